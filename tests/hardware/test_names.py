@@ -24,6 +24,7 @@ from vramcast.units import GB, GiB
         ("NVIDIA A100 80GB PCIe", "a100-pcie-80"),
         ("A100-SXM4-40GB", "a100-sxm4-40"),
         ("A100 SXM 80", "a100-sxm4-80"),
+        ("A100-80", "a100-sxm4-80"),
         ("h100 sxm", "h100-sxm5-80"),
         ("H100 80GB HBM3", "h100-sxm5-80"),
         ("H100-SXM-96GB (HBM2e 2.4TB/s, 500W)", "h100-sxm5-96"),
@@ -65,7 +66,7 @@ def test_a_name_of_several_parts_is_an_assumption() -> None:
 
 
 @pytest.mark.parametrize(
-    "typed", ["A100-80Gx2", "2xA100-80G", "2 x A100-80G", "A100-80G, A100-80G", "A100-80G + A100-80G", "A100-80G:2"]
+    "typed", ["A100-80Gx2", "2xA100-80G", "2 x A100-80G", "A100-80G, A100-80G", "A100-80G + A100-80G", "A100-80G:2", "A100-80x2"]
 )
 def test_counts(typed: str) -> None:
     assert [card.id for card in parse_gpus(typed).cards] == ["a100-sxm4-80"] * 2

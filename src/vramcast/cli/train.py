@@ -100,7 +100,7 @@ def question_of(given: dict[str, Any]) -> tuple[Training, Any]:
 
     gpu, gpus = named_cards(given["gpu"])
     ranks = given["tp"] * given["pp"] * given["cp"]
-    world = max(gpus, ranks)
+    world = gpus if gpus > 1 else ranks
     if world % ranks:
         raise QuestionError(f"{world} cards do not divide into tp {given['tp']} x pp {given['pp']} x cp {given['cp']} = {ranks}")
     layout = Parallel(dp=world // ranks, **{k: given[k] for k in ("tp", "pp", "cp", "ep", "vpp", "sp")})

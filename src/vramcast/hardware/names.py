@@ -26,7 +26,7 @@ _NOISE = frozenset(
 _WORD = re.compile(r"max-q|[a-z0-9.]+")
 _JOINED = re.compile(r"(rtx|gtx|rx)(?=\d)|(?<=\d)(sxm|pcie|nvl)")
 _SIZE = re.compile(r"\s*[\d.,_]+\s*([kmgt]i?b)?\s*", re.IGNORECASE)
-_BARE_SIZE = re.compile(r"(?<=[a-z0-9] )(\d{2,3})$", re.IGNORECASE)  # the 80 of "A100 SXM 80"
+_BARE_SIZE = re.compile(r"(?<=[a-z0-9][ -])(\d{2,3})$", re.IGNORECASE)  # the 80 of "A100 SXM 80" or "A100-80"
 
 
 class Spoken(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ def find_accelerator(name: str) -> Accelerator:
 
 def match_accelerator(name: str) -> tuple[Accelerator, tuple[Assumption, ...]]:
     """The card of that name, and the assumption made if the name fits several parts. Raises as find_accelerator."""
-    parts = fitting(name) or fitting(_BARE_SIZE.sub(r"\1gb", name.strip()))
+    parts = fitting(name)
     if not parts and is_size(name):
         return anonymous_card(parse_bytes(name, what="GPU memory")), ()
     if not parts:
@@ -95,7 +95,11 @@ def take_apart(text: str) -> Spoken:
 
 
 def fitting(name: str) -> list[Accelerator]:
-    """Parts that agree with all that was said, the one to take first."""
+    """Parts that agree with all that was said, the one to take first; a bare last number may be the size ("A100-80")."""
+    return _agreeing(name) or _agreeing(_BARE_SIZE.sub(r"\1gb", name.strip()))
+
+
+def _agreeing(name: str) -> list[Accelerator]:
     lowered = name.strip().lower().removeprefix("nvidia ")
     called = [part for part in catalogue().values() if lowered == part.id or lowered in part.aliases]
     if called:

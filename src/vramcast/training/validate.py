@@ -26,7 +26,7 @@ def validate(question: Training, model: Model, recipe: Recipe) -> None:
     if 0 < model.positions < question.seq and not recipe.extends_positions:
         raise QuestionError(
             f"a sequence of {question.seq:,} tokens exceeds the {model.positions:,} positions of the model: "
-            f"use --seq {model.positions}, or say that its rotary positions are extended (extends_positions)"
+            f"use --seq {model.positions}, or say that its rotary positions are extended: --set extends_positions=true"
         )
 
 
