@@ -12,7 +12,7 @@ import msgspec
 from vramcast.errors import MissingError, QuestionError
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 
-_WORKER = "vramcast.tracing.execution.worker"
+_WORKER = "vramcast.tracing.execution.start"
 
 
 def trace(request: TraceRequest, *, timeout_s: float = 600) -> TraceResult:

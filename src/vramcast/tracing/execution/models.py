@@ -19,6 +19,13 @@ def dtype_of(name: str) -> torch.dtype:
     return DTYPES[name]
 
 
+def import_classes(request: TraceRequest) -> None:
+    """Load the code of the request's model, so that its import is over before anything is recorded."""
+    import transformers
+
+    _class_of(_config(request), transformers)
+
+
 def build(request: TraceRequest, session: Session) -> torch.nn.Module:
     """The model of a request on the traced device: built, quantised, with its adapter and checkpointing, in training mode."""
     model = _instantiate(request, session)

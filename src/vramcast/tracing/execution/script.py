@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vramcast.tracing.execution import hub_models, patches, sharding, steps
 from vramcast.tracing.execution.session import Session
+from vramcast.tracing.execution.start import settle
 from vramcast.tracing.request import ScriptRequest, TraceResult
 
 
@@ -29,6 +30,7 @@ def run_script(request: ScriptRequest) -> TraceResult:
             patches.four_bit_if_present(session)
             if request.ranks > 1:
                 sharding.pretend_for_scripts(session, request.ranks)
+            settle()
             with session.recording():
                 _execute(request.argv)
         except EnoughStepsError:

@@ -10,11 +10,12 @@ from pathlib import Path
 import msgspec
 
 from vramcast.errors import VramcastError
-from vramcast.tracing.execution import four_bit, patches, steps
+from vramcast.tracing.execution import four_bit, models, patches, steps
 from vramcast.tracing.execution.deep import trace_deep
 from vramcast.tracing.execution.fake_cuda import FakeCudaError
 from vramcast.tracing.execution.script import run_script
 from vramcast.tracing.execution.session import Session
+from vramcast.tracing.execution.start import settle
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 
 _LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate", "trl", "lightning")
@@ -40,6 +41,8 @@ def trace_model(request: TraceRequest) -> TraceResult:
     patches.transformers()
     if request.quant or "8bit" in request.optimizer or "paged" in request.optimizer:
         four_bit.install(session)
+    models.import_classes(request)
+    settle()
     if request.depths and request.layers:
         shallow = [msgspec.structs.replace(request, layers=depth) for depth in request.depths]
         found = trace_deep([_trace_once(each, session, notes) for each in shallow], request.depths, request.layers)
@@ -96,6 +99,3 @@ def versions() -> dict[str, str]:
             continue
     return {"python": sys.version.split()[0], **found}
 
-
-if __name__ == "__main__":
-    main(*sys.argv[1:4])
