@@ -103,7 +103,7 @@ def test_sizes_without_unit_and_silly_counts_are_refused() -> None:
         parse_gpus(" , ")
 
 
-@given(st.text(max_size=40))
+@given(st.text(max_size=40).filter(lambda text: text.strip().lower() != "local"))  # which asks this machine's driver
 def test_any_text_is_answered_or_refused(text: str) -> None:
     try:
         assert parse_gpus(text).cards
