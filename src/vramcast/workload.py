@@ -14,7 +14,8 @@ class Parallel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The layout: how many ranks each form of parallelism uses. ``dp`` is what remains of the world in training.
 
     ``sp`` is Megatron sequence parallelism (over the TP ranks), ``cp`` context parallelism, ``vpp`` virtual pipeline stages
-    per rank.
+    per rank. ``replicate``: how many replicas of the sharded model the data-parallel ranks hold (HSDP, MiCS, instances of
+    Megatron's distributed optimizer); ``hpz``: ranks that share ZeRO++'s second copy of the weights.
     """
 
     tp: int = 1
@@ -24,9 +25,11 @@ class Parallel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cp: int = 1
     sp: bool = False
     vpp: int = 1
+    replicate: int = 1
+    hpz: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("tp", "pp", "dp", "ep", "cp", "vpp"):
+        for name in ("tp", "pp", "dp", "ep", "cp", "vpp", "replicate", "hpz"):
             value = getattr(self, name)
             if not 1 <= value <= 1_000_000:
                 raise QuestionError(f"{name} is {value}: expected at least 1")
@@ -35,6 +38,11 @@ class Parallel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def model_ranks(self) -> int:
         """Ranks that one replica of the model spans: tp * pp * cp."""
         return self.tp * self.pp * self.cp
+
+    @property
+    def shards(self) -> int:
+        """Ranks that share one replica of what is sharded: dp * cp / replicate."""
+        return max(1, self.dp * self.cp // self.replicate)
 
 
 class Serving(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

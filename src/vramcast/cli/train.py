@@ -4,13 +4,15 @@ from typing import Any
 
 import click
 
-from vramcast.workload import Adapter, Parallel, Training
+from vramcast.cli.layout import layout_of, layout_options
+from vramcast.workload import Adapter, Training
 
 _EPILOG = """\b
 Examples:
   vramcast train meta-llama/Llama-3.1-8B --gpu H100 --method lora --rank 16 --seq 4096 --checkpointing full
   vramcast train Qwen/Qwen2.5-7B --gpu A100-80Gx8 --fsdp --micro-batch 2 --seq 8192
   vramcast train meta-llama/Llama-3.1-70B --gpu H100x64 --framework megatron --tp 8 --pp 4 --sp
+  vramcast train meta-llama/Llama-3.1-8B --gpu H100x32 --framework torchtitan --replicate 4 --shard 8
   vramcast train meta-llama/Meta-Llama-3-8B --gpu 4090 --method lora --sweep rank=2,4,8 micro_batch=2,4,8,12
   vramcast train --layers 32 --hidden 4096 --heads 32 --ffn 11008 --vocab 32000 --framework megatron --gpu A100x8
 """
@@ -44,12 +46,7 @@ def _shape_options(function: Any) -> Any:
     "--fsdp", is_flag=False, flag_value="2", type=click.Choice(["1", "2"]), help="PyTorch full sharding, version 1 or 2."
 )
 @click.option("--offload", multiple=True, help="optimizer, parameters, activations (repeatable).")
-@click.option("--tp", type=int, default=1, show_default=True, help="Tensor parallel ranks.")
-@click.option("--pp", type=int, default=1, show_default=True, help="Pipeline stages.")
-@click.option("--cp", type=int, default=1, show_default=True, help="Context parallel ranks.")
-@click.option("--ep", type=int, default=1, show_default=True, help="Expert parallel ranks.")
-@click.option("--vpp", type=int, default=1, show_default=True, help="Virtual pipeline stages per rank.")
-@click.option("--sp", is_flag=True, help="Megatron sequence parallelism.")
+@layout_options
 @click.option("--param-dtype", help="Type the trained weights are held in.")
 @click.option("--compute-dtype", help="Type of the matmuls.")
 @click.option("--grad-dtype", help="Type of the gradients.")
@@ -99,11 +96,7 @@ def question_of(given: dict[str, Any]) -> tuple[Training, Any]:
     from vramcast.errors import QuestionError
 
     gpu, gpus = named_cards(given["gpu"])
-    ranks = given["tp"] * given["pp"] * given["cp"]
-    world = gpus if gpus > 1 else ranks
-    if world % ranks:
-        raise QuestionError(f"{world} cards do not divide into tp {given['tp']} x pp {given['pp']} x cp {given['cp']} = {ranks}")
-    layout = Parallel(dp=world // ranks, **{k: given[k] for k in ("tp", "pp", "cp", "ep", "vpp", "sp")})
+    layout, world = layout_of(given, gpus)
     name, _, version = given["framework"].partition("==")
     model = _shaped(given)
     if model is None and not given["model"]:

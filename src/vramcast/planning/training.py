@@ -100,7 +100,7 @@ def _advice(question: Training, answer: TrainingForecast, model: Model, card: Ac
 
 def _workload(answer: TrainingForecast, card: Accelerator | None) -> dict[str, Any]:
     question = answer.question
-    layout = {k: getattr(question.parallel, k) for k in ("tp", "pp", "dp", "ep", "cp", "sp", "vpp")}
+    layout = {k: getattr(question.parallel, k) for k in ("tp", "pp", "dp", "ep", "cp", "sp", "vpp", "replicate", "hpz")}
     return {
         **msgspec.to_builtins(question),
         "gpu": card.name if card else None,

@@ -14,6 +14,7 @@ from vramcast.training.counters import counters
 from vramcast.training.frameworks import framework_name, resolver
 from vramcast.training.frameworks.common import TORCHAO, is_narrow, narrow_inputs
 from vramcast.training.gathers import Units
+from vramcast.training.groups import communicators
 from vramcast.training.host import host_terms
 from vramcast.training.loss import Logits, LossCost, loss_cost
 from vramcast.training.methods import PARTIALS, PROMPTS, TASKS, kind_of, last_layers, task_of
@@ -24,7 +25,7 @@ from vramcast.training.states import count, states
 from vramcast.training.step import STEP, Scene, instants, retained_inputs
 from vramcast.training.validate import validate
 from vramcast.training.words import QUANT_ALIASES
-from vramcast.workload import Adapter, Parallel, Training
+from vramcast.workload import Adapter, Training
 
 
 class TrainingForecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +140,7 @@ def _scene(
 ) -> Scene:
     parallel = question.parallel
     held = count(model, stage, parallel, recipe, adapter=adapter, ranks=ranks)
-    shards = parallel.dp * parallel.cp
+    shards = parallel.shards
     experts = max(1, shards * parallel.tp // (parallel.ep * recipe.expert_tp))
     row = optimizer(recipe.optimizer)
     kept = states(held, recipe, row, shards=shards, expert_shards=experts)
@@ -208,28 +209,6 @@ def _loss(question: Training, model: Model, recipe: Recipe, stage: Stage, tokens
     )
 
 
-def _groups(question: Training, recipe: Recipe, stage: Stage, *, tied: bool) -> tuple[int, ...]:
-    """Ranks of each NCCL communicator this rank belongs to: one per parallel axis, and the world when there are several."""
-    parallel = question.parallel
-    axes = tuple(n for n in (parallel.dp, parallel.tp, parallel.pp, parallel.cp, parallel.ep) if n > 1)
-    world = (max(question.gpus, 2),) if len(axes) > 1 else ()
-    further = _engine_groups(parallel, stage, tied=tied) if recipe.pipeline_engine else ()
-    return axes + further + world or ((question.gpus,) if question.gpus > 1 else ())
-
-
-def _engine_groups(parallel: Parallel, stage: Stage, *, tied: bool) -> tuple[int, ...]:
-    """Communicators of DeepSpeed's pipeline engine: its own data-parallel and whole-model groups, a pair for each neighbour.
-
-    Sources: deepspeed/runtime/pipe/topology.py and p2p.py (send and recv since torch 1.8), module.py (tied weights);
-    torch ProcessGroupNCCL.cpp, getKeySendRecv: one communicator per pair of ranks.
-    """
-    if parallel.pp == 1:
-        return (parallel.dp,) if parallel.dp > 1 else ()
-    ends = stage.embedding or stage.head
-    neighbours = (2,) * (1 if ends else 2) + ((2,) if tied and ends else ())
-    return (*((parallel.dp,) if parallel.dp > 1 else ()), parallel.pp * parallel.tp, *neighbours)
-
-
 def _piled_up(scene: Scene) -> float:
     return max(0.0, retained_inputs(scene) - scene.layers.waiting)
 
@@ -239,7 +218,7 @@ def _rank(scene: Scene, question: Training, card: Accelerator | None) -> RankMem
     allocated, reserved, device = counters(
         scene.recipe,
         moments,
-        groups=_groups(question, scene.recipe, scene.stage, tied=scene.model.tied),
+        groups=communicators(question, scene.recipe, scene.stage, tied=scene.model.tied),
         card=card,
         segments=scene.loss.segments,
         retained=_piled_up(scene),

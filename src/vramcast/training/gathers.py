@@ -2,6 +2,9 @@
 
 Sources: torch/distributed/fsdp/_runtime_utils.py (FSDP1: the root unit stays gathered; backward prefetch), fsdp/_fully_shard
 (FSDP2: each group on its own; the reduce-scatter input is made in the reduction dtype), DeepSpeed runtime/zero (stage 3 buckets).
+ZeRO++ (DeepSpeed 0.18, runtime/zero/partition_parameters.py): _partition_param_sec keeps a second copy of the weights, cut over
+the ranks of a node, from the first forward until stage3.py's _post_step drops it; all_gather_coalesced with quantized weights
+gathers an int8 buffer and dequantises it into a new tensor (qwZ).
 """
 
 import msgspec
@@ -38,9 +41,15 @@ def gathered(recipe: Recipe, units: Units, *, blocks: int, ends: str) -> float:
     compute = width(recipe.compute)
     each = units.block * (0.5 if recipe.quant else compute)
     held = units.depth if not recipe.reshard else min(blocks, recipe.live_gathers)
+    eight_bit = units.block if recipe.quantized_gathers else 0
     if recipe.separate_ends:
-        return each * held + (units.head * compute if ends == "head" else 0)
-    return each * held + units.ends * compute
+        return each * held + eight_bit + (units.head * compute if ends == "head" else 0)
+    return each * held + eight_bit + units.ends * compute
+
+
+def secondary(recipe: Recipe, elements: float, ranks: int) -> float:
+    """Bytes of ZeRO++'s second partition of the weights on one of ``ranks`` ranks."""
+    return elements * width(recipe.compute) / ranks if recipe.sharding == "zero3" and ranks > 1 else 0.0
 
 
 def pending(recipe: Recipe, units: Units) -> float:

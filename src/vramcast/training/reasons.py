@@ -12,6 +12,7 @@ SOURCES = {
     "gathered": "torch/distributed/fsdp, deepspeed/runtime/zero",
     "temporaries": "torch/csrc/autograd/engine.cpp: order and life of gradients",
     "gradient_copy": "deepspeed/runtime/zero/stage_1_and_2.py: step, get_grad_norm_direct; bf16_optimizer.py: update_hp_grads",
+    "secondary_weights": "DeepSpeed 0.18, runtime/zero/partition_parameters.py: _partition_param_sec; arXiv 2306.10209",
     "communication": "deepspeed/runtime/zero/config.py, torch/nn/parallel/distributed.py",
 }
 
@@ -36,6 +37,11 @@ def weights(held: Count, recipe: Recipe, shards: int) -> str:
         if count
     ]
     return " + ".join(parts) + _shared(shards, recipe.sharding in WEIGHTS_CUT)
+
+
+def secondary(held: Count, recipe: Recipe, ranks: int) -> str:
+    """ZeRO++'s second copy of the weights."""
+    return f"a second copy of {held.trained + held.expert_trained + held.frozen:,} x {width(recipe.compute)} B / {ranks} ranks"
 
 
 def gradients(held: Count, recipe: Recipe, shards: int) -> str:

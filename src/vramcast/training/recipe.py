@@ -26,6 +26,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ``checkpointing``: none, full, selective, op, layer:n, offloaded. ``live_gathers``: blocks gathered at once.
     ``pipeline_engine``: DeepSpeed's process groups stand beside Megatron's. ``flattens``: its step makes one block of the
     gradients. ``spread``: layers lie on the cards one after another (device_map), with no pipeline schedule.
+    ``sub_group``: elements ZeRO-3 updates at once; ``quantized_gathers``, ``quantized_gradients``: ZeRO++'s 8-bit weights and
+    4-bit gradients on the links.
     """
 
     framework: str
@@ -95,6 +97,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     workspaces: int = 0
     pipeline_engine: bool = False
     flattens: bool = False
+    sub_group: int = 1_000_000_000
+    quantized_gathers: bool = False
+    quantized_gradients: bool = False
     lazy_modules: bool = True
     expandable: bool = False
     trainable_layers: int | None = None

@@ -15,7 +15,6 @@ from vramcast.workload import Adapter, Parallel
 WHOLE = ("none", "ddp")
 WEIGHTS_CUT = ("zero3", "fsdp1", "fsdp2")
 GRADIENTS_CUT = ("zero2", *WEIGHTS_CUT)
-SUB_GROUP = 1_000_000_000  # elements (deepspeed/runtime/zero/config.py: sub_group_size)
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,14 +187,14 @@ def _flat_copy(held: Count, recipe: Recipe, cut: "_Cut", gradients: float) -> fl
 
     For the norm every gradient is squared in float64 (runtime/zero/stage_1_and_2.py, get_grad_norm_direct). Then the gradients
     of other ranks' parameters are freed, and those of its own are flattened in 16 bits and copied to fp32 (step;
-    stage3.py, _prepare_fp32_grad_for_sub_group: at most a sub-group of 1e9 elements at a time).
+    stage3.py, _prepare_fp32_grad_for_sub_group: at most a sub-group at a time; zero/config.py: sub_group_size 1e9).
     """
     if not recipe.master or width(recipe.gradients) >= 4 or recipe.sharding == "distributed_optimizer":
         return 0.0
     if "optimizer" in recipe.offload:  # copied on the host, gradient by gradient
         return 0.0
     own = cut.states(held.trained, held.expert_trained)
-    flat = min(own, SUB_GROUP) if recipe.sharding == "zero3" else own
+    flat = min(own, recipe.sub_group) if recipe.sharding == "zero3" else own
     freed = gradients - own * width(recipe.gradients) if recipe.sharding == "zero1" else 0.0
     if not recipe.flattens:  # each gradient is copied to fp32 by itself
         return own * 4

@@ -8,7 +8,7 @@ from vramcast.ledger import Instant, Term
 from vramcast.models.inventory import Model
 from vramcast.training import reasons
 from vramcast.training.activations.policy import Layers
-from vramcast.training.gathers import Units, gathered, pending
+from vramcast.training.gathers import Units, gathered, pending, secondary
 from vramcast.training.loss import LossCost
 from vramcast.training.recipe import Recipe, width
 from vramcast.training.stages import Stage
@@ -133,6 +133,11 @@ def _evaluation(s: Scene) -> Instant:
     )
 
 
+def _secondary(s: Scene) -> float:
+    held = s.held
+    return secondary(s.recipe, held.trained + held.expert_trained + held.frozen, s.parallel.hpz)
+
+
 def _buckets(s: Scene) -> float:
     """Flat buffers: DeepSpeed's buckets and pipeline outputs, or DDP's own copy of the gradients."""
     whole = s.states.gradients if s.recipe.ddp_buckets else 0.0
@@ -161,6 +166,7 @@ def _terms(s: Scene, sizes: dict[str, float]) -> Iterator[Term]:
         "gradients": (sizes["gradients"], reasons.gradients(held, recipe, s.shards)),
         "optimizer": (states.optimizer, reasons.optimizer_states(held, recipe, s.shards)),
         "master_weights": (states.master, reasons.master(held, recipe, s.shards)),
+        "secondary_weights": (_secondary(s), reasons.secondary(held, recipe, s.parallel.hpz)),
         "communication": (_buckets(s), "reduction and gather buckets, outputs in flight"),
         "activations": (sizes.get("activations", 0.0), kept),
         "loss": (sizes.get("loss", 0.0), s.loss.why),

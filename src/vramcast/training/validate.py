@@ -7,7 +7,7 @@ from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import updates_inside_backward
 from vramcast.training.frameworks.limits import check_framework
 from vramcast.training.methods import kind_of
-from vramcast.training.recipe import Recipe
+from vramcast.training.recipe import GATHERED, Recipe
 from vramcast.training.words import check_words
 from vramcast.workload import Training
 
@@ -38,6 +38,7 @@ def _layout(question: Training, model: Model, recipe: Recipe) -> None:
             f"tp {parallel.tp} x pp {parallel.pp} x cp {parallel.cp} x dp {parallel.dp} is {ranks} ranks, "
             f"but {question.gpus} GPUs were given: dp would be {question.gpus / parallel.model_ranks:g}"
         )
+    _replicas(question, recipe)
     if parallel.vpp > 1 and parallel.pp == 1:
         raise QuestionError(f"vpp {parallel.vpp} cuts pipeline stages into chunks, and pp is 1: use --pp 2 or more")
     if parallel.pp > 1 and recipe.sharding == "zero3":
@@ -52,6 +53,26 @@ def _layout(question: Training, model: Model, recipe: Recipe) -> None:
             f"{model.layers} layers are not divisible by pp {parallel.pp} x {parallel.vpp} chunks: "
             f"pp can be {', '.join(str(n) for n in range(1, 17) if model.layers % n == 0)}"
         )
+
+
+REPLICATED = (*GATHERED, "distributed_optimizer")  # shardings that can be repeated over replicas
+
+
+def _replicas(question: Training, recipe: Recipe) -> None:
+    """Replicas of a sharded model (HSDP, MiCS) and the second partition of ZeRO++ divide the ranks."""
+    parallel = question.parallel
+    if parallel.dp % parallel.replicate:
+        raise QuestionError(
+            f"{parallel.dp} data-parallel ranks do not divide into {parallel.replicate} replicas: "
+            f"replicate can be {_divisors(parallel.dp)}"
+        )
+    if parallel.replicate > 1 and recipe.sharding not in REPLICATED:
+        raise QuestionError(f"{parallel.replicate} replicas of a sharded model, but sharding is {recipe.sharding}: add --fsdp")
+    if parallel.hpz > 1 and recipe.sharding != "zero3":
+        raise QuestionError(f"hpz {parallel.hpz} cuts ZeRO-3 a second time, and sharding is {recipe.sharding}: add --zero 3")
+    world = parallel.dp * parallel.model_ranks
+    if world % parallel.hpz:
+        raise QuestionError(f"hpz {parallel.hpz} does not divide the world of {world} ranks: hpz can be {_divisors(world)}")
 
 
 def _heads(question: Training, model: Model) -> None:
