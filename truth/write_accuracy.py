@@ -25,7 +25,7 @@ CHOICES = HERE / "choices.json"
 PAGE = HERE.parent / "docs" / "accuracy.md"
 _NAMES = re.compile(r"'[^']*'|[\w.-]+/[\w.-]+(?= )")
 WORST_ROWS = 25
-FEWEST_OF_A_SOURCE = 3
+FEWEST_OF_A_GROUP = 3
 _INTRO = """# Accuracy
 
 Every row of the measured corpus (`truth/`), forecast from its settings alone and set beside what was measured. Nobody types a
@@ -55,7 +55,8 @@ def page(found: Evaluation) -> str:
     parts += ["## By measure\n", _measures(found, scores), _decisions(found)]
     for key, title in (("engine", "engine or framework"), ("kind", "kind of model"), ("method", "training method")):
         parts += [f"## By {title}\n", _groups(scores, key, 1)]
-    parts += ["## By source\n", _groups(scores, "source", FEWEST_OF_A_SOURCE)]
+    for key, title in (("recompute", "recomputation"), ("parallel", "parallelism"), ("source", "source")):
+        parts += [f"## By {title}\n", _groups(scores, key, FEWEST_OF_A_GROUP)]
     parts += [f"## The {WORST_ROWS} worst figures\n", _worst(found), "## Rows that cannot be asked\n", _unexpressed(found)]
     return "\n".join(parts)
 

@@ -98,8 +98,7 @@ def _keys(row: Row) -> dict[str, str]:
         "engine": row["engine"], "version": row.get("engine_version") or "", "source": row.get("source") or "",
         "kind": "+".join(row.get("kinds") or ()), "quant": row.get("quant_class") or "",
     }  # fmt: skip
-    if (row.get("tp") or 1) * (row.get("pp") or 1) > 1:
-        keys["parallel"] = f"tp{row['tp']} pp{row['pp']}"
+    keys["parallel"] = "+".join(f"{axis}{row[axis]}" for axis in ("tp", "pp") if (row.get(axis) or 1) > 1)
     if _ENGINES[row["engine"]] in POOL_ENGINES:
         keys |= platform_key(inference_words.card(row))
     return {name: value for name, value in keys.items() if value}
