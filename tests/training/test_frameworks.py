@@ -2,6 +2,7 @@
 
 import pytest
 
+from vramcast.hardware.names import find_accelerator
 from vramcast.training.forecast import forecast_training
 from vramcast.training.frameworks.hf_trainer import transformers_version
 from vramcast.training.frameworks.releases import released
@@ -52,3 +53,29 @@ def test_eight_bit_matmuls_save_what_their_library_saves() -> None:
     assert activations(framework="torchtitan", compute_dtype="fp8") == activations(framework="torchtitan")
     assert activations(framework="megatron", compute_dtype="fp8") < activations(framework="megatron")
     assert recipe(framework="megatron", compute_dtype="fp8").saved_inputs == "float8"
+
+
+def test_unsloth_by_release() -> None:
+    def of(version: str, **question: object) -> Recipe:
+        return recipe(framework="unsloth", method="qlora", framework_version=version, **question)
+
+    assert (of("2024.1").checkpointing, of("2024.1").loss) == ("none", "in_place")
+    assert (of("2024.8").checkpointing, of("2024.8").loss) == ("offloaded", "in_place")
+    assert (of("2025.1").checkpointing, of("2025.1").loss) == ("offloaded", "linear")
+    assert of("2024.1", checkpointing="full").checkpointing == "full"
+
+
+def test_a_model_that_returns_its_cache_holds_a_float_copy_of_it() -> None:
+    def loss(**question: object) -> int:
+        asked = Training(**({"model": "x", "seq": 512, "framework": "unsloth", "framework_version": "2024.1"} | question))
+        return max(t.bytes for i in forecast_training(asked, model=MODEL).worst.instants for t in i.terms if t.name == "loss")
+
+    cache = 8 * 2 * 1024 * 512  # layers x keys and values x width x tokens
+    assert loss(checkpointing="none") - loss(checkpointing="full") == cache * (2 + 4)
+
+
+def test_a_card_before_ampere_runs_the_memory_efficient_kernel() -> None:
+    question = Training(model="x", seq=512)
+    old, new = (forecast_training(question, model=MODEL, card=find_accelerator(name)) for name in ("T4", "A100"))
+    assert (old.recipe.attention, new.recipe.attention) == ("efficient", "flash")
+    assert any(a.name == "attention" and "older than flash attention 2 needs" in a.because for a in old.assumed)

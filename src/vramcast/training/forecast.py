@@ -6,13 +6,14 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, RankMemory, Term, Unmodelled
+from vramcast.models.attention import Attention
 from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import style_of
 from vramcast.training.activations.policy import layers_of
 from vramcast.training.adapters import targeted
 from vramcast.training.counters import counters
 from vramcast.training.frameworks import framework_name, resolver
-from vramcast.training.frameworks.common import TORCHAO, is_narrow, narrow_inputs
+from vramcast.training.frameworks.common import TORCHAO, attention_on, is_narrow, narrow_inputs
 from vramcast.training.gathers import Units
 from vramcast.training.groups import communicators
 from vramcast.training.host import host_terms
@@ -57,6 +58,7 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
     """
     question = _named_by_task(question)
     recipe, assumed = resolve(question, model)
+    recipe, fitted = attention_on(card, recipe)
     validate(question, model, recipe)
     adapter = _adapter(question)
     ranks = targeted(model, adapter) if adapter and adapter.kind not in PROMPTS else {}
@@ -71,7 +73,7 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
         ranks=memories,
         trainable_parameters=trainable,
         host=host,
-        assumed=assumed,
+        assumed=assumed + fitted,
         unmodelled=_unmodelled(question, model),
     )
 
@@ -194,11 +196,13 @@ def _loss(question: Training, model: Model, recipe: Recipe, stage: Stage, tokens
     trains = recipe.method == "full" or recipe.trains_ends
     columns = model.vocab / (question.parallel.tp if recipe.vocab_parallel else 1)
     heads = 1 + sum(t.kind == "mtp" and not t.stored_only for t in model.towers)
+    returned = sum(n * mixer.cache_elements for b, n in stage.layers for mixer in b.mixers if isinstance(mixer, Attention))
     return loss_cost(
         recipe,
         Logits(
             tokens=tokens,
             vocab=columns,
+            cache=tokens * returned if recipe.returns_cache and recipe.checkpointing == "none" else 0,
             hidden=model.hidden,
             rows=recipe.sequences * question.micro_batch,
             width=width(recipe.compute),

@@ -29,11 +29,12 @@ class Logits(msgspec.Struct, frozen=True, kw_only=True):
     """The problem: ``tokens`` rows, ``vocab`` columns on this rank, ``hidden`` features.
 
     ``rows``: sequences in the batch; ``heads``: times the head is applied (once more per prediction head), each of which leaves
-    float probabilities.
+    float probabilities. ``cache``: elements of the keys and values that the model returns beside its logits.
     """
 
     tokens: float
     vocab: float
+    cache: float = 0
     hidden: float
     rows: int
     width: int
@@ -124,6 +125,18 @@ def _fused(recipe: Recipe, x: Logits) -> LossCost:
     )
 
 
+def _in_place(_recipe: Recipe, x: Logits) -> LossCost:
+    """Unsloth's cross entropy: the gradient overwrites the 16-bit logits; nothing is shifted but the labels.
+
+    Under the Trainer accelerate converts the model's outputs to float (utils/operations.py, convert_outputs_to_fp32), logits
+    included, which live until the loss is picked out of them; so do the keys and values of a model that returns its cache.
+    """
+    size = x.tokens * x.vocab
+    held = x.width + (4 if x.width < 4 else 0)
+    why = f"(tokens {x.tokens:.0f} x vocab {x.vocab:.0f} + cache {x.cache:.0f}) x {held} B (outputs, their float copy)"
+    return LossCost(forward=(size + x.cache) * held, backward=size * x.width, why=why)
+
+
 def _linear(_recipe: Recipe, x: Logits) -> LossCost:
     """Head and loss in one function over chunks of rows, chunk = rows / ceil(V / h): the full logits never exist."""
     chunk = _power_of_two(ceil(x.tokens / max(1, ceil(x.vocab / x.hidden)))) if x.tokens else 0
@@ -191,6 +204,7 @@ _KINDS: dict[str, Callable[[Recipe, Logits], LossCost]] = {
     "eager": _eager,
     "plain": _plain,
     "fused": _fused,
+    "in_place": _in_place,
     "linear": _linear,
     "chunked": _chunked,
     "chunked_head": _chunked_head,

@@ -25,7 +25,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ``sharding``: none, ddp, zero1, zero2, zero3, fsdp1, fsdp2, distributed_optimizer; ``shards``: ranks that share a state.
     ``checkpointing``: none, full, selective, op, layer:n, offloaded. ``live_gathers``: blocks gathered at once.
     ``pipeline_engine``: DeepSpeed's process groups stand beside Megatron's. ``flattens``: its step makes one block of the
-    gradients. ``spread``: layers lie on the cards one after another (device_map), with no pipeline schedule.
+    gradients. ``returns_cache``: the model returns keys and values beside its logits (use_cache). ``spread``: layers lie on the
+    cards one after another (device_map), with no pipeline schedule.
     ``sub_group``: elements ZeRO-3 updates at once; ``quantized_gathers``, ``quantized_gradients``: ZeRO++'s 8-bit weights and
     4-bit gradients on the links.
     """
@@ -63,6 +64,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     loss: str
     logits_kept: bool = False
     holds_logits: str = ""
+    returns_cache: bool = False
     logits_upcast: bool = True
     checkpointing: str
     reentrant: bool = False

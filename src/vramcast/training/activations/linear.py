@@ -32,7 +32,8 @@ def linear(
     rank = _rank(adapter, role) if adapter else 0
     if adapter is None or not rank:
         return out
-    return _adapted(tape, style, adapter, source, out, tokens=tokens, inputs=inputs, outputs=outputs, rank=rank)
+    rebuilt = role == "down" and style.glu == "fused"
+    return _adapted(tape, style, adapter, source, out, tokens=tokens, inputs=inputs, outputs=outputs, rank=rank, rebuilt=rebuilt)
 
 
 def _plain(
@@ -82,14 +83,28 @@ def _cast(tape: Tape, source: int, wanted: float) -> int:
 
 
 def _adapted(
-    tape: Tape, style: Style, adapter: LowRank, source: int, out: int, *, tokens: float, inputs: float, outputs: float, rank: int
+    tape: Tape,
+    style: Style,
+    adapter: LowRank,
+    source: int,
+    out: int,
+    *,
+    tokens: float,
+    inputs: float,
+    outputs: float,
+    rank: int,
+    rebuilt: bool,
 ) -> int:
-    """PEFT's ``result + lora_B(lora_A(dropout(x))) * scaling`` (peft/tuners/lora/layer.py, Linear.forward)."""
+    """PEFT's ``result + lora_B(lora_A(dropout(x))) * scaling`` (peft/tuners/lora/layer.py, Linear.forward).
+
+    ``rebuilt``: a fused MLP makes the input again in backward from what it saved anyway (unsloth/kernels/fast_lora.py, LoRA_MLP).
+    """
     down, up = rank * inputs * adapter.width, rank * outputs * adapter.width
     if adapter.fused:
         if adapter.dropout:
             source = tape.run("lora.dropout", [source], tokens * inputs * style.width)
-        return tape.run("lora", [source, out], tokens * outputs * style.width, saves=[source], weight_gradient=down + up,
+        saved = [] if rebuilt else [source]
+        return tape.run("lora", [source, out], tokens * outputs * style.width, saves=saved, weight_gradient=down + up,
                         back_scratch=tokens * rank * style.width, trains=True)  # fmt: skip
     autocast = adapter.width != style.width and not adapter.casts
     inner = style.width if adapter.casts is False else adapter.width

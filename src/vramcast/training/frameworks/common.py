@@ -1,6 +1,10 @@
 """Decisions several frameworks share: versions, sharding from the question, adapters' dtypes."""
 
-from vramcast.training.recipe import Draft
+import msgspec
+
+from vramcast.hardware.accelerator import Accelerator
+from vramcast.ledger import Assumption
+from vramcast.training.recipe import Draft, Recipe
 from vramcast.workload import Training
 
 
@@ -52,3 +56,14 @@ def narrow_inputs(draft: Draft, question: Training, framework: str) -> None:
         draft.default("torchao saves the 16-bit input and casts it again in backward", saved_inputs="")
     else:
         draft.default("Transformer Engine saves its 8-bit copy of the input", saved_inputs="float8")
+
+
+FLASH_NEEDS = (8, 0)  # compute capability (flash-attention's README; aten/native/transformers/cuda/sdp_utils.cpp)
+
+
+def attention_on(card: Accelerator | None, recipe: Recipe) -> tuple[Recipe, tuple[Assumption, ...]]:
+    """The recipe with the attention kernel that this card can run: before Ampere the memory-efficient one instead of flash."""
+    if card is None or card.capability is None or card.capability >= FLASH_NEEDS or recipe.attention != "flash":
+        return recipe, ()
+    told = Assumption("attention", "efficient", f"{card.name} is older than flash attention 2 needs")
+    return msgspec.structs.replace(recipe, attention="efficient"), (told,)
