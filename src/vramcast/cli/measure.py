@@ -74,9 +74,7 @@ def command(ctx: click.Context, /, **given: Any) -> int:
     Needs the [torch] extra and, unless --device cpu, a CUDA device. Out of memory is a result, not a failure.
     """
     if given["device_facts"]:
-        from vramcast.measuring.device_facts import show_device_facts
-
-        return show_device_facts(as_json=given["as_json"])
+        return _show_device_facts(as_json=given["as_json"])
     if _COMMAND in ctx.meta:
         return _command(ctx.meta[_COMMAND], given)
     from vramcast.measuring.run import need_device
@@ -160,6 +158,20 @@ def _how(given: dict[str, Any]) -> Any:
         raise QuestionError("--export writes the cases of a store: name it with --store FILE")
     kernels = tuple(given["kernels"].split(",")) if given["kernels"] else ()
     return How(device=given["device"], warmup=given["warmup"], repeats=given["repeats"], snapshot=snapshot, kernels=kernels)
+
+
+def _show_device_facts(*, as_json: bool) -> int:
+    from vramcast.measuring.contribution import as_row
+    from vramcast.measuring.device_facts import device_facts
+
+    facts = device_facts()
+    if as_json:
+        import msgspec
+
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
+    else:
+        sys.stdout.write(as_row(facts))
+    return 0
 
 
 def _show(found: Any, forecast: Any, trace: Any, *, name: str, as_json: bool) -> int:

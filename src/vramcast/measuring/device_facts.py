@@ -4,7 +4,6 @@ Bandwidth works on buffers far larger than the L2 cache (a 4090 "reached" 3.9 TB
 several runs on large dense matrices.
 """
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -45,21 +44,14 @@ class DeviceFacts(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str]
 
 
-def show_device_facts(*, as_json: bool) -> int:
-    """Read the first visible card and print its facts. Raises MissingError without torch or CUDA."""
+def device_facts() -> DeviceFacts:
+    """The facts of the first visible card. Raises MissingError without torch or CUDA."""
     from vramcast.measuring.run import need_device
 
     need_device("cuda")
     import torch
 
-    facts = read_device_facts(torch)
-    if as_json:
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(facts), indent=1) + b"\n")
-    else:
-        from vramcast.measuring.contribution import as_row
-
-        sys.stdout.write(as_row(facts))
-    return 0
+    return read_device_facts(torch)
 
 
 def read_device_facts(torch: Any) -> DeviceFacts:

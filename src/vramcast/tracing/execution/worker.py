@@ -98,4 +98,3 @@ def versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return {"python": sys.version.split()[0], **found}
-
