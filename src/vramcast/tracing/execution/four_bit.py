@@ -1,5 +1,7 @@
 """bitsandbytes on fake tensors: 4-bit parameters that need no subclass, and paged state outside the caching allocator."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,14 +13,25 @@ from vramcast.tracing.execution.session import Session
 
 def install(session: Session) -> None:
     """Patch bitsandbytes for this session. Paged optimizer state is managed memory, outside the caching allocator."""
-    import bitsandbytes
-    from bitsandbytes import functional
+    with _without_a_driver():
+        import bitsandbytes
+        from bitsandbytes import functional
 
     _fake_parameters(bitsandbytes.nn.Params4bit)
     functional.get_paged = _paged(session)
     functional.is_on_gpu = lambda *_: True
     functional.fill = functional.prefetch_tensor = lambda *_, **__: None
     session.mode.reload_workspaces()
+
+
+@contextmanager
+def _without_a_driver() -> Iterator[None]:
+    """On import the package loads the library of the CUDA version that torch names; here only the CPU one can be loaded."""
+    pretended, torch.version.cuda = torch.version.cuda, None
+    try:
+        yield
+    finally:
+        torch.version.cuda = pretended
 
 
 def quantize_linears(model: torch.nn.Module, *, kind: str, compute_dtype: torch.dtype, device: str) -> None:

@@ -12,6 +12,8 @@ import torch
 from vramcast.tracing.execution.recorder import Recorder
 from vramcast.tracing.policies import DeviceModel
 
+CUDA_VERSION = "13.0"
+
 
 class Event:
     """A CUDA event of which nobody ever has to wait for anything."""
@@ -123,6 +125,7 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
     }  # fmt: skip
     _put(torch.cuda, {name: _always(value) for name, value in constants.items()} | functions)
     torch.cuda.amp.common.amp_definitely_not_available = _always(False)
+    torch.version.cuda = torch.version.cuda or CUDA_VERSION  # libraries ask it which GPU build this is
     torch._C._cuda_getCurrentRawStream = lambda *_: Stream.current.stream_id  # only CUDA builds have it
     _put(torch.accelerator, {
         "is_available": _always(True), "device_count": _always(device.count), "current_device_index": _always(0),

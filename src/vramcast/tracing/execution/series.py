@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from vramcast.tracing.execution import four_bit, patches, steps
-from vramcast.tracing.execution.session import Session
-from vramcast.tracing.execution.worker import describe
+from vramcast.tracing.execution.session import Session, describe
 from vramcast.tracing.request import TraceRequest, TraceResult
 
 

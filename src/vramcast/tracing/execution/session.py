@@ -2,6 +2,8 @@
 
 import gc
 import logging
+import traceback
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,11 @@ from vramcast.tracing.policies import DeviceModel, attention_order
 from vramcast.tracing.request import TraceResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+
+class EnoughStepsError(BaseException):
+    """Raised in the optimizer's step hook once enough steps were traced; not an Exception, so that no program catches it."""
 
 
 class Session:
@@ -37,7 +43,8 @@ class Session:
         self.recorder = Recorder(self.places)
         self.attention = attention.Attention(order or attention_order(torch_version(), device.capability[0]))
         self.mode = TracingMode(self.backend, self.recorder, self.attention, device, limit=limit)
-        self.steps = 0
+        self.wanted_steps = 0
+        self._steps: Counter[int] = Counter()
         self._outside: list[torch.Tensor] = []
         self.places.on_module.append(self._label_module)
         self.places.on_step.append(self._label_state)
@@ -65,8 +72,30 @@ class Session:
         self.places.restart()
         self.attention.counts.clear()
         self.attention.order = order or attention_order(torch_version(), self.device.capability[0])
-        self.steps = 0
+        self._steps.clear()
         self._outside.clear()
+
+    @property
+    def steps(self) -> int:
+        """Steps that every optimizer of the program has made; where each parameter has its own, all of them make one step."""
+        return min(self._steps.values(), default=0)
+
+    def trace(self, program: "Callable[[], object]", *, steps: int) -> str:
+        """Record a program until it ends or has made ``steps`` optimizer steps; what it raised in a line, "" for nothing."""
+        self.wanted_steps = steps
+        try:
+            with self.recording():
+                program()
+                self.recorder.closed = True
+        except EnoughStepsError:
+            self.recorder.closed = True
+        except SystemExit as done:
+            return f"the script ended itself with exit code {done.code}" if done.code else ""
+        except Exception as failure:  # whatever the program raised is the finding
+            return describe(failure)
+        finally:
+            self.wanted_steps = 0
+        return ""
 
     def collect(self) -> None:
         """Free what only reference cycles keep, as a long-running program would sooner or later."""
@@ -117,15 +146,24 @@ class Session:
             self._label(buffer, "weights")
 
     def _label_state(self, optimizer: torch.optim.Optimizer) -> None:
-        self.steps += 1
+        self._steps[id(optimizer)] += 1
         for state in optimizer.state.values():
             for value in state.values() if isinstance(state, dict) else ():
                 self._label(value, "optimizer")
+        if self.wanted_steps and self.steps >= self.wanted_steps:
+            raise EnoughStepsError(f"{self.steps} optimizer steps traced")
 
     def _label(self, tensor: Any, category: str) -> None:
         tensor = getattr(tensor, "_local_tensor", tensor)
         if isinstance(tensor, torch.Tensor) and self.backend.is_device(tensor):
             self.recorder.label(tensor, category)
+
+
+def describe(failure: BaseException) -> str:
+    """The failure in one line, with the innermost line of code that is not the tracer's."""
+    frames = [f for f in traceback.extract_tb(failure.__traceback__) if "vramcast" not in f.filename]
+    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"{type(failure).__name__}: {str(failure)[:400]}{where}"
 
 
 def torch_version() -> tuple[int, int]:

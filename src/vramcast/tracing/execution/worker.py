@@ -3,7 +3,6 @@
 import importlib.metadata
 import resource
 import sys
-import traceback
 import warnings
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from vramcast.tracing.execution import four_bit, models, patches, steps
 from vramcast.tracing.execution.deep import trace_deep
 from vramcast.tracing.execution.fake_cuda import FakeCudaError
 from vramcast.tracing.execution.script import run_script
-from vramcast.tracing.execution.session import Session
+from vramcast.tracing.execution.session import Session, describe
 from vramcast.tracing.execution.start import settle
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 
@@ -80,13 +79,6 @@ def open_session(request: TraceRequest) -> tuple[Session, tuple[str, ...]]:
         return Session(backend="cuda", **options), ()  # type: ignore[arg-type]
     except FakeCudaError as reason:
         return Session(backend="meta", **options), (f"fell back to meta tensors: {reason}",)  # type: ignore[arg-type]
-
-
-def describe(failure: BaseException) -> str:
-    """The failure in one line, with the innermost line of code that is not the tracer's."""
-    frames = [f for f in traceback.extract_tb(failure.__traceback__) if "vramcast" not in f.filename]
-    where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return f"{type(failure).__name__}: {str(failure)[:400]}{where}"
 
 
 def versions() -> dict[str, str]:
