@@ -119,6 +119,42 @@ def test_a_script_that_never_ends_is_stopped(tmp_path: Path) -> None:
         trace_script(ScriptRequest(argv=(str(script),)), timeout_s=3)
 
 
+STEPS_IN_BACKWARD = """
+import torch
+from flash_attn import flash_attn_func
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inward, self.outward = torch.nn.Linear(512, 1536), torch.nn.Linear(512, 512)
+    def forward(self, x):
+        q, k, v = self.inward(x).unflatten(-1, (3, 8, 64)).unbind(2)
+        return self.outward(flash_attn_func(q, k, v, causal=True).flatten(2))
+model = torch.nn.Sequential(Block(), Block()).to("cuda", torch.bfloat16)
+own = {p: torch.optim.AdamW([p], foreach=False) for p in model.parameters()}
+def step(p):
+    own[p].step()
+    own[p].zero_grad()
+for p in model.parameters():
+    p.register_post_accumulate_grad_hook(step)
+while True:
+    model(torch.randn(4, 256, 512, device="cuda", dtype=torch.bfloat16)).square().mean().backward()
+"""
+
+
+def test_flash_attention_by_name_and_an_optimizer_per_parameter(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(STEPS_IN_BACKWARD)
+    result = trace_script(ScriptRequest(argv=(str(script),)))
+    assert (result.error, result.steps) == ("", 2)
+    weights = 2 * 2 * (4 * 512 * 512 + 4 * 512)
+    alive = [a for a in result.log.allocations if a.category == "optimizer" and a.end < 0]
+    assert 2 * weights <= sum(a.size for a in alive) < 2 * weights + 1024
+    left = sum(a.size for a in result.log.allocations if a.phase == "backward" and a.end < 0 and a.category == "")
+    assert left < weights / 2  # each gradient goes when its parameter has stepped
+    kept = [a for a in result.log.allocations if a.op.startswith("aten._flash_attention_forward")]
+    assert {a.size for a in kept} >= {4 * 256 * 512 * 2, 4 * 8 * 256 * 4}  # the output and its logarithms
+
+
 DISTRIBUTED = """
 import os
 import torch

@@ -6,6 +6,7 @@ same kernels as operators of its own, whose autograd formulas save what the pack
 
 import importlib.machinery
 import importlib.metadata
+import importlib.util
 import math
 import sys
 from collections.abc import Callable, Iterable
@@ -27,10 +28,10 @@ def install() -> None:
     _module("flash_attn", functions).__version__ = VERSION
     _module("flash_attn.flash_attn_interface", functions)
     _module("flash_attn.bert_padding", padding)
-    sys.meta_path.append(_Metadata())  # type: ignore[arg-type]
+    sys.meta_path.append(_Metadata())
 
 
-def flash_attn_func(
+def flash_attn_func(  # noqa: PLR0917 - the package's own signature
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,
@@ -49,7 +50,7 @@ def flash_attn_func(
     return _forward(q, k, v, lengths, dropout_p, causal, softmax_scale, window_size, alibi_slopes)
 
 
-def flash_attn_varlen_func(
+def flash_attn_varlen_func(  # noqa: PLR0917 - the package's own signature
     q: torch.Tensor,
     k: torch.Tensor,
     v: torch.Tensor,

@@ -21,7 +21,7 @@ def rules() -> dict[Any, Rule]:
     """Operator overload to the rule for its workspace."""
     found: dict[Any, Rule] = {
         aten._scaled_dot_product_flash_attention_backward.default: _flash_backward,
-        aten._flash_attention_backward.default: _flash_backward_varlen,
+        aten._flash_attention_backward.default: _flash_backward_by_token,
         aten._scaled_dot_product_efficient_attention_backward.default: _efficient_backward,
         aten.sum.dim_IntList: _reduction,
         aten.mean.dim: _reduction,
@@ -44,16 +44,16 @@ def _flash_backward(args: Any, out: Any, device: DeviceModel) -> list[int]:
     return sizes
 
 
-def _flash_backward_varlen(args: Any, out: Any, device: DeviceModel) -> list[int]:
-    """The same for packed sequences: q is (tokens, heads, width), and each sequence adds up to 128 rows."""
+def _flash_backward_by_token(args: Any, out: Any, device: DeviceModel) -> list[int]:
+    """The same for (batch, tokens, heads, width), or packed (tokens, heads, width), where each sequence adds up to 128 rows."""
     del out, device
     q, k, cumulative = args[1], args[2], args[6]
-    if q.dim() != 3:
-        return []
-    tokens, heads, width = q.shape
-    rows = tokens + 128 * (cumulative.numel() if isinstance(cumulative, torch.Tensor) else 1)
+    tokens, heads, width = q.shape[-3:]
+    packed = q.dim() == 3
+    sequences = cumulative.numel() if packed and isinstance(cumulative, torch.Tensor) else 1
+    rows = tokens + 128 * sequences if packed else q.shape[0] * _up(tokens, 128)
     sizes = [heads * rows * 4, rows * heads * _up(width, 32 if width <= 128 else 64) * 4]
-    return sizes + ([k.shape[0] * heads * width * q.element_size()] * 2 if k.shape[1] != heads else [])
+    return sizes + ([k.shape[:-2].numel() * heads * width * q.element_size()] * 2 if k.shape[-2] != heads else [])
 
 
 def _efficient_backward(args: Any, out: Any, device: DeviceModel) -> list[int]:
