@@ -6,12 +6,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from vramcast.tracing.execution import fake_cuda
+from vramcast.tracing.execution.remembered import Remembered
 
-aten = torch.ops.aten
-_POINTWISE = frozenset({
-    aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor, aten.neg.default, aten.silu.default, aten.sigmoid.default,
-    aten.rsqrt.default, aten.sqrt.default, aten.exp.default, aten.silu_backward.default, aten.pow.Tensor_Scalar,
-})  # fmt: skip
+_CARD = torch.device("cuda", 0)
 
 
 class Backend(Protocol):
@@ -44,6 +41,7 @@ class FakeCuda(Backend):
         fake_cuda.install()
         FakeTensorMode.avoid_device_init = property(lambda _: True)
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._remembered = Remembered(self._run, plain=self._is_plain, make=self._make)
 
     def is_device(self, value: Any) -> bool:
         """See Backend."""
@@ -51,13 +49,24 @@ class FakeCuda(Backend):
 
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
         """See Backend."""
-        with self.mode:
-            return func(*args, **kwargs)
+        return self._remembered.call(func, args, kwargs)
 
     def empty_like_real(self, real: torch.Tensor) -> torch.Tensor:
         """See Backend."""
         with self.mode:
             return torch.empty(real.shape, dtype=real.dtype, device="cuda")
+
+    def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        with self.mode:
+            return func(*args, **kwargs)
+
+    def _is_plain(self, tensor: torch.Tensor) -> bool:
+        if type(tensor) is not FakeTensor or tensor.fake_device.type != "cuda" or tensor.constant is not None:
+            return False
+        return tensor.layout is torch.strided and not tensor.dtype.is_complex
+
+    def _make(self, shape: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+        return FakeTensor(self.mode, torch.empty_strided(shape, stride, dtype=dtype, device="meta"), _CARD)
 
 
 class Meta(Backend):
@@ -66,36 +75,33 @@ class Meta(Backend):
     device_type = "meta"
     attention_keys = ("AutogradMeta",)
 
+    def __init__(self) -> None:
+        self._remembered = Remembered(_run, plain=_is_plain_meta, make=_make_meta)
+
     def is_device(self, value: Any) -> bool:
         """See Backend."""
         return isinstance(value, torch.Tensor) and value.device.type == "meta"
 
     def call(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """See Backend. Pointwise shape functions are slow Python: a result plainly like its operands is made directly."""
-        if func in _POINTWISE and not kwargs and _plain(args):
-            return torch.empty_like(args[0])
-        return func(*args, **kwargs)
+        """See Backend."""
+        return self._remembered.call(func, args, kwargs)
 
     def empty_like_real(self, real: torch.Tensor) -> torch.Tensor:
         """See Backend."""
         return torch.empty(real.shape, dtype=real.dtype, device="meta")
 
 
-def _plain(args: Any) -> bool:
-    """Floating-point tensors of one type and shape, all contiguous, beside plain numbers."""
-    first = args[0]
-    if not isinstance(first, torch.Tensor) or not first.is_floating_point() or not first.is_contiguous():
-        return False
-    return all(
-        isinstance(other, int | float)
-        or (
-            isinstance(other, torch.Tensor)
-            and other.dtype == first.dtype
-            and other.shape == first.shape
-            and other.is_contiguous()
-        )
-        for other in args[1:]
-    )
+def _run(func: Any, args: Any, kwargs: Any) -> Any:
+    return func(*args, **kwargs)
+
+
+def _is_plain_meta(tensor: torch.Tensor) -> bool:
+    own = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    return own and tensor.is_meta and tensor.layout is torch.strided and not tensor.dtype.is_complex
+
+
+def _make_meta(shape: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty_strided(shape, stride, dtype=dtype, device="meta")
 
 
 def open_backend(name: str) -> Backend:
