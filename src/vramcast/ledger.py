@@ -82,7 +82,11 @@ class Unmodelled(msgspec.Struct, frozen=True):
 
 
 class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """The memory of one GPU: its instants, its three counters, what it needs and what its engine claims."""
+    """The memory of one GPU: its instants, its three counters, what it needs and what its engine claims.
+
+    ``first_step_bytes``: allocated peak of the very first training step, before the optimizer has states; None for serving.
+    ``outside``: what the instants do not hold (library workspaces, idle segments, context); with the peak it is ``device_bytes``.
+    """
 
     rank: str
     instants: tuple[Instant, ...]
@@ -92,11 +96,26 @@ class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
     needed_bytes: int
     claimed_bytes: int
     interval: Interval | None = None
+    first_step_bytes: int | None = None
+    outside: tuple[Term, ...] = ()
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The ledger of the peak: what is alive then and what lies outside any tensor, one term a name."""
+        named: dict[str, list[Term]] = {}
+        for term in (*self.peak.terms, *self.outside):
+            named.setdefault(term.name, []).append(term)
+        return tuple(same[0] if len(same) == 1 else _joined(name, same) for name, same in named.items())
 
     @property
     def peak(self) -> Instant:
         """The instant that binds: the largest."""
         return max(self.instants, key=lambda i: i.bytes)
+
+    @property
+    def runner_up(self) -> Instant | None:
+        """The instant that would bind if the peak were lowered; None where there is only one."""
+        return max((i for i in self.instants if i is not self.peak), key=lambda i: i.bytes, default=None)
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +136,10 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     saves_bytes: int
     costs: str
     then_fits: bool
+
+
+def _joined(name: str, same: list[Term]) -> Term:
+    return Term.total(name, same, why="; ".join(t.why for t in same))
 
 
 def _sum_text(terms: tuple[Term, ...]) -> str:

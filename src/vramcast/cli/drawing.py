@@ -39,7 +39,7 @@ def training_page(forecast: Forecast, *, terminal: bool | None = None) -> Page:
 
 def term_page(forecast: Forecast, name: str) -> Page:
     """One term of the worst rank, opened down to its formulas. Raises QuestionError for a term that is not in the ledger."""
-    terms = [t for instant in (forecast.worst.peak, *forecast.worst.instants) for t in instant.terms]
+    terms = [*forecast.worst.terms, *(t for instant in forecast.worst.instants for t in instant.terms)]
     found = next((hit for t in terms if (hit := t.find(name))), None)
     if found is None:
         raise unknown_name("term", name, [t.name for term in terms for _, t in term.walk()])
@@ -101,7 +101,7 @@ def _load(workload: dict[str, object]) -> str:
 
 def _ledger(page: Page, forecast: Forecast) -> None:
     rank = forecast.worst
-    terms = [t for t in rank.peak.terms if t.bytes]
+    terms = [t for t in rank.terms if t.bytes]
     held = sum(t.bytes for t in terms)
     capacity = forecast.fit.capacity_bytes or held
     page.heading(_ledger_title(forecast, rank))
@@ -112,6 +112,10 @@ def _ledger(page: Page, forecast: Forecast) -> None:
         page.line("  ", ("■ " if page.terminal else "", term.name), (term.name.ljust(15), term.name),
                   (gib(term.bytes).rjust(12), "number"), share, (page.fitted(term.why, used=40), "faint"))  # fmt: skip
     _sum_line(page, "needed", rank.needed_bytes, _interval(rank))
+    if rank.first_step_bytes is not None:
+        counters = {"allocated": rank.allocated_bytes, "reserved": rank.reserved_bytes, "device": rank.device_bytes}
+        said = "  ·  ".join(f"{name} {gib(size)}" for name, size in counters.items())
+        page.line("  ", _indent(page), (said, "faint"))
     if rank.claimed_bytes > rank.needed_bytes:
         _sum_line(page, "claimed", rank.claimed_bytes, "what the engine sets aside, whatever it needs")
     if asked := _what_is_asked(forecast, held):
@@ -157,6 +161,11 @@ def _instants(page: Page, rank: RankMemory) -> None:
         mark = ("  ← peak", "bad") if instant is rank.peak else ("", "")
         cells = "▇" * max(1, round(instant.bytes / peak * 40)) if page.terminal and peak else ""
         page.line("  ", instant.name.ljust(28), (gib(instant.bytes).rjust(12), "number"), "  ", (cells, "faint"), mark)
+    notes = [f"{gib(peak - rank.runner_up.bytes)} above {rank.runner_up.name}"] if rank.runner_up else []
+    if rank.first_step_bytes is not None and rank.first_step_bytes < peak:
+        notes.append(f"the first step peaks at {gib(rank.first_step_bytes)}, before the optimizer has states")
+    if notes:
+        page.line("  ", ("; ".join(notes), "faint"))
 
 
 def _limits(page: Page, forecast: Forecast) -> None:

@@ -44,8 +44,9 @@ def _rank(rank: RankMemory) -> dict[str, Any]:
         "needed_bytes": rank.needed_bytes,
         "claimed_bytes": rank.claimed_bytes,
         "interval": msgspec.to_builtins(rank.interval) if rank.interval else None,
-        "terms": [_term(t) for t in peak.terms],
+        "terms": [_term(t) for t in rank.terms],
         "instants": [{"name": i.name, "bytes": i.bytes} for i in rank.instants],
+        **({"first_step_bytes": rank.first_step_bytes} if rank.first_step_bytes is not None else {}),
     }
 
 

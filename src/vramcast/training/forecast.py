@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.ledger import Assumption, RankMemory, Term, Unmodelled
+from vramcast.ledger import Assumption, Instant, RankMemory, Term, Unmodelled
 from vramcast.models.attention import Attention
 from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import style_of
@@ -20,6 +20,7 @@ from vramcast.training.host import host_terms
 from vramcast.training.loss import Logits, LossCost, loss_cost
 from vramcast.training.methods import PARTIALS, PROMPTS, TASKS, kind_of, last_layers, task_of
 from vramcast.training.optimizers import optimizer
+from vramcast.training.outside import outside_terms
 from vramcast.training.recipe import Draft, Recipe, width
 from vramcast.training.stages import Stage, stages
 from vramcast.training.states import count, states
@@ -39,11 +40,6 @@ class TrainingForecast(msgspec.Struct, frozen=True, kw_only=True):
     host: tuple[Term, ...] = ()
     assumed: tuple[Assumption, ...] = ()
     unmodelled: tuple[Unmodelled, ...] = ()
-
-    def first_step_bytes(self, rank: RankMemory) -> int:
-        """Peak of the very first step of a rank: the optimizer's states do not exist before its end."""
-        before = max(i.without("optimizer") for i in rank.instants if i.name != STEP)
-        return max(before, *(i.bytes for i in rank.instants if i.name == STEP))
 
     @property
     def worst(self) -> RankMemory:
@@ -219,21 +215,29 @@ def _piled_up(scene: Scene) -> float:
 
 def _rank(scene: Scene, question: Training, card: Accelerator | None) -> RankMemory:
     moments = instants(scene)
+    groups = communicators(question, scene.recipe, scene.stage, tied=scene.model.tied)
     allocated, reserved, device = counters(
         scene.recipe,
         moments,
-        groups=communicators(question, scene.recipe, scene.stage, tied=scene.model.tied),
+        groups=groups,
         card=card,
         segments=scene.loss.segments,
         retained=_piled_up(scene),
     )
-    device += round(scene.recipe.tenant * card.visible_bytes) if card else 0
-    return RankMemory(
+    tenant = round(scene.recipe.tenant * card.visible_bytes) if card else 0
+    memory = RankMemory(
         rank=scene.stage.name,
         instants=moments,
         allocated_bytes=allocated,
         reserved_bytes=reserved,
-        device_bytes=device,
-        needed_bytes=device,
+        device_bytes=device + tenant,
+        needed_bytes=device + tenant,
         claimed_bytes=reserved,
+        first_step_bytes=_first_step(moments),
     )
+    return msgspec.structs.replace(memory, outside=outside_terms(memory, tenant_bytes=tenant, groups=groups, card=card))
+
+
+def _first_step(moments: tuple[Instant, ...]) -> int:
+    """Peak of the very first step: the optimizer's states do not exist before its end."""
+    return max(i.bytes if i.name == STEP else i.without("optimizer") for i in moments)
