@@ -8,7 +8,7 @@ from vramcast.training.frameworks.hf_trainer import transformers_version
 from vramcast.training.frameworks.releases import released
 from vramcast.training.recipe import Recipe
 from vramcast.training.shape import Shape, shape_model
-from vramcast.workload import Training
+from vramcast.workload import Parallel, Training
 
 MODEL = shape_model(Shape(layers=8, hidden=1024, heads=16, ffn=4096, vocab=32000))
 
@@ -21,11 +21,17 @@ def recipe(**question: object) -> Recipe:
     ("framework", "version", "month"),
     [
         ("trl", (0, 19), (2025, 5)),
+        ("trl", (1, 16), (2026, 10)),
+        ("accelerate", (1, 10), (2025, 8)),
+        ("torchtitan", (0, 2, 2), (2026, 2)),
+        ("torchtitan", (2024, 12), (2024, 12)),
         ("trl", (0, 3), (2023, 3)),
         ("llama_factory", (0, 9, 3), (2025, 6)),
-        ("ms_swift", (3, 9), (2025, 7)),
-        ("ms_swift", (4, 37), (4, 37)),
-        ("hf_trainer", (4, 45), (4, 45)),
+        ("ms_swift", (3, 7), (2025, 7)),
+        ("ms_swift", (4, 37), (2024, 1)),
+        ("ms_swift", (4, 2), (2026, 3)),
+        ("hf_trainer", (4, 45), (2024, 9)),
+        ("colossalai", (0, 4), (0, 4)),
     ],
 )
 def test_a_release_has_a_month(framework: str, version: tuple[int, ...], month: tuple[int, ...]) -> None:
@@ -36,6 +42,41 @@ def test_the_version_of_trl_is_not_that_of_transformers() -> None:
     old = Training(model="x", framework="trl", framework_version="0.12")
     assert transformers_version(old, "trl") == (4, 46)
     assert transformers_version(Training(model="x", framework="trl"), "trl") == (5, 23)
+
+
+@pytest.mark.parametrize(
+    ("version", "checkpointing", "weights", "unquantized", "loss"),
+    [
+        ("0.21", "none", "float32", "float32", "plain"),
+        ("0.24", "full", "float32", "float32", "plain"),
+        ("0.26.2", "full", "float32", "bfloat16", "plain"),
+        ("0.29", "full", "float32", "float32", "plain"),
+        ("1.16", "full", "float32", "float32", "row_chunks"),
+    ],
+)
+def test_trl_changed_its_defaults(version: str, checkpointing: str, weights: str, unquantized: str, loss: str) -> None:
+    full = recipe(framework="trl", framework_version=version)
+    assert (full.checkpointing, full.weights, full.loss) == (checkpointing, weights, loss)
+    assert recipe(framework="trl", framework_version=version, method="qlora").unquantized == unquantized
+
+
+def test_the_default_adamw_is_fused_since_torch_2_8() -> None:
+    assert recipe(framework_version="4.54").update == "foreach"
+    assert recipe(framework_version="4.57").update == "fused"
+    assert recipe(framework="accelerate", framework_version="1.15").update == "fused"
+
+
+def test_frameworks_that_do_not_prepare_for_k_bits_keep_the_rest_in_16() -> None:
+    for framework in ("llama_factory", "axolotl", "ms_swift"):
+        assert recipe(framework=framework, method="qlora").unquantized == "bfloat16", framework
+    assert recipe(framework="ms_swift", framework_version="2.6", method="qlora").unquantized == "float32"
+    assert recipe(method="qlora").unquantized == "float32"
+
+
+def test_llama_factory_before_0_9_left_fsdp_in_16_bits() -> None:
+    layout = {"gpus": 2, "parallel": Parallel(dp=2), "fsdp": 1}
+    assert recipe(framework="llama_factory", framework_version="0.8.3", **layout).weights == "bfloat16"
+    assert recipe(framework="llama_factory", framework_version="0.9.3", **layout).weights == "float32"
 
 
 def test_llama_factory_upcasts_what_it_trains_and_only_that() -> None:

@@ -190,6 +190,22 @@ def _chunked_linear(_recipe: Recipe, x: Logits) -> LossCost:
     return LossCost(forward=work + gradient, backward=work + gradient, why="one eighth of the rows at a time")
 
 
+def _row_chunks(_recipe: Recipe, x: Logits) -> LossCost:
+    """TRL since 1.8: head and loss on 256 rows at a time, each chunk checkpointed and computed again in backward.
+
+    Source: trl/trainer/sft_trainer.py, _chunked_cross_entropy_loss: 16-bit logits, float copy, log-softmax and their gradients;
+    the hidden states are sorted into a copy, whose gradient is summed over the chunks.
+    """
+    rows = min(x.tokens, 256)
+    states = x.tokens * x.hidden * x.width
+    weight = 2 * x.head_gradient if x.head_trains else 0
+    return LossCost(
+        forward=states + rows * x.vocab * (x.width + 8),
+        backward=3 * states + rows * x.vocab * (2 * x.width + 12) + weight,
+        why=f"{rows:.0f} rows x vocab {x.vocab:.0f} at a time, sorted hidden states and their gradient",
+    )
+
+
 def _compiled(_recipe: Recipe, x: Logits) -> LossCost:
     """Inductor fuses the float copy away: 16-bit logits and their gradient remain."""
     size = x.tokens * x.vocab * x.width
@@ -212,6 +228,7 @@ _KINDS: dict[str, Callable[[Recipe, Logits], LossCost]] = {
     "vocab_parallel": _vocabulary_parallel,
     "compiled": _compiled,
     "chunked_linear": _chunked_linear,
+    "row_chunks": _row_chunks,
     "none": _none,
 }
 KINDS = tuple(_KINDS)

@@ -1,4 +1,8 @@
-"""ColossalAI: 16-bit weights, fp32 master and moments, HybridAdam (colossalai/booster/plugin: Gemini, LowLevelZero)."""
+"""ColossalAI: 16-bit weights, fp32 master and moments, HybridAdam.
+
+Sources, opened at colossalai 0.4.7: booster/plugin/low_level_zero_plugin.py (stage 1, fp16, master weights, buckets of 12 Mi
+elements), gemini_plugin.py (every parameter sharded, shard_param_frac 1.0), nn/optimizer/hybrid_adam.py (fused on the card).
+"""
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
@@ -7,10 +11,11 @@ from vramcast.workload import Training
 
 
 def resolve(draft: Draft, question: Training, model: Model) -> None:
-    """ZeRO-2 over the data-parallel ranks unless stated; fused kernels when available."""
-    compute = draft.get("compute", "bfloat16")
+    """ZeRO-1 over the data-parallel ranks unless stated; fused kernels when available."""
+    compute = draft.get("compute", "float16")
     draft.default("LowLevelZeroPlugin", weights=compute, compute=compute, master="float32", states="float32", autocast=False)
     draft.default("HybridAdam", update="fused", flattens=False)
+    draft.default("reduce_bucket_size_in_m=12", bucket_elements=12 * 2**20 if question.parallel.dp > 1 else 0)
     if question.zero is None and question.parallel.dp > 1:
-        draft.default("LowLevelZeroPlugin stage 2", sharding="zero2")
+        draft.default("LowLevelZeroPlugin: stage 1", sharding="zero1")
     hf_trainer.resolve(draft, question, model)

@@ -9,7 +9,7 @@ import msgspec
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import sharding, version_of
-from vramcast.training.frameworks.releases import released
+from vramcast.training.frameworks.releases import RELEASED, is_transformers, released
 from vramcast.training.recipe import Draft, width
 from vramcast.workload import Training
 
@@ -19,17 +19,10 @@ LOSS_FUNCTION = (4, 46)  # the float copy moved out of the model: the 16-bit log
 DROPS_OUT = frozenset({"bert", "roberta", "xlm-roberta", "distilbert", "electra", "gpt2", "opt", "bart", "t5", "mt5", "deberta"})
 LAZY_MODULES = (4, 26)  # of the time when torch 1.13 with CUDA 11.7 became usual
 NO_SHIFT_COPY = (4, 50)  # labels are shifted instead of logits
-FUSED_DEFAULT = (5, 0)
+FUSED_DEFAULT = (4, 55)  # fused where torch is 2.8, which came out between 4.54 and 4.55 (training_args.py: default_optim)
+FIRST_YEAR = 2000
 ATTENTION_INTERFACE = (4, 48)  # one attention interface for all models: flash no longer repeats keys and values
 EXPANDS_KV = frozenset({"mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "starcoder2", "cohere", "gemma", "granite"})
-
-
-# (year, month) from which a release was current: a date in place of a version means the release of that time
-RELEASES = (
-    ((2022, 1), (4, 15)), ((2023, 1), (4, 26)), ((2023, 7), (4, 31)), ((2024, 1), (4, 37)), ((2024, 5), (4, 41)),
-    ((2024, 10), (4, 46)), ((2025, 1), (4, 48)), ((2025, 4), (4, 51)), ((2025, 10), (4, 57)), ((2026, 1), (5, 0)),
-    ((2026, 9), (5, 23)),
-)  # fmt: skip
 
 
 def under(question: Training, transformers: str) -> Training:
@@ -40,11 +33,14 @@ def under(question: Training, transformers: str) -> Training:
 def transformers_version(question: Training, framework: str = "hf_trainer") -> tuple[int, ...]:
     """The transformers version: as asked, or the one of the date asked, or of the month of the framework's own release."""
     asked = version_of(question, NEWEST)
-    if question.framework_version:
-        asked = released(framework, asked)
-    if asked[0] < RELEASES[0][0][0]:
-        return asked
-    return max((release for since, release in RELEASES if since <= asked), default=RELEASES[0][1])
+    if framework not in RELEASED or not question.framework_version or is_transformers(asked):
+        month = asked
+    else:
+        month = released(framework, asked)
+    if month[0] < FIRST_YEAR:
+        return month
+    known = RELEASED["transformers"]
+    return max((release for release, since in known if since <= month), default=known[0][0])
 
 
 def resolve(draft: Draft, question: Training, model: Model) -> None:

@@ -1,8 +1,14 @@
-"""litgpt: bf16-true through Fabric, its own GPT module, the head on 128-token chunks (litgpt/finetune, litgpt/model.py)."""
+"""litgpt: bf16-true through Fabric, its own GPT module, the head on 128-token chunks.
+
+Sources, opened at litgpt 0.5.12: finetune/lora.py (lm_head_chunk_size=128, AdamW by name, checkpointing per block when the
+model is sharded), finetune/full.py (FSDPStrategy with activation_checkpointing_policy={Block}; whole logits in chunks),
+model.py.
+"""
 
 from vramcast.models.inventory import Model
-from vramcast.training.frameworks.common import everything_in, sharding, version_of
-from vramcast.training.recipe import Draft
+from vramcast.training.frameworks.common import everything_in, sharding
+from vramcast.training.frameworks.releases import month_of
+from vramcast.training.recipe import GATHERED, Draft
 from vramcast.workload import Training
 
 
@@ -13,12 +19,14 @@ def resolve(draft: Draft, question: Training, _model: Model) -> None:
     sharding(draft, question, fallback="fsdp1")
     draft.default("litgpt/model.py", qkv="views", norm="eager", rope="eager", glu="torch", experts="loop", repeats_kv=True)
     draft.default("F.scaled_dot_product_attention", attention="flash")
-    dated = version_of(question, "2024.4") < (2024,)
+    dated = month_of(question, "litgpt") < (2024,)
     draft.default("bitsandbytes up to 0.42 saves inputs in its compute dtype", quant_saves=compute if dated else "float32")
     draft.default(
         "fabric.no_backward_sync keeps whole gradients while accumulating", whole_accumulation="units" if question.fsdp else ""
     )
     draft.default("the head is a tensor of its own", tied=False)
-    draft.default("no gradient checkpointing on one device", checkpointing="none", live_gathers=2)
+    cut = draft.get("sharding") in GATHERED
+    draft.default("the sharding strategy checkpoints each block" if cut else "no gradient checkpointing on one device",
+                  checkpointing="full" if cut else "none", live_gathers=2)  # fmt: skip
     draft.default("lm_head_chunk_size=128", loss="chunked_head" if question.method != "full" else "whole_chunked")
     draft.default("torch.optim.AdamW", optimizer="adamw", update="foreach", logits_upcast=False)

@@ -1,20 +1,33 @@
-"""LLaMA-Factory: the HF Trainer, checkpointing on, trained parameters upcast to fp32 (llamafactory/model/adapter.py)."""
+"""LLaMA-Factory: the HF Trainer, checkpointing on, trained parameters upcast to fp32.
+
+Sources, opened at llamafactory 0.8.3, 0.9.3 and 0.9.5: model/adapter.py, init_adapter (no upcast under pure_bf16, BAdam or an
+unquantised ZeRO-3; 0.8.3 also none under FSDP); model/model_utils/checkpointing.py, prepare_model_for_training (norms are
+upcast only by upcast_layernorm, reentrant checkpointing but under FSDP2; PEFT's k-bit preparation is not called);
+model/patcher.py (the frozen rest loads in the compute dtype); hparams/model_args.py (double_quantization True).
+"""
 
 from vramcast.errors import QuestionError
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
+from vramcast.training.frameworks.releases import month_of
 from vramcast.training.recipe import Draft
 from vramcast.workload import Training
 
+FSDP_UPCASTS = (2024, 9)  # 0.9
+
 
 def resolve(draft: Draft, question: Training, model: Model) -> None:
-    """What is trained is upcast to fp32 unless pure_bf16 (weights in bf16), BAdam or ZeRO-3 (init_adapter of that file)."""
+    """What is trained is upcast to fp32 unless pure_bf16 (weights in bf16), BAdam or ZeRO-3."""
     compute = draft.get("compute", "bfloat16")
     pure = draft.get("weights") == "bfloat16" and question.method == "full"
     if pure and question.zero == 3:
         raise QuestionError("LLaMA-Factory refuses pure_bf16 with ZeRO-3: leave the weights in float32 or use ZeRO-2")
-    upcast = question.method in ("full", "freeze") and question.zero != 3
+    spared = question.zero == 3 or (question.fsdp and month_of(question, "llama_factory") < FSDP_UPCASTS)
+    upcast = question.method in ("full", "freeze") and not spared
     draft.default("trained parameters are upcast", weights="float32" if upcast else compute, compute=compute, autocast=True)
     draft.default("loaded in the compute dtype", frozen=compute)
-    draft.default("disable_gradient_checkpointing=False", checkpointing="full", reentrant=True, double_quant=True)
+    if draft.get("quant"):
+        draft.default("upcast_layernorm=False, and no k-bit preparation", unquantized=compute)
+    draft.default("disable_gradient_checkpointing=False", checkpointing="full", double_quant=True)
+    draft.default("use_reentrant_gc, which FSDP2 turns off", reentrant=question.fsdp != 2)
     hf_trainer.resolve(draft, question, model)

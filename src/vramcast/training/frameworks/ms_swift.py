@@ -1,11 +1,20 @@
-"""ms-swift: the HF Trainer over a model loaded in the training dtype, checkpointing on (swift/trainers/arguments.py)."""
+"""ms-swift: the HF Trainer over a model loaded in the training dtype, checkpointing on.
+
+Sources, opened at ms-swift 1.5.4, 2.6.1, 3.9.3 and 4.6.0: trainers/arguments.py and llm/utils/argument.py
+(gradient_checkpointing True, adamw_torch), llm/train/tuner.py, prepare_adapter (PEFT's adapters in fp32; no k-bit preparation),
+base_args/quant_args.py (bnb_4bit_use_double_quant True in all four).
+
+Until 2.x the published benchmark shows bitsandbytes runs larger than GPTQ's by what embeddings, head and norms in float32 take,
+on three sizes of model, though its source casts nothing: the float32 of the k-bit preparation is kept for those releases.
+"""
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
+from vramcast.training.frameworks.releases import month_of
 from vramcast.training.recipe import Draft
 from vramcast.workload import Training
 
-TRANSFORMERS = "4.37"  # beside the releases of the benchmark; newer scripts state their own
+NO_KBIT = (2024, 12)  # 3.0
 
 
 def resolve(draft: Draft, question: Training, model: Model) -> None:
@@ -13,5 +22,8 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     compute = draft.get("compute", "bfloat16")
     draft.default("ms-swift loads in the training dtype", weights=compute, compute=compute, autocast=True)
     draft.default("ms-swift: gradient_checkpointing=True", checkpointing="full")
+    draft.default("bnb_4bit_use_double_quant=True", double_quant=True)
+    if draft.get("quant") and month_of(question, "ms_swift") >= NO_KBIT:
+        draft.default("ms-swift calls no prepare_model_for_kbit_training", unquantized=compute)
     draft.default("AutoGPTQ trains through its unpacking kernel", unpacks=str(draft.get("quant", "")).startswith("gptq"))
-    hf_trainer.resolve(draft, hf_trainer.under(question, TRANSFORMERS), model)
+    hf_trainer.resolve(draft, question, model)

@@ -1,23 +1,27 @@
 """torchtitan: FSDP2 over fp32 shards, bf16 compute, fp32 reduction, per-operation selective checkpointing.
 
-Sources: torchtitan/config (defaults), models/llama3 (repeat_kv, complex rope), distributed/activation_checkpoint.py (the list of
-saved operations and every second matmul), components/loss.py (float logits).
+Sources, opened at torchtitan 0.2.2: config/job_config.py (dtype float32, mixed_precision_param bfloat16, selective checkpointing,
+whose option "2" is every second layer where the train_configs say "op"; implementation fused), models/llama3 (repeat_kv, complex
+rope), distributed/activation_checkpoint.py (the list of saved operations and every second matmul), components/loss.py (float
+logits). What changed when: the repository's history.
 """
 
 from vramcast.models.inventory import Model
-from vramcast.training.frameworks.common import sharding, version_of
+from vramcast.training.frameworks.common import sharding
+from vramcast.training.frameworks.releases import month_of
 from vramcast.training.recipe import Draft
 from vramcast.workload import Training
 
-NEWEST = "2026.2"
 FUSED_LOSS = (2025, 3)
 LOSS_PARALLEL = (2024, 5)
 EXPANDABLE = (2025, 3)
 FREES_LOGITS = (2024, 6)
+FUSED_UPDATE = (2025, 1)
 
 
 def resolve(draft: Draft, question: Training, _model: Model) -> None:
     """HEAD's configuration unless stated."""
+    month = month_of(question, "torchtitan")
     draft.default("training.dtype float32", weights="float32", frozen="float32", gradients="float32", reduce="float32")
     draft.default("mixed_precision_param bfloat16", compute="bfloat16", backward_gradients="bfloat16", norm_weight="bfloat16")
     draft.default("mixed_precision_param bfloat16", residual="bfloat16", adapter_dtype="bfloat16", autocast=False)
@@ -25,20 +29,20 @@ def resolve(draft: Draft, question: Training, _model: Model) -> None:
     compiled = bool(draft.get("compiled"))
     draft.default("compiled blocks" if compiled else "eager blocks", norm="native" if compiled else "eager",
                   rope="fused" if compiled else "eager", glu="recomputed" if compiled else "torch", repeats_kv=True)  # fmt: skip
-    expandable = version_of(question, NEWEST) >= EXPANDABLE
+    expandable = month >= EXPANDABLE
     draft.default("run_train.sh sets expandable_segments" if expandable else "native allocator", expandable=expandable)
     draft.default("sdpa picks flash", attention="flash", experts="grouped")
     draft.translate("selective_ac_option op", "checkpointing", {"selective": "op"})
     draft.default("activation_checkpoint.mode selective", checkpointing="op")
-    fused = version_of(question, NEWEST) >= FUSED_LOSS
+    fused = month >= FUSED_LOSS
     if not fused:
         draft.translate("inductor wrote the float logits out until early 2025", "loss", {"compiled": "plain"})
-    frees = version_of(question, NEWEST) >= FREES_LOGITS
+    frees = month >= FREES_LOGITS
     draft.default("train.py deletes pred before backward" if frees else "pred, in float, lives through backward",
                   holds_logits="" if frees else "float32")  # fmt: skip
     draft.default("components/loss.py", loss="compiled" if compiled and fused else "plain", logits_kept=not compiled)
-    draft.default("optimizer", optimizer="adamw", update="foreach" if question.framework_version else "fused")
+    draft.default("optimizer.implementation", optimizer="adamw", update="fused" if month >= FUSED_UPDATE else "foreach")
     draft.default("FSDP2 prefetches one block; embedding and head are groups of their own", live_gathers=2, separate_ends=True)
     parallel = question.parallel.tp > 1
     draft.default("tensor parallelism shards the sequence and the loss", sequence_parallel=parallel,
-                  vocab_parallel=parallel and version_of(question, NEWEST) >= LOSS_PARALLEL)  # fmt: skip
+                  vocab_parallel=parallel and month >= LOSS_PARALLEL)  # fmt: skip

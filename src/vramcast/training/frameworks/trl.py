@@ -1,17 +1,37 @@
-"""TRL's trainers: the HF Trainer with checkpointing on (trl/trainer/sft_config.py).
+"""TRL's trainers: the HF Trainer with defaults of their own, by release.
 
-A model given by name loads as transformers of that time loads it (trl/trainer/utils.py, create_model_from_path: dtype "auto").
+Sources, each opened at the releases on both sides of a change: trl/trainer/sft_config.py (gradient_checkpointing: none in
+0.21.0, True in 0.22.2; loss_type: nll in 1.6.0, chunked_nll over chunks of 256 rows in 1.8.0); trainer/utils.py,
+create_model_from_path (0.26.2 leaves the dtype to transformers, 0.27.0 says float32) and add_fused_lm_head (1.16.0, for all
+trainers); models/utils.py, prepare_peft_model (prepare_model_for_kbit_training up to 0.25.1, none in 0.26.2);
+trainer/sft_trainer.py (QLoRA adapters to bf16).
 """
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
+from vramcast.training.frameworks.releases import month_of
 from vramcast.training.recipe import Draft
 from vramcast.workload import Training
+
+CHECKPOINTS = (2025, 9)  # 0.22
+NO_KBIT = (2025, 12)  # 0.26
+LOADS_FLOAT = (2026, 1)  # 0.27
+CHUNKED_LOSS = (2026, 7)  # 1.8, of supervised training; since 1.16 of the others too
+FUSED_HEAD = (2026, 10)
+SUPERVISED = ("sft", "pretrain")
 
 
 def resolve(draft: Draft, question: Training, model: Model) -> None:
     """TRL's own defaults first, then the Trainer's."""
-    draft.default("TRL: gradient_checkpointing=True", checkpointing="full")
+    month = month_of(question, "trl")
+    if month >= CHECKPOINTS:
+        draft.default("TRL: gradient_checkpointing=True since 0.22", checkpointing="full")
+    if month >= LOADS_FLOAT:
+        draft.default("TRL loads a model given by name in float32 since 0.27", weights="float32")
+    if month >= NO_KBIT and draft.get("quant"):
+        draft.default("TRL calls no prepare_model_for_kbit_training since 0.26", unquantized=draft.get("weights") or model.dtype)
+    if month >= (CHUNKED_LOSS if draft.get("task", "sft") in SUPERVISED else FUSED_HEAD):
+        draft.default("TRL: the head runs on chunks of rows since 1.8", loss="row_chunks")
     draft.default("TRL: QLoRA adapters are cast to bf16" if draft.get("quant") else "PEFT autocast_adapter_dtype",
                   adapter_dtype="bfloat16" if draft.get("quant") else "float32")  # fmt: skip
     hf_trainer.resolve(draft, question, model)
