@@ -120,3 +120,19 @@ def test_a_card_before_ampere_runs_the_memory_efficient_kernel() -> None:
     old, new = (forecast_training(question, model=MODEL, card=find_accelerator(name)) for name in ("T4", "A100"))
     assert (old.recipe.attention, new.recipe.attention) == ("efficient", "flash")
     assert any(a.name == "attention" and "older than flash attention 2 needs" in a.because for a in old.assumed)
+
+
+def test_a_four_bit_matmul_saves_codes_and_its_output_is_not_the_policys() -> None:
+    def activations(**question: object) -> int:
+        asked = Training(**({"model": "x", "seq": 512, "framework": "torchtitan", "checkpointing": "op"} | question))
+        return max(
+            t.bytes for i in forecast_training(asked, model=MODEL).worst.instants for t in i.terms if t.name == "activations"
+        )
+
+    codes, narrow, wide = 9 / 16, activations(compute_dtype="nvfp4"), activations()
+    weights = 4 * 1024 * 1024 + 3 * 1024 * 4096
+    stream = 512 * (2 * 2 * 1024 + 4 * 16)  # the layer's input, attention's output and its statistics
+    assert narrow == 8 * (stream + codes * (512 * (3 * 1024 + 4096) + weights))
+    assert wide == 8 * (stream + 2 * 512 * (2 * 1024 + 4096 + 1024))  # every second matmul's output
+    half = activations(compute_dtype="nvfp4", options={"narrow_layers": 4})
+    assert half == (narrow + wide) / 2

@@ -9,11 +9,11 @@ from vramcast.ledger import Assumption, Instant, RankMemory, Term, Unmodelled
 from vramcast.models.attention import Attention
 from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import style_of
-from vramcast.training.activations.policy import layers_of
+from vramcast.training.activations.policy import blend, layers_of
 from vramcast.training.adapters import targeted
 from vramcast.training.counters import counters
 from vramcast.training.frameworks import framework_name, resolver
-from vramcast.training.frameworks.common import TORCHAO, attention_on, is_narrow, narrow_inputs
+from vramcast.training.frameworks.common import attention_on, is_narrow, narrow_inputs
 from vramcast.training.gathers import Units
 from vramcast.training.groups import communicators
 from vramcast.training.host import host_terms
@@ -70,7 +70,7 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
         trainable_parameters=trainable,
         host=host,
         assumed=assumed + fitted,
-        unmodelled=_unmodelled(question, model),
+        unmodelled=_unmodelled(model),
     )
 
 
@@ -82,14 +82,10 @@ def _named_by_task(question: Training) -> Training:
     return msgspec.structs.replace(question, method=method, options={"task": question.method} | question.options)
 
 
-def _unmodelled(question: Training, model: Model) -> tuple[Unmodelled, ...]:
+def _unmodelled(model: Model) -> tuple[Unmodelled, ...]:
     """What this forecast leaves out, by name."""
     towers = [t for t in model.towers if not t.stored_only and t.kind != "mtp"]
-    saved = "16" if question.framework in TORCHAO else "8"
-    found = [Unmodelled(f"activations of {t.name} ({t.kind}): their size follows the inputs, not the text") for t in towers]
-    if "fp4" in str(question.compute_dtype):
-        found.append(Unmodelled(f"inputs of matmuls saved in 4 bits: counted in {saved}"))
-    return tuple(found)
+    return tuple(Unmodelled(f"activations of {t.name} ({t.kind}): their size follows the inputs, not the text") for t in towers)
 
 
 def resolve(question: Training, model: Model) -> tuple[Recipe, tuple[Assumption, ...]]:
@@ -146,6 +142,10 @@ def _scene(
     tokens = recipe.sequences * question.micro_batch * question.seq / parallel.cp
     reached = last_layers(stage, recipe.trainable_layers) if _stops_early(question) and recipe.trainable_layers else stage
     layers = layers_of(_policy(recipe), reached, style, model, tokens=tokens, seq=question.seq)
+    if recipe.saved_inputs and recipe.narrow_layers is not None:
+        plain = msgspec.structs.replace(style, saved_inputs=0, saved_weights=0)
+        wide = layers_of(_policy(recipe), reached, plain, model, tokens=tokens, seq=question.seq)
+        layers = blend(layers, wide, min(1.0, recipe.narrow_layers / model.layers))
     return Scene(
         model=model,
         recipe=recipe,

@@ -27,6 +27,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ``pipeline_engine``: DeepSpeed's process groups stand beside Megatron's. ``flattens``: its step makes one block of the
     gradients. ``returns_cache``: the model returns keys and values beside its logits (use_cache). ``spread``: layers lie on the
     cards one after another (device_map), with no pipeline schedule.
+    ``narrow_layers``: how many layers, from the first, multiply in 8 or 4 bits; None = all.
     ``sub_group``: elements ZeRO-3 updates at once; ``quantized_gathers``, ``quantized_gradients``: ZeRO++'s 8-bit weights and
     4-bit gradients on the links.
     """
@@ -57,6 +58,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     qkv: str = "separate"
     quant_saves: str = ""
     saved_inputs: str = ""
+    narrow_layers: int | None = None
     whole_accumulation: str = ""
     separate_ends: bool = False
     sequence_parallel: bool | None = None

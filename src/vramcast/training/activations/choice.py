@@ -5,6 +5,9 @@ from vramcast.training.optimizers import optimizer
 from vramcast.training.recipe import GATHERED, Recipe, width
 from vramcast.workload import Adapter, Parallel
 
+# Bytes of one element as a narrow matmul saves it; NVFP4 is half a byte and one byte of scale for 16 elements.
+SAVED_WIDTHS = {"float8": 1, "nvfp4": 0.5 + 1 / 16}
+
 
 def updates_inside_backward(recipe: Recipe) -> bool:
     """Whether each gradient is used and freed as soon as it exists."""
@@ -35,7 +38,8 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         attention=recipe.attention,
         repeats_kv=recipe.repeats_kv,
         qkv=recipe.qkv,
-        saved_inputs=width(recipe.saved_inputs) if recipe.saved_inputs else 0,
+        saved_inputs=SAVED_WIDTHS.get(recipe.saved_inputs, 0),
+        saved_weights=SAVED_WIDTHS["nvfp4"] if recipe.saved_inputs == "nvfp4" else 0,
         unpacks=recipe.unpacks and bool(recipe.quant),
         quant_width=width(recipe.quant_saves) if recipe.quant_saves and recipe.quant else 0,
         experts=recipe.experts,

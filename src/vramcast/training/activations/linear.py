@@ -39,16 +39,17 @@ def linear(
 def _plain(
     tape: Tape, style: Style, source: int, *, tokens: float, inputs: float, outputs: float, role: str, trained: bool
 ) -> int:
-    """The matmul itself. An 8-bit one may save its own narrow copy of the input (Transformer Engine)."""
+    """The matmul itself. An 8- or 4-bit one may save narrow copies instead; projections of one input share one."""
     weight = inputs * outputs
     copied = style.cast_weights or (style.unpacks and not trained)
-    narrow = tokens * inputs * style.saved_inputs if trained else 0
+    narrow = style.saved_inputs > 0 and trained
+    copy = (tokens * inputs * style.saved_inputs * tape.first_copy(source) + weight * style.saved_weights) if narrow else 0
     return tape.run(
         role,
         [source],
         tokens * outputs * style.width,
         saves=[source] if trained and not narrow else [],
-        keeps=narrow + (weight * style.width if copied else 0),
+        keeps=copy + (weight * style.width if copied else 0),
         scratch=weight * (UNPACKING if style.unpacks and not trained else style.dequantize),
         back_scratch=weight * style.dequantize,
         weight_gradient=weight * style.gradient_width if trained else 0,

@@ -57,6 +57,13 @@ def layers_of(policy: str, stage: Stage, style: Style, model: Model, *, tokens: 
     )
 
 
+def blend(narrow: Layers, wide: Layers, share: float) -> Layers:
+    """Layers of which the first ``share`` run in 8 or 4 bits and the others, the last one among them, in 16."""
+    waiting = share * narrow.waiting + (1 - share) * wide.waiting
+    first = {name: getattr(narrow, name) for name in ("first_working", "first_kept", "gradients")}
+    return msgspec.structs.replace(wide, waiting=waiting, **first)
+
+
 def _forward(policy: str, life: Life) -> float:
     return life.transient_peak if policy in RECOMPUTES else life.forward_peak - life.saved
 
@@ -76,18 +83,18 @@ def _elements(block: Block, style: Style) -> float:
 def _cost(policy: str, block: Block, style: Style, model: Model, *, tokens: float, seq: float) -> tuple[Life, float]:
     tape = layer_tape(block, style, hidden=model.hidden, tokens=tokens, seq=seq)
     life = tape.life()
-    return life, kept(policy, tape, life)
+    return life, kept(policy, tape, life, narrow=style.saved_inputs > 0)
 
 
-def kept(policy: str, tape: Tape, life: Life) -> float:
-    """Bytes one layer keeps for backward."""
+def kept(policy: str, tape: Tape, life: Life, *, narrow: bool = False) -> float:
+    """Bytes one layer keeps for backward; ``narrow``: its matmuls make narrow copies of what they read."""
     whole, boundary = life.saved + life.input_saved, tape.sizes[0]
     if policy == "full":
         return boundary
     if policy == "offloaded":
         return 0.0
     if policy == "op":
-        return boundary + _selected(tape)
+        return boundary + _selected(tape, narrow=narrow)
     if policy == "core_attention":
         return whole - _attention_scores(tape)
     if policy.startswith("layer:"):
@@ -96,14 +103,17 @@ def kept(policy: str, tape: Tape, life: Life) -> float:
     return whole
 
 
-def _selected(tape: Tape) -> float:
+def _selected(tape: Tape, *, narrow: bool) -> float:
     """The per-operation policy of torchtitan: every second matmul's output, attention's output and statistics.
 
+    A matmul that makes narrow copies is a function of its own, unknown to the policy: its copies stay, its output does not.
     Source: torchtitan/distributed/activation_checkpoint.py, _get_custom_policy (mm_count % 2).
     """
     total, matmuls = 0.0, 0
     for op in tape.operations:
-        if op.name.removeprefix("expert.").removeprefix("shared.") in MATMULS:
+        if narrow and op.name.removeprefix("expert.").removeprefix("shared.") in MATMULS:
+            total += op.keeps
+        elif op.name.removeprefix("expert.").removeprefix("shared.") in MATMULS:
             matmuls += 1
             total += tape.sizes[op.writes] if matmuls % 2 else 0
         elif op.name == "attention":

@@ -30,8 +30,9 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ``qkv``: separate projections, or packed into one whose parts are views or copies. ``experts``: loop or grouped.
     ``dequantize``: bytes of a dequantised weight element per call, 0 = none; ``quant_width``: width in which a quantised linear
     saves its input though frozen (bitsandbytes up to 0.42), 0 = it does not; ``saved_inputs``: width in which a trained
-    matmul saves its input when that differs (fp8), 0 = as it is; ``unpacks``: weights are unpacked by plain tensor
-    operations, and the unpacked copy is saved for backward (AutoGPTQ's own kernel in training).
+    matmul saves its input when that differs (fp8, fp4), 0 = as it is; ``saved_weights``: the same of its weight;
+    ``unpacks``: weights are unpacked by plain tensor operations, and the unpacked copy is saved for backward (AutoGPTQ's own
+    kernel in training).
     """
 
     width: int = 2
@@ -45,7 +46,8 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     repeats_kv: bool = False
     qkv: str = "separate"
     quant_width: int = 0
-    saved_inputs: int = 0
+    saved_inputs: float = 0
+    saved_weights: float = 0
     unpacks: bool = False
     experts: str = "loop"
     trains: bool = True

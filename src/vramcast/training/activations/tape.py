@@ -54,12 +54,19 @@ class Tape:
         self.needs_grad: list[bool] = [input_needs_grad]
         self.operations: list[Operation] = []
         self.stands_for: dict[int, int] = {}
+        self.copied: set[int] = set()
 
     def gather(self, name: str, source: int, bytes_out: float) -> int:
         """A gathered copy of a sharded tensor: whoever saves it saves the shard, and gathers it again in backward."""
         out = self.run(name, [source], bytes_out, back_scratch=bytes_out)
         self.stands_for[out] = source
         return out
+
+    def first_copy(self, source: int) -> bool:
+        """Whether nobody has made a narrow copy of this tensor yet; later ones share it."""
+        new = source not in self.copied
+        self.copied.add(source)
+        return new
 
     def run(
         self,

@@ -47,12 +47,15 @@ def is_narrow(question: Training) -> bool:
 def narrow_inputs(draft: Draft, question: Training, framework: str) -> None:
     """What an 8-bit matmul keeps of its input: Transformer Engine its 8-bit copy, torchao the 16-bit tensor itself.
 
-    Sources: transformer_engine/pytorch/module/linear.py; torchao/float8/float8_linear.py (matmul_with_hp_or_float8_args) and
-    prototype/mx_formats/mx_linear.py (mx_mm): save_for_backward(input_hp, weight_hp).
+    A 4-bit one keeps 4-bit copies of its input and of its weight in both. Sources: transformer_engine/pytorch/module/linear.py;
+    torchao/float8/float8_linear.py (matmul_with_hp_or_float8_args), prototype/mx_formats/mx_linear.py (mx_mm:
+    save_for_backward(input_hp, weight_hp)) and prototype/moe_training/nvfp4_training/nvfp4_linear.py.
     """
     if not is_narrow(question):
         return
-    if framework in TORCHAO:
+    if "fp4" in str(question.compute_dtype):
+        draft.default("a 4-bit matmul saves 4-bit codes and their scales", saved_inputs="nvfp4")
+    elif framework in TORCHAO:
         draft.default("torchao saves the 16-bit input and casts it again in backward", saved_inputs="")
     else:
         draft.default("Transformer Engine saves its 8-bit copy of the input", saved_inputs="float8")

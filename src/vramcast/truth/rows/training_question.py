@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from vramcast.errors import VramcastError
-from vramcast.truth.rows.training_words import ATTENTION, DTYPES, FRAMEWORKS, LOSS, PREFERENCES
+from vramcast.truth.rows.training_words import ATTENTION, DTYPES, FRAMEWORKS, LOSS, NARROW, PREFERENCES
 from vramcast.workload import Adapter, Parallel, Training
 
 
@@ -29,6 +29,7 @@ def question_of(row: dict[str, Any]) -> Training:
         checkpointing=_checkpointing(str(s.get("activation_checkpointing") or "")),
         attention=_first(str((s.get("flags") or {}).get("attention-backend") or s.get("attention") or ""), ATTENTION),
         loss=_first(str(s.get("cross_entropy") or ""), LOSS),
+        compute_dtype=_first(str(s.get("compute_dtype") or ""), NARROW),
         compile=s.get("compile") is True or "inductor" in str(s.get("compile")) or None,
         optimizer=_optimizer(str(s.get("optimizer") or "")),
         zero=_zero(parallel),
@@ -173,6 +174,9 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
         options["sharding"] = "ddp"
     if any(word in str(s.get("seq_kind")) for word in _VARYING):
         options["lengths"] = "variable"
+    tail = re.search(r"fp[48] \((?:layers 0-(\d+)|last layers)", str(s.get("compute_dtype")))
+    if tail:
+        options["narrow_layers"] = int(tail[1]) + 1 if tail[1] else int(LEADING * int((row.get("arch") or {}).get("layers") or 0))
     if s.get("fused_norm_rope") is True:
         options |= {"norm": "fused", "rope": "fused"}
     if str(s.get("reshard_after_forward")).startswith("never"):
@@ -185,6 +189,7 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
+LEADING = 0.85  # of the layers that NVFP4's recipe quantises when only its 16-bit tail is named (arXiv 2509.25149)
 _LENIENT = {"extends_positions": True, "uneven_stages": True}  # reports of runs that did run
 _VARYING = ("longest kept", "dynamic")
 _UPDATES = (("foreach", "foreach"), ("backward", "in_backward"))

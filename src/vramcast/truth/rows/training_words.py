@@ -27,6 +27,7 @@ FRAMEWORKS = (
     ("peft", "hf_trainer"),
 )
 DTYPES = (("fp32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16"))
+NARROW = (("fp4", "nvfp4"),)
 ATTENTION = (
     ("unfused", "unfused"),
     ("no flash", "unfused"),
