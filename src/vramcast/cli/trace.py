@@ -35,8 +35,10 @@ class TraceCommand(click.Command):
 @click.option(
     "--generate", type=click.IntRange(1, 1000), metavar="N", help="Trace a prompt of --seq tokens and N tokens after it."
 )
+@click.option("--replicas", type=click.IntRange(1), default=1, help="Hybrid sharding: groups of ranks that hold whole copies.")
+@click.option("--static-graph", is_flag=True, help="DDP is told that every step uses the same parameters.")
 @click.option("--capacity", metavar="SIZE", help="Would it fit in that much memory, the allocator's retries included?")
-@click.option("--alloc-conf", metavar="TEXT", default="", help="PYTORCH_ALLOC_CONF of the run.")
+@click.option("--alloc-conf", metavar="TEXT", default="", help="PYTORCH_ALLOC_CONF of the run; else as its framework sets it.")
 @click.option("--backend", type=click.Choice(["auto", "cuda", "meta"]), default="auto", show_default=True, help="Fake tensors.")
 @click.option("--only-layers", type=int, metavar="N", help="Build only the first N layers.")
 @click.option("--whole", is_flag=True, help="Trace every layer, even where a few tell the whole.")
@@ -52,11 +54,11 @@ def command(**given: Any) -> int:
     from vramcast.tracing.replay import replay, smallest_card_bytes
     from vramcast.tracing.settings import parse_alloc_conf
 
-    settings = parse_alloc_conf(given["alloc_conf"])
+    settings = parse_alloc_conf(given["alloc_conf"]) if given["alloc_conf"] else None
     capacity = _capacity(given["capacity"])
     with _progress(f"tracing {given['model'] or 'the model'}"):
         traced = _traced(given, settings)
-    log = traced.result.log
+    log, settings = traced.result.log, traced.reading.settings
     if given["timeline"]:
         from vramcast.tracing.timeline import write_timeline
 
@@ -78,6 +80,7 @@ def _traced(given: dict[str, Any], settings: Any) -> Any:
     from vramcast.cli.serve import named_cards
     from vramcast.cli.train import question_of
     from vramcast.planning import tracing
+    from vramcast.planning.tracing_layout import LayoutOptions
 
     gpu, gpus = named_cards(given["gpu"])
     if given["program"]:
@@ -97,6 +100,7 @@ def _traced(given: dict[str, Any], settings: Any) -> Any:
         backend=given["backend"],
         layers=given["only_layers"],
         whole=given["whole"],
+        layout=LayoutOptions(replicas=given["replicas"], static_graph=given["static_graph"]),
         settings=settings,
         timeout_s=given["timeout"],
     )

@@ -65,10 +65,13 @@ def _build(request: MeasureRequest, session: Any) -> Any:
 
 def _spread(model: Any, request: MeasureRequest, session: Any) -> Any:
     """The model over the ranks of this run: FSDP2 where asked for, else DDP's copies."""
-    from vramcast.tracing.execution import sharding
+    how = request.step.distribution
+    if how.sharding == "fsdp2":
+        from torch.distributed.device_mesh import init_device_mesh
 
-    if request.step.fsdp:
-        return sharding.shard_fully(model, request.step, session)
+        from vramcast.tracing.execution.data_parallel import shard_fully
+
+        return shard_fully(model, how, init_device_mesh(session.backend.device_type, (request.ranks,)))
     if request.ranks > 1:
         from torch.nn.parallel import DistributedDataParallel
 

@@ -12,7 +12,7 @@ class MeasureRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     ``step``: the recipe (model, batch, optimizer ...), as for a trace. ``device``: cuda or cpu. ``warmup`` steps run before
     ``repeats`` timed ones. ``compiled``: under torch.compile. ``ranks``: processes, one per card, that train together (DDP, or
-    FSDP2 when ``step.fsdp``). ``snapshot``: a file to record the allocator's history into, "" for none.
+    FSDP2 where ``step.distribution`` says so). ``snapshot``: a file to record the allocator's history into, "" for none.
     """
 
     step: TraceRequest

@@ -11,13 +11,14 @@ from vramcast.measuring.campaign import Point
 from vramcast.measuring.request import MeasureRequest
 from vramcast.models.inventory import Model
 from vramcast.planning.tracing import device_model, training_request
+from vramcast.planning.tracing_layout import LayoutOptions, distribution_of
 from vramcast.tracing.configs import config_of
 from vramcast.tracing.request import TraceRequest
 from vramcast.training.forecast import forecast_training, resolve
 from vramcast.workload import Parallel, Serving, Training
 
 _METHODS = frozenset({"full", "lora", "qlora"})
-_SPREADS = {"none": 0, "ddp": 0, "fsdp2": 1}  # by sharding: whether FSDP2 divides the model over the ranks
+_SPREADS = ("none", "ddp", "fsdp2")
 
 
 class How(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +108,8 @@ def _training(question: Training, model: Model, card: Accelerator | None, how: H
     alone = msgspec.structs.replace(question, gpus=1, parallel=_without_ranks(question.parallel), fsdp=None, compile=False)
     config, _ = config_of(model, question.model)
     step, _ = training_request(alone, model, config, card=card, backend="auto", layers=None)
-    step = msgspec.structs.replace(step, fsdp=question.gpus * _SPREADS[recipe.sharding])
+    if question.gpus > 1:
+        step = msgspec.structs.replace(step, distribution=distribution_of(question, recipe, LayoutOptions()))
     return msgspec.structs.replace(_request(step, how), compiled=recipe.compiled, ranks=question.gpus)
 
 

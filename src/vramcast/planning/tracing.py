@@ -11,6 +11,7 @@ from vramcast.hardware.overheads import context_bytes
 from vramcast.ledger import Assumption, Fit, Forecast, Limits, ModelFacts, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.planning.serving import facts_of
+from vramcast.planning.tracing_layout import TRAINERS, LayoutOptions, distribution_of
 from vramcast.planning.training import forecast_training
 from vramcast.planning.verdict import binding_term, judge
 from vramcast.tracing.configs import check_built, config_of
@@ -50,11 +51,18 @@ _OPTIMIZERS = {
     "adafactor": "adafactor", "sgd": "sgd", "sgd_momentum": "sgd_momentum", "lion_8bit": "lion_8bit",
 }  # fmt: skip
 _CUDNN = "workspace of cuDNN's attention backward, whose size its library keeps to itself"
-_TRAINERS = ("hf_trainer", "trl", "axolotl", "llama_factory", "unsloth")
+_PLAIN = LayoutOptions()
 
 
 def training_request(
-    question: Training, model: Model, config: dict[str, Any], *, card: Accelerator | None, backend: str, layers: int | None
+    question: Training,
+    model: Model,
+    config: dict[str, Any],
+    *,
+    card: Accelerator | None,
+    backend: str,
+    layers: int | None,
+    layout: LayoutOptions = _PLAIN,
 ) -> tuple[TraceRequest, tuple[Assumption, ...]]:
     """The trace that runs a question's recipe, and what was assumed for it.
 
@@ -71,12 +79,12 @@ def training_request(
         autocast=_autocast(recipe),
         checkpointing="reentrant" if recipe.checkpointing == "full" and recipe.reentrant else recipe.checkpointing,
         optimizer=_optimizer(recipe),
-        clip_norm=1.0 if recipe.framework in _TRAINERS else None,
+        clip_norm=1.0 if recipe.framework in TRAINERS else None,
         keep_outputs=recipe.logits_kept,
         adapter=None if question.method in {"full", "frozen"} else question.adapter or Adapter(),
         quant=recipe.quant or None,
         attention="eager" if recipe.attention == "eager" else "sdpa",
-        fsdp=question.parallel.dp if recipe.sharding == "fsdp2" else 0,
+        distribution=distribution_of(question, recipe, layout),
         backend=backend,
         layers=layers,
         device=device_model(card),
@@ -91,12 +99,14 @@ def trace_training(
     backend: str = "auto",
     layers: int | None = None,
     whole: bool = False,
+    layout: LayoutOptions = _PLAIN,
     settings: AllocatorSettings | None = None,
     timeout_s: float = 600,
 ) -> Traced:
     """Trace the step of a training question: the same answer as ``forecast_training``, from the real code on fake tensors.
 
     A deep stack is traced at three small depths and its log written from theirs, unless ``whole`` or ``layers`` is given.
+    Without ``settings`` the allocator is set as the framework's launcher sets it.
 
     Raises MissingError without the [torch] extra, UnmodelledError for a recipe that the tracer cannot run, QuestionError when
     the model's own code fails.
@@ -107,18 +117,28 @@ def trace_training(
         model = read_model(question.model)
     card = find_accelerator(question.gpu) if question.gpu else None
     config, source = config_of(model, question.model)
-    request, assumed = training_request(question, model, config, card=card, backend=backend, layers=layers)
+    request, assumed = training_request(question, model, config, card=card, backend=backend, layers=layers, layout=layout)
     depths = None if whole or layers is not None or model.towers else shallow_depths(model.layer_list())
     if depths:
         request = msgspec.structs.replace(request, layers=model.layers, depths=depths)
+    if settings is None:
+        settings = AllocatorSettings(expandable_segments=resolve(question, model)[0].expandable)
     result = trace(request, timeout_s=timeout_s)
     if result.error:
         raise QuestionError(f"the model's own code failed under the tracer: {result.error}")
     if layers is None and request.adapter is None and not request.quant:
         check_built(model, result.parameters, source)
-    forecast = forecast_training(question, model=model, card=card)
+    forecast = forecast_training(_one_replica(question, layout.replicas), model=model, card=card)
     workload = {**forecast.workload, "config": source}
     return finish(workload, result, settings, model=model, card=card, assumed=assumed, forecast=forecast)
+
+
+def _one_replica(question: Training, replicas: int) -> Training:
+    """The question of one replica of hybrid sharding, whose ranks alone divide the weights."""
+    if replicas == 1:
+        return question
+    parallel = msgspec.structs.replace(question.parallel, dp=question.parallel.dp // replicas)
+    return msgspec.structs.replace(question, parallel=parallel, gpus=question.gpus // replicas)
 
 
 def trace_generation(
@@ -192,7 +212,7 @@ def finish(
 
 def _autocast(recipe: Recipe) -> str | None:
     """The compute type of torch.autocast; transformers' Trainer opens it whenever bf16 or fp16 is on, whatever the weights."""
-    trainer = recipe.framework in _TRAINERS and recipe.compute in {"bfloat16", "float16"}
+    trainer = recipe.framework in TRAINERS and recipe.compute in {"bfloat16", "float16"}
     return recipe.compute if recipe.autocast or trainer else None
 
 
@@ -244,14 +264,12 @@ def _optimizer(recipe: Recipe) -> str:
 
 
 def _refuse(question: Training, recipe: Recipe) -> None:
-    layout = {k: v for k, v in msgspec.structs.asdict(question.parallel).items() if k not in {"dp", "sp"} and v > 1}
+    offloaded = tuple(part for part in recipe.offload if part != "parameters" or recipe.sharding != "fsdp2")
     refused = {
-        f"parallelism {layout}": bool(layout),
-        f"sharding {recipe.sharding}": recipe.sharding not in {"none", "fsdp2"},
         f"checkpointing {recipe.checkpointing}": recipe.checkpointing not in {"none", "full"},
         f"loss {recipe.loss}": recipe.loss in {"fused", "chunked", "linear"},
         "torch.compile": recipe.compiled,
-        f"offload of {', '.join(recipe.offload)}": bool(recipe.offload),
+        f"offload of {', '.join(offloaded)}": bool(offloaded),
         f"quantisation {recipe.quant}": recipe.quant not in {"", "nf4", "fp4"},
         f"adapter {question.adapter.kind if question.adapter else ''}": bool(
             question.adapter and question.adapter.kind != "lora"

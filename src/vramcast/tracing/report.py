@@ -14,8 +14,8 @@ from vramcast.tracing.settings import AllocatorSettings
 from vramcast.units import gib
 
 SOURCE = "traced: the real step on fake tensors"
-_TERMS = ("weights", "gradients", "optimizer", "activations", "kv_cache", "loss", "gathered", "temporaries")
-_GATHERED_OPS = ("resize_", "all_gather", "all_reduce", "reduce_scatter", "allgather")
+_TERMS = ("weights", "gradients", "optimizer", "activations", "kv_cache", "loss", "gathered", "temporaries", "communication")
+_GATHERED_OPS = ("resize_", "fsdp.")
 _HEADS = ("lm_head", "embed_out", "output")
 _PEFT_ROOT = "base_model.model"
 _LARGEST_PARTS = 12
@@ -39,6 +39,7 @@ class TraceReport(msgspec.Struct, frozen=True, kw_only=True):
     ``by_module``: bytes at the peak per module, layers of one kind taken together.
     """
 
+    settings: AllocatorSettings
     memory: RankMemory
     usage: Usage
     expandable: Usage | None
@@ -64,6 +65,7 @@ def report(
     peak = log.alive_at(usage.peak_allocated_at)
     slack = usage.peak_allocated_bytes - sum(a.size for a in peak)
     return TraceReport(
+        settings=settings,
         memory=_memory(reading, usage, slack, context_bytes),
         usage=usage,
         expandable=expandable,
@@ -130,6 +132,8 @@ class _Reading:
             return "temporaries", allocation.op
         if allocation.category == "inputs":
             return "activations", "inputs"
+        if allocation.category in {"gathered", "communication"}:
+            return allocation.category, allocation.phase
         if any(name in allocation.op for name in _GATHERED_OPS):
             return "gathered", allocation.phase
         return self._by_life(allocation, place)

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.eventlog import EventLog
 from vramcast.tracing.policies import DeviceModel
 from vramcast.workload import Adapter
@@ -15,9 +16,9 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     ``task``: "train" (full steps) or "generate" (a prompt, then ``new_tokens`` with the KV cache). ``param_dtype``: how the
     model is built; ``autocast``: the compute dtype of torch.autocast, None for none. ``checkpointing``: none, full or reentrant.
     ``optimizer``: a name of ``recipes.OPTIMIZERS``. ``keep_outputs``: the loop holds the model's output, and so the logits, while
-    the backward pass runs. ``quant``: None or nf4. ``fsdp``: shard over this many ranks with FSDP2 (0: not). ``backend``: auto,
-    cuda or meta. ``attention``: sdpa or eager; ``attention_kernels``: an order that overrides the card's. ``layers``: build only
-    this many. ``depths``: three numbers of layers to trace instead of all; the whole log is written from the first two, checked
+    the backward pass runs. ``quant``: None or nf4. ``distribution``: the ranks it is one of. ``backend``: auto, cuda or
+    meta. ``attention``: sdpa or eager; ``attention_kernels``: an order that overrides the card's. ``layers``: build only this
+    many. ``depths``: three numbers of layers to trace instead of all; the whole log is written from the first two, checked
     against the third, and traced in full where that fails.
     """
 
@@ -41,7 +42,7 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     experts: str | None = None
     layers: int | None = None
     depths: tuple[int, int, int] | None = None
-    fsdp: int = 0
+    distribution: Distribution = Distribution()
     backend: str = "auto"
     device: DeviceModel = DeviceModel()
     operator_limit: int = 5_000_000

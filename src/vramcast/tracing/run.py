@@ -20,18 +20,28 @@ def trace(request: TraceRequest, *, timeout_s: float = 600) -> TraceResult:
 
     Raises MissingError without the [torch] extra, QuestionError when the request cannot be traced or the time runs out.
     """
+    return trace_all([request], timeout_s=timeout_s)[0]
+
+
+def trace_all(requests: list[TraceRequest], *, timeout_s: float = 600) -> list[TraceResult]:
+    """Several requests of one backend in one process: loading the libraries costs more than a small trace. As ``trace``."""
     _need_torch()
+    wanted = requests[0].backend
     try:
-        result = _in_process("model", msgspec.msgpack.encode(request), timeout_s)
-        if result.error and request.backend == "auto" and result.backend == "meta":
-            return trace(msgspec.structs.replace(request, backend="cuda"), timeout_s=timeout_s)
-        return result
+        results = _in_process("model", msgspec.msgpack.encode(requests), timeout_s)
+        if wanted == "auto" and any(result.error and result.backend == "meta" for result in results):
+            return trace_all(_on(requests, "cuda"), timeout_s=timeout_s)
     except _CrashedError as crash:
-        if request.backend != "auto":
+        if wanted != "auto":
             raise QuestionError(str(crash)) from None
-        again = _in_process("model", msgspec.msgpack.encode(msgspec.structs.replace(request, backend="meta")), timeout_s)
-        again.notes = (*again.notes, f"traced on meta tensors: {crash}")
-        return again
+        results = _in_process("model", msgspec.msgpack.encode(_on(requests, "meta")), timeout_s)
+        for result in results:
+            result.notes = (*result.notes, f"traced on meta tensors: {crash}")
+    return results
+
+
+def _on(requests: list[TraceRequest], backend: str) -> list[TraceRequest]:
+    return [msgspec.structs.replace(request, backend=backend) for request in requests]
 
 
 def trace_script(request: ScriptRequest, *, timeout_s: float = 600) -> TraceResult:
@@ -43,7 +53,7 @@ def trace_script(request: ScriptRequest, *, timeout_s: float = 600) -> TraceResu
     if target != "-m" and not Path(target).is_file():
         raise QuestionError(f"there is no script {target!r} to trace")
     try:
-        return _in_process("script", msgspec.msgpack.encode(request), timeout_s)
+        return _in_process("script", msgspec.msgpack.encode(request), timeout_s)[0]
     except _CrashedError as crash:
         raise QuestionError(str(crash)) from None
 
@@ -52,7 +62,7 @@ class _CrashedError(Exception):
     """The tracing process ended without a result."""
 
 
-def _in_process(kind: str, request: bytes, timeout_s: float) -> TraceResult:
+def _in_process(kind: str, request: bytes, timeout_s: float) -> list[TraceResult]:
     with tempfile.TemporaryDirectory(prefix="vramcast-trace-") as folder:
         asked, answered = Path(folder, "request"), Path(folder, "result")
         asked.write_bytes(request)
@@ -64,7 +74,7 @@ def _in_process(kind: str, request: bytes, timeout_s: float) -> TraceResult:
         except subprocess.TimeoutExpired:
             raise QuestionError(f"the trace was stopped after {timeout_s:.0f} s: give it a smaller model or --timeout") from None
         if answered.exists():
-            return msgspec.msgpack.decode(answered.read_bytes(), type=TraceResult)
+            return msgspec.msgpack.decode(answered.read_bytes(), type=list[TraceResult])
         raise _failure(done.stderr.decode(errors="replace"), done.returncode)
 
 

@@ -29,6 +29,7 @@ _WAIT = torch.ops._c10d_functional.wait_tensor.default
 _GROUPED = aten._grouped_mm.default if hasattr(aten, "_grouped_mm") else None
 _LEAST_WEIGHT_ELEMENTS = 1 << 16
 _PINS = (aten.pin_memory.default, aten._pin_memory.default)
+_IS_PINNED = aten.is_pinned.default
 _ENGINE_FILES = ("_tensor.py", "autograd/__init__.py", "autograd/graph.py")
 
 
@@ -165,6 +166,8 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         """CPU work stays real, but for page-locked memory, which needs a driver, and weights, which would fill the host."""
         if func in _PINS:
             return args[0]
+        if func is _IS_PINNED:
+            return True
         if func in CPU_FACTORIES and isinstance(self.backend, FakeCuda) and _is_weight_sized(args, kwargs):
             return self.backend.call(func, args, kwargs)
         if kwargs.get("pin_memory"):

@@ -26,9 +26,12 @@ def import_classes(request: TraceRequest) -> None:
     _class_of(_config(request), transformers)
 
 
-def build(request: TraceRequest, session: Session) -> torch.nn.Module:
-    """The model of a request on the traced device: built, quantised, with its adapter and checkpointing, in training mode."""
-    model = _instantiate(request, session)
+def build(request: TraceRequest, session: Session, *, whole: bool = True) -> torch.nn.Module:
+    """The model of a request: built, quantised, with its adapter and checkpointing, in training mode.
+
+    It stands on the traced device; on meta where the device never holds it ``whole``.
+    """
+    model = _instantiate(request, "meta" if request.quant or not whole else session.backend.device_type)
     if request.quant:
         _quantize(model, request, session)
     if request.adapter is not None:
@@ -39,7 +42,7 @@ def build(request: TraceRequest, session: Session) -> torch.nn.Module:
     return model.train(request.task == "train")
 
 
-def _instantiate(request: TraceRequest, session: Session) -> torch.nn.Module:
+def _instantiate(request: TraceRequest, device: str) -> torch.nn.Module:
     import transformers
 
     config = _config(request)
@@ -50,7 +53,7 @@ def _instantiate(request: TraceRequest, session: Session) -> torch.nn.Module:
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype_of(request.param_dtype))
     try:
-        with torch.device("meta" if request.quant else session.backend.device_type):
+        with torch.device(device):
             return kind._from_config(config)
     finally:
         torch.set_default_dtype(before)

@@ -17,6 +17,8 @@ from torch.optim import optimizer as optimizers
 
 _LIBRARIES = (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["stdlib"], str(Path(__file__).parent))
 
+_WRAPPERS = frozenset({"module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_orig_mod"})  # DDP, FSDP1, compile
+
 
 class Places:
     """The present module path and phase; ``on_module`` and ``on_step`` let others follow along."""
@@ -56,7 +58,13 @@ class Places:
     def name_modules(self, root: torch.nn.Module) -> None:
         """Give the modules below a root their paths."""
         for name, module in root.named_modules():
-            self._names[id(module)] = name or type(module).__name__
+            path = ".".join(part for part in name.split(".") if part not in _WRAPPERS)
+            self._names[id(module)] = path or type(module).__name__
+
+    def know(self, root: torch.nn.Module) -> None:
+        """Name a model whose tensors are labelled already: what FSDP puts into its modules later is not theirs."""
+        self.name_modules(root)
+        self._known.update(id(module) for module in root.modules())
 
     def here(self) -> tuple[str, str]:
         """Module path and phase of what is executing."""

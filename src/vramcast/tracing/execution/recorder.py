@@ -1,6 +1,8 @@
 """The recorder: follows the storages of device tensors and writes their allocations and frees into the event log."""
 
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -29,7 +31,7 @@ class Recorder:
         self.log = EventLog(allocations=[], order=[], marks=[])
         self.stream = self.live_bytes = self.peak_bytes = 0
         self.closed = False
-        self._phase = ""
+        self._phase = self._purpose = ""
         for known in (self._numbers, self._categories, self._watches):
             known.clear()
 
@@ -64,6 +66,15 @@ class Recorder:
         """Keep a storage out of the log: it does not come from the caching allocator."""
         self.outside.add(tensor.untyped_storage()._cdata)
 
+    @contextmanager
+    def purpose(self, category: str) -> Iterator[None]:
+        """What is allocated inside serves a purpose that no module tells: communication, gathered."""
+        before, self._purpose = self._purpose, category
+        try:
+            yield
+        finally:
+            self._purpose = before
+
     def permanent(self, size: int, op: str) -> None:
         """An allocation that nobody ever frees, such as a library's workspace."""
         number = self._allocate(size, op)
@@ -92,7 +103,15 @@ class Recorder:
         self.live_bytes += size
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
         return self.log.allocate(
-            Allocation(size=size, stream=self.stream, op=op, module=module, phase=phase, line=self.places.line())
+            Allocation(
+                size=size,
+                stream=self.stream,
+                op=op,
+                module=module,
+                phase=phase,
+                category=self._purpose,
+                line=self.places.line(),
+            )
         )
 
     def _free(self, number: int) -> None:

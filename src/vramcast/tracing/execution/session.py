@@ -45,6 +45,7 @@ class Session:
         self.mode = TracingMode(self.backend, self.recorder, self.attention, device, limit=limit)
         self.wanted_steps = 0
         self._steps: Counter[int] = Counter()
+        self.parameters = self.trainable = 0
         self._outside: list[torch.Tensor] = []
         self.places.on_module.append(self._label_module)
         self.places.on_step.append(self._label_state)
@@ -74,6 +75,7 @@ class Session:
         self.attention.order = order or attention_order(torch_version(), self.device.capability[0])
         self._steps.clear()
         self._outside.clear()
+        self.parameters = self.trainable = 0
 
     @property
     def steps(self) -> int:
@@ -97,6 +99,11 @@ class Session:
             self.wanted_steps = 0
         return ""
 
+    def count(self, model: torch.nn.Module) -> None:
+        """Note the parameters of the whole model, before its ranks divide it."""
+        self.parameters = sum(p.numel() for p in model.parameters())
+        self.trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
+
     def collect(self) -> None:
         """Free what only reference cycles keep, as a long-running program would sooner or later."""
         gc.collect()
@@ -112,6 +119,8 @@ class Session:
             log=self.recorder.log,
             backend=self.backend.device_type,
             steps=self.steps,
+            parameters=self.parameters,
+            trainable=self.trainable,
             operators=self.mode.operators,
             seconds=seconds,
             attention=dict(self.attention.counts),
@@ -128,7 +137,7 @@ class Session:
 
     def label_model(self, model: torch.nn.Module) -> None:
         """Mark weights, buffers and (as they appear) gradients of a whole model."""
-        self.places.name_modules(model)
+        self.places.know(model)
         for module in model.modules():
             self._label_module(module)
 
@@ -147,6 +156,10 @@ class Session:
 
     def _label_state(self, optimizer: torch.optim.Optimizer) -> None:
         self._steps[id(optimizer)] += 1
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:  # sharded gradients are put there by no autograd node
+                    self._label(parameter.grad, "gradients")
         for state in optimizer.state.values():
             for value in state.values() if isinstance(state, dict) else ():
                 self._label(value, "optimizer")

@@ -1,24 +1,27 @@
 """Distribution in one process: a process group that only pretends, so that one rank's memory is the real library's own."""
 
 import os
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from vramcast.tracing.execution.session import Session
-from vramcast.tracing.request import TraceRequest
 
 _LOGGED = ("set_runtime_stats_and_log", "_set_static_graph", "_set_uneven_input_join", "_set_comm_hook_name", "set_error_and_log")
 
 
-def pretend_group(ranks: int) -> None:
-    """Initialise torch.distributed with torch's own fake backend, as rank 0 of ``ranks``."""
-    import torch.distributed
+def pretend_group(ranks: int, rank: int = 0) -> None:
+    """Initialise torch.distributed with torch's own fake backend, as one of ``ranks``; another size replaces the last one."""
+    import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    if not torch.distributed.is_initialized():
-        torch.distributed.init_process_group("fake", rank=0, world_size=ranks, store=FakeStore())
+    if dist.is_initialized():
+        if (dist.get_world_size(), dist.get_rank()) == (ranks, rank):
+            return
+        dist.destroy_process_group()
+    dist.init_process_group("fake", rank=rank, world_size=ranks, store=FakeStore())
 
 
 def pretend_for_scripts(session: Session, ranks: int) -> None:
@@ -37,11 +40,18 @@ def pretend_for_scripts(session: Session, ranks: int) -> None:
 
     torch.distributed.init_process_group = join
     torch.distributed.distributed_c10d.init_process_group = join
-    _data_parallel()
+    patch_libraries(session)
 
 
-def _data_parallel() -> None:
-    """DistributedDataParallel compares its ranks, logs, and waits for NCCL: here each bucket is its own sum."""
+@cache
+def patch_libraries(session: Session) -> None:
+    """DDP and FSDP compare their ranks, log, and tell the allocator which streams use a block: nobody is there to be asked."""
+    _data_parallel(session)
+    _flat_shards(session)
+    _sharded_parameters(session)
+
+
+def _data_parallel(session: Session) -> None:
     import torch.nn.parallel.distributed as ddp
 
     ddp._verify_param_shape_across_processes = lambda *_, **__: None
@@ -49,36 +59,43 @@ def _data_parallel() -> None:
     original = ddp.DistributedDataParallel.__init__
 
     def build(wrapper: Any, *args: Any, **kwargs: Any) -> None:
+        def reduced(_: Any, bucket: Any) -> Any:
+            """Each bucket is its own sum."""
+            session.recorder.label(bucket.buffer(), "gradients" if wrapper.gradient_as_bucket_view else "communication")
+            future = torch.futures.Future()
+            future.set_result(bucket.buffer())
+            return future
+
         original(wrapper, *args, **kwargs)
-        wrapper.register_comm_hook(None, lambda _, bucket: _reduced(bucket))  # a hook's annotations would be checked
+        del reduced.__annotations__  # DDP checks them
+        wrapper.register_comm_hook(None, reduced)
         wrapper.logger = SimpleNamespace(**dict.fromkeys(_LOGGED, lambda *_: None))
 
     ddp.DistributedDataParallel.__init__ = build
 
 
-def _reduced(bucket: Any) -> Any:
-    future = torch.futures.Future()
-    future.set_result(bucket.buffer())
-    return future
+def _flat_shards(session: Session) -> None:
+    """FSDP1."""
+    from torch.distributed.fsdp import _flat_param, _runtime_utils
+
+    for module in (_flat_param, _runtime_utils):
+        module._no_dispatch_record_stream = lambda *_: None
+    _purposed(_runtime_utils, "_reduce_grad", "communication", session)
 
 
-def shard_fully(model: torch.nn.Module, request: TraceRequest, session: Session) -> torch.nn.Module:
-    """FSDP2 over the layers and the root, parameters gathered in the compute type, gradients reduced in fp32."""
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+def _sharded_parameters(session: Session) -> None:
+    """FSDP2: the buffers of its collectives belong to no module."""
+    from torch.distributed.fsdp._fully_shard import _fsdp_param_group as group
 
-    pretend_group(request.fsdp)
-    compute = torch.bfloat16 if request.param_dtype == "float32" else None
-    policy = MixedPrecisionPolicy(param_dtype=compute, reduce_dtype=torch.float32 if compute else None)
-    with session.mode.quiet():
-        mesh = init_device_mesh(session.backend.device_type, (request.fsdp,))
-    for layer in _layers(model):
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
-    sharded: torch.nn.Module = fully_shard(model, mesh=mesh, mp_policy=policy)
-    return sharded
+    _purposed(group, "foreach_all_gather", "gathered", session)
+    _purposed(group, "foreach_reduce", "communication", session)
 
 
-def _layers(model: Any) -> list[torch.nn.Module]:
-    """The longest list of modules: the decoder's layers."""
-    lists = [list(m) for m in model.modules() if isinstance(m, torch.nn.ModuleList)]
-    return max(lists, key=len, default=[])
+def _purposed(module: Any, name: str, category: str, session: Session) -> None:
+    original = getattr(module, name)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with session.recorder.purpose(category):
+            return original(*args, **kwargs)
+
+    setattr(module, name, run)

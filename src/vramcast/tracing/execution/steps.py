@@ -8,24 +8,26 @@ from typing import Any
 import torch
 
 from vramcast.errors import QuestionError
-from vramcast.tracing.execution import models, recipes, sharding
+from vramcast.tracing.execution import models, recipes
+from vramcast.tracing.execution.distribute import distribute
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.request import TraceRequest
 
 
-def run(request: TraceRequest, session: Session) -> torch.nn.Module:
-    """Build the model and trace its task; returns the model."""
+def run(request: TraceRequest, session: Session) -> None:
+    """Build the model and trace its task."""
     with session.recording():
-        model = models.build(request, session)
-        if request.fsdp:
-            model = sharding.shard_fully(model, request, session)
+        how = request.distribution
+        model = models.build(request, session, whole=not how.divides)
+        session.count(model)
+        if how.world > 1:
+            model = distribute(model, how, session)
         session.label_model(model)
         session.collect()
         session.recorder.log.mark("ready")
         kept = (train if request.task == "train" else generate)(model, request, session)
         session.recorder.closed = True  # what dies from here on dies with the program
         del kept
-    return model
 
 
 def train(model: torch.nn.Module, request: TraceRequest, session: Session) -> object:
@@ -88,13 +90,13 @@ def autocast(request: TraceRequest, device_type: str) -> AbstractContextManager[
 
 def check(request: TraceRequest, backend: str) -> None:
     """Refuse what a backend cannot do, before anything is built."""
-    if backend == "meta" and (request.autocast or request.quant or request.fsdp):
-        raise QuestionError("autocast, 4-bit weights and FSDP can only be traced with the cuda backend, not with meta")
+    if backend == "meta" and (request.autocast or request.quant or request.distribution.world > 1):
+        raise QuestionError("autocast, 4-bit weights and several ranks can only be traced with the cuda backend, not with meta")
 
 
 def is_plain(request: TraceRequest) -> bool:
     """True for a step in which no code asks whether its device is a GPU: meta tensors trace it to the same byte."""
-    special = request.autocast or request.quant or request.fsdp or request.adapter
+    special = request.autocast or request.quant or request.distribution.world > 1 or request.adapter
     return not special and not any(kind in request.optimizer for kind in ("fused", "8bit", "paged"))
 
 

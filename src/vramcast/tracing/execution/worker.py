@@ -25,23 +25,30 @@ def main(kind: str, request_path: str, result_path: str) -> None:
     warnings.simplefilter("ignore")
     data = Path(request_path).read_bytes()
     if kind == "script":
-        result = run_script(msgspec.msgpack.decode(data, type=ScriptRequest))
+        results = [run_script(msgspec.msgpack.decode(data, type=ScriptRequest))]
     else:
-        result = trace_model(msgspec.msgpack.decode(data, type=TraceRequest))
-    result.versions = versions()
-    result.resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    Path(result_path).write_bytes(msgspec.msgpack.encode(result))
+        results = trace_models(msgspec.msgpack.decode(data, type=list[TraceRequest]))
+    for result in results:
+        result.versions = versions()
+        result.resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    Path(result_path).write_bytes(msgspec.msgpack.encode(results))
 
 
-def trace_model(request: TraceRequest) -> TraceResult:
-    """The request traced in this process, on the backend it names or the first that works."""
-    session, notes = open_session(request)
-    steps.check(request, session.backend.device_type)
+def trace_models(requests: list[TraceRequest]) -> list[TraceResult]:
+    """The requests traced in this process one after the other, on the backend the first names or the first that works."""
+    session, notes = open_session(requests[0])
     patches.transformers()
-    if request.quant or "8bit" in request.optimizer or "paged" in request.optimizer:
+    if any(r.quant or "8bit" in r.optimizer or "paged" in r.optimizer for r in requests):
         four_bit.install(session)
-    models.import_classes(request)
+    for request in requests:
+        models.import_classes(request)
     settle()
+    return [_trace_model(request, session, notes) for request in requests]
+
+
+def _trace_model(request: TraceRequest, session: Session, notes: tuple[str, ...]) -> TraceResult:
+    """One request, from a few layers where it allows that and they tell the whole."""
+    steps.check(request, session.backend.device_type)
     if request.depths and request.layers:
         shallow = [msgspec.structs.replace(request, layers=depth) for depth in request.depths]
         found = trace_deep([_trace_once(each, session, notes) for each in shallow], request.depths, request.layers)
@@ -53,19 +60,15 @@ def trace_model(request: TraceRequest) -> TraceResult:
 def _trace_once(request: TraceRequest, session: Session, notes: tuple[str, ...]) -> TraceResult:
     """One run in a session that may have had others."""
     session.restart(request.attention_kernels)
-    error, model = "", None
+    error = ""
     with steps.timed() as spent:
         try:
-            model = steps.run(request, session)
+            steps.run(request, session)
         except VramcastError:
             raise
         except Exception as failure:  # whatever the model's code raised is the finding
             error = describe(failure)
-    result = session.result(seconds=spent[0], notes=notes, error=error)
-    if model is not None:
-        result.parameters = sum(p.numel() for p in model.parameters())
-        result.trainable = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    return result
+    return session.result(seconds=spent[0], notes=notes, error=error)
 
 
 def open_session(request: TraceRequest) -> tuple[Session, tuple[str, ...]]:

@@ -1,0 +1,69 @@
+"""How a traced run is divided over its ranks, and which of them is traced: plain values, no torch."""
+
+import msgspec
+
+from vramcast.errors import QuestionError, unknown_name
+from vramcast.workload import Parallel
+
+SHARDINGS = ("none", "ddp", "fsdp1", "fsdp2")
+SCHEDULES = ("1f1b", "gpipe", "interleaved")
+LARGEST_WORLD = 4096
+
+
+class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The layout of a run as its libraries are told it. ``parallel.dp`` counts every data-parallel rank.
+
+    ``sharding``: none, ddp, fsdp1 or fsdp2. ``replicas``: groups of data-parallel ranks that each hold the whole of the shards
+    (hybrid sharding). ``reshard``: gathered weights are let go after forward. ``prefetch``: FSDP1 gathers the next unit during
+    backward. ``ends_apart``: FSDP2 gives the embedding, and the last norm with the head, groups of their own. ``host_weights``:
+    FSDP keeps its shards on the host. ``compute``, ``reduce``: dtypes of FSDP's mixed precision, "" for the weights' own.
+    ``bucket_view``, ``static_graph``: options of DDP. ``stage``: the pipeline rank that is traced. ``schedule``: its order of
+    micro-batches.
+
+    Raises QuestionError for a name that is none and for a layout that does not divide.
+    """
+
+    parallel: Parallel = Parallel()
+    sharding: str = "none"
+    replicas: int = 1
+    reshard: bool = True
+    prefetch: bool = True
+    ends_apart: bool = False
+    host_weights: bool = False
+    compute: str = ""
+    reduce: str = ""
+    bucket_view: bool = False
+    static_graph: bool = False
+    stage: int = 0
+    schedule: str = "1f1b"
+
+    def __post_init__(self) -> None:
+        if self.sharding not in SHARDINGS:
+            raise unknown_name("sharding to trace", self.sharding, SHARDINGS)
+        if self.schedule not in SCHEDULES:
+            raise unknown_name("pipeline schedule", self.schedule, SCHEDULES)
+        if self.parallel.dp % self.replicas:
+            raise QuestionError(f"{self.parallel.dp} data-parallel ranks do not divide into {self.replicas} replicas")
+        if self.world > LARGEST_WORLD:
+            raise QuestionError(f"{self.world:,} ranks are more than the tracer pretends: at most {LARGEST_WORLD:,}")
+
+    @property
+    def world(self) -> int:
+        """All ranks."""
+        return self.parallel.dp * self.parallel.model_ranks
+
+    @property
+    def shards(self) -> int:
+        """Ranks over which FSDP divides a weight: the data- and context-parallel ranks of one replica."""
+        return self.parallel.dp * self.parallel.cp // self.replicas
+
+    @property
+    def divides(self) -> bool:
+        """Whether a rank holds less than the whole model, so that the whole is never built on its card."""
+        parallel = self.parallel
+        return self.sharding in {"fsdp1", "fsdp2"} or parallel.tp * parallel.pp * parallel.ep > 1
+
+    @property
+    def rank(self) -> int:
+        """The global rank that is traced: the first of its pipeline stage."""
+        return self.stage * (self.world // self.parallel.pp)

@@ -1,0 +1,107 @@
+"""Data parallelism by PyTorch's own libraries: copies (DDP), flat shards (FSDP1), shards per parameter (FSDP2, hybrid)."""
+
+from functools import partial
+from typing import Any
+
+import torch
+
+from vramcast.errors import unknown_name
+from vramcast.tracing.distribution import Distribution
+
+_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+
+def spread(model: torch.nn.Module, how: Distribution, mesh: Any, device: str) -> torch.nn.Module:
+    """The model as one data-parallel rank holds it; ``mesh``: the ranks that share weights, a row for each replica.
+
+    A model on meta stays there under FSDP2, and is materialised unit by unit under FSDP1.
+    """
+    if how.sharding == "ddp":
+        return copied(model, how, mesh)
+    if how.sharding == "fsdp1":
+        return flattened(model, how, mesh, device)
+    return shard_fully(model, how, mesh) if how.sharding == "fsdp2" else model
+
+
+def copied(model: torch.nn.Module, how: Distribution, mesh: Any) -> torch.nn.Module:
+    """DistributedDataParallel: whole weights, gradients summed bucket by bucket."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    return DistributedDataParallel(
+        model, gradient_as_bucket_view=how.bucket_view, static_graph=how.static_graph, process_group=mesh.get_group()
+    )
+
+
+def flattened(model: torch.nn.Module, how: Distribution, mesh: Any, device: str) -> torch.nn.Module:
+    """FullyShardedDataParallel: a flat parameter for every layer and one for the rest, as accelerate wraps."""
+    from torch.distributed.fsdp import BackwardPrefetch, CPUOffload, FullyShardedDataParallel, MixedPrecision, ShardingStrategy
+    from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+    whole, hybrid = ShardingStrategy.FULL_SHARD, ShardingStrategy.HYBRID_SHARD
+    if not how.reshard:
+        whole, hybrid = ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2
+    compute, reduce = dtype_or_none(how.compute), dtype_or_none(how.reduce)
+    kinds = {type(layer) for layer in layers_of(model)}
+    # One type per flat parameter: where adapters are trained beside frozen weights, only the original parameters tell them apart.
+    mixed = any(not p.requires_grad for p in model.parameters())
+    return FullyShardedDataParallel(
+        model,
+        device_mesh=mesh,
+        sharding_strategy=hybrid if how.replicas > 1 else whole,
+        auto_wrap_policy=partial(transformer_auto_wrap_policy, transformer_layer_cls=kinds),
+        mixed_precision=MixedPrecision(param_dtype=compute, reduce_dtype=reduce) if compute or reduce else None,
+        backward_prefetch=BackwardPrefetch.BACKWARD_PRE if how.prefetch else None,
+        cpu_offload=CPUOffload(offload_params=True) if how.host_weights else None,
+        device_id=torch.device(device, 0),
+        use_orig_params=mixed,
+        param_init_fn=partial(_materialise, device=device),
+    )
+
+
+def shard_fully(model: torch.nn.Module, how: Distribution, mesh: Any) -> torch.nn.Module:
+    """FSDP2: every layer and the root, or also the embedding, and the last norm with the head, which stay whole till backward."""
+    from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
+
+    options: dict[str, Any] = {
+        "mesh": mesh,
+        "mp_policy": MixedPrecisionPolicy(dtype_or_none(how.compute), dtype_or_none(how.reduce)),
+    }
+    if how.host_weights:
+        options["offload_policy"] = CPUOffloadPolicy()
+    for layer in layers_of(model):
+        fully_shard(layer, reshard_after_forward=how.reshard, **options)
+    if how.ends_apart:
+        first, last = _ends(model)
+        for module in first:
+            fully_shard(module, reshard_after_forward=how.reshard, **options)
+        fully_shard(last, reshard_after_forward=False, **options)
+    sharded: torch.nn.Module = fully_shard(model, reshard_after_forward=None if how.reshard else False, **options)
+    return sharded
+
+
+def layers_of(model: Any) -> list[torch.nn.Module]:
+    """The longest list of modules: the decoder's layers."""
+    lists = [list(m) for m in model.modules() if isinstance(m, torch.nn.ModuleList)]
+    return max(lists, key=len, default=[])
+
+
+def dtype_or_none(name: str) -> torch.dtype | None:
+    """The torch dtype of that name; None for ""."""
+    if name and name not in _DTYPES:
+        raise unknown_name("dtype to trace", name, _DTYPES)
+    return _DTYPES[name] if name else None
+
+
+def _ends(model: Any) -> tuple[list[torch.nn.Module], list[torch.nn.Module]]:
+    """The embedding when it is a group of its own, and what runs after the last layer (with a tied embedding)."""
+    embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
+    base = model.base_model if hasattr(model, "base_model") else model
+    norms = [m for m in base.children() if "Norm" in type(m).__name__]
+    tied = head is not None and head.weight is embedding.weight
+    last = [*norms, *([embedding] if tied else []), *([head] if head is not None else [])]
+    return ([] if tied else [embedding]), last
+
+
+def _materialise(module: torch.nn.Module, device: str) -> None:
+    if any(t.is_meta and t.device.type == "meta" for t in (*module.parameters(recurse=False), *module.buffers(recurse=False))):
+        module.to_empty(device=device, recurse=False)
