@@ -126,7 +126,7 @@ def test_copies_and_shards_are_launched_as_such(tiny: str) -> None:
     copies = point_of(on_cards(question, None, 4), model, how=how).request
     assert (copies.ranks, copies.step.distribution.sharding) == (4, "ddp")
     sharded = point_of(on_cards(msgspec.structs.replace(question, fsdp=2), None, 4), model, how=how).request
-    assert (sharded.ranks, sharded.step.distribution.sharding, sharded.step.distribution.shards) == (4, "fsdp2", 4)
+    assert (sharded.ranks, sharded.step.distribution.sharding, sharded.step.distribution.parallel.shards) == (4, "fsdp2", 4)
     compiled = point_of(msgspec.structs.replace(question, compile=True), model, how=how).request
     assert compiled.compiled
     with pytest.raises(UnmodelledError, match="measure your own script after --"):

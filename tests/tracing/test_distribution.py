@@ -24,8 +24,8 @@ RANKS, FP32, BF16 = 8, 4, 2
 
 
 def _sharded(sharding: str, **options: object) -> Distribution:
-    mixed = {"compute": "bfloat16", "reduce": "float32"}
-    return Distribution(parallel=Parallel(dp=RANKS), sharding=sharding, **(mixed | options))  # type: ignore[arg-type]
+    usual = {"compute": "bfloat16", "reduce": "float32", "parallel": Parallel(dp=RANKS)}
+    return Distribution(sharding=sharding, **(usual | options))  # type: ignore[arg-type]
 
 
 LAYOUTS = {
@@ -38,7 +38,7 @@ LAYOUTS = {
     "fsdp2": _sharded("fsdp2"),
     "fsdp2 kept": _sharded("fsdp2", reshard=False),
     "fsdp2 ends": _sharded("fsdp2", ends_apart=True),
-    "fsdp2 hybrid": _sharded("fsdp2", replicas=2),
+    "fsdp2 hybrid": _sharded("fsdp2", parallel=Parallel(dp=RANKS, replicate=2)),
     "fsdp2 host": _sharded("fsdp2", host_weights=True),
 }
 
@@ -141,7 +141,7 @@ def test_what_the_tracer_does_not_run_is_refused_with_what_to_try() -> None:
 
 def test_an_impossible_layout_is_refused() -> None:
     with pytest.raises(QuestionError, match="8 data-parallel ranks do not divide into 3 replicas"):
-        Distribution(parallel=Parallel(dp=8), sharding="fsdp2", replicas=3)
+        Distribution(parallel=Parallel(dp=8, replicate=3), sharding="fsdp2")
     with pytest.raises(QuestionError, match="unknown sharding to trace 'fspd2': did you mean fsdp2"):
         Distribution(sharding="fspd2")
     with pytest.raises(QuestionError, match="8,192 ranks are more than the tracer pretends"):

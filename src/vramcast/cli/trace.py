@@ -35,7 +35,6 @@ class TraceCommand(click.Command):
 @click.option(
     "--generate", type=click.IntRange(1, 1000), metavar="N", help="Trace a prompt of --seq tokens and N tokens after it."
 )
-@click.option("--replicas", type=click.IntRange(1), default=1, help="Hybrid sharding: groups of ranks that hold whole copies.")
 @click.option("--static-graph", is_flag=True, help="DDP is told that every step uses the same parameters.")
 @click.option("--capacity", metavar="SIZE", help="Would it fit in that much memory, the allocator's retries included?")
 @click.option("--alloc-conf", metavar="TEXT", default="", help="PYTORCH_ALLOC_CONF of the run; else as its framework sets it.")
@@ -100,7 +99,7 @@ def _traced(given: dict[str, Any], settings: Any) -> Any:
         backend=given["backend"],
         layers=given["only_layers"],
         whole=given["whole"],
-        layout=LayoutOptions(replicas=given["replicas"], static_graph=given["static_graph"]),
+        layout=LayoutOptions(static_graph=given["static_graph"]),
         settings=settings,
         timeout_s=given["timeout"],
     )

@@ -128,17 +128,9 @@ def trace_training(
         raise QuestionError(f"the model's own code failed under the tracer: {result.error}")
     if layers is None and request.adapter is None and not request.quant:
         check_built(model, result.parameters, source)
-    forecast = forecast_training(_one_replica(question, layout.replicas), model=model, card=card)
+    forecast = forecast_training(question, model=model, card=card)
     workload = {**forecast.workload, "config": source}
     return finish(workload, result, settings, model=model, card=card, assumed=assumed, forecast=forecast)
-
-
-def _one_replica(question: Training, replicas: int) -> Training:
-    """The question of one replica of hybrid sharding, whose ranks alone divide the weights."""
-    if replicas == 1:
-        return question
-    parallel = msgspec.structs.replace(question.parallel, dp=question.parallel.dp // replicas)
-    return msgspec.structs.replace(question, parallel=parallel, gpus=question.gpus // replicas)
 
 
 def trace_generation(

@@ -23,7 +23,6 @@ _INSTEAD = {
 class LayoutOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What only a trace is told of a layout, by the names of ``Distribution``."""
 
-    replicas: int = 1
     schedule: str = ""
     static_graph: bool = False
 
@@ -40,7 +39,6 @@ def distribution_of(question: Training, recipe: Recipe, options: LayoutOptions, 
     return Distribution(
         parallel=parallel,
         sharding=recipe.sharding if parallel.dp * parallel.cp > 1 else "none",
-        replicas=options.replicas,
         reshard=recipe.reshard,
         prefetch=recipe.live_gathers > 1,
         ends_apart=recipe.separate_ends or (recipe.framework in TRAINERS and not recipe.version),

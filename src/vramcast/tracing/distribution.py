@@ -11,21 +11,20 @@ LARGEST_WORLD = 4096
 
 
 class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The layout of a run as its libraries are told it. ``parallel.dp`` counts every data-parallel rank.
+    """The layout of a run as its libraries are told it.
 
-    ``sharding``: none, ddp, fsdp1 or fsdp2. ``replicas``: groups of data-parallel ranks that each hold the whole of the shards
-    (hybrid sharding). ``reshard``: gathered weights are let go after forward. ``prefetch``: FSDP1 gathers the next unit during
-    backward. ``ends_apart``: FSDP2 gives the embedding, and the last norm with the head, groups of their own. ``host_weights``:
-    FSDP keeps its shards on the host. ``compute``, ``reduce``: dtypes of FSDP's mixed precision, "" for the weights' own.
-    ``bucket_view``, ``static_graph``: options of DDP. ``stage``: the pipeline rank that is traced. ``schedule``: its order of
-    micro-batches.
+    ``parallel.dp`` counts every data-parallel rank, ``replicate`` the groups of them that each hold the whole of the shards.
+    ``sharding``: none, ddp, fsdp1 or fsdp2. ``reshard``: gathered weights are let go after forward. ``prefetch``: FSDP1 gathers
+    the next unit during backward. ``ends_apart``: FSDP2 gives the embedding, and the last norm with the head, groups of their
+    own. ``host_weights``: FSDP keeps its shards on the host. ``compute``, ``reduce``: dtypes of FSDP's mixed precision, "" for
+    the weights' own. ``bucket_view``, ``static_graph``: options of DDP. ``stage``: the pipeline rank that is traced.
+    ``schedule``: its order of micro-batches.
 
     Raises QuestionError for a name that is none and for a layout that does not divide.
     """
 
     parallel: Parallel = Parallel()
     sharding: str = "none"
-    replicas: int = 1
     reshard: bool = True
     prefetch: bool = True
     ends_apart: bool = False
@@ -42,8 +41,9 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             raise unknown_name("sharding to trace", self.sharding, SHARDINGS)
         if self.schedule not in SCHEDULES:
             raise unknown_name("pipeline schedule", self.schedule, SCHEDULES)
-        if self.parallel.dp % self.replicas:
-            raise QuestionError(f"{self.parallel.dp} data-parallel ranks do not divide into {self.replicas} replicas")
+        dp, replicas = self.parallel.dp, self.parallel.replicate
+        if dp % replicas:
+            raise QuestionError(f"{dp} data-parallel ranks do not divide into {replicas} replicas")
         if self.world > LARGEST_WORLD:
             raise QuestionError(f"{self.world:,} ranks are more than the tracer pretends: at most {LARGEST_WORLD:,}")
 
@@ -51,11 +51,6 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def world(self) -> int:
         """All ranks."""
         return self.parallel.dp * self.parallel.model_ranks
-
-    @property
-    def shards(self) -> int:
-        """Ranks over which FSDP divides a weight: the data- and context-parallel ranks of one replica."""
-        return self.parallel.dp * self.parallel.cp // self.replicas
 
     @property
     def divides(self) -> bool:

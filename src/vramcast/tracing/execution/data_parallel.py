@@ -47,7 +47,7 @@ def flattened(model: torch.nn.Module, how: Distribution, mesh: Any, device: str)
     return FullyShardedDataParallel(
         model,
         device_mesh=mesh,
-        sharding_strategy=hybrid if how.replicas > 1 else whole,
+        sharding_strategy=hybrid if how.parallel.replicate > 1 else whole,
         auto_wrap_policy=partial(transformer_auto_wrap_policy, transformer_layer_cls=kinds),
         mixed_precision=MixedPrecision(param_dtype=compute, reduce_dtype=reduce) if compute or reduce else None,
         backward_prefetch=BackwardPrefetch.BACKWARD_PRE if how.prefetch else None,

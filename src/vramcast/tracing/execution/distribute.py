@@ -35,14 +35,14 @@ def _mesh(how: Distribution, session: Session) -> Any:
     parallel = how.parallel
     pretend_group(how.world, how.rank)
     patch_libraries(session)
-    sizes = (parallel.pp, how.replicas, parallel.dp // how.replicas, parallel.cp, parallel.tp)
+    sizes = (parallel.pp, parallel.replicate, parallel.dp // parallel.replicate, parallel.cp, parallel.tp)
     with session.mode.quiet():
         return init_device_mesh(session.backend.device_type, sizes, mesh_dim_names=("pp", "replicas", "dp", "cp", "tp"))
 
 
 def _data_ranks(mesh: Any, how: Distribution) -> Any:
     """The ranks that share weights or gradients: data- and context-parallel ones together, a row for each replica."""
-    if how.replicas > 1:
+    if how.parallel.replicate > 1:
         return mesh["replicas", "dp"]
     if how.parallel.cp > 1:
         return mesh["dp", "cp"]._flatten("data")
