@@ -2,7 +2,7 @@
 
 from vramcast.cli.page import Page
 from vramcast.errors import unknown_name
-from vramcast.ledger import Fit, Forecast, RankMemory
+from vramcast.ledger import Fit, Forecast, Instant, RankMemory
 from vramcast.planning.verdict import margin_text
 from vramcast.units import count, gib
 
@@ -161,11 +161,16 @@ def _instants(page: Page, rank: RankMemory) -> None:
         mark = ("  ← peak", "bad") if instant is rank.peak else ("", "")
         cells = "▇" * max(1, round(instant.bytes / peak * 40)) if page.terminal and peak else ""
         page.line("  ", instant.name.ljust(28), (gib(instant.bytes).rjust(12), "number"), "  ", (cells, "faint"), mark)
-    notes = [f"{gib(peak - rank.runner_up.bytes)} above {rank.runner_up.name}"] if rank.runner_up else []
+    notes = [_lead_text(peak, rank.runner_up)] if rank.runner_up else []
     if rank.first_step_bytes is not None and rank.first_step_bytes < peak:
         notes.append(f"the first step peaks at {gib(rank.first_step_bytes)}, before the optimizer has states")
     if notes:
         page.line("  ", ("; ".join(notes), "faint"))
+
+
+def _lead_text(peak_bytes: int, second: Instant) -> str:
+    lead = peak_bytes - second.bytes
+    return f"{gib(lead)} above {second.name}" if lead else f"as high as {second.name}"
 
 
 def _limits(page: Page, forecast: Forecast) -> None:

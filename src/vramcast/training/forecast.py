@@ -21,6 +21,7 @@ from vramcast.training.loss import Logits, LossCost, loss_cost
 from vramcast.training.methods import PARTIALS, PROMPTS, TASKS, kind_of, last_layers, task_of
 from vramcast.training.optimizers import optimizer
 from vramcast.training.outside import outside_terms
+from vramcast.training.reasons import Shards
 from vramcast.training.recipe import Draft, Recipe, width
 from vramcast.training.stages import Stage, stages
 from vramcast.training.states import count, states
@@ -157,7 +158,7 @@ def _scene(
         loss=_loss(question, model, recipe, stage, tokens),
         units=_units(model, recipe, layers.block_elements, stage, ranks=shards, tp=parallel.tp),
         accumulating=question.accumulate > 1,
-        shards=shards,
+        shards=Shards(dense=shards, experts=experts),
         tokens=tokens,
         rows=recipe.sequences * question.micro_batch,
     )

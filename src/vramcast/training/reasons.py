@@ -1,8 +1,22 @@
 """Why each term of a step has its size: the formula with its numbers, and where the rule comes from."""
 
+import msgspec
+
 from vramcast.training.optimizers import optimizer
 from vramcast.training.recipe import Recipe, width
 from vramcast.training.states import GRADIENTS_CUT, WEIGHTS_CUT, WHOLE, Count
+
+
+class Shards(msgspec.Struct, frozen=True, kw_only=True):
+    """Over how many ranks dense tensors are cut, and experts, which fewer ranks share."""
+
+    dense: int
+    experts: int
+
+    def when(self, cut: bool) -> "Shards":
+        """These shards where the recipe cuts the tensors in question, one rank where it does not."""
+        return self if cut else Shards(dense=1, experts=1)
+
 
 SOURCES = {
     "weights": "models/inventory: exact tensors; PEFT and bitsandbytes for what is frozen or quantised",
@@ -24,19 +38,16 @@ def source_of(term: str, recipe: Recipe) -> str:
     return SOURCES.get(term, "")
 
 
-def weights(held: Count, recipe: Recipe, shards: int) -> str:
+def weights(held: Count, recipe: Recipe, shards: Shards) -> str:
     """Trained, frozen, quantised and adapter elements with their widths."""
-    parts = [
-        f"{count:,} {what} x {each} B"
-        for count, what, each in (
-            (held.trained + held.expert_trained, "trained", width(recipe.weights)),
-            (held.frozen, "frozen", width(recipe.unquantized or recipe.frozen)),
-            (held.quantized, f"in {recipe.quant}", 1 if recipe.quant in ("int8", "gptq8") else 0.5),
-            (held.adapter, "in adapters", width(recipe.adapter_dtype)),
-        )
-        if count
-    ]
-    return " + ".join(parts) + _shared(shards, recipe.sharding in WEIGHTS_CUT)
+    shards = shards.when(recipe.sharding in WEIGHTS_CUT)
+    quantized = 1 if recipe.quant in ("int8", "gptq8") else 0.5
+    return _sum(
+        *_trained(held, f"trained x {width(recipe.weights)} B", shards),
+        (held.frozen, f"frozen x {width(recipe.unquantized or recipe.frozen)} B", shards.dense),
+        (held.quantized, f"in {recipe.quant} x {quantized} B", shards.dense),
+        (held.adapter, f"in adapters x {width(recipe.adapter_dtype)} B", shards.dense),
+    )
 
 
 def secondary(held: Count, recipe: Recipe, ranks: int) -> str:
@@ -44,41 +55,39 @@ def secondary(held: Count, recipe: Recipe, ranks: int) -> str:
     return f"a second copy of {held.trained + held.expert_trained + held.frozen:,} x {width(recipe.compute)} B / {ranks} ranks"
 
 
-def gradients(held: Count, recipe: Recipe, shards: int) -> str:
+def gradients(held: Count, recipe: Recipe, shards: Shards) -> str:
     """Gradients of what is trained."""
-    parts = []
-    if held.trained or held.expert_trained:
-        parts.append(f"{held.trained + held.expert_trained:,} x {width(recipe.gradients)} B ({recipe.gradients})")
-    if held.adapter:
-        parts.append(f"{held.adapter:,} in adapters x {width(recipe.adapter_dtype)} B")
-    return " + ".join(parts) + _shared(shards, recipe.sharding in GRADIENTS_CUT)
+    shards = shards.when(recipe.sharding in GRADIENTS_CUT)
+    return _sum(
+        *_trained(held, f"x {width(recipe.gradients)} B ({recipe.gradients})", shards),
+        (held.adapter, f"in adapters x {width(recipe.adapter_dtype)} B", shards.dense),
+    )
 
 
-def optimizer_states(held: Count, recipe: Recipe, shards: int) -> str:
+def optimizer_states(held: Count, recipe: Recipe, shards: Shards) -> str:
     """The optimizer's tensors per trained element."""
-    row = optimizer(recipe.optimizer)
-    counts = (
-        (held.trained + held.expert_trained, width(recipe.master or recipe.weights)),
-        (held.adapter, width(recipe.master or recipe.adapter_dtype)),
-    )
-    parts = [f"{row.moments:g} x {row.state_width or each:g} B x {count:,}" for count, each in counts if count]
+    row, shards = optimizer(recipe.optimizer), shards.when(recipe.sharding not in WHOLE)
+    own, added = (row.state_width or width(recipe.master or dtype) for dtype in (recipe.weights, recipe.adapter_dtype))
     shape = "" if row.shape == "elementwise" else f", {row.shape.replace('_', ' ')} states"
-    return f"{row.name}: {' + '.join(parts)}{shape}" + _shared(shards, recipe.sharding not in WHOLE)
-
-
-def master(held: Count, recipe: Recipe, shards: int) -> str:
-    """The separate master copy."""
-    return f"{held.trained + held.expert_trained:,} x {width(recipe.master) if recipe.master else 0} B" + _shared(
-        shards, recipe.sharding not in WHOLE
+    parts = _sum(
+        *_trained(held, f"x {row.moments:g} x {own:g} B", shards),
+        (held.adapter, f"in adapters x {row.moments:g} x {added:g} B", shards.dense),
     )
+    return f"{row.name}: {parts}{shape}"
 
 
-def gradient_copy(held: Count, recipe: Recipe, shards: int) -> str:
+def master(held: Count, recipe: Recipe, shards: Shards) -> str:
+    """The separate master copy."""
+    each = width(recipe.master) if recipe.master else 0
+    return _sum(*_trained(held, f"x {each} B", shards.when(recipe.sharding not in WHOLE)))
+
+
+def gradient_copy(held: Count, recipe: Recipe, shards: Shards) -> str:
     """Gradients made anew in another dtype."""
     if recipe.low_gradients:
         return "the largest gradient in float32, before it is added"
-    own = _shared(shards, recipe.sharding not in WHOLE)
-    return f"{held.trained + held.expert_trained:,}{own} flattened in {recipe.gradients} and float32, or the largest in float64"
+    own = _sum(*_trained(held, "", shards.when(recipe.sharding not in WHOLE)))
+    return f"{own} flattened in {recipe.gradients} and float32, or the largest in float64"
 
 
 def activations(recipe: Recipe, *, depth: int, in_flight: float, tokens: float) -> str:
@@ -93,5 +102,13 @@ def activations(recipe: Recipe, *, depth: int, in_flight: float, tokens: float) 
     return f"{what} for {tokens:,.0f} tokens, {depth} layers{passes}"
 
 
-def _shared(shards: int, cut: bool) -> str:
-    return f" / {shards} ranks" if cut and shards > 1 else ""
+def _trained(held: Count, each: str, shards: Shards) -> tuple[tuple[int, str, int], ...]:
+    """Dense and expert elements: where experts are sharded over fewer ranks, each with its own."""
+    if shards.dense == shards.experts:
+        return ((held.trained + held.expert_trained, each, shards.dense),)
+    return ((held.trained, each, shards.dense), (held.expert_trained, f"of experts {each}", shards.experts))
+
+
+def _sum(*parts: tuple[int, str, int]) -> str:
+    """Elements, what they are multiplied by, and the ranks that share them, as one sum."""
+    return " + ".join(f"{n:,} {each}".rstrip() + (f" / {ranks} ranks" if ranks > 1 else "") for n, each, ranks in parts if n)

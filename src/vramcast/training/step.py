@@ -10,6 +10,7 @@ from vramcast.training import reasons
 from vramcast.training.activations.policy import Layers
 from vramcast.training.gathers import Units, gathered, pending, secondary
 from vramcast.training.loss import LossCost
+from vramcast.training.reasons import Shards
 from vramcast.training.recipe import Recipe, width
 from vramcast.training.stages import Stage
 from vramcast.training.states import GRADIENTS_CUT, Count, States
@@ -32,7 +33,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     loss: LossCost
     units: Units
     accumulating: bool
-    shards: int
+    shards: Shards
     tokens: float
     rows: int
 

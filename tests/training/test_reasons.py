@@ -1,0 +1,42 @@
+"""The formula beside each state is arithmetic that comes to the term's own bytes."""
+
+import re
+from math import prod
+
+import pytest
+
+from vramcast import Training, forecast
+from vramcast.workload import Parallel
+
+LLAMA, MOE = "meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B"
+ASKED = [
+    Training(model=LLAMA),
+    Training(model=LLAMA, method="lora"),
+    Training(model=LLAMA, gpus=8, parallel=Parallel(dp=8), zero=3),
+    Training(model=LLAMA, gpus=8, parallel=Parallel(dp=8), zero=1, framework="deepspeed"),
+    Training(model=LLAMA, gpus=8, parallel=Parallel(dp=8), fsdp=2, framework="torchtitan"),
+    Training(model=MOE, gpus=8, parallel=Parallel(dp=8, ep=8), framework="megatron"),
+    Training(model=MOE, gpus=32, parallel=Parallel(dp=16, tp=2, ep=8), framework="megatron"),
+]
+STATES = ("weights", "gradients", "optimizer", "master_weights")
+
+
+def _value(why: str) -> float:
+    """The sum of products and quotients that the text writes out, its words left out."""
+    formula = why.rpartition(" = ")[0].partition(": ")[2] or why.rpartition(" = ")[0]
+    return sum(_product(part) for part in formula.split(" + "))
+
+
+def _product(part: str) -> float:
+    top, _, ranks = part.partition(" / ")
+    numbers = re.findall(r"(?<![a-z0-9])[\d,]+(?:\.\d+)?(?![a-z0-9])", top)
+    return prod(float(n.replace(",", "")) for n in numbers) / (int(ranks.split()[0]) if ranks else 1)
+
+
+@pytest.mark.parametrize("question", ASKED, ids=lambda q: f"{q.framework}-{q.method}-dp{q.parallel.dp}-ep{q.parallel.ep}")
+def test_the_formula_comes_to_the_bytes(question: Training) -> None:
+    rank = forecast(question).worst
+    states = {t.name: t for i in rank.instants for t in i.terms if t.name in STATES}
+    assert len(states) >= 3
+    for term in states.values():
+        assert _value(term.why) == pytest.approx(term.bytes, rel=2e-3), term.why
