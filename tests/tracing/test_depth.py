@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,8 @@ from vramcast.tracing.depth import deepen, same_sequence, shallow_depths
 from vramcast.tracing.eventlog import Allocation, EventLog
 from vramcast.tracing.replay import replay
 from vramcast.tracing.request import TraceRequest
-from vramcast.tracing.run import trace
+from vramcast.tracing.run import Tracer
+from vramcast.workload import Adapter
 
 
 def _step(layers: int, widths: list[int], *, uneven: bool = False) -> EventLog:
@@ -73,20 +75,34 @@ LLAMA = {"model_type": "llama", "num_hidden_layers": 13, **SMALL}
 GEMMA = {"model_type": "gemma2", "num_hidden_layers": 26, "head_dim": 64, **SMALL}
 
 
+QWEN3_NEXT = {
+    "model_type": "qwen3_next", "num_hidden_layers": 28, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
+    "shared_expert_intermediate_size": 64, "head_dim": 64, "linear_num_value_heads": 4, "linear_num_key_heads": 2, **SMALL,
+}  # fmt: skip
+DEPTHS = {"llama": shallow_depths("d" * 13), "gemma2": shallow_depths("sf" * 13), "qwen3_next": (12, 16, 20)}
+ADAPTED = {"adapter": Adapter(rank=4), "autocast": "bfloat16", "param_dtype": "float32", "checkpointing": "full"}
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("config", "options"),
     [
         (LLAMA, {"checkpointing": "reentrant", "clip_norm": 1.0, "optimizer": "adamw_fused"}),
+        (LLAMA, {"optimizer": "adamw_loop", "accumulate": 2}),
+        (LLAMA, {"optimizer": "adafactor"}),
+        (LLAMA, {"task": "generate", "new_tokens": 3}),
+        (LLAMA, ADAPTED),
         (GEMMA, {}),
+        (QWEN3_NEXT, {"seq": 128}),
     ],
+    ids=["reentrant", "loop", "adafactor", "generation", "lora", "gemma2", "qwen3-next"],
 )
-def test_a_few_layers_tell_the_whole_model_to_the_byte(config: dict[str, Any], options: dict[str, Any]) -> None:
-    pytest.importorskip("transformers")
+def test_a_few_layers_tell_the_whole_model_to_the_byte(config: dict[str, Any], options: dict[str, Any], tracer: Tracer) -> None:
     layers = config["num_hidden_layers"]
-    depths = shallow_depths("sf" * 13 if config is GEMMA else "d" * 13)
-    whole = trace(TraceRequest(config=config, seq=512, **options))
-    few = trace(TraceRequest(config=config, seq=512, layers=layers, depths=depths, **options))
+    depths = DEPTHS[config["model_type"]]
+    request = TraceRequest(config=config, **{"seq": 512, **options})
+    whole = tracer.trace(request)
+    few = tracer.trace(msgspec.structs.replace(request, layers=layers, depths=depths))
     assert (whole.error, few.error, few.depths) == ("", "", depths)
     assert same_sequence(few.log, whole.log)
     assert replay(few.log) == replay(whole.log)

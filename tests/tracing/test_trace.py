@@ -7,7 +7,7 @@ import pytest
 from vramcast.errors import QuestionError
 from vramcast.tracing.replay import replay
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
-from vramcast.tracing.run import trace, trace_script
+from vramcast.tracing.run import Tracer, trace, trace_script
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
@@ -28,8 +28,8 @@ def _saved_per_layer(result: TraceResult) -> int:
 
 
 @pytest.mark.parametrize("backend", ["cuda", "meta"])
-def test_a_llama_layer_saves_exactly_what_its_formula_says(backend: str) -> None:
-    result = trace(TraceRequest(config=LLAMA, seq=SEQ, backend=backend))
+def test_a_llama_layer_saves_exactly_what_its_formula_says(backend: str, tracer: Tracer) -> None:
+    result = tracer.trace(TraceRequest(config=LLAMA, seq=SEQ, backend=backend))
     assert (result.error, result.backend, result.steps) == ("", backend, 2)
     flash_random_state = 24
     norms_attention_mlp = 20 * SEQ * H + 4 * SEQ * KV + 8 * SEQ * FF + 8 * SEQ + 4 * SEQ * HEADS
@@ -43,11 +43,11 @@ def test_a_llama_layer_saves_exactly_what_its_formula_says(backend: str) -> None
     assert replay(result.log).peak_allocated_bytes >= 3 * 2 * result.parameters
 
 
-def test_qlora_checkpointing_and_a_chosen_attention_kernel_change_what_is_held() -> None:
+def test_qlora_checkpointing_and_a_chosen_attention_kernel_change_what_is_held(tracer: Tracer) -> None:
     from vramcast.workload import Adapter
 
     pytest.importorskip("bitsandbytes")
-    result = trace(
+    result = tracer.trace(
         TraceRequest(
             config=LLAMA, seq=SEQ, checkpointing="full", adapter=Adapter(rank=4), quant="nf4", attention_kernels=("math",),
             autocast="bfloat16", clip_norm=1.0, accumulate=2, optimizer="paged_adamw_8bit",
@@ -63,8 +63,8 @@ def test_qlora_checkpointing_and_a_chosen_attention_kernel_change_what_is_held()
     assert widened < weights < widened + result.parameters
 
 
-def test_generation_grows_a_cache_and_keeps_no_activations() -> None:
-    result = trace(TraceRequest(config=LLAMA, task="generate", seq=SEQ, new_tokens=3))
+def test_generation_grows_a_cache_and_keeps_no_activations(tracer: Tracer) -> None:
+    result = tracer.trace(TraceRequest(config=LLAMA, task="generate", seq=SEQ, new_tokens=3))
     assert result.error == ""
     alive = [a for a in result.log.allocations if a.category == "" and a.end < 0 and a.size > 4096]
     assert sum(a.size for a in alive) <= 2 * 2 * LAYERS * KV * (SEQ + 3) * 2

@@ -47,6 +47,27 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     device: DeviceModel = DeviceModel()
     operator_limit: int = 5_000_000
 
+    @property
+    def is_plain(self) -> bool:
+        """True for a step in which no code asks whether its device is a GPU: meta tensors trace it to the same byte."""
+        special = self.autocast or self.quant or self.distribution.world > 1 or self.adapter
+        return not special and not any(kind in self.optimizer for kind in ("fused", "8bit", "paged"))
+
+    @property
+    def likely_backend(self) -> str:
+        """The backend that is tried first: "auto" takes meta for plain steps."""
+        return self.backend if self.backend != "auto" else "meta" if self.is_plain else "cuda"
+
+    @property
+    def needs_bitsandbytes(self) -> bool:
+        """True when the library's own tensors are part of the run."""
+        return bool(self.quant) or "8bit" in self.optimizer or "paged" in self.optimizer
+
+    @property
+    def process_key(self) -> tuple[object, ...]:
+        """What requests traced in one process must agree on: backend and card are set up once per process."""
+        return self.likely_backend, self.device, self.operator_limit
+
 
 class ScriptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A user's own script to run under the tracer: ``argv`` as after ``python``, stopped after ``steps`` optimizer steps.

@@ -1,50 +1,83 @@
-"""Running a trace: in a process of its own, with time and operator limits, its result read back as values."""
+"""Running traces: in processes of their own, with time and operator limits, their results read back as values."""
 
 import importlib.util
-import os
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import msgspec
 
 from vramcast.errors import MissingError, QuestionError
+from vramcast.tracing.process import CrashedError, TracingProcess
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 
-_WORKER = "vramcast.tracing.execution.start"
+_DEFAULT_TIMEOUT_S = 600.0
 
 
-def trace(request: TraceRequest, *, timeout_s: float = 600) -> TraceResult:
-    """Trace a model. If fake CUDA brings the process down on this build of torch, the trace is made again on meta tensors.
+class Tracer:
+    """Traces models one after the other, each kind of backend and layout in one process that stays until the ``with`` ends.
 
-    Raises MissingError without the [torch] extra, QuestionError when the request cannot be traced or the time runs out.
+    ``timeout_s`` holds for every single trace.
     """
+
+    def __init__(self, *, timeout_s: float = _DEFAULT_TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
+        self._processes: dict[object, TracingProcess] = {}
+
+    def __enter__(self) -> "Tracer":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes.values():
+            process.close()
+        self._processes.clear()
+
+    def trace(self, request: TraceRequest) -> TraceResult:
+        """Trace a model. If fake CUDA brings the process down on this build of torch, the trace is made again on meta tensors.
+
+        Raises MissingError without the [torch] extra, QuestionError when the request cannot be traced or the time runs out.
+        """
+        _need_torch()
+        try:
+            result = self._ask(request)
+        except CrashedError as crash:
+            if request.backend != "auto":
+                raise QuestionError(str(crash)) from None
+            again = self._ask_or_refuse(msgspec.structs.replace(request, backend="meta"))
+            again.notes = (*again.notes, f"traced on meta tensors: {crash}")
+            return again
+        if result.error and request.backend == "auto" and result.backend == "meta":
+            return self.trace(msgspec.structs.replace(request, backend="cuda"))
+        return result
+
+    def _ask_or_refuse(self, request: TraceRequest) -> TraceResult:
+        try:
+            return self._ask(request)
+        except CrashedError as crash:
+            raise QuestionError(str(crash)) from None
+
+    def _ask(self, request: TraceRequest) -> TraceResult:
+        settled = request.process_key
+        process = self._processes.get(settled)
+        if process is None:
+            process = self._processes[settled] = TracingProcess()
+        try:
+            return process.ask("model", request, timeout_s=self._timeout_s)
+        except (QuestionError, CrashedError):
+            self._processes.pop(settled).close()
+            raise
+
+
+def trace(request: TraceRequest, *, timeout_s: float = _DEFAULT_TIMEOUT_S) -> TraceResult:
+    """Trace one model; see ``Tracer.trace``."""
     return trace_all([request], timeout_s=timeout_s)[0]
 
 
-def trace_all(requests: list[TraceRequest], *, timeout_s: float = 600) -> list[TraceResult]:
-    """Several requests of one backend in one process: loading the libraries costs more than a small trace. As ``trace``."""
-    _need_torch()
-    wanted = requests[0].backend
-    try:
-        results = _in_process("model", msgspec.msgpack.encode(requests), timeout_s)
-        if wanted == "auto" and any(result.error and result.backend == "meta" for result in results):
-            return trace_all(_on(requests, "cuda"), timeout_s=timeout_s)
-    except _CrashedError as crash:
-        if wanted != "auto":
-            raise QuestionError(str(crash)) from None
-        results = _in_process("model", msgspec.msgpack.encode(_on(requests, "meta")), timeout_s)
-        for result in results:
-            result.notes = (*result.notes, f"traced on meta tensors: {crash}")
-    return results
+def trace_all(requests: list[TraceRequest], *, timeout_s: float = _DEFAULT_TIMEOUT_S) -> list[TraceResult]:
+    """Several models in as few processes as they allow; see ``Tracer.trace``."""
+    with Tracer(timeout_s=timeout_s) as tracer:
+        return [tracer.trace(request) for request in requests]
 
 
-def _on(requests: list[TraceRequest], backend: str) -> list[TraceRequest]:
-    return [msgspec.structs.replace(request, backend=backend) for request in requests]
-
-
-def trace_script(request: ScriptRequest, *, timeout_s: float = 600) -> TraceResult:
+def trace_script(request: ScriptRequest, *, timeout_s: float = _DEFAULT_TIMEOUT_S) -> TraceResult:
     """Trace a user's own script. Raises as ``trace`` does; a script that fails is a result with an ``error``."""
     _need_torch()
     target = request.argv[0] if request.argv else ""
@@ -53,43 +86,10 @@ def trace_script(request: ScriptRequest, *, timeout_s: float = 600) -> TraceResu
     if target != "-m" and not Path(target).is_file():
         raise QuestionError(f"there is no script {target!r} to trace")
     try:
-        return _in_process("script", msgspec.msgpack.encode(request), timeout_s)[0]
-    except _CrashedError as crash:
+        with TracingProcess() as process:
+            return process.ask("script", request, timeout_s=timeout_s)
+    except CrashedError as crash:
         raise QuestionError(str(crash)) from None
-
-
-class _CrashedError(Exception):
-    """The tracing process ended without a result."""
-
-
-def _in_process(kind: str, request: bytes, timeout_s: float) -> list[TraceResult]:
-    with tempfile.TemporaryDirectory(prefix="vramcast-trace-") as folder:
-        asked, answered = Path(folder, "request"), Path(folder, "result")
-        asked.write_bytes(request)
-        command = [sys.executable, "-m", _WORKER, kind, str(asked), str(answered)]
-        try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False, env=_environment()
-            )
-        except subprocess.TimeoutExpired:
-            raise QuestionError(f"the trace was stopped after {timeout_s:.0f} s: give it a smaller model or --timeout") from None
-        if answered.exists():
-            return msgspec.msgpack.decode(answered.read_bytes(), type=list[TraceResult])
-        raise _failure(done.stderr.decode(errors="replace"), done.returncode)
-
-
-def _environment() -> dict[str, str]:
-    """This environment, with this very package first on the path of the child."""
-    root = str(Path(__file__).parents[2])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def _failure(errors: str, code: int) -> Exception:
-    last = next((line for line in reversed(errors.splitlines()) if line.strip()), "no message")
-    if last.startswith("vramcast.errors."):
-        return QuestionError(last.partition(": ")[2])
-    return _CrashedError(f"the tracing process ended with code {code}: {last[:300]}")
 
 
 def _need_torch() -> None:

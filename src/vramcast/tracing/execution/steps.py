@@ -94,12 +94,6 @@ def check(request: TraceRequest, backend: str) -> None:
         raise QuestionError("autocast, 4-bit weights and several ranks can only be traced with the cuda backend, not with meta")
 
 
-def is_plain(request: TraceRequest) -> bool:
-    """True for a step in which no code asks whether its device is a GPU: meta tensors trace it to the same byte."""
-    special = request.autocast or request.quant or request.distribution.world > 1 or request.adapter
-    return not special and not any(kind in request.optimizer for kind in ("fused", "8bit", "paged"))
-
-
 @contextmanager
 def timed() -> Iterator[list[float]]:
     """Seconds spent inside, as the only item of the list."""

@@ -20,41 +20,47 @@ from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 _LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate", "trl", "lightning")
 
 
-def main(kind: str, request_path: str, result_path: str) -> None:
-    """Trace the request of a file and write the result beside it."""
-    warnings.simplefilter("ignore")
-    data = Path(request_path).read_bytes()
-    if kind == "script":
-        results = [run_script(msgspec.msgpack.decode(data, type=ScriptRequest))]
-    else:
-        results = trace_models(msgspec.msgpack.decode(data, type=list[TraceRequest]))
-    for result in results:
+class Worker:
+    """Answers requests of one process, all on the backend of the first."""
+
+    def __init__(self) -> None:
+        warnings.simplefilter("ignore")
+        self._session: Session | None = None
+        self._notes: tuple[str, ...] = ()
+        self._four_bit = False
+
+    def answer(self, kind: str, request_path: str, result_path: str) -> None:
+        """Trace the request of a file and write the result to another."""
+        data = Path(request_path).read_bytes()
+        if kind == "script":
+            result = run_script(msgspec.msgpack.decode(data, type=ScriptRequest))
+        else:
+            result = self.trace_model(msgspec.msgpack.decode(data, type=TraceRequest))
         result.versions = versions()
         result.resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    Path(result_path).write_bytes(msgspec.msgpack.encode(results))
+        Path(result_path).write_bytes(msgspec.msgpack.encode(result))
 
+    def trace_model(self, request: TraceRequest) -> TraceResult:
+        """The request traced in this process, on the backend it names or the first that works."""
+        session = self._prepare(request)
+        if request.depths and request.layers:
+            shallow = [msgspec.structs.replace(request, layers=depth) for depth in request.depths]
+            found = trace_deep([_trace_once(each, session, self._notes) for each in shallow], request.depths, request.layers)
+            if found is not None:
+                return found
+        return _trace_once(request, session, self._notes)
 
-def trace_models(requests: list[TraceRequest]) -> list[TraceResult]:
-    """The requests traced in this process one after the other, on the backend the first names or the first that works."""
-    session, notes = open_session(requests[0])
-    patches.transformers()
-    if any(r.quant or "8bit" in r.optimizer or "paged" in r.optimizer for r in requests):
-        four_bit.install(session)
-    for request in requests:
+    def _prepare(self, request: TraceRequest) -> Session:
+        if self._session is None:
+            self._session, self._notes = open_session(request)
+            patches.transformers()
+        steps.check(request, self._session.backend.device_type)
+        if request.needs_bitsandbytes and not self._four_bit:
+            four_bit.install(self._session)
+            self._four_bit = True
         models.import_classes(request)
-    settle()
-    return [_trace_model(request, session, notes) for request in requests]
-
-
-def _trace_model(request: TraceRequest, session: Session, notes: tuple[str, ...]) -> TraceResult:
-    """One request, from a few layers where it allows that and they tell the whole."""
-    steps.check(request, session.backend.device_type)
-    if request.depths and request.layers:
-        shallow = [msgspec.structs.replace(request, layers=depth) for depth in request.depths]
-        found = trace_deep([_trace_once(each, session, notes) for each in shallow], request.depths, request.layers)
-        if found is not None:
-            return found
-    return _trace_once(request, session, notes)
+        settle()
+        return self._session
 
 
 def _trace_once(request: TraceRequest, session: Session, notes: tuple[str, ...]) -> TraceResult:
@@ -74,10 +80,8 @@ def _trace_once(request: TraceRequest, session: Session, notes: tuple[str, ...])
 def open_session(request: TraceRequest) -> tuple[Session, tuple[str, ...]]:
     """A session on the wanted backend; "auto" takes meta for plain steps and where CUDA cannot be faked."""
     options = {"device": request.device, "order": request.attention_kernels, "limit": request.operator_limit}
-    if request.backend != "auto":
-        return Session(backend=request.backend, **options), ()  # type: ignore[arg-type]
-    if steps.is_plain(request):
-        return Session(backend="meta", **options), ()  # type: ignore[arg-type]
+    if request.likely_backend == "meta" or request.backend != "auto":
+        return Session(backend=request.likely_backend, **options), ()  # type: ignore[arg-type]
     try:
         return Session(backend="cuda", **options), ()  # type: ignore[arg-type]
     except FakeCudaError as reason:

@@ -1,0 +1,107 @@
+"""The tracing process: started once, asked several times, ended by force when it takes too long.
+
+Importing the libraries costs more than a small trace, so the process stays for further requests. Request and result cross as
+files; a line on its standard input names them, a line on its standard output says that the result is there.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import msgspec
+
+from vramcast.errors import QuestionError
+from vramcast.tracing.request import TraceResult
+
+_BEGIN = "vramcast.tracing.execution.start"
+_SHOWN = 300
+
+
+class CrashedError(Exception):
+    """The tracing process ended without a result."""
+
+
+class TracingProcess:
+    """A process that traces one request after the other; closed with the ``with`` block that it opens."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="vramcast-trace-")
+        self._errors = Path(self._folder.name, "errors")
+        self._asked = 0
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", _BEGIN],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=_environment(),
+                text=True,
+            )
+
+    def __enter__(self) -> "TracingProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.communicate()
+        self._folder.cleanup()
+
+    def ask(self, kind: str, request: msgspec.Struct, *, timeout_s: float) -> TraceResult:
+        """The result of a request of that kind ("model" or "script").
+
+        Raises QuestionError when the request cannot be traced or the time runs out, CrashedError when the process ends; after
+        any of them it answers no more.
+        """
+        self._asked += 1
+        asked, answered = (Path(self._folder.name, f"{name}-{self._asked}") for name in ("request", "result"))
+        asked.write_bytes(msgspec.msgpack.encode(request))
+        late = threading.Event()
+        watch = threading.Timer(timeout_s, self._stop, [late])
+        watch.start()
+        try:
+            done = self._exchange(f"{kind}\t{asked}\t{answered}\n")
+        finally:
+            watch.cancel()
+        if late.is_set():
+            raise QuestionError(f"the trace was stopped after {timeout_s:.0f} s: give it a smaller model or --timeout")
+        if not done:
+            raise self._failure()
+        result = msgspec.msgpack.decode(answered.read_bytes(), type=TraceResult)
+        answered.unlink()
+        return result
+
+    def _stop(self, late: threading.Event) -> None:
+        late.set()
+        self._process.kill()
+
+    def _exchange(self, line: str) -> bool:
+        """Send a line and wait for the answering one; False when the process ended instead."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return False
+        return bool(self._process.stdout.readline())
+
+    def _failure(self) -> Exception:
+        code = self._process.wait()
+        lines = self._errors.read_text(errors="replace").splitlines()
+        last = next((line for line in reversed(lines) if line.strip()), "no message")
+        if last.startswith("vramcast.errors."):
+            return QuestionError(last.partition(": ")[2])
+        return CrashedError(f"the tracing process ended with code {code}: {last[:_SHOWN]}")
+
+
+def _environment() -> dict[str, str]:
+    """This environment, with this very package first on the path of the child."""
+    root = str(Path(__file__).parents[2])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
