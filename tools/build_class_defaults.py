@@ -55,7 +55,7 @@ IRRELEVANT = (
     "clip",
     "time_step",
 )
-TOWERS = ("clip_vision_model", "siglip_vision_model", "pixtral")
+TOWERS = ("clip_vision_model", "siglip_vision_model", "siglip2_vision_model", "pixtral")
 KEPT = ("num_experts_per_tok", "experts_per_token", "n_routed_experts", "num_routed_experts", "attention_chunk_size")
 
 

@@ -142,6 +142,43 @@ CASES: dict[str, tuple[str, dict[str, list[Any]]]] = {
                "vision_config": [{**CLIP, "model_type": "llama4_vision_model", "vision_output_dim": 40,
                "projector_input_dim": 40,
                                   "projector_output_dim": 40, "intermediate_size": 128}]}),
+    "opt": ("OPTForCausalLM", {"vocab_size": [97], "hidden_size": [64], "num_hidden_layers": [3], "num_attention_heads": [4],
+            "ffn_dim": [80], "word_embed_proj_dim": [32, 64], "do_layer_norm_before": [True, False], "pad_token_id": [0]}),
+    "deberta-v2": ("DebertaV2ForMaskedLM", {**ENCODER, "type_vocab_size": [0, 2], "relative_attention": [True, False],
+                   "position_buckets": [-1, 16], "norm_rel_ebd": ["none", "layer_norm"], "share_att_key": [True, False],
+                   "pos_att_type": [["p2c", "c2p"], ["c2p"]], "position_biased_input": [True, False],
+                   "max_relative_positions": [-1, 12], "embedding_size": [32, 64]}),
+    "deberta": ("DebertaForMaskedLM", {**ENCODER, "type_vocab_size": [0], "relative_attention": [True, False],
+                "pos_att_type": [["p2c", "c2p"], ["p2c"]], "position_biased_input": [True, False]}),
+    "albert": ("AlbertForMaskedLM", {**ENCODER, "embedding_size": [32], "num_hidden_groups": [1, 3], "inner_group_num": [1]}),
+    "m2m_100": ("M2M100ForConditionalGeneration", SEQ),
+    "pegasus": ("PegasusForConditionalGeneration", SEQ),
+    "blenderbot": ("BlenderbotForConditionalGeneration", SEQ),
+    "recurrent_gemma": ("RecurrentGemmaForCausalLM", {**LLAMA, "lru_width": [None, 96], "conv1d_width": [3, 4],
+                        "block_types": [["recurrent", "attention"], ["recurrent", "recurrent", "attention"]],
+                        "tie_word_embeddings": [True]}),
+    "rwkv": ("RwkvForCausalLM", {"vocab_size": [97], "hidden_size": [64], "num_hidden_layers": [3], "intermediate_size": [None,
+             96], "attention_hidden_size": [None, 48], "tie_word_embeddings": [True, False]}),
+    "bailing_hybrid": ("BailingHybridForCausalLM", {**LLAMA, "num_hidden_layers": [6], "num_key_value_heads": [4],
+                       "head_dim": [16], "kv_lora_rank": [20], "qk_nope_head_dim": [12], "qk_rope_head_dim": [8],
+                       "v_head_dim": [16], "num_experts": [6], "num_experts_per_token": [2], "moe_intermediate_size": [24],
+                       "num_shared_experts": [1, 2], "layer_group_size": [3, 6], "first_k_dense_replace": [1, 2],
+                       "num_expert_group": [2], "topk_group": [1], "tie_word_embeddings": [False]}),
+    "llava_onevision": ("LlavaOnevisionForConditionalGeneration", {"vision_config": [SIGLIP, CLIP], "text_config": [{**TEXT,
+                        "model_type": "qwen2"}], "tie_word_embeddings": [True, False]}),
+    "vipllava": ("VipLlavaForConditionalGeneration", {"vision_config": [CLIP], "text_config": [{**TEXT, "model_type": "llama"}],
+                 "vision_feature_layers": [[-2, 1], [0, 1, 2]]}),
+    "lfm2_vl": ("Lfm2VlForConditionalGeneration", {"vision_config": [{**CLIP, "model_type": "siglip2_vision_model",
+                "num_patches": 16}], "text_config": [{**TEXT, "model_type": "lfm2", "full_attn_idxs": [1]}],
+                "projector_use_layernorm": [True, False], "projector_hidden_size": [48], "projector_bias": [True, False],
+                "downsample_factor": [2, 3]}),
+    "aya_vision": ("AyaVisionForConditionalGeneration", {"vision_config": [SIGLIP], "text_config": [{**TEXT,
+                   "model_type": "cohere2"}], "alignment_intermediate_size": [48, 96], "downsample_factor": [2]}),
+    "glm_ocr": ("GlmOcrForConditionalGeneration", {"text_config": [TEXT], "vision_config": [
+                {**QWEN_EYE, "attention_bias": True}, {**QWEN_EYE, "attention_bias": False}]}),
+    "voxtral": ("VoxtralForConditionalGeneration", {"text_config": [{**TEXT, "model_type": "llama"}], "audio_config": [
+                {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128,
+                "num_mel_bins": 20}]}),
     "qwen2_audio": ("Qwen2AudioForConditionalGeneration", {"text_config": [{**TEXT, "model_type": "qwen2"}], "audio_config": [
                     {"d_model": 32, "encoder_layers": 2, "encoder_attention_heads": 2, "encoder_ffn_dim": 48,
                     "num_mel_bins": 20}]}),
@@ -149,7 +186,7 @@ CASES: dict[str, tuple[str, dict[str, list[Any]]]] = {
 
 
 # Three convolutions in the checkpoints, one here; the parameters are the same.
-OTHER_NAMES = {"kimi_linear"}
+OTHER_NAMES = {"kimi_linear", "bailing_hybrid"}
 
 
 def built(name: str, model_type: str, fields: dict[str, Any]) -> Any:

@@ -16,6 +16,7 @@ SIZE = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)([mbt])(?![a-z0-9])")
 # Names that say less than they hold (vision and speech towers, a talker) or more (a mislabelled upload).
 BEYOND_THE_NAME = {
     "ministral3-3b", "ministral3-3b-reasoning", "qwen2.5-omni-7b", "glm4v-9b", "cobolpro-llama-65b-fined-tuned-llm",
+    "llava-onevision-qwen2-0.5b-ov", "voxtral-mini-3b",
 }  # fmt: skip
 
 

@@ -1,16 +1,43 @@
-"""Models that listen: Qwen2-Audio, Qwen2.5-Omni's thinker and Qwen3-ASR, each a speech encoder before a Qwen decoder.
+"""Models that listen: Qwen2-Audio, Qwen3-ASR and Voxtral, each a speech encoder before a decoder.
 
-Source of names and shapes: transformers 5.23, modeling_qwen2_audio.py, modeling_qwen2_5_omni.py and modeling_qwen3_asr.py.
+Source of names and shapes: transformers 5.23, modeling_qwen2_audio.py, modeling_qwen3_asr.py and modeling_voxtral.py.
 """
 
 from vramcast.models.config import Config
 from vramcast.models.families import parts, seq2seq, vit, wrapper
 from vramcast.models.inventory import Model, Tensor, Tower
 
+_VOXTRAL_TEXT = {
+    "vocab_size": 131072, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 30, "num_key_value_heads": 8,
+    "max_position_embeddings": 131072, "head_dim": 128,
+}  # fmt: skip
+"""What Voxtral's class takes for its decoder where the config is silent (configuration_voxtral.py)."""
+
 
 def read(config: Config) -> Model:
-    """A Qwen2-Audio or Qwen3-ASR model."""
-    return _asr(config) if config.text("model_type") == "qwen3_asr" else _audio(config)
+    """A model that listens."""
+    return {"qwen3_asr": _asr, "voxtral": _voxtral}.get(config.text("model_type"), _audio)(config)
+
+
+def _voxtral(config: Config) -> Model:
+    """Whisper's encoder; four of its states at a time pass two layers without bias."""
+    heard = wrapper.part(config, "audio_config", "voxtral_encoder")
+    said = config.optional_child("text_config") or Config({}, config.path)
+    text = wrapper.text_of(Config({**config.raw, "text_config": {**_VOXTRAL_TEXT, **said.raw}}, config.path), "llama")
+    names = {
+        "d_model": "hidden_size", "encoder_layers": "num_hidden_layers", "encoder_attention_heads": "num_attention_heads",
+        "encoder_ffn_dim": "intermediate_size",
+    }  # fmt: skip
+    renamed = {old: heard.raw[new] for old, new in names.items() if heard.has(new)}
+    tower = seq2seq.speech_encoder(Config({**heard.raw, **renamed}, heard.path), "audio_tower.")
+    name, hidden = "multi_modal_projector.", text.size("hidden_size")
+    tensors = (
+        *parts.linear(f"{name}linear_1", hidden, heard.size("intermediate_size"), "projector", shard=None),
+        *parts.linear(f"{name}linear_2", hidden, hidden, "projector", shard=None),
+    )
+    projector = Tower(name=name, kind="projector", tensors=tensors)
+    tied = text.flag("tie_word_embeddings", default=False)
+    return wrapper.wrap(config, text, prefix="language_model.model.", towers=(tower, projector), tied=tied)
 
 
 def _audio(config: Config) -> Model:
@@ -27,13 +54,13 @@ def _asr(config: Config) -> Model:
     """The published file nests both parts under ``thinker_config``; transformers' own keeps them at the top."""
     whole = config.optional_child("thinker_config") or config
     text = wrapper.text_of(whole, "qwen3_asr_text", "text_config")
-    tower = _convolved(wrapper.part(whole, "audio_config", "qwen3_asr_encoder"), text.size("hidden_size"))
+    tower = convolved(wrapper.part(whole, "audio_config", "qwen3_asr_encoder"), text.size("hidden_size"))
     tied = text.flag("tie_word_embeddings", default=True)
     outer = Config({**whole.raw, "model_type": "qwen3_asr", "tie_word_embeddings": tied}, config.path)
     return wrapper.wrap(outer, text, prefix="thinker.model.", towers=(tower,))
 
 
-def _convolved(config: Config, hidden: int) -> Tower:
+def convolved(config: Config, hidden: int) -> Tower:
     """Three convolutions of stride 2 over the spectrogram, then Whisper's layers with biased keys."""
     width, name = config.size("d_model"), "thinker.audio_tower."
     channels, bands = config.size("downsample_hidden_size"), config.size("num_mel_bins", default=128)

@@ -57,18 +57,33 @@ def read(config: Config, *, prefix: str = "") -> Model:
     style = STYLES[config.text("model_type")]
     base = prefix or style.prefix
     hidden, count = config.size(*_HIDDEN), config.size(*_LAYERS)
-    bias = switched(config, style.norm_bias)
+    bias, width = switched(config, style.norm_bias), config.size("word_embed_proj_dim", default=hidden)
     return parts.decoder(
         config,
         hidden=hidden,
         blocks=parts.stack(spans.of(config, count, style.span), lambda span: _block(config, style, span, base)),
         embedding=f"{base}{style.embedding}.weight",
-        extra=_around(config, style, base, hidden),
-        norm=parts.norms(hidden, f"{base}{style.final_norm}", bias=bias) if style.final_norm else (),
+        embedding_width=width,
+        extra=(*_around(config, style, base, hidden), *_projected(base, hidden, width)),
+        norm=parts.norms(hidden, f"{base}{style.final_norm}", bias=bias) if _ends_with_norm(config, style) else (),
         head=f"{style.head}.weight",
         head_bias=style.head_bias,
         tied=style.tied,
     )
+
+
+def _projected(base: str, hidden: int, width: int) -> tuple[Tensor, ...]:
+    """OPT-350M's embeddings are narrower than its layers: one projection into them, one out."""
+    if width == hidden:
+        return ()
+    into = parts.linear(f"{base}project_in", hidden, width, "projector", shard=None)
+    return (*into, *parts.linear(f"{base}project_out", width, hidden, "projector", shard=None))
+
+
+def _ends_with_norm(config: Config, style: Classic) -> bool:
+    """OPT has no final norm where the layers normalise afterwards."""
+    before, removed = config.flag("do_layer_norm_before", default=True), config.flag("_remove_final_layer_norm", default=False)
+    return bool(style.final_norm) and before and not removed
 
 
 def _block(config: Config, style: Classic, span: spans.Span, base: str) -> Block:

@@ -1,6 +1,6 @@
-"""Kimi Linear: delta attention with a forget gate per channel (KDA), latent attention every few layers, a mixture of experts.
+"""Kimi Linear and Ling 3: delta attention with a forget gate per channel (KDA), latent attention every few layers, experts.
 
-Source of names and shapes: transformers 5.23, modeling_kimi_linear.py.
+Source of names and shapes: transformers 5.23, modeling_kimi_linear.py and modeling_bailing_hybrid.py.
 """
 
 from vramcast.errors import ConfigError
@@ -17,7 +17,7 @@ _KINDS = ("linear_attention", "full_attention")
 
 
 def read(config: Config, *, prefix: str = "model.") -> Model:
-    """A Kimi Linear model."""
+    """A Kimi Linear or Ling 3 model."""
     hidden = config.size("hidden_size")
     keys = zip(_pattern(config), _sparse(config), strict=True)
     blocks = parts.stack(keys, lambda key: _layer(config, hidden, *key, name=f"{prefix}layers.{{}}."))
@@ -31,7 +31,14 @@ def _pattern(config: Config) -> list[str]:
         full = set(listed.list("full_attn_layers"))
         return [_KINDS[i + 1 in full] for i in range(count)]
     named = state_space.layer_kinds(config, "layer_types", _KINDS)[:count]
-    return named or [_KINDS[i > 0 and i % 4 == 0] for i in range(count)]
+    if named or not _is_ling(config):
+        return named or [_KINDS[i > 0 and i % 4 == 0] for i in range(count)]
+    group = config.size("layer_group_size", default=6)
+    return [_KINDS[(i + 1) % group == 0] for i in range(count)]
+
+
+def _is_ling(config: Config) -> bool:
+    return config.text("model_type") == "bailing_hybrid"
 
 
 def _sparse(config: Config) -> list[bool]:
@@ -56,14 +63,23 @@ def _latent(config: Config, hidden: int) -> tuple[Mixer, tuple[Tensor, ...]]:
         rope_dim=config.size("qk_rope_head_dim"),
         value_dim=config.size("v_head_dim"),
     )
-    return kind, latent_tensors(kind, hidden, bias=config.flag("attention_bias", default=False))
+    gate = parts.linear("self_attn.g_proj", kind.heads, hidden, "mixer", shard=0) if _is_ling(config) else ()
+    return kind, (*latent_tensors(kind, hidden, bias=config.flag("attention_bias", default=False)), *gate)
 
 
-def _delta(config: Config, hidden: int) -> tuple[Mixer, tuple[Tensor, ...]]:
+def _sizes(config: Config) -> tuple[int, int, int]:
+    """Heads, their width and the convolution's length; Ling's heads are those of its attention."""
+    if _is_ling(config):
+        width = config.size("linear_head_dim", "head_dim", default=128)
+        return config.size("num_attention_heads"), width, config.size("short_conv_kernel_size", default=4)
     listed = config.optional_child("linear_attn_config") or Config({}, config.path)
     heads = listed.size("num_heads", default=config.size("linear_num_heads", default=32))
     width = listed.size("head_dim", default=config.size("linear_head_dim", default=128))
-    conv = listed.size("short_conv_kernel_size", default=config.size("linear_conv_kernel_dim", default=4))
+    return heads, width, listed.size("short_conv_kernel_size", default=config.size("linear_conv_kernel_dim", default=4))
+
+
+def _delta(config: Config, hidden: int) -> tuple[Mixer, tuple[Tensor, ...]]:
+    heads, width, conv = _sizes(config)
     kind = GatedDeltaNet(key_heads=heads, value_heads=heads, key_dim=width, value_dim=width, conv=conv)
     name, inner = "self_attn.", heads * width
     return kind, (
@@ -72,10 +88,20 @@ def _delta(config: Config, hidden: int) -> tuple[Mixer, tuple[Tensor, ...]]:
         state_space.state(f"{name}dt_bias", inner),
         Tensor(name=f"{name}A_log", shape=(1, 1, heads, 1), role="state", shard=2),
         *parts.linear(f"{name}b_proj", heads, hidden, "mixer", shard=0),
-        *(t for x in "fg" for t in parts.linear(f"{name}{x}_a_proj", width, hidden, "mixer", shard=None)),
-        *(t for x in "fg" for t in parts.linear(f"{name}{x}_b_proj", inner, width, "mixer", shard=0)),
+        *_gates(config, hidden, (inner, width), name),
         *parts.norms(width, f"{name}o_norm"),
         *parts.linear(f"{name}o_proj", hidden, inner, "o", shard=1, groups=heads),
+    )
+
+
+def _gates(config: Config, hidden: int, widths: tuple[int, int], name: str) -> tuple[Tensor, ...]:
+    """The forget and the output gate, of low rank in Kimi Linear, whole in Ling."""
+    inner, width = widths
+    if _is_ling(config):
+        return tuple(t for x in "fg" for t in parts.linear(f"{name}{x}_proj", inner, hidden, "mixer", shard=0))
+    return (
+        *(t for x in "fg" for t in parts.linear(f"{name}{x}_a_proj", width, hidden, "mixer", shard=None)),
+        *(t for x in "fg" for t in parts.linear(f"{name}{x}_b_proj", inner, width, "mixer", shard=0)),
     )
 
 

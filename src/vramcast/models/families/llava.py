@@ -1,8 +1,12 @@
-"""LLaVA and its relatives: a CLIP, SigLIP or Pixtral tower, a small projector, a text decoder.
+"""LLaVA and its relatives: a CLIP, SigLIP or Pixtral tower, a small projector, a text decoder. One row per class.
 
-Source of names and shapes: transformers 5.23, modeling_llava.py, modeling_llava_next.py, modeling_mistral3.py,
-modeling_gemma3.py and modeling_paligemma.py; names as in checkpoints.
+Source of names and shapes: transformers 5.23, the modeling and configuration file of each class; names as in checkpoints.
 """
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from vramcast.models.config import Config
 from vramcast.models.families import kind_of, llava_original, parts, vit, wrapper
@@ -10,59 +14,128 @@ from vramcast.models.families.class_defaults import completed
 from vramcast.models.inventory import Model, Tensor, Tower
 
 _PROJECTOR = "multi_modal_projector."
-_TOWER_KIND = {"gemma3": "siglip_vision_model", "paligemma": "siglip_vision_model", "mistral3": "pixtral"}
-# What each class takes for a tower its config leaves out altogether (SubConfigSpec in its configuration file).
+Projector = Callable[[Config, "Sight", Tower, int], tuple[Tensor, ...]]
+
+
+def _two_layers(config: Config, sight: "Sight", tower: Tower, hidden: int) -> tuple[Tensor, ...]:
+    """Two linear layers over what the tower saw: several of its layers joined, or squares of patches joined."""
+    layers = config.raw.get("vision_feature_layers", config.raw.get("vision_feature_layer"))
+    joined = config.size(sight.merge, default=2) ** 2 if sight.merge else len(layers) if isinstance(layers, list) else 1
+    wide = tower.hidden * joined
+    inner = config.size(sight.inner, default=hidden) if sight.inner else hidden
+    normed = bool(sight.norm) and config.flag("projector_use_layernorm", default=True)
+    bias = config.flag("multimodal_projector_bias", "projector_bias", default=True)
+    return (
+        *(parts.norms(wide, f"{_PROJECTOR}{sight.norm}", bias=True) if normed else ()),
+        *parts.linear(f"{_PROJECTOR}linear_1", inner, wide, "projector", shard=None, bias=bias),
+        *parts.linear(f"{_PROJECTOR}linear_2", hidden, inner // (1 + sight.gated), "projector", shard=None, bias=bias),
+    )
+
+
+def _merging(config: Config, sight: "Sight", tower: Tower, hidden: int) -> tuple[Tensor, ...]:
+    """Mistral 3 merges squares of patches before projecting them."""
+    wide = tower.hidden * config.size("spatial_merge_size", default=2) ** 2
+    bias = config.flag("multimodal_projector_bias", default=False)
+    return (
+        *parts.norms(tower.hidden, f"{_PROJECTOR}norm"),
+        *parts.linear(f"{_PROJECTOR}patch_merger.merging_layer", tower.hidden, wide, "projector", shard=None),
+        *parts.linear(f"{_PROJECTOR}linear_1", hidden, tower.hidden * _read(config), "projector", shard=None, bias=bias),
+        *parts.linear(f"{_PROJECTOR}linear_2", hidden, hidden, "projector", shard=None, bias=bias),
+    )
+
+
+def _read(config: Config) -> int:
+    """How many of the tower's layers are read."""
+    layers = config.raw.get("vision_feature_layer")
+    return len(layers) if isinstance(layers, list) else 1
+
+
+def _soft_tokens(config: Config, sight: "Sight", tower: Tower, hidden: int) -> tuple[Tensor, ...]:
+    weight = Tensor(name=f"{_PROJECTOR}mm_input_projection_weight", shape=(tower.hidden, hidden), role="projector")
+    return (weight, *parts.norms(tower.hidden, f"{_PROJECTOR}mm_soft_emb_norm"))
+
+
+def _one_layer(config: Config, sight: "Sight", tower: Tower, hidden: int) -> tuple[Tensor, ...]:
+    return parts.linear(f"{_PROJECTOR}linear", hidden, tower.hidden, "projector", shard=None, bias=True)
+
+
+def _patch_normed(config: Config, sight: "Sight", tower: Tower, hidden: int) -> tuple[Tensor, ...]:
+    """PaddleOCR-VL normalises each patch, then joins four."""
+    wide = 4 * tower.hidden
+    return (
+        *parts.norms(tower.hidden, f"{_PROJECTOR}pre_norm", bias=True),
+        *parts.linear(f"{_PROJECTOR}linear_1", wide, wide, "projector", shard=None, bias=True),
+        *parts.linear(f"{_PROJECTOR}linear_2", hidden, wide, "projector", shard=None, bias=True),
+    )
+
+
+class Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """How one class sees. ``tower`` and ``text`` are the classes of what its config leaves out, ``unsaid`` the tower's sizes.
+
+    ``merge`` names the field of patches joined along a side, ``inner`` that of the projector's width, half of it read on when
+    ``gated``; ``norm`` the layer norm before it. ``newline``: a learned end of each row of patches.
+    """
+
+    text: str = "llama"
+    tower: str = "clip_vision_model"
+    towers: tuple[str, ...] = ("vision_tower.",)
+    unsaid: dict[str, Any] = {}
+    projector: Projector = _two_layers
+    merge: str = ""
+    inner: str = ""
+    gated: bool = False
+    norm: str = ""
+    newline: bool = False
+    tied: bool = True
+
+
+# What a class takes for a tower its config leaves out altogether (SubConfigSpec in its configuration file).
 _CLIP_L = {
     "hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16, "patch_size": 14,
     "image_size": 336,
 }  # fmt: skip
-_UNSAID = {"mistral3": {"patch_size": 14, "image_size": 1540}, "llava": _CLIP_L, "llava_next": _CLIP_L}
-_TEXT_KIND = {"gemma3": "gemma3_text", "paligemma": "gemma", "mistral3": "mistral"}
+_SIGLIP = "siglip_vision_model"
+_MISTRAL3 = Sight(text="mistral", tower="pixtral", unsaid={"patch_size": 14, "image_size": 1540}, projector=_merging)
+_COHERE = Sight(text="cohere2", tower=_SIGLIP, merge="downsample_factor", inner="alignment_intermediate_size", gated=True)
+
+SIGHTS: dict[str, Sight] = {
+    "llava": Sight(unsaid=_CLIP_L),
+    "llava_next": Sight(unsaid=_CLIP_L, newline=True),
+    "llava_next_video": Sight(newline=True, tied=False),
+    "llava_onevision": Sight(text="qwen2", tower=_SIGLIP, newline=True, tied=False),
+    "vipllava": Sight(unsaid=_CLIP_L, norm="projector_layernorm", tied=False),
+    "video_llava": Sight(unsaid=_CLIP_L, towers=("video_tower.", "image_tower."), tied=False),
+    "mistral3": _MISTRAL3,
+    "lighton_ocr": msgspec.structs.replace(_MISTRAL3, text="qwen3"),
+    "gemma3": Sight(text="gemma3_text", tower=_SIGLIP, projector=_soft_tokens),
+    "shieldgemma2": Sight(text="gemma3_text", tower=_SIGLIP, projector=_soft_tokens),
+    "paligemma": Sight(text="gemma", tower=_SIGLIP, projector=_one_layer),
+    "aya_vision": msgspec.structs.replace(_COHERE, norm="layernorm"),
+    "cohere2_vision": _COHERE,
+    "deepseek_vl": Sight(tower=_SIGLIP),
+    "lfm2_vl": Sight(
+        text="lfm2", tower="siglip2_vision_model", merge="downsample_factor", inner="projector_hidden_size", norm="layer_norm"
+    ),
+    "paddleocr_vl": Sight(text="paddleocr_vl_text", tower="paddleocr_vl_vision", projector=_patch_normed),
+}
 
 
 def read(config: Config) -> Model:
     """A LLaVA-like model."""
     if not config.has("text_config") and config.has("mm_hidden_size"):
         return llava_original.read(config)
-    family = kind_of(config)
-    text = wrapper.text_of(config, _TEXT_KIND.get(family, "llama"))
-    tower = vit.tower(_vision(config, family), "vision_tower.")
-    hidden = text.size("hidden_size")
-    newline = (vit.table("image_newline", hidden),) if family in ("llava_next", "llava_next_video") else ()
-    projector = Tower(name=_PROJECTOR, kind="projector", tensors=_projector(config, family, tower, hidden), hidden=hidden)
-    tied = family != "llava_next_video"
-    return wrapper.wrap(config, text, prefix="language_model.model.", towers=(tower, projector), tied=tied, extra=newline)
+    sight = SIGHTS[kind_of(config)]
+    text = wrapper.text_of(config, sight.text)
+    seen, hidden = _vision(config, sight), text.size("hidden_size")
+    towers = tuple(vit.tower(seen, name) for name in sight.towers)
+    newline = (vit.table("image_newline", hidden),) if sight.newline else ()
+    tensors = sight.projector(config, sight, towers[0], hidden)
+    projector = Tower(name=_PROJECTOR, kind="projector", tensors=tensors, hidden=hidden)
+    return wrapper.wrap(config, text, prefix="language_model.model.", towers=(*towers, projector), tied=sight.tied, extra=newline)
 
 
-def _vision(config: Config, family: str) -> Config:
+def _vision(config: Config, sight: Sight) -> Config:
     """The tower's config, completed by its own class, or by the wrapper's choice when there is none."""
-    usual = _TOWER_KIND.get(family, "clip_vision_model")
-    seen = config.optional_child("vision_config") or Config(_UNSAID.get(family, {}), f"{config.path}: vision_config")
-    kind = seen.text("model_type", default=usual)
+    seen = config.optional_child("vision_config") or Config(sight.unsaid, f"{config.path}: vision_config")
+    kind = seen.text("model_type", default=sight.tower)
     return completed(Config({**seen.raw, "model_type": kind}, seen.path), kind, nested=True)
-
-
-def _projector(config: Config, family: str, tower: Tower, hidden: int) -> tuple[Tensor, ...]:
-    if family == "gemma3":
-        weight = Tensor(name=f"{_PROJECTOR}mm_input_projection_weight", shape=(tower.hidden, hidden), role="projector")
-        return (weight, *parts.norms(tower.hidden, f"{_PROJECTOR}mm_soft_emb_norm"))
-    if family == "paligemma":
-        return parts.linear(f"{_PROJECTOR}linear", hidden, tower.hidden, "projector", shard=None, bias=True)
-    bias = config.flag("multimodal_projector_bias", default=family != "mistral3")
-    merged = _merger(config, tower) if family == "mistral3" else ()
-    layers = config.raw.get("vision_feature_layer")
-    wide = tower.hidden * (len(layers) if isinstance(layers, list) else 1)
-    return (
-        *merged,
-        *parts.linear(f"{_PROJECTOR}linear_1", hidden, wide, "projector", shard=None, bias=bias),
-        *parts.linear(f"{_PROJECTOR}linear_2", hidden, hidden, "projector", shard=None, bias=bias),
-    )
-
-
-def _merger(config: Config, tower: Tower) -> tuple[Tensor, ...]:
-    """Mistral 3 merges squares of patches before projecting them."""
-    wide = tower.hidden * config.size("spatial_merge_size", default=2) ** 2
-    return (
-        *parts.norms(tower.hidden, f"{_PROJECTOR}norm"),
-        *parts.linear(f"{_PROJECTOR}patch_merger.merging_layer", tower.hidden, wide, "projector", shard=None),
-    )

@@ -1,4 +1,4 @@
-"""MiniMax-M3: experts beside a shared one, and layers that attend only to the blocks an indexer picks.
+"""MiniMax-M3, which may see: experts beside a shared one, and layers that attend only to the blocks an indexer picks.
 
 Source: transformers 5.23, models/minimax_m3_vl (modeling and configuration files).
 """
@@ -6,15 +6,44 @@ Source: transformers 5.23, models/minimax_m3_vl (modeling and configuration file
 from vramcast.errors import UnmodelledError
 from vramcast.models.attention import Attention, Indexer
 from vramcast.models.config import Config
-from vramcast.models.families import mixtures, parts, skeleton, spans
+from vramcast.models.families import mixtures, parts, skeleton, spans, vit, wrapper
 from vramcast.models.families.mixtures import Mixture
 from vramcast.models.families.skeleton import Override, Style
-from vramcast.models.inventory import Model, Tensor
+from vramcast.models.inventory import Model, Tensor, Tower
+
+_PROJECTOR = "model.multi_modal_projector."
 
 
 def read(config: Config, *, prefix: str = "model.") -> Model:
-    """The text decoder of MiniMax-M3."""
-    return skeleton.read(config, _STYLE, prefix=prefix)
+    """MiniMax-M3: the decoder, with its tower where the config describes one."""
+    if config.text("model_type") != "minimax_m3_vl":
+        return skeleton.read(config, _STYLE, prefix=prefix)
+    text = wrapper.text_of(config, "minimax_m3_vl_text")
+    towers = (_eye(config, text.size("hidden_size")),) if config.has("vision_config") else ()
+    return wrapper.wrap(config, text, prefix="model.language_model.", towers=towers, tied=False)
+
+
+def _eye(config: Config, hidden: int) -> Tower:
+    """CLIP's layers on patches of any number, projected one by one and again in squares."""
+    seen, name, projector = wrapper.part(config, "vision_config", "minimax_m3_vl_vision"), "model.vision_tower.", _PROJECTOR
+    width, patch, inner = seen.size("hidden_size"), seen.size("patch_size"), config.size("projector_hidden_size", default=hidden)
+    layers, heads, wide = (seen.size(f) for f in ("num_hidden_layers", "num_attention_heads", "intermediate_size"))
+    merge, frames = seen.size("spatial_merge_size", default=2), seen.size("temporal_patch_size", default=2)
+    return Tower(
+        name=name,
+        kind="vision",
+        hidden=width,
+        blocks=(vit.block(f"{name}layers.{{}}.", layers, width, heads, intermediate=wide, style=vit.Style()),),
+        tensors=(
+            *vit.patches(f"{name}embeddings.proj", width, 3, frames, patch, patch),
+            *parts.norms(width, f"{name}pre_layrnorm", bias=True),
+            *parts.linear(f"{projector}linear_1", inner, width, "projector", shard=None, bias=True),
+            *parts.linear(f"{projector}linear_2", hidden, inner, "projector", shard=None, bias=True),
+            *parts.linear(f"{projector}merge_linear_1", inner, hidden * merge**2, "projector", shard=None, bias=True),
+            *parts.linear(f"{projector}merge_linear_2", hidden, inner, "projector", shard=None, bias=True),
+        ),
+        facts={"patch_size": patch, "merge": merge, "temporal_patch_size": frames},
+    )
 
 
 def _attend(config: Config, style: Style, span: spans.Span) -> tuple[Attention, tuple[Tensor, ...]]:

@@ -15,6 +15,9 @@ _STYLE = vit.Style(out="o_proj", bias=False, out_bias=False, norms=("input_layer
 _IMAGE_TOKENS = 8
 """Rows that the input embedding has beyond the vocabulary, for image tokens; the head does not."""
 
+_RATIOS = [[1, 1], [1, 2], [1, 3], [1, 4], [2, 1], [2, 2], [3, 1], [4, 1]]
+"""Shapes of an image in four tiles, the class's default."""
+
 
 def read(config: Config, *, prefix: str = "model.") -> Model:
     """A Llama 3.2 Vision model: the whole, or its text decoder alone."""
@@ -84,7 +87,7 @@ def _blocks(config: Config, name: str, count: int, extra: tuple[Tensor, ...] = (
 
 def _positions(config: Config, name: str, tokens: int, width: int) -> tuple[Tensor, ...]:
     """Learned positions of tokens in a tile and of tiles in an image, by aspect ratio (one more for padding)."""
-    tiles, ratios = config.size("max_num_tiles", default=4), len(config.list("supported_aspect_ratios")) + 1
+    tiles, ratios = config.size("max_num_tiles", default=4), len(config.list("supported_aspect_ratios", default=_RATIOS)) + 1
     inside, tile = f"{name}gated_positional_embedding.", "_tile_positional_embedding."
     return (
         vit.table(f"{inside}gate", 1),

@@ -1,15 +1,36 @@
-"""Qwen2.5-Omni: a thinker that sees, hears and writes; unless it only writes, a talker and the vocoder that voices it.
+"""Qwen-Omni: a thinker that sees, hears and writes; unless it only writes, a talker and the vocoder that voices it.
 
-Source of names and shapes: transformers 5.23, modeling_qwen2_5_omni.py; names as in the checkpoints.
+Source of names and shapes: transformers 5.23, modeling_qwen2_5_omni.py and modeling_qwen3_omni_moe.py; names as in checkpoints.
 """
 
+import msgspec
+
 from vramcast.models.config import Config
-from vramcast.models.families import omni_voice, parts, qwen_vl, read_text, seq2seq, vit, wrapper
+from vramcast.models.families import audio, omni_voice, parts, qwen_vl, read_text, seq2seq, vit, wrapper
 from vramcast.models.inventory import Model, Tensor, Tower
+
+_VOICE = "the talker and the vocoder of Qwen3-Omni, which servers load only to answer in speech"
 
 
 def read(config: Config) -> Model:
-    """A Qwen2.5-Omni model; its decoder is the thinker's."""
+    """A Qwen-Omni model; its decoder is the thinker's."""
+    return _first(config) if config.text("model_type") == "qwen2_5_omni" else _third(config)
+
+
+def _third(config: Config) -> Model:
+    """Qwen3-Omni: the thinker alone; nobody's public code builds the talker from the published config (transformers 5.23)."""
+    thinker = config.optional_child("thinker_config") or config
+    text = wrapper.text_of(thinker, "qwen3_omni_moe_text", "text_config")
+    hearing = audio.convolved(wrapper.part(thinker, "audio_config", "qwen3_omni_moe_audio_encoder"), text.size("hidden_size"))
+    seeing = qwen_vl.vision(thinker, "qwen3_omni_moe", "thinker.visual.")
+    tied = thinker.flag("tie_word_embeddings", default=False)
+    outer = Config({**config.raw, "tie_word_embeddings": tied}, config.path)
+    model = wrapper.wrap(outer, text, prefix="thinker.model.", towers=(hearing, seeing), tied=tied)
+    speaks = config.has("thinker_config") and config.flag("enable_audio_output", default=True)
+    return msgspec.structs.replace(model, unmodelled=(*model.unmodelled, _VOICE)) if speaks else model
+
+
+def _first(config: Config) -> Model:
     thinker = wrapper.part(config, "thinker_config", "qwen2_5_omni_thinker")
     text = wrapper.text_of(thinker, "qwen2_5_omni_text", "text_config")
     hearing = _audio(wrapper.part(thinker, "audio_config", "qwen2_5_omni_audio_encoder"))
@@ -17,7 +38,7 @@ def read(config: Config) -> Model:
     speaks = config.flag("enable_audio_output", default=True)
     voice = (_talker(config), *omni_voice.towers(config)) if speaks else ()
     towers = (hearing, seeing, *voice)
-    tied = text.flag("tie_word_embeddings", default=False)
+    tied = thinker.flag("tie_word_embeddings", default=False)
     outer = Config({**config.raw, "tie_word_embeddings": tied}, config.path)
     return wrapper.wrap(outer, text, prefix="thinker.model.", towers=towers, tied=tied)
 

@@ -186,18 +186,20 @@ def decoder(
     towers: tuple[Tower, ...] = (),
     extra: tuple[Tensor, ...] = (),
     unmodelled: tuple[str, ...] = (),
+    embedding_width: int = 0,
 ) -> Model:
     """The model around its blocks: input embedding, final norm, output head unless tied. ``tied`` is the class's default.
 
-    ``embedding``, ``head`` and ``norm`` default to Llama's names under ``prefix``.
+    ``embedding``, ``head`` and ``norm`` default to Llama's names under ``prefix``; ``embedding_width`` is the decoder's unless
+    the class projects a narrower one.
     """
-    vocab = vocab or config.size("vocab_size")
+    vocab, width = vocab or config.size("vocab_size"), embedding_width or hidden
     is_tied = config.flag("tie_word_embeddings", default=tied)
     ends = (
-        Tensor(name=embedding or f"{prefix}embed_tokens.weight", shape=(vocab, hidden), role="embedding", shard=0),
+        Tensor(name=embedding or f"{prefix}embed_tokens.weight", shape=(vocab, width), role="embedding", shard=0),
         *extra,
         *(norms(hidden, f"{prefix}norm") if norm is None else norm),
-        *_head(head or head_name(prefix), vocab, hidden, weight=not is_tied, bias=head_bias),
+        *_head(head or head_name(prefix), vocab, width, weight=not is_tied, bias=head_bias),
     )
     return Model(
         id="",

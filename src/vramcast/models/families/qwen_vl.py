@@ -26,7 +26,7 @@ _GLM = vit.Style(
 def read(config: Config) -> Model:
     """A Qwen-VL or GLM-4V model."""
     family = config.text("model_type")
-    text = wrapper.text_of(config, f"{family}_text", "text_config")
+    text = wrapper.text_of(config, _TEXTS.get(family, f"{family}_text"), "text_config")
     old = family in ("qwen2_vl", "qwen2_5_vl")
     prefix = "visual." if old else "model.visual."
     named = "model." if old else "model.language_model."
@@ -38,13 +38,15 @@ def read(config: Config) -> Model:
 def vision(config: Config, family: str, prefix: str) -> Tower:
     """The tower of that family under ``prefix``."""
     kind = _CLASSES.get(family, f"{family}_vision")
-    build = {"qwen2_vl": _qwen2, "qwen2_5_vl": _qwen25, "qwen2_5_omni": _omni, "glm4v": _glm, "glm4v_moe": _glm}.get(
-        family, _qwen3
-    )
-    return build(wrapper.part(config, "vision_config", kind), prefix)
+    return _BUILDERS.get(family, _qwen3)(wrapper.part(config, "vision_config", kind), prefix)
 
 
-_CLASSES = {"qwen2_5_omni": "qwen2_5_omni_vision_encoder"}
+_CLASSES = {
+    "qwen2_5_omni": "qwen2_5_omni_vision_encoder",
+    "qwen3_omni_moe": "qwen3_omni_moe_vision_encoder",
+    "glm46v": "glm4v_vision",
+}
+_TEXTS = {"glm46v": "glm4v_text"}
 
 
 def _facts(config: Config) -> dict[str, float]:
@@ -74,12 +76,18 @@ def _qwen2(config: Config, prefix: str) -> Tower:
 
 
 def _tower(
-    config: Config, prefix: str, tensors: tuple[Tensor, ...], *, hidden: int, intermediate: int, style: vit.Style
+    config: Config,
+    prefix: str,
+    tensors: tuple[Tensor, ...],
+    *,
+    hidden: int,
+    intermediate: int,
+    style: vit.Style,
+    extra: tuple[Tensor, ...] = (),
 ) -> Tower:
     """The stack of equal blocks that all generations share; ``tensors``: what stands before and after it."""
-    blocks = vit.block(
-        f"{prefix}blocks.{{}}.", config.size("depth"), hidden, config.size("num_heads"), intermediate=intermediate, style=style
-    )
+    depth, heads = config.size("depth"), config.size("num_heads")
+    blocks = vit.block(f"{prefix}blocks.{{}}.", depth, hidden, heads, intermediate=intermediate, style=style, extra=extra)
     return Tower(name=prefix, kind="vision", hidden=hidden, blocks=(blocks,), tensors=tensors, facts=_facts(config))
 
 
@@ -127,21 +135,49 @@ def _glm(config: Config, prefix: str) -> Tower:
     """GLM-4V: a convolution merges the patches, a gated MLP projects them; the blocks' MLPs are ``out_hidden_size`` wide."""
     hidden, out = config.size("hidden_size"), config.size("out_hidden_size")
     patch, image = config.size("patch_size"), wrapper.side(config, "image_size", default=336)
-    merge, biased = config.size("spatial_merge_size", default=2), config.flag("attention_bias", default=False)
-    style = msgspec.structs.replace(_GLM, bias=biased)
-    merger = f"{prefix}merger."
+    style = msgspec.structs.replace(_GLM, bias=config.flag("attention_bias", default=False))
     tensors = (
         *_patches(config, hidden, prefix, bias=True),
         vit.table(f"{prefix}embeddings.position_embedding.weight", (image // patch) ** 2, hidden),
         *parts.norms(hidden, f"{prefix}post_conv_layernorm", f"{prefix}post_layernorm"),
+        *_downsampled(config, prefix, hidden, config.size("intermediate_size")),
+    )
+    return _tower(config, prefix, tensors, hidden=hidden, intermediate=out, style=style)
+
+
+def _ocr(config: Config, prefix: str) -> Tower:
+    """GLM-OCR: no learned positions, normalised queries and keys, biased MLPs; the merger is three times the decoder's width."""
+    hidden, heads = config.size("hidden_size"), config.size("num_heads")
+    channels, biased = config.size("in_channels", default=3), config.flag("attention_bias", default=True)
+    tensors = (
+        *_patches(config, hidden, prefix, bias=True),
+        *parts.norms(hidden, f"{prefix}post_layernorm"),
+        *_downsampled(config, prefix, hidden, channels * config.size("out_hidden_size")),
+    )
+    style = msgspec.structs.replace(_GLM, bias=biased, out_bias=biased, mlp_bias=biased)
+    normed = parts.norms(max(1, hidden // heads), "attn.q_norm", "attn.k_norm")
+    inner = config.size("intermediate_size")
+    return _tower(config, prefix, tensors, hidden=hidden, intermediate=inner, style=style, extra=normed)
+
+
+def _downsampled(config: Config, prefix: str, hidden: int, inner: int) -> tuple[Tensor, ...]:
+    """GLM's convolution that merges squares of patches, and the gated MLP of width ``inner`` after it."""
+    merger, out, merge = f"{prefix}merger.", config.size("out_hidden_size"), config.size("spatial_merge_size", default=2)
+    return (
         *vit.patches(f"{prefix}downsample", out, hidden, merge, merge, bias=True),
         *parts.linear(f"{merger}proj", out, out, "projector", shard=None),
         *parts.norms(out, f"{merger}post_projection_norm", bias=True),
-        *(
-            t
-            for n in ("gate_proj", "up_proj")
-            for t in parts.linear(f"{merger}{n}", config.size("intermediate_size"), out, "projector", shard=0)
-        ),
-        *parts.linear(f"{merger}down_proj", out, config.size("intermediate_size"), "projector", shard=1),
+        *(t for n in ("gate_proj", "up_proj") for t in parts.linear(f"{merger}{n}", inner, out, "projector", shard=0)),
+        *parts.linear(f"{merger}down_proj", out, inner, "projector", shard=1),
     )
-    return _tower(config, prefix, tensors, hidden=hidden, intermediate=out, style=style)
+
+
+_BUILDERS = {
+    "qwen2_vl": _qwen2,
+    "qwen2_5_vl": _qwen25,
+    "qwen2_5_omni": _omni,
+    "glm4v": _glm,
+    "glm4v_moe": _glm,
+    "glm46v": _glm,
+    "glm_ocr": _ocr,
+}

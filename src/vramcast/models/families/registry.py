@@ -22,7 +22,7 @@ _FAMILIES: dict[str, str] = {
     "classic": """
         gpt2 openai-gpt gpt_bigcode gpt_neo gptj codegen gpt_neox opt xglm bloom mpt falcon phi-msft persimmon ctrl biogpt
     """,
-    "minimax_m3": "minimax_m3_vl_text",
+    "minimax_m3": "minimax_m3_vl_text minimax_m3_vl",
     "stacked": "gpt_oss llama4_text granitemoe granitemoeshared granitemoe_swa aria_text dbrx",
     "mamba": "mamba mamba2 falcon_mamba",
     "jamba": "jamba",
@@ -32,27 +32,34 @@ _FAMILIES: dict[str, str] = {
     "lfm2": "lfm2 lfm2_moe",
     "gated_delta": "qwen3_next qwen3_5_text qwen3_5_moe_text",
     "minimax": "minimax",
-    "llava": "llava llava_next llava_next_video mistral3 gemma3 paligemma",
+    "llava": """
+        llava llava_next llava_next_video llava_onevision vipllava video_llava mistral3 lighton_ocr gemma3 shieldgemma2 paligemma
+        aya_vision cohere2_vision deepseek_vl lfm2_vl paddleocr_vl
+    """,
     "gemma4": "gemma3n gemma4 gemma4_unified",
     "llama4": "llama4",
     "mllama": "mllama mllama_text_model",
     "kimi_k25": "kimi_k25 kimi_vl",
-    "bert": "bert roberta xlm-roberta camembert distilbert electra",
+    "bert": """
+        bert roberta xlm-roberta camembert data2vec-text distilbert electra albert mpnet longformer megatron-bert nomic_bert gte
+        deberta deberta-v2
+    """,
     "t5": "t5 mt5 umt5",
-    "seq2seq": "bart mbart marian whisper",
-    "audio": "qwen2_audio qwen3_asr",
-    "omni": "qwen2_5_omni",
+    "seq2seq": "bart mbart marian whisper mvp plbart pegasus m2m_100 blenderbot blenderbot-small",
+    "audio": "qwen2_audio qwen3_asr voxtral",
+    "omni": "qwen2_5_omni qwen3_omni_moe qwen3_omni_moe_thinker",
     "internvl": "internvl internvl_chat",
     "idefics3": "idefics3 smolvlm",
-    "kimi_linear": "kimi_linear",
+    "kimi_linear": "kimi_linear bailing_hybrid",
     "modernbert": "modernbert",
     "step3p7": "step3p7",
     "minicpmv": "minicpmv",
     "phi3_v": "phi3_v",
     "llava_original": "llava_llama logics multi_modality",
     "molmo": "molmo",
-    "rwkv5": "rwkv5",
-    "qwen_vl": "qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe glm4v glm4v_moe",
+    "rwkv5": "rwkv rwkv5",
+    "recurrent_gemma": "recurrent_gemma",
+    "qwen_vl": "qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe glm4v glm4v_moe glm46v glm_ocr",
 }
 
 # Remote-code names of a class that is registered under another.
@@ -68,6 +75,7 @@ ALIASES: dict[str, str] = {
     "gpt_neox_reward_model": "gpt_neox",
     "hunyuan": "hunyuan_v1_moe",
     "kimi_k2": "deepseek_v3",
+    "new": "gte",
 }
 
 MODULES: dict[str, str] = {kind: module for module, kinds in _FAMILIES.items() for kind in kinds.split()}

@@ -1,6 +1,7 @@
-"""RWKV-5 (remote code): time mixing with a matrix state per head, channel mixing, nothing that grows with the context.
+"""RWKV-4 and RWKV-5: time mixing, channel mixing, nothing that grows with the context.
 
-Source of names and shapes: modeling_rwkv5.py beside the checkpoints on the hub.
+Version 4 keeps two sums and a maximum per channel, version 5 (remote code) a matrix per head. Source of names and shapes:
+transformers 5.23, modeling_rwkv.py; modeling_rwkv5.py beside the checkpoints on the hub.
 """
 
 from vramcast.models.config import Config
@@ -11,18 +12,19 @@ from vramcast.models.recurrent import Rwkv
 
 
 def read(config: Config) -> Model:
-    """An RWKV-5 model."""
-    hidden, width = config.size("hidden_size"), config.size("head_size", default=64)
+    """An RWKV model of version 4 or 5."""
+    hidden, fourth = config.size("hidden_size"), config.text("model_type") == "rwkv"
     inner = config.size("attention_hidden_size", default=hidden)
-    kind = Rwkv(heads=inner // width, head_dim=width, hidden=hidden)
-    feed = Dense(intermediate=config.size("intermediate_size", default=int(hidden * 3.5) // 32 * 32), gated=False)
+    usual = 4 * hidden if fourth else int(hidden * 3.5) // 32 * 32
+    feed = Dense(intermediate=config.size("intermediate_size", default=usual), gated=False)
+    kind, mixing = _fourth(inner, hidden) if fourth else _fifth(config, inner, hidden)
     block = Block(
         name="rwkv.blocks.{}.",
         indices=tuple(range(config.size("num_hidden_layers"))),
         mixers=(kind,),
         feedforward=feed,
         tensors=(
-            *_time_mixing(kind, hidden, inner),
+            *mixing,
             *_channel_mixing(feed, hidden),
             *parts.norms(hidden, "ln1", "ln2", bias=True),
         ),
@@ -36,6 +38,23 @@ def read(config: Config) -> Model:
         head="head.weight",
         extra=parts.norms(hidden, "rwkv.blocks.0.pre_ln", bias=True),
     )
+
+
+def _fourth(inner: int, hidden: int) -> tuple[Rwkv, tuple[Tensor, ...]]:
+    """A state of numerator, denominator and maximum for each channel, as three heads one wide would have."""
+    kind, three = Rwkv(heads=3 * inner, head_dim=1, hidden=hidden), ("key", "value", "receptance")
+    return kind, (
+        *(state_space.state(f"attention.{name}", inner) for name in ("time_decay", "time_first")),
+        *(Tensor(name=f"attention.time_mix_{x}", shape=(1, 1, hidden), role="state") for x in three),
+        *(t for x in three for t in parts.linear(f"attention.{x}", inner, hidden, "mixer", shard=0)),
+        *parts.linear("attention.output", hidden, inner, "mixer", shard=1),
+    )
+
+
+def _fifth(config: Config, inner: int, hidden: int) -> tuple[Rwkv, tuple[Tensor, ...]]:
+    width = config.size("head_size", default=64)
+    kind = Rwkv(heads=inner // width, head_dim=width, hidden=hidden)
+    return kind, _time_mixing(kind, hidden, inner)
 
 
 def _time_mixing(kind: Rwkv, hidden: int, inner: int) -> tuple[Tensor, ...]:

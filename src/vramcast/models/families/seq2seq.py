@@ -1,6 +1,6 @@
-"""BART, mBART, Marian and Whisper: an encoder, and a decoder that attends to it, with absolute positions.
+"""BART, Marian, NLLB, Whisper and their kin: an encoder, and a decoder that attends to it, with absolute positions.
 
-Source of names and shapes: transformers 5.23, modeling_bart.py, modeling_mbart.py, modeling_marian.py and modeling_whisper.py.
+Source of names and shapes: transformers 5.23, the modeling file of each class.
 """
 
 import msgspec
@@ -15,9 +15,39 @@ SPEECH = msgspec.structs.replace(TEXT, key_bias=False)
 """Whisper's keys have no bias."""
 
 
+class Class(msgspec.Struct, frozen=True, kw_only=True):
+    """What a class has outside its layers. ``norms``: of the embeddings, at the end; ``rows`` beyond the longest text.
+
+    ``positions`` is "learned", "frozen" (sinusoidal, kept with the weights) or "" (computed).
+    """
+
+    norms: tuple[str, ...] = ()
+    positions: str = "learned"
+    rows: int = 0
+    biased: bool = True
+
+
+_BOTH = ("layernorm_embedding", "layer_norm")
+_BART = Class(norms=_BOTH[:1], rows=2)
+CLASSES: dict[str, Class] = {
+    "bart": _BART,
+    "mvp": _BART,
+    "plbart": _BART,
+    "mbart": Class(norms=_BOTH, rows=2),
+    "marian": Class(positions="frozen"),
+    "pegasus": Class(norms=_BOTH[1:], positions="frozen"),
+    "m2m_100": Class(norms=_BOTH[1:], positions="", biased=False),
+    "blenderbot": Class(norms=_BOTH[1:]),
+    "blenderbot-small": Class(norms=_BOTH[:1]),
+    "whisper": Class(norms=_BOTH[1:], biased=False),
+}
+
+
 def read(config: Config) -> Model:
-    """An encoder-decoder; the encoder is a tower."""
+    """An encoder-decoder, or its decoder alone; the encoder is a tower."""
     whisper, hidden = config.text("model_type") == "whisper", config.size("d_model")
+    task = str((config.list("architectures", default=[]) or [""])[0])
+    alone = task.endswith("ForCausalLM")
     style = SPEECH if whisper else TEXT
     encoder = speech_encoder(config, "model.encoder.") if whisper else _text_encoder(config, hidden)
     count, heads = config.size("decoder_layers"), config.size("decoder_attention_heads")
@@ -29,13 +59,23 @@ def read(config: Config) -> Model:
         config,
         hidden=hidden,
         blocks=(_decoding(block, heads, hidden),),
-        embedding="model.decoder.embed_tokens.weight" if whisper else "model.shared.weight",
+        embedding="model.decoder.embed_tokens.weight" if whisper or alone else "model.shared.weight",
         norm=_norms(config, hidden, "model.decoder."),
         head="proj_out.weight" if whisper else "lm_head.weight",
         tied=True,
-        towers=(encoder,),
-        extra=_places(config, hidden),
+        towers=() if alone else (encoder,),
+        extra=(*_places(config, hidden), *_scores(config, hidden, task)),
     )
+
+
+def _scores(config: Config, hidden: int, task: str) -> tuple[Tensor, ...]:
+    """BART's classifier, of three labels unless it names its own (entailment)."""
+    if not task.endswith("ForSequenceClassification"):
+        return ()
+    named = config.optional_child("id2label")
+    labels = len(named.raw) if named else config.size("num_labels", default=3)
+    dense = parts.linear("classification_head.dense", hidden, hidden, "head", shard=None, bias=True)
+    return (*dense, *parts.linear("classification_head.out_proj", labels, hidden, "head", shard=None, bias=True))
 
 
 def _decoding(block: Block, heads: int, hidden: int) -> Block:
@@ -87,23 +127,27 @@ def _text_encoder(config: Config, hidden: int) -> Tower:
     )
 
 
+def _class(config: Config) -> Class:
+    return CLASSES[config.text("model_type")]
+
+
 def _norms(config: Config, hidden: int, name: str) -> tuple[Tensor, ...]:
-    """Norms outside the layers: BART normalises embeddings, Whisper the end, mBART both, Marian neither."""
-    wanted = {"bart": ("layernorm_embedding",), "whisper": ("layer_norm",), "mbart": ("layernorm_embedding", "layer_norm")}
-    chosen = wanted.get(config.text("model_type"), ())
-    return parts.norms(hidden, *(f"{name}{norm}" for norm in chosen), bias=True)
+    return parts.norms(hidden, *(f"{name}{norm}" for norm in _class(config).norms), bias=True)
 
 
 def _places(config: Config, hidden: int) -> tuple[Tensor, ...]:
-    if config.text("model_type") != "whisper":
-        bias = Tensor(name="final_logits_bias", shape=(1, config.size("vocab_size")), role="bias", kind="buffer")
-        return (*_text_places(config, hidden, "model.decoder."), bias)
-    return (vit.table("model.decoder.embed_positions.weight", config.size("max_target_positions", default=448), hidden),)
+    if config.text("model_type") == "whisper":
+        return (vit.table("model.decoder.embed_positions.weight", config.size("max_target_positions", default=448), hidden),)
+    bias = Tensor(name="final_logits_bias", shape=(1, config.size("vocab_size")), role="bias", kind="buffer")
+    return (*_text_places(config, hidden, "model.decoder."), *((bias,) if _class(config).biased else ()))
 
 
 def _text_places(config: Config, hidden: int, name: str) -> tuple[Tensor, ...]:
-    """Learned positions, two more than the longest text (BART's offset); Marian's are sinusoidal and frozen."""
-    longest, table = config.size("max_position_embeddings", default=1024), f"{name}embed_positions.weight"
-    if config.text("model_type") == "marian":
-        return (Tensor(name=table, shape=(longest, hidden), role="position", kind="frozen"),)
-    return (vit.table(table, longest + 2, hidden),)
+    """Learned positions, in BART two more than the longest text; Marian's and Pegasus's are sinusoidal and frozen."""
+    kind = _class(config)
+    rows, table = config.size("max_position_embeddings", default=1024) + kind.rows, f"{name}embed_positions.weight"
+    if not kind.positions:
+        return ()
+    return (
+        Tensor(name=table, shape=(rows, hidden), role="position", kind="frozen" if kind.positions == "frozen" else "parameter"),
+    )

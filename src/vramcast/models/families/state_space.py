@@ -4,6 +4,8 @@ Heads and channels are cut over tensor-parallel ranks; what maps channels back (
 Source: transformers 5.23, modeling_mamba.py and modeling_mamba2.py; arXiv 2312.00752 and 2405.21060.
 """
 
+from collections.abc import Iterable
+
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.families import parts
@@ -17,10 +19,15 @@ LEGACY = {"mamba": "linear_attention", "attention": "full_attention", "hybrid": 
 def layer_kinds(config: Config, field: str, known: tuple[str, ...]) -> list[str]:
     """What each layer mixes with, in the names of transformers 5; empty when the field is absent."""
     names = [LEGACY.get(str(name), str(name)) for name in config.list(field, default=[])]
+    check_kinds(config, field, names, known)
+    return names
+
+
+def check_kinds(config: Config, field: str, names: Iterable[str], known: tuple[str, ...]) -> None:
+    """Refuse a kind of layer that the family has no rule for. Raises UnmodelledError."""
     for name in names:
         if name not in known:
             raise UnmodelledError(f"{config.path}: {field} has {name[:40]!r}, known are {', '.join(known)}")
-    return names
 
 
 def rank_of(config: Config, field: str, hidden: int) -> int:

@@ -27,6 +27,8 @@ def read(config: Config) -> Model:
         blocks=(_block(config, hidden, layers, "encoder"),),
         tensors=(*parts.norms(hidden, "encoder.final_layer_norm"), *_first_bias(config, "encoder")),
     )
+    if str((config.list("architectures", default=[]) or [""])[0]).endswith("EncoderModel"):
+        return _encoder_alone(config, hidden, encoder)
     model = parts.decoder(
         Config({**config.raw, "tie_word_embeddings": True}, config.path),
         hidden=hidden,
@@ -37,6 +39,18 @@ def read(config: Config) -> Model:
         extra=_first_bias(config, "decoder"),
     )
     return msgspec.structs.replace(model, head_stored=not config.flag("tie_word_embeddings", default=True))
+
+
+def _encoder_alone(config: Config, hidden: int, encoder: Tower) -> Model:
+    """What diffusion models and sentence embeddings take of a T5: the encoder and its embedding, no head."""
+    return parts.decoder(
+        Config({**config.raw, "tie_word_embeddings": True}, config.path),
+        hidden=hidden,
+        blocks=encoder.blocks,
+        embedding="shared.weight",
+        norm=(),
+        extra=encoder.tensors,
+    )
 
 
 def _block(config: Config, hidden: int, count: int, side: str) -> Block:

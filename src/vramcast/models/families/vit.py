@@ -153,6 +153,31 @@ def _siglip(config: Config, prefix: str) -> Tower:
     return _one_size(config, prefix, "gelu_pytorch_tanh", tensors)
 
 
+def _siglip2(config: Config, prefix: str) -> Tower:
+    """Patches of any shape through one linear layer, positions for ``num_patches`` of them."""
+    hidden, patch, inner = config.size("hidden_size"), wrapper.side(config, "patch_size"), f"{prefix}vision_model."
+    places, channels = config.size("num_patches", default=256), config.size("num_channels", default=3)
+    tensors = (
+        *parts.linear(f"{inner}embeddings.patch_embedding", hidden, channels * patch**2, "patch", shard=None, bias=True),
+        table(f"{inner}embeddings.position_embedding.weight", places, hidden),
+        *parts.norms(hidden, f"{inner}post_layernorm", bias=True),
+        *(_pooling(config, hidden, inner) if config.flag("vision_use_head", default=True) else ()),
+    )
+    return Tower(
+        name=prefix,
+        kind="vision",
+        hidden=hidden,
+        blocks=(_encoder(config, f"{inner}encoder.layers.{{}}.", Style()),),
+        tensors=tensors,
+        facts={"patch_size": patch, "tokens_per_image": places},
+    )
+
+
+def _headless(config: Config, prefix: str) -> Tower:
+    """SigLIP without its pooling head (PaddleOCR-VL)."""
+    return _siglip(Config({**config.raw, "vision_use_head": False}, config.path), prefix)
+
+
 def _pooling(config: Config, hidden: int, inner: str) -> tuple[Tensor, ...]:
     """SigLIP's attention-pooling head."""
     name, mlp = f"{inner}head.", Dense(intermediate=config.size("intermediate_size"), gated=False)
@@ -189,4 +214,11 @@ def _encoder(config: Config, name: str, style: Style) -> Block:
     )
 
 
-_TOWERS = {"clip_vision_model": _clip, "siglip_vision_model": _siglip, "pixtral": _pixtral}
+_TOWERS = {
+    "clip_vision_model": _clip,
+    "siglip_vision_model": _siglip,
+    "siglip2_vision_model": _siglip2,
+    "pixtral": _pixtral,
+    "paddleocr_vl_vision": _headless,
+    "paddleocr_vl": _headless,
+}

@@ -29,6 +29,9 @@ _SAME_AS = {
     "glm4v_moe_text": "glm4_moe",
     "kimi_k2": "deepseek_v3",
     "internvl_text": "qwen2",
+    "paddleocr_vl_text": "ernie4_5",
+    "glm_ocr_text": "glm4",
+    "step3p5": "step3p7_text",
 }
 
 # What such a class always does, whatever its config says.

@@ -1,0 +1,90 @@
+"""Every ``model_type`` of transformers: the class's own default config is read as transformers builds it, or refused by name."""
+
+import json
+import warnings
+from typing import Any
+
+import pytest
+
+from vramcast.errors import UnmodelledError
+from vramcast.models.families import model_types, read_config
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+# The class that a published config of the type most likely names, in the order transformers' own tables are asked.
+TABLES = (
+    "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "AUDIO_TEXT_TO_TEXT",
+    "MASKED_LM",
+)  # fmt: skip
+# What a published config says and the default leaves out.
+SAID: dict[str, dict[str, Any]] = {
+    "deepseek_v2": {"num_experts_per_tok": 6},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
+}
+# transformers allocates weights for LongCat's experts that do nothing, which no checkpoint has.
+OTHER = {"longcat_flash"}
+# Types that transformers cannot build from their own defaults, or only with libraries that are not needed here.
+UNBUILDABLE = {
+    "aya_vision", "dbrx", "dots1", "gemma3n", "hunyuan_v1_dense", "hunyuan_v1_moe", "ministral", "nemotron", "qwen3_omni_moe",
+}  # fmt: skip
+
+
+def class_of(model_type: str) -> Any:
+    import transformers
+    from transformers.models.auto import modeling_auto
+
+    for table in TABLES:
+        names = getattr(modeling_auto, f"MODEL_FOR_{table}_MAPPING_NAMES", {}).get(model_type)
+        if names:
+            return getattr(transformers, names if isinstance(names, str) else names[0], None)
+    return None
+
+
+@pytest.mark.parametrize("model_type", sorted({*model_types()} - OTHER))
+def test_default_config_counts_what_transformers_builds(model_type: str) -> None:
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    if model_type not in transformers.CONFIG_MAPPING or class_of(model_type) is None:
+        pytest.skip("remote code, a part of another model, or a newer class than this transformers has")
+    try:
+        config = transformers.CONFIG_MAPPING[model_type](**SAID.get(model_type, {}))
+        with torch.device("meta"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            built = class_of(model_type)(config)
+    except Exception:  # a class fails on its own defaults in any way it likes
+        assert model_type in UNBUILDABLE
+        pytest.skip("transformers cannot build its own default")
+    written = json.loads(built.config.to_json_string(use_diff=False))
+    read = read_config({**written, "model_type": model_type, "architectures": [type(built).__name__]})
+    assert read.parameters == sum(p.numel() for p in built.parameters())
+
+
+def test_every_other_type_is_refused_by_name() -> None:
+    transformers = pytest.importorskip("transformers")
+    for model_type in {*transformers.CONFIG_MAPPING} - {*model_types()}:
+        with pytest.raises(UnmodelledError, match=f"model_type '{model_type}' has no family here: install the .torch. extra"):
+            read_config({"model_type": model_type, "hidden_size": 64})
+
+
+# One head per task, for each class that has it.
+STEMS = {
+    "bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "distilbert": "DistilBert", "electra": "Electra",
+    "albert": "Albert", "mpnet": "MPNet", "deberta": "Deberta", "deberta-v2": "DebertaV2", "nomic_bert": "NomicBert",
+    "gte": "Gte", "longformer": "Longformer", "megatron-bert": "MegatronBert",
+}  # fmt: skip
+TASKS = (
+    "Model", "LMHeadModel", "ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification",
+    "ForQuestionAnswering", "ForMultipleChoice", "ForNextSentencePrediction",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("model_type", STEMS)
+def test_each_head_of_an_encoder(model_type: str) -> None:
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    for task in TASKS:
+        name = f"{STEMS[model_type]}{task}"
+        if not hasattr(transformers, name):
+            continue
+        with torch.device("meta"):
+            built = getattr(transformers, name)(transformers.CONFIG_MAPPING[model_type](num_labels=2))
+        read = read_config({**json.loads(built.config.to_json_string(use_diff=False)), "architectures": [name]})
+        assert read.parameters == sum(p.numel() for p in built.parameters()), name
