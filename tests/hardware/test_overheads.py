@@ -23,6 +23,8 @@ def test_a_cards_context() -> None:
     card = catalogue()["h100-sxm5-80"]
     assert context_bytes(card) / MiB == pytest.approx(518, abs=5)
     assert context_bytes(card, lazy=False) - context_bytes(card) == 720 * MiB
+    assert context_bytes(catalogue()["a100-sxm4-40"], lazy=False) / MiB == pytest.approx(1573, abs=5)
+    assert context_bytes(catalogue()["rtx-3090"], lazy=False) / MiB == pytest.approx(1001, abs=35)
     assert context_bytes(catalogue()["rtx-3090"], wsl=True) / MiB == pytest.approx(1341, abs=5)
     assert context_bytes(None) == 400 * MiB
 

@@ -23,8 +23,10 @@ CONTEXT_READINGS = (
     ("H200 MIG slice", 32, 2048, 146, "nvidia_gpu_exporter captures"),
 )
 # Kernels of PyTorch loaded at start-up when loading is eager: 1001 - 251 MiB on an RTX 3090 (pytorch issue 54564), 1008 - 320 on
-# a Titan V (issue 28394).
+# a Titan V (issue 28394, torch 1.3). Data-centre cards were read with the CUDA 11 builds of 2021: 1573 - 430 MiB on an A100,
+# 1271 - 324 on a V100 (bigscience, train/tr11-176B-ml/chronicles-prequel.md).
 EAGER_MODULES_BYTES = 720 * MiB
+EAGER_MODULES_BYTES_BY_CAPABILITY = {(7, 0): 947 * MiB, (8, 0): 1143 * MiB}
 # A context under WSL2 was read at 1341 MiB on an RTX 3090 (club-3090): so much more than on bare Linux.
 WSL_EXTRA_BYTES = 1085 * MiB
 _UNKNOWN_SHAPE_BYTES = 400 * MiB
@@ -44,7 +46,12 @@ def context_bytes(card: Accelerator | None, *, lazy: bool = True, wsl: bool = Fa
         shaped = _UNKNOWN_SHAPE_BYTES
     else:
         shaped = CONTEXT_BASE_BYTES + CONTEXT_BYTES_PER_THREAD * card.sms * resident_threads(card.capability)
-    return shaped + (0 if lazy else EAGER_MODULES_BYTES) + (WSL_EXTRA_BYTES if wsl else 0)
+    return shaped + (0 if lazy else _eager_modules(card)) + (WSL_EXTRA_BYTES if wsl else 0)
+
+
+def _eager_modules(card: Accelerator | None) -> int:
+    capability = card.capability if card else None
+    return EAGER_MODULES_BYTES_BY_CAPABILITY.get(capability or (0, 0), EAGER_MODULES_BYTES)
 
 
 def context_term(card: Accelerator | None) -> Term:

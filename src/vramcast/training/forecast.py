@@ -21,6 +21,7 @@ from vramcast.training.loss import Logits, LossCost, loss_cost
 from vramcast.training.methods import PARTIALS, PROMPTS, TASKS, kind_of, last_layers, task_of
 from vramcast.training.optimizers import optimizer
 from vramcast.training.outside import outside_terms
+from vramcast.training.pipeline_engine import balanced_bounds
 from vramcast.training.reasons import Shards
 from vramcast.training.recipe import Draft, Recipe, width
 from vramcast.training.stages import Stage, stages
@@ -59,7 +60,7 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
     validate(question, model, recipe)
     adapter = _adapter(question)
     ranks = targeted(model, adapter) if adapter and adapter.kind not in PROMPTS else {}
-    plan = stages(model, question.parallel, micro_batches=question.accumulate if question.parallel.pp > 1 else 0)
+    plan = _plan(question, model, recipe)
     scenes = [_scene(question, model, recipe, stage, adapter=adapter, ranks=ranks) for stage in plan]
     memories = tuple(_rank(scene, question, card) for scene in scenes)
     trainable = sum(s.held.trained + s.held.expert_trained + s.held.adapter for s in scenes[:1])
@@ -73,6 +74,15 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
         assumed=assumed + fitted,
         unmodelled=_unmodelled(model),
     )
+
+
+def _plan(question: Training, model: Model, recipe: Recipe) -> tuple[Stage, ...]:
+    """The kinds of rank: their layers as this framework cuts them, and their passes in flight."""
+    pp = question.parallel.pp
+    if recipe.stage_cut == "even" or pp == 1:
+        return stages(model, question.parallel, micro_batches=question.accumulate if pp > 1 else 0)
+    bounds = balanced_bounds(model.layers, pp, ends=recipe.stage_cut == "balanced_ends")
+    return stages(model, question.parallel, micro_batches=question.accumulate, bounds=bounds)
 
 
 def _named_by_task(question: Training) -> Training:

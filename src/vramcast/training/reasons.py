@@ -27,6 +27,7 @@ SOURCES = {
     "temporaries": "torch/csrc/autograd/engine.cpp: order and life of gradients",
     "gradient_copy": "deepspeed/runtime/zero/stage_1_and_2.py: step, get_grad_norm_direct; bf16_optimizer.py: update_hp_grads",
     "secondary_weights": "DeepSpeed 0.18, runtime/zero/partition_parameters.py: _partition_param_sec; arXiv 2306.10209",
+    "overflow_check": "DeepSpeed 0.6.0, runtime/zero/stage_1_and_2.py: _has_inf_or_nan",
     "communication": "deepspeed/runtime/zero/config.py, torch/nn/parallel/distributed.py",
 }
 

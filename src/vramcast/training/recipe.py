@@ -24,7 +24,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     optimizer state dtype or "same"; ``update``: fused, foreach, loop, in_backward; ``adapter_dtype``; ``norm_weight``.
     ``sharding``: none, ddp, zero1, zero2, zero3, fsdp1, fsdp2, distributed_optimizer; ``shards``: ranks that share a state.
     ``checkpointing``: none, full, selective, op, layer:n, offloaded. ``live_gathers``: blocks gathered at once.
-    ``pipeline_engine``: DeepSpeed's process groups stand beside Megatron's. ``flattens``: its step makes one block of the
+    ``pipeline_engine``: DeepSpeed's pipeline engine, its process groups beside Megatron's; ``stage_cut``: even, balanced, or
+    balanced_ends where embedding and head count as layers; ``checks_overflow``: gradients are summed in float32 before a step.
+    ``flattens``: its step makes one block of the
     gradients. ``returns_cache``: the model returns keys and values beside its logits (use_cache). ``spread``: layers lie on the
     cards one after another (device_map), with no pipeline schedule.
     ``narrow_layers``: how many layers, from the first, multiply in 8 or 4 bits; None = all.
@@ -91,7 +93,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     double_quant: bool = False
     offload: tuple[str, ...] = ()
     compiled: bool = False
-    keeps_outputs: bool = False
+    stage_cut: str = "even"
+    checks_overflow: bool = False
     imbalance: float = 1.0
     expert_tp: int = 1
     lengths: str = "fixed"

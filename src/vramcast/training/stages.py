@@ -26,8 +26,12 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         return sum(n for _, n in self.layers)
 
 
-def stages(model: Model, parallel: Parallel, *, micro_batches: int = 0) -> tuple[Stage, ...]:
+def stages(
+    model: Model, parallel: Parallel, *, micro_batches: int = 0, bounds: list[tuple[int, int]] | None = None
+) -> tuple[Stage, ...]:
     """The first, a middle and the last stage (one stage without pipeline parallelism).
+
+    ``bounds``: first layer and end of each stage, when they are not cut as evenly as can be.
 
     Raises QuestionError when the layers cannot be cut into that many stages.
     """
@@ -45,7 +49,8 @@ def stages(model: Model, parallel: Parallel, *, micro_batches: int = 0) -> tuple
     return tuple(
         Stage(
             name=names.get(i, "middle stage"),
-            layers=_grouped(order, i, pp, parallel.vpp) + (_prediction(model) if i == pp - 1 else ()),
+            layers=_grouped(order, bounds[i : i + 1] if bounds else _even(len(order), i, pp, parallel.vpp))
+            + (_prediction(model) if i == pp - 1 else ()),
             embedding=i == 0,
             head=i == pp - 1,
             in_flight=in_flight(i, pp, parallel.vpp, micro_batches),
@@ -70,11 +75,16 @@ def in_flight(stage: int, pp: int, vpp: int = 1, micro_batches: int = 0) -> floa
     return min(chunks, total) / vpp
 
 
-def _grouped(order: list[Block], stage: int, pp: int, vpp: int) -> tuple[tuple[Block, int], ...]:
+def _even(layers: int, stage: int, pp: int, vpp: int) -> list[tuple[int, int]]:
+    """The chunks of one stage, every chunk as long as the others."""
     chunks = pp * vpp
+    return [(layers * chunk // chunks, layers * (chunk + 1) // chunks) for chunk in range(stage, chunks, pp)]
+
+
+def _grouped(order: list[Block], bounds: list[tuple[int, int]]) -> tuple[tuple[Block, int], ...]:
     counts: dict[int, int] = {}
     kinds = {id(b): b for b in order}
-    for chunk in range(stage, chunks, pp):
-        for block in order[len(order) * chunk // chunks : len(order) * (chunk + 1) // chunks]:
+    for start, stop in bounds:
+        for block in order[start:stop]:
             counts[id(block)] = counts.get(id(block), 0) + 1
     return tuple((kinds[i], n) for i, n in counts.items())

@@ -32,7 +32,7 @@ class States(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes one rank keeps between steps.
 
     ``step_copy``: temporaries of a foreach step; ``flat_copy``: blocks DeepSpeed makes of the gradients before its step;
-    ``wide_copy``: the widest gradient in float32, while it is added to float32 ones.
+    ``wide_copy``: the widest gradient in float32, while it is added to float32 ones; ``overflow_copy``: while it is summed.
     """
 
     weights: float
@@ -42,6 +42,7 @@ class States(msgspec.Struct, frozen=True, kw_only=True):
     step_copy: float
     flat_copy: float = 0
     wide_copy: float = 0
+    overflow_copy: float = 0
     whole_gradients: float = 0
     loaded: float = 0
     host_states: float = 0
@@ -164,6 +165,7 @@ def states(held: Count, recipe: Recipe, row: Optimizer, *, shards: int, expert_s
         master=0 if "optimizer" in recipe.offload else cut.states(trained * master + adapters * master, experts * master),
         flat_copy=_flat_copy(held, recipe, cut, gradients),
         wide_copy=_largest(held) * 4 if recipe.low_gradients else 0,
+        overflow_copy=min(_largest(held), cut.states(held.trained, held.expert_trained)) * 4 if recipe.checks_overflow else 0,
         step_copy=copies * cut.states(trained * (master or weight), experts * (master or weight))
         + copies * cut.states(adapters * adapter_width, 0),
         whole_gradients=_whole(held, recipe),

@@ -10,6 +10,7 @@ from vramcast.training import reasons
 from vramcast.training.activations.policy import Layers
 from vramcast.training.gathers import Units, gathered, pending, secondary
 from vramcast.training.loss import LossCost
+from vramcast.training.pipeline_engine import held_tensors
 from vramcast.training.reasons import Shards
 from vramcast.training.recipe import Recipe, width
 from vramcast.training.stages import Stage
@@ -45,7 +46,10 @@ def instants(scene: Scene) -> tuple[Instant, ...]:
     moments.append(_end_of_forward(scene))
     if stage.head:
         moments += [_loss(scene), _loss_backward(scene)]
-    moments += [_last_block(scene), _first_block(scene), _optimizer_step(scene)]
+    moments += [_last_block(scene), _first_block(scene)]
+    if scene.recipe.checks_overflow:
+        moments.append(_instant("overflow check", scene, gradients=scene.states.gradients, overflow=scene.states.overflow_copy))
+    moments.append(_optimizer_step(scene))
     if scene.recipe.eval_batch:
         moments.append(_evaluation(scene))
     return tuple(moments)
@@ -142,7 +146,7 @@ def _secondary(s: Scene) -> float:
 def _buckets(s: Scene) -> float:
     """Flat buffers: DeepSpeed's buckets and pipeline outputs, or DDP's own copy of the gradients."""
     whole = s.states.gradients if s.recipe.ddp_buckets else 0.0
-    outputs = s.stage.in_flight * s.layers.boundary if s.recipe.keeps_outputs and s.parallel.pp > 1 else 0.0
+    outputs = held_tensors(s.stage, s.parallel.tp) * s.layers.boundary if s.recipe.pipeline_engine and s.parallel.pp > 1 else 0.0
     return whole + outputs + s.recipe.bucket_elements * width(s.recipe.compute)
 
 
@@ -174,6 +178,7 @@ def _terms(s: Scene, sizes: dict[str, float]) -> Iterator[Term]:
         "gathered": (sizes.get("gathered", 0.0), "whole units gathered for compute"),
         "temporaries": (sizes.get("temporaries", 0.0), s.layers.why),
         "gradient_copy": (sizes.get("gradient_copy", 0.0), reasons.gradient_copy(held, recipe, s.shards)),
+        "overflow_check": (sizes.get("overflow", 0.0), "the largest gradient in float32"),
     }
     for name, (size, why) in parts.items():
         if size:

@@ -16,6 +16,7 @@ WORDS = {
     "quant": ("", "nf4", "fp4", "int8", "gptq", "gptq8", "awq"),
     "rope": ("eager", "fused"),
     "sharding": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "distributed_optimizer"),
+    "stage_cut": ("even", "balanced", "balanced_ends"),
     "update": ("fused", "foreach", "loop", "in_backward"),
 }
 QUANT_ALIASES = {"llm.int8": "int8", "8bit": "int8", "bnb-8bit": "int8", "4bit": "nf4", "bnb-4bit": "nf4", "bnb-nf4": "nf4"}

@@ -42,7 +42,7 @@ def layers_of(policy: str, stage: Stage, style: Style, model: Model, *, tokens: 
     first_life, first_kept = costs[id(min(blocks, key=lambda b: b.indices[0]))]
     last_life, last_kept = costs[id(max(blocks, key=lambda b: b.indices[-1]))]
     largest = max(blocks, key=lambda b: b.elements)
-    embedded = boundary if stage.embedding and policy == "none" else 0
+    embedded = _embedded(policy, stage, style, boundary)
     return Layers(
         waiting=sum(n * costs[id(block)][1] for block, n in stage.layers) * stage.in_flight + embedded,
         forward=max(_forward(policy, life) for life, _ in costs.values()),
@@ -62,6 +62,14 @@ def blend(narrow: Layers, wide: Layers, share: float) -> Layers:
     waiting = share * narrow.waiting + (1 - share) * wide.waiting
     first = {name: getattr(narrow, name) for name in ("first_working", "first_kept", "gradients")}
     return msgspec.structs.replace(wide, waiting=waiting, **first)
+
+
+def _embedded(policy: str, stage: Stage, style: Style, boundary: float) -> float:
+    """What the embedding leaves: its output, and the mask of the dropout over it for every pass in flight."""
+    if not stage.embedding:
+        return 0.0
+    mask = boundary / style.residual * stage.in_flight if style.hidden_dropout else 0.0
+    return mask + (boundary if policy == "none" else 0)
 
 
 def _forward(policy: str, life: Life) -> float:

@@ -1,8 +1,9 @@
 """Megatron-DeepSpeed of BLOOM's time: fp16 with ZeRO-1, GPT blocks with a fused softmax, every layer recomputed.
 
 Sources: bigscience-workshop/Megatron-DeepSpeed (megatron/model; megatron/arguments.py for dropout, which BLOOM's
-tr11-176B-ml.slurm leaves alone), DeepSpeed runtime/zero/stage_1_and_2.py (fp32 partitions; the 16-bit gradients stay whole, those
-of the partition are flattened and copied to fp32 at the step), runtime/bf16_optimizer.py (update_hp_grads).
+tr11-176B-ml.slurm leaves alone), DeepSpeed 0.6.0: runtime/pipe (see training/pipeline_engine.py), runtime/zero/stage_1_and_2.py
+(fp32 partitions; the 16-bit gradients stay whole, those of the partition are flattened and copied to fp32 at the step), and its
+later runtime/bf16_optimizer.py (update_hp_grads).
 """
 
 from vramcast.models.inventory import Model
@@ -23,9 +24,12 @@ def resolve(draft: Draft, _question: Training, _model: Model) -> None:
     draft.default(
         "Megatron kernels", norm="native", rope="fused", glu="packed", qkv="copies", attention="unfused", experts="grouped"
     )
-    draft.default("allgather and reduce buckets of 5e8 elements", bucket_elements=1_000_000_000)
+    casts = compute == "bfloat16" and not draft.get("low_gradients")
+    draft.default("allgather and reduce buckets of 5e8 elements" + (", cast to fp16 by allreduce_bucket" if casts else ""),
+                  bucket_elements=1_500_000_000 if casts else 1_000_000_000)  # fmt: skip
     draft.default("CUDA 11.3 loads kernels eagerly", lazy_modules=False)
     draft.default("vocab_parallel_cross_entropy", loss="vocab_parallel", vocab_parallel=True, pad_vocab_to=128)
     draft.default("--checkpoint-activations", checkpointing="full", frees_gradients=False, adapter_dtype=compute, live_gathers=1)
     draft.default("megatron/arguments.py: --hidden-dropout, --attention-dropout", hidden_dropout=0.1, attention_dropout=0.1)
-    draft.default("PipelineEngine keeps every output in flight", keeps_outputs=True)
+    draft.default("megatron/model/gpt_model.py: partition_method type:transformer", stage_cut="balanced")
+    draft.default("stage_1_and_2.py, _has_inf_or_nan: x.float().sum() of every gradient", checks_overflow=True)

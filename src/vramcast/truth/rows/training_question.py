@@ -181,6 +181,8 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
         options |= {"norm": "fused", "rope": "fused"}
     if str(s.get("reshard_after_forward")).startswith("never"):
         options["reshard"] = False
+    if "embed" in str((s.get("parallel") or {}).get("partition")):
+        options["stage_cut"] = "balanced_ends"
     etp = (s.get("parallel") or {}).get("etp")
     if etp:
         options["expert_tp"] = int(etp)

@@ -1,0 +1,29 @@
+"""DeepSpeed's pipeline engine: how it cuts layers into stages, and what it holds for each micro-batch in flight.
+
+Sources: DeepSpeed 0.6.0, runtime/utils.py (partition_balanced), runtime/pipe/module.py (partition_method type:...),
+runtime/pipe/engine.py: _exec_forward_pass clones its inputs, and with tensor parallelism keeps of each output the rank's own
+part (PartitionedTensor, first_output.data emptied); _exec_backward_pass makes it whole again.
+"""
+
+from itertools import pairwise
+
+from vramcast.training.stages import Stage
+
+
+def balanced_bounds(layers: int, stages: int, *, ends: bool) -> list[tuple[int, int]]:
+    """First and last layer of each stage: as many as the fullest needs, one stage after another, until none is left.
+
+    ``ends``: embedding and head count as layers of the first and the last stage (type:transformer|embedding).
+    """
+    counted = layers + 2 * ends
+    most = -(-counted // stages)
+    cuts = [min(most * i, counted) - ends for i in range(stages + 1)]
+    return [(max(0, start), min(layers, stop)) for start, stop in pairwise(cuts)]
+
+
+def held_tensors(stage: Stage, tp: int) -> float:
+    """Hidden states that wait beside the checkpoints, counted: outputs, and inputs whose clone is what ran."""
+    outputs = 0.0 if stage.head else 1 / tp
+    inputs = 1.0 if tp == 1 and not stage.embedding else 0.0
+    restored = 1.0 if tp > 1 and not stage.head else 0.0
+    return stage.in_flight * (outputs + inputs) + restored

@@ -1,0 +1,62 @@
+"""DeepSpeed's pipeline engine: its stages, and what it holds for each micro-batch."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from vramcast.training.forecast import forecast_training
+from vramcast.training.pipeline_engine import balanced_bounds, held_tensors
+from vramcast.training.shape import Shape, shape_model
+from vramcast.training.stages import stages
+from vramcast.workload import Parallel, Training
+
+MODEL = shape_model(Shape(layers=22, hidden=1024, heads=16, ffn=4096, vocab=32000, tied=True))
+
+
+@pytest.mark.parametrize(
+    ("layers", "pp", "ends", "depths"),
+    [
+        (72, 12, False, [6] * 12),
+        (78, 12, False, [7] * 11 + [1]),  # partition_balanced fills the stages one after another
+        (106, 12, True, [8] + [9] * 10 + [8]),
+        (82, 12, True, [6] + [7] * 10 + [6]),
+    ],
+)
+def test_stages_are_filled_one_after_another(layers: int, pp: int, ends: bool, depths: list[int]) -> None:
+    assert [stop - start for start, stop in balanced_bounds(layers, pp, ends=ends)] == depths
+
+
+@given(some.integers(1, 200), some.integers(1, 64), some.booleans())
+def test_every_layer_is_on_one_stage(layers: int, pp: int, ends: bool) -> None:
+    bounds = balanced_bounds(layers, pp, ends=ends)
+    assert [n for start, stop in bounds for n in range(start, stop)] == list(range(layers))
+
+
+def test_outputs_wait_in_parts_and_clones_leave_the_inputs_behind() -> None:
+    first, middle, last = stages(MODEL, Parallel(pp=4), micro_batches=8)
+    assert [held_tensors(s, 1) for s in (first, middle, last)] == [4, 2 * 2, 1]
+    assert [held_tensors(s, 4) for s in (first, middle, last)] == [4 / 4 + 1, 2 / 4 + 1, 0]
+
+
+def moments(**question: object) -> dict[str, dict[str, int]]:
+    asked = Training(**({"model": "x", "framework": "megatron_deepspeed", "seq": 512, "accumulate": 8} | question))
+    rank = forecast_training(asked, model=MODEL).ranks[0]
+    return {i.name: {t.name: t.bytes for t in i.terms} for i in rank.instants}
+
+
+def test_the_overflow_check_copies_the_largest_gradient_to_float32() -> None:
+    found = moments(parallel=Parallel(pp=2))
+    assert found["overflow check"]["overflow_check"] == 32_000 * 1024 * 4
+    assert "overflow_check" not in found["optimizer step"]
+
+
+def test_the_mask_of_the_embeddings_dropout_waits_for_every_pass_in_flight() -> None:
+    dry = {"parallel": Parallel(pp=2), "options": {"hidden_dropout": 0.0, "attention_dropout": 0.0}}
+    wet = {"parallel": Parallel(pp=2), "options": {"hidden_dropout": 0.1, "attention_dropout": 0.0}}
+    end = "end of forward"
+    assert moments(**wet)[end]["activations"] - moments(**dry)[end]["activations"] == 2 * 512 * 1024
+
+
+def test_a_cut_of_stages_has_a_name() -> None:
+    with pytest.raises(Exception, match="unknown stage_cut 'odd': known: balanced"):
+        moments(parallel=Parallel(pp=2), options={"stage_cut": "odd"})
