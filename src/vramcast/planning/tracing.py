@@ -23,7 +23,7 @@ from vramcast.tracing.run import trace, trace_script
 from vramcast.tracing.settings import AllocatorSettings
 from vramcast.training.forecast import resolve
 from vramcast.training.recipe import Recipe
-from vramcast.workload import Adapter, Serving, Training
+from vramcast.workload import Adapter, Parallel, Serving, Training
 
 
 class Traced(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,11 +76,11 @@ def training_request(
         seq=question.seq,
         accumulate=min(question.accumulate, 2),  # further micro-batches repeat the second
         param_dtype=recipe.frozen if question.method not in {"full", "frozen"} and not recipe.quant else recipe.weights,
-        autocast=_autocast(recipe),
+        autocast=_autocast(recipe, question.parallel),
         checkpointing="reentrant" if recipe.checkpointing == "full" and recipe.reentrant else recipe.checkpointing,
         optimizer=_optimizer(recipe),
         clip_norm=1.0 if recipe.framework in TRAINERS else None,
-        keep_outputs=recipe.logits_kept,
+        keep_outputs=bool(recipe.holds_logits),
         adapter=None if question.method in {"full", "frozen"} else question.adapter or Adapter(),
         quant=recipe.quant or None,
         attention="eager" if recipe.attention == "eager" else "sdpa",
@@ -202,10 +202,16 @@ def finish(
     return Traced(answer=answer, result=result, reading=reading, forecast=forecast)
 
 
-def _autocast(recipe: Recipe) -> str | None:
-    """The compute type of torch.autocast; transformers' Trainer opens it whenever bf16 or fp16 is on, whatever the weights."""
+def _autocast(recipe: Recipe, parallel: Parallel) -> str | None:
+    """The compute type of torch.autocast; transformers' Trainer opens it whenever bf16 or fp16 is on, whatever the weights.
+
+    torchtitan opens it where FSDP does not mix the types, and nothing does under tensor or pipeline parallelism alone
+    (distributed/utils.py, maybe_enable_amp).
+    """
     trainer = recipe.framework in TRAINERS and recipe.compute in {"bfloat16", "float16"}
-    return recipe.compute if recipe.autocast or trainer else None
+    alone = recipe.sharding in {"none", "ddp"} and parallel.tp * parallel.pp == 1
+    titan = recipe.framework == "torchtitan" and alone and recipe.compute != recipe.weights
+    return recipe.compute if recipe.autocast or trainer or titan else None
 
 
 def device_model(card: Accelerator | None) -> DeviceModel:

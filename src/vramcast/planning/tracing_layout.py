@@ -45,6 +45,8 @@ def distribution_of(question: Training, recipe: Recipe, options: LayoutOptions, 
         host_weights=sharded and "parameters" in recipe.offload,
         compute=recipe.compute if mixed else "",
         reduce=recipe.reduce if mixed else "",
+        sequence_parallel=parallel.tp > 1 and _or(recipe.sequence_parallel, parallel.sp),
+        loss_parallel=parallel.tp > 1 and recipe.vocab_parallel,
         bucket_view=not recipe.ddp_buckets,
         static_graph=options.static_graph,
         stage=stage,
@@ -56,8 +58,23 @@ def _refuse(question: Training, recipe: Recipe) -> None:
     parallel = question.parallel
     if recipe.sharding in _INSTEAD:
         raise UnmodelledError(f"the tracer does not run sharding {recipe.sharding}: {_INSTEAD[recipe.sharding]}")
-    layout = {name: getattr(parallel, name) for name in ("tp", "pp", "cp", "ep", "vpp") if getattr(parallel, name) > 1}
-    if layout:
-        raise UnmodelledError(f"the tracer does not run parallelism {layout}: use vramcast train, or trace your script")
-    if "parameters" in recipe.offload and recipe.sharding == "fsdp1":
-        raise UnmodelledError("the tracer does not run FSDP1's offload, whose flat weights change device in place: use --fsdp 2")
+    adapted = question.adapter is not None or recipe.method != "full"
+    refused = {
+        "FSDP1's offload, whose flat weights change device in place: use --fsdp 2": recipe.sharding == "fsdp1"
+        and "parameters" in recipe.offload,
+        "FSDP1 beside tensor or expert parallelism: use --fsdp 2": recipe.sharding == "fsdp1" and parallel.tp * parallel.ep > 1,
+        "experts divided over copies of a model, which transformers does not do: use --fsdp 2": recipe.sharding == "ddp"
+        and parallel.ep > 1,
+        "adapters and frozen weights divided over ranks by plan: use --fsdp 2, or vramcast train": adapted
+        and parallel.tp * parallel.ep * parallel.pp > 1,
+        "a ZeRO++ partition: use vramcast train": parallel.hpz > 1,
+        f"pipeline parallelism {parallel.pp}: use vramcast train": parallel.pp > 1,
+        f"context parallelism {parallel.cp}: use vramcast train": parallel.cp > 1,
+    }
+    for what, here in refused.items():
+        if here:
+            raise UnmodelledError(f"the tracer does not run {what}")
+
+
+def _or(value: bool | None, otherwise: bool) -> bool:
+    return otherwise if value is None else value

@@ -17,8 +17,10 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     ``sharding``: none, ddp, fsdp1 or fsdp2. ``reshard``: gathered weights are let go after forward. ``prefetch``: FSDP1 gathers
     the next unit during backward. ``ends_apart``: FSDP2 gives the embedding, and the last norm with the head, groups of their
     own. ``host_weights``: FSDP keeps its shards on the host. ``compute``, ``reduce``: dtypes of FSDP's mixed precision, "" for
-    the weights' own. ``bucket_view``, ``static_graph``: options of DDP. ``stage``: the pipeline rank that is traced.
-    ``schedule``: its order of micro-batches.
+    the weights' own. ``bucket_view``, ``static_graph``: options of DDP.
+
+    ``sequence_parallel``, ``loss_parallel``: tensor-parallel ranks divide the sequence between the matrix products, and the
+    vocabulary of the logits. ``stage``: the pipeline rank that is traced. ``schedule``: its order of micro-batches.
 
     Raises QuestionError for a name that is none and for a layout that does not divide.
     """
@@ -31,6 +33,8 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     host_weights: bool = False
     compute: str = ""
     reduce: str = ""
+    sequence_parallel: bool = False
+    loss_parallel: bool = False
     bucket_view: bool = False
     static_graph: bool = False
     stage: int = 0

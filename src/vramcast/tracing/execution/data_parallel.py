@@ -11,29 +11,20 @@ from vramcast.tracing.distribution import Distribution
 _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 
-def spread(model: torch.nn.Module, how: Distribution, mesh: Any, device: str) -> torch.nn.Module:
-    """The model as one data-parallel rank holds it; ``mesh``: the ranks that share weights, a row for each replica.
-
-    A model on meta stays there under FSDP2, and is materialised unit by unit under FSDP1.
-    """
-    if how.sharding == "ddp":
-        return copied(model, how, mesh)
-    if how.sharding == "fsdp1":
-        return flattened(model, how, mesh, device)
-    return shard_fully(model, how, mesh) if how.sharding == "fsdp2" else model
-
-
 def copied(model: torch.nn.Module, how: Distribution, mesh: Any) -> torch.nn.Module:
-    """DistributedDataParallel: whole weights, gradients summed bucket by bucket."""
+    """DistributedDataParallel: whole weights (or this rank's part of divided ones), gradients summed bucket by bucket."""
+    from torch.distributed.tensor.parallel.ddp import _pre_dp_module_transform
     from torch.nn.parallel import DistributedDataParallel
 
+    if how.parallel.tp > 1:
+        _pre_dp_module_transform(model)
     return DistributedDataParallel(
         model, gradient_as_bucket_view=how.bucket_view, static_graph=how.static_graph, process_group=mesh.get_group()
     )
 
 
 def flattened(model: torch.nn.Module, how: Distribution, mesh: Any, device: str) -> torch.nn.Module:
-    """FullyShardedDataParallel: a flat parameter for every layer and one for the rest, as accelerate wraps."""
+    """FullyShardedDataParallel: a flat parameter for every layer and one for the rest, materialised one after the other."""
     from torch.distributed.fsdp import BackwardPrefetch, CPUOffload, FullyShardedDataParallel, MixedPrecision, ShardingStrategy
     from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 
@@ -58,8 +49,11 @@ def flattened(model: torch.nn.Module, how: Distribution, mesh: Any, device: str)
     )
 
 
-def shard_fully(model: torch.nn.Module, how: Distribution, mesh: Any) -> torch.nn.Module:
-    """FSDP2: every layer and the root, or also the embedding, and the last norm with the head, which stay whole till backward."""
+def shard_fully(model: torch.nn.Module, how: Distribution, mesh: Any, experts_mesh: Any = None) -> torch.nn.Module:
+    """FSDP2: every layer and the root, or also the embedding, and the last norm with the head, which stay whole till backward.
+
+    A rank's own experts are groups of their own, over the ranks that hold the same ones (``experts_mesh``).
+    """
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 
     options: dict[str, Any] = {
@@ -68,6 +62,9 @@ def shard_fully(model: torch.nn.Module, how: Distribution, mesh: Any) -> torch.n
     }
     if how.host_weights:
         options["offload_policy"] = CPUOffloadPolicy()
+    for module in model.modules() if experts_mesh is not None else ():
+        if getattr(module, "_is_expert_parallel", False):
+            fully_shard(module, **(options | {"mesh": experts_mesh["copies"]}))
     for layer in layers_of(model):
         fully_shard(layer, reshard_after_forward=how.reshard, **options)
     if how.ends_apart:

@@ -8,16 +8,23 @@ from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.execution import data_parallel
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.sharding import patch_libraries, pretend_group
+from vramcast.tracing.execution.tensor_parallel import divide
 
 
 def distribute(model: torch.nn.Module, how: Distribution, session: Session) -> torch.nn.Module:
     """The model as the traced rank holds it, on its card. ``model`` is on meta where the rank holds less than the whole."""
     session.places.name_modules(model)
-    mesh = _mesh(how, session)
-    model = data_parallel.spread(model, how, _data_ranks(mesh, how), session.backend.device_type)
-    if how.sharding != "fsdp1":
-        put_on_card(model, how, session.backend.device_type)
-    return model
+    mesh, experts_mesh = _mesh(how, session), _experts_mesh(how, session)
+    if how.parallel.tp * how.parallel.ep > 1:
+        with session.mode.quiet():
+            divide(model, how, mesh, experts_mesh)
+    data, device = _data_ranks(mesh, how), session.backend.device_type
+    if how.sharding == "fsdp1":
+        return data_parallel.flattened(model, how, data, device)
+    if how.sharding == "fsdp2":
+        model = data_parallel.shard_fully(model, how, data, experts_mesh)
+    put_on_card(model, how, device)
+    return data_parallel.copied(model, how, data) if how.sharding == "ddp" else model
 
 
 def put_on_card(model: torch.nn.Module, how: Distribution, device: str) -> None:
@@ -38,6 +45,20 @@ def _mesh(how: Distribution, session: Session) -> Any:
     sizes = (parallel.pp, parallel.replicate, parallel.dp // parallel.replicate, parallel.cp, parallel.tp)
     with session.mode.quiet():
         return init_device_mesh(session.backend.device_type, sizes, mesh_dim_names=("pp", "replicas", "dp", "cp", "tp"))
+
+
+def _experts_mesh(how: Distribution, session: Session) -> Any:
+    """The same ranks as the experts see them, (pp, ranks that hold the same experts, ep); None where experts are not divided."""
+    if how.parallel.ep == 1:
+        return None
+    from torch.distributed.device_mesh import init_device_mesh
+
+    parallel = how.parallel
+    copies = how.world // (parallel.pp * parallel.ep)
+    with session.mode.quiet():
+        return init_device_mesh(
+            session.backend.device_type, (parallel.pp, copies, parallel.ep), mesh_dim_names=("pp", "copies", "ep")
+        )
 
 
 def _data_ranks(mesh: Any, how: Distribution) -> Any:

@@ -131,6 +131,8 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         if kind in {Kind.VIEW, Kind.IN_PLACE}:
             if kind is Kind.VIEW:
                 self.shadows.follow(func, args, kwargs, out)
+            else:
+                self.shadows.change(func, args, kwargs)
             return
         name, see, is_device = self._names[func], self.recorder.see, self.backend.is_device
         if isinstance(out, torch.Tensor):
@@ -151,6 +153,8 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             self.shadows.balanced(out[1], args[0].shape[axis])
         elif kind is Kind.SAMPLE:
             self.shadows.ones(out)
+        elif kind is Kind.EXCHANGE:
+            self.shadows.exchanged(*args[:2])
         else:
             self.shadows.follow(func, args, kwargs, out)
 

@@ -20,6 +20,7 @@ class Kind(IntEnum):
     TOP_K = 6
     COMPOSITE = 7
     SAMPLE = 8
+    EXCHANGE = 9
 
 
 _NAMED = {
@@ -30,6 +31,7 @@ _NAMED = {
         aten.bincount.default, aten.unique_consecutive.default,
     ),
     Kind.TOP_K: (aten.topk.default,),
+    Kind.EXCHANGE: (torch.ops.c10d.alltoall_base_.default,) if hasattr(torch.ops.c10d, "alltoall_base_") else (),
     Kind.SAMPLE: (aten.argmax.default, aten.multinomial.default),
 }  # fmt: skip
 _BY_NAME = {op: kind for kind, ops in _NAMED.items() for op in ops}

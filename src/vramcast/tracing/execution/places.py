@@ -72,6 +72,8 @@ class Places:
         if node is not None:
             module = self.stack[-1] if self.stack else self._by_sequence.get(node._sequence_nr(), "")
             return module, "recompute" if self.stack or torch.is_grad_enabled() else "backward"
+        if self.phase == "forward" and torch._C._current_graph_task_id() >= 0:  # what FSDP does after the last node
+            return "", "backward"
         return (self.stack[-1] if self.stack else ""), self.phase
 
     def note_sequence(self) -> None:

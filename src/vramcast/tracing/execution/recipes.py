@@ -58,10 +58,19 @@ _ROLES |= {"q": _ROLES["query"], "k": _ROLES["key"], "v": _ROLES["value"], "o": 
 
 
 def make_optimizer(name: str, model: torch.nn.Module) -> torch.optim.Optimizer:
-    """The named optimizer over the trainable parameters."""
+    """The named optimizer over the trainable parameters, in groups of one mesh each."""
     if name not in OPTIMIZERS:
         raise unknown_name("optimizer to trace", name, OPTIMIZERS)
-    return OPTIMIZERS[name]([p for p in model.parameters() if p.requires_grad])
+    groups = on_one_mesh(p for p in model.parameters() if p.requires_grad)
+    return OPTIMIZERS[name](groups[0] if len(groups) == 1 else [{"params": group} for group in groups])
+
+
+def on_one_mesh(parameters: Parameters) -> list[list[torch.nn.Parameter]]:
+    """Parameters by the ranks they are divided over: torch's multi-tensor functions take none of different ones together."""
+    groups: dict[Any, list[torch.nn.Parameter]] = {}
+    for parameter in parameters:
+        groups.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
+    return list(groups.values())
 
 
 def add_adapter(model: torch.nn.Module, adapter: Adapter, *, kbit: bool) -> torch.nn.Module:

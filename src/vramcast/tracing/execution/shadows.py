@@ -63,6 +63,20 @@ class Shadows:
             if want and isinstance(twin, torch.Tensor) and twin.shape == result.shape:
                 self.put(result, twin)
 
+    def change(self, func: Any, args: Any, kwargs: Any) -> None:
+        """Do to a twin what an operator does to its tensor in place; a change by unknown values leaves nothing known."""
+        target = args[0]
+        if self._is_device(target) and self.of(target) is not None and self.on_cpu(func, args, kwargs) is None:
+            self._twins.pop(id(target), None)
+
+    def exchanged(self, received: torch.Tensor, sent: torch.Tensor) -> None:
+        """All-to-all policy: every rank sends what this one sends to the first."""
+        twin = self.of(sent)
+        if twin is None or received.shape != sent.shape:
+            return
+        with _disable_current_modes():
+            self.put(received, twin[:1].expand_as(twin).contiguous())
+
     def balanced(self, indices: torch.Tensor, choices: int) -> None:
         """Routing policy: indices 0, 1, 2 ... so that every choice is taken equally often."""
         with _disable_current_modes():

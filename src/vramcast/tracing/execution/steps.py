@@ -43,7 +43,8 @@ def optimizer_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, req
     for _ in range(request.accumulate):
         _micro_step(model, request, session)
     if request.clip_norm is not None:
-        torch.nn.utils.clip_grad_norm_(model.parameters(), request.clip_norm)
+        for group in recipes.on_one_mesh(model.parameters()):
+            torch.nn.utils.clip_grad_norm_(group, request.clip_norm)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
 
@@ -51,12 +52,13 @@ def optimizer_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, req
 def _micro_step(model: Any, request: TraceRequest, session: Session) -> None:
     batch = _batch(request, session)
     session.label_inputs(batch)
-    with autocast(request, session.backend.device_type):
-        output = model(**batch, use_cache=False)
-        loss = output.loss / request.accumulate if request.accumulate > 1 else output.loss
-    if not request.keep_outputs:
-        output = None
-    loss.backward()
+    with divided_loss(request):
+        with autocast(request, session.backend.device_type):
+            output = model(**batch, use_cache=False)
+            loss = output.loss / request.accumulate if request.accumulate > 1 else output.loss
+        if not request.keep_outputs:
+            output = None
+        loss.backward()
     del output, loss
 
 
@@ -77,7 +79,18 @@ def generate(model: Any, request: TraceRequest, session: Session) -> object:
 
 def _batch(request: TraceRequest, session: Session) -> dict[str, torch.Tensor]:
     ids = torch.zeros(request.micro_batch, request.seq, dtype=torch.long, device=session.backend.device_type)
-    return {"input_ids": ids, "labels": ids}
+    batch = {"input_ids": ids, "labels": ids}
+    if request.distribution.sequence_parallel:  # a rank cannot count the whole sequence's positions by its part
+        batch["position_ids"] = torch.arange(request.seq, device=ids.device)[None]
+    return batch
+
+
+def divided_loss(request: TraceRequest) -> AbstractContextManager[Any]:
+    """PyTorch's loss_parallel where logits stay divided over the vocabulary."""
+    from torch.distributed.tensor.parallel import loss_parallel
+
+    context: AbstractContextManager[Any] = loss_parallel() if request.distribution.loss_parallel else nullcontext()
+    return context
 
 
 def autocast(request: TraceRequest, device_type: str) -> AbstractContextManager[Any]:
