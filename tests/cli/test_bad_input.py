@@ -40,7 +40,7 @@ LLAMA = "meta-llama/Llama-3.1-8B"
         (f"train {LLAMA} --method lora --rank 0", "rank is 0: expected at least 1"),
         (f"train {LLAMA} --rank 8", "add --method lora"),
         (f"train {LLAMA} --quant nf4", "use --method qlora"),
-        (f"train {LLAMA} --checkpointing layer:x", "names no interval"),
+        (f"train {LLAMA} --checkpointing layer:x", "names no number of layers"),
         (f"train {LLAMA} --offload banana", "unknown offload 'banana'"),
         (f"train {LLAMA} --zero 3 --fsdp --gpu H100x2", "give one of them"),
         (f"train {LLAMA} --framework torchtitan --zero 2 --gpu H100x2", "torchtitan does not run DeepSpeed ZeRO"),

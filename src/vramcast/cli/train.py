@@ -38,7 +38,7 @@ def _shape_options(function: Any) -> Any:
 @click.option("--micro-batch", default="1", show_default=True, metavar="N", help="Sequences per forward pass and rank.")
 @click.option("--seq", default="2048", show_default=True, metavar="TOKENS", help="Tokens per sequence.")
 @click.option("--accumulate", default="1", show_default=True, metavar="N", help="Micro-batches per optimizer step.")
-@click.option("--checkpointing", help="none, selective, full, offloaded.")
+@click.option("--checkpointing", help="none, selective, full, offloaded, modules:NAME+..., uniform:N, block:N.")
 @click.option("--attention", help="eager, sdpa, flash.")
 @click.option("--loss", help="eager, fused, chunked, linear.")
 @click.option("--zero", type=click.IntRange(0, 3), help="DeepSpeed ZeRO stage.")

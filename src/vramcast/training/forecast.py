@@ -29,7 +29,7 @@ from vramcast.training.states import count, states
 from vramcast.training.step import STEP, Scene, instants, retained_inputs
 from vramcast.training.validate import validate
 from vramcast.training.words import QUANT_ALIASES
-from vramcast.workload import Adapter, Training
+from vramcast.workload import Adapter, Parallel, Training
 
 
 class TrainingForecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,10 +152,10 @@ def _scene(
     style = style_of(recipe, parallel, adapter, ranks)
     tokens = recipe.sequences * question.micro_batch * question.seq / parallel.cp
     reached = last_layers(stage, recipe.trainable_layers) if _stops_early(question) and recipe.trainable_layers else stage
-    layers = layers_of(_policy(recipe), reached, style, model, tokens=tokens, seq=question.seq)
+    layers = layers_of(_policy(recipe, parallel), reached, style, model, tokens=tokens, seq=question.seq)
     if recipe.saved_inputs and recipe.narrow_layers is not None:
         plain = msgspec.structs.replace(style, saved_inputs=0, saved_weights=0)
-        wide = layers_of(_policy(recipe), reached, plain, model, tokens=tokens, seq=question.seq)
+        wide = layers_of(_policy(recipe, parallel), reached, plain, model, tokens=tokens, seq=question.seq)
         layers = blend(layers, wide, min(1.0, recipe.narrow_layers / model.layers))
     return Scene(
         model=model,
@@ -180,9 +180,12 @@ def _stops_early(question: Training) -> bool:
     return partial is not None and not partial.whole_backward
 
 
-def _policy(recipe: Recipe) -> str:
-    """Offloaded activations leave nothing on the card between forward and backward."""
-    return "offloaded" if "activations" in recipe.offload and recipe.checkpointing != "none" else recipe.checkpointing
+def _policy(recipe: Recipe, parallel: Parallel) -> str:
+    """The policy of a rank's layers: offloaded activations leave nothing on the card; block counts layers of each chunk."""
+    word, _, number = recipe.checkpointing.partition(":")
+    if word == "block":
+        return f"block:{int(number) * parallel.vpp}"
+    return "offloaded" if "activations" in recipe.offload and word != "none" else recipe.checkpointing
 
 
 def _units(model: Model, recipe: Recipe, block: float, stage: Stage, *, ranks: int, tp: int) -> Units:

@@ -99,7 +99,11 @@ def activations(recipe: Recipe, *, depth: int, in_flight: float, tokens: float) 
         "offloaded": "nothing: moved to the host",
         "op": "each layer's input and chosen outputs",
     }
-    what = kept.get(recipe.checkpointing, f"what {recipe.attention} attention, {recipe.norm} norms and {recipe.glu} MLPs save")
+    word, _, detail = recipe.checkpointing.partition(":")
+    kept["uniform"] = f"the input of every {detail} layers"
+    kept["block"] = f"the input of {detail} layers, and all that the others save"
+    kept["modules"] = f"what a layer saves outside {detail.replace('+', ', ')}"
+    what = kept.get(word, f"what {recipe.attention} attention, {recipe.norm} norms and {recipe.glu} MLPs save")
     return f"{what} for {tokens:,.0f} tokens, {depth} layers{passes}"
 
 

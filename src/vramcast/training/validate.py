@@ -22,6 +22,7 @@ def validate(question: Training, model: Model, recipe: Recipe) -> None:
     check_framework(question, recipe)
     _heads(question, model)
     _experts(question, model)
+    _modules(model, recipe)
     _lengths(question)
     if 0 < model.positions < question.seq and not recipe.extends_positions:
         raise QuestionError(
@@ -91,6 +92,17 @@ def _experts(question: Training, model: Model) -> None:
     for routed in counts:
         if routed % ep:
             raise QuestionError(f"{routed} experts are not divisible by ep {ep}: ep can be {_divisors(routed)}")
+
+
+def _modules(model: Model, recipe: Recipe) -> None:
+    """Modules that Megatron recomputes by themselves exist in the model (core 0.16.1, transformer/transformer_config.py)."""
+    policy, _, modules = recipe.checkpointing.partition(":")
+    named = set(modules.split("+")) if policy == "modules" else set()
+    if "mla_up_proj" in named and not any(isinstance(m, LatentAttention) for b in model.blocks for m in b.mixers):
+        raise QuestionError("mla_up_proj is a part of latent attention, and this model has none: leave it out of modules:")
+    routed = named & {"moe", "moe_act", "shared_experts"}
+    if routed and not any(isinstance(b.feedforward, Experts) for b in model.blocks):
+        raise QuestionError(f"{' and '.join(sorted(routed))} need experts, and this model has none: use modules:mlp")
 
 
 def _method(question: Training, recipe: Recipe) -> None:

@@ -1,7 +1,8 @@
 """The words each part of a recipe takes: what a user overrides is checked against these before anything is computed."""
 
 from vramcast.errors import QuestionError, unknown_name
-from vramcast.training.activations.policy import POLICIES
+from vramcast.training.activations.policy import COUNTED, POLICIES
+from vramcast.training.activations.regions import MODULES
 from vramcast.training.loss import KINDS
 from vramcast.training.recipe import Recipe
 
@@ -35,8 +36,11 @@ def check_words(recipe: Recipe) -> None:
 
 
 def _check_policy(given: str) -> None:
-    policy, _, every = given.partition(":")
+    policy, _, detail = given.partition(":")
     if policy not in POLICIES:
         raise unknown_name("checkpointing", given, POLICIES)
-    if policy == "layer" and not (every.isdigit() and int(every)):
-        raise QuestionError(f"checkpointing {given!r} names no interval: write layer:2 for every second layer")
+    if policy in COUNTED and not (detail.isdigit() and int(detail)):
+        raise QuestionError(f"checkpointing {given!r} names no number of layers: write {policy}:2")
+    for module in detail.split("+") if policy == "modules" else ():
+        if module not in MODULES:
+            raise unknown_name("recomputed module", module, MODULES)

@@ -4,13 +4,15 @@ import msgspec
 
 from vramcast.models.inventory import Block, Model
 from vramcast.training.activations.layer import layer_tape
+from vramcast.training.activations.regions import module_bytes
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Life, Tape
 from vramcast.training.stages import Stage
 
 MATMULS = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down", "mixer", "router"})
-POLICIES = ("none", "full", "offloaded", "selective", "op", "core_attention", "layer")
-RECOMPUTES = ("full", "offloaded")
+POLICIES = ("none", "full", "offloaded", "selective", "op", "core_attention", "layer", "modules", "uniform", "block")
+COUNTED = ("layer", "uniform", "block")  # written with a number: layer:2
+_WHOLE = ("full", "offloaded", "uniform")  # every layer is recomputed from an input
 
 
 class Layers(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,12 +31,11 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
     gradients: float
     block_elements: float
     boundary: float
-    recomputes: bool
     why: str = ""
 
 
 def layers_of(policy: str, stage: Stage, style: Style, model: Model, *, tokens: float, seq: float) -> Layers:
-    """Activations of the stage's layers under ``policy``: none, full, offloaded, op, core_attention, or layer:n."""
+    """Activations of the stage's layers under ``policy``: a word of POLICIES, with its number or its modules after a colon."""
     own = tokens / style.tp if style.sp else tokens
     boundary = own * model.hidden * style.residual
     costs = {id(block): _cost(policy, block, style, model, tokens=tokens, seq=seq) for block, _ in stage.layers}
@@ -44,15 +45,14 @@ def layers_of(policy: str, stage: Stage, style: Style, model: Model, *, tokens: 
     largest = max(blocks, key=lambda b: b.elements)
     embedded = _embedded(policy, stage, style, boundary)
     return Layers(
-        waiting=sum(n * costs[id(block)][1] for block, n in stage.layers) * stage.in_flight + embedded,
+        waiting=_waiting(policy, stage, {i: kept for i, (_, kept) in costs.items()}, boundary) * stage.in_flight + embedded,
         forward=max(_forward(policy, life) for life, _ in costs.values()),
-        working=_working(policy, last_life, last_kept),
+        working=_working(policy, last_life, last_kept) + _beside(policy, stage, last_life, boundary),
         first_working=_working(policy, first_life, first_kept),
         first_kept=first_kept,
         gradients=first_life.weight_gradients,
         block_elements=_elements(largest, style),
         boundary=boundary,
-        recomputes=policy in (*RECOMPUTES, "op"),
         why=f"the live layer's gradients and saved tensors, highest at its {last_life.binding}",
     )
 
@@ -72,13 +72,37 @@ def _embedded(policy: str, stage: Stage, style: Style, boundary: float) -> float
     return mask + (boundary if policy == "none" else 0)
 
 
+def _waiting(policy: str, stage: Stage, kept_of: dict[int, float], boundary: float) -> float:
+    """What one pass leaves for backward: each layer's own, or the inputs of the chunks and layers that are recomputed.
+
+    Source: Megatron-LM core 0.16.1, transformer/transformer_block.py, _checkpointed_forward.
+    """
+    word, _, number = policy.partition(":")
+    if word == "uniform":
+        return -(-stage.depth // int(number)) * boundary
+    left = int(number) if word == "block" else 0
+    total = 0.0
+    for block, count in sorted(stage.layers, key=lambda pair: pair[0].indices[0]):
+        recomputed = min(left, count)
+        left -= recomputed
+        total += recomputed * boundary + (count - recomputed) * kept_of[id(block)]
+    return total
+
+
+def _beside(policy: str, stage: Stage, life: Life, boundary: float) -> float:
+    """Layers of the same chunk that were recomputed together with the last one: what they saved is alive too."""
+    word, _, number = policy.partition(":")
+    chunk = (stage.depth - 1) % int(number) if word == "uniform" else 0
+    return chunk * max(boundary, life.saved + life.input_saved)
+
+
 def _forward(policy: str, life: Life) -> float:
-    return life.transient_peak if policy in RECOMPUTES else life.forward_peak - life.saved
+    return life.transient_peak if policy.partition(":")[0] in _WHOLE else life.forward_peak - life.saved
 
 
 def _working(policy: str, life: Life, kept_bytes: float) -> float:
     """A layer's backward beyond what waited for it: all of it when recomputed from its input."""
-    return life.backward_peak - (0 if policy in RECOMPUTES else min(life.saved, kept_bytes))
+    return life.backward_peak - (0 if policy.partition(":")[0] in _WHOLE else min(life.saved, kept_bytes))
 
 
 def _elements(block: Block, style: Style) -> float:
@@ -101,6 +125,10 @@ def kept(policy: str, tape: Tape, life: Life, *, narrow: bool = False) -> float:
         return boundary
     if policy == "offloaded":
         return 0.0
+    if policy.startswith("uniform:"):
+        return boundary
+    if policy.startswith("modules:"):
+        return module_bytes(tape, policy.split(":")[1].split("+"))
     if policy == "op":
         return boundary + _selected(tape, narrow=narrow)
     if policy == "core_attention":

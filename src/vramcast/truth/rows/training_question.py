@@ -103,8 +103,9 @@ def _checkpointing(text: str) -> str | None:
         return "offloaded"
     if text.startswith("selective-op"):
         return "op"
-    if text.startswith("selective (") and "core_attn" not in text:
-        return "none"  # its modules (norms, activations) are small beside what stays
+    modules = re.match(r"selective \(\[(.*?)\]\)", text)
+    if modules:
+        return f"modules:{'+'.join(modules[1].split())}"
     return next((w for w in ("full", "selective", "none") if text.startswith(w)), None)
 
 

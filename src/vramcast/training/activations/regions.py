@@ -1,0 +1,109 @@
+"""Parts of a layer that are recomputed by themselves: what Megatron's --recompute-modules drops of a layer, and what it keeps.
+
+Source: Megatron-LM core 0.16.1. A checkpointed part keeps its inputs and its output (core_attn: transformer/attention.py; mlp:
+transformer_layer.py, dense layers only; moe, shared_experts: moe/moe_layer.py). A part "without output" keeps its inputs alone,
+because its output is made again before who saved it needs it (tensor_parallel/random.py, CheckpointWithoutOutput: layernorm,
+mla_up_proj, moe_act). A norm is a part only where Transformer Engine has not fused it into the matmul after it: before latent
+attention and before experts (models/gpt/gpt_layer_specs.py).
+"""
+
+from collections.abc import Callable, Iterable
+
+from vramcast.training.activations.tape import Operation, Tape
+
+_KERNEL = frozenset({"repeat.k", "repeat.v", "scores", "mask", "softmax", "softmax.back", "weighted", "attention"})
+_POINTWISE = frozenset({"glu", "activation", "product", "relu", "square"})
+_COMPRESSED = frozenset({"k", "latent.split", "sp.gather"})
+Indices = set[int]
+
+
+def module_bytes(tape: Tape, modules: Iterable[str]) -> float:
+    """Bytes one layer keeps when each of ``modules`` is recomputed by itself. A module the layer has not changes nothing."""
+    inside: Indices = set()
+    discarded: set[int] = set()
+    for module in modules:
+        find, keeps_output = MODULES[module]
+        part = find(tape.operations)
+        inside |= part
+        if not keeps_output:
+            discarded |= {tape.operations[n].writes for n in part}
+    return _kept(tape, inside, discarded)
+
+
+def _kept(tape: Tape, inside: Indices, discarded: set[int]) -> float:
+    """Saved tensors of what runs outside, without the discarded ones, and the inputs of what runs inside."""
+    operations = tape.operations
+    made = {operations[n].writes for n in inside}
+    held = {i for n, op in enumerate(operations) if n not in inside for i in op.saves} - discarded
+    held |= {tape.stands_for.get(r, r) for n in inside for r in operations[n].reads if r not in made} - discarded
+    return sum(tape.sizes[i] for i in held) + sum(op.keeps for n, op in enumerate(operations) if n not in inside)
+
+
+def _named(operations: list[Operation], *names: str) -> Indices:
+    return {n for n, op in enumerate(operations) if op.name in names}
+
+
+def _first(operations: list[Operation], *names: str) -> int:
+    return min(_named(operations, *names), default=len(operations))
+
+
+def _last(operations: list[Operation], *names: str) -> int:
+    return max(_named(operations, *names), default=-1)
+
+
+def _core_attention(operations: list[Operation]) -> Indices:
+    """The kernel, with the dropout of its probabilities."""
+    kernel = _named(operations, *_KERNEL)
+    return kernel | {n for n in _named(operations, "dropout") if min(kernel, default=n) < n < max(kernel, default=n)}
+
+
+def _separate_norms(operations: list[Operation]) -> Indices:
+    """The norm before latent attention, and the one before a router."""
+    norms = sorted(_named(operations, "norm"))
+    before = {n for n in norms if n < _first(operations, "latent.split")} if _named(operations, "latent.split") else set()
+    router = _first(operations, "router")
+    pre_mlp = [n for n in norms if _last(operations, "o") < n < router] if router < len(operations) else []
+    return {*([min(before)] if before else []), *pre_mlp}
+
+
+def _up_projections(operations: list[Operation]) -> Indices:
+    """From the compressed latents to queries, keys and values, the norms of the latents among them."""
+    if not _named(operations, "latent.split"):
+        return set()
+    down = {min(_named(operations, "q"))} if len(_named(operations, "q")) > 1 else set()
+    start, stop = min(_named(operations, "norm")), min(_named(operations, *_KERNEL))
+    return {n for n in range(start + 1, stop) if operations[n].name not in _COMPRESSED} - down
+
+
+def _expert_activation(operations: list[Operation]) -> Indices:
+    start, stop = _first(operations, "permute"), _first(operations, "route.weight")
+    return {n for n in range(start, stop) if operations[n].name in _POINTWISE} if start < stop < len(operations) else set()
+
+
+def _dense_mlp(operations: list[Operation]) -> Indices:
+    """The feed-forward part of a layer without experts, its fused norm included."""
+    if _named(operations, "router") or not _named(operations, "down"):
+        return set()
+    first = _first(operations, "gate", "gate_up", "up")
+    norm = max((n for n in _named(operations, "norm") if _last(operations, "o") < n < first), default=first)
+    return set(range(norm, _last(operations, "down") + 1))
+
+
+def _expert_layer(operations: list[Operation]) -> Indices:
+    start = _first(operations, "router")
+    return set(range(start, max(_last(operations, "unpermute", "experts"), _last(operations, "shared.add")) + 1))
+
+
+def _shared_experts(operations: list[Operation]) -> Indices:
+    return set(range(_first(operations, "shared.gate", "shared.gate_up", "shared.up"), _last(operations, "shared.down") + 1))
+
+
+MODULES: dict[str, tuple[Callable[[list[Operation]], Indices], bool]] = {
+    "core_attn": (_core_attention, True),
+    "layernorm": (_separate_norms, False),
+    "mla_up_proj": (_up_projections, False),
+    "mlp": (_dense_mlp, True),
+    "moe": (_expert_layer, True),
+    "moe_act": (_expert_activation, False),
+    "shared_experts": (_shared_experts, True),
+}
