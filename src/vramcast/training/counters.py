@@ -51,7 +51,8 @@ def counters(
 def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], segments: float, retained: float) -> float:
     """Sum over kinds of each kind's maximum: what the allocator ends up holding.
 
-    ``retained``: activations that pile up during backward, when the logits' segments are free and are cut up for them.
+    ``retained``: activations that pile up during backward, when the logits' segments are free and are cut up for them; what
+    finds no room there is cut out of the layers' temporaries, of which a share is then needed anew.
     """
     if recipe.expandable:
         return EXPANDABLE_SLACK * max(i.bytes for i in moments)
@@ -64,7 +65,9 @@ def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], segments: float,
     renewed = (GENERATIONS - 1 if recipe.lengths == "variable" else 0) * sum(peaks.get(n, 0) for n in BY_LENGTH)
     passing = sum(t.bytes - peaks.get(t.name, 0) for m in moments for t in m.terms if (m.name, t.name) == PASSING[0])
     step = sum(t.bytes for m in moments for t in m.terms if (m.name, t.name) == PASSING[1])
-    return sum(peaks.values()) - min(peaks["loss"], retained) + renewed + HOLE_SHARE * (step + max(0, passing))
+    roomy = min(peaks["loss"], retained)
+    cut = peaks.get("temporaries", 0) * (1 - roomy / retained) if retained else 0
+    return sum(peaks.values()) - roomy + renewed + HOLE_SHARE * (step + max(0, passing) + cut)
 
 
 def outside_allocator(recipe: Recipe, groups: tuple[int, ...], card: Accelerator | None) -> float:
