@@ -10,7 +10,7 @@ back and tries again (c10/cuda/CUDACachingAllocator.cpp), so reserved then ends 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.overheads import context_bytes, nccl_bytes
 from vramcast.ledger import Instant
-from vramcast.training.recipe import Recipe
+from vramcast.training.recipe import GATHERED, Recipe
 
 CUBLAS_WORKSPACE = 8_519_680  # bytes per handle and stream; 32 MiB on sm90 and after (ATen, CublasHandlePool.cpp)
 CUBLAS_WORKSPACE_HOPPER = 33_554_432
@@ -20,7 +20,11 @@ GENERATIONS = 2.8  # times length-dependent segments are renewed as longer batch
 SLACK = 1.03  # reserved over allocated at the least: rounding to 2 MiB and split remainders (eight replayed traces: 1.02 to 1.04)
 EXPANDABLE_SLACK = 1.04  # partly used 20 MiB pages of an expandable segment, and its small pool
 HOLE_SHARE = 0.5  # of what lives only while loading or stepping, that shares no hole with the rest
-AFTER_RETRY = 0.5  # of the way from allocated to the card's end, where reserved stands once unused segments were given back
+# Of the way from allocated to the card's end, where reserved has stood once unused segments were given back: half where one large
+# block of equal batches did not fit; nearly all where the card fills in small steps, as batches get longer or as gathered blocks
+# of another stream come back late (27 runs that ended so: 0.1 to 0.8 on one card with equal batches, 0.8 to 1.0 of the others).
+AFTER_RETRY = 0.5
+AFTER_SMALL_STEPS = 0.95
 BY_LENGTH = ("loss", "temporaries")
 PASSING = (("load", "weights"), ("optimizer step", "temporaries"))
 
@@ -44,7 +48,8 @@ def counters(
     outside = outside_allocator(recipe, groups, card)
     reserved = max(SLACK * allocated, segment_bytes(recipe, moments, segments, retained) + workspace)
     if card is not None and reserved + outside > card.visible_bytes >= allocated + outside:
-        reserved = allocated + AFTER_RETRY * (card.visible_bytes - outside - allocated)
+        share = AFTER_SMALL_STEPS if recipe.lengths == "variable" or recipe.sharding in GATHERED else AFTER_RETRY
+        reserved = allocated + share * (card.visible_bytes - outside - allocated)
     return allocated, round(reserved), round(reserved + outside)
 
 
