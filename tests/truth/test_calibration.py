@@ -52,6 +52,25 @@ def test_bars_hold_nine_tenths_of_rows_they_were_not_made_from() -> None:
     assert 0.88 <= sum(bar.inside for bar in held) / len(held) <= 0.94
 
 
+def test_engines_nobody_measured_get_a_bar_that_holds_sources_left_out() -> None:
+    rng = random.Random(3)
+    figures = points_of(
+        Judgement(
+            id=f"{source}-{i}",
+            keys={"engine": f"e{source}", "source": f"a/{source}"},
+            pairs=(Pair(measure="total", predicted=1e9, measured=1e9 * math.exp(shift + rng.gauss(0, 0.01))),),
+        )
+        for source, shift in enumerate([-0.2, -0.1, -0.05, 0.0, 0.05, 0.1, 0.2])
+        for i in range(25)
+    )
+    choice = choose(figures)["total"]
+    assert choice.unseen > choice.share
+    alike = msgspec.structs.replace(choice, unseen=choice.share)
+    wide, narrow = (calibrate(figures, {"total": c}) for c in (choice, alike))
+    assert wide["total|*|*|*"].high - wide["total|*|*|*"].low > narrow["total|*|*|*"].high - narrow["total|*|*|*"].low
+    assert wide["total|e6|*|*"] == narrow["total|e6|*|*"]
+
+
 def test_a_large_source_does_not_set_the_bar_alone() -> None:
     figures = points_of(
         Judgement(id=str(i), keys={**KEYS, "source": source}, pairs=(Pair(measure="total", predicted=1e9, measured=measured),))

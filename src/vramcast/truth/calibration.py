@@ -36,10 +36,18 @@ class Case(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """How the bars of a measure are made: "shortest" or "centred", and the share of its cases that a cell's bar holds."""
+    """How the bars of a measure are made: "shortest" or "centred", and the share of its cases that a cell's bar holds.
+
+    ``unseen``: the same of the whole measure's cell, which speaks for engines and frameworks that nobody measured.
+    """
 
     shape: str = "shortest"
     share: float = COVERAGE
+    unseen: float = COVERAGE
+
+    def share_of(self, cell: str) -> float:
+        """The share that a cell of this name holds."""
+        return self.unseen if cell.split("|")[1].startswith("*") else self.share
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -60,7 +68,7 @@ def calibrate(points: Iterable[Point], choices: Choices = MappingProxyType({})) 
             for name in cell_names(point.measure, point.keys):
                 members[name].append(point)
     return {
-        name: _cell(cases, choices.get(cases[0].measure, Choice()))
+        name: _cell(name, cases, choices.get(cases[0].measure, Choice()))
         for name, cases in sorted(members.items())
         if len(cases) >= _fewest(name)
     }
@@ -87,10 +95,26 @@ def held_out(
 
 
 def choose(points: list[Point]) -> dict[str, Choice]:
-    """Per measure, the shape and share whose bars hold 90 % of rows they were not made from and are the narrowest that do."""
+    """Per measure, the shape and share whose bars hold 90 % of rows they were not made from and are the narrowest that do.
+
+    The share for the unseen is then the smallest under which whole sources left out are held as often, or the largest there is.
+    """
+    seen = _choose_for_rows(points)
+    found: dict[str, Choice] = {}
+    for share in SHARES:
+        tried = {name: msgspec.structs.replace(choice, unseen=share) for name, choice in seen.items()}
+        held = held_out(points, fold_of_source, tried)
+        for measure in seen.keys() - found.keys():
+            inside = [h.inside for h in held.get(measure, [])]
+            if share == SHARES[-1] or sum(inside) >= (COVERAGE - _TOLERANCE) * len(inside):
+                found[measure] = tried[measure]
+    return dict(sorted(found.items()))
+
+
+def _choose_for_rows(points: list[Point]) -> dict[str, Choice]:
     measures = sorted({point.measure for point in points})
     tried: dict[str, list[tuple[bool, float, float, Choice]]] = defaultdict(list)
-    for choice in (Choice(shape, share) for shape in _RANGES for share in SHARES):
+    for choice in (Choice(shape, share, share) for shape in _RANGES for share in SHARES):
         for measure, held in held_out(points, fold_of_row, dict.fromkeys(measures, choice)).items():
             misses = COVERAGE - _TOLERANCE - sum(h.inside for h in held) / len(held)
             width = sorted(h.width for h in held)[len(held) // 2]
@@ -112,9 +136,9 @@ def _fewest(name: str) -> int:
     return 5 if name.split("|")[1].startswith("*") else FEWEST_CASES
 
 
-def _cell(points: list[Point], choice: Choice) -> Cell:
+def _cell(name: str, points: list[Point], choice: Choice) -> Cell:
     cases = _weighed(points)
-    low, high = _RANGES[choice.shape](cases, choice.share)
+    low, high = _RANGES[choice.shape](cases, choice.share_of(name))
     return Cell(
         low=_down(math.exp(low)),
         high=_up(math.exp(high)),
