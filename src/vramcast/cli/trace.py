@@ -12,6 +12,7 @@ _EPILOG = """\b
 Examples:
   vramcast trace meta-llama/Llama-3.1-8B --gpu H100 --seq 4096
   vramcast trace ./my-model --method lora --rank 16 --checkpointing full --capacity 24GiB
+  vramcast trace Qwen/Qwen2.5-7B --seq 4096 --gpu A100-80G --limits
   vramcast trace Qwen/Qwen2.5-7B --seq 4096 --timeline step.pickle
   vramcast trace Qwen/Qwen2.5-7B --seq 8192 --generate 4
   vramcast trace --gpu A100x8 -- torchrun --nproc-per-node 8 train.py --config my.yaml
@@ -41,6 +42,7 @@ class TraceCommand(click.Command):
 @click.option("--backend", type=click.Choice(["auto", "cuda", "meta"]), default="auto", show_default=True, help="Fake tensors.")
 @click.option("--only-layers", type=int, metavar="N", help="Build only the first N layers.")
 @click.option("--whole", is_flag=True, help="Trace every layer, even where a few tell the whole.")
+@click.option("--limits", is_flag=True, help="Find the largest micro-batch and the longest sequence from a few traces.")
 @click.option("--timeline", metavar="FILE", help="Write .json (Chrome trace) or .pickle (for PyTorch's memory_viz).")
 @click.option("--timeout", type=float, default=600, show_default=True, metavar="SECONDS", help="Stop the trace after that long.")
 def command(**given: Any) -> int:
@@ -51,12 +53,14 @@ def command(**given: Any) -> int:
     """
     from vramcast.hardware.overheads import context_bytes
     from vramcast.tracing.replay import replay, smallest_card_bytes
+    from vramcast.tracing.run import Tracer
     from vramcast.tracing.settings import parse_alloc_conf
 
     settings = parse_alloc_conf(given["alloc_conf"]) if given["alloc_conf"] else None
     capacity = _capacity(given["capacity"])
-    with _progress(f"tracing {given['model'] or 'the model'}"):
-        traced = _traced(given, settings)
+    with _progress(f"tracing {given['model'] or 'the model'}"), Tracer(timeout_s=given["timeout"]) as tracer:
+        traced = _traced(given, settings, tracer)
+        limits = _limits(traced, tracer, given["gpu"], capacity) if given["limits"] else None
     log, settings = traced.result.log, traced.reading.settings
     if given["timeline"]:
         from vramcast.tracing.timeline import write_timeline
@@ -65,17 +69,17 @@ def command(**given: Any) -> int:
     limited = replay(log, settings, capacity_bytes=max(0, capacity - context_bytes(None))) if capacity else None
     smallest = smallest_card_bytes(log, settings)
     if given["as_json"]:
-        _print_json(traced, limited, smallest)
+        _print_json(traced, limited, smallest, limits)
     else:
         from vramcast.cli.tracing_page import tracing_page
 
-        tracing_page(traced, limited=limited, smallest=smallest).show()
+        tracing_page(traced, limited=limited, smallest=smallest, limits=limits).show()
     if traced.result.error:
         return 3
     return int(traced.answer.fit.verdict == "no" or (limited is not None and not limited.fits))
 
 
-def _traced(given: dict[str, Any], settings: Any) -> Any:
+def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
     from vramcast.cli.serve import named_cards
     from vramcast.cli.train import question_of
     from vramcast.planning import tracing
@@ -87,12 +91,15 @@ def _traced(given: dict[str, Any], settings: Any) -> Any:
         return tracing.trace_program(argv, gpu=gpu, gpus=gpus, settings=settings, timeout_s=given["timeout"])
     question, shaped = question_of({**given, "loss": None, "compiled": None})
     if given["generate"]:
+        from vramcast.planning.tracing_generation import trace_generation
         from vramcast.workload import Serving
 
         serving = Serving(
             model=question.model, gpu=gpu, prompt=question.seq, output=given["generate"], concurrency=question.micro_batch
         )
-        return tracing.trace_generation(serving, model=shaped, backend=given["backend"], settings=settings)
+        return trace_generation(
+            serving, model=shaped, backend=given["backend"], whole=given["whole"], settings=settings, tracer=tracer
+        )
     return tracing.trace_training(
         question,
         model=shaped,
@@ -101,8 +108,21 @@ def _traced(given: dict[str, Any], settings: Any) -> Any:
         whole=given["whole"],
         layout=LayoutOptions(static_graph=given["static_graph"]),
         settings=settings,
-        timeout_s=given["timeout"],
+        tracer=tracer,
     )
+
+
+def _limits(traced: Any, tracer: Any, gpu: str | None, capacity: int) -> Any:
+    """The limits on the card, or in --capacity."""
+    from vramcast.hardware.names import find_accelerator
+    from vramcast.hardware.overheads import context_bytes
+    from vramcast.planning.tracing_limits import limits_of
+
+    card = find_accelerator(traced.answer.workload["gpu"]) if gpu else None
+    held = capacity or (card.visible_bytes if card else 0)
+    if not held:
+        raise QuestionError("limits of which card? name it with --gpu, or give --capacity 24GiB")
+    return limits_of(traced, tracer, room_bytes=held - context_bytes(card))
 
 
 def _script_of(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -120,7 +140,7 @@ def _capacity(text: str | None) -> int:
     return parse_bytes(text, what="--capacity") if text else 0
 
 
-def _print_json(traced: Any, limited: Any, smallest: int) -> None:
+def _print_json(traced: Any, limited: Any, smallest: int, limits: Any) -> None:
     import sys
 
     import msgspec
@@ -135,11 +155,15 @@ def _print_json(traced: Any, limited: Any, smallest: int) -> None:
         "expandable_segments_save_bytes": reading.expandable_saves_bytes,
         "under_capacity": limited,
         "smallest_capacity_bytes": smallest,
+        "limits": limits,
         "top": reading.top,
         "by_module": [{"module": name, "bytes": size} for name, size in reading.by_module],
         "beside_forecast": [{"name": n, "traced_bytes": t, "forecast_bytes": f} for n, t, f in traced.beside],
     }
-    encoded = msgspec.json.encode({**as_contract(traced.answer), "trace": trace})
+    answer = as_contract(traced.answer)
+    if limits is not None:
+        answer["limits"] |= {"max_context": limits.max_seq, "max_micro_batch": limits.max_micro_batch}
+    encoded = msgspec.json.encode({**answer, "trace": trace})
     sys.stdout.buffer.write(msgspec.json.format(encoded, indent=1) + b"\n")
 
 

@@ -3,6 +3,7 @@
 from vramcast.cli.drawing import training_page
 from vramcast.cli.page import Page
 from vramcast.planning.tracing import Traced
+from vramcast.planning.tracing_limits import TracedLimits
 from vramcast.tracing.replay import Usage
 from vramcast.tracing.report import TraceReport
 from vramcast.tracing.request import TraceResult
@@ -12,11 +13,15 @@ _MOST_TOP = 10
 _WORTH_COMPARING = 32 * MiB
 
 
-def tracing_page(traced: Traced, *, limited: Usage | None, smallest: int, terminal: bool | None = None) -> Page:
+def tracing_page(
+    traced: Traced, *, limited: Usage | None, smallest: int, limits: TracedLimits | None = None, terminal: bool | None = None
+) -> Page:
     """The page of one trace."""
     page = _opening(traced, terminal)
     _beside(page, traced)
     _allocator(page, traced.reading, limited, smallest)
+    if limits is not None:
+        _limits(page, limits)
     _top(page, traced.reading)
     _how(page, traced.result)
     return page
@@ -79,6 +84,27 @@ def _allocator(page: Page, reading: TraceReport, limited: Usage | None, smallest
 
 def _refusal(limited: Usage) -> str:
     return f"out of memory: {gib(limited.failed_request_bytes)} asked for with {gib(limited.peak_allocated_bytes)} allocated"
+
+
+def _limits(page: Page, limits: TracedLimits) -> None:
+    page.heading(f"Limits in {gib(limits.room_bytes)} for the allocator")
+    longest = f"{limits.max_seq:,} tokens" if limits.max_seq else "none fits"
+    batch = f"{limits.max_micro_batch:,}" if limits.max_micro_batch else "none fits"
+    rows = [(f"longest sequence, micro-batch {limits.micro_batch}", longest)]
+    rows += [(f"largest micro-batch, {limits.seq:,} tokens", batch)]
+    page.table(rows, styles=("", "number"))
+    if limits.reach:
+        page.blank()
+        tokens = [(f"{r.seq:,}", f"{r.micro_batch:,}", f"{r.seq * r.micro_batch:,}", gib(r.reserved_bytes)) for r in limits.reach]
+        page.table(
+            [("length", "largest micro-batch", "tokens a step", "reserved"), *tokens],
+            styles=("", "number", "faint", "faint"),
+            right=frozenset({0, 1, 2, 3}),
+        )
+    exact = all(check.predicted_bytes == check.traced_bytes for check in limits.checks)
+    agreed = "to the byte" if exact else "up to library workspaces" if all(c.holds for c in limits.checks) else "in the end"
+    points = ", ".join(f"{check.micro_batch} x {check.seq:,}" for check in limits.checks)
+    page.line((f"from {len(limits.traced)} traces; predicted and then traced, agreeing {agreed}: {points}", "faint"))
 
 
 def _top(page: Page, reading: TraceReport) -> None:

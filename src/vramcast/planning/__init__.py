@@ -31,9 +31,10 @@ def trace(question: Serving | Training) -> "Traced":
 
     A Serving question is traced as transformers' own generation. Needs the [torch] extra; seconds. Raises as ``forecast``.
     """
-    from vramcast.planning import tracing
+    from vramcast.planning.tracing import trace_training
+    from vramcast.planning.tracing_generation import trace_generation
 
-    return tracing.trace_training(question) if isinstance(question, Training) else tracing.trace_generation(question)
+    return trace_training(question) if isinstance(question, Training) else trace_generation(question)
 
 
 def measure(question: Serving | Training, *, device: str = "cuda") -> "Case":

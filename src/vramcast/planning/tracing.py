@@ -19,20 +19,24 @@ from vramcast.tracing.depth import shallow_depths
 from vramcast.tracing.policies import DeviceModel
 from vramcast.tracing.report import TraceReport, report
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
-from vramcast.tracing.run import trace, trace_script
+from vramcast.tracing.run import Tracer, trace, trace_script
 from vramcast.tracing.settings import AllocatorSettings
 from vramcast.training.forecast import resolve
 from vramcast.training.recipe import Recipe
-from vramcast.workload import Adapter, Parallel, Serving, Training
+from vramcast.workload import Adapter, Parallel, Training
 
 
 class Traced(msgspec.Struct, frozen=True, kw_only=True):
-    """A trace: the answer in the form all levels of evidence share, the raw result, its reading, and the forecast beside it."""
+    """A trace: the answer in the form all levels of evidence share, the raw result, its reading, and the forecast beside it.
+
+    ``request``: what was traced, None for a script.
+    """
 
     answer: Forecast
     result: TraceResult
     reading: TraceReport
     forecast: Forecast | None = None
+    request: TraceRequest | None = None
 
     @property
     def beside(self) -> tuple[tuple[str, int, int], ...]:
@@ -101,7 +105,7 @@ def trace_training(
     whole: bool = False,
     layout: LayoutOptions = _PLAIN,
     settings: AllocatorSettings | None = None,
-    timeout_s: float = 600,
+    tracer: Tracer | None = None,
 ) -> Traced:
     """Trace the step of a training question: the same answer as ``forecast_training``, from the real code on fake tensors.
 
@@ -118,48 +122,17 @@ def trace_training(
     card = find_accelerator(question.gpu) if question.gpu else None
     config, source = config_of(model, question.model)
     request, assumed = training_request(question, model, config, card=card, backend=backend, layers=layers, layout=layout)
-    depths = None if whole or layers is not None or model.towers else shallow_depths(model.layer_list())
-    if depths:
-        request = msgspec.structs.replace(request, layers=model.layers, depths=depths)
+    if not whole and layers is None:
+        request = shallow(request, model)
     if settings is None:
         settings = AllocatorSettings(expandable_segments=resolve(question, model)[0].expandable)
-    result = trace(request, timeout_s=timeout_s)
-    if result.error:
-        raise QuestionError(f"the model's own code failed under the tracer: {result.error}")
+    result = traced_result(request, tracer)
     if layers is None and request.adapter is None and not request.quant:
         check_built(model, result.parameters, source)
     forecast = forecast_training(question, model=model, card=card)
     workload = {**forecast.workload, "config": source}
-    return finish(workload, result, settings, model=model, card=card, assumed=assumed, forecast=forecast)
-
-
-def trace_generation(
-    serving: Serving, *, model: Model | None = None, backend: str = "auto", settings: AllocatorSettings | None = None
-) -> Traced:
-    """Trace transformers' own generation: a prompt, then ``output`` tokens (default 2) with the cache its class makes."""
-    if model is None:
-        from vramcast.models.reading import read_model
-
-        model = read_model(serving.model)
-    card = find_accelerator(serving.gpu) if serving.gpu else None
-    config, source = config_of(model, serving.model)
-    request = TraceRequest(
-        config=config,
-        task="generate",
-        micro_batch=serving.concurrency or 1,
-        seq=serving.prompt or serving.context or 2048,
-        new_tokens=serving.output or 2,
-        param_dtype=serving.dtype or model.dtype,
-        backend=backend,
-        device=device_model(card),
-    )
-    result = trace(request)
-    if result.error:
-        raise QuestionError(f"the model's own code failed under the tracer: {result.error}")
-    check_built(model, result.parameters, source)
-    workload = {**msgspec.to_builtins(serving), "engine": "transformers", "config": source, "context": request.seq}
-    workload |= {"concurrency": request.micro_batch, "gpus": 1, "gpu": card.name if card else None}
-    return finish(workload, result, settings, model=model, card=card, serving=True)
+    found = finish(workload, result, settings, model=model, card=card, assumed=assumed, forecast=forecast)
+    return msgspec.structs.replace(found, request=request)
 
 
 def trace_program(
@@ -200,6 +173,20 @@ def finish(
         unmodelled=_unmodelled(result),
     )
     return Traced(answer=answer, result=result, reading=reading, forecast=forecast)
+
+
+def shallow(request: TraceRequest, model: Model) -> TraceRequest:
+    """The same request at three small depths, where those tell the whole stack."""
+    depths = shallow_depths(model.layer_list())
+    return msgspec.structs.replace(request, layers=model.layers, depths=depths) if depths else request
+
+
+def traced_result(request: TraceRequest, tracer: Tracer | None) -> TraceResult:
+    """What a tracer finds, or a process of its own. Raises QuestionError when the model's own code fails."""
+    result = tracer.trace(request) if tracer else trace(request)
+    if result.error:
+        raise QuestionError(f"the model's own code failed under the tracer: {result.error}")
+    return result
 
 
 def _autocast(recipe: Recipe, parallel: Parallel) -> str | None:
