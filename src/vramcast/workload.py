@@ -76,7 +76,11 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Adapter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Small trained parts beside a frozen model: LoRA and its relatives. ``targets``: module names or "all-linear"."""
+    """Small trained parts beside a frozen model: LoRA and its relatives. ``targets``: module names or "all-linear".
+
+    ``parameters``: tensors that are no layer of their own, such as fused experts (PEFT's target_parameters); ``sizes``: further
+    sizes by PEFT's names (oft_block_size, n_frequency, num_virtual_tokens ...).
+    """
 
     kind: str = "lora"
     rank: int = 8
@@ -85,6 +89,8 @@ class Adapter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dtype: str | None = None
     modules_to_save: tuple[str, ...] = ()
     dora: bool = False
+    parameters: tuple[str, ...] = ()
+    sizes: dict[str, int] = {}
 
     def __post_init__(self) -> None:
         if not 1 <= self.rank <= 1_000_000:

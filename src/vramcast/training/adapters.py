@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterator
+from math import prod
 
 from vramcast.errors import unknown_name
 from vramcast.models.inventory import Model, Tensor
+from vramcast.training.adapter_kinds import KINDS, Kind
 from vramcast.workload import Adapter
 
 LINEAR_ROLES = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down", "mixer"})
@@ -29,19 +31,39 @@ def is_linear(tensor: Tensor) -> bool:
     return len(tensor.shape) == 2 and tensor.role.removeprefix("shared.").removeprefix("expert.") in LINEAR_ROLES
 
 
-def targeted(model: Model, adapter: Adapter) -> dict[str, int]:
-    """Ranks by role for the roles an adapter reaches. Raises QuestionError for a target that names no layer."""
-    return dict(_targeted(model, adapter.targets, adapter.rank))
+def targeted(model: Model, adapter: Adapter, *, router: bool = False) -> dict[str, int]:
+    """Ranks by role for the roles an adapter reaches. Raises QuestionError for a target that names no layer.
+
+    ``router``: all-linear reaches the routers of experts too, as PEFT's does.
+    """
+    found = dict(_targeted(model, adapter.targets, adapter.rank))
+    if router and set(adapter.targets) & {"all-linear", "all"}:
+        found["router"] = adapter.rank
+    for name in adapter.parameters:
+        found.update(_parameters(model, name, adapter.rank))
+    return found
 
 
 def _targeted(model: Model, targets: tuple[str, ...], rank: int) -> Iterator[tuple[str, int]]:
-    leaves = {_leaf(t): t.role for b in model.blocks for t in b.tensors if is_linear(t)}
-    roles = set(leaves.values()) | {"head"}
+    leaves: dict[str, set[str]] = {}
+    for tensor in (t for b in model.blocks for t in b.tensors if is_linear(t)):
+        leaves.setdefault(_leaf(tensor), set()).add(tensor.role)
+    roles = {role for reached in leaves.values() for role in reached} | {"head"}
     for name in (n for target in targets for n in _names(target)):
         found = _roles_of(name, leaves, roles)
         if found is None:
             raise unknown_name("adapter target", name, {*leaves, *_MEANINGS})
         yield from ((role, rank) for role in found)
+
+
+def _parameters(model: Model, name: str, rank: int) -> dict[str, int]:
+    """Expert tensors that PEFT's target_parameters name: gate_up_proj, down_proj. Raises QuestionError when there are none."""
+    reached = {t.role for b in model.blocks for t in b.tensors if t.role.startswith("expert.")}
+    wanted = ("expert.down",) if "down" in name else ("expert.gate", "expert.up", "expert.gate_up")
+    found = {role: rank for role in wanted if role in reached}
+    if not found:
+        raise unknown_name("adapter parameter", name, ("experts.gate_up_proj", "experts.down_proj") if reached else ())
+    return found
 
 
 def _names(target: str) -> list[str]:
@@ -53,10 +75,10 @@ def _names(target: str) -> list[str]:
     return [w.removesuffix("_proj") + suffix for w in words if w not in ("_proj", "d")]
 
 
-def _roles_of(name: str, leaves: dict[str, str], roles: set[str]) -> set[str] | None:
+def _roles_of(name: str, leaves: dict[str, set[str]], roles: set[str]) -> set[str] | None:
     """Roles a name reaches; none of them when the model has no such layer, None when no model has."""
     if name in leaves:
-        return {leaves[name]}
+        return leaves[name]
     role = name.lower().removesuffix("_proj")
     wanted = _MEANINGS.get(name.lower()) or frozenset({role, _PACKED.get(role, role)})
     found = {r for r in roles if r.split(".")[-1] in wanted}
@@ -67,12 +89,51 @@ def _leaf(tensor: Tensor) -> str:
     return tensor.name.removesuffix(".weight").rsplit(".", 1)[-1]
 
 
-def adapter_elements(tensor: Tensor, rank: int, kind: str) -> int:
-    """Parameters an adapter of ``rank`` adds beside one weight (arXiv 2106.09685: r (in + out); DoRA adds the magnitudes)."""
-    rows, columns = tensor.shape
-    if kind in ("vera", "vblora"):
-        return (rank + rows) * tensor.copies
-    if kind == "ia3":
-        return (columns if tensor.role.endswith("down") else rows) * tensor.copies
-    extra = rows if kind == "dora" else 0
-    return (rank * (rows + columns) + extra) * tensor.copies
+def sizes_of(adapter: Adapter) -> dict[str, int]:
+    """The sizes of an adapter by PEFT's names: the kind's defaults, its rank, and what was given.
+
+    Raises QuestionError for a size the kind does not have.
+    """
+    kind = kind_of_adapter(adapter)
+    rank = {"r": adapter.rank} if kind.sizes.get("r") else {}
+    for name in adapter.sizes:
+        if name not in kind.sizes:
+            raise unknown_name(f"size of {adapter.kind}", name, kind.sizes)
+    return {**kind.sizes, **rank, **adapter.sizes}
+
+
+def kind_of_adapter(adapter: Adapter) -> Kind:
+    """The rules of an adapter's kind; those of LoRA for kinds that train no matrices beside a weight."""
+    return KINDS["dora" if adapter.dora and adapter.kind == "lora" else adapter.kind if adapter.kind in KINDS else "lora"]
+
+
+def beside(tensor: Tensor, adapter: Adapter, *, transposed: bool, fused: bool) -> tuple[tuple[int, ...], ...]:
+    """Shapes of what is trained beside one weight. ``transposed``: (in, out), as GPT-2 stores it.
+
+    ``fused``: experts whose gate and up projections are one tensor (transformers 5), which PEFT adapts at twice the rank when
+    they are targeted by name, at the rank itself as a parameter (peft/tuners/lora/layer.py, ParamWrapper; lora/conversion.py).
+    """
+    kind, sizes = kind_of_adapter(adapter), sizes_of(adapter)
+    rows, columns = reversed(tensor.shape) if transposed else tensor.shape
+    if fused and tensor.role == "expert.up":
+        return ()
+    if fused and tensor.role == "expert.gate":
+        rank = sizes["r"] * (1 if adapter.parameters else 2)
+        return kind.shapes(2 * rows, columns, {**sizes, "r": rank})
+    if "feedforward" in sizes:
+        sizes["feedforward"] = tensor.role.endswith("down")
+    return kind.shapes(rows, columns, sizes)
+
+
+def once(model: Model, adapter: Adapter, ranks: dict[str, int]) -> tuple[tuple[tuple[int, ...], ...], int]:
+    """What an adapter trains once for the whole model, and the floats it keeps without training them."""
+    if adapter.kind not in KINDS:
+        return (), 0
+    kind, sizes = kind_of_adapter(adapter), sizes_of(adapter)
+    reached = [(t, n.count) for n in model.blocks for t in n.tensors if ranks.get(t.role) and len(t.shape) == 2]
+    if not reached:
+        return (), 0
+    widest = max(t.shape[0] for t, _ in reached), max(t.shape[1] for t, _ in reached)
+    shared = kind.shared(*widest, sizes) if kind.shared else ()
+    held = sum(n * t.copies * kind.held(t.shape[0], t.shape[1], sizes) for t, n in reached) if kind.held else 0
+    return (shared, held) if kind.trains_shared else ((), held + sum(prod(s) for s in shared))

@@ -10,6 +10,7 @@ from vramcast.models.attention import Attention
 from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import style_of
 from vramcast.training.activations.policy import blend, layers_of
+from vramcast.training.adapter_kinds import KINDS
 from vramcast.training.adapters import targeted
 from vramcast.training.counters import counters
 from vramcast.training.frameworks import framework_name, resolver
@@ -19,7 +20,7 @@ from vramcast.training.groups import communicators
 from vramcast.training.host import host_terms
 from vramcast.training.loss import Logits, LossCost, loss_cost
 from vramcast.training.methods import PARTIALS, PROMPTS, TASKS, kind_of, last_layers, task_of
-from vramcast.training.optimizers import optimizer
+from vramcast.training.optimizers import optimizer, update_of
 from vramcast.training.outside import outside_terms
 from vramcast.training.pipeline_engine import balanced_bounds
 from vramcast.training.reasons import Shards
@@ -59,7 +60,7 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
     recipe, fitted = attention_on(card, recipe)
     validate(question, model, recipe)
     adapter = _adapter(question)
-    ranks = targeted(model, adapter) if adapter and adapter.kind not in PROMPTS else {}
+    ranks = targeted(model, adapter, router=recipe.adapts_router) if adapter and adapter.kind not in PROMPTS else {}
     plan = _plan(question, model, recipe)
     scenes = [_scene(question, model, recipe, stage, adapter=adapter, ranks=ranks) for stage in plan]
     memories = tuple(_rank(scene, question, card) for scene in scenes)
@@ -109,6 +110,8 @@ def resolve(question: Training, model: Model) -> tuple[Recipe, tuple[Assumption,
     draft.default(because, sequences=task.sequences, trained_copies=task.trained, tenant=task.tenant, frozen_copies=copies)
     if partial:
         draft.default(partial.source, trainable_layers=partial.layers, trains_ends=partial.ends)
+        if partial.master:
+            draft.default(partial.source, master=partial.master, states=partial.master)
     draft.default("", framework=name, version=question.framework_version or "")
     if question.method == "qlora":
         draft.default("QLoRA holds frozen weights in 4-bit NormalFloat (arXiv 2305.14314)", quant="nf4")
@@ -124,6 +127,7 @@ def _given(question: Training) -> dict[str, Any]:
         "compute": "bfloat16" if is_narrow(question) else question.compute_dtype,
         "gradients": question.grad_dtype,
         "optimizer": optimizer(question.optimizer).name if question.optimizer else None,
+        "update": update_of(question.optimizer),
         "checkpointing": question.checkpointing,
         "attention": question.attention,
         "loss": question.loss,
@@ -134,10 +138,13 @@ def _given(question: Training) -> dict[str, Any]:
 
 
 def _adapter(question: Training) -> Adapter | None:
+    """The adapter asked for, of the kind that the method names."""
     if kind_of(question.method) != "adapter":
         return None
     kind = question.method if question.method != "qlora" else "lora"
-    return question.adapter or Adapter(kind=kind, dora=question.method == "dora")
+    rank = KINDS[kind].sizes.get("r") or 1 if kind in KINDS else 1
+    given = question.adapter or Adapter(kind=kind, rank=rank)
+    return msgspec.structs.replace(given, kind=kind if given.kind == "lora" else given.kind, dora=given.dora or kind == "dora")
 
 
 def _scene(

@@ -3,42 +3,37 @@
 import msgspec
 
 from vramcast.errors import unknown_name
+from vramcast.training.adapter_kinds import KINDS
+from vramcast.training.prompts import PROMPT_KINDS
 from vramcast.training.stages import Stage
 
-LOW_RANK = (
-    "lora",
-    "qlora",
-    "dora",
-    "adalora",
-    "loha",
-    "lokr",
-    "boft",
-    "oft",
-    "miss",
-    "vera",
-    "vblora",
-    "ia3",
-    "randlora",
-    "fourierft",
-)
-PROMPTS = (
-    "prompt", "prompt_tuning", "prefix", "prefixtuning", "prefix_tuning", "p_tuning", "ptuning", "ln_tuning", "trainable_tokens",
-)  # fmt: skip
+LOW_RANK = ("qlora", *KINDS)
+PROMPTS = tuple(PROMPT_KINDS)
 
 
 class Partial(msgspec.Struct, frozen=True, kw_only=True):
-    """Training of some layers: how many by default, whether embedding and head too, and how deep backward reaches."""
+    """Training of some layers: how many by default, whether embedding and head too, and how deep backward reaches.
+
+    ``master``: dtype of a copy of the trained layers that the optimizer updates.
+    """
 
     layers: int
     ends: bool
     whole_backward: bool
+    master: str = ""
     source: str
 
 
 PARTIALS = {
     "freeze": Partial(layers=2, ends=False, whole_backward=False, source="LLaMA-Factory: freeze_trainable_layers, the last ones"),
     "lisa": Partial(layers=2, ends=True, whole_backward=True, source="arXiv 2403.17919: random layers and both ends"),
-    "badam": Partial(layers=1, ends=False, whole_backward=True, source="arXiv 2404.02827: one block at a time"),
+    "badam": Partial(
+        layers=1,
+        ends=False,
+        whole_backward=True,
+        master="float32",
+        source="arXiv 2404.02827: one block at a time; badam 1.4, block_optim.py: updated through float32 copies",
+    ),
 }
 
 

@@ -21,7 +21,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ``weights``: trained weights as held; ``frozen``: weights that are not trained; ``compute``: inputs of matmuls; ``autocast``:
     weights are cast on use; ``residual``: the hidden stream; ``gradients``: as left for the optimizer; ``backward_gradients``: as
     autograd makes them; ``reduce``: gradient communication; ``master``: dtype of a separate master copy or ""; ``states``:
-    optimizer state dtype or "same"; ``update``: fused, foreach, loop, in_backward; ``adapter_dtype``; ``norm_weight``.
+    optimizer state dtype or "same"; ``optimizer_rank``: of a projecting optimizer; ``wide_ends``: embeddings keep fp32 states
+    beside 8-bit ones; ``update``: fused, foreach, loop, in_backward; ``adapter_dtype``; ``norm_weight``.
     ``sharding``: none, ddp, zero1, zero2, zero3, fsdp1, fsdp2, distributed_optimizer; ``shards``: ranks that share a state.
     ``checkpointing``: none, full, selective, op, layer:n, offloaded. ``live_gathers``: blocks gathered at once.
     ``pipeline_engine``: DeepSpeed's pipeline engine, its process groups beside Megatron's; ``stage_cut``: even, balanced, or
@@ -49,6 +50,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     master: str = ""
     states: str = "same"
     optimizer: str
+    optimizer_rank: int = 128
+    wide_ends: bool = False
     update: str
     adapter_dtype: str = "float32"
     norm_weight: str
@@ -89,6 +92,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     loads_whole: bool = False
     unpacks: bool = False
     splits_experts: bool = False
+    fused_experts: bool = False
+    adapts_router: bool = False
     quant_block: int = 64
     double_quant: bool = False
     offload: tuple[str, ...] = ()

@@ -1,13 +1,16 @@
 """Weights, gradients, optimizer states and master weights of one rank. Exact integer counts, then widths and shards."""
 
 from collections.abc import Iterator
+from math import prod
 
 import msgspec
 
 from vramcast.models.inventory import Model, Tensor, Tower
-from vramcast.training.adapters import adapter_elements, is_linear
+from vramcast.training.adapters import beside, is_linear, once
 from vramcast.training.methods import last_layers
-from vramcast.training.optimizers import Optimizer, state_bytes
+from vramcast.training.optimizer_rows import Optimizer
+from vramcast.training.optimizer_states import Kept, Part, kept_states
+from vramcast.training.prompts import PROMPT_KINDS, prompt_shapes
 from vramcast.training.recipe import Recipe, width
 from vramcast.training.stages import Stage
 from vramcast.workload import Adapter, Parallel
@@ -15,17 +18,24 @@ from vramcast.workload import Adapter, Parallel
 WHOLE = ("none", "ddp")
 WEIGHTS_CUT = ("zero3", "fsdp1", "fsdp2")
 GRADIENTS_CUT = ("zero2", *WEIGHTS_CUT)
+BITSANDBYTES = ("nf4", "fp4", "int8")
+CONV1D = ("gpt2", "openai-gpt", "imagegpt")  # whose weights transformers stores as (in, out)
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """Elements one rank holds before data-parallel sharding. ``expert_*`` are sharded over fewer ranks."""
+    """Elements one rank holds before data-parallel sharding. ``expert_*`` are sharded over fewer ranks.
+
+    ``adapter_held``: floats that adapters keep untrained; ``shapes`` and ``adapters``: the tensors of what is trained.
+    """
 
     trained: int = 0
     expert_trained: int = 0
     frozen: int = 0
     quantized: int = 0
     adapter: int = 0
-    shapes: tuple[tuple[tuple[int, ...], int], ...] = ()
+    adapter_held: int = 0
+    shapes: tuple[Part, ...] = ()
+    adapters: tuple[Part, ...] = ()
 
 
 class States(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,21 +65,46 @@ def count(
 ) -> Count:
     """Elements of this stage by what happens to them."""
     total: dict[str, int] = {}
-    shapes: list[tuple[tuple[int, ...], int]] = []
+    shapes: list[Part] = []
     for tensor, copies, active in _parts(model, stage, recipe):
         elements = copies * _on_rank(tensor, parallel, recipe)
         kind = _kind(tensor, recipe, adapter) if active else "frozen"
         total[kind] = total.get(kind, 0) + elements
         if adapter and _is_saved(tensor, adapter):  # PEFT trains a copy beside the frozen original
             total["trained"] = total.get("trained", 0) + elements
-            shapes.append((tensor.shape, copies))
+            shapes.append(_part(tensor, elements, parallel, recipe))
         if kind in ("trained", "expert_trained"):
-            shapes.append((_cut_shape(tensor, parallel), copies * tensor.copies))
-        rank = ranks.get(tensor.role, 0) if adapter else 0
-        if adapter and rank and len(tensor.shape) == 2:
-            added = adapter_elements(tensor, rank, "dora" if adapter.dora else adapter.kind)
-            total["adapter"] = total.get("adapter", 0) + copies * added // parallel.tp
-    return Count(**total, shapes=tuple(shapes))
+            shapes.append(_part(tensor, elements, parallel, recipe))
+    adapters = tuple(_adapters(model, stage, parallel, recipe, adapter=adapter, ranks=ranks)) if adapter else ()
+    total["adapter"] = sum(part.elements * part.copies for part in adapters)
+    held = once(model, adapter, ranks)[1] if adapter else 0
+    return Count(**total, shapes=tuple(shapes), adapters=adapters, adapter_held=held)
+
+
+def _adapters(
+    model: Model, stage: Stage, parallel: Parallel, recipe: Recipe, *, adapter: Adapter, ranks: dict[str, int]
+) -> Iterator[Part]:
+    """Tensors an adapter trains on this rank: beside each weight it reaches, and once for the model."""
+    transposed = model.family in CONV1D
+    for tensor, copies, _ in _parts(model, stage, recipe):
+        if not ranks.get(tensor.role) or len(tensor.shape) != 2:
+            continue
+        own = copies * tensor.copies // (parallel.ep if tensor.role.startswith("expert.") else 1)
+        for shape in beside(tensor, adapter, transposed=transposed, fused=recipe.fused_experts):
+            yield Part((max(1, shape[0] // parallel.tp), *shape[1:]), max(1, own), tensor.role)
+    if stage.embedding:
+        whole = (
+            prompt_shapes(model, adapter.kind, adapter.sizes) if adapter.kind in PROMPT_KINDS else once(model, adapter, ranks)[0]
+        )
+        yield from (Part(shape, 1, "") for shape in whole)
+
+
+def _part(tensor: Tensor, elements: int, parallel: Parallel, recipe: Recipe) -> Part:
+    """A trained tensor as this rank holds it: cut by tensor parallelism, its vocabulary padded, its experts shared out."""
+    cut = _cut_shape(tensor, parallel)
+    if tensor.role in ("embedding", "head") and recipe.pad_vocab_to > 1 and len(cut) == 2:
+        return Part((elements // cut[1], cut[1]), 1, tensor.role)
+    return Part(cut, max(1, elements // max(1, prod(cut))), tensor.role)
 
 
 def _parts(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor, int, bool]]:
@@ -126,7 +161,10 @@ def _on_rank(tensor: Tensor, parallel: Parallel, recipe: Recipe) -> int:
 def _kind(tensor: Tensor, recipe: Recipe, adapter: Adapter | None) -> str:
     if adapter is None and recipe.method != "frozen":
         return "expert_trained" if tensor.role.startswith("expert.") else "trained"
-    packed = recipe.splits_experts and tensor.role.startswith("expert.") and len(tensor.shape) == 3
+    routed = tensor.role.startswith("expert.")
+    if routed and recipe.fused_experts and recipe.quant in BITSANDBYTES:  # no nn.Linear (integrations/bitsandbytes.py)
+        return "frozen"
+    packed = recipe.splits_experts and routed and len(tensor.shape) == 3
     return "quantized" if recipe.quant and (is_linear(tensor) or packed) else "frozen"
 
 
@@ -148,12 +186,14 @@ def states(held: Count, recipe: Recipe, row: Optimizer, *, shards: int, expert_s
     weights = cut.weights(trained * weight, experts * weight) + cut.weights(frozen, 0)
     weights += recipe.frozen_copies * cut.weights((trained + experts + held.frozen) * width(recipe.compute), 0)
     weights += cut.weights(held.quantized * _quant_width(recipe), 0) + held.quantized * _scale_width(recipe)
-    small = cut.weights(adapters * adapter_width, 0)
+    small = cut.weights(adapters * adapter_width, 0) + 4 * held.adapter_held
     gradient = width(recipe.gradients)
     gradients = cut.gradients(trained * gradient, experts * gradient) + cut.gradients(adapters * adapter_width, 0)
     master = width(recipe.master) if recipe.master else 0
     state_of = master or weight if recipe.states == "same" else width(recipe.states)
-    optimizer = _optimizer(held, row, state_of, master or adapter_width, cut)
+    kept = kept_states(held.shapes, row, width=state_of, rank=recipe.optimizer_rank, wide_ends=recipe.wide_ends)
+    small_kept = kept_states(held.adapters, row, width=master or adapter_width, rank=recipe.optimizer_rank, wide_ends=False)
+    optimizer = models * cut.states(kept.dense, kept.experts) + cut.states(small_kept.dense, small_kept.experts)
     copies = row.step_copies if recipe.update == "foreach" else 0.0
     moved = row.paged or "optimizer" in recipe.offload
     if row.gradient_free or recipe.update == "in_backward":
@@ -161,7 +201,7 @@ def states(held: Count, recipe: Recipe, row: Optimizer, *, shards: int, expert_s
     return States(
         weights=0 if "parameters" in recipe.offload else weights + small,
         gradients=gradients,
-        optimizer=0 if moved else optimizer,
+        optimizer=_resident(kept, small_kept, cut, recipe) if moved else optimizer,
         master=0 if "optimizer" in recipe.offload else cut.states(trained * master + adapters * master, experts * master),
         flat_copy=_flat_copy(held, recipe, cut, gradients),
         wide_copy=_largest(held) * 4 if recipe.low_gradients else 0,
@@ -177,7 +217,7 @@ def states(held: Count, recipe: Recipe, row: Optimizer, *, shards: int, expert_s
 
 
 def _matrices(held: Count) -> list[tuple[tuple[int, int], int]]:
-    return [((shape[0], shape[1]), n) for shape, n in held.shapes if len(shape) == 2]
+    return [((part.shape[0], part.shape[1]), part.copies) for part in held.shapes if len(part.shape) == 2]
 
 
 def _largest(held: Count) -> int:
@@ -234,13 +274,9 @@ class _Cut:
         return dense + experts if self.kind in WHOLE else self._divide(dense, experts)
 
 
-def _optimizer(held: Count, row: Optimizer, state_of: float, adapter_state: float, cut: _Cut) -> float:
-    adapters = cut.states(held.adapter * row.moments * (row.state_width or adapter_state), 0)
-    if row.shape == "elementwise" and not row.whole_below:
-        each = row.moments * (row.state_width or state_of) + row.scales
-        return cut.states(held.trained * each, held.expert_trained * each) + adapters
-    total = sum(state_bytes(row, shape, width=state_of, copies=n) for shape, n in held.shapes)
-    return cut.states(total, 0) + adapters
+def _resident(kept: Kept, small: Kept, cut: "_Cut", recipe: Recipe) -> float:
+    """States that stay on the card though the optimizer is paged."""
+    return 0.0 if "optimizer" in recipe.offload else cut.states(kept.resident + small.resident, 0)
 
 
 def _quant_width(recipe: Recipe) -> float:

@@ -18,4 +18,5 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     draft.default("reduce_bucket_size_in_m=12", bucket_elements=12 * 2**20 if question.parallel.dp > 1 else 0)
     if question.zero is None and question.parallel.dp > 1:
         draft.default("LowLevelZeroPlugin: stage 1", sharding="zero1")
+    draft.default("the optimizer is made outside the Trainer", wide_ends=False)
     hf_trainer.resolve(draft, question, model)

@@ -14,4 +14,5 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     draft.default("--use_gradient_checkpointing true", checkpointing="full", reentrant=True)
     draft.default("--low_memory true: loaded on the host, moved when sharded", loads_whole=False)
     draft.default("no k-bit upcasts", unquantized="bfloat16", live_gathers=2)
+    draft.default("the optimizer is made outside the Trainer", wide_ends=False)
     hf_trainer.resolve(draft, hf_trainer.under(question, TRANSFORMERS), model)

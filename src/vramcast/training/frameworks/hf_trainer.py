@@ -21,6 +21,7 @@ LAZY_MODULES = (4, 26)  # of the time when torch 1.13 with CUDA 11.7 became usua
 NO_SHIFT_COPY = (4, 50)  # labels are shifted instead of logits
 FUSED_DEFAULT = (4, 55)  # fused where torch is 2.8, which came out between 4.54 and 4.55 (training_args.py: default_optim)
 FIRST_YEAR = 2000
+FUSED_EXPERTS = (5, 0)
 ATTENTION_INTERFACE = (4, 48)  # one attention interface for all models: flash no longer repeats keys and values
 EXPANDS_KV = frozenset({"mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "starcoder2", "cohere", "gemma", "granite"})
 
@@ -55,6 +56,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     if draft.get("quant"):
         draft.default("prepare_model_for_kbit_training turns checkpointing on", checkpointing="full")
     draft.default("Trainer default", checkpointing="none", optimizer="adamw")
+    draft.default("trainer.py: bitsandbytes keeps 32-bit states for embeddings", wide_ends=True)
     draft.default("Trainer default optim", update="fused" if version >= FUSED_DEFAULT else "foreach")
     draft.default("sdpa picks flash", attention="flash")
     expands = version < ATTENTION_INTERFACE and model.family in EXPANDS_KV
@@ -67,6 +69,9 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
         loads_whole=bool(draft.get("quant")) and "parameters" not in question.offload,
     )
     draft.default("CUDA 11.7 and later load kernels when they are used", lazy_modules=version >= LAZY_MODULES)
+    fused = version >= FUSED_EXPERTS and not draft.get("splits_experts")
+    draft.default("experts are fused tensors since transformers 5" if fused else "experts are layers", fused_experts=fused)
+    draft.default("PEFT's all-linear reaches routers", adapts_router=not draft.get("splits_experts"))
     draft.default("zero_grad sets gradients to None", frees_gradients=True)
     draft.default("prefetch of the next block", live_gathers=2)
 

@@ -13,4 +13,5 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     """The model's own dtype, foreach AdamW; layers and loss as transformers runs them."""
     draft.default("loaded in the model's dtype", weights=draft.get("compute", model.dtype), autocast=False)
     draft.default("torch.optim picks foreach", update="foreach")
+    draft.default("the optimizer is made outside the Trainer", wide_ends=False)
     hf_trainer.resolve(draft, question, model)
