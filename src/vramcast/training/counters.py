@@ -26,7 +26,11 @@ HOLE_SHARE = 0.5  # of what lives only while loading or stepping, that shares no
 AFTER_RETRY = 0.5
 AFTER_SMALL_STEPS = 0.95
 BY_LENGTH = ("loss", "temporaries")
-PASSING = (("load", "weights"), ("optimizer step", "temporaries"))
+PASSING = (
+    ("load", "weights"),
+    ("optimizer step", "temporaries"),
+    ("backward of the embedding", "temporaries"),
+)  # the last in holes
 
 
 def counters(

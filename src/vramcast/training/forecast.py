@@ -8,7 +8,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, Instant, RankMemory, Term, Unmodelled
 from vramcast.models.attention import Attention
 from vramcast.models.inventory import Model
-from vramcast.training.activations.choice import style_of
+from vramcast.training.activations.choice import style_of, updates_inside_backward
 from vramcast.training.activations.policy import blend, layers_of
 from vramcast.training.adapter_kinds import KINDS
 from vramcast.training.adapters import targeted
@@ -26,7 +26,7 @@ from vramcast.training.pipeline_engine import balanced_bounds
 from vramcast.training.reasons import Shards
 from vramcast.training.recipe import Draft, Recipe, width
 from vramcast.training.stages import Stage, stages
-from vramcast.training.states import count, states
+from vramcast.training.states import GRADIENTS_CUT, count, states
 from vramcast.training.step import STEP, Scene, instants, retained_inputs
 from vramcast.training.validate import validate
 from vramcast.training.words import QUANT_ALIASES
@@ -178,7 +178,17 @@ def _scene(
         shards=Shards(dense=shards, experts=experts),
         tokens=tokens,
         rows=recipe.sequences * question.micro_batch,
+        embedding_gradient=_embedding_gradient(model, recipe, stage, question.parallel),
     )
+
+
+def _embedding_gradient(model: Model, recipe: Recipe, stage: Stage, parallel: Parallel) -> float:
+    """Bytes of the embedding's own gradient, where a rank keeps whole ones."""
+    trained = stage.embedding and (recipe.method == "full" or recipe.trains_ends)
+    if not trained or recipe.sharding in GRADIENTS_CUT or updates_inside_backward(recipe):
+        return 0.0
+    elements = sum(t.on_rank(tp=parallel.tp) for t in model.tensors if t.role == "embedding")
+    return elements * width(recipe.backward_gradients)
 
 
 def _stops_early(question: Training) -> bool:

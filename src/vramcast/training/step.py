@@ -37,6 +37,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     shards: Shards
     tokens: float
     rows: int
+    embedding_gradient: float = 0.0
 
 
 def instants(scene: Scene) -> tuple[Instant, ...]:
@@ -47,6 +48,8 @@ def instants(scene: Scene) -> tuple[Instant, ...]:
     if stage.head:
         moments += [_loss(scene), _loss_backward(scene)]
     moments += [_last_block(scene), _first_block(scene)]
+    if scene.embedding_gradient:
+        moments.append(_embedding(scene))
     if scene.recipe.checks_overflow:
         moments.append(_instant("overflow check", scene, gradients=scene.states.gradients, overflow=scene.states.overflow_copy))
     moments.append(_optimizer_step(scene))
@@ -106,6 +109,21 @@ def _first_block(s: Scene) -> Instant:
         activations=retained or layers.first_kept,
         temporaries=layers.first_working + layers.boundary + pending(recipe, s.units),
         gathered=gathered(recipe, s.units, blocks=1, ends="none"),
+        gradient_copy=s.states.wide_copy,
+    )
+
+
+def _embedding(s: Scene) -> Instant:
+    """The embedding's gradient is a matrix of its own, added to one that is there: the tied head's, or the last micro-batch's.
+
+    Source: torch, derivatives.yaml, embedding_dense_backward; accumulate_grad.h takes a first gradient as it is.
+    """
+    there = s.units.tied or s.accumulating or s.recipe.frees_gradients is False
+    return _instant(
+        "backward of the embedding",
+        s,
+        gradients=s.states.gradients,
+        temporaries=s.layers.boundary + (s.embedding_gradient if there else 0),
         gradient_copy=s.states.wide_copy,
     )
 

@@ -94,9 +94,13 @@ def _dtypes(draft: Draft, question: Training, model: Model, version: tuple[int, 
     draft.default(f"from_pretrained of transformers {version[0]}", weights=held)
     draft.default("bf16=True", compute=compute)
     weights = draft.get("weights")
-    draft.default("autocast over weights of another dtype", autocast=width(weights) > width(draft.get("compute")))
     draft.default("as loaded", frozen=weights)
     whole = draft.get("sharding") not in ("fsdp1", "fsdp2", "zero3")
+    narrower = width(weights) > width(draft.get("compute"))
+    draft.default(
+        "bf16 or fp16 opens autocast around the model" if whole else "FSDP hands layers weights in the compute dtype",
+        autocast=narrower or (whole and draft.get("compute") != "float32"),
+    )
     if draft.get("quant") and whole and not str(draft.get("quant")).startswith("gptq"):
         draft.default("prepare_model_for_kbit_training casts what is not quantised to float32", unquantized="float32")
     sharded = draft.get("compute") if not whole and width(weights) > width(draft.get("compute")) else weights

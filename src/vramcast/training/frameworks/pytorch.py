@@ -8,10 +8,14 @@ from vramcast.training.frameworks import hf_trainer
 from vramcast.training.recipe import Draft
 from vramcast.workload import Training
 
+_KEEP_OUTPUT = ("pytorch", "peft_bench")  # outputs = model(...); outputs.loss.backward(), as PEFT's method comparison has it
+
 
 def resolve(draft: Draft, question: Training, model: Model) -> None:
     """The model's own dtype, foreach AdamW; layers and loss as transformers runs them."""
     draft.default("loaded in the model's dtype", weights=draft.get("compute", model.dtype), autocast=False)
     draft.default("torch.optim picks foreach", update="foreach")
     draft.default("the optimizer is made outside the Trainer", wide_ends=False)
+    if draft.get("framework") in _KEEP_OUTPUT:
+        draft.default("the loop's variable names the model's output", holds_logits=draft.get("weights"))
     hf_trainer.resolve(draft, question, model)
