@@ -38,8 +38,11 @@ def training_page(forecast: Forecast, *, terminal: bool | None = None) -> Page:
 
 
 def term_page(forecast: Forecast, name: str) -> Page:
-    """One term of the worst rank, opened down to its formulas. Raises QuestionError for a term that is not in the ledger."""
-    terms = [*forecast.worst.terms, *(t for instant in forecast.worst.instants for t in instant.terms)]
+    """One term of the worst rank or of the host, opened down to its formulas.
+
+    Raises QuestionError for a term that is in neither ledger.
+    """
+    terms = [*forecast.worst.terms, *(t for instant in forecast.worst.instants for t in instant.terms), *forecast.host]
     found = next((hit for t in terms if (hit := t.find(name))), None)
     if found is None:
         raise unknown_name("term", name, [t.name for term in terms for _, t in term.walk()])

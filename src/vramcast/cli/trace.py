@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from vramcast.cli.train import MOMENTS
 from vramcast.cli.train import command as train_command
 from vramcast.errors import QuestionError
 
@@ -17,7 +18,7 @@ Examples:
   vramcast trace Qwen/Qwen2.5-7B --seq 8192 --generate 4
   vramcast trace --gpu A100x8 -- torchrun --nproc-per-node 8 train.py --config my.yaml
 """
-_NOT_TRACED = {"axes", "sweep", "plot", "explain", "loss", "compiled"}
+_NOT_TRACED = {"axes", "sweep", "plot", "explain", "loss", "compiled", *MOMENTS}
 _LAUNCHERS = {"python", "python3", "accelerate", "torchrun"}
 
 

@@ -46,6 +46,9 @@ def _shape_options(function: Any) -> Any:
     "--fsdp", is_flag=False, flag_value="2", type=click.Choice(["1", "2"]), help="PyTorch full sharding, version 1 or 2."
 )
 @click.option("--offload", multiple=True, help="optimizer, parameters, activations (repeatable).")
+@click.option("--eval-batch", type=int, metavar="N", help="Sequences per evaluation batch: adds that moment.")
+@click.option("--eval-kept", type=int, metavar="N", help="Batches of logits kept on the card (eval_accumulation_steps).")
+@click.option("--save", "saves", metavar="HOW", help="Adds the moment of a checkpoint: full, device, sharded, async.")
 @layout_options
 @click.option("--param-dtype", help="Type the trained weights are held in.")
 @click.option("--compute-dtype", help="Type of the matmuls.")
@@ -114,7 +117,7 @@ def question_of(given: dict[str, Any]) -> tuple[Training, Any]:
         zero=given["zero"],
         fsdp=int(given["fsdp"]) if given["fsdp"] else None,
         compile=given["compiled"],
-        options=_settings(given["settings"]),
+        options=_moments(given) | _settings(given["settings"]),
         micro_batch=_count(given, "micro_batch"),
         seq=_count(given, "seq"),
         accumulate=_count(given, "accumulate"),
@@ -137,6 +140,20 @@ def _adapter(given: dict[str, Any]) -> Adapter | None:
         return None
     targets = tuple(given["targets"].split(",")) if given["targets"] else ("all-linear",)
     return Adapter(rank=8 if given["rank"] is None else given["rank"], targets=targets)
+
+
+MOMENTS = ("eval_batch", "eval_kept", "saves")
+
+
+def _moments(given: dict[str, Any]) -> dict[str, Any]:
+    """Moments beside the step that were asked for. Raises QuestionError for a count below one."""
+    from vramcast.errors import QuestionError
+
+    asked = {name: given[name] for name in MOMENTS if given.get(name) is not None}
+    for name, value in asked.items():
+        if name != "saves" and value < 1:
+            raise QuestionError(f"{name} is {value}: expected at least 1")
+    return asked
 
 
 def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:

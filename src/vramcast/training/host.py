@@ -1,8 +1,9 @@
-"""What one rank keeps in host memory: offloaded states, weights and checkpoints, in pinned pages so that copies overlap."""
+"""What one rank keeps in host memory: offloaded states, weights and activations in pinned pages, and what saving takes."""
 
 from collections.abc import Iterator
 
 from vramcast.ledger import Term
+from vramcast.training.saving import host_to_save
 from vramcast.training.step import Scene
 from vramcast.units import gib
 
@@ -10,30 +11,33 @@ from vramcast.units import gib
 def host_terms(scene: Scene) -> tuple[Term, ...]:
     """The host's ledger of one rank; empty when nothing is offloaded."""
     return tuple(
-        Term(name=name, bytes=round(size), why=f"{why} = {gib(size)}, pinned, per rank", source=source)
-        for name, size, why, source in _parts(scene)
+        Term(name=name, bytes=round(size), why=f"{why} = {gib(size)}, {where}", source=source)
+        for name, size, why, where, source in _parts(scene)
         if size
     )
 
 
-def _parts(s: Scene) -> Iterator[tuple[str, float, str, str]]:
+_PINNED = "pinned, per rank"
+_GRADIENTS = "deepspeed/runtime/zero/stage_1_and_2.py: single_partition_of_fp32_groups[i].grad"
+
+
+def _parts(s: Scene) -> Iterator[tuple[str, float, str, str, str]]:
     states, boundary, depth = s.states, s.layers.boundary, s.stage.depth
+    share = "of this rank's share"
     yield (
         "host_optimizer",
         states.host_states,
-        "moments and masters of this rank's share",
+        f"moments and masters {share}",
+        _PINNED,
         "deepspeed/runtime/zero: offload_optimizer",
     )
-    yield "host_weights", states.host_weights, "weights of this rank's share", "deepspeed/runtime/zero: offload_param"
-    yield (
-        "host_gradients",
-        states.host_gradients,
-        "fp32 gradients of this rank's share, for the step on the CPU",
-        "deepspeed/runtime/zero/stage_1_and_2.py: single_partition_of_fp32_groups[i].grad",
-    )
+    yield "host_weights", states.host_weights, f"weights {share}", _PINNED, "deepspeed/runtime/zero: offload_param"
+    yield "host_gradients", states.host_gradients, f"fp32 gradients {share}, for the step on the CPU", _PINNED, _GRADIENTS
     if _offloads_checkpoints(s):
-        why = f"inputs of {depth} layers x {gib(boundary)}"
-        yield "host_activations", depth * boundary * s.stage.in_flight, why, "unsloth_zoo: offloaded gradient checkpointing"
+        why, kept = f"inputs of {depth} layers x {gib(boundary)}", depth * boundary * s.stage.in_flight
+        yield "host_activations", kept, why, _PINNED, "unsloth_zoo: offloaded gradient checkpointing"
+    size, why = host_to_save(s.recipe, s.units, states)
+    yield "host_checkpoint", size, why, "while it is written", "training/saving.py"
 
 
 def _offloads_checkpoints(s: Scene) -> bool:

@@ -30,6 +30,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ``flattens``: its step makes one block of the
     gradients. ``returns_cache``: the model returns keys and values beside its logits (use_cache). ``spread``: layers lie on the
     cards one after another (device_map), with no pipeline schedule.
+    ``eval_kept``: batches of logits that stay on the card at evaluation (eval_accumulation_steps).
+    ``saves``: the checkpoint that is written: full, device (full, whole on every card), sharded, async.
     ``narrow_layers``: how many layers, from the first, multiply in 8 or 4 bits; None = all.
     ``sub_group``: elements ZeRO-3 updates at once; ``quantized_gathers``, ``quantized_gradients``: ZeRO++'s 8-bit weights and
     4-bit gradients on the links.
@@ -122,6 +124,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     trained_copies: int = 0
     tenant: float = 0.0
     eval_batch: int = 0
+    eval_kept: int = 1
+    saves: str = ""
 
 
 class Draft:

@@ -204,8 +204,8 @@ def states(held: Count, recipe: Recipe, row: Optimizer, *, shards: int, expert_s
         optimizer=_resident(kept, small_kept, cut, recipe) if moved else optimizer,
         master=0 if "optimizer" in recipe.offload else cut.states(trained * master + adapters * master, experts * master),
         flat_copy=_flat_copy(held, recipe, cut, gradients),
-        wide_copy=_largest(held) * 4 if recipe.low_gradients else 0,
-        overflow_copy=min(_largest(held), cut.states(held.trained, held.expert_trained)) * 4 if recipe.checks_overflow else 0,
+        wide_copy=largest(held) * 4 if recipe.low_gradients else 0,
+        overflow_copy=min(largest(held), cut.states(held.trained, held.expert_trained)) * 4 if recipe.checks_overflow else 0,
         step_copy=copies * cut.states(trained * (master or weight), experts * (master or weight))
         + copies * cut.states(adapters * adapter_width, 0),
         whole_gradients=_whole(held, recipe),
@@ -220,7 +220,8 @@ def _matrices(held: Count) -> list[tuple[tuple[int, int], int]]:
     return [((part.shape[0], part.shape[1]), part.copies) for part in held.shapes if len(part.shape) == 2]
 
 
-def _largest(held: Count) -> int:
+def largest(held: Count) -> int:
+    """Elements of the largest trained matrix."""
     return max((rows * columns for (rows, columns), _ in _matrices(held)), default=0)
 
 
@@ -240,7 +241,7 @@ def _flat_copy(held: Count, recipe: Recipe, cut: "_Cut", gradients: float) -> fl
     freed = gradients - own * width(recipe.gradients) if recipe.sharding == "zero1" else 0.0
     if not recipe.flattens:  # each gradient is copied to fp32 by itself
         return own * 4
-    return max(min(_largest(held), own) * 8, flat * (width(recipe.gradients) + 4) - freed)
+    return max(min(largest(held), own) * 8, flat * (width(recipe.gradients) + 4) - freed)
 
 
 def _loaded(held: Count, recipe: Recipe) -> float:

@@ -13,6 +13,7 @@ from vramcast.training.loss import LossCost
 from vramcast.training.pipeline_engine import held_tensors
 from vramcast.training.reasons import Shards
 from vramcast.training.recipe import Recipe, width
+from vramcast.training.saving import gathered_to_save
 from vramcast.training.stages import Stage
 from vramcast.training.states import GRADIENTS_CUT, Count, States
 from vramcast.units import gib
@@ -55,6 +56,8 @@ def instants(scene: Scene) -> tuple[Instant, ...]:
     moments.append(_optimizer_step(scene))
     if scene.recipe.eval_batch:
         moments.append(_evaluation(scene))
+    if scene.recipe.saves:
+        moments.append(_save(scene))
     return tuple(moments)
 
 
@@ -144,16 +147,37 @@ def _optimizer_step(s: Scene) -> Instant:
 
 
 def _evaluation(s: Scene) -> Instant:
-    """A forward without autograd at the evaluation batch; the Trainer keeps its logits, in float, until they are gathered."""
+    """A forward without autograd at the evaluation batch, after batches whose logits stay on the card.
+
+    Source: transformers 5, trainer.py (evaluation_loop), trainer_pt_utils.py: EvalLoopContainer.add concatenates what was kept
+    with what is new, both alive; accelerate converts the model's outputs to float under autocast.
+    """
     scale = s.recipe.eval_batch / s.rows
-    logits = s.tokens * scale * s.model.vocab * (width(s.recipe.compute) + 4) if s.stage.head else 0.0
+    batch = s.tokens * scale * s.model.vocab if s.stage.head else 0.0
+    kept = batch * (4 if s.recipe.autocast else width(s.recipe.compute)) * max(0, 2 * s.recipe.eval_kept - 2)
     return _instant(
         "evaluation",
         s,
+        gradients=_after_step(s),
         temporaries=s.layers.forward * scale,
-        loss=logits,
+        loss=batch * (width(s.recipe.compute) + 4) + kept,
         gathered=gathered(s.recipe, s.units, blocks=1, ends="head"),
     )
+
+
+def _save(s: Scene) -> Instant:
+    """Weights gathered for a checkpoint, between two steps."""
+    return _instant(
+        "checkpoint save",
+        s,
+        gradients=_after_step(s),
+        gathered=gathered_to_save(s.recipe, s.units, s.held, s.states),
+    )
+
+
+def _after_step(s: Scene) -> float:
+    """Gradients that stay when no step is under way: those in buffers of their own."""
+    return s.states.gradients if s.recipe.frees_gradients is False else 0.0
 
 
 def _secondary(s: Scene) -> float:

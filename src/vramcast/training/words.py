@@ -5,6 +5,7 @@ from vramcast.training.activations.policy import COUNTED, POLICIES
 from vramcast.training.activations.regions import MODULES
 from vramcast.training.loss import KINDS
 from vramcast.training.recipe import Recipe
+from vramcast.training.saving import SAVES
 
 WORDS = {
     "attention": ("flash", "cudnn", "efficient", "math", "eager", "unfused"),
@@ -17,6 +18,7 @@ WORDS = {
     "quant": ("", "nf4", "fp4", "int8", "gptq", "gptq8", "awq"),
     "rope": ("eager", "fused"),
     "sharding": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "distributed_optimizer"),
+    "saves": ("", *SAVES),
     "stage_cut": ("even", "balanced", "balanced_ends"),
     "update": ("fused", "foreach", "loop", "in_backward"),
 }
