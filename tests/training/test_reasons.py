@@ -3,6 +3,7 @@
 import re
 from math import prod
 
+import msgspec
 import pytest
 
 from vramcast import Training, forecast
@@ -40,3 +41,16 @@ def test_the_formula_comes_to_the_bytes(question: Training) -> None:
     assert len(states) >= 3
     for term in states.values():
         assert _value(term.why) == pytest.approx(term.bytes, rel=2e-3), term.why
+
+
+@pytest.mark.parametrize("question", [q for q in ASKED if q.framework != "deepspeed"], ids=lambda q: f"{q.framework}-{q.model}")
+def test_what_waits_for_backward_opens_to_the_operations_that_made_it(question: Training) -> None:
+    plain = msgspec.structs.replace(question, checkpointing="none", seq=1024)
+    (end,) = (i for i in forecast(plain).worst.instants if i.name == "end of forward")
+    waiting = next(t for t in end.terms if t.name == "activations")
+    parts = {t.name: t.bytes for t in waiting.terms}
+    assert sum(parts.values()) == waiting.bytes
+    assert {"saved.norm", "saved.attention"} <= parts.keys()
+    flash_output_and_statistics = 1024 * 32 * (128 * 2 + 4)
+    layers = 48 if question.model == MOE else 32
+    assert parts["saved.attention"] == layers * flash_output_and_statistics // question.parallel.tp

@@ -2,7 +2,7 @@
 
 from vramcast.cli.page import Page
 from vramcast.errors import unknown_name
-from vramcast.ledger import Fit, Forecast, Instant, RankMemory
+from vramcast.ledger import Fit, Forecast, Instant, RankMemory, Term
 from vramcast.planning.verdict import margin_text
 from vramcast.units import count, gib
 
@@ -47,12 +47,23 @@ def term_page(forecast: Forecast, name: str) -> Page:
     if found is None:
         raise unknown_name("term", name, [t.name for term in terms for _, t in term.walk()])
     page = Page()
-    for depth, term in found.walk():
-        page.line("  " * depth, (term.name, "title"), "  ", (gib(term.bytes, 3), "number"), f"  {term.bytes:,} B")
-        page.line("  " * depth, "  = ", term.why)
-        if term.source:
-            page.line("  " * depth, "  ", (f"source: {term.source}", "faint"))
+    _opened(page, found)
     return page
+
+
+def _opened(page: Page, term: Term, depth: int = 0) -> None:
+    """A term with its formula and source; parts that have no parts of their own are lines of one table."""
+    margin = "  " * depth
+    page.line(margin, (term.name, "title"), "  ", (gib(term.bytes, 3), "number"), f"  {term.bytes:,} B")
+    page.line(margin, "  = ", term.why)
+    if term.source:
+        page.line(margin, "  ", (f"source: {term.source}", "faint"))
+    if len(term.terms) > 1 and not any(part.terms or part.source for part in term.terms):
+        rows = [(margin + part.name, gib(part.bytes, 3), f"{part.bytes / term.bytes:.1%}", part.why) for part in term.terms]
+        page.table(rows, styles=("title", "number", "", "faint"))
+        return
+    for part in term.terms:
+        _opened(page, part, depth + 1)
 
 
 def _title(page: Page, forecast: Forecast) -> None:

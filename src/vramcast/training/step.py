@@ -224,4 +224,23 @@ def _terms(s: Scene, sizes: dict[str, float]) -> Iterator[Term]:
     }
     for name, (size, why) in parts.items():
         if size:
-            yield Term(name=name, bytes=round(size), why=f"{why} = {gib(size)}", source=reasons.source_of(name, recipe))
+            source = reasons.source_of(name, recipe)
+            opened = _saved(s, size) if name == "activations" else ()
+            yield Term(
+                name=name,
+                bytes=sum(t.bytes for t in opened) or round(size),
+                why=f"{why} = {gib(size)}",
+                source=source,
+                terms=opened,
+            )
+
+
+def _saved(s: Scene, size: float) -> tuple[Term, ...]:
+    """What waits for backward by the operation that made it, while all of it waits."""
+    if size != s.layers.waiting:
+        return ()
+    each = s.stage.depth * s.tokens
+    return tuple(
+        Term(name=f"saved.{name}", bytes=round(part), why=f"{part / each:,.0f} B per token and layer on average")
+        for name, part in s.layers.parts
+    )

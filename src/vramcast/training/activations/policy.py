@@ -20,7 +20,8 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
 
     ``waiting``: held at the end of forward; ``forward``: the live layer's forward beyond that; ``working``: the last layer's
     backward beyond that, recomputation included; ``first_working`` and ``first_kept``: the same of the first layer, and what it
-    keeps; ``gradients``: weight gradients that the first layer's backward makes; ``boundary``: one layer's input.
+    keeps; ``gradients``: weight gradients that the first layer's backward makes; ``boundary``: one layer's input;
+    ``parts``: what waits, by the operation that made it, where nothing is recomputed.
     """
 
     waiting: float
@@ -32,6 +33,7 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
     block_elements: float
     boundary: float
     why: str = ""
+    parts: tuple[tuple[str, float], ...] = ()
 
 
 def layers_of(policy: str, stage: Stage, style: Style, model: Model, *, tokens: float, seq: float) -> Layers:
@@ -54,14 +56,24 @@ def layers_of(policy: str, stage: Stage, style: Style, model: Model, *, tokens: 
         block_elements=_elements(largest, style),
         boundary=boundary,
         why=f"the live layer's gradients and saved tensors, highest at its {last_life.binding}",
+        parts=_parts(stage, {i: life for i, (life, _) in costs.items()}, embedded) if policy == "none" else (),
     )
+
+
+def _parts(stage: Stage, lives: dict[int, Life], embedded: float) -> tuple[tuple[str, float], ...]:
+    """What every layer keeps by the operation that made it, over the stage and its passes in flight; the embedding's last."""
+    found: dict[str, float] = {}
+    for block, count in stage.layers:
+        for name, size in lives[id(block)].savings.items():
+            found[name] = found.get(name, 0.0) + size * count * stage.in_flight
+    return (*found.items(), *((("embedding", embedded),) if embedded else ()))
 
 
 def blend(narrow: Layers, wide: Layers, share: float) -> Layers:
     """Layers of which the first ``share`` run in 8 or 4 bits and the others, the last one among them, in 16."""
     waiting = share * narrow.waiting + (1 - share) * wide.waiting
     first = {name: getattr(narrow, name) for name in ("first_working", "first_kept", "gradients")}
-    return msgspec.structs.replace(wide, waiting=waiting, **first)
+    return msgspec.structs.replace(wide, waiting=waiting, parts=(), **first)
 
 
 def _embedded(policy: str, stage: Stage, style: Style, boundary: float) -> float:

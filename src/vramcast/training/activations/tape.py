@@ -34,7 +34,7 @@ class Life(msgspec.Struct, frozen=True):
 
     ``input_saved``: the bytes of the input when the layer holds it for backward. ``forward_peak`` and ``backward_peak`` include
     what is saved; ``transient_peak`` is the forward without autograd (a checkpointed layer's first pass). ``weight_gradients``
-    is what backward leaves behind, included in ``backward_peak``.
+    is what backward leaves behind, included in ``backward_peak``. ``savings``: saved and input by what made them.
     """
 
     saved: float
@@ -44,6 +44,7 @@ class Life(msgspec.Struct, frozen=True):
     backward_peak: float
     weight_gradients: float
     binding: str = ""
+    savings: dict[str, float] = {}
 
 
 class Tape:
@@ -118,7 +119,17 @@ class Tape:
             backward_peak=backward,
             weight_gradients=sum(op.weight_gradient for op in self.operations),
             binding=binding,
+            savings=self.savings(),
         )
+
+    def savings(self) -> dict[str, float]:
+        """Bytes held for backward by what made them: an operation's output, mask, statistics or copy; "input" is the layer's."""
+        makers = {0: "input"} | {op.writes: _maker(op.name) for op in self.operations}
+        held = sorted({i for op in self.operations for i in op.saves})
+        found = dict.fromkeys(makers.values(), 0.0)
+        for maker, size in [(makers[i], self.sizes[i]) for i in held] + [(_maker(op.name), op.keeps) for op in self.operations]:
+            found[maker] += size
+        return {maker: size for maker, size in found.items() if size}
 
     def _forward(self, saved: set[int] | None) -> float:
         last = {r: n for n, op in enumerate(self.operations) for r in op.reads}
@@ -200,3 +211,9 @@ class _Backward:
     def _mark(self, scratch: float, name: str) -> None:
         if self.alive + scratch > self.peak:
             self.peak, self.binding = self.alive + scratch, name
+
+
+def _maker(name: str) -> str:
+    """An operation without its step: norm.scale is the norm, expert.gate the experts' gate."""
+    first, *steps = name.split(".")
+    return f"{first}.{steps[0]}" if steps and first in ("expert", "shared") else first
