@@ -4,7 +4,7 @@
     >>> answer = vramcast.forecast(vramcast.Serving(model="Qwen/Qwen2.5-7B-Instruct", gpu="RTX 4090", context=32768))
     >>> answer.fit.verdict
     'fits'
-    >>> [term.name for term in answer.worst.peak.terms][:2]
+    >>> [term.name for term in answer.worst.terms][:2]
     ['weights', 'kv_cache']
 
 Names are loaded when they are first used, so that importing the package costs nothing.
