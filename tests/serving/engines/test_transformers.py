@@ -2,6 +2,7 @@
 
 import pytest
 
+from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.serving.forecast import forecast_serving
 from vramcast.units import GiB
@@ -53,3 +54,27 @@ def test_fp32_logits_of_the_whole_prompt_before(name: str, prompt: int, measured
 def test_autoawq_fuses_projections_and_reserves_its_cache(name, lengths, batch, measured) -> None:
     """AutoAWQ 0.1.6 README, GEMM kernels on one RTX 4090."""
     assert peak(name, "4.35.0", *lengths, batch=batch, loader="autoawq") == pytest.approx(measured, rel=0.02)
+
+
+@pytest.mark.parametrize(("batch", "length", "measured"), [(1, 256, 13.29), (1, 2048, 16.37), (1, 4096, 21.25), (4, 1024, 19.04)])
+def test_scores_and_logits_each_keep_their_segments(batch: int, length: int, measured: float) -> None:
+    """DeepSeek-LLM's page: one forward of transformers 4.35, eager attention, on an A100 with 40 GB; GiB reserved."""
+    asked = Serving(
+        model="deepseek-ai/deepseek-llm-7b-base", engine="transformers", engine_version="4.35.0", gpu="A100-PCIE-40GB",
+        context=length, concurrency=batch, dtype="bfloat16",
+    )  # fmt: skip
+    card = find_accelerator("A100-PCIE-40GB")
+    rank = forecast_serving(asked, model=read_model(asked.model, offline=True), card=card).ranks[0]
+    assert rank.reserved_bytes / GiB == pytest.approx(measured, rel=0.03)
+    assert rank.allocated_bytes <= rank.reserved_bytes <= card.visible_bytes
+    assert rank.device_bytes - rank.reserved_bytes == rank.needed_bytes - rank.allocated_bytes  # the context
+
+
+def test_reserved_never_exceeds_the_card_while_tensors_fit() -> None:
+    asked = Serving(
+        model="deepseek-ai/deepseek-llm-7b-base", engine="transformers", engine_version="4.35.0", gpu="A100-PCIE-40GB",
+        context=2048, concurrency=8, dtype="bfloat16",
+    )  # fmt: skip
+    card = find_accelerator("A100-PCIE-40GB")
+    rank = forecast_serving(asked, model=read_model(asked.model, offline=True), card=card).ranks[0]
+    assert rank.needed_bytes < rank.device_bytes == card.visible_bytes

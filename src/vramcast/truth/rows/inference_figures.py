@@ -109,7 +109,7 @@ def _total(row: Row, answer: Answer) -> Iterator[Pair]:
         if key in measured:
             yield _pair("allocated", _allocated(row, answer), measured, key)
     if "peak_gpu_gb" in measured:
-        yield _pair("allocated", max(r.allocated_bytes for r in answer.ranks), measured, "peak_gpu_gb")
+        yield _pair("reserved", max(r.reserved_bytes for r in answer.ranks), measured, "peak_gpu_gb")
     if "gpu_used_gb" in measured:
         cards = [rank.device_bytes for rank in answer.ranks]
         yield _pair("device", max(cards) if _largest_card(row) else sum(cards), measured, "gpu_used_gb")

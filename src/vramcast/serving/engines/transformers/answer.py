@@ -101,15 +101,32 @@ def _memory(run: Run, stage: Stage, weights: Term) -> RankMemory:
         source="hardware/overheads.py",
     )
     allocated = max(instant.bytes for instant in instants)
+    reserved = _reserved(run, instants, allocated, context.bytes)
     return RankMemory(
         rank=stage.name,
         instants=tuple(Instant(name=i.name, terms=(*i.terms, context)) for i in instants),
         allocated_bytes=allocated,
-        reserved_bytes=allocated,
-        device_bytes=allocated + context.bytes,
+        reserved_bytes=reserved,
+        device_bytes=reserved + context.bytes,
         needed_bytes=allocated + context.bytes,
-        claimed_bytes=allocated + context.bytes,
+        claimed_bytes=reserved + context.bytes,
     )
+
+
+def _reserved(run: Run, instants: tuple[Instant, ...], allocated: int, context_bytes: int) -> int:
+    """What torch's allocator ends up holding: the prompt's layers and its logits live apart, each keeps its segments.
+
+    Decoding grows into them. When that exceeds the card, unused segments are given back and what is allocated remains.
+    """
+    kinds: dict[str, int] = {}
+    for instant in instants:
+        for term in instant.terms if instant.name != "decode" else ():
+            kinds[term.name] = max(kinds.get(term.name, 0), term.bytes)
+    reserved = max(allocated, sum(kinds.values()))
+    card = run.resolved.card
+    if card is None or reserved + context_bytes <= card.visible_bytes:
+        return reserved
+    return max(allocated, card.visible_bytes - context_bytes)
 
 
 def _instants(run: Run, stage: Stage, weights: Term) -> Iterator[Instant]:
