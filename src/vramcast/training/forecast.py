@@ -9,7 +9,9 @@ from vramcast.ledger import Assumption, Instant, RankMemory, Term, Unmodelled
 from vramcast.models.attention import Attention
 from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import style_of, updates_inside_backward
-from vramcast.training.activations.policy import blend, layers_of
+from vramcast.training.activations.part import layers_of_part
+from vramcast.training.activations.policy import Layers, blend
+from vramcast.training.activations.style import Style
 from vramcast.training.adapter_kinds import KINDS
 from vramcast.training.adapters import targeted
 from vramcast.training.counters import counters
@@ -19,7 +21,7 @@ from vramcast.training.gathers import Units
 from vramcast.training.groups import communicators
 from vramcast.training.host import host_terms
 from vramcast.training.loss import Logits, LossCost, loss_cost
-from vramcast.training.methods import PARTIALS, PROMPTS, TASKS, kind_of, last_layers, task_of
+from vramcast.training.methods import PARTIALS, PROMPTS, TASKS, kind_of, task_of
 from vramcast.training.optimizers import optimizer, update_of
 from vramcast.training.outside import outside_terms
 from vramcast.training.pipeline_engine import balanced_bounds
@@ -158,12 +160,7 @@ def _scene(
     kept = states(held, recipe, row, shards=shards, expert_shards=experts)
     style = style_of(recipe, parallel, adapter, ranks)
     tokens = recipe.sequences * question.micro_batch * question.seq / parallel.cp
-    reached = last_layers(stage, recipe.trainable_layers) if _stops_early(question) and recipe.trainable_layers else stage
-    layers = layers_of(_policy(recipe, parallel), reached, style, model, tokens=tokens, seq=question.seq)
-    if recipe.saved_inputs and recipe.narrow_layers is not None:
-        plain = msgspec.structs.replace(style, saved_inputs=0, saved_weights=0)
-        wide = layers_of(_policy(recipe, parallel), reached, plain, model, tokens=tokens, seq=question.seq)
-        layers = blend(layers, wide, min(1.0, recipe.narrow_layers / model.layers))
+    layers = _layers(question, model, recipe, stage, style=style, tokens=tokens)
     return Scene(
         model=model,
         recipe=recipe,
@@ -191,10 +188,18 @@ def _embedding_gradient(model: Model, recipe: Recipe, stage: Stage, parallel: Pa
     return elements * width(recipe.backward_gradients)
 
 
-def _stops_early(question: Training) -> bool:
-    """Whether backward ends at the lowest trained layer, because everything below is frozen."""
-    partial = PARTIALS.get(question.method)
-    return partial is not None and not partial.whole_backward
+def _layers(question: Training, model: Model, recipe: Recipe, stage: Stage, *, style: Style, tokens: float) -> Layers:
+    """What this rank's layers keep: some of them frozen, some in 16 bits while the others are narrow."""
+
+    def under(style: Style) -> Layers:
+        part, trained = PARTIALS.get(question.method), recipe.trainable_layers or 0
+        policy = _policy(recipe, question.parallel)
+        return layers_of_part(policy, stage, style, model, partial=part, trained=trained, tokens=tokens, seq=question.seq)
+
+    if not recipe.saved_inputs or recipe.narrow_layers is None:
+        return under(style)
+    wide = under(msgspec.structs.replace(style, saved_inputs=0, saved_weights=0))
+    return blend(under(style), wide, min(1.0, recipe.narrow_layers / model.layers))
 
 
 def _policy(recipe: Recipe, parallel: Parallel) -> str:

@@ -14,18 +14,27 @@ PROMPTS = tuple(PROMPT_KINDS)
 class Partial(msgspec.Struct, frozen=True, kw_only=True):
     """Training of some layers: how many by default, whether embedding and head too, and how deep backward reaches.
 
-    ``master``: dtype of a copy of the trained layers that the optimizer updates.
+    ``spread``: every n-th layer instead of the last ones or of any; ``master``: dtype of a copy of the trained layers that the
+    optimizer updates.
     """
 
     layers: int
     ends: bool
     whole_backward: bool
+    spread: bool = False
     master: str = ""
     source: str
 
 
 PARTIALS = {
     "freeze": Partial(layers=2, ends=False, whole_backward=False, source="LLaMA-Factory: freeze_trainable_layers, the last ones"),
+    "llama_pro": Partial(
+        layers=8,
+        ends=False,
+        whole_backward=False,
+        spread=True,
+        source="arXiv 2401.02415; LLaMA-Factory, model/adapter.py: use_llama_pro trains every n-th layer of the expanded model",
+    ),
     "lisa": Partial(layers=2, ends=True, whole_backward=True, source="arXiv 2403.17919: random layers and both ends"),
     "badam": Partial(
         layers=1,

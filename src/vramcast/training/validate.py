@@ -6,7 +6,7 @@ from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import updates_inside_backward
 from vramcast.training.frameworks.limits import check_framework
-from vramcast.training.methods import kind_of
+from vramcast.training.methods import PARTIALS, kind_of
 from vramcast.training.recipe import GATHERED, Recipe
 from vramcast.training.words import check_words
 from vramcast.workload import Training
@@ -17,7 +17,7 @@ EVEN_STAGES = ("megatron",)
 def validate(question: Training, model: Model, recipe: Recipe) -> None:
     """Raises QuestionError for the first thing that cannot be, naming it and a value that would do."""
     check_words(recipe)
-    _method(question, recipe)
+    _method(question, model, recipe)
     _layout(question, model, recipe)
     check_framework(question, recipe)
     _heads(question, model)
@@ -105,13 +105,20 @@ def _modules(model: Model, recipe: Recipe) -> None:
         raise QuestionError(f"{' and '.join(sorted(routed))} need experts, and this model has none: use modules:mlp")
 
 
-def _method(question: Training, recipe: Recipe) -> None:
+def _method(question: Training, model: Model, recipe: Recipe) -> None:
     """What is trained against what holds it."""
     adapted = kind_of(question.method) == "adapter"
     if question.adapter and not adapted:
         raise QuestionError(f"a rank or targets belong to an adapter, and method {question.method} has none: add --method lora")
     if recipe.quant and recipe.method == "full":
         raise QuestionError(f"weights in {recipe.quant} are frozen, so method full cannot train them: use --method qlora")
+    partial, some = PARTIALS.get(question.method), recipe.trainable_layers
+    if partial and some is not None and not 1 <= some <= model.layers:
+        raise QuestionError(f"{some} trained layers of {model.layers}: expected 1 to {model.layers} (trainable_layers)")
+    if partial and partial.spread and some and model.layers % some:
+        raise QuestionError(
+            f"{model.layers} layers are not divisible by {some} trained ones: trainable_layers can be {_divisors(model.layers)}"
+        )
     if updates_inside_backward(recipe) and question.accumulate > 1:
         raise QuestionError(
             f"an update inside backward frees each gradient at once, so {question.accumulate} micro-batches cannot accumulate: "

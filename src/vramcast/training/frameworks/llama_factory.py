@@ -23,7 +23,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     if pure and question.zero == 3:
         raise QuestionError("LLaMA-Factory refuses pure_bf16 with ZeRO-3: leave the weights in float32 or use ZeRO-2")
     spared = question.zero == 3 or (question.fsdp and month_of(question, "llama_factory") < FSDP_UPCASTS)
-    upcast = question.method in ("full", "freeze") and not spared
+    upcast = question.method in ("full", "freeze", "llama_pro") and not spared
     draft.default("trained parameters are upcast", weights="float32" if upcast else compute, compute=compute, autocast=True)
     draft.default("loaded in the compute dtype", frozen=compute)
     if draft.get("quant"):
