@@ -50,6 +50,8 @@ _NF4 = {
 
 # Unsloth's dynamic quants list the vision modules among those left alone
 _UNSLOTH = {**_NF4, "llm_int8_skip_modules": ["visual", "vision_tower", "vision_model", "multi_modal_projector"]}
+# the defaults of transformers' BitsAndBytesConfig, which an upload under no recipe has: scales are not quantised again
+_NF4_TEXT = {**_UNSLOTH, "bnb_4bit_use_double_quant": False}
 
 
 def _compressed(kind: str, bits: int, strategy: str, group: int | None = None) -> dict[str, Any]:
@@ -65,6 +67,7 @@ def _compressed(kind: str, bits: int, strategy: str, group: int | None = None) -
 # 128 x 128 blocks are DeepSeek's and Qwen's; channel scales are llm-compressor's FP8-dynamic, tensor scales ModelOpt's FP8.
 _ENDINGS: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"unsloth-bnb-4bit", _UNSLOTH),
+    (r"4bit-bnb-languageonly", _NF4_TEXT),
     (r"bnb-4bit|4bit-bnb|bnb-nf4", _NF4),
     (r"bnb-8bit", {"quant_method": "bitsandbytes", "load_in_8bit": True}),
     (r"awq-int4|int4-awq|awq-4bit|awq-g128|awq", _AWQ),

@@ -61,6 +61,18 @@ def test_lora_slots_are_allocated_whether_or_not_an_adapter_is_there() -> None:
     assert slots.bytes == 2 * 32 * 2 * 32 * 81_920
 
 
+def test_lora_slots_of_old_versions_are_in_no_budget() -> None:
+    def asked(version: str, **options: bool):
+        question = Serving(model=LLAMA, context=4096, gpu="A100 80GB", engine_version=version, options=options)
+        return forecast_serving(question, model=read_model(LLAMA, offline=True), card=find_accelerator("A100 80GB"))
+
+    (old,), (plain,) = asked("0.7.1", enable_lora=True).ranks, asked("0.7.1").ranks
+    slots = next(t for t in old.instants[0].terms if t.name == "workspace")
+    assert slots.find("lora_slots").bytes == slots.bytes == old.device_bytes - plain.device_bytes > 0
+    assert asked("0.7.1", enable_lora=True).cache.pool_bytes == asked("0.7.1").cache.pool_bytes
+    assert asked("0.8.5", enable_lora=True).cache.pool_bytes < asked("0.8.5").cache.pool_bytes
+
+
 def test_offloaded_weights_leave_the_card() -> None:
     plain, lighter = weights(LLAMA), weights(LLAMA, options={"cpu_offload_gb": 4})
     assert plain.bytes - lighter.bytes == 4 * GiB

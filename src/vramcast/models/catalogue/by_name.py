@@ -6,12 +6,14 @@ no word for another architecture, has the shapes of that model.
 
 import re
 from functools import cache
+from typing import Any
 
 import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption
 from vramcast.models import catalogue
+from vramcast.models.attention import Attention
 from vramcast.models.inventory import Model
 from vramcast.models.names import Name, take_apart
 
@@ -50,7 +52,7 @@ def under_name(name: str, row: catalogue.Row, because: str) -> Model:
     model, ending = catalogue.model_of(row), take_apart(name).ending
     taken = [Assumption("model", row.id, because)]
     if take_apart(row.id).ending != ending:
-        scheme = take_apart(name).quantization
+        scheme = _sparing(model, take_apart(name).quantization)
         said = f"the name ends in {ending!r}" if ending else "the name has no quantised ending"
         taken.append(Assumption("quantization", scheme, said))
         model = msgspec.structs.replace(model, quantization=scheme)
@@ -61,6 +63,17 @@ def under_name(name: str, row: catalogue.Row, because: str) -> Model:
         taken.append(Assumption("positions", stated, "the name says so"))
         model = msgspec.structs.replace(model, positions=max(model.positions, stated))
     return msgspec.structs.replace(model, id=name, head_stored=False, assumed=(*model.assumed, *taken))
+
+
+def _sparing(model: Model, scheme: dict[str, Any] | None) -> dict[str, Any] | None:
+    """NVIDIA's FP8 hybrids leave attention layers, and the state-space layer before each, in 16 bits (Nemotron 3 Nano report)."""
+    if not scheme or model.family != "nemotron_h" or scheme.get("quant_algo") != "FP8":
+        return scheme
+    layers = model.layer_list()
+    attends = [i for i, block in enumerate(layers) if any(isinstance(m, Attention) for m in block.mixers)]
+    before = [max((j for j in range(i) if layers[j].mixers), default=i) for i in attends]
+    kept = sorted({*attends, *before})
+    return {**scheme, "exclude_modules": [*(f"backbone.layers.{i}.*" for i in kept), "lm_head"]}
 
 
 # A size in a name: 7b, 8x7b, a3b, e4b, 135m, 16e.

@@ -101,15 +101,16 @@ def _memory(rank: Rank, blocks: int, request: int, resolved: Resolved, settings:
     fixed = rank.fixed
     held = blocks * rank.plan.block_bytes
     cache = _cache_terms(rank, held, resolved, settings)
-    around = (fixed.graphs, fixed.communication, fixed.context)
+    around = (*((fixed.unseen,) if fixed.unseen else ()), fixed.graphs, fixed.communication, fixed.context)
     instants = [Instant(name="forward", terms=(fixed.weights, *cache, fixed.activations, *around))]
     if fixed.encoder:
         instants.append(Instant(name="encoder", terms=(fixed.weights, *cache, fixed.encoder, *around)))
     if fixed.logits:
         instants.append(Instant(name="sampling", terms=(fixed.weights, *cache, fixed.logits, *around)))
-    allocated = fixed.weights.bytes + held + fixed.peak_bytes
-    outside = sum(term.bytes for term in around)
-    needed = fixed.weights.bytes + request * resolved.concurrency * rank.plan.block_bytes + fixed.peak_bytes + outside
+    loaded = fixed.weights.bytes + (fixed.unseen.bytes if fixed.unseen else 0)
+    allocated = loaded + held + fixed.peak_bytes
+    outside = sum(term.bytes for term in (fixed.graphs, fixed.communication, fixed.context))
+    needed = loaded + request * resolved.concurrency * rank.plan.block_bytes + fixed.peak_bytes + outside
     device = allocated + outside
     return RankMemory(
         rank=rank.stage.name,
@@ -127,6 +128,7 @@ def _claimed(rank: Rank, settings: Settings, device: int) -> int:
     if rank.budget is None or settings.pool_override is not None or settings.blocks_override:
         return device
     outside = 0 if at(settings.version, versions.SUBTRACTS_GRAPHS) else rank.fixed.graphs.bytes
+    outside += rank.fixed.unseen.bytes if rank.fixed.unseen else 0
     return rank.budget.requested_bytes + rank.fixed.context.bytes + outside
 
 

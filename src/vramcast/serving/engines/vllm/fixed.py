@@ -23,7 +23,10 @@ _LOGS = "vLLM start-up logs, by release"
 
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True):
-    """The terms of one rank beside its cache. ``logits`` is None on stages that do not sample, ``encoder`` without towers."""
+    """The terms of one rank beside its cache. ``logits`` is None on stages that do not sample, ``encoder`` without towers.
+
+    ``unseen`` is allocated, and in no budget: LoRA slots of old versions.
+    """
 
     weights: Term
     activations: Term
@@ -32,6 +35,7 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
     graphs: Term
     communication: Term
     context: Term
+    unseen: Term | None = None
 
     @property
     def peak_bytes(self) -> int:
@@ -77,7 +81,15 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
             source=_LOGS,
         ),
         context=_context(settings),
+        unseen=_unseen(resolved, settings, stage),
     )
+
+
+def _unseen(resolved: Resolved, settings: Settings, stage: Stage) -> Term | None:
+    if at(settings.version, versions.LORA_IN_WEIGHTS):
+        return None
+    slots = slots_term(resolved.model, stage, resolved.options, settings)
+    return Term.total("workspace", slots, why="LoRA slots, made after the weights are counted") if slots else None
 
 
 def _weights(resolved: Resolved, settings: Settings, stage: Stage) -> Term:
@@ -94,7 +106,7 @@ def _weights(resolved: Resolved, settings: Settings, stage: Stage) -> Term:
     )
     term = weights_term(resolved.model, stage, loading, storage)
     slots = (
-        *slots_term(resolved.model, stage, options, settings),
+        *(slots_term(resolved.model, stage, options, settings) if at(settings.version, versions.LORA_IN_WEIGHTS) else ()),
         *_draft_term(settings, stage),
         *_absorbed_term(resolved.model, settings, stage),
     )

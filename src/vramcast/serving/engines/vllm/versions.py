@@ -30,6 +30,9 @@ TRITON_SAMPLER: Table[bool] = (((0,), False), ((0, 17), True))
 KEEPS_MOE_WORKSPACE: Table[bool] = (((0,), False), ((0, 12), True))
 # latent attention kept its projections multiplied out in 16 bits: query with key, value with output (attention/backends/mla)
 ABSORBS_LATENT: Table[bool] = (((0,), False), ((0, 7), True), ((0, 8), False))
+# LoRA slots are allocated while weights are counted; before, V0 made them afterwards, and its budget never saw them
+# (worker/model_runner.py load_model: the line "Loading model weights took" stands before create_lora_manager)
+LORA_IN_WEIGHTS: Table[bool] = (((0,), False), ((0, 7, 3), True))
 # tokens per chunk of the fused-MoE kernels, 0 = no chunks
 MOE_CHUNK: Table[int] = (((0,), 65536), ((0, 14), 16384), ((0, 21), 0))
 
