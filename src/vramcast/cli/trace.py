@@ -8,6 +8,7 @@ import click
 from vramcast.cli.train import MOMENTS
 from vramcast.cli.train import command as train_command
 from vramcast.errors import QuestionError
+from vramcast.tracing.distribution import SCHEDULES
 
 _EPILOG = """\b
 Examples:
@@ -16,6 +17,7 @@ Examples:
   vramcast trace Qwen/Qwen2.5-7B --seq 4096 --gpu A100-80G --limits
   vramcast trace Qwen/Qwen2.5-7B --seq 4096 --timeline step.pickle
   vramcast trace Qwen/Qwen2.5-7B --seq 8192 --generate 4
+  vramcast trace meta-llama/Llama-3.1-70B --gpu H100x64 --framework torchtitan --tp 8 --pp 4 --accumulate 8
   vramcast trace --gpu A100x8 -- torchrun --nproc-per-node 8 train.py --config my.yaml
 """
 _NOT_TRACED = {"axes", "sweep", "plot", "explain", "loss", "compiled", *MOMENTS}
@@ -38,6 +40,7 @@ class TraceCommand(click.Command):
     "--generate", type=click.IntRange(1, 1000), metavar="N", help="Trace a prompt of --seq tokens and N tokens after it."
 )
 @click.option("--static-graph", is_flag=True, help="DDP is told that every step uses the same parameters.")
+@click.option("--schedule", type=click.Choice(SCHEDULES), help="Order of a pipeline's micro-batches; interleaved with --vpp.")
 @click.option("--capacity", metavar="SIZE", help="Would it fit in that much memory, the allocator's retries included?")
 @click.option("--alloc-conf", metavar="TEXT", default="", help="PYTORCH_ALLOC_CONF of the run; else as its framework sets it.")
 @click.option("--backend", type=click.Choice(["auto", "cuda", "meta"]), default="auto", show_default=True, help="Fake tensors.")
@@ -107,7 +110,7 @@ def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
         backend=given["backend"],
         layers=given["only_layers"],
         whole=given["whole"],
-        layout=LayoutOptions(static_graph=given["static_graph"]),
+        layout=LayoutOptions(static_graph=given["static_graph"], schedule=given["schedule"] or ""),
         settings=settings,
         tracer=tracer,
     )

@@ -47,7 +47,7 @@ def _beside(page: Page, traced: Traced) -> None:
     if traced.forecast is None:
         return
     page.heading("Beside the forecast of the same recipe")
-    expected, found = traced.forecast.worst, traced.answer.worst
+    expected, found = traced.expected, traced.answer.worst
     rows = [("", "traced", "forecast", "")]
     rows += [(name, gib(a), gib(b), _difference(a, b)) for name, a, b in traced.beside]
     for counter in ("allocated", "reserved"):

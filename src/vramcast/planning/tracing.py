@@ -8,10 +8,10 @@ from vramcast.errors import QuestionError, UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.names import find_accelerator
 from vramcast.hardware.overheads import context_bytes
-from vramcast.ledger import Assumption, Fit, Forecast, Limits, ModelFacts, Unmodelled
+from vramcast.ledger import Assumption, Fit, Forecast, Limits, ModelFacts, RankMemory, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.planning.serving import facts_of
-from vramcast.planning.tracing_layout import TRAINERS, LayoutOptions, distribution_of
+from vramcast.planning.tracing_layout import TRAINERS, LayoutOptions, distribution_of, equal_parts, stages_of
 from vramcast.planning.training import forecast_training
 from vramcast.planning.verdict import binding_term, judge
 from vramcast.tracing.configs import check_built, config_of
@@ -39,12 +39,18 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
     request: TraceRequest | None = None
 
     @property
+    def expected(self) -> RankMemory:
+        """The forecast's memory of the rank that the trace found to need most."""
+        ranks = self.forecast.ranks if self.forecast else self.answer.ranks
+        return next((r for r in ranks if r.rank == self.answer.worst.rank), ranks[0])
+
+    @property
     def beside(self) -> tuple[tuple[str, int, int], ...]:
         """Each top-level term at the peak: name, traced bytes, forecast bytes."""
         if self.forecast is None:
             return ()
         traced = {t.name: t.bytes for t in self.reading.memory.peak.terms}
-        expected = {t.name: t.bytes for t in self.forecast.worst.peak.terms}
+        expected = {t.name: t.bytes for t in self.expected.peak.terms}
         names = dict.fromkeys([*traced, *expected])
         return tuple((name, traced.get(name, 0), expected.get(name, 0)) for name in names)
 
@@ -78,7 +84,9 @@ def training_request(
         config=config,
         micro_batch=question.micro_batch,
         seq=question.seq,
-        accumulate=min(question.accumulate, 2),  # further micro-batches repeat the second
+        accumulate=question.accumulate
+        if question.parallel.pp > 1
+        else min(question.accumulate, 2),  # later ones repeat the second
         param_dtype=recipe.frozen if question.method not in {"full", "frozen"} and not recipe.quant else recipe.weights,
         autocast=_autocast(recipe, question.parallel),
         checkpointing="reentrant" if recipe.checkpointing == "full" and recipe.reentrant else recipe.checkpointing,
@@ -126,13 +134,22 @@ def trace_training(
         request = shallow(request, model)
     if settings is None:
         settings = AllocatorSettings(expandable_segments=resolve(question, model)[0].expandable)
-    result = traced_result(request, tracer)
-    if layers is None and request.adapter is None and not request.quant:
-        check_built(model, result.parameters, source)
     forecast = forecast_training(question, model=model, card=card)
-    workload = {**forecast.workload, "config": source}
-    found = finish(workload, result, settings, model=model, card=card, assumed=assumed, forecast=forecast)
-    return msgspec.structs.replace(found, request=request)
+    workload, found = {**forecast.workload, "config": source}, []
+    for rank, stage in stages_of(request):
+        result = traced_result(stage, tracer)
+        if layers is None and request.adapter is None and not request.quant:
+            check_built(model, result.parameters, source)
+        traced = finish(workload, result, settings, model=model, card=card, assumed=assumed, forecast=forecast)
+        found.append((rank, msgspec.structs.replace(traced, request=stage)))
+    return _together(found)
+
+
+def _together(found: list[tuple[str, Traced]]) -> Traced:
+    """The rank that needs most, with the memory of every traced rank in its answer."""
+    _, worst = max(found, key=lambda item: item[1].answer.worst.device_bytes)
+    ranks = tuple(msgspec.structs.replace(traced.answer.worst, rank=name) for name, traced in found)
+    return msgspec.structs.replace(worst, answer=msgspec.structs.replace(worst.answer, ranks=ranks))
 
 
 def trace_program(
@@ -177,8 +194,13 @@ def finish(
 
 def shallow(request: TraceRequest, model: Model) -> TraceRequest:
     """The same request at three small depths, where those tell the whole stack."""
-    depths = shallow_depths(model.layer_list())
-    return msgspec.structs.replace(request, layers=model.layers, depths=depths) if depths else request
+    chunks = request.distribution.parallel.pp * request.distribution.parallel.vpp
+    part = equal_parts(model, chunks)
+    depths = shallow_depths(part) if part else None
+    if depths is None:
+        return request
+    first, second, third = (chunks * depth for depth in depths)
+    return msgspec.structs.replace(request, layers=model.layers, depths=(first, second, third))
 
 
 def traced_result(request: TraceRequest, tracer: Tracer | None) -> TraceResult:

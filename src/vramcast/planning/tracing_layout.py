@@ -2,8 +2,10 @@
 
 import msgspec
 
-from vramcast.errors import UnmodelledError
+from vramcast.errors import QuestionError, UnmodelledError
+from vramcast.models.inventory import Block, Model
 from vramcast.tracing.distribution import Distribution
+from vramcast.tracing.request import TraceRequest
 from vramcast.training.recipe import Recipe
 from vramcast.workload import Training
 
@@ -34,12 +36,14 @@ def distribution_of(question: Training, recipe: Recipe, options: LayoutOptions, 
     """
     _refuse(question, recipe)
     parallel = question.parallel
+    _check_micro_batches(question)
     sharded = recipe.sharding in {"fsdp1", "fsdp2"}
+    titan_stage = recipe.framework == "torchtitan" and parallel.pp > 1  # its default policy gathers once per step then
     mixed = sharded and recipe.compute != recipe.weights and not recipe.quant
     return Distribution(
         parallel=parallel,
         sharding=recipe.sharding if parallel.dp * parallel.cp > 1 else "none",
-        reshard=recipe.reshard,
+        reshard=recipe.reshard and not titan_stage,
         prefetch=recipe.live_gathers > 1,
         ends_apart=recipe.separate_ends or (recipe.framework in TRAINERS and not recipe.version),
         host_weights=sharded and "parameters" in recipe.offload,
@@ -52,6 +56,37 @@ def distribution_of(question: Training, recipe: Recipe, options: LayoutOptions, 
         stage=stage,
         schedule=options.schedule or ("interleaved" if parallel.vpp > 1 else "1f1b"),
     )
+
+
+def _check_micro_batches(question: Training) -> None:
+    """Torch's schedules refuse fewer micro-batches than stages, the interleaved one also what makes no whole rounds."""
+    pp, given = question.parallel.pp, question.accumulate
+    if pp == 1:
+        return
+    if given < pp:
+        raise QuestionError(f"{given} micro-batches cannot fill {pp} stages in torch's schedules: use --accumulate {pp} or more")
+    if question.parallel.vpp > 1 and given % pp:
+        raise QuestionError(f"{given} micro-batches make no whole rounds of {pp} stages: use --accumulate {-(-given // pp) * pp}")
+
+
+def stages_of(request: TraceRequest) -> list[tuple[str, TraceRequest]]:
+    """The kinds of rank by the forecast's names (first, middle and last stage), each with its request."""
+    pp = request.distribution.parallel.pp
+    if pp == 1:
+        return [("every rank", request)]
+    names = {0: "first stage", pp - 1: "last stage"}
+    return [(names.get(stage, "middle stage"), _on(request, stage)) for stage in sorted({0, pp // 2, pp - 1})]
+
+
+def equal_parts(model: Model, parts: int) -> list[Block] | None:
+    """The layers of each chunk of a pipeline; None where chunks differ."""
+    layers = model.layer_list()
+    each = len(layers) // parts
+    return layers[:each] if each and layers == layers[:each] * parts else None
+
+
+def _on(request: TraceRequest, stage: int) -> TraceRequest:
+    return msgspec.structs.replace(request, distribution=msgspec.structs.replace(request.distribution, stage=stage))
 
 
 def _refuse(question: Training, recipe: Recipe) -> None:
@@ -68,8 +103,8 @@ def _refuse(question: Training, recipe: Recipe) -> None:
         "adapters and frozen weights divided over ranks by plan: use --fsdp 2, or vramcast train": adapted
         and parallel.tp * parallel.ep * parallel.pp > 1,
         "a ZeRO++ partition: use vramcast train": parallel.hpz > 1,
-        f"pipeline parallelism {parallel.pp}: use vramcast train": parallel.pp > 1,
-        f"context parallelism {parallel.cp}: use vramcast train": parallel.cp > 1,
+        "FSDP1 under a pipeline, which it cannot accumulate micro-batches for: use --fsdp 2": recipe.sharding == "fsdp1"
+        and parallel.pp > 1,
     }
     for what, here in refused.items():
         if here:

@@ -45,6 +45,10 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             raise unknown_name("sharding to trace", self.sharding, SHARDINGS)
         if self.schedule not in SCHEDULES:
             raise unknown_name("pipeline schedule", self.schedule, SCHEDULES)
+        if (self.schedule == "interleaved") != (self.parallel.vpp > 1):
+            raise QuestionError(
+                f"schedule {self.schedule} with {self.parallel.vpp} chunks per rank: interleaved goes with --vpp 2 or more"
+            )
         dp, replicas = self.parallel.dp, self.parallel.replicate
         if dp % replicas:
             raise QuestionError(f"{dp} data-parallel ranks do not divide into {replicas} replicas")

@@ -71,7 +71,8 @@ def shard_fully(model: torch.nn.Module, how: Distribution, mesh: Any, experts_me
         first, last = _ends(model)
         for module in first:
             fully_shard(module, reshard_after_forward=how.reshard, **options)
-        fully_shard(last, reshard_after_forward=False, **options)
+        if last:
+            fully_shard(last, reshard_after_forward=False, **options)
     sharded: torch.nn.Module = fully_shard(model, reshard_after_forward=None if how.reshard else False, **options)
     return sharded
 
@@ -94,9 +95,9 @@ def _ends(model: Any) -> tuple[list[torch.nn.Module], list[torch.nn.Module]]:
     embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
     base = model.base_model if hasattr(model, "base_model") else model
     norms = [m for m in base.children() if "Norm" in type(m).__name__]
-    tied = head is not None and head.weight is embedding.weight
+    tied = None not in {head, embedding} and head.weight is embedding.weight
     last = [*norms, *([embedding] if tied else []), *([head] if head is not None else [])]
-    return ([] if tied else [embedding]), last
+    return ([] if tied or embedding is None else [embedding]), last
 
 
 def _materialise(module: torch.nn.Module, device: str) -> None:

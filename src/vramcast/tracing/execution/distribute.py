@@ -6,6 +6,7 @@ import torch
 
 from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.execution import data_parallel
+from vramcast.tracing.execution.pipeline import Pipeline, cut
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.sharding import patch_libraries, pretend_group
 from vramcast.tracing.execution.tensor_parallel import divide
@@ -15,16 +16,33 @@ def distribute(model: torch.nn.Module, how: Distribution, session: Session) -> t
     """The model as the traced rank holds it, on its card. ``model`` is on meta where the rank holds less than the whole."""
     session.places.name_modules(model)
     mesh, experts_mesh = _mesh(how, session), _experts_mesh(how, session)
+    session.mesh = mesh
+    if how.parallel.pp == 1:
+        return _rank(model, model, how, session, experts_mesh)
+    parts = cut(model, how)
+    for part in parts:
+        session.places.name_modules(part.model)
+    chunks = [_rank(part, part.model, how, session, experts_mesh) for part in parts]
+    return Pipeline(chunks, parts, how, mesh["pp"])
+
+
+def _rank(whole: torch.nn.Module, model: Any, how: Distribution, session: Session, experts_mesh: Any) -> torch.nn.Module:
+    """A model (or a part of a pipeline around it) divided, wrapped, and given memory."""
+    mesh, device = session.mesh, session.backend.device_type
     if how.parallel.tp * how.parallel.ep > 1:
         with session.mode.quiet():
             divide(model, how, mesh, experts_mesh)
-    data, device = _data_ranks(mesh, how), session.backend.device_type
+    if how.parallel.cp > 1:
+        from accelerate.big_modeling import _attach_context_parallel_hooks
+
+        _attach_context_parallel_hooks(model)  # attention is told that it is causal, without a mask
+    data = _data_ranks(mesh, how)
     if how.sharding == "fsdp1":
-        return data_parallel.flattened(model, how, data, device)
+        return data_parallel.flattened(whole, how, data, device)
     if how.sharding == "fsdp2":
-        model = data_parallel.shard_fully(model, how, data, experts_mesh)
-    put_on_card(model, how, device)
-    return data_parallel.copied(model, how, data) if how.sharding == "ddp" else model
+        whole = data_parallel.shard_fully(whole, how, data, experts_mesh)
+    put_on_card(whole, how, device)
+    return data_parallel.copied(whole, how, data) if how.sharding == "ddp" else whole
 
 
 def put_on_card(model: torch.nn.Module, how: Distribution, device: str) -> None:
@@ -40,7 +58,7 @@ def _mesh(how: Distribution, session: Session) -> Any:
     from torch.distributed.device_mesh import init_device_mesh
 
     parallel = how.parallel
-    pretend_group(how.world, how.rank)
+    pretend_group(session, how.world, how.rank)
     patch_libraries(session)
     sizes = (parallel.pp, parallel.replicate, parallel.dp // parallel.replicate, parallel.cp, parallel.tp)
     with session.mode.quiet():

@@ -62,8 +62,10 @@ class Places:
             self._names[id(module)] = path or type(module).__name__
 
     def know(self, root: torch.nn.Module) -> None:
-        """Name a model whose tensors are labelled already: what FSDP puts into its modules later is not theirs."""
+        """Name what has no name in a model whose tensors are labelled already: what FSDP puts there later is not its own."""
+        named = dict(self._names)
         self.name_modules(root)
+        self._names.update(named)
         self._known.update(id(module) for module in root.modules())
 
     def here(self) -> tuple[str, str]:

@@ -46,6 +46,7 @@ class Session:
         self.wanted_steps = 0
         self._steps: Counter[int] = Counter()
         self.parameters = self.trainable = 0
+        self.mesh: Any = None
         self._outside: list[torch.Tensor] = []
         self.places.on_module.append(self._label_module)
         self.places.on_step.append(self._label_state)

@@ -12,7 +12,7 @@ from vramcast.tracing.execution.session import Session
 _LOGGED = ("set_runtime_stats_and_log", "_set_static_graph", "_set_uneven_input_join", "_set_comm_hook_name", "set_error_and_log")
 
 
-def pretend_group(ranks: int, rank: int = 0) -> None:
+def pretend_group(session: Session, ranks: int, rank: int = 0) -> None:
     """Initialise torch.distributed with torch's own fake backend, as one of ``ranks``; another size replaces the last one."""
     import torch.distributed as dist
     from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -21,7 +21,36 @@ def pretend_group(ranks: int, rank: int = 0) -> None:
         if (dist.get_world_size(), dist.get_rank()) == (ranks, rank):
             return
         dist.destroy_process_group()
+        with session.mode.quiet(), session.backend.mode:  # type: ignore[attr-defined]
+            _Forget.apply(torch.zeros(1, device=session.backend.device_type, requires_grad=True)).backward()
     dist.init_process_group("fake", rank=rank, world_size=ranks, store=FakeStore())
+
+
+class _Forget(torch.autograd.Function):  # type: ignore[misc]
+    """DTensor remembers by equal meshes what to send to whom, and so the names of groups that are gone; each thread by itself.
+
+    Its backward runs on autograd's thread.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        del ctx
+        _forget()
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        del ctx
+        _forget()
+        return gradient
+
+
+def _forget() -> None:
+    from torch.distributed.tensor import _redistribute
+    from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+
+    _clear_sharding_prop_cache()
+    _redistribute._gen_transform_infos.cache_clear()
 
 
 def pretend_for_scripts(session: Session, ranks: int) -> None:
@@ -49,6 +78,7 @@ def patch_libraries(session: Session) -> None:
     _data_parallel(session)
     _flat_shards(session)
     _sharded_parameters(session)
+    _stages(session)
 
 
 def _data_parallel(session: Session) -> None:
@@ -91,11 +121,19 @@ def _sharded_parameters(session: Session) -> None:
     _purposed(group, "foreach_reduce", "communication", session)
 
 
-def _purposed(module: Any, name: str, category: str, session: Session) -> None:
-    original = getattr(module, name)
+def _stages(session: Session) -> None:
+    """A pipeline's stages make their receive buffers before the first step, one for each micro-batch."""
+    from torch.distributed.pipelining import PipelineStage
+
+    for name in ("_prepare_forward_infra", "_prepare_backward_infra"):
+        _purposed(PipelineStage, name, "communication", session)
+
+
+def _purposed(owner: Any, name: str, category: str, session: Session) -> None:
+    original = getattr(owner, name)
 
     def run(*args: Any, **kwargs: Any) -> Any:
         with session.recorder.purpose(category):
             return original(*args, **kwargs)
 
-    setattr(module, name, run)
+    setattr(owner, name, run)

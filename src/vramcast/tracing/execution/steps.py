@@ -3,13 +3,16 @@
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
+import msgspec
 import torch
 
 from vramcast.errors import QuestionError
 from vramcast.tracing.execution import models, recipes
 from vramcast.tracing.execution.distribute import distribute
+from vramcast.tracing.execution.pipeline import Pipeline
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.request import TraceRequest
 
@@ -40,8 +43,11 @@ def train(model: torch.nn.Module, request: TraceRequest, session: Session) -> ob
 
 def optimizer_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, request: TraceRequest, session: Session) -> None:
     """One optimizer step: its micro-batches, clipping, the update, gradients dropped."""
-    for _ in range(request.accumulate):
-        _micro_step(model, request, session)
+    if isinstance(model, Pipeline):
+        _pipeline_step(model, request, session)
+    else:
+        for _ in range(request.accumulate):
+            _micro_step(model, request, session)
     if request.clip_norm is not None:
         for group in recipes.on_one_mesh(model.parameters()):
             torch.nn.utils.clip_grad_norm_(group, request.clip_norm)
@@ -52,7 +58,7 @@ def optimizer_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, req
 def _micro_step(model: Any, request: TraceRequest, session: Session) -> None:
     batch = _batch(request, session)
     session.label_inputs(batch)
-    with divided_loss(request):
+    with divided_sequence(request, session, batch), divided_loss(request):
         with autocast(request, session.backend.device_type):
             output = model(**batch, use_cache=False)
             loss = output.loss / request.accumulate if request.accumulate > 1 else output.loss
@@ -60,6 +66,21 @@ def _micro_step(model: Any, request: TraceRequest, session: Session) -> None:
             output = None
         loss.backward()
     del output, loss
+
+
+def _pipeline_step(model: Pipeline, request: TraceRequest, session: Session) -> None:
+    """All micro-batches of a step in the order of the pipeline's schedule."""
+    how = request.distribution
+    batch = _batch(msgspec.structs.replace(request, micro_batch=request.micro_batch * request.accumulate), session)
+    session.label_inputs(batch)
+    if request.autocast is not None:
+        for part in model.parts:
+            part.compute = partial(autocast, request, session.backend.device_type)
+    columns = request.seq // how.parallel.cp // (how.parallel.tp if how.sequence_parallel else 1)
+    hidden = torch.Size((request.micro_batch, columns, model.parts[0].model.config.get_text_config().hidden_size))
+    with divided_sequence(request, session, batch), divided_loss(request):
+        ids, positions = batch["input_ids"], {k: v for k, v in batch.items() if k == "position_ids"}
+        model.step(ids, positions, micro_batches=request.accumulate, hidden=hidden)
 
 
 def generate(model: Any, request: TraceRequest, session: Session) -> object:
@@ -80,9 +101,24 @@ def generate(model: Any, request: TraceRequest, session: Session) -> object:
 def _batch(request: TraceRequest, session: Session) -> dict[str, torch.Tensor]:
     ids = torch.zeros(request.micro_batch, request.seq, dtype=torch.long, device=session.backend.device_type)
     batch = {"input_ids": ids, "labels": ids}
-    if request.distribution.sequence_parallel:  # a rank cannot count the whole sequence's positions by its part
-        batch["position_ids"] = torch.arange(request.seq, device=ids.device)[None]
+    how = request.distribution
+    if how.sequence_parallel or how.parallel.cp > 1:  # a rank cannot count the whole sequence's positions by its part
+        batch["position_ids"] = torch.arange(request.seq, device=ids.device).repeat(request.micro_batch, 1)
     return batch
+
+
+def divided_sequence(request: TraceRequest, session: Session, batch: dict[str, torch.Tensor]) -> AbstractContextManager[Any]:
+    """PyTorch's context_parallel: the batch is cut along the sequence, keys and values travel between the ranks."""
+    if request.distribution.parallel.cp == 1:
+        return nullcontext()
+    from torch.distributed.tensor.experimental import context_parallel
+
+    batch["labels"] = batch["labels"].clone()  # each buffer is cut in place
+    buffers = list(batch.values())
+    context: AbstractContextManager[Any] = context_parallel(
+        session.mesh["cp"], buffers=buffers, buffer_seq_dims=[1] * len(buffers), no_restore_buffers=set(buffers)
+    )
+    return context
 
 
 def divided_loss(request: TraceRequest) -> AbstractContextManager[Any]:

@@ -19,7 +19,7 @@ def divide(model: Any, how: Distribution, mesh: Any, experts_mesh: Any) -> None:
     tp_plan, ep_plan = _plans(model, how)
     if how.parallel.tp > 1:
         embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
-        tied = head is not None and head.weight is embedding.weight
+        tied = hasattr(head, "weight") and embedding is not None and head.weight is embedding.weight
         _over_ranks(model, how, mesh["tp"], tp_plan)
         if tied:
             head.weight = embedding.weight
@@ -45,7 +45,8 @@ def _over_ranks(model: Any, how: Distribution, mesh: Any, plan: dict[str, str]) 
     arriving = Shard(1) if how.sequence_parallel else Replicate()
     leaving = Shard(-1) if how.loss_parallel else Replicate()
     head = ColwiseParallel(input_layouts=arriving, output_layouts=leaving, use_local_output=not how.loss_parallel)
-    parallelize_module(model, mesh, {"lm_head": head})
+    if hasattr(model.lm_head, "weight"):  # not on the earlier stages of a pipeline
+        parallelize_module(model, mesh, {"lm_head": head})
 
 
 def _plans(model: Any, how: Distribution) -> tuple[dict[str, str], dict[str, str]]:
@@ -64,8 +65,10 @@ def _plans(model: Any, how: Distribution) -> tuple[dict[str, str], dict[str, str
         tp_plan, ep_plan, _ = model._resolve_parallel_plans(config)
     except ValueError as reason:
         raise UnmodelledError(f"transformers does not divide {type(model).__name__} so: {reason}") from None
-    own = {name for name, _ in model.named_parameters()} | {name for name, _ in model.named_modules()}
-    return {name: style for name, style in tp_plan.items() if name in own}, ep_plan  # a tied head's weight is the embedding's
+    # A tied head's weight is the embedding's, and a part of a pipeline has something else in the place of a head.
+    own = {name for name, _ in model.named_parameters()}
+    own |= {name for name, module in model.named_modules() if not isinstance(module, torch.nn.Identity)}
+    return {name: style for name, style in tp_plan.items() if name in own}, ep_plan
 
 
 def _sequence_styles(model: Any, plan: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -80,7 +83,9 @@ def _sequence_styles(model: Any, plan: dict[str, str]) -> tuple[dict[str, Any], 
     rows, whole = Shard(1), Replicate()
     known = {"colwise": ColwiseParallel(), "rowwise": RowwiseParallel(output_layouts=rows)}
     embedding = f"{model.base_model_prefix}.embed_tokens"
-    styles: dict[str, Any] = {embedding: RowwiseParallel(input_layouts=whole, output_layouts=rows)}
+    styles: dict[str, Any] = {}
+    if model.get_input_embeddings() is not None:
+        styles[embedding] = RowwiseParallel(input_layouts=whole, output_layouts=rows)
     rest: dict[str, str] = {}
     for name, style in plan.items():
         owner = re.sub(r"\.(weight|bias)$", "", name)
