@@ -25,6 +25,7 @@ HOLE_SHARE = 0.5  # of what lives only while loading or stepping, that shares no
 # of another stream come back late (27 runs that ended so: 0.1 to 0.8 on one card with equal batches, 0.8 to 1.0 of the others).
 AFTER_RETRY = 0.5
 AFTER_SMALL_STEPS = 0.95
+FORWARD = "end of forward"
 BY_LENGTH = ("loss", "temporaries")
 PASSING = (
     ("load", "weights"),
@@ -76,7 +77,14 @@ def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], segments: float,
     step = sum(t.bytes for m in moments for t in m.terms if (m.name, t.name) == PASSING[1])
     roomy = min(peaks["loss"], retained)
     cut = peaks.get("temporaries", 0) * (1 - roomy / retained) if retained else 0
-    return sum(peaks.values()) - roomy + renewed + HOLE_SHARE * (step + max(0, passing) + cut)
+    reused = min(_new_gradients(moments), peaks.get("activations", 0)) if recipe.checkpointing == "none" else 0
+    return sum(peaks.values()) - roomy - reused + renewed + HOLE_SHARE * (step + max(0, passing) + cut)
+
+
+def _new_gradients(moments: tuple[Instant, ...]) -> int:
+    """Gradients that a step makes while the activations of whole layers, none recomputed, die: they take their room."""
+    sizes = {i.name: t.bytes for i in moments for t in i.terms if t.name == "gradients"}
+    return max(sizes.values(), default=0) - sizes.get(FORWARD, 0)
 
 
 def outside_allocator(recipe: Recipe, groups: tuple[int, ...], card: Accelerator | None) -> float:

@@ -18,6 +18,7 @@ LOSS_FUNCTION = (4, 46)  # the float copy moved out of the model: the 16-bit log
 # families whose config classes drop out a tenth of the hidden stream and of the attention (transformers, configuration_*.py)
 DROPS_OUT = frozenset({"bert", "roberta", "xlm-roberta", "distilbert", "electra", "gpt2", "opt", "bart", "t5", "mt5", "deberta"})
 LAZY_MODULES = (4, 26)  # of the time when torch 1.13 with CUDA 11.7 became usual
+SETS_TO_NONE = (4, 27)  # of the time of torch 2.0, whose zero_grad gives gradients back
 NO_SHIFT_COPY = (4, 50)  # labels are shifted instead of logits
 FUSED_DEFAULT = (4, 55)  # fused where torch is 2.8, which came out between 4.54 and 4.55 (training_args.py: default_optim)
 FIRST_YEAR = 2000
@@ -72,7 +73,9 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     fused = version >= FUSED_EXPERTS and not draft.get("splits_experts")
     draft.default("experts are fused tensors since transformers 5" if fused else "experts are layers", fused_experts=fused)
     draft.default("PEFT's all-linear reaches routers", adapts_router=not draft.get("splits_experts"))
-    draft.default("zero_grad sets gradients to None", frees_gradients=True)
+    freed = version >= SETS_TO_NONE
+    draft.default("zero_grad sets gradients to None" if freed else "zero_grad of torch 1 fills gradients with zeros",
+                  frees_gradients=freed)  # fmt: skip
     draft.default("prefetch of the next block", live_gathers=2)
 
 

@@ -1,0 +1,55 @@
+"""Reserved and device from the instants: what shares segments, what is cut out of others, what a full card leaves."""
+
+import pytest
+
+from vramcast.hardware.names import find_accelerator
+from vramcast.ledger import RankMemory
+from vramcast.training.forecast import forecast_training
+from vramcast.training.shape import Shape, shape_model
+from vramcast.units import MiB
+from vramcast.workload import Adapter, Parallel, Training
+
+LORA = {"method": "lora", "adapter": Adapter(rank=8, targets=("q_proj", "v_proj")), "param_dtype": "bfloat16"}
+SHARDED = {"gpus": 2, "parallel": Parallel(dp=2), "fsdp": 1, "checkpointing": "full", "micro_batch": 8}
+
+
+def rank(card: str | None = None, layers: int = 8, **question: object) -> RankMemory:
+    asked = Training(**({"model": "x", "seq": 2048} | question))
+    model = shape_model(Shape(layers=layers, hidden=2048, heads=16, ffn=8192, vocab=32000))
+    return forecast_training(asked, model=model, card=find_accelerator(card) if card else None).worst
+
+
+def largest(memory: RankMemory, name: str) -> int:
+    return max((t.bytes for i in memory.instants for t in i.terms if t.name == name), default=0)
+
+
+def test_gradients_take_the_room_of_dying_activations() -> None:
+    question = {"checkpointing": "none", "micro_batch": 4, "optimizer": "sgd"}
+    once, again = rank(**question), rank(**question, accumulate=2)
+    gradients = largest(once, "gradients")
+    assert largest(once, "activations") > gradients
+    assert again.reserved_bytes - once.reserved_bytes == pytest.approx(gradients, abs=MiB)
+
+
+def test_before_torch_2_gradients_outlive_the_step() -> None:
+    old, new = (rank(framework_version=version, checkpointing="none", micro_batch=4) for version in ("4.26", "4.28"))
+    alive = [next(t.bytes for t in i.terms if t.name == "gradients") for i in old.instants if i.name == "end of forward"]
+    assert alive == [largest(old, "gradients")]
+    assert not [t for i in new.instants if i.name == "end of forward" for t in i.terms if t.name == "gradients"]
+
+
+def test_gradients_that_pile_up_without_logits_are_cut_out_of_temporaries() -> None:
+    fused, eager = (rank(**LORA, **SHARDED, layers=48, loss=loss) for loss in ("linear", "eager"))
+    kinds = {t.name for i in fused.instants for t in i.terms}
+    apart = sum(largest(fused, name) for name in kinds)
+    assert fused.reserved_bytes - apart > 0.3 * largest(fused, "temporaries")
+    assert eager.reserved_bytes < sum(largest(eager, name) for name in {t.name for i in eager.instants for t in i.terms})
+
+
+def test_where_the_card_fills_in_small_steps_it_ends_nearly_full() -> None:
+    card = find_accelerator("A100-80GB")
+    question = {"card": "A100-80GB", **LORA, "checkpointing": "full", "micro_batch": 64, "loss": "eager"}
+    equal, varying = rank(**question), rank(**question, options={"lengths": "variable"})
+    assert equal.allocated_bytes == varying.allocated_bytes < card.visible_bytes
+    assert varying.device_bytes == pytest.approx(card.visible_bytes, rel=0.04)
+    assert equal.device_bytes < varying.device_bytes <= card.visible_bytes
