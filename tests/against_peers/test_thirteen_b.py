@@ -115,8 +115,8 @@ GPU_POOR = {"layers": 40, "hidden": 5120, "heads": 40, "ffn": 13824, "vocab": 32
 def test_gpu_poor_adds_all_that_a_forward_writes_to_pure_bf16() -> None:
     """RahulSChand/gpu_poor at 05d18ab, src/App.js: weights and three more of their size in 16 bits, activations, 650 MiB.
 
-    Its activations are tensors written, not tensors saved: each attention score counts as three (16-bit, float, 16-bit again), where
-    eager attention keeps two of them; the rest of a layer is 32 h + 12 f bytes per token.
+    Its activations are tensors written, not tensors saved: each attention score counts as three (16-bit, float, 16-bit again),
+    where eager attention keeps two of them; the rest of a layer is 32 h + 12 f bytes per token.
     """
     c = GPU_POOR
     parameters = 2 * c["vocab"] * c["hidden"] + c["layers"] * c["hidden"] * (4 * c["hidden"] + 3 * c["ffn"])

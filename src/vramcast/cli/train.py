@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from vramcast.cli.layout import layout_of, layout_options
+from vramcast.ledger import Assumption
 from vramcast.workload import Adapter, Training
 
 _EPILOG = """\b
@@ -14,6 +15,7 @@ Examples:
   vramcast train meta-llama/Llama-3.1-70B --gpu H100x64 --framework megatron --tp 8 --pp 4 --sp
   vramcast train meta-llama/Llama-3.1-8B --gpu H100x32 --framework torchtitan --replicate 4 --shard 8
   vramcast train meta-llama/Meta-Llama-3-8B --gpu 4090 --method lora --sweep rank=2,4,8 micro_batch=2,4,8,12
+  vramcast train --from axolotl.yaml --gpu A100-80Gx8 --micro-batch 4
   vramcast train --layers 32 --hidden 4096 --heads 32 --ffn 11008 --vocab 32000 --framework megatron --gpu A100x8
 """
 _SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "experts", "expert_ffn")
@@ -29,6 +31,10 @@ def _shape_options(function: Any) -> Any:
 @click.command(epilog=_EPILOG)
 @click.argument("model", required=False)
 @click.argument("axes", nargs=-1, metavar="[NAME=V,V,...]...")
+@click.option(
+    "--from", "sources", multiple=True, metavar="FILE",
+    help="A training file to start from: LLaMA-Factory, axolotl, TRL, DeepSpeed, Megatron ... (repeatable); typed flags win.",
+)  # fmt: skip
 @click.option("--gpu", metavar="NAME[xN]", help="The card, and how many: 4090, A100-80Gx8, local.")
 @click.option("--framework", default="hf_trainer", show_default=True, metavar="NAME[==VERSION]", help="Whose recipe of defaults.")
 @click.option("--method", default="full", show_default=True, help="full, lora, qlora, dpo, grpo ...")
@@ -68,6 +74,7 @@ def command(**given: Any) -> int:
     """
     if given["sweep"] is None and given["axes"]:
         raise click.UsageError(f"unexpected argument {given['axes'][0]!r}: a grid starts with --sweep")
+    given = _with_files(given)
     question, model = question_of(given)
     if given["sweep"] is not None:
         from vramcast.cli.sweep import show_sweep
@@ -77,7 +84,7 @@ def command(**given: Any) -> int:
     from vramcast.cli.serve import card_assumptions
     from vramcast.planning.training import forecast_training
 
-    forecast = forecast_training(question, model=model, assumed=card_assumptions(given["gpu"]))
+    forecast = forecast_training(question, model=model, assumed=(*card_assumptions(given["gpu"]), *_told(given)))
     if given["as_json"]:
         from vramcast.cli.output import print_json
 
@@ -98,12 +105,16 @@ def question_of(given: dict[str, Any]) -> tuple[Training, Any]:
     from vramcast.cli.serve import named_cards
     from vramcast.errors import QuestionError
 
+    given = _with_files(given)
     gpu, gpus = named_cards(given["gpu"])
-    layout, world = layout_of(given, gpus)
+    layout, world = layout_of(given, gpus if gpus > 1 else given.get("file_gpus") or gpus)
     name, _, version = given["framework"].partition("==")
     model = _shaped(given)
     if model is None and not given["model"]:
-        raise QuestionError("no model: give an id, a path, or a shape (--layers, --hidden, --heads, --ffn, --vocab)")
+        raise QuestionError(
+            "no model: give an id, a path, or a shape (--layers, --hidden, --heads, --ffn, --vocab)"
+            + ("; the files name none" if given.get("files") else "")
+        )
     question = Training(
         model=given["model"] or model.id,
         gpu=gpu,
@@ -117,10 +128,10 @@ def question_of(given: dict[str, Any]) -> tuple[Training, Any]:
         zero=given["zero"],
         fsdp=int(given["fsdp"]) if given["fsdp"] else None,
         compile=given["compiled"],
-        options=_moments(given) | _settings(given["settings"]),
+        options=_read_options(given) | _moments(given) | _settings(given["settings"]),
         micro_batch=_count(given, "micro_batch"),
         seq=_count(given, "seq"),
-        accumulate=_count(given, "accumulate"),
+        accumulate=_accumulate(given, layout.dp),
         **{
             k: given[k]
             for k in ("optimizer", "checkpointing", "attention", "loss", "param_dtype", "compute_dtype", "grad_dtype", "quant")
@@ -129,13 +140,39 @@ def question_of(given: dict[str, Any]) -> tuple[Training, Any]:
     return question, model
 
 
+def _with_files(given: dict[str, Any]) -> dict[str, Any]:
+    """The parameters, with what ``--from`` files say under the flags that were typed."""
+    if not given.get("sources") or "files" in given:
+        return given
+    from vramcast.cli.train_files import under_flags
+    from vramcast.reading.training.files import read_training_files
+
+    return under_flags(given, read_training_files(given["sources"]))
+
+
 def _count(given: dict[str, Any], name: str) -> int:
     from vramcast.units import parse_count
 
     return parse_count(given[name], what=f"--{name.replace('_', '-')}")
 
 
+def _accumulate(given: dict[str, Any], ranks: int) -> int:
+    """As typed or read; or what a global batch leaves after the micro-batches of every data-parallel rank."""
+    whole = given.get("global_batch")
+    return max(1, int(whole) // (_count(given, "micro_batch") * ranks)) if whole else _count(given, "accumulate")
+
+
+def _told(given: dict[str, Any]) -> tuple[Assumption, ...]:
+    """What the files said, each value with its key."""
+    files = given.get("files")
+    return files.assumed() if files else ()
+
+
 def _adapter(given: dict[str, Any]) -> Adapter | None:
+    if given.get("files"):
+        from vramcast.cli.train_files import adapter_of
+
+        return adapter_of(given, given["files"])
     if given["rank"] is None and given["targets"] is None:
         return None
     targets = tuple(given["targets"].split(",")) if given["targets"] else ("all-linear",)
@@ -156,12 +193,18 @@ def _moments(given: dict[str, Any]) -> dict[str, Any]:
     return asked
 
 
+def _read_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Parts of the recipe that the files decide."""
+    files = given.get("files")
+    return {name: value for name, value in files.group("options").items() if value is not None} if files else {}
+
+
 def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     import yaml
 
     from vramcast.errors import QuestionError
 
-    settings = {}
+    settings: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
@@ -180,4 +223,6 @@ def _shaped(given: dict[str, Any]) -> Any:
     missing = [f"--{name}" for name in ("layers", "hidden", "heads") if name not in numbers]
     if missing:
         raise QuestionError(f"a model given by numbers needs {', '.join(missing)} too")
-    return shape_model(Shape(**numbers, name=f"{numbers['layers']} layers x {numbers['hidden']}"))
+    files = given.get("files")
+    more = {name: v for name, v in files.group("shape").items() if name not in _SHAPE} if files else {}
+    return shape_model(Shape(**numbers, **more, name=f"{numbers['layers']} layers x {numbers['hidden']}"))

@@ -1,0 +1,67 @@
+"""accelerate's YAML: how many processes, mixed precision, FSDP or DeepSpeed, and the axes of parallelism.
+
+Source: accelerate 1.15, commands/config/config_args.py and utils/dataclasses.py (names), parallelism_config.py.
+"""
+
+from typing import Any
+
+from vramcast.reading.training.huggingface import checkpointing, fsdp_idle, fsdp_rules
+from vramcast.reading.training.keys import Rule, flag, one_of, text, whole
+from vramcast.reading.training.settings import UNSET, Settings
+
+NAME = "accelerate YAML"
+SIGNATURE = frozenset({"compute_environment", "distributed_type", "num_processes", "mixed_precision"})
+
+
+def _device(part: str) -> Rule:
+    def read(settings: Settings, value: Any, because: str) -> None:
+        if str(value).lower() in ("cpu", "nvme"):
+            settings.add("offload", part, because)
+
+    return read
+
+
+RULES: dict[str, Rule] = {
+    "num_processes": ("gpus", whole),
+    "mixed_precision": ("compute_dtype", one_of({"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "no": "float32"})),
+    "distributed_type": ("distributed", text),
+    "gradient_accumulation_steps": ("accumulate", whole),
+    **fsdp_rules("fsdp_config."),
+    "deepspeed_config.zero_stage": ("zero", lambda v: None if v in UNSET else int(v)),
+    "deepspeed_config.offload_optimizer_device": _device("optimizer"),
+    "deepspeed_config.offload_param_device": _device("parameters"),
+    "deepspeed_config.gradient_accumulation_steps": ("accumulate", whole),
+    "deepspeed_config.deepspeed_config_file": ("file.deepspeed", text),
+    "parallelism_config.parallelism_config_dp_replicate_size": ("parallel.replicate", whole),
+    "parallelism_config.parallelism_config_dp_shard_size": ("parallel.shard", whole),
+    "parallelism_config.parallelism_config_tp_size": ("parallel.tp", whole),
+    "parallelism_config.parallelism_config_cp_size": ("parallel.cp", whole),
+    "parallelism_config.parallelism_config_sp_size": ("parallel.cp", whole),
+    "dynamo_config.dynamo_backend": ("compile", lambda v: None if v in UNSET or str(v).upper() == "NO" else True),
+    "megatron_lm_config.megatron_lm_tp_degree": ("parallel.tp", whole),
+    "megatron_lm_config.megatron_lm_pp_degree": ("parallel.pp", whole),
+    "megatron_lm_config.megatron_lm_sequence_parallelism": ("parallel.sp", flag),
+    "megatron_lm_config.megatron_lm_recompute_activations": checkpointing,
+}
+IDLE = (
+    "compute_environment", "debug", "downcast_bf16", "machine_rank", "main_process_ip", "main_process_port",
+    "main_training_function", "num_machines", "rdzv_backend", "same_network", "tpu_*", "use_cpu", "gpu_ids",
+    "enable_cpu_affinity", "dynamo_config.*", "deepspeed_config.zero3_init_flag", "deepspeed_config.zero3_save_16bit_model",
+    "deepspeed_config.gradient_clipping", "deepspeed_config.deepspeed_*", "deepspeed_config.offload_*", "main_process_*",
+    "fp8_config.*", "parallelism_config.*", "megatron_lm_config.megatron_lm_gradient_clipping",
+    "megatron_lm_config.megatron_lm_num_micro_batches", "megatron_lm_config.megatron_lm_use_distributed_optimizer",
+    "ipex_config*", "mpirun_config*", *fsdp_idle("fsdp_config."),
+)  # fmt: skip
+
+
+def finish(settings: Settings) -> None:
+    """The engine that ``distributed_type`` names; version 1 where an FSDP section states none."""
+    kind = str(settings.get("distributed", "")).upper()
+    because = settings.because.get("distributed", "accelerate")
+    if kind == "FSDP":
+        settings.put("fsdp", 1, "fsdp_version 1 where none is given")
+    elif kind == "DEEPSPEED":
+        settings.put("zero", 2, "accelerate: zero_stage 2")
+    elif kind == "MEGATRON_LM":
+        settings.put("framework", "megatron", because)
+    settings.put("framework", "accelerate", "an accelerate configuration by itself")

@@ -1,0 +1,95 @@
+"""DeepSpeed JSON: stage, offload, buckets, precision. ``auto`` is what the Trainer fills in, and stays open here.
+
+Source: deepspeed 0.18.2, runtime/zero/config.py and offload_config.py (keys and defaults), runtime/config.py.
+"""
+
+from typing import Any
+
+from vramcast.reading.training.keys import Rule, dtype, flag, natural, when, whole
+from vramcast.reading.training.settings import UNSET, Settings
+
+NAME = "DeepSpeed JSON"
+SIGNATURE = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size"})
+
+
+def _stage(settings: Settings, value: Any, because: str) -> None:
+    if value not in UNSET:
+        settings.put("zero", int(value), because)
+
+
+def _offload(part: str) -> Rule:
+    def read(settings: Settings, value: Any, because: str) -> None:
+        if str(value).lower() in ("cpu", "nvme"):
+            settings.add("offload", part, because)
+
+    return read
+
+
+def _legacy(part: str) -> Rule:
+    def read(settings: Settings, value: Any, because: str) -> None:
+        if flag(value):
+            settings.add("offload", part, because)
+
+    return read
+
+
+def _optimizer(settings: Settings, value: Any, because: str) -> None:
+    name = str(value).lower()
+    settings.put("optimizer", {"adam": "adamw", "fusedadam": "adamw", "deepspeedcpuadam": "adamw"}.get(name, name), because)
+
+
+RULES: dict[str, Rule] = {
+    "zero_optimization.stage": _stage,
+    "zero_optimization.offload_optimizer.device": _offload("optimizer"),
+    "zero_optimization.offload_param.device": _offload("parameters"),
+    "zero_optimization.cpu_offload": _legacy("optimizer"),
+    "zero_optimization.reduce_bucket_size": ("bucket.reduce", natural),
+    "zero_optimization.allgather_bucket_size": ("bucket.gather", natural),
+    "zero_optimization.overlap_comm": ("bucket.overlap", flag),
+    "zero_optimization.sub_group_size": ("options.sub_group", whole),
+    "zero_optimization.zero_hpz_partition_size": ("parallel.hpz", whole),
+    "zero_optimization.zero_quantized_weights": ("options.quantized_gathers", flag),
+    "zero_optimization.zero_quantized_gradients": ("options.quantized_gradients", flag),
+    "zero_optimization.mics_shard_size": ("parallel.shard", lambda v: None if v in UNSET or int(v) < 1 else int(v)),
+    "bf16.enabled": ("compute_dtype", when("bfloat16")),
+    "bfloat16.enabled": ("compute_dtype", when("bfloat16")),
+    "fp16.enabled": ("compute_dtype", when("float16")),
+    "data_types.grad_accum_dtype": ("grad_dtype", dtype),
+    "train_micro_batch_size_per_gpu": ("micro_batch", whole),
+    "gradient_accumulation_steps": ("accumulate", whole),
+    "train_batch_size": ("global_batch", whole),
+    "optimizer.type": _optimizer,
+    "activation_checkpointing.cpu_checkpointing": _legacy("activations"),
+}
+IDLE = (
+    "zero_optimization.contiguous_gradients", "zero_optimization.reduce_scatter", "zero_optimization.allgather_partitions",
+    "zero_optimization.round_robin_gradients", "zero_optimization.ignore_unused_parameters",
+    "zero_optimization.elastic_checkpoint", "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+    "zero_optimization.stage3_gather_fp16_weights_on_model_save", "zero_optimization.load_from_fp32_weights",
+    "zero_optimization.memory_efficient_linear", "zero_optimization.log_trace_cache*", "zero_optimization.offload_optimizer.*",
+    "zero_optimization.offload_param.*", "zero_optimization.use_multi_rank_bucket*", "zero_allow_untested_optimizer",
+    "zero_force_ds_cpu_optimizer", "gradient_clipping", "steps_per_print", "wall_clock_breakdown", "optimizer.params*",
+    "scheduler*", "fp16.*", "bf16.*", "amp*", "flops_profiler*", "comms_logger*", "tensorboard*", "wandb*",
+    "prescale_gradients", "gradient_predivide_factor", "dump_state", "checkpoint*", "aio*", "communication_data_type",
+    "activation_checkpointing.*", "seed", "csv_monitor*", "monitor_config*", "autotuning*", "curriculum_learning*",
+    "zero_optimization.override_module_apply", "zero_optimization.param_persistence*", "zero_optimization.legacy_stage1",
+    "train_batch_size_per_gpu", "disable_allgather", "sparse_gradients", "zero_optimization.module_granularity_threshold",
+)  # fmt: skip
+# what bounds ZeRO-3's gathers; the recipe gathers two blocks, which these defaults allow
+GATHERS = (
+    "zero_optimization.stage3_max_live_parameters", "zero_optimization.stage3_max_reuse_distance",
+    "zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.stage3_param_persistence_threshold",
+)  # fmt: skip
+
+
+def finish(settings: Settings) -> None:
+    """Buckets: one to reduce, two when reduction overlaps, and one to gather below stage 3."""
+    stage = settings.get("zero", 0)
+    settings.put("framework", "deepspeed", "a DeepSpeed configuration by itself")
+    if stage in (1, 2) and ("bucket.reduce" in settings.values or "bucket.gather" in settings.values):
+        reduce = settings.get("bucket.reduce", 500_000_000)
+        gather = settings.get("bucket.gather", 500_000_000)
+        twice = 2 if settings.get("bucket.overlap") else 1
+        settings.put(
+            "options.bucket_elements", twice * reduce + gather, "reduce_bucket_size, allgather_bucket_size, overlap_comm"
+        )

@@ -1,0 +1,266 @@
+"""HF TrainingArguments as YAML, JSON or flags, and what TRL's scripts add: trainer, PEFT, quantisation and model arguments.
+
+Sources: transformers 5.23, training_args.py (defaults, aliases); trl 1.16.0, trainer/{sft,dpo,grpo,kto}_config.py and
+model_config.py; accelerate's FSDP plugin for the names inside ``fsdp_config``.
+"""
+
+from typing import Any
+
+from vramcast.reading.training.keys import Rule, dtype, flag, names, number, one_of, text, when, whole
+from vramcast.reading.training.settings import Settings
+
+NAME = "Hugging Face TrainingArguments"
+SIGNATURE = frozenset({"per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs", "output_dir"})
+ATTENTION = {
+    "flash_attention_2": "flash", "flash_attention_3": "flash", "fa2": "flash", "fa3": "flash", "sdpa": "flash",
+    "flash_attn": "flash", "flex_attention": "flash", "kernels-community/flash-attn3": "flash", "disabled": "eager",
+}  # fmt: skip
+OPTIMIZER_ARGS = {"rank": "options.optimizer_rank"}
+
+
+def precision(word: str) -> Rule:
+    """bf16, fp16: the type of the matmuls, when the switch is on."""
+    return "compute_dtype", when(word)
+
+
+def checkpointing(settings: Settings, value: Any, because: str) -> None:
+    """On, off, or offloaded to the host."""
+    if str(value).startswith("offload"):
+        settings.put("checkpointing", "offloaded", because)
+    elif flag(value) is not None:
+        settings.put("checkpointing", "full" if flag(value) else "none", because)
+
+
+def four_bit(settings: Settings, value: Any, because: str) -> None:
+    """A 4-bit base under adapters."""
+    if flag(value):
+        settings.put("quant", "nf4", because)
+
+
+def eight_bit(settings: Settings, value: Any, because: str) -> None:
+    """An LLM.int8 base under adapters."""
+    if flag(value):
+        settings.put("quant", "int8", because)
+
+
+def fused_kernels(settings: Settings, value: Any, because: str) -> None:
+    """Liger's patches: norm, rope and SwiGLU in one kernel each, head and loss in one function."""
+    if flag(value):
+        settings.put("loss", "linear", because)
+        for part in ("norm", "rope", "glu"):
+            settings.put(f"options.{part}", "fused", because)
+
+
+def optimizer_args(settings: Settings, value: Any, because: str) -> None:
+    """``rank=64,scale=2``: the rank of a projecting optimizer."""
+    pairs = dict(pair.split("=", 1) for pair in str(value).replace(" ", "").split(",") if "=" in pair)
+    for name, target in OPTIMIZER_ARGS.items():
+        if name in pairs:
+            settings.put(target, int(pairs[name]), because)
+
+
+def sharding(settings: Settings, value: Any, because: str) -> None:
+    """``full_shard auto_wrap offload``: FSDP by its words."""
+    words = " ".join(value) if isinstance(value, list) else str(value)
+    if not words or words in ("False", "false", "[]"):
+        return
+    settings.put("fsdp.on", True, because)
+    if "shard_grad_op" in words:
+        settings.put("options.reshard", False, because)
+    if "offload" in words.split():
+        settings.add("offload", "parameters", because)
+
+
+def strategy(settings: Settings, value: Any, because: str) -> None:
+    """FSDP1's sharding strategy, by name or number."""
+    word = str(value).upper()
+    if word in ("SHARD_GRAD_OP", "2", "_HYBRID_SHARD_ZERO2"):
+        settings.put("options.reshard", False, because)
+    elif word in ("NO_SHARD", "3"):
+        settings.put("options.sharding", "ddp", because)
+
+
+def offloads(part: str) -> Rule:
+    """A switch that keeps something in host memory."""
+
+    def read(settings: Settings, value: Any, because: str) -> None:
+        if flag(value):
+            settings.add("offload", part, because)
+
+    return read
+
+
+def fsdp_rules(prefix: str) -> dict[str, Rule]:
+    """Keys of an FSDP section; every one is written with and without ``fsdp_`` in front."""
+    plain: dict[str, Rule] = {
+        "version": ("fsdp", whole),
+        "reshard_after_forward": ("options.reshard", flag),
+        "offload_params": offloads("parameters"),
+        "cpu_offload": offloads("parameters"),
+        "activation_checkpointing": checkpointing,
+        "sharding_strategy": strategy,
+    }
+    return {f"{prefix}{mark}{name}": rule for name, rule in plain.items() for mark in ("", "fsdp_")}
+
+
+def fsdp_idle(prefix: str) -> tuple[str, ...]:
+    """Keys of an FSDP section that decide how a run loads, wraps or saves, not what it holds."""
+    plain = (
+        "auto_wrap_policy", "transformer_layer_cls_to_wrap", "min_num_params", "backward_prefetch", "backward_prefetch_policy",
+        "forward_prefetch", "limit_all_gathers", "use_orig_params", "sync_module_states", "cpu_ram_efficient_loading",
+        "state_dict_type", "xla", "xla_fsdp_v2", "xla_fsdp_grad_ckpt", "final_state_dict_type",
+    )  # fmt: skip
+    return tuple(f"{prefix}{mark}{name}" for name in plain for mark in ("", "fsdp_"))
+
+
+TRAINER: dict[str, Rule] = {
+    "per_device_train_batch_size": ("micro_batch", whole),
+    "gradient_accumulation_steps": ("accumulate", whole),
+    "gradient_checkpointing": checkpointing,
+    "activation_checkpointing": checkpointing,
+    "gradient_checkpointing_kwargs.use_reentrant": ("options.reentrant", flag),
+    "activation_checkpointing_kwargs.use_reentrant": ("options.reentrant", flag),
+    "bf16": precision("bfloat16"),
+    "fp16": precision("float16"),
+    "optim": ("optimizer", text),
+    "optim_args": optimizer_args,
+    "use_liger_kernel": fused_kernels,
+    "fsdp": sharding,
+    **fsdp_rules("fsdp_config."),
+    "torch_compile": ("compile", flag),
+    "per_device_eval_batch_size": ("eval.batch", whole),
+    "eval_accumulation_steps": ("eval.accumulation", whole),
+    "eval_strategy": ("eval.strategy", text),
+    "evaluation_strategy": ("eval.strategy", text),
+    "do_eval": ("eval.strategy", when("steps")),
+    "deepspeed": ("file.deepspeed", lambda value: value),
+    "model_name_or_path": ("model", text),
+    "attn_implementation": ("attention", one_of(ATTENTION)),
+}
+TRL: dict[str, Rule] = {
+    "torch_dtype": ("param_dtype", dtype),
+    "dtype": ("param_dtype", dtype),
+    "model_init_kwargs.torch_dtype": ("param_dtype", dtype),
+    "model_init_kwargs.dtype": ("param_dtype", dtype),
+    "model_init_kwargs.attn_implementation": ("attention", one_of(ATTENTION)),
+    "load_in_4bit": four_bit,
+    "load_in_8bit": eight_bit,
+    "bnb_4bit_quant_type": ("quant.kind", text),
+    "use_bnb_nested_quant": ("options.double_quant", flag),
+    "use_peft": ("adapter.on", flag),
+    "lora_r": ("adapter.rank", whole),
+    "lora_dropout": ("adapter.dropout", number),
+    "lora_target_modules": ("adapter.targets", names),
+    "lora_target_parameters": ("adapter.parameters", names),
+    "lora_modules_to_save": ("adapter.modules_to_save", names),
+    "use_dora": ("adapter.dora", flag),
+    "max_length": ("seq", whole),
+    "max_seq_length": ("seq", whole),
+    "packing": ("lengths.packed", flag),
+    "padding_free": ("lengths.packed", flag),
+    "activation_offloading": offloads("activations"),
+    "loss_type": ("loss", one_of({"chunked_nll": "row_chunks", "nll": None, "dft": None, "sigmoid": None})),
+    "use_liger": fused_kernels,
+    "use_liger_loss": ("loss", when("linear")),
+    "max_prompt_length": ("lengths.prompt", whole),
+    "max_completion_length": ("lengths.completion", whole),
+    "num_generations": ("options.task", lambda _value: "grpo"),
+    "beta": ("preference.beta", number),
+    "precompute_ref_log_probs": ("options.frozen_copies", when(0)),
+    "use_vllm": ("engine.on", flag),
+    "vllm_mode": ("engine.mode", text),
+    "vllm_gpu_memory_utilization": ("engine.share", number),
+    "vllm_tensor_parallel_size": ("engine.tp", whole),
+    "vllm_enable_sleep_mode": ("engine.sleeps", flag),
+    "task": ("options.task", text),
+}
+RULES = TRAINER | TRL
+IDLE = (
+    "output_dir", "overwrite_output_dir", "do_train", "do_predict", "learning_rate", "weight_decay", "adam_*", "max_grad_norm",
+    "num_train_epochs", "max_steps", "lr_scheduler*", "warmup_*", "log_*", "logging_*", "save_*", "eval_steps", "eval_delay",
+    "eval_on_start", "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "seed", "data_seed", "report_to",
+    "run_name", "push_to_hub", "hub_*", "dataloader_*", "dataset*", "disable_tqdm", "remove_unused_columns", "label_names",
+    "group_by_length", "length_column_name", "ddp_timeout", "ddp_find_unused_parameters", "ddp_bucket_cap_mb", "tf32",
+    "resume_from_checkpoint", "torch_empty_cache_steps", "auto_find_batch_size", "neftune_noise_alpha", "include_*",
+    "skip_memory_metrics", "full_determinism", "trust_remote_code", "model_revision", "lora_alpha", "lora_task_type",
+    "use_rslora", "num_virtual_tokens", "preprocessing_num_workers", "streaming", "local_rank", "use_cpu", "no_cuda",
+    "prediction_loss_only", "torch_compile_backend", "torch_compile_mode", "accelerator_config*", "packing_strategy",
+    "eval_packing", "chat_template*", "eos_token", "pad_token", "truncation_mode", "completion_only_loss",
+    "assistant_only_loss", "label_smoothing*", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "epsilon*",
+    "reward_*", "num_iterations", "steps_per_generation", "generation_batch_size", "shuffle_dataset",
+    "ds3_gather_for_generation", "vllm_*", "scale_rewards", "mask_truncated_completions", "wandb_*",
+    "gradient_checkpointing_kwargs", "bf16_full_eval", "fp16_full_eval", "bnb_4bit_quant_storage", "use_vllm_*",
+    "tokenizer_name*", "model_max_length", "data_path", "train_file", "validation_file", "eval_data_path",
+    "ignore_bias_buffers", "disable_dropout", "ref_model_*", "sync_ref_model", "desirable_weight", "undesirable_weight",
+    "max_samples", "desc", "fsdp_min_num_params", "fsdp_transformer_layer_cls_to_wrap", "model_init_kwargs", "cache_dir",
+    "token", "project", "trackio*", *fsdp_idle("fsdp_config."),
+)  # fmt: skip
+
+
+def finish(settings: Settings) -> None:
+    """TrainingArguments' own defaults, and what several keys mean together."""
+    framework = "trl" if _is_trl(settings) else "hf_trainer"
+    settings.put("framework", framework, "the keys of this file")
+    settings.put("micro_batch", 8, "TrainingArguments: per_device_train_batch_size 8")
+    if framework == "trl":
+        settings.put("seq", 1024, "TRL: max_length 1024")
+        settings.put("compute_dtype", "bfloat16", "TRL: bf16 unless fp16")
+    sharded(settings, version=2)
+    adapters(settings, rank=16 if framework == "trl" else 8)
+    evaluation(settings)
+    preference(settings)
+    lengths(settings)
+
+
+def sharded(settings: Settings, *, version: int) -> None:
+    """The version of FSDP that a framework runs where none is stated."""
+    if settings.get("fsdp.on"):
+        settings.put("fsdp", version, settings.because["fsdp.on"])
+
+
+def _is_trl(settings: Settings) -> bool:
+    own = ("lengths.packed", "lengths.completion", "preference.beta", "options.task", "adapter.on", "engine.on")
+    return any(name in settings.values for name in own) or "dataset_name" in settings.idle
+
+
+def adapters(settings: Settings, *, rank: int = 8) -> None:
+    """The method from what was said of adapters and quantisation."""
+    on = settings.get("adapter.on", bool({"adapter.rank", "adapter.targets"} & settings.values.keys()))
+    kind = settings.get("quant.kind")
+    if settings.get("quant") == "nf4" and kind:
+        settings.replace("quant", kind)
+    if not on:
+        return
+    quantised = settings.get("quant") is not None
+    settings.put(
+        "method", "qlora" if quantised else "lora", settings.because.get("quant" if quantised else "adapter.rank", "PEFT")
+    )
+    settings.put("adapter.rank", rank, "default rank")
+    settings.put("adapter.targets", ("q_proj", "v_proj"), "PEFT: q_proj and v_proj of most families")
+
+
+def evaluation(settings: Settings) -> None:
+    """The Trainer keeps every logit of an evaluation on the card unless eval_accumulation_steps is set."""
+    strategy_ = settings.get("eval.strategy", "no")
+    if strategy_ != "no" and not settings.get("eval.accumulation"):
+        batch = settings.get("eval.batch", 8)
+        settings.put("options.eval_batch", batch, settings.because.get("eval.batch", "per_device_eval_batch_size 8"))
+
+
+def preference(settings: Settings) -> None:
+    """Reference models and engines beside the trained model."""
+    if settings.get("options.task") == "grpo":
+        if (settings.get("preference.beta") or 0) > 0 and not settings.get("adapter.rank"):
+            settings.put("options.frozen_copies", 1, settings.because["preference.beta"])
+        if settings.get("engine.on") and settings.get("engine.mode", "colocate") == "colocate":
+            settings.put("options.tenant", settings.get("engine.share", 0.3), "GRPO: a vLLM engine on the same card")
+
+
+def lengths(settings: Settings) -> None:
+    """Prompt and completion add up; unpacked batches vary in length."""
+    prompt, completion = settings.get("lengths.prompt"), settings.get("lengths.completion")
+    if settings.get("options.task") == "grpo" and (prompt or completion):
+        settings.drop("seq")
+        settings.put("seq", (prompt or 512) + (completion or 256), "prompt and completion")
+    if settings.get("lengths.packed") is False:
+        settings.put("options.lengths", "variable", settings.because["lengths.packed"])

@@ -1,0 +1,114 @@
+"""A format's keys as a table: where each value goes, and how it is read from what people write."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from vramcast.errors import QuestionError
+from vramcast.reading.training.settings import UNSET, Settings
+from vramcast.units import parse_count
+
+Convert = Callable[[Any], Any]
+Handler = Callable[[Settings, Any, str], None]
+Rule = tuple[str, Convert] | Handler
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "float16", "float": "float32"}
+_OPEN = re.compile(r"^\$|\$\{|\{\{")  # a template's or a shell's name, not resolved
+DEEPEST, MOST_KEYS = 12, 3000
+_TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
+
+
+def whole(value: Any) -> int | None:
+    """A whole number, also as ``1_000``, ``4k`` or text; None for what is unset or below one."""
+    if value in UNSET:
+        return None
+    number = int(value) if isinstance(value, float) and value.is_integer() else value
+    found = number if isinstance(number, int) else parse_count(str(value), what="a size")
+    return found if found >= 1 else None
+
+
+def natural(value: Any) -> int | None:
+    """A whole number from zero on."""
+    return 0 if str(value) == "0" else whole(value)
+
+
+def number(value: Any) -> float | None:
+    """A number; None for what is unset."""
+    return None if value in UNSET else float(value)
+
+
+def flag(value: Any) -> bool | None:
+    """A switch, also written as a word; a bare flag of a command line is on."""
+    if value in UNSET:
+        return None
+    text = str(value).lower()
+    return True if text in _TRUE else False if text in _FALSE else None
+
+
+def text(value: Any) -> str | None:
+    """A word; None for what is unset."""
+    return None if value in UNSET else str(value)
+
+
+def names(value: Any) -> tuple[str, ...] | None:
+    """A list of names, also as one string with commas or spaces."""
+    if value in UNSET:
+        return None
+    found = [str(v) for v in value] if isinstance(value, list | tuple) else str(value).replace(",", " ").split()
+    return tuple(found) or None
+
+
+def dtype(value: Any) -> str | None:
+    """The torch name of a dtype; None for auto."""
+    found = text(value)
+    return DTYPES.get(found.removeprefix("torch."), found.removeprefix("torch.")) if found else None
+
+
+def one_of(meanings: Mapping[str, Any]) -> Convert:
+    """A word by its meaning here; unknown words stay as they are."""
+    return lambda value: meanings.get(str(value).lower(), None if value in UNSET else value)
+
+
+def when(meaning: Any, otherwise: Any = None) -> Convert:
+    """``meaning`` where the switch is on, ``otherwise`` where it is off."""
+    return lambda value: {True: meaning, False: otherwise, None: None}[flag(value)]
+
+
+def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one with dotted names; lists stay whole. Raises QuestionError beyond what any configuration has."""
+    found: dict[str, Any] = {}
+    if prefix.count(".") > DEEPEST:
+        raise QuestionError(f"{prefix[:60]} is nested deeper than {DEEPEST} levels: is this a training configuration?")
+    for key, value in mapping.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            found |= flat(value, f"{name}.")
+        else:
+            found[name] = value
+        if len(found) > MOST_KEYS:
+            raise QuestionError(f"more than {MOST_KEYS:,} keys: is this a training configuration?")
+    return found
+
+
+def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Rule], idle: Iterable[str], *, where: str) -> None:
+    """Read every key of ``mapping``: by its rule, as idle, or as unread. Raises QuestionError for a value that cannot be."""
+    quiet = tuple(idle)
+    for key, value in mapping.items():
+        rule = rules.get(key)
+        if rule is None:
+            known = key in quiet or any(key.startswith(word[:-1]) for word in quiet if word.endswith("*"))
+            (settings.idle if known else settings.unread).append(key)
+        elif isinstance(value, str) and _OPEN.search(value):
+            settings.unread.append(f"{key} ({value})")
+        elif value is not None:
+            _read(settings, rule, key, value, where)
+
+
+def _read(settings: Settings, rule: Rule, key: str, value: Any, where: str) -> None:
+    because = f"{where}: {key}"
+    try:
+        if isinstance(rule, tuple):
+            settings.put(rule[0], rule[1](value), because)
+        else:
+            rule(settings, value, because)
+    except (TypeError, ValueError) as error:
+        raise QuestionError(f"{where}: {key} is {str(value)[:60]!r}, which cannot be read: {str(error)[:80]}") from None

@@ -1,0 +1,187 @@
+"""Megatron-LM flags, of a script or a YAML of arguments; the model's shape is among them.
+
+Source: megatron-core 0.14.0, core/transformer/transformer_config.py, core/model_parallel_config.py,
+core/optimizer/optimizer_config.py, core/distributed/distributed_data_parallel_config.py (fields and defaults; the flags are
+their names).
+"""
+
+from typing import Any
+
+from vramcast.reading.training.keys import Rule, dtype, flag, number, one_of, text, when, whole
+from vramcast.reading.training.settings import UNSET, Settings
+
+NAME = "Megatron-LM arguments"
+SIGNATURE = frozenset(
+    {"num_layers", "hidden_size", "tensor_model_parallel_size", "micro_batch_size", "seq_length", "num_attention_heads"}
+)
+_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8"}
+
+
+def _fp8(settings: Settings, value: Any, because: str) -> None:
+    if value not in UNSET:
+        settings.put("compute_dtype", "fp8", because)
+
+
+def _precision(settings: Settings, value: Any, because: str) -> None:
+    """NeMo's names: bf16-mixed, bf16_with_fp8_..."""
+    word = str(value)
+    if word not in UNSET:
+        settings.put("compute_dtype", "fp8" if "fp8" in word else "bfloat16" if "bf16" in word else "float16", because)
+
+
+def _modules(settings: Settings, value: Any, because: str) -> None:
+    listed = value if isinstance(value, list) else str(value).replace(",", " ").split()
+    settings.put("recompute.modules", "+".join(map(str, listed)), because)
+
+
+def _offload(settings: Settings, value: Any, because: str) -> None:
+    if flag(value):
+        settings.add("offload", "optimizer", because)
+
+
+def _grouped(settings: Settings, value: Any, _because: str) -> None:
+    if not flag(value):
+        settings.drop("shape.kv_heads")
+
+
+RULES: dict[str, Rule] = {
+    "num_layers": ("shape.layers", whole),
+    "hidden_size": ("shape.hidden", whole),
+    "ffn_hidden_size": ("shape.ffn", whole),
+    "num_attention_heads": ("shape.heads", whole),
+    "num_query_groups": ("shape.kv_heads", whole),
+    "group_query_attention": _grouped,
+    "kv_channels": ("shape.head_dim", whole),
+    "vocab_size": ("shape.vocab", whole),
+    "padded_vocab_size": ("shape.vocab", whole),
+    "max_position_embeddings": ("shape.positions", whole),
+    "num_experts": ("shape.experts", whole),
+    "num_moe_experts": ("shape.experts", whole),
+    "moe_router_topk": ("shape.active", whole),
+    "moe_ffn_hidden_size": ("shape.expert_ffn", whole),
+    "moe_shared_expert_intermediate_size": ("shape.shared_ffn", whole),
+    "swiglu": ("shape.gated", flag),
+    "gated_linear_unit": ("shape.gated", flag),
+    "untie_embeddings_and_output_weights": ("shape.untied", flag),
+    "share_embeddings_and_output_weights": ("shape.tied", flag),
+    "normalization": ("shape.norm", lambda v: str(v).lower()),
+    "disable_bias_linear": ("shape.unbiased", flag),
+    "add_bias_linear": ("shape.bias", flag),
+    "add_qkv_bias": ("shape.qkv_bias", flag),
+    "position_embedding_type": ("shape.position", one_of({"learned_absolute": "learned", "rope": "rope", "none": "alibi"})),
+    "seq_length": ("seq", whole),
+    "micro_batch_size": ("micro_batch", whole),
+    "global_batch_size": ("global_batch", whole),
+    "tensor_model_parallel_size": ("parallel.tp", whole),
+    "pipeline_model_parallel_size": ("parallel.pp", whole),
+    "context_parallel_size": ("parallel.cp", whole),
+    "expert_model_parallel_size": ("parallel.ep", whole),
+    "expert_tensor_parallel_size": ("options.expert_tp", whole),
+    "virtual_pipeline_model_parallel_size": ("parallel.vpp", whole),
+    "num_layers_per_virtual_pipeline_stage": ("virtual.layers", whole),
+    "sequence_parallel": ("parallel.sp", flag),
+    "recompute_granularity": ("recompute.granularity", text),
+    "recompute_method": ("recompute.method", text),
+    "recompute_num_layers": ("recompute.layers", whole),
+    "recompute_modules": _modules,
+    "recompute_activations": ("recompute.granularity", when("selective")),
+    "checkpoint_activations": ("recompute.granularity", when("full")),
+    "use_distributed_optimizer": ("optimizer.distributed", flag),
+    "use_megatron_fsdp": ("fsdp", when(2)),
+    "use_custom_fsdp": ("fsdp", when(2)),
+    "use_torch_fsdp2": ("fsdp", when(2)),
+    "data_parallel_sharding_strategy": ("fsdp.strategy", text),
+    "num_distributed_optimizer_instances": ("parallel.replicate", whole),
+    "accumulate_allreduce_grads_in_fp32": ("gradients.wide", flag),
+    "grad_reduce_in_fp32": ("gradients.wide", flag),
+    "grad_reduce_in_bf16": ("gradients.narrow", flag),
+    "use_precision_aware_optimizer": ("optimizer.aware", flag),
+    "main_grads_dtype": ("aware.gradients", one_of(_DTYPES)),
+    "main_params_dtype": ("aware.master", one_of(_DTYPES)),
+    "exp_avg_dtype": ("aware.states", one_of(_DTYPES)),
+    "optimizer": ("optimizer", lambda v: {"adam": "adamw", "sgd": "sgd_momentum"}.get(str(v).lower(), str(v).lower())),
+    "optimizer_cpu_offload": _offload,
+    "bf16": ("compute_dtype", when("bfloat16")),
+    "fp16": ("compute_dtype", when("float16")),
+    "fp8": _fp8,
+    "fp8_format": _fp8,
+    "precision": _precision,
+    "mixed_precision": _precision,
+    "params_dtype": ("compute_dtype", dtype),
+    "attention_dropout": ("options.attention_dropout", number),
+    "hidden_dropout": ("options.hidden_dropout", number),
+    "attention_backend": ("attention", one_of({"fused": "flash", "auto": None, "unfused": "unfused", "local": "unfused"})),
+    "use_flash_attn": ("attention", when("flash")),
+    "cross_entropy_loss_fusion": ("loss", when("vocab_parallel")),
+    "make_vocab_size_divisible_by": ("options.pad_vocab_to", whole),
+    "mtp_num_layers": ("shape.mtp", whole),
+}
+IDLE = (
+    "train_iters", "train_samples", "lr*", "min_lr*", "weight_decay*", "clip_grad", "adam_*", "init_method_std", "seed",
+    "data_*", "split", "tokenizer_*", "vocab_file", "merge_file", "save*", "load*", "log_*", "eval_*", "tensorboard_*",
+    "wandb_*", "distributed_*", "nproc_*", "nnodes", "node_rank", "master_*", "num_workers", "rotary_*",
+    "use_rotary_position_embeddings", "use_mcore_models", "transformer_impl", "overlap_*", "no_*", "manual_gc*",
+    "empty_unused_memory_level", "exit_*", "ckpt_*", "profile*", "timing_*", "mock_data", "norm_epsilon",
+    "moe_router_load_balancing_type", "moe_aux_loss_coeff", "moe_token_dispatcher_type", "moe_grouped_gemm",
+    "moe_permute_fusion", "moe_router_*", "moe_z_loss_coeff", "moe_per_layer_logging", "moe_enable_deepep", "moe_flex_*",
+    "moe_layer_freq", "calculate_*", "fp8_*", "te_rng_tracker", "tp_comm_*", "ddp_*", "decoupled_*", "qk_layernorm",
+    "apply_layernorm_1p", "attention_softmax_in_fp32", "masked_softmax_fusion", "bias_*", "apply_rope_fusion",
+    "gradient_accumulation_fusion", "finetune", "dataloader_type", "rampup_*", "exp_avg_sq_dtype", "check_*", "reset_*",
+    "eod_*", "override_*", "async_*", "auto_*", "tiktoken_*", "squared_relu", "dist_ckpt_*", "use_dist_ckpt*",
+    "create_attention_mask*", "deterministic_mode", "num_floating_point_operations", "legacy_*", "app_*", "rdzv_*", "enable_*",
+    "microbatch_*", "account_for_*", "recompute_*", "cuda_graph*", "external_*", "gc_*", "nccl_*", "use_cpu_initialization",
+    "start_weight_decay", "end_weight_decay", "inference_*", "cpu_offloading*", "model_parallel_size", "tqdm", "ema*",
+    "use_checkpoint_*",
+)  # fmt: skip
+
+
+def finish(settings: Settings) -> None:
+    """Megatron's flags are off where they are absent: distributed optimizer, fp32 gradients, recomputation."""
+    settings.put("framework", "megatron", "the arguments of this file")
+    settings.put("micro_batch", 1, "one sequence")
+    _gradients(settings)
+    _recompute(settings)
+    if not settings.get("optimizer.distributed") and not settings.get("fsdp"):
+        settings.put("options.sharding", "ddp", "Megatron: --use-distributed-optimizer is off")
+    _shape(settings)
+
+
+def _gradients(settings: Settings) -> None:
+    """bf16 implies fp32 main gradients (arguments.py) unless they are asked to be reduced in bf16."""
+    if settings.get("gradients.narrow"):
+        settings.put("grad_dtype", "bfloat16", settings.because["gradients.narrow"])
+    if settings.get("optimizer.aware"):
+        for part, target in (("gradients", "grad_dtype"), ("master", "options.master"), ("states", "options.states")):
+            settings.put(target, settings.get(f"aware.{part}"), settings.because.get(f"aware.{part}", ""))
+
+
+def _recompute(settings: Settings) -> None:
+    granularity = settings.get("recompute.granularity")
+    because = settings.because.get("recompute.granularity", "Megatron: no recomputation by default")
+    if granularity == "full":
+        method, layers = settings.get("recompute.method", "uniform"), settings.get("recompute.layers", 1)
+        settings.put("checkpointing", "full" if (method, layers) == ("uniform", 1) else f"{method}:{layers}", because)
+    elif granularity == "selective":
+        modules = settings.get("recompute.modules", "core_attn")
+        settings.put("checkpointing", "selective" if modules == "core_attn" else f"modules:{modules}", because)
+    else:
+        settings.put("checkpointing", "none", because)
+
+
+def _shape(settings: Settings) -> None:
+    """Switches that turn defaults off: gated only with --swiglu, biased and tied unless told otherwise, layer norms."""
+    if "shape.layers" not in settings.values:
+        return
+    settings.put("shape.gated", False, "Megatron: no --swiglu")
+    settings.put("shape.norm", "layernorm", "Megatron: normalization LayerNorm")
+    settings.put("shape.tied", not settings.get("shape.untied", False), "--untie-embeddings-and-output-weights")
+    settings.put("shape.bias", not settings.get("shape.unbiased", False), "--disable-bias-linear")
+    if not settings.get("shape.gated"):
+        settings.put("shape.ffn", 4 * settings.get("shape.hidden", 0), "Megatron: ffn_hidden_size 4 h")
+    layers, virtual = settings.get("shape.layers"), settings.get("virtual.layers")
+    if virtual:
+        settings.put(
+            "parallel.vpp", max(1, layers // (settings.get("parallel.pp", 1) * virtual)), settings.because["virtual.layers"]
+        )
+    for name in ("shape.untied", "shape.unbiased"):
+        settings.drop(name)

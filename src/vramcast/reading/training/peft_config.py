@@ -1,0 +1,57 @@
+"""PEFT's adapter_config.json. Keys and defaults: peft 0.21.2, tuners/*/config.py."""
+
+from typing import Any
+
+from vramcast.reading.training.keys import Rule, flag, names, number, text, whole
+from vramcast.reading.training.settings import Settings
+from vramcast.training.adapter_kinds import KINDS
+
+NAME = "PEFT adapter_config.json"
+SIGNATURE = frozenset({"peft_type", "target_modules", "base_model_name_or_path", "task_type"})
+_TYPES = {"prompt_tuning": "prompt", "prefix_tuning": "prefix", "p_tuning": "p_tuning", "ln_tuning": "ln_tuning"}
+
+
+def _type(settings: Settings, value: Any, because: str) -> None:
+    word = str(value).lower()
+    settings.put("method", _TYPES.get(word, word), because)
+
+
+def _dora(settings: Settings, value: Any, because: str) -> None:
+    settings.put("adapter.dora", flag(value), because)
+
+
+RULES: dict[str, Rule] = {
+    "peft_type": _type,
+    "base_model_name_or_path": ("model", text),
+    "r": ("adapter.rank", whole),
+    "init_r": ("adapter.rank", whole),
+    "lora_dropout": ("adapter.dropout", number),
+    "target_modules": ("adapter.targets", lambda v: (v,) if isinstance(v, str) else names(v)),
+    "target_parameters": ("adapter.parameters", names),
+    "modules_to_save": ("adapter.modules_to_save", names),
+    "use_dora": _dora,
+    "num_virtual_tokens": ("adapter.sizes.num_virtual_tokens", whole),
+    "encoder_hidden_size": ("adapter.sizes.encoder_hidden_size", whole),
+    **{
+        size: (f"adapter.sizes.{size}", lambda v: int(v) if v else None)
+        for kind in KINDS.values()
+        for size in kind.sizes
+        if size not in ("r", "feedforward")
+    },
+}
+IDLE = (
+    "lora_alpha", "task_type", "inference_mode", "bias", "fan_in_fan_out", "init_*", "layers_*", "rank_pattern",
+    "alpha_pattern", "auto_mapping", "revision", "peft_version", "use_rslora", "megatron_*", "loftq_config", "eva_config",
+    "corda_config", "lora_bias", "exclude_modules", "layer_replication", "runtime_config", "qalora_*", "use_qalora",
+    "trainable_token_indices", "alpha", "*_dropout", "feedforward_modules", "target_r", "tinit", "tfinal", "deltaT", "beta1",
+    "beta2", "orth_reg_weight", "total_step", "arrow_config", "ensure_weight_tying", "use_bdlora", "lora_ga_config",
+    "alora_invocation_tokens", "module_dropout", "rank_dropout", "coft", "eps", "use_cayley_neumann",
+    "num_cayley_neumann_terms", "projection_prng_key", "save_projection", "d_initial", "scaling",
+)  # fmt: skip
+
+
+def finish(settings: Settings) -> None:
+    """PEFT's default targets."""
+    settings.put("framework", "hf_trainer", "a PEFT configuration by itself")
+    if settings.get("method") in KINDS:
+        settings.put("adapter.targets", ("q_proj", "v_proj"), "PEFT: q_proj and v_proj of most families")

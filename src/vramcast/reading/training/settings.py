@@ -1,0 +1,64 @@
+"""What training files say, key by key, with the file and key behind every value; nothing is dropped without a word."""
+
+from typing import Any
+
+from vramcast.ledger import Assumption
+
+UNSET = (None, "", "none", "None", "null", "auto")
+
+
+class Settings:
+    """Values by target (``micro_batch``, ``parallel.tp``, ``adapter.rank``, ``options.reentrant``, ``shape.layers`` ...).
+
+    The first value put for a target stays: what a user's own file says stands before what it refers to and before defaults.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.because: dict[str, str] = {}
+        self.idle: list[str] = []
+        self.unread: list[str] = []
+
+    def put(self, target: str, value: Any, because: str) -> None:
+        """Set a target that is still open."""
+        if target not in self.values and value is not None:
+            self.values[target] = value
+            self.because[target] = because
+
+    def replace(self, target: str, value: Any, because: str = "") -> None:
+        """Set a target again, once several keys are known."""
+        self.values[target] = value
+        self.because[target] = because or self.because.get(target, "several keys together")
+
+    def drop(self, *targets: str) -> None:
+        """Forget targets that another key has made void."""
+        for target in targets:
+            self.values.pop(target, None)
+
+    def add(self, target: str, value: Any, because: str) -> None:
+        """Add to a list of values."""
+        self.values.setdefault(target, [])
+        if value not in self.values[target]:
+            self.values[target].append(value)
+            self.because[target] = because
+
+    def get(self, target: str, otherwise: Any = None) -> Any:
+        """The value of a target so far."""
+        return self.values.get(target, otherwise)
+
+    def group(self, prefix: str) -> dict[str, Any]:
+        """The values under ``prefix.``, by the rest of their name."""
+        return {name.removeprefix(f"{prefix}."): v for name, v in self.values.items() if name.startswith(f"{prefix}.")}
+
+    def assumed(self) -> tuple[Assumption, ...]:
+        """Every value with where it came from, then what costs no memory and what has no rule."""
+        told = [Assumption(name, _plain(value), self.because[name]) for name, value in self.values.items()]
+        if self.unread:
+            told.append(Assumption("not read", ", ".join(self.unread), "no rule for these keys: what they change is not counted"))
+        if self.idle:
+            told.append(Assumption("no effect on memory", ", ".join(self.idle), "data, schedule, logging, saving"))
+        return tuple(told)
+
+
+def _plain(value: Any) -> Any:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value

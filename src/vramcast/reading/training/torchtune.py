@@ -1,0 +1,144 @@
+"""torchtune YAML. Keys: torchtune 0.6.1, recipes/configs; the builders' names say the model and the adapter."""
+
+import re
+from typing import Any
+
+from vramcast.reading.training.keys import Rule, dtype, flag, names, number, whole
+from vramcast.reading.training.settings import Settings
+
+NAME = "torchtune YAML"
+SIGNATURE = frozenset(
+    {"model._component_", "tokenizer._component_", "enable_activation_checkpointing", "checkpointer._component_"}
+)
+_OPTIMIZERS = {"adamw": "adamw", "pagedadamw8bit": "paged_adamw_8bit", "pagedadamw": "paged_adamw", "adamw8bit": "adamw_8bit",
+               "sgd": "sgd", "adam": "adamw", "cpuoffloadoptimizer": "adamw"}  # fmt: skip
+# families of builders, and the published model of each size
+_MODELS = {
+    "llama2": "meta-llama/Llama-2-{}-hf", "llama3": "meta-llama/Meta-Llama-3-{}", "llama3_1": "meta-llama/Llama-3.1-{}",
+    "llama3_2": "meta-llama/Llama-3.2-{}", "llama3_3": "meta-llama/Llama-3.3-{}-Instruct", "mistral": "mistralai/Mistral-{}-v0.1",
+    "qwen2": "Qwen/Qwen2-{}", "qwen2_5": "Qwen/Qwen2.5-{}", "gemma": "google/gemma-{}", "gemma2": "google/gemma-2-{}",
+    "phi3": "microsoft/Phi-3-{}-4k-instruct", "phi4": "microsoft/phi-4",
+}  # fmt: skip
+_SMALL = ("gemma", "gemma2")
+
+
+def model_of(component: str) -> str | None:
+    """The published model of a builder: torchtune.models.llama3_1.lora_llama3_1_8b is meta-llama/Llama-3.1-8B."""
+    found = re.search(r"models\.(\w+)\.(?:q?lora_)?\1_(\d+(?:_\d+)?b|mini)(?:_base|_instruct)?$", component)
+    pattern = _MODELS.get(found[1]) if found else None
+    if found is None or pattern is None:
+        return None
+    size = found[2].replace("_", ".")
+    return pattern.format(size if found[1] in _SMALL or size == "mini" else size.upper())
+
+
+def _model(settings: Settings, value: Any, because: str) -> None:
+    component = str(value)
+    settings.put("model", model_of(component), because)
+    leaf = component.rsplit(".", 1)[-1]
+    if leaf.startswith(("lora_", "qlora_")):
+        settings.put("method", leaf.split("_", 1)[0], because)
+        if leaf.startswith("qlora"):
+            settings.put("quant", "nf4", because)
+
+
+def _quantised(settings: Settings, value: Any, because: str) -> None:
+    if flag(value):
+        settings.put("quant", "nf4", because)
+
+
+def _optimizer(settings: Settings, value: Any, because: str) -> None:
+    leaf = str(value).rsplit(".", 1)[-1].lower()
+    source = "torchao_" if "torchao" in str(value) and "bit" in leaf else ""
+    name = f"adamw_{source}{leaf[5:]}" if source else _OPTIMIZERS.get(leaf, leaf)
+    settings.put("optimizer", name, because)
+    if leaf == "cpuoffloadoptimizer":
+        settings.add("offload", "optimizer", because)
+
+
+def _in_backward(settings: Settings, value: Any, because: str) -> None:
+    if flag(value):
+        settings.put("options.update", "in_backward", because)
+
+
+def _loss(settings: Settings, value: Any, because: str) -> None:
+    leaf = str(value).rsplit(".", 1)[-1]
+    named = {"LinearCrossEntropyLoss": "chunked_linear", "CEWithChunkedOutputLoss": "chunked", "CrossEntropyLoss": "plain"}
+    settings.put("loss", named.get(leaf), because)
+    if leaf == "DPOLoss":
+        settings.put("options.task", "dpo", because)
+
+
+def _checkpointing(settings: Settings, value: Any, because: str) -> None:
+    settings.put("checkpointing", "full" if flag(value) else "none", because)
+
+
+def _offloading(settings: Settings, value: Any, because: str) -> None:
+    if flag(value):
+        settings.add("offload", "activations", because)
+
+
+def _host(settings: Settings, value: Any, because: str) -> None:
+    if flag(value):
+        settings.add("offload", "parameters", because)
+        settings.add("offload", "optimizer", because)
+
+
+def _mlp(settings: Settings, value: Any, because: str) -> None:
+    if flag(value):
+        settings.put("adapter.mlp", ("gate_proj", "up_proj", "down_proj"), because)
+
+
+RULES: dict[str, Rule] = {
+    "model._component_": _model,
+    "model.lora_attn_modules": ("adapter.attention", names),
+    "model.apply_lora_to_mlp": _mlp,
+    "model.apply_lora_to_output": ("adapter.output", flag),
+    "model.lora_rank": ("adapter.rank", whole),
+    "model.lora_dropout": ("adapter.dropout", number),
+    "model.use_dora": ("adapter.dora", flag),
+    "model.quantize_base": _quantised,
+    "tokenizer.max_seq_len": ("seq", whole),
+    "dataset.packed": ("lengths.packed", flag),
+    "batch_size": ("micro_batch", whole),
+    "gradient_accumulation_steps": ("accumulate", whole),
+    "dtype": ("compute_dtype", dtype),
+    "optimizer._component_": _optimizer,
+    "optimizer.fused": ("options.update", lambda v: "fused" if flag(v) else None),
+    "optimizer.offload_gradients": ("options.update", lambda v: "in_backward" if flag(v) else None),
+    "optimizer_in_bwd": _in_backward,
+    "loss._component_": _loss,
+    "enable_activation_checkpointing": _checkpointing,
+    "enable_activation_offloading": _offloading,
+    "compile": ("compile", flag),
+    "fsdp_cpu_offload": _host,
+    "tensor_parallel_dim": ("parallel.tp", whole),
+    "context_parallel_dim": ("parallel.cp", whole),
+    "data_parallel_shard_dim": ("parallel.shard", lambda v: None if int(v) < 1 else int(v)),
+    "data_parallel_replicate_dim": ("parallel.replicate", whole),
+}
+IDLE = (
+    "output_dir", "tokenizer.*", "checkpointer.*", "resume_from_checkpoint", "save_adapter_weights_only", "dataset.*",
+    "dataset_val*", "seed", "shuffle", "optimizer.*", "lr_scheduler*", "epochs", "max_steps_per_epoch", "clip_grad_norm",
+    "metric_logger*", "log_*", "device", "profiler*", "model.lora_alpha", "loss.*", "custom_sharded_layers",
+    "fsdp_reshard_after_forward", "base_dir", "ac_mode", "collate_fn", "run_val_every_n_steps", "batch_size_val",
+    "validation*", "model_dir", "cudnn_deterministic_mode", "enable_async*", "tensor_parallel_plan*", "epochs_trained",
+    "max_validation_steps", "ref_checkpointer*", "use_distributed_state_dict", "data_dir",
+)  # fmt: skip
+
+
+def finish(settings: Settings) -> None:
+    """Pure bf16; the longest sample decides where max_seq_len is null."""
+    settings.put("framework", "torchtune", "the keys of this file")
+    settings.put("micro_batch", 2, "torchtune's recipes: batch_size 2")
+    settings.put("seq", 2048, "max_seq_len is null, the longest sample decides; 2,048 is taken")
+    attention = settings.get("adapter.attention")
+    if attention:
+        renamed = tuple("o_proj" if name == "output_proj" else name for name in attention)
+        head = ("lm_head",) if settings.get("adapter.output") else ()
+        settings.put(
+            "adapter.targets", (*renamed, *settings.get("adapter.mlp", ()), *head), settings.because["adapter.attention"]
+        )
+        settings.put("method", "qlora" if settings.get("quant") else "lora", settings.because["adapter.attention"])
+    if settings.get("lengths.packed") is False:
+        settings.put("options.lengths", "variable", settings.because["lengths.packed"])

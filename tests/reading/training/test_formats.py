@@ -1,0 +1,368 @@
+"""Training files of every format: what each key comes to, what is told to cost nothing, what is told to have no rule."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vramcast.errors import QuestionError
+from vramcast.reading.training.files import FORMATS, format_of, read_training_files, read_training_mapping, rules_of
+from vramcast.reading.training.keys import flat
+from vramcast.reading.training.settings import Settings
+
+LLAMA_FACTORY = """
+model_name_or_path: meta-llama/Llama-3.1-8B
+stage: sft
+finetuning_type: lora
+lora_rank: 16
+lora_target: q_proj,v_proj
+quantization_bit: 4
+double_quantization: true
+cutoff_len: 4096
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 8
+bf16: true
+enable_liger_kernel: true
+flash_attn: fa2
+dataset: mine
+learning_rate: 1.0e-4
+a_key_of_next_year: 3
+"""
+AXOLOTL = """
+base_model: Qwen/Qwen2.5-7B
+load_in_8bit: false
+sequence_len: 8192
+micro_batch_size: 4
+gradient_accumulation_steps: 2
+sample_packing: true
+gradient_checkpointing: true
+optimizer: adamw_bnb_8bit
+bf16: auto
+flash_attention: true
+plugins:
+  - axolotl.integrations.liger.LigerPlugin
+liger_rms_norm: true
+liger_fused_linear_cross_entropy: true
+fsdp_version: 2
+fsdp_config:
+  offload_params: false
+  reshard_after_forward: true
+  transformer_layer_cls_to_wrap: Qwen2DecoderLayer
+datasets:
+  - path: mine
+lora_r:
+"""
+TRL = """
+model_name_or_path: meta-llama/Llama-3.1-8B
+dataset_name: mine
+per_device_train_batch_size: 4
+max_length: 2048
+packing: true
+use_peft: true
+lora_r: 32
+lora_target_modules: all-linear
+load_in_4bit: true
+gradient_checkpointing: true
+optim: paged_adamw_8bit
+output_dir: out
+"""
+SWIFT = """
+model: Qwen/Qwen3-8B
+tuner_type: lora
+lora_rank: 8
+target_modules: all-linear
+torch_dtype: bfloat16
+max_length: 2048
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 16
+deepspeed: zero3_offload
+attn_impl: flash_attention_2
+dataset: mine
+"""
+TORCHTUNE = """
+model:
+  _component_: torchtune.models.llama3_1.qlora_llama3_1_8b
+  lora_attn_modules: ['q_proj', 'v_proj', 'output_proj']
+  apply_lora_to_mlp: True
+  lora_rank: 8
+tokenizer:
+  _component_: torchtune.models.llama3.llama3_tokenizer
+  max_seq_len: 4096
+dataset:
+  _component_: torchtune.datasets.alpaca_dataset
+  packed: False
+batch_size: 2
+optimizer:
+  _component_: torch.optim.AdamW
+  fused: True
+loss:
+  _component_: torchtune.modules.loss.LinearCrossEntropyLoss
+gradient_accumulation_steps: 8
+compile: False
+dtype: bf16
+enable_activation_checkpointing: True
+enable_activation_offloading: True
+"""
+TORCHTITAN = """
+[model]
+name = "llama3"
+flavor = "8B"
+[optimizer]
+name = "AdamW"
+[training]
+local_batch_size = 1
+seq_len = 8192
+[parallelism]
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 2
+[activation_checkpoint]
+mode = "selective"
+selective_ac_option = "op"
+[compile]
+enable = true
+components = ["model", "loss"]
+"""
+LITGPT = """
+checkpoint_dir: checkpoints/meta-llama/Llama-2-7b-hf
+precision: bf16-true
+quantize: bnb.nf4-dq
+devices: 1
+lora_r: 32
+lora_key: true
+lora_mlp: true
+train:
+  global_batch_size: 8
+  micro_batch_size: 2
+  max_seq_length: 512
+eval:
+  interval: 100
+"""
+FOUNDRY = """
+variables:
+  max_seq_len: 2048
+max_seq_len: ${variables.max_seq_len}
+model:
+  name: mpt_causal_lm
+  d_model: 2048
+  n_heads: 16
+  n_layers: 24
+  expansion_ratio: 4
+  vocab_size: 50368
+  attn_config:
+    attn_impl: flash
+precision: amp_bf16
+device_train_microbatch_size: 8
+global_train_batch_size: 512
+optimizer:
+  name: decoupled_adamw
+fsdp_config:
+  sharding_strategy: FULL_SHARD
+  mixed_precision: PURE
+  activation_checkpointing: true
+"""
+DEEPSPEED = """
+{"bf16": {"enabled": true}, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": "auto",
+ "zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8, "allgather_bucket_size": 2e8, "overlap_comm": true,
+  "offload_optimizer": {"device": "cpu", "pin_memory": true}}, "steps_per_print": 10}
+"""
+ACCELERATE = """
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+mixed_precision: bf16
+num_processes: 8
+fsdp_config:
+  fsdp_sharding_strategy: SHARD_GRAD_OP
+  fsdp_offload_params: 'false'
+  fsdp_activation_checkpointing: true
+"""
+PEFT = '{"peft_type": "VERA", "r": 256, "target_modules": ["q_proj", "v_proj"], "base_model_name_or_path": "Qwen/Qwen2.5-7B"}'
+BRIDGE = """
+model:
+  hf_model_id: meta-llama/Llama-3.1-70B
+  tensor_model_parallel_size: 4
+  pipeline_model_parallel_size: 2
+  sequence_parallel: true
+  recompute_granularity: selective
+  recompute_modules: [core_attn, layernorm]
+  seq_length: 8192
+train:
+  micro_batch_size: 1
+  global_batch_size: 128
+mixed_precision: bf16_mixed
+"""
+MEGATRON = r"""
+#!/bin/bash
+GPUS_PER_NODE=8
+TP=2
+MODEL_ARGS=(
+    --num-layers 32
+    --hidden-size 4096      # a comment
+    --ffn-hidden-size 14336
+    --num-attention-heads 32
+    --group-query-attention
+    --num-query-groups 8
+    --seq-length ${SEQ:-4096}
+    --max-position-embeddings 8192
+    --position-embedding-type rope
+    --swiglu --normalization RMSNorm --disable-bias-linear --untie-embeddings-and-output-weights
+)
+if [[ "bf16" == "fp8" ]]; then
+    MODEL_ARGS+=( "--fp8-format hybrid" )
+fi
+torchrun --nproc_per_node $GPUS_PER_NODE --nnodes 2 pretrain_gpt.py \
+    ${MODEL_ARGS[@]} --micro-batch-size 1 --global-batch-size $((8*16)) --bf16 --use-distributed-optimizer \
+    --tensor-model-parallel-size $TP --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 4 \
+    --sequence-parallel --recompute-activations --vocab-size 128256 --lr 1e-4
+"""
+# (file name, its text, some of what it comes to)
+FILES: list[tuple[str, str, dict[str, Any]]] = [
+    ("lf.yaml", LLAMA_FACTORY, {"framework": "llama_factory", "method": "qlora", "quant": "nf4", "adapter.rank": 16, "seq": 4096,
+     "adapter.targets": ("q_proj", "v_proj"), "micro_batch": 2, "accumulate": 8, "loss": "linear", "attention": "flash",
+     "options.double_quant": True, "options.norm": "fused", "compute_dtype": "bfloat16"}),
+    ("ax.yml", AXOLOTL, {"framework": "axolotl", "seq": 8192, "micro_batch": 4, "checkpointing": "full",
+     "optimizer": "adamw_bnb_8bit", "fsdp": 2, "loss": "linear", "options.norm": "fused", "options.reshard": True,
+     "attention": "flash", "method": None}),
+    ("trl.yaml", TRL, {"framework": "trl", "method": "qlora", "quant": "nf4", "adapter.rank": 32,
+     "adapter.targets": ("all-linear",), "seq": 2048, "optimizer": "paged_adamw_8bit", "options.lengths": None}),
+    ("swift.yaml", SWIFT, {"framework": "ms_swift", "method": "lora", "zero": 3, "offload": ["optimizer"], "accumulate": 16,
+     "adapter.targets": ("all-linear",), "attention": "flash"}),
+    ("tune.yaml", TORCHTUNE, {"framework": "torchtune", "model": "meta-llama/Llama-3.1-8B", "method": "qlora", "quant": "nf4",
+     "adapter.targets": ("q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), "seq": 4096,
+     "loss": "chunked_linear", "offload": ["activations"], "checkpointing": "full", "options.update": "fused",
+     "optimizer": "adamw"}),
+    ("titan.toml", TORCHTITAN, {"framework": "torchtitan", "model": "meta-llama/Llama-3.1-8B", "micro_batch": 1, "seq": 8192,
+     "parallel.tp": 2, "checkpointing": "op", "compile": True, "parallel.shard": None}),
+    ("lit.yaml", LITGPT, {"framework": "litgpt", "model": "meta-llama/Llama-2-7b-hf", "method": "qlora", "quant": "nf4",
+     "options.double_quant": True, "adapter.targets": ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "down_proj"),
+     "global_batch": 8, "micro_batch": 2, "seq": 512}),
+    ("mpt.yaml", FOUNDRY, {"framework": "llm_foundry", "shape.layers": 24, "shape.ffn": 8192, "shape.tied": True, "seq": 2048,
+     "checkpointing": "full", "fsdp": 1, "options.gradients": "bfloat16", "global_batch": 512, "optimizer": "decoupled_adamw"}),
+    ("ds.json", DEEPSPEED, {"framework": "deepspeed", "zero": 2, "offload": ["optimizer"], "options.bucket_elements": 600_000_000,
+     "micro_batch": 4, "accumulate": None, "compute_dtype": "bfloat16"}),
+    ("acc.yaml", ACCELERATE, {"framework": "accelerate", "fsdp": 1, "gpus": 8, "options.reshard": False, "checkpointing": "full",
+     "offload": None}),
+    ("adapter_config.json", PEFT, {"method": "vera", "adapter.rank": 256, "model": "Qwen/Qwen2.5-7B"}),
+    ("bridge.yaml", BRIDGE, {"framework": "megatron", "model": "meta-llama/Llama-3.1-70B", "parallel.tp": 4, "parallel.pp": 2,
+     "checkpointing": "modules:core_attn+layernorm", "options.sharding": None, "global_batch": 128, "compute_dtype": "bfloat16"}),
+    ("pretrain.sh", MEGATRON, {"framework": "megatron", "gpus": 16, "shape.kv_heads": 8, "seq": 4096, "parallel.vpp": 2,
+     "shape.gated": True, "shape.tied": False, "shape.bias": False, "checkpointing": "selective", "global_batch": 128,
+     "options.sharding": None, "compute_dtype": "bfloat16", "parallel.sp": True}),
+]  # fmt: skip
+
+
+def read(tmp_path: Path, name: str, text: str) -> Settings:
+    file = tmp_path / name
+    file.write_text(text.lstrip())
+    return read_training_files((str(file),))
+
+
+@pytest.mark.parametrize(("name", "text", "wanted"), FILES, ids=[f[0] for f in FILES])
+def test_a_file_comes_to_its_settings(tmp_path: Path, name: str, text: str, wanted: dict[str, Any]) -> None:
+    settings = read(tmp_path, name, text)
+    assert {target: settings.get(target) for target in wanted} == wanted
+
+
+@pytest.mark.parametrize(("name", "text", "_wanted"), FILES, ids=[f[0] for f in FILES])
+def test_every_value_says_where_it_came_from(tmp_path: Path, name: str, text: str, _wanted: dict[str, Any]) -> None:
+    settings = read(tmp_path, name, text)
+    assert all(settings.because[target] for target in settings.values if target != "quant")
+    assert any(a.because.startswith(name) for a in settings.assumed())
+
+
+def test_no_key_is_dropped_without_a_word(tmp_path: Path) -> None:
+    told = {a.name: a.value for a in read(tmp_path, "lf.yaml", LLAMA_FACTORY).assumed()}
+    assert told["not read"] == "a_key_of_next_year"
+    assert told["no effect on memory"] == "dataset, learning_rate"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_knows_its_own_signature(name: str) -> None:
+    rules = rules_of(name)
+    known = {*rules.RULES, *rules.IDLE}
+    for key in rules.SIGNATURE:
+        assert key in known or any(k.endswith("*") and key.startswith(k[:-1]) for k in known) or "zero_optimization" in key, key
+
+
+def test_a_deepspeed_file_is_read_beside_the_file_that_points_to_it(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text(DEEPSPEED)
+    settings = read(tmp_path, "ax.yml", AXOLOTL.replace("fsdp_version: 2", "deepspeed: configs/ds.json"))
+    assert settings.get("zero") == 2
+    assert settings.get("micro_batch") == 4
+    assert settings.because["zero"] == "ds.json: zero_optimization.stage"
+
+
+def test_deepspeed_may_stand_inside_another_file() -> None:
+    inside = {
+        "base_model": "x",
+        "micro_batch_size": 1,
+        "deepspeed": {"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}},
+    }
+    assert read_training_mapping(inside, where="ax.yml").get("zero") == 3
+
+
+def test_several_files_make_one_run(tmp_path: Path) -> None:
+    (tmp_path / "acc.yaml").write_text(ACCELERATE)
+    (tmp_path / "trl.yaml").write_text(TRL)
+    settings = read_training_files((str(tmp_path / "acc.yaml"), str(tmp_path / "trl.yaml")))
+    assert (settings.get("framework"), settings.get("gpus"), settings.get("fsdp")) == ("trl", 8, 1)
+
+
+def test_a_launch_line_reads_the_files_it_names(tmp_path: Path) -> None:
+    (tmp_path / "acc.yaml").write_text(ACCELERATE)
+    line = "accelerate launch --config_file acc.yaml sft.py --model_name_or_path Qwen/Qwen3-8B --max_length 4096"
+    line += " \\\n  --gradient_checkpointing"
+    settings = read(tmp_path, "run.sh", line)
+    assert (settings.get("model"), settings.get("seq"), settings.get("gpus")) == ("Qwen/Qwen3-8B", 4096, 8)
+    assert settings.get("checkpointing") == "full"
+
+
+def test_a_template_stays_open(tmp_path: Path) -> None:
+    settings = read(tmp_path, "ax.yml", AXOLOTL.replace("micro_batch_size: 4", "micro_batch_size: ${BATCH}"))
+    assert "micro_batch_size (${BATCH})" in settings.unread
+    assert settings.because["micro_batch"] == "axolotl: micro_batch_size 1"
+
+
+def test_grpo_adds_prompt_and_completion() -> None:
+    given = {"num_generations": 8, "max_prompt_length": 512, "max_completion_length": 1024, "beta": 0.04, "use_vllm": True,
+             "per_device_train_batch_size": 4, "output_dir": "x", "vllm_gpu_memory_utilization": 0.4}  # fmt: skip
+    settings = read_training_mapping(given, where="grpo.yaml")
+    assert (settings.get("options.task"), settings.get("seq"), settings.get("options.tenant")) == ("grpo", 1536, 0.4)
+    assert settings.get("options.frozen_copies") == 1
+
+
+def test_evaluation_keeps_logits_unless_they_are_gathered() -> None:
+    given = {"per_device_train_batch_size": 4, "output_dir": "x", "eval_strategy": "steps", "per_device_eval_batch_size": 16}
+    assert read_training_mapping(given, where="a").get("options.eval_batch") == 16
+    assert read_training_mapping(given | {"eval_accumulation_steps": 1}, where="a").get("options.eval_batch") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.yaml", "colour: blue", "x.yaml is no training configuration known here: its keys are colour; known: axolotl YAML"),
+        ("x.yaml", "a: [1", "is not yaml: "),
+        ("x.json", "{", "is not json: "),
+        ("x.toml", "= 3", "is not toml: "),
+        ("x.yaml", "- 1", "holds list where keys and values were expected"),
+        ("x.sh", "ls", "no flag"),
+        ("x.yaml", LLAMA_FACTORY.replace("lora_rank: 16", "lora_rank: many"), "lora_rank is 'many'|size 'many'"),
+        ("x.yaml", AXOLOTL + "deepspeed: nowhere.json", "nowhere.json cannot be read: the configuration points to it"),
+        ("x.yaml", "base_model: x\n" + "a: " + "{b: " * 20 + "1" + "}" * 20, "nested deeper than 12 levels"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(tmp_path: Path, name: str, text: str, message: str) -> None:
+    with pytest.raises(QuestionError, match=message):
+        read(tmp_path, name, text)
+
+
+def test_a_file_that_is_not_there_or_too_large(tmp_path: Path) -> None:
+    with pytest.raises(QuestionError, match="cannot be read: No such file"):
+        read_training_files((str(tmp_path / "none.yaml"),))
+    (tmp_path / "big.yaml").write_text("a: 1\n" * 300_000)
+    with pytest.raises(QuestionError, match="larger than 1 MiB"):
+        read_training_files((str(tmp_path / "big.yaml"),))
+
+
+def test_keys_are_dotted_and_scored() -> None:
+    assert flat({"a": {"b": 1, "c": {}}}) == {"a.b": 1, "a.c": {}}
+    assert format_of({"finetuning_type": "lora", "per_device_train_batch_size": 1}, where="x") == "llama_factory"
