@@ -42,7 +42,7 @@ def test_gradients_that_pile_up_without_logits_are_cut_out_of_temporaries() -> N
     fused, eager = (rank(**LORA, **SHARDED, layers=48, loss=loss) for loss in ("linear", "eager"))
     kinds = {t.name for i in fused.instants for t in i.terms}
     apart = sum(largest(fused, name) for name in kinds)
-    assert fused.reserved_bytes - apart > 0.3 * largest(fused, "temporaries")
+    assert fused.reserved_bytes - apart > 0.1 * largest(fused, "temporaries")
     assert eager.reserved_bytes < sum(largest(eager, name) for name in {t.name for i in eager.instants for t in i.terms})
 
 
