@@ -10,6 +10,14 @@ import msgspec
 from vramcast.errors import QuestionError
 
 
+def _within(name: str, value: int, most: int) -> None:
+    """Raises QuestionError for a count that is not between 1 and ``most``."""
+    if value < 1:
+        raise QuestionError(f"{name} is {value}: expected at least 1")
+    if value > most:
+        raise QuestionError(f"{name} is {value:,}: expected at most {most:,}")
+
+
 class Parallel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The layout: how many ranks each form of parallelism uses. ``dp`` is what remains of the world in training.
 
@@ -31,8 +39,7 @@ class Parallel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         for name in ("tp", "pp", "dp", "ep", "cp", "vpp", "replicate", "hpz"):
             value = getattr(self, name)
-            if not 1 <= value <= 1_000_000:
-                raise QuestionError(f"{name} is {value}: expected at least 1")
+            _within(name, value, 1_000_000)
 
     @property
     def model_ranks(self) -> int:
@@ -71,8 +78,8 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         for name in ("context", "concurrency", "prompt", "output", "gpus"):
             value = getattr(self, name)
-            if value is not None and not 1 <= value <= 10**12:
-                raise QuestionError(f"{name} is {value}: expected at least 1")
+            if value is not None:
+                _within(name, value, 10**12)
 
 
 class Adapter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -93,8 +100,7 @@ class Adapter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sizes: dict[str, int] = {}
 
     def __post_init__(self) -> None:
-        if not 1 <= self.rank <= 1_000_000:
-            raise QuestionError(f"rank is {self.rank}: expected at least 1")
+        _within("rank", self.rank, 1_000_000)
         if not 0 <= self.dropout < 1:
             raise QuestionError(f"dropout is {self.dropout}: expected 0 or more, below 1")
 
@@ -135,5 +141,4 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         for name in ("micro_batch", "seq", "accumulate", "gpus"):
             value = getattr(self, name)
-            if not 1 <= value <= 10**9:
-                raise QuestionError(f"{name} is {value}: expected at least 1")
+            _within(name, value, 10**9)

@@ -5,6 +5,7 @@ import pytest
 from vramcast.cli import run
 
 LLAMA = "meta-llama/Llama-3.1-8B"
+MIXTRAL = "mistralai/Mixtral-8x7B-v0.1"
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,24 @@ LLAMA = "meta-llama/Llama-3.1-8B"
             f"train {LLAMA} --gpu H100x2 --framework deepspeed --zero 3 --pp 2",
             "DeepSpeed refuses ZeRO-3 with pipeline parallelism",
         ),
+        (f"train {LLAMA} --gpu H100x7 --tp 2", "7 cards do not divide into tp 2 x pp 1 x cp 1 = 2"),
+        (f"train {LLAMA} --gpu H100x6 --framework megatron --pp 3", "32 layers are not divisible by pp 3 x 1 chunks"),
+        (f"train {LLAMA} --gpu H100x8 --framework megatron --pp 2 --vpp 3", "32 layers are not divisible by pp 2 x 3 chunks"),
+        (f"train {LLAMA} --gpu H100x3 --framework megatron --tp 3", "32 attention heads are not divisible by tp 3"),
+        (f"train {LLAMA} --gpu H100x16 --framework torchtitan --tp 16", "8 key-value heads are not divisible by tp 16"),
+        (f"train {MIXTRAL} --gpu H100x6 --framework megatron --ep 3", "8 experts are not divisible by ep 3"),
+        (f"train {MIXTRAL} --gpu H100x4 --framework megatron --ep 8", "ep 8 does not divide the 4 ranks of a stage"),
+        (f"train {LLAMA} --gpu H100x8 --framework megatron --sp --tp 8 --seq 4097", "use --seq 4104"),
+        (f"train {LLAMA} --framework megatron==abc", "framework version 'abc' is no release"),
+        (f"train {LLAMA} --micro-batch -1", "micro_batch is -1: expected at least 1"),
+        (f"train {LLAMA} --accumulate 0", "accumulate is 0: expected at least 1"),
+        (f"train {LLAMA} --method lora --rank 100000000", "rank is 100,000,000: expected at most 1,000,000"),
+        (f"train {LLAMA} --checkpointing layer:100", "names more than the 32 layers of the model"),
+        (f"train {LLAMA} --set sub_group=0", "sub_group is 0: expected at least 1"),
+        (f"train {LLAMA} --set imbalance=-1", "imbalance is -1.0: expected at least 1"),
+        (f"train {LLAMA} --set hidden_dropout=1.5", "hidden_dropout is 1.5: expected a share below 1"),
+        (f"train {LLAMA} --gpu H100x0", "GPU count 0 in 'H100x0' is out of range"),
+        ("train --layers 2 --hidden 65 --heads 4 --vocab 100", "hidden 65 does not divide into 4 heads: give --head-dim"),
         (f"train {LLAMA} --gpu H100x8 --tp 0", "tp is 0: expected at least 1"),
         (f"train {LLAMA} --gpu H100x8 --fsdp --replicate 3", "8 data-parallel ranks do not divide into 3 replicas"),
         (f"train {LLAMA} --gpu H100x8 --fsdp --replicate 2 --shard 8", "not 2 replicas x 8 shards: use --replicate 1 --shard 8"),

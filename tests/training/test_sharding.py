@@ -66,6 +66,15 @@ def test_a_smaller_sub_group_makes_a_smaller_fp32_copy() -> None:
     assert term(small, "gradient_copy") < term(worst(**question), "gradient_copy")
 
 
+def test_torchtitan_gathered_both_ends_at_once_until_mid_2025() -> None:
+    question = {"framework": "torchtitan", "parallel": Parallel(dp=8)}
+    old, new = worst(**question, framework_version="0.1.0"), worst(**question, framework_version="0.2.0")
+    loss = {r: next(i for i in rank.instants if i.name == "loss") for r, rank in (("old", old), ("new", new))}
+    block, embedding = sum(t.elements for t in MODEL.blocks[0].tensors), 32_000 * 1024
+    held = {r: next(t.bytes for t in i.terms if t.name == "gathered") for r, i in loss.items()}
+    assert held == pytest.approx({"old": 2 * (block + 2 * embedding), "new": 2 * (block + embedding)}, rel=1e-6)
+
+
 def test_each_axis_has_a_communicator_and_so_do_the_replicas() -> None:
     parallel = Parallel(dp=32, replicate=4, tp=2)
     question = asked(framework="torchtitan", parallel=parallel)

@@ -151,8 +151,11 @@ def _with_files(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _count(given: dict[str, Any], name: str) -> int:
+    """The number of that flag, 128k and the like included; a negative one is left to the question to refuse."""
     from vramcast.units import parse_count
 
+    if given[name].lstrip("-").isdigit():
+        return int(given[name])
     return parse_count(given[name], what=f"--{name.replace('_', '-')}")
 
 

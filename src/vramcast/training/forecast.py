@@ -17,7 +17,7 @@ from vramcast.training.adapters import targeted
 from vramcast.training.counters import counters
 from vramcast.training.frameworks import framework_name, resolver
 from vramcast.training.frameworks.common import attention_on, is_narrow, narrow_inputs
-from vramcast.training.gathers import Units
+from vramcast.training.gathers import Units, pending
 from vramcast.training.groups import communicators
 from vramcast.training.host import host_terms
 from vramcast.training.loss import Logits, LossCost, loss_cost
@@ -246,7 +246,8 @@ def _loss(question: Training, model: Model, recipe: Recipe, stage: Stage, tokens
 
 
 def _piled_up(scene: Scene) -> float:
-    return max(0.0, retained_inputs(scene) - scene.layers.waiting)
+    """What backward piles up once the logits are free, in whose segments it finds room: hooked inputs, gradients of the ends."""
+    return max(0.0, retained_inputs(scene) - scene.layers.waiting) + pending(scene.recipe, scene.units)
 
 
 def _rank(scene: Scene, question: Training, card: Accelerator | None) -> RankMemory:

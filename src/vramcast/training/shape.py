@@ -44,6 +44,8 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         for field in ("layers", "hidden", "heads", "vocab"):
             if not 1 <= getattr(self, field) <= 2**31:
                 raise QuestionError(f"{field} is {getattr(self, field)}: expected at least 1")
+        if not self.head_dim and not self.latent and self.hidden % self.heads:
+            raise QuestionError(f"hidden {self.hidden} does not divide into {self.heads} heads: give --head-dim")
         if self.experts and self.active > self.experts:
             raise QuestionError(f"{self.active} experts per token of {self.experts}: expected at most {self.experts}")
 

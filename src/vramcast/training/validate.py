@@ -5,6 +5,7 @@ from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import updates_inside_backward
+from vramcast.training.activations.policy import COUNTED
 from vramcast.training.frameworks.limits import check_framework
 from vramcast.training.methods import PARTIALS, kind_of
 from vramcast.training.recipe import GATHERED, Recipe
@@ -12,6 +13,7 @@ from vramcast.training.words import check_words
 from vramcast.workload import Training
 
 EVEN_STAGES = ("megatron",)
+REPEATING = ("megatron", "megatron_deepspeed")
 
 
 def validate(question: Training, model: Model, recipe: Recipe) -> None:
@@ -20,7 +22,7 @@ def validate(question: Training, model: Model, recipe: Recipe) -> None:
     _method(question, model, recipe)
     _layout(question, model, recipe)
     check_framework(question, recipe)
-    _heads(question, model)
+    _heads(question, model, recipe)
     _experts(question, model)
     _modules(model, recipe)
     _lengths(question)
@@ -76,12 +78,20 @@ def _replicas(question: Training, recipe: Recipe) -> None:
         raise QuestionError(f"hpz {parallel.hpz} does not divide the world of {world} ranks: hpz can be {_divisors(world)}")
 
 
-def _heads(question: Training, model: Model) -> None:
+def _heads(question: Training, model: Model, recipe: Recipe) -> None:
+    """Heads are cut by tensor parallelism; Megatron alone repeats keys and values over more ranks than they have heads.
+
+    Sources: Megatron-LM core 0.16.1, transformer/transformer_config.py (num_query_groups: multiple or divisor of tp); torchtitan
+    0.3, models/common/decoder.py (n_kv_heads % tp).
+    """
     tp = question.parallel.tp
-    kinds = {m.heads for b in model.blocks for m in b.mixers if isinstance(m, Attention | LatentAttention)}
-    for heads in sorted(kinds):
+    mixers = [m for b in model.blocks for m in b.mixers]
+    for heads in sorted({m.heads for m in mixers if isinstance(m, Attention | LatentAttention)}):
         if heads % tp:
             raise QuestionError(f"{heads} attention heads are not divisible by tp {tp}: tp can be {_divisors(heads)}")
+    for groups in sorted({m.kv_heads for m in mixers if isinstance(m, Attention)}):
+        if groups % tp and not (recipe.framework in REPEATING and tp % groups == 0):
+            raise QuestionError(f"{groups} key-value heads are not divisible by tp {tp}: tp can be {_divisors(groups)}")
 
 
 def _experts(question: Training, model: Model) -> None:
@@ -89,6 +99,9 @@ def _experts(question: Training, model: Model) -> None:
     counts = {b.feedforward.routed for b in model.blocks if isinstance(b.feedforward, Experts)}
     if ep > 1 and not counts:
         raise QuestionError(f"ep {ep} needs experts, and this model has none: use --ep 1")
+    data = question.gpus // question.parallel.pp
+    if question.gpus > 1 and data % ep:
+        raise QuestionError(f"ep {ep} does not divide the {data} ranks of a stage: ep can be {_divisors(data)}")
     for routed in counts:
         if routed % ep:
             raise QuestionError(f"{routed} experts are not divisible by ep {ep}: ep can be {_divisors(routed)}")
@@ -97,6 +110,8 @@ def _experts(question: Training, model: Model) -> None:
 def _modules(model: Model, recipe: Recipe) -> None:
     """Modules that Megatron recomputes by themselves exist in the model (core 0.16.1, transformer/transformer_config.py)."""
     policy, _, modules = recipe.checkpointing.partition(":")
+    if policy in COUNTED and int(modules) > model.layers:
+        raise QuestionError(f"checkpointing {recipe.checkpointing} names more than the {model.layers} layers of the model")
     named = set(modules.split("+")) if policy == "modules" else set()
     if "mla_up_proj" in named and not any(isinstance(m, LatentAttention) for b in model.blocks for m in b.mixers):
         raise QuestionError("mla_up_proj is a part of latent attention, and this model has none: leave it out of modules:")

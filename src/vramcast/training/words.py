@@ -23,6 +23,10 @@ WORDS = {
     "update": ("fused", "foreach", "loop", "in_backward"),
 }
 QUANT_ALIASES = {"llm.int8": "int8", "8bit": "int8", "bnb-8bit": "int8", "4bit": "nf4", "bnb-4bit": "nf4", "bnb-nf4": "nf4"}
+LEAST = {"sub_group": 1, "quant_block": 1, "pad_vocab_to": 1, "expert_tp": 1, "sequences": 1, "eval_kept": 1, "live_gathers": 1,
+         "eval_batch": 0, "bucket_elements": 0, "workspaces": 0, "frozen_copies": 0, "trained_copies": 0, "imbalance": 1,
+         "hidden_dropout": 0, "attention_dropout": 0, "tenant": 0}  # fmt: skip
+SHARES = ("hidden_dropout", "attention_dropout", "tenant")  # below one
 OFFLOADS = ("optimizer", "parameters", "activations")
 
 
@@ -31,6 +35,12 @@ def check_words(recipe: Recipe) -> None:
     for part, known in WORDS.items():
         if getattr(recipe, part) not in known:
             raise unknown_name(part, getattr(recipe, part), (k for k in known if k))
+    for part, least in LEAST.items():
+        if getattr(recipe, part) < least:
+            raise QuestionError(f"{part} is {getattr(recipe, part)}: expected at least {least}")
+    for part in SHARES:
+        if getattr(recipe, part) >= 1:
+            raise QuestionError(f"{part} is {getattr(recipe, part)}: expected a share below 1")
     for part in recipe.offload:
         if part not in OFFLOADS:
             raise unknown_name("offload", part, OFFLOADS)

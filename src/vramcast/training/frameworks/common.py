@@ -2,6 +2,7 @@
 
 import msgspec
 
+from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption
 from vramcast.training.recipe import Draft, Recipe
@@ -9,7 +10,7 @@ from vramcast.workload import Training
 
 
 def version_of(question: Training, default: str) -> tuple[int, ...]:
-    """The numeric version asked for, or the framework's newest known one."""
+    """The numeric version asked for, or the framework's newest known one. Raises QuestionError for one without a number."""
     text = question.framework_version or default
     parts = []
     for piece in text.lstrip("v").split("."):
@@ -17,7 +18,9 @@ def version_of(question: Training, default: str) -> tuple[int, ...]:
         if not digits:
             break
         parts.append(int(digits))
-    return tuple(parts) or (0,)
+    if not parts:
+        raise QuestionError(f"framework version {text!r} is no release: write its number or its month, as 0.9 or 2025.6")
+    return tuple(parts)
 
 
 def sharding(draft: Draft, question: Training, *, fallback: str = "ddp") -> None:

@@ -3,6 +3,7 @@
 import msgspec
 
 from vramcast.errors import QuestionError
+from vramcast.training.frameworks.common import version_of
 from vramcast.training.recipe import Recipe
 from vramcast.workload import Training
 
@@ -39,7 +40,8 @@ _WORDS = {"tp": "tensor parallelism", "pp": "pipeline parallelism", "cp": "conte
 
 
 def check_framework(question: Training, recipe: Recipe) -> None:
-    """Raises QuestionError for a layout or an engine that this framework does not have, naming one that does."""
+    """Raises QuestionError for a version without a number, and for a layout or an engine that this framework does not have."""
+    version_of(question, "0")
     if question.zero is not None and question.fsdp is not None:
         raise QuestionError(f"zero {question.zero} and fsdp {question.fsdp} both shard the model: give one of them")
     limits = LIMITS.get(recipe.framework)

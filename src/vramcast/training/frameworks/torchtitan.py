@@ -17,6 +17,7 @@ LOSS_PARALLEL = (2024, 5)
 EXPANDABLE = (2025, 3)
 FREES_LOGITS = (2024, 6)
 FUSED_UPDATE = (2025, 1)
+SEPARATE_ENDS = (2025, 7)  # models/llama3/infra/parallelize.py: 0.1.0 (June) wraps blocks and model, 0.2.0 the ends as well
 
 
 def resolve(draft: Draft, question: Training, _model: Model) -> None:
@@ -42,7 +43,9 @@ def resolve(draft: Draft, question: Training, _model: Model) -> None:
                   holds_logits="" if frees else "float32")  # fmt: skip
     draft.default("components/loss.py", loss="compiled" if compiled and fused else "plain", logits_kept=not compiled)
     draft.default("optimizer.implementation", optimizer="adamw", update="fused" if month >= FUSED_UPDATE else "foreach")
-    draft.default("FSDP2 prefetches one block; embedding and head are groups of their own", live_gathers=2, separate_ends=True)
+    ends = month >= SEPARATE_ENDS or draft.get("framework") == "xtuner"
+    draft.default("embedding and head are groups of their own" if ends else "embedding and head are one group, gathered from "
+                  "forward to backward", live_gathers=2, separate_ends=ends)  # fmt: skip
     parallel = question.parallel.tp > 1
     draft.default("tensor parallelism shards the sequence and the loss", sequence_parallel=parallel,
                   vocab_parallel=parallel and month >= LOSS_PARALLEL)  # fmt: skip
