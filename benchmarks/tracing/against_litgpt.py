@@ -42,7 +42,7 @@ def main() -> int:
     worst = 0.0
     for row in rows():
         asked = arguments(row)
-        traced = trace_program((str(Path(__file__).parent / "litgpt_lora.py"), *asked), gpu="A10G")
+        traced = trace_program((str(Path(__file__).parent / "public" / "programs" / "litgpt_lora.py"), *asked), gpu="A10G")
         measured = row["figures"]["peak_allocated_gib"]
         found = traced.reading.usage.peak_allocated_bytes / GiB
         error = found / measured - 1

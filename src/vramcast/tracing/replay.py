@@ -50,10 +50,15 @@ def new_allocator(
     return kind(settings, device or Device(capacity_bytes))
 
 
-def replay(log: EventLog, settings: AllocatorSettings | None = None, *, capacity_bytes: int | None = None) -> Usage:
-    """The peaks of a log under allocator settings; stops at the first request that a card of ``capacity_bytes`` cannot serve."""
+def replay(
+    log: EventLog, settings: AllocatorSettings | None = None, *, capacity_bytes: int | None = None, since: int = 0
+) -> Usage:
+    """The peaks of a log under allocator settings; stops at the first request that a card of ``capacity_bytes`` cannot serve.
+
+    ``since``: the place from which on allocated and reserved peaks count, where a program resets its counters.
+    """
     allocator = new_allocator(settings, capacity_bytes)
-    peaks = _Peaks(allocator)
+    peaks = _Peaks(allocator, since)
     try:
         _drive(log, allocator, peaks.look)
     except _StoppedError as stop:
@@ -84,13 +89,15 @@ class _StoppedError(Exception):
 class _Peaks:
     """Notes where the counters of an allocator reach their maxima."""
 
-    def __init__(self, allocator: CachingAllocator) -> None:
-        self.allocator = allocator
+    def __init__(self, allocator: CachingAllocator, since: int) -> None:
+        self.allocator, self.since = allocator, since
         self.allocated = self.reserved = self.reserved_at_peak = 0
         self.allocated_at = self.reserved_at = -1
 
     def look(self, place: int) -> None:
         allocator = self.allocator
+        if place < self.since:
+            return
         if allocator.allocated_bytes > self.allocated:
             self.allocated, self.allocated_at = allocator.allocated_bytes, place
             self.reserved_at_peak = allocator.reserved_bytes
@@ -99,10 +106,10 @@ class _Peaks:
 
     def usage(self, *, failed_at: int | None = None, failed_request_bytes: int = 0) -> Usage:
         return Usage(
-            peak_allocated_bytes=self.allocator.peak_allocated_bytes,
+            peak_allocated_bytes=self.allocated,
             peak_allocated_at=self.allocated_at,
             peak_requested_bytes=self.allocator.peak_requested_bytes,
-            peak_reserved_bytes=self.allocator.peak_reserved_bytes,
+            peak_reserved_bytes=self.reserved,
             peak_reserved_at=self.reserved_at,
             reserved_at_peak_bytes=self.reserved_at_peak,
             segments=self.allocator.segments,

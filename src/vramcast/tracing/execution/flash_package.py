@@ -28,6 +28,8 @@ def install() -> None:
     _module("flash_attn", functions).__version__ = VERSION
     _module("flash_attn.flash_attn_interface", functions)
     _module("flash_attn.bert_padding", padding)
+    _module("flash_attn.layers", ())
+    _module("flash_attn.layers.rotary", (apply_rotary_emb,))
     sys.meta_path.append(_Metadata())
 
 
@@ -93,6 +95,24 @@ def pad_input(hidden: torch.Tensor, indices: torch.Tensor, batch: int, seqlen: i
 def index_first_axis(values: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     """Rows by index."""
     return values[indices]
+
+
+def apply_rotary_emb(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *_: Any, **options: Any) -> torch.Tensor:
+    """Positions turned into an output of its own, unless in place; the kernel keeps no copy of its input."""
+    rotated: torch.Tensor = _Rotary.apply(x, cos, sin, options.get("inplace", False))
+    return rotated
+
+
+class _Rotary(torch.autograd.Function):  # type: ignore[misc]
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, inplace: bool) -> torch.Tensor:
+        context.save_for_backward(cos, sin)
+        return x if inplace else torch.empty_like(x)
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
+        del context
+        return torch.empty_like(gradient), None, None, None
 
 
 def _forward(  # noqa: PLR0917 - the two public functions differ in ``lengths`` alone

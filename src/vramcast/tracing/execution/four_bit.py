@@ -1,10 +1,12 @@
 """bitsandbytes on fake tensors: 4-bit parameters that need no subclass, and paged state outside the caching allocator."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -18,24 +20,51 @@ def install(session: Session) -> None:
         from bitsandbytes import functional
 
     _fake_parameters(bitsandbytes.nn.Params4bit)
+    if not hasattr(torch.ops.bitsandbytes, "dequantize_4bit"):
+        _launch_nothing(functional)
     functional.get_paged = _paged(session)
     functional.is_on_gpu = lambda *_: True
     functional.fill = functional.prefetch_tensor = lambda *_, **__: None
     session.mode.reload_workspaces()
 
 
+def _launch_nothing(functional: Any) -> None:
+    """Before 0.46 the kernels are C functions called with pointers: what they fill, Python has allocated before the call."""
+    functional.lib = _Kernels()
+    functional.get_ptr = lambda _: None
+
+
+class _Kernels:
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
 @contextmanager
 def _without_a_driver() -> Iterator[None]:
-    """On import the package loads the library of the CUDA version that torch names; here only the CPU one can be loaded."""
+    """On import the package loads the library of torch's CUDA version, and old releases load parts of Triton that are gone."""
     pretended, torch.version.cuda = torch.version.cuda, None
+    hidden = sys.modules.get("triton")
+    sys.modules["triton"] = None  # type: ignore[assignment]
     try:
         yield
     finally:
         torch.version.cuda = pretended
+        del sys.modules["triton"]
+        if hidden is not None:
+            sys.modules["triton"] = hidden
 
 
-def quantize_linears(model: torch.nn.Module, *, kind: str, compute_dtype: torch.dtype, device: str) -> None:
-    """Put a model built on meta onto the device, every linear layer but the head as a 4-bit one with double quantisation.
+class Scheme(msgspec.Struct, frozen=True, kw_only=True):
+    """A bitsandbytes 4-bit scheme. ``storage``: the type of tensor that holds the packed weights, two per byte in any type."""
+
+    kind: str
+    compute: torch.dtype
+    storage: torch.dtype = torch.uint8
+    double: bool = True
+
+
+def quantize_linears(model: torch.nn.Module, *, scheme: Scheme, device: str) -> None:
+    """Put a model built on meta onto the device, every linear layer but the head as a 4-bit one.
 
     As transformers loads for QLoRA: weight after weight, so that no two are there at full width.
     """
@@ -44,20 +73,22 @@ def quantize_linears(model: torch.nn.Module, *, kind: str, compute_dtype: torch.
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, torch.nn.Linear) and name != "lm_head":
-                setattr(module, name, _quantized(bitsandbytes, child, kind, compute_dtype, device))
+                setattr(module, name, _quantized(bitsandbytes, child, scheme, device))
     model.is_loaded_in_4bit = model.is_quantized = True  # by these PEFT and the Trainer know such a model
     model.hf_quantizer = SimpleNamespace(is_trainable=True, is_qat_trainable=False, quantization_config=None)
     model._apply(lambda t: torch.empty_like(t, device=device) if t.is_meta and t.device.type == "meta" else t)
 
 
-def _quantized(bitsandbytes: Any, linear: torch.nn.Linear, kind: str, compute_dtype: torch.dtype, device: str) -> torch.nn.Module:
+def _quantized(bitsandbytes: Any, linear: torch.nn.Linear, scheme: Scheme, device: str) -> torch.nn.Module:
+    stored = {"compress_statistics": scheme.double, "quant_type": scheme.kind, "quant_storage": scheme.storage}
     layer = bitsandbytes.nn.Linear4bit(
-        linear.in_features, linear.out_features, bias=False, compute_dtype=compute_dtype, quant_type=kind, device="meta"
+        linear.in_features, linear.out_features, bias=False, compute_dtype=scheme.compute, device="meta", **stored
     )
-    packed, state = bitsandbytes.functional.quantize_4bit(
-        torch.empty_like(linear.weight, device=device), blocksize=64, compress_statistics=True, quant_type=kind
+    wide = torch.empty_like(linear.weight, device=device)
+    packed, state = bitsandbytes.functional.quantize_4bit(wide, blocksize=64, **stored)
+    layer.weight = bitsandbytes.nn.Params4bit(
+        packed, requires_grad=False, quant_state=state, bnb_quantized=True, module=layer, **stored
     )
-    layer.weight = bitsandbytes.nn.Params4bit(packed, requires_grad=False, quant_state=state, bnb_quantized=True, module=layer)
     layer.quant_state = state
     layer.bias = linear.bias
     return layer

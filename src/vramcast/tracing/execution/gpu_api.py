@@ -8,11 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch.cuda.nccl
+import torch.distributed
 
 from vramcast.tracing.execution.recorder import Recorder
 from vramcast.tracing.policies import DeviceModel
 
 CUDA_VERSION = "13.0"
+NCCL_VERSION = (2, 28, 9)
 
 
 class Event:
@@ -125,6 +128,9 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
     }  # fmt: skip
     _put(torch.cuda, {name: _always(value) for name, value in constants.items()} | functions)
     torch.cuda.amp.common.amp_definitely_not_available = _always(False)
+    torch.distributed.is_nccl_available = torch.distributed.distributed_c10d.is_nccl_available = _always(True)
+    torch.cuda.nccl.version = _always(NCCL_VERSION)
+    torch.Tensor.record_stream = _always(None)  # the counter of allocated bytes falls at the free, whoever still reads
     torch.version.cuda = torch.version.cuda or CUDA_VERSION  # libraries ask it which GPU build this is
     torch._C._cuda_getCurrentRawStream = lambda *_: Stream.current.stream_id  # only CUDA builds have it
     _put(torch.accelerator, {

@@ -22,41 +22,46 @@ def install(session: Session) -> None:
             config = transformers.AutoConfig.from_pretrained(config or name, **known)
         if options.get("attn_implementation"):
             config._attn_implementation = options["attn_implementation"]
-        four_bit_config = _four_bit(options.get("quantization_config") or getattr(config, "quantization_config", None))
         dtype = _dtype(options.get("dtype", options.get("torch_dtype", "auto")), config)
+        scheme = _four_bit(options.get("quantization_config") or getattr(config, "quantization_config", None), dtype)
         before = torch.get_default_dtype()
         torch.set_default_dtype(dtype)
         try:
-            with torch.device("meta" if four_bit_config else session.backend.device_type):
+            with torch.device("meta" if scheme else session.backend.device_type):
                 model = cls._from_config(config)
         finally:
             torch.set_default_dtype(before)
-        if four_bit_config:
-            kind, compute = four_bit_config
-            four_bit.quantize_linears(model, kind=kind, compute_dtype=compute or dtype, device=session.backend.device_type)
+        if scheme:
+            four_bit.quantize_linears(model, scheme=scheme, device=session.backend.device_type)
         model.name_or_path = str(name)
         return model.eval()
 
     base.from_pretrained = classmethod(from_pretrained)
 
 
-def _four_bit(quantization: Any) -> tuple[str, torch.dtype | None] | None:
-    """Kind and compute type of a bitsandbytes 4-bit config; None without one. Other schemes are refused by name."""
+def _four_bit(quantization: Any, dtype: torch.dtype) -> four_bit.Scheme | None:
+    """The scheme of a bitsandbytes 4-bit config; None without one. Other schemes are refused by name."""
     if quantization is None:
         return None
     values = quantization if isinstance(quantization, dict) else quantization.to_dict()
     if not values.get("load_in_4bit"):
         raise NotImplementedError(f"weights quantised with {values.get('quant_method')} are not traced, only bitsandbytes 4-bit")
-    compute = values.get("bnb_4bit_compute_dtype")
-    named = getattr(torch, str(compute).removeprefix("torch."), None)
-    return str(values.get("bnb_4bit_quant_type", "fp4")), named if isinstance(named, torch.dtype) else None
+    return four_bit.Scheme(
+        kind=str(values.get("bnb_4bit_quant_type", "fp4")),
+        compute=_named(values.get("bnb_4bit_compute_dtype")) or dtype,
+        storage=_named(values.get("bnb_4bit_quant_storage")) or torch.uint8,
+        double=bool(values.get("bnb_4bit_use_double_quant", False)),
+    )
+
+
+def _named(dtype: Any) -> torch.dtype | None:
+    found = getattr(torch, str(dtype).removeprefix("torch."), None)
+    return found if isinstance(found, torch.dtype) else None
 
 
 def _dtype(wanted: Any, config: Any) -> torch.dtype:
     """The type a checkpoint would be loaded in: as asked, else as the config says, else fp32."""
     if isinstance(wanted, torch.dtype):
         return wanted
-    named = getattr(config, "dtype", None) if wanted in {"auto", None} else wanted
-    if isinstance(named, str):
-        named = getattr(torch, named.removeprefix("torch."), None)
-    return named if isinstance(named, torch.dtype) else torch.float32
+    configured = getattr(config, "dtype", None) or getattr(config, "torch_dtype", None)
+    return _named(configured if wanted in {"auto", None} else wanted) or torch.float32

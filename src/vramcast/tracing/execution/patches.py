@@ -20,6 +20,8 @@ def install(mode: TracingMode) -> None:
     fused_kernels()
     foreach_optimizers()
     module_conversion()
+    data_assignment()
+    tensors_of_tensors()
     gradient_scaling()
     storage_resizing(mode.recorder)
     sharding_propagation(mode)
@@ -110,6 +112,39 @@ def _take_over(old: Any, new: Any) -> bool:
     old.__class__, new.__class__ = new.__class__, old.__class__
     old.__dict__, new.__dict__ = new.__dict__, old.__dict__
     return True
+
+
+def data_assignment() -> None:
+    """``parameter.data = other`` moves a parameter to another device; a fake tensor's device is beside what PyTorch copies."""
+    original = torch._C.TensorBase.data
+
+    def assign(tensor: torch.Tensor, value: torch.Tensor) -> None:
+        if isinstance(value, FakeTensor) and not isinstance(tensor, FakeTensor):
+            wanted = tensor.requires_grad
+            fresh = torch.nn.Parameter(value, wanted) if isinstance(tensor, torch.nn.Parameter) else value.detach()
+            _take_over(tensor, fresh)
+            return
+        original.__set__(tensor, value)
+        if isinstance(value, FakeTensor):
+            tensor.fake_device = value.fake_device
+
+    torch.Tensor.data = property(original.__get__, assign)
+
+
+def tensors_of_tensors() -> None:
+    """``torch.tensor([a, b])`` reads device scalars below every mode: they are asked for their values one by one instead."""
+    original = torch.tensor
+
+    def tensor(data: Any, *args: Any, **options: Any) -> torch.Tensor:
+        return original(_plain_values(data), *args, **options)
+
+    torch.tensor = tensor
+
+
+def _plain_values(data: Any) -> Any:
+    if not isinstance(data, list | tuple) or not data or not isinstance(data[0], list | tuple | torch.Tensor):
+        return data
+    return [item.tolist() if isinstance(item, FakeTensor) else _plain_values(item) for item in data]
 
 
 def gradient_scaling() -> None:

@@ -5,7 +5,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from vramcast.tracing.execution import flash_package, hub_models, patches, sharding, steps
+from vramcast.tracing.execution import flash_package, hub_models, patches, sharding, steps, triton_kernels
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.start import settle
 from vramcast.tracing.request import ScriptRequest, TraceResult
@@ -25,6 +25,7 @@ def run_script(request: ScriptRequest) -> TraceResult:
 
 def _prepare_libraries(session: Session, ranks: int) -> None:
     flash_package.install()
+    triton_kernels.install()
     patches.transformers()
     hub_models.install(session)
     patches.four_bit_if_present(session)

@@ -149,7 +149,8 @@ class Session:
             self._label(parameter, "weights")
             if parameter.grad is not None:
                 self._label(parameter.grad, "gradients")
-            if parameter.requires_grad and not getattr(parameter, "_vramcast_followed", False):
+            followed = getattr(parameter, "_vramcast_followed", not parameter.is_leaf)  # FSDP1 puts views of its flat parameter
+            if parameter.requires_grad and not followed:
                 parameter.register_post_accumulate_grad_hook(lambda p: self._label(p.grad, "gradients"))
                 parameter._vramcast_followed = True
         for buffer in module._buffers.values():

@@ -1,0 +1,105 @@
+"""The tracing process: runs the cases of one set of libraries one after the other and writes each outcome when it is there.
+
+Each run is a fork of it: what a program leaves in its libraries (patches, singletons, process groups) goes with the fork.
+
+    python -m public.child CASES.jsonl OUTCOMES.jsonl
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from public.case import Case, Outcome
+from vramcast.tracing.eventlog import EventLog
+from vramcast.tracing.execution import flash_package, four_bit, hub_models, patches, sharding, triton_kernels
+from vramcast.tracing.execution.deep import trace_deep
+from vramcast.tracing.execution.session import Session
+from vramcast.tracing.execution.start import settle
+from vramcast.tracing.execution.worker import versions
+from vramcast.tracing.replay import replay
+from vramcast.tracing.request import TraceResult
+from vramcast.tracing.settings import AllocatorSettings
+
+STEPS = 2
+
+
+def main(asked: str, answered: str) -> None:
+    """Trace every case of the file."""
+    cases = [msgspec.json.decode(line, type=Case) for line in Path(asked).read_bytes().splitlines()]
+    session = open_session(cases[0])
+    with Path(answered).open("ab", buffering=0) as out:
+        for case in cases:
+            out.write(msgspec.json.encode(outcome(case, session)) + b"\n")
+
+
+def open_session(case: Case) -> Session:
+    """The one session of this process, with the libraries put right."""
+    flash_package.install()
+    triton_kernels.install()
+    session = Session(backend="cuda", device=case.device)
+    patches.transformers()
+    hub_models.install(session)
+    four_bit.install(session)
+    if case.ranks > 1:
+        sharding.pretend_for_scripts(session, case.ranks)
+    importlib.import_module(f"public.programs.{case.program}")
+    settle()
+    return session
+
+
+def outcome(case: Case, session: Session) -> Outcome:
+    """A case traced, at three depths where they tell the whole."""
+    result = deep(case, session) or whole(case, session, case.layers)
+    found = Outcome(id=case.id, program=case.program, libraries=case.libraries, versions=versions())
+    found.depths, found.attention, found.error = result.depths, result.attention, result.error
+    if not result.error:
+        start = next((m.place for m in result.log.marks if m.name == "forward"), 0)
+        usage = replay(result.log, since=start)
+        found.allocated_bytes, found.reserved_bytes = usage.peak_allocated_bytes, usage.peak_reserved_bytes
+        found.expandable_bytes = replay(result.log, AllocatorSettings(expandable_segments=True), since=start).peak_reserved_bytes
+    return found
+
+
+def deep(case: Case, session: Session) -> TraceResult | None:
+    """The case from three small depths; None where they do not determine it."""
+    if case.depths is None:
+        return None
+    shallow = [whole(case, session, depth) for depth in case.depths]
+    return trace_deep(shallow, case.depths, case.layers)
+
+
+def whole(case: Case, session: Session, layers: int) -> TraceResult:
+    """The program run with that many layers."""
+    program: Any = importlib.import_module(f"public.programs.{case.program}")
+
+    def run() -> TraceResult:
+        error = session.trace(lambda: program.main(layers=layers, **case.arguments), steps=STEPS)
+        return session.result(seconds=0.0, notes=(), error=error)
+
+    return forked(run)
+
+
+def forked(run: Callable[[], TraceResult]) -> TraceResult:
+    """The result of a run in a process of its own."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        with os.fdopen(writing, "wb") as out:
+            out.write(msgspec.msgpack.encode(run()))
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as answer:
+        data = answer.read()
+    _, status = os.waitpid(child, 0)
+    if data:
+        return msgspec.msgpack.decode(data, type=TraceResult)
+    return TraceResult(log=EventLog(), backend="cuda", error=f"the process ended with status {status}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

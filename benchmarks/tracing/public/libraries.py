@@ -1,0 +1,39 @@
+"""The library versions behind published figures: they are part of the workload, so each set is installed beside the others."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import platformdirs
+
+# torch stays the installed one: only it can be traced. "present": what is installed. Each set names what its source pins.
+_FMS = ("accelerate==1.0.1", "peft==0.13.2", "trl==0.11.4", "datasets==2.21.0", "bitsandbytes==0.43.3")
+SETS: dict[str, tuple[str, ...]] = {
+    "present": (),
+    # scripts/benchmarks/refs/requirements*.txt of fms-acceleration, and its plugins as published then
+    "fms-2024": (
+        "transformers==4.45.2", "huggingface_hub==0.26.2", "tokenizers==0.20.3", *_FMS,
+        "fms-acceleration==0.5.0", "fms-acceleration-peft==0.3.2", "fms-acceleration-foak==0.4.0",
+    ),
+    "fms-2025": (
+        "transformers==4.48.1", "huggingface_hub==0.27.1", "tokenizers==0.21.0", *_FMS,
+        "fms-acceleration==0.6.1", "fms-acceleration-peft==0.4.0", "fms-acceleration-foak==0.6.0",
+    ),
+    "transformers-4.38": ("transformers==4.38.2", "huggingface_hub==0.23.5", "tokenizers==0.15.2", "accelerate==0.30.1"),
+    "transformers-4.46": ("transformers==4.46.0", "huggingface_hub==0.26.5", "tokenizers==0.20.3", "accelerate==1.1.1"),
+    "transformers-4.51": ("transformers==4.51.3", "huggingface_hub==0.30.2", "tokenizers==0.21.1", "accelerate==1.6.0"),
+}  # fmt: skip
+
+
+def folder(name: str) -> Path | None:
+    """The folder that holds a set, installed on first use; None for what is installed anyway."""
+    wanted = SETS[name]
+    if not wanted:
+        return None
+    place = Path(platformdirs.user_cache_dir("vramcast")) / "tracing" / name
+    done = place / "installed.txt"
+    if not done.exists() or done.read_text() != "\n".join(wanted):
+        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", str(place)]
+        subprocess.run([*install, *wanted], check=True)
+        done.write_text("\n".join(wanted))
+    return place
