@@ -58,9 +58,11 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     adapter_dtype: str = "float32"
     norm_weight: str
     norm: str
+    norm_form: str = "narrow"
     rope: str
     glu: str
     attention: str
+    sdpa: bool = False
     repeats_kv: bool = False
     qkv: str = "separate"
     quant_saves: str = ""

@@ -14,6 +14,13 @@ def updates_inside_backward(recipe: Recipe) -> bool:
     return recipe.update == "in_backward" or optimizer(recipe.optimizer).gradient_free
 
 
+def _expert_width(recipe: Recipe, compute: int) -> int:
+    """Grouped matmuls take the width of the experts' weights, which autocast leaves alone (transformers, integrations/moe.py)."""
+    if not recipe.autocast or not recipe.fused_experts or recipe.sharding in GATHERED:
+        return compute
+    return width(recipe.weights if recipe.method == "full" else recipe.unquantized or recipe.frozen)
+
+
 def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks: dict[str, int]) -> Style:
     """How this recipe's layers are implemented."""
     low_rank = None
@@ -30,6 +37,11 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
     return Style(
         width=compute,
         residual=width(recipe.residual),
+        autocast=recipe.autocast,
+        norm_form=recipe.norm_form,
+        sdpa=recipe.sdpa,
+        fused_experts=recipe.fused_experts,
+        expert_width=_expert_width(recipe, compute),
         cast_weights=recipe.autocast and width(recipe.weights) > compute and recipe.sharding not in GATHERED and adapter is None,
         norm=recipe.norm,
         norm_weight=width(recipe.norm_weight),

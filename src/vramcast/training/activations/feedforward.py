@@ -16,7 +16,12 @@ def dense(
     size = tokens * inner * style.width
     if not kind.gated:
         up = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=inner, role=prefix + "up")
-        mid = _pointwise(tape, style, kind.activation, up, size)
+        mid = _pointwise(tape, style, kind.activation, up, tape.sizes[up])
+    elif style.glu == "views":
+        both = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=2 * inner, role=prefix + "gate_up")
+        half = tape.sizes[both] / 2
+        activated = tape.run("activation", [both], half, saves=[both])
+        mid = tape.run("product", [activated, both], half, saves=[activated, both])
     elif style.glu == "packed":
         both = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=2 * inner, role=prefix + "gate_up")
         mid = tape.run("glu", [both], size, saves=[both])
@@ -31,6 +36,7 @@ def _gated(tape: Tape, style: Style, source: int, *, tokens: float, hidden: floa
     if style.glu in ("fused", "recomputed"):
         up = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=inner, role=prefix + "up")
         return tape.run("glu", [gate, up], size, saves=[gate, up], back_scratch=-2 * size)
+    size = tape.sizes[gate]  # a 4-bit linear returns the dtype of its input
     activated = tape.run("activation", [gate], size, saves=[gate])
     up = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=inner, role=prefix + "up")
     return tape.run("product", [activated, up], size, saves=[activated, up])

@@ -24,6 +24,7 @@ def layer_tape(block: Block, style: Style, *, hidden: int, tokens: float, seq: f
     """The tape of one layer. With sequence parallelism the stream and the norms hold 1/tp of the tokens."""
     if style.norm == "eager" and has_layer_norm(block):
         style = msgspec.structs.replace(style, norm="native")
+    style = _as_packed(block, style)
     own = tokens / style.tp if style.sp else tokens
     tape = Tape(own * hidden * style.residual)
     stream = 0
@@ -32,7 +33,7 @@ def layer_tape(block: Block, style: Style, *, hidden: int, tokens: float, seq: f
     normed = _gathered(tape, style, norm(tape, style, stream, tokens=own, width=hidden), tokens, hidden)
     branches = []
     for mixer in block.mixers:
-        out = _mixer(tape, style, mixer, normed, tokens=tokens, seq=seq, hidden=hidden)
+        out = _mixer(tape, style, mixer, normed, tokens=tokens, seq=seq, hidden=hidden, qk_width=_qk_width(block))
         branches.append(_scattered(tape, style, out, own, hidden))
     if branches:
         joined = branches[0]
@@ -63,14 +64,29 @@ def norm_count(block: Block, hidden: int) -> int:
     return _norm_count(tuple((t.name, t.shape, t.role) for t in block.tensors if t.role == "norm"), hidden)
 
 
+def _as_packed(block: Block, style: Style) -> Style:
+    """Modules whose projections are one matrix hand out views of its result (transformers: Phi-3, GLM-4, GPT-NeoX, Falcon)."""
+    roles = {t.role for t in block.tensors}
+    qkv = "views" if style.qkv == "separate" and "qkv" in roles else style.qkv
+    glu = "views" if style.glu == "eager" and "gate_up" in roles else style.glu
+    return msgspec.structs.replace(style, qkv=qkv, glu=glu)
+
+
+def _qk_width(block: Block) -> int:
+    """Width of the norm of queries: one head's, or all heads' together (OLMo-2)."""
+    return next((t.shape[-1] for t in block.tensors if "q_norm" in t.name), 0)
+
+
 def has_layer_norm(block: Block) -> bool:
     """Whether the block's norms have biases: torch's own LayerNorm, one kernel, where an RMSNorm is written out in Python."""
     return any(t.role == "norm" and t.name.endswith("bias") for t in block.tensors)
 
 
-def _mixer(tape: Tape, style: Style, mixer: object, source: int, *, tokens: float, seq: float, hidden: int) -> int:
+def _mixer(
+    tape: Tape, style: Style, mixer: object, source: int, *, tokens: float, seq: float, hidden: int, qk_width: int
+) -> int:
     if isinstance(mixer, Attention):
-        return attention(tape, style, mixer, source, tokens=tokens, seq=seq, hidden=hidden)
+        return attention(tape, style, mixer, source, tokens=tokens, seq=seq, hidden=hidden, qk_width=qk_width)
     if isinstance(mixer, LatentAttention):
         return latent(tape, style, mixer, source, tokens=tokens, seq=seq, hidden=hidden)
     return recurrent(tape, style, mixer, source, tokens=tokens, hidden=hidden)

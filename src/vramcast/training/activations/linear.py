@@ -23,17 +23,19 @@ def linear(
     dequantised anew in forward and in backward (bitsandbytes, MatMul4Bit).
     """
     trained = style.trains if trains is None else trains
-    source = _cast(tape, source, tokens * inputs * style.width)
+    given, source = source, _cast(tape, source, tokens * inputs * style.width)
     if style.quant_width and not trained:
         out = _quantized(tape, style, source, tokens=tokens, inputs=inputs, outputs=outputs, role=role)
     else:
         out = _plain(tape, style, source, tokens=tokens, inputs=inputs, outputs=outputs, role=role, trained=trained)
+    if style.dequantize and not trained and not style.quant_width:  # Linear4bit.forward: out.to(inp_dtype)
+        out = _cast(tape, out, tokens * outputs * tape.sizes[given] / (tokens * inputs))
     adapter = style.adapter
     rank = _rank(adapter, role) if adapter else 0
     if adapter is None or not rank:
         return out
     rebuilt = role == "down" and style.glu == "fused"
-    return _adapted(tape, style, adapter, source, out, tokens=tokens, inputs=inputs, outputs=outputs, rank=rank, rebuilt=rebuilt)
+    return _adapted(tape, style, adapter, given, out, tokens=tokens, inputs=inputs, outputs=outputs, rank=rank, rebuilt=rebuilt)
 
 
 def _plain(
@@ -107,19 +109,20 @@ def _adapted(
         saved = [] if rebuilt else [source]
         return tape.run("lora", [source, out], tokens * outputs * style.width, saves=saved, weight_gradient=down + up,
                         back_scratch=tokens * rank * style.width, trains=True)  # fmt: skip
-    autocast = adapter.width != style.width and not adapter.casts
-    inner = style.width if adapter.casts is False else adapter.width
-    x = source
-    if adapter.width != style.width:
-        x = tape.run("lora.cast", [x], tokens * inputs * adapter.width)
+    narrow = not adapter.casts  # autocast gives both matmuls 16-bit copies of their input and weight
+    inner = min(style.width, adapter.width) if narrow else adapter.width
+    x, held = source, tape.sizes[out]
+    if style.dequantize and not style.quant_width:  # peft/tuners/lora/bnb.py: a clone, and no cast of the input under autocast
+        out = tape.run("lora.clone", [out], held, aliases=True)
+    wanted = tokens * inputs * adapter.width
+    if abs(tape.sizes[x] - wanted) > 1 and not (narrow and style.dequantize):
+        x = tape.run("lora.cast", [x], wanted)
     if adapter.dropout:
         x = tape.run("lora.dropout", [x], tape.sizes[x], keeps=tokens * inputs)
-    if autocast:
-        x = tape.run("lora.autocast", [x], tokens * inputs * inner)
-    a = tape.run("lora.a", [x], tokens * rank * inner, saves=[x], weight_gradient=down, trains=True)
-    b = tape.run("lora.b", [a], tokens * outputs * inner, saves=[a], weight_gradient=up, trains=True)
+    x = _cast(tape, x, tokens * inputs * inner)
+    copied = inner / adapter.width if inner < adapter.width else 0
+    a = tape.run("lora.a", [x], tokens * rank * inner, saves=[x], keeps=down * copied, weight_gradient=down, trains=True)
+    b = tape.run("lora.b", [a], tokens * outputs * inner, saves=[a], keeps=up * copied, weight_gradient=up, trains=True)
     scaled = tape.run("lora.scale", [b], tokens * outputs * inner)
-    summed = tape.run("lora.add", [out, scaled], tokens * outputs * max(inner, style.width), aliases=inner == style.width)
-    if inner > style.width:
-        return tape.run("lora.back", [summed], tokens * outputs * style.width)
-    return summed
+    summed = tape.run("lora.add", [out, scaled], max(held, tokens * outputs * inner), aliases=True)
+    return _cast(tape, summed, held)

@@ -14,20 +14,27 @@ def norm(tape: Tape, style: Style, source: int, *, tokens: float, width: float, 
     held = tape.sizes[source] / max(1.0, tokens * width)
     out = max(held if style.norm_weight <= style.width else style.norm_weight, style.width)
     if style.norm == "eager":
-        return _eager(tape, source, tokens=tokens, width=width, held=held, out=out, trained=trained)
+        return _eager(tape, style, source, tokens=tokens, width=width, held=held, out=out, trained=trained)
     statistics = 8.0 if style.norm == "native" else 4.0
+    if style.norm == "native" and style.autocast and held < 4:  # layer_norm is on autocast's fp32 list (aten/autocast_mode.h)
+        source, out = tape.run("norm.float", [source], tokens * width * 4), 4
     kept = out if style.norm != "fused" else style.width
-    return tape.run(
-        "norm", [source], tokens * width * kept, saves=[source], keeps=tokens * statistics, trains=trained, back_scratch=0
-    )
+    return tape.run("norm", [source], tokens * width * kept, saves=[source], keeps=tokens * statistics, trains=trained)
 
 
-def _eager(tape: Tape, source: int, *, tokens: float, width: float, held: float, out: float, trained: bool) -> int:
+def _eager(
+    tape: Tape, style: Style, source: int, *, tokens: float, width: float, held: float, out: float, trained: bool
+) -> int:
+    """The RMSNorm in separate operations; the backward of pow and mean makes three more copies than it returns."""
     wide = tokens * width * 4
     x = source if held >= 4 else tape.run("norm.float", [source], wide)
-    squares = tape.run("norm.pow", [x], wide, saves=[x])
+    squares = tape.run("norm.pow", [x], wide, saves=[x], back_scratch=2 * wide)
     scale = tape.run("norm.mean", [squares], tokens * 4, saves_output=True)
     normed = tape.run("norm.scale", [x, scale], wide, saves=[x], back_scratch=wide)
+    if style.norm_form != "narrow":
+        offset = width * 4 if style.norm_form == "offset" else 0
+        made = tape.run("norm.weight", [normed], wide, saves=[normed] if trained else [], keeps=offset, trains=trained)
+        return made if held >= 4 else tape.run("norm.back", [made], tokens * width * held)
     if held < 4:
         normed = tape.run("norm.back", [normed], tokens * width * held)
     return tape.run("norm.weight", [normed], tokens * width * out, saves=[normed] if trained else [], trains=trained)

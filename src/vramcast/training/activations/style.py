@@ -26,6 +26,10 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ``width``: inputs and outputs of matmuls; ``residual``: the residual stream; ``cast_weights``: autocast keeps a copy of each
     weight; ``norm``: eager (HF's upcasting RMSNorm), fused, native (torch's), ``norm_weight``: width of its weight; ``rope``:
     eager or fused; ``glu``: eager (HF modules), torch (plain functions), fused, recomputed, packed (one matmul, fused product).
+    ``autocast``: pow, softmax and layer norms run in fp32, matmuls cast their inputs. ``norm_form``: where an eager RMSNorm casts
+    back: narrow (before its weight), wide (after it), offset (fp32 product with 1 + weight). ``sdpa``: the kernel of each
+    layer is torch's choice, ``attention`` its first. ``fused_experts``, ``expert_width``: experts are one tensor, held in that
+    width, which grouped matmuls do not cast (transformers 5).
     ``attention``: flash, cudnn, efficient, math, eager, unfused; ``repeats_kv``: keys and values are expanded to all heads;
     ``qkv``: separate projections, or packed into one whose parts are views or copies. ``experts``: loop or grouped.
     ``dequantize``: bytes of a dequantised weight element per call, 0 = none; ``quant_width``: width in which a quantised linear
@@ -37,6 +41,9 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
 
     width: int = 2
     residual: int = 2
+    autocast: bool = False
+    norm_form: str = "narrow"
+    sdpa: bool = False
     cast_weights: bool = False
     norm: str = "eager"
     norm_weight: int = 2
@@ -50,6 +57,8 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     saved_weights: float = 0
     unpacks: bool = False
     experts: str = "loop"
+    fused_experts: bool = False
+    expert_width: int = 2
     trains: bool = True
     adapter: LowRank | None = None
     dequantize: int = 0

@@ -15,7 +15,7 @@ class Operation(msgspec.Struct, frozen=True):
 
     ``saves``: tensors held for backward; ``keeps``: further bytes held (masks, statistics, cast weights); ``scratch`` and
     ``back_scratch``: bytes alive only while it runs forward or backward; ``weight_gradient``: bytes it adds to the gradients of
-    parameters; ``aliases``: its backward hands its gradient on without a copy (adds, views).
+    parameters; ``aliases``: its backward hands its gradient on without a copy (adds, views) to inputs of the output's own size.
     """
 
     name: str
@@ -170,7 +170,11 @@ class _Backward:
         given = self.gradients.pop(op.writes, None)
         if given is not None:
             wanted = [r for r in op.reads if self.tape.needs_grad[r]]
-            made = [self._share(given) if op.aliases else self._new(self.tape.sizes[r]) for r in wanted]
+            own = self.tape.sizes[op.writes]
+            shared = [op.aliases and abs(self.tape.sizes[r] - own) < 1 for r in wanted]
+            made = [
+                self._share(given) if share else self._new(self.tape.sizes[r]) for r, share in zip(wanted, shared, strict=True)
+            ]
             self.alive += op.weight_gradient
             self._mark(op.back_scratch, op.name)
             for tensor, gradient in zip(wanted, made, strict=True):

@@ -26,6 +26,13 @@ FUSED_EXPERTS = (5, 0)
 ATTENTION_INTERFACE = (4, 48)  # one attention interface for all models: flash no longer repeats keys and values
 EXPANDS_KV = frozenset({"mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "starcoder2", "cohere", "gemma", "granite"})
 
+# RMSNorms that cast back to 16 bits after their weight, or multiply by 1 + weight in fp32 (transformers, modeling_*.py)
+NORM_FORMS = dict.fromkeys(("olmo2", "olmo3", "gpt_oss", "cohere", "cohere2", "afmoe", "flex_olmo", "helium", "nemotron_h"), "wide")
+NORM_FORMS |= dict.fromkeys(
+    ("gemma", "gemma2", "gemma3", "gemma3_text", "qwen3_next", "qwen3_5", "qwen3_5_moe", "t5gemma", "recurrent_gemma", "minimax_m3"),
+    "offset",
+)
+
 
 def under(question: Training, transformers: str) -> Training:
     """The question with the transformers version that a framework's releases ran on, unless it states one."""
@@ -53,12 +60,15 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
         _deepspeed(draft, question, model)
     _dtypes(draft, question, model, version)
     _sharded_dtypes(draft)
-    draft.default("transformers' eager modules", norm="eager", rope="eager", glu="eager", experts="loop")
+    draft.default("transformers' eager modules", norm="eager", rope="eager", glu="eager")
+    draft.default("the family's own RMSNorm", norm_form=NORM_FORMS.get(model.family, "narrow"))
     if draft.get("quant"):
         draft.default("prepare_model_for_kbit_training turns checkpointing on", checkpointing="full")
     draft.default("Trainer default", checkpointing="none", optimizer="adamw")
     draft.default("trainer.py: bitsandbytes keeps 32-bit states for embeddings", wide_ends=True)
     draft.default("Trainer default optim", update="fused" if version >= FUSED_DEFAULT else "foreach")
+    chosen = draft.get("attention") is None and version >= ATTENTION_INTERFACE
+    draft.default("torch's scaled_dot_product_attention picks the kernel" if chosen else "given", sdpa=chosen)
     draft.default("sdpa picks flash", attention="flash")
     expands = version < ATTENTION_INTERFACE and model.family in EXPANDS_KV
     draft.default("the model's own flash class repeats keys and values" if expands else "grouped kernel", repeats_kv=expands)
@@ -72,6 +82,8 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     draft.default("CUDA 11.7 and later load kernels when they are used", lazy_modules=version >= LAZY_MODULES)
     fused = version >= FUSED_EXPERTS and not draft.get("splits_experts")
     draft.default("experts are fused tensors since transformers 5" if fused else "experts are layers", fused_experts=fused)
+    draft.default("grouped matmuls since transformers 5" if fused else "one expert after another",
+                  experts="grouped" if fused else "loop")  # fmt: skip
     draft.default("PEFT's all-linear reaches routers", adapts_router=not draft.get("splits_experts"))
     freed = version >= SETS_TO_NONE
     draft.default("zero_grad sets gradients to None" if freed else "zero_grad of torch 1 fills gradients with zeros",

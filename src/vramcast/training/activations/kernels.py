@@ -1,0 +1,178 @@
+"""Softmax(QK)V on the tape: which kernel runs, and what each one saves and allocates.
+
+Sources: torch/_meta_registrations.py and aten/native/transformers (attention.cpp, cuda/sdp_utils.cpp); flash-attention,
+flash_api.cpp; transformers 5.23, integrations/sdpa_attention.py and each family's eager_attention_forward.
+"""
+
+import msgspec
+
+from vramcast.models.attention import Attention
+from vramcast.training.activations.style import Style
+from vramcast.training.activations.tape import Tape
+
+RANDOM_STATE = {"flash": 24, "cudnn": 24, "efficient": 16}  # bytes of the dropout generator's state that a kernel returns
+WIDEST_FLASH_HEAD = 256
+
+
+class Heads(msgspec.Struct, frozen=True, kw_only=True):
+    """The problem of one layer: ``tokens`` rows in sequences of ``seq``, heads of queries and of keys, their widths.
+
+    ``masked``: a mask is written out (a window shorter than the sequence); ``softcap``, ``sinks``: only eager code has them.
+    """
+
+    tokens: float
+    seq: float
+    queries: float
+    keys: float
+    key_dim: float
+    value_dim: float
+    masked: bool = False
+    softcap: bool = False
+    sinks: bool = False
+
+    @property
+    def grouped(self) -> bool:
+        """Whether several query heads share a key."""
+        return self.keys < self.queries
+
+    @property
+    def scores(self) -> float:
+        """Elements of the score matrix of all rows."""
+        return self.tokens * self.queries * self.seq
+
+
+def heads_of(kind: Attention, style: Style, *, tokens: float, seq: float) -> Heads:
+    """The heads one rank computes."""
+    return Heads(
+        tokens=tokens,
+        seq=seq,
+        queries=kind.heads / style.tp,
+        keys=max(1.0, kind.kv_heads / style.tp),
+        key_dim=kind.head_dim,
+        value_dim=kind.values,
+        masked=0 < (kind.window or kind.chunk) <= seq,
+        softcap=kind.softcap,
+        sinks=kind.sinks,
+    )
+
+
+def kernel(tape: Tape, style: Style, q: int, k: int, v: int, heads: Heads) -> int:
+    """The weighted values: one row of heads x value width for each token."""
+    name, repeats = chosen(style, heads)
+    width = style.width
+    q = _in_width(tape, q, heads.tokens * heads.queries * heads.key_dim * width)
+    k = _in_width(tape, k, heads.tokens * heads.keys * heads.key_dim * width)
+    v = _in_width(tape, v, heads.tokens * heads.keys * heads.value_dim * width)
+    if name == "math" and style.sdpa:
+        return _math(tape, style, q, k, v, heads)
+    if name in ("eager", "math", "unfused"):
+        return _materialised(tape, style, name, q, k, v, heads)
+    if repeats and heads.grouped:
+        k, v = _repeated(tape, k, v, heads, width)
+        heads = msgspec.structs.replace(heads, keys=heads.queries)
+    return _fused(tape, style, name, q, k, v, heads)
+
+
+def chosen(style: Style, heads: Heads) -> tuple[str, bool]:
+    """The kernel, and whether keys and values are repeated before it.
+
+    Transformers asks for grouped heads where there is no mask and heads are equal and at most 256 wide; the efficient kernel has
+    none, which leaves torch's own composition. Flash takes 16 bits, no mask and equal widths.
+    """
+    if not style.sdpa or style.attention in ("eager", "unfused", "math"):
+        return style.attention, style.repeats_kv or style.attention == "efficient"
+    if heads.softcap or heads.sinks:
+        return "eager", False
+    plain = not heads.masked and heads.key_dim == heads.value_dim <= WIDEST_FLASH_HEAD
+    if plain and style.width == 2 and style.attention != "efficient":
+        return style.attention, False
+    return ("math", False) if plain and heads.grouped else ("efficient", True)
+
+
+def _in_width(tape: Tape, source: int, wanted: float) -> int:
+    """A copy in the kernel's width of what is held wider; views into a packed projection are taken as they are."""
+    return source if abs(tape.sizes[source] - 2 * wanted) >= 1 else tape.run("attention.cast", [source], wanted)
+
+
+def _repeated(tape: Tape, k: int, v: int, heads: Heads, width: float) -> tuple[int, int]:
+    rows = heads.tokens * heads.queries * width
+    return tape.run("repeat.k", [k], rows * heads.key_dim), tape.run("repeat.v", [v], rows * heads.value_dim)
+
+
+def _fused(tape: Tape, style: Style, name: str, q: int, k: int, v: int, heads: Heads) -> int:
+    """Inputs, output and the statistics of its rows are saved; with a mask, its additive copy too."""
+    rows = heads.tokens * heads.queries
+    statistics = rows * 4
+    expanded = rows * (heads.key_dim + heads.value_dim) * style.width if heads.grouped else 0
+    accumulator = rows * _rounded(heads.key_dim) * 4 if name != "cudnn" else 0
+    mask = heads.tokens * heads.seq * style.width if heads.masked and style.sdpa else 0
+    return tape.run(
+        "attention", [q, k, v], rows * heads.value_dim * style.width, saves=[q, k, v], saves_output=True,
+        keeps=statistics + mask + RANDOM_STATE.get(name, 0), back_scratch=accumulator + statistics + expanded,
+    )  # fmt: skip
+
+
+def _rounded(head_dim: float) -> float:
+    """Flash attention pads a head to a multiple of 32 (64 above 128)."""
+    step = 32 if head_dim <= 128 else 64
+    return -(-head_dim // step) * step
+
+
+def _math(tape: Tape, style: Style, q: int, k: int, v: int, heads: Heads) -> int:
+    """Torch's own composition: everything in float, queries and keys scaled, scores and probabilities written out.
+
+    Source: aten/native/transformers/attention.cpp, _scaled_dot_product_attention_math.
+    """
+    if heads.grouped:
+        k, v = _repeated(tape, k, v, heads, style.width)
+    rows = heads.tokens * heads.queries * 4
+    sides = [(q, heads.key_dim), (k, heads.key_dim), (v, heads.value_dim)]
+    if style.width < 4:
+        sides = [(tape.run("math.float", [x], rows * dim), dim) for x, dim in sides]
+    (q, _), (k, _), (v, _) = sides
+    q, k = (tape.run("math.scale", [x], rows * heads.key_dim) for x in (q, k))
+    raw = tape.run("scores", [q, k], heads.scores * 4, saves=[q, k])
+    masked = tape.run("mask", [raw], heads.scores * 4, aliases=True)
+    probabilities = tape.run("softmax", [masked], heads.scores * 4, saves_output=True)
+    out = tape.run("weighted", [probabilities, v], rows * heads.value_dim, saves=[probabilities, v])
+    return out if style.width >= 4 else tape.run("math.back", [out], rows / 4 * heads.value_dim * style.width)
+
+
+def _materialised(tape: Tape, style: Style, name: str, q: int, k: int, v: int, heads: Heads) -> int:
+    """Scores written out: eager softmaxes in fp32 and casts back; Megatron's fused softmax stays in 16 bits."""
+    scores, width = heads.scores, style.width
+    out = heads.tokens * heads.queries * heads.value_dim * width
+    if heads.grouped and name != "unfused":
+        k, v = _repeated(tape, k, v, heads, width)
+    raw = tape.run("scores", [q, k], scores * width, saves=[q, k])
+    if name != "eager":
+        probabilities = tape.run("softmax", [raw], scores * width, saves_output=True)
+    elif heads.sinks:
+        probabilities = _with_sinks(tape, raw, scores * width, heads.tokens * heads.queries)
+    else:
+        raw = _softcapped(tape, raw, scores * width) if heads.softcap else raw
+        masked = tape.run("mask", [raw], scores * width, aliases=True)
+        wide = tape.run("softmax", [masked], scores * 4, saves_output=True)
+        probabilities = wide if width >= 4 else tape.run("softmax.back", [wide], scores * width)
+    if style.attention_dropout:
+        probabilities = tape.run("dropout", [probabilities], scores * width, keeps=scores)
+    return tape.run("weighted", [probabilities, v], out, saves=[probabilities, v])
+
+
+def _softcapped(tape: Tape, raw: int, size: float) -> int:
+    """Scores divided, squashed and multiplied: tanh saves its output (transformers, models/gemma2)."""
+    divided = tape.run("softcap.divide", [raw], size)
+    squashed = tape.run("softcap.tanh", [divided], size, saves_output=True)
+    return tape.run("softcap.multiply", [squashed], size)
+
+
+def _with_sinks(tape: Tape, raw: int, size: float, rows: float) -> int:
+    """A column of sinks beside the scores, the row's maximum subtracted, softmax in the scores' own width, the column cut off.
+
+    Source: transformers, models/gpt_oss, eager_attention_forward.
+    """
+    beside = rows * size / max(1.0, size)
+    joined = tape.run("sinks.join", [raw], size + 2 * beside)
+    shifted = tape.run("sinks.shift", [joined], size + 2 * beside, keeps=rows * 8)
+    probabilities = tape.run("softmax", [shifted], size + 2 * beside, saves_output=True)
+    return tape.run("sinks.cut", [probabilities], size)
