@@ -50,7 +50,7 @@ def test_an_eager_llama_layer_saves_what_execution_saves(tokens: int) -> None:
     h, kv, ff, heads = 4096, 1024, 14336, 32
     life = layer_life(LLAMA_8B.blocks[0], Style(), hidden=h, tokens=tokens, seq=tokens)
     by_hand = 20 * tokens * h + 4 * tokens * kv + 8 * tokens * ff + 8 * tokens + 4 * tokens * heads
-    assert life.saved == by_hand  # traced: the same plus 24 bytes of flash attention's random state
+    assert life.saved == by_hand + 24  # flash attention's random state
 
 
 def test_frozen_weights_save_no_inputs() -> None:
@@ -77,8 +77,8 @@ def test_peaks_bound_what_is_saved_and_grow_with_tokens(scale: int, norm: str, g
     many = layer_life(LLAMA_8B.blocks[0], style, hidden=4096, tokens=128 * scale, seq=128)
     assert one.forward_peak >= one.saved
     assert one.backward_peak >= one.saved
-    assert many.saved == pytest.approx(scale * one.saved)
-    assert many.backward_peak == pytest.approx(scale * one.backward_peak)
+    assert many.saved - 24 == pytest.approx(scale * (one.saved - 24))  # but for flash attention's random state
+    assert many.backward_peak - 24 == pytest.approx(scale * (one.backward_peak - 24))
 
 
 def test_eager_attention_keeps_its_scores() -> None:

@@ -69,7 +69,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``name`` holds "{}" for the layer number ("model.layers.{}."). ``mixers`` is usually one; parallel hybrids (Falcon-H1)
     have two; a layer that is only an MLP (Nemotron-H) has none. ``shares_cache`` marks layers that read another layer's KV cache
-    (Gemma-3n).
+    (Gemma-3n). ``parallel``: attention and MLP both read the layer's input, each through a norm of its own (GPT-NeoX).
     """
 
     name: str
@@ -79,6 +79,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     feedforward: FeedForward | None = None
     cross: Attention | None = None
     shares_cache: bool = False
+    parallel: bool = False
 
     @property
     def count(self) -> int:

@@ -97,6 +97,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     unpacks: bool = False
     splits_experts: bool = False
     fused_experts: bool = False
+    float_router: bool = False
+    clamped_glu: bool = False
     adapts_router: bool = False
     quant_block: int = 64
     double_quant: bool = False

@@ -12,7 +12,7 @@ from vramcast.errors import ConfigError
 from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, spans
-from vramcast.models.families.skeleton import Switch, switched
+from vramcast.models.families.skeleton import Switch, rotary_width, switched
 from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor
 
@@ -25,7 +25,8 @@ _INNER = ("n_inner", "intermediate_size", "ffn_dim", "ffn_hidden_size", "dff")
 class Classic(msgspec.Struct, frozen=True, kw_only=True):
     """Names of one class's tensors. ``qkv`` has one name (fused) or three; ``transposed``: weights are (input, output).
 
-    ``positions`` names the learned position table ("" = none), ``extra_positions`` its rows beyond the context.
+    ``parallel``: attention and MLP read the same stream. ``positions`` names the learned position table ("" = none), ``extra_positions`` its rows beyond the context. ``rotary``:
+    queries and keys are turned.
     """
 
     prefix: str = "transformer."
@@ -33,6 +34,7 @@ class Classic(msgspec.Struct, frozen=True, kw_only=True):
     embedding: str = "wte"
     positions: str = "wpe"
     extra_positions: int = 0
+    rotary: bool = False
     embedding_norm: str = ""
     qkv: tuple[str, ...] = ("attn.c_attn",)
     out: str = "attn.c_proj"
@@ -48,6 +50,7 @@ class Classic(msgspec.Struct, frozen=True, kw_only=True):
     head_bias: bool = False
     tied: bool = True
     transposed: bool = False
+    parallel: Switch = False
     kv_heads: Callable[[Config, int], int] = lambda config, heads: heads
     span: spans.Rule = spans.full
 
@@ -88,10 +91,12 @@ def _ends_with_norm(config: Config, style: Classic) -> bool:
 
 def _block(config: Config, style: Classic, span: spans.Span, base: str) -> Block:
     hidden, heads = config.size(*_HIDDEN), config.size(*_HEADS)
+    head_dim = config.size("head_dim", default=max(1, hidden // heads))
     kind = Attention(
         heads=heads,
         kv_heads=style.kv_heads(config, heads),
-        head_dim=config.size("head_dim", default=max(1, hidden // heads)),
+        head_dim=head_dim,
+        rope_dim=rotary_width(config, head_dim) if style.rotary and not config.flag("alibi", default=False) else 0,
         window=span.window,
         qk_norm=bool(style.qk_norms) and config.flag("qk_layernorm", default=False),
     )
@@ -107,6 +112,7 @@ def _block(config: Config, style: Classic, span: spans.Span, base: str) -> Block
     norms = style.norms if isinstance(style.norms, tuple) else style.norms(config)
     return Block(
         name=f"{base}{style.layers}.{{}}.",
+        parallel=switched(config, style.parallel),
         indices=(),
         mixers=(kind,),
         feedforward=mlp,
@@ -204,7 +210,7 @@ def _repeated(config: Config, count: int) -> list[str]:
 
 
 _NEOX = Classic(
-    prefix="gpt_neox.", layers="layers", embedding="embed_in", positions="", qkv=("attention.query_key_value",),
+    prefix="gpt_neox.", layers="layers", embedding="embed_in", positions="", rotary=True, parallel="use_parallel_residual", qkv=("attention.query_key_value",),
     out="attention.dense", mlp=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"), qkv_bias="attention_bias", out_bias="attention_bias",
     norms=("input_layernorm", "post_attention_layernorm"), final_norm="final_layer_norm", head="embed_out", tied=False,
 )  # fmt: skip
@@ -218,11 +224,11 @@ STYLES: dict[str, Classic] = {
         qkv_bias=False, span=_neo_spans,
     ),
     "gptj": Classic(
-        positions="", qkv=("attn.q_proj", "attn.k_proj", "attn.v_proj"), out="attn.out_proj", mlp=("mlp.fc_in", "mlp.fc_out"),
+        positions="", rotary=True, qkv=("attn.q_proj", "attn.k_proj", "attn.v_proj"), out="attn.out_proj", mlp=("mlp.fc_in", "mlp.fc_out"),
         qkv_bias=False, out_bias=False, norms=("ln_1",), head_bias=True, tied=False,
     ),
     "codegen": Classic(
-        positions="", qkv=("attn.qkv_proj",), out="attn.out_proj", mlp=("mlp.fc_in", "mlp.fc_out"), qkv_bias=False,
+        positions="", rotary=True, qkv=("attn.qkv_proj",), out="attn.out_proj", mlp=("mlp.fc_in", "mlp.fc_out"), qkv_bias=False,
         out_bias=False, norms=("ln_1",), head_bias=True, tied=False,
     ),
     "gpt_neox": _NEOX,
@@ -253,17 +259,17 @@ STYLES: dict[str, Classic] = {
         kv_heads=_mpt_heads,
     ),
     "falcon": Classic(
-        embedding="word_embeddings", positions="", qkv=("self_attention.query_key_value",), out="self_attention.dense",
+        embedding="word_embeddings", positions="", rotary=True, qkv=("self_attention.query_key_value",), out="self_attention.dense",
         mlp=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"), qkv_bias="bias", out_bias="bias", mlp_bias="bias", norms=_falcon_norms,
         kv_heads=_falcon_heads,
     ),
     "phi-msft": Classic(
-        prefix="", layers="transformer.h", embedding="transformer.embd.wte", positions="", qkv=("mixer.Wqkv",),
+        prefix="", layers="transformer.h", embedding="transformer.embd.wte", positions="", rotary=True, qkv=("mixer.Wqkv",),
         out="mixer.out_proj", mlp=("mlp.fc1", "mlp.fc2"), norms=("ln",), final_norm="lm_head.ln",
         head="lm_head.linear", head_bias=True, tied=False,
     ),
     "persimmon": Classic(
-        prefix="model.", layers="layers", embedding="embed_tokens", positions="", qkv=("self_attn.query_key_value",),
+        prefix="model.", layers="layers", embedding="embed_tokens", positions="", rotary=True, qkv=("self_attn.query_key_value",),
         out="self_attn.dense", mlp=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
         norms=("input_layernorm", "post_attention_layernorm"), qk_norms=("self_attn.q_layernorm", "self_attn.k_layernorm"),
         final_norm="final_layernorm", tied=False,

@@ -136,7 +136,19 @@ def attention_of(config: Config, style: Style, span: spans.Span) -> Attention:
         qk_norm=bool(style.qk_norm) and switched(config, style.qk_norm_if),
         sinks=switched(config, style.sinks),
         softcap=style.softcap,
+        rope_dim=rotary_width(config, config.size("head_dim", default=width) if style.head_dim else width, joined=style.fused_qkv),
     )
+
+
+def rotary_width(config: Config, head_dim: int, *, joined: bool = False) -> int:
+    """Features of a head that are turned: a share of it (``partial_rotary_factor``, GPT-NeoX's ``rotary_pct``); -1 = the head.
+
+    ``joined``: the class joins the turned part and the rest even where the turned part is all (Phi-3).
+    """
+    told = config.optional_child("rope_parameters")
+    inside = told.number("partial_rotary_factor", default=1.0) if told else 1.0
+    share = config.number("partial_rotary_factor", "rotary_pct", default=inside)
+    return int(head_dim * share) if 0 < share < 1 or joined else -1
 
 
 def attention_tensors(config: Config, style: Style, kind: Attention, hidden: int) -> tuple[Tensor, ...]:

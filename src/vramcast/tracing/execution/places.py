@@ -55,11 +55,11 @@ class Places:
         for handle in self._handles:
             handle.remove()
 
-    def name_modules(self, root: torch.nn.Module) -> None:
-        """Give the modules below a root their paths."""
+    def name_modules(self, root: torch.nn.Module, *, within: str = "") -> None:
+        """Give the modules below a root their paths; ``within``: the module that called one nobody knew (a parametrisation)."""
         for name, module in root.named_modules():
             path = ".".join(part for part in name.split(".") if part not in _WRAPPERS)
-            self._names[id(module)] = path or type(module).__name__
+            self._names[id(module)] = ".".join(filter(None, (within, path or type(module).__name__)))
 
     def know(self, root: torch.nn.Module) -> None:
         """Name what has no name in a model whose tensors are labelled already: what FSDP puts there later is not its own."""
@@ -103,7 +103,7 @@ class Places:
     def _enter(self, module: torch.nn.Module, _: Any) -> None:
         identity = id(module)
         if identity not in self._names:
-            self.name_modules(module)
+            self.name_modules(module, within=self.stack[-1] if self.stack else "")
         if identity not in self._known:
             self._known.add(identity)
             for follow in self.on_module:

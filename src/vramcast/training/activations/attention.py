@@ -28,8 +28,11 @@ def attention(tape: Tape, style: Style, kind: Attention, source: int, *, tokens:
         turned = max(width, style.residual) if style.rope == "eager" else width  # cos and sin have the hidden stream's dtype
         q = rope(tape, style, q, tokens * q_width * turned)
         k = rope(tape, style, k, tokens * k_width * turned)
+    if style.qkv == "views" and tape.sizes[v] > tokens * (q_width + k_width + v_width) * width * 1.5:  # held wider than the kernel
+        q, k, v = (tape.run("attention.cast", [x], tokens * n * width) if x == v else x
+                   for x, n in ((q, q_width), (k, k_width), (v, v_width)))  # fmt: skip
     out = kernel(tape, style, q, k, v, heads_of(kind, style, tokens=tokens, seq=seq))
-    if style.rope == "eager" and 0 < kind.rope_dim < kind.head_dim:  # joined parts lie head by head, and the output like them
+    if style.rope == "eager" and kind.rope_dim > 0:  # joined parts lie head by head, and the output like them
         out = tape.run("attention.rows", [out], tape.sizes[out])
     if kind.gated:
         gate = tape.run("gate.sigmoid", [gate], tape.sizes[gate], saves_output=True)
@@ -76,7 +79,7 @@ def latent(tape: Tape, style: Style, kind: LatentAttention, source: int, *, toke
     up = linear(tape, style, low, tokens=tokens, inputs=kind.kv_rank, outputs=heads * (kind.nope_dim + kind.value_dim), role="v")
     q = tape.run("query.concat", [q], tokens * heads * kind.head_dim * width, scratch=tokens * heads * kind.head_dim * width)
     k = tape.run("key.concat", [up, packed], tokens * heads * kind.head_dim * width)
-    v = tape.run("value.split", [up], tokens * heads * kind.value_dim * width)
+    v = up if style.rope == "eager" else tape.run("value.split", [up], tokens * heads * kind.value_dim * width)
     value_dim = kind.value_dim
     if style.attention.startswith("flash") and not style.sdpa and kind.value_dim < kind.head_dim and style.glu != "packed":
         v = tape.run("value.pad", [v], tokens * heads * kind.head_dim * width)

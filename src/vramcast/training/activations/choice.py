@@ -41,6 +41,8 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         norm_form=recipe.norm_form,
         sdpa=recipe.sdpa,
         fused_experts=recipe.fused_experts,
+        float_router=recipe.float_router,
+        clamped_glu=recipe.clamped_glu,
         expert_width=_expert_width(recipe, compute),
         cast_weights=recipe.autocast and width(recipe.weights) > compute and recipe.sharding not in GATHERED and adapter is None,
         norm=recipe.norm,

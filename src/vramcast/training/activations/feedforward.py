@@ -3,6 +3,7 @@
 import msgspec
 
 from vramcast.models.feedforward import Dense, Experts
+from vramcast.training.activations.fused_experts import fused_experts
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
@@ -16,7 +17,7 @@ def dense(
     size = tokens * inner * style.width
     if not kind.gated:
         up = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=inner, role=prefix + "up")
-        mid = _pointwise(tape, style, kind.activation, up, tape.sizes[up])
+        mid = _pointwise(tape, style, kind.activation, up, tokens * inner)
     elif style.glu == "views":
         both = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=2 * inner, role=prefix + "gate_up")
         half = tape.sizes[both] / 2
@@ -42,32 +43,51 @@ def _gated(tape: Tape, style: Style, source: int, *, tokens: float, hidden: floa
     return tape.run("product", [activated, up], size, saves=[activated, up])
 
 
-def _pointwise(tape: Tape, style: Style, activation: str, source: int, size: float) -> int:
+def _pointwise(tape: Tape, style: Style, activation: str, source: int, elements: float) -> int:
     """GELU and SiLU are one kernel; squared ReLU saves the ReLU's output too; gelu_new is written out in six operations."""
+    size = tape.sizes[source]
     if activation in ("relu2", "squared_relu") and style.glu != "packed":
         rectified = tape.run("relu", [source], size, saves_output=True)
         return tape.run("square", [rectified], size, saves=[rectified])
     if activation == "gelu_new" and style.glu == "eager":
-        inner = tape.run("gelu.inner", [source], size, saves=[source], keeps=size, scratch=2 * size, back_scratch=2 * size)
-        tanh = tape.run("gelu.tanh", [inner], size, saves_output=True)
-        shifted = tape.run("gelu.shift", [tanh], size)
-        half = tape.run("gelu.half", [source], size)
-        return tape.run("gelu.product", [half, shifted], size, saves=[half, shifted])
+        return _written_gelu(tape, style, source, elements)
     return tape.run("activation", [source], size, saves=[source])
 
 
-def experts(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: float, hidden: float) -> int:
-    """A mixture of experts with its router and shared experts; the chosen rows of every token pass through an expert."""
+def _written_gelu(tape: Tape, style: Style, source: int, elements: float) -> int:
+    """0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) in eight operations; autocast runs the power, and what follows, in float.
+
+    Source: transformers/activations.py, NewGELUActivation.
+    """
+    size = tape.sizes[source]
+    wide = max(size, elements * 4) if style.autocast else size
+    half = tape.run("gelu.half", [source], size)
+    x = tape.run("gelu.float", [source], wide) if wide > size else source
+    cube = tape.run("gelu.cube", [x], wide, saves=[x], back_scratch=wide)
+    cubic = tape.run("gelu.scale", [cube], wide)
+    inner = tape.run("gelu.inner", [source, cubic], wide, aliases=True)
+    tanh = tape.run("gelu.tanh", [tape.run("gelu.scale", [inner], wide)], wide, saves_output=True)
+    shifted = tape.run("gelu.shift", [tanh], wide, aliases=True)
+    return tape.run("gelu.product", [half, shifted], wide, saves=[half, shifted])
+
+
+def experts(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: float, hidden: float, gated_shared: bool = False) -> int:
+    """A mixture of experts with its router and shared experts (``gated_shared``: times a gate of their own); the chosen rows of every token pass through an expert."""
     width = kind.latent or hidden
-    router = tape.run("router", [source], tokens * kind.routed * 4, saves=[source], saves_output=True,
-                      keeps=tokens * kind.active * 12, trains=style.trains)  # fmt: skip
     rows = tokens * kind.active * style.imbalance * (style.expert_tp / style.tp if style.sp else 1)
-    run = _loop if style.experts == "loop" else _grouped
-    routed = run(tape, style, kind, source, router, rows=rows, tokens=tokens, width=width)
+    if style.fused_experts and style.experts == "grouped":
+        routed = fused_experts(tape, style, kind, source, rows=rows, tokens=tokens, hidden=hidden, width=width)
+    else:
+        router = tape.run("router", [source], tokens * kind.routed * 4, saves=[source], saves_output=True,
+                          keeps=tokens * kind.active * 12, trains=style.trains)  # fmt: skip
+        run = _loop if style.experts == "loop" else _grouped
+        routed = run(tape, style, kind, source, router, rows=rows, tokens=tokens, width=width)
     if not kind.shared_intermediate:
         return routed
     shared = Dense(intermediate=kind.shared_intermediate, gated=kind.gated, activation=kind.activation)
     beside = dense(tape, style, shared, source, tokens=tokens, hidden=hidden, prefix="shared.")
+    if gated_shared:
+        beside = tape.run("shared.gate", [beside], tape.sizes[beside], saves=[beside], keeps=tokens * 2 * style.width)
     return tape.run("shared.add", [routed, beside], tape.sizes[routed], aliases=True)
 
 

@@ -60,9 +60,10 @@ def kernel(tape: Tape, style: Style, q: int, k: int, v: int, heads: Heads) -> in
     """The weighted values: one row of heads x value width for each token."""
     name, repeats = chosen(style, heads)
     width = style.width
-    q = _in_width(tape, q, heads.tokens * heads.queries * heads.key_dim * width)
-    k = _in_width(tape, k, heads.tokens * heads.keys * heads.key_dim * width)
-    v = _in_width(tape, v, heads.tokens * heads.keys * heads.value_dim * width)
+    whole = len({q, k, v}) == 3
+    q = _in_width(tape, q, heads.tokens * heads.queries * heads.key_dim * width, whole)
+    k = _in_width(tape, k, heads.tokens * heads.keys * heads.key_dim * width, whole)
+    v = _in_width(tape, v, heads.tokens * heads.keys * heads.value_dim * width, whole)
     if name == "math" and style.sdpa:
         return _math(tape, style, q, k, v, heads)
     if name in ("eager", "math", "unfused"):
@@ -89,9 +90,9 @@ def chosen(style: Style, heads: Heads) -> tuple[str, bool]:
     return ("math", False) if plain and heads.grouped else ("efficient", True)
 
 
-def _in_width(tape: Tape, source: int, wanted: float) -> int:
-    """A copy in the kernel's width of what is held wider; views into a packed projection are taken as they are."""
-    return source if abs(tape.sizes[source] - 2 * wanted) >= 1 else tape.run("attention.cast", [source], wanted)
+def _in_width(tape: Tape, source: int, wanted: float, turned: bool) -> int:
+    """A copy in the kernel's width of a tensor held in twice it; views into a packed projection are taken as they are."""
+    return source if abs(tape.sizes[source] - 2 * wanted) >= 1 or not turned else tape.run("attention.cast", [source], wanted)
 
 
 def _repeated(tape: Tape, k: int, v: int, heads: Heads, width: float) -> tuple[int, int]:
@@ -148,7 +149,7 @@ def _materialised(tape: Tape, style: Style, name: str, q: int, k: int, v: int, h
     if name != "eager":
         probabilities = tape.run("softmax", [raw], scores * width, saves_output=True)
     elif heads.sinks:
-        probabilities = _with_sinks(tape, raw, scores * width, heads.tokens * heads.queries)
+        probabilities = _with_sinks(tape, raw, scores * width, heads.tokens * heads.queries, width)
     else:
         raw = _softcapped(tape, raw, scores * width) if heads.softcap else raw
         masked = tape.run("mask", [raw], scores * width, aliases=True)
@@ -166,13 +167,11 @@ def _softcapped(tape: Tape, raw: int, size: float) -> int:
     return tape.run("softcap.multiply", [squashed], size)
 
 
-def _with_sinks(tape: Tape, raw: int, size: float, rows: float) -> int:
-    """A column of sinks beside the scores, the row's maximum subtracted, softmax in the scores' own width, the column cut off.
+def _with_sinks(tape: Tape, raw: int, size: float, rows: float, width: float) -> int:
+    """A column of sinks beside the scores, the row's maximum subtracted, softmax in the scores' own width, the column cut off by a view.
 
     Source: transformers, models/gpt_oss, eager_attention_forward.
     """
-    beside = rows * size / max(1.0, size)
-    joined = tape.run("sinks.join", [raw], size + 2 * beside)
-    shifted = tape.run("sinks.shift", [joined], size + 2 * beside, keeps=rows * 8)
-    probabilities = tape.run("softmax", [shifted], size + 2 * beside, saves_output=True)
-    return tape.run("sinks.cut", [probabilities], size)
+    joined = tape.run("sinks.join", [raw], size + rows * width)
+    shifted = tape.run("sinks.shift", [joined], size + rows * width, keeps=rows * 8)
+    return tape.run("softmax", [shifted], size + rows * width, saves_output=True)

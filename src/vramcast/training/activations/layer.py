@@ -45,8 +45,10 @@ def layer_tape(block: Block, style: Style, *, hidden: int, tokens: float, seq: f
     if block.feedforward is None:
         return tape
     if branches and not parallel:
-        normed = _gathered(tape, style, norm(tape, style, stream, tokens=own, width=hidden), tokens, hidden)
-    out = _feedforward(tape, style, block.feedforward, normed, tokens=tokens, hidden=hidden)
+        read = 0 if block.parallel else stream
+        normed = _gathered(tape, style, norm(tape, style, read, tokens=own, width=hidden), tokens, hidden)
+    gated = any("shared_expert_gate" in t.name for t in block.tensors)
+    out = _feedforward(tape, style, block.feedforward, normed, tokens=tokens, hidden=hidden, gated_shared=gated)
     out = _scattered(tape, style, out, own, hidden)
     if norms >= 4:
         out = norm(tape, style, out, tokens=own, width=hidden)
@@ -92,10 +94,12 @@ def _mixer(
     return recurrent(tape, style, mixer, source, tokens=tokens, hidden=hidden)
 
 
-def _feedforward(tape: Tape, style: Style, kind: Dense | Experts, source: int, *, tokens: float, hidden: int) -> int:
+def _feedforward(
+    tape: Tape, style: Style, kind: Dense | Experts, source: int, *, tokens: float, hidden: int, gated_shared: bool
+) -> int:
     if isinstance(kind, Dense):
         return dense(tape, style, kind, source, tokens=tokens, hidden=hidden)
-    return experts(tape, style, kind, source, tokens=tokens, hidden=hidden)
+    return experts(tape, style, kind, source, tokens=tokens, hidden=hidden, gated_shared=gated_shared)
 
 
 def _gathered(tape: Tape, style: Style, source: int, tokens: float, hidden: int) -> int:

@@ -28,6 +28,8 @@ def _eager(
     """The RMSNorm in separate operations; the backward of pow and mean makes three more copies than it returns."""
     wide = tokens * width * 4
     x = source if held >= 4 else tape.run("norm.float", [source], wide)
+    if style.norm_form == "centred":
+        x = tape.run("norm.centre", [x], wide, keeps=wide)  # once for its square, once for the product
     squares = tape.run("norm.pow", [x], wide, saves=[x], back_scratch=2 * wide)
     scale = tape.run("norm.mean", [squares], tokens * 4, saves_output=True)
     normed = tape.run("norm.scale", [x, scale], wide, saves=[x], back_scratch=wide)

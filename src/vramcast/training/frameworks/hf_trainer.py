@@ -26,8 +26,14 @@ FUSED_EXPERTS = (5, 0)
 ATTENTION_INTERFACE = (4, 48)  # one attention interface for all models: flash no longer repeats keys and values
 EXPANDS_KV = frozenset({"mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "starcoder2", "cohere", "gemma", "granite"})
 
+# routers whose input and weight are cast to fp32 (transformers, modeling_*.py)
+FLOAT_ROUTERS = frozenset({
+    "deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite", "dots1", "kimi_k2", "ernie4_5_moe", "bailing_moe", "longcat_flash",
+    "glm4v_moe", "hunyuan_v1_moe", "minimax_m2", "exaone_moe", "solar_open",
+})  # fmt: skip
 # RMSNorms that cast back to 16 bits after their weight, or multiply by 1 + weight in fp32 (transformers, modeling_*.py)
-NORM_FORMS = dict.fromkeys(("olmo2", "olmo3", "gpt_oss", "cohere", "cohere2", "afmoe", "flex_olmo", "helium", "nemotron_h"), "wide")
+NORM_FORMS = dict.fromkeys(("olmo2", "olmo3", "gpt_oss", "afmoe", "flex_olmo", "helium", "nemotron_h"), "wide")
+NORM_FORMS |= dict.fromkeys(("cohere", "cohere2"), "centred")  # their LayerNorm, written out
 NORM_FORMS |= dict.fromkeys(
     ("gemma", "gemma2", "gemma3", "gemma3_text", "qwen3_next", "qwen3_5", "qwen3_5_moe", "t5gemma", "recurrent_gemma", "minimax_m3"),
     "offset",
@@ -61,6 +67,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     _dtypes(draft, question, model, version)
     _sharded_dtypes(draft)
     draft.default("transformers' eager modules", norm="eager", rope="eager", glu="eager")
+    draft.default("the family's own modules", float_router=model.family in FLOAT_ROUTERS, clamped_glu=model.family == "gpt_oss")
     draft.default("the family's own RMSNorm", norm_form=NORM_FORMS.get(model.family, "narrow"))
     if draft.get("quant"):
         draft.default("prepare_model_for_kbit_training turns checkpointing on", checkpointing="full")
