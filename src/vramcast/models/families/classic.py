@@ -25,8 +25,8 @@ _INNER = ("n_inner", "intermediate_size", "ffn_dim", "ffn_hidden_size", "dff")
 class Classic(msgspec.Struct, frozen=True, kw_only=True):
     """Names of one class's tensors. ``qkv`` has one name (fused) or three; ``transposed``: weights are (input, output).
 
-    ``parallel``: attention and MLP read the same stream. ``positions`` names the learned position table ("" = none), ``extra_positions`` its rows beyond the context. ``rotary``:
-    queries and keys are turned.
+    ``positions`` names the learned position table ("" = none), ``extra_positions`` its rows beyond the context. ``rotary``:
+    queries and keys are turned; ``parallel``: attention and MLP read the same stream.
     """
 
     prefix: str = "transformer."
@@ -210,7 +210,8 @@ def _repeated(config: Config, count: int) -> list[str]:
 
 
 _NEOX = Classic(
-    prefix="gpt_neox.", layers="layers", embedding="embed_in", positions="", rotary=True, parallel="use_parallel_residual", qkv=("attention.query_key_value",),
+    prefix="gpt_neox.", layers="layers", embedding="embed_in", positions="", rotary=True,
+    parallel="use_parallel_residual", qkv=("attention.query_key_value",),
     out="attention.dense", mlp=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"), qkv_bias="attention_bias", out_bias="attention_bias",
     norms=("input_layernorm", "post_attention_layernorm"), final_norm="final_layer_norm", head="embed_out", tied=False,
 )  # fmt: skip
@@ -224,7 +225,8 @@ STYLES: dict[str, Classic] = {
         qkv_bias=False, span=_neo_spans,
     ),
     "gptj": Classic(
-        positions="", rotary=True, qkv=("attn.q_proj", "attn.k_proj", "attn.v_proj"), out="attn.out_proj", mlp=("mlp.fc_in", "mlp.fc_out"),
+        positions="", rotary=True, qkv=("attn.q_proj", "attn.k_proj", "attn.v_proj"), out="attn.out_proj",
+        mlp=("mlp.fc_in", "mlp.fc_out"),
         qkv_bias=False, out_bias=False, norms=("ln_1",), head_bias=True, tied=False,
     ),
     "codegen": Classic(
@@ -259,7 +261,8 @@ STYLES: dict[str, Classic] = {
         kv_heads=_mpt_heads,
     ),
     "falcon": Classic(
-        embedding="word_embeddings", positions="", rotary=True, qkv=("self_attention.query_key_value",), out="self_attention.dense",
+        embedding="word_embeddings", positions="", rotary=True, qkv=("self_attention.query_key_value",),
+        out="self_attention.dense",
         mlp=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"), qkv_bias="bias", out_bias="bias", mlp_bias="bias", norms=_falcon_norms,
         kv_heads=_falcon_heads,
     ),

@@ -136,7 +136,9 @@ def attention_of(config: Config, style: Style, span: spans.Span) -> Attention:
         qk_norm=bool(style.qk_norm) and switched(config, style.qk_norm_if),
         sinks=switched(config, style.sinks),
         softcap=style.softcap,
-        rope_dim=rotary_width(config, config.size("head_dim", default=width) if style.head_dim else width, joined=style.fused_qkv),
+        rope_dim=rotary_width(
+            config, config.size("head_dim", default=width) if style.head_dim else width, joined=style.fused_qkv
+        ),
     )
 
 

@@ -8,8 +8,10 @@ from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
 
 
-def attention(tape: Tape, style: Style, kind: Attention, source: int, *, tokens: float, seq: float, hidden: float, qk_width: int = 0) -> int:
-    """Grouped attention from the normed input to the output projection's result. ``qk_width``: of the norms of queries and keys."""
+def attention(
+    tape: Tape, style: Style, kind: Attention, source: int, *, tokens: float, seq: float, hidden: float, qk_width: int = 0
+) -> int:
+    """Grouped attention from the normed input to the output projection's result; ``qk_width``: of queries' and keys' norms."""
     heads, kv = kind.heads / style.tp, max(1.0, kind.kv_heads / style.tp)
     q_width, k_width, v_width = heads * kind.head_dim, kv * kind.head_dim, kv * kind.values
     width = style.width
@@ -28,10 +30,9 @@ def attention(tape: Tape, style: Style, kind: Attention, source: int, *, tokens:
         turned = max(width, style.residual) if style.rope == "eager" else width  # cos and sin have the hidden stream's dtype
         q = rope(tape, style, q, tokens * q_width * turned)
         k = rope(tape, style, k, tokens * k_width * turned)
-    if style.qkv == "views" and tape.sizes[v] > tokens * (q_width + k_width + v_width) * width * 1.5:  # held wider than the kernel
-        q, k, v = (tape.run("attention.cast", [x], tokens * n * width) if x == v else x
-                   for x, n in ((q, q_width), (k, k_width), (v, v_width)))  # fmt: skip
-    out = kernel(tape, style, q, k, v, heads_of(kind, style, tokens=tokens, seq=seq))
+    if style.qkv == "views" and tape.sizes[v] > tokens * (q_width + k_width + v_width) * width * 1.5:
+        q, k, v = _narrowed(tape, (q, k, v), (tokens * q_width * width, tokens * k_width * width, tokens * v_width * width))
+    out = kernel(tape, style, (q, k, v), heads_of(kind, style, tokens=tokens, seq=seq))
     if style.rope == "eager" and kind.rope_dim > 0:  # joined parts lie head by head, and the output like them
         out = tape.run("attention.rows", [out], tape.sizes[out])
     if kind.gated:
@@ -55,6 +56,11 @@ def _projections(
         return packed, packed, packed
     parts = [tape.run(f"split.{r}", [packed], tokens * w * style.width) for r, w in zip("qkv", widths, strict=True)]
     return parts[0], parts[1], parts[2]
+
+
+def _narrowed(tape: Tape, qkv: tuple[int, int, int], sizes: tuple[float, float, float]) -> list[int]:
+    """Copies in the kernel's width of the views into a packed projection that is held wider."""
+    return [tape.run("attention.cast", [x], size) if x == qkv[2] else x for x, size in zip(qkv, sizes, strict=True)]
 
 
 def rope(tape: Tape, style: Style, source: int, size: float) -> int:
@@ -85,5 +91,5 @@ def latent(tape: Tape, style: Style, kind: LatentAttention, source: int, *, toke
         v = tape.run("value.pad", [v], tokens * heads * kind.head_dim * width)
         value_dim = kind.head_dim
     problem = Heads(tokens=tokens, seq=seq, queries=heads, keys=heads, key_dim=kind.head_dim, value_dim=value_dim)
-    out = kernel(tape, style, q, k, v, problem)
+    out = kernel(tape, style, (q, k, v), problem)
     return linear(tape, style, out, tokens=tokens, inputs=heads * kind.value_dim, outputs=hidden, role="o")

@@ -71,8 +71,13 @@ def _written_gelu(tape: Tape, style: Style, source: int, elements: float) -> int
     return tape.run("gelu.product", [half, shifted], wide, saves=[half, shifted])
 
 
-def experts(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: float, hidden: float, gated_shared: bool = False) -> int:
-    """A mixture of experts with its router and shared experts (``gated_shared``: times a gate of their own); the chosen rows of every token pass through an expert."""
+def experts(
+    tape: Tape, style: Style, kind: Experts, source: int, *, tokens: float, hidden: float, gated_shared: bool = False
+) -> int:
+    """A mixture of experts with its router and shared experts (``gated_shared``: times their own gate).
+
+    The chosen rows of every token pass through an expert.
+    """
     width = kind.latent or hidden
     rows = tokens * kind.active * style.imbalance * (style.expert_tp / style.tp if style.sp else 1)
     if style.fused_experts and style.experts == "grouped":

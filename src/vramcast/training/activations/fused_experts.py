@@ -22,7 +22,9 @@ def fused_experts(
     x = gathered if held == style.width else tape.run("expert.cast", [gathered], rows * width * held)
     up = _matmul(tape, style, kind, x, rows=rows, inputs=width, outputs=inner, role="expert.gate")
     mid = _product(tape, style, kind, up, rows * kind.intermediate / style.expert_tp * held)
-    out = _matmul(tape, style, kind, mid, rows=rows, inputs=kind.intermediate / style.expert_tp, outputs=width, role="expert.down")
+    out = _matmul(
+        tape, style, kind, mid, rows=rows, inputs=kind.intermediate / style.expert_tp, outputs=width, role="expert.down"
+    )
     weighted = tape.run("route.weight", [out, weights], rows * width * 4, saves=[out, weights], back_scratch=rows * width * 4)
     ordered = tape.run("unpermute", [weighted], rows * width * 4, back_scratch=rows * width * 4)
     summed = tape.run("route.sum", [ordered], tokens * width * 4)

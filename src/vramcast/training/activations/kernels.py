@@ -14,6 +14,9 @@ RANDOM_STATE = {"flash": 24, "cudnn": 24, "efficient": 16}  # bytes of the dropo
 WIDEST_FLASH_HEAD = 256
 
 
+Parts = tuple[int, int, int]  # queries, keys and values, places on the tape
+
+
 class Heads(msgspec.Struct, frozen=True, kw_only=True):
     """The problem of one layer: ``tokens`` rows in sequences of ``seq``, heads of queries and of keys, their widths.
 
@@ -56,22 +59,22 @@ def heads_of(kind: Attention, style: Style, *, tokens: float, seq: float) -> Hea
     )
 
 
-def kernel(tape: Tape, style: Style, q: int, k: int, v: int, heads: Heads) -> int:
+def kernel(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
     """The weighted values: one row of heads x value width for each token."""
     name, repeats = chosen(style, heads)
-    width = style.width
+    width, (q, k, v) = style.width, qkv
     whole = len({q, k, v}) == 3
     q = _in_width(tape, q, heads.tokens * heads.queries * heads.key_dim * width, whole)
     k = _in_width(tape, k, heads.tokens * heads.keys * heads.key_dim * width, whole)
     v = _in_width(tape, v, heads.tokens * heads.keys * heads.value_dim * width, whole)
     if name == "math" and style.sdpa:
-        return _math(tape, style, q, k, v, heads)
+        return _math(tape, style, (q, k, v), heads)
     if name in ("eager", "math", "unfused"):
-        return _materialised(tape, style, name, q, k, v, heads)
+        return _materialised(tape, style, name, (q, k, v), heads)
     if repeats and heads.grouped:
         k, v = _repeated(tape, k, v, heads, width)
         heads = msgspec.structs.replace(heads, keys=heads.queries)
-    return _fused(tape, style, name, q, k, v, heads)
+    return _fused(tape, style, name, (q, k, v), heads)
 
 
 def chosen(style: Style, heads: Heads) -> tuple[str, bool]:
@@ -100,7 +103,7 @@ def _repeated(tape: Tape, k: int, v: int, heads: Heads, width: float) -> tuple[i
     return tape.run("repeat.k", [k], rows * heads.key_dim), tape.run("repeat.v", [v], rows * heads.value_dim)
 
 
-def _fused(tape: Tape, style: Style, name: str, q: int, k: int, v: int, heads: Heads) -> int:
+def _fused(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads) -> int:
     """Inputs, output and the statistics of its rows are saved; with a mask, its additive copy too."""
     rows = heads.tokens * heads.queries
     statistics = rows * 4
@@ -108,7 +111,7 @@ def _fused(tape: Tape, style: Style, name: str, q: int, k: int, v: int, heads: H
     accumulator = rows * _rounded(heads.key_dim) * 4 if name != "cudnn" else 0
     mask = heads.tokens * heads.seq * style.width if heads.masked and style.sdpa else 0
     return tape.run(
-        "attention", [q, k, v], rows * heads.value_dim * style.width, saves=[q, k, v], saves_output=True,
+        "attention", qkv, rows * heads.value_dim * style.width, saves=qkv, saves_output=True,
         keeps=statistics + mask + RANDOM_STATE.get(name, 0), back_scratch=accumulator + statistics + expanded,
     )  # fmt: skip
 
@@ -119,11 +122,12 @@ def _rounded(head_dim: float) -> float:
     return -(-head_dim // step) * step
 
 
-def _math(tape: Tape, style: Style, q: int, k: int, v: int, heads: Heads) -> int:
+def _math(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
     """Torch's own composition: everything in float, queries and keys scaled, scores and probabilities written out.
 
     Source: aten/native/transformers/attention.cpp, _scaled_dot_product_attention_math.
     """
+    q, k, v = qkv
     if heads.grouped:
         k, v = _repeated(tape, k, v, heads, style.width)
     rows = heads.tokens * heads.queries * 4
@@ -139,9 +143,9 @@ def _math(tape: Tape, style: Style, q: int, k: int, v: int, heads: Heads) -> int
     return out if style.width >= 4 else tape.run("math.back", [out], rows / 4 * heads.value_dim * style.width)
 
 
-def _materialised(tape: Tape, style: Style, name: str, q: int, k: int, v: int, heads: Heads) -> int:
+def _materialised(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads) -> int:
     """Scores written out: eager softmaxes in fp32 and casts back; Megatron's fused softmax stays in 16 bits."""
-    scores, width = heads.scores, style.width
+    scores, width, (q, k, v) = heads.scores, style.width, qkv
     out = heads.tokens * heads.queries * heads.value_dim * width
     if heads.grouped and name != "unfused":
         k, v = _repeated(tape, k, v, heads, width)
@@ -168,7 +172,7 @@ def _softcapped(tape: Tape, raw: int, size: float) -> int:
 
 
 def _with_sinks(tape: Tape, raw: int, size: float, rows: float, width: float) -> int:
-    """A column of sinks beside the scores, the row's maximum subtracted, softmax in the scores' own width, the column cut off by a view.
+    """A column of sinks beside the scores, less the row's maximum; softmax in the scores' own width; a view cuts the column off.
 
     Source: transformers, models/gpt_oss, eager_attention_forward.
     """

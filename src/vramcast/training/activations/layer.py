@@ -84,9 +84,7 @@ def has_layer_norm(block: Block) -> bool:
     return any(t.role == "norm" and t.name.endswith("bias") for t in block.tensors)
 
 
-def _mixer(
-    tape: Tape, style: Style, mixer: object, source: int, *, tokens: float, seq: float, hidden: int, qk_width: int
-) -> int:
+def _mixer(tape: Tape, style: Style, mixer: object, source: int, *, tokens: float, seq: float, hidden: int, qk_width: int) -> int:
     if isinstance(mixer, Attention):
         return attention(tape, style, mixer, source, tokens=tokens, seq=seq, hidden=hidden, qk_width=qk_width)
     if isinstance(mixer, LatentAttention):

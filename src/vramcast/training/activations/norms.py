@@ -22,9 +22,7 @@ def norm(tape: Tape, style: Style, source: int, *, tokens: float, width: float, 
     return tape.run("norm", [source], tokens * width * kept, saves=[source], keeps=tokens * statistics, trains=trained)
 
 
-def _eager(
-    tape: Tape, style: Style, source: int, *, tokens: float, width: float, held: float, out: float, trained: bool
-) -> int:
+def _eager(tape: Tape, style: Style, source: int, *, tokens: float, width: float, held: float, out: float, trained: bool) -> int:
     """The RMSNorm in separate operations; the backward of pow and mean makes three more copies than it returns."""
     wide = tokens * width * 4
     x = source if held >= 4 else tape.run("norm.float", [source], wide)

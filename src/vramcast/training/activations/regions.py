@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterable
 
 from vramcast.training.activations.tape import Operation, Tape
 
-_KERNEL = frozenset({"repeat.k", "repeat.v", "scores", "mask", "softmax", "softmax.back", "weighted", "attention"})
+_KERNEL = frozenset(
+    {"repeat.k", "repeat.v", "attention.cast", "scores", "mask", "softmax", "softmax.back", "weighted", "attention"}
+)
 _POINTWISE = frozenset({"glu", "activation", "product", "relu", "square"})
 _COMPRESSED = frozenset({"k", "latent.split", "sp.gather"})
 Indices = set[int]

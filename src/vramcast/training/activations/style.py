@@ -29,7 +29,8 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ``autocast``: pow, softmax and layer norms run in fp32, matmuls cast their inputs. ``norm_form``: where an eager RMSNorm casts
     back: narrow (before its weight), wide (after it), offset (fp32 product with 1 + weight). ``sdpa``: the kernel of each
     layer is torch's choice, ``attention`` its first. ``fused_experts``, ``expert_width``: experts are one tensor, held in that
-    width, which grouped matmuls do not cast (transformers 5); ``float_router``: the router runs in fp32; ``clamped_glu``: GPT-OSS's.
+    width, which grouped matmuls do not cast (transformers 5); ``float_router``: the router runs in fp32;
+    ``clamped_glu``: GPT-OSS's.
     ``attention``: flash, cudnn, efficient, math, eager, unfused; ``repeats_kv``: keys and values are expanded to all heads;
     ``qkv``: separate projections, or packed into one whose parts are views or copies. ``experts``: loop or grouped.
     ``dequantize``: bytes of a dequantised weight element per call, 0 = none; ``quant_width``: width in which a quantised linear

@@ -35,7 +35,18 @@ FLOAT_ROUTERS = frozenset({
 NORM_FORMS = dict.fromkeys(("olmo2", "olmo3", "gpt_oss", "afmoe", "flex_olmo", "helium", "nemotron_h"), "wide")
 NORM_FORMS |= dict.fromkeys(("cohere", "cohere2"), "centred")  # their LayerNorm, written out
 NORM_FORMS |= dict.fromkeys(
-    ("gemma", "gemma2", "gemma3", "gemma3_text", "qwen3_next", "qwen3_5", "qwen3_5_moe", "t5gemma", "recurrent_gemma", "minimax_m3"),
+    (
+        "gemma",
+        "gemma2",
+        "gemma3",
+        "gemma3_text",
+        "qwen3_next",
+        "qwen3_5",
+        "qwen3_5_moe",
+        "t5gemma",
+        "recurrent_gemma",
+        "minimax_m3",
+    ),
     "offset",
 )
 
