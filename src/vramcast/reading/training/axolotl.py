@@ -3,6 +3,7 @@
 from typing import Any
 
 from vramcast.reading.training.huggingface import (
+    ATTENTION,
     adapters,
     checkpointing,
     eight_bit,
@@ -14,7 +15,7 @@ from vramcast.reading.training.huggingface import (
     sharded,
     sharding,
 )  # fmt: skip
-from vramcast.reading.training.keys import Rule, flag, names, number, text, when, whole
+from vramcast.reading.training.keys import Rule, flag, names, number, one_of, text, when, whole
 from vramcast.reading.training.settings import UNSET, Settings
 
 NAME = "axolotl YAML"
@@ -86,6 +87,8 @@ RULES: dict[str, Rule] = {
     "eager_attention": ("attention", when("eager")),
     "flex_attention": ("attention", when("flash")),
     "s2_attention": ("attention", when("flash")),
+    "attention": ("attention", one_of(ATTENTION | {"flash": "flash", "xformers": "efficient"})),
+    "attn_implementation": ("attention", one_of(ATTENTION)),
     "chunked_cross_entropy": ("loss", when("chunked_linear")),
     "cut_cross_entropy": ("loss", when("linear")),
     "plugins": _plugins,

@@ -173,6 +173,16 @@ TRL: dict[str, Rule] = {
     "vllm_tensor_parallel_size": ("engine.tp", whole),
     "vllm_enable_sleep_mode": ("engine.sleeps", flag),
     "task": ("options.task", text),
+    # what the example scripts of PEFT, FastChat and Qwen call the same
+    "use_flash_attn": ("attention", when("flash", "eager")),
+    "use_peft_lora": ("adapter.on", flag),
+    "use_lora": ("adapter.on", flag),
+    "use_4bit_quantization": four_bit,
+    "use_8bit_quantization": eight_bit,
+    "q_lora": four_bit,
+    "use_nested_quant": ("options.double_quant", flag),
+    "use_reentrant": ("options.reentrant", flag),
+    "model_max_length": ("seq", whole),
 }
 RULES = TRAINER | TRL
 IDLE = (
@@ -189,11 +199,12 @@ IDLE = (
     "assistant_only_loss", "label_smoothing*", "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "epsilon*",
     "reward_*", "num_iterations", "steps_per_generation", "generation_batch_size", "shuffle_dataset",
     "ds3_gather_for_generation", "vllm_*", "scale_rewards", "mask_truncated_completions", "wandb_*",
-    "gradient_checkpointing_kwargs", "bf16_full_eval", "fp16_full_eval", "bnb_4bit_quant_storage", "use_vllm_*",
-    "tokenizer_name*", "model_max_length", "data_path", "train_file", "validation_file", "eval_data_path",
-    "ignore_bias_buffers", "disable_dropout", "ref_model_*", "sync_ref_model", "desirable_weight", "undesirable_weight",
-    "max_samples", "desc", "fsdp_min_num_params", "fsdp_transformer_layer_cls_to_wrap", "model_init_kwargs", "cache_dir",
-    "token", "project", "trackio*", *fsdp_idle("fsdp_config."),
+    "gradient_checkpointing_kwargs", "bf16_full_eval", "fp16_full_eval", "bnb_4bit_quant_storage*", "bnb_4bit_compute_dtype",
+    "add_special_tokens", "append_concat_token", "splits", "use_vllm_*", "tokenizer_name*", "data_path", "train_file",
+    "validation_file", "eval_data_path", "ignore_bias_buffers", "disable_dropout", "ref_model_*", "sync_ref_model",
+    "desirable_weight", "undesirable_weight", "max_samples", "desc", "fsdp_min_num_params",
+    "fsdp_transformer_layer_cls_to_wrap", "model_init_kwargs", "cache_dir", "token", "project", "trackio*",
+    *fsdp_idle("fsdp_config."),
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ their names).
 
 from typing import Any
 
-from vramcast.reading.training.keys import Rule, dtype, flag, number, one_of, text, when, whole
+from vramcast.reading.training.keys import Rule, dtype, flag, names, number, one_of, text, when, whole
 from vramcast.reading.training.settings import UNSET, Settings
 
 NAME = "Megatron-LM arguments"
@@ -115,6 +115,15 @@ RULES: dict[str, Rule] = {
     "cross_entropy_loss_fusion": ("loss", when("vocab_parallel")),
     "make_vocab_size_divisible_by": ("options.pad_vocab_to", whole),
     "mtp_num_layers": ("shape.mtp", whole),
+    # Megatron-SWIFT
+    "model": ("model", text),
+    "train_type": ("method", text),
+    "tuner_type": ("method", text),
+    "lora_rank": ("adapter.rank", whole),
+    "target_modules": ("adapter.targets", names),
+    "max_length": ("seq", whole),
+    "padding_free": ("lengths.packed", flag),
+    "packing": ("lengths.packed", flag),
 }
 IDLE = (
     "train_iters", "train_samples", "lr*", "min_lr*", "weight_decay*", "clip_grad", "adam_*", "init_method_std", "seed",

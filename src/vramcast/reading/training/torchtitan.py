@@ -58,6 +58,11 @@ def _loss_parallel(settings: Settings, value: Any, because: str) -> None:
         settings.put("options.vocab_parallel", False, because)
 
 
+def _in_backward(settings: Settings, value: Any, because: str) -> None:
+    if flag(value):
+        settings.replace("options.update", "in_backward", because)
+
+
 RULES: dict[str, Rule] = {
     "model.name": ("titan.name", text),
     "model.flavor": ("titan.flavor", text),
@@ -86,7 +91,7 @@ RULES: dict[str, Rule] = {
     "activation_checkpoint.selective_ac_option": ("checkpoint.option", text),
     "optimizer.name": ("optimizer", lambda v: str(v).lower()),
     "optimizer.implementation": ("options.update", lambda v: {"for-loop": "loop"}.get(str(v), str(v))),
-    "optimizer.early_step_in_backward": ("options.update", lambda v: "in_backward" if flag(v) else None),
+    "optimizer.early_step_in_backward": _in_backward,
 }
 IDLE = (
     "job.*", "profiling.*", "metrics.*", "model.*", "optimizer.*", "lr_scheduler.*", "checkpoint.*", "validation.*",

@@ -14,9 +14,10 @@ _OPTIMIZERS = {"adamw": "adamw", "pagedadamw8bit": "paged_adamw_8bit", "pagedada
                "sgd": "sgd", "adam": "adamw", "cpuoffloadoptimizer": "adamw"}  # fmt: skip
 # families of builders, and the published model of each size
 _MODELS = {
-    "llama2": "meta-llama/Llama-2-{}-hf", "llama3": "meta-llama/Meta-Llama-3-{}", "llama3_1": "meta-llama/Llama-3.1-{}",
-    "llama3_2": "meta-llama/Llama-3.2-{}", "llama3_3": "meta-llama/Llama-3.3-{}-Instruct", "mistral": "mistralai/Mistral-{}-v0.1",
-    "qwen2": "Qwen/Qwen2-{}", "qwen2_5": "Qwen/Qwen2.5-{}", "gemma": "google/gemma-{}", "gemma2": "google/gemma-2-{}",
+    "code_llama2": "codellama/CodeLlama-{}-hf", "llama2": "meta-llama/Llama-2-{}-hf", "llama3": "meta-llama/Meta-Llama-3-{}",
+    "llama3_1": "meta-llama/Llama-3.1-{}", "llama3_2": "meta-llama/Llama-3.2-{}",
+    "llama3_3": "meta-llama/Llama-3.3-{}-Instruct", "mistral": "mistralai/Mistral-{}-v0.1", "qwen2": "Qwen/Qwen2-{}",
+    "qwen2_5": "Qwen/Qwen2.5-{}", "gemma": "google/gemma-{}", "gemma2": "google/gemma-2-{}",
     "phi3": "microsoft/Phi-3-{}-4k-instruct", "phi4": "microsoft/phi-4",
 }  # fmt: skip
 _SMALL = ("gemma", "gemma2")
@@ -58,7 +59,7 @@ def _optimizer(settings: Settings, value: Any, because: str) -> None:
 
 def _in_backward(settings: Settings, value: Any, because: str) -> None:
     if flag(value):
-        settings.put("options.update", "in_backward", because)
+        settings.replace("options.update", "in_backward", because)
 
 
 def _loss(settings: Settings, value: Any, because: str) -> None:
@@ -105,7 +106,7 @@ RULES: dict[str, Rule] = {
     "dtype": ("compute_dtype", dtype),
     "optimizer._component_": _optimizer,
     "optimizer.fused": ("options.update", lambda v: "fused" if flag(v) else None),
-    "optimizer.offload_gradients": ("options.update", lambda v: "in_backward" if flag(v) else None),
+    "optimizer.offload_gradients": _in_backward,
     "optimizer_in_bwd": _in_backward,
     "loss._component_": _loss,
     "enable_activation_checkpointing": _checkpointing,

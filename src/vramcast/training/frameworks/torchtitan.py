@@ -23,7 +23,8 @@ SEPARATE_ENDS = (2025, 7)  # models/llama3/infra/parallelize.py: 0.1.0 (June) wr
 def resolve(draft: Draft, question: Training, _model: Model) -> None:
     """HEAD's configuration unless stated."""
     month = month_of(question, "torchtitan")
-    draft.default("training.dtype float32", weights="float32", frozen="float32", gradients="float32", reduce="float32")
+    draft.default("training.dtype float32", weights="float32", reduce="float32")
+    draft.default("as the shards", frozen=draft.get("weights"), gradients=draft.get("weights"))
     draft.default("mixed_precision_param bfloat16", compute="bfloat16", backward_gradients="bfloat16", norm_weight="bfloat16")
     draft.default("mixed_precision_param bfloat16", residual="bfloat16", adapter_dtype="bfloat16", autocast=False)
     sharding(draft, question, fallback="fsdp2")
