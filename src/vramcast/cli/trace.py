@@ -47,7 +47,9 @@ class TraceCommand(click.Command):
 @click.option("--only-layers", type=int, metavar="N", help="Build only the first N layers.")
 @click.option("--whole", is_flag=True, help="Trace every layer, even where a few tell the whole.")
 @click.option("--limits", is_flag=True, help="Find the largest micro-batch and the longest sequence from a few traces.")
-@click.option("--timeline", metavar="FILE", help="Write .json (Chrome trace) or .pickle (for PyTorch's memory_viz).")
+@click.option(
+    "--timeline", metavar="FILE", help="Write .png, .svg or .html (a picture), .json (Chrome trace) or .pickle (for memory_viz)."
+)
 @click.option("--timeout", type=float, default=600, show_default=True, metavar="SECONDS", help="Stop the trace after that long.")
 def command(**given: Any) -> int:
     """Trace a training step of MODEL, or your own script after --, without a GPU: the peak, what stands at it, what would help.
@@ -67,9 +69,7 @@ def command(**given: Any) -> int:
         limits = _limits(traced, tracer, given["gpu"], capacity) if given["limits"] else None
     log, settings = traced.result.log, traced.reading.settings
     if given["timeline"]:
-        from vramcast.tracing.timeline import write_timeline
-
-        write_timeline(log, Path(given["timeline"]), settings)
+        _write_timeline(traced, given["timeline"], capacity)
     limited = replay(log, settings, capacity_bytes=max(0, capacity - context_bytes(None))) if capacity else None
     smallest = smallest_card_bytes(log, settings)
     if given["as_json"]:
@@ -81,6 +81,34 @@ def command(**given: Any) -> int:
     if traced.result.error:
         return 3
     return int(traced.answer.fit.verdict == "no" or (limited is not None and not limited.fits))
+
+
+def _write_timeline(traced: Any, file: str, capacity: int) -> None:
+    """The run as a picture, or in the form of another viewer."""
+    from vramcast.charts.write import ENDINGS
+
+    log, settings = traced.result.log, traced.reading.settings
+    if Path(file).suffix.lower() not in ENDINGS:
+        from vramcast.tracing.timeline import write_timeline
+
+        write_timeline(log, Path(file), settings)
+        return
+    from vramcast.charts.timeline import draw_timeline
+    from vramcast.tracing.history import history
+
+    workload = traced.answer.workload
+    title = _title(workload)
+    held = capacity or traced.answer.fit.capacity_bytes or 0
+    room = max(0, held - next((t.bytes for t in traced.reading.memory.peak.terms if t.name == "context"), 0))
+    draw_timeline(history(log, settings, serving="engine" in workload), file, title=title, capacity_bytes=room)
+
+
+def _title(workload: dict[str, Any]) -> str:
+    if "script" in workload:
+        return " ".join(workload["script"])
+    if "engine" in workload:
+        return f"{workload['model']}: {workload['concurrency']} x {workload['context']:,} tokens and {workload['output']} more"
+    return f"{workload['model']}: {workload['method']}, micro-batch {workload['micro_batch']} x {workload['seq']:,} tokens"
 
 
 def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:

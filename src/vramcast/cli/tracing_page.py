@@ -10,6 +10,7 @@ from vramcast.tracing.request import TraceResult
 from vramcast.units import MiB, gib
 
 _MOST_TOP = 10
+_MOST_MODULES = 8
 _WORTH_COMPARING = 32 * MiB
 
 
@@ -108,6 +109,10 @@ def _limits(page: Page, limits: TracedLimits) -> None:
 
 
 def _top(page: Page, reading: TraceReport) -> None:
+    page.heading("By module at the peak")
+    total = max(reading.usage.peak_allocated_bytes, 1)
+    rows = [(name, gib(size), f"{size / total:.1%}") for name, size in reading.by_module[:_MOST_MODULES]]
+    page.table(rows, styles=("", "number", "faint"), right=frozenset({1, 2}))
     page.heading("Largest at the peak")
     for top in reading.top[:_MOST_TOP]:
         where = " ".join(filter(None, (top.module, top.op.removeprefix("aten."), f"({top.phase})", top.line)))

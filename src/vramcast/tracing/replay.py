@@ -66,6 +66,19 @@ def replay(
     return peaks.usage()
 
 
+def reserved_over(log: EventLog, settings: AllocatorSettings | None = None) -> list[int]:
+    """Bytes reserved after each event of a log."""
+    allocator, found = new_allocator(settings), [0] * len(log.order)
+
+    def note(place: int) -> None:
+        found[place] = allocator.reserved_bytes
+
+    _drive(log, allocator, note)
+    for place in range(1, len(found)):
+        found[place] = found[place] or found[place - 1]  # a free gives nothing back
+    return found
+
+
 def smallest_card_bytes(log: EventLog, settings: AllocatorSettings | None = None, *, step_bytes: int = 2 << 20) -> int:
     """The least memory for PyTorch's allocator in which the whole log is served, cache retries included."""
     enough = replay(log, settings).peak_reserved_bytes

@@ -11,13 +11,10 @@ from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.tracing.eventlog import Allocation, EventLog
 from vramcast.tracing.replay import Usage, replay
 from vramcast.tracing.settings import AllocatorSettings
+from vramcast.tracing.terms import TERMS, Naming, kind_of_module
 from vramcast.units import gib
 
 SOURCE = "traced: the real step on fake tensors"
-_TERMS = ("weights", "gradients", "optimizer", "activations", "kv_cache", "loss", "gathered", "temporaries", "communication")
-_GATHERED_OPS = ("resize_", "fsdp.")
-_HEADS = ("lm_head", "embed_out", "output")
-_PEFT_ROOT = "base_model.model"
 _LARGEST_PARTS = 12
 
 
@@ -95,12 +92,11 @@ def _memory(reading: "_Reading", usage: Usage, slack: int, context_bytes: int) -
 
 
 class _Reading:
-    """Assigns every allocation of a log to a term of the contract."""
+    """What stands at the places of a log, by term of the contract."""
 
     def __init__(self, log: EventLog, *, serving: bool) -> None:
         self.log = log
-        self.serving = serving
-        self.backwards = [m.place for m in log.marks if m.name == "backward"]
+        self._naming = Naming(log, serving=serving)
 
     def peaks(self, peak: int) -> dict[str, int]:
         """Place of the largest total in each phase of the last step; the peak itself in its own phase."""
@@ -120,43 +116,10 @@ class _Reading:
         """The terms alive after event ``place`` with their largest parts; ``beside``: what the allocator holds for no tensor."""
         parts: dict[str, Counter[str]] = defaultdict(Counter)
         for allocation in self.log.alive_at(place):
-            term, part = self._name(allocation, place)
+            term, part = self._naming.name(allocation)
             parts[term][part] += allocation.size
         parts["temporaries"].update({name: size for name, size in beside.items() if size})
-        return tuple(_term(name, parts[name]) for name in _TERMS if parts[name])
-
-    def _name(self, allocation: Allocation, place: int) -> tuple[str, str]:
-        if allocation.category in {"weights", "gradients", "optimizer"}:
-            return allocation.category, _kind_of_module(allocation.module) or allocation.category
-        if allocation.category == "workspace":
-            return "temporaries", allocation.op
-        if allocation.category == "inputs":
-            return "activations", "inputs"
-        if allocation.category in {"gathered", "communication"}:
-            return allocation.category, allocation.phase
-        if any(name in allocation.op for name in _GATHERED_OPS):
-            return "gathered", allocation.phase
-        return self._by_life(allocation, place)
-
-    def _by_life(self, allocation: Allocation, place: int) -> tuple[str, str]:
-        module = _kind_of_module(allocation.module)
-        if allocation.phase in {"forward", "backward"} and _is_loss(module):
-            return "loss", f"{allocation.phase}: {module}"
-        if allocation.phase == "recompute":
-            return "activations", f"recomputed: {module}"
-        if allocation.phase == "forward":
-            return self._forward(allocation, module, place)
-        if allocation.phase == "setup":
-            return "weights", "made while the model was built"
-        return "temporaries", f"{allocation.phase}: {module or allocation.op}"
-
-    def _forward(self, allocation: Allocation, module: str, place: int) -> tuple[str, str]:
-        if self.serving:
-            kept = allocation.end < 0 or allocation.end - allocation.start > len(self.log.order) // 8
-            return ("kv_cache" if kept else "activations"), module
-        end = allocation.end if allocation.end >= 0 else len(self.log.order)
-        saved = any(allocation.start < backward <= end for backward in self.backwards)
-        return ("activations" if saved else "temporaries"), f"{'' if saved else 'forward: '}{module}"
+        return tuple(_term(name, parts[name]) for name in TERMS if parts[name])
 
 
 def _term(name: str, parts: Counter[str]) -> Term:
@@ -171,7 +134,7 @@ def _term(name: str, parts: Counter[str]) -> Term:
 def _top(peak: list[Allocation], most: int = 15) -> tuple[TopTensor, ...]:
     groups: dict[tuple[str, str, str, str], list[int]] = defaultdict(list)
     for a in peak:
-        groups[a.category or a.op, _kind_of_module(a.module), a.phase, a.line].append(a.size)
+        groups[a.category or a.op, kind_of_module(a.module), a.phase, a.line].append(a.size)
     ranked = sorted(groups.items(), key=lambda item: -sum(item[1]))[:most]
     return tuple(
         TopTensor(bytes=sum(sizes), count=len(sizes), op=op, module=module, phase=phase, line=line)
@@ -182,17 +145,5 @@ def _top(peak: list[Allocation], most: int = 15) -> tuple[TopTensor, ...]:
 def _by_module(peak: list[Allocation], most: int = 20) -> tuple[tuple[str, int], ...]:
     sizes: Counter[str] = Counter()
     for allocation in peak:
-        sizes[_kind_of_module(allocation.module) or "(no module)"] += allocation.size
+        sizes[kind_of_module(allocation.module) or "(no module)"] += allocation.size
     return tuple(sizes.most_common(most))
-
-
-def _kind_of_module(module: str) -> str:
-    """A module's path with layer and expert numbers replaced by ``*``."""
-    return ".".join("*" if part.isdigit() else part for part in module.split("."))
-
-
-def _is_loss(module: str) -> bool:
-    """The head, the loss, and what the whole model's own class computes (its path is the class name, or PEFT's wrapping)."""
-    last = module.rsplit(".", 1)[-1]
-    whole = module == _PEFT_ROOT or ("." not in module and module[:1].isupper())
-    return not module or whole or last in _HEADS or "Loss" in last

@@ -23,7 +23,8 @@ def write_timeline(log: EventLog, path: Path, settings: AllocatorSettings | None
     elif path.suffix == ".pickle":
         path.write_bytes(pickle.dumps(snapshot(log, settings), protocol=4))
     else:
-        raise QuestionError(f"a timeline is written as .json (Chrome trace) or .pickle (memory_viz), not {path.name!r}")
+        kinds = ".png, .svg or .html (a picture), .json (Chrome trace) or .pickle (memory_viz)"
+        raise QuestionError(f"a timeline is written as {kinds}, not {path.name!r}")
 
 
 def chrome_trace(log: EventLog, settings: AllocatorSettings | None = None) -> dict[str, Any]:

@@ -31,7 +31,10 @@ def build(request: TraceRequest, session: Session, *, whole: bool = True) -> tor
 
     It stands on the traced device; on meta where the device never holds it ``whole``.
     """
-    model = _instantiate(request, "meta" if request.quant or not whole else session.backend.device_type)
+    loaded = whole and not request.quant
+    model = _instantiate(request, session.backend.device_type if loaded else "meta")
+    if loaded:
+        session.start_loaded(model)
     if request.quant:
         _quantize(model, request, session)
     if request.adapter is not None:

@@ -21,11 +21,16 @@ _WRAPPERS = frozenset({"module", "_fsdp_wrapped_module", "_checkpoint_wrapped_mo
 
 
 class Places:
-    """The present module path and phase; ``on_module`` and ``on_step`` let others follow along."""
+    """The present module path and phase; ``on_module`` and ``on_step`` let others follow along.
+
+    ``forward``: what a forward pass is called at present (prefill and decode in generation).
+    """
 
     def __init__(self, *, lines: bool = False) -> None:
         self.stack: list[str] = []
         self.phase = "setup"
+        self.forward = "forward"
+        self._backward = False
         self.on_module: list[Callable[[torch.nn.Module], None]] = []
         self.on_step: list[Callable[[torch.optim.Optimizer], None]] = []
         self._names: dict[int, str] = {}
@@ -37,7 +42,7 @@ class Places:
 
     def restart(self) -> None:
         """Forget the modules of the last run."""
-        self.phase = "setup"
+        self.phase, self.forward, self._backward = "setup", "forward", False
         for known in (self.stack, self._names, self._by_sequence, self._known):
             known.clear()
 
@@ -71,12 +76,14 @@ class Places:
     def here(self) -> tuple[str, str]:
         """Module path and phase of what is executing."""
         node = torch._C._current_autograd_node()
+        self._backward = self._backward or node is not None
         if node is not None:
             module = self.stack[-1] if self.stack else self._by_sequence.get(node._sequence_nr(), "")
             return module, "recompute" if self.stack or torch.is_grad_enabled() else "backward"
         if self.phase == "forward" and torch._C._current_graph_task_id() >= 0:  # what FSDP does after the last node
             return "", "backward"
-        return (self.stack[-1] if self.stack else ""), self.phase
+        after = self._backward and not self.stack and self.phase == "forward"
+        return (self.stack[-1] if self.stack else ""), "after backward" if after else self.phase
 
     def note_sequence(self) -> None:
         """After a forward operator: remember which module made the newest autograd node."""
@@ -108,8 +115,8 @@ class Places:
             self._known.add(identity)
             for follow in self.on_module:
                 follow(module)
-        if self.phase != "forward" and torch._C._current_autograd_node() is None:
-            self.phase = "forward"
+        if torch._C._current_autograd_node() is None:
+            self.phase, self._backward = self.forward, False
         self.stack.append(self._names[identity])
 
     def _leave(self, *_: Any) -> None:

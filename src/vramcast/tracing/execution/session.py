@@ -131,6 +131,13 @@ class Session:
             error=error,
         )
 
+    def start_loaded(self, model: torch.nn.Module) -> None:
+        """Begin the log with a model's tensors as ``from_pretrained`` leaves them: no random ones before, no head that is tied."""
+        self.recorder.restart()
+        for tensor in (*model.parameters(), *model.buffers()):
+            if self.backend.is_device(tensor):
+                self.recorder.see(tensor, "from_pretrained")
+
     def label_inputs(self, batch: dict[str, Any]) -> None:
         """Mark a batch's tensors as inputs."""
         for tensor in batch.values():

@@ -88,12 +88,12 @@ def generate(model: Any, request: TraceRequest, session: Session) -> object:
     device = session.backend.device_type
     with torch.inference_mode():
         ids = torch.zeros(request.micro_batch, request.seq, dtype=torch.long, device=device)
-        cache, session.places.phase = None, "prefill"
+        cache, session.places.forward = None, "prefill"
         for _ in range(request.new_tokens):
             with autocast(request, session.backend.device_type):
                 output = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
             cache = output.past_key_values
-            ids = output.logits[:, -1:].argmax(-1)
+            ids, session.places.forward = output.logits[:, -1:].argmax(-1), "decode"
             del output
     return cache
 
