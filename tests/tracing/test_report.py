@@ -71,6 +71,20 @@ def test_a_timeline_opens_as_a_snapshot_and_replays_exactly(step: EventLog, tmp_
     assert pickle.loads(path.read_bytes())["segments"][0]["device"] == 0
 
 
+@pytest.mark.torch
+def test_pytorchs_own_viewer_reads_a_timeline(step: EventLog, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from torch.cuda import _memory_viz
+
+    path = tmp_path / "step.pickle"
+    write_timeline(step, path)
+    snapshot = pickle.loads(path.read_bytes())
+    assert "cudaMalloc(1099511627776, 100.0MiB)" in _memory_viz.trace(snapshot)
+    assert "100.0MiB" in _memory_viz.segsum(snapshot)
+    for draw in (_memory_viz.trace_plot, _memory_viz.segment_plot):
+        assert "MemoryViz.js" in draw(snapshot)
+
+
 def test_a_timeline_is_a_chrome_trace_when_the_name_says_so(step: EventLog, tmp_path: Path) -> None:
     path = tmp_path / "step.json"
     write_timeline(step, path)

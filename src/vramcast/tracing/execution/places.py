@@ -73,6 +73,10 @@ class Places:
         self._names.update(named)
         self._known.update(id(module) for module in root.modules())
 
+    def name_of(self, module: torch.nn.Module) -> str:
+        """The path of a module, "" before it is known."""
+        return self._names.get(id(module), "")
+
     def here(self) -> tuple[str, str]:
         """Module path and phase of what is executing."""
         node = torch._C._current_autograd_node()

@@ -45,8 +45,8 @@ class Recorder:
             self._watches[key] = weakref.ref(storage, partial(self._gone, key))
             self._numbers[key] = self._allocate(storage.nbytes(), op)
 
-    def label(self, tensor: torch.Tensor, category: str) -> None:
-        """Say what a tensor is: weights, gradients, optimizer, inputs."""
+    def label(self, tensor: torch.Tensor, category: str, module: str = "") -> None:
+        """Say what a tensor is (weights, gradients, optimizer, inputs) and, where nothing knew it, of which module."""
         storage = tensor.untyped_storage()
         if storage._cdata in self.outside:
             return
@@ -54,8 +54,9 @@ class Recorder:
         key = storage._cdata
         self._categories[key] = category
         number = self._numbers[key]
-        if number and self.log.allocations[number - 1].category != category:
-            self.log.allocations[number - 1].category = category
+        if number:
+            allocation = self.log.allocations[number - 1]
+            allocation.category, allocation.module = category, allocation.module or module
 
     def resize(self, storage: torch.UntypedStorage) -> None:
         """A storage was resized in place (FSDP frees and refills its all-gather buffers so)."""

@@ -48,6 +48,7 @@ class Session:
         self.parameters = self.trainable = 0
         self.mesh: Any = None
         self._outside: list[torch.Tensor] = []
+        self._homes: dict[int, str] = {}
         self.places.on_module.append(self._label_module)
         self.places.on_step.append(self._label_state)
         logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)  # failures are raised as well
@@ -76,6 +77,7 @@ class Session:
         self.attention.order = order or attention_order(torch_version(), self.device.capability[0])
         self._steps.clear()
         self._outside.clear()
+        self._homes.clear()
         self.parameters = self.trainable = 0
 
     @property
@@ -132,7 +134,7 @@ class Session:
         )
 
     def start_loaded(self, model: torch.nn.Module) -> None:
-        """Begin the log with a model's tensors as ``from_pretrained`` leaves them: no random ones before, no head that is tied."""
+        """Begin the log with a model's tensors as ``from_pretrained`` leaves them: no random ones before, no tied head."""
         self.recorder.restart()
         for tensor in (*model.parameters(), *model.buffers()):
             if self.backend.is_device(tensor):
@@ -150,35 +152,37 @@ class Session:
             self._label_module(module)
 
     def _label_module(self, module: torch.nn.Module) -> None:
+        home = self.places.name_of(module)
         for parameter in module._parameters.values():
             if parameter is None:
                 continue
-            self._label(parameter, "weights")
+            self._homes[id(parameter)] = home
+            self._label(parameter, "weights", home)
             if parameter.grad is not None:
-                self._label(parameter.grad, "gradients")
+                self._label(parameter.grad, "gradients", home)
             followed = getattr(parameter, "_vramcast_followed", not parameter.is_leaf)  # FSDP1 puts views of its flat parameter
             if parameter.requires_grad and not followed:
-                parameter.register_post_accumulate_grad_hook(lambda p: self._label(p.grad, "gradients"))
+                parameter.register_post_accumulate_grad_hook(lambda p: self._label(p.grad, "gradients", home))
                 parameter._vramcast_followed = True
         for buffer in module._buffers.values():
-            self._label(buffer, "weights")
+            self._label(buffer, "weights", home)
 
     def _label_state(self, optimizer: torch.optim.Optimizer) -> None:
         self._steps[id(optimizer)] += 1
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:  # sharded gradients are put there by no autograd node
-                    self._label(parameter.grad, "gradients")
-        for state in optimizer.state.values():
+                    self._label(parameter.grad, "gradients", self._homes.get(id(parameter), ""))
+        for parameter, state in optimizer.state.items():
             for value in state.values() if isinstance(state, dict) else ():
-                self._label(value, "optimizer")
+                self._label(value, "optimizer", self._homes.get(id(parameter), ""))
         if self.wanted_steps and self.steps >= self.wanted_steps:
             raise EnoughStepsError(f"{self.steps} optimizer steps traced")
 
-    def _label(self, tensor: Any, category: str) -> None:
+    def _label(self, tensor: Any, category: str, module: str = "") -> None:
         tensor = getattr(tensor, "_local_tensor", tensor)
         if isinstance(tensor, torch.Tensor) and self.backend.is_device(tensor):
-            self.recorder.label(tensor, category)
+            self.recorder.label(tensor, category, module)
 
 
 def describe(failure: BaseException) -> str:
