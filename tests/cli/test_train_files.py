@@ -75,3 +75,12 @@ def test_a_wrong_file_is_one_line(capsys: pytest.CaptureFixture[str], tmp_path: 
     (tmp_path / "y.yaml").write_text("sequence_len: 128\nmicro_batch_size: 1")
     assert run(["train", "--from", str(tmp_path / "y.yaml")]) == 2
     assert "the files name none" in capsys.readouterr().err
+
+
+def test_a_training_file_may_stand_where_the_model_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("model_name_or_path: meta-llama/Llama-3.1-8B\nfinetuning_type: lora\ncutoff_len: 1024\ncutof_len: 2048\n")
+    assert run(["train", str(file), "--gpu", "H100"]) == 0
+    shown = capsys.readouterr().out
+    assert "llama_factory" in shown and "1,024 tokens" in shown
+    assert "not modelled: the key cutof_len (did you mean cutoff_len?)" in shown

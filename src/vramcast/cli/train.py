@@ -5,7 +5,6 @@ from typing import Any
 import click
 
 from vramcast.cli.layout import layout_of, layout_options
-from vramcast.ledger import Assumption
 from vramcast.workload import Adapter, Training
 
 _EPILOG = """\b
@@ -18,6 +17,7 @@ Examples:
   vramcast train --from axolotl.yaml --gpu A100-80Gx8 --micro-batch 4
   vramcast train --layers 32 --hidden 4096 --heads 32 --ffn 11008 --vocab 32000 --framework megatron --gpu A100x8
 """
+_TRAINING_FILES = (".yaml", ".yml", ".toml", ".sh")
 _SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "experts", "expert_ffn")
 
 
@@ -70,7 +70,8 @@ def _shape_options(function: Any) -> Any:
 def command(**given: Any) -> int:
     """Forecast the memory of a training step of MODEL, moment by moment.
 
-    MODEL is as for `vramcast serve`; or give a shape (--layers, --hidden, --heads ...) instead.
+    MODEL is as for `vramcast serve`, or a training file (.yaml, .toml, .sh) that names one; or give a shape (--layers,
+    --hidden, --heads ...) instead.
     """
     if given["sweep"] is None and given["axes"]:
         raise click.UsageError(f"unexpected argument {given['axes'][0]!r}: a grid starts with --sweep")
@@ -84,7 +85,13 @@ def command(**given: Any) -> int:
     from vramcast.cli.serve import card_assumptions
     from vramcast.planning.training import forecast_training
 
-    forecast = forecast_training(question, model=model, assumed=(*card_assumptions(given["gpu"]), *_told(given)))
+    files = given.get("files")
+    forecast = forecast_training(
+        question,
+        model=model,
+        assumed=(*card_assumptions(given["gpu"]), *(files.assumed() if files else ())),
+        unmodelled=files.unmodelled() if files else (),
+    )
     if given["as_json"]:
         from vramcast.cli.output import print_json
 
@@ -141,13 +148,18 @@ def question_of(given: dict[str, Any]) -> tuple[Training, Any]:
 
 
 def _with_files(given: dict[str, Any]) -> dict[str, Any]:
-    """The parameters, with what ``--from`` files say under the flags that were typed."""
-    if not given.get("sources") or "files" in given:
+    """The parameters, with what files say under the flags that were typed; a training file may stand where the model does."""
+    if "files" in given:
+        return given
+    sources = given.get("sources") or ()
+    if (given["model"] or "").endswith(_TRAINING_FILES):
+        sources, given = (*sources, given["model"]), {**given, "model": None}
+    if not sources:
         return given
     from vramcast.cli.train_files import under_flags
     from vramcast.reading.training.files import read_training_files
 
-    return under_flags(given, read_training_files(given["sources"]))
+    return under_flags(given, read_training_files(sources))
 
 
 def _count(given: dict[str, Any], name: str) -> int:
@@ -163,12 +175,6 @@ def _accumulate(given: dict[str, Any], ranks: int) -> int:
     """As typed or read; or what a global batch leaves after the micro-batches of every data-parallel rank."""
     whole = given.get("global_batch")
     return max(1, int(whole) // (_count(given, "micro_batch") * ranks)) if whole else _count(given, "accumulate")
-
-
-def _told(given: dict[str, Any]) -> tuple[Assumption, ...]:
-    """What the files said, each value with its key."""
-    files = given.get("files")
-    return files.assumed() if files else ()
 
 
 def _adapter(given: dict[str, Any]) -> Adapter | None:

@@ -28,7 +28,8 @@ _SHAPES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", 
 def under_flags(given: dict[str, Any], settings: Settings) -> dict[str, Any]:
     """The command's parameters with what the files say wherever no flag was typed."""
     context = click.get_current_context()
-    open_ = {name for name in given if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE}
+    typed = {name for name in given if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    open_ = {name for name, value in given.items() if name not in typed or value is None}
     filled = given | {name: value for name, value in _values(settings).items() if name in open_}
     if "micro_batch" in filled and settings.get("global_batch") and "accumulate" not in settings.values:
         filled["global_batch"] = settings.get("global_batch")

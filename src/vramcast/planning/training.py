@@ -6,7 +6,7 @@ import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, Limits
+from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, Limits, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.planning.advice import advise
 from vramcast.planning.changes import Change
@@ -25,9 +25,14 @@ _SEQ_STEP = 256
 
 
 def forecast_training(
-    question: Training, *, model: Model | None = None, card: Accelerator | None = None, assumed: tuple[Assumption, ...] = ()
+    question: Training,
+    *,
+    model: Model | None = None,
+    card: Accelerator | None = None,
+    assumed: tuple[Assumption, ...] = (),
+    unmodelled: tuple[Unmodelled, ...] = (),
 ) -> Forecast:
-    """The whole answer to a training question; ``assumed``: what reading the question already took for granted.
+    """The whole answer to a training question; ``assumed`` and ``unmodelled``: what reading the question already told.
 
     Raises QuestionError for what cannot be (names, layouts, refused products) and MissingError for what is not at hand.
     """
@@ -48,7 +53,7 @@ def forecast_training(
         fit=fit,
         limits=_limits(question, model, card) if card else Limits(),
         assumed=(*assumed, *model.assumed, *answer.assumed),
-        unmodelled=answer.unmodelled,
+        unmodelled=(*unmodelled, *answer.unmodelled),
         advice=_advice(question, answer, model, card) if card and fit.verdict in ("no", "tight") else (),
         host=answer.host,
         cards=_cards(question, model, card, fit),

@@ -88,7 +88,7 @@ DOCUMENTED = {
     "nemo": [f"model.{key}" for key in MEGATRON], "ms_swift": TRAINER,
 }  # fmt: skip
 
-UNRULED = ["tiled_mlp"]  # has an effect and no rule: the answer lists it under "not read"
+UNRULED = ["tiled_mlp"]  # has an effect and no rule: the answer lists it as not modelled
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)

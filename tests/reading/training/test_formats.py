@@ -270,9 +270,16 @@ def test_every_value_says_where_it_came_from(tmp_path: Path, name: str, text: st
 
 
 def test_no_key_is_dropped_without_a_word(tmp_path: Path) -> None:
-    told = {a.name: a.value for a in read(tmp_path, "lf.yaml", LLAMA_FACTORY).assumed()}
-    assert told["not read"] == "a_key_of_next_year"
+    settings = read(tmp_path, "lf.yaml", LLAMA_FACTORY)
+    told = {a.name: a.value for a in settings.assumed()}
+    (unread,) = settings.unmodelled()
+    assert unread.what == "the key a_key_of_next_year: no rule reads it, and what it changes is not counted"
     assert told["no effect on memory"] == "dataset, learning_rate"
+
+
+def test_a_misspelt_key_is_offered_the_known_one(tmp_path: Path) -> None:
+    settings = read(tmp_path, "lf.yaml", LLAMA_FACTORY + "cutof_len: 9000\n")
+    assert any("the key cutof_len (did you mean cutoff_len?)" in u.what for u in settings.unmodelled())
 
 
 @pytest.mark.parametrize("name", FORMATS)

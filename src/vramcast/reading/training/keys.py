@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from vramcast.errors import QuestionError
+from vramcast.errors import QuestionError, nearest
 from vramcast.reading.training.settings import UNSET, Settings
 from vramcast.units import parse_count
 
@@ -96,11 +96,17 @@ def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Ru
         rule = rules.get(key)
         if rule is None:
             known = key in quiet or any(key.startswith(word[:-1]) for word in quiet if word.endswith("*"))
-            (settings.idle if known else settings.unread).append(key)
+            (settings.idle if known else settings.unread).append(key if known else _perhaps(key, (*rules, *quiet)))
         elif isinstance(value, str) and _OPEN.search(value):
             settings.unread.append(f"{key} ({value})")
         elif value is not None:
             _read(settings, rule, key, value, where)
+
+
+def _perhaps(key: str, known: Iterable[str]) -> str:
+    """An unknown key, with the known one that it may be a misspelling of."""
+    meant = nearest(key, known, most=1, cutoff=0.85)
+    return f"{key} (did you mean {meant[0]}?)" if meant else key
 
 
 def _read(settings: Settings, rule: Rule, key: str, value: Any, where: str) -> None:

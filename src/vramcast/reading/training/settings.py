@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vramcast.ledger import Assumption
+from vramcast.ledger import Assumption, Unmodelled
 
 UNSET = (None, "", "none", "None", "null", "auto")
 
@@ -51,13 +51,15 @@ class Settings:
         return {name.removeprefix(f"{prefix}."): v for name, v in self.values.items() if name.startswith(f"{prefix}.")}
 
     def assumed(self) -> tuple[Assumption, ...]:
-        """Every value with where it came from, then what costs no memory and what has no rule."""
+        """Every value with where it came from, then what costs no memory."""
         told = [Assumption(name, _plain(value), self.because[name]) for name, value in self.values.items()]
-        if self.unread:
-            told.append(Assumption("not read", ", ".join(self.unread), "no rule for these keys: what they change is not counted"))
         if self.idle:
             told.append(Assumption("no effect on memory", ", ".join(self.idle), "data, schedule, logging, saving"))
         return tuple(told)
+
+    def unmodelled(self) -> tuple[Unmodelled, ...]:
+        """The keys that have no rule: misspelt, new, or of an effect nobody has modelled."""
+        return tuple(Unmodelled(f"the key {key}: no rule reads it, and what it changes is not counted") for key in self.unread)
 
 
 def _plain(value: Any) -> Any:
