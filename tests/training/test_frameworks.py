@@ -8,7 +8,7 @@ from vramcast.training.frameworks.hf_trainer import transformers_version
 from vramcast.training.frameworks.releases import released
 from vramcast.training.recipe import Recipe
 from vramcast.training.shape import Shape, shape_model
-from vramcast.workload import Parallel, Training
+from vramcast.workload import Adapter, Parallel, Training
 
 MODEL = shape_model(Shape(layers=8, hidden=1024, heads=16, ffn=4096, vocab=32000))
 
@@ -136,3 +136,27 @@ def test_a_four_bit_matmul_saves_codes_and_its_output_is_not_the_policys() -> No
     assert wide == 8 * (stream + 2 * 512 * (2 * 1024 + 4096 + 1024))  # every second matmul's output
     half = activations(compute_dtype="nvfp4", options={"narrow_layers": 4})
     assert half == (narrow + wide) / 2
+
+
+def test_litgpt_saves_what_an_adapter_adds_to_some_parts_of_the_packed_projection() -> None:
+    def activations(*targets: str) -> int:
+        adapter = Adapter(rank=8, targets=targets)
+        asked = Training(model="x", framework="litgpt", method="lora", adapter=adapter, seq=512, checkpointing="none")
+        return max(
+            t.bytes for i in forecast_training(asked, model=MODEL).worst.instants for t in i.terms if t.name == "activations"
+        )
+
+    padded = activations("q_proj", "v_proj") - activations("q_proj", "k_proj", "v_proj")
+    assert padded == 2 * 512 * (1024 + 1024) * 8  # queries and values of eight layers, 16 bits; all three need no padding
+    assert activations("v_proj") == activations("q_proj", "v_proj") - padded // 2
+
+
+def test_the_longest_sample_first_finds_no_gradients() -> None:
+    def alive(**options: object) -> list[int]:
+        asked = Training(model="x", seq=512, accumulate=4, options={"weights": "bfloat16", **options})
+        moments = forecast_training(asked, model=MODEL).worst.instants
+        return [sum(t.bytes for t in i.terms if t.name == "gradients") for i in moments]
+
+    always, late = alive(), alive(longest_first=True)
+    assert always[0] == max(always) == max(late)
+    assert late[0] == 0

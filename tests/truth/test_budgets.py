@@ -36,7 +36,7 @@ BUDGETS = [
     ("hf_trainer", "allocated", 0.005, 0.02),
     ("hf_trainer", "device", 0.065, 0.115),
     ("torchtune", "allocated", 0.015, 0.06),
-    ("litgpt", "allocated", 0.04, 0.18),
+    ("litgpt", "allocated", 0.015, 0.07),
     ("megatron", "allocated", 0.035, 0.13),
     ("torchtitan", "reserved", 0.045, 0.13),
     ("peft_bench", "reserved", 0.06, 0.13),

@@ -56,6 +56,13 @@ def _targeted(model: Model, targets: tuple[str, ...], rank: int) -> Iterator[tup
         yield from ((role, rank) for role in found)
 
 
+def parts_of(adapter: Adapter) -> frozenset[str]:
+    """Which of queries, keys and values an adapter reaches; none when it reaches all three."""
+    wanted = {role for name in adapter.targets for role in _MEANINGS.get(name.lower(), {name.lower().removesuffix("_proj")})}
+    parts = frozenset(wanted & {"q", "k", "v"})
+    return frozenset() if "qkv" in wanted or len(parts) == len("qkv") else parts
+
+
 def _parameters(model: Model, name: str, rank: int) -> dict[str, int]:
     """Expert tensors that PEFT's target_parameters name: gate_up_proj, down_proj. Raises QuestionError when there are none."""
     reached = {t.role for b in model.blocks for t in b.tensors if t.role.startswith("expert.")}

@@ -33,6 +33,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ``eval_kept``: batches of logits that stay on the card at evaluation (eval_accumulation_steps).
     ``saves``: the checkpoint that is written: full, device (full, whole on every card), sharded, async.
     ``narrow_layers``: how many layers, from the first, multiply in 8 or 4 bits; None = all.
+    ``longest_first``: the longest sample, far above the others, makes the first micro-batch, which finds no gradients.
+    ``pads_adapters``: what an adapter adds to some parts of a packed projection is copied into all of its width.
     ``sub_group``: elements ZeRO-3 updates at once; ``quantized_gathers``, ``quantized_gradients``: ZeRO++'s 8-bit weights and
     4-bit gradients on the links.
     """
@@ -91,6 +93,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     pad_vocab_to: int = 1
     tied: bool | None = None
     fused_adapter: bool = False
+    pads_adapters: bool = False
     quant: str = ""
     unquantized: str = ""
     loads_whole: bool = False
@@ -109,6 +112,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     imbalance: float = 1.0
     expert_tp: int = 1
     lengths: str = "fixed"
+    longest_first: bool = False
     extends_positions: bool = False
     uneven_stages: bool = False
     spread: bool = False

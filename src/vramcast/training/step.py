@@ -121,7 +121,7 @@ def _embedding(s: Scene) -> Instant:
 
     Source: torch, derivatives.yaml, embedding_dense_backward; accumulate_grad.h takes a first gradient as it is.
     """
-    there = s.units.tied or s.accumulating or s.recipe.frees_gradients is False
+    there = s.units.tied or _finds_gradients(s)
     return _instant(
         "backward of the embedding",
         s,
@@ -196,12 +196,17 @@ def _instant(name: str, s: Scene, **sizes: float) -> Instant:
     """An instant from the steady states and the sizes alive at it; gradients already present when micro-batches accumulate."""
     states = s.states
     if "gradients" not in sizes:
-        sizes["gradients"] = states.gradients if s.accumulating or s.recipe.frees_gradients is False else 0.0
+        sizes["gradients"] = states.gradients if _finds_gradients(s) else 0.0
     if s.recipe.low_gradients and name != STEP:
         sizes["gradients"] += s.held.trained * width(s.recipe.low_gradients)
-    if s.accumulating and s.recipe.whole_accumulation and name != STEP:
+    if s.accumulating and s.recipe.whole_accumulation and name != STEP and (sizes["gradients"] or not s.recipe.longest_first):
         sizes["gradients"] = states.whole_gradients
     return Instant(name=name, terms=tuple(_terms(s, sizes)))
+
+
+def _finds_gradients(s: Scene) -> bool:
+    """Whether the largest micro-batch begins with gradients of earlier ones, or of the step before."""
+    return s.recipe.frees_gradients is False or (s.accumulating and not s.recipe.longest_first)
 
 
 def _terms(s: Scene, sizes: dict[str, float]) -> Iterator[Term]:

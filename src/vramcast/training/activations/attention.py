@@ -51,7 +51,9 @@ def _projections(
             for r, w in zip("qkv", widths, strict=True)
         ]
         return made[0], made[1], made[2]
-    packed = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=sum(widths), role="qkv")
+    padded = style.adapter.padded if style.adapter else frozenset()
+    added = sum(w for r, w in zip("qkv", widths, strict=True) if r in padded)
+    packed = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=sum(widths), role="qkv", added=added)
     if style.qkv == "views":
         return packed, packed, packed
     parts = [tape.run(f"split.{r}", [packed], tokens * w * style.width) for r, w in zip("qkv", widths, strict=True)]

@@ -1,6 +1,7 @@
 """From a resolved recipe to the style of its layers."""
 
 from vramcast.training.activations.style import LowRank, Style
+from vramcast.training.adapters import parts_of
 from vramcast.training.optimizers import optimizer
 from vramcast.training.recipe import GATHERED, Recipe, width
 from vramcast.workload import Adapter, Parallel
@@ -32,6 +33,7 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
             casts=not recipe.autocast,
             fused=recipe.fused_adapter,
             dora=adapter.dora,
+            padded=parts_of(adapter) if recipe.pads_adapters else frozenset(),
         )
     compute = width(recipe.compute)
     return Style(

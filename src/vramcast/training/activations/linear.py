@@ -16,8 +16,9 @@ def linear(
     outputs: float,
     role: str,
     trains: bool | None = None,
+    added: float = 0,
 ) -> int:
-    """A projection of ``tokens`` rows from ``inputs`` to ``outputs`` features.
+    """A projection of ``tokens`` rows from ``inputs`` to ``outputs`` features, of which an adapter changes ``added`` (0 = all).
 
     Autograd saves the input only when the weight needs a gradient (torch, derivatives.yaml: linear); a quantised weight is
     dequantised anew in forward and in backward (bitsandbytes, MatMul4Bit).
@@ -35,7 +36,9 @@ def linear(
     if adapter is None or not rank:
         return out
     rebuilt = role == "down" and style.glu == "fused"
-    return _adapted(tape, style, adapter, given, out, tokens=tokens, inputs=inputs, outputs=outputs, rank=rank, rebuilt=rebuilt)
+    return _adapted(
+        tape, style, adapter, given, out, tokens=tokens, inputs=inputs, outputs=outputs, rank=rank, rebuilt=rebuilt, added=added
+    )
 
 
 def _plain(
@@ -97,6 +100,7 @@ def _adapted(
     outputs: float,
     rank: int,
     rebuilt: bool,
+    added: float,
 ) -> int:
     """PEFT's ``result + lora_B(lora_A(dropout(x))) * scaling`` (peft/tuners/lora/layer.py, Linear.forward).
 
@@ -121,8 +125,12 @@ def _adapted(
         x = tape.run("lora.dropout", [x], tape.sizes[x], keeps=tokens * inputs)
     x = _cast(tape, x, tokens * inputs * inner)
     copied = inner / adapter.width if inner < adapter.width else 0
+    up *= (added or outputs) / outputs
     a = tape.run("lora.a", [x], tokens * rank * inner, saves=[x], keeps=down * copied, weight_gradient=down, trains=True)
-    b = tape.run("lora.b", [a], tokens * outputs * inner, saves=[a], keeps=up * copied, weight_gradient=up, trains=True)
+    made = tokens * (added or outputs) * inner
+    b = tape.run("lora.b", [a], made, saves=[a], keeps=up * copied, weight_gradient=up, trains=True)
+    if added:  # index_copy saves what it copies (torch, derivatives.yaml)
+        b = tape.run("lora.pad", [b], tokens * outputs * inner, saves=[b])
     scaled = tape.run("lora.scale", [b], tokens * outputs * inner)
     summed = tape.run("lora.add", [out, scaled], max(held, tokens * outputs * inner), aliases=True)
     return _cast(tape, summed, held)

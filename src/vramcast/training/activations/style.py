@@ -9,7 +9,8 @@ class LowRank(msgspec.Struct, frozen=True, kw_only=True):
     """A low-rank adapter on linear layers: ranks by role, the dtype of its weights and its dropout.
 
     ``casts``: the adapter's input is cast to its dtype first (PEFT); ``fused``: one autograd function per projection that saves
-    only its (dropped out) input (Unsloth's fast_lora); ``dora``: the magnitude path computes a second full output.
+    only its (dropped out) input (Unsloth's fast_lora); ``dora``: the magnitude path computes a second full output; ``padded``:
+    parts of a packed projection whose additions are copied into its whole width (litgpt).
     """
 
     ranks: Mapping[str, int] = {}
@@ -18,6 +19,7 @@ class LowRank(msgspec.Struct, frozen=True, kw_only=True):
     casts: bool = True
     fused: bool = False
     dora: bool = False
+    padded: frozenset[str] = frozenset()
 
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ def resolve(draft: Draft, question: Training, _model: Model) -> None:
     draft.default(
         "fabric.no_backward_sync keeps whole gradients while accumulating", whole_accumulation="units" if question.fsdp else ""
     )
+    draft.default("lora.py, LoRAQKVLinear.zero_pad", pads_adapters=True)
     draft.default("the head is a tensor of its own", tied=False)
     cut = draft.get("sharding") in GATHERED
     draft.default("the sharding strategy checkpoints each block" if cut else "no gradient checkpointing on one device",

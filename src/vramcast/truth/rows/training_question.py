@@ -175,6 +175,8 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
         options["sharding"] = "ddp"
     if any(word in str(s.get("seq_kind")) for word in _VARYING):
         options["lengths"] = "variable"
+    if "first iteration" in str(s.get("seq_kind")):
+        options["longest_first"] = True
     tail = re.search(r"fp[48] \((?:layers 0-(\d+)|last layers)", str(s.get("compute_dtype")))
     if tail:
         options["narrow_layers"] = int(tail[1]) + 1 if tail[1] else int(LEADING * int((row.get("arch") or {}).get("layers") or 0))
