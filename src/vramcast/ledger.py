@@ -119,7 +119,10 @@ class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict: ``fits``, ``tight`` (probability between 5 and 95 %), ``no`` or ``unknown`` (no card named)."""
+    """The verdict: ``fits``, ``tight`` (probability between 5 and 95 %), ``no`` or ``unknown`` (no card named).
+
+    ``refused``: the engine does not start on the card or with a format, whatever memory there is; ``error`` says why.
+    """
 
     verdict: str
     probability: float | None = None
@@ -127,15 +130,17 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     binding: str = ""
     margin_bytes: int | None = None
     error: str = ""
+    refused: bool = False
 
 
 class Advice(msgspec.Struct, frozen=True, kw_only=True):
-    """One change that would help: what it saves, what it costs, and whether the run fits after it."""
+    """One change that would help: what it saves, what it costs, whether the run surely fits after it, and the verdict then."""
 
     change: str
     saves_bytes: int
     costs: str
     then_fits: bool
+    then_verdict: str = ""
 
 
 def _joined(name: str, same: list[Term]) -> Term:

@@ -58,3 +58,10 @@ def test_a_dash_reads_the_config_from_standard_input(monkeypatch: pytest.MonkeyP
     found = json.loads(capsys.readouterr().out)["model"]
     assert found["parameters"] == 2 * 100 * 64 + 64 + 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64)
     assert found["source"] == "standard input"
+
+
+def test_cards_that_a_layout_leaves_alone_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "Qwen/Qwen2.5-1.5B-Instruct", "--gpu", "4090x4", "--tp", "2", "--context", "4096"]) == 0
+    assert "unused_cards = 2  2 of 4 cards do the work: --tp 4, or more replicas with --dp" in capsys.readouterr().out
+    assert run(["serve", "Qwen/Qwen2.5-1.5B-Instruct", "--gpu", "4090x4", "--context", "4096", "--tp", "4"]) == 0
+    assert "unused_cards" not in capsys.readouterr().out

@@ -56,6 +56,8 @@ def test_local_is_a_name_of_cards(nvml) -> None:
     cards = parse_gpus("local")
     assert len(cards.cards) == 2
     assert "read from this machine's driver; GPU 1: 20.59 GiB free" in cards.assumed[1].because
+    assert cards.assumed[1].because.endswith("the 2.93 GiB that others hold are taken off")
+    assert cards.cards[0].visible_bytes == local_cards()[0].card.visible_bytes - local_cards()[0].used_bytes
 
 
 def test_visible_devices_are_respected(nvml, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +98,6 @@ def test_no_driver_and_no_extra_say_what_to_do(nvml, monkeypatch: pytest.MonkeyP
 def test_a_question_about_this_machine_takes_the_drivers_figure(nvml, capsys: pytest.CaptureFixture[str]) -> None:
     nvml()
     assert run(["serve", "Qwen/Qwen2.5-7B-Instruct", "--gpu", "local", "--json"]) == 0
-    assert f'"capacity_bytes": {(24564 - 484) * MiB}' in capsys.readouterr().out
+    assert f'"capacity_bytes": {(24564 - 484) * MiB - local_cards()[0].used_bytes}' in capsys.readouterr().out
     assert run(["gpus", "local"]) == 0
     assert "23.52 GiB" in capsys.readouterr().out

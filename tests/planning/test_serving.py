@@ -67,3 +67,34 @@ def test_a_card_the_engine_does_not_start_on_is_said_before_the_ledger() -> None
     said = next(i for i, line in enumerate(text) if "vllm needs compute capability 7.0, Tesla P40 has 6.1" in line)
     assert said < text.index("Memory of one card (sampling)")
     assert answer.assumed[0].value == "refused"
+
+
+def test_advice_says_the_verdict_after_it() -> None:
+    answer = forecast_serving(Serving(model="meta-llama/Llama-3.1-8B-Instruct", gpu="RTX 4080", engine="vllm"))
+    assert answer.advice
+    assert {a.then_fits for a in answer.advice if a.then_verdict == "fits"} == {True}
+    assert {a.then_verdict for a in answer.advice if not a.then_fits} <= {"tight", "no"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "because"),
+    [
+        ({"gpu": "V100 16GB", "engine": "sglang"}, "sglang needs compute capability 7.5, Tesla V100 SXM2 16GB has 7.0"),
+        ({"gpu": "T4", "engine": "vllm", "dtype": "bfloat16"}, "vLLM and SGLang refuse it: use fp16"),
+    ],
+)
+def test_an_engine_that_does_not_start_does_not_fit_however_much_memory_is_left(
+    fields: dict[str, str], because: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = forecast_serving(Serving(model="Qwen/Qwen2.5-0.5B-Instruct", context=4096, **fields))
+    assert (answer.fit.verdict, answer.fit.refused, answer.fit.probability) == ("no", True, 0.0)
+    assert because in answer.fit.error
+    assert answer.fit.margin_bytes is not None and answer.fit.margin_bytes > 0
+    assert answer.advice == ()
+    serving_page(answer, terminal=False).show()
+    assert f"DOES NOT START  {answer.fit.error}" in capsys.readouterr().out
+
+
+def test_bfloat16_that_nobody_insists_on_is_run_in_fp16() -> None:
+    answer = forecast_serving(Serving(model="Qwen/Qwen2.5-0.5B-Instruct", context=4096, gpu="T4", engine="vllm"))
+    assert answer.fit.verdict == "fits"

@@ -7,6 +7,7 @@ from vramcast.planning.verdict import margin_text
 from vramcast.units import count, gib
 
 _VERDICTS = {"fits": ("FITS", "good"), "tight": ("TIGHT", "warn"), "no": ("DOES NOT FIT", "bad"), "unknown": ("", "faint")}
+_REFUSED = "DOES NOT START"
 _MOST_ASSUMPTIONS = 12
 _NOT_NATIVE = ("emulated", "refused")
 _WIDEST_CHANGE = 46
@@ -81,6 +82,9 @@ def _verdict(page: Page, fit: Fit) -> None:
     if not word:
         return
     page.blank()
+    if fit.refused:
+        page.line((_REFUSED, style), "  ", fit.error)
+        return
     sure = f"  {_likely(fit.probability)}" if fit.probability is not None else ""
     margin = f"{margin_text(fit.margin_bytes)}" if fit.margin_bytes is not None else ""
     page.line((word, style), (sure, ""), "  ", margin, *((f"  largest: {fit.binding}",) if fit.binding else ()))
@@ -91,7 +95,7 @@ def _verdict(page: Page, fit: Fit) -> None:
 def _not_native(page: Page, forecast: Forecast) -> None:
     """What the card does not do by itself, before anything else is read."""
     for a in forecast.assumed:
-        if a.value in _NOT_NATIVE:
+        if a.value in _NOT_NATIVE and a.because != forecast.fit.error:
             page.line("  ", (f"{a.name} {a.value} on this card: ", "bad" if a.value == "refused" else "warn"), a.because)
 
 
@@ -226,13 +230,16 @@ def _price(usd_per_hour: float, gpus: int) -> str:
     return f"from ${usd_per_hour * gpus:.2f}/h" if usd_per_hour else ""
 
 
+_MARKS = {"fits": ("fits     ", "good"), "tight": ("tight    ", "warn")}
+
+
 def _advice(page: Page, forecast: Forecast) -> None:
     if not forecast.advice or forecast.fit.verdict not in ("no", "tight"):
         return
     page.heading("What to change")
     widest = min(_WIDEST_CHANGE, max(len(a.change) for a in forecast.advice))
     for a in forecast.advice:
-        mark = ("fits     ", "good") if a.then_fits else ("not alone", "warn")
+        mark = _MARKS.get(a.then_verdict, ("not alone", "warn"))
         saved = f"  saves {gib(a.saves_bytes)}".ljust(20)
         if len(a.change) > widest:
             page.line("  ", mark, "  ", (a.change, "title"))

@@ -30,7 +30,7 @@ def command(name: str | None, at_least: str | None, as_json: bool) -> int:
     from vramcast.hardware.catalogue import catalogue
 
     if name:
-        card = least_card(name)
+        card = _whole_local() if name.strip().lower() == "local" else least_card(name)
         _print_json({"schema": "vramcast/1", "gpu": msgspec.to_builtins(card)}) if as_json else _draw_one(card)
         return 0
     from vramcast.units import parse_bytes
@@ -40,6 +40,13 @@ def command(name: str | None, at_least: str | None, as_json: bool) -> int:
     cards = sorted(found, key=lambda c: (_MAKERS.get(c.vendor, len(_MAKERS)), c.vendor, c.visible_bytes, c.id))
     _print_json({"schema": "vramcast/1", "gpus": [msgspec.to_builtins(c) for c in cards]}) if as_json else _draw_list(cards)
     return 0
+
+
+def _whole_local() -> Accelerator:
+    """This machine's least card with all its memory, whoever holds some of it."""
+    from vramcast.hardware.detection import local_cards
+
+    return min((found.card for found in local_cards()), key=lambda card: card.visible_bytes)
 
 
 def _draw_list(cards: list[Accelerator]) -> None:

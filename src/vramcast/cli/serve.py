@@ -60,7 +60,8 @@ def command(**given: Any) -> int:
         return show_engine_options(given["engine"])
     from vramcast.planning.serving import forecast_serving
 
-    forecast = forecast_serving(question_of(given), assumed=card_assumptions(given["gpu"]))
+    question = question_of(given)
+    forecast = forecast_serving(question, assumed=(*card_assumptions(given["gpu"]), *_unused_cards(question)))
     if given["as_json"]:
         from vramcast.cli.output import print_json
 
@@ -119,6 +120,19 @@ def _layout(given: dict[str, Any], gpus: int) -> tuple[Parallel, int]:
         asked = f"tp {tp} x pp {parallel.pp} x dp {parallel.dp}"
         raise QuestionError(f"{asked} needs {ranks} cards, --gpu names {gpus}: name {ranks}, or use fewer ranks")
     return parallel, ranks
+
+
+def _unused_cards(question: Serving) -> tuple[Assumption, ...]:
+    """Cards that were named and that the layout leaves alone; llama.cpp and transformers spread over all they see."""
+    from vramcast.serving.engines.base import POOL_ENGINES
+
+    layout = question.parallel
+    used, rest = layout.tp * layout.pp * layout.dp, max(1, layout.pp * layout.dp)
+    if question.engine not in POOL_ENGINES or question.gpu is None or used >= question.gpus:
+        return ()
+    idle, more = question.gpus - used, question.gpus // rest
+    because = f"{used} of {question.gpus} cards do the work: --tp {more}, or more replicas with --dp, would use the others"
+    return (Assumption("unused_cards", idle, because),)
 
 
 def named_cards(text: str | None) -> tuple[str | None, int]:

@@ -1,6 +1,7 @@
 """The cards of a question: one name or several, with counts ("H100x8", "2xL40S", "RTX 5090, RTX 4090"), or this machine's."""
 
 import re
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -8,6 +9,10 @@ from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.names import fitting, is_size, match_accelerator
 from vramcast.ledger import Assumption
+from vramcast.units import gib
+
+if TYPE_CHECKING:
+    from vramcast.hardware.detection import LocalCard
 
 MOST_CARDS = 100_000
 _ITEMS = re.compile(r"(?:[^,(+]|(?<! )\+|\+(?! )|\([^)]*\)?)+")
@@ -57,9 +62,14 @@ def _counted(item: str) -> tuple[str, int]:
 
 
 def _local() -> Cards:
-    """The cards of this machine; what other processes hold on them is told as an assumption."""
+    """The cards of this machine less what other processes hold on them, which is told as an assumption."""
     from vramcast.hardware.detection import local_cards
 
     found = local_cards()
-    notes = tuple(Assumption("gpu", card.card.name, f"read from this machine's driver; {card.summary}") for card in found)
-    return Cards(cards=tuple(card.card for card in found), assumed=notes)
+    notes = tuple(Assumption("gpu", card.card.name, _told(card)) for card in found)
+    return Cards(cards=tuple(card.left for card in found), assumed=notes)
+
+
+def _told(card: "LocalCard") -> str:
+    taken = f"; the {gib(card.used_bytes)} that others hold are taken off" if card.used_bytes else ""
+    return f"read from this machine's driver; {card.summary}{taken}"

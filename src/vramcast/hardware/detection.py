@@ -32,6 +32,11 @@ class LocalCard(msgspec.Struct, frozen=True, kw_only=True):
     tenants: tuple[Tenant, ...] = ()
 
     @property
+    def left(self) -> Accelerator:
+        """The card with the memory that others leave: what they hold now is taken off what programs see of it."""
+        return msgspec.structs.replace(self.card, visible_bytes=max(0, self.card.visible_bytes - self.used_bytes))
+
+    @property
     def summary(self) -> str:
         """One line about what others hold."""
         who = ", ".join(f"pid {t.pid}{f' {gib(t.bytes)}' if t.bytes is not None else ''}" for t in self.tenants)

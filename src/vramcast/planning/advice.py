@@ -99,4 +99,4 @@ def _try(change: Change, ask: Callable[[Change], Asked], needed_bytes: int) -> A
     saves = max(0, needed_bytes - needed)
     if not fits and not saves:
         return None
-    return Advice(change=change.text, saves_bytes=saves, costs=change.costs, then_fits=fits)
+    return Advice(change=change.text, saves_bytes=saves, costs=change.costs, then_fits=fits, then_verdict=fit.verdict)

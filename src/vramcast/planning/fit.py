@@ -6,6 +6,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Fit, RankMemory
 from vramcast.planning.verdict import binding_term, judge
 from vramcast.serving.engines.base import POOL_ENGINES, Answer
+from vramcast.serving.engines.support import why_not
 from vramcast.truth.bars import serving_spread
 
 
@@ -14,8 +15,8 @@ def fit_of(answer: Answer, card: Accelerator | None) -> Fit:
     if card is None:
         return Fit(verdict="unknown")
     worst = max(with_intervals(answer), key=lambda r: r.needed_bytes)
-    margin = _margin(answer, worst, card)
-    return judge(
+    margin, refusal = _margin(answer, worst, card), _refusal(answer, card)
+    fit = judge(
         worst,
         capacity_bytes=card.visible_bytes,
         margin_bytes=margin,
@@ -23,6 +24,13 @@ def fit_of(answer: Answer, card: Accelerator | None) -> Fit:
         binding=binding_term(worst),
         error=answer.start_error,
     )
+    return msgspec.structs.replace(fit, verdict="no", probability=0.0, error=refusal, refused=True) if refusal else fit
+
+
+def _refusal(answer: Answer, card: Accelerator) -> str:
+    """Why the engine does not start on that card or with those formats, whatever the memory says."""
+    formats = (a.because for a in answer.resolved.assumed if a.value == "refused")
+    return why_not(answer.resolved.question.engine, card) or next(formats, "")
 
 
 def _margin(answer: Answer, worst: RankMemory, card: Accelerator) -> int:

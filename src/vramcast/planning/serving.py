@@ -38,15 +38,16 @@ def forecast_serving(
         limits=_limits(answer, card),
         assumed=_most_decisive_first((*assumed, *answer.resolved.assumed)),
         unmodelled=answer.resolved.unmodelled,
-        advice=_advice(answer, model, card) if card and fit.verdict in ("no", "tight") else (),
+        advice=_advice(answer, model, card) if card and fit.verdict in ("no", "tight") and not fit.refused else (),
         cards=() if card else _cards(question, model),
     )
 
 
 # What moves an answer most when it is taken otherwise; the rest keeps its order.
 _DECISIVE = (
-    "gpu", "engine_version", "context", "concurrency", "n_parallel", "gpu_memory_utilization", "mem_fraction_static",
-    "free_gpu_memory_fraction", "max_num_seqs", "max_num_batched_tokens", "n_gpu_layers", "cache_type_k", "cache_type_v",
+    "gpu", "unused_cards", "engine_version", "context", "concurrency", "n_parallel", "gpu_memory_utilization",
+    "mem_fraction_static", "free_gpu_memory_fraction", "max_num_seqs", "max_num_batched_tokens", "n_gpu_layers",
+    "cache_type_k", "cache_type_v",
 )  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def _advice(answer: Answer, model: Model, card: Accelerator) -> tuple[Advice, ..
     from vramcast.planning.changes import Change, serving_changes
 
     def ask(change: Change) -> tuple[int, Fit]:
-        tried = answer_of(change.apply(answer.resolved.question), model=model, card=card)
+        tried = answer_of(change.apply(answer.resolved.question), model=model, card=card, limits=False)
         return max(r.needed_bytes for r in tried.ranks), fit_of(tried, card)
 
     changes = serving_changes(

@@ -1,5 +1,7 @@
 """The front of serving: a question and what it is about, to the engine's answer."""
 
+import msgspec
+
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.inventory import Model
 from vramcast.serving.engines import engine
@@ -7,14 +9,18 @@ from vramcast.serving.engines.base import Answer
 from vramcast.workload import Serving
 
 
-def forecast_serving(question: Serving, *, model: Model | None = None, card: Accelerator | None = None) -> Answer:
+def forecast_serving(
+    question: Serving, *, model: Model | None = None, card: Accelerator | None = None, limits: bool = True
+) -> Answer:
     """Memory of every distinct rank, the cache plan and the limits of one serving question.
 
     ``model`` and ``card`` are looked up from the question when not given; without a card the answer holds what the asked
-    context and concurrency need. Raises QuestionError for an unknown engine, option or an impossible layout.
+    context and concurrency need. ``limits``: whether the longest context is asked for too, where finding it takes many plans.
+    Raises QuestionError for an unknown engine, option or an impossible layout.
     """
     rules = engine(question.engine)
-    return rules.forecast(rules.resolve(question, model or _model(question), card or _card(question)))
+    resolved = rules.resolve(question, model or _model(question), card or _card(question))
+    return rules.forecast(resolved if limits else msgspec.structs.replace(resolved, limits=False))
 
 
 def _model(question: Serving) -> Model:

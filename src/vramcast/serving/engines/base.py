@@ -57,7 +57,7 @@ class CachePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """A question with nothing left open."""
+    """A question with nothing left open; ``limits``: whether the longest context is asked for too."""
 
     question: Serving
     model: Model
@@ -68,6 +68,7 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any]
     assumed: tuple[Assumption, ...] = ()
     unmodelled: tuple[Unmodelled, ...] = ()
+    limits: bool = True
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

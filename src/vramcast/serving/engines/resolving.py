@@ -125,6 +125,11 @@ def resolved(
     )
 
 
+def _insists(question: Serving, feature: str, verdict: str) -> bool:
+    """bfloat16 asked for by name: vLLM and SGLang refuse it where it is emulated, and take fp16 when nobody asks."""
+    return verdict == "emulated" and question.dtype == feature == "bfloat16" and question.engine in ("vllm", "sglang")
+
+
 def _not_native(question: Serving, model: Model, card: Accelerator | None) -> list[Assumption]:
     """What the card does not do by itself: the engine, or formats of the question; and what happens instead."""
     if card is None:
@@ -138,6 +143,7 @@ def _not_native(question: Serving, model: Model, card: Accelerator | None) -> li
             answer = capability(card, feature)
         except QuestionError:
             continue
-        if answer.verdict in ("emulated", "refused"):
-            found.append(Assumption(feature, answer.verdict, answer.because))
+        verdict = "refused" if _insists(question, feature, answer.verdict) else answer.verdict
+        if verdict in ("emulated", "refused"):
+            found.append(Assumption(feature, verdict, answer.because))
     return found

@@ -63,7 +63,7 @@ def answer(resolved: Resolved, name: str) -> Answer:
             blocks=worked.settings.cache.cells,
             state_bytes=sum(plan.state) // sequences,
         ),
-        max_context=longest_context(resolved, worked, resolved.card) if resolved.card else capacity,
+        max_context=longest_context(resolved, worked, resolved.card) if resolved.card and resolved.limits else capacity,
         max_concurrency=float(sequences),
         start_error=_error(ranks, resolved.card),
     )
