@@ -45,13 +45,31 @@ def test_a_small_model_is_traced_beside_its_forecast(tmp_path: Path, capsys: pyt
     }  # fmt: skip
     (tmp_path / "config.json").write_bytes(msgspec.json.encode(config))
     timeline = tmp_path / "step.pickle"
-    flags = ["--seq", "512", "--gpu", "H100", "--capacity", "24GiB", "--timeline", str(timeline), "--json"]
+    flags = [
+        "--seq",
+        "512",
+        "--gpu",
+        "H100",
+        "--capacity",
+        "24GiB",
+        "--timeline",
+        str(timeline),
+        "--remedies",
+        "--limits",
+        "--json",
+    ]
     assert run(["trace", str(tmp_path), *flags]) == 0
     found = msgspec.json.decode(capsys.readouterr().out)
     rank, trace = found["memory"]["per_gpu"][0], found["trace"]
     assert found["schema"] == "vramcast/1"
     assert rank["allocated_bytes"] == trace["usage"]["peak_allocated_bytes"]
     assert trace["under_capacity"]["failed_at"] is None
+    remedies = {row["change"]: row for row in trace["remedies"]}
+    assert remedies["--checkpointing full"]["how"] == "traced"
+    assert all(row["saves_bytes"] + row["reserved_bytes"] == rank["reserved_bytes"] for row in remedies.values())
+    limits = trace["limits"]
+    assert found["limits"]["max_micro_batch"] == limits["max_micro_batch"] > 100
+    assert all(check["traced_bytes"] <= limits["room_bytes"] < 24 * 2**30 for check in limits["checks"])
     beside = {row["name"]: row for row in trace["beside_forecast"]}
     assert beside["weights"]["traced_bytes"] == pytest.approx(beside["weights"]["forecast_bytes"], rel=0.01)
     assert run(["explain", str(timeline)]) == 0

@@ -15,7 +15,7 @@ Examples:
   vramcast trace meta-llama/Llama-3.1-8B --gpu H100 --seq 4096
   vramcast trace ./my-model --method lora --rank 16 --checkpointing full --capacity 24GiB
   vramcast trace Qwen/Qwen2.5-7B --seq 4096 --gpu A100-80G --limits
-  vramcast trace Qwen/Qwen2.5-7B --seq 4096 --timeline step.pickle
+  vramcast trace Qwen/Qwen2.5-7B --seq 4096 --remedies --timeline step.png
   vramcast trace Qwen/Qwen2.5-7B --seq 8192 --generate 4
   vramcast trace meta-llama/Llama-3.1-70B --gpu H100x64 --framework torchtitan --tp 8 --pp 4 --accumulate 8
   vramcast trace --gpu A100x8 -- torchrun --nproc-per-node 8 train.py --config my.yaml
@@ -47,6 +47,7 @@ class TraceCommand(click.Command):
 @click.option("--only-layers", type=int, metavar="N", help="Build only the first N layers.")
 @click.option("--whole", is_flag=True, help="Trace every layer, even where a few tell the whole.")
 @click.option("--limits", is_flag=True, help="Find the largest micro-batch and the longest sequence from a few traces.")
+@click.option("--remedies", is_flag=True, help="Trace the step again with each remedy: what would it save?")
 @click.option(
     "--timeline", metavar="FILE", help="Write .png, .svg or .html (a picture), .json (Chrome trace) or .pickle (for memory_viz)."
 )
@@ -67,17 +68,18 @@ def command(**given: Any) -> int:
     with _progress(f"tracing {given['model'] or 'the model'}"), Tracer(timeout_s=given["timeout"]) as tracer:
         traced = _traced(given, settings, tracer)
         limits = _limits(traced, tracer, given["gpu"], capacity) if given["limits"] else None
+        remedies = _remedies(traced, tracer) if given["remedies"] else ()
     log, settings = traced.result.log, traced.reading.settings
     if given["timeline"]:
         _write_timeline(traced, given["timeline"], capacity)
     limited = replay(log, settings, capacity_bytes=max(0, capacity - context_bytes(None))) if capacity else None
     smallest = smallest_card_bytes(log, settings)
     if given["as_json"]:
-        _print_json(traced, limited, smallest, limits)
+        _print_json(traced, limited, smallest, limits, remedies)
     else:
         from vramcast.cli.tracing_page import tracing_page
 
-        tracing_page(traced, limited=limited, smallest=smallest, limits=limits).show()
+        tracing_page(traced, limited=limited, smallest=smallest, limits=limits, remedies=remedies).show()
     if traced.result.error:
         return 3
     return int(traced.answer.fit.verdict == "no" or (limited is not None and not limited.fits))
@@ -157,6 +159,12 @@ def _limits(traced: Any, tracer: Any, gpu: str | None, capacity: int) -> Any:
     return limits_of(traced, tracer, room_bytes=held - context_bytes(card))
 
 
+def _remedies(traced: Any, tracer: Any) -> Any:
+    from vramcast.planning.tracing_remedies import remedies_of
+
+    return remedies_of(traced, tracer)
+
+
 def _script_of(words: tuple[str, ...]) -> tuple[str, ...]:
     """The script and its arguments, without the launcher and its own flags before them."""
     if (words and Path(words[0]).name in _LAUNCHERS) or words[0].endswith(".py"):
@@ -172,7 +180,7 @@ def _capacity(text: str | None) -> int:
     return parse_bytes(text, what="--capacity") if text else 0
 
 
-def _print_json(traced: Any, limited: Any, smallest: int, limits: Any) -> None:
+def _print_json(traced: Any, limited: Any, smallest: int, limits: Any, remedies: Any) -> None:
     import sys
 
     import msgspec
@@ -188,6 +196,7 @@ def _print_json(traced: Any, limited: Any, smallest: int, limits: Any) -> None:
         "under_capacity": limited,
         "smallest_capacity_bytes": smallest,
         "limits": limits,
+        "remedies": remedies,
         "top": reading.top,
         "by_module": [{"module": name, "bytes": size} for name, size in reading.by_module],
         "beside_forecast": [{"name": n, "traced_bytes": t, "forecast_bytes": f} for n, t, f in traced.beside],

@@ -4,6 +4,7 @@ from vramcast.cli.drawing import training_page
 from vramcast.cli.page import Page
 from vramcast.planning.tracing import Traced
 from vramcast.planning.tracing_limits import TracedLimits
+from vramcast.planning.tracing_remedies import Remedy
 from vramcast.tracing.replay import Usage
 from vramcast.tracing.report import TraceReport
 from vramcast.tracing.request import TraceResult
@@ -15,7 +16,13 @@ _WORTH_COMPARING = 32 * MiB
 
 
 def tracing_page(
-    traced: Traced, *, limited: Usage | None, smallest: int, limits: TracedLimits | None = None, terminal: bool | None = None
+    traced: Traced,
+    *,
+    limited: Usage | None,
+    smallest: int,
+    limits: TracedLimits | None = None,
+    remedies: tuple[Remedy, ...] = (),
+    terminal: bool | None = None,
 ) -> Page:
     """The page of one trace."""
     page = _opening(traced, terminal)
@@ -23,6 +30,7 @@ def tracing_page(
     _allocator(page, traced.reading, limited, smallest)
     if limits is not None:
         _limits(page, limits)
+    _remedies(page, remedies)
     _top(page, traced.reading)
     _how(page, traced.result)
     return page
@@ -85,6 +93,19 @@ def _allocator(page: Page, reading: TraceReport, limited: Usage | None, smallest
 
 def _refusal(limited: Usage) -> str:
     return f"out of memory: {gib(limited.failed_request_bytes)} asked for with {gib(limited.peak_allocated_bytes)} allocated"
+
+
+def _remedies(page: Page, remedies: tuple[Remedy, ...]) -> None:
+    if not remedies:
+        return
+    page.heading("What each remedy would save")
+    rows = [(r.change, _saved(r.saves_allocated_bytes), _saved(r.saves_bytes), gib(r.reserved_bytes), r.how) for r in remedies]
+    head = ("", "allocated", "reserved", "to", "")
+    page.table([head, *rows], styles=("", "number", "good", "number", "faint"), right=frozenset({1, 2, 3}))
+
+
+def _saved(size: int) -> str:
+    return f"-{gib(size)}" if size >= 0 else f"+{gib(-size)}"
 
 
 def _limits(page: Page, limits: TracedLimits) -> None:
