@@ -73,6 +73,20 @@ def test_frameworks_that_do_not_prepare_for_k_bits_keep_the_rest_in_16() -> None
     assert recipe(method="qlora").unquantized == "float32"
 
 
+def test_fsdp_upcasts_what_it_trains_and_offloads_all_of_it() -> None:
+    layout = {"gpus": 2, "parallel": Parallel(dp=2), "fsdp": 2}
+    assert recipe(**layout).weights == "float32"
+    assert recipe(framework_version="4.48", **layout).weights == "float32"
+    assert recipe(framework="axolotl", **layout).weights == "bfloat16"
+    assert recipe(**layout, compute_dtype="bf16", method="lora").frozen == recipe(method="lora").frozen
+    answer = forecast_training(Training(model="x", seq=512, **layout, offload=("parameters",)), model=MODEL)
+    assert answer.recipe.offload == ("parameters", "gradients", "optimizer")
+    held = {t.name: t.bytes for t in answer.host}
+    assert held["host_gradients"] == held["host_weights"] == held["host_optimizer"] // 2
+    step = {t.name for t in answer.worst.instants[-1].terms}
+    assert not step & {"weights", "gradients", "optimizer"}
+
+
 def test_llama_factory_before_0_9_left_fsdp_in_16_bits() -> None:
     layout = {"gpus": 2, "parallel": Parallel(dp=2), "fsdp": 1}
     assert recipe(framework="llama_factory", framework_version="0.8.3", **layout).weights == "bfloat16"

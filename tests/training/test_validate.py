@@ -28,7 +28,7 @@ CASES = [
     ({"options": {"norm": "banana"}}, r"unknown norm 'banana': known: eager, fused, native"),
     ({"options": {"sharding": "zero9"}}, r"unknown sharding 'zero9': did you mean zero3"),
     ({"options": {"autocast": "perhaps"}}, r"training option Expected bool, got str, for autocast"),
-    ({"offload": ("banana",)}, r"unknown offload 'banana': known: activations, optimizer, parameters"),
+    ({"offload": ("banana",)}, r"unknown offload 'banana': known: activations, gradients, optimizer, parameters"),
     ({"method": "qlora", "quant": "nf5"}, r"unknown quant 'nf5': did you mean nf4"),
     ({"quant": "nf4"}, r"weights in nf4 are frozen, so method full cannot train them: use --method qlora"),
     ({"adapter": Adapter()}, r"method full has none: add --method lora"),

@@ -16,7 +16,7 @@ from vramcast.training.adapter_kinds import KINDS
 from vramcast.training.adapters import targeted
 from vramcast.training.counters import counters
 from vramcast.training.frameworks import framework_name, resolver
-from vramcast.training.frameworks.common import attention_on, is_narrow, narrow_inputs
+from vramcast.training.frameworks.common import attention_on, fsdp_offload, is_narrow, narrow_inputs
 from vramcast.training.gathers import Units, pending
 from vramcast.training.groups import communicators
 from vramcast.training.host import host_terms
@@ -119,6 +119,7 @@ def resolve(question: Training, model: Model) -> tuple[Recipe, tuple[Assumption,
         draft.default("QLoRA holds frozen weights in 4-bit NormalFloat (arXiv 2305.14314)", quant="nf4")
     narrow_inputs(draft, question, name)
     resolver(name)(draft, question, model)
+    fsdp_offload(draft)
     return draft.finish()
 
 

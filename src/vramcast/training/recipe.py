@@ -163,6 +163,11 @@ class Draft:
             self.values[name] = meanings[given]
             self.reasons[name] = f"{given!r} means {meanings[given]!r} here: {because}"
 
+    def extend(self, because: str, name: str, more: tuple[str, ...]) -> None:
+        """Add to a list that was given what follows from it in this framework."""
+        self.values[name] = (*self.values.get(name, ()), *(m for m in more if m not in self.values.get(name, ())))
+        self.reasons[name] = because
+
     def get(self, name: str, otherwise: Any = None) -> Any:
         """The value so far."""
         return self.values.get(name, otherwise)

@@ -194,13 +194,13 @@ def states(held: Count, recipe: Recipe, row: Optimizer, *, shards: int, expert_s
     kept = kept_states(held.shapes, row, width=state_of, rank=recipe.optimizer_rank, wide_ends=recipe.wide_ends)
     small_kept = kept_states(held.adapters, row, width=master or adapter_width, rank=recipe.optimizer_rank, wide_ends=False)
     optimizer = models * cut.states(kept.dense, kept.experts) + cut.states(small_kept.dense, small_kept.experts)
-    copies = row.step_copies if recipe.update == "foreach" else 0.0
+    copies = row.step_copies if recipe.update == "foreach" and "optimizer" not in recipe.offload else 0.0
     moved = row.paged or "optimizer" in recipe.offload
     if row.gradient_free or recipe.update == "in_backward":
         gradients = 0.0
     return States(
         weights=0 if "parameters" in recipe.offload else weights + small,
-        gradients=gradients,
+        gradients=0 if "gradients" in recipe.offload else gradients,
         optimizer=_resident(kept, small_kept, cut, recipe) if moved else optimizer,
         master=0 if "optimizer" in recipe.offload else cut.states(trained * master + adapters * master, experts * master),
         flat_copy=_flat_copy(held, recipe, cut, gradients),
@@ -212,8 +212,13 @@ def states(held: Count, recipe: Recipe, row: Optimizer, *, shards: int, expert_s
         loaded=_loaded(held, recipe),
         host_states=optimizer + cut.states((trained + adapters) * master, experts * master) if moved else 0,
         host_weights=weights + small if "parameters" in recipe.offload else 0,
-        host_gradients=cut.states(4 * (trained + adapters), 4 * experts) if moved and recipe.flattens else 0,
+        host_gradients=_host_gradients(recipe, cut.states(4 * (trained + adapters), 4 * experts) if moved else 0, gradients),
     )
+
+
+def _host_gradients(recipe: Recipe, wide: float, gradients: float) -> float:
+    """Gradients kept on the host: DeepSpeed's in fp32 for its step there, FSDP's as they were reduced."""
+    return gradients if "gradients" in recipe.offload else wide if recipe.flattens else 0
 
 
 def _matrices(held: Count) -> list[tuple[tuple[int, int], int]]:

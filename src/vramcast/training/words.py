@@ -27,7 +27,7 @@ LEAST = {"sub_group": 1, "quant_block": 1, "pad_vocab_to": 1, "expert_tp": 1, "s
          "eval_batch": 0, "bucket_elements": 0, "workspaces": 0, "frozen_copies": 0, "trained_copies": 0, "imbalance": 1,
          "hidden_dropout": 0, "attention_dropout": 0, "tenant": 0}  # fmt: skip
 SHARES = ("hidden_dropout", "attention_dropout", "tenant")  # below one
-OFFLOADS = ("optimizer", "parameters", "activations")
+OFFLOADS = ("optimizer", "parameters", "activations", "gradients")
 
 
 def check_words(recipe: Recipe) -> None:

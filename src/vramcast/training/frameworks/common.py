@@ -33,6 +33,16 @@ def sharding(draft: Draft, question: Training, *, fallback: str = "ddp") -> None
                   sharding=fallback if question.parallel.dp > 1 else "none")  # fmt: skip
 
 
+def fsdp_offload(draft: Draft) -> None:
+    """FSDP that keeps shards on the host keeps their gradients and steps there too.
+
+    Sources: torch/distributed/fsdp/api.py, CPUOffload, and _fully_shard/_fsdp_api.py, CPUOffloadPolicy.
+    """
+    kept = tuple(draft.get("offload") or ())
+    if draft.get("sharding") in ("fsdp1", "fsdp2") and "parameters" in kept and "gradients" not in kept:
+        draft.extend("FSDP's gradients and optimizer follow its parameters to the host", "offload", ("gradients", "optimizer"))
+
+
 def everything_in(draft: Draft, dtype: str, because: str) -> None:
     """Weights, gradients, the hidden stream and adapters all in one dtype."""
     draft.default(because, weights=dtype, frozen=dtype, compute=dtype, residual=dtype, norm_weight=dtype, gradients=dtype)

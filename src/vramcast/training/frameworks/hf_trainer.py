@@ -23,6 +23,7 @@ NO_SHIFT_COPY = (4, 50)  # labels are shifted instead of logits
 FUSED_DEFAULT = (4, 55)  # fused where torch is 2.8, which came out between 4.54 and 4.55 (training_args.py: default_optim)
 FIRST_YEAR = 2000
 FUSED_EXPERTS = (5, 0)
+UPCASTS = {"fsdp1": (4, 41), "fsdp2": (4, 51)}  # transformers of accelerate's releases
 ATTENTION_INTERFACE = (4, 48)  # one attention interface for all models: flash no longer repeats keys and values
 EXPANDS_KV = frozenset({"mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "starcoder2", "cohere", "gemma", "granite"})
 
@@ -124,6 +125,8 @@ def _deepspeed(draft: Draft, question: Training, model: Model) -> None:
 def _dtypes(draft: Draft, question: Training, model: Model, version: tuple[int, ...]) -> None:
     compute = question.compute_dtype or question.param_dtype or "bfloat16"
     held = "float32" if version < (5,) else model.dtype
+    if _upcasts(draft, question, version):
+        draft.default("accelerate upcasts what FSDP trains under mixed precision", weights="float32")
     draft.default(f"from_pretrained of transformers {version[0]}", weights=held)
     draft.default("bf16=True", compute=compute)
     weights = draft.get("weights")
@@ -141,6 +144,16 @@ def _dtypes(draft: Draft, question: Training, model: Model, version: tuple[int, 
                   norm_weight=draft.get("unquantized") or sharded)  # fmt: skip
     draft.default("norms return the dtype of their weight", residual=draft.get("norm_weight"))
     draft.default("PEFT autocast_adapter_dtype", adapter_dtype="float32")
+
+
+def _upcasts(draft: Draft, question: Training, version: tuple[int, ...]) -> bool:
+    """Whether accelerate turns trained 16-bit shards to float32: of FSDP1 since 0.34 at the latest, of FSDP2 since 1.6.
+
+    Source: accelerator.py, prepare_model (0.27.2 has none, 0.34.2 has); utils/fsdp_utils.py, fsdp2_prepare_model (1.6.0, 1.15).
+    """
+    since = UPCASTS.get(draft.get("sharding"))
+    mixed = (question.compute_dtype or "bfloat16") != "float32" and draft.get("autocast") is not False
+    return since is not None and version >= since and mixed and question.method == "full"
 
 
 def _sharded_dtypes(draft: Draft) -> None:
