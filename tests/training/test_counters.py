@@ -6,7 +6,6 @@ from vramcast.hardware.names import find_accelerator
 from vramcast.ledger import RankMemory
 from vramcast.training.forecast import forecast_training
 from vramcast.training.shape import Shape, shape_model
-from vramcast.units import MiB
 from vramcast.workload import Adapter, Parallel, Training
 
 LORA = {"method": "lora", "adapter": Adapter(rank=8, targets=("q_proj", "v_proj")), "param_dtype": "bfloat16"}
@@ -28,7 +27,7 @@ def test_gradients_take_the_room_of_dying_activations() -> None:
     once, again = rank(**question), rank(**question, accumulate=2)
     gradients = largest(once, "gradients")
     assert largest(once, "activations") > gradients
-    assert again.reserved_bytes - once.reserved_bytes == pytest.approx(gradients, abs=MiB)
+    assert again.reserved_bytes - once.reserved_bytes == pytest.approx(gradients, rel=0.03)  # or 3 % of all that is allocated
 
 
 def test_before_torch_2_gradients_outlive_the_step() -> None:

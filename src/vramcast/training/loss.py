@@ -55,7 +55,7 @@ def loss_cost(recipe: Recipe, logits: Logits) -> LossCost:
     )
 
 
-_SEGMENTS = {"fused": 1.5, "linear": 2.0, "plain": 1.15}  # a backward block of its own; two chunk sizes; the kept logits
+_SEGMENTS = {"fused": 1.5, "linear": 2.0}  # a backward block of its own; two chunk sizes
 
 
 def _norm(recipe: Recipe, x: Logits) -> float:
