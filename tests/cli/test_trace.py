@@ -22,7 +22,7 @@ def test_it_takes_the_flags_of_train_that_describe_a_step() -> None:
     [
         (["--", "python", "nowhere.py"], "there is no script 'nowhere.py'"),
         (["--", "bash", "train.sh"], "names no script: write vramcast trace -- python train.py"),
-        (["meta-llama/Llama-3.1-8B", "--zero", "3", "--gpu", "H100x2"], "the tracer does not run sharding zero3: vramcast train"),
+        (["meta-llama/Llama-3.1-8B", "--framework", "megatron", "--gpu", "H100x2"], "Megatron's layers are its own"),
         (["meta-llama/Llama-3.1-8B", "--alloc-conf", "expandable:True"], "unknown allocator option 'expandable'"),
         (["deepseek-ai/DeepSeek-V3"], "trace its own folder or config.json"),
     ],

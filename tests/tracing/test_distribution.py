@@ -204,7 +204,7 @@ def test_what_the_tracer_does_not_run_is_refused_with_what_to_try() -> None:
             distribution_of(question, resolve(question, model)[0], LayoutOptions())
         return str(refused.value)
 
-    assert "sharding zero3: vramcast train answers it; the trace does not yet, because DeepSpeed's engine" in refusal(zero=3)
+    assert "sharding distributed_optimizer: Megatron's layers are its own" in refusal(framework="megatron")
     assert "FSDP1 beside tensor or expert parallelism: use --fsdp 2" in refusal(fsdp=1, parallel=Parallel(tp=2, dp=4))
     assert "FSDP1's offload" in refusal(fsdp=1, offload=("parameters",))
 

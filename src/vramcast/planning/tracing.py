@@ -217,7 +217,9 @@ def _autocast(recipe: Recipe, parallel: Parallel) -> str | None:
     torchtitan opens it where FSDP does not mix the types, and nothing does under tensor or pipeline parallelism alone
     (distributed/utils.py, maybe_enable_amp).
     """
-    trainer = recipe.framework in TRAINERS and recipe.compute in {"bfloat16", "float16"}
+    trainer = (
+        recipe.framework in TRAINERS and recipe.compute in {"bfloat16", "float16"} and not recipe.sharding.startswith("zero")
+    )
     alone = recipe.sharding in {"none", "ddp"} and parallel.tp * parallel.pp == 1
     titan = recipe.framework == "torchtitan" and alone and recipe.compute != recipe.weights
     return recipe.compute if recipe.autocast or trainer or titan else None

@@ -1,8 +1,10 @@
 """From a training question's layout to the ranks a trace pretends, and what the tracer refuses of it by name."""
 
+from importlib.util import find_spec
+
 import msgspec
 
-from vramcast.errors import QuestionError, UnmodelledError
+from vramcast.errors import MissingError, QuestionError, UnmodelledError
 from vramcast.models.inventory import Block, Model
 from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.request import TraceRequest
@@ -10,16 +12,7 @@ from vramcast.training.recipe import Recipe
 from vramcast.workload import Training
 
 TRAINERS = ("hf_trainer", "trl", "axolotl", "llama_factory", "unsloth")
-_DEEPSPEED = (
-    "vramcast train answers it; the trace does not yet, because DeepSpeed's engine asks for its own compiled kernels and a real"
-    " device: trace the same layout with --fsdp, whose shards are ZeRO-3's"
-)
-_INSTEAD = {
-    "zero1": _DEEPSPEED,
-    "zero2": _DEEPSPEED,
-    "zero3": _DEEPSPEED,
-    "distributed_optimizer": "Megatron's layers are its own and need its kernels: use vramcast train, or --framework torchtitan",
-}
+_MEGATRON = "Megatron's layers are its own and need its kernels: use vramcast train, or --framework torchtitan"
 
 
 class LayoutOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,8 +84,14 @@ def _on(request: TraceRequest, stage: int) -> TraceRequest:
 
 def _refuse(question: Training, recipe: Recipe) -> None:
     parallel = question.parallel
-    if recipe.sharding in _INSTEAD:
-        raise UnmodelledError(f"the tracer does not run sharding {recipe.sharding}: {_INSTEAD[recipe.sharding]}")
+    if recipe.sharding == "distributed_optimizer":
+        raise UnmodelledError(f"the tracer does not run sharding {recipe.sharding}: {_MEGATRON}")
+    engine = recipe.sharding.startswith("zero")
+    if engine and find_spec("deepspeed") is None:
+        raise MissingError(
+            "a trace of ZeRO runs DeepSpeed's own engine, which is not installed: DS_BUILD_OPS=0 pip install deepspeed,"
+            " or use vramcast train"
+        )
     adapted = question.adapter is not None or recipe.method != "full"
     refused = {
         "FSDP1's offload, whose flat weights change device in place: use --fsdp 2": recipe.sharding == "fsdp1"
@@ -102,7 +101,10 @@ def _refuse(question: Training, recipe: Recipe) -> None:
         and parallel.ep > 1,
         "adapters and frozen weights divided over ranks by plan: use --fsdp 2, or vramcast train": adapted
         and parallel.tp * parallel.ep * parallel.pp > 1,
-        "a ZeRO++ partition: use vramcast train": parallel.hpz > 1,
+        "ZeRO beside another parallelism: use vramcast train": engine and parallel.model_ranks * parallel.ep > 1,
+        "ZeRO with weights, states or activations on the host: use vramcast train": engine and bool(recipe.offload),
+        "a ZeRO++ partition or replicas of ZeRO's shards: use vramcast train": engine and parallel.replicate > 1,
+        "a second ZeRO++ partition: use vramcast train": parallel.hpz > 1,
         "FSDP1 under a pipeline, which it cannot accumulate micro-batches for: use --fsdp 2": recipe.sharding == "fsdp1"
         and parallel.pp > 1,
     }

@@ -5,7 +5,7 @@ import msgspec
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.workload import Parallel
 
-SHARDINGS = ("none", "ddp", "fsdp1", "fsdp2")
+SHARDINGS = ("none", "ddp", "fsdp1", "fsdp2", "zero1", "zero2", "zero3")
 SCHEDULES = ("1f1b", "gpipe", "interleaved")
 LARGEST_WORLD = 4096
 
@@ -14,10 +14,10 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """The layout of a run as its libraries are told it.
 
     ``parallel.dp`` counts every data-parallel rank, ``replicate`` the groups of them that each hold the whole of the shards.
-    ``sharding``: none, ddp, fsdp1 or fsdp2. ``reshard``: gathered weights are let go after forward. ``prefetch``: FSDP1 gathers
-    the next unit during backward. ``ends_apart``: FSDP2 gives the embedding, and the last norm with the head, groups of their
-    own. ``host_weights``: FSDP keeps its shards on the host. ``compute``, ``reduce``: dtypes of FSDP's mixed precision, "" for
-    the weights' own. ``bucket_view``, ``static_graph``: options of DDP.
+    ``sharding``: none, ddp, fsdp1, fsdp2, or DeepSpeed's zero1 to zero3. ``reshard``: gathered weights are let go after forward.
+    ``prefetch``: FSDP1 gathers the next unit during backward. ``ends_apart``: FSDP2 gives the embedding, and the last norm with
+    the head, groups of their own. ``host_weights``: FSDP keeps its shards on the host. ``compute``, ``reduce``: dtypes of FSDP's
+    mixed precision, "" for the weights' own. ``bucket_view``, ``static_graph``: options of DDP.
 
     ``sequence_parallel``, ``loss_parallel``: tensor-parallel ranks divide the sequence between the matrix products, and the
     vocabulary of the logits. ``stage``: the pipeline rank that is traced. ``schedule``: its order of micro-batches.
@@ -59,6 +59,11 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     def world(self) -> int:
         """All ranks."""
         return self.parallel.dp * self.parallel.model_ranks
+
+    @property
+    def by_deepspeed(self) -> bool:
+        """Whether DeepSpeed's engine runs the step."""
+        return self.sharding.startswith("zero")
 
     @property
     def divides(self) -> bool:

@@ -66,7 +66,8 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     @property
     def process_key(self) -> tuple[object, ...]:
         """What requests traced in one process must agree on: backend and card are set up once per process."""
-        return self.likely_backend, self.device, self.operator_limit
+        engine = self.distribution.world if self.distribution.by_deepspeed else 0  # DeepSpeed keeps its groups for good
+        return self.likely_backend, self.device, self.operator_limit, engine
 
 
 class ScriptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,7 +2,18 @@
 
 from vramcast.tracing.eventlog import Allocation, EventLog
 
-TERMS = ("weights", "gradients", "optimizer", "activations", "kv_cache", "loss", "gathered", "temporaries", "communication")
+TERMS = (
+    "weights",
+    "gradients",
+    "optimizer",
+    "master_weights",
+    "activations",
+    "kv_cache",
+    "loss",
+    "gathered",
+    "temporaries",
+    "communication",
+)
 _GATHERED_OPS = ("resize_", "fsdp.")
 _FORWARD = ("forward", "prefill", "decode")
 _HEADS = ("lm_head", "embed_out", "output")
@@ -19,7 +30,7 @@ class Naming:
 
     def name(self, allocation: Allocation) -> tuple[str, str]:
         """Term and part of an allocation."""
-        if allocation.category in {"weights", "gradients", "optimizer"}:
+        if allocation.category in {"weights", "gradients", "optimizer", "master_weights"}:
             return allocation.category, kind_of_module(allocation.module) or allocation.category
         if allocation.category == "workspace":
             return "temporaries", allocation.op

@@ -26,6 +26,11 @@ def import_classes(request: TraceRequest) -> None:
     _class_of(_config(request), transformers)
 
 
+def hidden_size(request: TraceRequest) -> int:
+    """Features of the request's hidden states."""
+    return int(_config(request).get_text_config().hidden_size)
+
+
 def build(request: TraceRequest, session: Session, *, whole: bool = True) -> torch.nn.Module:
     """The model of a request: built, quantised, with its adapter and checkpointing, in training mode.
 

@@ -143,7 +143,7 @@ class Session:
     def label_inputs(self, batch: dict[str, Any]) -> None:
         """Mark a batch's tensors as inputs."""
         for tensor in batch.values():
-            self._label(tensor, "inputs")
+            self.label(tensor, "inputs")
 
     def label_model(self, model: torch.nn.Module) -> None:
         """Mark weights, buffers and (as they appear) gradients of a whole model."""
@@ -157,29 +157,30 @@ class Session:
             if parameter is None:
                 continue
             self._homes[id(parameter)] = home
-            self._label(parameter, "weights", home)
+            self.label(parameter, "weights", home)
             if parameter.grad is not None:
-                self._label(parameter.grad, "gradients", home)
+                self.label(parameter.grad, "gradients", home)
             followed = getattr(parameter, "_vramcast_followed", not parameter.is_leaf)  # FSDP1 puts views of its flat parameter
             if parameter.requires_grad and not followed:
-                parameter.register_post_accumulate_grad_hook(lambda p: self._label(p.grad, "gradients", home))
+                parameter.register_post_accumulate_grad_hook(lambda p: self.label(p.grad, "gradients", home))
                 parameter._vramcast_followed = True
         for buffer in module._buffers.values():
-            self._label(buffer, "weights", home)
+            self.label(buffer, "weights", home)
 
     def _label_state(self, optimizer: torch.optim.Optimizer) -> None:
         self._steps[id(optimizer)] += 1
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:  # sharded gradients are put there by no autograd node
-                    self._label(parameter.grad, "gradients", self._homes.get(id(parameter), ""))
+                    self.label(parameter.grad, "gradients", self._homes.get(id(parameter), ""))
         for parameter, state in optimizer.state.items():
             for value in state.values() if isinstance(state, dict) else ():
-                self._label(value, "optimizer", self._homes.get(id(parameter), ""))
+                self.label(value, "optimizer", self._homes.get(id(parameter), ""))
         if self.wanted_steps and self.steps >= self.wanted_steps:
             raise EnoughStepsError(f"{self.steps} optimizer steps traced")
 
-    def _label(self, tensor: Any, category: str, module: str = "") -> None:
+    def label(self, tensor: Any, category: str, module: str = "") -> None:
+        """Say what a tensor of the traced device is; its local part when it is one of several ranks'."""
         tensor = getattr(tensor, "_local_tensor", tensor)
         if isinstance(tensor, torch.Tensor) and self.backend.is_device(tensor):
             self.recorder.label(tensor, category, module)

@@ -110,15 +110,15 @@ def _flat_shards(session: Session) -> None:
 
     for module in (_flat_param, _runtime_utils):
         module._no_dispatch_record_stream = lambda *_: None
-    _purposed(_runtime_utils, "_reduce_grad", "communication", session)
+    purposed(_runtime_utils, "_reduce_grad", "communication", session)
 
 
 def _sharded_parameters(session: Session) -> None:
     """FSDP2: the buffers of its collectives belong to no module."""
     from torch.distributed.fsdp._fully_shard import _fsdp_param_group as group
 
-    _purposed(group, "foreach_all_gather", "gathered", session)
-    _purposed(group, "foreach_reduce", "communication", session)
+    purposed(group, "foreach_all_gather", "gathered", session)
+    purposed(group, "foreach_reduce", "communication", session)
 
 
 def _stages(session: Session) -> None:
@@ -126,10 +126,11 @@ def _stages(session: Session) -> None:
     from torch.distributed.pipelining import PipelineStage
 
     for name in ("_prepare_forward_infra", "_prepare_backward_infra"):
-        _purposed(PipelineStage, name, "communication", session)
+        purposed(PipelineStage, name, "communication", session)
 
 
-def _purposed(owner: Any, name: str, category: str, session: Session) -> None:
+def purposed(owner: Any, name: str, category: str, session: Session) -> None:
+    """Let what a function of a library allocates be known by its purpose."""
     original = getattr(owner, name)
 
     def run(*args: Any, **kwargs: Any) -> Any:

@@ -10,7 +10,7 @@ import msgspec
 import torch
 
 from vramcast.errors import QuestionError
-from vramcast.tracing.execution import models, recipes
+from vramcast.tracing.execution import models, recipes, zero
 from vramcast.tracing.execution.distribute import distribute
 from vramcast.tracing.execution.pipeline import Pipeline
 from vramcast.tracing.execution.session import Session
@@ -20,11 +20,7 @@ from vramcast.tracing.request import TraceRequest
 def run(request: TraceRequest, session: Session) -> None:
     """Build the model and trace its task."""
     with session.recording():
-        how = request.distribution
-        model = models.build(request, session, whole=not how.divides)
-        session.count(model)
-        if how.world > 1:
-            model = distribute(model, how, session)
+        model = _ready(request, session)
         session.label_model(model)
         session.collect()
         session.recorder.log.mark("ready")
@@ -33,8 +29,22 @@ def run(request: TraceRequest, session: Session) -> None:
         del kept
 
 
+def _ready(request: TraceRequest, session: Session) -> torch.nn.Module:
+    """The model as the traced rank holds it before the first step."""
+    how = request.distribution
+    if how.by_deepspeed:
+        return zero.build(request, session)
+    model = models.build(request, session, whole=not how.divides)
+    session.count(model)
+    return distribute(model, how, session) if how.world > 1 else model
+
+
 def train(model: torch.nn.Module, request: TraceRequest, session: Session) -> object:
     """Optimizer steps as a plain loop writes them; the second step is the steady state. Returns what a program would keep."""
+    if isinstance(model, zero.Engine):
+        for _ in range(request.steps):
+            model.step([_batch(request, session) for _ in range(request.accumulate)])
+        return model
     optimizer = recipes.make_optimizer(request.optimizer, model)
     for _ in range(request.steps):
         optimizer_step(model, optimizer, request, session)
