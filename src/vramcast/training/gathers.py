@@ -1,7 +1,9 @@
 """What full sharding puts together for a moment: gathered weights, unsharded gradients, reduction buffers.
 
-Sources: torch/distributed/fsdp/_runtime_utils.py (FSDP1: the root unit stays gathered; backward prefetch), fsdp/_fully_shard
-(FSDP2: each group on its own; the reduce-scatter input is made in the reduction dtype), DeepSpeed runtime/zero (stage 3 buckets).
+Sources, torch 2.13: distributed/fsdp/_runtime_utils.py (FSDP1: the root unit stays after forward, its gradients are reduced
+last) and fully_sharded_data_parallel.py (backward_prefetch BACKWARD_PRE: the next block is gathered before the current one's
+gradients), _fully_shard/_fsdp_param_group.py (_backward_prefetch: one group ahead) and _fsdp_state.py (a root left to itself is
+not resharded after forward); DeepSpeed 0.18, runtime/zero (stage 3 buckets).
 ZeRO++ (DeepSpeed 0.18, runtime/zero/partition_parameters.py): _partition_param_sec keeps a second copy of the weights, cut over
 the ranks of a node, from the first forward until stage3.py's _post_step drops it; all_gather_coalesced with quantized weights
 gathers an int8 buffer and dequantises it into a new tensor (qwZ).

@@ -27,8 +27,9 @@ def _data(parallel: Parallel) -> tuple[int, ...]:
 def _pipeline_engine(parallel: Parallel, stage: Stage, *, tied: bool) -> tuple[int, ...]:
     """Communicators of DeepSpeed's pipeline engine: its own data-parallel and whole-model groups, a pair for each neighbour.
 
-    Sources: deepspeed/runtime/pipe/topology.py and p2p.py (send and recv since torch 1.8), module.py (tied weights);
-    torch ProcessGroupNCCL.cpp, getKeySendRecv: one communicator per pair of ranks.
+    Sources: DeepSpeed 0.6.0, runtime/pipe/topology.py (PipelineParallelGrid: a group of every rank of a replica, one per data
+    axis), p2p.py (send and recv since torch 1.8, broadcasts in pairs before), module.py (tied weights); torch,
+    ProcessGroupNCCL.cpp, getKeySendRecv: one communicator per pair of ranks.
     """
     if parallel.pp == 1:
         return (parallel.dp,) if parallel.dp > 1 else ()

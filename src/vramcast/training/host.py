@@ -18,7 +18,7 @@ def host_terms(scene: Scene) -> tuple[Term, ...]:
 
 
 _PINNED = "pinned, per rank"
-_GRADIENTS = "deepspeed/runtime/zero/stage_1_and_2.py: single_partition_of_fp32_groups[i].grad"
+_GRADIENTS = "DeepSpeed 0.18, runtime/zero/stage_1_and_2.py: single_partition_of_fp32_groups[i].grad"
 
 
 def _parts(s: Scene) -> Iterator[tuple[str, float, str, str, str]]:
@@ -29,9 +29,9 @@ def _parts(s: Scene) -> Iterator[tuple[str, float, str, str, str]]:
         states.host_states,
         f"moments and masters {share}",
         _PINNED,
-        "deepspeed/runtime/zero: offload_optimizer",
+        "DeepSpeed 0.18, runtime/zero/offload_config.py",
     )
-    yield "host_weights", states.host_weights, f"weights {share}", _PINNED, "deepspeed/runtime/zero: offload_param"
+    yield "host_weights", states.host_weights, f"weights {share}", _PINNED, "DeepSpeed 0.18, runtime/zero/offload_config.py"
     yield "host_gradients", states.host_gradients, f"fp32 gradients {share}, for the step on the CPU", _PINNED, _GRADIENTS
     if _offloads_checkpoints(s):
         why, kept = f"inputs of {depth} layers x {gib(boundary)}", depth * boundary * s.stage.in_flight

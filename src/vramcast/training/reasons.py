@@ -23,12 +23,12 @@ SOURCES = {
     "gradients": "torch autograd; ZeRO, arXiv 1910.02054, table 1",
     "activations": "torch/csrc/autograd: what each operation saves",
     "loss": "the framework's loss function",
-    "gathered": "torch/distributed/fsdp, deepspeed/runtime/zero",
+    "gathered": "torch 2.13, distributed/fsdp; DeepSpeed 0.18, runtime/zero/partition_parameters.py",
     "temporaries": "torch/csrc/autograd/engine.cpp: order and life of gradients",
-    "gradient_copy": "deepspeed/runtime/zero/stage_1_and_2.py: step, get_grad_norm_direct; bf16_optimizer.py: update_hp_grads",
+    "gradient_copy": "DeepSpeed 0.6.0, runtime/zero/stage_1_and_2.py: step, get_grad_norm_direct; bf16_optimizer.py",
     "secondary_weights": "DeepSpeed 0.18, runtime/zero/partition_parameters.py: _partition_param_sec; arXiv 2306.10209",
     "overflow_check": "DeepSpeed 0.6.0, runtime/zero/stage_1_and_2.py: _has_inf_or_nan",
-    "communication": "deepspeed/runtime/zero/config.py, torch/nn/parallel/distributed.py",
+    "communication": "DeepSpeed 0.6.0, runtime/zero/constants.py (buckets of 5e8); torch 2.13, nn/parallel/distributed.py",
 }
 
 

@@ -134,7 +134,8 @@ def _embedding(s: Scene) -> Instant:
 def retained_inputs(s: Scene) -> float:
     """FSDP1 hooks the inputs of frozen units and keeps them, with their gradients, until backward ends.
 
-    torch/distributed/fsdp/_runtime_utils.py: _register_post_backward_reshard_only_hook. With reentrant checkpointing the hooked
+    torch 2.13, distributed/fsdp/_runtime_utils.py: _register_post_backward_reshard_only_hook puts a multi-grad hook on the
+    inputs of a unit whose parameters need no gradient (since torch 2.1). With reentrant checkpointing the hooked
     inputs are the checkpoints, whose gradients stay as well.
     """
     if s.recipe.sharding != "fsdp1" or s.recipe.method == "full" or s.recipe.checkpointing != "full":

@@ -155,7 +155,7 @@ def _selected(tape: Tape, *, narrow: bool) -> float:
     """The per-operation policy of torchtitan: every second matmul's output, attention's output and statistics.
 
     A matmul that makes narrow copies is a function of its own, unknown to the policy: its copies stay, its output does not.
-    Source: torchtitan/distributed/activation_checkpoint.py, _get_custom_policy (mm_count % 2).
+    Source: torchtitan 0.2.0, distributed/activation_checkpoint.py, _get_custom_policy (mm_count % 2).
     """
     total, matmuls = 0.0, 0
     for op in tape.operations:

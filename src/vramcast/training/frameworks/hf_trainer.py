@@ -10,7 +10,7 @@ import msgspec
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import sharding, version_of
 from vramcast.training.frameworks.releases import RELEASED, is_transformers, released
-from vramcast.training.recipe import Draft, width
+from vramcast.training.recipe import Draft, dtype_name, width
 from vramcast.workload import Training
 
 NEWEST = "5.23"
@@ -123,7 +123,7 @@ def _deepspeed(draft: Draft, question: Training, model: Model) -> None:
 
 
 def _dtypes(draft: Draft, question: Training, model: Model, version: tuple[int, ...]) -> None:
-    compute = question.compute_dtype or question.param_dtype or "bfloat16"
+    compute = dtype_name(question.compute_dtype or question.param_dtype or "bfloat16")
     held = "float32" if version < (5,) else model.dtype
     if _upcasts(draft, question, version):
         draft.default("accelerate upcasts what FSDP trains under mixed precision", weights="float32")

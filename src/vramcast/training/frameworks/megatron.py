@@ -1,6 +1,6 @@
 """Megatron-LM, NeMo, Megatron-Bridge: 16-bit weights, fp32 main gradients; master and moments cut over data-parallel ranks.
 
-Sources: megatron/core/optimizer/distrib_optimizer.py (6 + 12/dp bytes per parameter), core/transformer/transformer_config.py,
+Sources: Megatron-LM core 0.16.1, optimizer/distrib_optimizer.py (6 + 12/dp bytes per parameter), transformer_config.py,
 Transformer Engine's LayerNormLinear (saves its input and the normed rows), core/fusions (bias + SwiGLU over the packed matmul).
 """
 
