@@ -79,7 +79,17 @@ QWEN3_NEXT = {
     "model_type": "qwen3_next", "num_hidden_layers": 28, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
     "shared_expert_intermediate_size": 64, "head_dim": 64, "linear_num_value_heads": 4, "linear_num_key_heads": 2, **SMALL,
 }  # fmt: skip
-DEPTHS = {"llama": shallow_depths("d" * 13), "gemma2": shallow_depths("sf" * 13), "qwen3_next": (12, 16, 20)}
+QWEN_VL = {
+    "model_type": "qwen2_5_vl",
+    "text_config": {"num_hidden_layers": 13, "rope_scaling": {"rope_type": "default", "mrope_section": [8, 12, 12]}, **SMALL},
+    "vision_config": {"depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "out_hidden_size": 256},
+}
+DEPTHS = {
+    "llama": shallow_depths("d" * 13),
+    "gemma2": shallow_depths("sf" * 13),
+    "qwen3_next": (12, 16, 20),
+    "qwen2_5_vl": (3, 4, 5),
+}
 ADAPTED = {"adapter": Adapter(rank=4), "autocast": "bfloat16", "param_dtype": "float32", "checkpointing": "full"}
 
 
@@ -94,11 +104,12 @@ ADAPTED = {"adapter": Adapter(rank=4), "autocast": "bfloat16", "param_dtype": "f
         (LLAMA, ADAPTED),
         (GEMMA, {}),
         (QWEN3_NEXT, {"seq": 128}),
+        (QWEN_VL, {}),
     ],
-    ids=["reentrant", "loop", "adafactor", "generation", "lora", "gemma2", "qwen3-next"],
+    ids=["reentrant", "loop", "adafactor", "generation", "lora", "gemma2", "qwen3-next", "towers"],
 )
 def test_a_few_layers_tell_the_whole_model_to_the_byte(config: dict[str, Any], options: dict[str, Any], tracer: Tracer) -> None:
-    layers = config["num_hidden_layers"]
+    layers = config.get("text_config", config)["num_hidden_layers"]
     depths = DEPTHS[config["model_type"]]
     request = TraceRequest(config=config, **{"seq": 512, **options})
     whole = tracer.trace(request)

@@ -14,6 +14,9 @@ class BareSession:
         self.mode = SimpleNamespace(quiet=nullcontext)
         self._vocabulary = 1
 
+    def start_loaded(self, model: Any) -> None:
+        """Nothing is recorded of how the model came to be."""
+
     def label_model(self, model: Any) -> None:
         """Only the size of its vocabulary is of interest."""
         self._vocabulary = model.config.get_text_config().vocab_size

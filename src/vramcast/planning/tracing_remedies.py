@@ -12,6 +12,7 @@ from vramcast.tracing.run import Tracer
 from vramcast.tracing.terms import Naming
 
 _EIGHT_BITS = {"adamw", "adamw_foreach", "adamw_fused", "adamw_loop"}
+_WORTH_NAMING = 0.005  # of reserved memory
 _LOGITS_SHARE = 0.2  # of the largest tensor of the loss: what is smaller would be there with any loss
 
 
@@ -30,9 +31,10 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def remedies_of(traced: Traced, tracer: Tracer) -> tuple[Remedy, ...]:
-    """Remedies for a traced step, the one that saves most reserved memory first; those that save nothing are left out."""
+    """Remedies for a traced step, the one that saves most reserved memory first; those that save next to nothing are left out."""
     found = [*_replayed(traced), *(_traced_again(traced, tracer) if traced.request else ())]
-    return tuple(sorted((r for r in found if max(r.saves_bytes, r.saves_allocated_bytes) > 0), key=lambda r: -r.saves_bytes))
+    least = _WORTH_NAMING * traced.reading.usage.peak_reserved_bytes
+    return tuple(sorted((r for r in found if max(r.saves_bytes, r.saves_allocated_bytes) > least), key=lambda r: -r.saves_bytes))
 
 
 def _replayed(traced: Traced) -> Iterator[Remedy]:
