@@ -12,6 +12,7 @@ it reads raw ones (``vramcast.truth.rows.own`` restores the raw shape), so anyon
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -25,7 +26,7 @@ FILES = ("inference_memory", "llama_cpp_load_logs", "training_memory", "training
 def main(corpus: Path) -> None:
     """Write one file per format beside this script."""
     marks = msgspec.json.decode((HERE / "marks.json").read_bytes(), type=dict[str, str])
-    completed = msgspec.json.decode((HERE / "completed.json").read_bytes(), type=dict[str, dict[str, int | float | str | bool]])
+    completed = msgspec.json.decode((HERE / "completed.json").read_bytes(), type=dict[str, dict[str, Any]])
     for name in FILES:
         rows = [reduce_row(row, format_of(row), marks, completed) for row in read_rows(corpus / f"{name}.jsonl")]
         target = HERE / f"{name}.jsonl"

@@ -113,6 +113,7 @@ def _options(row: Row, model: Model) -> dict[str, Any]:
         "tensor_split": [float(x) for x in str(s["tensor_split"]).split(",")] if s.get("tensor_split") else None,
         "draft_tokens": s.get("mtp_draft_n_max"),
         "split_mode": s.get("split_mode"),
+        "run_time_repack": s.get("run_time_repack"),
         "devices": "vulkan" if "vulkan" in f"{row.get('gpu')} {row.get('engine_version')}".lower() else None,
         "flash_attn": gguf_words.flag(s["flash_attn"]) if "flash_attn" in s else None,
     }

@@ -95,6 +95,7 @@ def question_of(row: Row) -> tuple[Serving, Model]:
         options |= {"mla": mode, "attn_max_batch": _LIMIT_MIB if mode > 1 else 0, "fused_moe": True}
     if _file_bytes(row) > _LARGEST_GPU * max(1, gpus):
         options["cpu_moe"] = True
+    options |= _completed(row)
     expanded = row.get("arch") == "deepseek2" and ", V (" in (row.get("kv_self") or "")
     early = gguf_words.EXPANDED_BUILD if expanded else gguf_words.FORUM_BUILD
     name, version = ("ik_llama_cpp", None) if fork else ("llama_cpp", early)
@@ -108,6 +109,13 @@ def question_of(row: Row) -> tuple[Serving, Model]:
         quant=_quant(row),
         options=options,
     ), model
+
+
+def _completed(row: Row) -> dict[str, Any]:
+    """Flags of the command line that stands above the log in its source."""
+    told = row.get("settings") or {}
+    flags: dict[str, Any] = {"run_time_repack": True} if told.get("run_time_repack") else {}
+    return flags | ({"override_tensor": gguf_words.overrides(row), "cpu_moe": False} if told.get("override_tensor") else {})
 
 
 def _model(row: Row) -> Model:
