@@ -190,6 +190,22 @@ def _chunked_linear(_recipe: Recipe, x: Logits) -> LossCost:
     return LossCost(forward=work + gradient, backward=work + gradient, why="one eighth of the rows at a time")
 
 
+def _linear_chunks(recipe: Recipe, x: Logits) -> LossCost:
+    """The head on eighths of the sequence, none computed again (torchtune after 0.6.1): every chunk's log-softmax waits.
+
+    Source: torchtune/modules/loss/cross_entropy_loss.py at 02b12d362, LinearCrossEntropyLoss (ignored tokens are dropped
+    first; here none are). Compiled, a chunk keeps its 16-bit logits instead.
+    """
+    size, chunk = x.tokens * x.vocab, x.tokens * x.vocab / 8
+    kept = size * (x.width if recipe.compiled else 4)
+    weight = 2 * x.head_gradient if x.head_trains else 0
+    return LossCost(
+        forward=kept + chunk * (x.width + 4),
+        backward=kept + chunk * (x.width + 4) + weight,
+        why="float log-softmax of every chunk, one chunk's logits and gradient",
+    )
+
+
 def _row_chunks(_recipe: Recipe, x: Logits) -> LossCost:
     """TRL since 1.8: head and loss on 256 rows at a time, each chunk checkpointed and computed again in backward.
 
@@ -229,6 +245,7 @@ _KINDS: dict[str, Callable[[Recipe, Logits], LossCost]] = {
     "compiled": _compiled,
     "chunked_linear": _chunked_linear,
     "row_chunks": _row_chunks,
+    "linear_chunks": _linear_chunks,
     "none": _none,
 }
 KINDS = tuple(_KINDS)

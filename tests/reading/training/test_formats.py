@@ -228,7 +228,7 @@ FILES: list[tuple[str, str, dict[str, Any]]] = [
      "adapter.targets": ("all-linear",), "attention": "flash"}),
     ("tune.yaml", TORCHTUNE, {"framework": "torchtune", "model": "meta-llama/Llama-3.1-8B", "method": "qlora", "quant": "nf4",
      "adapter.targets": ("q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"), "seq": 4096,
-     "loss": "chunked_linear", "offload": ["activations"], "checkpointing": "full", "options.update": "fused",
+     "loss": "linear_chunks", "offload": ["activations"], "checkpointing": "full", "options.update": "fused",
      "optimizer": "adamw"}),
     ("titan.toml", TORCHTITAN, {"framework": "torchtitan", "model": "meta-llama/Llama-3.1-8B", "micro_batch": 1, "seq": 8192,
      "parallel.tp": 2, "checkpointing": "op", "compile": True, "parallel.shard": None}),

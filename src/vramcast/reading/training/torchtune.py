@@ -64,7 +64,7 @@ def _in_backward(settings: Settings, value: Any, because: str) -> None:
 
 def _loss(settings: Settings, value: Any, because: str) -> None:
     leaf = str(value).rsplit(".", 1)[-1]
-    named = {"LinearCrossEntropyLoss": "chunked_linear", "CEWithChunkedOutputLoss": "chunked", "CrossEntropyLoss": "plain"}
+    named = {"LinearCrossEntropyLoss": "linear_chunks", "CEWithChunkedOutputLoss": "chunked", "CrossEntropyLoss": "plain"}
     settings.put("loss", named.get(leaf), because)
     if leaf == "DPOLoss":
         settings.put("options.task", "dpo", because)

@@ -1,4 +1,7 @@
-"""Answer.AI's fsdp_qlora train.py: FSDP1 in bf16 parameters, nf4 stored in a float type, reentrant checkpointing, HF loss."""
+"""Answer.AI's fsdp_qlora: FSDP1 in bf16 parameters, nf4 stored in a float type, reentrant checkpointing, HF loss.
+
+Source: AnswerDotAI/fsdp_qlora at 02586ac7d, train.py (targets "all": every projection but the attention's output).
+"""
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer

@@ -23,6 +23,7 @@ NO_SHIFT_COPY = (4, 50)  # labels are shifted instead of logits
 FUSED_DEFAULT = (4, 55)  # fused where torch is 2.8, which came out between 4.54 and 4.55 (training_args.py: default_optim)
 FIRST_YEAR = 2000
 FUSED_EXPERTS = (5, 0)
+NOT_REENTRANT = (5, 0)  # modeling_utils.py, gradient_checkpointing_enable: True in 4.57.1, False in 5.0.0
 UPCASTS = {"fsdp1": (4, 41), "fsdp2": (4, 51)}  # transformers of accelerate's releases
 ATTENTION_INTERFACE = (4, 48)  # one attention interface for all models: flash no longer repeats keys and values
 EXPANDS_KV = frozenset({"mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "starcoder2", "cohere", "gemma", "granite"})
@@ -93,6 +94,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     draft.default("the model's own flash class repeats keys and values" if expands else "grouped kernel", repeats_kv=expands)
     dropout = 0.1 if model.family in DROPS_OUT else 0.0
     draft.default("the family's configuration", hidden_dropout=dropout, attention_dropout=dropout)
+    draft.default("gradient checkpointing's use_reentrant of transformers", reentrant=version < NOT_REENTRANT)
     _loss(draft, version)
     draft.default(
         "a quantised model is loaded on every card before FSDP cuts it",

@@ -19,7 +19,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 _TRAINER = "transformers/trainer.py: data parallel, accelerate's tp and cp; no pipeline schedule"
 _ALONE = ("tp", "pp", "cp", "ep")
 LIMITS = {
-    "accelerate": Limits(lacks=("pp",), source="accelerate/parallelism_config.py: dp_replicate, dp_shard, tp, cp, sp"),
+    "accelerate": Limits(lacks=("pp",), source="accelerate 1.15, parallelism_config.py: dp_replicate, dp_shard, tp, cp, sp"),
     "axolotl": Limits(lacks=("pp",), source=_TRAINER),
     "fsdp_qlora": Limits(lacks=_ALONE, zero=False, source="fsdp_qlora/train.py: FSDP or DDP"),
     "hf_trainer": Limits(lacks=("pp",), source=_TRAINER),
@@ -31,7 +31,11 @@ LIMITS = {
     "peft_bench": Limits(lacks=_ALONE, zero=False, source="peft/method_comparison: one card"),
     "qwen_finetune": Limits(lacks=_ALONE, source="Qwen/finetune.py: the Trainer with DeepSpeed"),
     "torchtitan": Limits(zero=False, source="torchtitan 0.3, distributed/fsdp.py: FSDP2 only"),
-    "torchtune": Limits(lacks=("pp", "ep"), zero=False, source="torchtune/training/_distributed.py: ParallelDims"),
+    "torchtune": Limits(
+        lacks=("pp", "ep"),
+        zero=False,
+        source="torchtune 0.6.1, recipes/full_finetune_distributed.py: tensor_parallel_dim, the rest is FSDP2",
+    ),
     "trl": Limits(lacks=("pp",), source=_TRAINER),
     "unsloth": Limits(lacks=_ALONE, zero=False, source="unsloth: one process per card, DDP at most"),
     "xtuner": Limits(lacks=("pp",), zero=False, source="xtuner/v1: FSDP2, tp and ep"),

@@ -1,4 +1,8 @@
-"""Qwen's finetune.py of 2023: the HF Trainer with DeepSpeed, over modeling_qwen.py (packed qkv, flash-attention, eager norms)."""
+"""Qwen's finetune.py of 2023: the HF Trainer with DeepSpeed, over modeling_qwen.py (packed qkv, flash-attention, eager norms).
+
+Source: QwenLM/Qwen at 00dceebba, finetune.py (adamw_torch, LoRA of rank 64 on c_attn, c_proj, w1 and w2, wte and lm_head saved
+unless the model is a chat one; 4 bits by GPTQConfig, whose rest prepare_model_for_kbit_training leaves in 16 bits).
+"""
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer

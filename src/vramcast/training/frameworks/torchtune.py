@@ -1,9 +1,17 @@
-"""torchtune: pure bf16, its own transformer, fp32 RMSNorm and rope, chunked cross entropy (torchtune/modules)."""
+"""torchtune: pure bf16, its own transformer, fp32 RMSNorm and rope, chunked cross entropy.
+
+Sources, opened at torchtune 0.6.1: recipes/configs (dtype bf16 in all 156, fused AdamW in 123 of 139, checkpointing in 105,
+CEWithChunkedOutputLoss; LinearCrossEntropyLoss after that release), modules/rms_norm.py and position_embeddings.py (float
+copies), modules/attention.py (keys and values are expanded to all heads before sdpa).
+"""
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import everything_in, sharding
+from vramcast.training.frameworks.releases import month_of
 from vramcast.training.recipe import Draft
 from vramcast.workload import Training
+
+LINEAR_LOSS = (2025, 5)  # after 0.6.1
 
 
 def resolve(draft: Draft, question: Training, _model: Model) -> None:
@@ -15,4 +23,7 @@ def resolve(draft: Draft, question: Training, _model: Model) -> None:
     draft.default("compiled layers" if compiled else "torchtune/modules", norm="native" if compiled else "eager",
                   rope="fused" if compiled else "eager", glu="recomputed" if compiled else "torch", repeats_kv=True)  # fmt: skip
     draft.default("sdpa", attention="flash", experts="grouped", live_gathers=2, separate_ends=True)
-    draft.default("recipe default", checkpointing="full", loss="chunked", optimizer="adamw", update="fused")
+    linear = month_of(question, "torchtune") >= LINEAR_LOSS
+    draft.default("LinearCrossEntropyLoss since mid-2025" if linear else "CEWithChunkedOutputLoss",
+                  loss="linear_chunks" if linear else "chunked")  # fmt: skip
+    draft.default("recipe default", checkpointing="full", optimizer="adamw", update="fused")
