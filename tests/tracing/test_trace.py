@@ -70,6 +70,19 @@ def test_generation_grows_a_cache_and_keeps_no_activations(tracer: Tracer) -> No
     assert sum(a.size for a in alive) <= 2 * 2 * LAYERS * KV * (SEQ + 3) * 2
 
 
+def test_generation_of_a_state_space_model_keeps_a_state_of_one_size(tracer: Tracer) -> None:
+    mamba = {
+        "model_type": "mamba2", "hidden_size": H, "num_heads": 8, "head_dim": 64, "n_groups": 1, "state_size": 16,
+        "num_hidden_layers": LAYERS, "vocab_size": VOCAB,
+    }  # fmt: skip
+    kept = []
+    for seq in (SEQ, 2 * SEQ):
+        result = tracer.trace(TraceRequest(config=mamba, task="generate", seq=seq, new_tokens=2, backend="cuda"))
+        assert result.error == ""
+        kept.append(sum(a.size for a in result.log.allocations if a.category == "" and a.end < 0 and a.phase != "setup"))
+    assert kept[0] == kept[1] > 0
+
+
 def test_a_model_that_transformers_does_not_know_is_refused() -> None:
     with pytest.raises(QuestionError, match="unknown model_type 'lama': did you mean llama"):
         trace(TraceRequest(config={"model_type": "lama"}))

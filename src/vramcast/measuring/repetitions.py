@@ -97,15 +97,11 @@ def _training(model: Any, request: MeasureRequest, session: Any, clock: Clock) -
 
 def _generation(model: Any, request: MeasureRequest, session: Any, clock: Clock) -> Repetition:
     """Greedy decoding by hand, as transformers' own loop does it: the prompt at once, then token by token with the cache."""
-    from inspect import signature
-
     import torch
 
     from vramcast.tracing.execution import steps
 
-    step = request.step
-    # State-space models of transformers call their cache differently.
-    cached = next((n for n in ("past_key_values", "cache_params") if n in signature(model.forward).parameters), "past_key_values")
+    step, cached = request.step, steps.cache_name(model)
 
     def repeat() -> dict[str, float]:
         prompt = {"input_ids": torch.zeros(step.micro_batch, step.seq, dtype=torch.long, device=request.device)}

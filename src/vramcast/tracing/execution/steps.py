@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import msgspec
@@ -95,17 +96,23 @@ def _pipeline_step(model: Pipeline, request: TraceRequest, session: Session) -> 
 
 def generate(model: Any, request: TraceRequest, session: Session) -> object:
     """The prompt, then one token at a time with the cache that the model's own class makes. Returns the cache."""
-    device = session.backend.device_type
+    device, cached = session.backend.device_type, cache_name(model)
     with torch.inference_mode():
         ids = torch.zeros(request.micro_batch, request.seq, dtype=torch.long, device=device)
         cache, session.places.forward = None, "prefill"
         for _ in range(request.new_tokens):
             with autocast(request, session.backend.device_type):
-                output = model(input_ids=ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-            cache = output.past_key_values
+                output = model(input_ids=ids, use_cache=True, logits_to_keep=1, **{cached: cache})
+            cache = getattr(output, cached)
             ids, session.places.forward = output.logits[:, -1:].argmax(-1), "decode"
             del output
     return cache
+
+
+def cache_name(model: Any) -> str:
+    """What a model's class calls its cache: state-space models of transformers call it differently."""
+    names = signature(model.forward).parameters
+    return next((name for name in ("past_key_values", "cache_params") if name in names), "past_key_values")
 
 
 def _batch(request: TraceRequest, session: Session) -> dict[str, torch.Tensor]:
