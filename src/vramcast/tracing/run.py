@@ -77,6 +77,9 @@ def trace_all(requests: list[TraceRequest], *, timeout_s: float = _DEFAULT_TIMEO
         return [tracer.trace(request) for request in requests]
 
 
+_GRACE_S = 30  # after its time is up a script's process still unwinds and writes what it found
+
+
 def trace_script(request: ScriptRequest, *, timeout_s: float = _DEFAULT_TIMEOUT_S) -> TraceResult:
     """Trace a user's own script. Raises as ``trace`` does; a script that fails is a result with an ``error``."""
     _need_torch()
@@ -87,7 +90,8 @@ def trace_script(request: ScriptRequest, *, timeout_s: float = _DEFAULT_TIMEOUT_
         raise QuestionError(f"there is no script {target!r} to trace")
     try:
         with TracingProcess() as process:
-            return process.ask("script", request, timeout_s=timeout_s)
+            limited = msgspec.structs.replace(request, seconds=timeout_s)
+            return process.ask("script", limited, timeout_s=timeout_s + _GRACE_S)
     except CrashedError as crash:
         raise QuestionError(str(crash)) from None
 

@@ -17,8 +17,15 @@ def main(*, config: dict[str, Any], layers: int, dtype: str, attention: str, pro
     if prefill:
         model.generate(torch.zeros(1, prompt, dtype=torch.long, device="cuda"), **exactly(1))
     known = prompt + output - LAST
-    ids = torch.zeros(1, known, dtype=torch.long, device="cuda")
-    model.generate(ids, past_key_values=filled_cache(model.config, known - 1, model.dtype), **exactly(LAST))
+    cache: Any = filled_cache(model.config, known - 1, model.dtype)
+    if isinstance(first_cache(model), tuple):
+        cache = cache.to_legacy_cache()
+    model.generate(torch.zeros(1, known, dtype=torch.long, device="cuda"), past_key_values=cache, **exactly(LAST))
+
+
+def first_cache(model: Any) -> Any:
+    """The cache that this version of transformers makes: before 4.42 tuples, of which each step makes new ones."""
+    return model(torch.zeros(1, 1, dtype=torch.long, device="cuda"), use_cache=True).past_key_values
 
 
 def exactly(tokens: int) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from vramcast.tracing.execution.shadows import Shadows
 
 aten = torch.ops.aten
 _DEVICE_OF = torch.ops.prim.device.default
+_COPY = aten._to_copy.default
 _WAIT = torch.ops._c10d_functional.wait_tensor.default
 _GROUPED = aten._grouped_mm.default if hasattr(aten, "_grouped_mm") else None
 _LEAST_WEIGHT_ELEMENTS = 1 << 16
@@ -112,10 +113,9 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             return self.attention(*args, **kwargs)
         if kind is Kind.VALUE:
             return self._value(func, args, kwargs)
-        if kind is Kind.DATA_SHAPED:
-            known = self._data_shaped(func, args, kwargs)
-            if known is not None:
-                return known
+        known = self._known(func, kind, args, kwargs)
+        if known is not None:
+            return known
         in_place = self._as_engine_does(func, args, kwargs)
         if in_place is not None:
             return in_place
@@ -235,6 +235,12 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             return False
         return 1
 
+    def _known(self, func: Any, kind: Kind, args: Any, kwargs: Any) -> Any:
+        """The result where the twins alone make it: shapes that depend on values, and values brought back to the CPU."""
+        if kind is Kind.DATA_SHAPED:
+            return self._data_shaped(func, args, kwargs)
+        return self.shadows.on_cpu(func, args, kwargs) if func is _COPY and _onto_cpu(kwargs) else None
+
     def _data_shaped(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Operators whose result's shape depends on values: shaped by the twins, when all are known."""
         real = self.shadows.on_cpu(func, args, kwargs)
@@ -248,6 +254,11 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             self.shadows.put(result, twin)
             made.append(result)
         return tuple(made) if isinstance(real, tuple) else made[0]
+
+
+def _onto_cpu(options: Any) -> bool:
+    named = options.get("device")
+    return named is not None and torch.device(named).type == "cpu"
 
 
 def _is_weight_sized(args: Any, kwargs: Any) -> bool:

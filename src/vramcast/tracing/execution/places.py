@@ -108,7 +108,7 @@ class Places:
     def _is_foreign(self, filename: str) -> bool:
         known = self._foreign.get(filename)
         if known is None:
-            known = self._foreign[filename] = filename.startswith(("<", *_LIBRARIES))
+            known = self._foreign[filename] = is_library(filename)
         return known
 
     def _enter(self, module: torch.nn.Module, _: Any) -> None:
@@ -134,3 +134,8 @@ class Places:
         self.phase = "between steps"
         for follow in self.on_step:
             follow(optimizer)
+
+
+def is_library(filename: str) -> bool:
+    """True for code that is installed, part of Python or made at run time: not the user's own."""
+    return filename.startswith(("<", *_LIBRARIES)) or "site-packages" in filename

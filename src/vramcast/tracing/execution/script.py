@@ -2,11 +2,26 @@
 
 import os
 import runpy
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from vramcast.tracing.execution import flash_package, hub_models, patches, sharding, steps, triton_kernels
-from vramcast.tracing.execution.session import Session
+import torch
+
+from vramcast.tracing.execution import (
+    checkpoints,
+    flash_package,
+    flex_attention,
+    hub_models,
+    patches,
+    sharding,
+    steps,
+    triton_kernels,
+)
+from vramcast.tracing.execution.session import OutOfTimeError, Session
 from vramcast.tracing.execution.start import settle
 from vramcast.tracing.request import ScriptRequest, TraceResult
 
@@ -18,19 +33,34 @@ def run_script(request: ScriptRequest) -> TraceResult:
     with steps.timed() as spent:
         _prepare_libraries(session, request.ranks)
         settle()
-        error = session.trace(lambda: _execute(request.argv), steps=request.steps)
+        with _limited(request.seconds):
+            error = session.trace(lambda: _execute(request.argv), steps=request.steps)
     notes = () if session.steps else ("the script made no optimizer step: the peak is of what ran before",)
     return session.result(seconds=spent[0], notes=notes, error=error)
 
 
 def _prepare_libraries(session: Session, ranks: int) -> None:
+    checkpoints.install(session)
     flash_package.install()
     triton_kernels.install()
     patches.transformers()
     hub_models.install(session)
     patches.four_bit_if_present(session)
+    flex_attention.install()
     if ranks > 1:
         sharding.pretend_for_scripts(session, ranks)
+    _compile_nothing(session)
+
+
+def _compile_nothing(session: Session) -> None:
+    """torch.compile gives back what it was given: a compiled program allocates otherwise, and a note says so."""
+
+    def leave(model: Any = None, **_: Any) -> Any:
+        if not str(getattr(model, "__module__", "")).startswith("torch."):  # flex attention's kernel is not the program's step
+            session.notes["torch.compile was asked for: traced without it, a compiled step allocates differently"] = None
+        return (lambda function: function) if model is None else model
+
+    torch.compile = leave
 
 
 def _execute(argv: tuple[str, ...]) -> None:
@@ -38,6 +68,22 @@ def _execute(argv: tuple[str, ...]) -> None:
         runpy.run_module(argv[1], run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(argv[0], run_name="__main__")
+
+
+@contextmanager
+def _limited(seconds: float) -> Iterator[None]:
+    """Ends the script in time to tell what was traced until then; the parent ends a process that does not answer either."""
+
+    def stop(*_: Any) -> None:
+        raise OutOfTimeError(f"stopped after {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _prepare_process(argv: tuple[str, ...]) -> None:

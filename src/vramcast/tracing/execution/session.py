@@ -12,7 +12,7 @@ import torch
 from vramcast.tracing.execution import attention, gpu_api, patches
 from vramcast.tracing.execution.backends import Backend, open_backend
 from vramcast.tracing.execution.mode import TracingMode
-from vramcast.tracing.execution.places import Places
+from vramcast.tracing.execution.places import Places, is_library
 from vramcast.tracing.execution.recorder import Recorder
 from vramcast.tracing.policies import DeviceModel, attention_order
 from vramcast.tracing.request import TraceResult
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 class EnoughStepsError(BaseException):
     """Raised in the optimizer's step hook once enough steps were traced; not an Exception, so that no program catches it."""
+
+
+class OutOfTimeError(BaseException):
+    """Raised where a program stands when its time is up; not an Exception, so that no program catches it."""
 
 
 class Session:
@@ -44,6 +48,7 @@ class Session:
         self.attention = attention.Attention(order or attention_order(torch_version(), device.capability[0]))
         self.mode = TracingMode(self.backend, self.recorder, self.attention, device, limit=limit)
         self.wanted_steps = 0
+        self.notes: dict[str, None] = {}
         self._steps: Counter[int] = Counter()
         self.parameters = self.trainable = 0
         self.mesh: Any = None
@@ -75,6 +80,7 @@ class Session:
         self.places.restart()
         self.attention.counts.clear()
         self.attention.order = order or attention_order(torch_version(), self.device.capability[0])
+        self.notes.clear()
         self._steps.clear()
         self._outside.clear()
         self._homes.clear()
@@ -96,7 +102,7 @@ class Session:
             self.recorder.closed = True
         except SystemExit as done:
             return f"the script ended itself with exit code {done.code}" if done.code else ""
-        except Exception as failure:  # whatever the program raised is the finding
+        except (Exception, OutOfTimeError) as failure:  # whatever the program raised is the finding
             return describe(failure)
         finally:
             self.wanted_steps = 0
@@ -128,7 +134,7 @@ class Session:
             seconds=seconds,
             attention=dict(self.attention.counts),
             guessed=dict(self.mode.guessed),
-            notes=notes,
+            notes=(*notes, *self.notes),
             outside_bytes=sum(t.untyped_storage().nbytes() for t in self._outside),
             error=error,
         )
@@ -187,9 +193,12 @@ class Session:
 
 
 def describe(failure: BaseException) -> str:
-    """The failure in one line, with the innermost line of code that is not the tracer's."""
+    """The failure in one line, with the innermost line of code that is not the tracer's, and the line of no library above it."""
     frames = [f for f in traceback.extract_tb(failure.__traceback__) if "vramcast" not in f.filename]
+    own = [f for f in frames if not is_library(f.filename)]
     where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    if own and own[-1] is not frames[-1]:
+        where += f", called from {own[-1].filename}:{own[-1].lineno}"
     return f"{type(failure).__name__}: {str(failure)[:400]}{where}"
 
 
