@@ -60,6 +60,12 @@ def test_trl_changed_its_defaults(version: str, checkpointing: str, weights: str
     assert recipe(framework="trl", framework_version=version, method="qlora").unquantized == unquantized
 
 
+def test_grpo_had_a_reference_model_while_its_beta_was_not_zero() -> None:
+    assert recipe(framework="trl", framework_version="0.16.1", options={"task": "grpo"}).frozen_copies == 1
+    assert recipe(framework="trl", framework_version="0.24", options={"task": "grpo"}).frozen_copies == 0
+    assert recipe(framework="trl", framework_version="0.16.1", method="lora", options={"task": "grpo"}).frozen_copies == 0
+
+
 def test_the_default_adamw_is_fused_since_torch_2_8() -> None:
     assert recipe(framework_version="4.54").update == "foreach"
     assert recipe(framework_version="4.57").update == "fused"

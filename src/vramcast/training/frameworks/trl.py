@@ -4,7 +4,7 @@ Sources, each opened at the releases on both sides of a change: trl/trainer/sft_
 0.21.0, True in 0.22.2; loss_type: nll in 1.6.0, chunked_nll over chunks of 256 rows in 1.8.0); trainer/utils.py,
 create_model_from_path (0.26.2 leaves the dtype to transformers, 0.27.0 says float32) and add_fused_lm_head (1.16.0, for all
 trainers); models/utils.py, prepare_peft_model (prepare_model_for_kbit_training up to 0.25.1, none in 0.26.2);
-trainer/sft_trainer.py (QLoRA adapters to bf16).
+trainer/sft_trainer.py (QLoRA adapters to bf16); trainer/grpo_config.py (beta 0.04 in 0.16.1, 0.0 in 0.19.1).
 """
 
 from vramcast.models.inventory import Model
@@ -16,6 +16,7 @@ from vramcast.workload import Training
 CHECKPOINTS = (2025, 9)  # 0.22
 NO_KBIT = (2025, 12)  # 0.26
 LOADS_FLOAT = (2026, 1)  # 0.27
+BETA_ZERO = (2025, 5)  # 0.18
 CHUNKED_LOSS = (2026, 7)  # 1.8, of supervised training; since 1.16 of the others too
 FUSED_HEAD = (2026, 10)
 SUPERVISED = ("sft", "pretrain")
@@ -24,6 +25,8 @@ SUPERVISED = ("sft", "pretrain")
 def resolve(draft: Draft, question: Training, model: Model) -> None:
     """TRL's own defaults first, then the Trainer's."""
     month = month_of(question, "trl")
+    if month < BETA_ZERO and str(draft.get("task")).startswith("grpo") and question.method == "full":
+        draft.translate("GRPO's beta was 0.04 until 0.17, so a reference model stands by", "frozen_copies", {0: 1})
     if month >= CHECKPOINTS:
         draft.default("TRL: gradient_checkpointing=True since 0.22", checkpointing="full")
     if month >= LOADS_FLOAT:
