@@ -60,6 +60,12 @@ def test_weights_on_the_links_in_8_bits_pass_through_a_buffer_of_their_own() -> 
     assert term(narrow, "gathered") - term(plain, "gathered") == pytest.approx(block, rel=1e-6)
 
 
+def test_4_bit_gradients_are_sent_and_received_beside_the_gradient() -> None:
+    question = {"framework": "deepspeed", "zero": 3, "parallel": Parallel(dp=16)}
+    plain, narrow = worst(**question), worst(**question, options={"quantized_gradients": True})
+    assert term(narrow, "temporaries") - term(plain, "temporaries") == 32_000 * 1024  # the embedding's, a byte per element
+
+
 def test_a_smaller_sub_group_makes_a_smaller_fp32_copy() -> None:
     question = {"framework": "deepspeed", "zero": 3, "parallel": Parallel(dp=2)}
     small = worst(**question, options={"sub_group": 1_000_000})

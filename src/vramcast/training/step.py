@@ -15,7 +15,7 @@ from vramcast.training.reasons import Shards
 from vramcast.training.recipe import Recipe, width
 from vramcast.training.saving import gathered_to_save
 from vramcast.training.stages import Stage
-from vramcast.training.states import GRADIENTS_CUT, Count, States
+from vramcast.training.states import GRADIENTS_CUT, Count, States, largest
 from vramcast.units import gib
 from vramcast.workload import Parallel
 
@@ -94,7 +94,7 @@ def _loss_backward(s: Scene) -> Instant:
 
 def _last_block(s: Scene) -> Instant:
     """The head's gradient already exists (or, sharded, is on its way), one block's working set is at its highest."""
-    working = s.layers.working + s.layers.boundary + pending(s.recipe, s.units)
+    working = s.layers.working + s.layers.boundary + _reducing(s)
     whole = gathered(s.recipe, s.units, blocks=2, ends="none")
     return _instant("backward of the last block", s, activations=s.layers.waiting, temporaries=working, gathered=whole)
 
@@ -110,7 +110,7 @@ def _first_block(s: Scene) -> Instant:
         s,
         gradients=gradients,
         activations=retained or layers.first_kept,
-        temporaries=layers.first_working + layers.boundary + pending(recipe, s.units),
+        temporaries=layers.first_working + layers.boundary + _reducing(s),
         gathered=gathered(recipe, s.units, blocks=1, ends="none"),
         gradient_copy=s.states.wide_copy,
     )
@@ -129,6 +129,16 @@ def _embedding(s: Scene) -> Instant:
         temporaries=s.layers.boundary + (s.embedding_gradient if there else 0),
         gradient_copy=s.states.wide_copy,
     )
+
+
+def _reducing(s: Scene) -> float:
+    """Gradients of the ends that wait, and the 4-bit copies of one gradient on its way through ZeRO++'s two all-to-alls.
+
+    Source: DeepSpeed 0.18.2, runtime/comm/coalesced_collectives.py, all_to_all_quant_reduce: half a byte per element sent, half
+    a byte received.
+    """
+    quantized = s.recipe.quantized_gradients and s.recipe.sharding == "zero3"
+    return pending(s.recipe, s.units) + (largest(s.held) if quantized else 0)
 
 
 def retained_inputs(s: Scene) -> float:

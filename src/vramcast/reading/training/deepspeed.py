@@ -50,6 +50,7 @@ RULES: dict[str, Rule] = {
     "zero_optimization.zero_hpz_partition_size": ("parallel.hpz", whole),
     "zero_optimization.zero_quantized_weights": ("options.quantized_gathers", flag),
     "zero_optimization.zero_quantized_gradients": ("options.quantized_gradients", flag),
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save": ("options.saves", lambda v: "full" if flag(v) else None),
     "zero_optimization.mics_shard_size": ("parallel.shard", lambda v: None if v in UNSET or int(v) < 1 else int(v)),
     "bf16.enabled": ("compute_dtype", when("bfloat16")),
     "bfloat16.enabled": ("compute_dtype", when("bfloat16")),
@@ -64,7 +65,7 @@ RULES: dict[str, Rule] = {
 IDLE = (
     "zero_optimization.contiguous_gradients", "zero_optimization.reduce_scatter", "zero_optimization.allgather_partitions",
     "zero_optimization.round_robin_gradients", "zero_optimization.ignore_unused_parameters",
-    "zero_optimization.elastic_checkpoint", "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+    "zero_optimization.elastic_checkpoint",
     "zero_optimization.stage3_gather_fp16_weights_on_model_save", "zero_optimization.load_from_fp32_weights",
     "zero_optimization.memory_efficient_linear", "zero_optimization.log_trace_cache*", "zero_optimization.offload_optimizer.*",
     "zero_optimization.offload_param.*", "zero_optimization.use_multi_rank_bucket*", "zero_allow_untested_optimizer",

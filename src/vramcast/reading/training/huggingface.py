@@ -65,17 +65,30 @@ def sharding(settings: Settings, value: Any, because: str) -> None:
     if not words or words in ("False", "false", "[]"):
         return
     settings.put("fsdp.on", True, because)
-    if "shard_grad_op" in words:
+    if "shard_grad_op" in words or "hybrid_shard_zero2" in words:
         settings.put("options.reshard", False, because)
+    if "hybrid_shard" in words:
+        settings.put("parallel.shard", NODE_CARDS, f"{because}: shards in a node of {NODE_CARDS} cards")
     if "offload" in words.split():
         settings.add("offload", "parameters", because)
+
+
+NODE_CARDS = 8  # FSDP's hybrid strategies shard over the cards of a node (torch 2.13, fsdp/_init_utils.py)
+
+
+def state_dict(settings: Settings, value: Any, because: str) -> None:
+    """How FSDP writes a checkpoint: whole on rank 0, or each rank its shard."""
+    word = str(value).upper()
+    settings.put("options.saves", "full" if word.startswith("FULL") else "sharded", because)
 
 
 def strategy(settings: Settings, value: Any, because: str) -> None:
     """FSDP1's sharding strategy, by name or number."""
     word = str(value).upper()
-    if word in ("SHARD_GRAD_OP", "2", "_HYBRID_SHARD_ZERO2"):
+    if word in ("SHARD_GRAD_OP", "2", "_HYBRID_SHARD_ZERO2", "HYBRID_SHARD_ZERO2", "5"):
         settings.put("options.reshard", False, because)
+    if "HYBRID" in word or word in ("4", "5"):
+        settings.put("parallel.shard", NODE_CARDS, f"{because}: shards in a node of {NODE_CARDS} cards")
     elif word in ("NO_SHARD", "3"):
         settings.put("options.sharding", "ddp", because)
 
@@ -99,6 +112,7 @@ def fsdp_rules(prefix: str) -> dict[str, Rule]:
         "cpu_offload": offloads("parameters"),
         "activation_checkpointing": checkpointing,
         "sharding_strategy": strategy,
+        "state_dict_type": state_dict,
     }
     return {f"{prefix}{mark}{name}": rule for name, rule in plain.items() for mark in ("", "fsdp_")}
 
@@ -108,7 +122,7 @@ def fsdp_idle(prefix: str) -> tuple[str, ...]:
     plain = (
         "auto_wrap_policy", "transformer_layer_cls_to_wrap", "min_num_params", "backward_prefetch", "backward_prefetch_policy",
         "forward_prefetch", "limit_all_gathers", "use_orig_params", "sync_module_states", "cpu_ram_efficient_loading",
-        "state_dict_type", "xla", "xla_fsdp_v2", "xla_fsdp_grad_ckpt", "final_state_dict_type",
+        "xla", "xla_fsdp_v2", "xla_fsdp_grad_ckpt", "final_state_dict_type",
     )  # fmt: skip
     return tuple(f"{prefix}{mark}{name}" for name in plain for mark in ("", "fsdp_"))
 
