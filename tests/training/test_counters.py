@@ -52,3 +52,19 @@ def test_where_the_card_fills_in_small_steps_it_ends_nearly_full() -> None:
     assert equal.allocated_bytes == varying.allocated_bytes < card.visible_bytes
     assert varying.device_bytes == pytest.approx(card.visible_bytes, rel=0.04)
     assert equal.device_bytes < varying.device_bytes <= card.visible_bytes
+
+
+def test_an_untied_embeddings_gradient_comes_after_the_first_blocks() -> None:
+    def gradients(name: str, **question: object) -> int:
+        memory = rank(checkpointing="none", param_dtype="bfloat16", **question)
+        return next(t.bytes for i in memory.instants for t in i.terms if i.name == name and t.name == "gradients")
+
+    embedding = 32000 * 2048 * 2
+    first, last = gradients("backward of the first block"), gradients("optimizer step")
+    assert gradients("backward of the first block", accumulate=2) - first == embedding
+    assert last - first > embedding  # the block's own are part of its working set
+
+
+def test_a_fused_linear_loss_adds_the_heads_gradient_in_place() -> None:
+    trained, frozen = (rank(checkpointing="full", loss="linear", **q) for q in ({"param_dtype": "bfloat16"}, LORA))
+    assert largest(trained, "loss") - largest(frozen, "loss") == pytest.approx(32000 * 2048 * 2, rel=0.1)

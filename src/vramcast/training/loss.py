@@ -142,7 +142,7 @@ def _linear(_recipe: Recipe, x: Logits) -> LossCost:
     chunk = _power_of_two(ceil(x.tokens / max(1, ceil(x.vocab / x.hidden)))) if x.tokens else 0
     work = min(chunk, x.tokens) * x.vocab * (x.width + 4)
     gradient = x.tokens * x.hidden * x.width
-    weight = 2 * x.head_gradient if x.head_trains else 0
+    weight = x.head_gradient if x.head_trains else 0  # every chunk's part is added in place (torch.addmm with out)
     return LossCost(
         forward=work + gradient + weight,
         backward=2 * gradient + weight,

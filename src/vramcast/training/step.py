@@ -100,10 +100,11 @@ def _last_block(s: Scene) -> Instant:
 
 
 def _first_block(s: Scene) -> Instant:
-    """All gradients exist; of the activations only the first block's."""
+    """All gradients exist but the embedding's, unless a tied head has made it; of the activations only the first block's."""
     recipe, layers = s.recipe, s.layers
     retained = retained_inputs(s)
-    own = 0 if recipe.sharding in GRADIENTS_CUT else layers.gradients
+    late = 0 if s.units.tied or _finds_gradients(s) else s.embedding_gradient
+    own = 0 if recipe.sharding in GRADIENTS_CUT else layers.gradients + late
     gradients = max(0.0, s.states.gradients - own)
     return _instant(
         "backward of the first block",
