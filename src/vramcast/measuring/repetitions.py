@@ -47,7 +47,7 @@ def _build(request: MeasureRequest, session: Any) -> Any:
     """The request's model. 4-bit weights are quantised while it is built, and everything after that follows PEFT's own recipe."""
     import msgspec
 
-    from vramcast.tracing.execution import models, recipes
+    from vramcast.tracing.execution import checkpointing, models, recipes
 
     step = request.step
     if not step.quant:
@@ -59,7 +59,7 @@ def _build(request: MeasureRequest, session: Any) -> Any:
     if step.adapter is not None:
         model.requires_grad_(False)
         model = recipes.add_adapter(model, step.adapter, kbit=True)
-    recipes.enable_checkpointing(model, step.checkpointing)
+    checkpointing.enable(model, step.checkpointing)
     return model.train(step.task == "train")
 
 

@@ -275,7 +275,7 @@ def _optimizer(recipe: Recipe) -> str:
 def _refuse(question: Training, recipe: Recipe) -> None:
     offloaded = tuple(part for part in recipe.offload if part != "parameters" or recipe.sharding != "fsdp2")
     refused = {
-        f"checkpointing {recipe.checkpointing}": recipe.checkpointing not in {"none", "full"},
+        f"checkpointing {recipe.checkpointing}": recipe.checkpointing.partition(":")[0] not in {"none", "full", "op", "layer"},
         f"loss {recipe.loss}": recipe.loss in {"fused", "chunked", "linear"},
         "torch.compile": recipe.compiled,
         f"offload of {', '.join(offloaded)}": bool(offloaded),

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from vramcast.errors import QuestionError, UnmodelledError, unknown_name
-from vramcast.tracing.execution import four_bit, recipes
+from vramcast.tracing.execution import checkpointing, four_bit, recipes
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.request import TraceRequest
 
@@ -46,7 +46,7 @@ def build(request: TraceRequest, session: Session, *, whole: bool = True) -> tor
         for parameter in model.parameters():
             parameter.requires_grad_(False)
         model = recipes.add_adapter(model, request.adapter, kbit=bool(request.quant))
-    recipes.enable_checkpointing(model, request.checkpointing)
+    checkpointing.enable(model, request.checkpointing)
     return model.train(request.task == "train")
 
 

@@ -97,12 +97,3 @@ def _module_names(model: torch.nn.Module, targets: tuple[str, ...]) -> list[str]
     own = {name.rsplit(".", 1)[-1] for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
     names = [name for t in targets for name in ((t,) if t in own else _ROLES.get(t, (t,)))]
     return [name for name in dict.fromkeys(names) if name in own] or list(targets)
-
-
-def enable_checkpointing(model: Any, kind: str) -> None:
-    """Activation checkpointing of every layer: "full" (non-reentrant), "reentrant" or "none"."""
-    if kind == "none":
-        return
-    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": kind == "reentrant"})
-    if hasattr(model, "enable_input_require_grads") and not all(p.requires_grad for p in model.parameters()):
-        model.enable_input_require_grads()

@@ -1,0 +1,55 @@
+"""What each kind of checkpointing leaves of a layer, traced, against the list of what it keeps."""
+
+from functools import cache
+
+import pytest
+
+from vramcast.errors import QuestionError
+from vramcast.tracing.request import TraceRequest, TraceResult
+from vramcast.tracing.run import trace, trace_all
+
+pytestmark = pytest.mark.torch
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+H, FF, HEADS, KV, SEQ = 256, 704, 4, 128, 512
+LLAMA = {
+    "model_type": "llama", "hidden_size": H, "intermediate_size": FF, "num_hidden_layers": 4, "num_attention_heads": HEADS,
+    "num_key_value_heads": KV * HEADS // H, "vocab_size": 1024,
+}  # fmt: skip
+BF16, FLASH_RANDOM_STATE = 2, 24
+
+
+@cache
+def _traces() -> dict[str, TraceResult]:
+    kinds = ("none", "full", "op", "layer:2")
+    requests = [TraceRequest(config=LLAMA, seq=SEQ, backend="cuda", checkpointing=kind) for kind in kinds]
+    return dict(zip(kinds, trace_all(requests, timeout_s=60), strict=True))
+
+
+def _saved(kind: str, layer: int) -> int:
+    """Bytes made in a layer's forward that wait for backward in the last step."""
+    log = _traces()[kind].log
+    start = max(m.place for m in log.marks if m.name == "backward")
+    return sum(a.size for a in log.alive_at(start) if a.phase == "forward" and f".layers.{layer}" in a.module and not a.category)
+
+
+def test_full_checkpointing_keeps_the_output_that_the_next_layer_starts_from() -> None:
+    assert _saved("full", 1) == BF16 * SEQ * H
+
+
+def test_the_list_of_operations_keeps_attention_and_every_second_product() -> None:
+    """Of q, k, v, o, gate, up and down the first, third, fifth and seventh; attention's output, statistics and random state."""
+    products = BF16 * SEQ * (H + KV + FF + H)
+    attention = BF16 * SEQ * H + 4 * HEADS * SEQ + FLASH_RANDOM_STATE
+    assert _saved("op", 1) == BF16 * SEQ * H + products + attention
+
+
+def test_every_second_layer_is_recomputed_from_the_output_of_the_one_before() -> None:
+    assert [_saved("layer:2", n) for n in (1, 3)] == [0, 0]
+    assert _saved("layer:2", 2) == _saved("none", 2) + BF16 * SEQ * H
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(QuestionError, match="unknown checkpointing to trace 'partial'"):
+        trace(TraceRequest(config=LLAMA, checkpointing="partial"))
