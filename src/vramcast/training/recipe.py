@@ -156,7 +156,7 @@ class Draft:
                 self.values[name] = value
                 self.reasons[name] = because
 
-    def translate(self, because: str, name: str, meanings: dict[str, Any]) -> None:
+    def translate(self, because: str, name: str, meanings: dict[Any, Any]) -> None:
         """Replace a general word that was given by what it means in this framework."""
         given = self.values.get(name)
         if given in meanings:

@@ -176,6 +176,26 @@ fsdp_config:
   fsdp_activation_checkpointing: true
 """
 PEFT = '{"peft_type": "VERA", "r": 256, "target_modules": ["q_proj", "v_proj"], "base_model_name_or_path": "Qwen/Qwen2.5-7B"}'
+SECTIONED = """
+model: Qwen/Qwen3-4B
+template: qwen3_nothink
+train_dataset: data/v1_sft_demo.yaml
+peft_config:
+  name: lora
+  r: 16
+  target_modules: all
+quant_config:
+  name: auto
+  quantization_bit: 4
+kernel_config:
+  name: auto
+dist_config:
+  name: fsdp2
+micro_batch_size: 1
+global_batch_size: 4
+cutoff_len: 2048
+bf16: true
+"""
 BRIDGE = """
 model:
   hf_model_id: meta-llama/Llama-3.1-70B
@@ -242,6 +262,8 @@ FILES: list[tuple[str, str, dict[str, Any]]] = [
     ("acc.yaml", ACCELERATE, {"framework": "accelerate", "fsdp": 1, "gpus": 8, "options.reshard": False, "checkpointing": "full",
      "offload": None}),
     ("adapter_config.json", PEFT, {"method": "vera", "adapter.rank": 256, "model": "Qwen/Qwen2.5-7B"}),
+    ("v1.yaml", SECTIONED, {"framework": "llama_factory", "method": "qlora", "quant": "nf4", "adapter.rank": 16, "fsdp": 2,
+     "adapter.targets": ("all",), "global_batch": 4, "checkpointing": "full", "compute_dtype": "bfloat16"}),
     ("bridge.yaml", BRIDGE, {"framework": "megatron", "model": "meta-llama/Llama-3.1-70B", "parallel.tp": 4, "parallel.pp": 2,
      "checkpointing": "modules:core_attn+layernorm", "options.sharding": None, "global_batch": 128, "compute_dtype": "bfloat16"}),
     ("pretrain.sh", MEGATRON, {"framework": "megatron", "gpus": 16, "shape.kv_heads": 8, "seq": 4096, "parallel.vpp": 2,
@@ -321,6 +343,14 @@ def test_a_launch_line_reads_the_files_it_names(tmp_path: Path) -> None:
     settings = read(tmp_path, "run.sh", line)
     assert (settings.get("model"), settings.get("seq"), settings.get("gpus")) == ("Qwen/Qwen3-8B", 4096, 8)
     assert settings.get("checkpointing") == "full"
+
+
+def test_bounds_of_gathers_are_told_when_they_are_not_the_defaults() -> None:
+    section = {"stage": 3, "stage3_max_live_parameters": 1e9, "stage3_prefetch_bucket_size": "auto"}
+    settings = read_training_mapping({"zero_optimization": section}, where="ds.json")
+    assert settings.unread == []
+    settings = read_training_mapping({"zero_optimization": section | {"stage3_max_live_parameters": 3e7}}, where="ds.json")
+    assert settings.unread == ["zero_optimization.stage3_max_live_parameters (30000000.0)"]
 
 
 def test_a_template_stays_open(tmp_path: Path) -> None:

@@ -38,7 +38,24 @@ def _optimizer(settings: Settings, value: Any, because: str) -> None:
     settings.put("optimizer", {"adam": "adamw", "fusedadam": "adamw", "deepspeedcpuadam": "adamw"}.get(name, name), because)
 
 
+def _bound(default: float) -> Rule:
+    """What bounds ZeRO-3's gathers: the recipe gathers two blocks, as these defaults (and the Trainer's auto) allow."""
+
+    def read(settings: Settings, value: Any, because: str) -> None:
+        key = because.rsplit(": ", 1)[-1]
+        if value in UNSET or float(value) == default:
+            settings.idle.append(key)
+        else:
+            settings.unread.append(f"{key} ({value})")
+
+    return read
+
+
 RULES: dict[str, Rule] = {
+    "zero_optimization.stage3_max_live_parameters": _bound(1e9),
+    "zero_optimization.stage3_max_reuse_distance": _bound(1e9),
+    "zero_optimization.stage3_prefetch_bucket_size": _bound(5e7),
+    "zero_optimization.stage3_param_persistence_threshold": _bound(1e5),
     "zero_optimization.stage": _stage,
     "zero_optimization.offload_optimizer.device": _offload("optimizer"),
     "zero_optimization.offload_param.device": _offload("parameters"),
@@ -75,11 +92,6 @@ IDLE = (
     "activation_checkpointing.*", "seed", "csv_monitor*", "monitor_config*", "autotuning*", "curriculum_learning*",
     "zero_optimization.override_module_apply", "zero_optimization.param_persistence*", "zero_optimization.legacy_stage1",
     "train_batch_size_per_gpu", "disable_allgather", "sparse_gradients", "zero_optimization.module_granularity_threshold",
-)  # fmt: skip
-# what bounds ZeRO-3's gathers; the recipe gathers two blocks, which these defaults allow
-GATHERS = (
-    "zero_optimization.stage3_max_live_parameters", "zero_optimization.stage3_max_reuse_distance",
-    "zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.stage3_param_persistence_threshold",
 )  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from vramcast.units import MiB
 
 LARGEST_BYTES = MiB
 FORMATS = (
-    "axolotl", "llama_factory", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo", "megatron", "huggingface",
-    "accelerate", "deepspeed", "peft_config",
+    "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",
+    "megatron", "huggingface", "accelerate", "deepspeed", "peft_config",
 )  # fmt: skip
 # what stands beside a framework's own file and never names the framework first
 BESIDE = ("accelerate", "deepspeed", "peft_config")
@@ -116,7 +116,7 @@ def _nested(settings: Settings, folder: Path) -> list[str]:
     settings.drop("file.deepspeed")
     if isinstance(pointed, dict):
         rules = rules_of("deepspeed")
-        apply(settings, flat(pointed), rules.RULES, (*rules.IDLE, *rules.GATHERS), where="deepspeed")
+        apply(settings, flat(pointed), rules.RULES, rules.IDLE, where="deepspeed")
         return ["deepspeed"]
     if not pointed or str(pointed) in ("False", "True"):
         return []
@@ -127,7 +127,7 @@ def _nested(settings: Settings, folder: Path) -> list[str]:
             f"{pointed} cannot be read: the configuration points to it; put it beside, or give it with --from too"
         )
     rules = rules_of("deepspeed")
-    apply(settings, flat(_parsed(at, _text(at))), rules.RULES, (*rules.IDLE, *rules.GATHERS), where=at.name)
+    apply(settings, flat(_parsed(at, _text(at))), rules.RULES, rules.IDLE, where=at.name)
     return ["deepspeed"]
 
 
