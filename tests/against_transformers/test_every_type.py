@@ -58,6 +58,29 @@ def test_default_config_counts_what_transformers_builds(model_type: str) -> None
     assert read.parameters == sum(p.numel() for p in built.parameters())
 
 
+HEADS = ("", "FOR_SEQUENCE_CLASSIFICATION_", "FOR_TOKEN_CLASSIFICATION_", "FOR_QUESTION_ANSWERING_")
+
+
+@pytest.mark.parametrize("model_type", sorted({*model_types()} - OTHER))
+def test_the_body_alone_and_the_heads_of_other_tasks(model_type: str) -> None:
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    from transformers.models.auto import modeling_auto
+
+    for table in HEADS:
+        names = getattr(modeling_auto, f"MODEL_{table}MAPPING_NAMES").get(model_type)
+        if not names or model_type not in transformers.CONFIG_MAPPING:
+            continue
+        name = names if isinstance(names, str) else names[0]
+        try:
+            with torch.device("meta"):
+                built = getattr(transformers, name)(transformers.CONFIG_MAPPING[model_type](**SAID.get(model_type, {})))
+        except Exception:  # what cannot be built is listed by the test above
+            continue
+        written = json.loads(built.config.to_json_string(use_diff=False))
+        read = read_config({**written, "model_type": model_type, "architectures": [name]})
+        assert read.parameters == sum(p.numel() for p in built.parameters()), name
+
+
 def test_every_other_type_is_refused_by_name() -> None:
     transformers = pytest.importorskip("transformers")
     for model_type in {*transformers.CONFIG_MAPPING} - {*model_types()}:

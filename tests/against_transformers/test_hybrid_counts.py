@@ -60,6 +60,13 @@ def test_remote_code_equals_what_was_published(model_id: str, shared: Path) -> N
     assert read_config(config_of(shared, model_id)).parameters == PUBLISHED[model_id]
 
 
+@pytest.mark.parametrize("model_id", ["Efficient-Large-Model/VILA1.5-3b", "THUDM/chatglm3-6b", "OpenGVLab/InternVL2-2B"])
+def test_whole_models_that_are_called_models_keep_their_head(model_id: str, shared: Path) -> None:
+    raw = config_of(shared, model_id)
+    assert raw["architectures"][0].endswith("Model")
+    assert any(tensor.role == "head" for tensor in read_config(raw).tensors)
+
+
 def test_every_config_is_read_or_left_out_with_a_reason(shared: Path) -> None:
     folders = sorted(p.parent for p in (shared / "models").glob("*/config.json"))
     unread = {f.name for f in folders if not _read(json.loads((f / "config.json").read_text()))}

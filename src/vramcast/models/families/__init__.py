@@ -12,7 +12,7 @@ from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.families.class_defaults import completed, kind_of_architecture
 from vramcast.models.families.heads import headed
-from vramcast.models.families.registry import ALIASES, ARCHITECTURES, DECODERS, MODULES
+from vramcast.models.families.registry import ALIASES, ARCHITECTURES, MODULES, OWN_HEADS
 from vramcast.models.inventory import Model
 
 
@@ -35,7 +35,7 @@ def read_config(raw: Mapping[str, Any], *, path: str = "config.json") -> Model:
     config = Config(raw, path)
     kind = kind_of(config)
     model = _reader(config, kind)(completed(config, kind))
-    return headed(model, config) if MODULES[kind] in DECODERS else model
+    return model if MODULES[kind] in OWN_HEADS else headed(model, config)
 
 
 def read_text(config: Config, *, prefix: str) -> Model:

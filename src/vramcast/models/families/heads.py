@@ -1,15 +1,18 @@
-"""What stands on a decoder: the language-model head, a score for each label, or nothing.
+"""What stands on a decoder: the language-model head, a score for each label, the ends of an answer, or nothing.
 
 Embedding and reward models are published under their decoder's ``model_type``; only ``architectures`` tells them apart.
-Source: transformers 5.23, modeling_layers.py (GenericForSequenceClassification, GenericForTokenClassification).
+Source: transformers 5.23, modeling_layers.py (GenericForSequenceClassification, ...TokenClassification, ...QuestionAnswering).
 """
 
 import msgspec
 
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
+from vramcast.models.families import parts
+from vramcast.models.families.registry import WHOLE
 from vramcast.models.inventory import Model, Tensor
 
+_WITHOUT_BIAS = {"qwen3_asr"}
 _DRAFTS = ("Eagle", "Medusa", "Speculator", "DFlash")
 
 
@@ -24,9 +27,16 @@ def headed(model: Model, config: Config) -> Model:
             f"{config.path}: {name} is a draft model beside {model.family!r}; read its safetensors files instead"
         )
     if name.endswith(("ForSequenceClassification", "ForTokenClassification")):
-        return _replaced(model, _score(config, model.hidden, bias=name.endswith("ForTokenClassification")))
-    bare = name.endswith("Model") and not name.endswith(("HeadModel", "RewardModel"))
-    return _replaced(model, ()) if bare else model
+        bias = name.endswith("ForTokenClassification") and model.family not in _WITHOUT_BIAS
+        return _replaced(model, _score(config, model.hidden, bias=bias))
+    if name.endswith("ForQuestionAnswering"):
+        return _replaced(model, parts.linear("qa_outputs", 2, model.hidden, "head", shard=None, bias=True))
+    return _replaced(model, ()) if _is_bare(name) else model
+
+
+def _is_bare(name: str) -> bool:
+    """Whether the class is the body of a language model; a few classes of that form are whole ones."""
+    return name.endswith("Model") and not name.endswith(("HeadModel", "RewardModel")) and name not in WHOLE
 
 
 def _replaced(model: Model, head: tuple[Tensor, ...]) -> Model:

@@ -80,8 +80,11 @@ ALIASES: dict[str, str] = {
 
 MODULES: dict[str, str] = {kind: module for module, kinds in _FAMILIES.items() for kind in kinds.split()}
 
-# Modules whose models may carry another head than the language model's.
-DECODERS = {"llama", "mixture", "latent", "stacked", "classic", "gemma_shared", "ling"}
+# Modules that read the head of a task themselves.
+OWN_HEADS = {"bert", "modernbert", "seq2seq", "t5"}
+
+# Remote-code classes called after their type that are whole language models, not the body of one.
+WHOLE = {"ChatGLMModel", "InternVLChatModel", "LlavaLlamaModel", "Qwen2_5OmniModel", "Qwen3OmniMoeModel"}
 
 # Classes that decide against, or in the absence of, a ``model_type``.
 ARCHITECTURES: dict[str, str] = {

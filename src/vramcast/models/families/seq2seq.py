@@ -69,7 +69,9 @@ def read(config: Config) -> Model:
 
 
 def _scores(config: Config, hidden: int, task: str) -> tuple[Tensor, ...]:
-    """BART's classifier, of three labels unless it names its own (entailment)."""
+    """BART's classifier, of three labels unless it names its own (entailment); the ends of an answer."""
+    if task.endswith("ForQuestionAnswering"):
+        return parts.linear("qa_outputs", 2, hidden, "head", shard=None, bias=True)
     if not task.endswith("ForSequenceClassification"):
         return ()
     named = config.optional_child("id2label")

@@ -27,8 +27,9 @@ def read(config: Config) -> Model:
         blocks=(_block(config, hidden, layers, "encoder"),),
         tensors=(*parts.norms(hidden, "encoder.final_layer_norm"), *_first_bias(config, "encoder")),
     )
-    if str((config.list("architectures", default=[]) or [""])[0]).endswith("EncoderModel"):
-        return _encoder_alone(config, hidden, encoder)
+    task = str((config.list("architectures", default=[]) or [""])[0])
+    if task.endswith(("EncoderModel", "ForTokenClassification")):
+        return _encoder_alone(config, hidden, encoder, task)
     model = parts.decoder(
         Config({**config.raw, "tie_word_embeddings": True}, config.path),
         hidden=hidden,
@@ -36,20 +37,34 @@ def read(config: Config) -> Model:
         embedding="shared.weight",
         norm=parts.norms(hidden, "decoder.final_layer_norm"),
         towers=(encoder,),
-        extra=_first_bias(config, "decoder"),
+        extra=(*_first_bias(config, "decoder"), *_scores(config, hidden, task)),
     )
     return msgspec.structs.replace(model, head_stored=not config.flag("tie_word_embeddings", default=True))
 
 
-def _encoder_alone(config: Config, hidden: int, encoder: Tower) -> Model:
-    """What diffusion models and sentence embeddings take of a T5: the encoder and its embedding, no head."""
+def _scores(config: Config, hidden: int, task: str) -> tuple[Tensor, ...]:
+    """A classifier of sequences (with a layer before it) or of tokens, or the ends of an answer."""
+    if task.endswith("ForQuestionAnswering"):
+        return parts.linear("qa_outputs", 2, hidden, "head", shard=None, bias=True)
+    if not task.endswith(("ForSequenceClassification", "ForTokenClassification")):
+        return ()
+    named = config.optional_child("id2label")
+    labels = len(named.raw) if named else config.size("num_labels", default=2)
+    if task.endswith("ForTokenClassification"):
+        return parts.linear("classifier", labels, hidden, "head", shard=None, bias=True)
+    dense = parts.linear("classification_head.dense", hidden, hidden, "head", shard=None, bias=True)
+    return (*dense, *parts.linear("classification_head.out_proj", labels, hidden, "head", shard=None, bias=True))
+
+
+def _encoder_alone(config: Config, hidden: int, encoder: Tower, task: str) -> Model:
+    """What diffusion models and sentence embeddings take of a T5: the encoder and its embedding, at most a classifier."""
     return parts.decoder(
         Config({**config.raw, "tie_word_embeddings": True}, config.path),
         hidden=hidden,
         blocks=encoder.blocks,
         embedding="shared.weight",
         norm=(),
-        extra=encoder.tensors,
+        extra=(*encoder.tensors, *_scores(config, hidden, task)),
     )
 
 
