@@ -42,6 +42,7 @@ _NOTHING = ClassFacts(defaults={}, aliases={})
 def completed(config: Config, kind: str, *, nested: bool = False) -> Config:
     """The config with its class's spellings and defaults; the sizes that make a model are filled in only when ``nested``.
 
+    Either spelling may be the one that was saved: transformers 5 writes Qwen3-MoE's ``num_experts`` as ``num_local_experts``.
     ``model_type`` becomes the name the model is registered under. A field that is present and null stays null.
     """
     facts = _facts(kind)
@@ -49,6 +50,8 @@ def completed(config: Config, kind: str, *, nested: bool = False) -> Config:
     for alias, field in facts.aliases.items():
         if raw.get(alias) is not None:
             raw.setdefault(field, raw[alias])
+        elif raw.get(field) is not None:
+            raw.setdefault(alias, raw[field])
     for field, value in facts.defaults.items():
         if nested or field not in ESSENTIAL:
             raw.setdefault(field, value)
