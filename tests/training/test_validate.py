@@ -92,6 +92,8 @@ def test_one_forward_one_backward_keeps_what_is_ahead_of_a_stage() -> None:
     assert [in_flight(i, 4) for i in range(4)] == [4, 3, 2, 1]
     assert in_flight(0, 4, micro_batches=2) == 2
     assert in_flight(0, 4, vpp=2) == (3 * 2 + 4 + 1) / 2
+    assert in_flight(3, 4, vpp=3, group=5) == (2 * 5 + 1) / 3
+    assert in_flight(3, 4, vpp=3, ahead=1) == (2 * 4 + 2) / 3
 
 
 def test_every_layer_is_on_one_stage() -> None:

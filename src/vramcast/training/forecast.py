@@ -81,11 +81,11 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
 
 def _plan(question: Training, model: Model, recipe: Recipe) -> tuple[Stage, ...]:
     """The kinds of rank: their layers as this framework cuts them, and their passes in flight."""
-    pp = question.parallel.pp
-    if recipe.stage_cut == "even" or pp == 1:
-        return stages(model, question.parallel, micro_batches=question.accumulate if pp > 1 else 0)
-    bounds = balanced_bounds(model.layers, pp, ends=recipe.stage_cut == "balanced_ends")
-    return stages(model, question.parallel, micro_batches=question.accumulate, bounds=bounds)
+    pp, micro_batches = question.parallel.pp, question.accumulate if question.parallel.pp > 1 else 0
+    ends = recipe.stage_cut == "balanced_ends"
+    bounds = None if recipe.stage_cut == "even" or pp == 1 else balanced_bounds(model.layers, pp, ends=ends)
+    group, ahead = recipe.microbatch_group, int(recipe.overlaps_experts)
+    return stages(model, question.parallel, micro_batches=micro_batches, bounds=bounds, group=group, ahead=ahead)
 
 
 def _named_by_task(question: Training) -> Training:

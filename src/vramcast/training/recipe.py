@@ -27,7 +27,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ``checkpointing``: none, full, selective, op, layer:n, offloaded. ``live_gathers``: blocks gathered at once.
     ``pipeline_engine``: DeepSpeed's pipeline engine, its process groups beside Megatron's; ``stage_cut``: even, balanced, or
     balanced_ends where embedding and head count as layers; ``checks_overflow``: gradients are summed in float32 before a step.
-    ``flattens``: its step makes one block of the
+    ``microbatch_group``: micro-batches that run through a virtual stage before the next one, 0 = as many as stages;
+    ``overlaps_experts``: expert communication hides behind another micro-batch. ``flattens``: its step makes one block of the
     gradients. ``returns_cache``: the model returns keys and values beside its logits (use_cache). ``spread``: layers lie on the
     cards one after another (device_map), with no pipeline schedule.
     ``eval_kept``: batches of logits that stay on the card at evaluation (eval_accumulation_steps).
@@ -109,6 +110,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     compiled: bool = False
     stage_cut: str = "even"
     checks_overflow: bool = False
+    microbatch_group: int = 0
+    overlaps_experts: bool = False
     imbalance: float = 1.0
     expert_tp: int = 1
     lengths: str = "fixed"

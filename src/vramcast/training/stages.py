@@ -1,7 +1,9 @@
 """Which layers a rank holds: pipeline stages, their ends, and the micro-batches in flight.
 
 1F1B keeps min(micro-batches, stages - i) forward passes alive on stage i (arXiv 2104.04473, section 2.2.1); the interleaved
-schedule warms up (stages - i - 1) * 2 + (v - 1) * stages chunks of 1/v of a stage (Megatron-LM, pipeline_parallel/schedules.py).
+schedule warms up (stages - i - 1) * 2 + (v - 1) * group chunks of 1/v of a stage, a group being as many micro-batches as there
+are stages unless told otherwise, and one chunk more where expert communication overlaps (Megatron-LM core 0.16.1,
+pipeline_parallel/schedules.py, get_pp_rank_microbatches).
 """
 
 import msgspec
@@ -27,11 +29,18 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stages(
-    model: Model, parallel: Parallel, *, micro_batches: int = 0, bounds: list[tuple[int, int]] | None = None
+    model: Model,
+    parallel: Parallel,
+    *,
+    micro_batches: int = 0,
+    bounds: list[tuple[int, int]] | None = None,
+    group: int = 0,
+    ahead: int = 0,
 ) -> tuple[Stage, ...]:
     """The first, a middle and the last stage (one stage without pipeline parallelism).
 
-    ``bounds``: first layer and end of each stage, when they are not cut as evenly as can be.
+    ``bounds``: first layer and end of each stage, when they are not cut as evenly as can be; ``group``: micro-batches that run
+    through a chunk before the next; ``ahead``: chunks that run forward before their turn.
 
     Raises QuestionError when the layers cannot be cut into that many stages.
     """
@@ -53,7 +62,7 @@ def stages(
             + (_prediction(model) if i == pp - 1 else ()),
             embedding=i == 0,
             head=i == pp - 1,
-            in_flight=in_flight(i, pp, parallel.vpp, micro_batches),
+            in_flight=in_flight(i, pp, parallel.vpp, micro_batches, group=group, ahead=ahead),
         )
         for i in wanted
     )
@@ -65,12 +74,12 @@ def _prediction(model: Model) -> tuple[tuple[Block, int], ...]:
     return tuple((b, b.count) for tower in heads for b in tower.blocks)
 
 
-def in_flight(stage: int, pp: int, vpp: int = 1, micro_batches: int = 0) -> float:
+def in_flight(stage: int, pp: int, vpp: int = 1, micro_batches: int = 0, *, group: int = 0, ahead: int = 0) -> float:
     """Forward passes of the whole stage that wait for their backward on ``stage``."""
     if vpp == 1:
         most = pp - stage
         return float(min(most, micro_batches) if micro_batches else most)
-    chunks = (pp - stage - 1) * 2 + (vpp - 1) * pp + 1
+    chunks = (pp - stage - 1) * 2 + (vpp - 1) * (group or pp) + 1 + ahead
     total = micro_batches * vpp if micro_batches else chunks
     return min(chunks, total) / vpp
 

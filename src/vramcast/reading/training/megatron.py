@@ -80,6 +80,8 @@ RULES: dict[str, Rule] = {
     "virtual_pipeline_model_parallel_size": ("parallel.vpp", whole),
     "num_layers_per_virtual_pipeline_stage": ("virtual.layers", whole),
     "sequence_parallel": ("parallel.sp", flag),
+    "microbatch_group_size_per_virtual_pipeline_stage": ("options.microbatch_group", whole),
+    "overlap_moe_expert_parallel_comm": ("options.overlaps_experts", flag),
     "recompute_granularity": ("recompute.granularity", text),
     "recompute_method": ("recompute.method", text),
     "recompute_num_layers": ("recompute.layers", whole),

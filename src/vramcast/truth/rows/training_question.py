@@ -160,9 +160,7 @@ def _layout(p: dict[str, Any], arch: dict[str, Any]) -> Parallel:
 def _options(row: dict[str, Any]) -> dict[str, Any]:
     """Decisions the row states outright, by recipe field."""
     s = row["settings"]
-    options = _dtype_options(s) | _quant_options(row) | _LENIENT
-    if (s.get("parallel") or {}).get("pp_naive"):
-        options["spread"] = True
+    options = _dtype_options(s) | _quant_options(row) | _layout_options(s) | _LENIENT
     task = str(s.get("task") or "")
     if task in PREFERENCES:
         options["task"] = task
@@ -184,14 +182,23 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
         options |= {"norm": "fused", "rope": "fused"}
     if str(s.get("reshard_after_forward")).startswith("never"):
         options["reshard"] = False
-    if "embed" in str((s.get("parallel") or {}).get("partition")):
-        options["stage_cut"] = "balanced_ends"
-    etp = (s.get("parallel") or {}).get("etp")
-    if etp:
-        options["expert_tp"] = int(etp)
     dropout = s.get("dropout") or {}
     options |= {f"{kind}_dropout": float(dropout[kind]) for kind in ("hidden", "attention") if dropout.get(kind)}
     return options
+
+
+def _layout_options(s: dict[str, Any]) -> dict[str, Any]:
+    """How layers, experts and micro-batches are spread over the ranks."""
+    parallel, flags = s.get("parallel") or {}, s.get("flags") or {}
+    group = flags.get("microbatch-group-size-per-virtual-pipeline-stage")
+    found = {
+        "spread": bool(parallel.get("pp_naive")) or None,
+        "stage_cut": "balanced_ends" if "embed" in str(parallel.get("partition")) else None,
+        "expert_tp": int(parallel["etp"]) if parallel.get("etp") else None,
+        "microbatch_group": int(group) if group else None,
+        "overlaps_experts": bool(flags.get("overlap-moe-expert-parallel-comm")) or None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 LEADING = 0.85  # of the layers that NVFP4's recipe quantises when only its 16-bit tail is named (arXiv 2509.25149)
