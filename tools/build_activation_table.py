@@ -1,6 +1,6 @@
 """Write truth/traced/activations.jsonl: saved bytes and temporaries of one layer of each kind, traced, with the versions.
 
-    python tools/build_activation_table.py [kind ...]
+    python tools/build_activation_table.py [kind[/part of a variant] ...]      # for example: llama mixtral/lora
 
 The first line holds the versions of the libraries, each other line one row. Needs the [torch] extra, no GPU.
 
@@ -41,7 +41,9 @@ KINDS: dict[str, dict[str, object]] = {
     "starcoder2": WIDTHS,
     "glm4": WIDTHS | {"head_dim": 64, "pad_token_id": 0},
     "cohere": WIDTHS,
-    "falcon": {"hidden_size": 512, "num_attention_heads": 8, "vocab_size": 4096},
+    "falcon": {
+        "hidden_size": 512, "num_attention_heads": 8, "num_kv_heads": 4, "vocab_size": 4096, "new_decoder_architecture": True,
+    },
     "gpt_neox": {k: v for k, v in WIDTHS.items() if k != "num_key_value_heads"},
     "gpt2": {"n_embd": 512, "n_head": 8, "vocab_size": 4096},
     "phi": WIDTHS,
@@ -72,6 +74,7 @@ _VARIANTS: tuple[tuple[str, dict[str, object]], ...] = (
     ("bf16 lora, bf16 autocast", {"adapter": _LORA, "autocast": "bfloat16"}),
     ("nf4 lora, bf16 autocast", {"adapter": _LORA, "autocast": "bfloat16", "quant": "nf4"}),
 )
+_REFUSED = {"mamba2": {"adapter": Adapter(rank=8, targets=("in_proj",))}}  # PEFT refuses the other projection
 _SHAPES = ((1, 512), (2, 512), (2, 1024))
 _ONE_SHAPE = frozenset(name for name, _ in _VARIANTS[1:])  # the plain variant alone is traced in every shape
 _LAYER_PATHS = ("model.layers.{}", "gpt_neox.layers.{}", "transformer.h.{}", "backbone.layers.{}")
@@ -82,7 +85,8 @@ def requests(kinds: list[str]) -> Iterator[tuple[str, str, TraceRequest]]:
     for kind in kinds:
         layers = {"n_layer" if kind == "gpt2" else "num_hidden_layers": LAYERS}
         config = {"model_type": kind, **KINDS[kind], **layers}
-        for name, options in _VARIANTS:
+        for name, given in _VARIANTS:
+            options = given | _REFUSED.get(kind, {}) if "adapter" in given else given
             for batch, seq in _SHAPES[1:2] if name in _ONE_SHAPE else _SHAPES:
                 shape = {"micro_batch": batch, "seq": seq, "steps": 1, "optimizer": "sgd"}
                 yield kind, name, msgspec.convert({"config": config, **shape, **_plain(options)}, TraceRequest)
@@ -102,18 +106,31 @@ def row(kind: str, variant: str, request: TraceRequest, result: TraceResult) -> 
     return about | {"attention": result.attention, "layer": inside, "outside": outside}
 
 
-def main(kinds: list[str]) -> None:
-    """Trace the kinds asked for (default: all) and write the table; rows of other kinds are kept."""
-    asked = list(requests(kinds or list(KINDS)))
-    kept = [r for r in _existing() if kinds and r["kind"] not in kinds]
-    made = []
+def main(wanted: list[str]) -> None:
+    """Trace what was asked for (default: all) and write the table after each kind; other rows are kept."""
+    asked = [r for r in requests(list(KINDS)) if not wanted or any(_names(w, *r[:2]) for w in wanted)]
+    rows = [r for r in _existing() if wanted and not any(_names(w, str(r["kind"]), str(r["variant"])) for w in wanted)]
+    done = ""
     for (kind, variant, _), (request, result) in zip(asked, trace_each(r for _, _, r in asked), strict=True):
-        made.append(row(kind, variant, request, result))
+        if done and kind != done:
+            _write(rows)
+        done = kind
+        rows.append(row(kind, variant, request, result))
         print(f"{kind:14} {variant:44} {request.micro_batch}x{request.seq} {result.seconds:5.2f} s {result.error}", flush=True)
-    order = list(KINDS)
-    rows = sorted([*kept, *made], key=lambda r: order.index(str(r["kind"])))
+    _write(rows)
+
+
+def _names(wanted: str, kind: str, variant: str) -> bool:
+    """Whether an argument asks for this kind and variant."""
+    name, _, part = wanted.partition("/")
+    return name == kind and part in variant
+
+
+def _write(rows: list[dict[str, object]]) -> None:
+    kinds, variants = list(KINDS), [name for name, _ in _VARIANTS]
+    ordered = sorted(rows, key=lambda r: (kinds.index(str(r["kind"])), variants.index(str(r["variant"]))))
     TABLE.parent.mkdir(parents=True, exist_ok=True)
-    TABLE.write_bytes(b"\n".join(map(msgspec.json.encode, [{"versions": versions()}, *rows])) + b"\n")
+    TABLE.write_bytes(b"\n".join(map(msgspec.json.encode, [{"versions": versions()}, *ordered])) + b"\n")
 
 
 def _existing() -> list[dict[str, object]]:

@@ -19,13 +19,15 @@ class LayerCost(msgspec.Struct, frozen=True, kw_only=True):
     ``saved``: made in the layer's forward and alive when the backward pass begins. ``saved_by_part``: the same by submodule.
     ``forward_extra``: the most that the layer's forward made and held together, less what it saves. ``backward_peak``: the most
     that its backward (recomputation included) made and held together, weight gradients left out; the saved bytes that it frees
-    meanwhile are not subtracted. ``recomputed``: the most that recomputation alone made and held together.
+    meanwhile are not subtracted. ``backward_net``: how far everything alive rises above its level at the start of the layer's
+    backward, weight gradients and freed tensors included. ``recomputed``: the most that recomputation alone made and held.
     """
 
     saved: int
     saved_by_part: dict[str, int]
     forward_extra: int
     backward_peak: int
+    backward_net: int
     recomputed: int
 
 
@@ -62,8 +64,25 @@ def _cost(log: EventLog, belongs: Callable[[Allocation], bool], prefix: str) -> 
         saved_by_part=dict(sorted(parts.items())),
         forward_extra=max(0, rise_forward - saved),
         backward_peak=rise_backward,
+        backward_net=_net(log, backward, end, belongs),
         recomputed=recomputed,
     )
+
+
+def _net(log: EventLog, start: int, end: int, belongs: Callable[[Allocation], bool]) -> int:
+    """The highest rise of all that is alive between the first and the last thing a layer's backward makes."""
+
+    def made(event: int) -> bool:
+        return event > 0 and belongs(log.allocations[event - 1]) and log.allocations[event - 1].phase != "forward"
+
+    places = [p for p in range(start, end) if made(log.order[p])]
+    level = highest = 0
+    for event in log.order[places[0] : places[-1] + 1] if places else ():
+        allocation = log.allocations[abs(event) - 1]
+        if not allocation.op.startswith("cublas"):
+            level += allocation.size if event > 0 else -allocation.size
+            highest = max(highest, level)
+    return highest
 
 
 def step_places(log: EventLog) -> tuple[int, int, int]:

@@ -45,7 +45,7 @@ class Logits(msgspec.Struct, frozen=True, kw_only=True):
 
 def loss_cost(recipe: Recipe, logits: Logits) -> LossCost:
     """The cost of the recipe's loss, the final norm included."""
-    kept = _norm(recipe, logits) + _cast_head(recipe, logits)
+    kept = _norm(recipe, logits) + _cast_head(recipe, logits) + _softcap(recipe, logits)
     cost = _KINDS[recipe.loss](recipe, logits)
     return LossCost(
         forward=kept + cost.forward,
@@ -56,6 +56,9 @@ def loss_cost(recipe: Recipe, logits: Logits) -> LossCost:
 
 
 _SEGMENTS = {"fused": 1.5, "linear": 2.0}  # a backward block of its own; two chunk sizes
+
+
+_WHOLE = ("eager", "plain", "fused")  # losses that take whole logits from the model's own head
 
 
 def _norm(recipe: Recipe, x: Logits) -> float:
@@ -79,6 +82,11 @@ def _cast_head(recipe: Recipe, x: Logits) -> float:
     whole = recipe.sharding not in GATHERED
     copied = recipe.autocast and whole and recipe.loss != "none" and width(held) > x.width
     return x.vocab * x.hidden * x.width if copied else 0
+
+
+def _softcap(recipe: Recipe, x: Logits) -> float:
+    """Logits squashed by a tanh, whose output waits for backward (transformers, models/gemma2: final_logit_softcapping)."""
+    return x.tokens * x.vocab * x.width if recipe.logits_softcap and recipe.loss in _WHOLE else 0
 
 
 def _eager(recipe: Recipe, x: Logits) -> LossCost:

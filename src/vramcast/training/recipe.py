@@ -80,6 +80,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     holds_logits: str = ""
     returns_cache: bool = False
     logits_upcast: bool = True
+    logits_softcap: bool = False
     checkpointing: str
     reentrant: bool = False
     hidden_dropout: float = 0.0

@@ -56,7 +56,8 @@ class Remembered:
         if not native or torch.is_inference_mode_enabled():
             return None
         try:
-            key = (func, self._signature(args), self._signature(tuple(kwargs.items())) if kwargs else None)
+            named = self._signature(tuple(kwargs.items())) if kwargs else None
+            key = (func, self._signature(args), named, torch.get_default_dtype())  # a factory's dtype may be left to it
             hash(key)
         except (UnplainError, TypeError):
             return None

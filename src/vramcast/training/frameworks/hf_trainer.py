@@ -33,6 +33,7 @@ FLOAT_ROUTERS = frozenset({
     "deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite", "dots1", "kimi_k2", "ernie4_5_moe", "bailing_moe", "longcat_flash",
     "glm4v_moe", "hunyuan_v1_moe", "minimax_m2", "exaone_moe", "solar_open",
 })  # fmt: skip
+CAPPED_LOGITS = frozenset({"gemma2", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "recurrent_gemma"})
 # RMSNorms that cast back to 16 bits after their weight, or multiply by 1 + weight in fp32 (transformers, modeling_*.py)
 NORM_FORMS = dict.fromkeys(("olmo2", "olmo3", "gpt_oss", "afmoe", "flex_olmo", "helium", "nemotron_h"), "wide")
 NORM_FORMS |= dict.fromkeys(("cohere", "cohere2"), "centred")  # their LayerNorm, written out
@@ -81,6 +82,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     _sharded_dtypes(draft)
     draft.default("transformers' eager modules", norm="eager", rope="eager", glu="eager")
     draft.default("the family's own modules", float_router=model.family in FLOAT_ROUTERS, clamped_glu=model.family == "gpt_oss")
+    draft.default("the family's final_logit_softcapping", logits_softcap=model.family in CAPPED_LOGITS)
     draft.default("the family's own RMSNorm", norm_form=NORM_FORMS.get(model.family, "narrow"))
     if draft.get("quant"):
         draft.default("prepare_model_for_kbit_training turns checkpointing on", checkpointing="full")
