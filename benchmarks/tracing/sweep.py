@@ -84,7 +84,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def off(self) -> float:
         """The forecast over the trace, less 1."""
-        return self.forecast / self.traced - 1
+        return self.forecast / self.traced - 1 if self.traced else float("nan")
 
 
 def asked(kinds: list[str]) -> Iterator[tuple[str, Training, TraceRequest, Result]]:
