@@ -34,6 +34,7 @@ from vramcast.measuring.store import Store
 from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
 from vramcast.planning.measuring import How, forecast_beside, on_cards, point_of, serving_of, trace_beside
+from vramcast.tracing.run import Tracer
 from vramcast.truth.case import Case
 from vramcast.units import GiB
 from vramcast.workload import Adapter, Training
@@ -189,7 +190,8 @@ def compare(planned: Sequence[Planned], store: Store, card: Accelerator | None, 
     """Measured, traced and forecast, case by case; exit code 1 when none of the cases was measured."""
     by_name = {case.id: case for case in store.cases()}
     found = [(p, by_name[p.point.name]) for p in planned if p.point.name in by_name]
-    traces = [{} if given.no_trace else trace_beside(p.point.request, card) for p, _ in found]
+    with Tracer() as tracer:
+        traces = [{} if given.no_trace else trace_beside(p.point.request, card, tracer) for p, _ in found]
     page = Page()
     head = ("case", *(f"{c} {w}" for c in COUNTERS[:2] for w in ("GiB", "trace", "forecast")), "device GiB", "forecast", "s")
     rows = [_row(p, case.figures, trace) for (p, case), trace in zip(found, traces, strict=True)]

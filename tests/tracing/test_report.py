@@ -13,6 +13,7 @@ from vramcast.tracing.eventlog import Allocation, EventLog
 from vramcast.tracing.report import report
 from vramcast.tracing.snapshot import parse_snapshot
 from vramcast.tracing.snapshot_replay import replay_snapshot
+from vramcast.tracing.snapshot_report import explain_snapshot
 from vramcast.tracing.timeline import write_timeline
 from vramcast.units import MiB
 
@@ -65,6 +66,8 @@ def test_a_timeline_opens_as_a_snapshot_and_replays_exactly(step: EventLog, tmp_
     snapshot = parse_snapshot(path.read_bytes())
     assert sum(b.requested_size for s in snapshot.segments for b in s.blocks) == 260 * MiB
     assert {e.action for e in snapshot.device_traces[0]} == {"segment_alloc", "alloc", "free_requested", "free_completed"}
+    assert dict(explain_snapshot(snapshot).categories).keys() >= {"weights", "forward", "backward"}
+    assert any(origin.frames == ("model.layers.0.mlp:1 aten.mm.default",) for origin in explain_snapshot(snapshot).top)
     again = replay_snapshot(snapshot)
     assert again.exact
     assert again.peak_reserved == report(step).usage.peak_reserved_bytes

@@ -19,6 +19,7 @@ def measure_sweep(question: Any, model: Any, card: Any, given: dict[str, Any], h
     from vramcast.measuring.run import measure_each
     from vramcast.measuring.store import Store
     from vramcast.planning.measuring import forecast_beside, point_of, serving_of, trace_beside
+    from vramcast.tracing.run import Tracer
 
     axes = [read_axis(text) for text in (*filter(None, [given["sweep"]]), *given["axes"])]
     names = [a.name for a in axes]
@@ -35,10 +36,10 @@ def measure_sweep(question: Any, model: Any, card: Any, given: dict[str, Any], h
         said = case.versions.get("message", "")
         rows[place] = {**grid[place], "figures": case.figures, "forecast": forecast, "message": said}
         if given["trace"]:
-            rows[place]["trace"] = trace_beside(point.request, card)
+            rows[place]["trace"] = trace_beside(point.request, card, tracer)
         advance()
 
-    with progress(len(points)) as advance:
+    with progress(len(points)) as advance, Tracer() as tracer:
         on = campaign.identity(given["device"])
         if given["cluster"]:
             campaign.over_cluster(points, store, on=on, told=told, timeout_s=given["timeout"])

@@ -1,6 +1,6 @@
 """From a question to the run that measures it, and its forecast to stand beside."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,6 +16,9 @@ from vramcast.tracing.configs import config_of
 from vramcast.tracing.request import TraceRequest
 from vramcast.training.forecast import forecast_training, resolve
 from vramcast.workload import Parallel, Serving, Training
+
+if TYPE_CHECKING:
+    from vramcast.tracing.run import Tracer
 
 _METHODS = frozenset({"full", "lora", "qlora"})
 _SPREADS = ("none", "ddp", "fsdp2")
@@ -72,8 +75,11 @@ def forecast_beside(question: Training | Serving, model: Model, card: Accelerato
     }
 
 
-def trace_beside(request: MeasureRequest, card: Accelerator | None) -> dict[str, int]:
-    """Allocated and reserved peaks of the same step on fake tensors, in bytes; empty where the tracer cannot run it."""
+def trace_beside(request: MeasureRequest, card: Accelerator | None, tracer: "Tracer | None" = None) -> dict[str, int]:
+    """Allocated and reserved peaks of the same step on fake tensors, in bytes; empty where the tracer cannot run it.
+
+    ``tracer``: one that stays for further requests.
+    """
     from vramcast.hardware.overheads import context_bytes
     from vramcast.tracing.report import report
     from vramcast.tracing.run import trace
@@ -81,7 +87,7 @@ def trace_beside(request: MeasureRequest, card: Accelerator | None) -> dict[str,
     if request.compiled:
         return {}
     try:
-        result = trace(request.step)
+        result = tracer.trace(request.step) if tracer else trace(request.step)
     except VramcastError:
         return {}
     if result.error:

@@ -60,6 +60,13 @@ def snapshot(log: EventLog, settings: AllocatorSettings | None = None) -> dict[s
     return {"segments": segments, "device_traces": [device.trace], "allocator_settings": {}, "external_annotations": []}
 
 
+# What stands in the stacks of real snapshots where memory of that category or phase is asked for.
+_CALLERS = {
+    "weights": "from_pretrained", "optimizer": "step", "setup": "from_pretrained", "backward": "torch::autograd::Engine",
+    "recompute": "torch::autograd::Engine", "prefill": "forward", "decode": "forward",
+}  # fmt: skip
+
+
 class _NotingDevice(Device):
     """Notes the segments it hands out and takes back, between the allocations that made it do so."""
 
@@ -95,10 +102,13 @@ def _blocks(log: EventLog, allocator: Any) -> Iterator[tuple[int, tuple[int, Blo
 
 
 def _frames(allocation: Allocation) -> list[dict[str, Any]]:
-    """Innermost first: operator, module, phase, the user's line."""
+    """Innermost first: the operator in its module, the user's line, and the caller that makes readers of stacks see the phase."""
     file, _, line = allocation.line.rpartition(":")
-    frames = [{"name": name, "filename": "", "line": 0} for name in (allocation.op, allocation.module, allocation.phase) if name]
-    return [*frames, {"name": "", "filename": file, "line": int(line)}] if file else frames
+    module, caller = allocation.module, _CALLERS.get(allocation.category) or _CALLERS.get(allocation.phase, allocation.phase)
+    frames = [{"name": allocation.op, "filename": module, "line": 1 if module else 0}]
+    if file:
+        frames.append({"name": "", "filename": file, "line": int(line)})
+    return [*frames, {"name": caller, "filename": "", "line": 0}]
 
 
 def _segments(allocator: CachingAllocator, live: dict[int, tuple[Block, Allocation]]) -> list[dict[str, Any]]:
