@@ -65,6 +65,7 @@ def command(**given: Any) -> int:
 
     settings = parse_alloc_conf(given["alloc_conf"]) if given["alloc_conf"] else None
     capacity = _capacity(given["capacity"])
+    _check(given)
     with _progress(f"tracing {given['model'] or 'the model'}"), Tracer(timeout_s=given["timeout"]) as tracer:
         traced = _traced(given, settings, tracer)
         limits = _limits(traced, tracer, given["gpu"], capacity) if given["limits"] else None
@@ -83,6 +84,21 @@ def command(**given: Any) -> int:
     if traced.result.error:
         return 3
     return int(traced.answer.fit.verdict == "no" or (limited is not None and not limited.fits))
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Refuse before the trace what would be refused after it."""
+    if given["limits"] and given["program"]:
+        raise QuestionError("a script decides its own batch and length: limits are found for a named model only")
+    if given["limits"] and not (given["gpu"] or given["capacity"]):
+        raise QuestionError("limits of which card? name it with --gpu, or give --capacity 24GiB")
+    if given["timeline"]:
+        from vramcast.charts.write import ENDINGS, altair
+        from vramcast.tracing.timeline import check_timeline
+
+        check_timeline(Path(given["timeline"]), pictures=ENDINGS)
+        if Path(given["timeline"]).suffix.lower() in ENDINGS:
+            altair()
 
 
 def _write_timeline(traced: Any, file: str, capacity: int) -> None:
@@ -154,8 +170,6 @@ def _limits(traced: Any, tracer: Any, gpu: str | None, capacity: int) -> Any:
 
     card = find_accelerator(traced.answer.workload["gpu"]) if gpu else None
     held = capacity or (card.visible_bytes if card else 0)
-    if not held:
-        raise QuestionError("limits of which card? name it with --gpu, or give --capacity 24GiB")
     return limits_of(traced, tracer, room_bytes=held - context_bytes(card))
 
 

@@ -16,15 +16,22 @@ from vramcast.tracing.replay import new_allocator
 from vramcast.tracing.settings import AllocatorSettings
 
 
-def write_timeline(log: EventLog, path: Path, settings: AllocatorSettings | None = None) -> None:
-    """Write a log as ``.json`` (Chrome trace: allocated and reserved over events) or ``.pickle`` (memory_viz snapshot)."""
-    if path.suffix == ".json":
-        path.write_bytes(msgspec.json.encode(chrome_trace(log, settings)))
-    elif path.suffix == ".pickle":
-        path.write_bytes(pickle.dumps(snapshot(log, settings), protocol=4))
-    else:
+def check_timeline(path: Path, *, pictures: tuple[str, ...] = ()) -> None:
+    """Raises QuestionError for an ending that is neither a viewer's nor a picture's, or a folder that is not there."""
+    if path.suffix.lower() not in (*_VIEWERS, *pictures):
         kinds = ".png, .svg or .html (a picture), .json (Chrome trace) or .pickle (memory_viz)"
         raise QuestionError(f"a timeline is written as {kinds}, not {path.name!r}")
+    if not path.absolute().parent.is_dir():
+        raise QuestionError(f"the folder of {str(path)!r} does not exist")
+
+
+def write_timeline(log: EventLog, path: Path, settings: AllocatorSettings | None = None) -> None:
+    """Write a log as ``.json`` (Chrome trace: allocated and reserved over events) or ``.pickle`` (memory_viz snapshot)."""
+    check_timeline(path)
+    if path.suffix.lower() == ".json":
+        path.write_bytes(msgspec.json.encode(chrome_trace(log, settings)))
+    else:
+        path.write_bytes(pickle.dumps(snapshot(log, settings), protocol=4))
 
 
 def chrome_trace(log: EventLog, settings: AllocatorSettings | None = None) -> dict[str, Any]:
@@ -60,6 +67,7 @@ def snapshot(log: EventLog, settings: AllocatorSettings | None = None) -> dict[s
     return {"segments": segments, "device_traces": [device.trace], "allocator_settings": {}, "external_annotations": []}
 
 
+_VIEWERS = (".json", ".pickle")
 # What stands in the stacks of real snapshots where memory of that category or phase is asked for.
 _CALLERS = {
     "weights": "from_pretrained", "optimizer": "step", "setup": "from_pretrained", "backward": "torch::autograd::Engine",
