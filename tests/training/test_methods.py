@@ -55,6 +55,12 @@ def test_a_colocated_engine_claims_its_share_of_the_card() -> None:
     assert shared.worst.device_bytes - alone.worst.device_bytes == round(0.3 * card.visible_bytes)
 
 
+def test_only_scored_tokens_have_logits() -> None:
+    whole, scored = answer(options={"task": "grpo"}), answer(options={"task": "grpo", "scored": 0.25})
+    assert term(scored, "loss", 1) == pytest.approx(term(whole, "loss", 1) / 4, rel=0.01)
+    assert term(scored, "activations") == term(whole, "activations")
+
+
 def test_evaluation_keeps_float_logits() -> None:
     rank = answer(options={"eval_batch": 8}).worst
     evaluation = next(i for i in rank.instants if i.name == "evaluation")

@@ -233,7 +233,7 @@ def _loss(question: Training, model: Model, recipe: Recipe, stage: Stage, tokens
     return loss_cost(
         recipe,
         Logits(
-            tokens=tokens,
+            tokens=tokens * recipe.scored,
             vocab=columns,
             cache=tokens * returned if recipe.returns_cache and recipe.checkpointing == "none" else 0,
             hidden=model.hidden,

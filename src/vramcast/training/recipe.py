@@ -31,6 +31,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ``overlaps_experts``: expert communication hides behind another micro-batch. ``flattens``: its step makes one block of the
     gradients. ``returns_cache``: the model returns keys and values beside its logits (use_cache). ``spread``: layers lie on the
     cards one after another (device_map), with no pipeline schedule.
+    ``scored``: share of the tokens whose logits are computed (GRPO: those of the completion, grpo_trainer.py, logits_to_keep).
     ``eval_kept``: batches of logits that stay on the card at evaluation (eval_accumulation_steps).
     ``saves``: the checkpoint that is written: full, device (full, whole on every card), sharded, async.
     ``narrow_layers``: how many layers, from the first, multiply in 8 or 4 bits; None = all.
@@ -132,6 +133,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     trains_ends: bool = False
     task: str = "sft"
     sequences: int = 1
+    scored: float = 1.0
     frozen_copies: int = 0
     trained_copies: int = 0
     tenant: float = 0.0

@@ -365,6 +365,7 @@ def test_grpo_adds_prompt_and_completion() -> None:
     settings = read_training_mapping(given, where="grpo.yaml")
     assert (settings.get("options.task"), settings.get("seq"), settings.get("options.tenant")) == ("grpo", 1536, 0.4)
     assert settings.get("options.frozen_copies") == 1
+    assert settings.get("options.scored") == pytest.approx(1024 / 1536)
 
 
 def test_evaluation_keeps_logits_unless_they_are_gathered() -> None:

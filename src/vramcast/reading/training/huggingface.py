@@ -286,6 +286,8 @@ def lengths(settings: Settings) -> None:
     prompt, completion = settings.get("lengths.prompt"), settings.get("lengths.completion")
     if settings.get("options.task") == "grpo" and (prompt or completion):
         settings.drop("seq")
-        settings.put("seq", (prompt or 512) + (completion or 256), "prompt and completion")
+        together = (prompt or 512) + (completion or 256)
+        settings.put("seq", together, "prompt and completion")
+        settings.put("options.scored", (completion or 256) / together, "GRPO: logits of the completion only")
     if settings.get("lengths.packed") is False:
         settings.put("options.lengths", "variable", settings.because["lengths.packed"])

@@ -93,6 +93,7 @@ def finish(settings: Settings) -> None:
     if settings.get("options.task") == "grpo":
         prompt, completion = settings.get("seq"), settings.get("lengths.completion", 512)
         settings.replace("seq", prompt + completion, "max_length for the prompt and max_completion_length")
+        settings.put("options.scored", completion / (prompt + completion), "GRPO: logits of the completion only")
     if settings.get("engine.on") and settings.get("engine.mode", "colocate") == "colocate":
         settings.put("options.tenant", settings.get("engine.share", 0.9), "vLLM on the same card")
     sharded(settings, version=1)
