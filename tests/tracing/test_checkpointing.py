@@ -24,7 +24,8 @@ BF16, FLASH_RANDOM_STATE = 2, 24
 def _traces() -> dict[str, TraceResult]:
     kinds = ("none", "full", "op", "layer:2")
     requests = [TraceRequest(config=LLAMA, seq=SEQ, backend="cuda", checkpointing=kind) for kind in kinds]
-    return dict(zip(kinds, trace_all(requests, timeout_s=60), strict=True))
+    requests.append(TraceRequest(config=LLAMA, seq=SEQ, backend="cuda", compiled=True))
+    return dict(zip((*kinds, "compiled"), trace_all(requests, timeout_s=60), strict=True))
 
 
 def _saved(kind: str, layer: int) -> int:
@@ -48,6 +49,14 @@ def test_the_list_of_operations_keeps_attention_and_every_second_product() -> No
 def test_every_second_layer_is_recomputed_from_the_output_of_the_one_before() -> None:
     assert [_saved("layer:2", n) for n in (1, 3)] == [0, 0]
     assert _saved("layer:2", 2) == _saved("none", 2) + BF16 * SEQ * H
+
+
+def test_a_compiled_layer_saves_what_the_partitioner_leaves_and_no_more_than_an_eager_one() -> None:
+    """Norms and the activation are made again from products and inputs; products and attention are kept."""
+    assert _traces()["compiled"].error == ""
+    eager, compiled = _saved("none", 1), _saved("compiled", 1)
+    products = BF16 * SEQ * (H + 2 * KV + 2 * FF) + BF16 * SEQ * H
+    assert products <= compiled < 0.8 * eager
 
 
 def test_an_unknown_kind_is_refused() -> None:

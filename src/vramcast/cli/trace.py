@@ -20,7 +20,7 @@ Examples:
   vramcast trace meta-llama/Llama-3.1-70B --gpu H100x64 --framework torchtitan --tp 8 --pp 4 --accumulate 8
   vramcast trace --gpu A100x8 -- torchrun --nproc-per-node 8 train.py --config my.yaml
 """
-_NOT_TRACED = {"axes", "sweep", "plot", "explain", "loss", "compiled", *MOMENTS}
+_NOT_TRACED = {"axes", "sweep", "plot", "explain", "loss", *MOMENTS}
 _LAUNCHERS = {"python", "python3", "accelerate", "torchrun"}
 
 
@@ -139,7 +139,7 @@ def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
     if given["program"]:
         argv = _script_of((given["model"], *given["program"]))
         return tracing.trace_program(argv, gpu=gpu, gpus=gpus, settings=settings, timeout_s=given["timeout"])
-    question, shaped = question_of({**given, "loss": None, "compiled": None})
+    question, shaped = question_of({**given, "loss": None})
     if given["generate"]:
         from vramcast.planning.tracing_generation import trace_generation
         from vramcast.workload import Serving

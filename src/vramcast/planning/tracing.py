@@ -96,6 +96,7 @@ def training_request(
         adapter=None if question.method in {"full", "frozen"} else question.adapter or Adapter(),
         quant=recipe.quant or None,
         attention="eager" if recipe.attention == "eager" else "sdpa",
+        compiled=recipe.compiled,
         distribution=distribution_of(question, recipe, layout),
         backend=backend,
         layers=layers,
@@ -141,8 +142,18 @@ def trace_training(
         if layers is None and request.adapter is None and not request.quant:
             check_built(model, result.parameters, source)
         traced = finish(workload, result, settings, model=model, card=card, assumed=assumed, forecast=forecast)
+        if stage.compiled:
+            traced = _less_certain(traced)
         found.append((rank, msgspec.structs.replace(traced, request=stage)))
     return _together(found)
+
+
+def _less_certain(traced: Traced) -> Traced:
+    """The answer with what of it compiled kernels may not make: its own interval below the traced peak."""
+    fused = sum(term.bytes for term in traced.answer.worst.peak.terms if term.name == "temporaries")
+    what = "torch.compile: saved tensors are AOTAutograd's, kernels are not fused: as much of the peak may not exist"
+    unmodelled = (Unmodelled(what, fused), *traced.answer.unmodelled)
+    return msgspec.structs.replace(traced, answer=msgspec.structs.replace(traced.answer, unmodelled=unmodelled))
 
 
 def _together(found: list[tuple[str, Traced]]) -> Traced:
@@ -277,7 +288,8 @@ def _refuse(question: Training, recipe: Recipe) -> None:
     refused = {
         f"checkpointing {recipe.checkpointing}": recipe.checkpointing.partition(":")[0] not in {"none", "full", "op", "layer"},
         f"loss {recipe.loss}": recipe.loss in {"fused", "chunked", "linear"},
-        "torch.compile": recipe.compiled,
+        "torch.compile with recomputation, adapters, 4-bit weights or divided weights": recipe.compiled
+        and (recipe.checkpointing != "none" or recipe.method != "full" or recipe.sharding not in {"none", "ddp"}),
         f"offload of {', '.join(offloaded)}": bool(offloaded),
         f"quantisation {recipe.quant}": recipe.quant not in {"", "nf4", "fp4"},
         f"adapter {question.adapter.kind if question.adapter else ''}": bool(

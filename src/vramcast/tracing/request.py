@@ -16,10 +16,11 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     ``task``: "train" (full steps) or "generate" (a prompt, then ``new_tokens`` with the KV cache). ``param_dtype``: how the
     model is built; ``autocast``: the compute dtype of torch.autocast, None for none. ``checkpointing``: none, full, reentrant,
     op (torchtitan's list of operations) or layer:N. ``optimizer``: a name of ``recipes.OPTIMIZERS``. ``keep_outputs``: the loop
-    holds the model's output, and so the logits, while the backward pass runs. ``quant``: None or nf4. ``distribution``: the
-    ranks it is one of. ``backend``: auto, cuda or meta. ``attention``: sdpa or eager; ``attention_kernels``: an order that
-    overrides the card's. ``layers``: build only this many. ``depths``: three numbers of layers to trace instead of all; the
-    whole log is written from the first two, checked against the third, and traced in full where that fails.
+    holds the model's output, and so the logits, while the backward pass runs. ``quant``: None or nf4. ``compiled``: layers run
+    as AOTAutograd partitions them. ``distribution``: the ranks it is one of. ``backend``: auto, cuda or meta. ``attention``:
+    sdpa or eager; ``attention_kernels``: an order that overrides the card's. ``layers``: build only this many. ``depths``: three
+    numbers of layers to trace instead of all; the whole log is written from the first two, checked against the third, and
+    traced in full where that fails.
     """
 
     config: dict[str, Any]
@@ -37,6 +38,7 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     keep_outputs: bool = False
     adapter: Adapter | None = None
     quant: str | None = None
+    compiled: bool = False
     attention: str = "sdpa"
     attention_kernels: tuple[str, ...] = ()
     experts: str | None = None
@@ -50,7 +52,7 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     @property
     def is_plain(self) -> bool:
         """True for a step in which no code asks whether its device is a GPU: meta tensors trace it to the same byte."""
-        special = self.autocast or self.quant or self.distribution.world > 1 or self.adapter
+        special = self.autocast or self.quant or self.compiled or self.distribution.world > 1 or self.adapter
         return not special and not any(kind in self.optimizer for kind in ("fused", "8bit", "paged"))
 
     @property

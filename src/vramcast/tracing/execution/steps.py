@@ -12,6 +12,7 @@ import torch
 
 from vramcast.errors import QuestionError
 from vramcast.tracing.execution import models, recipes, zero
+from vramcast.tracing.execution.compiled import compile_layers
 from vramcast.tracing.execution.distribute import distribute
 from vramcast.tracing.execution.pipeline import Pipeline
 from vramcast.tracing.execution.session import Session
@@ -37,6 +38,8 @@ def _ready(request: TraceRequest, session: Session) -> torch.nn.Module:
         return zero.build(request, session)
     model = models.build(request, session, whole=not how.divides)
     session.count(model)
+    if request.compiled:
+        compile_layers(model, session)
     return distribute(model, how, session) if how.world > 1 else model
 
 
