@@ -144,6 +144,7 @@ model.cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 step = torch.compile(lambda x: model(x).square().mean())
 lengths = torch.tensor([3, 5], device="cuda")
+assert torch.randn(2, 7, device="cuda")[lengths > 3].shape == (1, 7)
 assert lengths.cpu().numpy().tolist() == [3, 5]
 while True:
     loss = step(torch.randn(8, 512, device="cuda"))

@@ -114,9 +114,58 @@ def generation(row: Row) -> Case:
     return _case(row, "generation", arguments, libraries=f"transformers-{version}")
 
 
+def litgpt(row: Row) -> Case:
+    """Litgpt's tables: its LoRA loop at the longest sample."""
+    s = row["settings"]
+    if row["method"] == "qlora":
+        raise RefusedError("litgpt supports bitsandbytes 0.42 alone, whose 4-bit layers keep other tensors than later ones")
+    if row["method"] != "lora" or row["n_gpus"] > 1:
+        raise RefusedError("no program written")
+    if "2023" in row["framework_version"]:
+        raise RefusedError("a litgpt of 2023, of another name and with another model")
+    leaf = row["model_id"].rsplit("/", 1)[-1]
+    adapter = s["adapters"]
+    arguments = {
+        "name": _LITGPT_NAMES.get(leaf, leaf),
+        "micro_batch": s["micro_batch"],
+        "seq": s["seq_len"],
+        "rank": adapter["r"],
+        "dropout": adapter["dropout"],
+        "targets": adapter["targets"],
+    }
+    return _case(row, "litgpt_lora", arguments, libraries="litgpt", config=False)
+
+
+def torchtune(row: Row) -> Case:
+    """Torchtune's flag-by-flag table of Llama-3.2-3B; compiled from its third line on."""
+    s = row["settings"]
+    if s["compile"]:
+        raise RefusedError("torch.compile allocates differently")
+    if not s.get("seq_len"):
+        raise RefusedError("the lengths of its batches are not at hand")
+    model = model_of(row)
+    attention, feedforward = model.blocks[0].mixers[0], model.blocks[0].feedforward
+    shape = {
+        "vocab_size": model.vocab,
+        "embed_dim": model.hidden,
+        "num_heads": attention.heads,
+        "num_kv_heads": attention.kv_heads,
+        "intermediate_dim": feedforward.intermediate,
+    }
+    arguments = {"micro_batch": s["micro_batch"], "seq": s["seq_len"], "checkpointing": False, "shape": shape}
+    return _case(row, "torchtune_full", arguments, libraries="torchtune", config=False)
+
+
 SOURCES: dict[str, Callable[[Row], Case]] = {
     "foundation-model-stack/fms-acceleration": fine_tuning,
     "QwenLM/Qwen3": generation,
+    "Lightning-AI/litgpt": litgpt,
+    "pytorch/torchtune": torchtune,
+}
+_LITGPT_NAMES = {
+    "Meta-Llama-3-8B": "Llama-3-8B",
+    "gemma-2b": "Gemma-2b",
+    "TinyLlama-1.1B": "TinyLlama-1.1B-intermediate-step-1431k-3T",
 }
 WITHOUT = {
     "modelscope/ms-swift": "the lengths of its batches are those of a data set that is not at hand",
@@ -125,6 +174,8 @@ WITHOUT = {
     "unslothai/notebooks": "Unsloth rewrites and compiles its models, and the lengths of its batches are not at hand",
     "casper-hansen/AutoAWQ": "weights in AWQ: their kernels are compiled CUDA",
     "AnswerDotAI/fsdp_qlora": "its training script is not packaged",
+    "huggingface/peft:method_comparison": "the lengths of its batches are not at hand",
+    "pytorch/ao:torchao/optim": "the lengths of its batches are not at hand",
     "huggingface/peft:README": "no lengths, and the types of weights are not stated",
     "meta-llama/llama-cookbook": "the lengths of its batches are not at hand",
     "InternLM/xtuner": "the lengths of its batches are not at hand",
@@ -147,13 +198,13 @@ _ACCELERATE_FSDP = {
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "bfloat16"}  # "fp32 shards": loaded in bf16, widened by FSDP
 
 
-def _case(row: Row, program: str, arguments: dict[str, Any], **more: Any) -> Case:
+def _case(row: Row, program: str, arguments: dict[str, Any], *, config: bool = True, **more: Any) -> Case:
     model: Model = model_of(row)
     card = find_accelerator(row["gpu"])
     return Case(
         id=row["id"],
         program=program,
-        arguments={"config": derived(model), **arguments},
+        arguments={"config": derived(model), **arguments} if config else arguments,
         layers=model.layers,
         depths=shallow_depths(model.layer_list()),
         ranks=row["n_gpus"],

@@ -19,6 +19,12 @@ SETS: dict[str, tuple[str, ...]] = {
         "transformers==4.48.1", "huggingface_hub==0.27.1", "tokenizers==0.21.0", *_FMS,
         "fms-acceleration==0.6.1", "fms-acceleration-peft==0.4.0", "fms-acceleration-foak==0.6.0",
     ),
+    "litgpt": (
+        "litgpt==0.5.13", "lightning==2.6.6", "lightning-utilities==0.15.3", "torchmetrics==1.9.0", "jsonargparse==4.53.0",
+        "pytorch-lightning==2.6.6",
+    ),
+    "torchtune": ("torchtune==0.6.1", "torchao==0.10.0", "torchdata==0.11.0", "omegaconf==2.3.0", "antlr4-python3-runtime==4.9.3",
+        "tiktoken==0.9.0", "sentencepiece==0.2.0", "blobfile==3.0.0"),
     "transformers-4.38": ("transformers==4.38.2", "huggingface_hub==0.23.5", "tokenizers==0.15.2", "accelerate==0.30.1"),
     "transformers-4.46": ("transformers==4.46.0", "huggingface_hub==0.26.5", "tokenizers==0.20.3", "accelerate==1.1.1"),
     "transformers-4.51": ("transformers==4.51.3", "huggingface_hub==0.30.2", "tokenizers==0.21.1", "accelerate==1.6.0"),

@@ -67,7 +67,7 @@ def source_of(text: str) -> str:
 
 def shares(found: list[Point]) -> Iterator[Share]:
     """All points of a counter, then those of each source."""
-    for measure in ("allocated", "reserved"):
+    for measure in sorted({point.measure for point in found}):
         yield share("all", measure, [point for point in found if point.measure == measure])
     groups = defaultdict[tuple[str, str], list[Point]](list)
     for point in found:
@@ -102,5 +102,7 @@ def refused(truth: Path, traced: dict[str, Outcome]) -> Iterable[tuple[str, str]
             yield row["id"], str(reason)
             continue
         found = traced.get(row["id"])
-        if found is not None and found.error:
+        if found is None:
+            yield row["id"], "its turn has not come: `against_public.py` goes on where it stopped"
+        elif found.error:
             yield row["id"], f"the program failed: {found.error[:90]}"

@@ -19,7 +19,16 @@ from vramcast.tracing import policies
 from vramcast.tracing.execution import workspaces
 from vramcast.tracing.execution.attention import Attention
 from vramcast.tracing.execution.backends import Backend, FakeCuda
-from vramcast.tracing.execution.operators import ACCUMULATE, CPU_FACTORIES, MATRIX_PRODUCTS, SCATTERS, ZEROS, Kind, kind_of
+from vramcast.tracing.execution.operators import (
+    ACCUMULATE,
+    CPU_FACTORIES,
+    INDEXED,
+    MATRIX_PRODUCTS,
+    SCATTERS,
+    ZEROS,
+    Kind,
+    kind_of,
+)
 from vramcast.tracing.execution.recorder import Recorder
 from vramcast.tracing.execution.shadows import Shadows
 
@@ -99,6 +108,8 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         return self._run(func, args, kwargs)
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
+        if func in INDEXED:
+            args = (args[0], self._places(args[1]), *args[2:])
         kind = self._kinds.get(func)
         if kind is None:
             kind = self._kinds[func] = kind_of(func)
@@ -234,6 +245,17 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         if func in (aten.is_nonzero.default, aten.equal.default) or args[0].dtype == torch.bool:
             return False
         return 1
+
+    def _places(self, indices: Any) -> list[torch.Tensor | None]:
+        """Indices of places: a mask is turned into the places where it holds, as on a GPU."""
+        places: list[torch.Tensor | None] = []
+        for index in indices:
+            if index is not None and self.backend.is_device(index) and index.dtype == torch.bool:
+                with self:
+                    places += index.nonzero().unbind(1)
+            else:
+                places.append(index)
+        return places
 
     def _known(self, func: Any, kind: Kind, args: Any, kwargs: Any) -> Any:
         """The result where the twins alone make it: shapes that depend on values, and values brought back to the CPU."""

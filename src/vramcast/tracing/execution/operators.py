@@ -37,6 +37,7 @@ _NAMED = {
 _BY_NAME = {op: kind for kind, ops in _NAMED.items() for op in ops}
 _VIEWS = (aten._unsafe_view.default, aten.view.default)
 
+INDEXED = frozenset({aten.index.Tensor, aten.index_put.default, aten.index_put_.default})
 MATRIX_PRODUCTS = frozenset({aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default})
 ACCUMULATE = aten.add.Tensor
 SCATTERS = {
