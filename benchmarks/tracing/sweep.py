@@ -68,6 +68,8 @@ KINDS: dict[str, dict[str, object]] = {
     ),
 }  # fmt: skip
 
+TIED = {"llama", "qwen3", "gemma2", "gemma3_text", "starcoder2", "cohere", "gpt2", "opt"}
+
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One point of the sweep, bytes."""
@@ -90,13 +92,15 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 def asked(kinds: list[str]) -> Iterator[tuple[str, Training, TraceRequest, Result]]:
     """Every point, with its forecast."""
     for kind in kinds:
-        config = {"model_type": kind, **KINDS[kind]}
-        model = read_config({**config, "tie_word_embeddings": config.get("tie_word_embeddings", False)} | config)
+        config = {"model_type": kind, "tie_word_embeddings": kind in TIED, **KINDS[kind]}
+        model = read_config(config)
         for method in METHODS:
             for checkpointing in CHECKPOINTING:
                 for seq in SEQUENCES:
                     adapter = None if method == "full" else Adapter(rank=16)
-                    question = Training(model=kind, method=method, checkpointing=checkpointing, seq=seq, adapter=adapter)
+                    question = Training(
+                        model=kind, method=method, checkpointing=checkpointing, seq=seq, adapter=adapter, param_dtype="bfloat16"
+                    )  # fmt: skip
                     request, _ = training_request(question, model, config, card=None, backend="cuda", layers=None)
                     rank = forecast_training(question, model=model).worst
                     point = Result(

@@ -22,6 +22,13 @@ def _expert_width(recipe: Recipe, compute: int) -> int:
     return width(recipe.weights if recipe.method == "full" else recipe.unquantized or recipe.frozen)
 
 
+def _casts_weights(recipe: Recipe, adapter: Adapter | None, compute: int) -> bool:
+    """Autocast's 16-bit copies of float weights, which a matmul saves for the gradient of its input, frozen or not."""
+    if not recipe.autocast or recipe.sharding in GATHERED or (adapter and recipe.quant):
+        return False
+    return width(recipe.frozen if adapter else recipe.weights) > compute
+
+
 def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks: dict[str, int]) -> Style:
     """How this recipe's layers are implemented."""
     low_rank = None
@@ -46,7 +53,7 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         float_router=recipe.float_router,
         clamped_glu=recipe.clamped_glu,
         expert_width=_expert_width(recipe, compute),
-        cast_weights=recipe.autocast and width(recipe.weights) > compute and recipe.sharding not in GATHERED and adapter is None,
+        cast_weights=_casts_weights(recipe, adapter, compute),
         norm=recipe.norm,
         norm_weight=width(recipe.norm_weight),
         rope=recipe.rope,
