@@ -209,6 +209,13 @@ def test_what_the_tracer_does_not_run_is_refused_with_what_to_try() -> None:
     assert "FSDP1's offload" in refusal(fsdp=1, offload=("parameters",))
 
 
+@torch_only
+def test_key_value_heads_that_do_not_divide_are_named() -> None:
+    pytest.importorskip("transformers")
+    with pytest.raises(QuestionError, match="2 key-value heads do not divide over tp 4 in transformers: tp can be 1, 2"):
+        trace_all([TraceRequest(config=LLAMA, seq=SEQ, distribution=Distribution(parallel=Parallel(tp=4)))])
+
+
 def test_an_impossible_layout_is_refused() -> None:
     with pytest.raises(QuestionError, match="8 data-parallel ranks do not divide into 3 replicas"):
         Distribution(parallel=Parallel(dp=8, replicate=3), sharding="fsdp2")

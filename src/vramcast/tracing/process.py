@@ -5,6 +5,7 @@ files; a line on its standard input names them, a line on its standard output sa
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -95,6 +96,7 @@ class TracingProcess:
         code = self._process.wait()
         lines = self._errors.read_text(errors="replace").splitlines()
         last = next((line for line in reversed(lines) if line.strip()), "no message")
+        last = re.sub(r"^\[rank\d+\]: ", "", last)  # torch says so once a process group exists
         if last.startswith("vramcast.errors."):
             return QuestionError(last.partition(": ")[2])
         return CrashedError(f"the tracing process ended with code {code}: {last[:_SHOWN]}")

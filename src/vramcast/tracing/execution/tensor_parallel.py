@@ -18,6 +18,7 @@ def divide(model: Any, how: Distribution, mesh: Any, experts_mesh: Any) -> None:
     """
     tp_plan, ep_plan = _plans(model, how)
     if how.parallel.tp > 1:
+        _check_heads(model, how.parallel.tp)
         embedding, head = model.get_input_embeddings(), model.get_output_embeddings()
         tied = hasattr(head, "weight") and embedding is not None and head.weight is embedding.weight
         _over_ranks(model, how, mesh["tp"], tp_plan)
@@ -27,6 +28,13 @@ def divide(model: Any, how: Distribution, mesh: Any, experts_mesh: Any) -> None:
         from transformers.distributed.expert_parallel import apply_expert_parallelism
 
         apply_expert_parallelism(model, experts_mesh["ep"], mesh["tp"], ep_plan)
+
+
+def _check_heads(model: Any, ranks: int) -> None:
+    heads = getattr(model.config.get_text_config(), "num_key_value_heads", None)
+    if heads and heads % ranks:
+        fitting = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
+        raise UnmodelledError(f"{heads} key-value heads do not divide over tp {ranks} in transformers: tp can be {fitting}")
 
 
 def _over_ranks(model: Any, how: Distribution, mesh: Any, plan: dict[str, str]) -> None:
