@@ -90,7 +90,12 @@ DEPTHS = {
     "qwen3_next": (12, 16, 20),
     "qwen2_5_vl": (3, 4, 5),
 }
-ADAPTED = {"adapter": Adapter(rank=4), "autocast": "bfloat16", "param_dtype": "float32", "checkpointing": "full"}
+ADAPTED = {
+    "adapter": Adapter(rank=4, targets=("q_proj",)),
+    "autocast": "bfloat16",
+    "param_dtype": "float32",
+    "checkpointing": "full",
+}
 
 
 @pytest.mark.torch
