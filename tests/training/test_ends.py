@@ -61,6 +61,8 @@ def test_the_trainer_opens_autocast_whatever_the_weights(fields: dict[str, objec
 @pytest.mark.parametrize(("held", "copied"), [("float32", True), ("bfloat16", False)])
 def test_autocast_keeps_copies_of_frozen_float_weights(held: str, copied: bool) -> None:
     """Each linear layer's input needs a gradient, so its 16-bit copy waits for backward: without, a trace was 24 % above."""
-    asked = Training(model="x", method="lora", checkpointing="none", seq=256, adapter=Adapter(), param_dtype=held)
+    asked = Training(
+        model="x", method="lora", checkpointing="none", seq=256, adapter=Adapter(), param_dtype=held, compute_dtype="bfloat16"
+    )
     recipe, _ = resolve(asked, TIED)
     assert style_of(recipe, asked.parallel, asked.adapter, {"q": 8}).cast_weights is copied
