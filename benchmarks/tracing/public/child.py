@@ -16,8 +16,8 @@ import msgspec
 
 from public.case import Case, Outcome
 from vramcast.tracing.eventlog import EventLog
-from vramcast.tracing.execution import flash_package, four_bit, hub_models, patches, sharding, triton_kernels
 from vramcast.tracing.execution.deep import trace_deep
+from vramcast.tracing.execution.script import prepare_libraries
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.start import settle
 from vramcast.tracing.execution.worker import versions
@@ -39,14 +39,8 @@ def main(asked: str, answered: str) -> None:
 
 def open_session(case: Case) -> Session:
     """The one session of this process, with the libraries put right."""
-    flash_package.install()
-    triton_kernels.install()
     session = Session(backend="cuda", device=case.device)
-    patches.transformers()
-    hub_models.install(session)
-    four_bit.install(session)
-    if case.ranks > 1:
-        sharding.pretend_for_scripts(session, case.ranks)
+    prepare_libraries(session, case.ranks)
     importlib.import_module(f"public.programs.{case.program}")
     settle()
     return session

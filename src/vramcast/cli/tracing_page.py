@@ -45,6 +45,8 @@ def _opening(traced: Traced, terminal: bool | None) -> Page:
     if result.error:
         page.line(("the script failed: ", "bad"), result.error)
     page.line(f"{result.steps} optimizer steps traced")
+    for note in result.notes:
+        page.line(("note: ", "faint"), note)
     page.heading(f"Memory of one card ({answer.worst.peak.name})")
     for term in answer.worst.peak.terms:
         page.line("  ", (term.name.ljust(15), term.name), (gib(term.bytes).rjust(12), "number"))

@@ -78,7 +78,7 @@ class Packed(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
 class Checkpointer:
     """Gives the recipe weights to load; nothing is ever saved."""
 
-    def __init__(self, model: dict[str, int]) -> None:
+    def __init__(self, model: dict[str, int], **_: Any) -> None:
         self.model = model
 
     def load_checkpoint(self, *_: Any, **__: Any) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def run_script(request: ScriptRequest) -> TraceResult:
     session = Session(backend="cuda", device=request.device, lines=True, limit=request.operator_limit)
     _prepare_process(request.argv)
     with steps.timed() as spent:
-        _prepare_libraries(session, request.ranks)
+        prepare_libraries(session, request.ranks)
         settle()
         with _limited(request.seconds):
             error = session.trace(lambda: _execute(request.argv), steps=request.steps)
@@ -39,7 +39,8 @@ def run_script(request: ScriptRequest) -> TraceResult:
     return session.result(seconds=spent[0], notes=notes, error=error)
 
 
-def _prepare_libraries(session: Session, ranks: int) -> None:
+def prepare_libraries(session: Session, ranks: int) -> None:
+    """Put the libraries of a program right for fake tensors, and tell it that it is rank 0 of ``ranks``."""
     checkpoints.install(session)
     flash_package.install()
     triton_kernels.install()
