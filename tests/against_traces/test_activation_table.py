@@ -17,7 +17,7 @@ from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.policy import kept
 from vramcast.training.activations.tape import Life
 from vramcast.training.adapters import targeted
-from vramcast.training.forecast import resolve
+from vramcast.training.resolve import resolve
 from vramcast.workload import Adapter, Training
 
 TABLE = Path(__file__).parents[2] / "truth" / "traced" / "activations.jsonl"

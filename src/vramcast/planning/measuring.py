@@ -14,7 +14,8 @@ from vramcast.planning.tracing import device_model, training_request
 from vramcast.planning.tracing_layout import LayoutOptions, distribution_of
 from vramcast.tracing.configs import config_of
 from vramcast.tracing.request import TraceRequest
-from vramcast.training.forecast import forecast_training, resolve
+from vramcast.training.forecast import forecast_training
+from vramcast.training.resolve import resolve
 from vramcast.workload import Parallel, Serving, Training
 
 if TYPE_CHECKING:

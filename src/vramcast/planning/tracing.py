@@ -21,8 +21,8 @@ from vramcast.tracing.report import TraceReport, report
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 from vramcast.tracing.run import Tracer, trace, trace_script
 from vramcast.tracing.settings import AllocatorSettings
-from vramcast.training.forecast import resolve
 from vramcast.training.recipe import Recipe
+from vramcast.training.resolve import resolve
 from vramcast.workload import Adapter, Parallel, Training
 
 

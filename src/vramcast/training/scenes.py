@@ -1,0 +1,133 @@
+"""The scenes of a question: for each kind of rank, what it holds, saves, gathers and loses to its loss."""
+
+import msgspec
+
+from vramcast.models.attention import Attention
+from vramcast.models.inventory import Model
+from vramcast.training.activations.choice import style_of, updates_inside_backward
+from vramcast.training.activations.part import layers_of_part
+from vramcast.training.activations.policy import Layers, blend
+from vramcast.training.activations.style import Style
+from vramcast.training.adapters import targeted
+from vramcast.training.gathers import Units
+from vramcast.training.loss import Logits, LossCost, loss_cost
+from vramcast.training.methods import PARTIALS, PROMPTS
+from vramcast.training.optimizers import optimizer
+from vramcast.training.pipeline_engine import balanced_bounds
+from vramcast.training.reasons import Shards
+from vramcast.training.recipe import Recipe, width
+from vramcast.training.stages import Stage, stages
+from vramcast.training.states import GRADIENTS_CUT, count, states
+from vramcast.training.step import Scene
+from vramcast.workload import Adapter, Parallel, Training
+
+
+def scenes_of(question: Training, model: Model, recipe: Recipe, adapter: Adapter | None) -> tuple[Scene, ...]:
+    """One scene for each kind of rank: every rank, or the first, a middle and the last stage."""
+    ranks = targeted(model, adapter, router=recipe.adapts_router) if adapter and adapter.kind not in PROMPTS else {}
+    return tuple(_scene(question, model, recipe, stage, adapter=adapter, ranks=ranks) for stage in _plan(question, model, recipe))
+
+
+def _plan(question: Training, model: Model, recipe: Recipe) -> tuple[Stage, ...]:
+    """The kinds of rank: their layers as this framework cuts them, and their passes in flight."""
+    pp, micro_batches = question.parallel.pp, question.accumulate if question.parallel.pp > 1 else 0
+    ends = recipe.stage_cut == "balanced_ends"
+    bounds = None if recipe.stage_cut == "even" or pp == 1 else balanced_bounds(model.layers, pp, ends=ends)
+    group, ahead = recipe.microbatch_group, int(recipe.overlaps_experts)
+    return stages(model, question.parallel, micro_batches=micro_batches, bounds=bounds, group=group, ahead=ahead)
+
+
+def _scene(
+    question: Training, model: Model, recipe: Recipe, stage: Stage, *, adapter: Adapter | None, ranks: dict[str, int]
+) -> Scene:
+    parallel = question.parallel
+    held = count(model, stage, parallel, recipe, adapter=adapter, ranks=ranks)
+    shards = parallel.shards
+    experts = max(1, shards * parallel.tp // (parallel.ep * recipe.expert_tp))
+    row = optimizer(recipe.optimizer)
+    kept = states(held, recipe, row, shards=shards, expert_shards=experts)
+    style = style_of(recipe, parallel, adapter, ranks)
+    tokens = recipe.sequences * question.micro_batch * question.seq / parallel.cp
+    layers = _layers(question, model, recipe, stage, style=style, tokens=tokens)
+    return Scene(
+        model=model,
+        recipe=recipe,
+        stage=stage,
+        parallel=parallel,
+        held=held,
+        states=kept,
+        layers=layers,
+        loss=_loss(question, model, recipe, stage, tokens),
+        units=_units(model, recipe, layers.block_elements, stage, ranks=shards, tp=parallel.tp),
+        accumulating=question.accumulate > 1,
+        shards=Shards(dense=shards, experts=experts),
+        tokens=tokens,
+        rows=recipe.sequences * question.micro_batch,
+        embedding_gradient=_embedding_gradient(model, recipe, stage, question.parallel),
+    )
+
+
+def _embedding_gradient(model: Model, recipe: Recipe, stage: Stage, parallel: Parallel) -> float:
+    """Bytes of the embedding's own gradient, where a rank keeps whole ones."""
+    trained = stage.embedding and (recipe.method == "full" or recipe.trains_ends)
+    if not trained or recipe.sharding in GRADIENTS_CUT or updates_inside_backward(recipe):
+        return 0.0
+    elements = sum(t.on_rank(tp=parallel.tp) for t in model.tensors if t.role == "embedding")
+    return elements * width(recipe.backward_gradients)
+
+
+def _layers(question: Training, model: Model, recipe: Recipe, stage: Stage, *, style: Style, tokens: float) -> Layers:
+    """What this rank's layers keep: some of them frozen, some in 16 bits while the others are narrow."""
+
+    def under(style: Style) -> Layers:
+        part, trained = PARTIALS.get(question.method), recipe.trainable_layers or 0
+        policy = _policy(recipe, question.parallel)
+        return layers_of_part(policy, stage, style, model, partial=part, trained=trained, tokens=tokens, seq=question.seq)
+
+    if not recipe.saved_inputs or recipe.narrow_layers is None:
+        return under(style)
+    wide = under(msgspec.structs.replace(style, saved_inputs=0, saved_weights=0))
+    return blend(under(style), wide, min(1.0, recipe.narrow_layers / model.layers))
+
+
+def _policy(recipe: Recipe, parallel: Parallel) -> str:
+    """The policy of a rank's layers: offloaded activations leave nothing on the card; block counts layers of each chunk."""
+    word, _, number = recipe.checkpointing.partition(":")
+    if word == "block":
+        return f"block:{int(number) * parallel.vpp}"
+    return "offloaded" if "activations" in recipe.offload and word != "none" else recipe.checkpointing
+
+
+def _units(model: Model, recipe: Recipe, block: float, stage: Stage, *, ranks: int, tp: int) -> Units:
+    ends = {role: sum(t.on_rank(tp=tp) for t in model.tensors if t.role == role) for role in ("embedding", "head")}
+    return Units(
+        block=block,
+        depth=stage.depth,
+        embedding=ends["embedding"],
+        head=ends["embedding"] if model.tied else ends["head"],
+        tied=model.tied and recipe.tied is not False,
+        ranks=ranks,
+    )
+
+
+def _loss(question: Training, model: Model, recipe: Recipe, stage: Stage, tokens: float) -> LossCost:
+    if not stage.head:
+        return LossCost(forward=0, backward=0, why="no head on this rank")
+    trains = recipe.method == "full" or recipe.trains_ends
+    columns = model.vocab / (question.parallel.tp if recipe.vocab_parallel else 1)
+    heads = 1 + sum(t.kind == "mtp" and not t.stored_only for t in model.towers)
+    returned = sum(n * mixer.cache_elements for b, n in stage.layers for mixer in b.mixers if isinstance(mixer, Attention))
+    return loss_cost(
+        recipe,
+        Logits(
+            tokens=tokens * recipe.scored,
+            vocab=columns,
+            cache=tokens * returned if recipe.returns_cache and recipe.checkpointing == "none" else 0,
+            hidden=model.hidden,
+            rows=recipe.sequences * question.micro_batch,
+            width=width(recipe.compute),
+            heads=heads,
+            head_trains=trains,
+            head_gradient=columns * model.hidden * width(recipe.backward_gradients) if trains else 0,
+        ),
+    )
