@@ -2,9 +2,10 @@
 
 import msgspec
 
+from vramcast.training.counts import Count
 from vramcast.training.optimizers import optimizer
 from vramcast.training.recipe import Recipe, width
-from vramcast.training.states import GRADIENTS_CUT, WEIGHTS_CUT, WHOLE, Count
+from vramcast.training.states import GRADIENTS_CUT, WEIGHTS_CUT, WHOLE
 
 
 class Shards(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,9 +9,10 @@ transformers 5, modeling_utils.py (save_pretrained serialises shards of 50 GB, o
 distributed/checkpoint/state_dict_saver.py (async_save copies the rank's own states to the host first).
 """
 
+from vramcast.training.counts import Count
 from vramcast.training.gathers import Units, is_cut
 from vramcast.training.recipe import Recipe, width
-from vramcast.training.states import Count, States, largest
+from vramcast.training.states import States, largest
 
 SAVES = ("full", "device", "sharded", "async")
 FILE_BYTES = 50_000_000_000  # one safetensors file of transformers 5

@@ -9,6 +9,7 @@ from vramcast.training.activations.part import layers_of_part
 from vramcast.training.activations.policy import Layers, blend
 from vramcast.training.activations.style import Style
 from vramcast.training.adapters import targeted
+from vramcast.training.counts import count
 from vramcast.training.gathers import Units
 from vramcast.training.loss import Logits, LossCost, loss_cost
 from vramcast.training.methods import PARTIALS, PROMPTS
@@ -17,7 +18,7 @@ from vramcast.training.pipeline_engine import balanced_bounds
 from vramcast.training.reasons import Shards
 from vramcast.training.recipe import Recipe, width
 from vramcast.training.stages import Stage, stages
-from vramcast.training.states import GRADIENTS_CUT, count, states
+from vramcast.training.states import GRADIENTS_CUT, states
 from vramcast.training.step import Scene
 from vramcast.workload import Adapter, Parallel, Training
 

@@ -8,6 +8,7 @@ from vramcast.ledger import Instant, Term
 from vramcast.models.inventory import Model
 from vramcast.training import reasons
 from vramcast.training.activations.policy import Layers
+from vramcast.training.counts import Count
 from vramcast.training.gathers import Units, gathered, pending, secondary
 from vramcast.training.loss import LossCost
 from vramcast.training.pipeline_engine import held_tensors
@@ -15,7 +16,7 @@ from vramcast.training.reasons import Shards
 from vramcast.training.recipe import Recipe, width
 from vramcast.training.saving import gathered_to_save
 from vramcast.training.stages import Stage
-from vramcast.training.states import GRADIENTS_CUT, Count, States, largest
+from vramcast.training.states import GRADIENTS_CUT, States, largest
 from vramcast.units import gib
 from vramcast.workload import Parallel
 

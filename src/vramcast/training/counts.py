@@ -1,0 +1,150 @@
+"""The elements of one rank by what happens to them: trained, frozen, quantised, adapters; exact integers."""
+
+from collections.abc import Iterator
+from math import prod
+
+import msgspec
+
+from vramcast.models.inventory import Model, Tensor, Tower
+from vramcast.training.adapters import beside, is_linear, once
+from vramcast.training.methods import last_layers
+from vramcast.training.optimizer_states import Part
+from vramcast.training.prompts import PROMPT_KINDS, prompt_shapes
+from vramcast.training.recipe import Recipe
+from vramcast.training.stages import Stage
+from vramcast.workload import Adapter, Parallel
+
+BITSANDBYTES = ("nf4", "fp4", "int8")
+CONV1D = ("gpt2", "openai-gpt", "imagegpt")  # whose weights transformers stores as (in, out)
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """Elements one rank holds before data-parallel sharding. ``expert_*`` are sharded over fewer ranks.
+
+    ``adapter_held``: floats that adapters keep untrained; ``shapes`` and ``adapters``: the tensors of what is trained.
+    """
+
+    trained: int = 0
+    expert_trained: int = 0
+    frozen: int = 0
+    quantized: int = 0
+    adapter: int = 0
+    adapter_held: int = 0
+    shapes: tuple[Part, ...] = ()
+    adapters: tuple[Part, ...] = ()
+
+
+def count(
+    model: Model, stage: Stage, parallel: Parallel, recipe: Recipe, *, adapter: Adapter | None, ranks: dict[str, int]
+) -> Count:
+    """Elements of this stage by what happens to them."""
+    total: dict[str, int] = {}
+    shapes: list[Part] = []
+    for tensor, copies, active in _parts(model, stage, recipe):
+        elements = copies * _on_rank(tensor, parallel, recipe)
+        kind = _kind(tensor, recipe, adapter) if active else "frozen"
+        total[kind] = total.get(kind, 0) + elements
+        if adapter and _is_saved(tensor, adapter):  # PEFT trains a copy beside the frozen original
+            total["trained"] = total.get("trained", 0) + elements
+            shapes.append(_part(tensor, elements, parallel, recipe))
+        if kind in ("trained", "expert_trained"):
+            shapes.append(_part(tensor, elements, parallel, recipe))
+    adapters = tuple(_adapters(model, stage, parallel, recipe, adapter=adapter, ranks=ranks)) if adapter else ()
+    total["adapter"] = sum(part.elements * part.copies for part in adapters)
+    held = once(model, adapter, ranks)[1] if adapter else 0
+    return Count(**total, shapes=tuple(shapes), adapters=adapters, adapter_held=held)
+
+
+def _adapters(
+    model: Model, stage: Stage, parallel: Parallel, recipe: Recipe, *, adapter: Adapter, ranks: dict[str, int]
+) -> Iterator[Part]:
+    """Tensors an adapter trains on this rank: beside each weight it reaches, and once for the model."""
+    transposed = model.family in CONV1D
+    for tensor, copies, _ in _parts(model, stage, recipe):
+        if not ranks.get(tensor.role) or len(tensor.shape) != 2:
+            continue
+        own = copies * tensor.copies // (parallel.ep if tensor.role.startswith("expert.") else 1)
+        for shape in beside(tensor, adapter, transposed=transposed, fused=recipe.fused_experts):
+            yield Part((max(1, shape[0] // parallel.tp), *shape[1:]), max(1, own), tensor.role)
+    if stage.embedding:
+        whole = (
+            prompt_shapes(model, adapter.kind, adapter.sizes) if adapter.kind in PROMPT_KINDS else once(model, adapter, ranks)[0]
+        )
+        yield from (Part(shape, 1, "") for shape in whole)
+
+
+def _part(tensor: Tensor, elements: int, parallel: Parallel, recipe: Recipe) -> Part:
+    """A trained tensor as this rank holds it: cut by tensor parallelism, its vocabulary padded, its experts shared out."""
+    cut = _cut_shape(tensor, parallel)
+    if tensor.role in ("embedding", "head") and recipe.pad_vocab_to > 1 and len(cut) == 2:
+        return Part((elements // cut[1], cut[1]), 1, tensor.role)
+    return Part(cut, max(1, elements // max(1, prod(cut))), tensor.role)
+
+
+def _parts(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor, int, bool]]:
+    """Tensors with copies and whether they are trained: all of them, or the last layers' when only some layers are."""
+    if recipe.method != "partial":
+        yield from ((tensor, n, True) for tensor, n in _tensors(model, stage, recipe))
+        return
+    trained = last_layers(stage, recipe.trainable_layers or 0)
+    taken = {id(block): n for block, n in trained.layers}
+    for block, n in stage.layers:
+        active = taken.get(id(block), 0)
+        yield from ((t, active, True) for t in block.tensors if active)
+        yield from ((t, n - active, False) for t in block.tensors if n > active)
+    bare = msgspec.structs.replace(stage, layers=())
+    yield from ((tensor, n, recipe.trains_ends) for tensor, n in _tensors(model, bare, recipe))
+
+
+def _cut_shape(tensor: Tensor, parallel: Parallel) -> tuple[int, ...]:
+    if tensor.shard is None or parallel.tp == 1:
+        return tensor.shape
+    return tuple(-(-n // parallel.tp) if axis == tensor.shard else n for axis, n in enumerate(tensor.shape))
+
+
+def _tensors(model: Model, stage: Stage, recipe: Recipe) -> list[tuple[Tensor, int]]:
+    """Every tensor of the stage with its number of copies; a tied head is held again by a last stage of its own."""
+    held = [(t, n) for block, n in stage.layers for t in block.tensors if t.kind != "buffer"]
+    for tensor in model.tensors:
+        ends = stage.head if tensor.role in ("head", "norm") else stage.embedding
+        if ends and tensor.kind != "buffer":
+            held.append((tensor, 1))
+    if model.tied and stage.head and (not stage.embedding or recipe.tied is False):
+        held.extend((t, 1) for t in model.tensors if t.role == "embedding")
+    if stage.embedding:
+        held.extend((t, n) for tower in model.towers if not tower.stored_only for t, n in _tower(tower))
+    return held
+
+
+def _tower(tower: Tower) -> list[tuple[Tensor, int]]:
+    """A tower's tensors; the layers of a prediction head are counted with the stage's own."""
+    blocks = () if tower.kind == "mtp" else tower.blocks
+    return [(t, 1) for t in tower.tensors] + [(t, b.count) for b in blocks for t in b.tensors]
+
+
+def _on_rank(tensor: Tensor, parallel: Parallel, recipe: Recipe) -> int:
+    if tensor.role in ("embedding", "head") and recipe.pad_vocab_to > 1 and len(tensor.shape) == 2:
+        unit = recipe.pad_vocab_to * parallel.tp
+        rows = -(-tensor.shape[0] // unit) * unit
+        return rows // parallel.tp * tensor.shape[1]
+    if tensor.role.startswith("expert."):
+        return tensor.on_rank(tp=recipe.expert_tp, ep=parallel.ep)
+    return tensor.on_rank(tp=parallel.tp)
+
+
+def _kind(tensor: Tensor, recipe: Recipe, adapter: Adapter | None) -> str:
+    if adapter is None and recipe.method != "frozen":
+        return "expert_trained" if tensor.role.startswith("expert.") else "trained"
+    routed = tensor.role.startswith("expert.")
+    if routed and recipe.fused_experts and recipe.quant in BITSANDBYTES:  # no nn.Linear (integrations/bitsandbytes.py)
+        return "frozen"
+    packed = recipe.splits_experts and routed and len(tensor.shape) == 3
+    return "quantized" if recipe.quant and (is_linear(tensor) or packed) else "frozen"
+
+
+_SAVED_ROLES = {"wte": "embedding", "embed_tokens": "embedding", "lm_head": "head", "output": "head"}
+
+
+def _is_saved(tensor: Tensor, adapter: Adapter) -> bool:
+    leaf = tensor.name.removesuffix(".weight").rsplit(".", 1)[-1]
+    return any(leaf == m or (_SAVED_ROLES.get(m) == tensor.role and leaf != m) for m in adapter.modules_to_save)
