@@ -7,6 +7,7 @@ Each run is a fork of it: what a program leaves in its libraries (patches, singl
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ from vramcast.tracing.request import TraceResult
 from vramcast.tracing.settings import AllocatorSettings
 
 STEPS = 2
+_LONGEST_ERROR = 240
 
 
 def main(asked: str, answered: str) -> None:
@@ -50,13 +52,18 @@ def outcome(case: Case, session: Session) -> Outcome:
     """A case traced, at three depths where they tell the whole."""
     result = deep(case, session) or whole(case, session, case.layers)
     found = Outcome(id=case.id, program=case.program, libraries=case.libraries, versions=versions())
-    found.depths, found.attention, found.error = result.depths, result.attention, result.error
+    found.depths, found.attention, found.error = result.depths, result.attention, _told(result.error)
     if not result.error:
         start = next((m.place for m in result.log.marks if m.name == "forward"), 0)
         usage = replay(result.log, since=start)
         found.allocated_bytes, found.reserved_bytes = usage.peak_allocated_bytes, usage.peak_reserved_bytes
         found.expandable_bytes = replay(result.log, AllocatorSettings(expandable_segments=True), since=start).peak_reserved_bytes
     return found
+
+
+def _told(error: str) -> str:
+    """The error without this machine's folders, in two lines at the most."""
+    return re.sub(r"\S*/site-packages/", "", error)[:_LONGEST_ERROR]
 
 
 def deep(case: Case, session: Session) -> TraceResult | None:
