@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from vramcast.models.families import read_config
-from vramcast.planning.tracing import training_request
+from vramcast.planning.tracing.request import training_request
 from vramcast.tracing.execution.series import trace_each
 from vramcast.tracing.execution.worker import versions
 from vramcast.tracing.replay import replay

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from vramcast.errors import QuestionError, UnmodelledError
-from vramcast.planning.tracing_layout import LayoutOptions, distribution_of
+from vramcast.planning.tracing.layout import LayoutOptions, distribution_of
 from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.eventlog import Allocation
 from vramcast.tracing.request import TraceRequest, TraceResult

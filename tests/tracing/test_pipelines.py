@@ -7,7 +7,7 @@ import pytest
 
 from vramcast.errors import QuestionError, UnmodelledError
 from vramcast.models.reading import read_model
-from vramcast.planning.tracing_layout import LayoutOptions, distribution_of, equal_parts, stages_of
+from vramcast.planning.tracing.layout import LayoutOptions, distribution_of, equal_parts, stages_of
 from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.request import TraceRequest, TraceResult
 from vramcast.tracing.run import trace_all

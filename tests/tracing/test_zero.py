@@ -6,8 +6,8 @@ import pytest
 
 from vramcast.errors import MissingError, UnmodelledError
 from vramcast.models.reading import read_model
-from vramcast.planning import tracing_layout
-from vramcast.planning.tracing_layout import LayoutOptions, distribution_of
+from vramcast.planning.tracing import layout
+from vramcast.planning.tracing.layout import LayoutOptions, distribution_of
 from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.request import TraceRequest, TraceResult
 from vramcast.tracing.run import trace_all
@@ -29,8 +29,8 @@ def _traces() -> dict[str, TraceResult]:
     stages = ("zero1", "zero2", "zero3")
     layouts = [Distribution(parallel=Parallel(dp=RANKS), sharding=stage) for stage in stages]
     requests = [
-        TraceRequest(config=LLAMA, seq=256, backend="cuda", optimizer="adamw_fused", accumulate=2, distribution=layout)
-        for layout in layouts
+        TraceRequest(config=LLAMA, seq=256, backend="cuda", optimizer="adamw_fused", accumulate=2, distribution=asked)
+        for asked in layouts
     ]
     return dict(zip(stages, trace_all(requests, timeout_s=120), strict=True))
 
@@ -64,13 +64,13 @@ def _layout(**fields: object) -> Distribution:
 
 
 def test_without_deepspeed_the_install_line_and_the_forecast_are_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing_layout, "find_spec", lambda _: None)
+    monkeypatch.setattr(layout, "find_spec", lambda _: None)
     with pytest.raises(MissingError, match="DS_BUILD_OPS=0 pip install deepspeed, or use vramcast train"):
         _layout()
 
 
 def test_what_the_engine_is_not_driven_to_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracing_layout, "find_spec", lambda _: object())
+    monkeypatch.setattr(layout, "find_spec", lambda _: object())
     assert _layout().sharding == "zero3"
     with pytest.raises(UnmodelledError, match="ZeRO with weights, states or activations on the host: use vramcast train"):
         _layout(offload=("optimizer",))

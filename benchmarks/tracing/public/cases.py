@@ -10,7 +10,7 @@ from public.case import Case
 from vramcast.errors import VramcastError
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.inventory import Model
-from vramcast.planning.tracing import device_model
+from vramcast.planning.tracing.request import device_model
 from vramcast.tracing.configs import derived
 from vramcast.tracing.depth import shallow_depths
 from vramcast.truth.judgement import Unexpressed

@@ -132,16 +132,16 @@ def _title(workload: dict[str, Any]) -> str:
 def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
     from vramcast.cli.serve import named_cards
     from vramcast.cli.train import question_of
-    from vramcast.planning import tracing
-    from vramcast.planning.tracing_layout import LayoutOptions
+    from vramcast.planning.tracing import answer
+    from vramcast.planning.tracing.layout import LayoutOptions
 
     gpu, gpus = named_cards(given["gpu"])
     if given["program"]:
         argv = _script_of((given["model"], *given["program"]))
-        return tracing.trace_program(argv, gpu=gpu, gpus=gpus, settings=settings, timeout_s=given["timeout"])
+        return answer.trace_program(argv, gpu=gpu, gpus=gpus, settings=settings, timeout_s=given["timeout"])
     question, shaped = question_of({**given, "loss": None})
     if given["generate"]:
-        from vramcast.planning.tracing_generation import trace_generation
+        from vramcast.planning.tracing.generation import trace_generation
         from vramcast.workload import Serving
 
         serving = Serving(
@@ -150,7 +150,7 @@ def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
         return trace_generation(
             serving, model=shaped, backend=given["backend"], whole=given["whole"], settings=settings, tracer=tracer
         )
-    return tracing.trace_training(
+    return answer.trace_training(
         question,
         model=shaped,
         backend=given["backend"],
@@ -166,7 +166,7 @@ def _limits(traced: Any, tracer: Any, gpu: str | None, capacity: int) -> Any:
     """The limits on the card, or in --capacity."""
     from vramcast.hardware.names import find_accelerator
     from vramcast.hardware.overheads import context_bytes
-    from vramcast.planning.tracing_limits import limits_of
+    from vramcast.planning.tracing.limits import limits_of
 
     card = find_accelerator(traced.answer.workload["gpu"]) if gpu else None
     held = capacity or (card.visible_bytes if card else 0)
@@ -174,7 +174,7 @@ def _limits(traced: Any, tracer: Any, gpu: str | None, capacity: int) -> Any:
 
 
 def _remedies(traced: Any, tracer: Any) -> Any:
-    from vramcast.planning.tracing_remedies import remedies_of
+    from vramcast.planning.tracing.remedies import remedies_of
 
     return remedies_of(traced, tracer)
 

@@ -2,9 +2,9 @@
 
 from vramcast.cli.drawing import training_page
 from vramcast.cli.page import Page
-from vramcast.planning.tracing import Traced
-from vramcast.planning.tracing_limits import TracedLimits
-from vramcast.planning.tracing_remedies import Remedy
+from vramcast.planning.tracing.answer import Traced
+from vramcast.planning.tracing.limits import TracedLimits
+from vramcast.planning.tracing.remedies import Remedy
 from vramcast.tracing.replay import Usage
 from vramcast.tracing.report import TraceReport
 from vramcast.tracing.request import TraceResult

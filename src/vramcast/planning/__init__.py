@@ -7,7 +7,7 @@ from vramcast.ledger import Forecast
 from vramcast.workload import Serving, Training
 
 if TYPE_CHECKING:
-    from vramcast.planning.tracing import Traced
+    from vramcast.planning.tracing.answer import Traced
     from vramcast.tracing.snapshot_report import SnapshotReport
     from vramcast.truth.case import Case
 
@@ -31,8 +31,8 @@ def trace(question: Serving | Training) -> "Traced":
 
     A Serving question is traced as transformers' own generation. Needs the [torch] extra; seconds. Raises as ``forecast``.
     """
-    from vramcast.planning.tracing import trace_training
-    from vramcast.planning.tracing_generation import trace_generation
+    from vramcast.planning.tracing.answer import trace_training
+    from vramcast.planning.tracing.generation import trace_generation
 
     return trace_training(question) if isinstance(question, Training) else trace_generation(question)
 

@@ -10,8 +10,8 @@ from vramcast.ledger import RankMemory
 from vramcast.measuring.campaign import Point
 from vramcast.measuring.request import MeasureRequest
 from vramcast.models.inventory import Model
-from vramcast.planning.tracing import device_model, training_request
-from vramcast.planning.tracing_layout import LayoutOptions, distribution_of
+from vramcast.planning.tracing.layout import LayoutOptions, distribution_of
+from vramcast.planning.tracing.request import device_model, training_request
 from vramcast.tracing.configs import config_of
 from vramcast.tracing.request import TraceRequest
 from vramcast.training.forecast import forecast_training

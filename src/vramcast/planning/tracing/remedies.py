@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.planning.tracing import Traced
+from vramcast.planning.tracing.answer import Traced
 from vramcast.tracing.replay import replay
 from vramcast.tracing.request import TraceRequest
 from vramcast.tracing.run import Tracer

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from vramcast.planning.tracing_limits import find_limits
+from vramcast.planning.tracing.limits import find_limits
 from vramcast.tracing.eventlog import Allocation, EventLog
 from vramcast.tracing.replay import replay
 

@@ -4,26 +4,25 @@ from typing import Any
 
 import msgspec
 
-from vramcast.errors import QuestionError, UnmodelledError
+from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.names import find_accelerator
 from vramcast.hardware.overheads import context_bytes
 from vramcast.ledger import Assumption, Fit, Forecast, Limits, ModelFacts, RankMemory, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.planning.serving import facts_of
-from vramcast.planning.tracing_layout import TRAINERS, LayoutOptions, distribution_of, equal_parts, stages_of
+from vramcast.planning.tracing.layout import LayoutOptions, equal_parts, stages_of
+from vramcast.planning.tracing.request import device_model, training_request
 from vramcast.planning.training import forecast_training
 from vramcast.planning.verdict import binding_term, judge
 from vramcast.tracing.configs import check_built, config_of
 from vramcast.tracing.depth import shallow_depths
-from vramcast.tracing.policies import DeviceModel
 from vramcast.tracing.report import TraceReport, report
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 from vramcast.tracing.run import Tracer, trace, trace_script
 from vramcast.tracing.settings import AllocatorSettings
-from vramcast.training.recipe import Recipe
 from vramcast.training.resolve import resolve
-from vramcast.workload import Adapter, Parallel, Training
+from vramcast.workload import Training
 
 
 class Traced(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,54 +54,8 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
         return tuple((name, traced.get(name, 0), expected.get(name, 0)) for name in names)
 
 
-_OPTIMIZERS = {
-    ("adamw", "foreach"): "adamw", ("adamw", "fused"): "adamw_fused", ("adamw", "loop"): "adamw_loop",
-    "adamw_8bit": "adamw_8bit", "paged_adamw_8bit": "paged_adamw_8bit", "paged_adamw": "paged_adamw_32bit",
-    "adafactor": "adafactor", "sgd": "sgd", "sgd_momentum": "sgd_momentum", "lion_8bit": "lion_8bit",
-}  # fmt: skip
 _CUDNN = "workspace of cuDNN's attention backward, whose size its library keeps to itself"
 _PLAIN = LayoutOptions()
-
-
-def training_request(
-    question: Training,
-    model: Model,
-    config: dict[str, Any],
-    *,
-    card: Accelerator | None,
-    backend: str,
-    layers: int | None,
-    layout: LayoutOptions = _PLAIN,
-) -> tuple[TraceRequest, tuple[Assumption, ...]]:
-    """The trace that runs a question's recipe, and what was assumed for it.
-
-    Raises UnmodelledError, with what would answer it, for a part of the recipe that the tracer cannot run.
-    """
-    recipe, assumed = resolve(question, model)
-    _refuse(question, recipe)
-    request = TraceRequest(
-        config=config,
-        micro_batch=question.micro_batch,
-        seq=question.seq,
-        accumulate=question.accumulate
-        if question.parallel.pp > 1
-        else min(question.accumulate, 2),  # later ones repeat the second
-        param_dtype=recipe.frozen if question.method not in {"full", "frozen"} and not recipe.quant else recipe.weights,
-        autocast=_autocast(recipe, question.parallel),
-        checkpointing="reentrant" if recipe.checkpointing == "full" and recipe.reentrant else recipe.checkpointing,
-        optimizer=_optimizer(recipe),
-        clip_norm=1.0 if recipe.framework in TRAINERS else None,
-        keep_outputs=bool(recipe.holds_logits),
-        adapter=None if question.method in {"full", "frozen"} else question.adapter or Adapter(),
-        quant=recipe.quant or None,
-        attention="eager" if recipe.attention == "eager" else "sdpa",
-        compiled=recipe.compiled,
-        distribution=distribution_of(question, recipe, layout),
-        backend=backend,
-        layers=layers,
-        device=device_model(card),
-    )
-    return request, (*model.assumed, *assumed)
 
 
 def trace_training(
@@ -222,32 +175,6 @@ def traced_result(request: TraceRequest, tracer: Tracer | None) -> TraceResult:
     return result
 
 
-def _autocast(recipe: Recipe, parallel: Parallel) -> str | None:
-    """The compute type of torch.autocast; transformers' Trainer opens it whenever bf16 or fp16 is on, whatever the weights.
-
-    torchtitan opens it where FSDP does not mix the types, and nothing does under tensor or pipeline parallelism alone
-    (distributed/utils.py, maybe_enable_amp).
-    """
-    trainer = (
-        recipe.framework in TRAINERS and recipe.compute in {"bfloat16", "float16"} and not recipe.sharding.startswith("zero")
-    )
-    alone = recipe.sharding in {"none", "ddp"} and parallel.tp * parallel.pp == 1
-    titan = recipe.framework == "torchtitan" and alone and recipe.compute != recipe.weights
-    return recipe.compute if recipe.autocast or trainer or titan else None
-
-
-def device_model(card: Accelerator | None) -> DeviceModel:
-    """The card as the traced program will see it; an A100 when none was named."""
-    if card is None:
-        return DeviceModel()
-    return DeviceModel(
-        name=card.name,
-        capability=card.capability or (8, 0),
-        memory_bytes=card.visible_bytes,
-        multiprocessors=card.sms or DeviceModel().multiprocessors,
-    )
-
-
 def _fit(reading: TraceReport, card: Accelerator | None) -> Fit:
     if card is None:
         return Fit(verdict="unknown")
@@ -274,30 +201,3 @@ def _extrapolated(result: TraceResult) -> tuple[Assumption, ...]:
 def _facts(workload: dict[str, Any], result: TraceResult) -> ModelFacts:
     name = str(workload.get("model") or "the script's model")
     return ModelFacts(id=name, parameters=result.parameters, active_parameters=result.parameters, layers=0, source="traced")
-
-
-def _optimizer(recipe: Recipe) -> str:
-    name = _OPTIMIZERS.get(recipe.optimizer) or _OPTIMIZERS.get((recipe.optimizer, recipe.update))
-    if name is None:
-        raise UnmodelledError(f"the tracer does not run optimizer {recipe.optimizer!r} ({recipe.update}): use vramcast train")
-    return name
-
-
-def _refuse(question: Training, recipe: Recipe) -> None:
-    offloaded = tuple(part for part in recipe.offload if part != "parameters" or recipe.sharding != "fsdp2")
-    refused = {
-        f"checkpointing {recipe.checkpointing}": recipe.checkpointing.partition(":")[0] not in {"none", "full", "op", "layer"},
-        f"loss {recipe.loss}": recipe.loss in {"fused", "chunked", "linear"},
-        "torch.compile with recomputation, adapters, 4-bit weights or divided weights": recipe.compiled
-        and (recipe.checkpointing != "none" or recipe.method != "full" or recipe.sharding not in {"none", "ddp"}),
-        f"offload of {', '.join(offloaded)}": bool(offloaded),
-        f"quantisation {recipe.quant}": recipe.quant not in {"", "nf4", "fp4"},
-        f"adapter {question.adapter.kind if question.adapter else ''}": bool(
-            question.adapter and question.adapter.kind != "lora"
-        ),
-    }
-    found = [name for name, yes in refused.items() if yes]
-    if found:
-        raise UnmodelledError(
-            f"the tracer does not run {'; '.join(found)} of this recipe: use vramcast train, or trace your script"
-        )

@@ -5,7 +5,8 @@ import msgspec
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.inventory import Model
 from vramcast.planning.serving import forecast_serving
-from vramcast.planning.tracing import Traced, device_model, finish, shallow, traced_result
+from vramcast.planning.tracing.answer import Traced, finish, shallow, traced_result
+from vramcast.planning.tracing.request import device_model
 from vramcast.tracing.configs import check_built, config_of
 from vramcast.tracing.request import TraceRequest
 from vramcast.tracing.run import Tracer

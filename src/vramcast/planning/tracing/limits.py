@@ -11,7 +11,7 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.planning.largest import largest_that_fits
-from vramcast.planning.tracing import Traced
+from vramcast.planning.tracing.answer import Traced
 from vramcast.tracing.eventlog import EventLog
 from vramcast.tracing.replay import replay
 from vramcast.tracing.run import Tracer
