@@ -40,6 +40,17 @@ def test_what_cannot_be_traced_is_refused_with_the_next_step(
 
 
 @pytest.mark.torch
+def test_a_library_that_is_missing_is_named_with_its_install_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("transformers")
+    (tmp_path / "bitsandbytes.py").write_text("raise ModuleNotFoundError(\"No module named 'bitsandbytes'\")\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert run(["trace", "Qwen/Qwen2.5-0.5B", "--seq", "128", "--optimizer", "adamw_8bit"]) == 3
+    assert "tracing this needs bitsandbytes: pip install bitsandbytes" in capsys.readouterr().err
+
+
+@pytest.mark.torch
 def test_a_small_model_is_traced_beside_its_forecast(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("transformers")
     config = {

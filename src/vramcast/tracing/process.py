@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from vramcast.errors import QuestionError
+from vramcast.errors import MissingError, QuestionError
 from vramcast.tracing.request import TraceResult
 
 _BEGIN = "vramcast.tracing.execution.start"
@@ -99,6 +99,8 @@ class TracingProcess:
         last = re.sub(r"^\[rank\d+\]: ", "", last)  # torch says so once a process group exists
         if last.startswith("vramcast.errors."):
             return QuestionError(last.partition(": ")[2])
+        if missing := re.fullmatch(r"ModuleNotFoundError: No module named '([\w.-]+)'", last):
+            return MissingError(f"tracing this needs {missing[1]}: pip install {missing[1]}")
         return CrashedError(f"the tracing process ended with code {code}: {last[:_SHOWN]}")
 
 

@@ -1,6 +1,7 @@
 """What each remedy would save on a traced step, replayed or traced again with it, never guessed."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -63,7 +64,7 @@ def _changes(request: TraceRequest) -> Iterator[tuple[str, dict[str, Any]]]:
     if request.task == "train":
         if request.checkpointing == "none":
             yield "--checkpointing full", {"checkpointing": "full"}
-        if request.optimizer in _EIGHT_BITS and request.distribution.world == 1:
+        if request.optimizer in _EIGHT_BITS and request.distribution.world == 1 and find_spec("bitsandbytes"):
             yield "--optimizer adamw_8bit", {"optimizer": "adamw_8bit", "backend": "cuda"}
         if request.optimizer in {"adamw", "adamw_foreach"}:
             yield "a fused update (fused=True)", {"optimizer": "adamw_fused", "backend": "cuda"}
