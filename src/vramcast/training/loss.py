@@ -11,6 +11,7 @@ from math import ceil
 import msgspec
 
 from vramcast.training.recipe import GATHERED, Recipe, width
+from vramcast.units import gib
 
 
 class LossCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +51,7 @@ def loss_cost(recipe: Recipe, logits: Logits) -> LossCost:
     return LossCost(
         forward=kept + cost.forward,
         backward=kept + max(cost.backward, logits.tokens * logits.hidden * logits.width + logits.head_gradient),
-        why=cost.why,
+        why=f"{cost.why} + {gib(kept)} of the final norm and the head's input" if kept else cost.why,
         segments=_SEGMENTS.get(recipe.loss, 1.0),
     )
 
