@@ -54,6 +54,8 @@ def _shape_options(function: Any) -> Any:
 @click.option("--offload", multiple=True, help="optimizer, parameters, activations (repeatable).")
 @click.option("--eval-batch", type=int, metavar="N", help="Sequences per evaluation batch: adds that moment.")
 @click.option("--eval-kept", type=int, metavar="N", help="Batches of logits kept on the card (eval_accumulation_steps).")
+@click.option("--images", type=int, metavar="N", help="Images per sequence, for the vision tower; 0 = text alone.")
+@click.option("--image-patches", type=int, metavar="N", help="Patches of one image, where the model takes any size.")
 @click.option("--save", "saves", metavar="HOW", help="Adds the moment of a checkpoint: full, device, sharded, async.")
 @layout_options
 @click.option("--param-dtype", help="Type the trained weights are held in.")
@@ -135,7 +137,7 @@ def question_of(given: dict[str, Any]) -> tuple[Training, Any]:
         zero=given["zero"],
         fsdp=int(given["fsdp"]) if given["fsdp"] else None,
         compile=given["compiled"],
-        options=_read_options(given) | _moments(given) | _settings(given["settings"]),
+        options=_read_options(given) | _moments(given) | _images(given) | _settings(given["settings"]),
         micro_batch=_count(given, "micro_batch"),
         seq=_count(given, "seq"),
         accumulate=_accumulate(given, layout.dp),
@@ -189,6 +191,7 @@ def _adapter(given: dict[str, Any]) -> Adapter | None:
 
 
 MOMENTS = ("eval_batch", "eval_kept", "saves")
+IMAGES = ("images", "image_patches")
 
 
 def _moments(given: dict[str, Any]) -> dict[str, Any]:
@@ -200,6 +203,11 @@ def _moments(given: dict[str, Any]) -> dict[str, Any]:
         if name != "saves" and value < 1:
             raise QuestionError(f"{name} is {value}: expected at least 1")
     return asked
+
+
+def _images(given: dict[str, Any]) -> dict[str, Any]:
+    """The images of a sequence that were asked for; the recipe checks their numbers."""
+    return {name: given[name] for name in IMAGES if given.get(name) is not None}
 
 
 def _read_options(given: dict[str, Any]) -> dict[str, Any]:

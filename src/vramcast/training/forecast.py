@@ -17,6 +17,7 @@ from vramcast.training.recipe import Recipe
 from vramcast.training.resolve import resolve
 from vramcast.training.scenes import scenes_of
 from vramcast.training.step import STEP, Scene, instants, retained_inputs
+from vramcast.training.towers import unmodelled
 from vramcast.training.validate import validate
 from vramcast.workload import Adapter, Training
 
@@ -59,7 +60,7 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
         trainable_parameters=trainable,
         host=host,
         assumed=assumed + fitted,
-        unmodelled=_unmodelled(model),
+        unmodelled=unmodelled(model, recipe),
     )
 
 
@@ -69,12 +70,6 @@ def _named_by_task(question: Training) -> Training:
         return question
     method = "lora" if question.adapter else "full"
     return msgspec.structs.replace(question, method=method, options={"task": question.method} | question.options)
-
-
-def _unmodelled(model: Model) -> tuple[Unmodelled, ...]:
-    """What this forecast leaves out, by name."""
-    towers = [t for t in model.towers if not t.stored_only and t.kind != "mtp"]
-    return tuple(Unmodelled(f"activations of {t.name} ({t.kind}): their size follows the inputs, not the text") for t in towers)
 
 
 def _adapter(question: Training) -> Adapter | None:

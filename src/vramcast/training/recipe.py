@@ -33,6 +33,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     cards one after another (device_map), with no pipeline schedule.
     ``scored``: share of the tokens whose logits are computed (GRPO: those of the completion, grpo_trainer.py, logits_to_keep).
     ``eval_kept``: batches of logits that stay on the card at evaluation (eval_accumulation_steps).
+    ``images``: of one sequence, 0 = text alone; ``image_patches``: of one image in the vision tower, before patches are merged,
+    0 = as many as the tower's config says.
     ``saves``: the checkpoint that is written: full, device (full, whole on every card), sharded, async.
     ``narrow_layers``: how many layers, from the first, multiply in 8 or 4 bits; None = all.
     ``longest_first``: the longest sample, far above the others, makes the first micro-batch, which finds no gradients.
@@ -140,6 +142,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     eval_batch: int = 0
     eval_kept: int = 1
     saves: str = ""
+    images: int = 0
+    image_patches: int = 0
 
 
 class Draft:

@@ -20,6 +20,7 @@ from vramcast.training.recipe import Recipe, width
 from vramcast.training.stages import Stage, stages
 from vramcast.training.states import GRADIENTS_CUT, states
 from vramcast.training.step import Scene
+from vramcast.training.towers import sight_of
 from vramcast.workload import Adapter, Parallel, Training
 
 
@@ -50,6 +51,7 @@ def _scene(
     style = style_of(recipe, parallel, adapter, ranks)
     tokens = recipe.sequences * question.micro_batch * question.seq / parallel.cp
     layers = _layers(question, model, recipe, stage, style=style, tokens=tokens)
+    rows = recipe.sequences * question.micro_batch
     return Scene(
         model=model,
         recipe=recipe,
@@ -63,7 +65,8 @@ def _scene(
         accumulating=question.accumulate > 1,
         shards=Shards(dense=shards, experts=experts),
         tokens=tokens,
-        rows=recipe.sequences * question.micro_batch,
+        rows=rows,
+        sight=sight_of(model, recipe, stage, _policy(recipe, parallel), style=style, sequences=rows),
         embedding_gradient=_embedding_gradient(model, recipe, stage, question.parallel),
     )
 

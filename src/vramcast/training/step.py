@@ -17,6 +17,7 @@ from vramcast.training.recipe import Recipe, width
 from vramcast.training.saving import gathered_to_save
 from vramcast.training.stages import Stage
 from vramcast.training.states import GRADIENTS_CUT, States, largest
+from vramcast.training.towers import Sight, opened_by
 from vramcast.units import gib
 from vramcast.workload import Parallel
 
@@ -39,6 +40,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     shards: Shards
     tokens: float
     rows: int
+    sight: Sight = Sight()
     embedding_gradient: float = 0.0
 
 
@@ -46,12 +48,16 @@ def instants(scene: Scene) -> tuple[Instant, ...]:
     """The instants of a steady step, in order."""
     stage = scene.stage
     moments = [_load(scene)] if scene.states.loaded else []
+    if scene.sight.held:
+        moments.append(_seeing(scene))
     moments.append(_end_of_forward(scene))
     if stage.head:
         moments += [_loss(scene), _loss_backward(scene)]
     moments += [_last_block(scene), _first_block(scene)]
     if scene.embedding_gradient:
         moments.append(_embedding(scene))
+    if scene.sight.saved:
+        moments.append(_seen(scene))
     if scene.recipe.checks_overflow:
         moments.append(_instant("overflow check", scene, gradients=scene.states.gradients, overflow=scene.states.overflow_copy))
     moments.append(_optimizer_step(scene))
@@ -67,11 +73,17 @@ def _load(s: Scene) -> Instant:
     return Instant(name="load", terms=(Term(name="weights", bytes=round(s.states.loaded), why="whole, before sharding"),))
 
 
+def _seeing(s: Scene) -> Instant:
+    """Images go through their tower before the decoder begins."""
+    return _instant("forward of the vision tower", s, tower=s.sight.held, temporaries=s.sight.forward)
+
+
 def _end_of_forward(s: Scene) -> Instant:
     return _instant(
         "end of forward",
         s,
         activations=s.layers.waiting,
+        tower=s.sight.held,
         temporaries=s.layers.forward,
         gathered=gathered(s.recipe, s.units, blocks=1, ends="head"),
     )
@@ -79,7 +91,12 @@ def _end_of_forward(s: Scene) -> Instant:
 
 def _loss(s: Scene) -> Instant:
     return _instant(
-        "loss", s, activations=s.layers.waiting, loss=s.loss.forward, gathered=gathered(s.recipe, s.units, blocks=1, ends="head")
+        "loss",
+        s,
+        activations=s.layers.waiting,
+        tower=s.sight.held,
+        loss=s.loss.forward,
+        gathered=gathered(s.recipe, s.units, blocks=1, ends="head"),
     )
 
 
@@ -88,6 +105,7 @@ def _loss_backward(s: Scene) -> Instant:
         "backward of the loss",
         s,
         activations=s.layers.waiting,
+        tower=s.sight.held,
         loss=s.loss.backward,
         gathered=gathered(s.recipe, s.units, blocks=1, ends="head"),
     )
@@ -97,7 +115,9 @@ def _last_block(s: Scene) -> Instant:
     """The head's gradient already exists (or, sharded, is on its way), one block's working set is at its highest."""
     working = s.layers.working + s.layers.boundary + _reducing(s)
     whole = gathered(s.recipe, s.units, blocks=2, ends="none")
-    return _instant("backward of the last block", s, activations=s.layers.waiting, temporaries=working, gathered=whole)
+    return _instant(
+        "backward of the last block", s, activations=s.layers.waiting, tower=s.sight.held, temporaries=working, gathered=whole
+    )
 
 
 def _first_block(s: Scene) -> Instant:
@@ -112,6 +132,7 @@ def _first_block(s: Scene) -> Instant:
         s,
         gradients=gradients,
         activations=retained or layers.first_kept,
+        tower=s.sight.held,
         temporaries=layers.first_working + layers.boundary + _reducing(s),
         gathered=gathered(recipe, s.units, blocks=1, ends="none"),
         gradient_copy=s.states.wide_copy,
@@ -128,7 +149,20 @@ def _embedding(s: Scene) -> Instant:
         "backward of the embedding",
         s,
         gradients=s.states.gradients,
+        tower=s.sight.held,
         temporaries=s.layers.boundary + (s.embedding_gradient if there else 0),
+        gradient_copy=s.states.wide_copy,
+    )
+
+
+def _seen(s: Scene) -> Instant:
+    """A tower's backward is the last of the step: every other gradient exists, and that of the decoder's input."""
+    return _instant(
+        "backward of the vision tower",
+        s,
+        gradients=s.states.gradients,
+        tower=s.sight.held,
+        temporaries=s.sight.working + s.layers.boundary,
         gradient_copy=s.states.wide_copy,
     )
 
@@ -172,7 +206,8 @@ def _evaluation(s: Scene) -> Instant:
         "evaluation",
         s,
         gradients=_after_step(s),
-        temporaries=s.layers.forward * scale,
+        tower=s.sight.pixels * scale,
+        temporaries=max(s.layers.forward, s.sight.forward) * scale,
         loss=batch * (width(s.recipe.compute) + 4) + kept,
         gathered=gathered(s.recipe, s.units, blocks=1, ends="head"),
     )
@@ -233,7 +268,7 @@ def _terms(s: Scene, sizes: dict[str, float]) -> Iterator[Term]:
         "master_weights": (states.master, reasons.master(held, recipe, s.shards)),
         "secondary_weights": (_secondary(s), reasons.secondary(held, recipe, s.parallel.hpz)),
         "communication": (_buckets(s), "reduction and gather buckets, outputs in flight"),
-        "activations": (sizes.get("activations", 0.0), kept),
+        "activations": (sizes.get("activations", 0.0) + sizes.get("tower", 0.0), kept),
         "loss": (sizes.get("loss", 0.0), s.loss.why),
         "gathered": (sizes.get("gathered", 0.0), "whole units gathered for compute"),
         "temporaries": (sizes.get("temporaries", 0.0), s.layers.why),
@@ -243,7 +278,7 @@ def _terms(s: Scene, sizes: dict[str, float]) -> Iterator[Term]:
     for name, (size, why) in parts.items():
         if size:
             source = reasons.source_of(name, recipe)
-            opened = _saved(s, size) if name == "activations" else ()
+            opened = _saved(s, sizes) if name == "activations" else ()
             yield Term(
                 name=name,
                 bytes=sum(t.bytes for t in opened) or round(size),
@@ -253,12 +288,13 @@ def _terms(s: Scene, sizes: dict[str, float]) -> Iterator[Term]:
             )
 
 
-def _saved(s: Scene, size: float) -> tuple[Term, ...]:
-    """What waits for backward by the operation that made it, while all of it waits."""
-    if size != s.layers.waiting:
-        return ()
+def _saved(s: Scene, sizes: dict[str, float]) -> tuple[Term, ...]:
+    """What waits for backward by the operation that made it, while all of it waits; what images left beside it."""
+    text, tower = sizes.get("activations", 0.0), sizes.get("tower", 0.0)
     each = s.stage.depth * s.tokens
-    return tuple(
+    whole = text and text == s.layers.waiting
+    opened = tuple(
         Term(name=f"saved.{name}", bytes=round(part), why=f"{part / each:,.0f} B per token and layer on average")
-        for name, part in s.layers.parts
+        for name, part in (s.layers.parts if whole else ())
     )
+    return opened_by(s.sight, opened, text=text, tower=tower)

@@ -11,7 +11,7 @@ from vramcast.models.families import parts, vit, wrapper
 from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor, Tower
 
-_STYLE = vit.Style(out="o_proj", bias=False, out_bias=False, norms=("input_layernorm", "post_attention_layernorm"))
+_STYLE = vit.Style(out="o_proj", bias=False, out_bias=False, norms=("input_layernorm", "post_attention_layernorm"), rope=False)
 _IMAGE_TOKENS = 8
 """Rows that the input embedding has beyond the vocabulary, for image tokens; the head does not."""
 

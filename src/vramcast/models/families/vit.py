@@ -17,6 +17,7 @@ from vramcast.models.inventory import Block, Tensor, Tower
 class Style(msgspec.Struct, frozen=True, kw_only=True):
     """How an encoder names and shapes its blocks. ``qkv`` names one fused projection, "" = separate q, k and v.
 
+    ``rope``: positions turn queries and keys, which a tower with a table of positions alone does not do.
     ``mlp``: two names for a plain MLP, three for a gated one.
     """
 
@@ -32,6 +33,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     norms: tuple[str, ...] = ("layer_norm1", "layer_norm2")
     norm_bias: bool = True
     activation: str = "gelu"
+    rope: bool = True
 
 
 PIXTRAL = Style(
@@ -52,7 +54,13 @@ def block(
     extra: tuple[Tensor, ...] = (),
 ) -> Block:
     """``count`` equal bidirectional layers under ``name`` ("vision_tower.blocks.{}.")."""
-    kind = Attention(heads=heads, kv_heads=heads, head_dim=head_dim or max(1, hidden // heads), causal=False)
+    kind = Attention(
+        heads=heads,
+        kv_heads=heads,
+        head_dim=head_dim or max(1, hidden // heads),
+        causal=False,
+        rope_dim=-1 if style.rope else 0,
+    )
     feed = Dense(intermediate=intermediate, gated=len(style.mlp) == 3, activation=style.activation)
     return Block(
         name=name,
@@ -116,7 +124,7 @@ def tower(config: Config, prefix: str) -> Tower:
 def _one_size(config: Config, prefix: str, activation: str, tensors: tuple[Tensor, ...]) -> Tower:
     """A tower whose images all have one size: CLIP's and SigLIP's stack of layers; ``tensors``: what stands around it."""
     patch, image = wrapper.side(config, "patch_size"), wrapper.side(config, "image_size")
-    style = Style(activation=config.text("hidden_act", default=activation))
+    style = Style(activation=config.text("hidden_act", default=activation), rope=False)
     return Tower(
         name=prefix,
         kind="vision",
@@ -167,7 +175,7 @@ def _siglip2(config: Config, prefix: str) -> Tower:
         name=prefix,
         kind="vision",
         hidden=hidden,
-        blocks=(_encoder(config, f"{inner}encoder.layers.{{}}.", Style()),),
+        blocks=(_encoder(config, f"{inner}encoder.layers.{{}}.", Style(rope=False)),),
         tensors=tensors,
         facts={"patch_size": patch, "tokens_per_image": places},
     )

@@ -33,6 +33,8 @@ def attention(
     if style.qkv == "views" and tape.sizes[v] > tokens * (q_width + k_width + v_width) * width * 1.5:
         q, k, v = _narrowed(tape, (q, k, v), (tokens * q_width * width, tokens * k_width * width, tokens * v_width * width))
     out = kernel(tape, style, (q, k, v), heads_of(kind, style, tokens=tokens, seq=seq))
+    if style.joined:
+        out = tape.run("attention.join", [out], tape.sizes[out])
     if style.rope == "eager" and kind.rope_dim > 0:  # joined parts lie head by head, and the output like them
         out = tape.run("attention.rows", [out], tape.sizes[out])
     if kind.gated:

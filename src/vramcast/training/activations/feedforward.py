@@ -51,6 +51,9 @@ def _pointwise(tape: Tape, style: Style, activation: str, source: int, elements:
         return tape.run("square", [rectified], size, saves=[rectified])
     if activation == "gelu_new" and style.glu == "eager":
         return _written_gelu(tape, style, source, elements)
+    if activation == "quick_gelu":  # x * sigmoid(1.702 x): transformers/activations.py, QuickGELUActivation
+        sigmoid = tape.run("gelu.sigmoid", [tape.run("gelu.scale", [source], size)], size, saves_output=True)
+        return tape.run("gelu.product", [source, sigmoid], size, saves=[source, sigmoid])
     return tape.run("activation", [source], size, saves=[source])
 
 

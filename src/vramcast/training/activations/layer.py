@@ -26,7 +26,7 @@ def layer_tape(block: Block, style: Style, *, hidden: int, tokens: float, seq: f
         style = msgspec.structs.replace(style, norm="native")
     style = _as_packed(block, style)
     own = tokens / style.tp if style.sp else tokens
-    tape = Tape(own * hidden * style.residual)
+    tape = Tape(own * hidden * style.residual, input_needs_grad=style.reached)
     stream = 0
     norms = norm_count(block, hidden)
     parallel = norms == 1 and bool(block.mixers) and block.feedforward is not None

@@ -39,7 +39,8 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     saves its input though frozen (bitsandbytes up to 0.42), 0 = it does not; ``saved_inputs``: width in which a trained
     matmul saves its input when that differs (fp8, fp4), 0 = as it is; ``saved_weights``: the same of its weight;
     ``unpacks``: weights are unpacked by plain tensor operations, and the unpacked copy is saved for backward (AutoGPTQ's own
-    kernel in training).
+    kernel in training); ``reached``: gradients are wanted of the layers' input, as of any above a trained embedding;
+    ``joined``: attention runs image by image, and its results are copied into one.
     """
 
     width: int = 2
@@ -65,6 +66,8 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     float_router: bool = False
     clamped_glu: bool = False
     trains: bool = True
+    reached: bool = True
+    joined: bool = False
     adapter: LowRank | None = None
     dequantize: int = 0
     hidden_dropout: float = 0.0
