@@ -45,7 +45,8 @@ def gathered(recipe: Recipe, units: Units, *, blocks: int, ends: str) -> float:
     held = units.depth if not recipe.reshard else min(blocks, recipe.live_gathers)
     eight_bit = units.block if recipe.quantized_gathers else 0
     if recipe.separate_ends:
-        return each * held + eight_bit + (units.head * compute if ends == "head" else 0)
+        kept = 0 if recipe.reshard else units.embedding
+        return each * held + eight_bit + (kept + (units.head if ends == "head" else 0)) * compute
     return each * held + eight_bit + units.ends * compute
 
 

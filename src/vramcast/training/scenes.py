@@ -103,13 +103,14 @@ def _policy(recipe: Recipe, parallel: Parallel) -> str:
 
 
 def _units(model: Model, recipe: Recipe, block: float, stage: Stage, *, ranks: int, tp: int) -> Units:
+    """What sharding gathers on this rank; the ends are on the first stage and the last."""
     ends = {role: sum(t.on_rank(tp=tp) for t in model.tensors if t.role == role) for role in ("embedding", "head")}
     return Units(
         block=block,
         depth=stage.depth,
-        embedding=ends["embedding"],
-        head=ends["embedding"] if model.tied else ends["head"],
-        tied=model.tied and recipe.tied is not False,
+        embedding=ends["embedding"] * stage.embedding,
+        head=ends["embedding" if model.tied else "head"] * stage.head,
+        tied=model.tied and recipe.tied is not False and stage.embedding and stage.head,
         ranks=ranks,
     )
 

@@ -114,8 +114,12 @@ def _loaded(held: Count, recipe: Recipe) -> float:
 
 
 def _whole(held: Count, recipe: Recipe) -> float:
-    """Gradients while FSDP accumulates without synchronising: of the trained parameters, or of their whole flat units."""
-    trained = (held.trained + held.expert_trained) * width(recipe.backward_gradients) + held.adapter * width(recipe.adapter_dtype)
+    """Gradients while FSDP accumulates without synchronising: of the trained parameters, or of their whole flat units.
+
+    FSDP2 keeps them in the dtype of the reduction (torch 2.13, _fsdp_param.py, to_accumulated_grad_if_needed).
+    """
+    each = recipe.reduce if recipe.sharding == "fsdp2" else recipe.backward_gradients
+    trained = (held.trained + held.expert_trained) * width(each) + held.adapter * width(recipe.adapter_dtype)
     return trained + (held.frozen * width(recipe.frozen) if recipe.whole_accumulation == "units" else 0)
 
 

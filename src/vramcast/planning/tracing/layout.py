@@ -31,12 +31,11 @@ def distribution_of(question: Training, recipe: Recipe, options: LayoutOptions, 
     parallel = question.parallel
     _check_micro_batches(question)
     sharded = recipe.sharding in {"fsdp1", "fsdp2"}
-    titan_stage = recipe.framework == "torchtitan" and parallel.pp > 1  # its default policy gathers once per step then
     mixed = sharded and recipe.compute != recipe.weights and not recipe.quant
     return Distribution(
         parallel=parallel,
         sharding=recipe.sharding if parallel.dp * parallel.cp > 1 else "none",
-        reshard=recipe.reshard and not titan_stage,
+        reshard=recipe.reshard,
         prefetch=recipe.live_gathers > 1,
         ends_apart=recipe.separate_ends or (recipe.framework in TRAINERS and not recipe.version),
         host_weights=sharded and "parameters" in recipe.offload,

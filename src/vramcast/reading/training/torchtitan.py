@@ -32,8 +32,8 @@ def _degree(target: str) -> Rule:
 
 
 def _reshard(settings: Settings, value: Any, because: str) -> None:
-    if value == "never":
-        settings.put("options.reshard", False, because)
+    if value in ("never", "always"):
+        settings.put("options.reshard", value == "always", because)
 
 
 def _offload(settings: Settings, value: Any, because: str) -> None:

@@ -7,7 +7,7 @@ logits). What changed when: the repository's history.
 """
 
 from vramcast.models.inventory import Model
-from vramcast.training.frameworks.common import sharding
+from vramcast.training.frameworks.common import is_narrow, sharding
 from vramcast.training.frameworks.releases import month_of
 from vramcast.training.recipe import Draft
 from vramcast.workload import Training
@@ -24,10 +24,11 @@ def resolve(draft: Draft, question: Training, _model: Model) -> None:
     """HEAD's configuration unless stated."""
     month = month_of(question, "torchtitan")
     draft.default("training.dtype float32", weights="float32", reduce="float32")
+    sharding(draft, question, fallback="fsdp2")
+    _stays_wide(draft, question)
     draft.default("as the shards", frozen=draft.get("weights"), gradients=draft.get("weights"))
     draft.default("mixed_precision_param bfloat16", compute="bfloat16", backward_gradients="bfloat16", norm_weight="bfloat16")
     draft.default("mixed_precision_param bfloat16", residual="bfloat16", adapter_dtype="bfloat16", autocast=False)
-    sharding(draft, question, fallback="fsdp2")
     compiled = bool(draft.get("compiled"))
     draft.default("compiled blocks" if compiled else "eager blocks", norm="native" if compiled else "eager",
                   rope="fused" if compiled else "eager", glu="recomputed" if compiled else "torch", repeats_kv=True)  # fmt: skip
@@ -47,6 +48,34 @@ def resolve(draft: Draft, question: Training, _model: Model) -> None:
     ends = month >= SEPARATE_ENDS or draft.get("framework") == "xtuner"
     draft.default("embedding and head are groups of their own" if ends else "embedding and head are one group, gathered from "
                   "forward to backward", live_gathers=2, separate_ends=ends)  # fmt: skip
+    _pipeline(draft, question)
     parallel = question.parallel.tp > 1
     draft.default("tensor parallelism shards the sequence and the loss", sequence_parallel=parallel,
                   vocab_parallel=parallel and month >= LOSS_PARALLEL)  # fmt: skip
+
+
+def _stays_wide(draft: Draft, question: Training) -> None:
+    """Model parallelism alone computes in the dtype of its weights, whatever mixed_precision_param says.
+
+    Source: torchtitan, distributed/utils.py, maybe_enable_amp: fully_shard mixes precisions, autocast does without model
+    parallelism, and with tensor or pipeline parallelism alone nothing does, with a warning.
+    """
+    parallel = question.parallel
+    if draft.get("framework") != "torchtitan" or parallel.shards > 1 or parallel.tp == parallel.pp == 1 or is_narrow(question):
+        return
+    held = draft.get("weights")
+    because = "maybe_enable_amp mixes no precisions under model parallelism alone"
+    draft.translate(because, "compute", {"bfloat16": held, "float16": held})
+    draft.default(because, compute=held, backward_gradients=held, norm_weight=held, residual=held, adapter_dtype=held)
+
+
+def _pipeline(draft: Draft, question: Training) -> None:
+    """Under a pipeline weights are gathered once, and gradients are reduced once, for all micro-batches of a step.
+
+    Sources: torchtitan, models/llama3/infra/parallelize.py (reshard_after_forward "default" is off); torch 2.13,
+    distributed/pipelining/stage.py, backward_maybe_with_nosync (neither resharded nor reduced before the last backward).
+    """
+    piped = question.parallel.pp > 1
+    draft.default("gathered once for a pipeline's micro-batches" if piped else "resharded after forward", reshard=not piped)
+    if piped and draft.get("sharding") == "fsdp2":
+        draft.default("a pipeline's gradients are reduced after its last micro-batch", whole_accumulation="trained")
