@@ -2,6 +2,7 @@
 
 import pytest
 
+from vramcast.cli.sweep import at_point
 from vramcast.errors import QuestionError
 from vramcast.models.families import read_config
 from vramcast.training.forecast import TrainingForecast, forecast_training
@@ -92,3 +93,8 @@ def test_images_need_a_tower() -> None:
 def test_a_negative_number_of_images_is_refused() -> None:
     with pytest.raises(QuestionError, match="images is -1: expected at least 0"):
         answer(options={"images": -1})
+
+
+def test_images_are_an_axis_of_a_sweep() -> None:
+    question = Training(model="tiny", options={"image_patches": 1024, "eval_batch": 2})
+    assert at_point(question, {"images": 4, "seq": 64}).options == {"image_patches": 1024, "eval_batch": 2, "images": 4}

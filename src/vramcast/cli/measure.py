@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from vramcast.cli.layout import LAYOUT_FLAGS
-from vramcast.cli.train import MOMENTS
+from vramcast.cli.train import IMAGES, MOMENTS
 from vramcast.cli.train import command as train_command
 from vramcast.errors import QuestionError
 
@@ -21,7 +21,7 @@ Examples:
   vramcast measure -- torchrun --nproc-per-node 8 train.py
   vramcast measure --device-facts
 """
-_NOT_MEASURED = frozenset({"explain", "loss", "gpu", "zero", "offload", *LAYOUT_FLAGS, *MOMENTS})
+_NOT_MEASURED = frozenset({"explain", "loss", "gpu", "zero", "offload", *LAYOUT_FLAGS, *MOMENTS, *IMAGES})
 _COMMAND = f"{__name__}.command"
 
 

@@ -14,6 +14,7 @@ from vramcast.workload import Adapter, Training
 
 MOST_CELLS = 2000
 _ADAPTER_FIELDS = frozenset({"rank", "dropout"})
+_OPTIONS = frozenset({"images", "image_patches"})
 
 
 class Axis(msgspec.Struct, frozen=True):
@@ -57,7 +58,7 @@ def read_axis(text: str) -> Axis:
     name = name.replace("-", "_")
     if not equals or not values:
         raise QuestionError(f"--sweep {text[:60]!r} is not NAME=V,V,...: for example micro_batch=2,4,8")
-    known = {*Training.__struct_fields__, *_ADAPTER_FIELDS}
+    known = {*Training.__struct_fields__, *_ADAPTER_FIELDS, *_OPTIONS}
     if name not in known:
         from vramcast.errors import unknown_name
 
@@ -81,9 +82,12 @@ def answer_grid(question: Training, axes: list[Axis]) -> Any:
 
 
 def at_point(question: Training, point: dict[str, Any]) -> Training:
-    """The question with the point's values in their fields; ``rank`` and ``dropout`` belong to its adapter."""
+    """The question with the point's values in their fields; ``rank`` and ``dropout`` are its adapter's, images its options'."""
     adapter = {k: v for k, v in point.items() if k in _ADAPTER_FIELDS}
-    fields = {k: v for k, v in point.items() if k not in _ADAPTER_FIELDS}
+    seen = {k: v for k, v in point.items() if k in _OPTIONS}
+    fields = {k: v for k, v in point.items() if k not in _ADAPTER_FIELDS | _OPTIONS}
+    if seen:
+        fields["options"] = question.options | seen
     if adapter:
         fields["adapter"] = msgspec.structs.replace(question.adapter or Adapter(), **adapter)
     return msgspec.structs.replace(question, **fields)
