@@ -56,3 +56,15 @@ def test_resharding_under_a_pipeline_can_be_asked_for() -> None:
     _, ranks = answer(parallel=Parallel(pp=2, dp=4), accumulate=4, options={"reshard": True})
     _, kept = answer(parallel=Parallel(pp=2, dp=4), accumulate=4)
     assert term(ranks["first stage"], "gathered", "end of forward") < term(kept["first stage"], "gathered", "end of forward")
+
+
+@pytest.mark.parametrize("framework", ["torchtitan", "pytorch"])
+@pytest.mark.parametrize(
+    ("vpp", "buffers"), [(1, {"first stage": 1, "middle stage": 2, "last stage": 1}), (2, {"first stage": 3, "last stage": 3})]
+)
+def test_every_micro_batch_has_its_receive_buffers(framework: str, vpp: int, buffers: dict[str, int]) -> None:
+    """Traced (4 stages, 4 micro-batches of 2048 x 2048 in float32): 64 MiB on the last stage."""
+    recipe, ranks = answer(framework=framework, parallel=Parallel(pp=4, vpp=vpp), accumulate=8)
+    width = {"float32": 4, "bfloat16": 2}[recipe.residual]
+    for name, count in buffers.items():
+        assert term(ranks[name], "communication", "end of forward") == 8 * count * 512 * 1024 * width

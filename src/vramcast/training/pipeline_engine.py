@@ -1,13 +1,16 @@
-"""DeepSpeed's pipeline engine: how it cuts layers into stages, and what it holds for each micro-batch in flight.
+"""What pipelines hold between stages; how DeepSpeed's engine cuts layers into stages.
 
 Sources: DeepSpeed 0.6.0, runtime/utils.py (partition_balanced), runtime/pipe/module.py (partition_method type:...),
 runtime/pipe/engine.py: _exec_forward_pass clones its inputs, and with tensor parallelism keeps of each output the rank's own
-part (PartitionedTensor, first_output.data emptied); _exec_backward_pass makes it whole again.
+part (PartitionedTensor, first_output.data emptied); _exec_backward_pass makes it whole again. torch 2.13,
+distributed/pipelining/stage.py: _create_act_recv_info and _setup_backward_recv_info make a buffer for every micro-batch.
 """
 
 from itertools import pairwise
 
+from vramcast.training.recipe import Recipe
 from vramcast.training.stages import Stage
+from vramcast.workload import Parallel
 
 
 def balanced_bounds(layers: int, stages: int, *, ends: bool) -> list[tuple[int, int]]:
@@ -27,3 +30,11 @@ def held_tensors(stage: Stage, tp: int) -> float:
     inputs = 1.0 if tp == 1 and not stage.embedding else 0.0
     restored = 1.0 if tp > 1 and not stage.head else 0.0
     return stage.in_flight * (outputs + inputs) + restored
+
+
+def between_stages(recipe: Recipe, stage: Stage, parallel: Parallel, *, micro_batches: int) -> float:
+    """Hidden states that a rank's pipeline holds beside its checkpoints, counted."""
+    if parallel.pp == 1:
+        return 0.0
+    received = micro_batches * (2 * parallel.vpp - stage.embedding - stage.head) if recipe.receives_ahead else 0
+    return received + (held_tensors(stage, parallel.tp) if recipe.pipeline_engine else 0.0)

@@ -27,6 +27,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ``checkpointing``: none, full, selective, op, layer:n, offloaded. ``live_gathers``: blocks gathered at once.
     ``pipeline_engine``: DeepSpeed's pipeline engine, its process groups beside Megatron's; ``stage_cut``: even, balanced, or
     balanced_ends where embedding and head count as layers; ``checks_overflow``: gradients are summed in float32 before a step.
+    ``receives_ahead``: a pipeline's receive buffers for all micro-batches exist at once.
     ``microbatch_group``: micro-batches that run through a virtual stage before the next one, 0 = as many as stages;
     ``overlaps_experts``: expert communication hides behind another micro-batch. ``flattens``: its step makes one block of the
     gradients. ``returns_cache``: the model returns keys and values beside its logits (use_cache). ``spread``: layers lie on the
@@ -125,6 +126,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     spread: bool = False
     workspaces: int = 0
     pipeline_engine: bool = False
+    receives_ahead: bool = False
     flattens: bool = False
     sub_group: int = 1_000_000_000
     quantized_gathers: bool = False

@@ -62,7 +62,7 @@ def _scene(
         layers=layers,
         loss=_loss(question, model, recipe, stage, tokens),
         units=_units(model, recipe, layers.block_elements, stage, ranks=shards, tp=parallel.tp),
-        accumulating=question.accumulate > 1,
+        micro_batches=question.accumulate,
         shards=Shards(dense=shards, experts=experts),
         tokens=tokens,
         rows=rows,

@@ -11,7 +11,7 @@ from vramcast.training.activations.policy import Layers
 from vramcast.training.counts import Count
 from vramcast.training.gathers import Units, gathered, pending, secondary
 from vramcast.training.loss import LossCost
-from vramcast.training.pipeline_engine import held_tensors
+from vramcast.training.pipeline_engine import between_stages
 from vramcast.training.reasons import Shards
 from vramcast.training.recipe import Recipe, width
 from vramcast.training.saving import gathered_to_save
@@ -36,7 +36,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     layers: Layers
     loss: LossCost
     units: Units
-    accumulating: bool
+    micro_batches: int
     shards: Shards
     tokens: float
     rows: int
@@ -236,25 +236,25 @@ def _secondary(s: Scene) -> float:
 def _buckets(s: Scene) -> float:
     """Flat buffers: DeepSpeed's buckets and pipeline outputs, or DDP's own copy of the gradients."""
     whole = s.states.gradients if s.recipe.ddp_buckets else 0.0
-    outputs = held_tensors(s.stage, s.parallel.tp) * s.layers.boundary if s.recipe.pipeline_engine and s.parallel.pp > 1 else 0.0
+    outputs = between_stages(s.recipe, s.stage, s.parallel, micro_batches=s.micro_batches) * s.layers.boundary
     return whole + outputs + s.recipe.bucket_elements * width(s.recipe.compute)
 
 
 def _instant(name: str, s: Scene, **sizes: float) -> Instant:
     """An instant from the steady states and the sizes alive at it; gradients already present when micro-batches accumulate."""
-    states = s.states
     if "gradients" not in sizes:
-        sizes["gradients"] = states.gradients if _finds_gradients(s) else 0.0
+        sizes["gradients"] = s.states.gradients if _finds_gradients(s) else 0.0
     if s.recipe.low_gradients and name != STEP:
         sizes["gradients"] += s.held.trained * width(s.recipe.low_gradients)
-    if s.accumulating and s.recipe.whole_accumulation and name != STEP and (sizes["gradients"] or not s.recipe.longest_first):
-        sizes["gradients"] = states.whole_gradients
+    whole = s.recipe.whole_accumulation if s.micro_batches > 1 and name != STEP else ""
+    if whole and (sizes["gradients"] or not s.recipe.longest_first):
+        sizes["gradients"] = s.states.whole_gradients
     return Instant(name=name, terms=tuple(_terms(s, sizes)))
 
 
 def _finds_gradients(s: Scene) -> bool:
     """Whether the largest micro-batch begins with gradients of earlier ones, or of the step before."""
-    return s.recipe.frees_gradients is False or (s.accumulating and not s.recipe.longest_first)
+    return s.recipe.frees_gradients is False or (s.micro_batches > 1 and not s.recipe.longest_first)
 
 
 def _terms(s: Scene, sizes: dict[str, float]) -> Iterator[Term]:

@@ -16,6 +16,8 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     draft.default("loaded in the model's dtype", weights=draft.get("compute", model.dtype), autocast=False)
     draft.default("torch.optim picks foreach", update="foreach")
     draft.default("the optimizer is made outside the Trainer", wide_ends=False)
+    piped = question.parallel.pp > 1
+    draft.default("torch.distributed.pipelining, stage.py" if piped else "", receives_ahead=piped)
     if draft.get("framework") in _KEEP_OUTPUT:
         draft.default("the loop's variable names the model's output", holds_logits=draft.get("weights"))
     hf_trainer.resolve(draft, question, model)

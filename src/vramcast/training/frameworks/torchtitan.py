@@ -77,5 +77,6 @@ def _pipeline(draft: Draft, question: Training) -> None:
     """
     piped = question.parallel.pp > 1
     draft.default("gathered once for a pipeline's micro-batches" if piped else "resharded after forward", reshard=not piped)
+    draft.default("stage.py: a receive buffer for each micro-batch" if piped else "", receives_ahead=piped)
     if piped and draft.get("sharding") == "fsdp2":
         draft.default("a pipeline's gradients are reduced after its last micro-batch", whole_accumulation="trained")
