@@ -1,11 +1,15 @@
 """Vision towers in a step: when they save, what a question without images leaves out."""
 
+import msgspec
 import pytest
 
 from vramcast.cli.sweep import at_point
 from vramcast.errors import QuestionError
-from vramcast.models.families import read_config
+from vramcast.models.families import read_config, vit
+from vramcast.models.inventory import Tower
 from vramcast.training.forecast import TrainingForecast, forecast_training
+from vramcast.training.resolve import resolve
+from vramcast.training.towers import patches_of
 from vramcast.workload import Adapter, Training
 
 GEMMA = {
@@ -98,3 +102,12 @@ def test_a_negative_number_of_images_is_refused() -> None:
 def test_images_are_an_axis_of_a_sweep() -> None:
     question = Training(model="tiny", options={"image_patches": 1024, "eval_batch": 2})
     assert at_point(question, {"images": 4, "seq": 64}).options == {"image_patches": 1024, "eval_batch": 2, "images": 4}
+
+
+def test_patches_follow_the_towers_own_size() -> None:
+    tower = Tower(name="vision_model.", kind="vision", tensors=(), facts={"patch_size": 14, "image_size": 560, "tiles": 4})
+    recipe = resolve(Training(model="tiny"), read_config(GEMMA))[0]
+    classed = msgspec.structs.replace(tower, tensors=(vit.table("vision_model.class_embedding", 1280),))
+    assert patches_of(classed, recipe) == 4 * 1608  # 1,601 padded to a multiple of eight (transformers, mllama)
+    assert patches_of(msgspec.structs.replace(classed, facts={"patch_size": 14, "image_size": 336}), recipe) == 577
+    assert patches_of(tower, msgspec.structs.replace(recipe, image_patches=9)) == 9
