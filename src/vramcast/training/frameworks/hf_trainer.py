@@ -23,10 +23,13 @@ NO_SHIFT_COPY = (4, 50)  # labels are shifted instead of logits
 FUSED_DEFAULT = (4, 55)  # fused where torch is 2.8, which came out between 4.54 and 4.55 (training_args.py: default_optim)
 FIRST_YEAR = 2000
 FUSED_EXPERTS = (5, 0)
+SEPARATE_ENDS = (5, 23)  # of accelerate 1.15's time, whose fsdp2_prepare_model shards untied ends by themselves
 NOT_REENTRANT = (5, 0)  # modeling_utils.py, gradient_checkpointing_enable: True in 4.57.1, False in 5.0.0
 UPCASTS = {"fsdp1": (4, 41), "fsdp2": (4, 51)}  # transformers of accelerate's releases
 ATTENTION_INTERFACE = (4, 48)  # one attention interface for all models: flash no longer repeats keys and values
 EXPANDS_KV = frozenset({"mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "starcoder2", "cohere", "gemma", "granite"})
+
+OWN_LOOPS = ("pytorch", "llama_recipes", "nemo_automodel", "peft_bench")  # which call fully_shard without accelerate
 
 # routers whose input and weight are cast to fp32 (transformers, modeling_*.py)
 FLOAT_ROUTERS = frozenset({
@@ -112,6 +115,9 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     draft.default("zero_grad sets gradients to None" if freed else "zero_grad of torch 1 fills gradients with zeros",
                   frees_gradients=freed)  # fmt: skip
     draft.default("prefetch of the next block", live_gathers=2)
+    apart = version >= SEPARATE_ENDS and draft.get("framework") not in OWN_LOOPS and not model.tied
+    if draft.get("sharding") == "fsdp2" and apart:
+        draft.default("accelerate 1.15: embedding and head are groups of their own", separate_ends=True)
 
 
 def _deepspeed(draft: Draft, question: Training, model: Model) -> None:
