@@ -43,6 +43,15 @@ def test_a_llama_layer_saves_exactly_what_its_formula_says(backend: str, tracer:
     assert replay(result.log).peak_allocated_bytes >= 3 * 2 * result.parameters
 
 
+@pytest.mark.parametrize(("asked", "each"), [("float32", 4), ("bfloat16", 2)])
+def test_the_type_asked_for_wins_over_the_one_that_the_config_states(asked: str, each: int, tracer: Tracer) -> None:
+    stated = {**LLAMA, "torch_dtype": "bfloat16" if asked == "float32" else "float32"}
+    result = tracer.trace(TraceRequest(config=stated, seq=64, param_dtype=asked))
+    weights = sum(a.size for a in result.log.allocations if a.category == "weights" and a.end < 0)
+    rotary = (H // HEADS // 2) * 4 * 2
+    assert weights == each * result.parameters + rotary
+
+
 def test_qlora_checkpointing_and_a_chosen_attention_kernel_change_what_is_held(tracer: Tracer) -> None:
     from vramcast.workload import Adapter
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from vramcast.tracing.execution import four_bit
+from vramcast.tracing.execution.models import from_config
 from vramcast.tracing.execution.session import Session
 
 
@@ -24,13 +25,8 @@ def install(session: Session) -> None:
             config._attn_implementation = options["attn_implementation"]
         dtype = _dtype(options.get("dtype", options.get("torch_dtype", "auto")), config)
         scheme = _four_bit(options.get("quantization_config") or getattr(config, "quantization_config", None), dtype)
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(dtype)
-        try:
-            with torch.device("meta" if scheme else session.backend.device_type):
-                model = cls._from_config(config)
-        finally:
-            torch.set_default_dtype(before)
+        with torch.device("meta" if scheme else session.backend.device_type):
+            model = from_config(cls, config, dtype)
         if scheme:
             four_bit.quantize_linears(model, scheme=scheme, device=session.backend.device_type)
         model.name_or_path = str(name)

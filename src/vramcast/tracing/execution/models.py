@@ -58,13 +58,20 @@ def _instantiate(request: TraceRequest, device: str) -> torch.nn.Module:
     config._attn_implementation = request.attention if getattr(kind, "_supports_sdpa", False) else "eager"
     if request.experts:
         config._experts_implementation = request.experts
+    with torch.device(device):
+        return from_config(kind, config, dtype_of(request.param_dtype))
+
+
+def from_config(kind: Any, config: Any, dtype: torch.dtype) -> torch.nn.Module:
+    """A model of that class with random weights of that type, whatever type its config states."""
+    setattr(config, "dtype" if hasattr(config, "dtype") else "torch_dtype", dtype)  # renamed in transformers 4.56
     before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype_of(request.param_dtype))
+    torch.set_default_dtype(dtype)
     try:
-        with torch.device(device):
-            return kind._from_config(config)
+        model: torch.nn.Module = kind._from_config(config)
     finally:
         torch.set_default_dtype(before)
+    return model
 
 
 def _config(request: TraceRequest) -> Any:
