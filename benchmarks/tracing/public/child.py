@@ -63,7 +63,7 @@ def outcome(case: Case, session: Session) -> Outcome:
 
 def _told(error: str) -> str:
     """The error without this machine's folders, in two lines at the most."""
-    return re.sub(r"\S*/site-packages/", "", error)[:_LONGEST_ERROR]
+    return re.sub(r"(?<!\S)/\S*/", "", error)[:_LONGEST_ERROR]
 
 
 def deep(case: Case, session: Session) -> TraceResult | None:
