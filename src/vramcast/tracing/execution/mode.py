@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
 from typing import Any
 
 import torch
@@ -27,7 +26,9 @@ from vramcast.tracing.execution.operators import (
     SCATTERS,
     ZEROS,
     Kind,
+    is_weight_sized,
     kind_of,
+    onto_cpu,
 )
 from vramcast.tracing.execution.recorder import Recorder
 from vramcast.tracing.execution.shadows import Shadows
@@ -37,7 +38,6 @@ _DEVICE_OF = torch.ops.prim.device.default
 _COPY = aten._to_copy.default
 _WAIT = torch.ops._c10d_functional.wait_tensor.default
 _GROUPED = aten._grouped_mm.default if hasattr(aten, "_grouped_mm") else None
-_LEAST_WEIGHT_ELEMENTS = 1 << 16
 _PINS = (aten.pin_memory.default, aten._pin_memory.default)
 _IS_PINNED = aten.is_pinned.default
 _ENGINE_FILES = ("_tensor.py", "autograd/__init__.py", "autograd/graph.py")
@@ -183,7 +183,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             return args[0]
         if func is _IS_PINNED:
             return True
-        if func in CPU_FACTORIES and isinstance(self.backend, FakeCuda) and _is_weight_sized(args, kwargs):
+        if func in CPU_FACTORIES and isinstance(self.backend, FakeCuda) and is_weight_sized(args, kwargs):
             return self.backend.call(func, args, kwargs)
         if kwargs.get("pin_memory"):
             kwargs = {**kwargs, "pin_memory": False}
@@ -261,7 +261,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         """The result where the twins alone make it: shapes that depend on values, and values brought back to the CPU."""
         if kind is Kind.DATA_SHAPED:
             return self._data_shaped(func, args, kwargs)
-        return self.shadows.on_cpu(func, args, kwargs) if func is _COPY and _onto_cpu(kwargs) else None
+        return self.shadows.on_cpu(func, args, kwargs) if func is _COPY and onto_cpu(kwargs) else None
 
     def _data_shaped(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Operators whose result's shape depends on values: shaped by the twins, when all are known."""
@@ -276,18 +276,6 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             self.shadows.put(result, twin)
             made.append(result)
         return tuple(made) if isinstance(real, tuple) else made[0]
-
-
-def _onto_cpu(options: Any) -> bool:
-    named = options.get("device")
-    return named is not None and torch.device(named).type == "cpu"
-
-
-def _is_weight_sized(args: Any, kwargs: Any) -> bool:
-    """A floating-point tensor of the size of a weight: only those become fake on the CPU, data keeps its values."""
-    kind = kwargs.get("dtype") or torch.get_default_dtype()
-    sizes = args[0] if args and isinstance(args[0], list | tuple | torch.Size) else ()
-    return kind.is_floating_point and all(isinstance(n, int) for n in sizes) and prod(sizes) >= _LEAST_WEIGHT_ELEMENTS
 
 
 def _called_from_python() -> bool:

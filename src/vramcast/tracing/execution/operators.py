@@ -1,11 +1,13 @@
 """What the tracer must know of each operator, found once per operator: whether it allocates, aliases, asks for values."""
 
 from enum import IntEnum
+from math import prod
 from typing import Any
 
 import torch
 
 aten = torch.ops.aten
+_LEAST_WEIGHT_ELEMENTS = 1 << 16  # embeddings and matrices; indices and masks are smaller
 
 
 class Kind(IntEnum):
@@ -70,3 +72,16 @@ def _decomposes_on_cuda(func: Any) -> bool:
     """Composite operators without a CUDA kernel reach a mode whole under inference_mode; a CUDA build takes them apart."""
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return bool(has(func.name(), "CompositeImplicitAutograd") and not has(func.name(), "CUDA"))
+
+
+def onto_cpu(options: Any) -> bool:
+    """Whether a call names the CPU as its device."""
+    named = options.get("device")
+    return named is not None and torch.device(named).type == "cpu"
+
+
+def is_weight_sized(args: Any, kwargs: Any) -> bool:
+    """A floating-point tensor of the size of a weight: only those become fake on the CPU, data keeps its values."""
+    kind = kwargs.get("dtype") or torch.get_default_dtype()
+    sizes = args[0] if args and isinstance(args[0], list | tuple | torch.Size) else ()
+    return kind.is_floating_point and all(isinstance(n, int) for n in sizes) and prod(sizes) >= _LEAST_WEIGHT_ELEMENTS

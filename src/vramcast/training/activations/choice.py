@@ -29,19 +29,21 @@ def _casts_weights(recipe: Recipe, adapter: Adapter | None, compute: int) -> boo
     return width(recipe.frozen if adapter else recipe.weights) > compute
 
 
+def _low_rank(recipe: Recipe, adapter: Adapter, ranks: dict[str, int]) -> LowRank:
+    """How the adapters beside the layers' matrices are run."""
+    return LowRank(
+        ranks=ranks,
+        width=width(recipe.adapter_dtype),
+        dropout=adapter.dropout,
+        casts=not recipe.autocast,
+        fused=recipe.fused_adapter,
+        dora=adapter.dora,
+        padded=parts_of(adapter) if recipe.pads_adapters else frozenset(),
+    )
+
+
 def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks: dict[str, int]) -> Style:
     """How this recipe's layers are implemented."""
-    low_rank = None
-    if adapter and ranks:
-        low_rank = LowRank(
-            ranks=ranks,
-            width=width(recipe.adapter_dtype),
-            dropout=adapter.dropout,
-            casts=not recipe.autocast,
-            fused=recipe.fused_adapter,
-            dora=adapter.dora,
-            padded=parts_of(adapter) if recipe.pads_adapters else frozenset(),
-        )
     compute = width(recipe.compute)
     return Style(
         width=compute,
@@ -67,7 +69,7 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         quant_width=width(recipe.quant_saves) if recipe.quant_saves and recipe.quant else 0,
         experts=recipe.experts,
         trains=adapter is None and recipe.method in ("full", "partial"),
-        adapter=low_rank,
+        adapter=_low_rank(recipe, adapter, ranks) if adapter and ranks else None,
         dequantize=compute if recipe.quant and not recipe.quant.startswith("gptq") else 0,
         hidden_dropout=recipe.hidden_dropout,
         attention_dropout=recipe.attention_dropout,
