@@ -1,4 +1,4 @@
-"""Forecast what a large language model costs on a GPU: memory, fit, speed. Every byte named, every number with an error bar.
+"""Forecast what a large language model costs on a GPU: memory and fit. Every byte named, every number with an error bar.
 
     >>> import vramcast
     >>> answer = vramcast.forecast(vramcast.Serving(model="Qwen/Qwen2.5-7B-Instruct", gpu="RTX 4090", context=32768))

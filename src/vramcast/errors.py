@@ -44,13 +44,12 @@ class MissingError(VramcastError):
 def unknown_name(kind: str, given: str, known: Iterable[str], *, hint: str = "") -> QuestionError:
     """The error for a name that is not in a table, with the nearest names that are."""
     names = sorted(set(known))
-    near = nearest(given, names)
-    near = near or [n for n in names if given.lower() in n.lower()][:3]
+    near = [n for n in names if given and given.lower() in n.lower()][:3] or nearest(given, names)
     offer = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(names[:12])}{' ...' if len(names) > 12 else ''}"
     return QuestionError(f"unknown {kind} {given[:80]!r}: {offer}{' ' + hint if hint else ''}")
 
 
-def nearest(given: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0.55) -> list[str]:
+def nearest(given: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0.58) -> list[str]:
     """The known names most like the given one, best first."""
     lowered = {name.lower(): name for name in known}
     return [lowered[n] for n in difflib.get_close_matches(given.lower(), lowered, n=most, cutoff=cutoff)]

@@ -84,3 +84,15 @@ def test_a_stated_context_is_believed() -> None:
     model = read_model("gradientai/Llama-3-8B-Instruct-262k", offline=True)
     assert model.positions == 262 * 1024
     assert [a.because for a in model.assumed if a.name == "positions"] == ["the name says so"]
+
+
+def test_a_slip_of_the_pen_is_asked_about_and_not_taken_for_a_fine_tune() -> None:
+    with pytest.raises(VramcastError, match=r"did you mean qwen/qwen2.5-7b-instruct\?"):
+        read_model("Qwen/Qwen2.5-7B-Instrct", offline=True)
+    tuned, base = read_model("someone/Qwen2.5-7B-Instruct-Tuned", offline=True), read_model("Qwen/Qwen2.5-7B", offline=True)
+    assert tuned.parameters == base.parameters
+
+
+def test_part_of_a_name_offers_the_names_that_hold_it() -> None:
+    with pytest.raises(VramcastError, match="did you mean qwen/qwen3-next-80b-a3b-instruct"):
+        read_model("qwen3-next", offline=True)

@@ -63,7 +63,7 @@ class LazyCommands(click.Group):
 )
 @click.version_option(__version__, prog_name="vramcast")
 def root() -> None:
-    """Forecast what a large language model costs on a GPU, before renting one: memory, fit, speed; every byte named."""
+    """Forecast what a large language model costs on a GPU, before renting one: memory and fit; every byte named."""
 
 
 def main(arguments: list[str] | None = None) -> None:

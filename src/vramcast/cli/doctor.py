@@ -11,11 +11,8 @@ from vramcast.cli.page import Page
 _EXTRAS = (
     ("torch", ("torch", "transformers", "accelerate", "peft"), "trace a real step; build models that no family describes"),
     ("gpu", ("pynvml",), "read the local card (--gpu local) and measure on it"),
-    ("plan", ("numpy",), "search a million layouts at once"),
     ("charts", ("altair", "vl_convert"), "plots as PNG, SVG or HTML"),
     ("gguf", ("gguf",), "write GGUF test files"),
-    ("web", ("litestar", "uvicorn"), "the page"),
-    ("profile", ("polars",), "large profiler traces"),
     ("cluster", ("ray",), "sweeps over a cluster's GPUs"),
 )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.errors import QuestionError
+from vramcast.errors import QuestionError, nearest, unknown_name
 from vramcast.ledger import Assumption
 from vramcast.models import catalogue
 from vramcast.models.attention import Attention
@@ -34,10 +34,13 @@ class Near(msgspec.Struct, frozen=True):
 def by_name(name: str, *, why: str) -> Model | None:
     """The catalogued model with this name's core, or None; what was assumed is listed in it, and ``why`` it had to be.
 
-    Raises QuestionError when models of different shapes share the core.
+    Raises QuestionError when models of different shapes share the core, and for a catalogued name with a slip of the pen.
     """
     asked = take_apart(name)
-    near = _closest(asked, _rows(cores().get(asked.key, ())) or _rows(_base(asked.key)))
+    exact = _rows(cores().get(asked.key, ()))
+    if not exact and (meant := _misspelled(name)):
+        raise unknown_name("model", name, [meant])
+    near = _closest(asked, exact or _rows(_base(asked.key)))
     if not near:
         return None
     if len({n.row.shapes for n in near}) > 1:
@@ -45,6 +48,13 @@ def by_name(name: str, *, why: str) -> Model | None:
         raise QuestionError(f"model {name!r} could be any of {shown}, which differ in shape: give the whole id")
     row = max(near, key=lambda n: n.likeness(asked)).row
     return under_name(name, row, f"{name!r} is not in the catalogue ({why}): its name was read as {row.id}")
+
+
+def _misspelled(name: str) -> str | None:
+    """The catalogued id that differs by a letter or two and in no number: a slip, where a longer name would be a fine-tune."""
+    index = catalogue.read_index()
+    close = nearest(name, (*index.models, *index.aliases), most=1, cutoff=0.95)
+    return close[0] if close and re.findall(r"\d+", close[0]) == re.findall(r"\d+", name) else None
 
 
 def under_name(name: str, row: catalogue.Row, because: str) -> Model:
