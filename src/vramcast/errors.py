@@ -5,6 +5,7 @@ for a mistake of their own.
 """
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -44,7 +45,8 @@ class MissingError(VramcastError):
 def unknown_name(kind: str, given: str, known: Iterable[str], *, hint: str = "") -> QuestionError:
     """The error for a name that is not in a table, with the nearest names that are."""
     names = sorted(set(known))
-    near = [n for n in names if given and given.lower() in n.lower()][:3] or nearest(given, names)
+    begun = re.compile(rf"(?:^|[/ _.-]){re.escape(given.lower())}")
+    near = [n for n in names if given and begun.search(n.lower())][:3] or nearest(given, names)
     offer = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(names[:12])}{' ...' if len(names) > 12 else ''}"
     return QuestionError(f"unknown {kind} {given[:80]!r}: {offer}{' ' + hint if hint else ''}")
 

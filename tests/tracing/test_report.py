@@ -40,16 +40,20 @@ def step() -> EventLog:
 
 def test_the_terms_at_the_peak_sum_to_reserved_and_context(step: EventLog) -> None:
     reading = report(step, context_bytes=500 * MiB)
-    peak = reading.memory.peak
-    assert (peak.name, peak.bytes) == ("backward", reading.usage.peak_reserved_bytes + 500 * MiB)
-    by_name = {t.name: t.bytes for t in peak.terms}
-    assert (by_name["weights"], by_name["gradients"], by_name["activations"], by_name["loss"]) == (
-        100 * MiB,
-        100 * MiB,
-        40 * MiB,
-        30 * MiB,
-    )
-    assert by_name["temporaries"] - 5 * MiB - 100 == reading.usage.peak_reserved_bytes - 275 * MiB - 100
+    memory, peak = reading.memory, reading.memory.peak
+    assert (peak.name, peak.bytes) == ("backward", 275 * MiB + 100)
+    assert {t.name: t.bytes for t in peak.terms} == {
+        "weights": 100 * MiB,
+        "gradients": 100 * MiB,
+        "activations": 40 * MiB,
+        "loss": 30 * MiB,
+        "temporaries": 5 * MiB + 100,
+    }
+    assert {t.name: t.bytes for t in memory.outside} == {
+        "fragmentation": memory.reserved_bytes - 275 * MiB - 100,
+        "context": 500 * MiB,
+    }
+    assert sum(t.bytes for t in memory.terms) == memory.device_bytes
     assert [i.name for i in reading.memory.instants] == ["setup", "forward", "backward", "optimizer"]
 
 

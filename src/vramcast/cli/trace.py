@@ -117,7 +117,7 @@ def _write_timeline(traced: Any, file: str, capacity: int) -> None:
     workload = traced.answer.workload
     title = _title(workload)
     held = capacity or traced.answer.fit.capacity_bytes or 0
-    room = max(0, held - next((t.bytes for t in traced.reading.memory.peak.terms if t.name == "context"), 0))
+    room = max(0, held - (traced.answer.worst.device_bytes - traced.answer.worst.reserved_bytes))
     draw_timeline(history(log, settings, serving="engine" in workload), file, title=title, capacity_bytes=room)
 
 

@@ -48,7 +48,7 @@ def _opening(traced: Traced, terminal: bool | None) -> Page:
     for note in result.notes:
         page.line(("note: ", "faint"), note)
     page.heading(f"Memory of one card ({answer.worst.peak.name})")
-    for term in answer.worst.peak.terms:
+    for term in answer.worst.terms:
         page.line("  ", (term.name.ljust(15), term.name), (gib(term.bytes).rjust(12), "number"))
     page.line("  ", ("needed".ljust(15), "title"), (gib(answer.worst.needed_bytes).rjust(12), "number"))
     return page

@@ -72,23 +72,26 @@ def report(
 
 
 def _memory(reading: "_Reading", usage: Usage, slack: int, context_bytes: int) -> RankMemory:
-    context = Term(name="context", bytes=context_bytes, why="CUDA context, kernels and libraries, outside the allocator")
-    unused = usage.peak_reserved_bytes - usage.peak_allocated_bytes
-    instants = []
-    for name, place in reading.peaks(usage.peak_allocated_at).items():
-        binding = place == usage.peak_allocated_at
-        beside = {"rounding of blocks": slack, "fragmentation": unused} if binding else {}
-        instants.append(Instant(name=name, terms=(*reading.terms(place, beside), context)))
+    places = reading.peaks(usage.peak_allocated_at).items()
     device = usage.peak_reserved_bytes + context_bytes
     return RankMemory(
         rank="0",
-        instants=tuple(instants),
+        instants=tuple(Instant(name=name, terms=reading.terms(place)) for name, place in places),
         allocated_bytes=usage.peak_allocated_bytes,
         reserved_bytes=usage.peak_reserved_bytes,
         device_bytes=device,
         needed_bytes=device,
         claimed_bytes=device,
+        outside=_outside(usage.peak_reserved_bytes - usage.peak_allocated_bytes, slack, context_bytes),
     )
+
+
+def _outside(idle: int, slack: int, context_bytes: int) -> tuple[Term, ...]:
+    """What no tensor fills: idle parts of segments, blocks rounded up to 512 bytes, and the context."""
+    why = f"reserved and idle {gib(idle)} + blocks rounded up {gib(slack)}"
+    fragmentation = Term(name="fragmentation", bytes=idle + slack, why=why, source="replayed: the caching allocator's own rules")
+    context = Term(name="context", bytes=context_bytes, why="CUDA context, kernels and libraries, outside the allocator")
+    return tuple(term for term in (fragmentation, context) if term.bytes)
 
 
 class _Reading:
@@ -112,13 +115,12 @@ class _Reading:
         places[log.moment(peak) or "setup"] = peak
         return {name: place for name, place in places.items() if name not in {"ready", "between steps"} or place == peak}
 
-    def terms(self, place: int, beside: dict[str, int]) -> tuple[Term, ...]:
-        """The terms alive after event ``place`` with their largest parts; ``beside``: what the allocator holds for no tensor."""
+    def terms(self, place: int) -> tuple[Term, ...]:
+        """The terms alive after event ``place`` with their largest parts."""
         parts: dict[str, Counter[str]] = defaultdict(Counter)
         for allocation in self.log.alive_at(place):
             term, part = self._naming.name(allocation)
             parts[term][part] += allocation.size
-        parts["temporaries"].update({name: size for name, size in beside.items() if size})
         return tuple(_term(name, parts[name]) for name in TERMS if parts[name])
 
 
@@ -128,7 +130,9 @@ def _term(name: str, parts: Counter[str]) -> Term:
     terms = [Term(name=part, bytes=size, why=SOURCE) for part, size in largest]
     if rest:
         terms.append(Term(name="smaller parts", bytes=rest, why=f"{len(parts) - len(largest)} more"))
-    return Term.total(name, terms, why=f"{gib(sum(parts.values()))} alive at this instant", source=SOURCE)
+    origin, size = largest[0]
+    why = f"alive at this instant, largest of {len(parts)}: {origin} {gib(size)}" if len(parts) > 1 else f"{origin} {gib(size)}"
+    return Term.total(name, terms, why=why, source=SOURCE)
 
 
 def _top(peak: list[Allocation], most: int = 15) -> tuple[TopTensor, ...]:

@@ -12,6 +12,7 @@ TERMS = (
     "loss",
     "gathered",
     "temporaries",
+    "workspace",
     "communication",
 )
 _GATHERED_OPS = ("resize_", "fsdp.")
@@ -33,7 +34,7 @@ class Naming:
         if allocation.category in {"weights", "gradients", "optimizer", "master_weights"}:
             return allocation.category, kind_of_module(allocation.module) or allocation.category
         if allocation.category == "workspace":
-            return "temporaries", allocation.op
+            return "workspace", allocation.op
         if allocation.category == "inputs":
             return "activations", "inputs"
         if allocation.category in {"gathered", "communication"}:

@@ -45,11 +45,11 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def beside(self) -> tuple[tuple[str, int, int], ...]:
-        """Each top-level term at the peak: name, traced bytes, forecast bytes."""
+        """Each term of the ledger of the peak: name, traced bytes, forecast bytes."""
         if self.forecast is None:
             return ()
-        traced = {t.name: t.bytes for t in self.reading.memory.peak.terms}
-        expected = {t.name: t.bytes for t in self.expected.peak.terms}
+        traced = {t.name: t.bytes for t in self.reading.memory.terms}
+        expected = {t.name: t.bytes for t in self.expected.terms}
         names = dict.fromkeys([*traced, *expected])
         return tuple((name, traced.get(name, 0), expected.get(name, 0)) for name in names)
 
