@@ -47,7 +47,8 @@ def _build(request: MeasureRequest, session: Any) -> Any:
     """The request's model. 4-bit weights are quantised while it is built, and everything after that follows PEFT's own recipe."""
     import msgspec
 
-    from vramcast.tracing.execution import checkpointing, models, recipes
+    from vramcast.tracing.execution import checkpointing, models
+    from vramcast.tracing.execution.adapters import add_adapter
 
     step = request.step
     if not step.quant:
@@ -58,7 +59,7 @@ def _build(request: MeasureRequest, session: Any) -> Any:
     model.is_loaded_in_4bit = True
     if step.adapter is not None:
         model.requires_grad_(False)
-        model = recipes.add_adapter(model, step.adapter, kbit=True)
+        model = add_adapter(model, step.adapter, kbit=True)
     checkpointing.enable(model, step.checkpointing)
     return model.train(step.task == "train")
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from vramcast import errors
 from vramcast.errors import MissingError, QuestionError
 from vramcast.tracing.request import TraceResult
 
@@ -32,12 +33,12 @@ class TracingProcess:
         self._folder = tempfile.TemporaryDirectory(prefix="vramcast-trace-")
         self._errors = Path(self._folder.name, "errors")
         self._asked = 0
-        with self._errors.open("wb") as errors:
+        with self._errors.open("wb") as told:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", _BEGIN],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=errors,
+                stderr=told,
                 env=_environment(),
                 text=True,
             )
@@ -57,8 +58,8 @@ class TracingProcess:
     def ask(self, kind: str, request: msgspec.Struct, *, timeout_s: float) -> TraceResult:
         """The result of a request of that kind ("model" or "script").
 
-        Raises QuestionError when the request cannot be traced or the time runs out, CrashedError when the process ends; after
-        any of them it answers no more.
+        Raises the error by which the process refuses a request; QuestionError when the time runs out, CrashedError when the
+        process ends, after which it answers no more.
         """
         self._asked += 1
         asked, answered = (Path(self._folder.name, f"{name}-{self._asked}") for name in ("request", "result"))
@@ -71,9 +72,13 @@ class TracingProcess:
         finally:
             watch.cancel()
         if late.is_set():
+            self._process.wait()
             raise QuestionError(f"the trace was stopped after {timeout_s:.0f} s: give it a smaller model or --timeout")
         if not done:
             raise self._failure()
+        if done.strip():
+            name, _, message = done.strip().partition("\t")
+            raise getattr(errors, name)(message)
         result = msgspec.msgpack.decode(answered.read_bytes(), type=TraceResult)
         answered.unlink()
         return result
@@ -82,23 +87,26 @@ class TracingProcess:
         late.set()
         self._process.kill()
 
-    def _exchange(self, line: str) -> bool:
-        """Send a line and wait for the answering one; False when the process ended instead."""
+    @property
+    def answers(self) -> bool:
+        """Whether the process can be asked again."""
+        return self._process.poll() is None
+
+    def _exchange(self, line: str) -> str:
+        """Send a line and wait for the answering one; "" when the process ended instead."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(line)
             self._process.stdin.flush()
         except BrokenPipeError:
-            return False
-        return bool(self._process.stdout.readline())
+            return ""
+        return self._process.stdout.readline()
 
     def _failure(self) -> Exception:
         code = self._process.wait()
         lines = self._errors.read_text(errors="replace").splitlines()
         last = next((line for line in reversed(lines) if line.strip()), "no message")
         last = re.sub(r"^\[rank\d+\]: ", "", last)  # torch says so once a process group exists
-        if last.startswith("vramcast.errors."):
-            return QuestionError(last.partition(": ")[2])
         if missing := re.fullmatch(r"ModuleNotFoundError: No module named '([\w.-]+)'", last):
             return MissingError(f"tracing this needs {missing[1]}: pip install {missing[1]}")
         return CrashedError(f"the tracing process ended with code {code}: {last[:_SHOWN]}")

@@ -61,9 +61,9 @@ class Tracer:
             process = self._processes[settled] = TracingProcess()
         try:
             return process.ask("model", request, timeout_s=self._timeout_s)
-        except (QuestionError, CrashedError):
-            self._processes.pop(settled).close()
-            raise
+        finally:
+            if not process.answers:
+                self._processes.pop(settled).close()
 
 
 def trace(request: TraceRequest, *, timeout_s: float = _DEFAULT_TIMEOUT_S) -> TraceResult:

@@ -5,13 +5,12 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, Instant, RankMemory, Term, Unmodelled
 from vramcast.models.inventory import Model
-from vramcast.training.adapter_kinds import KINDS
 from vramcast.training.counters import counters
 from vramcast.training.frameworks.common import attention_on
 from vramcast.training.gathers import pending
 from vramcast.training.groups import communicators
 from vramcast.training.host import host_terms
-from vramcast.training.methods import TASKS, kind_of
+from vramcast.training.methods import adapter_of, named_by_task
 from vramcast.training.outside import outside_terms
 from vramcast.training.recipe import Recipe
 from vramcast.training.resolve import resolve
@@ -19,7 +18,7 @@ from vramcast.training.scenes import scenes_of
 from vramcast.training.step import STEP, Scene, instants, retained_inputs
 from vramcast.training.towers import unmodelled
 from vramcast.training.validate import validate
-from vramcast.workload import Adapter, Training
+from vramcast.workload import Training
 
 
 class TrainingForecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,11 +43,11 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
 
     Raises QuestionError for an impossible layout or an unknown name.
     """
-    question = _named_by_task(question)
+    question = named_by_task(question)
     recipe, assumed = resolve(question, model)
     recipe, fitted = attention_on(card, recipe)
     validate(question, model, recipe)
-    adapter = _adapter(question)
+    adapter = adapter_of(question)
     scenes = scenes_of(question, model, recipe, adapter)
     memories = tuple(_rank(scene, question, card) for scene in scenes)
     trainable = sum(s.held.trained + s.held.expert_trained + s.held.adapter for s in scenes[:1])
@@ -62,24 +61,6 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
         assumed=assumed + fitted,
         unmodelled=unmodelled(model, recipe),
     )
-
-
-def _named_by_task(question: Training) -> Training:
-    """A task given as the method (dpo, grpo) trains everything, or the adapter that is given."""
-    if question.method not in TASKS:
-        return question
-    method = "lora" if question.adapter else "full"
-    return msgspec.structs.replace(question, method=method, options={"task": question.method} | question.options)
-
-
-def _adapter(question: Training) -> Adapter | None:
-    """The adapter asked for, of the kind that the method names."""
-    if kind_of(question.method) != "adapter":
-        return None
-    kind = question.method if question.method != "qlora" else "lora"
-    rank = KINDS[kind].sizes.get("r") or 1 if kind in KINDS else 1
-    given = question.adapter or Adapter(kind=kind, rank=rank)
-    return msgspec.structs.replace(given, kind=kind if given.kind == "lora" else given.kind, dora=given.dora or kind == "dora")
 
 
 def _piled_up(scene: Scene) -> float:

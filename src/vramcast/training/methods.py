@@ -6,6 +6,7 @@ from vramcast.errors import unknown_name
 from vramcast.training.adapter_kinds import KINDS
 from vramcast.training.prompts import PROMPT_KINDS
 from vramcast.training.stages import Stage
+from vramcast.workload import Adapter, Training
 
 LOW_RANK = ("qlora", *KINDS)
 PROMPTS = tuple(PROMPT_KINDS)
@@ -82,6 +83,24 @@ def kind_of(method: str) -> str:
     if method in LOW_RANK or method in PROMPTS:
         return "adapter"
     raise unknown_name("method", method, ("full", *PARTIALS, *LOW_RANK, *PROMPTS, *TASKS))
+
+
+def named_by_task(question: Training) -> Training:
+    """A task given as the method (dpo, grpo) trains everything, or the adapter that is given."""
+    if question.method not in TASKS:
+        return question
+    method = "lora" if question.adapter else "full"
+    return msgspec.structs.replace(question, method=method, options={"task": question.method} | question.options)
+
+
+def adapter_of(question: Training) -> Adapter | None:
+    """The adapter asked for, of the kind that the method names; None where the method trains none."""
+    if kind_of(question.method) != "adapter":
+        return None
+    kind = question.method if question.method != "qlora" else "lora"
+    rank = KINDS[kind].sizes.get("r") or 1 if kind in KINDS else 1
+    given = question.adapter or Adapter(kind=kind, rank=rank)
+    return msgspec.structs.replace(given, kind=kind if given.kind == "lora" else given.kind, dora=given.dora or kind == "dora")
 
 
 def task_of(name: str) -> Task:

@@ -13,6 +13,7 @@ from vramcast.models.inventory import Model
 from vramcast.planning.serving import facts_of
 from vramcast.planning.tracing.layout import LayoutOptions, equal_parts, stages_of
 from vramcast.planning.tracing.request import device_model, training_request
+from vramcast.planning.tracing.trained import by_known_rules
 from vramcast.planning.training import forecast_training
 from vramcast.planning.verdict import binding_term, judge
 from vramcast.tracing.configs import check_built, config_of
@@ -83,18 +84,20 @@ def trace_training(
         model = read_model(question.model)
     card = find_accelerator(question.gpu) if question.gpu else None
     config, source = config_of(model, question.model)
+    method, question = question.method, by_known_rules(question)
     request, assumed = training_request(question, model, config, card=card, backend=backend, layers=layers, layout=layout)
     if not whole and layers is None:
         request = shallow(request, model)
     if settings is None:
         settings = AllocatorSettings(expandable_segments=resolve(question, model)[0].expandable)
     forecast = forecast_training(question, model=model, card=card)
-    workload, found = {**forecast.workload, "config": source}, []
+    beside = forecast if method == question.method else None
+    workload, found = {**forecast.workload, "method": method, "config": source}, []
     for rank, stage in stages_of(request):
         result = traced_result(stage, tracer)
         if layers is None and request.adapter is None and not request.quant:
             check_built(model, result.parameters, source)
-        traced = finish(workload, result, settings, model=model, card=card, assumed=assumed, forecast=forecast)
+        traced = finish(workload, result, settings, model=model, card=card, assumed=assumed, forecast=beside)
         if stage.compiled:
             traced = _less_certain(traced)
         found.append((rank, msgspec.structs.replace(traced, request=stage)))
@@ -160,7 +163,7 @@ def shallow(request: TraceRequest, model: Model) -> TraceRequest:
     """The same request at three small depths, where those tell the whole stack."""
     chunks = request.distribution.parallel.pp * request.distribution.parallel.vpp
     part = equal_parts(model, chunks)
-    depths = shallow_depths(part) if part else None
+    depths = shallow_depths(part) if part and request.trained_layers is None else None
     if depths is None:
         return request
     first, second, third = (chunks * depth for depth in depths)

@@ -7,11 +7,12 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption
 from vramcast.models.inventory import Model
 from vramcast.planning.tracing.layout import TRAINERS, LayoutOptions, distribution_of
+from vramcast.planning.tracing.trained import trained
 from vramcast.tracing.policies import DeviceModel
 from vramcast.tracing.request import TraceRequest
 from vramcast.training.recipe import Recipe
 from vramcast.training.resolve import resolve
-from vramcast.workload import Adapter, Parallel, Training
+from vramcast.workload import Parallel, Training
 
 _OPTIMIZERS = {
     ("adamw", "foreach"): "adamw", ("adamw", "fused"): "adamw_fused", ("adamw", "loop"): "adamw_loop",
@@ -36,7 +37,7 @@ def training_request(
     Raises UnmodelledError, with what would answer it, for a part of the recipe that the tracer cannot run.
     """
     recipe, assumed = resolve(question, model)
-    _refuse(question, recipe)
+    _refuse(recipe)
     request = TraceRequest(
         config=config,
         micro_batch=question.micro_batch,
@@ -44,14 +45,14 @@ def training_request(
         accumulate=question.accumulate
         if question.parallel.pp > 1
         else min(question.accumulate, 2),  # later ones repeat the second
-        param_dtype=recipe.frozen if question.method not in {"full", "frozen"} and not recipe.quant else recipe.weights,
+        param_dtype=recipe.frozen if recipe.method != "full" and not recipe.quant else recipe.weights,
         autocast=_autocast(recipe, question.parallel),
         checkpointing="reentrant" if recipe.checkpointing == "full" and recipe.reentrant else recipe.checkpointing,
         optimizer=_optimizer(recipe),
         clip_norm=1.0 if recipe.framework in TRAINERS else None,
         keep_outputs=bool(recipe.holds_logits),
-        adapter=None if question.method in {"full", "frozen"} else question.adapter or Adapter(),
         quant=recipe.quant or None,
+        **trained(question, recipe, model),
         attention="eager" if recipe.attention == "eager" else "sdpa",
         compiled=recipe.compiled,
         distribution=distribution_of(question, recipe, layout),
@@ -95,7 +96,7 @@ def _optimizer(recipe: Recipe) -> str:
     return name
 
 
-def _refuse(question: Training, recipe: Recipe) -> None:
+def _refuse(recipe: Recipe) -> None:
     offloaded = tuple(part for part in recipe.offload if part != "parameters" or recipe.sharding != "fsdp2")
     refused = {
         f"checkpointing {recipe.checkpointing}": recipe.checkpointing.partition(":")[0] not in {"none", "full", "op", "layer"},
@@ -104,9 +105,7 @@ def _refuse(question: Training, recipe: Recipe) -> None:
         and (recipe.checkpointing != "none" or recipe.method != "full" or recipe.sharding not in {"none", "ddp"}),
         f"offload of {', '.join(offloaded)}": bool(offloaded),
         f"quantisation {recipe.quant}": recipe.quant not in {"", "nf4", "fp4"},
-        f"adapter {question.adapter.kind if question.adapter else ''}": bool(
-            question.adapter and question.adapter.kind != "lora"
-        ),
+        f"task {recipe.task}, whose loss needs more than one sequence and model": recipe.task not in {"sft", "pretrain"},
     }
     found = [name for name, yes in refused.items() if yes]
     if found:

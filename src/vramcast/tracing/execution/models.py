@@ -5,7 +5,8 @@ from typing import Any
 import torch
 
 from vramcast.errors import QuestionError, UnmodelledError, unknown_name
-from vramcast.tracing.execution import checkpointing, four_bit, recipes
+from vramcast.tracing.execution import checkpointing, data_parallel, four_bit
+from vramcast.tracing.execution.adapters import add_adapter
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.request import TraceRequest
 
@@ -45,9 +46,20 @@ def build(request: TraceRequest, session: Session, *, whole: bool = True) -> tor
     if request.adapter is not None:
         for parameter in model.parameters():
             parameter.requires_grad_(False)
-        model = recipes.add_adapter(model, request.adapter, kbit=bool(request.quant))
+        model = add_adapter(model, request.adapter, kbit=bool(request.quant))
+    if request.trained_layers is not None:
+        _train_some(model, request.trained_layers, ends=request.trains_ends)
     checkpointing.enable(model, request.checkpointing)
     return model.train(request.task == "train")
+
+
+def _train_some(model: Any, layers: tuple[int, ...], *, ends: bool) -> None:
+    """Leave only some layers to be trained, and the embedding and the head with the last norm where ``ends`` says so."""
+    stack = data_parallel.layers_of(model)
+    for parameter in model.parameters():
+        parameter.requires_grad_(ends)
+    for number, layer in enumerate(stack):
+        layer.requires_grad_(number in layers)
 
 
 def _instantiate(request: TraceRequest, device: str) -> torch.nn.Module:

@@ -1,4 +1,4 @@
-"""The parts of a training recipe by name: optimizers, adapters, 4-bit weights, checkpointing."""
+"""Optimizers by the names of a recipe, over parameters in groups of one mesh each."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import torch
 
 from vramcast.errors import unknown_name
-from vramcast.workload import Adapter
 
 Parameters = Iterable[torch.nn.Parameter]
 
@@ -49,13 +48,6 @@ OPTIMIZERS: dict[str, Callable[[Parameters], torch.optim.Optimizer]] = {
     "sgd_momentum": _sgd(foreach=True, momentum=0.9),
 }
 
-_ROLES = {
-    "query": ("q_proj", "qkv_proj", "query_key_value"), "key": ("k_proj", "qkv_proj", "query_key_value"),
-    "value": ("v_proj", "qkv_proj", "query_key_value"), "projection": ("o_proj", "dense", "out_proj"),
-    "mlp": ("gate_proj", "up_proj", "gate_up_proj", "down_proj", "fc1", "fc2"), "head": ("lm_head",),
-}  # fmt: skip
-_ROLES |= {"q": _ROLES["query"], "k": _ROLES["key"], "v": _ROLES["value"], "o": _ROLES["projection"]}
-
 
 def make_optimizer(name: str, model: torch.nn.Module) -> torch.optim.Optimizer:
     """The named optimizer over the trainable parameters, in groups of one mesh each."""
@@ -71,29 +63,3 @@ def on_one_mesh(parameters: Parameters) -> list[list[torch.nn.Parameter]]:
     for parameter in parameters:
         groups.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
     return list(groups.values())
-
-
-def add_adapter(model: torch.nn.Module, adapter: Adapter, *, kbit: bool) -> torch.nn.Module:
-    """The model with a PEFT LoRA adapter; ``kbit`` prepares 4-bit weights as PEFT's own recipe does."""
-    import peft
-
-    if kbit:
-        model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
-    targets = "all-linear" if adapter.targets == ("all-linear",) else _module_names(model, adapter.targets)
-    config = peft.LoraConfig(
-        r=adapter.rank,
-        lora_alpha=2 * adapter.rank,
-        lora_dropout=adapter.dropout,
-        target_modules=targets,
-        modules_to_save=list(adapter.modules_to_save) or None,
-        use_dora=adapter.dora,
-        task_type="CAUSAL_LM",
-    )
-    return peft.get_peft_model(model, config)
-
-
-def _module_names(model: torch.nn.Module, targets: tuple[str, ...]) -> list[str]:
-    """Names of the model's own modules: a target that is none of them is read as a role (query, mlp, head ...)."""
-    own = {name.rsplit(".", 1)[-1] for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
-    names = [name for t in targets for name in ((t,) if t in own else _ROLES.get(t, (t,)))]
-    return [name for name in dict.fromkeys(names) if name in own] or list(targets)

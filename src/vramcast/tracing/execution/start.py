@@ -24,8 +24,7 @@ def start() -> None:
 
     worker = Worker()
     for line in asked:
-        worker.answer(*line.rstrip("\n").split("\t"))
-        print(file=answered, flush=True)
+        print(worker.answer(*line.rstrip("\n").split("\t")), file=answered, flush=True)
 
 
 def settle() -> None:

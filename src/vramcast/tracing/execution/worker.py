@@ -29,16 +29,20 @@ class Worker:
         self._notes: tuple[str, ...] = ()
         self._four_bit = False
 
-    def answer(self, kind: str, request_path: str, result_path: str) -> None:
-        """Trace the request of a file and write the result to another."""
+    def answer(self, kind: str, request_path: str, result_path: str) -> str:
+        """Trace the request of a file and write the result to another; "", or in a line the error that refuses it."""
         data = Path(request_path).read_bytes()
-        if kind == "script":
-            result = run_script(msgspec.msgpack.decode(data, type=ScriptRequest))
-        else:
-            result = self.trace_model(msgspec.msgpack.decode(data, type=TraceRequest))
+        try:
+            if kind == "script":
+                result = run_script(msgspec.msgpack.decode(data, type=ScriptRequest))
+            else:
+                result = self.trace_model(msgspec.msgpack.decode(data, type=TraceRequest))
+        except VramcastError as refusal:
+            return f"{type(refusal).__name__}\t{' '.join(str(refusal).split())}"
         result.versions = versions()
         result.resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         Path(result_path).write_bytes(msgspec.msgpack.encode(result))
+        return ""
 
     def trace_model(self, request: TraceRequest) -> TraceResult:
         """The request traced in this process, on the backend it names or the first that works."""
