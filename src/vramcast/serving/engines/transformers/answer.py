@@ -6,9 +6,9 @@ import msgspec
 
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.attention import Attention
-from vramcast.serving.cache import CacheLayer, cache_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
 from vramcast.serving.engines.transformers import versions
+from vramcast.serving.engines.transformers.cache import Holding
 from vramcast.serving.engines.transformers.loaders import LOADERS, Loader
 from vramcast.serving.engines.transformers.prefill import Pass, activations_term, logits_term, returned_term
 from vramcast.serving.engines.versions import Version, at, parse_version
@@ -32,6 +32,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     prompt: int
     total: int
 
+    @property
+    def holding(self) -> Holding:
+        """How this version's caches hold what they keep."""
+        return Holding(version=self.version, element=self.kv_element, activation=self.element)
+
     def prefill(self, tokens: int) -> Pass:
         """The forward over that many tokens of each sequence."""
         options = self.resolved.options
@@ -54,19 +59,18 @@ def answer(resolved: Resolved) -> Answer:
     placed = tuple((stage, _weights(run, stage)) for stage in stages)
     ranks = tuple(_memory(run, stage, weights) for stage, weights in placed)
     whole = every_stage(resolved.model, 1, front_split)[0]
-    token = sum(count * layer.token_elements for layer, count in cache_layers(whole, 1) if layer.grows) * run.kv_element
-    request = round(_cache_bytes(run, whole, run.total) / run.batch)
+    request = round(run.holding.cache_bytes(whole, run.total) + run.holding.cross_bytes(whole, resolved.model, run.prompt))
     longest = _longest(run, placed)
     return Answer(
         resolved=resolved,
         ranks=ranks,
         cache=CachePlan(
-            bytes_per_token=round(token),
+            bytes_per_token=round(run.holding.token_bytes(whole)),
             request_bytes=request,
             pool_bytes=request * run.batch,
             tokens=run.total * run.batch,
             concurrency=float(run.batch),
-            state_bytes=round(sum(count * _state(layer, run) for layer, count in cache_layers(whole, 1))),
+            state_bytes=round(run.holding.state_bytes(whole)),
         ),
         max_context=longest,
         max_concurrency=float(run.batch),
@@ -135,7 +139,7 @@ def _instants(run: Run, stage: Stage, weights: Term) -> Iterator[Instant]:
     if run.loader.fuses_projections:
         yield Instant(name="load", terms=(weights, _fusing(run, stage)))
     step = run.prefill(run.prompt)
-    cache = _cache_terms(run, stage, run.prompt)
+    cache = _cache_terms(run, stage, run.prompt, prefilled=True)
     yield Instant(name="prefill", terms=(weights, *cache, activations_term(model, stage, step), *_scratch(run, stage)))
     if stage.last:
         yield Instant(name="prompt logits", terms=(weights, *cache, logits_term(model, step, full=full)))
@@ -173,30 +177,21 @@ def _rotary_tables(run: Run, stage: Stage) -> Term:
     return Term(name="rotary_tables", bytes=round(2 * widths * positions * run.element), why=why)
 
 
-def _cache_terms(run: Run, stage: Stage, tokens: int, *, held_twice: bool = False) -> tuple[Term, ...]:
-    held = run.total if run.loader.cache_reserved or run.resolved.options["cache_implementation"] == "static" else tokens
-    size = _cache_bytes(run, stage, held)
+def _cache_terms(run: Run, stage: Stage, tokens: int, *, held_twice: bool = False, prefilled: bool = False) -> tuple[Term, ...]:
+    reserved = run.loader.cache_reserved or run.resolved.options["cache_implementation"] == "static"
+    held = run.total if reserved else tokens
+    size = round(run.batch * run.holding.cache_bytes(stage, held, prefilled=prefilled and not reserved))
     why = f"{run.batch} x {held:,} tokens x {size / (run.batch * max(1, held)):,.6g} B" + (
         ", and the copy each step makes before the old one is dropped" if held_twice else ""
     )
-    terms = [Term(name="kv_cache", bytes=size * 2 if held_twice else size, why=why, source="transformers cache_utils.py")]
-    state = round(run.batch * sum(count * _state(layer, run) for layer, count in cache_layers(stage, 1)))
+    crossed = round(run.batch * run.holding.cross_bytes(stage, run.resolved.model, run.prompt))
+    size = (size * 2 if held_twice else size) + crossed
+    why += f", and {crossed:,} B of what the encoder read" if crossed else ""
+    terms = [Term(name="kv_cache", bytes=size, why=why, source="transformers cache_utils.py")]
+    state = round(run.batch * run.holding.state_bytes(stage))
     if state:
         terms.append(Term(name="state", bytes=state, why=f"{run.batch} sequences' convolution windows and recurrent states"))
     return tuple(terms)
-
-
-def _cache_bytes(run: Run, stage: Stage, tokens: int) -> int:
-    keeps_window = at(run.version, versions.SLIDING_CACHE)
-    elements = 0
-    for layer, count in cache_layers(stage, 1):
-        held = min(tokens, layer.reach_tokens) if keeps_window and layer.reach_tokens else tokens
-        elements += count * held * layer.token_elements
-    return round(run.batch * elements * run.kv_element)
-
-
-def _state(layer: CacheLayer, run: Run) -> float:
-    return (layer.conv_elements + layer.state_elements) * run.element
 
 
 def _fusing(run: Run, stage: Stage) -> Term:

@@ -1,11 +1,11 @@
 """transformers' rules by the version they hold from.
 
-Read from transformers 4.35 to 5.0: the modeling files, cache_utils.py and generation/utils.py.
+Read from transformers 4.35 to 5.23: the modeling files, cache_utils.py and generation/utils.py.
 """
 
 from vramcast.serving.engines.versions import Table
 
-VERSIONS = ("4.35.0", "4.38.2", "4.46.0", "4.51.3", "4.56.0", "5.0.0")
+VERSIONS = ("4.35.0", "4.38.2", "4.46.0", "4.51.3", "4.56.0", "5.0.0", "5.15.0", "5.23.0")
 
 # logits of the whole prompt, raised to fp32, before only the last token's were computed (num_logits_to_keep)
 FULL_LOGITS: Table[bool] = (((0,), True), ((4, 45), False))
@@ -15,6 +15,11 @@ TUPLE_CACHE: Table[bool] = (((0,), True), ((4, 42), False))
 ROTARY_PER_LAYER: Table[bool] = (((0,), True), ((4, 40), False))
 # sliding layers of a dynamic cache keep only their window
 SLIDING_CACHE: Table[bool] = (((0,), False), ((4, 56), True))
+# latent attention keeps its latent instead of every head's keys and values; with an indexer some releases later
+LATENT_CACHE: Table[bool] = (((0,), False), ((5, 15), True))
+INDEXED_LATENT_CACHE: Table[bool] = (((0,), False), ((5, 21), True))
+# a recurrent state keeps the type its kernel made it in, float32, instead of the convolution's
+FLOAT32_STATE: Table[bool] = (((0,), False), ((5, 14), True))
 # attention when none is asked: PyTorch's fused kernel where the class has it
 ATTENTION: Table[str] = (((0,), "eager"), ((4, 36), "sdpa"))
 
