@@ -212,27 +212,3 @@ def test_flash_attention_by_name_and_an_optimizer_per_parameter(tmp_path: Path) 
     assert left < weights / 2  # each gradient goes when its parameter has stepped
     kept = [a for a in result.log.allocations if a.op.startswith("aten._flash_attention_forward")]
     assert {a.size for a in kept} >= {4 * 256 * 512 * 2, 4 * 8 * 256 * 4}  # the output and its logarithms
-
-
-DISTRIBUTED = """
-import os
-import torch
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-torch.distributed.init_process_group("nccl")
-model = DistributedDataParallel(nn.Linear(1024, 1024).to(int(os.environ["LOCAL_RANK"])))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-while True:
-    model(torch.randn(8, 1024, device="cuda")).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
-"""
-
-
-def test_a_distributed_script_runs_as_rank_0_of_a_pretended_group(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(DISTRIBUTED)
-    result = trace_script(ScriptRequest(argv=(str(script),), ranks=8))
-    assert (result.error, result.steps) == ("", 2)
-    weights = 4 * 1024 * 1025
-    assert replay(result.log).peak_requested_bytes >= 3 * weights  # weights, gradients and DDP's bucket

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from vramcast.cli.launchers import read_launch
 from vramcast.cli.train import IMAGES, MOMENTS
 from vramcast.cli.train import command as train_command
 from vramcast.errors import QuestionError
@@ -21,7 +22,6 @@ Examples:
   vramcast trace --gpu A100x8 -- torchrun --nproc-per-node 8 train.py --config my.yaml
 """
 _NOT_TRACED = {"axes", "sweep", "plot", "explain", "loss", *MOMENTS, *IMAGES}
-_LAUNCHERS = {"python", "python3", "accelerate", "torchrun"}
 
 
 class TraceCommand(click.Command):
@@ -137,8 +137,10 @@ def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
 
     gpu, gpus = named_cards(given["gpu"])
     if given["program"]:
-        argv = _script_of((given["model"], *given["program"]))
-        return answer.trace_program(argv, gpu=gpu, gpus=gpus, settings=settings, timeout_s=given["timeout"])
+        launch = read_launch((given["model"], *given["program"]))
+        return answer.trace_program(
+            launch.argv, gpu=gpu, gpus=gpus, processes=launch.processes, settings=settings, timeout_s=given["timeout"]
+        )
     question, shaped = question_of({**given, "loss": None})
     if given["generate"]:
         from vramcast.planning.tracing.generation import trace_generation
@@ -177,15 +179,6 @@ def _remedies(traced: Any, tracer: Any) -> Any:
     from vramcast.planning.tracing.remedies import remedies_of
 
     return remedies_of(traced, tracer)
-
-
-def _script_of(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The script and its arguments, without the launcher and its own flags before them."""
-    if (words and Path(words[0]).name in _LAUNCHERS) or words[0].endswith(".py"):
-        for place, word in enumerate(words):
-            if word.endswith(".py") or (word == "-m" and Path(words[0]).name.startswith("python")):
-                return words[place:]
-    raise QuestionError(f"{' '.join(words)[:80]!r} names no script: write vramcast trace -- python train.py ...")
 
 
 def _capacity(text: str | None) -> int:

@@ -78,14 +78,16 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class ScriptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A user's own script to run under the tracer: ``argv`` as after ``python``, stopped after ``steps`` optimizer steps.
 
-    ``ranks``: the world size it is told; it runs as rank 0 of a process group that only pretends. ``seconds``: when it is
-    stopped, wherever it stands; 0 for never.
+    ``ranks``: the world size it is told; it runs as rank 0 of a process group that only pretends. ``launched``: it finds what a
+    launcher such as torchrun tells its processes, be there one rank or several. ``seconds``: when it is stopped, wherever it
+    stands; 0 for never.
     """
 
     argv: tuple[str, ...]
     steps: int = 2
     seconds: float = 0
     ranks: int = 1
+    launched: bool = False
     device: DeviceModel = DeviceModel()
     operator_limit: int = 5_000_000
 

@@ -124,13 +124,19 @@ def trace_program(
     *,
     gpu: str | None = None,
     gpus: int = 1,
+    processes: int = 0,
     settings: AllocatorSettings | None = None,
     timeout_s: float = 600,
 ) -> Traced:
-    """Trace a user's own script for two optimizer steps, as if it ran on that card (and as rank 0 of ``gpus``)."""
+    """Trace a user's own script for two optimizer steps, as if it ran on that card, as rank 0 of ``gpus``.
+
+    ``processes``: how many its launcher starts where one card is named; 0 without a launcher.
+    """
     card = find_accelerator(gpu) if gpu else None
-    result = trace_script(ScriptRequest(argv=argv, device=device_model(card), ranks=gpus), timeout_s=timeout_s)
-    workload = {"script": list(argv), "gpu": card.name if card else None, "gpus": gpus}
+    ranks = gpus if gpus > 1 else max(processes, 1)
+    request = ScriptRequest(argv=argv, device=device_model(card), ranks=ranks, launched=processes > 0)
+    result = trace_script(request, timeout_s=timeout_s)
+    workload = {"script": list(argv), "gpu": card.name if card else None, "gpus": ranks}
     return finish(workload, result, settings, card=card)
 
 

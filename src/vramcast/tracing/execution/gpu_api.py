@@ -16,6 +16,7 @@ from vramcast.tracing.policies import DeviceModel
 
 CUDA_VERSION = "13.0"
 NCCL_VERSION = (2, 28, 9)
+POOL = (0, 1)
 
 
 class Event:
@@ -84,6 +85,22 @@ class Stream:
         return self.stream_id
 
 
+class Graph:
+    """A CUDA graph: what is captured runs as it stands, in the pools of its stream; a replay allocates nothing."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def capture_begin(self, *_: Any, **__: Any) -> None:
+        """See torch.cuda.CUDAGraph."""
+
+    capture_end = replay = reset = enable_debug_mode = capture_begin
+
+    def pool(self) -> tuple[int, int]:
+        """See torch.cuda.CUDAGraph."""
+        return POOL
+
+
 class _StreamContext:
     """``with torch.cuda.stream(s):`` for a stream or None."""
 
@@ -118,13 +135,14 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
         "manual_seed_all": None, "is_current_stream_capturing": False, "memory_reserved": 0, "max_memory_reserved": 0,
         "reset_peak_memory_stats": None, "memory_stats": {}, "get_rng_state_all": [], "set_rng_state": None,
         "set_rng_state_all": None, "mem_get_info": (device.memory_bytes, device.memory_bytes), "seed": None, "seed_all": None,
-        "get_device_properties": _properties(device), "current_blas_handle": 0,
+        "graph_pool_handle": POOL, "get_device_properties": _properties(device), "current_blas_handle": 0,
     }  # fmt: skip
     functions: dict[str, Any] = {
         "current_stream": lambda *_: Stream.current, "default_stream": lambda *_: default, "Stream": Stream, "Event": Event,
+        "CUDAGraph": Graph,
         "stream": _StreamContext, "StreamContext": _StreamContext, "set_stream": _set_stream,
         "memory_allocated": lambda *_: recorder.live_bytes, "max_memory_allocated": lambda *_: recorder.peak_bytes,
-        "get_rng_state": lambda *_: torch._C.default_generator.get_state(),
+        "get_rng_state": lambda *_: torch.zeros(16, dtype=torch.uint8),  # Philox: seed and offset, which DTensor takes apart
     }  # fmt: skip
     _put(torch.cuda, {name: _always(value) for name, value in constants.items()} | functions)
     torch.cuda.amp.common.amp_definitely_not_available = _always(False)
@@ -132,7 +150,8 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
     torch.cuda.nccl.version = _always(NCCL_VERSION)
     torch.Tensor.record_stream = _always(None)  # the counter of allocated bytes falls at the free, whoever still reads
     torch.version.cuda = torch.version.cuda or CUDA_VERSION  # libraries ask it which GPU build this is
-    torch._C._cuda_getCurrentRawStream = lambda *_: Stream.current.stream_id  # only CUDA builds have it
+    torch._C._cuda_getCurrentRawStream = lambda *_: Stream.current.stream_id  # only CUDA builds have these two
+    torch._C._host_emptyCache = _always(None)
     _put(torch.accelerator, {
         "is_available": _always(True), "device_count": _always(device.count), "current_device_index": _always(0),
         "set_device_index": _always(None), "synchronize": _always(None), "empty_cache": _always(None),

@@ -31,7 +31,7 @@ def run_script(request: ScriptRequest) -> TraceResult:
     session = Session(backend="cuda", device=request.device, lines=True, limit=request.operator_limit)
     _prepare_process(request.argv)
     with steps.timed() as spent:
-        prepare_libraries(session, request.ranks)
+        prepare_libraries(session, request.ranks, launched=request.launched)
         settle()
         with _limited(request.seconds):
             error = session.trace(lambda: _execute(request.argv), steps=request.steps)
@@ -39,8 +39,11 @@ def run_script(request: ScriptRequest) -> TraceResult:
     return session.result(seconds=spent[0], notes=notes, error=error)
 
 
-def prepare_libraries(session: Session, ranks: int) -> None:
-    """Put the libraries of a program right for fake tensors, and tell it that it is rank 0 of ``ranks``."""
+def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -> None:
+    """Put the libraries of a program right for fake tensors, and tell it that it is rank 0 of ``ranks``.
+
+    ``launched``: tell it so even where it is alone.
+    """
     checkpoints.install(session)
     flash_package.install()
     triton_kernels.install()
@@ -48,7 +51,7 @@ def prepare_libraries(session: Session, ranks: int) -> None:
     hub_models.install(session)
     patches.four_bit_if_present(session)
     flex_attention.install()
-    if ranks > 1:
+    if launched or ranks > 1:
         sharding.pretend_for_scripts(session, ranks)
     _compile_nothing(session)
 

@@ -69,6 +69,7 @@ def pretend_for_scripts(session: Session, ranks: int) -> None:
 
     torch.distributed.init_process_group = join
     torch.distributed.distributed_c10d.init_process_group = join
+    torch.distributed.distributed_c10d._set_pg_timeout = lambda *_, **__: None  # nobody is waited for
     patch_libraries(session)
 
 
@@ -127,6 +128,22 @@ def _stages(session: Session) -> None:
 
     for name in ("_prepare_forward_infra", "_prepare_backward_infra"):
         purposed(PipelineStage, name, "communication", session)
+    _neighbours(PipelineStage)
+
+
+def _neighbours(stage_type: Any) -> None:
+    """What a stage is told of its neighbours' tensors: they receive and pass on what this rank's own stages do."""
+    from torch.distributed.pipelining._utils import _derive_grad_metas, _StageBackwardMeta
+
+    passed_on: list[Any] = []
+
+    def receive(stage: Any, source: int) -> Any:
+        if source > stage.stage_index:
+            return _StageBackwardMeta(backward_metas=_derive_grad_metas(stage._stage_meta.outputs))
+        return passed_on[-1]
+
+    stage_type._send_meta = lambda stage, told, to: passed_on.append(told) if to > stage.stage_index else None
+    stage_type._recv_meta = receive
 
 
 def purposed(owner: Any, name: str, category: str, session: Session) -> None:

@@ -17,7 +17,7 @@ from vramcast.tracing.execution.session import Session, describe
 from vramcast.tracing.execution.start import settle
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 
-_LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate", "trl", "lightning", "deepspeed")
+_LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate", "trl", "lightning", "deepspeed", "torchtitan")
 
 
 class Worker:

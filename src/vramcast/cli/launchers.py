@@ -1,0 +1,56 @@
+"""What stands before a script on its command line: a launcher, with flags of its own that say how many processes it starts."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from vramcast.errors import QuestionError
+
+_PYTHONS = {"python", "python3"}
+_LAUNCHERS = {"torchrun", "accelerate"}
+_LAUNCHING_MODULES = {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
+_COUNTS = {"nproc_per_node", "nnodes", "num_processes"}
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True):
+    """A script as ``python`` would be given it; ``processes``: how many a launcher starts, 0 where none was named."""
+
+    argv: tuple[str, ...]
+    processes: int = 0
+
+
+def read_launch(words: tuple[str, ...]) -> Launch:
+    """The script (or ``-m`` module) and its arguments, and what its launcher was told. Raises QuestionError without a script."""
+    start, name = _script(words), Path(words[0]).name if words else ""
+    if start is None or not (name in _PYTHONS | _LAUNCHERS or name.endswith(".py")):
+        raise QuestionError(f"{' '.join(words)[:80]!r} names no script: write vramcast trace -- python train.py ...")
+    before = words[:start]
+    module = words[start] in {"-m", "--module"}
+    argv = ("-m", *words[start + 1 :]) if module else words[start:]
+    launched = name in _LAUNCHERS or _LAUNCHING_MODULES.intersection(before)
+    return Launch(argv=argv, processes=_processes(before) if launched else 0)
+
+
+def _script(words: tuple[str, ...]) -> int | None:
+    """Where the first ``.py`` file or ``-m`` stands; a module that only launches is passed over."""
+    for place, word in enumerate(words):
+        if word.endswith(".py"):
+            return place
+        if word in {"-m", "--module"} and words[place + 1 : place + 2] and words[place + 1] not in _LAUNCHING_MODULES:
+            return place
+    return None
+
+
+def _processes(flags: Iterable[str]) -> int:
+    """Nodes times processes on each, or accelerate's count of all; what is no number ("gpu", "1:4") counts once."""
+    counts = {name: int(value) for name, value in _given(flags) if name in _COUNTS and value.isdigit()}
+    return counts.get("num_processes") or counts.get("nproc_per_node", 1) * counts.get("nnodes", 1)
+
+
+def _given(flags: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Flags with their values, in both spellings: ``--a-b=1`` and ``--a_b 1``."""
+    words = list(flags)
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.lstrip("-").partition("=")
+        yield name.replace("-", "_"), value if equals else following

@@ -1,0 +1,30 @@
+"""What a launcher's command line says: the script, and how many processes it starts."""
+
+import pytest
+
+from vramcast.cli.launchers import Launch, read_launch
+from vramcast.errors import QuestionError
+
+
+@pytest.mark.parametrize(
+    ("line", "argv", "processes"),
+    [
+        ("train.py --lr 1", "train.py --lr 1", 0),
+        ("/usr/bin/python3 train.py", "train.py", 0),
+        ("python -m package.train --config a.yaml", "-m package.train --config a.yaml", 0),
+        ("torchrun --nproc_per_node=8 train.py", "train.py", 8),
+        ("torchrun --nnodes 2 --nproc-per-node 8 --rdzv_backend c10d -m a.train --steps 2", "-m a.train --steps 2", 16),
+        ("torchrun --nproc_per_node gpu --module a.b", "-m a.b", 1),
+        ("python -m torch.distributed.run --nproc_per_node 4 train.py --nnodes 3", "train.py --nnodes 3", 4),
+        ("accelerate launch --num_processes 16 --num_machines 2 train.py", "train.py", 16),
+        ("accelerate launch -m trl.cli", "-m trl.cli", 1),
+    ],
+)  # fmt: skip
+def test_the_script_is_found_behind_its_launcher(line: str, argv: str, processes: int) -> None:
+    assert read_launch(tuple(line.split())) == Launch(argv=tuple(argv.split()), processes=processes)
+
+
+@pytest.mark.parametrize("line", ["bash train.sh", "torchrun --nproc_per_node 8", "python -m", "python -m torch.distributed.run"])
+def test_a_line_without_a_script_is_refused(line: str) -> None:
+    with pytest.raises(QuestionError, match=r"names no script: write vramcast trace -- python train\.py"):
+        read_launch(tuple(line.split()))
