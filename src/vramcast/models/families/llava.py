@@ -69,6 +69,35 @@ def _patch_normed(config: Config, sight: "Sight", tower: Tower, hidden: int) -> 
     )
 
 
+def _readout(config: Config, sight: "Sight", tower: Tower, hidden: int) -> tuple[Tensor, ...]:
+    """VideoLLaMA 3's two layers."""
+    first = parts.linear("model.projector.readout.0", hidden, tower.hidden, "projector", shard=None, bias=True)
+    return (*first, *parts.linear("model.projector.readout.2", hidden, hidden, "projector", shard=None, bias=True))
+
+
+def _queried(config: Config, sight: "Sight", tower: Tower, hidden: int) -> tuple[Tensor, ...]:
+    """Aria's learned queries attend to the patches through two sets of projections, then pass a plain MLP."""
+    width, name = tower.hidden, f"{_PROJECTOR}cross_attn."
+    queries = config.size("max_value_projector_patch_to_query_dict", default=_most_queries(config))
+    inner = wrapper.text_of(config, sight.text).size("hidden_size")
+    return (
+        vit.table(f"{_PROJECTOR}query", queries, width),
+        *(t for x in "qkv" for t in parts.linear(f"{name}{x}_proj", width, width, x, shard=None)),
+        Tensor(name=f"{name}multihead_attn.in_proj_weight", shape=(3 * width, width), role="qkv"),
+        Tensor(name=f"{name}multihead_attn.in_proj_bias", shape=(3 * width,), role="bias"),
+        *parts.linear(f"{name}multihead_attn.out_proj", width, width, "o", shard=None, bias=True),
+        *parts.linear(f"{name}linear", width, width, "projector", shard=None, bias=True),
+        *parts.norms(width, f"{name}layer_norm", f"{name}layer_norm_kv", f"{_PROJECTOR}layer_norm", bias=True),
+        *parts.linear(f"{_PROJECTOR}feed_forward.linear_in", inner, width, "projector", shard=None),
+        *parts.linear(f"{_PROJECTOR}feed_forward.linear_out", hidden, inner, "projector", shard=None),
+    )
+
+
+def _most_queries(config: Config) -> int:
+    told = config.optional_child("projector_patch_to_query_dict")
+    return max((told.size(patches) for patches in told.raw), default=256) if told else 256
+
+
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """How one class sees. ``tower`` and ``text`` are the classes of what its config leaves out, ``unsaid`` the tower's sizes.
 
@@ -115,6 +144,10 @@ SIGHTS: dict[str, Sight] = {
     "deepseek_vl": Sight(tower=_SIGLIP),
     "lfm2_vl": Sight(
         text="lfm2", tower="siglip2_vision_model", merge="downsample_factor", inner="projector_hidden_size", norm="layer_norm"
+    ),
+    "aria": Sight(text="aria_text", tower="idefics3_vision", projector=_queried, tied=False),
+    "video_llama_3": Sight(
+        text="qwen2", tower="video_llama_3_vision", towers=("model.vision_model.",), projector=_readout, tied=False
     ),
     "paddleocr_vl": Sight(text="paddleocr_vl_text", tower="paddleocr_vl_vision", projector=_patch_normed),
 }

@@ -34,7 +34,7 @@ _FAMILIES: dict[str, str] = {
     "minimax": "minimax",
     "llava": """
         llava llava_next llava_next_video llava_onevision vipllava video_llava mistral3 lighton_ocr gemma3 shieldgemma2 paligemma
-        aya_vision cohere2_vision deepseek_vl lfm2_vl paddleocr_vl
+        aya_vision cohere2_vision deepseek_vl lfm2_vl paddleocr_vl aria video_llama_3
     """,
     "gemma4": "gemma3n gemma4 gemma4_unified",
     "llama4": "llama4",
@@ -59,7 +59,13 @@ _FAMILIES: dict[str, str] = {
     "molmo": "molmo",
     "rwkv5": "rwkv rwkv5",
     "recurrent_gemma": "recurrent_gemma",
-    "qwen_vl": "qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe glm4v glm4v_moe glm46v glm_ocr",
+    "got_ocr2": "got_ocr2 deepseek_vl_hybrid",
+    "ernie_vl": "ernie4_5_vl_moe",
+    "granite_speech": "granite_speech granite_speech_plus",
+    "phi4_multimodal": "phi4_multimodal phi4mm",
+    "idefics2": "idefics2",
+    "ovis2": "ovis2",
+    "qwen_vl": "qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe glm4v glm4v_moe glm46v glm_ocr exaone4_5",
 }
 
 # Remote-code names of a class that is registered under another.
@@ -76,6 +82,7 @@ ALIASES: dict[str, str] = {
     "hunyuan": "hunyuan_v1_moe",
     "kimi_k2": "deepseek_v3",
     "new": "gte",
+    "ernie4_5_moe_vl": "ernie4_5_vl_moe",
 }
 
 MODULES: dict[str, str] = {kind: module for module, kinds in _FAMILIES.items() for kind in kinds.split()}

@@ -186,6 +186,18 @@ def _headless(config: Config, prefix: str) -> Tower:
     return _siglip(Config({**config.raw, "vision_use_head": False}, config.path), prefix)
 
 
+def _without_positions(config: Config, prefix: str) -> Tower:
+    """SigLIP with rotary positions for images of any size (VideoLLaMA 3)."""
+    hidden, patch = config.size("hidden_size"), wrapper.side(config, "patch_size")
+    style = Style(activation=config.text("hidden_act", default="gelu_pytorch_tanh"))
+    tensors = (
+        *patches(f"{prefix}embeddings.patch_embedding", hidden, 3, patch, patch, bias=True),
+        *parts.norms(hidden, f"{prefix}post_layernorm", bias=True),
+    )
+    block = _encoder(config, f"{prefix}encoder.layers.{{}}.", style)
+    return Tower(name=prefix, kind="vision", hidden=hidden, blocks=(block,), tensors=tensors, facts={"patch_size": patch})
+
+
 def _pooling(config: Config, hidden: int, inner: str) -> tuple[Tensor, ...]:
     """SigLIP's attention-pooling head."""
     name, mlp = f"{inner}head.", Dense(intermediate=config.size("intermediate_size"), gated=False)
@@ -227,6 +239,9 @@ _TOWERS = {
     "siglip_vision_model": _siglip,
     "siglip2_vision_model": _siglip2,
     "pixtral": _pixtral,
+    "idefics2_vision": _headless,
+    "idefics3_vision": _headless,
+    "video_llama_3_vision": _without_positions,
     "paddleocr_vl_vision": _headless,
     "paddleocr_vl": _headless,
 }

@@ -78,6 +78,11 @@ def wrap(
     )
 
 
+def with_towers(model: Model, *towers: Tower) -> Model:
+    """The model with more towers."""
+    return msgspec.structs.replace(model, towers=(*model.towers, *towers)) if towers else model
+
+
 def without_tower(model: Model, what: str) -> Model:
     """The decoder alone, saying that its config does not describe a part the model has."""
     return msgspec.structs.replace(model, unmodelled=(*model.unmodelled, f"{what}: the config does not describe it"))
