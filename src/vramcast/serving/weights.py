@@ -25,6 +25,8 @@ _FUSED = {
     "shared.gate": "shared.gate_up", "shared.up": "shared.gate_up",
 }  # fmt: skip
 
+_ROUNDING = {False: "segments of 2 MiB, remainders up to 1 MiB are not split off", True: "blocks of 512 B in segments that grow"}
+
 
 class Loading(msgspec.Struct, frozen=True, kw_only=True):
     """How an engine lays weights out. ``vocab_multiple``: rows of embedding and head are padded to it.
@@ -32,6 +34,7 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     ``fuses``: q/k/v and gate/up become one tensor each. ``rotary_bytes``: width of the table of cosines and sines kept for every
     position, 0 = none. ``mtp``: multi-token-prediction layers are loaded too. ``towers``: so are vision and audio towers.
     ``splits_experts``: tensor parallelism cuts experts even when they are spread over ``ep`` ranks; ``splits_towers``: towers.
+    ``expandable``: the allocator's segments grow, so that nothing is rounded up to them.
     """
 
     tp: int = 1
@@ -43,6 +46,7 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     towers: bool = True
     splits_experts: bool = True
     splits_towers: bool = True
+    expandable: bool = False
 
 
 class _Part:
@@ -82,7 +86,7 @@ class _Parts:
             fused[part, name] = fused.get((part, name), 0) + share
         for (part, _), size in fused.items():
             part.bytes += round(size * layers)
-            self.rounding += round(allocated_bytes(size) - size) * layers
+            self.rounding += round(allocated_bytes(size, expandable=self.loading.expandable) - size) * layers
 
 
 def weights_term(model: Model, stage: Stage, loading: Loading, storage: Storage) -> Term:
@@ -97,7 +101,7 @@ def weights_term(model: Model, stage: Stage, loading: Loading, storage: Storage)
             for block in tower.blocks:
                 parts.add(block.tensors, block.count, block=block, tower=tower)
     terms = [part.term(name) for name, part in parts.parts.items() if part.bytes]
-    terms.append(Term(name="rounding", bytes=parts.rounding, why="segments of 2 MiB, remainders up to 1 MiB are not split off"))
+    terms.append(Term(name="rounding", bytes=parts.rounding, why=_ROUNDING[loading.expandable]))
     rotary = rotary_table_bytes(model, stage, loading.rotary_bytes)
     if rotary:
         width = f"{rotary / model.positions:,.6g} B of cosines and sines"

@@ -4,13 +4,17 @@ import pytest
 
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
-from vramcast.serving.engines.vllm.graphs import capture_sizes, graphs_term
-from vramcast.serving.engines.vllm.settings import cache_types
+from vramcast.serving.engines.vllm.budget import subtracts_graphs
+from vramcast.serving.engines.vllm.capture import Capture
+from vramcast.serving.engines.vllm.engine import Vllm
+from vramcast.serving.engines.vllm.graphs import graphs_term
+from vramcast.serving.engines.vllm.settings import cache_types, settings_of
 from vramcast.serving.forecast import forecast_serving
 from vramcast.serving.layout import Stage, even_split, every_stage
 from vramcast.units import GiB
-from vramcast.workload import Serving
+from vramcast.workload import Parallel, Serving
 
+VLLM = Vllm()
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
 
@@ -23,20 +27,35 @@ def weights(name: str, **fields):
     return next(t for t in answer.ranks[0].instants[0].terms if t.name == "weights")
 
 
+def captured(version: tuple[int, ...], gpu: str = "H100 SXM", *, seqs: int = 1024, tokens: int = 8192, **fields) -> Capture:
+    return Capture(version=version, max_seqs=seqs, max_tokens=tokens, card=find_accelerator(gpu), **fields)
+
+
 @pytest.mark.parametrize(
     ("gpu", "seqs", "count"), [("H100 SXM", 1024, 51), ("B200", 1024, 83), ("H100 SXM", 128, 35), ("RTX 4090", 2, 3)]
 )
 def test_captured_sizes(gpu: str, seqs: int, count: int) -> None:
-    assert len(capture_sizes((0, 33), seqs, 8192, card=find_accelerator(gpu))) == count
+    assert len(captured((0, 33), gpu, seqs=seqs).sizes) == count
 
 
-def test_older_captures() -> None:
-    assert len(capture_sizes((0, 9, 2), 256, 8192)) == 67
-    assert len(capture_sizes((0, 6), 256, 8192)) == 35
+@pytest.mark.parametrize(
+    ("version", "core", "seqs", "count"),
+    [
+        ((0, 9, 2), "V1", 64, 67),
+        ((0, 5, 4), "V0", 320, 35),
+        ((0, 8, 2), "V0", 320, 43),
+        ((0, 7, 1), "V0", 128, 19),
+        ((0, 9, 2), "V0", 1, 1),
+    ],
+)
+def test_older_captures(version: tuple[int, ...], core: str, seqs: int, count: int) -> None:
+    """Counts as start-up logs show them: every 8 to 512 in the first V1, to the number of sequences in V0, to 256 before 0.6."""
+    assert len(captured(version, seqs=seqs, core=core).sizes) == count
+    assert captured(version, seqs=seqs, core=core).whole == []
 
 
 def test_eager_captures_nothing() -> None:
-    assert graphs_term((0, 33), whole_stage(LLAMA), 256, 2048, eager=True).bytes == 0
+    assert graphs_term(whole_stage(LLAMA), captured((0, 33)), eager=True).bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -44,16 +63,37 @@ def test_eager_captures_nothing() -> None:
     [(LLAMA, 1, 0.91), (LLAMA, 2, 0.76), (LLAMA, 4, 0.67), ("Qwen/Qwen3-8B", 1, 0.96), ("Qwen/Qwen2.5-72B-Instruct", 2, 1.61)],
 )
 def test_graphs_of_an_h100_follow_layers_and_heads_per_rank(model: str, tp: int, printed: float) -> None:
-    term = graphs_term((0, 19), whole_stage(model), 1024, 8192, eager=False, tp=tp, card=find_accelerator("H100 SXM"))
+    term = graphs_term(whole_stage(model), captured((0, 19), tp=tp), eager=False)
     assert term.bytes / GiB == pytest.approx(printed, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "seqs", "fields", "printed"),
+    [
+        ("Qwen/Qwen2.5-3B-Instruct", (0, 7, 1), 192, {"dequantizes": True}, 0.62),
+        ("mistralai/Mistral-7B-Instruct-v0.3", (0, 8, 5), 224, {"dequantizes": True}, 0.70),
+        ("Qwen/Qwen3-4B-Base", (0, 8, 5), 160, {}, 0.34),
+    ],
+)
+def test_adapters_and_4_bit_slices_launch_kernels_of_their_own(model: str, version, seqs: int, fields, printed: float) -> None:
+    """Graphs of the V0 engine under Unsloth on a T4 and a 24 GB card, as its logs print them."""
+    capture = captured(version, "Tesla T4", seqs=seqs, core="V0", lora=True, **fields)
+    assert graphs_term(whole_stage(model), capture, eager=False).bytes / GiB == pytest.approx(printed, rel=0.13)
 
 
 def test_partial_outputs_are_flash_attention_3s_alone() -> None:
     hopper, ada = (
-        graphs_term((0, 19), whole_stage(LLAMA), 256, 8192, eager=False, card=find_accelerator(gpu)).bytes
-        for gpu in ("H100 SXM", "L40S")
+        graphs_term(whole_stage(LLAMA), captured((0, 19), gpu, seqs=256), eager=False).bytes for gpu in ("H100 SXM", "L40S")
     )
     assert hopper - ada == 32 * 256 * 4 * 32 * 128
+
+
+def test_flashinfer_keeps_a_workspace_for_every_decode_size() -> None:
+    """Llama-3.2-1B in fp8 with adapters on an L4, 0.11.2: the log's graphs take 1.15 GiB."""
+    capture = captured((0, 11, 2), "L4", seqs=288, tokens=2048, lora=True, flashinfer=True)
+    term = graphs_term(whole_stage("meta-llama/Llama-3.2-1B-Instruct"), capture, eager=False)
+    assert term.find("flashinfer").bytes == (394 + 8 * len(capture.whole)) * 2**20
+    assert term.bytes / GiB == pytest.approx(1.15, rel=0.1)
 
 
 def test_lora_slots_are_allocated_whether_or_not_an_adapter_is_there() -> None:
@@ -63,6 +103,7 @@ def test_lora_slots_are_allocated_whether_or_not_an_adapter_is_there() -> None:
 
 def test_lora_slots_of_old_versions_are_in_no_budget() -> None:
     def asked(version: str, **options: bool):
+        options |= {"enforce_eager": True}
         question = Serving(model=LLAMA, context=4096, gpu="A100 80GB", engine_version=version, options=options)
         return forecast_serving(question, model=read_model(LLAMA, offline=True), card=find_accelerator("A100 80GB"))
 
@@ -71,6 +112,49 @@ def test_lora_slots_of_old_versions_are_in_no_budget() -> None:
     assert slots.find("lora_slots").bytes == slots.bytes == old.device_bytes - plain.device_bytes > 0
     assert asked("0.7.1", enable_lora=True).cache.pool_bytes == asked("0.7.1").cache.pool_bytes
     assert asked("0.8.5", enable_lora=True).cache.pool_bytes < asked("0.8.5").cache.pool_bytes
+
+
+def test_embeddings_have_slots_only_where_the_model_names_them() -> None:
+    slots = weights("Qwen/Qwen3-4B-Base", engine_version="0.8.5", options={"enable_lora": True, "max_lora_rank": 32}).find(
+        "lora_slots"
+    )
+    assert slots.bytes == 32 * 2 * 36 * 57_344
+
+
+def test_segments_that_grow_are_not_rounded() -> None:
+    """Qwen3-4B under Unsloth on 0.8.5: the log's weights with adapters of rank 32 are 7.6334 GiB."""
+    options = {"enable_lora": True, "max_lora_rank": 32, "expandable_segments": True}
+    grown = weights("Qwen/Qwen3-4B-Base", dtype="float16", engine_version="0.8.5", options=options)
+    assert grown.find("rounding").bytes < 2**20
+    assert grown.bytes / GiB == pytest.approx(7.6334, rel=0.002)
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "sampler", "reserves"),
+    [
+        ("Qwen/Qwen3-8B", "0.21.0", "flashinfer", True),
+        ("Qwen/Qwen3-8B", "0.22.0", "in_place", False),
+        (LLAMA, "0.22.0", "flashinfer", True),
+        (LLAMA, "0.25.1", "in_place", False),
+        ("Qwen/Qwen3-30B-A3B", "0.25.1", "flashinfer", True),
+        ("Qwen/Qwen3-30B-A3B", "0.33.0", "in_place", True),
+    ],
+)
+def test_the_second_runner_samples_in_place_and_at_first_reserved_no_graphs(
+    model: str, version: str, sampler: str, reserves: bool
+) -> None:
+    resolved = VLLM.resolve(
+        Serving(model=model, engine_version=version), read_model(model, offline=True), find_accelerator("L40S")
+    )
+    settings = settings_of(resolved)
+    assert settings.sampler == sampler
+    assert subtracts_graphs(settings) == reserves
+
+
+def test_towers_of_transformers_are_not_cut() -> None:
+    whole, cut = (weights(name, parallel=Parallel(tp=2)) for name in ("google/gemma-4-31B-it", "Qwen/Qwen2.5-VL-7B-Instruct"))
+    assert whole.find("model.vision_tower.").why.startswith("575,741,232 elements x")
+    assert "on all ranks" in cut.find("visual.").why
 
 
 def test_offloaded_weights_leave_the_card() -> None:

@@ -9,6 +9,7 @@ from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.inventory import Model
+from vramcast.truth.rows import unsloth
 from vramcast.units import GiB
 
 Row = dict[str, Any]
@@ -29,8 +30,6 @@ _QUANTS: tuple[tuple[str, str | None], ...] = (
 )  # fmt: skip
 # the last vLLM whose default was the V0 engine, for rows that name the engine and no version
 LAST_V0 = "0.7.3"
-# rank most of Unsloth's GRPO notebooks set, where a row only says that the notebook sets one
-NOTEBOOK_RANK = 32
 _KV_TYPES = ("fp8_e4m3", "fp8_e5m2", "fp8", "nvfp4", "int8_per_token_head", "int4_per_token_head", "int8")
 _FULL_TYPES = ("bfloat16", "float16", "float32")
 
@@ -175,17 +174,21 @@ def options(row: Row, engine: str) -> dict[str, Any]:
 def _vllm(row: Row) -> dict[str, Any]:
     settings = row["settings"]
     words = str(settings.get("speculative") or "").lower()
-    lora = str(settings.get("enable_lora")).startswith("yes")
     drafted = re.search(r"n=(\d+)", words)
     return {
         "gpu_total_bytes": visible_bytes(row),
         "enable_lora": True if settings.get("enable_lora") else None,
-        "max_lora_rank": settings.get("max_lora_rank") or (NOTEBOOK_RANK if lora else None),
+        "max_lora_rank": settings.get("max_lora_rank"),
         "enable_expert_parallel": True if settings.get("expert_parallel") or settings.get("ep") else None,
         "num_speculative_tokens": int(drafted[1]) if drafted else count(settings.get("mtp_draft_tokens")),
         "speculative_method": "mtp" if "mtp" in words or settings.get("mtp_draft_tokens") else None,
         "language_model_only": True if settings.get("vision") == "off" else None,
+        **(unsloth.options(row, _number(row)) if unsloth.started_by_unsloth(row) else {}),
     }
+
+
+def _number(row: Row) -> tuple[int, ...]:
+    return tuple(int(part) for part in (version(row) or "0").split("."))
 
 
 def _sglang(row: Row) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from vramcast.serving.cache import CacheLayer, cache_layers, tower_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
 from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
-from vramcast.serving.engines.vllm.budget import Budget, budget_of
+from vramcast.serving.engines.vllm.budget import Budget, budget_of, subtracts_graphs
 from vramcast.serving.engines.vllm.fixed import Fixed, fixed_terms
 from vramcast.serving.engines.vllm.messages import cache_error
 from vramcast.serving.engines.vllm.pages import Plan, paged_layers, plan, state_bytes, token_bytes
@@ -127,7 +127,7 @@ def _claimed(rank: Rank, settings: Settings, device: int) -> int:
     """The share of the card the flag asks for, and what stands outside it: the context, and graphs before 0.21."""
     if rank.budget is None or settings.pool_override is not None or settings.blocks_override:
         return device
-    outside = 0 if at(settings.version, versions.SUBTRACTS_GRAPHS) else rank.fixed.graphs.bytes
+    outside = 0 if subtracts_graphs(settings) else rank.fixed.graphs.bytes
     outside += rank.fixed.unseen.bytes if rank.fixed.unseen else 0
     return rank.budget.requested_bytes + rank.fixed.context.bytes + outside
 

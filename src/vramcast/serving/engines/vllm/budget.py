@@ -10,6 +10,7 @@ import msgspec
 from vramcast.serving.engines.versions import at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.fixed import Fixed
+from vramcast.serving.engines.vllm.runner import reserves_graphs
 from vramcast.serving.engines.vllm.settings import Settings
 from vramcast.units import gib
 
@@ -31,10 +32,15 @@ def budget_of(settings: Settings, fixed: Fixed) -> Budget:
     if settings.pool_override is not None:
         return Budget(requested_bytes=requested, pool_bytes=settings.pool_override, why="kv_cache_memory_bytes as asked")
     used = {"weights": fixed.weights.bytes, "peak": fixed.peak_bytes, "libraries": fixed.communication.bytes}
-    if at(settings.version, versions.SUBTRACTS_GRAPHS):
+    if subtracts_graphs(settings):
         used["graphs"] = fixed.graphs.bytes
     if settings.core == "V1" and settings.version < (0, 9):
         used["context"] = fixed.context.bytes
     less = ", ".join(f"{name} {gib(size)}" for name, size in used.items())
     why = f"{settings.utilization:g} x {gib(settings.total_bytes)} of the card = {gib(requested)}, less {less}"
     return Budget(requested_bytes=requested, pool_bytes=requested - sum(used.values()), why=why)
+
+
+def subtracts_graphs(settings: Settings) -> bool:
+    """Whether the memory of CUDA graphs is taken off the budget before they are captured."""
+    return at(settings.version, versions.SUBTRACTS_GRAPHS) and reserves_graphs(settings.version, second=settings.second_runner)

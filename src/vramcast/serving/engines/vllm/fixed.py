@@ -8,7 +8,8 @@ from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.versions import at
 from vramcast.serving.engines.vllm import versions
-from vramcast.serving.engines.vllm.encoder import encoder_term, profiled_tokens
+from vramcast.serving.engines.vllm.capture import Capture
+from vramcast.serving.engines.vllm.encoder import encoder_term, profiled_tokens, splits_towers
 from vramcast.serving.engines.vllm.graphs import graphs_term
 from vramcast.serving.engines.vllm.lora import slots_term
 from vramcast.serving.engines.vllm.profile import Batch, forward_term, sampling_term
@@ -55,6 +56,8 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
         ep=settings.ep,
         pp=settings.pp,
         element=settings.element,
+        sampler=settings.sampler,
+        dequantizes=settings.dequantizes,
         card=card,
         towers=towers,
     )
@@ -63,17 +66,8 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
         weights=_weights(resolved, settings, stage),
         activations=forward_term(model, stage, batch),
         logits=sampling_term(model, stage, batch) if stage.last else None,
-        encoder=encoder_term(model, batch.towers, batch.tokens, batch.element),
-        graphs=graphs_term(
-            settings.version,
-            stage,
-            settings.max_seqs,
-            settings.max_tokens,
-            eager=settings.eager,
-            tp=settings.tp,
-            speculative=settings.demand.speculative,
-            card=card,
-        ),
+        encoder=encoder_term(model, batch.towers, batch.tokens, batch.element, batch.pixel, tp=batch.tp),
+        graphs=graphs_term(stage, _capture(resolved, settings), eager=settings.eager),
         communication=Term(
             name="communication",
             bytes=non_torch,
@@ -82,6 +76,22 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
         ),
         context=_context(settings),
         unseen=_unseen(resolved, settings, stage),
+    )
+
+
+def _capture(resolved: Resolved, settings: Settings) -> Capture:
+    return Capture(
+        version=settings.version,
+        core=settings.core,
+        max_seqs=settings.max_seqs,
+        max_tokens=settings.max_tokens,
+        tp=settings.tp,
+        speculative=settings.demand.speculative,
+        card=resolved.card,
+        element=settings.element,
+        lora=bool(resolved.options.get("enable_lora")),
+        dequantizes=settings.dequantizes,
+        flashinfer=resolved.options.get("attention_backend") == "flashinfer",
     )
 
 
@@ -103,6 +113,8 @@ def _weights(resolved: Resolved, settings: Settings, stage: Stage) -> Term:
         mtp=settings.mtp,
         towers=settings.towers,
         splits_experts=settings.ep == 1,
+        splits_towers=splits_towers(resolved.model),
+        expandable=bool(options.get("expandable_segments")),
     )
     term = weights_term(resolved.model, stage, loading, storage)
     slots = (

@@ -1,77 +1,89 @@
-"""CUDA graphs of vLLM: how many are captured, and what they take.
+"""CUDA graphs of vLLM: what the captured sizes take.
 
-Sizes: vllm/config/vllm.py _set_cudagraph_sizes. Memory is a private pool plus kernel nodes per layer, graph and capture mode; the
-constants are read off start-up logs (from 0.11 on those of 0.19: 8 to 80 layers lie on one line). On Hopper whole decode graphs
-also keep FlashAttention-3's partial outputs of the largest batch, fp32 for each of 32 splits of the context
+Memory is a private pool plus the nodes of every kernel launched, per layer, graph and capture mode. The constants are read off
+start-up logs: bytes of a node from those of 0.19 (8 to 80 layers lie on one line) and, for the V0 engine, from nine starts of 0.7
+to 0.9 on four cards, where LoRA and bitsandbytes launch their own kernels. On Hopper whole decode graphs also keep
+FlashAttention-3's partial outputs of the largest batch, fp32 for each of 32 splits of the context
 (v1/attention/backends/flash_attn.py, flash_attn_max_num_splits_for_cuda_graph): the part that tensor parallelism cuts.
 """
 
-from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Term
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Experts
-from vramcast.serving.engines.versions import Table, Version, at
+from vramcast.serving.engines.versions import Table, at
+from vramcast.serving.engines.vllm.capture import Capture
+from vramcast.serving.engines.vllm.dequantizing import widest_slice
+from vramcast.serving.engines.vllm.versions import cublas_workspace_bytes
 from vramcast.serving.layout import Stage
 from vramcast.units import KiB, MiB
 
-# whole decode graphs beside those cut at attention
-WHOLE_GRAPHS: Table[bool] = (((0,), False), ((0, 11), True))
 POOL_MIB: Table[float] = (((0,), 150), ((0, 11), 64))
 SIZE_MIB: Table[float] = (((0,), 4.7), ((0, 11), 1.9))
-# kernel nodes of a layer in one graph, and of what routed experts launch more
-NODE_BYTES = 155 * KiB
-EXPERT_NODE_BYTES = 57 * KiB
+NODE_BYTES = 19.4 * KiB
+# kernels of one decoded layer: fused by torch.compile, as written (V0), and what routed experts launch more
+COMPILED, EAGER, ROUTED = 8, 11, 3
+# shrink and expand of the four adapted linear layers; slices dequantised, multiplied and copied rather than four products
+LORA, DEQUANTIZED = 8, 12
 SPLITS = 32
 ACCUMULATOR_BYTES = 4
-LARGEST = 512
-LARGEST_DATACENTRE_BLACKWELL = 1024
+# v1/attention/backends/flashinfer.py: one float workspace, and a wrapper with its integer workspace for every decode size
+FLASHINFER_WORKSPACE = 394 * MiB
+FLASHINFER_WRAPPER = 8 * MiB
 
 
-def capture_sizes(
-    version: Version, max_seqs: int, max_tokens: int, *, speculative: int = 0, card: Accelerator | None = None
-) -> list[int]:
-    """Batch sizes captured, ascending: 1, 2, 4, every 8 below 256, then every 16, up to twice the sequences and a cap.
-
-    Before 0.11 every 8 up to 512, and with the V0 engine up to the largest number of sequences.
-    """
-    if version < (0, 8):
-        return [size for size in (1, 2, 4, *range(8, 257, 8)) if size <= max_seqs] or [1]
-    most = min(max_seqs * (1 + speculative) * 2, _cap(version, card), max_tokens)
-    above = range(256, most + 1, 16) if version >= (0, 11) else range(256, most + 1, 8)
-    return [size for size in (1, 2, 4, *range(8, 256, 8), *above) if size <= most] or [1]
-
-
-def graphs_term(
-    version: Version,
-    stage: Stage,
-    max_seqs: int,
-    max_tokens: int,
-    *,
-    eager: bool,
-    tp: int = 1,
-    speculative: int = 0,
-    card: Accelerator | None = None,
-) -> Term:
+def graphs_term(stage: Stage, capture: Capture, *, eager: bool) -> Term:
     """Memory of the captured graphs of one rank: cut at attention for every size, whole ones for decode batches since 0.11."""
     if eager:
         return Term(name="graphs", bytes=0, why="enforce_eager: none are captured")
-    sizes = capture_sizes(version, max_seqs, max_tokens, speculative=speculative, card=card)
-    whole = [size for size in sizes if size <= max_seqs * (1 + speculative)] if at(version, WHOLE_GRAPHS) else []
-    layer, routed = NODE_BYTES / KiB, _routed(stage)
-    nodes = (len(sizes) + len(whole)) * (stage.layers * NODE_BYTES + routed * EXPERT_NODE_BYTES)
-    pool = (at(version, POOL_MIB) + len(sizes) * at(version, SIZE_MIB)) * MiB
-    partial = _partial_outputs(stage, max(whole, default=0), tp) if card is None or (card.capability or (0, 0))[0] == 9 else 0
-    why = f"{at(version, POOL_MIB):g} MiB pool + {len(sizes)} sizes x {at(version, SIZE_MIB):g} MiB"
-    why += f" + ({len(sizes)} + {len(whole)} whole decode graphs) x ({stage.layers} layers x {layer:g} KiB"
-    why += f" + {routed} routed x {EXPERT_NODE_BYTES / KiB:g} KiB)" if routed else ")"
-    why += f" + {partial:,} B of fp32 partial outputs: {SPLITS} splits x {max(whole)} rows" if partial else ""
-    return Term(name="graphs", bytes=round(nodes + pool + partial), why=why, source="vllm/config/vllm.py; start-up logs of 0.19")
+    parts = [_nodes(stage, capture), *_pool(stage, capture), *_attention(stage, capture)]
+    return Term.total(
+        "graphs", [part for part in parts if part.bytes], source="vllm/config/vllm.py; start-up logs of 0.7 to 0.19"
+    )
 
 
-def _partial_outputs(stage: Stage, rows: int, tp: int) -> int:
-    """Partial outputs of the widest attention for that many rows, one for each split of the context."""
+def _nodes(stage: Stage, capture: Capture) -> Term:
+    """Nodes of all kernels of all graphs."""
+    kernels, routed = _kernels(capture), sum(n for block, n in stage.blocks if isinstance(block.feedforward, Experts))
+    graphs = len(capture.sizes) + len(capture.whole)
+    why = f"({len(capture.sizes)} sizes + {len(capture.whole)} whole decode graphs) x ({stage.layers} layers x {kernels} kernels"
+    why += f" + {routed} routed x {ROUTED})" if routed else ")"
+    size = graphs * (stage.layers * kernels + routed * ROUTED) * NODE_BYTES
+    return Term(name="nodes", bytes=round(size), why=f"{why} x {NODE_BYTES / KiB:g} KiB")
+
+
+def _kernels(capture: Capture) -> int:
+    """Kernels of a layer; adapters' are launched while capturing by V0, and again since 0.11."""
+    v0 = capture.core == "V0"
+    launched = capture.lora and (v0 or capture.version >= (0, 11))
+    return (EAGER if v0 else COMPILED) + LORA * launched + DEQUANTIZED * capture.dequantizes
+
+
+def _pool(stage: Stage, capture: Capture) -> list[Term]:
+    """The pool the graphs share: what the largest one works in."""
+    parts = []
+    if capture.dequantizes and max(capture.sizes) > 1:
+        elements = widest_slice(stage, capture.tp)
+        why = f"{elements:,} elements of the widest slice x {capture.element:g} B"
+        parts.append(Term(name="dequantized", bytes=round(elements * capture.element), why=why))
+    if capture.core == "V0":
+        why = "workspace torch gives cuBLAS on the capturing stream"
+        return [*parts, Term(name="pool", bytes=cublas_workspace_bytes(capture.card), why=why)]
+    base, each = at(capture.version, POOL_MIB), at(capture.version, SIZE_MIB)
+    why = f"{base:g} MiB + {len(capture.sizes)} sizes x {each:g} MiB"
+    return [*parts, Term(name="pool", bytes=round((base + len(capture.sizes) * each) * MiB), why=why)]
+
+
+def _attention(stage: Stage, capture: Capture) -> list[Term]:
+    """What the attention kernels keep for whole decode graphs: FlashInfer's workspaces, or FlashAttention-3's partial outputs."""
+    rows = max(capture.whole, default=0)
+    if capture.flashinfer:
+        why = f"394 MiB + {len(capture.whole)} decode sizes x 8 MiB"
+        return [Term(name="flashinfer", bytes=FLASHINFER_WORKSPACE + len(capture.whole) * FLASHINFER_WRAPPER, why=why)]
+    if capture.card is not None and (capture.card.capability or (0, 0))[0] != 9:
+        return []
     widest = max((_output_width(mixer) for block, _ in stage.blocks for mixer in block.mixers), default=0)
-    return SPLITS * rows * ACCUMULATOR_BYTES * widest // tp
+    why = f"fp32 partial outputs: {SPLITS} splits x {rows} rows x {widest:,} / {capture.tp}"
+    return [Term(name="partial_outputs", bytes=SPLITS * rows * ACCUMULATOR_BYTES * widest // capture.tp, why=why)]
 
 
 def _output_width(mixer: object) -> int:
@@ -79,12 +91,3 @@ def _output_width(mixer: object) -> int:
     if isinstance(mixer, LatentAttention):
         return mixer.heads * mixer.kv_rank
     return mixer.heads * mixer.values if isinstance(mixer, Attention) else 0
-
-
-def _routed(stage: Stage) -> int:
-    return sum(count for block, count in stage.blocks if isinstance(block.feedforward, Experts))
-
-
-def _cap(version: Version, card: Accelerator | None) -> int:
-    blackwell = card is not None and (card.capability or (0, 0))[0] == 10
-    return LARGEST_DATACENTRE_BLACKWELL if blackwell and version >= (0, 29) else LARGEST

@@ -2,7 +2,7 @@
 
 The two follow each other, so the peak is the larger; the fused-MoE workspace and encoder outputs stay allocated through both.
 Read from vllm/v1/worker/gpu_model_runner.py (profile_run, _dummy_sampler_run), v1/sample/sampler.py,
-v1/sample/ops/topk_topp_sampler.py and topk_topp_triton.py, model_executor/layers/fused_moe.
+v1/sample/ops/topk_topp_sampler.py and topk_topp_triton.py, v1/worker/gpu/sample/sampler.py, model_executor/layers/fused_moe.
 """
 
 import msgspec
@@ -14,14 +14,16 @@ from vramcast.models.inventory import Model, Tower
 from vramcast.serving.activations import widest_feedforward, widest_mixer
 from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
+from vramcast.serving.engines.vllm.dequantizing import widest_slice
 from vramcast.serving.engines.vllm.encoder import kept_outputs
 from vramcast.serving.layout import Stage
 
-# bytes per logit beside the model's own copy: fp32 logits, probabilities and exponential noise
-PIVOT_BYTES = 12
-# the same with a sort: fp32 logits, sorted values, 8-byte indices, and the sort's own key and index buffers
-SORT_BYTES = 36
+# bytes per logit beside the model's own copy. A sort: fp32 logits, sorted values, 8-byte indices, and the sort's own key and
+# index buffers; a pivot search: fp32 logits, probabilities and exponential noise; FlashInfer: fp32 logits, those that top-k left,
+# and probabilities; the second runner: fp32 logits alone, drawn from in place
+SAMPLER_BYTES = {"sort": 36, "pivot": 12, "flashinfer": 12, "in_place": 4}
 DEFAULT_SMS = 132
+PIXELS_CAST = (0, 9, 1)
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +36,15 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     ep: int
     pp: int
     element: float
+    sampler: str
     card: Accelerator | None
     towers: tuple[Tower, ...] = ()
+    dequantizes: bool = False
+
+    @property
+    def pixel(self) -> float:
+        """Bytes of a pixel value: fp32 as the processor makes it, until it was cast there (vllm-project/vllm#18862)."""
+        return self.element if self.version >= PIXELS_CAST else 4
 
 
 def forward_term(model: Model, stage: Stage, batch: Batch) -> Term:
@@ -48,6 +57,9 @@ def forward_term(model: Model, stage: Stage, batch: Batch) -> Term:
     if not kept_workspace(batch):
         experts.extend(_workspace(stage, model, batch))
     widest = [mixer] if mixer.bytes > sum(t.bytes for t in experts) else experts
+    if batch.dequantizes:
+        elements = widest_slice(stage, batch.tp)
+        widest.append(_term("dequantized", elements * batch.element, f"{elements:,} elements of the widest slice"))
     cublas = _term("cublas", versions.cublas_workspace_bytes(batch.card), "workspace torch gives cuBLAS")
     parts = (*widest, cublas, *kept_terms(model, stage, batch))
     return Term.total("activations", parts, source="vllm/v1/worker/gpu_model_runner.py profile_run")
@@ -62,8 +74,7 @@ def _moment(width: tuple[int, str], batch: Batch) -> Term:
 
 def sampling_term(model: Model, stage: Stage, batch: Batch) -> Term:
     """The sampler's dummy run: logits of every row with the copies that top-k, top-p and sampling make of them."""
-    pivot = at(batch.version, versions.TRITON_SAMPLER)
-    each = batch.element + (PIVOT_BYTES if pivot else SORT_BYTES)
+    each = batch.element + SAMPLER_BYTES[batch.sampler]
     rows, vocab = batch.rows, model.vocab
     states = (batch.tokens + rows) * model.hidden * batch.element
     parts = [
@@ -71,17 +82,17 @@ def sampling_term(model: Model, stage: Stage, batch: Batch) -> Term:
         _term("hidden_states", states, f"({batch.tokens:,} tokens + {rows:,} rows) x {model.hidden:,} x {batch.element:g} B"),
         _term("cublas", versions.cublas_workspace_bytes(batch.card), "workspace torch gives cuBLAS"),
     ]
-    if pivot:
+    if batch.sampler == "pivot":
         programs = min(rows, batch.card.sms if batch.card and batch.card.sms else DEFAULT_SMS)
         parts.append(_term("top_k_buffer", programs * vocab * 4, f"{programs} programs x {vocab:,} x 4 B"))
     parts.extend(kept_terms(model, stage, batch))
-    return Term.total("logits", parts, source="vllm/v1/sample/sampler.py; topk_topp_triton.py; torch sort")
+    return Term.total("logits", parts, source="vllm/v1/sample/sampler.py and ops/; v1/worker/gpu/sample/sampler.py")
 
 
 def kept_terms(model: Model, stage: Stage, batch: Batch) -> list[Term]:
     """What outlives the forward: the MoE workspace in newer versions, and the tensors a pipeline stage receives."""
     parts = list(_workspace(stage, model, batch)) if kept_workspace(batch) else []
-    parts.extend(kept_outputs(model, batch.towers, batch.tokens, batch.element))
+    parts.extend(kept_outputs(model, batch.towers, batch.tokens, batch.element, batch.pixel))
     if batch.pp > 1:
         passed = 2 * batch.tokens * model.hidden * batch.element
         parts.append(_term("pipeline", passed, f"hidden states and residual, 2 x {batch.tokens:,} x {model.hidden:,}"))

@@ -10,7 +10,9 @@ from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.versions import Version, at, parse_version
 from vramcast.serving.engines.vllm import versions
+from vramcast.serving.engines.vllm.dequantizing import dequantizes
 from vramcast.serving.engines.vllm.pages import CacheTypes, Demand
+from vramcast.serving.engines.vllm.runner import second_runner
 from vramcast.serving.precision import element_bytes, same_as_model
 
 # fp8_ds_mla: 512 B latent + 16 B scales + 128 B rotary key in bf16 (v1/attention/backends/mla/flashmla_sparse.py)
@@ -42,6 +44,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     mtp: bool
     draft: Model | None
     towers: bool
+    second_runner: bool
+    sampler: str
+    dequantizes: bool
     total_bytes: int
     pool_override: int | None = None
     blocks_override: int | None = None
@@ -51,6 +56,7 @@ def settings_of(resolved: Resolved) -> Settings:
     """The settings of a resolved question."""
     options, model = resolved.options, resolved.model
     version, parallel = parse_version(resolved.version, "vllm"), resolved.question.parallel
+    second = second_runner(version, model, quantized=bool(resolved.question.quant or model.quantization))
     dtype = loaded_dtype(model, resolved.question.dtype)
     replicas = max(options.get("data_parallel_size") or 1, parallel.dp)
     spread = options.get("enable_expert_parallel") or parallel.ep > 1
@@ -74,6 +80,9 @@ def settings_of(resolved: Resolved) -> Settings:
         mtp=options.get("speculative_method") == "mtp",
         draft=_draft(options.get("speculative_model")),
         towers=not options.get("language_model_only"),
+        second_runner=second,
+        sampler=_sampler(version, options, second=second),
+        dequantizes=dequantizes(model, resolved.question.quant),
         total_bytes=total_bytes(resolved.card, options),
         pool_override=options.get("kv_cache_memory_bytes"),
         blocks_override=options.get("num_gpu_blocks_override"),
@@ -85,6 +94,15 @@ def loaded_dtype(model: Model, asked: str | None) -> str:
     if asked and not same_as_model(asked):
         return asked
     return "bfloat16" if model.dtype == "float32" else model.dtype
+
+
+def _sampler(version: Version, options: dict[str, Any], *, second: bool) -> str:
+    """What the profile run samples with: see profile.SAMPLER_BYTES."""
+    if second:
+        return "in_place"
+    asked = options.get("flashinfer_sampler")
+    flashinfer = at(version, versions.FLASHINFER_SAMPLER) if asked is None else asked
+    return "flashinfer" if flashinfer else at(version, versions.SAMPLER)
 
 
 def cache_types(model: Model, kv_dtype: str | None, dtype: str, options: dict[str, Any], version: Version) -> CacheTypes:

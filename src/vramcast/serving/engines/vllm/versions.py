@@ -25,7 +25,9 @@ BATCHES_IN_FLIGHT: Table[int] = (((0,), 1), ((0, 25), 2))
 # "GPU KV cache size" printed as concurrency times length rather than blocks over groups
 PRINTS_EFFECTIVE_TOKENS: Table[bool] = (((0,), False), ((0, 21), True))
 # top-k/top-p by a Triton pivot search instead of a full sort of the logits
-TRITON_SAMPLER: Table[bool] = (((0,), False), ((0, 17), True))
+SAMPLER: Table[str] = (((0,), "sort"), ((0, 17), "pivot"))
+# FlashInfer's sampler unless VLLM_USE_FLASHINFER_SAMPLER=0 (vllm-project/vllm#40376)
+FLASHINFER_SAMPLER: Table[bool] = (((0,), False), ((0, 21), True))
 # the fused-MoE workspace stays allocated after the forward (v1/worker/workspace.py)
 KEEPS_MOE_WORKSPACE: Table[bool] = (((0,), False), ((0, 12), True))
 # latent attention kept its projections multiplied out in 16 bits: query with key, value with output (attention/backends/mla)
