@@ -1,10 +1,10 @@
 """Reading memory counters and the clock of a device: torch's peaks, and this process as the driver sees it."""
 
-import importlib.metadata
 import time
 from typing import Any
 
 from vramcast.measuring import nvml
+from vramcast.tracing.libraries import installed
 
 _LIBRARIES = ("torch", "transformers", "peft", "accelerate", "bitsandbytes")
 
@@ -63,12 +63,7 @@ def device_name(device: str) -> str:
 
 def library_versions(device: str) -> dict[str, str]:
     """What decides the figures: torch and its CUDA, transformers and its relatives, the driver."""
-    found = {}
-    for name in _LIBRARIES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    found = installed(_LIBRARIES)
     if device == "cuda":
         import torch
 

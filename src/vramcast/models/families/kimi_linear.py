@@ -4,10 +4,9 @@ Source of names and shapes: transformers 5.23, modeling_kimi_linear.py and model
 """
 
 from vramcast.errors import ConfigError
-from vramcast.models.attention import LatentAttention
 from vramcast.models.config import Config
 from vramcast.models.families import mixtures, parts, state_space
-from vramcast.models.families.latent import latent_tensors
+from vramcast.models.families.latent import latent_kind, latent_tensors
 from vramcast.models.families.mixtures import Mixture
 from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Mixer, Model, Tensor
@@ -55,14 +54,7 @@ def _layer(config: Config, hidden: int, kind: str, sparse: bool, *, name: str) -
 
 
 def _latent(config: Config, hidden: int) -> tuple[Mixer, tuple[Tensor, ...]]:
-    kind = LatentAttention(
-        heads=config.size("num_attention_heads"),
-        query_rank=config.integer("q_lora_rank", default=0),
-        kv_rank=config.size("kv_lora_rank"),
-        nope_dim=config.size("qk_nope_head_dim"),
-        rope_dim=config.size("qk_rope_head_dim"),
-        value_dim=config.size("v_head_dim"),
-    )
+    kind = latent_kind(config)
     gate = parts.linear("self_attn.g_proj", kind.heads, hidden, "mixer", shard=0) if _is_ling(config) else ()
     return kind, (*latent_tensors(kind, hidden, bias=config.flag("attention_bias", default=False)), *gate)
 

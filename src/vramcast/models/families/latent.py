@@ -20,18 +20,22 @@ def read(config: Config, *, prefix: str = "model.") -> Model:
     return skeleton.read(config, STYLES[config.text("model_type")], prefix=prefix)
 
 
-def latent(config: Config, style: Style, span: spans.Span) -> tuple[LatentAttention, tuple[Tensor, ...]]:
-    """Latent attention and its tensors; queries are projected directly when ``q_lora_rank`` is null or 0."""
-    kind = LatentAttention(
+def latent_kind(config: Config) -> LatentAttention:
+    """Latent attention as DeepSeek's keys give it."""
+    return LatentAttention(
         heads=config.size("num_attention_heads"),
         query_rank=config.integer("q_lora_rank", default=0),
         kv_rank=config.size("kv_lora_rank"),
         nope_dim=config.size("qk_nope_head_dim"),
         rope_dim=config.size("qk_rope_head_dim"),
         value_dim=config.size("v_head_dim"),
-        window=span.window,
-        indexer=_indexer(config) if config.flag("has_indexer", default=False) else None,
     )
+
+
+def latent(config: Config, style: Style, span: spans.Span) -> tuple[LatentAttention, tuple[Tensor, ...]]:
+    """Latent attention and its tensors; queries are projected directly when ``q_lora_rank`` is null or 0."""
+    indexer = _indexer(config) if config.flag("has_indexer", default=False) else None
+    kind = msgspec.structs.replace(latent_kind(config), window=span.window, indexer=indexer)
     hidden = config.size("hidden_size")
     bias = skeleton.switched(config, style.qkv_bias)
     return kind, (*latent_tensors(kind, hidden, bias=bias), *(indexer_tensors(kind, hidden) if kind.indexer else ()))

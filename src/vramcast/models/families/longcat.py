@@ -7,7 +7,7 @@ Source: the LongCat-Flash report (arXiv 2509.01322) and transformers 5.23, model
 from vramcast.models.attention import LatentAttention
 from vramcast.models.config import Config
 from vramcast.models.families import parts
-from vramcast.models.families.latent import latent_tensors
+from vramcast.models.families.latent import latent_kind, latent_tensors
 from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model, Tensor
 
@@ -15,14 +15,7 @@ from vramcast.models.inventory import Block, Model, Tensor
 def read(config: Config, *, prefix: str = "model.") -> Model:
     """LongCat-Flash; the weights of its no-op experts, which transformers allocates, are in no checkpoint and not counted."""
     hidden = config.size("hidden_size")
-    kind = LatentAttention(
-        heads=config.size("num_attention_heads"),
-        query_rank=config.integer("q_lora_rank", default=0),
-        kv_rank=config.size("kv_lora_rank"),
-        nope_dim=config.size("qk_nope_head_dim"),
-        rope_dim=config.size("qk_rope_head_dim"),
-        value_dim=config.size("v_head_dim"),
-    )
+    kind = latent_kind(config)
     block = Block(
         name=f"{prefix}layers.{{}}.",
         indices=tuple(range(config.size("num_layers", "num_hidden_layers"))),

@@ -1,6 +1,5 @@
 """The tracing process: reads a request from a file, traces, writes the result to another; nothing of it touches its parent."""
 
-import importlib.metadata
 import resource
 import sys
 import warnings
@@ -15,6 +14,7 @@ from vramcast.tracing.execution.fake_cuda import FakeCudaError
 from vramcast.tracing.execution.script import run_script
 from vramcast.tracing.execution.session import Session, describe
 from vramcast.tracing.execution.start import settle
+from vramcast.tracing.libraries import installed
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 
 _LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate", "trl", "lightning", "deepspeed", "torchtitan")
@@ -94,10 +94,4 @@ def open_session(request: TraceRequest) -> tuple[Session, tuple[str, ...]]:
 
 def versions() -> dict[str, str]:
     """The libraries whose code was traced."""
-    found = {}
-    for name in _LIBRARIES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return {"python": sys.version.split()[0], **found}
+    return {"python": sys.version.split()[0], **installed(_LIBRARIES)}

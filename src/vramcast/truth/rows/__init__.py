@@ -7,7 +7,7 @@ Formats are told by the fields a row carries, row by row, so that one file may m
 import hashlib
 import importlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,8 @@ def judge(row: Row) -> Judgement:
     module = FORMATS[form][2] if form in FORMATS else ""
     if not module:
         raise Unexpressed("speed rows have no forecast rules yet")
-    return _plausible(_converter(module)(row))
+    converter = importlib.import_module(f"vramcast.truth.rows.{module}")
+    return _plausible(converter.judge(row))
 
 
 def _plausible(judged: Judgement) -> Judgement:
@@ -99,13 +100,3 @@ def _object(line: bytes, path: Path, number: int) -> Row:
     if not isinstance(value, dict):
         raise QuestionError(f"{path.name}, line {number}: expected an object, found {type(value).__name__}")
     return value
-
-
-def _converter(module: str) -> Callable[[Row], Judgement]:
-    try:
-        convert: Callable[[Row], Judgement] = importlib.import_module(f"vramcast.truth.rows.{module}").judge
-    except ModuleNotFoundError as error:
-        if error.name != f"vramcast.truth.rows.{module}":
-            raise
-        raise Unexpressed(f"no converter for {module} rows yet") from None
-    return convert

@@ -4,8 +4,6 @@ Rows of GGUF engines are judged by their own module. Only what a user knows befo
 card, its visible memory, the engine, its version and flags; never a figure the run printed.
 """
 
-import importlib
-from collections.abc import Callable
 from typing import Any
 
 from vramcast.errors import VramcastError
@@ -20,10 +18,7 @@ from vramcast.workload import Parallel, Serving
 
 Row = dict[str, Any]
 
-_ELSEWHERE = {
-    "llama.cpp": "inference_gguf", "ik_llama.cpp": "inference_gguf", "ollama": "inference_gguf",
-    "koboldcpp/llama.cpp": "inference_gguf",
-}  # fmt: skip
+_LLAMA_CPP = frozenset({"llama.cpp", "ik_llama.cpp", "ollama", "koboldcpp/llama.cpp"})
 _ENGINES = {
     "vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "tensorrt_llm", "transformers": "transformers",
     "autoawq": "transformers", "exllama": "transformers", "gptq-for-llama": "transformers",
@@ -32,9 +27,10 @@ _ENGINES = {
 
 def judge(row: Row) -> Judgement:
     """The row beside the engine's forecast. Raises Unexpressed with the reason when it cannot be asked."""
-    other = _ELSEWHERE.get(row["engine"])
-    if other:
-        return _converter(other)(row)
+    if row["engine"] in _LLAMA_CPP:
+        from vramcast.truth.rows import inference_gguf
+
+        return inference_gguf.judge(row)
     question, model = question_of(row)
     try:
         answer = forecast_serving(question, model=model, card=inference_words.card(row))
@@ -81,16 +77,6 @@ def _model(row: Row) -> Model:
         except VramcastError as error:
             tried.append(str(error))
     raise Unexpressed(tried[0] if tried else "no model named")
-
-
-def _converter(module: str) -> Callable[[Row], Judgement]:
-    try:
-        convert: Callable[[Row], Judgement] = importlib.import_module(f"vramcast.truth.rows.{module}").judge
-    except ModuleNotFoundError as error:
-        if error.name != f"vramcast.truth.rows.{module}":
-            raise
-        raise Unexpressed(f"no converter for {module} rows yet") from None
-    return convert
 
 
 def _keys(row: Row) -> dict[str, str]:
