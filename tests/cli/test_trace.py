@@ -7,14 +7,14 @@ import pytest
 
 from vramcast.cli import run
 from vramcast.cli.trace import command
-from vramcast.cli.train import IMAGES, MOMENTS
+from vramcast.cli.train import MOMENTS
 from vramcast.cli.train import command as train_command
 
 
 def test_it_takes_the_flags_of_train_that_describe_a_step() -> None:
     own = {p.name for p in command.params}
     assert {"optimizer", "micro_batch", "seq", "checkpointing", "rank", "fsdp", "capacity", "timeline"} <= own
-    assert {p.name for p in train_command.params} - own == {"axes", "sweep", "plot", "explain", "loss", *MOMENTS, *IMAGES}
+    assert {p.name for p in train_command.params} - own == {"axes", "sweep", "plot", "explain", "loss", *MOMENTS}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vramcast.cli.launchers import read_launch
-from vramcast.cli.train import IMAGES, MOMENTS
+from vramcast.cli.train import MOMENTS
 from vramcast.cli.train import command as train_command
 from vramcast.errors import QuestionError
 from vramcast.tracing.distribution import SCHEDULES
@@ -21,7 +21,7 @@ Examples:
   vramcast trace meta-llama/Llama-3.1-70B --gpu H100x64 --framework torchtitan --tp 8 --pp 4 --accumulate 8
   vramcast trace --gpu A100x8 -- torchrun --nproc-per-node 8 train.py --config my.yaml
 """
-_NOT_TRACED = {"axes", "sweep", "plot", "explain", "loss", *MOMENTS, *IMAGES}
+_NOT_TRACED = {"axes", "sweep", "plot", "explain", "loss", *MOMENTS}
 
 
 class TraceCommand(click.Command):

@@ -13,7 +13,8 @@ from vramcast.workload import Adapter
 class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One traced run of a transformers model, described by its config.json alone.
 
-    ``task``: "train" (full steps) or "generate" (a prompt, then ``new_tokens`` with the KV cache). ``param_dtype``: how the
+    ``task``: "train" (full steps) or "generate" (a prompt, then ``new_tokens`` with the KV cache). ``images``: of each
+    sequence, through the vision tower; ``image_patches``: of one of them, where images keep their size. ``param_dtype``: how the
     model is built; ``autocast``: the compute dtype of torch.autocast, None for none. ``checkpointing``: none, full, reentrant,
     op (torchtitan's list of operations) or layer:N. ``optimizer``: a name of ``recipes.OPTIMIZERS``. ``keep_outputs``: the loop
     holds the model's output, and so the logits, while the backward pass runs. ``adapter``: of PEFT, beside a frozen model.
@@ -28,6 +29,8 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     task: str = "train"
     micro_batch: int = 1
     seq: int = 2048
+    images: int = 0
+    image_patches: int = 0
     accumulate: int = 1
     steps: int = 2
     new_tokens: int = 2
@@ -55,7 +58,7 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     @property
     def is_plain(self) -> bool:
         """True for a step in which no code asks whether its device is a GPU: meta tensors trace it to the same byte."""
-        special = self.autocast or self.quant or self.compiled or self.distribution.world > 1 or self.adapter
+        special = self.autocast or self.quant or self.compiled or self.distribution.world > 1 or self.adapter or self.images
         return not special and not any(kind in self.optimizer for kind in ("fused", "8bit", "paged"))
 
     @property

@@ -91,6 +91,7 @@ def _refuse(question: Training, recipe: Recipe) -> None:
             "a trace of ZeRO runs DeepSpeed's own engine, which is not installed: DS_BUILD_OPS=0 pip install deepspeed,"
             " or use vramcast train"
         )
+    seen = bool(recipe.images)
     adapted = question.adapter is not None or recipe.method != "full"
     refused = {
         "FSDP1's offload, whose flat weights change device in place: use --fsdp 2": recipe.sharding == "fsdp1"
@@ -104,6 +105,8 @@ def _refuse(question: Training, recipe: Recipe) -> None:
         "ZeRO with weights, states or activations on the host: use vramcast train": engine and bool(recipe.offload),
         "a ZeRO++ partition or replicas of ZeRO's shards: use vramcast train": engine and parallel.replicate > 1,
         "a second ZeRO++ partition: use vramcast train": parallel.hpz > 1,
+        "images over context, sequence or pipeline ranks: use vramcast train": seen
+        and (parallel.cp * parallel.pp > 1 or _or(recipe.sequence_parallel, parallel.sp)),
         "FSDP1 under a pipeline, which it cannot accumulate micro-batches for: use --fsdp 2": recipe.sharding == "fsdp1"
         and parallel.pp > 1,
     }

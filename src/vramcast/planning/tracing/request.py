@@ -42,6 +42,8 @@ def training_request(
         config=config,
         micro_batch=question.micro_batch,
         seq=question.seq,
+        images=recipe.images,
+        image_patches=recipe.image_patches,
         accumulate=question.accumulate
         if question.parallel.pp > 1
         else min(question.accumulate, 2),  # later ones repeat the second

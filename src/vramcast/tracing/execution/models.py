@@ -32,6 +32,14 @@ def hidden_size(request: TraceRequest) -> int:
     return int(_config(request).get_text_config().hidden_size)
 
 
+def class_and_config(request: TraceRequest) -> tuple[Any, Any]:
+    """The class of the request's model, and its config."""
+    import transformers
+
+    config = _config(request)
+    return _class_of(config, transformers), config
+
+
 def build(request: TraceRequest, session: Session, *, whole: bool = True) -> torch.nn.Module:
     """The model of a request: built, quantised, with its adapter and checkpointing, in training mode.
 

@@ -11,7 +11,7 @@ import msgspec
 import torch
 
 from vramcast.errors import QuestionError
-from vramcast.tracing.execution import models, recipes, zero
+from vramcast.tracing.execution import images, models, recipes, zero
 from vramcast.tracing.execution.compiled import compile_layers
 from vramcast.tracing.execution.distribute import distribute
 from vramcast.tracing.execution.pipeline import Pipeline
@@ -119,6 +119,8 @@ def cache_name(model: Any) -> str:
 
 
 def _batch(request: TraceRequest, session: Session) -> dict[str, torch.Tensor]:
+    if request.images:
+        return images.pixel_inputs(*models.class_and_config(request), request, session.backend.device_type)
     ids = torch.zeros(request.micro_batch, request.seq, dtype=torch.long, device=session.backend.device_type)
     batch = {"input_ids": ids, "labels": ids}
     how = request.distribution
