@@ -10,12 +10,14 @@ from vramcast.training.frameworks.common import attention_on
 from vramcast.training.gathers import pending
 from vramcast.training.groups import communicators
 from vramcast.training.host import host_terms
+from vramcast.training.instant import STEP
 from vramcast.training.methods import adapter_of, named_by_task
 from vramcast.training.outside import outside_terms
 from vramcast.training.recipe import Recipe
 from vramcast.training.resolve import resolve
+from vramcast.training.scene import Scene, retained_inputs
 from vramcast.training.scenes import scenes_of
-from vramcast.training.step import STEP, Scene, instants, retained_inputs
+from vramcast.training.step import instants
 from vramcast.training.towers import unmodelled
 from vramcast.training.validate import validate
 from vramcast.workload import Training

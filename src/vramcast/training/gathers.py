@@ -36,18 +36,37 @@ def is_cut(recipe: Recipe, units: Units) -> bool:
     return recipe.sharding in WEIGHTS_CUT and units.ranks > 1
 
 
-def gathered(recipe: Recipe, units: Units, *, blocks: int, ends: str) -> float:
-    """Bytes of whole weights alive: ``blocks`` blocks, and the ``ends`` in use ("head", "none") or, in one root unit, all."""
+class Whole(msgspec.Struct, frozen=True):
+    """Weights put together for a moment: their bytes, and the sum with its numbers."""
+
+    bytes: float = 0.0
+    why: str = ""
+
+
+NONE = Whole()
+
+
+def gathered(recipe: Recipe, units: Units, *, blocks: int, ends: str) -> Whole:
+    """Whole weights alive: ``blocks`` blocks, and the ``ends`` in use ("head", "none") or, in one root unit, all."""
     if not is_cut(recipe, units):
-        return 0.0
+        return NONE
     compute = width(recipe.compute)
-    each = units.block * (0.5 if recipe.quant else compute)
+    each = 0.5 if recipe.quant else compute
     held = units.depth if not recipe.reshard else min(blocks, recipe.live_gathers)
-    eight_bit = units.block if recipe.quantized_gathers else 0
-    if recipe.separate_ends:
-        kept = 0 if recipe.reshard else units.embedding
-        return each * held + eight_bit + (kept + (units.head if ends == "head" else 0)) * compute
-    return each * held + eight_bit + units.ends * compute
+    outer = _ends_in_use(recipe, units, ends)
+    parts = (
+        (units.block * each * held, f"{held} x a block of {units.block:,.0f} x {each:g} B"),
+        (units.block if recipe.quantized_gathers else 0.0, f"{units.block:,.0f} x 1 B on the way"),
+        (outer * compute, f"ends {outer:,.0f} x {compute} B"),
+    )
+    return Whole(sum(size for size, _ in parts), " + ".join(why for size, why in parts if size))
+
+
+def _ends_in_use(recipe: Recipe, units: Units, ends: str) -> float:
+    """Elements of embedding and head that are whole: all of a root unit, or of separate ones those at work."""
+    if not recipe.separate_ends:
+        return units.ends
+    return (0 if recipe.reshard else units.embedding) + (units.head if ends == "head" else 0)
 
 
 def secondary(recipe: Recipe, elements: float, ranks: int) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from vramcast.ledger import Term
 from vramcast.training.saving import host_to_save
-from vramcast.training.step import Scene
+from vramcast.training.scene import Scene
 from vramcast.units import gib
 
 

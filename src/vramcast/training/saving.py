@@ -10,23 +10,27 @@ distributed/checkpoint/state_dict_saver.py (async_save copies the rank's own sta
 """
 
 from vramcast.training.counts import Count
-from vramcast.training.gathers import Units, is_cut
+from vramcast.training.gathers import NONE, Units, Whole, is_cut
 from vramcast.training.recipe import Recipe, width
 from vramcast.training.states import States, largest
+from vramcast.units import gib
 
 SAVES = ("full", "device", "sharded", "async")
 FILE_BYTES = 50_000_000_000  # one safetensors file of transformers 5
 
 
-def gathered_to_save(recipe: Recipe, units: Units, held: Count, states: States) -> float:
-    """Bytes of whole weights on the card at the highest point of saving."""
+def gathered_to_save(recipe: Recipe, units: Units, held: Count, states: States) -> Whole:
+    """Whole weights on the card at the highest point of saving."""
+    if recipe.saves not in ("device", "full") or not is_cut(recipe, units):
+        return NONE
     if recipe.saves == "device":
-        return states.weights * units.ranks if is_cut(recipe, units) else 0.0
-    if recipe.saves != "full" or not is_cut(recipe, units):
-        return 0.0
+        return Whole(states.weights * units.ranks, f"the shards of {units.ranks} ranks x {gib(states.weights)}")
+    each = width(recipe.weights)
     if recipe.sharding == "fsdp1":
-        return (units.block + units.ends) * width(recipe.weights)
-    return max(largest(held), units.embedding) * width(recipe.weights)
+        unit = units.block + units.ends
+        return Whole(unit * each, f"a block inside its root unit, {unit:,.0f} x {each} B")
+    most = max(largest(held), units.embedding)
+    return Whole(most * each, f"the largest tensor, {most:,.0f} x {each} B")
 
 
 def host_to_save(recipe: Recipe, units: Units, states: States) -> tuple[float, str]:

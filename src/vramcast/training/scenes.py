@@ -17,9 +17,9 @@ from vramcast.training.optimizers import optimizer
 from vramcast.training.pipeline_engine import balanced_bounds
 from vramcast.training.reasons import Shards
 from vramcast.training.recipe import Recipe, width
+from vramcast.training.scene import Scene
 from vramcast.training.stages import Stage, stages
 from vramcast.training.states import GRADIENTS_CUT, states
-from vramcast.training.step import Scene
 from vramcast.training.towers import sight_of
 from vramcast.workload import Adapter, Parallel, Training
 
