@@ -115,25 +115,21 @@ def generation(row: Row) -> Case:
 
 
 def litgpt(row: Row) -> Case:
-    """Litgpt's tables: its LoRA loop at the longest sample."""
+    """Litgpt's tables: its fine-tuning loops at the longest sample."""
     s = row["settings"]
-    if row["method"] == "qlora":
-        raise RefusedError("litgpt supports bitsandbytes 0.42 alone, whose 4-bit layers keep other tensors than later ones")
-    if row["method"] != "lora" or row["n_gpus"] > 1:
-        raise RefusedError("no program written")
     if "2023" in row["framework_version"]:
         raise RefusedError("a litgpt of 2023, of another name and with another model")
     leaf = row["model_id"].rsplit("/", 1)[-1]
-    adapter = s["adapters"]
+    adapter = s.get("adapters")
     arguments = {
         "name": _LITGPT_NAMES.get(leaf, leaf),
         "micro_batch": s["micro_batch"],
         "seq": s["seq_len"],
-        "rank": adapter["r"],
-        "dropout": adapter["dropout"],
-        "targets": adapter["targets"],
+        "ranks": row["n_gpus"],
+        "quant": s.get("quant", "").removeprefix("bnb-"),
+        "adapter": {"rank": adapter["r"], **{key: adapter[key] for key in ("dropout", "targets")}} if adapter else None,
     }
-    return _case(row, "litgpt_lora", arguments, libraries="litgpt", config=False)
+    return _case(row, "litgpt_finetune", arguments, libraries="litgpt-2024", config=False)
 
 
 def torchtune(row: Row) -> Case:

@@ -19,9 +19,10 @@ SETS: dict[str, tuple[str, ...]] = {
         "transformers==4.48.1", "huggingface_hub==0.27.1", "tokenizers==0.21.0", *_FMS,
         "fms-acceleration==0.6.1", "fms-acceleration-peft==0.4.0", "fms-acceleration-foak==0.6.0",
     ),
-    "litgpt": (
-        "litgpt==0.5.13", "lightning==2.6.6", "lightning-utilities==0.15.3", "torchmetrics==1.9.0", "jsonargparse==4.53.0",
-        "pytorch-lightning==2.6.6",
+    # the last litgpt that fine-tunes a quantised model with its embedding as it was, and the one bitsandbytes that it supports
+    "litgpt-2024": (
+        "litgpt==0.4.13", "lightning==2.4.0", "lightning-utilities==0.11.9", "torchmetrics==1.6.0", "jsonargparse==4.32.1",
+        "bitsandbytes==0.42.0",
     ),
     "torchtune": ("torchtune==0.6.1", "torchao==0.10.0", "torchdata==0.11.0", "omegaconf==2.3.0", "antlr4-python3-runtime==4.9.3",
         "tiktoken==0.9.0", "sentencepiece==0.2.0", "blobfile==3.0.0"),

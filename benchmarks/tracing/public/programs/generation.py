@@ -13,7 +13,7 @@ LAST = 2  # tokens generated at the end; those between the first and these hold 
 @torch.inference_mode()
 def main(*, config: dict[str, Any], layers: int, dtype: str, attention: str, prompt: int, output: int, prefill: bool) -> None:
     """Generate greedily, batch 1; ``prefill``: whether the counter saw the prompt."""
-    model = load(config, layers=layers, torch_dtype=getattr(torch, dtype), attn_implementation=attention)
+    model = load(config, layers=layers, torch_dtype=getattr(torch, dtype), attn_implementation=attention, device_map="cuda")
     if prefill:
         model.generate(torch.zeros(1, prompt, dtype=torch.long, device="cuda"), **exactly(1))
     known = prompt + output - LAST

@@ -1,9 +1,10 @@
 """bitsandbytes on fake tensors: 4-bit parameters that need no subclass, and paged state outside the caching allocator."""
 
+import importlib.metadata
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,6 +17,8 @@ from vramcast.tracing.execution.session import Session
 def install(session: Session) -> None:
     """Patch bitsandbytes for this session. Paged optimizer state is managed memory, outside the caching allocator."""
     with _without_a_driver():
+        if _release() < _ALWAYS_WHOLE:
+            _pretend_compiled()
         import bitsandbytes
         from bitsandbytes import functional
 
@@ -26,6 +29,17 @@ def install(session: Session) -> None:
     functional.is_on_gpu = lambda *_: True
     functional.fill = functional.prefetch_tensor = lambda *_, **__: None
     session.mode.reload_workspaces()
+
+
+def _release() -> tuple[int, ...]:
+    return tuple(int(part) for part in importlib.metadata.version("bitsandbytes").split(".")[:2])
+
+
+def _pretend_compiled() -> None:
+    """Before 0.43 the package leaves out its optimizers where it finds no CUDA library."""
+    found: Any = ModuleType("bitsandbytes.cextension")
+    found.lib, found.COMPILED_WITH_CUDA = _Kernels(), True
+    sys.modules[found.__name__] = found
 
 
 def _launch_nothing(functional: Any) -> None:
@@ -43,15 +57,23 @@ class _Kernels:
 def _without_a_driver() -> Iterator[None]:
     """On import the package loads the library of torch's CUDA version, and old releases load parts of Triton that are gone."""
     pretended, torch.version.cuda = torch.version.cuda, None
+    available, torch.cuda.is_available = torch.cuda.is_available, lambda: False
     hidden = sys.modules.get("triton")
     sys.modules["triton"] = None  # type: ignore[assignment]
     try:
         yield
     finally:
-        torch.version.cuda = pretended
+        torch.version.cuda, torch.cuda.is_available = pretended, available
         del sys.modules["triton"]
         if hidden is not None:
             sys.modules["triton"] = hidden
+
+
+_ALWAYS_WHOLE = (0, 43)
+_FIELDS = {
+    "blocksize": 64, "compress_statistics": True, "quant_type": "nf4", "quant_state": None, "quant_storage": torch.uint8,
+    "bnb_quantized": False, "module": None,
+}  # fmt: skip
 
 
 class Scheme(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,9 +96,44 @@ def quantize_linears(model: torch.nn.Module, *, scheme: Scheme, device: str) -> 
         for name, child in list(module.named_children()):
             if isinstance(child, torch.nn.Linear) and name != "lm_head":
                 setattr(module, name, _quantized(bitsandbytes, child, scheme, device))
-    model.is_loaded_in_4bit = model.is_quantized = True  # by these PEFT and the Trainer know such a model
-    model.hf_quantizer = SimpleNamespace(is_trainable=True, is_qat_trainable=False, quantization_config=None)
+    _announce(model, scheme)
     model._apply(lambda t: torch.empty_like(t, device=device) if t.is_meta and t.device.type == "meta" else t)
+
+
+def _announce(model: torch.nn.Module, scheme: Scheme) -> None:
+    """The attributes by which PEFT, the Trainer and plugins know such a model."""
+    from transformers import BitsAndBytesConfig
+
+    config = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_compute_dtype=scheme.compute,
+        bnb_4bit_quant_type=scheme.kind,
+        bnb_4bit_quant_storage=scheme.storage,
+        bnb_4bit_use_double_quant=scheme.double,
+    )
+    model.is_loaded_in_4bit = model.is_quantized = True
+    model.quantization_method = config.quant_method
+    model.hf_quantizer = SimpleNamespace(is_trainable=True, is_qat_trainable=False, quantization_config=config)
+
+
+def onto_host(model: torch.nn.Module) -> None:
+    """Put a quantised model onto the host, as transformers leaves it for FSDP: every tensor but the scales of its weights."""
+    moved = {parameter: _on_host(parameter) for parameter in model.parameters()}  # once, where several modules share it
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[name] = moved[parameter]
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                module._buffers[name] = buffer.cpu()
+
+
+def _on_host(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
+    if getattr(parameter, "_is_4bit", False):
+        import bitsandbytes
+
+        return bitsandbytes.nn.Params4bit(parameter.data.cpu(), **{name: getattr(parameter, name) for name in _FIELDS})
+    return torch.nn.Parameter(parameter.data.cpu(), parameter.requires_grad)
 
 
 def _quantized(bitsandbytes: Any, linear: torch.nn.Linear, scheme: Scheme, device: str) -> torch.nn.Module:
@@ -96,15 +153,16 @@ def _quantized(bitsandbytes: Any, linear: torch.nn.Linear, scheme: Scheme, devic
 
 def _fake_parameters(kind: Any) -> None:
     original = kind.__new__
+    named = type(kind.__name__, (FakeTensor,), {})  # TRL and PEFT know the class by its name
 
     def new(cls: Any, data: Any = None, requires_grad: bool = False, **fields: Any) -> Any:
         if not isinstance(data, FakeTensor):
             return original(cls, data, requires_grad, **fields)
         tensor = data.detach()
+        tensor.__class__ = named
         tensor._is_param = tensor._is_4bit = True
         tensor.requires_grad_(requires_grad)
-        defaults = {"blocksize": 64, "compress_statistics": True, "quant_type": "nf4", "quant_state": None}
-        for name, value in (defaults | {"quant_storage": torch.uint8, "bnb_quantized": False, "module": None} | fields).items():
+        for name, value in (_FIELDS | fields).items():
             setattr(tensor, name, value)
         return tensor
 

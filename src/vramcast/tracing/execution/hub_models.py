@@ -10,7 +10,7 @@ from vramcast.tracing.execution.session import Session
 
 
 def install(session: Session) -> None:
-    """Make transformers' ``from_pretrained`` build the model from its config on the traced device."""
+    """Make transformers' ``from_pretrained`` build the model from its config, where it would have left the weights."""
     try:
         import transformers
     except ImportError:
@@ -25,14 +25,25 @@ def install(session: Session) -> None:
             config._attn_implementation = options["attn_implementation"]
         dtype = _dtype(options.get("dtype", options.get("torch_dtype", "auto")), config)
         scheme = _four_bit(options.get("quantization_config") or getattr(config, "quantization_config", None), dtype)
-        with torch.device("meta" if scheme else session.backend.device_type):
+        card = session.backend.device_type
+        with torch.device("meta" if scheme else _place(options.get("device_map"), card)):
             model = from_config(cls, config, dtype)
         if scheme:
-            four_bit.quantize_linears(model, scheme=scheme, device=session.backend.device_type)
+            four_bit.quantize_linears(model, scheme=scheme, device=card)
+            if transformers.modeling_utils.is_fsdp_enabled():
+                four_bit.onto_host(model)
         model.name_or_path = str(name)
         return model.eval()
 
     base.from_pretrained = classmethod(from_pretrained)
+
+
+def _place(device_map: Any, card: str) -> str:
+    """On the host unless a map or a device of the surrounding code says otherwise; a map always has a place on the card."""
+    if device_map is None:
+        return str(torch.tensor(()).device)
+    named = set(map(str, device_map.values())) if isinstance(device_map, dict) else {str(device_map)}
+    return "cpu" if named == {"cpu"} else card
 
 
 def _four_bit(quantization: Any, dtype: torch.dtype) -> four_bit.Scheme | None:

@@ -4,11 +4,13 @@ Each function puts one of them right and names the symptom. They change library 
 a process of its own.
 """
 
+import functools
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
+from vramcast.tracing.execution import parameters
 from vramcast.tracing.execution.mode import TracingMode
 from vramcast.tracing.execution.recorder import Recorder
 
@@ -19,9 +21,8 @@ def install(mode: TracingMode) -> None:
     """All patches of torch itself; those of other libraries are applied when the library is loaded."""
     fused_kernels()
     foreach_optimizers()
-    module_conversion()
-    data_assignment()
-    tensors_of_tensors()
+    parameters.install()
+    tensors_of_values()
     gradient_scaling()
     storage_resizing(mode.recorder)
     sharding_propagation(mode)
@@ -59,86 +60,35 @@ def foreach_optimizers() -> None:
     _foreach_utils._get_fused_kernels_supported_devices = lambda: ["cuda", "cpu", "meta"]
 
 
-def module_conversion() -> None:
-    """Module.to() swaps tensors in place, which fake tensors refuse: replace the parameter instead; skip what is no change."""
-    from torch.distributed.tensor import DTensor
+def tensors_of_values() -> None:
+    """``torch.tensor([a, b])`` reads device scalars below every mode: they are asked for their values one by one instead.
 
-    original = torch.nn.Module._apply
-
-    def apply(module: torch.nn.Module, convert: Any, recurse: bool = True) -> torch.nn.Module:
-        if recurse:
-            for child in module.children():
-                child._apply(convert)
-        own = [p for p in module._parameters.values() if p is not None]
-        if any(isinstance(p, DTensor) for p in own):
-            return original(module, convert, recurse=False)
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                _convert(module, name, parameter, convert)
-        for name, buffer in module._buffers.items():
-            if buffer is not None:
-                module._buffers[name] = convert(buffer)
-        return module
-
-    torch.nn.Module._apply = apply
-
-
-def _convert(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter, convert: Any) -> None:
-    with torch.no_grad():
-        converted = convert(parameter)
-    if converted is parameter:
-        return
-    if not isinstance(parameter, FakeTensor) and not isinstance(converted, FakeTensor) and not converted.is_meta:
-        parameter.data = converted
-        return
-    fresh = torch.nn.Parameter(converted, parameter.requires_grad)
-    if parameter.grad is not None:
-        with torch.no_grad():
-            fresh.grad = convert(parameter.grad)
-    del converted
-    if not _take_over(parameter, fresh):
-        module._parameters[name] = fresh
-
-
-def _take_over(old: Any, new: Any) -> bool:
-    """Make ``old`` be the new tensor, so that optimizers made before a conversion keep the right parameter; False if it cannot.
-
-    What torch.utils.swap_tensors does, without its refusal of weak references: the tracer's own ones are keyed by identity.
+    And it makes the tensor on the CPU, to be copied by an operator that modes see, only in threads that have a switch set: those
+    of the backward pass, where a custom function may call it, have not. ``with torch.device(...)`` knows its functions from the
+    first time that it is asked for them: it is asked while they are the library's own.
     """
-    try:
-        torch._C._swap_tensor_impl(old, new)
-    except RuntimeError:
-        return False
-    old.__class__, new.__class__ = new.__class__, old.__class__
-    old.__dict__, new.__dict__ = new.__dict__, old.__dict__
-    return True
+    from torch.utils._device import _device_constructors
+
+    _device_constructors()
+    for holder, name, first in (
+        (torch, "tensor", 0),
+        (torch, "as_tensor", 0),
+        (torch, "asarray", 0),
+        (torch.Tensor, "new_tensor", 1),
+    ):
+        setattr(holder, name, _lifting(getattr(holder, name), first))
 
 
-def data_assignment() -> None:
-    """``parameter.data = other`` moves a parameter to another device; a fake tensor's device is beside what PyTorch copies."""
-    original = torch._C.TensorBase.data
+def _lifting(original: Any, first: int) -> Any:
+    """``original`` with plain values for its argument number ``first``, made on the CPU first."""
 
-    def assign(tensor: torch.Tensor, value: torch.Tensor) -> None:
-        if isinstance(value, FakeTensor) and not isinstance(tensor, FakeTensor):
-            wanted = tensor.requires_grad
-            fresh = torch.nn.Parameter(value, wanted) if isinstance(tensor, torch.nn.Parameter) else value.detach()
-            _take_over(tensor, fresh)
-            return
-        original.__set__(tensor, value)
-        if isinstance(value, FakeTensor):
-            tensor.fake_device = value.fake_device
+    @functools.wraps(original)
+    def make(*args: Any, **options: Any) -> Any:
+        torch._C._set_only_lift_cpu_tensors(True)
+        plain = tuple(_plain_values(value) if place == first else value for place, value in enumerate(args))
+        return original(*plain, **options)
 
-    torch.Tensor.data = property(original.__get__, assign)
-
-
-def tensors_of_tensors() -> None:
-    """``torch.tensor([a, b])`` reads device scalars below every mode: they are asked for their values one by one instead."""
-    original = torch.tensor
-
-    def tensor(data: Any, *args: Any, **options: Any) -> torch.Tensor:
-        return original(_plain_values(data), *args, **options)
-
-    torch.tensor = tensor
+    return make
 
 
 def _plain_values(data: Any) -> Any:

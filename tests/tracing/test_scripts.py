@@ -1,0 +1,97 @@
+"""Users' scripts under the tracer: where weights stand, what libraries do to parameters, and reports of what cannot go on."""
+
+from pathlib import Path
+
+import pytest
+
+from vramcast.tracing.request import ScriptRequest, TraceResult
+from vramcast.tracing.run import trace_script
+
+pytestmark = pytest.mark.torch
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+
+def _traced(folder: Path, text: str, **options: int) -> TraceResult:
+    script = folder / "train.py"
+    script.write_text(text)
+    return trace_script(ScriptRequest(argv=(str(script),), **options))
+
+
+FUSED_LOSS = """
+import torch
+class Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.square().mean()
+    @staticmethod
+    def backward(ctx, gradient):
+        one = torch.tensor(1.0, device=gradient.device)
+        assert one.device.type == torch.as_tensor([1.0], device="cuda").device.type == "cuda"
+        return ctx.saved_tensors[0] * gradient * one
+with torch.device("cuda"):
+    assert torch.tensor(0).device.type == "cuda"
+    model = torch.nn.Linear(512, 512)
+weight = model.weight
+model.weight = type(weight)(weight.data.to(torch.bfloat16), requires_grad=weight.requires_grad)
+model.bias = None
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    Loss.apply(model(torch.randn(8, 512, device="cuda", dtype=torch.bfloat16))).backward()
+    optimizer.step()
+"""
+
+
+def test_tensors_made_in_a_custom_backward_and_parameters_made_by_their_class(tmp_path: Path) -> None:
+    result = _traced(tmp_path, FUSED_LOSS)
+    assert (result.error, result.steps) == ("", 2)
+    gradient = [a for a in result.log.allocations if a.category == "gradients"]
+    assert {a.size for a in gradient} == {2 * 512 * 512}
+
+
+LOADED = """
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig
+LlamaConfig(
+    hidden_size=256, intermediate_size=512, num_hidden_layers=1, num_attention_heads=4, vocab_size=1024, tie_word_embeddings=True
+).save_pretrained("model")
+host = AutoModelForCausalLM.from_pretrained("model", dtype=torch.bfloat16)
+assert torch.cuda.memory_allocated() == 0 and host.lm_head.weight is host.model.embed_tokens.weight
+card = AutoModelForCausalLM.from_pretrained("model", dtype=torch.bfloat16, device_map="auto")
+whole = torch.cuda.memory_allocated()
+assert whole >= 2 * card.num_parameters()
+host.to("cuda")
+assert torch.cuda.memory_allocated() == 2 * whole
+"""
+
+
+def test_a_loaded_model_stands_on_the_host_unless_a_map_says_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _traced(tmp_path, LOADED).error == ""
+
+
+SHARDED_4_BIT = """
+import os
+os.environ.update(ACCELERATE_USE_FSDP="true", FSDP_CPU_RAM_EFFICIENT_LOADING="true")
+import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, LlamaConfig
+LlamaConfig(
+    hidden_size=256, intermediate_size=512, num_hidden_layers=1, num_attention_heads=4, vocab_size=1024, tie_word_embeddings=True
+).save_pretrained("model")
+torch.distributed.init_process_group("nccl")
+scheme = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_storage=torch.bfloat16)
+model = AutoModelForCausalLM.from_pretrained("model", dtype=torch.bfloat16, quantization_config=scheme)
+packed = model.model.layers[0].mlp.up_proj.weight
+assert (type(packed).__name__, packed.dtype, packed.device.type) == ("Params4bit", torch.bfloat16, "cpu")
+assert packed.quant_state.absmax.device.type == "cuda" and packed.numel() == 256 * 512 // 4
+assert {p.device.type for p in model.parameters()} == {"cpu"} and model.lm_head.weight is model.model.embed_tokens.weight
+assert model.quantization_method == "bitsandbytes"
+assert model.hf_quantizer.quantization_config.bnb_4bit_quant_storage == torch.bfloat16
+"""
+
+
+def test_a_quantised_model_waits_for_fsdp_on_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("bitsandbytes")
+    monkeypatch.chdir(tmp_path)
+    assert _traced(tmp_path, SHARDED_4_BIT, ranks=2).error == ""
