@@ -1,7 +1,6 @@
-"""``vramcast explain``: why the memory is where it is, from what a person holds; each kind of input is one row of a table."""
+"""``vramcast explain``: why the memory is where it is, from what a person holds: a snapshot, or a log with what ended it."""
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,11 @@ Examples:
   vramcast explain snapshot.pickle          from torch.cuda.memory._dump_snapshot("snapshot.pickle")
   vramcast explain snapshot.pickle --json
   vramcast explain train.log                the last out-of-memory message in a log
+  vllm serve MODEL 2>&1 | vramcast explain -   why its cache holds less than was promised
   pbpaste | vramcast explain -              a pasted traceback
 """
 _LARGEST = 2 * 2**30
+_PICKLE = b"\x80"  # every pickle of protocol 2 and above begins so
 
 
 @click.command(epilog=_EPILOG)
@@ -24,15 +25,13 @@ _LARGEST = 2 * 2**30
 @click.option("--device", type=int, help="The device of a snapshot (default: the one with most memory).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(what: str, device: int | None, as_json: bool) -> int:
-    """Explain a memory snapshot (its peak, fragmentation, leaks, stacks) or the out-of-memory message at the end of a log."""
+    """Explain what ran out of memory: a snapshot (peak, fragmentation, leaks, stacks), PyTorch's message, or a serving engine's.
+
+    Engines: vLLM, SGLang, llama.cpp, TensorRT-LLM, TGI. Of a log the last 4 MiB are read.
+    """
     data = _read(what)
-    for sniff, explain in _KINDS:
-        if sniff(data):
-            return explain(data, what, {"device": device, "as_json": as_json})
-    raise QuestionError(
-        f"{what} is nothing that can be explained: expected a torch.cuda.memory snapshot (.pickle), or a log that ends in "
-        "CUDA out of memory"
-    )
+    explain = _explain_snapshot if data[:1] == _PICKLE else _explain_log
+    return explain(data, what, {"device": device, "as_json": as_json})
 
 
 def _read(what: str) -> bytes:
@@ -67,36 +66,50 @@ def _explain_snapshot(data: bytes, what: str, options: dict[str, Any]) -> int:
     return 0
 
 
-def _holds_out_of_memory(data: bytes) -> bool:
-    from vramcast.reading.out_of_memory import is_out_of_memory
-
-    return b"out of memory" in data and is_out_of_memory(_end_of(data))
-
-
-def _explain_out_of_memory(data: bytes, what: str, options: dict[str, Any]) -> int:
+def _explain_log(data: bytes, what: str, options: dict[str, Any]) -> int:
+    from vramcast.reading.engine_messages import read_engine_messages
     from vramcast.reading.out_of_memory import read_out_of_memory
 
-    found = read_out_of_memory(_end_of(data))
-    assert found is not None
+    text = _end_of(data)
+    findings, memory = read_engine_messages(text), read_out_of_memory(text)
+    if not findings and memory is None:
+        raise _nothing(what)
     if options["as_json"]:
-        import msgspec
+        _print_log(what, findings, memory)
+        return 0
+    from vramcast.cli.engine_message_page import engine_message_page
+    from vramcast.cli.out_of_memory_page import out_of_memory_page
 
-        derived = {name: getattr(found, name) for name in ("reserved_bytes", "outside_bytes", "others_bytes", "short_bytes")}
-        body = {"schema": "vramcast/1", "kind": "out of memory", "file": what, **msgspec.to_builtins(found), **derived}
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode({**body, "advice": found.advice()}), indent=1) + b"\n")
-    else:
-        from vramcast.cli.out_of_memory_page import out_of_memory_page
-
-        out_of_memory_page(found).show()
+    if findings:
+        engine_message_page(findings).show()
+    if memory is not None:
+        page = out_of_memory_page(memory)
+        if findings:
+            page.lines.insert(0, ())
+        page.show()
     return 0
+
+
+def _print_log(what: str, findings: tuple[Any, ...], memory: Any) -> None:
+    import msgspec
+
+    body: dict[str, Any] = {"schema": "vramcast/1", "kind": "out of memory" if memory else "engine messages", "file": what}
+    if memory is not None:
+        derived = {name: getattr(memory, name) for name in ("reserved_bytes", "outside_bytes", "others_bytes", "short_bytes")}
+        body |= {**msgspec.to_builtins(memory), **derived, "advice": memory.advice()}
+    if findings:
+        body["engine_messages"] = findings
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n")
+
+
+def _nothing(what: str) -> QuestionError:
+    held = "standard input" if what == "-" else what
+    return QuestionError(
+        f"{held} holds nothing that can be explained: expected a torch.cuda.memory snapshot (.pickle), or a log with CUDA's "
+        "out-of-memory message or one of vLLM's, SGLang's, llama.cpp's, TensorRT-LLM's or TGI's"
+    )
 
 
 def _end_of(data: bytes) -> str:
     """The last 4 MiB as text: the message that ended a run is at its end."""
     return data[-4 * 2**20 :].decode("utf-8", "replace")
-
-
-_KINDS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes, str, dict[str, Any]], int]], ...] = (
-    (lambda data: data[:1] == b"\x80", _explain_snapshot),  # every pickle of protocol 2 and above begins so
-    (_holds_out_of_memory, _explain_out_of_memory),
-)

@@ -1,0 +1,42 @@
+"""Engine messages as a page: what the engine was doing, its numbers, what to change; then what the log says of the start."""
+
+from vramcast.cli.page import Page
+from vramcast.reading.engine_messages import Figure, Finding
+from vramcast.units import MiB, gib
+
+
+def engine_message_page(findings: tuple[Finding, ...]) -> Page:
+    """The failures one by one, then the lines that only report."""
+    page = Page()
+    for finding in findings:
+        if finding.failed:
+            _failure(page, finding)
+    reported = [finding for finding in findings if not finding.failed]
+    if reported:
+        page.heading("What the log says") if page.lines else page.line(("What the log says", "title"))
+        page.table([row for finding in reported for row in _rows(finding)], styles=("", "number", "faint"), right=frozenset({1}))
+    return page
+
+
+def _failure(page: Page, finding: Finding) -> None:
+    if page.lines:
+        page.blank()
+    page.line((f"{finding.engine}: ", "bad"), (finding.what, "title"))
+    page.line(("while ", "faint"), finding.moment)
+    if finding.figures:
+        page.blank()
+        page.table([(f.name, shown(f)) for f in finding.figures], styles=("", "number"), right=frozenset({1}))
+    page.heading("What to change")
+    for advice in finding.advice:
+        page.line("  ", advice)
+
+
+def _rows(finding: Finding) -> list[tuple[str, str, str]]:
+    return [(figure.name, shown(figure), f"{finding.engine}, {finding.moment}") for figure in finding.figures]
+
+
+def shown(figure: Figure) -> str:
+    """A figure with its unit; bytes of less than a MiB are written out."""
+    if figure.unit == "bytes":
+        return gib(round(figure.value)) if abs(figure.value) >= MiB else f"{figure.value:,.0f} B"
+    return f"{figure.value:,.0f} {figure.unit}".rstrip()
