@@ -30,6 +30,7 @@ PUBLISHED = {
     "allenai/Molmo-7B-D-0924": 8_021_025_280,
     "microsoft/Phi-3.5-vision-instruct": 4_146_621_440,
     "Qwen/Qwen-VL-Chat": 9_656_935_168,
+    "THUDM/cogvlm2-llama3-caption": 12_507_532_544 - 2_048,  # rotary frequencies are stored with each layer
 }
 
 
@@ -70,7 +71,7 @@ def test_whole_models_that_are_called_models_keep_their_head(model_id: str, shar
 def test_every_config_is_read_or_left_out_with_a_reason(shared: Path) -> None:
     folders = sorted(p.parent for p in (shared / "models").glob("*/config.json"))
     unread = {f.name for f in folders if not _read(json.loads((f / "config.json").read_text()))}
-    assert unread <= {"THUDM__cogvlm2-llama3-caption"}, "no model_type, and a class nobody published the shapes of"
+    assert not unread
 
 
 def _read(raw: dict[str, Any]) -> bool:

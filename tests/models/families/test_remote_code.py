@@ -44,3 +44,74 @@ def test_mixtures_are_as_large_as_announced(raw: dict[str, Any], total: float, a
     model = read_config(raw)
     assert model.parameters / 1e9 == pytest.approx(total, rel=0.003)
     assert model.active_parameters / 1e9 == pytest.approx(active, rel=0.03)
+
+
+PHI4MM = {
+    "model_type": "phi4mm", "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32, "num_attention_heads": 24,
+    "num_key_value_heads": 8, "vocab_size": 200064, "tie_word_embeddings": True, "vision_lora": {"r": 256},
+    "speech_lora": {"r": 320}, "audio_processor": {"config": {"attention_dim": 1024, "attention_heads": 16, "linear_units": 1536,
+    "num_blocks": 24, "relative_attention_bias_args": {"t5_bias_max_distance": 500}}},
+}  # fmt: skip
+SMALL_DEEPSEEK = {
+    "hidden_size": 1280, "intermediate_size": 6848, "moe_intermediate_size": 896, "n_routed_experts": 64, "n_shared_experts": 2,
+    "num_experts_per_tok": 6, "num_hidden_layers": 12, "num_attention_heads": 10, "num_key_value_heads": 10, "use_mla": False,
+    "first_k_dense_replace": 1, "vocab_size": 129280, "kv_lora_rank": None, "q_lora_rank": None,
+}  # fmt: skip
+DEEPSEEK_OCR = {
+    "model_type": "deepseek_vl_v2", "architectures": ["DeepseekOCRForCausalLM"], "language_config": SMALL_DEEPSEEK,
+    "projector_config": {"input_dim": 2048, "n_embed": 1280, "projector_type": "linear"},
+}  # fmt: skip
+DEEPSEEK_VL2_TINY = {
+    "model_type": "deepseek_vl_v2", "architectures": ["DeepseekVLV2ForCausalLM"], "language_config": SMALL_DEEPSEEK,
+    "projector_config": {"input_dim": 1152, "n_embed": 1280, "depth": 2}, "vision_config": {"layers": 27, "width": 1152},
+}  # fmt: skip
+LLADA = {
+    "model_type": "llada", "d_model": 4096, "n_heads": 32, "n_kv_heads": 32, "n_layers": 32, "mlp_hidden_size": 12288,
+    "embedding_size": 126464, "weight_tying": False,
+}  # fmt: skip
+DREAM = {
+    "model_type": "Dream", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+    "num_key_value_heads": 4, "vocab_size": 152064,
+}  # fmt: skip
+CHATGLM = {
+    "model_type": "chatglm", "hidden_size": 4096, "inner_hidden_size": 16384, "num_attention_heads": 32, "num_layers": 28,
+    "vocab_size": 130528,
+}  # fmt: skip
+COGVLM = {
+    "architectures": ["CogVLMForCausalLM"], "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
+    "num_hidden_layers": 32, "vocab_size": 32000, "vision_config": {"hidden_size": 1792, "intermediate_size": 15360,
+    "num_heads": 16, "num_hidden_layers": 63, "num_positions": 1226, "image_size": 490, "patch_size": 14},
+}  # fmt: skip
+RWKV7 = {
+    "model_type": "rwkv7", "hidden_size": 2048, "num_hidden_layers": 24, "vocab_size": 65536, "head_dim": 64,
+    "a_low_rank_dim": 96, "decay_low_rank_dim": 96, "gate_low_rank_dim": 256, "v_low_rank_dim": 64, "intermediate_size": 8192,
+}  # fmt: skip
+GROK = {
+    "model_type": "grok-1", "hidden_size": 6144, "intermediate_size": 32768, "num_hidden_layers": 64, "num_attention_heads": 48,
+    "num_key_value_heads": 8, "num_experts": 8, "num_experts_per_tok": 2, "vocab_size": 131072,
+}  # fmt: skip
+ARCTIC = {
+    "model_type": "arctic", "hidden_size": 7168, "intermediate_size": 4864, "num_hidden_layers": 35, "num_attention_heads": 56,
+    "num_key_value_heads": 8, "num_local_experts": 128, "num_experts_per_tok": 2, "vocab_size": 32000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("raw", "published"),
+    [
+        (PHI4MM, 5_574_460_384), (DEEPSEEK_OCR, 3_336_106_240), (LLADA, 8_015_581_184), (DREAM, 7_615_616_512),
+        (CHATGLM, 6_173_286_400), (COGVLM, 17_639_685_376), (RWKV7, 1_527_404_544),
+    ],
+    ids=lambda value: value.get("model_type", "cogvlm") if isinstance(value, dict) else "",
+)  # fmt: skip
+def test_elements_equal_what_the_checkpoints_hold(raw: dict[str, Any], published: int) -> None:
+    assert read_config(raw).parameters == published
+
+
+@pytest.mark.parametrize(
+    ("raw", "billions"),
+    [(DEEPSEEK_VL2_TINY, 3.37), (GROK, 316.5), (ARCTIC, 479)],
+    ids=["DeepSeek-VL2-tiny", "Grok-1", "Arctic"],
+)
+def test_sizes_as_announced(raw: dict[str, Any], billions: float) -> None:
+    assert read_config(raw).parameters / 1e9 == pytest.approx(billions, rel=0.001)

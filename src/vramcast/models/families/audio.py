@@ -1,6 +1,7 @@
-"""Models that listen: Qwen2-Audio, Qwen3-ASR and Voxtral, each a speech encoder before a decoder.
+"""Models that listen: Qwen2-Audio, Qwen3-ASR, Voxtral, Audio Flamingo 3, each Whisper's encoder or one like it before a decoder.
 
-Source of names and shapes: transformers 5.23, modeling_qwen2_audio.py, modeling_qwen3_asr.py and modeling_voxtral.py.
+Source of names and shapes: transformers 5.23, modeling_qwen2_audio.py, modeling_qwen3_asr.py, modeling_voxtral.py and
+modeling_audioflamingo3.py.
 """
 
 from vramcast.models.config import Config
@@ -16,7 +17,7 @@ _VOXTRAL_TEXT = {
 
 def read(config: Config) -> Model:
     """A model that listens."""
-    return {"qwen3_asr": _asr, "voxtral": _voxtral}.get(config.text("model_type"), _audio)(config)
+    return _READERS.get(config.text("model_type"), _audio)(config)
 
 
 def _voxtral(config: Config) -> Model:
@@ -24,12 +25,7 @@ def _voxtral(config: Config) -> Model:
     heard = wrapper.part(config, "audio_config", "voxtral_encoder")
     said = config.optional_child("text_config") or Config({}, config.path)
     text = wrapper.text_of(Config({**config.raw, "text_config": {**_VOXTRAL_TEXT, **said.raw}}, config.path), "llama")
-    names = {
-        "d_model": "hidden_size", "encoder_layers": "num_hidden_layers", "encoder_attention_heads": "num_attention_heads",
-        "encoder_ffn_dim": "intermediate_size",
-    }  # fmt: skip
-    renamed = {old: heard.raw[new] for old, new in names.items() if heard.has(new)}
-    tower = seq2seq.speech_encoder(Config({**heard.raw, **renamed}, heard.path), "audio_tower.")
+    tower = seq2seq.speech_encoder(as_whisper(heard), "audio_tower.")
     name, hidden = "multi_modal_projector.", text.size("hidden_size")
     tensors = (
         *parts.linear(f"{name}linear_1", hidden, heard.size("intermediate_size"), "projector", shard=None),
@@ -38,6 +34,29 @@ def _voxtral(config: Config) -> Model:
     projector = Tower(name=name, kind="projector", tensors=tensors)
     tied = text.flag("tie_word_embeddings", default=False)
     return wrapper.wrap(config, text, prefix="language_model.model.", towers=(tower, projector), tied=tied)
+
+
+def as_whisper(heard: Config) -> Config:
+    """An encoder's config under the names that Whisper's class has for its sizes."""
+    names = {
+        "d_model": "hidden_size", "encoder_layers": "num_hidden_layers", "encoder_attention_heads": "num_attention_heads",
+        "encoder_ffn_dim": "intermediate_size",
+    }  # fmt: skip
+    return Config({**heard.raw, **{old: heard.raw[new] for old, new in names.items() if heard.has(new)}}, heard.path)
+
+
+def _flamingo(config: Config) -> Model:
+    """Audio Flamingo 3 and Music Flamingo: two layers after Whisper's encoder."""
+    text = wrapper.text_of(config, "qwen2")
+    heard = wrapper.part(config, "audio_config", "audioflamingo3_encoder")
+    tower = seq2seq.speech_encoder(as_whisper(heard), "model.audio_tower.")
+    name, hidden, bias = "model.multi_modal_projector.", text.size("hidden_size"), config.flag("projector_bias", default=True)
+    tensors = (
+        *parts.linear(f"{name}linear_1", hidden, tower.hidden, "projector", shard=None, bias=bias),
+        *parts.linear(f"{name}linear_2", hidden, hidden, "projector", shard=None, bias=bias),
+    )
+    projector = Tower(name=name, kind="projector", tensors=tensors)
+    return wrapper.wrap(config, text, prefix="model.language_model.", towers=(tower, projector), tied=False)
 
 
 def _audio(config: Config) -> Model:
@@ -81,3 +100,6 @@ def convolved(config: Config, hidden: int) -> Tower:
             *parts.linear(f"{name}proj2", config.size("output_dim", default=hidden), width, "projector", shard=None, bias=True),
         ),
     )
+
+
+_READERS = {"qwen3_asr": _asr, "voxtral": _voxtral, "audioflamingo3": _flamingo, "musicflamingo": _flamingo}

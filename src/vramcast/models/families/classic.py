@@ -188,6 +188,12 @@ def _mpt_heads(config: Config, heads: int) -> int:
     return 1 if kind == "multiquery_attention" else heads
 
 
+def _codeshell_heads(config: Config, heads: int) -> int:
+    """CodeShell groups its queries unless it says otherwise."""
+    grouped = config.flag("group_query_attention", default=True)
+    return config.size("num_query_groups", default=heads) if grouped else heads
+
+
 def _neo_spans(config: Config, count: int) -> list[spans.Span]:
     """``attention_types``: [[["global", "local"], 12]] repeats a pattern; a local layer sees ``window_size`` tokens (GPT-Neo)."""
     window = spans.Span(window=config.size("window_size", default=256))
@@ -277,6 +283,7 @@ STYLES: dict[str, Classic] = {
         norms=("input_layernorm", "post_attention_layernorm"), qk_norms=("self_attn.q_layernorm", "self_attn.k_layernorm"),
         final_norm="final_layernorm", tied=False,
     ),
+    "kclgpt": Classic(positions="", rotary=True, kv_heads=_codeshell_heads, tied=False),
     "ctrl": Classic(
         embedding="w", positions="", qkv=("multi_head_attention.Wq", "multi_head_attention.Wk", "multi_head_attention.Wv"),
         out="multi_head_attention.dense", mlp=("ffn.0", "ffn.2"), norms=("layernorm1", "layernorm2"), final_norm="layernorm",

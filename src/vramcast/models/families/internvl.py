@@ -11,7 +11,7 @@ from vramcast.models.inventory import Block, Model, Tensor, Tower
 
 def read(config: Config) -> Model:
     """An InternVL chat model, in its own form or converted to transformers."""
-    if config.text("model_type") == "internvl":
+    if config.text("model_type") in ("internvl", "qianfan_ocr"):
         return _converted(config)
     text = wrapper.text_of(config, "qwen2", "llm_config", "text_config")
     seen = wrapper.part(config, "vision_config", "intern_vit_6b")
@@ -56,8 +56,9 @@ def _block(config: Config, width: int, name: str) -> Block:
 
 
 def _converted(config: Config) -> Model:
-    text = wrapper.text_of(config, "qwen2", "text_config")
-    seen, name = wrapper.part(config, "vision_config", "internvl_vision"), "model.vision_tower."
+    family = config.text("model_type")
+    text = wrapper.text_of(config, "qwen2" if family == "internvl" else "qwen3", "text_config")
+    seen, name = wrapper.part(config, "vision_config", f"{family}_vision"), "model.vision_tower."
     width, hidden = seen.size("hidden_size"), text.size("hidden_size")
     patch, image = wrapper.side(seen, "patch_size"), wrapper.side(seen, "image_size")
     ratio, count = config.number("downsample_ratio", default=0.5), (image // patch) ** 2

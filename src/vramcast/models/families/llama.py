@@ -12,6 +12,7 @@ from vramcast.models.inventory import Model, Tensor
 
 _GEMMA_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 _GLM4_NORMS = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
+_DELAY_WIDTH = 32
 _AFTER = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 
@@ -51,6 +52,19 @@ def _doge(config: Config, kind: Attention | LatentAttention, feed: Dense | Exper
 def _hyperclova(config: Config, kind: Attention | LatentAttention, feed: Dense | Experts) -> tuple[Tensor, ...]:
     """HyperCLOVA X's optional norms after each half of the layer."""
     return parts.norms(config.size("hidden_size"), "post_norm1", "post_norm2") if config.flag("use_post_norm") else ()
+
+
+def _delay(config: Config, kind: Attention | LatentAttention, feed: Dense | Experts) -> tuple[Tensor, ...]:
+    """Voxtral Realtime's layers are scaled by what two narrow matrices make of the delay."""
+    hidden = config.size("hidden_size")
+    into = parts.linear("ada_rms_norm.linear1", _DELAY_WIDTH, hidden, "mixer", shard=None)
+    return (*into, *parts.linear("ada_rms_norm.linear2", hidden, _DELAY_WIDTH, "mixer", shard=None))
+
+
+def _new_words(config: Config, prefix: str) -> tuple[Tensor, ...]:
+    """Molmo 2 reads words that it never says: rows of the embedding that the head lacks."""
+    rows = config.size("additional_vocab_size", default=128)
+    return (Tensor(name=f"{prefix}embed_tokens.new_embedding", shape=(rows, config.size("hidden_size")), role="embedding"),)
 
 
 STYLES: dict[str, Style] = {
@@ -105,11 +119,14 @@ STYLES: dict[str, Style] = {
         norms=("input_layernorm",), norm_bias=True, final_norm="final_layernorm", head_bias=True, qk_norm="head",
         qk_norm_if="qk_layernorm", qk_names=("q_layernorm", "k_layernorm"), qk_bias=True,
     ),
+    "voxtral_realtime_text": Style(span=spans.uniform, qkv_bias=False, out_bias=False, extra=_delay),
+    "molmo2_text": Style(qk_norm="head", outer=_new_words),
     # Remote-code classes: the modeling file beside each checkpoint on the hub.
     "Yi": Style(),
     "aquila": Style(),
     "xverse": Style(),
     "mimo": Style(qkv_bias=True, out_bias=False, mtp=draft.mimo),
+    "Dream": Style(qkv_bias=True, out_bias=False),
     "orion": Style(norm_bias=True),
     "internlm": Style(qkv_bias="bias", out_bias="bias"),
 }  # fmt: skip

@@ -136,6 +136,18 @@ def _hunyuan_head(config: Config) -> int:
     return config.size("head_dim", "attention_head_dim", default=max(1, width))
 
 
+def _arctic(config: Config, kind: Attention | LatentAttention, feed: Dense | Experts) -> tuple[Tensor, ...]:
+    """Arctic's dense MLP beside the experts, as wide as the model."""
+    hidden = config.size("hidden_size")
+    return parts.gated_mlp(Dense(intermediate=hidden), hidden, prefix="residual_mlp.", role="shared.", names=_MIXTRAL)
+
+
+def _arctic_layers(config: Config, count: int) -> list[bool]:
+    """Every ``moe_layer_frequency``-th layer (Arctic)."""
+    step = config.size("moe_layer_frequency", default=1)
+    return [(i + 1) % step == 0 for i in range(count)]
+
+
 STYLES: dict[str, Style] = {
     "mixtral": Style(
         span=spans.uniform, qkv_bias=False, out_bias=False,
@@ -245,6 +257,21 @@ STYLES: dict[str, Style] = {
     ),
     "minicpm": Style(
         tied=True, mixture=Mixture(sparse=_minicpm_layers, intermediate="intermediate_size", names=_MIXTRAL),
+    ),
+    # Remote-code classes: the modeling file beside each checkpoint on the hub.
+    "grok-1": Style(
+        norms=("pre_attn_norm", "post_attn_norm", "pre_moe_norm", "post_moe_norm"),
+        mixture=Mixture(
+            intermediate="intermediate_size", router="moe_block.gate", experts="moe_block.experts.",
+            names=("linear", "linear_v", "linear_1"),
+        ),
+    ),
+    "arctic": Style(
+        extra=_arctic, norms=("input_layernorm", "post_attention_layernorm", "residual_layernorm"),
+        mixture=Mixture(
+            sparse=_arctic_layers, routed="num_local_experts", intermediate="intermediate_size", router="block_sparse_moe.gate",
+            experts="block_sparse_moe.experts.", names=_MIXTRAL,
+        ),
     ),
     "flint": Style(
         span=_flint_spans, qk_norm="head", sinks=True,

@@ -3,6 +3,8 @@
 Source of names and shapes: transformers 5.23, modeling_qwen2_5_omni.py and modeling_qwen3_omni_moe.py; names as in checkpoints.
 """
 
+from typing import Any
+
 import msgspec
 
 from vramcast.models.config import Config
@@ -14,7 +16,8 @@ _VOICE = "the talker and the vocoder of Qwen3-Omni, which servers load only to a
 
 def read(config: Config) -> Model:
     """A Qwen-Omni model; its decoder is the thinker's."""
-    return _first(config) if config.text("model_type") == "qwen2_5_omni" else _third(config)
+    kind = config.text("model_type")
+    return _first(config) if kind == "qwen2_5_omni" else _thinker(config) if kind == "qwen2_5_omni_thinker" else _third(config)
 
 
 def _third(config: Config) -> Model:
@@ -31,16 +34,28 @@ def _third(config: Config) -> Model:
 
 
 def _first(config: Config) -> Model:
+    """Qwen2.5-Omni: the thinker and, unless it only writes, its voice."""
     thinker = wrapper.part(config, "thinker_config", "qwen2_5_omni_thinker")
-    text = wrapper.text_of(thinker, "qwen2_5_omni_text", "text_config")
-    hearing = _audio(wrapper.part(thinker, "audio_config", "qwen2_5_omni_audio_encoder"))
-    seeing = qwen_vl.vision(thinker, "qwen2_5_omni", "thinker.visual.")
-    speaks = config.flag("enable_audio_output", default=True)
-    voice = (_talker(config), *omni_voice.towers(config)) if speaks else ()
-    towers = (hearing, seeing, *voice)
     tied = thinker.flag("tie_word_embeddings", default=False)
-    outer = Config({**config.raw, "tie_word_embeddings": tied}, config.path)
-    return wrapper.wrap(outer, text, prefix="thinker.model.", towers=towers, tied=tied)
+    said = {"tie_word_embeddings": tied, "architectures": config.raw.get("architectures"), "model_type": "qwen2_5_omni"}
+    model = _thinker(Config({**thinker.raw, **_of_the_whole(config), **said}, thinker.path))
+    speaks = config.flag("enable_audio_output", default=True)
+    return wrapper.with_towers(model, *((_talker(config), *omni_voice.towers(config)) if speaks else ()))
+
+
+def _of_the_whole(config: Config) -> dict[str, Any]:
+    """What the outer config says for all parts."""
+    names = ("dtype", "torch_dtype", "quantization_config")
+    return {name: config.raw[name] for name in names if config.has(name)}
+
+
+def _thinker(config: Config) -> Model:
+    """What reads, sees, hears and writes."""
+    text = wrapper.text_of(config, "qwen2_5_omni_text", "text_config")
+    hearing = _audio(wrapper.part(config, "audio_config", "qwen2_5_omni_audio_encoder"))
+    seeing = qwen_vl.vision(config, "qwen2_5_omni", "thinker.visual.")
+    tied = config.flag("tie_word_embeddings", default=False)
+    return wrapper.wrap(config, text, prefix="thinker.model.", towers=(hearing, seeing), tied=tied)
 
 
 def _audio(config: Config) -> Tower:

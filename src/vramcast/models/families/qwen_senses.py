@@ -80,8 +80,15 @@ def _qwen_audio(_: Config, heard: Config, hidden: int) -> Tower:
 
 
 def _glm(config: Config, seen: Config, hidden: int) -> Tower:
-    """EVA2-CLIP-E, a convolution that merges squares of four patches, and a gated projector as wide as the decoder's MLP."""
-    width, patch, name = seen.size("hidden_size"), seen.size("patch_size"), "transformer.vision."
+    return eva(config, seen, hidden, merged=hidden)
+
+
+def eva(config: Config, seen: Config, hidden: int, *, merged: int, name: str = "transformer.vision.") -> Tower:
+    """EVA2-CLIP-E, a convolution that merges squares of four patches, and a gated projector as wide as the decoder's MLP.
+
+    ``merged`` is how wide the convolution's output is, 0 = there is none.
+    """
+    width, patch = seen.size("hidden_size"), seen.size("patch_size")
     layers, heads, inner = seen.size("num_hidden_layers"), seen.size("num_heads"), seen.size("intermediate_size")
     projector = Dense(intermediate=config.size("ffn_hidden_size"))
     proj = f"{name}linear_proj."
@@ -94,9 +101,9 @@ def _glm(config: Config, seen: Config, hidden: int) -> Tower:
             *vit.patches(f"{name}patch_embedding.proj", width, seen.size("in_channels", default=3), patch, patch, bias=True),
             vit.table(f"{name}patch_embedding.cls_embedding", 1, width),
             vit.table(f"{name}patch_embedding.position_embedding.weight", seen.size("num_positions"), width),
-            *vit.patches(f"{name}conv", hidden, width, 2, 2, bias=True),
+            *(vit.patches(f"{name}conv", merged, width, 2, 2, bias=True) if merged else ()),
             *(vit.table(f"{name}{end}", 1, 1, hidden) for end in ("boi", "eoi")),
-            *parts.linear(f"{proj}linear_proj", hidden, hidden, "projector", shard=None),
+            *parts.linear(f"{proj}linear_proj", hidden, merged or width, "projector", shard=None),
             *parts.norms(hidden, f"{proj}norm1", bias=True),
             *parts.gated_mlp(projector, hidden, prefix=proj, names=("gate_proj", "dense_h_to_4h", "dense_4h_to_h")),
         ),

@@ -31,9 +31,20 @@ def read(config: Config) -> Model:
     old = family in ("qwen2_vl", "qwen2_5_vl")
     prefix = "visual." if old else "model.visual."
     named = "model." if old else "model.language_model."
+    if family == "hyperclovax_vision_v2":
+        return _hyperclova(config, text)
     if not config.has("vision_config") and not config.has("text_config"):
         return wrapper.without_tower(wrapper.wrap(config, text, prefix=named, towers=(), tied=False), "vision tower")
     return wrapper.wrap(config, text, prefix=named, towers=(vision(config, family, prefix),), tied=False)
+
+
+def _hyperclova(config: Config, text: Config) -> Model:
+    """HyperCLOVA X sees with Qwen2.5's tower, whose merger one more layer follows."""
+    tower = vision(config, "qwen2_5_vl", "model.vision_model.")
+    seen = wrapper.part(config, "vision_config", "qwen2_5_vl_vision").size("out_hidden_size")
+    linear = parts.linear("model.projector", text.size("hidden_size"), seen, "projector", shard=None, bias=True)
+    projector = Tower(name="model.projector.", kind="projector", tensors=linear)
+    return wrapper.wrap(config, text, prefix="model.language_model.", towers=(tower, projector), tied=True)
 
 
 def vision(config: Config, family: str, prefix: str) -> Tower:
@@ -47,7 +58,7 @@ _CLASSES = {
     "qwen3_omni_moe": "qwen3_omni_moe_vision_encoder",
     "glm46v": "glm4v_vision",
 }
-_TEXTS = {"glm46v": "glm4v_text", "exaone4_5": "exaone4"}
+_TEXTS = {"glm46v": "glm4v_text", "exaone4_5": "exaone4", "hyperclovax_vision_v2": "hyperclovax"}
 
 
 def _facts(config: Config) -> dict[str, float]:

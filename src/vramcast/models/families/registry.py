@@ -5,11 +5,11 @@ _FAMILIES: dict[str, str] = {
         llama mistral ministral ministral3 qwen2 qwen3 phi3 granite granite_swa smollm3 seed_oss arcee helium olmo olmo2 olmo3
         cohere cohere2 glm glm4 ernie4_5 exaone4 starcoder2 stablelm nemotron apertus bitnet hunyuan_v1_dense internlm3 cwm jais2
         gemma gemma2 gemma3_text vaultgemma iquestcoder hyperclovax nanochat diffllama doge Yi aquila xverse mimo orion internlm
-        phi
+        phi Dream voxtral_realtime_text molmo2_text
     """,
     "mixture": """
         mixtral qwen2_moe qwen3_moe mellum olmoe flex_olmo phimoe ernie4_5_moe hunyuan_v1_moe glm4_moe deepseek dots1 solar_open
-        exaone_moe hy_v3 minimax_m2 afmoe laguna mimo_v2_flash flint kolibri1 cohere2_moe step3p7_text minicpm
+        exaone_moe hy_v3 minimax_m2 afmoe laguna mimo_v2_flash flint grok-1 arctic kolibri1 cohere2_moe step3p7_text minicpm
     """,
     "latent": "deepseek_v2 deepseek_v3 deepseek_v32 glm_moe_dsa glm4_moe_lite minicpm3 youtu axk1 mistral4",
     "deepseek_v4": "deepseek_v4",
@@ -20,6 +20,7 @@ _FAMILIES: dict[str, str] = {
     "longcat": "longcat_flash",
     "nemotron_nas": "nemotron-nas",
     "classic": """
+        kclgpt
         gpt2 openai-gpt gpt_bigcode gpt_neo gptj codegen gpt_neox opt xglm bloom mpt falcon phi-msft persimmon ctrl biogpt
     """,
     "minimax_m3": "minimax_m3_vl_text minimax_m3_vl",
@@ -46,9 +47,12 @@ _FAMILIES: dict[str, str] = {
     """,
     "t5": "t5 mt5 umt5",
     "seq2seq": "bart mbart marian whisper mvp plbart pegasus m2m_100 blenderbot blenderbot-small",
-    "audio": "qwen2_audio qwen3_asr voxtral",
-    "omni": "qwen2_5_omni qwen3_omni_moe qwen3_omni_moe_thinker",
-    "internvl": "internvl internvl_chat",
+    "audio": "qwen2_audio qwen3_asr voxtral audioflamingo3 musicflamingo",
+    "rotary_audio": "glmasr voxtral_realtime",
+    "blip2": "blip-2 instructblip instructblipvideo",
+    "molmo2": "molmo2",
+    "omni": "qwen2_5_omni qwen2_5_omni_thinker qwen3_omni_moe qwen3_omni_moe_thinker",
+    "internvl": "internvl internvl_chat qianfan_ocr",
     "idefics3": "idefics3 smolvlm",
     "kimi_linear": "kimi_linear bailing_hybrid",
     "modernbert": "modernbert",
@@ -64,8 +68,15 @@ _FAMILIES: dict[str, str] = {
     "granite_speech": "granite_speech granite_speech_plus",
     "phi4_multimodal": "phi4_multimodal phi4mm",
     "idefics2": "idefics2",
+    "deepseek_vl2": "deepseek_vl_v2",
+    "cogvlm": "cogvlm",
+    "llada": "llada",
+    "rwkv67": "rwkv6 rwkv7",
     "ovis2": "ovis2",
-    "qwen_vl": "qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe glm4v glm4v_moe glm46v glm_ocr exaone4_5",
+    "qwen_vl": """
+        qwen2_vl qwen2_5_vl qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe glm4v glm4v_moe glm46v glm_ocr exaone4_5
+        hyperclovax_vision_v2
+    """,
 }
 
 # Remote-code names of a class that is registered under another.
@@ -82,6 +93,9 @@ ALIASES: dict[str, str] = {
     "hunyuan": "hunyuan_v1_moe",
     "kimi_k2": "deepseek_v3",
     "new": "gte",
+    "moss": "codegen",
+    "DeepseekOCR": "deepseek_vl_v2",
+    "codeshell": "kclgpt",
     "ernie4_5_moe_vl": "ernie4_5_vl_moe",
 }
 
@@ -97,4 +111,6 @@ WHOLE = {"ChatGLMModel", "InternVLChatModel", "LlavaLlamaModel", "Qwen2_5OmniMod
 ARCHITECTURES: dict[str, str] = {
     "Mistral3ForConditionalGeneration": "mistral3",
     "Glm4MoeForCausalLM": "glm4_moe",
+    "CogVLMVideoForCausalLM": "cogvlm",
+    "CogVLMForCausalLM": "cogvlm",
 }

@@ -43,6 +43,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     mlp_bias: bool = False
     norm_bias: bool = False
     tied: bool = False
+    gated: bool = True
 
 
 def read(config: Config, *, prefix: str = "") -> Model:
@@ -56,7 +57,7 @@ def read(config: Config, *, prefix: str = "") -> Model:
 
 def _built(config: Config, sizes: Sizes, names: Names, extra: tuple[Tensor, ...]) -> Model:
     kind = Attention(heads=sizes.heads, kv_heads=sizes.kv_heads, head_dim=sizes.head_dim)
-    mlp = Dense(intermediate=sizes.intermediate)
+    mlp = Dense(intermediate=sizes.intermediate, gated=sizes.gated)
     layer, outer = (tuple(t for t in extra if ("{}" in t.name) == inside) for inside in (True, False))
     base = f"{names.prefix}{names.layers}.{{}}."
     block = Block(
@@ -101,6 +102,8 @@ def _mlp(sizes: Sizes, names: Names, kind: Dense) -> tuple[Tensor, ...]:
         gate, up, down = names.mlp
         return parts.gated_mlp(kind, sizes.hidden, prefix="", bias=sizes.mlp_bias, names=(gate, up, down))
     up, down = names.mlp
+    if not kind.gated:
+        return parts.plain_mlp(kind, sizes.hidden, up, down, bias=sizes.mlp_bias)
     return (
         *parts.linear(up, 2 * kind.intermediate, sizes.hidden, "gate_up", shard=0, bias=sizes.mlp_bias),
         *parts.linear(down, sizes.hidden, kind.intermediate, "down", shard=1, bias=sizes.mlp_bias),
@@ -121,6 +124,10 @@ _CHATGLM = Names(
     layers="encoder.layers", embedding="embedding.word_embeddings", qkv=("self_attention.query_key_value",),
     out="self_attention.dense", mlp=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"), final_norm="encoder.final_layernorm",
     head="transformer.output_layer",
+)  # fmt: skip
+_CHATGLM1 = Names(
+    embedding="word_embeddings", qkv=("attention.query_key_value",), out="attention.dense",
+    mlp=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"), final_norm="final_layernorm",
 )  # fmt: skip
 _INTERNLM2 = Names(
     prefix="model.", embedding="tok_embeddings", qkv=("attention.wqkv",), out="attention.wo",
@@ -166,8 +173,10 @@ def _qwen(config: Config) -> Read:
 
 def _chatglm(config: Config) -> Read:
     """ChatGLM2, 3 and GLM-4-9B; half of each head is rotated, its frequencies are stored."""
+    if config.has("inner_hidden_size"):
+        return _first_chatglm(config)
     if not config.has("ffn_hidden_size"):
-        raise ConfigError(f"{config.path} has no ffn_hidden_size: ChatGLM's first version has other tensors and no rule here")
+        raise ConfigError(f"{config.path} has neither ffn_hidden_size (ChatGLM 2 and 3) nor inner_hidden_size (ChatGLM 1)")
     heads = config.size("num_attention_heads")
     grouped = config.flag("multi_query_attention", default=False)
     bias = config.flag("add_bias_linear", default=False)
@@ -182,6 +191,22 @@ def _chatglm(config: Config) -> Read:
     )
     frequencies = Tensor(name="transformer.rotary_pos_emb.inv_freq", shape=(sizes.head_dim // 4,), role="position", kind="buffer")
     return sizes, _CHATGLM, (frequencies,)
+
+
+def _first_chatglm(config: Config) -> Read:
+    """ChatGLM-6B: a plain MLP, biases everywhere, a tied head."""
+    sizes = _sizes(
+        config,
+        layers="num_layers",
+        inner=config.size("inner_hidden_size"),
+        qkv_bias=True,
+        out_bias=True,
+        mlp_bias=True,
+        norm_bias=True,
+        tied=True,
+        gated=False,
+    )
+    return sizes, _CHATGLM1, ()
 
 
 def _internlm2(config: Config) -> Read:
