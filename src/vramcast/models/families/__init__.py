@@ -32,10 +32,19 @@ def read_config(raw: Mapping[str, Any], *, path: str = "config.json") -> Model:
 
     Raises ConfigError for a missing or impossible field and UnmodelledError for a ``model_type`` without a family.
     """
-    config = Config(raw, path)
+    config = Config(_in_todays_words(raw, path), path)
     kind = kind_of(config)
     model = _reader(config, kind)(completed(config, kind))
     return model if MODULES[kind] in OWN_HEADS else headed(model, config)
+
+
+def _in_todays_words(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+    """Configs without a ``model_type`` may be of a form before transformers'."""
+    if not isinstance(raw, Mapping) or raw.get("model_type") is not None:
+        return raw
+    from vramcast.models.families.spellings import translated
+
+    return translated(raw, path)
 
 
 def read_text(config: Config, *, prefix: str) -> Model:

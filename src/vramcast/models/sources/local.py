@@ -55,6 +55,9 @@ def stored_in(folder: Path) -> tuple[Stored, ...]:
 def _folder(path: Path) -> Model:
     if (path / "config.json").is_file():
         return _config(path / "config.json", stored_in(path))
+    if (path / "params.json").is_file():
+        return _config(path / "params.json", ())
+    _refuse_other(path)
     files = sorted(path.glob("*.gguf"))
     models = [f for f in files if not f.name.startswith("mmproj")]
     if not models:
@@ -62,6 +65,23 @@ def _folder(path: Path) -> Model:
     if len(models) > len(_shards(models[0])):
         raise QuestionError(f"{path} holds several GGUF files: name one of {', '.join(f.name for f in models[:6])}")
     return read_gguf(models[0])
+
+
+def _refuse_other(path: Path) -> None:
+    """Folders that hold something else than a model. Raises QuestionError saying what to ask instead."""
+    adapter, pipeline = path / "adapter_config.json", path / "model_index.json"
+    if adapter.is_file():
+        said = read_json(adapter)
+        base, rank = said.get("base_model_name_or_path"), said.get("r")
+        raise QuestionError(
+            f"{path} holds an adapter ({said.get('peft_type', 'LORA')}, rank {rank}) and no model: ask about its base, "
+            f"{str(base)[:120]!r}; vramcast serve BASE --enable-lora --max-lora-rank {rank} counts the adapter's slots too"
+        )
+    if pipeline.is_file():
+        parts = [name for name in read_json(pipeline) if (path / name / "config.json").is_file()]
+        raise QuestionError(
+            f"{path} holds a pipeline of several models: name one of its folders, {', '.join(parts) or 'none here'}"
+        )
 
 
 def _beside(path: Path) -> Model:
