@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from public.case import Case
+from public.torchtitan_runs import torchtitan_run
 from vramcast.errors import VramcastError
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.inventory import Model
@@ -152,11 +153,17 @@ def torchtune(row: Row) -> Case:
     return _case(row, "torchtune_full", arguments, libraries="torchtune", config=False)
 
 
+def torchtitan(row: Row) -> Case:
+    """The commit messages and benchmark pages of torchtitan: its own trainer, in the nearest release."""
+    return _case(row, config=False, **torchtitan_run(row))
+
+
 SOURCES: dict[str, Callable[[Row], Case]] = {
     "foundation-model-stack/fms-acceleration": fine_tuning,
     "QwenLM/Qwen3": generation,
     "Lightning-AI/litgpt": litgpt,
     "pytorch/torchtune": torchtune,
+    "pytorch/torchtitan": torchtitan,
 }
 _LITGPT_NAMES = {
     "Meta-Llama-3-8B": "Llama-3-8B",

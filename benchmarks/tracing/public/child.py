@@ -24,7 +24,7 @@ from vramcast.tracing.execution.start import settle
 from vramcast.tracing.execution.worker import versions
 from vramcast.tracing.replay import replay
 from vramcast.tracing.request import TraceResult
-from vramcast.tracing.settings import AllocatorSettings
+from vramcast.tracing.settings import AllocatorSettings, parse_alloc_conf
 
 STEPS = 2
 _LONGEST_ERROR = 240
@@ -55,7 +55,7 @@ def outcome(case: Case, session: Session) -> Outcome:
     found.depths, found.attention, found.error = result.depths, result.attention, _told(result.error)
     if not result.error:
         start = next((m.place for m in result.log.marks if m.name == "forward"), 0)
-        usage = replay(result.log, since=start)
+        usage = replay(result.log, parse_alloc_conf(case.environment.get("PYTORCH_CUDA_ALLOC_CONF", "")), since=start)
         found.allocated_bytes, found.reserved_bytes = usage.peak_allocated_bytes, usage.peak_reserved_bytes
         found.expandable_bytes = replay(result.log, AllocatorSettings(expandable_segments=True), since=start).peak_reserved_bytes
     return found

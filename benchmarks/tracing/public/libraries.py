@@ -26,6 +26,8 @@ SETS: dict[str, tuple[str, ...]] = {
     ),
     "torchtune": ("torchtune==0.6.1", "torchao==0.10.0", "torchdata==0.11.0", "omegaconf==2.3.0", "antlr4-python3-runtime==4.9.3",
         "tiktoken==0.9.0", "sentencepiece==0.2.0", "blobfile==3.0.0"),
+    "torchtitan-0.1": ("torchtitan==0.1.0", "torchdata==0.11.0", "datasets==4.0.0", "tyro==1.0.17", "typeguard==4.6.0",
+        "shtab==1.13.0", "docstring_parser==0.18.0", "tensorboard==2.21.0", "tiktoken==0.9.0", "blobfile==3.0.0"),
     "transformers-4.38": ("transformers==4.38.2", "huggingface_hub==0.23.5", "tokenizers==0.15.2", "accelerate==0.30.1"),
     "transformers-4.46": ("transformers==4.46.0", "huggingface_hub==0.26.5", "tokenizers==0.20.3", "accelerate==1.1.1"),
     "transformers-4.51": ("transformers==4.51.3", "huggingface_hub==0.30.2", "tokenizers==0.21.1", "accelerate==1.6.0"),

@@ -5,10 +5,16 @@ _TUPLES = (
     " is handed a filled one that its caller keeps"
 )
 _RESIDENT = "the page's counter holds no transient: one layer's keys, copied to take the last token, are 64 MiB"
+_RECORDED = (
+    "torch of March 2024: NCCL marks what its collectives touch as used on its own stream, so blocks freed in Python come back"
+    " when the card has caught up, which no order of events tells"
+)
 EXPLAINED: dict[str, str] = {
     "hf-qwen1.5-0.5b-chat-01": _TUPLES,
     "hf-qwen1.5-1.8b-chat-01": _TUPLES,
     "hf-qwen2-0.5b-instruct-01": _TUPLES,
     "hf-qwen3-0.6b-02": _RESIDENT,
     "tune-3.2-3b-packed": "traced in torchtune 0.6.1; the report is of November 2024's code, which no package holds",
+    "titan-83c879f18-fsdp2-ac": _RECORDED,
+    "titan-83c879f18-fsdp2-sac": _RECORDED,
 }
