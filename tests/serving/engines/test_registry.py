@@ -10,6 +10,7 @@ from vramcast.models.reading import read_model
 from vramcast.serving.engines import canonical_name, engine, engine_names
 from vramcast.serving.engines.versions import at, parse_version
 from vramcast.serving.forecast import forecast_serving
+from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -121,3 +122,10 @@ def test_a_cache_of_8_bits_holds_twice_the_tokens() -> None:
 def test_the_longest_context_is_whole_blocks_of_what_is_left() -> None:
     answer = ask(gpu="RTX 4090", engine_version="0.19.0", context=4096)
     assert answer.max_context == min(131_072, answer.cache.blocks * 16)
+
+
+def test_tensorrt_llm_takes_its_share_of_what_is_told_to_be_free() -> None:
+    """An L4's log: 0.45 of 16.25 GiB that were free is a cache of 7.31 GiB."""
+    options = {"free_gpu_memory_fraction": 0.45, "free_gpu_bytes": round(16.25 * GiB)}
+    question = Serving(model="Qwen/Qwen2.5-1.5B-Instruct", gpu="L4", engine="tensorrt_llm", options=options)
+    assert forecast_serving(question).cache.pool_bytes / GiB == pytest.approx(7.31, abs=0.01)

@@ -7,7 +7,7 @@ from vramcast.models.reading import read_model
 from vramcast.serving.engines.sglang.messages import no_room
 from vramcast.serving.engines.sglang.pools import Cells, divide
 from vramcast.serving.forecast import forecast_serving
-from vramcast.units import GiB
+from vramcast.units import GiB, MiB
 from vramcast.workload import Parallel, Serving
 
 
@@ -66,3 +66,24 @@ def test_the_fraction_is_of_what_is_free_before_the_weights() -> None:
     )
     free = find_accelerator("H100 SXM").visible_bytes - 512 * 2**20
     assert high - low == pytest.approx(0.2 * free, rel=0.001)
+
+
+def graphs(name: str, gpu: str = "H100 SXM", **fields) -> int:
+    return next(t for t in ask(name, gpu, context=4096, **fields).ranks[0].instants[0].terms if t.name == "graphs").bytes
+
+
+def test_no_batch_above_the_requests_that_may_run_is_captured() -> None:
+    """Qwen3.8-27B on an H100 with 32 requests: the log's decode graphs take 0.10 GiB."""
+    name = "Qwen/Qwen3.8-27B-FP8"
+    assert graphs(name, options={"max_running_requests": 32}) == 2 * 32 * MiB < 0.11 * GiB
+    assert graphs(name) == 2 * 256 * MiB
+
+
+def test_prefill_pieces_are_captured_for_text_on_one_stage_alone() -> None:
+    alone, staged = graphs("Qwen/Qwen3-8B"), graphs("Qwen/Qwen3-8B", parallel=Parallel(pp=2), gpus=2)
+    assert alone - staged == 8 * 58 * MiB
+
+
+def test_a_shared_memory_holds_what_capturing_leaves_in_the_process() -> None:
+    shared, own = (graphs("Qwen/Qwen3-8B", gpu, options={"cuda_graph_max_bs": 8}) for gpu in ("GB10", "H100 SXM"))
+    assert shared - own == 1536 * MiB

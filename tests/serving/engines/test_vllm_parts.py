@@ -6,9 +6,11 @@ from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.vllm.budget import subtracts_graphs
 from vramcast.serving.engines.vllm.capture import Capture
+from vramcast.serving.engines.vllm.encoder import encoder_term
 from vramcast.serving.engines.vllm.engine import Vllm
 from vramcast.serving.engines.vllm.graphs import graphs_term
 from vramcast.serving.engines.vllm.settings import cache_types, settings_of
+from vramcast.serving.engines.vllm.versions import non_torch_bytes
 from vramcast.serving.forecast import forecast_serving
 from vramcast.serving.layout import Stage, even_split, every_stage
 from vramcast.units import GiB
@@ -217,3 +219,17 @@ def test_pictures_are_kept_through_the_profile_run() -> None:
     assert logits.find("pixels").bytes == 32 * 4096 * 588 * 2
     assert logits.find("encoder_outputs").bytes == 8192 * 5376 * 2
     assert logits.bytes / GiB == pytest.approx(3.99, rel=0.01)
+
+
+def test_a_dgx_spark_counts_the_growth_of_its_process() -> None:
+    spark, hopper = (non_torch_bytes((0, 22), find_accelerator(gpu), tp=1, pp=1) for gpu in ("GB10", "H100 SXM"))
+    assert spark - hopper == 2.5 * GiB
+    assert non_torch_bytes((0, 11), find_accelerator("GB10"), tp=1, pp=1) < GiB
+
+
+def test_the_largest_image_of_qwen3s_towers_is_encoded_whole() -> None:
+    """16,384 tokens of four patches each, whatever the step; the layers are cut over two ranks."""
+    model = read_model("Qwen/Qwen3.8-27B-FP8", offline=True)
+    (whole, cut) = (encoder_term(model, model.towers, 8192, 2, 2, tp=tp) for tp in (1, 2))
+    assert whole.find("encoder_outputs").bytes == 16_384 * 5120 * 2
+    assert cut.find("encoder_layer").bytes < whole.find("encoder_layer").bytes

@@ -196,7 +196,8 @@ def _sglang(row: Row) -> dict[str, Any]:
 
 
 def _trt(row: Row) -> dict[str, Any]:
-    return {"gpu_total_bytes": visible_bytes(row)}
+    free = row["settings"].get("available_gib")
+    return {"gpu_total_bytes": visible_bytes(row), "free_gpu_bytes": round(free * GiB) if free else None}
 
 
 def _torch(row: Row) -> dict[str, Any]:

@@ -76,7 +76,6 @@ def _absorbed(b: Builder, weights: Weights, kind: LatentAttention, parts: tuple[
     _cache_latent(b, weights, kind, key, latent)
     low = g.op("matmul", (kind.kv_rank, tokens, kind.heads), weights["attn_k_b.weight"], _part(b, query))
     queries = g.op("concat", (kind.cache_elements, kind.heads, tokens), turned, _part(b, low))
-    g.expand(queries)
     mixed = _latent_scores(b, weights, kind, _part(b, queries))
     raised = g.op("matmul", (kind.value_dim, tokens, kind.heads), weights["attn_v_b.weight"], _part(b, mixed))
     return g.op("cont", (kind.value_dim * kind.heads, tokens), _part(b, raised))
@@ -94,10 +93,11 @@ def _latent_scores(b: Builder, weights: Weights, kind: LatentAttention, queries:
     heads = -(-kind.heads // steps)
     turned = g.op("cont", (cells, kind.kv_rank), values, width=F16)
     joined: Node | None = None
-    for _ in range(steps):
-        raw = g.op("matmul", (cells, tokens, heads), keys, queries)
-        part = g.op("matmul", (kind.kv_rank, tokens, heads), turned, g.like("softmax", raw, b.mask(window=False)))
-        size = (kind.kv_rank, tokens, heads)
+    for first in range(0, kind.heads, heads):
+        count = min(heads, kind.heads - first)
+        raw = g.op("matmul", (cells, tokens, count), keys, queries)
+        part = g.op("matmul", (kind.kv_rank, tokens, count), turned, g.like("softmax", raw, b.mask(window=False)))
+        size = (kind.kv_rank, tokens, count)
         joined = part if joined is None else g.op("concat", (*size[:2], size[2] + _heads(joined)), joined, part)
         g.expand(joined)
     assert joined is not None
@@ -118,7 +118,6 @@ def _by_heads(b: Builder, weights: Weights, kind: LatentAttention, parts: tuple[
     rope = g.op("cast", (kind.rope_dim, cells), rope, width=F16) if quantised else rope
     repeated = g.op("repeat", (kind.rope_dim, cells, group), rope, width=F16)
     latents: Node = g.view(weights.cache, 1)
-    latents = g.op("cast", (kind.kv_rank, cells), latents, width=F16) if quantised else latents
     queries = _part(b, g.op("concat", (kind.head_dim, kind.heads, b.batch.tokens), _part(b, query), turned))
     g.expand(queries)
     mixed: Node | None = None

@@ -7,7 +7,7 @@ from vramcast.models.inventory import Block
 from vramcast.serving.cache import cache_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
 from vramcast.serving.engines.sglang import versions
-from vramcast.serving.engines.sglang.fraction import prefill_graphs_mib
+from vramcast.serving.engines.sglang.graphs import graphs_term
 from vramcast.serving.engines.sglang.messages import no_room
 from vramcast.serving.engines.sglang.pools import Cells, Pools, Types, cells_of, divide
 from vramcast.serving.engines.versions import Version, parse_version
@@ -191,7 +191,6 @@ def _beside(resolved: Resolved) -> tuple[Term, ...]:
     options, model, parallel = resolved.options, resolved.model, resolved.question.parallel
     batch = options["cuda_graph_max_bs"]
     activations = round(1.5 * max(options["chunked_prefill_size"], 2048) * MiB)
-    graphs = 0 if options.get("disable_cuda_graph") else _graphs_mib(resolved) * MiB
     logits = batch * model.vocab * PER_LOGIT_BYTES
     context = (versions.CONTEXT_MIB + (versions.NCCL_MIB if parallel.model_ranks > 1 else 0)) * MiB
     why = "reserved by the engine's own formula: 1.5 MiB per token of a prefill chunk"
@@ -200,7 +199,7 @@ def _beside(resolved: Resolved) -> tuple[Term, ...]:
         Term(
             name="logits", bytes=logits, why=f"{batch} rows x {model.vocab:,} vocabulary x {PER_LOGIT_BYTES} B", source=_SAMPLER
         ),
-        Term(name="graphs", bytes=graphs, why=_graphs_text(resolved), source="sglang/srt/arg_groups/memory_hook.py"),
+        graphs_term(resolved),
         Term(
             name="context",
             bytes=context,
@@ -213,20 +212,6 @@ def _beside(resolved: Resolved) -> tuple[Term, ...]:
 def _context_text(ranks: int) -> str:
     nccl = f" + {versions.NCCL_MIB} MiB NCCL" if ranks > 1 else ""
     return f"{versions.CONTEXT_MIB} MiB CUDA context{nccl}"
-
-
-def _graphs_text(resolved: Resolved) -> str:
-    if resolved.options.get("disable_cuda_graph"):
-        return "disable_cuda_graph: none are captured"
-    batch = resolved.options["cuda_graph_max_bs"]
-    return f"2 MiB x {batch}, the largest batch, + {_graphs_mib(resolved) - 2 * batch} MiB of prefill sizes"
-
-
-def _graphs_mib(resolved: Resolved) -> int:
-    latent = any(layer.kind == "latent" for layer, _ in cache_layers(_whole(resolved), 1))
-    return int(2 * resolved.options["cuda_graph_max_bs"]) + prefill_graphs_mib(
-        resolved.options["chunked_prefill_size"], latent=latent
-    )
 
 
 def _error(rank: Rank, resolved: Resolved) -> str:

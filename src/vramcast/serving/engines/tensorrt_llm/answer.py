@@ -67,7 +67,7 @@ def _rank(resolved: Resolved, stage: Stage) -> Rank:
     layers = list(cache_layers(stage, question.parallel.tp))
     fixed = _fixed(resolved, stage, dtype)
     total = free_bytes(resolved.card, options.get("gpu_total_bytes")) if resolved.card else 0
-    free = total - sum(term.bytes for term in fixed)
+    free = options.get("free_gpu_bytes") or total - sum(term.bytes for term in fixed)
     return Rank(
         stage=stage,
         fixed=fixed,

@@ -19,5 +19,6 @@ OPTIONS = (
     Option(name="max_num_tokens", kind="count", about="tokens of one step; length of the profile run", source=_ARGS),
     Option(name="max_tokens", kind="count", about="cache tokens at most", source=_ARGS),
     Option(name="enable_expert_parallel", kind="bool", about="experts spread over ranks", source=_ARGS),
+    Option(name="free_gpu_bytes", kind="bytes", about="memory that is free for the cache once the engine has loaded and run"),
     Option(name="gpu_total_bytes", kind="bytes", about="memory the card shows, when it differs from the catalogue's"),
 )

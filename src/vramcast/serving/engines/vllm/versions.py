@@ -49,6 +49,11 @@ NON_TORCH_TP: Table[float] = (((0,), 0.25), ((0, 6, 5), 3.58), ((0, 7), 0.25), (
 NVLINK_BUFFERS = (0, 17)
 # pipeline ranks without tensor parallelism
 NON_TORCH_PP: Table[float] = (((0,), 0.07),)
+# a DGX Spark's free memory is the system's available memory (utils/mem_utils.py MemorySnapshot): the process's growth counts too,
+# 0.8 to 5.7 GiB in five starts of 0.13 to 0.27
+HOST = 2.5
+GB10 = (12, 1)
+READS_HOST = (0, 12)
 # context, and NCCL's own buffers from two ranks on, before the baseline snapshot (logs: total less free at start)
 CONTEXT = 0.51
 NCCL = 1.00
@@ -75,11 +80,20 @@ def sequences(version: Version, card: Accelerator | None) -> int:
 
 def large(card: Accelerator | None) -> bool:
     """Whether the card is in the tier of at least 70 GiB; the A100 and the GB10 are kept out by name."""
-    return card is not None and card.visible_bytes >= 70 * GiB and "a100" not in card.id.lower() and card.capability != (12, 1)
+    return card is not None and card.visible_bytes >= 70 * GiB and "a100" not in card.id.lower() and card.capability != GB10
 
 
 def non_torch_bytes(version: Version, card: Accelerator | None, *, tp: int, pp: int) -> int:
     """Memory outside torch that the profile run adds."""
+    return _libraries_bytes(version, card, tp=tp, pp=pp) + host_bytes(version, card)
+
+
+def host_bytes(version: Version, card: Accelerator | None) -> int:
+    """What the engine's own process takes of a DGX Spark's memory while it profiles, counted as the card's."""
+    return round(HOST * GiB) if card is not None and card.capability == GB10 and version >= READS_HOST else 0
+
+
+def _libraries_bytes(version: Version, card: Accelerator | None, *, tp: int, pp: int) -> int:
     hopper = card is None or (card.capability or (0, 0)) >= (9, 0)
     if tp > 1:
         return round(at(version if hopper else min(version, NVLINK_BUFFERS), NON_TORCH_TP) * GiB)

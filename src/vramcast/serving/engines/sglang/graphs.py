@@ -1,0 +1,40 @@
+"""CUDA graphs of SGLang: decode batches up to the requests that may run, and prefill pieces where the engine captures them.
+
+Sizes are those the engine's own reserve is made of (arg_groups/memory_hook.py): 2 MiB for each sequence of the largest batch and
+8 for each prefill size. No batch exceeds the pool of requests (model_executor/cuda_graph_runner.py get_batch_sizes_to_capture),
+and models that see, pipelines and DP attention have no prefill pieces (server_args.py _handle_piecewise_cuda_graph).
+"""
+
+from vramcast.ledger import Term
+from vramcast.models.attention import LatentAttention
+from vramcast.serving.engines.base import Resolved
+from vramcast.serving.engines.sglang.fraction import prefill_graphs_mib
+from vramcast.units import MiB
+
+MIB_PER_SEQUENCE = 2
+# where the card shares the host's memory, what kernels compiled while capturing leave in the process counts too: 1.6 to 2.7 GiB
+# in three starts on a DGX Spark
+HOST_MIB = 1536
+_SOURCE = "sglang/srt/arg_groups/memory_hook.py"
+
+
+def graphs_term(resolved: Resolved) -> Term:
+    """Memory of the captured graphs of one rank."""
+    options = resolved.options
+    if options.get("disable_cuda_graph"):
+        return Term(name="graphs", bytes=0, why="disable_cuda_graph: none are captured", source=_SOURCE)
+    batch = min(options["cuda_graph_max_bs"], options.get("max_running_requests") or options["cuda_graph_max_bs"])
+    prefill = _prefill_mib(resolved)
+    why = f"{MIB_PER_SEQUENCE} MiB x {batch}, the largest batch" + (f", + {prefill} MiB of prefill sizes" if prefill else "")
+    host = HOST_MIB if resolved.card is not None and resolved.card.unified else 0
+    why += f" + {host} MiB of the process" if host else ""
+    return Term(name="graphs", bytes=round((MIB_PER_SEQUENCE * batch + prefill + host) * MiB), why=why, source=_SOURCE)
+
+
+def _prefill_mib(resolved: Resolved) -> int:
+    """MiB of the captured prefill sizes; 0 where the engine captures none."""
+    sees = any(tower.kind in ("vision", "audio") for tower in resolved.model.towers)
+    if sees or resolved.question.parallel.pp > 1 or resolved.options.get("enable_dp_attention"):
+        return 0
+    latent = any(isinstance(mixer, LatentAttention) for block in resolved.model.blocks for mixer in block.mixers)
+    return prefill_graphs_mib(resolved.options["chunked_prefill_size"], latent=latent)
