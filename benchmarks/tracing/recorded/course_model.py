@@ -111,7 +111,7 @@ class FeedForward(nn.Module):
 
 
 def swish(x: Tensor) -> Tensor:
-    """x times its sigmoid."""
+    """The input times its sigmoid."""
     return x * torch.sigmoid(x)
 
 
