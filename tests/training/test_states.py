@@ -3,6 +3,7 @@
 import pytest
 
 from vramcast.errors import QuestionError
+from vramcast.ledger import Instant
 from vramcast.training.forecast import forecast_training
 from vramcast.training.shape import Shape, shape_model
 from vramcast.units import GiB
@@ -43,9 +44,37 @@ def test_the_distributed_optimizer_holds_six_bytes_and_twelve_shared() -> None:
 
 @pytest.mark.parametrize(("stage", "bytes_per_parameter"), [(1, 4 + 12 / 4), (2, 2 + 14 / 4), (3, 16 / 4)])
 def test_what_each_zero_stage_divides(stage: int, bytes_per_parameter: float) -> None:
-    named = steady(ask(param_dtype="bfloat16", zero=stage, gpus=4, parallel=Parallel(dp=4)))
-    held = sum(size for name, size in named.items() if name != "communication")  # ZeRO, arXiv 1910.02054, table 1
-    assert held == pytest.approx(bytes_per_parameter * LLAMA2_7B.parameters, rel=1e-3)
+    question = ask(param_dtype="bfloat16", zero=stage, gpus=4, parallel=Parallel(dp=4))
+    gradients = max(sized(i, "gradients") for i in forecast_training(question, model=LLAMA2_7B).worst.instants)
+    held = sum(size for name, size in steady(question).items() if name not in ("communication", "gradients")) + gradients
+    assert held == pytest.approx(bytes_per_parameter * LLAMA2_7B.parameters, rel=1e-3)  # ZeRO, arXiv 1910.02054, table 1
+
+
+def sized(instant: Instant, name: str) -> int:
+    return sum(t.bytes for t in instant.terms if t.name == name)
+
+
+def test_zero_1_steps_with_the_gradients_of_its_own_partition() -> None:
+    question = ask(param_dtype="bfloat16", zero=1, gpus=4, parallel=Parallel(dp=4))
+    assert steady(question)["gradients"] == pytest.approx(2 * LLAMA2_7B.parameters / 4, rel=1e-6)
+
+
+def test_adapters_under_deepspeed_are_flattened_too() -> None:
+    question = ask(framework="deepspeed", method="lora", adapter=Adapter(rank=8), zero=2, gpus=2, parallel=Parallel(dp=2))
+    assert stepping(question)["gradient_copy"] == pytest.approx(19_988_480 / 2 * (2 + 4), rel=1e-6)  # 16 bits, then fp32
+
+
+def test_foreach_adamw_of_torch_2_0_makes_two_lists() -> None:
+    old, new = (stepping(ask(framework="hf_trainer", framework_version=v, compute_dtype="bfloat16")) for v in ("4.31", "4.37"))
+    assert old["temporaries"] == 2 * new["temporaries"]
+
+
+def test_zero_3_holds_as_many_whole_weights_as_its_limit() -> None:
+    question = ask(framework="deepspeed", zero=3, gpus=4, parallel=Parallel(dp=4), options={"live_elements": 500_000_000})
+    moments = forecast_training(question, model=LLAMA2_7B).worst.instants
+    whole = {i.name: sized(i, "gathered") for i in moments}
+    assert whole["loss"] == whole["backward of the last block"] == 2 * 500_000_000
+    assert whole["backward of the first block"] == 2 * 202_383_360
 
 
 def test_data_parallel_copies_gradients_into_buckets() -> None:

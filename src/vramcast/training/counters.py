@@ -7,6 +7,8 @@ length renew the segments of what depends on the length a few times. When the ca
 back and tries again (c10/cuda/CUDACachingAllocator.cpp), so reserved then ends a little above allocated.
 """
 
+import msgspec
+
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.overheads import context_bytes, nccl_bytes
 from vramcast.ledger import Instant
@@ -27,11 +29,24 @@ AFTER_RETRY = 0.5
 AFTER_SMALL_STEPS = 0.95
 FORWARD = "end of forward"
 BY_LENGTH = ("loss", "temporaries")
+BETWEEN_STEPS = ("loss", "temporaries", "activations")  # free when the optimizer runs
 PASSING = (
     ("load", "weights"),
     ("optimizer step", "temporaries"),
     ("backward of the embedding", "temporaries"),
 )  # the last in holes
+
+
+class Pieces(msgspec.Struct, frozen=True, kw_only=True):
+    """What moves reserved memory and no instant shows.
+
+    ``loss_blocks``: distinct blocks of logits over the loss's own peak. ``retained``: bytes that pile up during backward, when
+    the logits' segments are free and are cut up for them. ``guarded``: freed bytes that another stream's events still hold.
+    """
+
+    loss_blocks: float = 1.0
+    retained: float = 0.0
+    guarded: float = 0.0
 
 
 def counters(
@@ -40,45 +55,51 @@ def counters(
     *,
     groups: tuple[int, ...],
     card: Accelerator | None,
-    segments: float = 1.0,
-    retained: float = 0.0,
+    pieces: Pieces,
 ) -> tuple[int, int, int]:
-    """(allocated, reserved, device) bytes of one rank.
-
-    ``groups``: ranks of each NCCL communicator it belongs to; ``segments``: distinct logit blocks over the loss's own peak.
-    """
+    """(allocated, reserved, device) bytes of one rank. ``groups``: ranks of each NCCL communicator it belongs to."""
     hopper = card is not None and card.capability is not None and card.capability >= (9, 0)
     workspace = (HANDLES + recipe.workspaces) * (CUBLAS_WORKSPACE_HOPPER if hopper else CUBLAS_WORKSPACE)
     allocated = max(i.bytes for i in moments) + workspace
     outside = outside_allocator(recipe, groups, card)
-    reserved = max(SLACK * allocated, segment_bytes(recipe, moments, segments, retained) + workspace)
+    reserved = max(SLACK * allocated, segment_bytes(recipe, moments, pieces) + workspace)
     if card is not None and reserved + outside > card.visible_bytes >= allocated + outside:
         share = AFTER_SMALL_STEPS if recipe.lengths == "variable" or recipe.sharding in GATHERED else AFTER_RETRY
         reserved = allocated + share * (card.visible_bytes - outside - allocated)
     return allocated, round(reserved), round(reserved + outside)
 
 
-def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], segments: float, retained: float) -> float:
+def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], pieces: Pieces) -> float:
     """Sum over kinds of each kind's maximum: what the allocator ends up holding.
 
-    ``retained``: activations that pile up during backward, when the logits' segments are free and are cut up for them; what
-    finds no room there is cut out of the layers' temporaries, of which a share is then needed anew.
+    What piles up during backward and finds no room in the logits' segments is cut out of the layers' temporaries, of which a
+    share is then needed anew.
     """
     if recipe.expandable:
-        return EXPANDABLE_SLACK * max(i.bytes for i in moments)
+        return EXPANDABLE_SLACK * max(i.bytes for i in moments) + pieces.guarded
     peaks: dict[str, int] = {}
     for moment in moments:
         for term in moment.terms:
             if (moment.name, term.name) not in PASSING:
                 peaks[term.name] = max(peaks.get(term.name, 0), term.bytes)
-    peaks["loss"] = round(peaks.get("loss", 0) * segments)
+    peaks["loss"] = round(peaks.get("loss", 0) * pieces.loss_blocks)
     renewed = (GENERATIONS - 1 if recipe.lengths == "variable" else 0) * sum(peaks.get(n, 0) for n in BY_LENGTH)
     passing = sum(t.bytes - peaks.get(t.name, 0) for m in moments for t in m.terms if (m.name, t.name) == PASSING[0])
     step = sum(t.bytes for m in moments for t in m.terms if (m.name, t.name) == PASSING[1])
-    roomy = min(peaks["loss"], retained)
-    cut = peaks.get("temporaries", 0) * (1 - roomy / retained) if retained else 0
+    roomy = min(peaks["loss"], pieces.retained)
+    cut = peaks.get("temporaries", 0) * (1 - roomy / pieces.retained) if pieces.retained else 0
     reused = min(_new_gradients(moments), peaks.get("activations", 0)) if recipe.checkpointing == "none" else 0
-    return sum(peaks.values()) - roomy - reused + renewed + HOLE_SHARE * (step + max(0, passing) + cut)
+    more = _stepping(recipe, peaks, step, renewed) + HOLE_SHARE * (max(0, passing) + cut) + pieces.guarded
+    return sum(peaks.values()) - roomy - reused + renewed + more
+
+
+def _stepping(recipe: Recipe, peaks: dict[str, int], step: float, renewed: float) -> float:
+    """What the step's temporaries need beyond the holes that forward and backward leave.
+
+    FSDP1's shards are one block per unit, which only the logits' segments hold.
+    """
+    free = peaks["loss"] if recipe.sharding == "fsdp1" else sum(peaks.get(n, 0) for n in BETWEEN_STEPS) + renewed
+    return step - HOLE_SHARE * min(step, free)
 
 
 def _new_gradients(moments: tuple[Instant, ...]) -> int:

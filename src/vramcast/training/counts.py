@@ -145,6 +145,13 @@ def _kind(tensor: Tensor, recipe: Recipe, adapter: Adapter | None) -> str:
 _SAVED_ROLES = {"wte": "embedding", "embed_tokens": "embedding", "lm_head": "head", "output": "head"}
 
 
+def trains(model: Model, recipe: Recipe, adapter: Adapter | None, *roles: str) -> bool:
+    """Whether the ends of those roles are trained: with all else, by the method, or as PEFT's modules_to_save."""
+    if recipe.method == "full" or recipe.trains_ends:
+        return True
+    return adapter is not None and any(t.role in roles and _is_saved(t, adapter) for t in model.tensors)
+
+
 def _is_saved(tensor: Tensor, adapter: Adapter) -> bool:
     leaf = tensor.name.removesuffix(".weight").rsplit(".", 1)[-1]
     return any(leaf == m or (_SAVED_ROLES.get(m) == tensor.role and leaf != m) for m in adapter.modules_to_save)

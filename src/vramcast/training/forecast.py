@@ -5,9 +5,9 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, Instant, RankMemory, Term, Unmodelled
 from vramcast.models.inventory import Model
-from vramcast.training.counters import counters
+from vramcast.training.counters import Pieces, counters
 from vramcast.training.frameworks.common import attention_on
-from vramcast.training.gathers import pending
+from vramcast.training.gathers import guarded, pending
 from vramcast.training.groups import communicators
 from vramcast.training.host import host_terms
 from vramcast.training.instant import STEP
@@ -65,9 +65,14 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
     )
 
 
-def _piled_up(scene: Scene) -> float:
-    """What backward piles up once the logits are free, in whose segments it finds room: hooked inputs, gradients of the ends."""
-    return max(0.0, retained_inputs(scene) - scene.layers.waiting) + pending(scene.recipe, scene.units)
+def _pieces(scene: Scene) -> Pieces:
+    """What backward piles up once the logits are free: hooked inputs, gradients of the ends; and what FSDP1 frees late."""
+    hooked = max(0.0, retained_inputs(scene) - scene.layers.waiting)
+    return Pieces(
+        loss_blocks=scene.loss.segments,
+        retained=hooked + pending(scene.recipe, scene.units),
+        guarded=guarded(scene.recipe, scene.units),
+    )
 
 
 def _rank(scene: Scene, question: Training, card: Accelerator | None) -> RankMemory:
@@ -78,8 +83,7 @@ def _rank(scene: Scene, question: Training, card: Accelerator | None) -> RankMem
         moments,
         groups=groups,
         card=card,
-        segments=scene.loss.segments,
-        retained=_piled_up(scene),
+        pieces=_pieces(scene),
     )
     tenant = round(scene.recipe.tenant * card.visible_bytes) if card else 0
     memory = RankMemory(

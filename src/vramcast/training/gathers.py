@@ -4,6 +4,7 @@ Sources, torch 2.13: distributed/fsdp/_runtime_utils.py (FSDP1: the root unit st
 last) and fully_sharded_data_parallel.py (backward_prefetch BACKWARD_PRE: the next block is gathered before the current one's
 gradients), _fully_shard/_fsdp_param_group.py (_backward_prefetch: one group ahead) and _fsdp_state.py (a root left to itself is
 not resharded after forward); DeepSpeed 0.18, runtime/zero (stage 3 buckets).
+A limit on live elements bounds what ZeRO-3 fetches ahead.
 ZeRO++ (DeepSpeed 0.18, runtime/zero/partition_parameters.py): _partition_param_sec keeps a second copy of the weights, cut over
 the ranks of a node, from the first forward until stage3.py's _post_step drops it; all_gather_coalesced with quantized weights
 gathers an int8 buffer and dequantises it into a new tensor (qwZ).
@@ -13,6 +14,8 @@ import msgspec
 
 from vramcast.training.recipe import Recipe, width
 from vramcast.training.states import WEIGHTS_CUT
+
+GATHERS_IN_FLIGHT = 2
 
 
 class Units(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,14 +55,41 @@ def gathered(recipe: Recipe, units: Units, *, blocks: int, ends: str) -> Whole:
         return NONE
     compute = width(recipe.compute)
     each = 0.5 if recipe.quant else compute
+    if recipe.sharding == "zero3":
+        return _prefetched(recipe, units, each=each, first=blocks == 1 and ends == "none")
     held = units.depth if not recipe.reshard else min(blocks, recipe.live_gathers)
     outer = _ends_in_use(recipe, units, ends)
     parts = (
         (units.block * each * held, f"{held} x a block of {units.block:,.0f} x {each:g} B"),
-        (units.block if recipe.quantized_gathers else 0.0, f"{units.block:,.0f} x 1 B on the way"),
         (outer * compute, f"ends {outer:,.0f} x {compute} B"),
     )
     return Whole(sum(size for size, _ in parts), " + ".join(why for size, why in parts if size))
+
+
+def _prefetched(recipe: Recipe, units: Units, *, each: float, first: bool) -> Whole:
+    """What ZeRO-3 holds whole: all that its limit of live elements allows, but at the ``first`` block's backward that block.
+
+    Every module's hook fetches ahead, also of modules without weights, so that prefetching outruns the pass until the limit;
+    what the backward pass will take from there stays (DeepSpeed 0.19, runtime/zero/partitioned_param_coordinator.py,
+    _fetch_sub_module_impl and __params_to_release; config.py: stage3_max_live_parameters 1e9).
+    """
+    there = units.block * units.depth + units.ends
+    whole = units.block if first else min(there, max(recipe.live_elements, units.block))
+    mean = (units.block * units.depth * each + units.ends * width(recipe.compute)) / there
+    width_bytes = each if first else mean
+    coming = (units.block, f" + {units.block:,.0f} x 1 B on the way") if recipe.quantized_gathers else (0.0, "")
+    return Whole(whole * width_bytes + coming[0], f"{whole:,.0f} live elements x {width_bytes:.3g} B{coming[1]}")
+
+
+def guarded(recipe: Recipe, units: Units) -> float:
+    """Bytes of blocks that FSDP1 has freed while events of its all-gather stream still hold them.
+
+    Source: torch 2.13, distributed/fsdp/_limiter_utils.py: _FreeEventQueue lets two gathers be in flight;
+    _runtime_utils.py, _reshard; c10/cuda/CUDACachingAllocator.cpp: a block used on another stream waits for that stream.
+    """
+    if recipe.sharding != "fsdp1" or not is_cut(recipe, units) or not recipe.reshard:
+        return 0.0
+    return GATHERS_IN_FLIGHT * units.block * (0.5 if recipe.quant else width(recipe.compute))
 
 
 def _ends_in_use(recipe: Recipe, units: Units, ends: str) -> float:

@@ -47,10 +47,11 @@ def instant(name: str, s: Scene, *, gathered: Whole = NONE, **sizes: float) -> I
 def _terms(s: Scene, sizes: dict[str, float], gathered: Whole) -> Iterator[Term]:
     """The named terms of an instant, largest parts first in the order of their life."""
     states, held, recipe = s.states, s.held, s.recipe
+    own = sizes["gradients"] == states.step_gradients < states.gradients
     kept = reasons.activations(recipe, depth=s.stage.depth, in_flight=s.stage.in_flight, tokens=s.tokens)
     parts = {
         "weights": (states.weights, reasons.weights(held, recipe, s.shards)),
-        "gradients": (sizes["gradients"], reasons.gradients(held, recipe, s.shards)),
+        "gradients": (sizes["gradients"], reasons.gradients(held, recipe, s.shards, own=own)),
         "optimizer": (states.optimizer, reasons.optimizer_states(held, recipe, s.shards)),
         "master_weights": (states.master, reasons.master(held, recipe, s.shards)),
         "secondary_weights": (_secondary(s), reasons.secondary(held, recipe, s.parallel.hpz)),

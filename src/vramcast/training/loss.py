@@ -56,7 +56,7 @@ def loss_cost(recipe: Recipe, logits: Logits) -> LossCost:
     )
 
 
-_SEGMENTS = {"fused": 1.5, "linear": 2.0}  # a backward block of its own; two chunk sizes
+_SEGMENTS = {"fused": 1.5, "linear": 1.0}  # a backward block of its own; two chunk sizes
 
 
 _WHOLE = ("eager", "plain", "fused")  # losses that take whole logits from the model's own head

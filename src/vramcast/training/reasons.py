@@ -57,9 +57,9 @@ def secondary(held: Count, recipe: Recipe, ranks: int) -> str:
     return f"a second copy of {held.trained + held.expert_trained + held.frozen:,} x {width(recipe.compute)} B / {ranks} ranks"
 
 
-def gradients(held: Count, recipe: Recipe, shards: Shards) -> str:
-    """Gradients of what is trained."""
-    shards = shards.when(recipe.sharding in GRADIENTS_CUT)
+def gradients(held: Count, recipe: Recipe, shards: Shards, *, own: bool = False) -> str:
+    """Gradients of what is trained; ``own``: those of other ranks' parameters are gone."""
+    shards = shards.when(own or recipe.sharding in GRADIENTS_CUT)
     return _sum(
         *_trained(held, f"x {width(recipe.gradients)} B ({recipe.gradients})", shards),
         (held.adapter, f"in adapters x {width(recipe.adapter_dtype)} B", shards.dense),

@@ -24,10 +24,12 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     optimizer state dtype or "same"; ``optimizer_rank``: of a projecting optimizer; ``wide_ends``: embeddings keep fp32 states
     beside 8-bit ones; ``update``: fused, foreach, loop, in_backward; ``adapter_dtype``; ``norm_weight``.
     ``sharding``: none, ddp, zero1, zero2, zero3, fsdp1, fsdp2, distributed_optimizer; ``shards``: ranks that share a state.
-    ``checkpointing``: none, full, selective, op, layer:n, offloaded. ``live_gathers``: blocks gathered at once.
+    ``checkpointing``: none, full, selective, op, layer:n, offloaded. ``live_gathers``: blocks gathered at once;
+    ``live_elements``: weights that ZeRO-3 lets be whole at once.
     ``pipeline_engine``: DeepSpeed's pipeline engine, its process groups beside Megatron's; ``stage_cut``: even, balanced, or
     balanced_ends where embedding and head count as layers; ``checks_overflow``: gradients are summed in float32 before a step.
     ``receives_ahead``: a pipeline's receive buffers for all micro-batches exist at once.
+    ``foreach_twice``: a foreach step makes two lists of temporaries instead of one.
     ``microbatch_group``: micro-batches that run through a virtual stage before the next one, 0 = as many as stages;
     ``overlaps_experts``: expert communication hides behind another micro-batch. ``flattens``: its step makes one block of the
     gradients. ``returns_cache``: the model returns keys and values beside its logits (use_cache). ``spread``: layers lie on the
@@ -62,6 +64,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     optimizer_rank: int = 128
     wide_ends: bool = False
     update: str
+    foreach_twice: bool = False
     adapter_dtype: str = "float32"
     norm_weight: str
     norm: str
@@ -92,6 +95,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     sharding: str
     reshard: bool = True
     live_gathers: int = 1
+    live_elements: int = 1_000_000_000
     bucket_elements: int = 0
     ddp_buckets: bool = False
     frees_gradients: bool = True

@@ -9,7 +9,7 @@ from vramcast.training.activations.part import layers_of_part
 from vramcast.training.activations.policy import Layers, blend
 from vramcast.training.activations.style import Style
 from vramcast.training.adapters import targeted
-from vramcast.training.counts import count
+from vramcast.training.counts import count, trains
 from vramcast.training.gathers import Units
 from vramcast.training.loss import Logits, LossCost, loss_cost
 from vramcast.training.methods import PARTIALS, PROMPTS
@@ -52,6 +52,7 @@ def _scene(
     tokens = recipe.sequences * question.micro_batch * question.seq / parallel.cp
     layers = _layers(question, model, recipe, stage, style=style, tokens=tokens)
     rows = recipe.sequences * question.micro_batch
+    embeds = trains(model, recipe, adapter, "embedding")
     return Scene(
         model=model,
         recipe=recipe,
@@ -60,21 +61,20 @@ def _scene(
         held=held,
         states=kept,
         layers=layers,
-        loss=_loss(question, model, recipe, stage, tokens),
+        loss=_loss(question, model, recipe, stage, tokens, trained=trains(model, recipe, adapter, "head")),
         units=_units(model, recipe, layers.block_elements, stage, ranks=shards, tp=parallel.tp),
         micro_batches=question.accumulate,
         shards=Shards(dense=shards, experts=experts),
         tokens=tokens,
         rows=rows,
         sight=sight_of(model, recipe, stage, _policy(recipe, parallel), style=style, sequences=rows),
-        embedding_gradient=_embedding_gradient(model, recipe, stage, question.parallel),
+        embedding_gradient=_embedding_gradient(model, recipe, stage, parallel, trained=embeds),
     )
 
 
-def _embedding_gradient(model: Model, recipe: Recipe, stage: Stage, parallel: Parallel) -> float:
-    """Bytes of the embedding's own gradient, where a rank keeps whole ones."""
-    trained = stage.embedding and (recipe.method == "full" or recipe.trains_ends)
-    if not trained or recipe.sharding in GRADIENTS_CUT or updates_inside_backward(recipe):
+def _embedding_gradient(model: Model, recipe: Recipe, stage: Stage, parallel: Parallel, *, trained: bool) -> float:
+    """Bytes of a trained embedding's own gradient, where a rank keeps whole ones."""
+    if not trained or not stage.embedding or recipe.sharding in GRADIENTS_CUT or updates_inside_backward(recipe):
         return 0.0
     elements = sum(t.on_rank(tp=parallel.tp) for t in model.tensors if t.role == "embedding")
     return elements * width(recipe.backward_gradients)
@@ -115,10 +115,9 @@ def _units(model: Model, recipe: Recipe, block: float, stage: Stage, *, ranks: i
     )
 
 
-def _loss(question: Training, model: Model, recipe: Recipe, stage: Stage, tokens: float) -> LossCost:
+def _loss(question: Training, model: Model, recipe: Recipe, stage: Stage, tokens: float, *, trained: bool) -> LossCost:
     if not stage.head:
         return LossCost(forward=0, backward=0, why="no head on this rank")
-    trains = recipe.method == "full" or recipe.trains_ends
     columns = model.vocab / (question.parallel.tp if recipe.vocab_parallel else 1)
     heads = 1 + sum(t.kind == "mtp" and not t.stored_only for t in model.towers)
     returned = sum(n * mixer.cache_elements for b, n in stage.layers for mixer in b.mixers if isinstance(mixer, Attention))
@@ -132,7 +131,7 @@ def _loss(question: Training, model: Model, recipe: Recipe, stage: Stage, tokens
             rows=recipe.sequences * question.micro_batch,
             width=width(recipe.compute),
             heads=heads,
-            head_trains=trains,
-            head_gradient=columns * model.hidden * width(recipe.backward_gradients) if trains else 0,
+            head_trains=trained,
+            head_gradient=columns * model.hidden * width(recipe.backward_gradients) if trained else 0,
         ),
     )

@@ -15,7 +15,8 @@ GRADIENTS_CUT = ("zero2", *WEIGHTS_CUT)
 class States(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes one rank keeps between steps.
 
-    ``step_copy``: temporaries of a foreach step; ``flat_copy``: blocks DeepSpeed makes of the gradients before its step;
+    ``step_copy``: temporaries of a foreach step; ``step_gradients``: those that are left when it begins; ``flat_copy``: what
+    DeepSpeed makes of them for its step;
     ``wide_copy``: the widest gradient in float32, while it is added to float32 ones; ``overflow_copy``: while it is summed.
     """
 
@@ -24,6 +25,7 @@ class States(msgspec.Struct, frozen=True, kw_only=True):
     optimizer: float
     master: float
     step_copy: float
+    step_gradients: float = 0
     flat_copy: float = 0
     wide_copy: float = 0
     overflow_copy: float = 0
@@ -52,20 +54,25 @@ def states(held: Count, recipe: Recipe, row: Optimizer, *, shards: int, expert_s
     kept = kept_states(held.shapes, row, width=state_of, rank=recipe.optimizer_rank, wide_ends=recipe.wide_ends)
     small_kept = kept_states(held.adapters, row, width=master or adapter_width, rank=recipe.optimizer_rank, wide_ends=False)
     optimizer = models * cut.states(kept.dense, kept.experts) + cut.states(small_kept.dense, small_kept.experts)
-    copies = row.step_copies if recipe.update == "foreach" and "optimizer" not in recipe.offload else 0.0
+    lists = 1 + recipe.foreach_twice if recipe.update == "foreach" and "optimizer" not in recipe.offload else 0
+    copies = lists * row.step_copies
     moved = row.paged or "optimizer" in recipe.offload
     if row.gradient_free or recipe.update == "in_backward":
         gradients = 0.0
+    resting = 0.0 if "gradients" in recipe.offload else gradients
     return States(
         weights=0 if "parameters" in recipe.offload else weights + small,
-        gradients=0 if "gradients" in recipe.offload else gradients,
+        gradients=resting,
         optimizer=_resident(kept, small_kept, cut, recipe) if moved else optimizer,
         master=0 if "optimizer" in recipe.offload else cut.states(trained * master + adapters * master, experts * master),
-        flat_copy=_flat_copy(held, recipe, cut, gradients),
+        step_gradients=cut.states(resting, 0) if _drops_others(recipe) else resting,
+        flat_copy=_flat_copy(held, recipe, cut, gradients, copies),
         wide_copy=largest(held) * 4 if recipe.low_gradients else 0,
         overflow_copy=min(largest(held), cut.states(held.trained, held.expert_trained)) * 4 if recipe.checks_overflow else 0,
-        step_copy=copies * cut.states(trained * (master or weight), experts * (master or weight))
-        + copies * cut.states(adapters * adapter_width, 0),
+        step_copy=0.0
+        if _flattened(recipe)
+        else copies * cut.states(trained * (master or weight), experts * (master or weight))
+        + copies * cut.states(adapters * (master or adapter_width), 0),
         whole_gradients=_whole(held, recipe),
         loaded=_loaded(held, recipe),
         host_states=optimizer + cut.states((trained + adapters) * master, experts * master) if moved else 0,
@@ -88,23 +95,43 @@ def largest(held: Count) -> int:
     return max((rows * columns for (rows, columns), _ in _matrices(held)), default=0)
 
 
-def _flat_copy(held: Count, recipe: Recipe, cut: "_Cut", gradients: float) -> float:
-    """What DeepSpeed's 16-bit stages add to the gradients at their step: the higher of two moments.
+def _copies_gradients(recipe: Recipe) -> bool:
+    """Whether 16-bit gradients are copied to fp32 for the step, on the card and beside a master copy."""
+    narrow = recipe.master and width(recipe.gradients) < 4 and recipe.sharding != "distributed_optimizer"
+    return bool(narrow) and "optimizer" not in recipe.offload
+
+
+def _flattened(recipe: Recipe) -> bool:
+    return recipe.flattens and _copies_gradients(recipe)
+
+
+def _drops_others(recipe: Recipe) -> bool:
+    """Whether gradients of other ranks' parameters are gone when a step of ZeRO-1 begins.
+
+    Source: DeepSpeed 0.19, runtime/zero/stage_1_and_2.py, independent_gradient_partition_epilogue: zero_grad after the averages
+    of its own partition are taken.
+    """
+    return recipe.sharding == "zero1" and recipe.frees_gradients and _flattened(recipe)
+
+
+def _flat_copy(held: Count, recipe: Recipe, cut: "_Cut", gradients: float, copies: float) -> float:
+    """What DeepSpeed's 16-bit stages add to the gradients at their step: the highest of three moments.
 
     For the norm every gradient is squared in float64 (runtime/zero/stage_1_and_2.py, get_grad_norm_direct). Then the gradients
     of other ranks' parameters are freed, and those of its own are flattened in 16 bits and copied to fp32 (step;
-    stage3.py, _prepare_fp32_grad_for_sub_group: at most a sub-group at a time; zero/config.py: sub_group_size 1e9).
+    stage3.py, _prepare_fp32_grad_for_sub_group: at most a sub-group at a time; zero/config.py: sub_group_size 1e9). Stages 1
+    and 2 then drop the 16-bit ones before the optimizer runs, in ``copies`` temporaries of the fp32 partition.
     """
-    if not recipe.master or width(recipe.gradients) >= 4 or recipe.sharding == "distributed_optimizer":
+    if not _copies_gradients(recipe):
         return 0.0
-    if "optimizer" in recipe.offload:  # copied on the host, gradient by gradient
-        return 0.0
-    own = cut.states(held.trained, held.expert_trained)
-    flat = min(own, recipe.sub_group) if recipe.sharding == "zero3" else own
-    freed = gradients - own * width(recipe.gradients) if recipe.sharding == "zero1" else 0.0
+    own, narrow = cut.states(held.trained + held.adapter, held.expert_trained), width(recipe.gradients)
     if not recipe.flattens:  # each gradient is copied to fp32 by itself
         return own * 4
-    return max(min(largest(held), own) * 8, flat * (width(recipe.gradients) + 4) - freed)
+    third = recipe.sharding == "zero3"
+    flat = min(own, recipe.sub_group) if third else own
+    freed = 0.0 if recipe.sharding != "zero1" or _drops_others(recipe) else gradients - own * narrow
+    updating = flat * 4 * (1 + copies) - (0 if third else own * narrow + freed)
+    return max(min(largest(held), own) * 8, flat * (narrow + 4) - freed, updating)
 
 
 def _loaded(held: Count, recipe: Recipe) -> float:

@@ -143,7 +143,7 @@ def _reducing(s: Scene) -> float:
 
 
 def _optimizer_step(s: Scene) -> Instant:
-    return instant(STEP, s, gradients=s.states.gradients, temporaries=s.states.step_copy, gradient_copy=s.states.flat_copy)
+    return instant(STEP, s, gradients=s.states.step_gradients, temporaries=s.states.step_copy, gradient_copy=s.states.flat_copy)
 
 
 def _evaluation(s: Scene) -> Instant:

@@ -25,7 +25,7 @@ WORDS = {
 QUANT_ALIASES = {"llm.int8": "int8", "8bit": "int8", "bnb-8bit": "int8", "4bit": "nf4", "bnb-4bit": "nf4", "bnb-nf4": "nf4"}
 LEAST = {"sub_group": 1, "quant_block": 1, "pad_vocab_to": 1, "expert_tp": 1, "sequences": 1, "eval_kept": 1, "live_gathers": 1,
          "eval_batch": 0, "microbatch_group": 0, "bucket_elements": 0, "workspaces": 0, "frozen_copies": 0, "trained_copies": 0,
-         "imbalance": 1, "hidden_dropout": 0, "attention_dropout": 0, "tenant": 0, "images": 0,
+         "live_elements": 0, "imbalance": 1, "hidden_dropout": 0, "attention_dropout": 0, "tenant": 0, "images": 0,
          "image_patches": 0}  # fmt: skip
 SHARES = ("hidden_dropout", "attention_dropout", "tenant")  # below one
 OFFLOADS = ("optimizer", "parameters", "activations", "gradients")

@@ -346,11 +346,12 @@ def test_a_launch_line_reads_the_files_it_names(tmp_path: Path) -> None:
 
 
 def test_bounds_of_gathers_are_told_when_they_are_not_the_defaults() -> None:
-    section = {"stage": 3, "stage3_max_live_parameters": 1e9, "stage3_prefetch_bucket_size": "auto"}
+    section = {"stage": 3, "stage3_max_live_parameters": 3e7, "stage3_prefetch_bucket_size": "auto"}
     settings = read_training_mapping({"zero_optimization": section}, where="ds.json")
     assert settings.unread == []
-    settings = read_training_mapping({"zero_optimization": section | {"stage3_max_live_parameters": 3e7}}, where="ds.json")
-    assert settings.unread == ["zero_optimization.stage3_max_live_parameters (30000000.0)"]
+    assert settings.get("options.live_elements") == 30_000_000
+    settings = read_training_mapping({"zero_optimization": section | {"stage3_max_reuse_distance": 3e7}}, where="ds.json")
+    assert settings.unread == ["zero_optimization.stage3_max_reuse_distance (30000000.0)"]
 
 
 def test_a_template_stays_open(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def _optimizer(settings: Settings, value: Any, because: str) -> None:
 
 
 def _bound(default: float) -> Rule:
-    """What bounds ZeRO-3's gathers: the recipe gathers two blocks, as these defaults (and the Trainer's auto) allow."""
+    """What bounds ZeRO-3's gathers beside its limit: the recipe has what these defaults (and the Trainer's auto) allow."""
 
     def read(settings: Settings, value: Any, because: str) -> None:
         key = because.rsplit(": ", 1)[-1]
@@ -52,7 +52,7 @@ def _bound(default: float) -> Rule:
 
 
 RULES: dict[str, Rule] = {
-    "zero_optimization.stage3_max_live_parameters": _bound(1e9),
+    "zero_optimization.stage3_max_live_parameters": ("options.live_elements", whole),
     "zero_optimization.stage3_max_reuse_distance": _bound(1e9),
     "zero_optimization.stage3_prefetch_bucket_size": _bound(5e7),
     "zero_optimization.stage3_param_persistence_threshold": _bound(1e5),

@@ -18,7 +18,8 @@ LOSS_FUNCTION = (4, 46)  # the float copy moved out of the model: the 16-bit log
 # families whose config classes drop out a tenth of the hidden stream and of the attention (transformers, configuration_*.py)
 DROPS_OUT = frozenset({"bert", "roberta", "xlm-roberta", "distilbert", "electra", "gpt2", "opt", "bart", "t5", "mt5", "deberta"})
 LAZY_MODULES = (4, 26)  # of the time when torch 1.13 with CUDA 11.7 became usual
-SETS_TO_NONE = (4, 27)  # of the time of torch 2.0, whose zero_grad gives gradients back
+SETS_TO_NONE = (4, 27)  # of the time of torch 2.0, whose zero_grad gives gradients back and whose optimizers run foreach
+ONE_LIST = (4, 34)  # of the time of torch 2.1, whose foreach AdamW adds epsilon in place (pytorch pull 104898)
 NO_SHIFT_COPY = (4, 50)  # labels are shifted instead of logits
 FUSED_DEFAULT = (4, 55)  # fused where torch is 2.8, which came out between 4.54 and 4.55 (training_args.py: default_optim)
 FIRST_YEAR = 2000
@@ -91,7 +92,10 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
         draft.default("prepare_model_for_kbit_training turns checkpointing on", checkpointing="full")
     draft.default("Trainer default", checkpointing="none", optimizer="adamw")
     draft.default("trainer.py: bitsandbytes keeps 32-bit states for embeddings", wide_ends=True)
-    draft.default("Trainer default optim", update="fused" if version >= FUSED_DEFAULT else "foreach")
+    draft.default(
+        "Trainer default optim", update="fused" if version >= FUSED_DEFAULT else "foreach" if version >= SETS_TO_NONE else "loop"
+    )
+    draft.default("foreach AdamW of torch 2.0", foreach_twice=SETS_TO_NONE <= version < ONE_LIST)
     chosen = draft.get("attention") is None and version >= ATTENTION_INTERFACE
     draft.default("torch's scaled_dot_product_attention picks the kernel" if chosen else "given", sdpa=chosen)
     draft.default("sdpa picks flash", attention="flash")
@@ -129,6 +133,8 @@ def _deepspeed(draft: Draft, question: Training, model: Model) -> None:
     draft.default("DeepSpeed casts the model", compute=compute, weights=compute, adapter_dtype=compute, autocast=False)
     draft.default("DeepSpeed keeps fp32 masters", master="float32", states="float32")
     draft.default("stage_1_and_2.py, step: gradients flattened, then copied to fp32", flattens=True)
+    if question.zero == 3 and "optimizer" not in question.offload:
+        draft.default("stage3.py: grad_partitions_flat_buffer is made once", frees_gradients=False)
     draft.default('"auto" buckets of hidden size squared', bucket_elements=2 * model.hidden**2)
 
 

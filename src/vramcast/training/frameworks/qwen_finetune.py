@@ -20,6 +20,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     if engine:
         draft.default("DeepSpeed keeps fp32 masters of the trained parameters", master="float32", states="float32",
                       adapter_dtype=draft.get("compute", "bfloat16"), bucket_elements=400_000_000)  # fmt: skip
+        draft.default("ds_config_zero2.json: AdamW, which is DeepSpeed's FusedAdam", update="fused")
     draft.default("kernels of 2023 were loaded eagerly", lazy_modules=False)
     draft.default("finetune_*.sh: --gradient_checkpointing", checkpointing="full")
     draft.default("modeling_qwen.py returns 16-bit logits and converts them for the loss", logits_kept=True)
