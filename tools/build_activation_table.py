@@ -2,114 +2,97 @@
 
     python tools/build_activation_table.py [kind[/part of a variant] ...]      # for example: llama mixtral/lora
 
-The first line holds the versions of the libraries, each other line one row. Needs the [torch] extra, no GPU.
+The first line holds the versions of the libraries; then comes a line with the config of each kind, each followed by the
+kind's rows. Needs the [torch] extra, no GPU. All kinds take about a quarter of an hour.
 
 Each row is one traced training step of a three-layer model of real structure and small width;
-the figures are those of its middle layer, and of what stands outside the layers. The activation formulas of the training
-forecast are tested against these rows.
+the figures are those of its middle layer. The activation formulas of the training forecast are tested against these rows.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from activation_kinds import CORE, KINDS, LORA_TARGETS, SEQUENTIAL, config_of
 
 from vramcast.tracing.execution.series import trace_each
 from vramcast.tracing.execution.worker import versions
-from vramcast.tracing.layers import layer_cost, outside_cost
+from vramcast.tracing.layers import layer_cost
 from vramcast.tracing.request import TraceRequest, TraceResult
 from vramcast.workload import Adapter
 
 TABLE = Path(__file__).parents[1] / "truth" / "traced" / "activations.jsonl"
-LAYERS = 3
-WIDTHS = {"hidden_size": 512, "intermediate_size": 1408, "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 4096}
-_MOE = WIDTHS | {"moe_intermediate_size": 256, "num_experts": 16, "num_experts_per_tok": 4}
+Row = dict[str, Any]
 
-KINDS: dict[str, dict[str, object]] = {
-    "llama": WIDTHS,
-    "mistral": WIDTHS | {"head_dim": 96, "sliding_window": 256},
-    "qwen2": WIDTHS,
-    "qwen3": WIDTHS | {"head_dim": 128},
-    "gemma": WIDTHS | {"head_dim": 128},
-    "gemma2": WIDTHS | {"head_dim": 128, "sliding_window": 256},
-    "gemma3_text": WIDTHS | {"head_dim": 128, "sliding_window": 256},
-    "phi3": WIDTHS | {"pad_token_id": 0},
-    "olmo2": WIDTHS,
-    "granite": WIDTHS,
-    "stablelm": WIDTHS,
-    "starcoder2": WIDTHS,
-    "glm4": WIDTHS | {"head_dim": 64, "pad_token_id": 0},
-    "cohere": WIDTHS,
-    "falcon": {
-        "hidden_size": 512, "num_attention_heads": 8, "num_kv_heads": 4, "vocab_size": 4096, "new_decoder_architecture": True,
-    },
-    "gpt_neox": {k: v for k, v in WIDTHS.items() if k != "num_key_value_heads"},
-    "gpt2": {"n_embd": 512, "n_head": 8, "vocab_size": 4096},
-    "phi": WIDTHS,
-    "mixtral": WIDTHS | {"num_local_experts": 8, "num_experts_per_tok": 2},
-    "qwen3_moe": _MOE | {"head_dim": 128},
-    "qwen2_moe": _MOE | {"shared_expert_intermediate_size": 512},
-    "olmoe": WIDTHS | {"intermediate_size": 256, "num_experts": 16, "num_experts_per_tok": 4},
-    "gpt_oss": WIDTHS | {"head_dim": 64, "intermediate_size": 512, "num_local_experts": 8, "num_experts_per_tok": 4},
-    "deepseek_v3": _MOE | {
-        "num_key_value_heads": 8, "n_routed_experts": 16, "n_group": 4, "topk_group": 2, "n_shared_experts": 1,
-        "q_lora_rank": 192, "kv_lora_rank": 128, "qk_rope_head_dim": 32, "qk_nope_head_dim": 64, "v_head_dim": 64,
-        "first_k_dense_replace": 0,
-    },
-    "mamba2": {"hidden_size": 512, "num_heads": 16, "head_dim": 64, "state_size": 64, "vocab_size": 4096, "n_groups": 1},
-}  # fmt: skip
-
-_LORA = Adapter(rank=8)
-_VARIANTS: tuple[tuple[str, dict[str, object]], ...] = (
-    ("bf16", {}),
-    ("bf16 eager attention", {"attention": "eager"}),
-    ("bf16 efficient attention", {"attention_kernels": ("efficient", "math")}),
-    ("bf16 checkpointed", {"checkpointing": "full"}),
-    ("fp32", {"param_dtype": "float32"}),
-    ("fp32 weights, bf16 autocast", {"param_dtype": "float32", "autocast": "bfloat16"}),
-    ("fp32 weights, bf16 autocast, checkpointed", {"param_dtype": "float32", "autocast": "bfloat16", "checkpointing": "full"}),
-    ("bf16 weights, bf16 autocast", {"autocast": "bfloat16"}),
-    ("bf16 lora", {"adapter": _LORA}),
-    ("bf16 lora, bf16 autocast", {"adapter": _LORA, "autocast": "bfloat16"}),
-    ("nf4 lora, bf16 autocast", {"adapter": _LORA, "autocast": "bfloat16", "quant": "nf4"}),
-)
-_REFUSED = {"mamba2": {"adapter": Adapter(rank=8, targets=("in_proj",))}}  # PEFT refuses the other projection
-_SHAPES = ((1, 512), (2, 512), (2, 1024))
-_ONE_SHAPE = frozenset(name for name, _ in _VARIANTS[1:])  # the plain variant alone is traced in every shape
-_LAYER_PATHS = ("model.layers.{}", "gpt_neox.layers.{}", "transformer.h.{}", "backbone.layers.{}")
+_VARIANTS: dict[str, Row] = {
+    "bf16": {},
+    "bf16 eager attention": {"attention": "eager"},
+    "bf16 efficient attention": {"attention_kernels": ("efficient", "math")},
+    "bf16 checkpointed": {"checkpointing": "full"},
+    "bf16 checkpointed, reentrant": {"checkpointing": "reentrant"},
+    "fp32": {"param_dtype": "float32"},
+    "fp32 weights, bf16 autocast": {"param_dtype": "float32", "autocast": "bfloat16"},
+    "fp32 weights, bf16 autocast, checkpointed": {"param_dtype": "float32", "autocast": "bfloat16", "checkpointing": "full"},
+    "bf16 weights, bf16 autocast": {"autocast": "bfloat16"},
+    "bf16 lora": {"adapter": {}},
+    "bf16 lora, bf16 autocast": {"adapter": {}, "autocast": "bfloat16"},
+    "nf4 lora, bf16 autocast": {"adapter": {}, "autocast": "bfloat16", "quant": "nf4"},
+}
+_BRIEF = (
+    "bf16", "bf16 eager attention", "bf16 checkpointed", "fp32 weights, bf16 autocast", "bf16 lora, bf16 autocast",
+)  # fmt: skip
+_SHAPES = ((1, 512), (2, 512), (2, 1024))  # the plain variant of a core kind is traced in all three, anything else in the second
+_SHORT = (2, 64)  # of a scan that runs token by token
+_LAYER_PATHS = (
+    "model.layers.{}", "gpt_neox.layers.{}", "transformer.h.{}", "transformer.blocks.{}", "transformer.layer.{}", "backbone.layers.{}",
+    "biogpt.layers.{}", "rwkv.blocks.{}", "model.decoder.layers.{}", "decoder.block.{}", "encoder.layer.{}",
+)  # fmt: skip
 
 
-def requests(kinds: list[str]) -> Iterator[tuple[str, str, TraceRequest]]:
-    """Every kind in every variant and shape."""
+def requests(kinds: Iterable[str]) -> Iterator[tuple[str, str, TraceRequest]]:
+    """Every kind in its variants and shapes."""
     for kind in kinds:
-        layers = {"n_layer" if kind == "gpt2" else "num_hidden_layers": LAYERS}
-        config = {"model_type": kind, **KINDS[kind], **layers}
-        for name, given in _VARIANTS:
-            options = given | _REFUSED.get(kind, {}) if "adapter" in given else given
-            for batch, seq in _SHAPES[1:2] if name in _ONE_SHAPE else _SHAPES:
-                shape = {"micro_batch": batch, "seq": seq, "steps": 1, "optimizer": "sgd"}
-                yield kind, name, msgspec.convert({"config": config, **shape, **_plain(options)}, TraceRequest)
+        for name in _VARIANTS if kind in CORE else _BRIEF:
+            options = dict(_VARIANTS[name])
+            if "adapter" in options:
+                options["adapter"] = msgspec.to_builtins(Adapter(rank=8, targets=LORA_TARGETS.get(kind, ("all-linear",))))
+            for batch, seq in _shapes(kind, name):
+                given = {"config": config_of(kind), "micro_batch": batch, "seq": seq, "steps": 1, "optimizer": "sgd", **options}
+                yield kind, name, msgspec.convert(given, TraceRequest)
 
 
-def row(kind: str, variant: str, request: TraceRequest, result: TraceResult) -> dict[str, object]:
+def _shapes(kind: str, variant: str) -> tuple[tuple[int, int], ...]:
+    if kind in SEQUENTIAL:
+        return (_SHORT,)
+    return _SHAPES if kind in CORE and variant == "bf16" else _SHAPES[1:2]
+
+
+def row(kind: str, variant: str, request: TraceRequest, result: TraceResult) -> Row:
     """One row of the table."""
-    asked = msgspec.to_builtins(request)
-    about = {"kind": kind, "variant": variant, "config": asked.pop("config"), "request": asked}
+    asked = {k: v for k, v in msgspec.to_builtins(request).items() if k not in ("config", "steps", "optimizer")}
+    about = {"kind": kind, "variant": variant, "request": asked}
     if result.error:
         return about | {"error": result.error.partition(" at /")[0]}
-    wrapped = "base_model.model." if request.adapter else ""
-    paths = [wrapped + p for p in _LAYER_PATHS]
-    used = next(p for p in paths if any(a.module.startswith(p.format(1)) for a in result.log.allocations))
-    inside = layer_cost(result.log, used.format(1))
-    outside = outside_cost(result.log, tuple(used.format(i) for i in range(LAYERS)))
-    return about | {"attention": result.attention, "layer": inside, "outside": outside}
+    return about | {"layer": msgspec.to_builtins(layer_cost(result.log, _middle(result)))}
+
+
+def _middle(result: TraceResult) -> str:
+    """The path of the middle layer, wherever the class and an adapter around it put it."""
+    modules = {a.module for a in result.log.allocations}
+    for path in _LAYER_PATHS:
+        inside = path.format(1)
+        found = {m[: m.index(inside)] for m in modules if f".{inside}." in f".{m}."}
+        if found:
+            return min(found, key=len) + inside
+    raise LookupError(f"no known path of layers among {sorted(modules)[:5]}")
 
 
 def main(wanted: list[str]) -> None:
     """Trace what was asked for (default: all) and write the table after each kind; other rows are kept."""
-    asked = [r for r in requests(list(KINDS)) if not wanted or any(_names(w, *r[:2]) for w in wanted)]
-    rows = [r for r in _existing() if wanted and not any(_names(w, str(r["kind"]), str(r["variant"])) for w in wanted)]
+    asked = [r for r in requests(KINDS) if not wanted or any(_names(w, *r[:2]) for w in wanted)]
+    rows = [r for r in _existing() if wanted and not any(_names(w, r["kind"], r["variant"]) for w in wanted)]
     done = ""
     for (kind, variant, _), (request, result) in zip(asked, trace_each(r for _, _, r in asked), strict=True):
         if done and kind != done:
@@ -126,19 +109,19 @@ def _names(wanted: str, kind: str, variant: str) -> bool:
     return name == kind and part in variant
 
 
-def _write(rows: list[dict[str, object]]) -> None:
-    kinds, variants = list(KINDS), [name for name, _ in _VARIANTS]
-    ordered = sorted(rows, key=lambda r: (kinds.index(str(r["kind"])), variants.index(str(r["variant"]))))
-    TABLE.parent.mkdir(parents=True, exist_ok=True)
-    TABLE.write_bytes(b"\n".join(map(msgspec.json.encode, [{"versions": versions()}, *ordered])) + b"\n")
+def _write(rows: list[Row]) -> None:
+    kinds, variants = list(KINDS), list(_VARIANTS)
+    ordered = sorted(rows, key=lambda r: (kinds.index(r["kind"]), variants.index(r["variant"])))
+    lines: list[Row] = [{"versions": versions()}]
+    for kind in dict.fromkeys(r["kind"] for r in ordered):
+        lines += [{"kind": kind, "config": config_of(kind)}, *(r for r in ordered if r["kind"] == kind)]
+    TABLE.write_bytes(b"\n".join(map(msgspec.json.encode, lines)) + b"\n")
 
 
-def _existing() -> list[dict[str, object]]:
-    return [msgspec.json.decode(line) for line in TABLE.read_bytes().splitlines()[1:]] if TABLE.exists() else []
-
-
-def _plain(options: dict[str, object]) -> dict[str, object]:
-    return {k: msgspec.to_builtins(v) for k, v in options.items()}
+def _existing() -> list[Row]:
+    """The rows that are there, of kinds that still are."""
+    lines = [msgspec.json.decode(line) for line in TABLE.read_bytes().splitlines()[1:]] if TABLE.exists() else []
+    return [r for r in lines if "variant" in r and r["kind"] in KINDS and r["variant"] in _VARIANTS]
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import msgspec
 
 from vramcast.tracing.eventlog import Allocation, EventLog
 
-_NOT_ACTIVATIONS = frozenset({"weights", "gradients", "optimizer", "inputs"})
+_NOT_ACTIVATIONS = frozenset({"weights", "gradients", "optimizer", "inputs", "workspace"})
 
 
 class LayerCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +21,7 @@ class LayerCost(msgspec.Struct, frozen=True, kw_only=True):
     that its backward (recomputation included) made and held together, weight gradients left out; the saved bytes that it frees
     meanwhile are not subtracted. ``backward_net``: how far everything alive rises above its level at the start of the layer's
     backward, weight gradients and freed tensors included. ``recomputed``: the most that recomputation alone made and held.
+    Libraries' workspaces are left out of all of them.
     """
 
     saved: int
@@ -79,7 +80,7 @@ def _net(log: EventLog, start: int, end: int, belongs: Callable[[Allocation], bo
     level = highest = 0
     for event in log.order[places[0] : places[-1] + 1] if places else ():
         allocation = log.allocations[abs(event) - 1]
-        if not allocation.op.startswith("cublas"):
+        if allocation.category != "workspace" and not allocation.op.startswith("cublas"):
             level += allocation.size if event > 0 else -allocation.size
             highest = max(highest, level)
     return highest

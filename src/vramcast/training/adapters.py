@@ -9,7 +9,7 @@ from vramcast.models.inventory import Model, Tensor
 from vramcast.training.adapter_kinds import KINDS, Kind
 from vramcast.workload import Adapter
 
-LINEAR_ROLES = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down", "mixer"})
+LINEAR_ROLES = frozenset({"q", "k", "v", "qkv", "o", "q_a", "q_b", "kv_a", "kv_b", "gate", "up", "gate_up", "down", "mixer"})
 _QKV, _MLP = frozenset({"q", "k", "v", "qkv"}), frozenset({"gate", "up", "gate_up", "down"})
 # what a module name or a report's word means when no tensor of the model carries it
 _MEANINGS: dict[str, frozenset[str]] = {
@@ -23,6 +23,7 @@ _MEANINGS: dict[str, frozenset[str]] = {
     "linear_fc2": frozenset({"down"}),
 }  # fmt: skip
 KNOWN_ROLES = LINEAR_ROLES | {"head"}
+_RENAMED = frozenset({"gate", "up", "down", "gate_up"})
 _PACKED = {"q": "qkv", "k": "qkv", "v": "qkv", "gate": "gate_up", "up": "gate_up"}
 
 
@@ -31,12 +32,19 @@ def is_linear(tensor: Tensor) -> bool:
     return len(tensor.shape) == 2 and tensor.role.removeprefix("shared.").removeprefix("expert.") in LINEAR_ROLES
 
 
-def targeted(model: Model, adapter: Adapter, *, router: bool = False) -> dict[str, int]:
+def targeted(model: Model, adapter: Adapter, *, router: bool = False, experts: str = "layers") -> dict[str, int]:
     """Ranks by role for the roles an adapter reaches. Raises QuestionError for a target that names no layer.
 
-    ``router``: all-linear reaches the routers of experts too, as PEFT's does.
+    ``router``: all-linear reaches the routers of experts too. ``experts``: what names of their projections mean. "layers": linear
+    layers like any other. "tensors": the two tensors that hold all experts, and these alone: PEFT takes such names for theirs, so
+    no shared expert or dense layer is adapted. "none": PEFT leaves the tensors alone.
+    Source: peft 0.21, utils/transformers_weight_conversion.py, _convert_peft_config_moe.
     """
     found = dict(_targeted(model, adapter.targets, adapter.rank))
+    if experts == "tensors":
+        found = {role: n for role, n in found.items() if role not in _RENAMED and not role.startswith("shared.")}
+    elif experts == "none":
+        found = {role: n for role, n in found.items() if not role.startswith("expert.")}
     if router and set(adapter.targets) & {"all-linear", "all"}:
         found["router"] = adapter.rank
     for name in adapter.parameters:

@@ -41,6 +41,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ``saves``: the checkpoint that is written: full, device (full, whole on every card), sharded, async.
     ``narrow_layers``: how many layers, from the first, multiply in 8 or 4 bits; None = all.
     ``longest_first``: the longest sample, far above the others, makes the first micro-batch, which finds no gradients.
+    ``adapts_router``, ``adapts_experts``: what an adapter's names reach of a mixture (training/adapters.py, targeted).
+    ``modules``: the family whose own layers in transformers run, "" where a framework brings its own.
     ``pads_adapters``: what an adapter adds to some parts of a packed projection is copied into all of its width.
     ``sub_group``: elements ZeRO-3 updates at once; ``quantized_gathers``, ``quantized_gradients``: ZeRO++'s 8-bit weights and
     4-bit gradients on the links.
@@ -113,6 +115,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     float_router: bool = False
     clamped_glu: bool = False
     adapts_router: bool = False
+    adapts_experts: str = "layers"
     quant_block: int = 64
     double_quant: bool = False
     offload: tuple[str, ...] = ()
@@ -122,6 +125,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     microbatch_group: int = 0
     overlaps_experts: bool = False
     imbalance: float = 1.0
+    modules: str = ""
     expert_tp: int = 1
     lengths: str = "fixed"
     longest_first: bool = False

@@ -26,8 +26,15 @@ from vramcast.workload import Adapter, Parallel, Training
 
 def scenes_of(question: Training, model: Model, recipe: Recipe, adapter: Adapter | None) -> tuple[Scene, ...]:
     """One scene for each kind of rank: every rank, or the first, a middle and the last stage."""
-    ranks = targeted(model, adapter, router=recipe.adapts_router) if adapter and adapter.kind not in PROMPTS else {}
+    ranks = adapted(model, recipe, adapter)
     return tuple(_scene(question, model, recipe, stage, adapter=adapter, ranks=ranks) for stage in _plan(question, model, recipe))
+
+
+def adapted(model: Model, recipe: Recipe, adapter: Adapter | None) -> dict[str, int]:
+    """Ranks of an adapter by the roles it reaches; none without one, or where it is a prompt."""
+    if not adapter or adapter.kind in PROMPTS:
+        return {}
+    return targeted(model, adapter, router=recipe.adapts_router, experts=recipe.adapts_experts)
 
 
 def _plan(question: Training, model: Model, recipe: Recipe) -> tuple[Stage, ...]:

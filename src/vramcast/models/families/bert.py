@@ -14,11 +14,11 @@ from vramcast.models.inventory import Block, Model, Tensor
 
 _BERT = vit.Style(
     attention="attention.", separate=("self.query", "self.key", "self.value"), out="output.dense",
-    mlp=("intermediate.dense", "output.dense"), norms=("attention.output.LayerNorm", "output.LayerNorm"),
+    mlp=("intermediate.dense", "output.dense"), norms=("attention.output.LayerNorm", "output.LayerNorm"), rope=False,
 )  # fmt: skip
 _DISTIL = vit.Style(
     attention="attention.", separate=("q_lin", "k_lin", "v_lin"), out="out_lin", mlp=("ffn.lin1", "ffn.lin2"),
-    norms=("sa_layer_norm", "output_layer_norm"),
+    norms=("sa_layer_norm", "output_layer_norm"), rope=False,
 )  # fmt: skip
 _MPNET = msgspec.structs.replace(
     _BERT, separate=("attn.q", "attn.k", "attn.v"), out="attn.o", norms=("attention.LayerNorm", "output.LayerNorm")
@@ -26,7 +26,7 @@ _MPNET = msgspec.structs.replace(
 _MEGATRON = msgspec.structs.replace(_BERT, norms=("attention.ln", "ln"))
 _ALBERT = vit.Style(
     attention="attention.", separate=("query", "key", "value"), out="dense", mlp=("ffn", "ffn_output"),
-    norms=("full_layer_layer_norm", "attention.LayerNorm"),
+    norms=("full_layer_layer_norm", "attention.LayerNorm"), rope=False,
 )  # fmt: skip
 _ROTARY = vit.Style(
     out="o_proj", bias=False, out_bias=False, mlp=("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"), mlp_bias=False,

@@ -162,6 +162,7 @@ def _placed(block: Block, indices: tuple[int, ...]) -> Block:
         feedforward=block.feedforward,
         cross=block.cross,
         shares_cache=block.shares_cache,
+        parallel=block.parallel,
     )
 
 

@@ -58,7 +58,14 @@ def adapter_config(model: torch.nn.Module, adapter: Adapter) -> Any:
     config = kinds[kind]
     wanted = _settings(model, adapter, kind) | _REQUIRED.get(kind, {}) | settings | _sizes(adapter, kind)
     known = config.__dataclass_fields__
-    return config(task_type="CAUSAL_LM", **{name: value for name, value in wanted.items() if name in known})
+    return config(task_type=_task(model), **{name: value for name, value in wanted.items() if name in known})
+
+
+def _task(model: torch.nn.Module) -> str | None:
+    """PEFT's word for what the model does: one that generates nothing gets the plain wrapper."""
+    if not hasattr(model, "prepare_inputs_for_generation"):
+        return None
+    return "SEQ_2_SEQ_LM" if getattr(model.config, "is_encoder_decoder", False) else "CAUSAL_LM"
 
 
 def _settings(model: torch.nn.Module, adapter: Adapter, kind: str) -> dict[str, Any]:

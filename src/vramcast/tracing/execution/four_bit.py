@@ -88,13 +88,15 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
 def quantize_linears(model: torch.nn.Module, *, scheme: Scheme, device: str) -> None:
     """Put a model built on meta onto the device, every linear layer but the head as a 4-bit one.
 
-    As transformers loads for QLoRA: weight after weight, so that no two are there at full width.
+    As transformers loads for QLoRA: weight after weight, so that no two are there at full width, and without what its class
+    keeps in float32 (quantizers/base.py, get_modules_to_not_convert).
     """
     import bitsandbytes
 
+    left = {"lm_head", *(getattr(model, "_keep_in_fp32_modules", None) or ())}
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if isinstance(child, torch.nn.Linear) and name != "lm_head":
+            if isinstance(child, torch.nn.Linear) and name not in left:
                 setattr(module, name, _quantized(bitsandbytes, child, scheme, device))
     _announce(model, scheme)
     model._apply(lambda t: torch.empty_like(t, device=device) if t.is_meta and t.device.type == "meta" else t)

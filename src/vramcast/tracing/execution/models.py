@@ -10,6 +10,7 @@ from vramcast.tracing.execution.adapters import add_adapter
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.request import TraceRequest
 
+_LANGUAGE_MODELS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "ForMaskedLM")
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
 
@@ -125,11 +126,12 @@ def _cut_layers(config: Any, layers: int) -> None:
 
 def _class_of(config: Any, transformers: Any) -> Any:
     for name in config.architectures or ():
-        if name.endswith(("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")) and hasattr(transformers, name):
+        if name.endswith(_LANGUAGE_MODELS) and hasattr(transformers, name):
             return getattr(transformers, name)
-    for auto in (transformers.AutoModelForCausalLM, transformers.AutoModelForImageTextToText, transformers.AutoModelForSeq2SeqLM):
-        if type(config) in auto._model_mapping:
-            return auto._model_mapping[type(config)]
+    for auto in ("CausalLM", "ImageTextToText", "Seq2SeqLM", "MaskedLM"):
+        classes = getattr(transformers, f"AutoModelFor{auto}")._model_mapping
+        if type(config) in classes:
+            return classes[type(config)]
     raise UnmodelledError(f"transformers {transformers.__version__} has no language model for {type(config).__name__}")
 
 

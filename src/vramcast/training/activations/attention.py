@@ -28,10 +28,10 @@ def attention(
         k = norm(tape, style, k, tokens=tokens * (kv if per_head else 1), width=k_width / (kv if per_head else 1))
     if kind.rope_dim:
         turned = max(width, style.residual) if style.rope == "eager" else width  # cos and sin have the hidden stream's dtype
+        straight = (q, k)
         q = rope(tape, style, q, tokens * q_width * turned)
         k = rope(tape, style, k, tokens * k_width * turned)
-    if style.qkv == "views" and tape.sizes[v] > tokens * (q_width + k_width + v_width) * width * 1.5:
-        q, k, v = _narrowed(tape, (q, k, v), (tokens * q_width * width, tokens * k_width * width, tokens * v_width * width))
+        tape.hold(*straight)
     out = kernel(tape, style, (q, k, v), heads_of(kind, style, tokens=tokens, seq=seq))
     if style.joined:
         out = tape.run("attention.join", [out], tape.sizes[out])
@@ -40,7 +40,9 @@ def attention(
     if kind.gated:
         gate = tape.run("gate.sigmoid", [gate], tape.sizes[gate], saves_output=True)
         out = tape.run("gate.product", [out, gate], tape.sizes[out], saves=[out, gate])
-    return linear(tape, style, out, tokens=tokens, inputs=heads * kind.values, outputs=hidden, role="o")
+    made = linear(tape, style, out, tokens=tokens, inputs=heads * kind.values, outputs=hidden, role="o")
+    tape.hold(source, q, k, v, out)
+    return made
 
 
 def _projections(
@@ -57,43 +59,77 @@ def _projections(
     added = sum(w for r, w in zip("qkv", widths, strict=True) if r in padded)
     packed = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=sum(widths), role="qkv", added=added)
     if style.qkv == "views":
-        return packed, packed, packed
+        held = tape.sizes[packed] / sum(widths)
+        q, k, v = tape.slices("qkv.slice", packed, [w * held for w in widths])
+        return q, k, v
     parts = [tape.run(f"split.{r}", [packed], tokens * w * style.width) for r, w in zip("qkv", widths, strict=True)]
     return parts[0], parts[1], parts[2]
 
 
-def _narrowed(tape: Tape, qkv: tuple[int, int, int], sizes: tuple[float, float, float]) -> list[int]:
-    """Copies in the kernel's width of the views into a packed projection that is held wider."""
-    return [tape.run("attention.cast", [x], size) if x == qkv[2] else x for x, size in zip(qkv, sizes, strict=True)]
-
-
 def rope(tape: Tape, style: Style, source: int, size: float) -> int:
-    """Rotary embedding: eager saves nothing of its input (cos and sin need no gradient) but makes three copies on the way."""
+    """Rotary embedding: eager saves nothing of its input (cos and sin need no gradient) but makes two copies on the way."""
     if style.rope != "eager":
         return tape.run("rope", [source], size)
-    return tape.run("rope", [source], size, scratch=3 * size, back_scratch=2 * size)
+    return tape.run("rope", [source], size, scratch=2 * size, back_scratch=2 * size)
 
 
 def latent(tape: Tape, style: Style, kind: LatentAttention, source: int, *, tokens: float, seq: float, hidden: float) -> int:
     """Multi-head latent attention trained in its decompressed form (DeepSeek-V2, arXiv 2405.04434)."""
     heads, width = kind.heads / style.tp, style.width
     if kind.query_rank:
-        low = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=kind.query_rank, role="q")
+        low = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=kind.query_rank, role="q_a")
         low = norm(tape, style, low, tokens=tokens, width=kind.query_rank)
-        q = linear(tape, style, low, tokens=tokens, inputs=kind.query_rank, outputs=heads * kind.head_dim, role="q")
+        q = linear(tape, style, low, tokens=tokens, inputs=kind.query_rank, outputs=heads * kind.head_dim, role="q_b")
     else:
         q = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=heads * kind.head_dim, role="q")
-    packed = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=kind.kv_rank + kind.rope_dim, role="k")
-    low = tape.run("latent.split", [packed], tokens * kind.kv_rank * width)
-    low = norm(tape, style, low, tokens=tokens, width=kind.kv_rank)
-    up = linear(tape, style, low, tokens=tokens, inputs=kind.kv_rank, outputs=heads * (kind.nope_dim + kind.value_dim), role="v")
-    q = tape.run("query.concat", [q], tokens * heads * kind.head_dim * width, scratch=tokens * heads * kind.head_dim * width)
-    k = tape.run("key.concat", [up, packed], tokens * heads * kind.head_dim * width)
-    v = up if style.rope == "eager" else tape.run("value.split", [up], tokens * heads * kind.value_dim * width)
+    packed = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=kind.kv_rank + kind.rope_dim, role="kv_a")
+    join = _joined if style.rope == "eager" else _fused_rope
+    q, k, v = join(tape, style, kind, q, packed, tokens=tokens, heads=heads)
     value_dim = kind.value_dim
     if style.attention.startswith("flash") and not style.sdpa and kind.value_dim < kind.head_dim and style.glu != "packed":
         v = tape.run("value.pad", [v], tokens * heads * kind.head_dim * width)
         value_dim = kind.head_dim
     problem = Heads(tokens=tokens, seq=seq, queries=heads, keys=heads, key_dim=kind.head_dim, value_dim=value_dim)
     out = kernel(tape, style, (q, k, v), problem)
-    return linear(tape, style, out, tokens=tokens, inputs=heads * kind.value_dim, outputs=hidden, role="o")
+    made = linear(tape, style, out, tokens=tokens, inputs=heads * kind.value_dim, outputs=hidden, role="o")
+    tape.hold(source, q, k, v, packed, out)
+    return made
+
+
+def _joined(
+    tape: Tape, style: Style, kind: LatentAttention, q: int, packed: int, *, tokens: float, heads: float
+) -> tuple[int, int, int]:
+    """Views of the projections, turned parts beside them (transformers 5.23, models/deepseek_v3)."""
+    width = style.width
+    turned = max(width, style.residual)
+    nope, held = tokens * heads * kind.nope_dim, tape.sizes[q] / (tokens * heads * kind.head_dim)
+    straight, turning = tape.slices("query.split", q, (nope * held, tape.sizes[q] - nope * held), joined=True)
+    each = tape.sizes[packed] / (kind.kv_rank + kind.rope_dim)
+    compressed, key = tape.slices("latent.split", packed, (kind.kv_rank * each, kind.rope_dim * each), joined=True)
+    low = norm(tape, style, compressed, tokens=tokens, width=kind.kv_rank)
+    q_turned = rope(tape, style, turning, tokens * heads * kind.rope_dim * turned)
+    k_turned = rope(tape, style, key, tokens * kind.rope_dim * turned)
+    joined = tape.run("query.concat", [straight, q_turned], tokens * heads * kind.head_dim * turned)
+    up = linear(
+        tape, style, low, tokens=tokens, inputs=kind.kv_rank, outputs=heads * (kind.nope_dim + kind.value_dim), role="kv_b"
+    )
+    part = tape.sizes[up] / (kind.nope_dim + kind.value_dim)
+    k_straight, v = tape.slices("key.split", up, (kind.nope_dim * part, kind.value_dim * part), joined=True)
+    keys = tape.run("key.concat", [k_straight, k_turned], tokens * heads * kind.head_dim * turned)
+    tape.hold(q, low, q_turned, k_turned, up)
+    return joined, keys, v
+
+
+def _fused_rope(
+    tape: Tape, style: Style, kind: LatentAttention, q: int, packed: int, *, tokens: float, heads: float
+) -> tuple[int, int, int]:
+    """Copies of the parts, as fused rotary kernels and Megatron make them."""
+    width = style.width
+    low = tape.run("latent.split", [packed], tokens * kind.kv_rank * width)
+    low = norm(tape, style, low, tokens=tokens, width=kind.kv_rank)
+    up = linear(
+        tape, style, low, tokens=tokens, inputs=kind.kv_rank, outputs=heads * (kind.nope_dim + kind.value_dim), role="kv_b"
+    )
+    q = tape.run("query.concat", [q], tokens * heads * kind.head_dim * width, scratch=tokens * heads * kind.head_dim * width)
+    k = tape.run("key.concat", [up, packed], tokens * heads * kind.head_dim * width)
+    return q, k, tape.run("value.split", [up], tokens * heads * kind.value_dim * width)

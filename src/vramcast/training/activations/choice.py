@@ -1,6 +1,7 @@
 """From a resolved recipe to the style of its layers."""
 
 from vramcast.training.activations.style import LowRank, Style
+from vramcast.training.activations.written import WRITTEN, Written
 from vramcast.training.adapters import parts_of
 from vramcast.training.optimizers import optimizer
 from vramcast.training.recipe import GATHERED, Recipe, width
@@ -79,4 +80,5 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         ep=parallel.ep,
         expert_tp=recipe.expert_tp,
         imbalance=recipe.imbalance,
+        written=WRITTEN.get(recipe.modules, Written()),
     )

@@ -3,7 +3,7 @@
 import msgspec
 
 from vramcast.models.feedforward import Dense, Experts
-from vramcast.training.activations.fused_experts import fused_experts
+from vramcast.training.activations.fused_experts import every_expert, fused_experts
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
@@ -21,14 +21,17 @@ def dense(
     elif style.glu == "views":
         both = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=2 * inner, role=prefix + "gate_up")
         half = tape.sizes[both] / 2
-        activated = tape.run("activation", [both], half, saves=[both])
-        mid = tape.run("product", [activated, both], half, saves=[activated, both])
+        gate, up = tape.slices("glu.split", both, (half, half), joined=True)
+        activated = tape.run("activation", [gate], half, saves=[gate])
+        mid = tape.run("product", [up, activated], half, saves=[up, activated])
     elif style.glu == "packed":
         both = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=2 * inner, role=prefix + "gate_up")
         mid = tape.run("glu", [both], size, saves=[both])
     else:
         mid = _gated(tape, style, source, tokens=tokens, hidden=hidden, inner=inner, prefix=prefix)
-    return linear(tape, style, mid, tokens=tokens, inputs=inner, outputs=hidden, role=prefix + "down")
+    made = linear(tape, style, mid, tokens=tokens, inputs=inner, outputs=hidden, role=prefix + "down")
+    tape.hold(source)
+    return made
 
 
 def _gated(tape: Tape, style: Style, source: int, *, tokens: float, hidden: float, inner: float, prefix: str) -> int:
@@ -46,6 +49,8 @@ def _gated(tape: Tape, style: Style, source: int, *, tokens: float, hidden: floa
 def _pointwise(tape: Tape, style: Style, activation: str, source: int, elements: float) -> int:
     """GELU and SiLU are one kernel; squared ReLU saves the ReLU's output too; gelu_new is written out in six operations."""
     size = tape.sizes[source]
+    if activation == "relu":  # its backward asks its result alone
+        return tape.run("activation", [source], size, saves_output=True)
     if activation in ("relu2", "squared_relu") and style.glu != "packed":
         rectified = tape.run("relu", [source], size, saves_output=True)
         return tape.run("square", [rectified], size, saves=[rectified])
@@ -83,7 +88,9 @@ def experts(
     """
     width = kind.latent or hidden
     rows = tokens * kind.active * style.imbalance * (style.expert_tp / style.tp if style.sp else 1)
-    if style.fused_experts and style.experts == "grouped":
+    if style.fused_experts and style.written.every_expert:
+        routed = every_expert(tape, style, kind, source, tokens=tokens, hidden=hidden)
+    elif style.fused_experts and style.experts == "grouped":
         routed = fused_experts(tape, style, kind, source, rows=rows, tokens=tokens, hidden=hidden, width=width)
     else:
         router = tape.run("router", [source], tokens * kind.routed * 4, saves=[source], saves_output=True,
@@ -95,8 +102,16 @@ def experts(
     shared = Dense(intermediate=kind.shared_intermediate, gated=kind.gated, activation=kind.activation)
     beside = dense(tape, style, shared, source, tokens=tokens, hidden=hidden, prefix="shared.")
     if gated_shared:
-        beside = tape.run("shared.gate", [beside], tape.sizes[beside], saves=[beside], keeps=tokens * 2 * style.width)
+        beside = _weighed(tape, style, source, beside, tokens=tokens, hidden=hidden)
     return tape.run("shared.add", [routed, beside], tape.sizes[routed], aliases=True)
+
+
+def _weighed(tape: Tape, style: Style, source: int, beside: int, *, tokens: float, hidden: float) -> int:
+    """A shared expert times the sigmoid of one number for each token (transformers, models/qwen2_moe)."""
+    gate = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=1, role="shared.weigh")
+    sigmoid = tape.run("shared.sigmoid", [gate], tape.sizes[gate], saves_output=True)
+    size = tape.sizes[beside]
+    return tape.run("shared.product", [sigmoid, beside], size, saves=[sigmoid, beside], back_scratch=size)
 
 
 def _grouped(

@@ -1,48 +1,64 @@
 """Experts as two three-dimensional tensors, multiplied by grouped matmuls (transformers 5), on the tape.
 
-Source: transformers 5.23, integrations/moe.py (grouped_mm_experts_forward) and the routers of models/mixtral and its kin; for
-adapters peft/tuners/lora/layer.py, ParamWrapper: the expert tensor is replaced by its sum with the product of both factors.
+Source: transformers 5.23, integrations/moe.py (grouped_mm_experts_forward); for adapters peft/tuners/lora/layer.py, ParamWrapper:
+the expert tensor is replaced by its sum with the product of both factors.
 """
 
 from vramcast.models.feedforward import Experts
+from vramcast.training.activations.routers import PLACE, router
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
-
-INDEX = 8  # bytes of a token's place
 
 
 def fused_experts(
     tape: Tape, style: Style, kind: Experts, source: int, *, rows: float, tokens: float, hidden: float, width: float
 ) -> int:
-    """Rows sorted by expert, two grouped matmuls, the weighted sum of each token's rows in float."""
-    held, inner = style.expert_width, kind.intermediate * (2 if kind.gated else 1) / style.expert_tp
+    """Rows sorted by expert, two grouped matmuls, the weighted sum of each token's rows in the width of the routes."""
+    held, inner = style.expert_width, kind.intermediate / style.expert_tp
     weights = router(tape, style, kind, source, tokens=tokens, hidden=hidden)
-    places = rows * INDEX
-    gathered = tape.run("permute", [source], rows * width * style.width, keeps=3 * places + rows * 4, scratch=places)
-    x = gathered if held == style.width else tape.run("expert.cast", [gathered], rows * width * held)
-    up = _matmul(tape, style, kind, x, rows=rows, inputs=width, outputs=inner, role="expert.gate")
-    mid = _product(tape, style, kind, up, rows * kind.intermediate / style.expert_tp * held)
-    out = _matmul(
-        tape, style, kind, mid, rows=rows, inputs=kind.intermediate / style.expert_tp, outputs=width, role="expert.down"
+    route = tape.sizes[weights] / (tokens * kind.active)
+    wide = max(route, held)
+    places, biased = rows * PLACE, style.clamped_glu
+    kept = places * (4 if biased else 3) + rows * route
+    given = tape.sizes[source] / tokens / width
+    gathered = tape.run("permute", [source], rows * width * given, keeps=kept, scratch=places)
+    x = gathered if held == given else tape.run("expert.cast", [gathered], rows * width * held)
+    biases = tape.run("expert.bias", [], rows * 2 * inner * held) if biased else 0
+    up = _matmul(tape, style, kind, x, rows=rows, inputs=width, outputs=inner * (2 if kind.gated else 1), role="expert.gate")
+    mid = _product(tape, style, kind, up, rows * inner * held)
+    tape.hold(up)
+    if biased:
+        more = tape.run("expert.bias", [], rows * width * held)
+        tape.hold(biases)
+        biases = more
+    out = _matmul(tape, style, kind, mid, rows=rows, inputs=inner, outputs=width, role="expert.down")
+    product = rows * width * wide
+    weighted = tape.run("route.weight", [out, weights], product, saves=[out], back_scratch=product * (2 if wide > held else 1))
+    ordered = tape.run("unpermute", [weighted], product)
+    summed = tape.run("route.sum", [ordered], tokens * width * wide)
+    result = summed if wide == given else tape.run("route.back", [summed], tokens * width * given)
+    tape.hold(source, gathered, out, ordered, summed, *([biases] if biased else []))
+    return result
+
+
+def every_expert(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: float, hidden: float) -> int:
+    """Llama 4: every expert sees every token, times a score that is zero unless it was chosen.
+
+    Source: transformers 5.23, models/llama4/modeling_llama4.py, Llama4TextMoe and Llama4TextExperts.
+    """
+    rows, width, scores = tokens * kind.routed, style.width, tokens * kind.routed * style.width
+    logits = tape.run("router", [source], scores, saves=[source] if style.trains else [], trains=style.trains)
+    sigmoid = tape.run("router.sigmoid", [logits], scores * 2, saves_output=True, keeps=tokens * kind.active * PLACE)
+    weights = tape.run("router.back", [sigmoid], scores)
+    repeated = tape.run("repeat", [source], rows * hidden * width)
+    weighed = tape.run(
+        "route.weight", [repeated, weights], rows * hidden * width, saves=[repeated, weights], back_scratch=rows * hidden * width
     )
-    weighted = tape.run("route.weight", [out, weights], rows * width * 4, saves=[out, weights], back_scratch=rows * width * 4)
-    ordered = tape.run("unpermute", [weighted], rows * width * 4, back_scratch=rows * width * 4)
-    summed = tape.run("route.sum", [ordered], tokens * width * 4)
-    return tape.run("route.back", [summed], tokens * width * style.width)
-
-
-def router(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: float, hidden: float) -> int:
-    """Logits, their softmax in float, the chosen ones with their places, divided by their sum; returns the rows' weights."""
-    scores, chosen = tokens * kind.routed, tokens * kind.active
-    adapted = bool(style.adapter and style.adapter.ranks.get("router"))
-    wanted = tokens * hidden * (4 if style.float_router else style.width)
-    for size in dict.fromkeys((wanted, tokens * hidden * style.width) if style.autocast else (wanted,)):
-        source = source if abs(tape.sizes[source] - size) < 1 else tape.run("router.cast", [source], size)
-    trained = style.trains or adapted
-    logits = tape.run("router", [source], scores * style.width, saves=[source] if trained else [], trains=trained)
-    softmax = tape.run("router.softmax", [logits], scores * 4, scratch=scores * 4, saves_output=True)
-    top = tape.run("router.top", [softmax], chosen * 4, keeps=chosen * INDEX)
-    return tape.run("router.divide", [top], chosen * 4, saves=[], saves_output=True, keeps=tokens * 4)
+    inner = kind.intermediate / style.expert_tp
+    up = _matmul(tape, style, kind, weighed, rows=rows, inputs=hidden, outputs=2 * inner, role="expert.gate")
+    mid = _product(tape, style, kind, up, rows * inner * style.expert_width)
+    out = _matmul(tape, style, kind, mid, rows=rows, inputs=inner, outputs=hidden, role="expert.down")
+    return tape.run("route.sum", [out], tokens * hidden * width)
 
 
 def _product(tape: Tape, style: Style, kind: Experts, up: int, size: float) -> int:
@@ -50,18 +66,22 @@ def _product(tape: Tape, style: Style, kind: Experts, up: int, size: float) -> i
         return tape.run("activation", [up], size, saves=[up])
     if style.clamped_glu:
         return _clamped(tape, up, size)
-    activated = tape.run("activation", [up], size, saves=[up])
-    return tape.run("product", [activated, up], size, saves=[activated, up])
+    gate, linear = tape.slices("glu.split", up, (size, size), joined=True)
+    activated = tape.run("activation", [gate], size, saves=[gate])
+    return tape.run("product", [activated, linear], size, saves=[activated, linear])
 
 
 def _clamped(tape: Tape, up: int, size: float) -> int:
     """GPT-OSS: both halves clamped, gate x sigmoid(1.702 gate), times up + 1 (transformers, models/gpt_oss, _apply_gate)."""
-    gate = tape.run("clamp.gate", [up], size, saves=[up])
-    linear = tape.run("clamp.up", [up], size, saves=[up])
+    first, second = tape.slices("glu.slice", up, (size, size))
+    gate = tape.run("clamp.gate", [first], size, saves=[first])
+    linear = tape.run("clamp.up", [second], size, saves=[second])
     sigmoid = tape.run("sigmoid", [tape.run("scale", [gate], size)], size, saves_output=True)
     glu = tape.run("activation", [gate, sigmoid], size, saves=[gate, sigmoid])
     shifted = tape.run("shift", [linear], size, aliases=True)
-    return tape.run("product", [shifted, glu], size, saves=[shifted, glu])
+    made = tape.run("product", [shifted, glu], size, saves=[shifted, glu])
+    tape.hold(gate, linear, glu)
+    return made
 
 
 def _matmul(

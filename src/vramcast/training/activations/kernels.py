@@ -85,7 +85,7 @@ def chosen(style: Style, heads: Heads) -> tuple[str, bool]:
     """
     if not style.sdpa or style.attention in ("eager", "unfused", "math"):
         return style.attention, style.repeats_kv or style.attention == "efficient"
-    if heads.softcap or heads.sinks:
+    if heads.softcap or heads.sinks or style.written.eager:
         return "eager", False
     plain = not heads.masked and heads.key_dim == heads.value_dim <= WIDEST_FLASH_HEAD
     if plain and style.width == 2 and style.attention != "efficient":
@@ -130,16 +130,22 @@ def _math(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
     q, k, v = qkv
     if heads.grouped:
         k, v = _repeated(tape, k, v, heads, style.width)
+    given = (k, v)
     rows = heads.tokens * heads.queries * 4
     sides = [(q, heads.key_dim), (k, heads.key_dim), (v, heads.value_dim)]
     if style.width < 4:
         sides = [(tape.run("math.float", [x], rows * dim), dim) for x, dim in sides]
     (q, _), (k, _), (v, _) = sides
-    q, k = (tape.run("math.scale", [x], rows * heads.key_dim) for x in (q, k))
+    wide = (q, k)
+    causal = tape.run("math.causal", [], heads.seq**2 * style.width)
+    scaled, k = (tape.run("math.scale", [x], rows * heads.key_dim) for x in (q, k))
+    q = tape.run("math.rows", [scaled], rows * heads.key_dim)
     raw = tape.run("scores", [q, k], heads.scores * 4, saves=[q, k])
     masked = tape.run("mask", [raw], heads.scores * 4, aliases=True)
     probabilities = tape.run("softmax", [masked], heads.scores * 4, saves_output=True)
+    narrow = tape.run("math.narrow", [probabilities], heads.scores * style.width) if style.width < 4 else probabilities
     out = tape.run("weighted", [probabilities, v], rows * heads.value_dim, saves=[probabilities, v])
+    tape.hold(*given, *wide, scaled, causal, narrow)
     return out if style.width >= 4 else tape.run("math.back", [out], rows / 4 * heads.value_dim * style.width)
 
 
@@ -149,16 +155,22 @@ def _materialised(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads)
     out = heads.tokens * heads.queries * heads.value_dim * width
     if heads.grouped and name != "unfused":
         k, v = _repeated(tape, k, v, heads, width)
+    elif v in tape.views and name == "eager":  # a batched matmul wants rows
+        v = tape.run("value.rows", [v], tape.sizes[v])
     raw = tape.run("scores", [q, k], scores * width, saves=[q, k])
+    raw = tape.run("scores.scale", [raw], scores * width) if name == "eager" else raw
     if name != "eager":
         probabilities = tape.run("softmax", [raw], scores * width, saves_output=True)
     elif heads.sinks:
-        probabilities = _with_sinks(tape, raw, scores * width, heads.tokens * heads.queries, width)
+        probabilities = _with_sinks(tape, style, raw, scores, heads.tokens * heads.queries)
     else:
         raw = _softcapped(tape, raw, scores * width) if heads.softcap else raw
-        masked = tape.run("mask", [raw], scores * width, aliases=True)
-        wide = tape.run("softmax", [masked], scores * 4, saves_output=True)
-        probabilities = wide if width >= 4 else tape.run("softmax.back", [wide], scores * width)
+        wide = max(width, style.residual)  # the mask has the stream's width
+        masked = tape.run("mask", [raw], scores * wide, aliases=wide == width)
+        float_width = width if style.written.softmax_as_is and not style.autocast else 4
+        masked = masked if wide >= float_width else tape.run("softmax.float", [masked], scores * 4)
+        softmax = tape.run("softmax", [masked], scores * max(float_width, wide), saves_output=True)
+        probabilities = softmax if width >= max(float_width, wide) else tape.run("softmax.back", [softmax], scores * width)
     if style.attention_dropout:
         probabilities = tape.run("dropout", [probabilities], scores * width, keeps=scores)
     return tape.run("weighted", [probabilities, v], out, saves=[probabilities, v])
@@ -171,11 +183,16 @@ def _softcapped(tape: Tape, raw: int, size: float) -> int:
     return tape.run("softcap.multiply", [squashed], size)
 
 
-def _with_sinks(tape: Tape, raw: int, size: float, rows: float, width: float) -> int:
-    """A column of sinks beside the scores, less the row's maximum; softmax in the scores' own width; a view cuts the column off.
+def _with_sinks(tape: Tape, style: Style, raw: int, scores: float, rows: float) -> int:
+    """A column of sinks beside the masked scores, less the row's maximum; a view of the softmax cuts the column off.
 
     Source: transformers, models/gpt_oss, eager_attention_forward.
     """
-    joined = tape.run("sinks.join", [raw], size + rows * width)
-    shifted = tape.run("sinks.shift", [joined], size + rows * width, keeps=rows * 8)
-    return tape.run("softmax", [shifted], size + rows * width, saves_output=True)
+    width = max(style.width, style.residual)
+    size = (scores + rows) * width
+    masked = tape.run("mask", [raw], scores * width, aliases=width == style.width)
+    joined = tape.run("sinks.join", [masked], size)
+    shifted = tape.run("sinks.shift", [joined], size, keeps=rows * 8)
+    softmax = tape.run("softmax", [shifted], size, saves_output=True)
+    tape.hold(masked, shifted)
+    return softmax if width == style.width else tape.run("softmax.back", [softmax], scores * style.width)

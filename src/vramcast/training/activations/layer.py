@@ -27,33 +27,76 @@ def layer_tape(block: Block, style: Style, *, hidden: int, tokens: float, seq: f
     style = _as_packed(block, style)
     own = tokens / style.tp if style.sp else tokens
     tape = Tape(own * hidden * style.residual, input_needs_grad=style.reached)
-    stream = 0
-    norms = norm_count(block, hidden)
-    parallel = norms == 1 and bool(block.mixers) and block.feedforward is not None
-    normed = _gathered(tape, style, norm(tape, style, stream, tokens=own, width=hidden), tokens, hidden)
-    branches = []
-    for mixer in block.mixers:
-        out = _mixer(tape, style, mixer, normed, tokens=tokens, seq=seq, hidden=hidden, qk_width=_qk_width(block))
-        branches.append(_scattered(tape, style, out, own, hidden))
-    if branches:
-        joined = branches[0]
-        for branch in branches[1:]:
-            joined = tape.run("join", [joined, branch], tape.sizes[joined], aliases=True)
-        if norms >= 4:
-            joined = norm(tape, style, joined, tokens=own, width=hidden)
-        stream = add(tape, style, stream, joined)
-    if block.feedforward is None:
-        return tape
-    if branches and not parallel:
-        read = 0 if block.parallel else stream
-        normed = _gathered(tape, style, norm(tape, style, read, tokens=own, width=hidden), tokens, hidden)
-    gated = any("shared_expert_gate" in t.name for t in block.tensors)
-    out = _feedforward(tape, style, block.feedforward, normed, tokens=tokens, hidden=hidden, gated_shared=gated)
-    out = _scattered(tape, style, out, own, hidden)
-    if norms >= 4:
-        out = norm(tape, style, out, tokens=own, width=hidden)
-    add(tape, style, stream, out)
+    layer = _Layer(tape, block, style, hidden=hidden, tokens=tokens, seq=seq, own=own)
+    if style.written.norms == "pre":
+        layer.normed_before()
+    else:
+        layer.normed_after()
     return tape
+
+
+class _Layer:
+    """A layer being written down: the stream, and branches that read it and are added to it."""
+
+    def __init__(self, tape: Tape, block: Block, style: Style, *, hidden: int, tokens: float, seq: float, own: float) -> None:
+        self.tape, self.block, self.style = tape, block, style
+        self.hidden, self.tokens, self.seq, self.own = hidden, tokens, seq, own
+        self.norms = norm_count(block, hidden)
+
+    def normed_before(self) -> None:
+        """Llama's order: a branch reads the normed stream; sandwich norms norm its result too."""
+        block, stream = self.block, 0
+        normed = self._read(self._norm(stream))
+        if block.mixers:
+            stream = self._add(stream, self._after(self._mixed(normed)))
+        if block.feedforward is None:
+            return
+        shared = self.norms == 1 and bool(block.mixers)  # Phi and Falcon-7B: one norm for both branches
+        if block.mixers and not shared:
+            normed = self._read(self._norm(0 if block.parallel else stream))
+        self._add(stream, self._after(self._fed(normed)))
+
+    def normed_after(self) -> None:
+        """BERT's order, where the sum is normed, and OLMo-2's, where the branch's result is."""
+        stream = 0
+        for branch in (self._mixed, self._fed):
+            stream = self._closed(stream, branch(stream))
+
+    def _closed(self, stream: int, branch: int) -> int:
+        if self.style.written.norms == "sum":
+            return self._norm(self._add(stream, branch))
+        return self._add(stream, self._norm(branch))
+
+    def _norm(self, source: int) -> int:
+        return norm(self.tape, self.style, source, tokens=self.own, width=self.hidden)
+
+    def _after(self, branch: int) -> int:
+        """The second norm of a sandwich (Gemma-2)."""
+        return self._norm(branch) if self.norms >= 4 else branch
+
+    def _add(self, stream: int, branch: int) -> int:
+        return add(self.tape, self.style, stream, branch)
+
+    def _read(self, normed: int) -> int:
+        return _gathered(self.tape, self.style, normed, self.tokens, self.hidden)
+
+    def _mixed(self, source: int) -> int:
+        """Every mixer reads the same tensor; parallel ones (Falcon-H1) are added."""
+        width, joined = _qk_width(self.block), 0
+        for place, mixer in enumerate(self.block.mixers):
+            out = _mixer(
+                self.tape, self.style, mixer, source, tokens=self.tokens, seq=self.seq, hidden=self.hidden, qk_width=width
+            )
+            out = _scattered(self.tape, self.style, out, self.own, self.hidden)
+            joined = self.tape.run("join", [joined, out], self.tape.sizes[out], aliases=True) if place else out
+        return joined
+
+    def _fed(self, source: int) -> int:
+        assert self.block.feedforward is not None
+        gated = any("shared_expert_gate" in t.name for t in self.block.tensors)
+        kind, tokens, hidden = self.block.feedforward, self.tokens, self.hidden
+        out = _feedforward(self.tape, self.style, kind, source, tokens=tokens, hidden=hidden, gated_shared=gated)
+        return _scattered(self.tape, self.style, out, self.own, hidden)
 
 
 @lru_cache(maxsize=512)

@@ -3,6 +3,7 @@
 from vramcast.training.activations.style import LowRank, Style
 from vramcast.training.activations.tape import Tape
 
+LATENT = {"q_a": "q", "q_b": "q", "kv_a": "k", "kv_b": "v"}  # what latent attention's projections yield in the end
 UNPACKING = 6  # bytes per weight alive while AutoGPTQ unpacks: int32 shifts, then int8 codes and their difference to the zeros
 
 
@@ -47,14 +48,16 @@ def _plain(
     """The matmul itself. An 8- or 4-bit one may save narrow copies instead; projections of one input share one."""
     weight = inputs * outputs
     copied = style.cast_weights or (style.unpacks and not trained)
+    cached = style.cast_weights and trained
     narrow = style.saved_inputs > 0 and trained
     copy = (tokens * inputs * style.saved_inputs * tape.first_copy(source) + weight * style.saved_weights) if narrow else 0
     return tape.run(
-        role,
+        LATENT.get(role, role),
         [source],
         tokens * outputs * style.width,
         saves=[source] if trained and not narrow else [],
-        keeps=copy + (weight * style.width if copied else 0),
+        keeps=copy + (weight * style.width if copied and not cached else 0),
+        cached=weight * style.width if cached else 0,
         scratch=weight * (UNPACKING if style.unpacks and not trained else style.dequantize),
         back_scratch=weight * style.dequantize,
         weight_gradient=weight * style.gradient_width if trained else 0,
@@ -75,7 +78,7 @@ def _quantized(tape: Tape, style: Style, source: int, *, tokens: float, inputs: 
 
 def _rank(adapter: LowRank, role: str) -> int:
     """The adapter's rank on a role; a packed projection has the rank of any of its parts."""
-    found = adapter.ranks.get(role, 0)
+    found = adapter.ranks.get(role, 0) or adapter.ranks.get(LATENT.get(role, ""), 0)
     if not found and role == "qkv":
         return max(adapter.ranks.get(part, 0) for part in "qkv")
     return found
@@ -123,14 +126,15 @@ def _adapted(
         x = tape.run("lora.cast", [x], wanted)
     if adapter.dropout:
         x = tape.run("lora.dropout", [x], tape.sizes[x], keeps=tokens * inputs)
-    x = _cast(tape, x, tokens * inputs * inner)
+    wide, x = x, _cast(tape, x, tokens * inputs * inner)
     copied = inner / adapter.width if inner < adapter.width else 0
     up *= (added or outputs) / outputs
-    a = tape.run("lora.a", [x], tokens * rank * inner, saves=[x], keeps=down * copied, weight_gradient=down, trains=True)
+    a = tape.run("lora.a", [x], tokens * rank * inner, saves=[x], cached=down * copied, weight_gradient=down, trains=True)
     made = tokens * (added or outputs) * inner
-    b = tape.run("lora.b", [a], made, saves=[a], keeps=up * copied, weight_gradient=up, trains=True)
+    b = tape.run("lora.b", [a], made, saves=[a], cached=up * copied, weight_gradient=up, trains=True)
     if added:  # index_copy saves what it copies (torch, derivatives.yaml)
         b = tape.run("lora.pad", [b], tokens * outputs * inner, saves=[b])
     scaled = tape.run("lora.scale", [b], tokens * outputs * inner)
     summed = tape.run("lora.add", [out, scaled], max(held, tokens * outputs * inner), aliases=True)
+    tape.hold(source, wide)
     return _cast(tape, summed, held)

@@ -16,10 +16,13 @@ def norm(tape: Tape, style: Style, source: int, *, tokens: float, width: float, 
     if style.norm == "eager":
         return _eager(tape, style, source, tokens=tokens, width=width, held=held, out=out, trained=trained)
     statistics = 8.0 if style.norm == "native" else 4.0
+    given = source
     if style.norm == "native" and style.autocast and held < 4:  # layer_norm is on autocast's fp32 list (aten/autocast_mode.h)
         source, out = tape.run("norm.float", [source], tokens * width * 4), 4
     kept = out if style.norm != "fused" else style.width
-    return tape.run("norm", [source], tokens * width * kept, saves=[source], keeps=tokens * statistics, trains=trained)
+    made = tape.run("norm", [source], tokens * width * kept, saves=[source], keeps=tokens * statistics, trains=trained)
+    tape.hold(given)
+    return made
 
 
 def _eager(tape: Tape, style: Style, source: int, *, tokens: float, width: float, held: float, out: float, trained: bool) -> int:
@@ -34,14 +37,19 @@ def _eager(tape: Tape, style: Style, source: int, *, tokens: float, width: float
     if style.norm_form != "narrow":
         offset = width * 4 if style.norm_form == "offset" else 0
         made = tape.run("norm.weight", [normed], wide, saves=[normed] if trained else [], keeps=offset, trains=trained)
-        return made if held >= 4 else tape.run("norm.back", [made], tokens * width * held)
-    if held < 4:
-        normed = tape.run("norm.back", [normed], tokens * width * held)
-    return tape.run("norm.weight", [normed], tokens * width * out, saves=[normed] if trained else [], trains=trained)
+        back = made if held >= 4 else tape.run("norm.back", [made], tokens * width * held)
+        tape.hold(source, made)
+        return back
+    back = tape.run("norm.back", [normed], tokens * width * held) if held < 4 else normed
+    made = tape.run("norm.weight", [back], tokens * width * out, saves=[back] if trained else [], trains=trained)
+    tape.hold(source, normed)
+    return made
 
 
 def add(tape: Tape, style: Style, left: int, right: int) -> int:
     """A residual addition: nothing is saved; the sum has the width of the wider side."""
+    if style.written.scaled_branches:
+        right = tape.run("scale", [right], tape.sizes[right])
     if style.hidden_dropout:
         right = tape.run("dropout", [right], tape.sizes[right], keeps=tape.sizes[right] / style.width)
     size = max(tape.sizes[left], tape.sizes[right])

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from vramcast.training.activations.written import Written
+
 
 class LowRank(msgspec.Struct, frozen=True, kw_only=True):
     """A low-rank adapter on linear layers: ranks by role, the dtype of its weights and its dropout.
@@ -40,7 +42,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     matmul saves its input when that differs (fp8, fp4), 0 = as it is; ``saved_weights``: the same of its weight;
     ``unpacks``: weights are unpacked by plain tensor operations, and the unpacked copy is saved for backward (AutoGPTQ's own
     kernel in training); ``reached``: gradients are wanted of the layers' input, as of any above a trained embedding;
-    ``joined``: attention runs image by image, and its results are copied into one.
+    ``joined``: attention runs image by image, and its results are copied into one; ``written``: the family's own words.
     """
 
     width: int = 2
@@ -78,3 +80,4 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ep: int = 1
     expert_tp: int = 1
     imbalance: float = 1.0
+    written: Written = Written()

@@ -13,9 +13,11 @@ import msgspec
 class Operation(msgspec.Struct, frozen=True):
     """One operation: tensors are indices into the tape's sizes.
 
-    ``saves``: tensors held for backward; ``keeps``: further bytes held (masks, statistics, cast weights); ``scratch`` and
+    ``saves``: tensors held for backward; ``keeps``: further bytes held (masks, statistics, cast weights); ``cached``: those of
+    ``keeps`` that autocast holds until it ends, in a pass without autograd too (copies of weights that train); ``scratch`` and
     ``back_scratch``: bytes alive only while it runs forward or backward; ``weight_gradient``: bytes it adds to the gradients of
-    parameters; ``aliases``: its backward hands its gradient on without a copy (adds, views) to inputs of the output's own size.
+    parameters; ``aliases``: its backward hands its gradient on without a copy (adds, views) to inputs of the output's own size;
+    ``also``: further outputs, whose gradients its backward joins with that of the first.
     """
 
     name: str
@@ -23,10 +25,12 @@ class Operation(msgspec.Struct, frozen=True):
     writes: int
     saves: tuple[int, ...] = ()
     keeps: float = 0
+    cached: float = 0
     scratch: float = 0
     back_scratch: float = 0
     weight_gradient: float = 0
     aliases: bool = False
+    also: tuple[int, ...] = ()
 
 
 class Life(msgspec.Struct, frozen=True):
@@ -43,6 +47,7 @@ class Life(msgspec.Struct, frozen=True):
     transient_peak: float
     backward_peak: float
     weight_gradients: float
+    cached: float = 0.0
     binding: str = ""
     savings: dict[str, float] = {}
 
@@ -56,12 +61,34 @@ class Tape:
         self.operations: list[Operation] = []
         self.stands_for: dict[int, int] = {}
         self.copied: set[int] = set()
+        self.named_until: dict[int, int] = {}
+        self.views: dict[int, int] = {}
+
+    def hold(self, *tensors: int) -> None:
+        """Python's names of these tensors go out of scope now: forward frees none of them before the operation recorded last."""
+        self.named_until |= dict.fromkeys(tensors, len(self.operations) - 1)
 
     def gather(self, name: str, source: int, bytes_out: float) -> int:
         """A gathered copy of a sharded tensor: whoever saves it saves the shard, and gathers it again in backward."""
         out = self.run(name, [source], bytes_out, back_scratch=bytes_out)
         self.stands_for[out] = source
         return out
+
+    def slices(self, name: str, source: int, sizes: Sequence[float], *, joined: bool = False) -> list[int]:
+        """Views of parts of a tensor: who saves one saves the whole.
+
+        ``joined``: backward writes one gradient for all of them (chunk, split); else each one's has the size of the whole, filled
+        with zeros, and they are added (indexing). Source: torch, derivatives.yaml, split_with_sizes and slice.
+        """
+        first = len(self.sizes)
+        views = list(range(first, first + len(sizes)))
+        self.sizes += sizes
+        self.needs_grad += [self.needs_grad[source]] * len(views)
+        self.views |= dict.fromkeys(views, self.views.get(source, source))
+        self.stands_for |= dict.fromkeys(views, self.stands_for.get(source, source))
+        groups = [views] if joined else [[view] for view in views]
+        self.operations += [Operation(name, (source,), one, also=tuple(rest)) for one, *rest in groups]
+        return views
 
     def first_copy(self, source: int) -> bool:
         """Whether nobody has made a narrow copy of this tensor yet; later ones share it."""
@@ -78,6 +105,7 @@ class Tape:
         saves: Sequence[int] = (),
         saves_output: bool = False,
         keeps: float = 0,
+        cached: float = 0,
         scratch: float = 0,
         back_scratch: float = 0,
         weight_gradient: float = 0,
@@ -96,7 +124,8 @@ class Tape:
                 tuple(reads),
                 out,
                 held if needs else (),
-                keeps if needs else 0,
+                keeps + cached if needs else 0,
+                cached,
                 scratch + (0 if needs else keeps),
                 back_scratch,
                 weight_gradient,
@@ -118,6 +147,7 @@ class Tape:
             transient_peak=self._forward(None),
             backward_peak=backward,
             weight_gradients=sum(op.weight_gradient for op in self.operations),
+            cached=sum(op.cached for op in self.operations),
             binding=binding,
             savings=self.savings(),
         )
@@ -132,15 +162,21 @@ class Tape:
         return {maker: size for maker, size in found.items() if size}
 
     def _forward(self, saved: set[int] | None) -> float:
-        last = {r: n for n, op in enumerate(self.operations) for r in op.reads}
+        last = {self.views.get(r, r): n for n, op in enumerate(self.operations) for r in op.reads}
+        for r, n in self.named_until.items():
+            whole = self.views.get(r, r)
+            last[whole] = max(n, last.get(whole, -1))
+        ends: dict[int, list[int]] = {}
+        for r, n in last.items():
+            if r and not (saved and r in saved):
+                ends.setdefault(n, []).append(r)
         alive = peak = 0.0
         for n, op in enumerate(self.operations):
-            alive += self.sizes[op.writes]
-            peak = max(peak, alive + op.scratch + (0 if saved is not None else op.keeps))
-            alive += op.keeps if saved is not None else 0
-            for r in set(op.reads):
-                if r and last[r] == n and not (saved and r in saved):
-                    alive -= self.sizes[r]
+            alive += 0 if op.writes in self.views else self.sizes[op.writes]
+            dropped = 0 if saved is not None else op.keeps - op.cached
+            alive += op.keeps - dropped
+            peak = max(peak, alive + op.scratch + dropped)
+            alive -= sum(self.sizes[r] for r in ends.get(n, ()))
         return peak
 
     def _backward(self) -> tuple[float, str]:
@@ -167,7 +203,7 @@ class _Backward:
         self.peak, self.binding = self.alive, "start"
 
     def step(self, op: Operation) -> None:
-        given = self.gradients.pop(op.writes, None)
+        given, *others = [self.gradients.pop(i) for i in (op.writes, *op.also) if i in self.gradients] or [None]
         if given is not None:
             wanted = [r for r in op.reads if self.tape.needs_grad[r]]
             own = self.tape.sizes[op.writes]
@@ -179,7 +215,8 @@ class _Backward:
             self._mark(op.back_scratch, op.name)
             for tensor, gradient in zip(wanted, made, strict=True):
                 self._accumulate(tensor, gradient)
-            self._drop(given)
+            for used in (given, *others):
+                self._drop(used)
         self.alive -= op.keeps
         for i in op.saves:
             self.holders[i] -= 1

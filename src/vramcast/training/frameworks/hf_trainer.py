@@ -37,6 +37,13 @@ FLOAT_ROUTERS = frozenset({
     "deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite", "dots1", "kimi_k2", "ernie4_5_moe", "bailing_moe", "longcat_flash",
     "glm4v_moe", "hunyuan_v1_moe", "minimax_m2", "exaone_moe", "solar_open",
 })  # fmt: skip
+# families whose adapters PEFT carries over to the tensors that hold all experts (transformers 5.23, conversion_mapping.py:
+# _MODEL_TO_CONVERSION_PATTERN names mixtral or qwen2_moe; peft 0.21, transformers_weight_conversion.py)
+CONVERTED = frozenset({
+    "mixtral", "minimax", "minimax_m2", "afmoe", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots1", "ernie4_5_moe", "glm4_moe",
+    "glm4_moe_lite", "glm_moe_dsa", "glm4v_moe", "longcat_flash", "solar_open", "mellum", "qwen3_moe", "qwen3_omni_moe",
+    "qwen3_omni_moe_thinker", "qwen3_next", "hunyuan_v1_moe", "flex_olmo", "olmoe", "exaone_moe", "cohere2_moe",
+})  # fmt: skip
 CAPPED_LOGITS = frozenset({"gemma2", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "recurrent_gemma"})
 # RMSNorms that cast back to 16 bits after their weight, or multiply by 1 + weight in fp32 (transformers, modeling_*.py)
 NORM_FORMS = dict.fromkeys(("olmo2", "olmo3", "gpt_oss", "afmoe", "flex_olmo", "helium", "nemotron_h"), "wide")
@@ -85,6 +92,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     _dtypes(draft, question, model, version)
     _sharded_dtypes(draft)
     draft.default("transformers' eager modules", norm="eager", rope="eager", glu="eager")
+    draft.default("", modules=model.family)
     draft.default("the family's own modules", float_router=model.family in FLOAT_ROUTERS, clamped_glu=model.family == "gpt_oss")
     draft.default("the family's final_logit_softcapping", logits_softcap=model.family in CAPPED_LOGITS)
     draft.default("the family's own RMSNorm", norm_form=NORM_FORMS.get(model.family, "narrow"))
@@ -114,7 +122,10 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     draft.default("experts are fused tensors since transformers 5" if fused else "experts are layers", fused_experts=fused)
     draft.default("grouped matmuls since transformers 5" if fused else "one expert after another",
                   experts="grouped" if fused else "loop")  # fmt: skip
-    draft.default("PEFT's all-linear reaches routers", adapts_router=not draft.get("splits_experts"))
+    reached = model.family in CONVERTED or not fused
+    draft.default("PEFT's all-linear reaches routers", adapts_router=reached and not draft.get("splits_experts"))
+    draft.default("PEFT reaches experts that are one tensor in the families it converts" if fused else "",
+                  adapts_experts="layers" if not fused else "tensors" if reached else "none")  # fmt: skip
     freed = version >= SETS_TO_NONE
     draft.default("zero_grad sets gradients to None" if freed else "zero_grad of torch 1 fills gradients with zeros",
                   frees_gradients=freed)  # fmt: skip

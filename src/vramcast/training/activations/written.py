@@ -1,0 +1,59 @@
+"""How a family's layer is written in transformers, where it is written otherwise than Llama's; one row per family.
+
+Source: models/<family>/modeling_<family>.py of transformers 5.23. Everything else follows from the model's own tensors.
+"""
+
+import msgspec
+
+
+class Written(msgspec.Struct, frozen=True, kw_only=True):
+    """The words of one family's modules.
+
+    ``norms``: before a branch (pre), of a branch's result before it is added (post), or of the sum (sum). ``scaled_branches``:
+    a branch is multiplied by a number before it is added. ``repeated_rope``: cosines and sines are repeated in every layer.
+    ``softmax_as_is``: eager attention's softmax stays in the width of its scores. ``eager``: its scores are always written out,
+    as its class knows no kernel.
+
+    ``router``: softmax over all experts, of the chosen ones alone (top), sigmoid, or sigmoid with groups of experts (groups);
+    ``normalised``: the chosen weights are divided by their sum; ``float_routes``: they stay in float; ``every_expert``: all
+    experts see every token.
+    """
+
+    norms: str = "pre"
+    scaled_branches: bool = False
+    repeated_rope: bool = False
+    softmax_as_is: bool = False
+    eager: bool = False
+    router: str = "softmax"
+    normalised: bool = True
+    float_routes: bool = False
+    every_expert: bool = False
+
+
+_SIGMOID = Written(router="sigmoid", float_routes=True)
+_GROUPS = Written(router="groups", float_routes=True)
+_SCALED = Written(scaled_branches=True, router="top")
+_SUM = Written(norms="sum")
+
+WRITTEN: dict[str, Written] = {
+    "mixtral": Written(float_routes=True),
+    "minimax": Written(float_routes=True),
+    "qwen2_moe": Written(normalised=False),
+    "olmoe": Written(normalised=False),
+    "flex_olmo": Written(norms="post", normalised=False),
+    "gpt_oss": Written(router="top"),
+    "llama4_text": Written(router="top", every_expert=True),
+    "deepseek_v2": Written(normalised=False, float_routes=True),
+    "deepseek_v3": _GROUPS,
+    "minimax_m2": _SIGMOID,
+    "afmoe": _SIGMOID,
+    "gpt2": Written(softmax_as_is=True),
+    "gpt_bigcode": Written(softmax_as_is=True),
+} | {
+    **dict.fromkeys(("granite", "granitemoe", "granitemoeshared", "granitemoehybrid"), _SCALED),
+    **dict.fromkeys(("glm4_moe", "glm4_moe_lite", "dots1", "exaone_moe", "solar_open"), _GROUPS),
+    **dict.fromkeys(("gptj", "gpt_neo", "codegen", "bloom", "mpt", "xglm", "deberta", "deberta-v2"), Written(eager=True)),
+    **dict.fromkeys(("glm", "glm4"), Written(repeated_rope=True)),
+    **dict.fromkeys(("olmo2", "olmo3", "exaone4"), Written(norms="post")),
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert", "camembert", "bart", "mpnet"), _SUM),
+}
