@@ -1,4 +1,4 @@
-"""The kinds of layers that truth/traced/activations.jsonl holds: small widths of each class's real structure, one per model_type."""
+"""The kinds of layers that truth/traced/activations.jsonl holds: small widths of each class's real structure, by model_type."""
 
 from typing import Any
 
@@ -11,11 +11,13 @@ _GPT = {"n_embd": 512, "n_head": 8, "vocab_size": 4096, "n_positions": 1024}
 _MOE = WIDTHS | {"moe_intermediate_size": 256, "num_experts": 16, "num_experts_per_tok": 4}
 _ROUTED = _MOE | {"n_routed_experts": 16, "n_shared_experts": 1, "n_group": 4, "topk_group": 2, "first_k_dense_replace": 0}
 _LATENT = WIDTHS | {
-    "num_key_value_heads": 8, "q_lora_rank": 192, "kv_lora_rank": 128, "qk_rope_head_dim": 32, "qk_nope_head_dim": 64, "v_head_dim": 64,
+    "num_key_value_heads": 8, "q_lora_rank": 192, "kv_lora_rank": 128, "qk_rope_head_dim": 32, "qk_nope_head_dim": 64,
+        "v_head_dim": 64,
 }  # fmt: skip
 _MAMBA2 = {"mamba_n_heads": 16, "mamba_d_head": 64, "mamba_d_state": 64, "mamba_n_groups": 1, "mamba_expand": 2}
 _SEQ2SEQ = {
-    "d_model": 512, "encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 1408, "decoder_ffn_dim": 1408,
+    "d_model": 512, "encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 1408,
+        "decoder_ffn_dim": 1408,
     "vocab_size": 4096, "dropout": 0.0, "attention_dropout": 0.0,
 }  # fmt: skip
 _T5 = {"d_model": 512, "d_kv": 64, "d_ff": 1408, "num_heads": 8, "vocab_size": 4096, "decoder_start_token_id": 0}
@@ -62,7 +64,8 @@ DENSE: dict[str, dict[str, Any]] = {
     "gpt_neox": _WHOLE,
     "gpt2": _GPT,
     "gptj": _GPT | {"rotary_dim": 32},
-    "gpt_neo": {"hidden_size": 512, "num_heads": 8, "vocab_size": 4096, "attention_types": [[["local", "global"], 1], [["local"], 1]], "num_layers": 3},
+    "gpt_neo": {"hidden_size": 512, "num_heads": 8, "vocab_size": 4096, "attention_types": [[["local", "global"], 1],
+        [["local"], 1]], "num_layers": 3},
     "gpt_bigcode": _GPT,
     "codegen": _GPT | {"rotary_dim": 32},
     "opt": _WHOLE | {"ffn_dim": 1408, "word_embed_proj_dim": 512},
@@ -88,10 +91,12 @@ MIXTURES: dict[str, dict[str, Any]] = {
     },
     "dbrx": {
         "d_model": 512, "n_heads": 8, "vocab_size": 4096,
-        "attn_config": {"kv_n_heads": 4, "clip_qkv": 8.0, "rope_theta": 10000.0}, "ffn_config": {"ffn_hidden_size": 512, "moe_num_experts": 8, "moe_top_k": 2},
+        "attn_config": {"kv_n_heads": 4, "clip_qkv": 8.0, "rope_theta": 10000.0}, "ffn_config": {"ffn_hidden_size": 512,
+        "moe_num_experts": 8, "moe_top_k": 2},
     },
     "llama4_text": WIDTHS | {
-        "head_dim": 64, "intermediate_size": 512, "intermediate_size_mlp": 1024, "num_local_experts": 8, "num_experts_per_tok": 1,
+        "head_dim": 64, "intermediate_size": 512, "intermediate_size_mlp": 1024, "num_local_experts": 8,
+        "num_experts_per_tok": 1,
         "interleave_moe_layer_step": 1,
     },
     "ernie4_5_moe": _MOE | {"moe_num_experts": 16, "moe_k": 4, "moe_layer_start_index": 0, "moe_num_shared_experts": 1},
@@ -127,10 +132,12 @@ STATEFUL: dict[str, dict[str, Any]] = {
         "ssm_state_size": 64, "n_groups": 1},
     "qwen3_next": _MOE | {
         "head_dim": 128, "shared_expert_intermediate_size": 256, "linear_num_key_heads": 4, "linear_num_value_heads": 8,
-        "linear_key_head_dim": 64, "linear_value_head_dim": 64, "layer_types": ["full_attention", "linear_attention", "full_attention"],
+        "linear_key_head_dim": 64, "linear_value_head_dim": 64, "layer_types": ["full_attention", "linear_attention",
+        "full_attention"],
     },
     "qwen3_5_text": WIDTHS | {
-        "head_dim": 128, "linear_num_key_heads": 4, "linear_num_value_heads": 8, "linear_key_head_dim": 64, "linear_value_head_dim": 64,
+        "head_dim": 128, "linear_num_key_heads": 4, "linear_num_value_heads": 8, "linear_key_head_dim": 64,
+        "linear_value_head_dim": 64,
         "layer_types": ["full_attention", "linear_attention", "full_attention"],
     },
     "lfm2": WIDTHS | {"layer_types": ["full_attention", "conv", "full_attention"], "block_auto_adjust_ff_dim": False},
@@ -144,7 +151,8 @@ STATEFUL: dict[str, dict[str, Any]] = {
 _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 ENCODERS: dict[str, dict[str, Any]] = {
     "bert": _WHOLE | _NO_DROPOUT | {"architectures": ["BertForMaskedLM"]},
-    "roberta": _WHOLE | _NO_DROPOUT | {"architectures": ["RobertaForMaskedLM"]} | {"max_position_embeddings": 1026, "pad_token_id": 1},
+    "roberta": _WHOLE | _NO_DROPOUT | {"architectures": ["RobertaForMaskedLM"]} | {"max_position_embeddings": 1026,
+        "pad_token_id": 1},
     "distilbert": {"dim": 512, "hidden_dim": 1408, "n_heads": 8, "vocab_size": 4096, "dropout": 0.0, "attention_dropout": 0.0},
     "electra": _WHOLE | _NO_DROPOUT | {"architectures": ["ElectraForMaskedLM"]} | {"embedding_size": 512},
     "albert": _WHOLE | _NO_DROPOUT | {"embedding_size": 128},
@@ -158,7 +166,8 @@ ENCODERS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 KINDS = DENSE | MIXTURES | STATEFUL | ENCODERS
-_DEPTHS = {"gpt2": "n_layer", "gptj": "n_layer", "gpt_bigcode": "n_layer", "codegen": "n_layer", "bloom": "n_layer", "mpt": "n_layers",
+_DEPTHS = {"gpt2": "n_layer", "gptj": "n_layer", "gpt_bigcode": "n_layer", "codegen": "n_layer", "bloom": "n_layer",
+    "mpt": "n_layers",
     "dbrx": "n_layers", "gpt_neo": "", "xglm": "num_layers", "distilbert": "n_layers", "t5": "num_layers", "mt5": "num_layers",
     "bart": "encoder_layers", "mbart": "encoder_layers", "pegasus": "encoder_layers"}  # fmt: skip
 

@@ -46,8 +46,8 @@ _BRIEF = (
 _SHAPES = ((1, 512), (2, 512), (2, 1024))  # the plain variant of a core kind is traced in all three, anything else in the second
 _SHORT = (2, 64)  # of a scan that runs token by token
 _LAYER_PATHS = (
-    "model.layers.{}", "gpt_neox.layers.{}", "transformer.h.{}", "transformer.blocks.{}", "transformer.layer.{}", "backbone.layers.{}",
-    "biogpt.layers.{}", "rwkv.blocks.{}", "model.decoder.layers.{}", "decoder.block.{}", "encoder.layer.{}",
+    "model.layers.{}", "gpt_neox.layers.{}", "transformer.h.{}", "transformer.blocks.{}", "transformer.layer.{}",
+    "backbone.layers.{}", "biogpt.layers.{}", "rwkv.blocks.{}", "model.decoder.layers.{}", "decoder.block.{}", "encoder.layer.{}",
 )  # fmt: skip
 
 

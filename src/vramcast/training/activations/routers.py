@@ -1,4 +1,4 @@
-"""Routers on the tape: logits, the chosen experts and their weights (transformers 5.23, the TopKRouter classes of each family)."""
+"""Routers on the tape: scores of the experts, the chosen ones and their weights (transformers 5.23, each family's TopKRouter)."""
 
 from vramcast.models.feedforward import Experts
 from vramcast.training.activations.style import Style

@@ -203,19 +203,19 @@ class _Backward:
         self.peak, self.binding = self.alive, "start"
 
     def step(self, op: Operation) -> None:
-        given, *others = [self.gradients.pop(i) for i in (op.writes, *op.also) if i in self.gradients] or [None]
-        if given is not None:
+        given = [self.gradients.pop(i) for i in (op.writes, *op.also) if i in self.gradients]
+        if given:
             wanted = [r for r in op.reads if self.tape.needs_grad[r]]
             own = self.tape.sizes[op.writes]
             shared = [op.aliases and abs(self.tape.sizes[r] - own) < 1 for r in wanted]
             made = [
-                self._share(given) if share else self._new(self.tape.sizes[r]) for r, share in zip(wanted, shared, strict=True)
+                self._share(given[0]) if share else self._new(self.tape.sizes[r]) for r, share in zip(wanted, shared, strict=True)
             ]
             self.alive += op.weight_gradient
             self._mark(op.back_scratch, op.name)
             for tensor, gradient in zip(wanted, made, strict=True):
                 self._accumulate(tensor, gradient)
-            for used in (given, *others):
+            for used in given:
                 self._drop(used)
         self.alive -= op.keeps
         for i in op.saves:
