@@ -41,8 +41,8 @@ FLOAT_ROUTERS = frozenset({
 # _MODEL_TO_CONVERSION_PATTERN names mixtral or qwen2_moe; peft 0.21, transformers_weight_conversion.py)
 CONVERTED = frozenset({
     "mixtral", "minimax", "minimax_m2", "afmoe", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots1", "ernie4_5_moe",
-    "glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "glm4v_moe", "longcat_flash", "solar_open", "mellum", "qwen3_moe", "qwen3_omni_moe",
-    "qwen3_omni_moe_thinker", "qwen3_next", "hunyuan_v1_moe", "flex_olmo", "olmoe", "exaone_moe", "cohere2_moe",
+    "glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "glm4v_moe", "longcat_flash", "solar_open", "mellum", "qwen3_moe",
+    "qwen3_omni_moe", "qwen3_omni_moe_thinker", "qwen3_next", "hunyuan_v1_moe", "flex_olmo", "olmoe", "exaone_moe", "cohere2_moe",
 })  # fmt: skip
 CAPPED_LOGITS = frozenset({"gemma2", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "recurrent_gemma"})
 # RMSNorms that cast back to 16 bits after their weight, or multiply by 1 + weight in fp32 (transformers, modeling_*.py)
