@@ -87,3 +87,8 @@ def test_prefill_pieces_are_captured_for_text_on_one_stage_alone() -> None:
 def test_a_shared_memory_holds_what_capturing_leaves_in_the_process() -> None:
     shared, own = (graphs("Qwen/Qwen3-8B", gpu, options={"cuda_graph_max_bs": 8}) for gpu in ("GB10", "H100 SXM"))
     assert shared - own == 1536 * MiB
+
+
+def test_halves_of_the_latents_expansion_are_held_twice() -> None:
+    weights = ask("moonshotai/Kimi-K2.5", None, context=4096, parallel=Parallel(tp=8), gpus=8).ranks[0].instants[0].terms[0]
+    assert weights.find("absorbed").bytes == 61 * 8 * (128 + 128) * 512 * 2

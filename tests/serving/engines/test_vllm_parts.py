@@ -233,3 +233,16 @@ def test_the_largest_image_of_qwen3s_towers_is_encoded_whole() -> None:
     (whole, cut) = (encoder_term(model, model.towers, 8192, 2, 2, tp=tp) for tp in (1, 2))
     assert whole.find("encoder_outputs").bytes == 16_384 * 5120 * 2
     assert cut.find("encoder_layer").bytes < whole.find("encoder_layer").bytes
+
+
+def test_the_v0_engine_kept_joined_images_beside_those_it_was_given() -> None:
+    """Qwen2.5-VL-7B in 4 bits under Unsloth on a T4, 0.9.2: the log's peak is 2.71 GiB."""
+    options = {"engine_core": "V0", "max_num_batched_tokens": 16_384, "max_num_seqs": 1}
+    question = Serving(model="x", engine_version="0.9.2", context=16_384, dtype="float16", quant="nf4-dq", options=options)
+    model, card = read_model("Qwen/Qwen2.5-VL-7B-Instruct", offline=True), find_accelerator("Tesla T4")
+    peak = next(
+        t for t in forecast_serving(question, model=model, card=card).ranks[0].instants[0].terms if t.name == "activations"
+    )
+    assert peak.find("pixels").bytes == 2 * 65_536 * 1176 * 2
+    assert peak.find("dequantized").bytes == 3584 * 18_944 * 2
+    assert peak.bytes / GiB == pytest.approx(2.71, rel=0.01)

@@ -15,7 +15,7 @@ from vramcast.serving.host import free_bytes
 from vramcast.serving.layout import Stage, front_split, stages_of
 from vramcast.serving.precision import element_bytes, same_as_model
 from vramcast.serving.storage import Storage
-from vramcast.serving.weights import Loading, weights_term
+from vramcast.serving.weights import Loading, rank_elements, weights_term
 from vramcast.units import MiB, gib
 
 _SOURCE = "sglang/srt/mem_cache/kv_cache_configurator.py"
@@ -102,7 +102,24 @@ def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
         splits_experts=not spread,
         splits_towers=False,
     )
-    return weights_term(resolved.model, stage, loading, Storage(resolved.model, quant=resolved.question.quant, dtype=dtype))
+    storage = Storage(resolved.model, quant=resolved.question.quant, dtype=dtype)
+    term = weights_term(resolved.model, stage, loading, storage)
+    copies = latent_copies(stage, loading, storage)
+    return Term.total("weights", (*term.terms, copies), why=term.why, source=term.source) if copies.bytes else term
+
+
+def latent_copies(stage: Stage, loading: Loading, storage: Storage) -> Term:
+    """Keys' and values' halves of the latent's expansion, each copied into the layout it is multiplied in.
+
+    Source: sglang/srt/models/deepseek_v2.py post_load_weights (w_kc, w_vc beside kv_b_proj).
+    """
+    size = sum(
+        storage.share_bytes(tensor, rank_elements(tensor, loading), block=block) * count
+        for block, count in stage.blocks
+        for tensor in block.tensors
+        if tensor.name.endswith("kv_b_proj.weight")
+    )
+    return Term(name="absorbed", bytes=round(size), why="halves of kv_b_proj, copied for absorbed attention")
 
 
 def _attention_ranks(resolved: Resolved) -> int:

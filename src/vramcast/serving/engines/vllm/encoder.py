@@ -24,6 +24,9 @@ LARGEST_IMAGE = {
 
 # towers that transformers builds, whose linear layers vLLM replaces by replicated ones (models/gemma4_mm.py, gemma3n_mm.py)
 REPLICATED_TOWERS = frozenset({"gemma4", "gemma3n"})
+# models whose V0 forward kept the images it had joined beside those it was given (models/qwen2_vl.py, qwen2_5_vl.py:
+# _validate_and_reshape_mm_tensor concatenates a batch, and the parsed input lives as long as the forward)
+PARSED_APART = frozenset({"qwen2_vl", "qwen2_5_vl"})
 
 
 class Images(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.versions import at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.capture import Capture
-from vramcast.serving.engines.vllm.encoder import encoder_term, profiled_tokens, splits_towers
+from vramcast.serving.engines.vllm.encoder import PARSED_APART, encoder_term, profiled_tokens, splits_towers
 from vramcast.serving.engines.vllm.graphs import graphs_term
 from vramcast.serving.engines.vllm.lora import slots_term
 from vramcast.serving.engines.vllm.profile import Batch, forward_term, sampling_term
@@ -58,6 +58,7 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
         element=settings.element,
         sampler=settings.sampler,
         dequantizes=settings.dequantizes,
+        pixel_copies=2 if settings.core == "V0" and model.family in PARSED_APART else 1,
         card=card,
         towers=towers,
     )

@@ -40,11 +40,12 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     card: Accelerator | None
     towers: tuple[Tower, ...] = ()
     dequantizes: bool = False
+    pixel_copies: int = 1
 
     @property
     def pixel(self) -> float:
-        """Bytes of a pixel value: fp32 as the processor makes it, until it was cast there (vllm-project/vllm#18862)."""
-        return self.element if self.version >= PIXELS_CAST else 4
+        """Bytes of a pixel value in all copies: fp32 as the processor makes it, until it was cast there (vllm#18862)."""
+        return self.pixel_copies * (self.element if self.version >= PIXELS_CAST else 4)
 
 
 def forward_term(model: Model, stage: Stage, batch: Batch) -> Term:
