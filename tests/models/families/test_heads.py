@@ -33,9 +33,34 @@ def test_a_token_classifier_has_biases() -> None:
     assert read_config(raw).parameters == 7_110_660_096 + 9 * 4097
 
 
-def test_a_draft_model_is_refused() -> None:
-    with pytest.raises(UnmodelledError, match="LlamaForCausalLMEagle3 is a draft model beside 'llama'"):
-        read_config({**MISTRAL, "model_type": "llama", "architectures": ["LlamaForCausalLMEagle3"]})
+def test_an_unknown_draft_model_is_refused() -> None:
+    with pytest.raises(UnmodelledError, match="DFlashQwen3ForCausalLM is a draft model beside 'llama'"):
+        read_config({**MISTRAL, "model_type": "llama", "architectures": ["DFlashQwen3ForCausalLM"]})
+
+
+LLAMA_8B = {**MISTRAL, "model_type": "llama", "num_hidden_layers": 1, "num_key_value_heads": 8, "vocab_size": 128256}
+
+
+def test_eagle_3_reads_the_embedding_beside_three_states() -> None:
+    """yuhuili/EAGLE3-LLaMA3.1-Instruct-8B: 850 MB in bfloat16, no embedding in the file."""
+    model = read_config({**LLAMA_8B, "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": 32000})
+    layer = 2 * 4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 14336 + 3 * 4096
+    assert model.parameters == layer + 3 * 4096 * 4096 + 32000 * 4096 + 4096
+    assert model.unmodelled == ("a draft head: the embedding is the target's",)
+    assert sum(mixer.cache_elements for block in model.blocks for mixer in block.mixers) == 2 * 8 * 128
+
+
+def test_eagle_1_stores_the_embedding() -> None:
+    model = read_config({**LLAMA_8B, "architectures": ["EagleLlamaForCausalLM"]})
+    layer = 4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 14336 + 4096
+    assert model.parameters == 128256 * 4096 + layer + 2 * 4096 * 4096 + 4096
+
+
+def test_medusas_heads() -> None:
+    model = read_config(
+        {"model_type": "medusa", "hidden_size": 4096, "vocab_size": 32000, "num_heads": 5, "num_hidden_layers": 1}
+    )
+    assert model.parameters == 5 * (4096 * 4096 + 32000 * 4096)
 
 
 def test_a_config_without_model_type_is_known_by_its_class() -> None:

@@ -71,6 +71,7 @@ _FAMILIES: dict[str, str] = {
     "deepseek_vl2": "deepseek_vl_v2",
     "cogvlm": "cogvlm",
     "llada": "llada",
+    "eagle": "eagle medusa",
     "rwkv67": "rwkv6 rwkv7",
     "ovis2": "ovis2",
     "qwen_vl": """
@@ -102,7 +103,7 @@ ALIASES: dict[str, str] = {
 MODULES: dict[str, str] = {kind: module for module, kinds in _FAMILIES.items() for kind in kinds.split()}
 
 # Modules that read the head of a task themselves.
-OWN_HEADS = {"bert", "modernbert", "seq2seq", "t5"}
+OWN_HEADS = {"bert", "eagle", "modernbert", "seq2seq", "t5"}
 
 # Remote-code classes called after their type that are whole language models, not the body of one.
 WHOLE = {"ChatGLMModel", "InternVLChatModel", "LlavaLlamaModel", "Qwen2_5OmniModel", "Qwen3OmniMoeModel"}
@@ -111,6 +112,17 @@ WHOLE = {"ChatGLMModel", "InternVLChatModel", "LlavaLlamaModel", "Qwen2_5OmniMod
 ARCHITECTURES: dict[str, str] = {
     "Mistral3ForConditionalGeneration": "mistral3",
     "Glm4MoeForCausalLM": "glm4_moe",
+    **dict.fromkeys(
+        (
+            "LlamaForCausalLMEagle",
+            "EagleLlamaForCausalLM",
+            "LlamaForCausalLMEagle3",
+            "Eagle3LlamaForCausalLM",
+            "Eagle3Speculator",
+            "LlamaForCausalLMEagle3MTP",
+        ),
+        "eagle",
+    ),
     "CogVLMVideoForCausalLM": "cogvlm",
     "CogVLMForCausalLM": "cogvlm",
 }

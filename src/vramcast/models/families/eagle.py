@@ -1,0 +1,96 @@
+"""Draft heads read on their own: EAGLE 1 and 3 (one decoder layer over the target's states) and Medusa (a few layers per head).
+
+What they share with the target they are served beside (its embedding, and but for EAGLE 3 its head) is not counted.
+Source of names and shapes: vllm/model_executor/models/llama_eagle.py, llama_eagle3.py and medusa.py; arXiv 2401.15077, 2503.01840
+and 2401.10774.
+"""
+
+import msgspec
+
+from vramcast.models.config import Config
+from vramcast.models.families import llama, parts
+from vramcast.models.feedforward import Dense
+from vramcast.models.inventory import Block, Model, Tensor
+
+_AUXILIARY = 3
+
+
+def read(config: Config) -> Model:
+    """A draft head, by its architecture."""
+    if config.text("model_type", default="") == "medusa":
+        return _medusa(config)
+    name = str((config.list("architectures", default=[]) or [""])[0])
+    return _third(config) if "3" in name else _first(config)
+
+
+def _plain(config: Config, **fields: object) -> Model:
+    return llama.read(
+        Config({**config.raw, "model_type": "llama", "tie_word_embeddings": False, **fields}, config.path), prefix=""
+    )
+
+
+def _first(config: Config) -> Model:
+    """EAGLE 1: the embedding is stored, the first layer does not normalise its input, nothing normalises its output."""
+    model, hidden = _plain(config), config.size("hidden_size")
+    blocks = tuple(_without(block, "input_layernorm.weight") for block in model.blocks)
+    joining = parts.linear(
+        "fc", hidden, 2 * hidden, "projector", shard=None, bias=config.flag("bias", "eagle_fc_bias", default=True)
+    )
+    kept = tuple(t for t in model.tensors if t.role == "embedding")
+    return _draft(model, blocks, (*kept, *joining), "the output head is the target's")
+
+
+def _third(config: Config) -> Model:
+    """EAGLE 3: states of three of the target's layers are joined; its layer reads them beside the embedding; its head is small."""
+    hidden = config.size("hidden_size")
+    states = len(config.list("eagle_aux_hidden_state_layer_ids", default=[])) or _AUXILIARY
+    model = _plain(config, vocab_size=config.size("draft_vocab_size", "vocab_size"))
+    joining = parts.linear("fc", hidden, states * config.size("target_hidden_size", default=hidden), "projector", shard=None)
+    blocks = tuple(_wider(block, hidden) for block in model.blocks)
+    kept = tuple(t for t in model.tensors if t.role != "embedding")
+    return _draft(model, blocks, (*kept, *joining), "the embedding is the target's")
+
+
+def _without(block: Block, name: str) -> Block:
+    return msgspec.structs.replace(block, tensors=tuple(t for t in block.tensors if t.name != name))
+
+
+def _wider(block: Block, hidden: int) -> Block:
+    """Queries, keys and values of the embedding and the state side by side, the state normalised on its own."""
+    widened = tuple(
+        msgspec.structs.replace(t, shape=(t.shape[0], 2 * hidden)) if t.role in ("q", "k", "v") else t for t in block.tensors
+    )
+    return msgspec.structs.replace(block, tensors=(*widened, *parts.norms(hidden, "hidden_norm")))
+
+
+def _draft(model: Model, blocks: tuple[Block, ...], tensors: tuple[Tensor, ...], shared: str) -> Model:
+    return msgspec.structs.replace(
+        model, family="eagle", blocks=blocks, tensors=tensors, unmodelled=(*model.unmodelled, f"a draft head: {shared}")
+    )
+
+
+def _medusa(config: Config) -> Model:
+    """Each head: residual layers as wide as the model, then a head of its own over the vocabulary (or its most frequent part)."""
+    hidden, heads = config.size("hidden_size"), config.size("num_heads", "medusa_num_heads")
+    vocab = config.size("truncated_vocab_size", "vocab_size")
+    inner = range(config.size("num_hidden_layers", "medusa_num_layers", default=1))
+    bias = config.flag("medusa_fc_bias", default=False)
+    block = Block(
+        name="blocks.{}.",
+        indices=tuple(range(heads)),
+        feedforward=Dense(intermediate=hidden, gated=False),
+        tensors=(
+            *(t for i in inner for t in parts.linear(f"layers.{i}", hidden, hidden, "mixer", shard=0, bias=bias)),
+            Tensor(name="lm_head.weight", shape=(vocab, hidden), role="head", shard=0),
+        ),
+    )
+    return Model(
+        id="",
+        family="medusa",
+        hidden=hidden,
+        vocab=vocab,
+        blocks=(block,),
+        tensors=(),
+        dtype=parts.dtype_of(config),
+        unmodelled=("a draft head: the embedding is the target's",),
+    )
