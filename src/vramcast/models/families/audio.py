@@ -32,8 +32,8 @@ def _voxtral(config: Config) -> Model:
         *parts.linear(f"{name}linear_2", hidden, hidden, "projector", shard=None),
     )
     projector = Tower(name=name, kind="projector", tensors=tensors)
-    tied = text.flag("tie_word_embeddings", default=False)
-    return wrapper.wrap(config, text, prefix="language_model.model.", towers=(tower, projector), tied=tied)
+    apart = Config({**config.raw, "tie_word_embeddings": False}, config.path)
+    return wrapper.wrap(apart, text, prefix="language_model.model.", towers=(tower, projector))
 
 
 def as_whisper(heard: Config) -> Config:
@@ -74,7 +74,7 @@ def _asr(config: Config) -> Model:
     whole = config.optional_child("thinker_config") or config
     text = wrapper.text_of(whole, "qwen3_asr_text", "text_config")
     tower = convolved(wrapper.part(whole, "audio_config", "qwen3_asr_encoder"), text.size("hidden_size"))
-    tied = text.flag("tie_word_embeddings", default=True)
+    tied = (text if config.has("thinker_config") else config).flag("tie_word_embeddings", default=True)
     outer = Config({**whole.raw, "model_type": "qwen3_asr", "tie_word_embeddings": tied}, config.path)
     return wrapper.wrap(outer, text, prefix="thinker.model.", towers=(tower,))
 

@@ -100,6 +100,7 @@ def _block(config: Config, row: Encoder, hidden: int, name: str, count: int) -> 
         config.size("num_attention_heads", "n_heads", "n_head"),
         intermediate=config.size("intermediate_size", "hidden_dim", "n_inner", default=4 * hidden),
         style=row.style,
+        head_dim=config.integer("head_dim", default=0) if row.style.separate == _ROTARY.separate else 0,
         extra=row.extra(config, hidden, name) if row.extra else (),
     )
 

@@ -41,7 +41,7 @@ def _first(config: Config) -> Model:
 
 
 def _third(config: Config) -> Model:
-    """EAGLE 3: states of three of the target's layers are joined; its layer reads them beside the embedding; its head is small."""
+    """EAGLE 3: states of three of the target's layers are joined; its layer reads them and the embedding; a head of its own."""
     hidden = config.size("hidden_size")
     states = len(config.list("eagle_aux_hidden_state_layer_ids", default=[])) or _AUXILIARY
     model = _plain(config, vocab_size=config.size("draft_vocab_size", "vocab_size"))

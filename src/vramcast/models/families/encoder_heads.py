@@ -73,12 +73,20 @@ def tensors(config: Config, heads: Heads, task: str, *, hidden: int, width: int,
 
 def _masked(config: Config, heads: Heads, hidden: int, width: int) -> tuple[Tensor, ...]:
     dense, norm, bias = heads.masked
-    inner = width if heads.narrow else hidden
+    inner, vocab = width if heads.narrow else hidden, config.size("vocab_size")
     return (
         *parts.linear(dense, inner, hidden, "head", shard=None, bias=True),
         *parts.norms(inner, norm, bias=True),
-        Tensor(name=bias, shape=(config.size("vocab_size"),), role="bias"),
+        Tensor(name=bias, shape=(vocab,), role="bias"),
+        *(() if config.flag("tie_word_embeddings", default=True) else _untied(vocab, width, bias)),
     )
+
+
+def _untied(vocab: int, width: int, bias: str) -> tuple[Tensor, ...]:
+    """A matrix of the head's own; where the bias stands outside it, untying leaves a second one within."""
+    matrix = Tensor(name="decoder.weight", shape=(vocab, width), role="head", shard=0)
+    outside = bias in ("cls.predictions.bias", "lm_head.bias", "predictions.bias")
+    return (matrix, Tensor(name="decoder.bias", shape=(vocab,), role="bias")) if outside else (matrix,)
 
 
 def _scored(config: Config, heads: Heads, task: str, hidden: int) -> tuple[Tensor, ...]:

@@ -6,6 +6,8 @@ sizes (text, image): configuration_ernie4_5_vl.py beside the checkpoints on the 
 
 from typing import Any
 
+import msgspec
+
 from vramcast.models.config import Config
 from vramcast.models.families import parts, read_text, vit, wrapper
 from vramcast.models.feedforward import Dense, Experts
@@ -24,7 +26,8 @@ def read(config: Config) -> Model:
     decoder = read_text(text, prefix=_PREFIX)
     images = _image_experts(Config({**text.raw, **_halves(whole, 1)}, text.path), decoder)
     towers = (_vision(seen), _resampler(seen, text.size("hidden_size")), images)
-    return wrapper.wrap(config, text, prefix=_PREFIX, towers=towers)
+    model = wrapper.wrap(config, text, prefix=_PREFIX, towers=towers)
+    return msgspec.structs.replace(model, tensors=tuple(t for t in model.tensors if not t.name.endswith("lm_head.bias")))
 
 
 def _halves(config: Config, side: int) -> dict[str, Any]:

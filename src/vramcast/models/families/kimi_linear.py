@@ -20,7 +20,8 @@ def read(config: Config, *, prefix: str = "model.") -> Model:
     hidden = config.size("hidden_size")
     keys = zip(_pattern(config), _sparse(config), strict=True)
     blocks = parts.stack(keys, lambda key: _layer(config, hidden, *key, name=f"{prefix}layers.{{}}."))
-    return parts.decoder(config, hidden=hidden, prefix=prefix, blocks=blocks)
+    untied = Config({**config.raw, "tie_word_embeddings": False}, config.path)  # the class ties nothing
+    return parts.decoder(untied, hidden=hidden, prefix=prefix, blocks=blocks)
 
 
 def _pattern(config: Config) -> list[str]:

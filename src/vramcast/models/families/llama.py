@@ -85,7 +85,7 @@ STYLES: dict[str, Style] = {
     "olmo2": Style(qk_norm="all", norms=_AFTER),
     "olmo3": Style(span=spans.every(4), qk_norm="all", norms=_AFTER),
     "cohere": Style(qk_norm="heads", qk_norm_if="use_qk_norm", norms=("input_layernorm",)),
-    "cohere2": Style(span=spans.every(4), norms=("input_layernorm",), head_dim=False),
+    "cohere2": Style(span=spans.every(4), norms=("input_layernorm",)),
     "glm": Style(out_bias=False, mlp="fused"),
     "glm4": Style(out_bias=False, mlp="fused", norms=_GLM4_NORMS),
     "ernie4_5": Style(qkv_bias="use_bias", out_bias="use_bias", mlp_bias="use_bias"),

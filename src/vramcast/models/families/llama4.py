@@ -14,7 +14,8 @@ def read(config: Config) -> Model:
     """A Llama 4 model."""
     text = wrapper.text_of(config, "llama4_text")
     tower = _vision(wrapper.part(config, "vision_config", "llama4_vision_model"), text.size("hidden_size"))
-    return wrapper.wrap(config, text, prefix="language_model.model.", towers=(tower,), tied=False)
+    said = Config({**config.raw, "tie_word_embeddings": text.flag("tie_word_embeddings", default=False)}, config.path)
+    return wrapper.wrap(said, text, prefix="language_model.model.", towers=(tower,))
 
 
 def _vision(config: Config, hidden: int) -> Tower:

@@ -37,9 +37,9 @@ def read(config: Config, *, prefix: str = "backbone.") -> Model:
 
 
 def mamba1_of(config: Config, hidden: int) -> Mamba1:
-    """The Mamba 1 kind; the inner width is ``expand`` times the hidden size."""
+    """The Mamba 1 kind; the inner width is ``expand`` times the hidden size unless it is told."""
     return Mamba1(
-        inner=int(config.number("expand", default=2) * hidden),
+        inner=config.size("intermediate_size", default=int(config.number("expand", default=2) * hidden)),
         state=config.size("state_size", default=16),
         conv=config.size("conv_kernel", default=4),
         dt_rank=state_space.rank_of(config, "time_step_rank", hidden),

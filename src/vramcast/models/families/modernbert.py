@@ -66,7 +66,9 @@ def _head(config: Config, hidden: int, task: str) -> tuple[Tensor, ...]:
     dense = (*parts.linear("head.dense", hidden, hidden, "head", shard=None, bias=bias), *_norms(config, hidden, "head.norm"))
     if task.endswith("MaskedLM"):
         decoder = Tensor(name="decoder.bias", shape=(config.size("vocab_size"),), role="bias")
-        return (*dense, *((decoder,) if config.flag("decoder_bias", default=True) else ()))
+        tied = config.flag("tie_word_embeddings", default=True)
+        matrix = () if tied else (Tensor(name="decoder.weight", shape=(config.size("vocab_size"), hidden), role="head", shard=0),)
+        return (*dense, *matrix, *((decoder,) if config.flag("decoder_bias", default=True) else ()))
     named = config.raw.get("id2label")
     labels = len(named) if isinstance(named, dict) and named else config.size("num_labels", default=2)
     return (*dense, *parts.linear("classifier", labels, hidden, "head", shard=None, bias=True))

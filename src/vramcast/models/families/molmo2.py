@@ -17,8 +17,9 @@ def read(config: Config) -> Model:
     joined = wrapper.part(config, "adapter_config", "molmo2_adapter")
     seen = wrapper.part(config, "vision_config", "molmo2_vision")
     features = joined.integers("vision_feature_layer", default=[24, 18])
-    towers = (_vision(seen, features), _adapter(joined, seen.size("hidden_size") * len(features)))
-    return wrapper.wrap(config, text, prefix="model.language_model.", towers=towers, tied=False)
+    towers = (_vision(seen, features), _adapter(joined, joined.size("hidden_size") * len(features)))
+    untied = Config({**config.raw, "tie_word_embeddings": False}, config.path)
+    return wrapper.wrap(untied, text, prefix="model.language_model.", towers=towers)
 
 
 def _vision(config: Config, features: list[int]) -> Tower:
@@ -27,11 +28,13 @@ def _vision(config: Config, features: list[int]) -> Tower:
     depth = config.size("num_hidden_layers")
     layers, heads = max(feature % depth for feature in features) + 1, config.size("num_attention_heads")
     places = (wrapper.side(config, "image_size") // patch) ** 2
-    style = vit.Style(out="o_proj", rope=False, bias=config.flag("attention_bias", default=True), out_bias=True)
+    bias = config.flag("attention_bias", default=True)
+    style = vit.Style(out="o_proj", rope=False, bias=bias, out_bias=bias)
     head_dim = config.size("head_dim", default=max(1, width // heads))
     block = vit.block(
-        f"{name}layers.{{}}.", layers, width, heads, intermediate=config.size("intermediate_size"), style=style, head_dim=head_dim
-    )
+        f"{name}layers.{{}}.", layers, width, heads, intermediate=config.size("intermediate_size"), style=style,
+        head_dim=head_dim, kv_heads=config.integer("num_key_value_heads", default=0),
+    )  # fmt: skip
     tensors = (
         vit.table(f"{name}positional_embedding", places, width),
         *parts.linear(f"{name}patch_embedding", width, 3 * patch**2, "patch", shard=None, bias=True),
@@ -53,12 +56,12 @@ def _adapter(config: Config, wide: int) -> Tower:
             for n, outputs in widths.items()
             for tensor in parts.linear(f"{_NAME}image_pooling_2d.{n}", outputs, wide, "projector", shard=None, bias=bias)
         ),
-        *parts.linear(f"{_NAME}image_pooling_2d.o_proj", width, queries, "projector", shard=None, bias=True),
+        *parts.linear(f"{_NAME}image_pooling_2d.o_proj", width, queries, "projector", shard=None, bias=bias),
         *(
             tensor
             for n in ("gate_proj", "up_proj")
             for tensor in parts.linear(f"{inner}{n}", mlp.intermediate, width, "projector", shard=0, bias=mlp_bias)
         ),
-        *parts.linear(f"{inner}down_proj", hidden, mlp.intermediate, "projector", shard=1, bias=mlp_bias),
+        *parts.linear(f"{inner}down_proj", hidden, mlp.intermediate, "projector", shard=1),
     )
     return Tower(name=_NAME, kind="projector", hidden=hidden, tensors=tensors)

@@ -134,11 +134,12 @@ def _layer(heard: Config, width: int, name: str) -> Block:
 
 
 def _convolution(heard: Config, width: int) -> tuple[Tensor, ...]:
+    apart = heard.size("depthwise_separable_out_channel", default=1024)
     out, kernel = heard.size("ext_pw_out_channel", default=1024), heard.size("kernel_size", default=3)
     return (
         *vit.patches("conv.glu.ext_pw_conv_1d", 2 * out, width, 1, bias=True),
         *(Tensor(name=f"conv.glu.b{i}", shape=(1, out, 1), role="bias") for i in (1, 2)),
         *vit.patches("conv.dw_sep_conv_1d.dw_conv", width, 1, kernel, bias=True),
-        *vit.patches("conv.dw_sep_conv_1d.pw_conv", width, width, 1, bias=True),
+        *vit.patches("conv.dw_sep_conv_1d.pw_conv", apart, width, 1, bias=True),
         *vit.patches("conv.ext_pw_conv_1d", out, width, 1, bias=True),
     )

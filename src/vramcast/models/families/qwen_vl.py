@@ -6,7 +6,6 @@ modeling_qwen3_5.py and modeling_glm4v.py; names as in checkpoints.
 
 import msgspec
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, vit, wrapper
 from vramcast.models.inventory import Model, Tensor, Tower
@@ -99,7 +98,10 @@ def _tower(
 ) -> Tower:
     """The stack of equal blocks that all generations share; ``tensors``: what stands before and after it."""
     depth, heads = config.size("depth"), config.size("num_heads")
-    blocks = vit.block(f"{prefix}blocks.{{}}.", depth, hidden, heads, intermediate=intermediate, style=style, extra=extra)
+    blocks = vit.block(
+        f"{prefix}blocks.{{}}.", depth, hidden, heads, intermediate=intermediate, style=style, extra=extra,
+        kv_heads=config.integer("num_key_value_heads", default=0),
+    )  # fmt: skip
     return Tower(name=prefix, kind="vision", hidden=hidden, blocks=(blocks,), tensors=tensors, facts=_facts(config))
 
 
@@ -117,19 +119,6 @@ def _qwen25(config: Config, prefix: str, style: vit.Style = _QWEN25) -> Tower:
     )
     tower = _tower(config, prefix, tensors, hidden=hidden, intermediate=inner, style=style)
     return msgspec.structs.replace(tower, facts={**tower.facts, "window_size": config.integer("window_size", default=112)})
-
-
-def _exaone(config: Config, prefix: str) -> Tower:
-    """EXAONE 4.5: Qwen2.5's tower with keys and values shared by groups of heads."""
-    tower = _qwen25(config, prefix)
-    hidden, heads = config.size("hidden_size"), config.size("num_heads")
-    kind = Attention(
-        heads=heads, kv_heads=config.size("num_key_value_heads", default=heads), head_dim=max(1, hidden // heads), causal=False
-    )
-    (block,) = tower.blocks
-    kept = tuple(t for t in block.tensors if not t.name.startswith("attn."))
-    joined = parts.fused_attention(kind, hidden, qkv="attn.qkv", out="attn.proj", bias=True)
-    return msgspec.structs.replace(tower, blocks=(msgspec.structs.replace(block, mixers=(kind,), tensors=(*joined, *kept)),))
 
 
 def _qwen3(config: Config, prefix: str) -> Tower:
@@ -201,7 +190,7 @@ _BUILDERS = {
     "qwen2_vl": _qwen2,
     "qwen2_5_vl": _qwen25,
     "qwen2_5_omni": _omni,
-    "exaone4_5": _exaone,
+    "exaone4_5": _qwen25,
     "glm4v": _glm,
     "glm4v_moe": _glm,
     "glm46v": _glm,

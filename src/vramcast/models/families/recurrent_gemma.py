@@ -50,7 +50,7 @@ def _attention(config: Config, hidden: int) -> tuple[Mixer, tuple[Tensor, ...]]:
     kind = Attention(
         heads=heads,
         kv_heads=config.size("num_key_value_heads", default=heads),
-        head_dim=max(1, hidden // heads),
+        head_dim=config.size("head_dim", default=max(1, hidden // heads)),
         window=config.size("attention_window_size", "sliding_window", default=2048),
     )
     bias = config.flag("attention_bias", default=False)

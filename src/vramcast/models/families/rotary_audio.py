@@ -58,7 +58,7 @@ def _encoder(heard: Config, style: vit.Style, name: str, *, inner: str = "") -> 
     extra = (Tensor(name="mlp.down_proj.bias", shape=(width,), role="bias"),) if len(style.mlp) == 3 else ()
     block = vit.block(
         f"{name}layers.{{}}.", heard.size("num_hidden_layers"), width, heads, intermediate=heard.size("intermediate_size"),
-        style=style, head_dim=head_dim, extra=extra,
+        style=style, head_dim=head_dim, kv_heads=heard.integer("num_key_value_heads", default=0), extra=extra,
     )  # fmt: skip
     window = heard.integer("sliding_window", default=0)
     mixers = tuple(msgspec.structs.replace(mixer, window=window) for mixer in block.mixers)

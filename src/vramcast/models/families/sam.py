@@ -4,6 +4,8 @@ Source of names and shapes: transformers 5.23, modeling_got_ocr2.py and modeling
 DeepSeek-OCR on the hub.
 """
 
+import msgspec
+
 from vramcast.models.config import Config
 from vramcast.models.families import parts, vit, wrapper
 from vramcast.models.inventory import Block, Tensor, Tower
@@ -58,4 +60,5 @@ def _block(seen: Config, hidden: int, reach: int, name: str) -> Block:
     by_distance = tuple(vit.table(f"attn.rel_pos_{axis}", 2 * reach - 1, hidden // heads) for axis in "hw")
     extra = by_distance if seen.flag("use_rel_pos", default=True) else ()
     inner = seen.size("mlp_dim", default=int(hidden * seen.number("mlp_ratio", default=4)))
-    return vit.block(name, 1, hidden, heads, intermediate=inner, style=_STYLE, extra=extra)
+    style = msgspec.structs.replace(_STYLE, bias=seen.flag("qkv_bias", default=True))
+    return vit.block(name, 1, hidden, heads, intermediate=inner, style=style, extra=extra)

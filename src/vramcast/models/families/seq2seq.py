@@ -58,6 +58,7 @@ def read(config: Config) -> Model:
     return parts.decoder(
         config,
         hidden=hidden,
+        vocab=config.size("decoder_vocab_size", "vocab_size"),
         blocks=(_decoding(block, heads, hidden),),
         embedding="model.decoder.embed_tokens.weight" if whisper or alone else "model.shared.weight",
         norm=_norms(config, hidden, "model.decoder."),

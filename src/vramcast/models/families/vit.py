@@ -51,12 +51,13 @@ def block(
     intermediate: int,
     style: Style,
     head_dim: int = 0,
+    kv_heads: int = 0,
     extra: tuple[Tensor, ...] = (),
 ) -> Block:
     """``count`` equal bidirectional layers under ``name`` ("vision_tower.blocks.{}.")."""
     kind = Attention(
         heads=heads,
-        kv_heads=heads,
+        kv_heads=kv_heads or heads,
         head_dim=head_dim or max(1, hidden // heads),
         causal=False,
         rope_dim=-1 if style.rope else 0,
@@ -78,15 +79,15 @@ def block(
 
 def projections(kind: Attention, hidden: int, style: Style) -> tuple[Tensor, ...]:
     """Query, key, value and output projections as the style names them."""
-    width, name = kind.heads * kind.head_dim, style.attention
+    width, keys, name = kind.heads * kind.head_dim, kind.kv_heads * kind.head_dim, style.attention
     if style.qkv:
-        into = parts.linear(f"{name}{style.qkv}", 3 * width, hidden, "qkv", shard=0, groups=kind.heads, bias=style.bias)
+        into = parts.linear(f"{name}{style.qkv}", width + 2 * keys, hidden, "qkv", shard=0, groups=kind.heads, bias=style.bias)
     else:
-        biases = (style.bias, style.bias and style.key_bias, style.bias)
+        rows = (("q", width, style.bias), ("k", keys, style.bias and style.key_bias), ("v", keys, style.bias))
         into = tuple(
             tensor
-            for each, role, bias in zip(style.separate, "qkv", biases, strict=True)
-            for tensor in parts.linear(f"{name}{each}", width, hidden, role, shard=0, groups=kind.heads, bias=bias)
+            for each, (role, outputs, bias) in zip(style.separate, rows, strict=True)
+            for tensor in parts.linear(f"{name}{each}", outputs, hidden, role, shard=0, groups=kind.heads, bias=bias)
         )
     return (*into, *parts.output(kind, hidden, f"{name}{style.out}", bias=style.out_bias))
 

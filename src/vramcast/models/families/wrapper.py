@@ -34,6 +34,12 @@ _SAME_AS = {
     "step3p5": "step3p7_text",
 }
 
+# Classes whose head is tied when either config says so: it was saved in the text's before transformers 5.
+_EITHER_TIES = {
+    "fast_vlm", "glm4v", "glm4v_moe", "glm46v", "glm_ocr", "hunyuan_vl", "llava", "llava_next_video", "llava_onevision",
+    "minimax_m3_vl", "paddleocr_vl", "perception_lm", "qwen2_5_vl", "qwen2_vl", "shieldgemma2", "video_llama_3",
+}  # fmt: skip
+
 # What such a class always does, whatever its config says.
 _ALWAYS = {"glm4v_text": {"attention_bias": True}}
 
@@ -65,7 +71,7 @@ def wrap(
     extra: tuple[Tensor, ...] = (),
 ) -> Model:
     """The decoder of ``text`` with its towers, under the outer config's name. ``tied`` is the outer class's default."""
-    said = config.flag("tie_word_embeddings", default=tied)
+    said = config.flag("tie_word_embeddings", default=tied) or _text_ties(config, text)
     inner = read_text(Config({**text.raw, "tie_word_embeddings": said}, text.path), prefix=prefix)
     own: dict[str, Any] = {"dtype": dtype_of(config, text), "quantization": parts.quantization_of(config) or inner.quantization}
     return msgspec.structs.replace(
@@ -76,6 +82,10 @@ def wrap(
         towers=(*inner.towers, *towers),
         **own,
     )
+
+
+def _text_ties(config: Config, text: Config) -> bool:
+    return config.text("model_type", default="") in _EITHER_TIES and text.flag("tie_word_embeddings", default=False)
 
 
 def with_towers(model: Model, *towers: Tower) -> Model:
