@@ -27,18 +27,29 @@ def _error(row: dict[str, Any], kept: tuple[str, ...]) -> float:
 
 
 @pytest.mark.parametrize(
-    ("method", "sharded", "kept", "least"),
+    ("method", "ranks", "kept", "least", "within"),
     [
-        ("full", False, KEPT, 16),
-        ("lora", False, KEPT, 19),
-        ("lora", True, KEPT, 30),
-        ("full", True, (*KEPT, "gradients"), 26),  # the logs show 16 bytes per parameter, not 12: shards of gradients stay
+        ("full", (1,), KEPT, 16, 0.01),
+        ("lora", (1,), KEPT, 19, 0.01),
+        ("lora", (2, 4), KEPT, 30, 0.01),
+        (
+            "full",
+            (2, 4),
+            (*KEPT, "gradients"),
+            26,
+            0.01,
+        ),  # the logs show 16 bytes per parameter, not 12: shards of gradients stay
+        ("qlora", (1,), KEPT, 40, 0.003),  # groups of the checkpoint; TRL's ends in bf16
+        ("qlora", (2,), (*KEPT, "gradients"), 36, 0.01),
+        ("qlora", (4,), (*KEPT, "gradients"), 16, 0.05),  # 40 to 50 MiB more than the shards, alike for NF4 and GPTQ
     ],
 )
-def test_static_bytes_are_within_one_percent(method: str, sharded: bool, kept: tuple[str, ...], least: int) -> None:
+def test_static_bytes_are_within_one_percent(
+    method: str, ranks: tuple[int, ...], kept: tuple[str, ...], least: int, within: float
+) -> None:
     rows = [restore_row(row) for row in read_rows(ROWS) if "moe" not in row["id"] and "marked" not in row]
     rows = [row for row in rows if _printed(row) and row["method"] == method]
-    rows = [row for row in rows if ((row["settings"].get("parallel") or {}).get("dp", 1) > 1) == sharded]
+    rows = [row for row in rows if (row["settings"].get("parallel") or {}).get("dp", 1) in ranks]
     errors = {row["id"]: _error(row, kept) for row in rows}
     assert len(errors) >= least
-    assert {name: error for name, error in errors.items() if abs(error) > 0.01} == {}
+    assert {name: error for name, error in errors.items() if abs(error) > within} == {}

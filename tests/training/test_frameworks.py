@@ -3,6 +3,7 @@
 import pytest
 
 from vramcast.hardware.names import find_accelerator
+from vramcast.models.reading import read_model
 from vramcast.training.forecast import forecast_training
 from vramcast.training.frameworks.hf_trainer import transformers_version
 from vramcast.training.frameworks.releases import released
@@ -47,8 +48,8 @@ def test_the_version_of_trl_is_not_that_of_transformers() -> None:
 @pytest.mark.parametrize(
     ("version", "checkpointing", "weights", "unquantized", "loss"),
     [
-        ("0.21", "none", "float32", "float32", "plain"),
-        ("0.24", "full", "float32", "float32", "plain"),
+        ("0.21", "none", "float32", "bfloat16", "plain"),
+        ("0.24", "full", "float32", "bfloat16", "plain"),
         ("0.26.2", "full", "float32", "bfloat16", "plain"),
         ("0.29", "full", "float32", "float32", "plain"),
         ("1.16", "full", "float32", "float32", "row_chunks"),
@@ -58,6 +59,21 @@ def test_trl_changed_its_defaults(version: str, checkpointing: str, weights: str
     full = recipe(framework="trl", framework_version=version)
     assert (full.checkpointing, full.weights, full.loss) == (checkpointing, weights, loss)
     assert recipe(framework="trl", framework_version=version, method="qlora").unquantized == unquantized
+
+
+def test_trl_cast_the_ends_of_4_bit_models_back_and_left_norms_in_float() -> None:
+    old = recipe(framework="trl", framework_version="0.21", method="qlora")
+    assert (old.norm_weight, old.residual, old.adapter_dtype) == ("float32", "float32", "float32")
+    assert recipe(framework="trl", framework_version="0.26.2", method="qlora").adapter_dtype == "bfloat16"
+    assert recipe(framework="trl", framework_version="0.21", method="qlora", fsdp=1, gpus=2).norm_weight == "bfloat16"
+
+
+def test_a_checkpoint_s_groups_are_its_own() -> None:
+    grouped = recipe(method="qlora", quant="gptq")
+    assert grouped.quant_block == 128
+    question = Training(model="TheBloke/Llama-2-70B-GPTQ", method="qlora", quant="gptq", seq=512)
+    model = read_model(question.model, offline=True)
+    assert forecast_training(question, model=model).recipe.quant_block == 8192  # no groups: a whole row
 
 
 def test_grpo_had_a_reference_model_while_its_beta_was_not_zero() -> None:

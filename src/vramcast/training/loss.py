@@ -63,13 +63,16 @@ _WHOLE = ("eager", "plain", "fused")  # losses that take whole logits from the m
 
 
 def _norm(recipe: Recipe, x: Logits) -> float:
-    """What the final norm and the head save: an eager norm's float copy, the normed rows, the input of a fused one."""
+    """What the final norm and the head save: an eager norm's float copy, the normed rows, the input of a fused one.
+
+    A float weight makes an eager norm return float.
+    """
     features = x.tokens * x.hidden
     residual = width(recipe.residual)
-    out = features * x.width
+    out = features * max(x.width, width(recipe.norm_weight))
     if recipe.norm == "eager":
-        return (features * 4 if residual < 4 else 0) + out + (out if x.head_trains else 0)
-    return features * residual + out
+        return (features * 4 if residual < 4 else 0) + out + (features * x.width if x.head_trains else 0)
+    return features * (residual + x.width)
 
 
 def _cast_head(recipe: Recipe, x: Logits) -> float:

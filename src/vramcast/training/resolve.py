@@ -12,6 +12,8 @@ from vramcast.training.recipe import Draft, Recipe
 from vramcast.training.words import QUANT_ALIASES
 from vramcast.workload import Training
 
+PACKED = ("gptq", "gptq8", "awq")
+
 
 def resolve(question: Training, model: Model) -> tuple[Recipe, tuple[Assumption, ...]]:
     """The recipe of a question: what was given first, then what its framework does."""
@@ -28,10 +30,21 @@ def resolve(question: Training, model: Model) -> tuple[Recipe, tuple[Assumption,
     draft.default("", framework=name, version=question.framework_version or "")
     if question.method == "qlora":
         draft.default("QLoRA holds frozen weights in 4-bit NormalFloat (arXiv 2305.14314)", quant="nf4")
+    _groups(draft, model)
     narrow_inputs(draft, question, name)
     resolver(name)(draft, question, model)
     fsdp_offload(draft)
     return draft.finish()
+
+
+def _groups(draft: Draft, model: Model) -> None:
+    """Elements that share a scale in a checkpoint's own 4 or 8 bits: as its config says (-1: a whole row), else 128.
+
+    Source: transformers 5, utils/quantization_config.py: group_size of GPTQConfig and AwqConfig.
+    """
+    if draft.get("quant") in PACKED:
+        size = (model.quantization or {}).get("group_size", 128)
+        draft.default("groups of the checkpoint", quant_block=int(size) if int(size) > 0 else model.hidden)
 
 
 def _given(question: Training) -> dict[str, Any]:

@@ -182,7 +182,7 @@ def _scale_width(recipe: Recipe) -> float:
     """Bytes of scales per element: fp32 per block, or one byte with nested fp32 per 256 blocks (QLoRA, arXiv 2305.14314)."""
     if not recipe.quant:
         return 0
-    if recipe.quant.startswith("gptq"):
+    if recipe.quant.startswith(("gptq", "awq")):  # a 16-bit scale and a packed zero
         return (2 + _quant_width(recipe)) / recipe.quant_block
     if recipe.quant == "int8":
         return 4 / 4096

@@ -3,8 +3,9 @@
 Sources, each opened at the releases on both sides of a change: trl/trainer/sft_config.py (gradient_checkpointing: none in
 0.21.0, True in 0.22.2; loss_type: nll in 1.6.0, chunked_nll over chunks of 256 rows in 1.8.0); trainer/utils.py,
 create_model_from_path (0.26.2 leaves the dtype to transformers, 0.27.0 says float32) and add_fused_lm_head (1.16.0, for all
-trainers); models/utils.py, prepare_peft_model (prepare_model_for_kbit_training up to 0.25.1, none in 0.26.2);
-trainer/sft_trainer.py (QLoRA adapters to bf16); trainer/grpo_config.py (beta 0.04 in 0.16.1, 0.0 in 0.19.1).
+trainers); models/utils.py, prepare_peft_model, in sft_trainer.py before 0.22 (prepare_model_for_kbit_training up to 0.25.1,
+then peft_module_casting_to_bf16: ends back to bf16 and norms to fp32; neither in 0.26.2, which casts QLoRA's adapters to bf16);
+trainer/grpo_config.py (beta 0.04 in 0.16.1, 0.0 in 0.19.1).
 """
 
 from vramcast.models.inventory import Model
@@ -19,6 +20,7 @@ LOADS_FLOAT = (2026, 1)  # 0.27
 BETA_ZERO = (2025, 5)  # 0.18
 CHUNKED_LOSS = (2026, 7)  # 1.8, of supervised training; since 1.16 of the others too
 FUSED_HEAD = (2026, 10)
+FOUR_BIT = ("nf4", "fp4")
 SUPERVISED = ("sft", "pretrain")
 
 
@@ -31,10 +33,22 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
         draft.default("TRL: gradient_checkpointing=True since 0.22", checkpointing="full")
     if month >= LOADS_FLOAT:
         draft.default("TRL loads a model given by name in float32 since 0.27", weights="float32")
-    if month >= NO_KBIT and draft.get("quant"):
-        draft.default("TRL calls no prepare_model_for_kbit_training since 0.26", unquantized=draft.get("weights") or model.dtype)
+    if draft.get("quant"):
+        _quantized(draft, question, model, since=month >= NO_KBIT)
     if month >= (CHUNKED_LOSS if draft.get("task", "sft") in SUPERVISED else FUSED_HEAD):
         draft.default("TRL: the head runs on chunks of rows since 1.8", loss="row_chunks")
-    draft.default("TRL: QLoRA adapters are cast to bf16" if draft.get("quant") else "PEFT autocast_adapter_dtype",
-                  adapter_dtype="bfloat16" if draft.get("quant") else "float32")  # fmt: skip
     hf_trainer.resolve(draft, question, model)
+
+
+def _quantized(draft: Draft, question: Training, model: Model, *, since: bool) -> None:
+    """What is not quantised: as loaded ``since`` 0.26, with adapters in bf16; before, ends in bf16 beside norms in fp32.
+
+    Under FSDP and ZeRO-3 nothing was cast; float norms make 4-bit layers return float, and the residual stream with them.
+    """
+    if since:
+        draft.default("TRL calls no prepare_model_for_kbit_training since 0.26", unquantized=draft.get("weights") or model.dtype)
+        draft.default("TRL: QLoRA adapters are cast to bf16 since 0.26", adapter_dtype="bfloat16")
+        return
+    whole = question.zero != 3 and question.fsdp is None and draft.get("unquantized") is None
+    if whole and draft.get("quant") in FOUR_BIT and (question.compute_dtype or draft.get("compute") or "bfloat16") == "bfloat16":
+        draft.default("TRL: peft_module_casting_to_bf16", unquantized="bfloat16", norm_weight="float32", residual="float32")

@@ -1,7 +1,7 @@
 """The words of training reports, and what they mean here: the first word found decides."""
 
 FRAMEWORKS = (
-    ("fms-acceleration", "hf_trainer"),
+    ("fms-acceleration", "trl"),
     ("megatron-swift", "megatron"),
     ("megatron-deepspeed", "megatron_deepspeed"),
     ("simumax", "megatron"),
