@@ -8,11 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramcast.tracing.depth import deepen, same_sequence, shallow_depths
+from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.eventlog import Allocation, EventLog
 from vramcast.tracing.replay import replay
 from vramcast.tracing.request import TraceRequest
 from vramcast.tracing.run import Tracer
-from vramcast.workload import Adapter
+from vramcast.workload import Adapter, Parallel
 
 
 def _step(layers: int, widths: list[int], *, uneven: bool = False) -> EventLog:
@@ -70,6 +71,10 @@ def test_depths_keep_the_pattern_of_the_stack(layers: str, depths: tuple[int, in
     assert shallow_depths(layers) == depths
 
 
+def test_a_longer_beginning_can_be_asked_for() -> None:
+    assert shallow_depths("d" * 32, base=5) == (5, 6, 7)
+
+
 SMALL = {"hidden_size": 256, "intermediate_size": 704, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1024}
 LLAMA = {"model_type": "llama", "num_hidden_layers": 13, **SMALL}
 GEMMA = {"model_type": "gemma2", "num_hidden_layers": 26, "head_dim": 64, **SMALL}
@@ -90,6 +95,7 @@ DEPTHS = {
     "qwen3_next": (12, 16, 20),
     "qwen2_5_vl": (3, 4, 5),
 }
+STAGE = Distribution(parallel=Parallel(pp=2, dp=2), sharding="fsdp2", compute="bfloat16", stage=1)
 ADAPTED = {
     "adapter": Adapter(rank=4, targets=("q_proj",)),
     "autocast": "bfloat16",
@@ -110,13 +116,15 @@ ADAPTED = {
         (GEMMA, {}),
         (QWEN3_NEXT, {"seq": 128}),
         (QWEN_VL, {}),
+        (LLAMA | {"num_hidden_layers": 20}, {"distribution": STAGE, "accumulate": 4, "clip_norm": 1.0}),
     ],
-    ids=["reentrant", "loop", "adafactor", "generation", "lora", "gemma2", "qwen3-next", "towers"],
+    ids=["reentrant", "loop", "adafactor", "generation", "lora", "gemma2", "qwen3-next", "towers", "pipeline"],
 )
 def test_a_few_layers_tell_the_whole_model_to_the_byte(config: dict[str, Any], options: dict[str, Any], tracer: Tracer) -> None:
     layers = config.get("text_config", config)["num_hidden_layers"]
-    depths = DEPTHS[config["model_type"]]
     request = TraceRequest(config=config, **{"seq": 512, **options})
+    stages = request.distribution.parallel.pp
+    depths = tuple(depth * stages for depth in DEPTHS[config["model_type"]])
     whole = tracer.trace(request)
     few = tracer.trace(msgspec.structs.replace(request, layers=layers, depths=depths))
     assert (whole.error, few.error, few.depths) == ("", "", depths)

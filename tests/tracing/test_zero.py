@@ -2,12 +2,15 @@
 
 from functools import cache
 
+import msgspec
 import pytest
 
 from vramcast.errors import MissingError, UnmodelledError
 from vramcast.models.reading import read_model
 from vramcast.planning.tracing import layout
+from vramcast.planning.tracing.answer import shallow
 from vramcast.planning.tracing.layout import LayoutOptions, distribution_of
+from vramcast.tracing.depth import same_sequence
 from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.request import TraceRequest, TraceResult
 from vramcast.tracing.run import trace_all
@@ -54,6 +57,31 @@ def test_only_the_third_stage_divides_weights() -> None:
     assert _held("zero2", "weights") == pytest.approx(2 * PARAMETERS + ROTARY, abs=PADDING)
     assert _held("zero3", "weights") == pytest.approx(2 * PARAMETERS / RANKS + ROTARY, rel=0.05)
     assert any(a.category == "gathered" for a in _traces()["zero3"].log.allocations)
+
+
+@pytest.mark.torch
+def test_a_few_layers_of_the_third_stage_tell_all() -> None:
+    pytest.importorskip("deepspeed")
+    wide = LLAMA | {"hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64, "num_hidden_layers": 16}
+    wide |= {"num_key_value_heads": 8, "vocab_size": 128256}
+    how = Distribution(parallel=Parallel(dp=64), sharding="zero3")
+    request = TraceRequest(config=wide, seq=1024, backend="cuda", optimizer="adamw_fused", checkpointing="full", distribution=how)
+    few = msgspec.structs.replace(request, layers=16, depths=(5, 6, 9))
+    whole, told = trace_all([request, few], timeout_s=240)
+    assert (whole.error, told.error, told.depths) == ("", "", (5, 6, 9))
+    assert same_sequence(told.log, whole.log)
+    assert told.parameters == whole.parameters
+
+
+def test_where_one_layer_is_not_the_next_all_are_traced() -> None:
+    model = read_model("meta-llama/Llama-3.1-70B")
+    by_stage = {
+        stage: shallow(TraceRequest(config={}, distribution=Distribution(parallel=Parallel(dp=RANKS), sharding=stage)), model)
+        for stage in ("zero1", "zero2", "zero3", "fsdp2")
+    }
+    assert {stage: request.depths for stage, request in by_stage.items()} == {
+        "zero1": None, "zero2": None, "zero3": (5, 6, 9), "fsdp2": (3, 4, 5),
+    }  # fmt: skip
 
 
 def _layout(**fields: object) -> Distribution:

@@ -17,18 +17,19 @@ import msgspec
 from vramcast.tracing.eventlog import EventLog
 
 _LONGEST_LOOK = 512
-_BASE_PERIODS = 3  # the first and the last layer may differ, one between them repeats
+BASE_PERIODS = 3  # the first and the last layer may differ, one between them repeats
 
 
-def shallow_depths(layers: Sequence[object]) -> tuple[int, int, int] | None:
+def shallow_depths(layers: Sequence[object], *, base: int = BASE_PERIODS) -> tuple[int, int, int] | None:
     """Three depths, one period apart, whose logs tell that of the whole stack; None where tracing all layers costs no more.
 
-    ``layers``: the kind of each layer. The layers left out are whole periods after a beginning that may differ.
+    ``layers``: the kind of each layer. The layers left out are whole periods after a beginning that may differ; ``base``: the
+    periods after it in the shallowest.
     """
     total = len(layers)
     for period in range(1, total // 4 + 1):
         odd = next((i for i in range(total - period) if all(map(eq, layers[i:], layers[i + period :]))), total)
-        least = odd + _BASE_PERIODS * period
+        least = odd + base * period
         first = least + (total - least) % period
         if 3 * (first + period) < total:
             return first, first + period, first + 2 * period

@@ -17,7 +17,7 @@ from vramcast.planning.tracing.trained import by_known_rules
 from vramcast.planning.training import forecast_training
 from vramcast.planning.verdict import binding_term, judge
 from vramcast.tracing.configs import check_built, config_of
-from vramcast.tracing.depth import shallow_depths
+from vramcast.tracing.depth import BASE_PERIODS, shallow_depths
 from vramcast.tracing.report import TraceReport, report
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 from vramcast.tracing.run import Tracer, trace, trace_script
@@ -165,14 +165,27 @@ def finish(
     return Traced(answer=answer, result=result, reading=reading, forecast=forecast)
 
 
+# ZeRO-3 looks so many elements ahead, and keeps what is used again so soon: a shallower stack is handled otherwise (DeepSpeed
+# 0.19.8, runtime/zero/config.py, stage3_max_reuse_distance and stage3_max_live_parameters).
+_ZERO3_REACH = 10**9
+# What ZeRO 1 and 2 reduce at once is cut where a rank's part of all gradients ends, at another place in each layer.
+_IRREGULAR = frozenset({"zero1", "zero2"})
+
+
 def shallow(request: TraceRequest, model: Model) -> TraceRequest:
     """The same request at three small depths, where those tell the whole stack."""
-    chunks = request.distribution.parallel.pp * request.distribution.parallel.vpp
+    how = request.distribution
+    chunks = how.parallel.pp * how.parallel.vpp
     part = equal_parts(model, chunks)
-    depths = shallow_depths(part) if part and request.trained_layers is None else None
+    if not part or request.trained_layers is not None or how.sharding in _IRREGULAR:
+        return request
+    reach = 2 * _ZERO3_REACH * model.layers // model.parameters if how.sharding == "zero3" else 0
+    depths = shallow_depths(part, base=BASE_PERIODS + reach)
     if depths is None:
         return request
     first, second, third = (chunks * depth for depth in depths)
+    if reach:
+        third = min(second + 3 * (second - first), model.layers)  # a far check: what is looked ahead at may begin late
     return msgspec.structs.replace(request, layers=model.layers, depths=(first, second, third))
 
 

@@ -8,7 +8,7 @@ def trace_deep(shallow: list[TraceResult], depths: tuple[int, int, int], layers:
     """The result for ``layers`` layers from those of three depths; None when they do not determine it."""
     first, second, third = shallow
     period = depths[1] - depths[0]
-    check, log = deepen(first.log, second.log, 2), deepen(first.log, second.log, (layers - depths[0]) // period)
+    check, log = (deepen(first.log, second.log, (deep - depths[0]) // period) for deep in (depths[2], layers))
     failed = first.error or second.error or third.error
     if failed or check is None or log is None or not same_sequence(check, third.log):
         return None
