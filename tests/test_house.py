@@ -70,3 +70,19 @@ def test_importing_the_package_stays_light() -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env)
     assert done.stdout.strip() == ""
+
+
+def test_no_two_modules_of_the_tracer_need_each_other() -> None:
+    of_tracer = {
+        _name(path).removesuffix(".py").replace("/", "."): path for path in MODULES if _name(path).startswith("tracing/")
+    }
+    needs = {name: {m.removeprefix("vramcast.") for m in _modules(path)} & set(of_tracer) for name, path in of_tracer.items()}
+    while free := {name for name, needed in needs.items() if not needed & set(needs)}:
+        needs = {name: needed for name, needed in needs.items() if name not in free}
+    assert not needs, f"these import each other in a circle: {', '.join(sorted(needs))}"
+
+
+def _modules(path: Path):
+    for node, module in _imports(path):
+        yield module
+        yield from (f"{module}.{alias.name}" for alias in node.names)

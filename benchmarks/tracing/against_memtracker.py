@@ -13,8 +13,8 @@ import torch
 from torch import nn
 from torch.distributed._tools.mem_tracker import MemTracker
 
+from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.session import Session
-from vramcast.tracing.execution.start import settle
 from vramcast.tracing.policies import DeviceModel
 from vramcast.tracing.replay import replay
 from vramcast.units import gib

@@ -18,9 +18,9 @@ import msgspec
 from public.case import Case, Outcome
 from vramcast.tracing.eventlog import EventLog
 from vramcast.tracing.execution.deep import trace_deep
+from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.script import prepare_libraries
 from vramcast.tracing.execution.session import Session
-from vramcast.tracing.execution.start import settle
 from vramcast.tracing.execution.worker import versions
 from vramcast.tracing.replay import replay
 from vramcast.tracing.request import TraceResult

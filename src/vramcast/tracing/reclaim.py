@@ -5,15 +5,34 @@ set, cudaMalloc, release large enough cached oversize segments, cudaMalloc, rele
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from vramcast.tracing.blocks import Block, Pool
-
-if TYPE_CHECKING:
-    from vramcast.tracing.allocator import CachingAllocator
+from vramcast.tracing.settings import AllocatorSettings
 
 
-def fit_within_split_limit(allocator: "CachingAllocator", pool: Pool, size: int) -> Block | None:
+class Reclaimable(Protocol):
+    """What of an allocator its rules of giving back look at and change."""
+
+    settings: AllocatorSettings
+    pools: dict[tuple[bool, int, int], Pool]
+    reserved_bytes: int
+    retries: int
+    capturing: bool
+    retired_owners: set[int]
+
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        """What this process may reserve."""
+
+    def drop_segment(self, block: Block) -> None:
+        """Give back the segment that this free block is."""
+
+    def empty_cache(self) -> None:
+        """Give back every segment that holds no used block."""
+
+
+def fit_within_split_limit(allocator: Reclaimable, pool: Pool, size: int) -> Block | None:
     """The best fit under max_split_size: oversize blocks serve only oversize requests that they nearly equal."""
     settings = allocator.settings
     limit = settings.max_split_size_bytes or 0
@@ -26,7 +45,7 @@ def fit_within_split_limit(allocator: "CachingAllocator", pool: Pool, size: int)
     return block
 
 
-def collect_garbage(allocator: "CachingAllocator") -> None:
+def collect_garbage(allocator: Reclaimable) -> None:
     """Release the oldest unused large segments until reserved memory is back under the threshold."""
     threshold = allocator.settings.garbage_collection_threshold * (allocator.memory_limit_bytes or 0)
     target = allocator.reserved_bytes - int(threshold)
@@ -42,7 +61,7 @@ def collect_garbage(allocator: "CachingAllocator") -> None:
         idle = [b for b in idle if b not in due]
 
 
-def release_oversize(allocator: "CachingAllocator", pool: Pool, size: int) -> bool:
+def release_oversize(allocator: Reclaimable, pool: Pool, size: int) -> bool:
     """Release one cached oversize segment that is large enough, or several of them; False when that cannot make room."""
     limit = allocator.settings.max_split_size_bytes
     if limit is None:
@@ -63,7 +82,7 @@ def release_oversize(allocator: "CachingAllocator", pool: Pool, size: int) -> bo
     return released >= wanted
 
 
-def release_for_retry(allocator: "CachingAllocator", pool: Pool, size: int) -> bool:
+def release_for_retry(allocator: Reclaimable, pool: Pool, size: int) -> bool:
     """Release every wholly unused segment before the last attempt; not while a graph is being captured."""
     del pool, size
     if allocator.capturing:
@@ -73,13 +92,13 @@ def release_for_retry(allocator: "CachingAllocator", pool: Pool, size: int) -> b
     return True
 
 
-def release_unused(allocator: "CachingAllocator") -> None:
+def release_unused(allocator: Reclaimable) -> None:
     """Release every wholly unused segment of the ordinary pools and of private pools whose graphs are gone."""
     for block in list(_unused_segments(allocator)):
         allocator.drop_segment(block)
 
 
-def _unused_segments(allocator: "CachingAllocator") -> Iterator[Block]:
+def _unused_segments(allocator: Reclaimable) -> Iterator[Block]:
     for pool in allocator.pools.values():
         if not pool.owner or pool.owner in allocator.retired_owners:
             yield from (block for block in pool.ascending() if block.whole_segment)

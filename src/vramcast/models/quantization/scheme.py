@@ -53,13 +53,6 @@ class Scheme:
         self._ignored = Patterns(plan.ignore if plan else ())
         self._targets = tuple(Patterns(rule.targets) for rule in plan.rules) if plan else ()
 
-    def tensor_bytes(self, tensor: Tensor, elements: int | None = None, *, at: str = "", tower: bool = False) -> int:
-        """Bytes of ``elements`` of that tensor (default: of all its copies), scales and zero points included in proportion.
-
-        ``at``: the full name's prefix ("model.layers.3."), which matters only to schemes that differ from layer to layer.
-        """
-        return stored_bytes(self.format_of(tensor, at=at, tower=tower), tensor, elements)
-
     def format_of(self, tensor: Tensor, *, at: str = "", tower: bool = False) -> Format:
         """The format of one tensor under its full name."""
         generic, number = numbered(at)

@@ -136,13 +136,3 @@ def transformers() -> None:
     import transformers.utils.import_utils as utilities
 
     utilities.is_fake_tensor = lambda _: False
-
-
-def four_bit_if_present(session: Any) -> None:
-    """bitsandbytes, when the program has it."""
-    import importlib.util
-
-    if importlib.util.find_spec("bitsandbytes") is not None:
-        from vramcast.tracing.execution import four_bit
-
-        four_bit.install(session)

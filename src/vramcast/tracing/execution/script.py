@@ -1,5 +1,6 @@
 """A user's own training script, unmodified, under the tracer: stopped after its optimizer steps, its failures reported."""
 
+import importlib.util
 import os
 import runpy
 import signal
@@ -15,14 +16,15 @@ from vramcast.tracing.execution import (
     checkpoints,
     flash_package,
     flex_attention,
+    four_bit,
     hub_models,
     patches,
     sharding,
     steps,
     triton_kernels,
 )
+from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.session import OutOfTimeError, Session
-from vramcast.tracing.execution.start import settle
 from vramcast.tracing.request import ScriptRequest, TraceResult
 
 
@@ -49,7 +51,8 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -
     triton_kernels.install()
     patches.transformers()
     hub_models.install(session)
-    patches.four_bit_if_present(session)
+    if importlib.util.find_spec("bitsandbytes") is not None:
+        four_bit.install(session)
     flex_attention.install()
     if launched or ranks > 1:
         sharding.pretend_for_scripts(session, ranks)

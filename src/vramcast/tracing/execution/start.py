@@ -7,8 +7,6 @@ them again and again, which takes a third of the time of a small trace.
 import gc
 import os
 
-_NEVER = 1_000_000
-
 
 def start() -> None:
     """Import the tracer and answer requests, one line each, until the input ends.
@@ -25,16 +23,6 @@ def start() -> None:
     worker = Worker()
     for line in asked:
         print(worker.answer(*line.rstrip("\n").split("\t")), file=answered, flush=True)
-
-
-def settle() -> None:
-    """Leave what exists out of every later collection, and collect young garbage as any program does.
-
-    Full collections stay as rare as in a program that holds all these objects: Python makes one when a quarter more have come.
-    """
-    gc.freeze()
-    gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
-    gc.enable()
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ from vramcast.errors import VramcastError
 from vramcast.tracing.execution import four_bit, models, patches, steps
 from vramcast.tracing.execution.deep import trace_deep
 from vramcast.tracing.execution.fake_cuda import FakeCudaError
+from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.script import run_script
 from vramcast.tracing.execution.session import Session, describe
-from vramcast.tracing.execution.start import settle
 from vramcast.tracing.libraries import installed
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 
