@@ -33,16 +33,17 @@ BUDGETS = [
     ("transformers", "reserved", 0.04, 0.15),
     ("unsloth", "reserved", 0.07, 0.07),
     ("fsdp_qlora", "reserved", 0.06, 0.18),
-    ("hf_trainer", "allocated", 0.005, 0.02),
-    ("hf_trainer", "device", 0.065, 0.115),
+    ("trl", "allocated", 0.003, 0.015),
+    ("trl", "device", 0.05, 0.1),
+    ("hf_trainer", "allocated", 0.015, 0.035),
     ("torchtune", "allocated", 0.015, 0.06),
     ("litgpt", "allocated", 0.015, 0.07),
     ("megatron", "allocated", 0.035, 0.13),
     ("torchtitan", "reserved", 0.045, 0.13),
     ("peft_bench", "reserved", 0.06, 0.13),
     ("ms_swift", "reserved", 0.08, 0.26),
-    ("qwen_finetune", "device", 0.085, 0.165),
-    ("megatron_deepspeed", "device", 0.115, 0.155),
+    ("qwen_finetune", "device", 0.03, 0.08),
+    ("megatron_deepspeed", "device", 0.055, 0.1),
 ]
 
 
