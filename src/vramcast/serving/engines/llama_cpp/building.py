@@ -15,7 +15,8 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """How one generation builds its graphs; the values of each are in ``generations.py``."""
 
     gated_unit: bool = True
-    """SwiGLU is one operation with a result of its own; before, SiLU and the product worked in place."""
+    """SwiGLU is one operation with a result of its own (ik_llama.cpp's ggml_fused_mul_unary too); before, SiLU and the product
+    worked in place."""
     half_mask: bool = True
     """With flash attention the mask is an f16 input; before, an f32 input converted on the device."""
     every_output: bool = False
@@ -24,10 +25,8 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
     """Token and vector inputs are both reserved."""
     fused_norm: bool = False
     """RMS norm and its weight are one operation (ik_llama.cpp)."""
-    fused_gate: bool = False
-    """Up, gate and activation are one operation (ik_llama.cpp, ``-fmoe`` and dense layers with equal types)."""
     fused_experts: bool = False
-    """The same for experts, whose weighted results are then added in one operation."""
+    """Up, gate and activation of experts are one operation (ik_llama.cpp, ``-fmoe``)."""
     mask_padding: int = 1
     """Tokens of the mask are padded to this."""
     one_buffer: bool = False

@@ -19,8 +19,6 @@ def mlp(b: Builder, weights: Weights, kind: Dense, x: Node, *, suffix: str = "")
 
 
 def _gated(b: Builder, up: Node, gate: Node, x: Node, width: int) -> Node:
-    if b.habits.fused_gate:
-        return b.graph.op("matmul", (width, b.rows(x)), up, gate, x)
     raised = b.matmul(up, x, width)
     opened = b.matmul(gate, x, width)
     if b.habits.gated_unit:

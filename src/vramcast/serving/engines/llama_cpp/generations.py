@@ -39,12 +39,12 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FORK = Generation(
-    habits=msgspec.structs.replace(_OLD, fused_norm=True, fused_gate=True, fused_experts=True, mask_padding=32),
+    habits=msgspec.structs.replace(_OLD, gated_unit=True, fused_norm=True, fused_experts=True, mask_padding=32),
     window_caches=False,
     absorbed_latent=False,
     fork=True,
 )
-"""ik_llama.cpp of 2025: no window caches, fused norms and gates, its own latent modes."""
+"""ik_llama.cpp of the first half of 2025: no window caches, fused norms and products, its own latent modes."""
 
 _HABITS: tuple[tuple[int, Habits], ...] = (
     (0, msgspec.structs.replace(_OLD, one_buffer=True, skips_rows=False)),

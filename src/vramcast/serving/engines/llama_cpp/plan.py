@@ -157,7 +157,7 @@ def _compute(laid: Laid, settings: Settings) -> list[int]:
 
 def _habits(settings: Settings) -> Habits:
     habits = settings.generation.habits
-    fused = habits.fused_gate and settings.fused_experts
+    fused = habits.fused_experts and settings.fused_experts
     return msgspec.structs.replace(habits, fused_experts=fused)
 
 
