@@ -39,7 +39,7 @@ BUDGETS = [
     ("torchtune", "allocated", 0.015, 0.06),
     ("litgpt", "allocated", 0.015, 0.07),
     ("megatron", "allocated", 0.035, 0.13),
-    ("torchtitan", "reserved", 0.045, 0.13),
+    ("torchtitan", "reserved", 0.035, 0.14),
     ("peft_bench", "reserved", 0.06, 0.13),
     ("ms_swift", "reserved", 0.08, 0.26),
     ("qwen_finetune", "device", 0.03, 0.08),

@@ -13,6 +13,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.overheads import context_bytes, nccl_bytes
 from vramcast.ledger import Instant
 from vramcast.training.recipe import GATHERED, Recipe
+from vramcast.training.streams import gradients_of
 
 CUBLAS_WORKSPACE = 8_519_680  # bytes per handle and stream; 32 MiB on sm90 and after (ATen, CublasHandlePool.cpp)
 CUBLAS_WORKSPACE_HOPPER = 33_554_432
@@ -42,11 +43,13 @@ class Pieces(msgspec.Struct, frozen=True, kw_only=True):
 
     ``loss_blocks``: distinct blocks of logits over the loss's own peak. ``retained``: bytes that pile up during backward, when
     the logits' segments are free and are cut up for them. ``guarded``: freed bytes that another stream's events still hold.
+    ``streams``: bytes gathered on a stream of its own, 0 where there is only one.
     """
 
     loss_blocks: float = 1.0
     retained: float = 0.0
     guarded: float = 0.0
+    streams: float = 0.0
 
 
 def counters(
@@ -76,7 +79,7 @@ def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], pieces: Pieces) 
     share is then needed anew.
     """
     if recipe.expandable:
-        return EXPANDABLE_SLACK * max(i.bytes for i in moments) + pieces.guarded
+        return _expandable_bytes(moments, pieces.streams) + pieces.guarded
     peaks: dict[str, int] = {}
     for moment in moments:
         for term in moment.terms:
@@ -89,7 +92,7 @@ def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], pieces: Pieces) 
     roomy = min(peaks["loss"], pieces.retained)
     cut = peaks.get("temporaries", 0) * (1 - roomy / pieces.retained) if pieces.retained else 0
     reused = min(_new_gradients(moments), peaks.get("activations", 0)) if recipe.checkpointing == "none" else 0
-    more = _stepping(recipe, peaks, step, renewed) + HOLE_SHARE * (max(0, passing) + cut) + pieces.guarded
+    more = _stepping(recipe, peaks, step, renewed) + HOLE_SHARE * (max(0, passing) + cut) + pieces.guarded + pieces.streams
     return sum(peaks.values()) - roomy - reused + renewed + more
 
 
@@ -100,6 +103,14 @@ def _stepping(recipe: Recipe, peaks: dict[str, int], step: float, renewed: float
     """
     free = peaks["loss"] if recipe.sharding == "fsdp1" else sum(peaks.get(n, 0) for n in BETWEEN_STEPS) + renewed
     return step - HOLE_SHARE * min(step, free)
+
+
+def _expandable_bytes(moments: tuple[Instant, ...], streams: float) -> float:
+    """An expandable segment for each stream, as long as its own maximum: sharded gradients have one where reduction has."""
+    if not streams:
+        return EXPANDABLE_SLACK * max(i.bytes for i in moments)
+    computing = max(i.bytes - gradients_of(i) for i in moments)
+    return EXPANDABLE_SLACK * computing + max(map(gradients_of, moments)) + streams
 
 
 def _new_gradients(moments: tuple[Instant, ...]) -> int:

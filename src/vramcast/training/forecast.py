@@ -18,6 +18,7 @@ from vramcast.training.resolve import resolve
 from vramcast.training.scene import Scene, retained_inputs
 from vramcast.training.scenes import scenes_of
 from vramcast.training.step import instants
+from vramcast.training.streams import gather_pool
 from vramcast.training.towers import unmodelled
 from vramcast.training.validate import validate
 from vramcast.workload import Training
@@ -66,12 +67,13 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
 
 
 def _pieces(scene: Scene) -> Pieces:
-    """What backward piles up once the logits are free: hooked inputs, gradients of the ends; and what FSDP1 frees late."""
+    """What backward piles up once the logits are free: hooked inputs, gradients of the ends; and what FSDP holds apart."""
     hooked = max(0.0, retained_inputs(scene) - scene.layers.waiting)
     return Pieces(
         loss_blocks=scene.loss.segments,
         retained=hooked + pending(scene.recipe, scene.units),
         guarded=guarded(scene.recipe, scene.units),
+        streams=gather_pool(scene.recipe, scene.units),
     )
 
 

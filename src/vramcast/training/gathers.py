@@ -50,7 +50,7 @@ NONE = Whole()
 
 
 def gathered(recipe: Recipe, units: Units, *, blocks: int, ends: str) -> Whole:
-    """Whole weights alive: ``blocks`` blocks, and the ``ends`` in use ("head", "none") or, in one root unit, all."""
+    """Whole weights alive: ``blocks`` blocks, and the ``ends`` in use ("head", "embedding", "none") or, in one root unit, all."""
     if not is_cut(recipe, units):
         return NONE
     compute = width(recipe.compute)
@@ -96,7 +96,7 @@ def _ends_in_use(recipe: Recipe, units: Units, ends: str) -> float:
     """Elements of embedding and head that are whole: all of a root unit, or of separate ones those at work."""
     if not recipe.separate_ends:
         return units.ends
-    return (0 if recipe.reshard else units.embedding) + (units.head if ends == "head" else 0)
+    return (units.embedding if ends == "embedding" or not recipe.reshard else 0) + (units.head if ends == "head" else 0)
 
 
 def secondary(recipe: Recipe, elements: float, ranks: int) -> float:

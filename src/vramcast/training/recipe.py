@@ -44,6 +44,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ``adapts_router``, ``adapts_experts``: what an adapter's names reach of a mixture (training/adapters.py, targeted).
     ``modules``: the family whose own layers in transformers run, "" where a framework brings its own.
     ``pads_adapters``: what an adapter adds to some parts of a packed projection is copied into all of its width.
+    ``scans``: 8-bit matmuls find the largest absolute value in operations of their own, which are kept. ``one_graph``: the whole
+    step is one compiled graph. ``partial_embedding``: ranks that share a vocabulary each make the embedding's whole gradient.
     ``sub_group``: elements ZeRO-3 updates at once; ``quantized_gathers``, ``quantized_gradients``: ZeRO++'s 8-bit weights and
     4-bit gradients on the links.
     """
@@ -79,6 +81,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     qkv: str = "separate"
     quant_saves: str = ""
     saved_inputs: str = ""
+    scans: bool = False
     narrow_layers: int | None = None
     whole_accumulation: str = ""
     separate_ends: bool = False
@@ -102,6 +105,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ddp_buckets: bool = False
     frees_gradients: bool = True
     vocab_parallel: bool = False
+    partial_embedding: bool = False
     pad_vocab_to: int = 1
     tied: bool | None = None
     fused_adapter: bool = False
@@ -140,6 +144,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     quantized_gathers: bool = False
     quantized_gradients: bool = False
     lazy_modules: bool = True
+    one_graph: bool = False
     expandable: bool = False
     trainable_layers: int | None = None
     trains_ends: bool = False

@@ -16,7 +16,11 @@ from vramcast.workload import Parallel
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything an instant is made of."""
+    """Everything an instant is made of.
+
+    ``embedding_gradient``: bytes of the embedding's own gradient; ``partial_embedding``: of a whole one on every rank, which
+    becomes its part afterwards.
+    """
 
     model: Model
     recipe: Recipe
@@ -33,6 +37,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     sight: Sight = Sight()
     embedding_gradient: float = 0.0
+    partial_embedding: float = 0.0
 
 
 def finds_gradients(s: Scene) -> bool:

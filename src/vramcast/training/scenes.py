@@ -76,6 +76,7 @@ def _scene(
         rows=rows,
         sight=sight_of(model, recipe, stage, _policy(recipe, parallel), style=style, sequences=rows),
         embedding_gradient=_embedding_gradient(model, recipe, stage, parallel, trained=embeds),
+        partial_embedding=_partial_embedding(model, recipe, stage, parallel, trained=embeds),
     )
 
 
@@ -85,6 +86,17 @@ def _embedding_gradient(model: Model, recipe: Recipe, stage: Stage, parallel: Pa
         return 0.0
     elements = sum(t.on_rank(tp=parallel.tp) for t in model.tensors if t.role == "embedding")
     return elements * width(recipe.backward_gradients)
+
+
+def _partial_embedding(model: Model, recipe: Recipe, stage: Stage, parallel: Parallel, *, trained: bool) -> float:
+    """Bytes of the embedding's gradient where DTensor cuts a vocabulary: a whole one on each rank, then its part of their sum.
+
+    Source: torch 2.13, distributed/tensor/_ops/_embedding_ops.py, embedding_dense_backward_strategy (its result is Partial).
+    """
+    if not trained or not stage.embedding or not recipe.partial_embedding or parallel.tp == 1:
+        return 0.0
+    whole = sum(t.elements for t in model.tensors if t.role == "embedding") * width(recipe.backward_gradients)
+    return whole * (1 + 1 / parallel.tp)
 
 
 def _layers(question: Training, model: Model, recipe: Recipe, stage: Stage, *, style: Style, tokens: float) -> Layers:

@@ -19,7 +19,7 @@ def instants(scene: Scene) -> tuple[Instant, ...]:
     if stage.head:
         moments += [_loss(scene), _loss_backward(scene)]
     moments += [_last_block(scene), _first_block(scene)]
-    if scene.embedding_gradient:
+    if scene.embedding_gradient or scene.partial_embedding:
         moments.append(_embedding(scene))
     if scene.sight.saved:
         moments.append(_seen(scene))
@@ -110,12 +110,14 @@ def _embedding(s: Scene) -> Instant:
     Source: torch, derivatives.yaml, embedding_dense_backward; accumulate_grad.h takes a first gradient as it is.
     """
     there = s.units.tied or finds_gradients(s)
+    own = s.partial_embedding or (s.embedding_gradient if there else 0)
     return instant(
         "backward of the embedding",
         s,
         gradients=s.states.gradients,
         tower=s.sight.held,
-        temporaries=s.layers.boundary + (s.embedding_gradient if there else 0),
+        temporaries=s.layers.boundary + own,
+        gathered=gathered(s.recipe, s.units, blocks=0, ends="embedding"),
         gradient_copy=s.states.wide_copy,
     )
 

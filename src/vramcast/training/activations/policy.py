@@ -10,6 +10,7 @@ from vramcast.training.activations.tape import Life, Tape
 from vramcast.training.stages import Stage
 
 MATMULS = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down", "mixer", "router"})
+_BEHIND = frozenset({"gate", "up", "gate_up", "down"})
 POLICIES = ("none", "full", "offloaded", "selective", "op", "core_attention", "layer", "modules", "uniform", "block")
 COUNTED = ("layer", "uniform", "block")  # written with a number: layer:2
 _WHOLE = ("full", "offloaded", "uniform")  # every layer is recomputed from an input
@@ -127,11 +128,14 @@ def _elements(block: Block, style: Style) -> float:
 def _cost(policy: str, block: Block, style: Style, model: Model, *, tokens: float, seq: float) -> tuple[Life, float]:
     tape = layer_tape(block, style, hidden=model.hidden, tokens=tokens, seq=seq)
     life = tape.life()
-    return life, kept(policy, tape, life, narrow=style.saved_inputs > 0)
+    return life, kept(policy, tape, life, narrow=style.saved_inputs > 0, scans=style.scans)
 
 
-def kept(policy: str, tape: Tape, life: Life, *, narrow: bool = False) -> float:
-    """Bytes one layer keeps for backward; ``narrow``: its matmuls make narrow copies of what they read."""
+def kept(policy: str, tape: Tape, life: Life, *, narrow: bool = False, scans: bool = False) -> float:
+    """Bytes one layer keeps for backward; ``narrow``: its matmuls make narrow copies of what they read.
+
+    ``scans``: an operation before each matmul takes the absolute values of what it reads, and its result is kept.
+    """
     whole, boundary = life.saved + life.input_saved, tape.sizes[0]
     if policy == "full":
         return boundary
@@ -142,7 +146,7 @@ def kept(policy: str, tape: Tape, life: Life, *, narrow: bool = False) -> float:
     if policy.startswith("modules:"):
         return module_bytes(tape, policy.split(":")[1].split("+"))
     if policy == "op":
-        return boundary + _selected(tape, narrow=narrow)
+        return boundary + _selected(tape, narrow=narrow) + (_scanned(tape) if scans else 0)
     if policy == "core_attention":
         return whole - _attention_scores(tape)
     if policy.startswith("layer:"):
@@ -154,14 +158,16 @@ def kept(policy: str, tape: Tape, life: Life, *, narrow: bool = False) -> float:
 def _selected(tape: Tape, *, narrow: bool) -> float:
     """The per-operation policy of torchtitan: every second matmul's output, attention's output and statistics.
 
-    A matmul that makes narrow copies is a function of its own, unknown to the policy: its copies stay, its output does not.
-    Source: torchtitan 0.2.0, distributed/activation_checkpoint.py, _get_custom_policy (mm_count % 2).
+    A matmul that makes narrow copies is a function of its own, unknown to the policy: its output does not stay, and of its
+    copies those that lie behind another matmul do; what weights, the block's input or attention's output give is made again.
+    Source: torchtitan 0.2.0, distributed/activation_checkpoint.py, _get_custom_policy (mm_count % 2); torch 2.13,
+    _functorch/partitioners.py (matmuls are not recomputed).
     """
     total, matmuls = 0.0, 0
     for op in tape.operations:
-        if narrow and op.name.removeprefix("expert.").removeprefix("shared.") in MATMULS:
-            total += op.keeps
-        elif op.name.removeprefix("expert.").removeprefix("shared.") in MATMULS:
+        if narrow and _role(op.name) in MATMULS:
+            total += op.keeps if _role(op.name) in _BEHIND else 0
+        elif _role(op.name) in MATMULS:
             matmuls += 1
             total += tape.sizes[op.writes] if matmuls % 2 else 0
         elif op.name == "attention":
@@ -169,6 +175,19 @@ def _selected(tape: Tape, *, narrow: bool) -> float:
         elif op.name in ("tp.reduce", "sp.scatter"):
             total += tape.sizes[op.writes]
     return total
+
+
+def _scanned(tape: Tape) -> float:
+    """Absolute values of each matmul's input and, as wide as its gradient, of its weight.
+
+    Source: torchao 0.9, float8/float8_utils.py, tensor_to_amax (torch.max(torch.abs(x))), once for every linear layer.
+    """
+    matmuls = [op for op in tape.operations if _role(op.name) in MATMULS]
+    return sum(tape.sizes[op.reads[0]] + op.weight_gradient for op in matmuls)
+
+
+def _role(name: str) -> str:
+    return name.removeprefix("expert.").removeprefix("shared.")
 
 
 def _attention_scores(tape: Tape) -> float:

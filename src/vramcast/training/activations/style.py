@@ -40,6 +40,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ``dequantize``: bytes of a dequantised weight element per call, 0 = none; ``quant_width``: width in which a quantised linear
     saves its input though frozen (bitsandbytes up to 0.42), 0 = it does not; ``saved_inputs``: width in which a trained
     matmul saves its input when that differs (fp8, fp4), 0 = as it is; ``saved_weights``: the same of its weight;
+    ``scans``: operations of their own take the absolute values of both, whose largest is wanted;
     ``unpacks``: weights are unpacked by plain tensor operations, and the unpacked copy is saved for backward (AutoGPTQ's own
     kernel in training); ``reached``: gradients are wanted of the layers' input, as of any above a trained embedding;
     ``joined``: attention runs image by image, and its results are copied into one; ``written``: the family's own words.
@@ -61,6 +62,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     quant_width: int = 0
     saved_inputs: float = 0
     saved_weights: float = 0
+    scans: bool = False
     unpacks: bool = False
     experts: str = "loop"
     fused_experts: bool = False

@@ -12,11 +12,12 @@ from vramcast.training.frameworks.releases import month_of
 from vramcast.training.recipe import Draft
 from vramcast.workload import Training
 
-FUSED_LOSS = (2025, 3)
+FUSED_LOSS = (2025, 4)  # the compiled run of issue 929, of March, takes what January's took
 LOSS_PARALLEL = (2024, 5)
-EXPANDABLE = (2025, 3)
+EXPANDABLE = (2025, 1)
 FREES_LOGITS = (2024, 6)
 FUSED_UPDATE = (2025, 1)
+SCANS_KEPT = ((2024, 11), (2025, 2))  # abs was on the list of operations from pull request 701 to 820
 SEPARATE_ENDS = (2025, 7)  # models/llama3/infra/parallelize.py: 0.1.0 (June) wraps blocks and model, 0.2.0 the ends as well
 
 
@@ -32,6 +33,8 @@ def resolve(draft: Draft, question: Training, _model: Model) -> None:
     compiled = bool(draft.get("compiled"))
     draft.default("compiled blocks" if compiled else "eager blocks", norm="native" if compiled else "eager",
                   rope="fused" if compiled else "eager", glu="recomputed" if compiled else "torch", repeats_kv=True)  # fmt: skip
+    scans = is_narrow(question) and not compiled and SCANS_KEPT[0] <= month <= SCANS_KEPT[1]
+    draft.default("8-bit matmuls in eager mode, whose absolute values the list of operations kept" if scans else "", scans=scans)
     expandable = month >= EXPANDABLE
     draft.default("run_train.sh sets expandable_segments" if expandable else "native allocator", expandable=expandable)
     draft.default("sdpa picks flash", attention="flash", experts="grouped")
@@ -39,7 +42,7 @@ def resolve(draft: Draft, question: Training, _model: Model) -> None:
     draft.default("activation_checkpoint.mode selective", checkpointing="op")
     fused = month >= FUSED_LOSS
     if not fused:
-        draft.translate("inductor wrote the float logits out until early 2025", "loss", {"compiled": "plain"})
+        draft.translate("inductor wrote the float logits out until spring 2025", "loss", {"compiled": "plain"})
     frees = month >= FREES_LOGITS
     draft.default("train.py deletes pred before backward" if frees else "pred, in float, lives through backward",
                   holds_logits="" if frees else "float32")  # fmt: skip
@@ -50,6 +53,7 @@ def resolve(draft: Draft, question: Training, _model: Model) -> None:
                   "forward to backward", live_gathers=2, separate_ends=ends)  # fmt: skip
     _pipeline(draft, question)
     parallel = question.parallel.tp > 1
+    draft.default("DTensor sums the embedding's gradients" if parallel else "", partial_embedding=parallel)
     draft.default("tensor parallelism shards the sequence and the loss", sequence_parallel=parallel,
                   vocab_parallel=parallel and month >= LOSS_PARALLEL)  # fmt: skip
 

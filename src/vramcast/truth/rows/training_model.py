@@ -25,7 +25,8 @@ def model_of(row: dict[str, Any]) -> Model:
     return shape_model(shape_of(arch))
 
 
-_BASES = {"zephyr-7b": "mistralai/Mistral-7B-v0.1"}
+# The second: torchtitan's flavor 16B has the sizes of V2-Lite (models/deepseek_v3/__init__.py).
+_BASES = {"zephyr-7b": "mistralai/Mistral-7B-v0.1", "deepseek-v3-16b": "deepseek-ai/DeepSeek-V2-Lite"}
 
 
 def _spellings(name: str) -> list[str]:

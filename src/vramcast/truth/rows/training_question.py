@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from vramcast.errors import VramcastError
-from vramcast.truth.rows.training_words import ATTENTION, DTYPES, FRAMEWORKS, LOSS, NARROW, PREFERENCES
+from vramcast.truth.rows.training_words import ATTENTION, DTYPES, FRAMEWORKS, LOSS, MERGED, NARROW, PREFERENCES
 from vramcast.workload import Adapter, Parallel, Training
 
 
@@ -57,9 +57,12 @@ def _version(row: dict[str, Any]) -> str | None:
     dated = re.search(r"(20\d\d)-(\d\d)", text)
     if dated and "transformers" not in text:
         return f"{dated[1]}.{int(dated[2])}"
+    merged = next((month for commit, month in MERGED.items() if commit in text), None)
+    if merged:
+        return merged
     year = re.search(r"\b(20\d\d)\b(?!-)", text)
     if year and "transformers" not in text:
-        return f"{year[1]}.1"
+        return f"{year[1]}.6"  # its middle
     match = re.search(r"transformers (\d[\d.]*)", text) or re.match(r"v?(\d+(?:\.\d+)+)", text)
     return match[1].rstrip(".") if match else None
 
@@ -196,6 +199,7 @@ def _layout_options(s: dict[str, Any]) -> dict[str, Any]:
         "stage_cut": "balanced_ends" if "embed" in str(parallel.get("partition")) else None,
         "expert_tp": int(parallel["etp"]) if parallel.get("etp") else None,
         "microbatch_group": int(group) if group else None,
+        "one_graph": "graph trainer" in str(parallel.get("impl")) or None,
         "overlaps_experts": bool(flags.get("overlap-moe-expert-parallel-comm")) or None,
     }
     return {name: value for name, value in found.items() if value is not None}

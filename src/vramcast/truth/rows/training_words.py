@@ -27,7 +27,7 @@ FRAMEWORKS = (
     ("peft", "hf_trainer"),
 )
 DTYPES = (("fp32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16"))
-NARROW = (("fp4", "nvfp4"),)
+NARROW = (("fp4", "nvfp4"), ("fp8 eager", "float8"))
 ATTENTION = (
     ("unfused", "unfused"),
     ("no flash", "unfused"),
@@ -68,3 +68,6 @@ LOSS = (
 # DeepSeek-V3's attention when a report only says that it is latent: query and kv ranks, nope, rope and value widths
 LATENT = (1536, 512, 128, 64, 128)
 PREFERENCES = ("dpo", "kto", "orpo", "ppo", "grpo", "reward")
+
+# Months of commits of torchtitan of which reports name the year at most: its pull requests 820 and 985.
+MERGED = {"2271b6386": "2025.2", "3b39d7ab0": "2025.3"}
