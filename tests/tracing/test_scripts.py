@@ -95,3 +95,41 @@ def test_a_quantised_model_waits_for_fsdp_on_the_host(tmp_path: Path, monkeypatc
     pytest.importorskip("bitsandbytes")
     monkeypatch.chdir(tmp_path)
     assert _traced(tmp_path, SHARDED_4_BIT, ranks=2).error == ""
+
+
+PACKED = """
+import torch
+from torch.utils._pytree import tree_map_only
+class Packed(torch.Tensor):
+    @staticmethod
+    def __new__(kind, codes):
+        return torch.Tensor._make_wrapper_subclass(kind, codes.shape, dtype=torch.bfloat16, device=codes.device)
+    def __init__(self, codes):
+        self.codes = codes
+    def __tensor_flatten__(self):
+        return ["codes"], None
+    @classmethod
+    def __torch_dispatch__(kind, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.detach.default:
+            return kind(args[0].codes)
+        wide = tree_map_only(kind, lambda packed: packed.codes.to(torch.bfloat16), args)
+        return func(*wide, **(kwargs or {}))
+with torch.device("cuda"):
+    model = torch.nn.Linear(512, 512, dtype=torch.bfloat16)
+    codes = torch.zeros(512, 512, dtype=torch.int8)
+with torch.cuda.device(0):
+    torch.utils.swap_tensors(model.weight, torch.nn.Parameter(Packed(codes), requires_grad=False))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    model(torch.randn(8, 512, device="cuda", dtype=torch.bfloat16)).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_tensor_made_of_others_is_followed_in_its_parts(tmp_path: Path) -> None:
+    result = _traced(tmp_path, PACKED)
+    assert (result.error, result.steps) == ("", 2)
+    weights = sum(a.size for a in result.log.allocations if a.category == "weights" and a.end < 0)
+    assert weights == 512 * 512 + 2 * 512  # a byte for each element, and the bias
+    widened = [a for a in result.log.allocations if a.size == 2 * 512 * 512 and a.phase == "forward"]
+    assert widened and all(a.end >= 0 for a in widened)

@@ -125,6 +125,7 @@ def litgpt(row: Row) -> Case:
     arguments = {
         "name": _LITGPT_NAMES.get(leaf, leaf),
         "micro_batch": s["micro_batch"],
+        "accumulate": min(s["grad_accum"], 3),  # each further one does what the third does
         "seq": s["seq_len"],
         "ranks": row["n_gpus"],
         "quant": s.get("quant", "").removeprefix("bnb-"),
@@ -158,12 +159,19 @@ def torchtitan(row: Row) -> Case:
     return _case(row, config=False, **torchtitan_run(row))
 
 
+def liger_mini(row: Row) -> Case:
+    """A pull request's table of Liger's kernels beside transformers' own, which states every dimension that is cut."""
+    arguments = {"seq": row["settings"]["seq_len"], "liger": "Liger" in row["framework"]}
+    return _case(row, "liger_mini", arguments, libraries="liger", config=False)
+
+
 SOURCES: dict[str, Callable[[Row], Case]] = {
     "foundation-model-stack/fms-acceleration": fine_tuning,
     "QwenLM/Qwen3": generation,
     "Lightning-AI/litgpt": litgpt,
     "pytorch/torchtune": torchtune,
     "pytorch/torchtitan": torchtitan,
+    "linkedin/Liger-Kernel/pull/1424": liger_mini,
 }
 _LITGPT_NAMES = {
     "Meta-Llama-3-8B": "Llama-3-8B",

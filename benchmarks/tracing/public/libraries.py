@@ -24,6 +24,7 @@ SETS: dict[str, tuple[str, ...]] = {
         "litgpt==0.4.13", "lightning==2.4.0", "lightning-utilities==0.11.9", "torchmetrics==1.6.0", "jsonargparse==4.32.1",
         "bitsandbytes==0.42.0",
     ),
+    "liger": ("liger-kernel==0.8.5",),
     "torchtune": ("torchtune==0.6.1", "torchao==0.10.0", "torchdata==0.11.0", "omegaconf==2.3.0", "antlr4-python3-runtime==4.9.3",
         "tiktoken==0.9.0", "sentencepiece==0.2.0", "blobfile==3.0.0"),
     "torchtitan-0.1": ("torchtitan==0.1.0", "torchdata==0.11.0", "datasets==4.0.0", "tyro==1.0.17", "typeguard==4.6.0",

@@ -12,7 +12,9 @@ from litgpt.utils import chunked_cross_entropy
 TARGETS = ("query", "key", "value", "projection", "mlp", "head")
 
 
-def main(*, name: str, layers: int, micro_batch: int, seq: int, ranks: int, quant: str, adapter: dict[str, Any] | None) -> None:
+def main(
+    *, name: str, layers: int, micro_batch: int, accumulate: int, seq: int, ranks: int, quant: str, adapter: dict[str, Any] | None
+) -> None:
     """Train on zeros until somebody stops it: memory does not depend on the words."""
     code: Any = importlib.import_module("litgpt.lora" if adapter else "litgpt.model")
     fabric = lightning.Fabric(accelerator="cuda", devices=ranks, strategy=_strategy(code, ranks), **_precision(quant))
@@ -25,9 +27,16 @@ def main(*, name: str, layers: int, micro_batch: int, seq: int, ranks: int, quan
     model = fabric.setup_module(model)
     optimizer = fabric.setup_optimizers(_optimizer(model, quant))
     model.max_seq_length = seq
+    ids = torch.zeros(micro_batch, seq, dtype=torch.long, device=fabric.device)
     while True:
-        ids = torch.zeros(micro_batch, seq, dtype=torch.long, device=fabric.device)
-        fabric.backward(_loss(model, ids, chunked=adapter is not None))
+        for iteration in range(accumulate):
+            with fabric.no_backward_sync(model, enabled=iteration + 1 < accumulate):
+                if adapter:
+                    logits = model(ids, lm_head_chunk_size=128)
+                    logits[-1] = logits[-1][..., :-1, :]
+                else:
+                    logits = model(ids)[..., :-1, :]
+                fabric.backward(chunked_cross_entropy(logits, ids[..., 1:].clone()) / accumulate)
         optimizer.step()
         optimizer.zero_grad()
 
@@ -61,11 +70,3 @@ def _optimizer(model: torch.nn.Module, quant: str) -> torch.optim.Optimizer:
         return bitsandbytes.optim.PagedAdamW(model.parameters())
     trained = [p for p in model.parameters() if p.requires_grad]
     return torch.optim.AdamW(trained, lr=3e-4, weight_decay=0.02)
-
-
-def _loss(model: Any, ids: torch.Tensor, *, chunked: bool) -> torch.Tensor:
-    if not chunked:
-        return chunked_cross_entropy(model(ids)[..., :-1, :], ids[..., 1:].clone())
-    logits = model(ids, lm_head_chunk_size=128)
-    logits[-1] = logits[-1][..., :-1, :]
-    return chunked_cross_entropy(logits, ids[..., 1:].clone())

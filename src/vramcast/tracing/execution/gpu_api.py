@@ -136,6 +136,7 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
         "reset_peak_memory_stats": None, "memory_stats": {}, "get_rng_state_all": [], "set_rng_state": None,
         "set_rng_state_all": None, "mem_get_info": (device.memory_bytes, device.memory_bytes), "seed": None, "seed_all": None,
         "graph_pool_handle": POOL, "get_device_properties": _properties(device), "current_blas_handle": 0,
+        "_exchange_device": 0, "_maybe_exchange_device": 0,
     }  # fmt: skip
     functions: dict[str, Any] = {
         "current_stream": lambda *_: Stream.current, "default_stream": lambda *_: default, "Stream": Stream, "Event": Event,

@@ -3,6 +3,7 @@
 A few operators behave differently under a Python mode than on a GPU; each is put right here and says why.
 """
 
+import functools
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.distributed.tensor import DTensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten
 
@@ -96,7 +97,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             return getattr(args[0], "fake_device", None) or func(*args)
         if self.paused:
             return func(*args, **kwargs)
-        if any(issubclass(t, DTensor) for t in types):
+        if any(map(_runs_itself, types)):
             return NotImplemented
         if func is _WAIT:
             return args[0]
@@ -276,6 +277,13 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             self.shadows.put(result, twin)
             made.append(result)
         return tuple(made) if isinstance(real, tuple) else made[0]
+
+
+@functools.cache
+def _runs_itself(kind: Any) -> bool:
+    """A class of tensors made of others (DTensor, NF4Tensor) runs its operators on its parts, and those are seen."""
+    own = kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
+    return own and not issubclass(kind, FakeTensor)
 
 
 def _called_from_python() -> bool:

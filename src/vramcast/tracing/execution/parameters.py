@@ -1,5 +1,6 @@
 """Parameters that become others: moved, filled anew, made by their class. PyTorch changes them in place, fake ones refuse it."""
 
+import weakref
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ def install() -> None:
     module_conversion()
     data_assignment()
     parameters_by_class()
+    swapping()
 
 
 def module_conversion() -> None:
@@ -95,3 +97,16 @@ def parameters_by_class() -> None:
         return original(kind, *args, **options)
 
     FakeTensor.__new__ = new
+
+
+def swapping() -> None:
+    """``swap_tensors`` refuses tensors that are weakly referred to, as those are whose values the tracer follows."""
+    original = torch.utils.swap_tensors
+
+    def swap(old: torch.Tensor, new: torch.Tensor) -> None:
+        if weakref.getweakrefs(old) or weakref.getweakrefs(new):
+            _take_over(old, new)
+        else:
+            original(old, new)
+
+    torch.utils.swap_tensors = swap

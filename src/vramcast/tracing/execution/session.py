@@ -5,6 +5,7 @@ import logging
 import traceback
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +20,8 @@ from vramcast.tracing.request import TraceResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+_OWN = str(Path(__file__).parents[2])
 
 
 class EnoughStepsError(BaseException):
@@ -186,15 +189,17 @@ class Session:
             raise EnoughStepsError(f"{self.steps} optimizer steps traced")
 
     def label(self, tensor: Any, category: str, module: str = "") -> None:
-        """Say what a tensor of the traced device is; its local part when it is one of several ranks'."""
-        tensor = getattr(tensor, "_local_tensor", tensor)
-        if isinstance(tensor, torch.Tensor) and self.backend.is_device(tensor):
+        """Say what a tensor of the traced device is; its parts where it is made of others: of one rank's, packed and scales."""
+        if hasattr(tensor, "__tensor_flatten__"):
+            for name in tensor.__tensor_flatten__()[0]:
+                self.label(getattr(tensor, name), category, module)
+        elif isinstance(tensor, torch.Tensor) and self.backend.is_device(tensor):
             self.recorder.label(tensor, category, module)
 
 
 def describe(failure: BaseException) -> str:
     """The failure in one line, with the innermost line of code that is not the tracer's, and the line of no library above it."""
-    frames = [f for f in traceback.extract_tb(failure.__traceback__) if "vramcast" not in f.filename]
+    frames = [f for f in traceback.extract_tb(failure.__traceback__) if not f.filename.startswith(_OWN)]
     own = [f for f in frames if not is_library(f.filename)]
     where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     if own and own[-1] is not frames[-1]:
