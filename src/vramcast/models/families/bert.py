@@ -134,6 +134,23 @@ def _gte(config: Config, hidden: int, name: str) -> tuple[Tensor, ...]:
     return (Tensor(name="mlp.down_proj.bias", shape=(hidden,), role="bias"),)
 
 
+def _tasks(config: Config, hidden: int, name: str) -> tuple[Tensor, ...]:
+    """ERNIE's embedding of the task it was trained for."""
+    rows = config.size("task_type_vocab_size", default=3)
+    told = config.flag("use_task_id", default=False)
+    return (vit.table(f"{name}embeddings.task_type_embeddings.weight", rows, hidden),) if told else ()
+
+
+def _last_norm(norm: str) -> Parts:
+    return lambda config, hidden, name: parts.norms(hidden, f"{name}{norm}", bias=True)
+
+
+def _boxes(config: Config, hidden: int, name: str) -> tuple[Tensor, ...]:
+    """LayoutLM's positions of a word's box on the page."""
+    rows = config.size("max_2d_position_embeddings", default=1024)
+    return tuple(vit.table(f"{name}embeddings.{each}_position_embeddings.weight", rows, hidden) for each in "xyhw")
+
+
 def _megatron(config: Config, hidden: int, name: str) -> tuple[Tensor, ...]:
     return parts.norms(hidden, f"{name}encoder.ln", bias=True)
 
@@ -209,6 +226,17 @@ ENCODERS: dict[str, Encoder] = {
     "megatron-bert": Encoder(
         stem="bert", heads=encoder_heads.BERT, style=_MEGATRON, embedding_norm=False, beside=_megatron
     ),
+    "ernie": Encoder(stem="ernie", heads=encoder_heads.ERNIE, beside=_tasks),
+    "ibert": msgspec.structs.replace(_ROBERTA, stem="ibert"),
+    "roberta-prelayernorm": msgspec.structs.replace(
+        _ROBERTA, stem="roberta_prelayernorm", beside=_last_norm("LayerNorm"),
+        style=msgspec.structs.replace(_BERT, norms=("attention.LayerNorm", "intermediate.LayerNorm")),
+    ),
+    "xlm-roberta-xl": msgspec.structs.replace(
+        _ROBERTA, embedding_norm=False, beside=_last_norm("encoder.LayerNorm"),
+        style=msgspec.structs.replace(_BERT, norms=("attention.self_attn_layer_norm", "LayerNorm")),
+    ),
+    "layoutlm": Encoder(stem="layoutlm", heads=encoder_heads.LAYOUTLM, beside=_boxes),
     "nomic_bert": Encoder(stem="nomic_bert", heads=encoder_heads.NOMIC, layers="layers.", style=_ROTARY, positions=False),
     "gte": Encoder(
         stem="gte", heads=encoder_heads.GTE, layers="layers.", positions=False, extra=_gte,

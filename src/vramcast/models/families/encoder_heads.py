@@ -49,6 +49,10 @@ ALBERT = Heads(
     sentence="sop_classifier.classifier",
 )  # fmt: skip
 DEBERTA = msgspec.structs.replace(BERT, pooler=("SequenceClassification", "MultipleChoice"), narrow=True, sentence="")
+ERNIE = msgspec.structs.replace(BERT)
+LAYOUTLM = msgspec.structs.replace(
+    BERT, pooler=("Model", "SequenceClassification", "MaskedLM", "TokenClassification", "QuestionAnswering")
+)
 NOMIC = msgspec.structs.replace(BERT, pooler=("SequenceClassification",), sentence="")
 GTE = Heads(masked=("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder.bias"), pooler=("SequenceClassification",))
 

@@ -107,6 +107,35 @@ def _after_mlp(config: Config, kind: Attention | LatentAttention, feed: Dense | 
     return parts.norms(config.size("hidden_size"), "mlp.post_mlp_layernorm") if isinstance(feed, Experts) else ()
 
 
+def _hy4(config: Config, kind: Attention | LatentAttention, feed: Dense | Experts) -> tuple[Tensor, ...]:
+    """HY 4's sinks and output gate, and the mixing of its residual streams before each half of a layer."""
+    hidden, streams = config.size("hidden_size"), config.size("hc_mult", default=4)
+    width = kind.heads * config.size("v_head_dim")
+    return (
+        *parts.sinks(kind),
+        *parts.linear("self_attn.gate_proj", width, hidden, "q", shard=0, groups=kind.heads),
+        *(tensor for half in ("attn_hc", "ffn_hc") for tensor in _streams(f"{half}.", 2 * streams, streams * hidden, 2)),
+    )
+
+
+def _streams(name: str, outputs: int, inputs: int, scales: int) -> tuple[Tensor, ...]:
+    shapes = {"fn": (outputs, inputs), "base": (outputs,), "scale": (scales,)}
+    return tuple(Tensor(name=f"{name}{each}", shape=shape, role="state") for each, shape in shapes.items())
+
+
+def _hy4_end(config: Config, prefix: str) -> tuple[Tensor, ...]:
+    """The streams are joined before the head."""
+    streams = config.size("hc_mult", default=4)
+    return _streams(f"{prefix}hc_head.hc_", streams, streams * config.size("hidden_size"), 1)
+
+
+def _hy4_indexed(config: Config, reach: list[spans.Span]) -> list[Override]:
+    """The first layer and every fourth from the second on have an indexer (HY 4)."""
+    told = config.has("indexer_types")
+    usual = ["full" if i == 0 or (i - 1) % 4 == 0 else "shared" for i in range(len(reach))]
+    return [(("has_indexer", int(k == "full")),) for k in (_indexer_types(config, len(reach)) if told else usual)]
+
+
 _V2 = Mixture(sparse=mixtures.after_dense, routed="n_routed_experts", shared=shared_count(), shared_bias="mlp_bias")
 _V3 = Mixture(
     sparse=mixtures.after_dense,
@@ -124,6 +153,7 @@ STYLES: dict[str, Style] = {
     "deepseek_v32": Style(attend=latent, overrides=_indexed, mixture=_V3, mtp=draft.deepseek),
     "glm_moe_dsa": Style(attend=latent, overrides=_partly_indexed, mixture=_V3, mtp=draft.deepseek),
     "glm4_moe_lite": Style(attend=latent, mixture=_V3_FIRST_DENSE, mtp=draft.deepseek),
+    "hy_v4": Style(attend=latent, overrides=_hy4_indexed, extra=_hy4, outer=_hy4_end, mixture=_V3_FIRST_DENSE),
     "mistral4": Style(attend=latent, mixture=_V2),
     "axk1": Style(attend=latent, mixture=_V3_AFTER_ONE, extra=_after_mlp),
     "minicpm3": Style(attend=latent, mlp_bias="mlp_bias"),

@@ -11,7 +11,7 @@ _FAMILIES: dict[str, str] = {
         mixtral qwen2_moe qwen3_moe mellum olmoe flex_olmo phimoe ernie4_5_moe hunyuan_v1_moe glm4_moe deepseek dots1 solar_open
         exaone_moe hy_v3 minimax_m2 afmoe laguna mimo_v2_flash flint grok-1 arctic kolibri1 cohere2_moe step3p7_text minicpm
     """,
-    "latent": "deepseek_v2 deepseek_v3 deepseek_v32 glm_moe_dsa glm4_moe_lite minicpm3 youtu axk1 mistral4",
+    "latent": "deepseek_v2 deepseek_v3 deepseek_v32 glm_moe_dsa glm4_moe_lite minicpm3 youtu axk1 mistral4 hy_v4",
     "deepseek_v4": "deepseek_v4",
     "gemma_shared": "gemma3n_text gemma4_text gemma4_unified_text",
     "renamed": "baichuan qwen chatglm internlm2 exaone phi3small",
@@ -30,7 +30,12 @@ _FAMILIES: dict[str, str] = {
     "zamba": "zamba zamba2",
     "bamba": "bamba granitemoehybrid falcon_h1",
     "nemotron_h": "nemotron_h",
-    "lfm2": "lfm2 lfm2_moe",
+    "lfm2": "lfm2 lfm2_moe lfm3",
+    "olmo_hybrid": "olmo_hybrid",
+    "jetmoe": "jetmoe",
+    "xlstm": "xlstm",
+    "modernbert_decoder": "modernbert-decoder",
+    "fuyu": "fuyu",
     "gated_delta": "qwen3_next qwen3_5_text qwen3_5_moe_text",
     "minimax": "minimax",
     "llava": """
@@ -43,7 +48,7 @@ _FAMILIES: dict[str, str] = {
     "kimi_k25": "kimi_k25 kimi_vl",
     "bert": """
         bert roberta xlm-roberta camembert data2vec-text distilbert electra albert mpnet longformer megatron-bert nomic_bert gte
-        deberta deberta-v2
+        deberta deberta-v2 ernie ibert roberta-prelayernorm xlm-roberta-xl layoutlm
     """,
     "t5": "t5 mt5 umt5",
     "seq2seq": "bart mbart marian whisper mvp plbart pegasus m2m_100 blenderbot blenderbot-small",
@@ -103,7 +108,7 @@ ALIASES: dict[str, str] = {
 MODULES: dict[str, str] = {kind: module for module, kinds in _FAMILIES.items() for kind in kinds.split()}
 
 # Modules that read the head of a task themselves.
-OWN_HEADS = {"bert", "eagle", "modernbert", "seq2seq", "t5"}
+OWN_HEADS = {"bert", "eagle", "modernbert", "modernbert_decoder", "seq2seq", "t5"}
 
 # Remote-code classes called after their type that are whole language models, not the body of one.
 WHOLE = {"ChatGLMModel", "InternVLChatModel", "LlavaLlamaModel", "Qwen2_5OmniModel", "Qwen3OmniMoeModel"}

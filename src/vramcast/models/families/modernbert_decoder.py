@@ -1,0 +1,72 @@
+"""ModernBERT as a decoder: separate projections, a window on most layers, a dense layer before its tied head.
+
+Source of names and shapes: transformers 5.23, modeling_modernbert_decoder.py.
+"""
+
+from vramcast.models.attention import Attention
+from vramcast.models.config import Config
+from vramcast.models.families import parts, spans
+from vramcast.models.feedforward import Dense
+from vramcast.models.inventory import Block, Model, Tensor
+
+Key = tuple[spans.Span, bool]
+
+
+def read(config: Config, *, prefix: str = "model.") -> Model:
+    """A ModernBERT decoder; the first layer's input is normalised already."""
+    hidden, count = config.size("hidden_size"), config.size("num_hidden_layers")
+    reach = spans.of(config, count, spans.every(config.size("global_attn_every_n_layers", default=3), first=True))
+    blocks = parts.stack(
+        [(span, i == 0) for i, span in enumerate(reach)], lambda key: _block(config, hidden, key, f"{prefix}layers.{{}}.")
+    )
+    return parts.decoder(
+        config,
+        hidden=hidden,
+        blocks=blocks,
+        embedding=f"{prefix}embeddings.tok_embeddings.weight",
+        norm=_norms(config, hidden, f"{prefix}embeddings.norm", f"{prefix}final_norm"),
+        head="decoder.weight",
+        tied=True,
+        extra=_head(config, hidden),
+    )
+
+
+def _head(config: Config, hidden: int) -> tuple[Tensor, ...]:
+    """The dense layer, then a bias for each word or a score for each label; the bare decoder has neither."""
+    task, bias = str((config.list("architectures", default=[]) or [""])[0]), config.flag("classifier_bias", default=False)
+    if task.endswith("Model"):
+        return ()
+    scores = task.endswith("ForSequenceClassification")
+    name = "head" if scores else "lm_head"
+    dense = parts.linear(f"{name}.dense", hidden, hidden, "head", shard=None, bias=bias)
+    normed = (*dense, *_norms(config, hidden, f"{name}.norm"))
+    if scores:
+        labels = len(config.raw.get("id2label") or ()) or config.size("num_labels", default=2)
+        return (*normed, *parts.linear("classifier", labels, hidden, "head", shard=None, bias=bias))
+    if not config.flag("decoder_bias", default=True):
+        return normed
+    return (*normed, Tensor(name="decoder.bias", shape=(config.size("vocab_size"),), role="bias"))
+
+
+def _norms(config: Config, hidden: int, *names: str) -> tuple[Tensor, ...]:
+    return parts.norms(hidden, *names, bias=config.flag("norm_bias", default=False))
+
+
+def _block(config: Config, hidden: int, key: Key, name: str) -> Block:
+    span, first = key
+    heads = config.size("num_attention_heads")
+    kind = Attention(heads=heads, kv_heads=heads, head_dim=max(1, hidden // heads), window=span.window)
+    mlp = Dense(intermediate=config.size("intermediate_size"), activation=config.text("hidden_activation", default="gelu"))
+    bias, mlp_bias = config.flag("attention_bias", default=False), config.flag("mlp_bias", default=False)
+    return Block(
+        name=name,
+        indices=(),
+        mixers=(kind,),
+        feedforward=mlp,
+        tensors=(
+            *parts.attention(kind, hidden, prefix="attn.", bias=bias, out="Wo"),
+            *parts.linear("mlp.Wi", 2 * mlp.intermediate, hidden, "gate_up", shard=0, bias=mlp_bias),
+            *parts.linear("mlp.Wo", hidden, mlp.intermediate, "down", shard=1, bias=mlp_bias),
+            *_norms(config, hidden, *(() if first else ("attn_norm",)), "mlp_norm"),
+        ),
+    )
