@@ -52,8 +52,9 @@ def test_captured_sizes(gpu: str, seqs: int, count: int) -> None:
 )
 def test_older_captures(version: tuple[int, ...], core: str, seqs: int, count: int) -> None:
     """Counts as start-up logs show them: every 8 to 512 in the first V1, to the number of sequences in V0, to 256 before 0.6."""
-    assert len(captured(version, seqs=seqs, core=core).sizes) == count
-    assert captured(version, seqs=seqs, core=core).whole == []
+    capture = captured(version, seqs=seqs, core=core)
+    assert len(capture.sizes) == count
+    assert capture.whole(capture.sizes) == []
 
 
 def test_eager_captures_nothing() -> None:
@@ -94,7 +95,7 @@ def test_flashinfer_keeps_a_workspace_for_every_decode_size() -> None:
     """Llama-3.2-1B in fp8 with adapters on an L4, 0.11.2: the log's graphs take 1.15 GiB."""
     capture = captured((0, 11, 2), "L4", seqs=288, tokens=2048, lora=True, flashinfer=True)
     term = graphs_term(whole_stage("meta-llama/Llama-3.2-1B-Instruct"), capture, eager=False)
-    assert term.find("flashinfer").bytes == (394 + 8 * len(capture.whole)) * 2**20
+    assert term.find("flashinfer").bytes == (394 + 8 * len(capture.whole(capture.sizes))) * 2**20
     assert term.bytes / GiB == pytest.approx(1.15, rel=0.1)
 
 

@@ -44,12 +44,11 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
         above = range(256, most + 1, 16 if self.version >= (0, 11) else STEP)
         return [size for size in (1, 2, 4, *range(8, 256, STEP), *above) if size <= most] or [1]
 
-    @property
-    def whole(self) -> list[int]:
+    def whole(self, sizes: list[int]) -> list[int]:
         """Those captured as whole decode graphs besides, which are captured since 0.11; V0 captured no other."""
         if self.core == "V0" or self.version < (0, 11):
             return []
-        return [size for size in self.sizes if size <= self.max_seqs * (1 + self.speculative)]
+        return [size for size in sizes if size <= self.max_seqs * (1 + self.speculative)]
 
     def _asked(self) -> int:
         if self.version < (0, 10):

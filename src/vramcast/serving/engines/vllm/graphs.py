@@ -35,17 +35,19 @@ def graphs_term(stage: Stage, capture: Capture, *, eager: bool) -> Term:
     """Memory of the captured graphs of one rank: cut at attention for every size, whole ones for decode batches since 0.11."""
     if eager:
         return Term(name="graphs", bytes=0, why="enforce_eager: none are captured")
-    parts = [_nodes(stage, capture), *_pool(stage, capture), *_attention(stage, capture)]
+    sizes = capture.sizes
+    whole = capture.whole(sizes)
+    parts = [_nodes(stage, capture, sizes, whole), *_pool(stage, capture, sizes), *_attention(stage, capture, whole)]
     return Term.total(
         "graphs", [part for part in parts if part.bytes], source="vllm/config/vllm.py; start-up logs of 0.7 to 0.19"
     )
 
 
-def _nodes(stage: Stage, capture: Capture) -> Term:
+def _nodes(stage: Stage, capture: Capture, sizes: list[int], whole: list[int]) -> Term:
     """Nodes of all kernels of all graphs."""
     kernels, routed = _kernels(capture), sum(n for block, n in stage.blocks if isinstance(block.feedforward, Experts))
-    graphs = len(capture.sizes) + len(capture.whole)
-    why = f"({len(capture.sizes)} sizes + {len(capture.whole)} whole decode graphs) x ({stage.layers} layers x {kernels} kernels"
+    graphs = len(sizes) + len(whole)
+    why = f"({len(sizes)} sizes + {len(whole)} whole decode graphs) x ({stage.layers} layers x {kernels} kernels"
     why += f" + {routed} routed x {ROUTED})" if routed else ")"
     size = graphs * (stage.layers * kernels + routed * ROUTED) * NODE_BYTES
     return Term(name="nodes", bytes=round(size), why=f"{why} x {NODE_BYTES / KiB:g} KiB")
@@ -58,10 +60,10 @@ def _kernels(capture: Capture) -> int:
     return (EAGER if v0 else COMPILED) + LORA * launched + DEQUANTIZED * capture.dequantizes
 
 
-def _pool(stage: Stage, capture: Capture) -> list[Term]:
+def _pool(stage: Stage, capture: Capture, sizes: list[int]) -> list[Term]:
     """The pool the graphs share: what the largest one works in."""
     parts = []
-    if capture.dequantizes and max(capture.sizes) > 1:
+    if capture.dequantizes and max(sizes) > 1:
         elements = widest_slice(stage, capture.tp)
         why = f"{elements:,} elements of the widest slice x {capture.element:g} B"
         parts.append(Term(name="dequantized", bytes=round(elements * capture.element), why=why))
@@ -69,16 +71,16 @@ def _pool(stage: Stage, capture: Capture) -> list[Term]:
         why = "workspace torch gives cuBLAS on the capturing stream"
         return [*parts, Term(name="pool", bytes=cublas_workspace_bytes(capture.card), why=why)]
     base, each = at(capture.version, POOL_MIB), at(capture.version, SIZE_MIB)
-    why = f"{base:g} MiB + {len(capture.sizes)} sizes x {each:g} MiB"
-    return [*parts, Term(name="pool", bytes=round((base + len(capture.sizes) * each) * MiB), why=why)]
+    why = f"{base:g} MiB + {len(sizes)} sizes x {each:g} MiB"
+    return [*parts, Term(name="pool", bytes=round((base + len(sizes) * each) * MiB), why=why)]
 
 
-def _attention(stage: Stage, capture: Capture) -> list[Term]:
+def _attention(stage: Stage, capture: Capture, whole: list[int]) -> list[Term]:
     """What the attention kernels keep for whole decode graphs: FlashInfer's workspaces, or FlashAttention-3's partial outputs."""
-    rows = max(capture.whole, default=0)
+    rows = max(whole, default=0)
     if capture.flashinfer:
-        why = f"394 MiB + {len(capture.whole)} decode sizes x 8 MiB"
-        return [Term(name="flashinfer", bytes=FLASHINFER_WORKSPACE + len(capture.whole) * FLASHINFER_WRAPPER, why=why)]
+        why = f"394 MiB + {len(whole)} decode sizes x 8 MiB"
+        return [Term(name="flashinfer", bytes=FLASHINFER_WORKSPACE + len(whole) * FLASHINFER_WRAPPER, why=why)]
     if capture.card is not None and (capture.card.capability or (0, 0))[0] != 9:
         return []
     widest = max((_output_width(mixer) for block, _ in stage.blocks for mixer in block.mixers), default=0)
