@@ -8,6 +8,7 @@ Sources: transformers/training_args.py, modeling_utils.py (dtype "auto" since 5)
 import msgspec
 
 from vramcast.models.inventory import Model
+from vramcast.training.compiled import compiled_layers
 from vramcast.training.frameworks.common import sharding, version_of
 from vramcast.training.frameworks.releases import RELEASED, is_transformers, released
 from vramcast.training.recipe import Draft, dtype_name, width
@@ -91,6 +92,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
         _deepspeed(draft, question, model)
     _dtypes(draft, question, model, version)
     _sharded_dtypes(draft)
+    compiled_layers(draft)
     draft.default("transformers' eager modules", norm="eager", rope="eager", glu="eager")
     draft.default("", modules=model.family)
     draft.default("the family's own modules", float_router=model.family in FLOAT_ROUTERS, clamped_glu=model.family == "gpt_oss")
