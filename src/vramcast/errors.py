@@ -42,6 +42,10 @@ class MissingError(VramcastError):
         return cls(f"{because} needs the [{extra}] extra: pip install 'vramcast[{extra}]'")
 
 
+class UntraceableError(MissingError):
+    """The installed libraries lack something that a trace needs, which the message names; a forecast answers without them."""
+
+
 def unknown_name(kind: str, given: str, known: Iterable[str], *, hint: str = "") -> QuestionError:
     """The error for a name that is not in a table, with the nearest names that are."""
     names = sorted(set(known))

@@ -8,7 +8,7 @@ import click
 from vramcast.cli.launchers import read_launch
 from vramcast.cli.train import MOMENTS
 from vramcast.cli.train import command as train_command
-from vramcast.errors import QuestionError
+from vramcast.errors import QuestionError, UntraceableError
 from vramcast.tracing.distribution import SCHEDULES
 
 _EPILOG = """\b
@@ -66,10 +66,15 @@ def command(**given: Any) -> int:
     settings = parse_alloc_conf(given["alloc_conf"]) if given["alloc_conf"] else None
     capacity = _capacity(given["capacity"])
     _check(given)
-    with _progress(f"tracing {given['model'] or 'the model'}"), Tracer(timeout_s=given["timeout"]) as tracer:
-        traced = _traced(given, settings, tracer)
-        limits = _limits(traced, tracer, given["gpu"], capacity) if given["limits"] else None
-        remedies = _remedies(traced, tracer) if given["remedies"] else ()
+    try:
+        with _progress(f"tracing {given['model'] or 'the model'}"), Tracer(timeout_s=given["timeout"]) as tracer:
+            traced = _traced(given, settings, tracer)
+            limits = _limits(traced, tracer, given["gpu"], capacity) if given["limits"] else None
+            remedies = _remedies(traced, tracer) if given["remedies"] else ()
+    except UntraceableError as lack:
+        from vramcast.cli.untraced import forecast_instead
+
+        return forecast_instead(given, lack)
     log, settings = traced.result.log, traced.reading.settings
     if given["timeline"]:
         _write_timeline(traced, given["timeline"], capacity)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from vramcast.errors import MissingError, QuestionError
+from vramcast.errors import MissingError, QuestionError, UntraceableError, VramcastError
 from vramcast.tracing.process import CrashedError, TracingProcess
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 
@@ -31,9 +31,10 @@ class Tracer:
         self._processes.clear()
 
     def trace(self, request: TraceRequest) -> TraceResult:
-        """Trace a model. If fake CUDA brings the process down on this build of torch, the trace is made again on meta tensors.
+        """Trace a model. Where this torch cannot fake CUDA, or falls over it, the trace is made again on meta tensors.
 
-        Raises MissingError without the [torch] extra, QuestionError when the request cannot be traced or the time runs out.
+        Raises MissingError without the [torch] extra, UntraceableError where the installed libraries have no place for a tracer,
+        QuestionError when the request cannot be traced or the time runs out.
         """
         _need_torch()
         try:
@@ -41,18 +42,25 @@ class Tracer:
         except CrashedError as crash:
             if request.backend != "auto":
                 raise QuestionError(str(crash)) from None
-            again = self._ask_or_refuse(msgspec.structs.replace(request, backend="meta"))
-            again.notes = (*again.notes, f"traced on meta tensors: {crash}")
-            return again
+            return self._on_meta(request, QuestionError(str(crash)))
+        except UntraceableError as lack:
+            if request.likely_backend == "meta" or request.backend != "auto":
+                raise
+            return self._on_meta(request, lack)
         if result.error and request.backend == "auto" and result.backend == "meta":
             return self.trace(msgspec.structs.replace(request, backend="cuda"))
         return result
 
-    def _ask_or_refuse(self, request: TraceRequest) -> TraceResult:
+    def _on_meta(self, request: TraceRequest, because: VramcastError) -> TraceResult:
+        """The same trace on meta tensors, with a note of why; the reason itself where they do not do either."""
         try:
-            return self._ask(request)
-        except CrashedError as crash:
-            raise QuestionError(str(crash)) from None
+            result = self._ask(msgspec.structs.replace(request, backend="meta"))
+        except (CrashedError, VramcastError):
+            raise because from None
+        if result.error:
+            raise because
+        result.notes = (*result.notes, f"traced on meta tensors: {because}")
+        return result
 
     def _ask(self, request: TraceRequest) -> TraceResult:
         settled = request.process_key
@@ -61,9 +69,12 @@ class Tracer:
             process = self._processes[settled] = TracingProcess()
         try:
             return process.ask("model", request, timeout_s=self._timeout_s)
+        except UntraceableError:
+            self._processes.pop(settled).close()  # half patched
+            raise
         finally:
             if not process.answers:
-                self._processes.pop(settled).close()
+                self._processes.pop(settled, process).close()
 
 
 def trace(request: TraceRequest, *, timeout_s: float = _DEFAULT_TIMEOUT_S) -> TraceResult:

@@ -23,14 +23,19 @@ from vramcast.tracing.execution import (
     steps,
     triton_kernels,
 )
+from vramcast.tracing.execution.fake_cuda import FakeCudaError
 from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.session import OutOfTimeError, Session
+from vramcast.tracing.libraries import lacking
 from vramcast.tracing.request import ScriptRequest, TraceResult
 
 
 def run_script(request: ScriptRequest) -> TraceResult:
     """Run ``argv`` as ``python`` would, as if a GPU were there; the log holds everything up to where it stopped."""
-    session = Session(backend="cuda", device=request.device, lines=True, limit=request.operator_limit)
+    try:
+        session = Session(backend="cuda", device=request.device, lines=True, limit=request.operator_limit)
+    except (FakeCudaError, ImportError, AttributeError) as lack:
+        raise lacking(lack) from None
     _prepare_process(request.argv)
     with steps.timed() as spent:
         prepare_libraries(session, request.ranks, launched=request.launched)

@@ -207,6 +207,12 @@ def describe(failure: BaseException) -> str:
     return f"{type(failure).__name__}: {str(failure)[:400]}{where}"
 
 
+def raised_here(failure: BaseException) -> bool:
+    """Whether the tracer's own code asked for what is not there."""
+    frames = traceback.extract_tb(failure.__traceback__)
+    return bool(frames) and Path(frames[-1].filename).parent == Path(__file__).parent
+
+
 def torch_version() -> tuple[int, int]:
     """Major and minor of the running torch."""
     major, minor = torch.__version__.split(".")[:2]

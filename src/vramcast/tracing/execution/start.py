@@ -6,6 +6,7 @@ them again and again, which takes a third of the time of a small trace.
 
 import gc
 import os
+from collections.abc import Callable
 
 
 def start() -> None:
@@ -18,11 +19,23 @@ def start() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
-    from vramcast.tracing.execution.worker import Worker
-
-    worker = Worker()
+    answer = _worker()
     for line in asked:
-        print(worker.answer(*line.rstrip("\n").split("\t")), file=answered, flush=True)
+        print(answer(*line.rstrip("\n").split("\t")), file=answered, flush=True)
+
+
+def _worker() -> Callable[..., str]:
+    """What answers requests: the tracer, or where the libraries have no place for it the reason of that."""
+    try:
+        from vramcast.tracing.execution.worker import Worker
+    except (ImportError, AttributeError) as lack:
+        if isinstance(lack, ModuleNotFoundError) and "." not in (lack.name or ""):
+            raise  # a package that is not installed
+        from vramcast.tracing.libraries import lacking
+
+        refusal = f"UntraceableError\t{lacking(lack)}"
+        return lambda *_: refusal
+    return Worker().answer
 
 
 if __name__ == "__main__":

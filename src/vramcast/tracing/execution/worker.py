@@ -13,8 +13,8 @@ from vramcast.tracing.execution.deep import trace_deep
 from vramcast.tracing.execution.fake_cuda import FakeCudaError
 from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.script import run_script
-from vramcast.tracing.execution.session import Session, describe
-from vramcast.tracing.libraries import installed
+from vramcast.tracing.execution.session import Session, describe, raised_here
+from vramcast.tracing.libraries import installed, lacking
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 
 _LIBRARIES = ("torch", "transformers", "peft", "bitsandbytes", "accelerate", "trl", "lightning", "deepspeed", "torchtitan")
@@ -26,7 +26,6 @@ class Worker:
     def __init__(self) -> None:
         warnings.simplefilter("ignore")
         self._session: Session | None = None
-        self._notes: tuple[str, ...] = ()
         self._four_bit = False
 
     def answer(self, kind: str, request_path: str, result_path: str) -> str:
@@ -49,14 +48,14 @@ class Worker:
         session = self._prepare(request)
         if request.depths and request.layers:
             shallow = [msgspec.structs.replace(request, layers=depth) for depth in request.depths]
-            found = trace_deep([_trace_once(each, session, self._notes) for each in shallow], request.depths, request.layers)
+            found = trace_deep([_trace_once(each, session) for each in shallow], request.depths, request.layers)
             if found is not None:
                 return found
-        return _trace_once(request, session, self._notes)
+        return _trace_once(request, session)
 
     def _prepare(self, request: TraceRequest) -> Session:
         if self._session is None:
-            self._session, self._notes = open_session(request)
+            self._session = open_session(request)
             patches.transformers()
         steps.check(request, self._session.backend.device_type)
         if request.needs_bitsandbytes and not self._four_bit:
@@ -67,7 +66,7 @@ class Worker:
         return self._session
 
 
-def _trace_once(request: TraceRequest, session: Session, notes: tuple[str, ...]) -> TraceResult:
+def _trace_once(request: TraceRequest, session: Session) -> TraceResult:
     """One run in a session that may have had others."""
     session.restart(request.attention_kernels)
     error = ""
@@ -77,19 +76,23 @@ def _trace_once(request: TraceRequest, session: Session, notes: tuple[str, ...])
         except VramcastError:
             raise
         except Exception as failure:  # whatever the model's code raised is the finding
+            if isinstance(failure, AttributeError | ImportError) and raised_here(failure):
+                raise lacking(failure) from None
             error = describe(failure)
-    return session.result(seconds=spent[0], notes=notes, error=error)
+    return session.result(seconds=spent[0], notes=(), error=error)
 
 
-def open_session(request: TraceRequest) -> tuple[Session, tuple[str, ...]]:
-    """A session on the wanted backend; "auto" takes meta for plain steps and where CUDA cannot be faked."""
-    options = {"device": request.device, "order": request.attention_kernels, "limit": request.operator_limit}
-    if request.likely_backend == "meta" or request.backend != "auto":
-        return Session(backend=request.likely_backend, **options), ()  # type: ignore[arg-type]
+def open_session(request: TraceRequest) -> Session:
+    """A session on the request's likely backend. Raises UntraceableError for what this torch does not have."""
     try:
-        return Session(backend="cuda", **options), ()  # type: ignore[arg-type]
-    except FakeCudaError as reason:
-        return Session(backend="meta", **options), (f"fell back to meta tensors: {reason}",)  # type: ignore[arg-type]
+        return Session(
+            backend=request.likely_backend,
+            device=request.device,
+            order=request.attention_kernels,
+            limit=request.operator_limit,
+        )
+    except (FakeCudaError, ImportError, AttributeError) as lack:
+        raise lacking(lack) from None
 
 
 def versions() -> dict[str, str]:
