@@ -4,6 +4,7 @@ import pytest
 
 from vramcast.errors import ConfigError, QuestionError
 from vramcast.models.families.gguf import config_of, read_metadata
+from vramcast.models.families.gguf_architectures import ARCHITECTURES
 
 LLAMA_3_8B = {
     "general.architecture": "llama", "general.name": "Meta Llama 3.1 8B", "llama.block_count": "32",
@@ -47,6 +48,33 @@ def test_nemotron_h_layers_are_told_apart_by_their_per_layer_counts() -> None:
     }  # fmt: skip
     raw = config_of({"general.architecture": "nemotron_h", **{f"nemotron_h.{k}": v for k, v in keys.items()}})
     assert raw["hybrid_override_pattern"] == "M*-M"
+
+
+def test_a_searched_models_layers_come_from_per_layer_counts() -> None:
+    keys = {"block_count": 3, "embedding_length": 64, "attention.head_count": [8, 0, 8], "attention.head_count_kv": [2, 0, 0]} | {
+        "feed_forward_length": [128, 256, 0], "attention.key_length": 8, "vocab_size": 100,
+    }  # fmt: skip
+    model = read_metadata({"general.architecture": "deci", **{f"deci.{k}": v for k, v in keys.items()}}, tied=True)
+    attention, mlps, linear = 2 * 64 * 64 + 2 * 64 * 16, 3 * 64 * (128 + 256), 64 * 64
+    assert model.parameters == attention + mlps + linear + 4 * 64 + 64 + 100 * 64
+
+
+SIZES = {
+    "block_count": 8, "embedding_length": 256, "feed_forward_length": 512, "attention.head_count": 8,
+    "attention.head_count_kv": 4, "attention.key_length": 32, "attention.value_length": 32, "context_length": 2048, "expert_count": 8, "expert_used_count": 2,
+    "expert_feed_forward_length": 64, "expert_shared_feed_forward_length": 64, "expert_shared_count": 1,
+    "leading_dense_block_count": 1, "attention.sliding_window": 128, "rope.dimension_count": 16, "attention.kv_lora_rank": 32,
+    "attention.q_lora_rank": 48, "attention.shared_kv_layers": 2, "attention.indexer.head_count": 4, "wkv.head_size": 32,
+    "attention.indexer.key_length": 16, "attention.indexer.top_k": 64, "decoder_block_count": 8, "ssm.state_size": 16,
+    "attention.relative_buckets_count": 32, "ssm.conv_kernel": 4, "ssm.inner_size": 512, "ssm.time_step_rank": 16,
+    "ssm.group_count": 2, "shortconv.l_cache": 3, "interleave_moe_layer_step": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_architecture_reads_a_header_of_its_own(name: str) -> None:
+    model = read_metadata({"general.architecture": name, **{f"{name}.{k}": v for k, v in SIZES.items()}}, tied=False, vocab=1000)
+    assert (model.layers, model.hidden, model.vocab) == (8, 256, 1000)
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,37 @@ def _jamba(raw: Raw, fields: _Fields) -> None:
     )
 
 
+def _searched(raw: Raw, fields: _Fields) -> None:
+    """DeciLM: a layer without heads has no attention, without KV heads one linear layer instead, without a width no MLP."""
+    lists = [fields.per_layer(key) for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length")]
+    raw.update(
+        num_attention_heads=fields.number("attention.head_count"),
+        num_key_value_heads=None,
+        intermediate_size=None,
+        block_configs=[
+            {
+                "attention": {"n_heads_in_group": heads // kv} if kv else {"replace_with_linear" if heads else "no_op": True},
+                "ffn": {"intermediate_size": width} if width else {"no_op": True},
+            }
+            for heads, kv, width in zip(*lists, strict=True)
+        ],
+    )
+
+
+def _dbrx(raw: Raw, fields: _Fields) -> None:
+    raw.update(
+        d_model=raw["hidden_size"],
+        n_heads=raw["num_attention_heads"],
+        n_layers=raw["num_hidden_layers"],
+        attn_config={"kv_n_heads": raw["num_key_value_heads"]},
+        ffn_config={
+            "ffn_hidden_size": raw["intermediate_size"],
+            "moe_num_experts": fields.need("expert_count"),
+            "moe_top_k": fields.need("expert_used_count"),
+        },
+    )
+
+
 def _short_conv(raw: Raw, fields: _Fields) -> None:
     heads = fields.per_layer("attention.head_count_kv")
     raw.update(
@@ -260,5 +291,7 @@ _SPECIAL: dict[str, Callable[[Raw, _Fields], None]] = {
     "mamba_mixed": _mamba_mixed,
     "jamba": _jamba,
     "short_conv": _short_conv,
+    "searched": _searched,
+    "dbrx": _dbrx,
     "windows": _windows,
 }

@@ -28,11 +28,27 @@ _ROUTED = {
     "first_k_dense_replace": "leading_dense_block_count",
 }
 _NEXTN = {"num_nextn_predict_layers": "nextn_predict_layers"}
+_SHARED_CACHE = {"num_kv_shared_layers": "attention.shared_kv_layers"}
+_COUNTED = {"num_shared_experts": "expert_shared_count"}
+_INDEXED = {
+    "index_n_heads": "attention.indexer.head_count",
+    "index_head_dim": "attention.indexer.key_length",
+    "index_topk": "attention.indexer.top_k",
+}
+_T5 = {
+    "d_model": "embedding_length",
+    "d_kv": "attention.key_length",
+    "d_ff": "feed_forward_length",
+    "num_layers": "block_count",
+    "num_decoder_layers": "decoder_block_count",
+    "num_heads": "attention.head_count",
+    "relative_attention_num_buckets": "attention.relative_buckets_count",
+}
 _BIASED = {"attention_bias": True}
 
 ARCHITECTURES: dict[str, Architecture] = {
     "llama": Architecture("llama", special="mixtral"),
-    "deci": Architecture("nemotron-nas"),
+    "deci": Architecture("nemotron-nas", special="searched"),
     "arcee": Architecture("arcee"),
     "smollm3": Architecture("smollm3"),
     "mistral3": Architecture("ministral3"),
@@ -50,8 +66,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gemma": Architecture("gemma"),
     "gemma2": Architecture("gemma2"),
     "gemma3": Architecture("gemma3_text", fixed={"sliding_window_pattern": 6}, special="windows"),
-    "gemma3n": Architecture("gemma3n_text", special="windows"),
-    "gemma4": Architecture("gemma4_text", _EXPERTS, special="windows"),
+    "gemma3n": Architecture("gemma3n_text", _SHARED_CACHE, special="windows"),
+    "gemma4": Architecture("gemma4_text", _EXPERTS | _SHARED_CACHE, special="windows"),
     "phi2": Architecture("phi"),
     "phi3": Architecture("phi3"),
     "phimoe": Architecture("phimoe", _LOCAL),
@@ -114,7 +130,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gptneox": Architecture("gpt_neox"),
     "mpt": Architecture("mpt"),
     "bloom": Architecture("bloom"),
-    "dbrx": Architecture("dbrx"),
+    "dbrx": Architecture("dbrx", special="dbrx"),
     "minicpm": Architecture("minicpm"),
     "seed_oss": Architecture("seed_oss", fixed=_BIASED),
     "ernie4_5": Architecture("ernie4_5"),
@@ -128,6 +144,63 @@ ARCHITECTURES: dict[str, Architecture] = {
     "bailingmoe": Architecture("bailing_moe", _EXPERTS | {"num_shared_experts": "expert_shared_count"}),
     "bailingmoe2": Architecture("bailing_moe", _EXPERTS | {"num_shared_experts": "expert_shared_count"}),
     "mimo2": Architecture("mimo_v2_flash", _ROUTED),
-    "grok": Architecture("grok-1", _LOCAL),
+    "grok": Architecture("grok-1", {"num_experts": "expert_count"}),
     "arctic": Architecture("arctic", _LOCAL),
+    "afmoe": Architecture(
+        "afmoe",
+        _EXPERTS | _COUNTED | {"num_dense_layers": "leading_dense_block_count"},
+        {"sliding_window_pattern": 4},
+        special="windows",
+    ),
+    "apertus": Architecture("apertus"),
+    "bert": Architecture("bert", fixed={"architectures": ["BertModel"]}),
+    "nomic-bert": Architecture("nomic_bert", fixed={"architectures": ["NomicBertModel"]}),
+    "codeshell": Architecture("kclgpt", {"num_query_groups": "attention.head_count_kv"}),
+    "deepseek2-ocr": Architecture("deepseek", _ROUTED),
+    "deepseek32": Architecture("deepseek_v32", _ROUTED | _INDEXED, special="latent"),
+    "dream": Architecture("Dream"),
+    "exaone-moe": Architecture(
+        "exaone_moe",
+        _EXPERTS | _COUNTED | {"first_k_dense_replace": "leading_dense_block_count"},
+        {"sliding_window_pattern": 4},
+        special="windows",
+    ),
+    "gemma-embedding": Architecture(
+        "gemma3_text", fixed={"sliding_window_pattern": 6, "architectures": ["Gemma3TextModel"]}, special="windows"
+    ),
+    "gptj": Architecture("gptj"),
+    "hunyuan_vl": Architecture("hunyuan_v1_dense"),
+    "hy_v3": Architecture("hy_v3", _EXPERTS | _COUNTED),
+    "jais2": Architecture("jais2", fixed=_BIASED | {"mlp_bias": True}),
+    "llada": Architecture("llada"),
+    "llama-embed": Architecture("llama", fixed={"architectures": ["LlamaModel"]}),
+    "llama4": Architecture(
+        "llama4_text",
+        _LOCAL
+        | {
+            "intermediate_size_mlp": "feed_forward_length",
+            "intermediate_size": "expert_feed_forward_length",
+            "interleave_moe_layer_step": "interleave_moe_layer_step",
+        },
+    ),
+    "mellum": Architecture("mellum", _EXPERTS),
+    "mistral4": Architecture("mistral4", _ROUTED, special="latent"),
+    "orion": Architecture("orion"),
+    "paddleocr": Architecture("ernie4_5"),
+    "pangu-embedded": Architecture("llama", fixed=_BIASED),
+    "rnd1": Architecture("qwen3_moe", _EXPERTS),
+    "rwkv6": Architecture("rwkv6", {"head_size": "wkv.head_size"}),
+    "rwkv7": Architecture(
+        "rwkv7",
+        {
+            "head_dim": "wkv.head_size",
+            "decay_low_rank_dim": "attention.decay_lora_rank",
+            "a_low_rank_dim": "attention.iclr_lora_rank",
+            "v_low_rank_dim": "attention.value_residual_mix_lora_rank",
+            "gate_low_rank_dim": "attention.gate_lora_rank",
+        },
+    ),
+    "t5": Architecture("t5", _T5, {"feed_forward_proj": "gated-gelu"}),
+    "t5encoder": Architecture("t5", _T5, {"feed_forward_proj": "gated-gelu", "architectures": ["T5EncoderModel"]}),
+    "xverse": Architecture("xverse"),
 }

@@ -48,15 +48,17 @@ def _layer(config: Config, block: Config) -> _Layer:
     no_mlp = linear_mlp or mlp.flag("no_op", default=False)
     return _Layer(
         kv_heads=0 if no_attention else config.size("num_attention_heads") // attention.size("n_heads_in_group"),
-        intermediate=0 if no_mlp else _width(mlp.number("ffn_mult"), config.size("hidden_size")),
+        intermediate=0 if no_mlp else _width(config, mlp),
         linear_attention=linear_attention,
         linear_mlp=linear_mlp,
     )
 
 
-def _width(multiple: float, hidden: int) -> int:
-    """Two thirds of ``multiple`` times the hidden size, rounded up to a multiple of 256."""
-    return -(-int(2 * multiple * hidden / 3) // 256) * 256
+def _width(config: Config, mlp: Config) -> int:
+    """The width itself, or two thirds of ``ffn_mult`` times the hidden size, rounded up to a multiple of 256."""
+    if mlp.has("intermediate_size"):
+        return mlp.size("intermediate_size")
+    return -(-int(2 * mlp.number("ffn_mult") * config.size("hidden_size") / 3) // 256) * 256
 
 
 def _block(config: Config, layer: _Layer, name: str) -> Block:
