@@ -61,13 +61,14 @@ def test_a_searched_models_layers_come_from_per_layer_counts() -> None:
 
 SIZES = {
     "block_count": 8, "embedding_length": 256, "feed_forward_length": 512, "attention.head_count": 8,
-    "attention.head_count_kv": 4, "attention.key_length": 32, "attention.value_length": 32, "context_length": 2048, "expert_count": 8, "expert_used_count": 2,
-    "expert_feed_forward_length": 64, "expert_shared_feed_forward_length": 64, "expert_shared_count": 1,
-    "leading_dense_block_count": 1, "attention.sliding_window": 128, "rope.dimension_count": 16, "attention.kv_lora_rank": 32,
-    "attention.q_lora_rank": 48, "attention.shared_kv_layers": 2, "attention.indexer.head_count": 4, "wkv.head_size": 32,
-    "attention.indexer.key_length": 16, "attention.indexer.top_k": 64, "decoder_block_count": 8, "ssm.state_size": 16,
-    "attention.relative_buckets_count": 32, "ssm.conv_kernel": 4, "ssm.inner_size": 512, "ssm.time_step_rank": 16,
-    "ssm.group_count": 2, "shortconv.l_cache": 3, "interleave_moe_layer_step": 1,
+    "attention.head_count_kv": 4, "attention.key_length": 32, "attention.value_length": 32, "context_length": 2048,
+    "expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 64, "expert_shared_feed_forward_length": 64,
+    "expert_shared_count": 1, "leading_dense_block_count": 1, "attention.sliding_window": 128, "rope.dimension_count": 16,
+    "attention.kv_lora_rank": 32, "attention.q_lora_rank": 48, "attention.shared_kv_layers": 2,
+    "attention.indexer.head_count": 4, "wkv.head_size": 32, "attention.indexer.key_length": 16,
+    "attention.indexer.top_k": 64, "decoder_block_count": 8, "ssm.state_size": 16, "attention.relative_buckets_count": 32,
+    "ssm.conv_kernel": 4, "ssm.inner_size": 512, "ssm.time_step_rank": 16, "ssm.group_count": 2, "shortconv.l_cache": 3,
+    "interleave_moe_layer_step": 1,
 }  # fmt: skip
 
 
