@@ -18,7 +18,7 @@ _MAMBA2 = {"mamba_n_heads": 16, "mamba_d_head": 64, "mamba_d_state": 64, "mamba_
 _SEQ2SEQ = {
     "d_model": 512, "encoder_attention_heads": 8, "decoder_attention_heads": 8, "encoder_ffn_dim": 1408,
         "decoder_ffn_dim": 1408,
-    "vocab_size": 4096, "dropout": 0.0, "attention_dropout": 0.0,
+    "vocab_size": 4096,
 }  # fmt: skip
 _T5 = {"d_model": 512, "d_kv": 64, "d_ff": 1408, "num_heads": 8, "vocab_size": 4096, "decoder_start_token_id": 0}
 
@@ -148,18 +148,16 @@ STATEFUL: dict[str, dict[str, Any]] = {
     "rwkv": {"hidden_size": 512, "attention_hidden_size": 512, "intermediate_size": 1408, "vocab_size": 4096},
 }  # fmt: skip
 
-_NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 ENCODERS: dict[str, dict[str, Any]] = {
-    "bert": _WHOLE | _NO_DROPOUT | {"architectures": ["BertForMaskedLM"]},
-    "roberta": _WHOLE | _NO_DROPOUT | {"architectures": ["RobertaForMaskedLM"]} | {"max_position_embeddings": 1026,
+    "bert": _WHOLE | {"architectures": ["BertForMaskedLM"]},
+    "roberta": _WHOLE | {"architectures": ["RobertaForMaskedLM"]} | {"max_position_embeddings": 1026,
         "pad_token_id": 1},
-    "distilbert": {"dim": 512, "hidden_dim": 1408, "n_heads": 8, "vocab_size": 4096, "dropout": 0.0, "attention_dropout": 0.0},
-    "electra": _WHOLE | _NO_DROPOUT | {"architectures": ["ElectraForMaskedLM"]} | {"embedding_size": 512},
-    "albert": _WHOLE | _NO_DROPOUT | {"embedding_size": 128},
-    "deberta-v2": _WHOLE | _NO_DROPOUT,
+    "distilbert": {"dim": 512, "hidden_dim": 1408, "n_heads": 8, "vocab_size": 4096},
+    "electra": _WHOLE | {"architectures": ["ElectraForMaskedLM"]} | {"embedding_size": 512},
+    "deberta-v2": _WHOLE,
     "modernbert": _WHOLE | {"local_attention": 128, "global_attn_every_n_layers": 2},
-    "t5": _T5 | {"dropout_rate": 0.0},
-    "mt5": _T5 | {"dropout_rate": 0.0, "feed_forward_proj": "gated-gelu"},
+    "t5": _T5,
+    "mt5": _T5 | {"feed_forward_proj": "gated-gelu"},
     "bart": _SEQ2SEQ | {"architectures": ["BartForConditionalGeneration"]},
     "mbart": _SEQ2SEQ | {"architectures": ["MBartForConditionalGeneration"]},
     "pegasus": _SEQ2SEQ | {"architectures": ["PegasusForConditionalGeneration"]},
@@ -172,26 +170,15 @@ _DEPTHS = {"gpt2": "n_layer", "gptj": "n_layer", "gpt_bigcode": "n_layer", "code
     "bart": "encoder_layers", "mbart": "encoder_layers", "pegasus": "encoder_layers"}  # fmt: skip
 
 
-CORE = frozenset(
-    {
-        "llama",
-        "mistral",
-        "qwen2",
-        "gemma2",
-        "phi3",
-        "cohere",
-        "gpt_neox",
-        "gpt2",
-        "falcon",
-        "mixtral",
-        "qwen3_moe",
-        "gpt_oss",
-        "deepseek_v3",
-    }
-)  # traced in every variant and shape
+# Traced in every variant and shape.
+CORE = frozenset({
+    "llama", "mistral", "qwen2", "gemma2", "phi3", "cohere", "gpt_neox", "gpt2", "falcon", "mixtral", "qwen3_moe", "gpt_oss",
+    "deepseek_v3",
+})  # fmt: skip
 SEQUENTIAL = frozenset({"mamba", "falcon_mamba", "jamba", "recurrent_gemma", "rwkv"})  # their scans run token by token
 LORA_TARGETS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ("mamba2", "bamba", "granitemoehybrid", "falcon_h1", "nemotron_h", "zamba2", "mamba", "falcon_mamba", "jamba"), ("in_proj",)
+    ("mamba2", "bamba", "granitemoehybrid", "falcon_h1", "nemotron_h", "zamba2", "mamba", "falcon_mamba", "jamba"),
+    ("in_proj", "q_proj"),
 )  # PEFT refuses the output projection
 LAYERS = 3
 

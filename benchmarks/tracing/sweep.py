@@ -66,9 +66,34 @@ KINDS: dict[str, dict[str, object]] = {
         q_lora_rank=None, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128, first_k_dense_replace=1,
         n_group=1, topk_group=1,
     ),
+    "deepseek_v2": _sizes(
+        2048, 10944, 16, 16, 102400, moe_intermediate_size=1408, n_routed_experts=16, num_experts_per_tok=6, n_shared_experts=2,
+        q_lora_rank=None, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128, first_k_dense_replace=1,
+    ),
+    "glm4_moe": _sizes(
+        4096, 10944, 96, 8, 151552, head_dim=128, moe_intermediate_size=1408, n_routed_experts=16, num_experts_per_tok=8,
+        n_shared_experts=1, first_k_dense_replace=1, n_group=1, topk_group=1, partial_rotary_factor=0.5, use_qk_norm=True,
+    ),
+    "granitemoe": _sizes(1536, 512, 24, 8, 49155, num_local_experts=40, num_experts_per_tok=8),
+    "bamba": _sizes(
+        4096, 14336, 32, 8, 128000, attn_layer_indices=[1], mamba_n_heads=128, mamba_d_head=64, mamba_d_state=128, mamba_n_groups=1,
+        mamba_expand=2,
+    ),
+    "lfm2": _sizes(
+        2048, 8192, 32, 8, 65536, block_auto_adjust_ff_dim=False, layer_types=["conv", "conv", "full_attention", "conv"],
+    ),
+    "bert": {
+        "hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": LAYERS, "vocab_size": 30522,
+        "max_position_embeddings": 2048, "architectures": ["BertForMaskedLM"],
+    },
+    "t5": {
+        "d_model": 1024, "d_kv": 64, "d_ff": 4096, "num_heads": 16, "num_layers": LAYERS, "vocab_size": 32128,
+        "decoder_start_token_id": 0, "architectures": ["T5ForConditionalGeneration"],
+    },
 }  # fmt: skip
+SCANS = frozenset({"bamba"})  # run in plain torch here, where no kernels are installed
 
-TIED = {"llama", "qwen3", "gemma2", "gemma3_text", "starcoder2", "cohere", "gpt2", "opt"}
+TIED = {"llama", "qwen3", "gemma2", "gemma3_text", "starcoder2", "cohere", "gpt2", "opt", "bert", "t5"}
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +127,8 @@ def asked(kinds: list[str]) -> Iterator[tuple[str, Training, TraceRequest, Resul
                         model=kind, method=method, checkpointing=checkpointing, seq=seq, adapter=adapter, param_dtype="bfloat16"
                     )  # fmt: skip
                     request, _ = training_request(question, model, config, card=None, backend="cuda", layers=None)
-                    rank = forecast_training(question, model=model).worst
+                    as_run = msgspec.structs.replace(question, options={"scan": "torch"}) if kind in SCANS else question
+                    rank = forecast_training(as_run, model=model).worst
                     point = Result(
                         kind=kind, method=method, checkpointing=checkpointing, seq=seq,
                         forecast=rank.allocated_bytes, instant=rank.peak.name,

@@ -129,7 +129,7 @@ NOT_TRACED: set[str] = {
 def question(row: dict[str, Any]) -> Training:
     """The plain loop that a row traced, as a question."""
     asked = row["request"]
-    options: dict[str, Any] = {"autocast": bool(asked.get("autocast"))}
+    options: dict[str, Any] = {"autocast": bool(asked.get("autocast")), "scan": "torch"}
     if asked.get("attention_kernels"):
         options |= {"attention": "efficient", "sdpa": True}
     dtype = asked.get("param_dtype", "bfloat16")

@@ -26,13 +26,17 @@ class Mamba1(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class Mamba2(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="mamba2"):
-    """State space duality, Mamba 2 (arXiv 2405.21060): ``heads`` of ``head_dim`` x ``state``, B and C in ``groups``."""
+    """State space duality, Mamba 2 (arXiv 2405.21060): ``heads`` of ``head_dim`` x ``state``, B and C in ``groups``.
+
+    ``chunk``: tokens that are scanned at once.
+    """
 
     heads: int
     head_dim: int
     groups: int
     state: int
     conv: int
+    chunk: int = 256
 
     @property
     def inner(self) -> int:

@@ -114,6 +114,8 @@ def _plain(recipe: Recipe, x: Logits) -> LossCost:
     The 16-bit logits live until the float copy is made, or are kept; a loop whose variable still names the logits holds them
     through backward.
     """
+    if recipe.direct_loss:
+        return _direct(recipe, x)
     size = x.tokens * x.vocab
     work = 4 if recipe.logits_upcast else x.width
     kept = x.width if recipe.logits_kept and work != x.width else 0
@@ -122,6 +124,20 @@ def _plain(recipe: Recipe, x: Logits) -> LossCost:
         forward=size * (max(kept, held) + 2 * work),
         backward=size * (held + 3 * work),
         why=f"tokens {x.tokens:.0f} x vocab {x.vocab:.0f} x {held + 3 * work} B (log-softmax and two gradients)",
+    )
+
+
+def _direct(recipe: Recipe, x: Logits) -> LossCost:
+    """A cross entropy on the logits as they are: encoders' and encoder-decoders' own (transformers, models/bert, models/t5).
+
+    Autocast makes the log-softmax and one gradient float beside the narrow logits (aten/autocast_mode.h, fp32 list).
+    """
+    size, work = x.tokens * x.vocab, 4 if recipe.autocast else x.width
+    each = x.width + 2 * work
+    return LossCost(
+        forward=size * each,
+        backward=size * each,
+        why=f"tokens {x.tokens:.0f} x vocab {x.vocab:.0f} x {each} B (logits, log-softmax and its gradient)",
     )
 
 

@@ -42,6 +42,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ``narrow_layers``: how many layers, from the first, multiply in 8 or 4 bits; None = all.
     ``longest_first``: the longest sample, far above the others, makes the first micro-batch, which finds no gradients.
     ``adapts_router``, ``adapts_experts``: what an adapter's names reach of a mixture (training/adapters.py, targeted).
+    ``direct_loss``: the model's own cross entropy takes its logits as they are.
+    ``scan``: whether recurrent mixers run in kernels (mamba-ssm, causal-conv1d, flash-linear-attention) or in plain torch.
     ``modules``: the family whose own layers in transformers run, "" where a framework brings its own.
     ``pads_adapters``: what an adapter adds to some parts of a packed projection is copied into all of its width.
     ``scans``: 8-bit matmuls find the largest absolute value in operations of their own, which are kept. ``one_graph``: the whole
@@ -92,6 +94,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     holds_logits: str = ""
     returns_cache: bool = False
     logits_upcast: bool = True
+    direct_loss: bool = False
     logits_softcap: bool = False
     checkpointing: str
     reentrant: bool = False
@@ -130,6 +133,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     overlaps_experts: bool = False
     imbalance: float = 1.0
     modules: str = ""
+    scan: str = "kernels"
     expert_tp: int = 1
     lengths: str = "fixed"
     longest_first: bool = False

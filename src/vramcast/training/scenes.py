@@ -10,6 +10,7 @@ from vramcast.training.activations.policy import Layers, blend
 from vramcast.training.activations.style import Style
 from vramcast.training.adapters import targeted
 from vramcast.training.counts import count, trains
+from vramcast.training.encoders import encoded
 from vramcast.training.gathers import Units
 from vramcast.training.loss import Logits, LossCost, loss_cost
 from vramcast.training.methods import PARTIALS, PROMPTS
@@ -20,7 +21,7 @@ from vramcast.training.recipe import Recipe, width
 from vramcast.training.scene import Scene
 from vramcast.training.stages import Stage, stages
 from vramcast.training.states import GRADIENTS_CUT, states
-from vramcast.training.towers import sight_of
+from vramcast.training.towers import Sight, sight_of
 from vramcast.workload import Adapter, Parallel, Training
 
 
@@ -28,6 +29,14 @@ def scenes_of(question: Training, model: Model, recipe: Recipe, adapter: Adapter
     """One scene for each kind of rank: every rank, or the first, a middle and the last stage."""
     ranks = adapted(model, recipe, adapter)
     return tuple(_scene(question, model, recipe, stage, adapter=adapter, ranks=ranks) for stage in _plan(question, model, recipe))
+
+
+def _sight(question: Training, model: Model, recipe: Recipe, stage: Stage, *, style: Style, rows: int, tokens: float) -> Sight:
+    """What stands beside the decoder: the towers of its images, or the encoder that it attends to."""
+    policy = _policy(recipe, question.parallel)
+    if recipe.images:
+        return sight_of(model, recipe, stage, policy, style=style, sequences=rows)
+    return encoded(model, stage, policy, style=style, tokens=tokens, seq=question.seq)
 
 
 def adapted(model: Model, recipe: Recipe, adapter: Adapter | None) -> dict[str, int]:
@@ -74,7 +83,7 @@ def _scene(
         shards=Shards(dense=shards, experts=experts),
         tokens=tokens,
         rows=rows,
-        sight=sight_of(model, recipe, stage, _policy(recipe, parallel), style=style, sequences=rows),
+        sight=_sight(question, model, recipe, stage, style=style, rows=rows, tokens=tokens),
         embedding_gradient=_embedding_gradient(model, recipe, stage, parallel, trained=embeds),
         partial_embedding=_partial_embedding(model, recipe, stage, parallel, trained=embeds),
     )

@@ -40,7 +40,7 @@ def _load(s: Scene) -> Instant:
 
 def _seeing(s: Scene) -> Instant:
     """Images go through their tower before the decoder begins."""
-    return instant("forward of the vision tower", s, tower=s.sight.held, temporaries=s.sight.forward)
+    return instant(f"forward of the {s.sight.name}", s, tower=s.sight.held, temporaries=s.sight.forward)
 
 
 def _end_of_forward(s: Scene) -> Instant:
@@ -125,7 +125,7 @@ def _embedding(s: Scene) -> Instant:
 def _seen(s: Scene) -> Instant:
     """A tower's backward is the last of the step: every other gradient exists, and that of the decoder's input."""
     return instant(
-        "backward of the vision tower",
+        f"backward of the {s.sight.name}",
         s,
         gradients=s.states.gradients,
         tower=s.sight.held,

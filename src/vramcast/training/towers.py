@@ -24,11 +24,13 @@ PIXEL_WIDTH = 4  # image processors give float32 pixels, which the batch holds f
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """What images cost one rank, bytes: the batch's ``pixels``, ``saved`` for backward, and the live layer in each direction.
+    """What a stack beside the decoder costs one rank, bytes: ``pixels`` of a batch's images, ``saved`` for backward, and the live
+    layer in each direction.
 
-    ``why`` holds the numbers.
+    ``name``: the stack, in the words of an instant; ``why`` holds the numbers.
     """
 
+    name: str = "vision tower"
     pixels: float = 0.0
     saved: float = 0.0
     forward: float = 0.0
@@ -148,13 +150,13 @@ def opened_by(sight: Sight, opened: tuple[Term, ...], *, text: float, tower: flo
         return opened
     decoder = opened or (Term(name="saved.decoder", bytes=round(text), why="the decoder's layers"),)
     pixels = Term(name="saved.pixels", bytes=round(min(tower, sight.pixels)), why="the batch's images in float32")
-    seen = Term(name="saved.vision_tower", bytes=round(tower) - pixels.bytes, why=sight.why)
+    seen = Term(name=f"saved.{sight.name.replace(' ', '_')}", bytes=round(tower) - pixels.bytes, why=sight.why)
     return tuple(t for t in (*decoder, pixels, seen) if t.bytes)
 
 
 def unmodelled(model: Model, recipe: Recipe) -> tuple[Unmodelled, ...]:
     """The parts beside the decoder whose activations the forecast leaves out, by name, and how to ask for those it can give."""
-    towers = [t for t in model.towers if not t.stored_only and t.kind != "mtp"]
+    towers = [t for t in model.towers if not t.stored_only and t.kind not in ("mtp", "encoder")]
     return tuple(Unmodelled(_left_out(t)) for t in towers if not (recipe.images and is_modelled(t)))
 
 

@@ -89,6 +89,7 @@ def _mamba(config: Config, hidden: int) -> Mamba2:
         groups=config.size("mamba_n_groups", default=1),
         state=config.size("mamba_d_state", default=256),
         conv=config.size("mamba_d_conv", default=4),
+        chunk=config.size("mamba_chunk_size", default=256),
     )
 
 

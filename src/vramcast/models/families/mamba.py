@@ -54,4 +54,5 @@ def mamba2_of(config: Config) -> Mamba2:
         groups=config.size("n_groups", default=8),
         state=config.size("state_size", default=128),
         conv=config.size("conv_kernel", default=4),
+        chunk=config.size("chunk_size", default=256),
     )

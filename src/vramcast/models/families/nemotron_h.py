@@ -58,6 +58,7 @@ def _mamba(config: Config, hidden: int) -> Layer:
         groups=config.size("mamba_n_groups", "n_groups", default=8),
         state=config.size("ssm_state_size", default=128),
         conv=config.size("mamba_d_conv", "conv_kernel", default=4),
+        chunk=config.size("mamba_chunk_size", "chunk_size", default=128),
     )
     bias, conv_bias = config.flag("use_bias", default=False), config.flag("mamba_conv_bias", "use_conv_bias", default=True)
     return kind, None, state_space.mamba2(kind, hidden, prefix="mixer.", bias=bias, conv_bias=conv_bias)

@@ -73,7 +73,7 @@ def _block(config: Config, hidden: int, count: int, side: str) -> Block:
     kind = Attention(heads=heads, kv_heads=heads, head_dim=config.size("d_kv", default=64), causal=decoder, rope_dim=0)
     across = Attention(heads=heads, kv_heads=heads, head_dim=kind.head_dim, causal=False, rope_dim=0)
     gated = config.text("feed_forward_proj", default="relu").startswith("gated")
-    mlp = Dense(intermediate=config.size("d_ff"), gated=gated, activation="gelu" if gated else "relu")
+    mlp = Dense(intermediate=config.size("d_ff"), gated=gated, activation="gelu_new" if gated else "relu")
     last = 2 if decoder else 1
     own_bias = (_bias(config, "layer.0.SelfAttention."),) if config.text("model_type") == "umt5" else ()
     return Block(

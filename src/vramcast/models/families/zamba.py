@@ -134,6 +134,7 @@ def _mamba2(config: Config, hidden: int) -> Mamba2:
         groups=config.size("mamba_ngroups", default=1),
         state=config.size("mamba_d_state", default=64),
         conv=config.size("mamba_d_conv", default=4),
+        chunk=config.size("chunk_size", default=256),
     )
 
 

@@ -93,10 +93,11 @@ def quantize_linears(model: torch.nn.Module, *, scheme: Scheme, device: str) -> 
     """
     import bitsandbytes
 
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     left = {"lm_head", *(getattr(model, "_keep_in_fp32_modules", None) or ())}
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if isinstance(child, torch.nn.Linear) and name not in left:
+            if isinstance(child, torch.nn.Linear) and name not in left and child is not head:
                 setattr(module, name, _quantized(bitsandbytes, child, scheme, device))
     _announce(model, scheme)
     model._apply(lambda t: torch.empty_like(t, device=device) if t.is_meta and t.device.type == "meta" else t)

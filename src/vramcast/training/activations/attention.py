@@ -1,5 +1,7 @@
 """Attention on the tape: projections, rotary embedding and the kernel, by implementation."""
 
+import msgspec
+
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.training.activations.kernels import Heads, heads_of, kernel
 from vramcast.training.activations.linear import linear
@@ -29,7 +31,7 @@ def attention(
     if kind.rope_dim:
         turned = max(width, style.residual) if style.rope == "eager" else width  # cos and sin have the hidden stream's dtype
         straight = (q, k)
-        q = rope(tape, style, q, tokens * q_width * turned)
+        q = rope(tape, style, q, tokens * q_width * turned, keeps=_repeated_angles(style, kind, seq))
         k = rope(tape, style, k, tokens * k_width * turned)
         tape.hold(*straight)
     out = kernel(tape, style, (q, k, v), heads_of(kind, style, tokens=tokens, seq=seq))
@@ -41,6 +43,21 @@ def attention(
         gate = tape.run("gate.sigmoid", [gate], tape.sizes[gate], saves_output=True)
         out = tape.run("gate.product", [out, gate], tape.sizes[out], saves=[out, gate])
     made = linear(tape, style, out, tokens=tokens, inputs=heads * kind.values, outputs=hidden, role="o")
+    tape.hold(source, q, k, v, out)
+    return made
+
+
+def cross_attention(tape: Tape, style: Style, kind: Attention, source: int, *, tokens: float, seq: float, hidden: float) -> int:
+    """Queries of this sequence, keys and values of an encoder's output of the same length."""
+    states = tape.given(tokens * hidden * style.residual)
+    width = kind.heads * kind.head_dim / style.tp
+    q, k, v = (
+        linear(tape, style, x, tokens=tokens, inputs=hidden, outputs=width, role=r)
+        for x, r in zip((source, states, states), "qkv", strict=True)
+    )
+    problem = msgspec.structs.replace(heads_of(kind, style, tokens=tokens, seq=seq), biased=False, across=True)
+    out = kernel(tape, style, (q, k, v), problem)
+    made = linear(tape, style, out, tokens=tokens, inputs=width, outputs=hidden, role="o")
     tape.hold(source, q, k, v, out)
     return made
 
@@ -66,11 +83,19 @@ def _projections(
     return parts[0], parts[1], parts[2]
 
 
-def rope(tape: Tape, style: Style, source: int, size: float) -> int:
+def _repeated_angles(style: Style, kind: Attention, seq: float) -> float:
+    """Cosines and sines of every place, where a layer writes them out anew and its products save them."""
+    if style.rope != "eager" or not style.written.repeated_rope:
+        return 0.0
+    features = kind.head_dim if kind.rope_dim < 0 else kind.rope_dim
+    return 2 * seq * features * (4 if style.written.repeated_rope == "float" else style.residual)
+
+
+def rope(tape: Tape, style: Style, source: int, size: float, *, keeps: float = 0) -> int:
     """Rotary embedding: eager saves nothing of its input (cos and sin need no gradient) but makes two copies on the way."""
     if style.rope != "eager":
         return tape.run("rope", [source], size)
-    return tape.run("rope", [source], size, scratch=2 * size, back_scratch=2 * size)
+    return tape.run("rope", [source], size, keeps=keeps, scratch=2 * size, back_scratch=2 * size)
 
 
 def latent(tape: Tape, style: Style, kind: LatentAttention, source: int, *, tokens: float, seq: float, hidden: float) -> int:

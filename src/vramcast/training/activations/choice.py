@@ -81,5 +81,6 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         ep=parallel.ep,
         expert_tp=recipe.expert_tp,
         imbalance=recipe.imbalance,
+        scan=recipe.scan,
         written=WRITTEN.get(recipe.modules, Written()),
     )

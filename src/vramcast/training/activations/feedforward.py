@@ -28,20 +28,26 @@ def dense(
         both = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=2 * inner, role=prefix + "gate_up")
         mid = tape.run("glu", [both], size, saves=[both])
     else:
-        mid = _gated(tape, style, source, tokens=tokens, hidden=hidden, inner=inner, prefix=prefix)
+        mid = _gated(tape, style, kind, source, tokens=tokens, hidden=hidden, inner=inner, prefix=prefix)
+    if style.written.inner_dropout and style.hidden_dropout:
+        mid = tape.run("dropout", [mid], tape.sizes[mid], keeps=tokens * inner)
     made = linear(tape, style, mid, tokens=tokens, inputs=inner, outputs=hidden, role=prefix + "down")
     tape.hold(source)
     return made
 
 
-def _gated(tape: Tape, style: Style, source: int, *, tokens: float, hidden: float, inner: float, prefix: str) -> int:
+def _gated(tape: Tape, style: Style, kind: Dense, source: int, *, tokens: float, hidden: float, inner: float, prefix: str) -> int:
     size = tokens * inner * style.width
     gate = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=inner, role=prefix + "gate")
     if style.glu in ("fused", "recomputed"):
         up = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=inner, role=prefix + "up")
         return tape.run("glu", [gate, up], size, saves=[gate, up], back_scratch=-2 * size)
     size = tape.sizes[gate]  # a 4-bit linear returns the dtype of its input
-    activated = tape.run("activation", [gate], size, saves=[gate])
+    if kind.activation == "gelu_new" and style.glu == "eager":
+        activated = _written_gelu(tape, style, gate, tokens * inner)
+        size = tape.sizes[activated]
+    else:
+        activated = tape.run("activation", [gate], size, saves=[gate])
     up = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=inner, role=prefix + "up")
     return tape.run("product", [activated, up], size, saves=[activated, up])
 
@@ -53,7 +59,9 @@ def _pointwise(tape: Tape, style: Style, activation: str, source: int, elements:
         return tape.run("activation", [source], size, saves_output=True)
     if activation in ("relu2", "squared_relu") and style.glu != "packed":
         rectified = tape.run("relu", [source], size, saves_output=True)
-        return tape.run("square", [rectified], size, saves=[rectified])
+        wide = max(size, elements * 4) if style.autocast else size
+        x = tape.run("square.float", [rectified], wide) if wide > size else rectified
+        return tape.run("square", [x], wide, saves=[x], back_scratch=2 * wide)
     if activation == "gelu_new" and style.glu == "eager":
         return _written_gelu(tape, style, source, elements)
     if activation == "quick_gelu":  # x * sigmoid(1.702 x): transformers/activations.py, QuickGELUActivation
@@ -71,7 +79,7 @@ def _written_gelu(tape: Tape, style: Style, source: int, elements: float) -> int
     wide = max(size, elements * 4) if style.autocast else size
     half = tape.run("gelu.half", [source], size)
     x = tape.run("gelu.float", [source], wide) if wide > size else source
-    cube = tape.run("gelu.cube", [x], wide, saves=[x], back_scratch=wide)
+    cube = tape.run("gelu.cube", [x], wide, saves=[x], back_scratch=2 * wide)
     cubic = tape.run("gelu.scale", [cube], wide)
     inner = tape.run("gelu.inner", [source, cubic], wide, aliases=True)
     tanh = tape.run("gelu.tanh", [tape.run("gelu.scale", [inner], wide)], wide, saves_output=True)

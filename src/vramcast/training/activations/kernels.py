@@ -20,7 +20,8 @@ Parts = tuple[int, int, int]  # queries, keys and values, places on the tape
 class Heads(msgspec.Struct, frozen=True, kw_only=True):
     """The problem of one layer: ``tokens`` rows in sequences of ``seq``, heads of queries and of keys, their widths.
 
-    ``masked``: a mask is written out (a window shorter than the sequence); ``softcap``, ``sinks``: only eager code has them.
+    ``masked``: a mask is written out (a window shorter than the sequence); ``softcap``, ``sinks``: only eager code has them. ``biased``: positions that train are added to the scores; ``across``: keys
+    are another sequence's.
     """
 
     tokens: float
@@ -32,6 +33,8 @@ class Heads(msgspec.Struct, frozen=True, kw_only=True):
     masked: bool = False
     softcap: bool = False
     sinks: bool = False
+    biased: bool = False
+    across: bool = False
 
     @property
     def grouped(self) -> bool:
@@ -56,6 +59,7 @@ def heads_of(kind: Attention, style: Style, *, tokens: float, seq: float) -> Hea
         masked=0 < (kind.window or kind.chunk) <= seq,
         softcap=kind.softcap,
         sinks=kind.sinks,
+        biased=style.written.biased,
     )
 
 
@@ -87,6 +91,8 @@ def chosen(style: Style, heads: Heads) -> tuple[str, bool]:
         return style.attention, style.repeats_kv or style.attention == "efficient"
     if heads.softcap or heads.sinks or style.written.eager:
         return "eager", False
+    if heads.biased or heads.across:
+        return ("math" if heads.biased and style.trains else "efficient"), False
     plain = not heads.masked and heads.key_dim == heads.value_dim <= WIDEST_FLASH_HEAD
     if plain and style.width == 2 and style.attention != "efficient":
         return style.attention, False
@@ -110,6 +116,7 @@ def _fused(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads) -> int
     expanded = rows * (heads.key_dim + heads.value_dim) * style.width if heads.grouped else 0
     accumulator = rows * _rounded(heads.key_dim) * 4 if name != "cudnn" else 0
     mask = heads.tokens * heads.seq * style.width if heads.masked and style.sdpa else 0
+    mask += heads.seq**2 * heads.queries * style.residual if heads.biased else 0
     return tape.run(
         "attention", qkv, rows * heads.value_dim * style.width, saves=qkv, saves_output=True,
         keeps=statistics + mask + RANDOM_STATE.get(name, 0), back_scratch=accumulator + statistics + expanded,
@@ -141,8 +148,10 @@ def _math(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
     scaled, k = (tape.run("math.scale", [x], rows * heads.key_dim) for x in (q, k))
     q = tape.run("math.rows", [scaled], rows * heads.key_dim)
     raw = tape.run("scores", [q, k], heads.scores * 4, saves=[q, k])
-    masked = tape.run("mask", [raw], heads.scores * 4, aliases=True)
+    masked = tape.run("mask", [raw], heads.scores * 4, keeps=heads.seq**2 if heads.biased else 0, aliases=True)
     probabilities = tape.run("softmax", [masked], heads.scores * 4, saves_output=True)
+    if style.attention_dropout:
+        probabilities = tape.run("dropout", [probabilities], heads.scores * 4, keeps=heads.scores)
     narrow = tape.run("math.narrow", [probabilities], heads.scores * style.width) if style.width < 4 else probabilities
     out = tape.run("weighted", [probabilities, v], rows * heads.value_dim, saves=[probabilities, v])
     tape.hold(*given, *wide, scaled, causal, narrow)

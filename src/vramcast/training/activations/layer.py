@@ -7,7 +7,7 @@ import msgspec
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block
-from vramcast.training.activations.attention import attention, latent
+from vramcast.training.activations.attention import attention, cross_attention, latent
 from vramcast.training.activations.feedforward import dense, experts
 from vramcast.training.activations.norms import add, norm
 from vramcast.training.activations.recurrent import recurrent
@@ -22,7 +22,7 @@ def layer_life(block: Block, style: Style, *, hidden: int, tokens: float, seq: f
 
 def layer_tape(block: Block, style: Style, *, hidden: int, tokens: float, seq: float) -> Tape:
     """The tape of one layer. With sequence parallelism the stream and the norms hold 1/tp of the tokens."""
-    if style.norm == "eager" and has_layer_norm(block):
+    if style.norm == "eager" and (has_layer_norm(block) or style.written.layer_norm):
         style = msgspec.structs.replace(style, norm="native")
     style = _as_packed(block, style)
     own = tokens / style.tp if style.sp else tokens
@@ -49,6 +49,8 @@ class _Layer:
         normed = self._read(self._norm(stream))
         if block.mixers:
             stream = self._add(stream, self._after(self._mixed(normed)))
+        if block.cross:
+            stream = self._add(stream, self._crossed(self._norm(stream)))
         if block.feedforward is None:
             return
         shared = self.norms == 1 and bool(block.mixers)  # Phi and Falcon-7B: one norm for both branches
@@ -59,7 +61,7 @@ class _Layer:
     def normed_after(self) -> None:
         """BERT's order, where the sum is normed, and OLMo-2's, where the branch's result is."""
         stream = 0
-        for branch in (self._mixed, self._fed):
+        for branch in (self._mixed, *([self._crossed] if self.block.cross else []), self._fed):
             stream = self._closed(stream, branch(stream))
 
     def _closed(self, stream: int, branch: int) -> int:
@@ -90,6 +92,11 @@ class _Layer:
             out = _scattered(self.tape, self.style, out, self.own, self.hidden)
             joined = self.tape.run("join", [joined, out], self.tape.sizes[out], aliases=True) if place else out
         return joined
+
+    def _crossed(self, source: int) -> int:
+        assert self.block.cross is not None
+        kind, tokens, hidden = self.block.cross, self.tokens, self.hidden
+        return cross_attention(self.tape, self.style, kind, source, tokens=tokens, seq=self.seq, hidden=hidden)
 
     def _fed(self, source: int) -> int:
         assert self.block.feedforward is not None
@@ -132,7 +139,7 @@ def _mixer(tape: Tape, style: Style, mixer: object, source: int, *, tokens: floa
         return attention(tape, style, mixer, source, tokens=tokens, seq=seq, hidden=hidden, qk_width=qk_width)
     if isinstance(mixer, LatentAttention):
         return latent(tape, style, mixer, source, tokens=tokens, seq=seq, hidden=hidden)
-    return recurrent(tape, style, mixer, source, tokens=tokens, hidden=hidden)
+    return recurrent(tape, style, mixer, source, tokens=tokens, seq=seq, hidden=hidden)
 
 
 def _feedforward(

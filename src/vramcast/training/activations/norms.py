@@ -15,6 +15,11 @@ def norm(tape: Tape, style: Style, source: int, *, tokens: float, width: float, 
     out = max(held if style.norm_weight <= style.width else style.norm_weight, style.width)
     if style.norm == "eager":
         return _eager(tape, style, source, tokens=tokens, width=width, held=held, out=out, trained=trained)
+    if style.norm == "eager" and style.norm_form == "bare":
+        wide = source if held >= 4 else tape.run("norm.float", [source], tokens * width * 4)
+        made = tape.run("norm", [wide], tokens * width * 4, saves=[wide], keeps=tokens * 8)
+        tape.hold(source, wide)
+        return made if held >= 4 else tape.run("norm.back", [made], tokens * width * held)
     statistics = 8.0 if style.norm == "native" else 4.0
     given = source
     if style.norm == "native" and style.autocast and held < 4:  # layer_norm is on autocast's fp32 list (aten/autocast_mode.h)
@@ -33,8 +38,10 @@ def _eager(tape: Tape, style: Style, source: int, *, tokens: float, width: float
         x = tape.run("norm.centre", [x], wide, keeps=wide)  # once for its square, once for the product
     squares = tape.run("norm.pow", [x], wide, saves=[x], back_scratch=2 * wide)
     scale = tape.run("norm.mean", [squares], tokens * 4, saves_output=True)
+    if style.norm_form == "mixed":
+        x = source
     normed = tape.run("norm.scale", [x, scale], wide, saves=[x], back_scratch=wide)
-    if style.norm_form != "narrow":
+    if style.norm_form not in ("narrow", "mixed"):
         offset = width * 4 if style.norm_form == "offset" else 0
         made = tape.run("norm.weight", [normed], wide, saves=[normed] if trained else [], keeps=offset, trains=trained)
         back = made if held >= 4 else tape.run("norm.back", [made], tokens * width * held)

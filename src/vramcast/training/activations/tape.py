@@ -63,6 +63,7 @@ class Tape:
         self.copied: set[int] = set()
         self.named_until: dict[int, int] = {}
         self.views: dict[int, int] = {}
+        self.outside: set[int] = {0}
 
     def hold(self, *tensors: int) -> None:
         """Python's names of these tensors go out of scope now: forward frees none of them before the operation recorded last."""
@@ -73,6 +74,13 @@ class Tape:
         out = self.run(name, [source], bytes_out, back_scratch=bytes_out)
         self.stands_for[out] = source
         return out
+
+    def given(self, size: float) -> int:
+        """A tensor that somebody else made and holds (an encoder's output), whose gradient passes through."""
+        self.sizes.append(size)
+        self.needs_grad.append(True)
+        self.outside.add(len(self.sizes) - 1)
+        return len(self.sizes) - 1
 
     def slices(self, name: str, source: int, sizes: Sequence[float], *, joined: bool = False) -> list[int]:
         """Views of parts of a tensor: who saves one saves the whole.
@@ -141,7 +149,7 @@ class Tape:
         forward = self._forward(saved)
         backward, binding = self._backward()
         return Life(
-            saved=sum(self.sizes[i] for i in saved if i) + kept,
+            saved=sum(self.sizes[i] for i in saved - self.outside) + kept,
             input_saved=self.sizes[0] if 0 in saved else 0.0,
             forward_peak=forward,
             transient_peak=self._forward(None),
@@ -155,7 +163,7 @@ class Tape:
     def savings(self) -> dict[str, float]:
         """Bytes held for backward by what made them: an operation's output, mask, statistics or copy; "input" is the layer's."""
         makers = {0: "input"} | {op.writes: _maker(op.name) for op in self.operations}
-        held = sorted({i for op in self.operations for i in op.saves})
+        held = sorted({i for op in self.operations for i in op.saves} - (self.outside - {0}))
         found = dict.fromkeys(makers.values(), 0.0)
         for maker, size in [(makers[i], self.sizes[i]) for i in held] + [(_maker(op.name), op.keeps) for op in self.operations]:
             found[maker] += size
@@ -168,7 +176,7 @@ class Tape:
             last[whole] = max(n, last.get(whole, -1))
         ends: dict[int, list[int]] = {}
         for r, n in last.items():
-            if r and not (saved and r in saved):
+            if r not in self.outside and not (saved and r in saved):
                 ends.setdefault(n, []).append(r)
         alive = peak = 0.0
         for n, op in enumerate(self.operations):
@@ -195,7 +203,7 @@ class _Backward:
         for op in tape.operations:
             for i in op.saves:
                 self.holders[i] = self.holders.get(i, 0) + 1
-        self.alive = sum(tape.sizes[i] for i in self.holders if i) + sum(op.keeps for op in tape.operations)
+        self.alive = sum(tape.sizes[i] for i in self.holders if i not in tape.outside) + sum(op.keeps for op in tape.operations)
         last = tape.operations[-1].writes
         self.storages: list[list[float]] = [[tape.sizes[last], 1]]
         self.gradients: dict[int, int] = {last: 0}
@@ -220,7 +228,7 @@ class _Backward:
         self.alive -= op.keeps
         for i in op.saves:
             self.holders[i] -= 1
-            if i and not self.holders[i]:
+            if i not in self.tape.outside and not self.holders[i]:
                 self.alive -= self.tape.sizes[i]
 
     def _accumulate(self, tensor: int, gradient: int) -> None:

@@ -10,9 +10,10 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     """The words of one family's modules.
 
     ``norms``: before a branch (pre), of a branch's result before it is added (post), or of the sum (sum). ``scaled_branches``:
-    a branch is multiplied by a number before it is added. ``repeated_rope``: cosines and sines are repeated in every layer.
+    a branch is multiplied by a number before it is added. ``repeated_rope``: cosines and sines are repeated in every layer, in the stream's width or in float.
     ``softmax_as_is``: eager attention's softmax stays in the width of its scores. ``eager``: its scores are always written out,
-    as its class knows no kernel.
+    as its class knows no kernel. ``biased``: attention adds positions that train to its scores, which no fused kernel can.
+    ``inner_dropout``: an MLP drops out inside too. ``layer_norm``: torch's own, though it has no bias. ``gated_norm``: a scan's result is normed with its gate, or only multiplied with it.
 
     ``router``: softmax over all experts, of the chosen ones alone (top), sigmoid, or sigmoid with groups of experts (groups);
     ``normalised``: the chosen weights are divided by their sum; ``float_routes``: they stay in float; ``every_expert``: all
@@ -21,9 +22,13 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
     norms: str = "pre"
     scaled_branches: bool = False
-    repeated_rope: bool = False
+    repeated_rope: str = ""
     softmax_as_is: bool = False
     eager: bool = False
+    biased: bool = False
+    inner_dropout: bool = False
+    layer_norm: bool = False
+    gated_norm: bool = True
     router: str = "softmax"
     normalised: bool = True
     float_routes: bool = False
@@ -33,7 +38,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 _SIGMOID = Written(router="sigmoid", float_routes=True)
 _GROUPS = Written(router="groups", float_routes=True)
 _SCALED = Written(scaled_branches=True, router="top")
-_SUM = Written(norms="sum")
+_SUM = Written(norms="sum", softmax_as_is=True)
 
 WRITTEN: dict[str, Written] = {
     "mixtral": Written(float_routes=True),
@@ -47,13 +52,19 @@ WRITTEN: dict[str, Written] = {
     "deepseek_v3": _GROUPS,
     "minimax_m2": _SIGMOID,
     "afmoe": _SIGMOID,
+    "ernie4_5": Written(repeated_rope="float"),
+    "ernie4_5_moe": Written(repeated_rope="float"),
+    "modernbert": Written(layer_norm=True),
+    "falcon_h1": Written(gated_norm=False),
     "gpt2": Written(softmax_as_is=True),
     "gpt_bigcode": Written(softmax_as_is=True),
 } | {
     **dict.fromkeys(("granite", "granitemoe", "granitemoeshared", "granitemoehybrid"), _SCALED),
     **dict.fromkeys(("glm4_moe", "glm4_moe_lite", "dots1", "exaone_moe", "solar_open"), _GROUPS),
-    **dict.fromkeys(("gptj", "gpt_neo", "codegen", "bloom", "mpt", "xglm", "deberta", "deberta-v2"), Written(eager=True)),
-    **dict.fromkeys(("glm", "glm4"), Written(repeated_rope=True)),
+    **dict.fromkeys(("gptj", "gpt_neo", "codegen", "bloom", "xglm", "deberta", "deberta-v2"), Written(eager=True)),
+    "mpt": Written(eager=True, layer_norm=True),
+    **dict.fromkeys(("t5", "mt5", "umt5"), Written(biased=True, inner_dropout=True, softmax_as_is=True)),
+    **dict.fromkeys(("glm", "glm4"), Written(repeated_rope="stream")),
     **dict.fromkeys(("olmo2", "olmo3", "exaone4"), Written(norms="post")),
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "distilbert", "electra", "albert", "camembert", "bart", "mpnet"), _SUM),
 }

@@ -17,7 +17,10 @@ from vramcast.workload import Training
 NEWEST = "5.23"
 LOSS_FUNCTION = (4, 46)  # the float copy moved out of the model: the 16-bit logits are kept
 # families whose config classes drop out a tenth of the hidden stream and of the attention (transformers, configuration_*.py)
-DROPS_OUT = frozenset({"bert", "roberta", "xlm-roberta", "distilbert", "electra", "gpt2", "opt", "bart", "t5", "mt5", "deberta"})
+DROPS_OUT = frozenset({
+    "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "deberta", "deberta-v2", "mpnet", "gpt2", "gpt_bigcode", "opt",
+    "biogpt", "xglm", "seed_oss", "bart", "mbart", "pegasus", "t5", "mt5", "umt5",
+})  # fmt: skip
 LAZY_MODULES = (4, 26)  # of the time when torch 1.13 with CUDA 11.7 became usual
 SETS_TO_NONE = (4, 27)  # of the time of torch 2.0, whose zero_grad gives gradients back and whose optimizers run foreach
 ONE_LIST = (4, 34)  # of the time of torch 2.1, whose foreach AdamW adds epsilon in place (pytorch pull 104898)
@@ -45,10 +48,17 @@ CONVERTED = frozenset({
     "glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "glm4v_moe", "longcat_flash", "solar_open", "mellum", "qwen3_moe",
     "qwen3_omni_moe", "qwen3_omni_moe_thinker", "qwen3_next", "hunyuan_v1_moe", "flex_olmo", "olmoe", "exaone_moe", "cohere2_moe",
 })  # fmt: skip
+# encoders and encoder-decoders whose forward computes its own cross entropy (transformers, modeling_*.py)
+OWN_LOSSES = frozenset({
+    "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "albert", "mpnet", "deberta", "deberta-v2", "t5", "mt5",
+    "umt5", "bart", "mbart", "pegasus", "marian", "m2m_100", "blenderbot",
+})  # fmt: skip
 CAPPED_LOGITS = frozenset({"gemma2", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "recurrent_gemma"})
 # RMSNorms that cast back to 16 bits after their weight, or multiply by 1 + weight in fp32 (transformers, modeling_*.py)
 NORM_FORMS = dict.fromkeys(("olmo2", "olmo3", "gpt_oss", "afmoe", "flex_olmo", "helium", "nemotron_h"), "wide")
 NORM_FORMS |= dict.fromkeys(("cohere", "cohere2"), "centred")  # their LayerNorm, written out
+NORM_FORMS["olmo"] = "bare"  # in float, without a weight
+NORM_FORMS |= dict.fromkeys(("t5", "mt5", "umt5"), "mixed")  # the float copy is squared alone
 NORM_FORMS |= dict.fromkeys(
     (
         "gemma",
@@ -114,7 +124,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     dropout = 0.1 if model.family in DROPS_OUT else 0.0
     draft.default("the family's configuration", hidden_dropout=dropout, attention_dropout=dropout)
     draft.default("gradient checkpointing's use_reentrant of transformers", reentrant=version < NOT_REENTRANT)
-    _loss(draft, version)
+    _loss(draft, model, version)
     draft.default(
         "a quantised model is loaded on every card before FSDP cuts it",
         loads_whole=bool(draft.get("quant")) and "parameters" not in question.offload,
@@ -195,7 +205,8 @@ def _sharded_dtypes(draft: Draft) -> None:
     draft.default("DDP keeps gradients in buckets of their own", ddp_buckets=draft.get("sharding") == "ddp")
 
 
-def _loss(draft: Draft, version: tuple[int, ...]) -> None:
+def _loss(draft: Draft, model: Model, version: tuple[int, ...]) -> None:
+    draft.default("the family's own loss", direct_loss=model.family in OWN_LOSSES)
     draft.default("ForCausalLMLoss", loss="eager" if version < NO_SHIFT_COPY else "plain")
     draft.default("loss_function since 4.46" if version >= LOSS_FUNCTION else "the model returned float logits",
                   logits_kept=version >= LOSS_FUNCTION)  # fmt: skip
