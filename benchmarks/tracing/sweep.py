@@ -76,15 +76,15 @@ KINDS: dict[str, dict[str, object]] = {
     ),
     "granitemoe": _sizes(1536, 512, 24, 8, 49155, num_local_experts=40, num_experts_per_tok=8),
     "bamba": _sizes(
-        4096, 14336, 32, 8, 128000, attn_layer_indices=[1], mamba_n_heads=128, mamba_d_head=64, mamba_d_state=128, mamba_n_groups=1,
-        mamba_expand=2,
+        4096, 14336, 32, 8, 128000, attn_layer_indices=[1], mamba_n_heads=128, mamba_d_head=64, mamba_d_state=128,
+        mamba_n_groups=1, mamba_expand=2,
     ),
     "lfm2": _sizes(
         2048, 8192, 32, 8, 65536, block_auto_adjust_ff_dim=False, layer_types=["conv", "conv", "full_attention", "conv"],
     ),
     "bert": {
-        "hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": LAYERS, "vocab_size": 30522,
-        "max_position_embeddings": 2048, "architectures": ["BertForMaskedLM"],
+        "hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": LAYERS,
+        "vocab_size": 30522, "max_position_embeddings": 2048, "architectures": ["BertForMaskedLM"],
     },
     "t5": {
         "d_model": 1024, "d_kv": 64, "d_ff": 4096, "num_heads": 16, "num_layers": LAYERS, "vocab_size": 32128,

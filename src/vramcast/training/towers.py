@@ -24,10 +24,10 @@ PIXEL_WIDTH = 4  # image processors give float32 pixels, which the batch holds f
 
 
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stack beside the decoder costs one rank, bytes: ``pixels`` of a batch's images, ``saved`` for backward, and the live
-    layer in each direction.
+    """What a stack beside the decoder costs one rank, bytes.
 
-    ``name``: the stack, in the words of an instant; ``why`` holds the numbers.
+    ``pixels`` of a batch's images, what is ``saved`` for backward, and the live layer in each direction. ``name``: the stack, in
+    the words of an instant; ``why`` holds the numbers.
     """
 
     name: str = "vision tower"

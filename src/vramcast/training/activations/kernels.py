@@ -20,8 +20,8 @@ Parts = tuple[int, int, int]  # queries, keys and values, places on the tape
 class Heads(msgspec.Struct, frozen=True, kw_only=True):
     """The problem of one layer: ``tokens`` rows in sequences of ``seq``, heads of queries and of keys, their widths.
 
-    ``masked``: a mask is written out (a window shorter than the sequence); ``softcap``, ``sinks``: only eager code has them. ``biased``: positions that train are added to the scores; ``across``: keys
-    are another sequence's.
+    ``masked``: a mask is written out (a window shorter than the sequence); ``softcap``, ``sinks``: only eager code has them.
+    ``biased``: positions that train are added to the scores; ``across``: keys are another sequence's.
     """
 
     tokens: float

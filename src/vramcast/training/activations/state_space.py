@@ -1,7 +1,7 @@
 """Mamba 2's scan in plain torch operations, as transformers runs it where no kernels are installed.
 
 Source: transformers 5.23, models/mamba2/modeling_mamba2.py (mamba2_chunk_scan, MambaRMSNormGated), which Bamba, Falcon-H1,
-Granite 4, Nemotron-H and Zamba 2 share. Everything runs in float; einsum copies what it permutes, and autocast narrows the copies.
+Granite 4, Nemotron-H and Zamba 2 share. Everything is float; einsum copies what it permutes, and autocast narrows the copies.
 """
 
 import msgspec
@@ -82,7 +82,7 @@ def _scan(tape: Tape, s: _Scan, parts: tuple[int, int, int, int], *, trains: boo
         tape.run("scan.pad", [t], size) for t, size in ((stepped, s.values), (keys, s.keys), (queries, s.keys))
     )
     summed = tape.run("dt.sum", [tape.run("scan.pad", [decay], s.heads)], s.heads)
-    near = _within(tape, s, summed, keys_in, queries_in, values)
+    near = _within(tape, s, summed, (keys_in, queries_in, values))
     states = _states(tape, s, summed, keys_in, values)
     far = _across(tape, s, summed, queries_in, states)
     joined = tape.run("scan.join", [near, far], s.values, aliases=True)
@@ -92,21 +92,22 @@ def _scan(tape: Tape, s: _Scan, parts: tuple[int, int, int, int], *, trains: boo
     return out
 
 
-def _product(tape: Tape, s: _Scan, name: str, left: int, right: int, sizes: tuple[float, float, float]) -> int:
+def _product(tape: Tape, s: _Scan, name: str, sides: tuple[int, int], sizes: tuple[float, float, float]) -> int:
     """One einsum: permuted copies of both sides, narrowed under autocast, which its matmul saves."""
     copies = []
-    for side, size in zip((left, right), sizes[:2], strict=True):
+    for side, size in zip(sides, sizes[:2], strict=True):
         copy = tape.run(f"{name}.rows", [side], size)
         copies.append(copy if s.narrow == 1 else tape.run(f"{name}.cast", [copy], size * s.narrow))
     return tape.run(name, copies, sizes[2] * s.narrow, saves=copies)
 
 
-def _within(tape: Tape, s: _Scan, summed: int, keys: int, queries: int, values: int) -> int:
+def _within(tape: Tape, s: _Scan, summed: int, parts: tuple[int, int, int]) -> int:
     """Inside a chunk: scores of every pair of places, decayed, times the values."""
+    keys, queries, values = parts
     filled = tape.run("decay.fill", [summed], s.scores, keeps=s.heads / 2)
     steps = tape.run("decay.mask", [tape.run("decay.sum", [filled], s.scores)], s.scores)
     decayed = tape.run("decay", [steps], s.scores, saves_output=True)
-    scores = _product(tape, s, "scan.scores", queries, keys, (s.keys, s.keys, s.scores))
+    scores = _product(tape, s, "scan.scores", (queries, keys), (s.keys, s.keys, s.scores))
     weights = tape.run("scan.weights", [scores, decayed], s.scores, saves=[scores, decayed], back_scratch=s.scores)
     copy = weights if s.narrow == 1 else tape.run("scan.cast", [weights], s.scores * s.narrow)
     rows = tape.run("scan.rows", [values], s.values)
@@ -118,7 +119,7 @@ def _states(tape: Tape, s: _Scan, summed: int, keys: int, values: int) -> int:
     """The state at the end of every chunk, and of all before it."""
     left = tape.run("decay.left", [summed], s.heads, saves_output=True)
     decayed = tape.run("scan.decayed", [keys, left], s.keys, saves=[keys, left], back_scratch=s.keys)
-    made = _product(tape, s, "scan.states", decayed, values, (s.keys, s.values, s.states))
+    made = _product(tape, s, "scan.states", (decayed, values), (s.keys, s.values, s.states))
     more = s.states * (s.chunks + 1) / s.chunks
     joined = tape.run("states.join", [made], more * s.narrow)
     copy = tape.run("states.rows", [joined], more * s.narrow)
@@ -128,7 +129,7 @@ def _states(tape: Tape, s: _Scan, summed: int, keys: int, values: int) -> int:
 def _across(tape: Tape, s: _Scan, summed: int, queries: int, states: int) -> int:
     """What the chunks before contribute: queries times their state, decayed."""
     out = tape.run("decay.out", [summed], s.heads, saves_output=True)
-    made = _product(tape, s, "scan.far", queries, states, (s.keys, s.states, s.values))
+    made = _product(tape, s, "scan.far", (queries, states), (s.keys, s.states, s.values))
     return tape.run("scan.carried", [made, out], s.values, saves=[made, out], back_scratch=s.values)
 
 

@@ -9,11 +9,12 @@ import msgspec
 class Written(msgspec.Struct, frozen=True, kw_only=True):
     """The words of one family's modules.
 
-    ``norms``: before a branch (pre), of a branch's result before it is added (post), or of the sum (sum). ``scaled_branches``:
-    a branch is multiplied by a number before it is added. ``repeated_rope``: cosines and sines are repeated in every layer, in the stream's width or in float.
-    ``softmax_as_is``: eager attention's softmax stays in the width of its scores. ``eager``: its scores are always written out,
-    as its class knows no kernel. ``biased``: attention adds positions that train to its scores, which no fused kernel can.
-    ``inner_dropout``: an MLP drops out inside too. ``layer_norm``: torch's own, though it has no bias. ``gated_norm``: a scan's result is normed with its gate, or only multiplied with it.
+    ``norms``: before a branch (pre), of a branch's result before it is added (post), or of the sum (sum); ``layer_norm``: torch's
+    own, though it has no bias. ``scaled_branches``: a branch is multiplied by a number before it is added. ``inner_dropout``: an
+    MLP drops out inside too. ``repeated_rope``: cosines and sines are repeated in every layer, in the stream's width or in float.
+    ``eager``: attention's scores are always written out, as its class knows no kernel; ``softmax_as_is``: their softmax stays in
+    their own width; ``biased``: positions that train are added to them, which no fused kernel can.
+    ``gated_norm``: a scan's result is normed with its gate, or only multiplied with it.
 
     ``router``: softmax over all experts, of the chosen ones alone (top), sigmoid, or sigmoid with groups of experts (groups);
     ``normalised``: the chosen weights are divided by their sum; ``float_routes``: they stay in float; ``every_expert``: all

@@ -18,8 +18,8 @@ NEWEST = "5.23"
 LOSS_FUNCTION = (4, 46)  # the float copy moved out of the model: the 16-bit logits are kept
 # families whose config classes drop out a tenth of the hidden stream and of the attention (transformers, configuration_*.py)
 DROPS_OUT = frozenset({
-    "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "deberta", "deberta-v2", "mpnet", "gpt2", "gpt_bigcode", "opt",
-    "biogpt", "xglm", "seed_oss", "bart", "mbart", "pegasus", "t5", "mt5", "umt5",
+    "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "deberta", "deberta-v2", "mpnet", "gpt2",
+    "gpt_bigcode", "opt", "biogpt", "xglm", "seed_oss", "bart", "mbart", "pegasus", "t5", "mt5", "umt5",
 })  # fmt: skip
 LAZY_MODULES = (4, 26)  # of the time when torch 1.13 with CUDA 11.7 became usual
 SETS_TO_NONE = (4, 27)  # of the time of torch 2.0, whose zero_grad gives gradients back and whose optimizers run foreach
@@ -50,8 +50,8 @@ CONVERTED = frozenset({
 })  # fmt: skip
 # encoders and encoder-decoders whose forward computes its own cross entropy (transformers, modeling_*.py)
 OWN_LOSSES = frozenset({
-    "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "albert", "mpnet", "deberta", "deberta-v2", "t5", "mt5",
-    "umt5", "bart", "mbart", "pegasus", "marian", "m2m_100", "blenderbot",
+    "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "albert", "mpnet", "deberta", "deberta-v2", "t5",
+    "mt5", "umt5", "bart", "mbart", "pegasus", "marian", "m2m_100", "blenderbot",
 })  # fmt: skip
 CAPPED_LOGITS = frozenset({"gemma2", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "recurrent_gemma"})
 # RMSNorms that cast back to 16 bits after their weight, or multiply by 1 + weight in fp32 (transformers, modeling_*.py)
