@@ -66,7 +66,7 @@ def test_settings_are_taken_in_their_flags_types_and_words_that_say_nothing_drop
 
 
 def test_measured_figures_never_become_part_of_the_question() -> None:
-    settings = {"gpu_free_at_init_gib": 78.68, "free_after_weights_gib": 11.06}
+    settings = {"gpu_free_at_init_gib": 78.68, "free_after_weights_gib": 11.06, "available_gib": 16.25}
     assert question_of(row(settings=settings))[0] == question_of(row())[0]
 
 
@@ -79,3 +79,26 @@ def test_a_row_is_judged_by_its_own_engine() -> None:
 def test_an_unknown_model_is_a_named_reason() -> None:
     with pytest.raises(Unexpressed, match="nobody/nothing-7x"):
         judge(row(model_id="nobody/nothing-7x"))
+
+
+def test_plain_transformers_takes_few_bits_by_bitsandbytes() -> None:
+    asked = question_of(row(engine="transformers", engine_version=None, quant="int4"))[0]
+    assert asked.quant == "fp4"
+    assert question_of(row(quant="int4"))[0].quant == "w4a16"
+
+
+@pytest.mark.parametrize(
+    ("fields", "taken"),
+    [
+        ({}, {"max_lora_rank": 32, "expandable_segments": True}),
+        ({"kinds": ["vlm"]}, {"max_lora_rank": 64, "expandable_segments": True, "max_num_batched_tokens": 16_384}),
+        (
+            {"engine_version": "0.11.2"},
+            {"max_lora_rank": 32, "expandable_segments": True, "flashinfer_sampler": True, "attention_backend": "flashinfer"},
+        ),
+    ],
+)
+def test_unsloth_sets_what_its_rows_leave_out(fields, taken) -> None:
+    settings = {"enable_lora": "yes (unsloth fast_inference)", "max_model_len": 16_384}
+    found = words.options(row(**({"engine_version": "0.9.2"} | fields), settings=settings), "vllm")
+    assert found == taken | {"enable_lora": True, "gpu_total_bytes": round(79.19 * GiB)}

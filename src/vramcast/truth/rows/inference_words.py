@@ -28,6 +28,8 @@ _QUANTS: tuple[tuple[str, str | None], ...] = (
     (r"bitsandbytes", "nf4-dq"), (r"w8a8|int8 \(compressed", "int8"), (r"fp8 block|fp8 \(block", "fp8-block"), (r"fp8", "fp8"),
     (r"int8", "w8a16"), (r"marlin int4|int4", "w4a16"),
 )  # fmt: skip
+# what transformers makes of a plain checkpoint that is asked for in few bits: bitsandbytes (load_in_4bit, load_in_8bit)
+_LOADED_AS = {"int4": "fp4", "int8": "llm.int8"}
 # the last vLLM whose default was the V0 engine, for rows that name the engine and no version
 LAST_V0 = "0.7.3"
 _KV_TYPES = ("fp8_e4m3", "fp8_e5m2", "fp8", "nvfp4", "int8_per_token_head", "int4_per_token_head", "int8")
@@ -149,6 +151,8 @@ def quant(row: Row, model: Model) -> str | None:
         return None
     if model.quantization and "runtime" not in words and "online" not in words:
         return None
+    if row["engine"] == "transformers" and words.strip() in _LOADED_AS:
+        return _LOADED_AS[words.strip()]
     return next((scheme for pattern, scheme in _QUANTS if re.search(pattern, words)), None)
 
 
@@ -196,8 +200,7 @@ def _sglang(row: Row) -> dict[str, Any]:
 
 
 def _trt(row: Row) -> dict[str, Any]:
-    free = row["settings"].get("available_gib")
-    return {"gpu_total_bytes": visible_bytes(row), "free_gpu_bytes": round(free * GiB) if free else None}
+    return {"gpu_total_bytes": visible_bytes(row)}
 
 
 def _torch(row: Row) -> dict[str, Any]:

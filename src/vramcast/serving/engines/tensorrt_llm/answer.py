@@ -6,6 +6,7 @@ from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.serving.activations import widest_layer
 from vramcast.serving.cache import CacheLayer, cache_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
+from vramcast.serving.engines.versions import Table, at, parse_version
 from vramcast.serving.host import free_bytes
 from vramcast.serving.layout import Stage, front_split, stages_of
 from vramcast.serving.precision import element_bytes, same_as_model
@@ -16,8 +17,8 @@ from vramcast.units import GiB
 _SOURCE = "tensorrt_llm/_torch/pyexecutor/_util.py"
 CONTEXT_GIB = 0.6
 NCCL_GIB = 1.0
-# fp32 logits beside the model's own, and the sampler's probabilities
-LOGIT_BYTES = 8
+# fp32 logits beside the model's own, and the sampler's probabilities, which greedy requests such as the dummy ones need no longer
+LOGIT_BYTES: Table[int] = (((0,), 8), ((1,), 4))
 
 
 class Rank(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,11 +92,12 @@ def _fixed(resolved: Resolved, stage: Stage, dtype: str) -> tuple[Term, ...]:
         why=f"{tokens:,} tokens x ({what}) x {element:g} B",
         source=_SOURCE,
     )
+    beside = at(parse_version(resolved.version, "tensorrt_llm"), LOGIT_BYTES)
     logits = Term(
         name="logits",
-        bytes=round(rows * model.vocab * (element + LOGIT_BYTES)) if stage.last else 0,
-        why=f"{rows:,} rows x {model.vocab:,} vocabulary x ({element:g} + {LOGIT_BYTES}) B",
-        source="tensorrt_llm/_torch/pyexecutor/sampler.py",
+        bytes=round(rows * model.vocab * (element + beside)) if stage.last else 0,
+        why=f"{rows:,} rows x {model.vocab:,} vocabulary x ({element:g} + {beside}) B",
+        source="tensorrt_llm/_torch/pyexecutor/sampler.py greedy_search_sampling_batch",
     )
     context = round((CONTEXT_GIB + (NCCL_GIB if parallel.model_ranks > 1 else 0)) * GiB)
     nccl = f" + {NCCL_GIB:g} GiB NCCL" if parallel.model_ranks > 1 else ""
