@@ -16,6 +16,8 @@ LLAMA_8B = {
 }  # fmt: skip
 LINEAR = 6_979_321_856
 OTHER = 1_050_939_392
+DOWN = 32 * 4096 * 14336
+HQQ_DOWN = {"mlp.down_proj": {"weight_quant_params": {"nbits": 4, "group_size": 64}}}
 ROWS_PER_LAYER = 4096 + 1024 + 1024 + 4096 + 14336 + 14336 + 4096
 
 
@@ -75,6 +77,11 @@ def test_every_name_gives_a_scheme_no_larger_than_fp32(name):
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, LINEAR // 2 + LINEAR // 16 + OTHER * 2 + 224 * 64),
         ({"quant_method": "awq", "bits": 4, "group_size": 128}, LINEAR // 2 + LINEAR // 128 * 5 // 2 + OTHER * 2),
         ({"quant_method": "fp8"}, LINEAR + OTHER * 2 + 224 * 4),
+        ({"quant_method": "mxfp8"}, LINEAR + LINEAR // 32 + OTHER * 2),
+        ({"quant_method": "fp_quant", "forward_dtype": "mxfp4"}, LINEAR // 2 + LINEAR // 32 + OTHER * 2),
+        ({"quant_method": "higgs", "bits": 4, "group_size": 256}, LINEAR // 2 + LINEAR // 128 + OTHER * 2 + 224 * (32 + 1024)),
+        ({"quant_method": "experts_int8"}, (LINEAR + OTHER) * 2),
+        ({"quant_method": "hqq", "quant_config": HQQ_DOWN}, DOWN // 2 + DOWN // 16 + (LINEAR - DOWN + OTHER) * 2),
         ({"quant_algo": "FP8", "exclude_modules": ["lm_head"]}, LINEAR + OTHER * 2 + 224 * 8),
         ({"group_size": 64, "bits": 4}, (LINEAR + 2 * 128256 * 4096) * 9 // 16 + 65 * 4096 * 2),
     ],

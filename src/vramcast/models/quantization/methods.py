@@ -101,9 +101,46 @@ def _mxfp4(config: Config) -> Plan:
 
 
 def _hqq(config: Config) -> Plan:
+    """One setting for all, or a setting for each module that is named, the others left alone."""
     inner = config.optional_child("quant_config") or config
-    weights = inner.optional_child("weight_quant_params") or config
-    return _one(rows.hqq(weights.size("nbits", default=4), weights.size("group_size", default=64)), config)
+    if inner.has("weight_quant_params") or not any("." in name for name in inner.raw):
+        return _one(_hqq_format(inner.optional_child("weight_quant_params") or config), config)
+    named = [name for name, setting in inner.raw.items() if isinstance(setting, dict)]
+    own = tuple(Rule(format=_hqq_format(_weights_of(inner.child(name))), targets=(f"*{name}",)) for name in named)
+    return Plan(name="hqq-mixed", rules=own, ignore=names(config, "skip_modules"))
+
+
+def _weights_of(setting: Config) -> Config:
+    return setting.optional_child("weight_quant_params") or setting
+
+
+def _hqq_format(weights: Config) -> Format:
+    return rows.hqq(weights.size("nbits", default=4), weights.size("group_size", default=64))
+
+
+def _higgs(config: Config) -> Plan:
+    return _one(rows.higgs(config.size("bits", default=4), config.size("group_size", default=256)), config)
+
+
+def _fp_quant(config: Config) -> Plan:
+    forms = {"mxfp4": rows.MXFP4, "nvfp4": rows.nvfp4()}
+    return _one(forms[_known(config, "forward_dtype", "nvfp4", {name: name for name in forms})], config)
+
+
+def _sinq(config: Config) -> Plan:
+    return _one(rows.sinq(config.size("nbits", default=4), config.size("group_size", default=64)), config)
+
+
+def _experts(config: Config) -> Plan:
+    """Only the experts are 8-bit integers (vLLM)."""
+    rule = Rule(format=rows.NAMED["int8"], roles=("expert.",))
+    return Plan(name="experts-int8", rules=(rule,), ignore=names(config, "modules_to_not_convert"))
+
+
+def _grouped(config: Config) -> Plan:
+    """GPTQ or AWQ, as its zero points say (vLLM's kernels for mixtures)."""
+    awq = config.has("zero_point") or config.text("linear_quant_method", default="") == "awq"
+    return _awq(config) if awq else _gptq(config)
 
 
 def _aqlm(config: Config) -> Plan:
@@ -181,27 +218,40 @@ METHODS: dict[str, Callable[[Config], Plan]] = {
     "auto-round": _auto_round,
     "autoround": _auto_round,
     "awq": _awq,
+    "awq_marlin": _awq,
     "bitnet": _named("bitnet"),
     "bitsandbytes": _bitsandbytes,
     "compressed-tensors": compressed.plan,
     "eetq": _named("eetq"),
+    "experts_int8": _experts,
     "exl2": _exl,
     "exl3": _exl,
     "fbgemm_fp8": _named("fp8-channel"),
+    "fouroversix": _named("nvfp4"),
     "fp8": _fp8,
+    "fp_quant": _fp_quant,
     "gptq": _gptq,
+    "gptq_marlin": _gptq,
+    "higgs": _higgs,
     "hqq": _hqq,
+    "inc": _auto_round,
     "intel/auto-round": _auto_round,
+    "metal": _mlx,
     "mlx": _mlx,
     "modelopt": modelopt.plan,
     "modelopt_fp4": modelopt.plan,
     "modelopt_mixed": modelopt.plan,
+    "moe_wna16": _grouped,
     "mxfp4": _mxfp4,
+    "mxfp8": _named("mxfp8"),
     "nvfp4": modelopt.plan,
+    "ptpc_fp8": _named("fp8-channel"),
     "quanto": _quanto,
     "quark": quark.plan,
     "quip": _named("quip#"),
+    "sinq": _sinq,
     "torchao": _torchao,
+    "tpu_int8": _named("int8"),
     "vptq": _named("vptq"),
     "w8a8_fp8": _named("fp8-channel"),
     "w8a8_int8": _named("int8"),

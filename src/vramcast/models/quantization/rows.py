@@ -65,6 +65,22 @@ def hqq(bits: int, group: int) -> Format:
     return Format(name=f"hqq-int{bits}-g{group}", bits=bits, flat=group, scale_bytes=4, source="HQQ: meta scale and zero, fp16")
 
 
+def sinq(bits: int, group: int) -> Format:
+    """SINQ: as HQQ, and a 16-bit scale for each input too."""
+    return Format(
+        name=f"sinq-int{bits}-g{group}", bits=bits, flat=group, scale_bytes=4, column_bytes=2,
+        source="SINQ (arXiv 2509.22944): scale and shift per group of a row, a second scale per column",
+    )  # fmt: skip
+
+
+def higgs(bits: int, group: int) -> Format:
+    """HIGGS: codes, a 16-bit scale per group of inputs, and two code books per matrix."""
+    return Format(
+        name=f"higgs-int{bits}-g{group}", bits=bits, block=(1, group), scale_bytes=2, matrix_bytes=2 * 2**bits + 4 * 4**bits,
+        source="transformers integrations/higgs.py HiggsLinear: weight, scales, tables, tables2",
+    )  # fmt: skip
+
+
 def per_weight(name: str, bits: float, source: str) -> Format:
     """A format known by its average only: bits per weight."""
     return Format(name=name, bits=bits, source=source)
