@@ -3,8 +3,11 @@
 import pytest
 
 from vramcast.hardware.names import find_accelerator
-from vramcast.ledger import RankMemory
+from vramcast.ledger import Instant, RankMemory, Term
+from vramcast.training.counters import Pieces, segment_bytes
 from vramcast.training.forecast import forecast_training
+from vramcast.training.gathers import Units, guarded
+from vramcast.training.recipe import Recipe
 from vramcast.training.shape import Shape, shape_model
 from vramcast.workload import Adapter, Parallel, Training
 
@@ -28,6 +31,34 @@ def test_gradients_take_the_room_of_dying_activations() -> None:
     gradients = largest(once, "gradients")
     assert largest(once, "activations") > gradients
     assert again.reserved_bytes - once.reserved_bytes == pytest.approx(gradients, rel=0.03)  # or 3 % of all that is allocated
+
+
+def recipe(**question: object) -> Recipe:
+    model = shape_model(Shape(layers=2, hidden=256, heads=4, vocab=1000))
+    return forecast_training(Training(**({"model": "x"} | question)), model=model).recipe
+
+
+def test_units_that_fsdp1_frees_stay_reserved_while_their_gathers_are_in_flight() -> None:
+    """torch's limiter lets two gathers be in flight; FSDP2 and a model that is never resharded guard none."""
+    units = Units(block=1000, depth=4, embedding=500, head=500, tied=False, ranks=2)
+    held = [guarded(recipe(**SHARDED | {"fsdp": kind}), units) for kind in (1, 2)]
+    assert held == [2 * 1000 * 2, 0.0]
+    assert guarded(recipe(**SHARDED, options={"reshard": False}), units) == 0
+
+
+@pytest.mark.parametrize(("sharding", "made", "needed"), [({}, 40, 25), ({}, 20, 10), ({"fsdp": 1, "gpus": 2}, 40, 35)])
+def test_a_step_finds_half_of_its_room_in_what_forward_and_backward_leave(
+    sharding: dict[str, object], made: int, needed: int
+) -> None:
+    """One block per unit, as FSDP1's shards are, fits into the logits' segments alone."""
+    passing = {"weights": 100, "loss": 10, "temporaries": 10, "activations": 10}
+    stepping = {"weights": 100, "temporaries": made}
+    moments = tuple(
+        Instant(name=name, terms=tuple(Term(name=n, bytes=size, why="") for n, size in sizes.items()))
+        for name, sizes in (("loss", passing), ("optimizer step", stepping))
+    )
+    parallel = Parallel(dp=2) if sharding else Parallel()
+    assert segment_bytes(recipe(parallel=parallel, checkpointing="full", **sharding), moments, Pieces()) == 130 + needed
 
 
 def test_before_torch_2_gradients_outlive_the_step() -> None:

@@ -43,6 +43,29 @@ def test_a_frozen_embedding_makes_none() -> None:
     assert "backward of the embedding" not in {i.name for i in answer.worst.instants}
 
 
+def test_ends_that_peft_saves_have_gradients_of_their_own() -> None:
+    """PEFT's modules_to_save trains copies of both ends beside their frozen originals."""
+    saving = Adapter(modules_to_save=("embed_tokens", "lm_head"))
+    question = Training(model="x", method="lora", adapter=saving, seq=256, accumulate=2, param_dtype="bfloat16")
+    assert part(moment(question, "backward of the embedding", tied=False), "temporaries") == MATRIX + 256 * 2048 * 2
+    plain = msgspec.structs.replace(question, adapter=Adapter())
+    head = [part(moment(q, "backward of the loss", tied=False), "loss") for q in (question, plain)]
+    assert head[0] > MATRIX > head[1]
+
+
+def test_a_loop_over_gathered_units_names_logits_in_their_dtype() -> None:
+    """Traced: Llama-3.2-3B under FSDP1 with float32 shards holds 501 MiB of bfloat16 logits, not 1,002."""
+    asked = Training(model="x", framework="pytorch", fsdp=1, gpus=2, param_dtype="float32", compute_dtype="bfloat16")
+    assert resolve(asked, TIED)[0].holds_logits == "bfloat16"
+    assert resolve(msgspec.structs.replace(asked, fsdp=None), TIED)[0].holds_logits == "float32"
+
+
+def test_litgpt_s_whole_logits_are_float() -> None:
+    """Fabric converts the output: logits, their chunks' gradients and those put together, 4 B each."""
+    step = moment(Training(model="x", framework="litgpt", seq=4096), "backward of the loss")
+    assert part(step, "loss") == pytest.approx(12 * 4096 * 128256, rel=0.02)
+
+
 @pytest.mark.parametrize(("framework", "held"), [("pytorch", "bfloat16"), ("hf_trainer", ""), ("llama_recipes", "")])
 def test_a_loop_that_names_the_output_holds_the_logits_through_backward(framework: str, held: str) -> None:
     """The Trainer's compute_loss and llama-recipes keep the loss alone."""

@@ -189,9 +189,17 @@ def _chunked(recipe: Recipe, x: Logits) -> LossCost:
 
 
 def _whole_chunked(_recipe: Recipe, x: Logits) -> LossCost:
-    """litgpt, full fine-tuning: logits of the whole sequence, cross entropy in chunks of rows, all in 16 bits."""
-    size = x.tokens * x.vocab * x.width
-    return LossCost(forward=size * 2, backward=size * 4, why="logits, log-softmax and their two gradients in 16 bits")
+    """litgpt, full fine-tuning: whole logits, which Fabric converts to float, cross entropy in chunks of rows.
+
+    Source: lightning 2.6, fabric/plugins/precision (convert_output: torch's default dtype); litgpt 0.5.13, utils.py,
+    chunked_cross_entropy. The loop's variable holds the float logits; the chunks' gradients are put together in a third copy.
+    """
+    size = x.tokens * x.vocab
+    return LossCost(
+        forward=size * 8,
+        backward=max(size * 12, size * (4 + x.width) + x.head_gradient),
+        why=f"tokens {x.tokens:.0f} x vocab {x.vocab:.0f} x 12 B (float logits, gradients of the chunks, and of them together)",
+    )
 
 
 def _chunked_head(_recipe: Recipe, x: Logits) -> LossCost:

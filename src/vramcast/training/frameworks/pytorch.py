@@ -19,5 +19,6 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     piped = question.parallel.pp > 1
     draft.default("torch.distributed.pipelining, stage.py" if piped else "", receives_ahead=piped)
     if draft.get("framework") in _KEEP_OUTPUT:
-        draft.default("the loop's variable names the model's output", holds_logits=draft.get("weights"))
+        gathered = draft.get("compute") if question.fsdp or question.zero == 3 else None  # units come in the compute dtype
+        draft.default("the loop's variable names the model's output", holds_logits=gathered or draft.get("weights"))
     hf_trainer.resolve(draft, question, model)
