@@ -1,5 +1,7 @@
 """What a launcher's command line says: the script, and how many processes it starts."""
 
+from pathlib import Path
+
 import pytest
 
 from vramcast.cli.launchers import Launch, read_launch
@@ -28,3 +30,16 @@ def test_the_script_is_found_behind_its_launcher(line: str, argv: str, processes
 def test_a_line_without_a_script_is_refused(line: str) -> None:
     with pytest.raises(QuestionError, match=r"names no script: write vramcast trace -- python train\.py"):
         read_launch(tuple(line.split()))
+
+
+@pytest.mark.parametrize(
+    ("line", "processes"), [("tune run recipe --config a.yaml", 0), ("tune run --nproc_per_node 4 recipe --config a.yaml", 4)]
+)
+def test_a_program_that_a_package_installed_is_a_script(
+    line: str, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "tune"
+    program.write_text("#!/usr/bin/env python3\nimport torchtune\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert read_launch(tuple(line.split())) == Launch(argv=(str(program), *line.split()[1:]), processes=processes)

@@ -1,5 +1,6 @@
 """Users' scripts under the tracer: where weights stand, what libraries do to parameters, and reports of what cannot go on."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,52 @@ def test_a_tensor_made_of_others_is_followed_in_its_parts(tmp_path: Path) -> Non
     assert weights == 512 * 512 + 2 * 512  # a byte for each element, and the bias
     widened = [a for a in result.log.allocations if a.size == 2 * 512 * 512 and a.phase == "forward"]
     assert widened and all(a.end >= 0 for a in widened)
+
+
+BEGUN = "import sys, torch\nx = torch.zeros(1000, device='cuda')\n"
+STOPPED = {
+    "import urllib.request; urllib.request.urlopen('http://nowhere.invalid/')": r"URLError: .*, called from .*train\.py:3",
+    "sys.exit('no data in ./data')": r"the script ended itself with exit code no data in ./data at .*train\.py:3",
+    "input('Continue? ')": r"EOFError: the script waits for input\(\), and nobody answers in a trace at .*train\.py:3",
+}
+
+
+@pytest.mark.parametrize("line", STOPPED)
+def test_what_stops_a_script_is_told_with_its_line_and_what_was_traced(line: str, tmp_path: Path) -> None:
+    result = _traced(tmp_path, BEGUN + line)
+    assert re.fullmatch(STOPPED[line], result.error)
+    assert sum(a.size for a in result.log.allocations) == 4000
+    assert result.notes == ("the script made no optimizer step: the peak is of what ran before",)
+
+
+def test_a_script_that_ends_well_before_a_step_is_told_where(tmp_path: Path) -> None:
+    result = _traced(tmp_path, BEGUN + "sys.exit()")
+    assert result.error == ""
+    assert result.notes[0].startswith("the script made no optimizer step")
+    assert re.fullmatch(r"the script ended itself at .*train\.py:3", result.notes[1])
+
+
+OUTER = """
+import sys
+from torch.distributed.run import get_args_parser, run
+run(get_args_parser().parse_args(["--nproc_per_node", "2", "inner.py", "--batch", "8"]))
+"""
+INNER = """
+import sys, torch
+assert sys.argv == ["inner.py", "--batch", "8"]
+torch.distributed.init_process_group("nccl")
+assert torch.distributed.get_world_size() == 2
+model = torch.nn.Linear(512, 512).cuda()
+optimizer = torch.optim.SGD(model.parameters())
+while True:
+    model(torch.randn(8, 512, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_program_that_launches_processes_itself_goes_on_as_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("inner.py").write_text(INNER)
+    Path("outer.py").write_text(OUTER)
+    result = trace_script(ScriptRequest(argv=("outer.py",), ranks=2, launched=True))
+    assert (result.error, result.steps) == ("", 2)

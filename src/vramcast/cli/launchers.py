@@ -1,5 +1,7 @@
 """What stands before a script on its command line: a launcher, with flags of its own that say how many processes it starts."""
 
+import re
+import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from vramcast.errors import QuestionError
 _PYTHONS = {"python", "python3"}
 _LAUNCHERS = {"torchrun", "accelerate"}
 _LAUNCHING_MODULES = {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
+_LONGEST_FIRST_LINE = 1024
 _COUNTS = {"nproc_per_node", "nnodes", "num_processes"}
 
 
@@ -23,6 +26,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 def read_launch(words: tuple[str, ...]) -> Launch:
     """The script (or ``-m`` module) and its arguments, and what its launcher was told. Raises QuestionError without a script."""
     start, name = _script(words), Path(words[0]).name if words else ""
+    if program := _installed(name):
+        counted = any(given in _COUNTS for given, _ in _given(words))
+        return Launch(argv=(program, *words[1:]), processes=_processes(words) if counted else 0)
     if start is None or not (name in _PYTHONS | _LAUNCHERS or name.endswith(".py")):
         raise QuestionError(f"{' '.join(words)[:80]!r} names no script: write vramcast trace -- python train.py ...")
     before = words[:start]
@@ -30,6 +36,15 @@ def read_launch(words: tuple[str, ...]) -> Launch:
     argv = ("-m", *words[start + 1 :]) if module else words[start:]
     launched = name in _LAUNCHERS or _LAUNCHING_MODULES.intersection(before)
     return Launch(argv=argv, processes=_processes(before) if launched else 0)
+
+
+def _installed(name: str) -> str:
+    """Where the program stands that a Python package put on the path (tune, litgpt, llamafactory-cli); "" for any other."""
+    found = None if name in _PYTHONS | _LAUNCHERS or name.endswith(".py") else shutil.which(name)
+    if found is None:
+        return ""
+    with Path(found).open("rb") as program:
+        return found if re.match(rb"#!.*python", program.readline(_LONGEST_FIRST_LINE)) else ""
 
 
 def _script(words: tuple[str, ...]) -> int | None:

@@ -1,5 +1,6 @@
 """A user's own training script, unmodified, under the tracer: stopped after its optimizer steps, its failures reported."""
 
+import builtins
 import importlib.util
 import os
 import runpy
@@ -37,6 +38,8 @@ def run_script(request: ScriptRequest) -> TraceResult:
     except (FakeCudaError, ImportError, AttributeError) as lack:
         raise lacking(lack) from None
     _prepare_process(request.argv)
+    if request.launched:
+        _launch_here()
     with steps.timed() as spent:
         prepare_libraries(session, request.ranks, launched=request.launched)
         settle()
@@ -82,6 +85,18 @@ def _execute(argv: tuple[str, ...]) -> None:
         runpy.run_path(argv[0], run_name="__main__")
 
 
+def _launch_here() -> None:
+    """A program that starts its processes by torchrun's own function, such as ``tune run``, goes on as the first of them."""
+    from torch.distributed import run as elastic
+
+    def run(asked: Any) -> None:
+        argv = (*(("-m",) if asked.module else ()), asked.training_script, *asked.training_script_args)
+        _prepare_process(argv)
+        _execute(argv)
+
+    elastic.run = run
+
+
 @contextmanager
 def _limited(seconds: float) -> Iterator[None]:
     """Ends the script in time to tell what was traced until then; the parent ends a process that does not answer either."""
@@ -102,5 +117,10 @@ def _prepare_process(argv: tuple[str, ...]) -> None:
     target = argv[1:] if argv[0] == "-m" else argv
     sys.argv = list(target)
     sys.path.insert(0, str(Path.cwd() if argv[0] == "-m" else Path(argv[0]).resolve().parent))
+    builtins.input = _no_input
     for name, value in {"WANDB_MODE": "disabled", "TOKENIZERS_PARALLELISM": "false", "WANDB_DISABLED": "true"}.items():
         os.environ.setdefault(name, value)
+
+
+def _no_input(*_: object) -> str:
+    raise EOFError("the script waits for input(), and nobody answers in a trace")

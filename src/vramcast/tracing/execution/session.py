@@ -104,7 +104,9 @@ class Session:
         except EnoughStepsError:
             self.recorder.closed = True
         except SystemExit as done:
-            return f"the script ended itself with exit code {done.code}" if done.code else ""
+            if done.code:
+                return f"the script ended itself with exit code {done.code}{place_of(done)}"
+            self.notes[f"the script ended itself{place_of(done)}"] = None
         except (Exception, OutOfTimeError) as failure:  # whatever the program raised is the finding
             return describe(failure)
         finally:
@@ -198,13 +200,18 @@ class Session:
 
 
 def describe(failure: BaseException) -> str:
-    """The failure in one line, with the innermost line of code that is not the tracer's, and the line of no library above it."""
+    """The failure in one line, and its place."""
+    return f"{type(failure).__name__}: {str(failure)[:400]}{place_of(failure)}"
+
+
+def place_of(failure: BaseException) -> str:
+    """The innermost line of code that is not the tracer's, and the line of no library above it."""
     frames = [f for f in traceback.extract_tb(failure.__traceback__) if not f.filename.startswith(_OWN)]
     own = [f for f in frames if not is_library(f.filename)]
     where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     if own and own[-1] is not frames[-1]:
         where += f", called from {own[-1].filename}:{own[-1].lineno}"
-    return f"{type(failure).__name__}: {str(failure)[:400]}{where}"
+    return where
 
 
 def raised_here(failure: BaseException) -> bool:
