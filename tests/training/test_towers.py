@@ -6,7 +6,7 @@ import pytest
 from vramcast.cli.sweep import at_point
 from vramcast.errors import QuestionError
 from vramcast.models.families import read_config, vit
-from vramcast.models.inventory import Tower
+from vramcast.models.inventory import Tensor, Tower
 from vramcast.training.forecast import TrainingForecast, forecast_training
 from vramcast.training.resolve import resolve
 from vramcast.training.towers import patches_of
@@ -111,3 +111,23 @@ def test_patches_follow_the_towers_own_size() -> None:
     assert patches_of(classed, recipe) == 4 * 1608  # 1,601 padded to a multiple of eight (transformers, mllama)
     assert patches_of(msgspec.structs.replace(classed, facts={"patch_size": 14, "image_size": 336}), recipe) == 577
     assert patches_of(tower, msgspec.structs.replace(recipe, image_patches=9)) == 9
+
+
+@pytest.mark.parametrize("framework", ["llama_factory", "ms_swift"])
+def test_frameworks_that_freeze_towers_train_the_decoder_alone(framework: str) -> None:
+    """freeze_vision_tower (LLaMA-Factory) and freeze_vit (ms-swift 3) hold for full training and for adapters."""
+    given = {"framework": framework, "options": {"images": 1}, "checkpointing": "none"}
+    frozen, free = (answer(**given | {"options": given["options"] | extra}) for extra in ({}, {"freezes_towers": False}))
+    model = read_config(GEMMA)
+    tower = sum(t.elements * n for part in model.towers for t, n in pairs(part))
+    assert free.trainable_parameters - frozen.trainable_parameters == tower
+    assert "tower" in " ".join(held(free)) and "tower" not in " ".join(held(frozen))
+    adapted, reaching = (
+        answer(**given | {"method": "lora", "adapter": Adapter(rank=8), "options": given["options"] | extra})
+        for extra in ({}, {"freezes_towers": False})
+    )
+    assert adapted.trainable_parameters < reaching.trainable_parameters
+
+
+def pairs(tower: Tower) -> list[tuple[Tensor, int]]:
+    return [(t, 1) for t in tower.tensors] + [(t, b.count) for b in tower.blocks for t in b.tensors]

@@ -42,7 +42,7 @@ def count(
     shapes: list[Part] = []
     for tensor, copies, active in _parts(model, stage, recipe):
         elements = copies * _on_rank(tensor, parallel, recipe)
-        kind = _kind(tensor, recipe, adapter) if active else "frozen"
+        kind = _kind(tensor, recipe, adapter) if active or adapter else "frozen"
         total[kind] = total.get(kind, 0) + elements
         if adapter and _is_saved(tensor, adapter):  # PEFT trains a copy beside the frozen original
             total["trained"] = total.get("trained", 0) + elements
@@ -60,8 +60,8 @@ def _adapters(
 ) -> Iterator[Part]:
     """Tensors an adapter trains on this rank: beside each weight it reaches, and once for the model."""
     transposed = model.family in CONV1D
-    for tensor, copies, _ in _parts(model, stage, recipe):
-        if not ranks.get(tensor.role) or len(tensor.shape) != 2:
+    for tensor, copies, active in _parts(model, stage, recipe):
+        if not active or not ranks.get(tensor.role) or len(tensor.shape) != 2:
             continue
         own = copies * tensor.copies // (parallel.ep if tensor.role.startswith("expert.") else 1)
         for shape in beside(tensor, adapter, transposed=transposed, fused=recipe.fused_experts):
@@ -82,9 +82,10 @@ def _part(tensor: Tensor, elements: int, parallel: Parallel, recipe: Recipe) -> 
 
 
 def _parts(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor, int, bool]]:
-    """Tensors with copies and whether they are trained: all of them, or the last layers' when only some layers are."""
+    """Tensors with copies and whether they are trained: all of them, all but frozen towers, or the last layers' alone."""
     if recipe.method != "partial":
         yield from ((tensor, n, True) for tensor, n in _tensors(model, stage, recipe))
+        yield from ((tensor, n, not recipe.freezes_towers) for tensor, n in _beside(model, stage))
         return
     trained = last_layers(stage, recipe.trainable_layers or 0)
     taken = {id(block): n for block, n in trained.layers}
@@ -93,7 +94,7 @@ def _parts(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor,
         yield from ((t, active, True) for t in block.tensors if active)
         yield from ((t, n - active, False) for t in block.tensors if n > active)
     bare = msgspec.structs.replace(stage, layers=())
-    yield from ((tensor, n, recipe.trains_ends) for tensor, n in _tensors(model, bare, recipe))
+    yield from ((tensor, n, recipe.trains_ends) for tensor, n in (*_tensors(model, bare, recipe), *_beside(model, bare)))
 
 
 def _cut_shape(tensor: Tensor, parallel: Parallel) -> tuple[int, ...]:
@@ -103,7 +104,7 @@ def _cut_shape(tensor: Tensor, parallel: Parallel) -> tuple[int, ...]:
 
 
 def _tensors(model: Model, stage: Stage, recipe: Recipe) -> list[tuple[Tensor, int]]:
-    """Every tensor of the stage with its number of copies; a tied head is held again by a last stage of its own."""
+    """Every tensor of the stage's decoder with its number of copies; a tied head is held again by a last stage of its own."""
     held = [(t, n) for block, n in stage.layers for t in block.tensors if t.kind != "buffer"]
     for tensor in model.tensors:
         ends = stage.head if tensor.role in ("head", "norm") else stage.embedding
@@ -111,9 +112,15 @@ def _tensors(model: Model, stage: Stage, recipe: Recipe) -> list[tuple[Tensor, i
             held.append((tensor, 1))
     if model.tied and stage.head and (not stage.embedding or recipe.tied is False):
         held.extend((t, 1) for t in model.tensors if t.role == "embedding")
-    if stage.embedding:
-        held.extend((t, n) for tower in model.towers if not tower.stored_only for t, n in _tower(tower))
+    heads = (tower for tower in model.towers if stage.embedding and tower.kind == "mtp" and not tower.stored_only)
+    held.extend(pair for tower in heads for pair in _tower(tower))
     return held
+
+
+def _beside(model: Model, stage: Stage) -> Iterator[tuple[Tensor, int]]:
+    """Tensors of the towers that stand beside the decoder, on the stage that embeds."""
+    towers = (tower for tower in model.towers if stage.embedding and tower.kind != "mtp" and not tower.stored_only)
+    return (pair for tower in towers for pair in _tower(tower))
 
 
 def _tower(tower: Tower) -> list[tuple[Tensor, int]]:

@@ -40,6 +40,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     0 = as many as the tower's config says.
     ``saves``: the checkpoint that is written: full, device (full, whole on every card), sharded, async.
     ``narrow_layers``: how many layers, from the first, multiply in 8 or 4 bits; None = all.
+    ``freezes_towers``: vision and audio towers are neither trained nor adapted.
     ``longest_first``: the longest sample, far above the others, makes the first micro-batch, which finds no gradients.
     ``adapts_router``, ``adapts_experts``: what an adapter's names reach of a mixture (training/adapters.py, targeted).
     ``direct_loss``: the model's own cross entropy takes its logits as they are.
@@ -152,6 +153,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     expandable: bool = False
     trainable_layers: int | None = None
     trains_ends: bool = False
+    freezes_towers: bool = False
     task: str = "sft"
     sequences: int = 1
     scored: float = 1.0

@@ -123,9 +123,10 @@ def _style(tower: Tower, style: Style, recipe: Recipe) -> Style:
     Towers that pack images of any size in one row (Qwen-VL, GLM-4V) split it for every kernel but flash-attention's own and join
     the results (transformers 5.23, modeling_qwen2_vl.py, VisionAttention.forward).
     """
-    trained = recipe.method == "full" or (recipe.method == "partial" and recipe.trains_ends)
+    free = not recipe.freezes_towers
+    trained = free and (recipe.method == "full" or (recipe.method == "partial" and recipe.trains_ends))
     roles = {t.role for b in tower.blocks for t in b.tensors}
-    ranks = {role: r for role, r in style.adapter.ranks.items() if role in roles} if style.adapter else {}
+    ranks = {role: r for role, r in style.adapter.ranks.items() if role in roles} if style.adapter and free else {}
     adapter = msgspec.structs.replace(style.adapter, ranks=ranks) if style.adapter and any(ranks.values()) else None
     return msgspec.structs.replace(
         style,

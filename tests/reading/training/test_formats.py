@@ -405,3 +405,16 @@ def test_a_file_that_is_not_there_or_too_large(tmp_path: Path) -> None:
 def test_keys_are_dotted_and_scored() -> None:
     assert flat({"a": {"b": 1, "c": {}}}) == {"a.b": 1, "a.c": {}}
     assert format_of({"finetuning_type": "lora", "per_device_train_batch_size": 1}, where="x") == "llama_factory"
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"finetuning_type": "full", "stage": "sft", "template": "qwen2_vl", "freeze_vision_tower": False},
+        {"train_type": "full", "freeze_vit": False},
+    ],
+)
+def test_a_tower_that_is_not_frozen_is_read(keys: dict[str, object]) -> None:
+    settings = read_training_mapping(keys, where="run.yaml")
+    assert settings.get("options.freezes_towers") is False
+    assert settings.unread == []

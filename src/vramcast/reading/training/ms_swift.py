@@ -43,6 +43,7 @@ RULES: dict[str, Rule] = TRAINER | {
     "max_length": ("seq", whole),
     "max_completion_length": ("lengths.completion", whole),
     "batch_size": ("micro_batch", whole),
+    "freeze_vit": ("options.freezes_towers", flag),
     "lora_rank": ("adapter.rank", whole),
     "lora_dropout": ("adapter.dropout", number),
     "target_modules": ("adapter.targets", names),

@@ -3,7 +3,8 @@
 Sources, opened at llamafactory 0.8.3, 0.9.3 and 0.9.5: model/adapter.py, init_adapter (no upcast under pure_bf16, BAdam or an
 unquantised ZeRO-3; 0.8.3 also none under FSDP); model/model_utils/checkpointing.py, prepare_model_for_training (norms are
 upcast only by upcast_layernorm, reentrant checkpointing but under FSDP2; PEFT's k-bit preparation is not called);
-model/patcher.py (the frozen rest loads in the compute dtype); hparams/model_args.py (double_quantization True).
+model/patcher.py (the frozen rest loads in the compute dtype); hparams/model_args.py (double_quantization True);
+hparams/finetuning_args.py (freeze_vision_tower and freeze_multi_modal_projector True, for full training and adapters).
 """
 
 from vramcast.errors import QuestionError
@@ -28,6 +29,9 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     draft.default("loaded in the compute dtype", frozen=compute)
     if draft.get("quant"):
         draft.default("upcast_layernorm=False, and no k-bit preparation", unquantized=compute)
+    draft.default(
+        "freeze_vision_tower and freeze_multi_modal_projector" if model.towers else "", freezes_towers=bool(model.towers)
+    )
     draft.default("disable_gradient_checkpointing=False", checkpointing="full", double_quant=True)
     draft.default("use_reentrant_gc, which FSDP2 turns off", reentrant=question.fsdp != 2)
     hf_trainer.resolve(draft, question, model)

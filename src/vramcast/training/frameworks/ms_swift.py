@@ -15,6 +15,7 @@ from vramcast.training.recipe import Draft
 from vramcast.workload import Training
 
 NO_KBIT = (2024, 12)  # 3.0
+FREEZES_TOWERS = (2024, 12)  # llm/argument/tuner_args.py: freeze_vit, freeze_aligner
 
 
 def resolve(draft: Draft, question: Training, model: Model) -> None:
@@ -25,5 +26,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     draft.default("bnb_4bit_use_double_quant=True", double_quant=True)
     if draft.get("quant") and month_of(question, "ms_swift") >= NO_KBIT:
         draft.default("ms-swift calls no prepare_model_for_kbit_training", unquantized=compute)
+    frozen = bool(model.towers) and month_of(question, "ms_swift") >= FREEZES_TOWERS
+    draft.default("freeze_vit and freeze_aligner" if frozen else "", freezes_towers=frozen)
     draft.default("AutoGPTQ trains through its unpacking kernel", unpacks=str(draft.get("quant", "")).startswith("gptq"))
     hf_trainer.resolve(draft, question, model)
