@@ -24,6 +24,8 @@ from vramcast.serving.layout import Stage
 SAMPLER_BYTES = {"sort": 36, "pivot": 12, "flashinfer": 12, "in_place": 4}
 DEFAULT_SMS = 132
 PIXELS_CAST = (0, 9, 1)
+# the first runner's dummy sampler works on random states of the sampled rows, beside those rows themselves
+DRAWS_STATES = (0, 9)
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,10 +79,12 @@ def sampling_term(model: Model, stage: Stage, batch: Batch) -> Term:
     """The sampler's dummy run: logits of every row with the copies that top-k, top-p and sampling make of them."""
     each = batch.element + SAMPLER_BYTES[batch.sampler]
     rows, vocab = batch.rows, model.vocab
-    states = (batch.tokens + rows) * model.hidden * batch.element
+    copies = 1 if batch.version < DRAWS_STATES or batch.sampler == "in_place" else 2
+    states = (batch.tokens + copies * rows) * model.hidden * batch.element
+    kept = f"({batch.tokens:,} tokens + {copies} x {rows:,} rows) x {model.hidden:,} x {batch.element:g} B"
     parts = [
         _term("sampler", rows * vocab * each, f"{rows:,} rows x {vocab:,} vocabulary x {each:g} B"),
-        _term("hidden_states", states, f"({batch.tokens:,} tokens + {rows:,} rows) x {model.hidden:,} x {batch.element:g} B"),
+        _term("hidden_states", states, kept),
         _term("cublas", versions.cublas_workspace_bytes(batch.card), "workspace torch gives cuBLAS"),
     ]
     if batch.sampler == "pivot":
