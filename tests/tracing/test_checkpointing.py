@@ -22,7 +22,7 @@ BF16, FLASH_RANDOM_STATE = 2, 24
 
 @cache
 def _traces() -> dict[str, TraceResult]:
-    kinds = ("none", "full", "op", "layer:2")
+    kinds = ("none", "full", "offloaded", "op", "layer:2")
     requests = [TraceRequest(config=LLAMA, seq=SEQ, backend="cuda", checkpointing=kind) for kind in kinds]
     requests.append(TraceRequest(config=LLAMA, seq=SEQ, backend="cuda", compiled=True))
     return dict(zip((*kinds, "compiled"), trace_all(requests, timeout_s=60), strict=True))
@@ -37,6 +37,13 @@ def _saved(kind: str, layer: int) -> int:
 
 def test_full_checkpointing_keeps_the_output_that_the_next_layer_starts_from() -> None:
     assert _saved("full", 1) == BF16 * SEQ * H
+
+
+def test_an_offloaded_checkpoint_leaves_nothing_on_the_card_and_comes_back_for_its_backward() -> None:
+    assert (_traces()["offloaded"].error, _traces()["offloaded"].steps) == ("", 2)
+    assert [_saved("offloaded", n) for n in range(3)] == [0, 0, 0]
+    back = [a for a in _traces()["offloaded"].log.allocations if a.phase == "backward" and "_to_copy" in a.op and not a.module]
+    assert sum(a.size == BF16 * SEQ * H for a in back) >= 4 * 2  # each layer's input in either step
 
 
 def test_the_list_of_operations_keeps_attention_and_every_second_product() -> None:

@@ -11,7 +11,7 @@ def draw_measured(rows: list[dict[str, Any]], axes: list[str], file: str) -> Non
     alt = altair()
     across, others = axes[-1], axes[:-1]
     base = alt.Chart(alt.Data(values=[v for row in rows for v in _values(row, across, others)])).encode(
-        x=alt.X("across:Q", title=across.replace("_", " ")),
+        x=alt.X("across:Q", title=across.replace("_", " "), axis=alt.Axis(tickMinStep=1)),
         y=alt.Y("GiB:Q", title="allocated memory, GiB"),
         color=alt.Color("line:N", title=", ".join(others) or None),
     )

@@ -49,7 +49,7 @@ def training_request(
         else min(question.accumulate, 2),  # later ones repeat the second
         param_dtype=recipe.frozen if recipe.method != "full" and not recipe.quant else recipe.weights,
         autocast=_autocast(recipe, question.parallel),
-        checkpointing="reentrant" if recipe.checkpointing == "full" and recipe.reentrant else recipe.checkpointing,
+        checkpointing=_checkpointing(recipe),
         optimizer=_optimizer(recipe),
         clip_norm=1.0 if recipe.framework in TRAINERS else None,
         keep_outputs=bool(recipe.holds_logits),
@@ -79,6 +79,13 @@ def _autocast(recipe: Recipe, parallel: Parallel) -> str | None:
     return recipe.compute if recipe.autocast or trainer or titan else None
 
 
+def _checkpointing(recipe: Recipe) -> str:
+    """Recomputation in the tracer's words; activations on the host are what recomputation starts from."""
+    if "activations" in recipe.offload and recipe.checkpointing == "full":
+        return "offloaded"
+    return "reentrant" if recipe.checkpointing == "full" and recipe.reentrant else recipe.checkpointing
+
+
 def device_model(card: Accelerator | None) -> DeviceModel:
     """The card as the traced program will see it; an A100 when none was named."""
     if card is None:
@@ -99,9 +106,11 @@ def _optimizer(recipe: Recipe) -> str:
 
 
 def _refuse(recipe: Recipe) -> None:
-    offloaded = tuple(part for part in recipe.offload if part != "parameters" or recipe.sharding != "fsdp2")
+    done = {"parameters": recipe.sharding == "fsdp2", "activations": recipe.checkpointing in {"full", "offloaded"}}
+    offloaded = tuple(part for part in recipe.offload if not done.get(part))
     refused = {
-        f"checkpointing {recipe.checkpointing}": recipe.checkpointing.partition(":")[0] not in {"none", "full", "op", "layer"},
+        f"checkpointing {recipe.checkpointing}": recipe.checkpointing.partition(":")[0]
+        not in {"none", "full", "offloaded", "op", "layer"},
         f"loss {recipe.loss}": recipe.loss in {"fused", "chunked", "linear"},
         "torch.compile with recomputation, adapters, 4-bit weights or divided weights": recipe.compiled
         and (recipe.checkpointing != "none" or recipe.method != "full" or recipe.sharding not in {"none", "ddp"}),

@@ -8,25 +8,29 @@ import torch
 
 from vramcast.errors import unknown_name
 
-KINDS = ("none", "full", "reentrant", "op", "layer:N")
+KINDS = ("none", "full", "reentrant", "offloaded", "op", "layer:N")
 aten = torch.ops.aten
 
 
 def enable(model: Any, kind: str) -> None:
     """Recompute what ``kind`` says during backward.
 
-    "full" (non-reentrant) and "reentrant": every layer. "op": all but attention and every second matrix product of each layer.
-    "layer:N": every N-th layer. Raises QuestionError for another name.
+    "full" (non-reentrant) and "reentrant": every layer. "offloaded": every layer, from an input that waits on the host. "op": all
+    but attention and every second matrix product of each layer. "layer:N": every N-th layer. Raises QuestionError for another
+    name.
     """
     if kind == "none":
         return
     every = int(kind.removeprefix("layer:")) if kind.removeprefix("layer:").isdigit() else 1
     if kind not in KINDS and not kind.startswith("layer:"):
         raise unknown_name("checkpointing to trace", kind, KINDS)
-    options: dict[str, Any] = {"use_reentrant": kind == "reentrant"}
+    options: dict[str, Any] = {"use_reentrant": kind in {"reentrant", "offloaded"}}
     if kind == "op":
         options["context_fn"] = _contexts
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+    if kind == "offloaded":
+        for layer in (module for module in model.modules() if hasattr(module, "_gradient_checkpointing_func")):
+            layer._gradient_checkpointing_func = partial(_from_host, layer._gradient_checkpointing_func)
     if every > 1:
         layers = [module for module in model.modules() if getattr(module, "gradient_checkpointing", None) and _is_layer(module)]
         for number, layer in enumerate(layers, start=1):
@@ -39,6 +43,12 @@ def _is_layer(module: torch.nn.Module) -> bool:
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     return isinstance(module, GradientCheckpointingLayer)
+
+
+def _from_host(checkpoint: Any, *args: Any, **options: Any) -> Any:
+    """A reentrant checkpoint saves its inputs as autograd saves any tensor: here in page-locked memory."""
+    with torch.autograd.graph.save_on_cpu(pin_memory=True):
+        return checkpoint(*args, **options)
 
 
 def _contexts() -> Any:
