@@ -23,6 +23,7 @@ TABLES = (
 # What a published config says and the default leaves out.
 SAID: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"num_experts_per_tok": 6},
+    "hunyuan_vl": {"text_config": {"head_dim": 128, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
 }
 # transformers allocates weights for LongCat's experts that do nothing, which no checkpoint has.

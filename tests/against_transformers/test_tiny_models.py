@@ -57,8 +57,12 @@ SLIDING_BESIDE_COMPRESSION = {"deepseek_v4"}
 TEXT = ["llama", "mixture", "latent", "deepseek_v4", "stacked", "classic", "gemma_shared", "minimax_m3"]
 
 
+# Sizes in nested objects, counted at full size.
+NESTED = {"dbrx", "dots3_note_text"}
+
+
 def text_types() -> list[str]:
-    return [t for t in model_types() if MODULES.get(t) in TEXT and t != "dbrx"]  # nested sizes, counted at full size
+    return [t for t in model_types() if MODULES.get(t) in TEXT and t not in NESTED]
 
 
 def drawn(model_type: str, config_class: type, chance: random.Random) -> dict[str, Any]:

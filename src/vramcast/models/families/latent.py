@@ -136,6 +136,19 @@ def _hy4_indexed(config: Config, reach: list[spans.Span]) -> list[Override]:
     return [(("has_indexer", int(k == "full")),) for k in (_indexer_types(config, len(reach)) if told else usual)]
 
 
+def _dots_layers(config: Config, reach: list[spans.Span]) -> list[Override]:
+    """``per_layer_config`` gives sliding layers sizes of their own; the others have an indexer (dots 3)."""
+    own = config.optional_child("per_layer_config")
+    said = {int(place): own.child(place).raw for place in own.raw if place.isdigit()} if own else {}
+    return [(("has_indexer", int(not span.window)), *sorted(said.get(i, {}).items())) for i, span in enumerate(reach)]
+
+
+def _dots_gate(config: Config, kind: Attention | LatentAttention, feed: Dense | Experts) -> tuple[Tensor, ...]:
+    """A gate for each head, and a norm of the rotary key."""
+    gate = parts.linear("self_attn.g_proj", kind.heads, config.size("hidden_size"), "q", shard=0, groups=kind.heads)
+    return (*gate, *parts.norms(kind.rope_dim, "self_attn.k_rope_only_layernorm"))
+
+
 _V2 = Mixture(sparse=mixtures.after_dense, routed="n_routed_experts", shared=shared_count(), shared_bias="mlp_bias")
 _V3 = Mixture(
     sparse=mixtures.after_dense,
@@ -153,6 +166,7 @@ STYLES: dict[str, Style] = {
     "deepseek_v32": Style(attend=latent, overrides=_indexed, mixture=_V3, mtp=draft.deepseek),
     "glm_moe_dsa": Style(attend=latent, overrides=_partly_indexed, mixture=_V3, mtp=draft.deepseek),
     "glm4_moe_lite": Style(attend=latent, mixture=_V3_FIRST_DENSE, mtp=draft.deepseek),
+    "dots3_note_text": Style(attend=latent, overrides=_dots_layers, extra=_dots_gate, mixture=_V3_FIRST_DENSE),
     "hy_v4": Style(attend=latent, overrides=_hy4_indexed, extra=_hy4, outer=_hy4_end, mixture=_V3_FIRST_DENSE),
     "mistral4": Style(attend=latent, mixture=_V2),
     "axk1": Style(attend=latent, mixture=_V3_AFTER_ONE, extra=_after_mlp),

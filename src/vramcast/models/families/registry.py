@@ -11,7 +11,7 @@ _FAMILIES: dict[str, str] = {
         mixtral qwen2_moe qwen3_moe mellum olmoe flex_olmo phimoe ernie4_5_moe hunyuan_v1_moe glm4_moe deepseek dots1 solar_open
         exaone_moe hy_v3 minimax_m2 afmoe laguna mimo_v2_flash flint grok-1 arctic kolibri1 cohere2_moe step3p7_text minicpm
     """,
-    "latent": "deepseek_v2 deepseek_v3 deepseek_v32 glm_moe_dsa glm4_moe_lite minicpm3 youtu axk1 mistral4 hy_v4",
+    "latent": "deepseek_v2 deepseek_v3 deepseek_v32 glm_moe_dsa glm4_moe_lite minicpm3 youtu axk1 mistral4 hy_v4 dots3_note_text",
     "deepseek_v4": "deepseek_v4",
     "gemma_shared": "gemma3n_text gemma4_text gemma4_unified_text",
     "renamed": "baichuan qwen chatglm internlm2 exaone phi3small",
@@ -36,6 +36,9 @@ _FAMILIES: dict[str, str] = {
     "xlstm": "xlstm",
     "modernbert_decoder": "modernbert-decoder",
     "fuyu": "fuyu",
+    "idefics": "idefics",
+    "hunyuan_vl": "hunyuan_vl",
+    "dia": "dia",
     "gated_delta": "qwen3_next qwen3_5_text qwen3_5_moe_text",
     "minimax": "minimax",
     "llava": """

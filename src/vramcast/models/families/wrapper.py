@@ -26,6 +26,7 @@ _SAME_AS = {
     "qwen3_asr_text": "qwen3",
     "qwen3_omni_moe_text": "qwen3_moe",
     "glm4v_text": "glm4",
+    "hunyuan_vl_text": "hunyuan_v1_dense",
     "glm4v_moe_text": "glm4_moe",
     "kimi_k2": "deepseek_v3",
     "internvl_text": "qwen2",
