@@ -72,6 +72,8 @@ def test_a_longer_name_holds_its_base(name: str, base: str) -> None:
         "someone/blip9-opt-2.7b",  # a tower beside the base
         "someone/Qwen2.5-7B-0.5B-draft",  # two sizes
         "yuhuili/EAGLE-LLaMA3-Instruct-8B",  # a drafter
+        "RedHatAI/Qwen3-8B-speculator.eagle3",
+        "google/gemma-4-31B-it-assistant",  # Google's drafters end so
         "dolphin-2.9.1-mixtral-1x22b",
     ],
 )

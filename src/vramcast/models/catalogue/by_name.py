@@ -91,10 +91,12 @@ _SIZE = re.compile(r"(?:[ae]?\d[\d.]*|\d+x\d[\d.]*)[bmt]|\d+e")
 # Words of models whose shapes are not those of the family and size beside them.
 _OTHERWISE = re.compile(
     r"vl|vlm|vision|visual|video|image|omni|audio|asr|tts|voice|speech|ocr|vit|clip|embed(ding)?|rerank(er)?|retriever|reward|rm|prm|"
-    r"classifier|moe|draft|eagle\d*|medusa|mlp|speculator|mtp|dflash|reap|prun(ed|ing)|sparse|sheared|minitron|puzzle|merge|upscaled|"
+    r"classifier|moe|draft|eagle\d*|medusa|mlp|speculator(\.\w+)?|mtp|dflash|reap|prun(ed|ing)|sparse|sheared|minitron|puzzle|merge|upscaled|"
     r"tiny|random|rw|e|idefics\d*|blip\d*|instructblip|xcomposer\d*|gte|bge|e5|sfr|col(qwen|pali)[\d.]*|mamba\d*|linear|hybrid|llava|internvl|chatqa2?|ultravox|janus|bitnet|b1.58|lora|adapter|projector|languageonly|"
     r"distil|distilled|layers?|slim|mm|mot|guard4|chameleon|next|diffusion|block|proxy|debug|flavor|release|te|mcore"
 )
+# Google names Gemma 4's drafters after their targets: an assistant to 31B has 0.5 B parameters.
+_DRAFTER = re.compile(r"gemma-?4-.*-assistant")
 Places = tuple[tuple[str, Name, catalogue.Place], ...]
 
 
@@ -116,7 +118,7 @@ def _base(asked: str) -> Places:
     """The catalogued names that a longer name holds, words between family and size allowed; the longest wins."""
     words = asked.split("-")
     sizes = [w for w in words if _SIZE.fullmatch(w)]
-    if not sizes or any(_OTHERWISE.fullmatch(w) for w in words):
+    if not sizes or any(_OTHERWISE.fullmatch(w) for w in words) or _DRAFTER.search(asked):
         return ()
     known, ahead = _by_family(), words[: words.index(sizes[0])]
     held = [(words[i:j], words[j : j + 1]) for i in range(len(ahead)) for j in range(len(ahead), i, -1)]
