@@ -1,11 +1,15 @@
 """Optimizer rows: bytes per element, by shape where it matters."""
 
+import weakref
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from vramcast.errors import QuestionError
 from vramcast.training.optimizer_rows import ALIASES
 from vramcast.training.optimizer_states import Part, kept_states
-from vramcast.training.optimizers import ROWS, optimizer, state_bytes, update_of
+from vramcast.training.optimizers import ROWS, optimizer, state_bytes, update_of, working_bytes
 
 
 @pytest.mark.parametrize(
@@ -77,3 +81,39 @@ def test_aliases_lead_to_rows() -> None:
 def test_an_unknown_name_gets_the_nearest() -> None:
     with pytest.raises(QuestionError, match=r"unknown optimizer 'adamw8': did you mean .*adamw"):
         optimizer("adamw8")
+
+
+def test_muon_orthogonalises_one_matrix_at_a_time() -> None:
+    """Executed by torch's own Muon on one matrix: what its step allocates at the most, beside states that exist."""
+    torch = pytest.importorskip("torch")
+    rows, columns = 256, 1024
+    for dtype, width in ((torch.float32, 4), (torch.bfloat16, 2)):
+        weight = torch.nn.Parameter(torch.zeros(rows, columns, dtype=dtype, device="meta"))
+        muon = torch.optim.Muon([weight], lr=1e-3)
+        peaks = []
+        for _ in range(2):
+            weight.grad = torch.ones_like(weight)
+            peaks.append(_peak_of(muon.step, torch))
+        expected = working_bytes(optimizer("muon"), [(rows, columns)], width=width)
+        assert peaks[1] == pytest.approx(expected, rel=0.02)
+
+
+def _peak_of(step: Callable[[], object], torch: Any) -> int:
+    """The largest sum of storages that a call makes and that live at once; on meta tensors no kernel adds its own."""
+    alive: dict[int, int] = {}
+    most = 0
+
+    class Counting(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            nonlocal most
+            given = {x.untyped_storage()._cdata for x in args if isinstance(x, torch.Tensor)}
+            out = function(*args, **(kwargs or {}))
+            if isinstance(out, torch.Tensor) and (key := out.untyped_storage()._cdata) not in given:
+                alive[key] = out.untyped_storage().nbytes()
+                weakref.finalize(out.untyped_storage(), alive.pop, key, None)
+                most = max(most, sum(alive.values()))
+            return out
+
+    with Counting():
+        step()
+    return most

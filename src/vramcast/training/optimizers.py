@@ -1,6 +1,6 @@
 """Optimizers: state bytes by shape, and what one step allocates for a moment. The rows themselves are in optimizer_rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import ceil, prod
 
 from vramcast.errors import unknown_name
@@ -48,6 +48,18 @@ def state_bytes(
     if not special or len(shape) < 2:
         return copies * _elementwise(row, elements, each, width)
     return copies * _SHAPES[row.shape](row, prod(shape[:-1]), shape[-1], each, rank)
+
+
+def working_bytes(row: Optimizer, shapes: Iterable[tuple[int, ...]], *, width: float) -> float:
+    """What orthogonalising the largest matrix takes for a moment: Newton-Schulz goes over one matrix after another.
+
+    The update in the gradient's ``width``, two 16-bit iterates and two Gram matrices of the shorter side
+    (torch 2.13, optim/_muon.py: _single_tensor_muon, _zeropower_via_newtonschulz).
+    """
+    if row.shape != "momentum":
+        return 0.0
+    matrices = (shape for shape in shapes if len(shape) == 2)
+    return max(((width + 4) * prod(shape) + 4 * min(shape) ** 2 for shape in matrices), default=0.0)
 
 
 def _stays_whole(row: Optimizer, elements: int) -> bool:

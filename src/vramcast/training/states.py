@@ -4,7 +4,8 @@ import msgspec
 
 from vramcast.training.counts import Count
 from vramcast.training.optimizer_rows import Optimizer
-from vramcast.training.optimizer_states import Kept, kept_states
+from vramcast.training.optimizer_states import ENDS, Kept, kept_states
+from vramcast.training.optimizers import working_bytes
 from vramcast.training.recipe import Recipe, width
 
 WHOLE = ("none", "ddp")
@@ -72,7 +73,8 @@ def states(held: Count, recipe: Recipe, row: Optimizer, *, shards: int, expert_s
         step_copy=0.0
         if _flattened(recipe)
         else copies * cut.states(trained * (master or weight), experts * (master or weight))
-        + copies * cut.states(adapters * (master or adapter_width), 0),
+        + copies * cut.states(adapters * (master or adapter_width), 0)
+        + working_bytes(row, (part.shape for part in held.shapes if part.role not in ENDS), width=gradient),
         whole_gradients=_whole(held, recipe),
         loaded=_loaded(held, recipe),
         host_states=optimizer + cut.states((trained + adapters) * master, experts * master) if moved else 0,
