@@ -64,6 +64,12 @@ def test_a_pipelines_folder_names_its_models(tmp_path: Path) -> None:
         read_path(tmp_path)
 
 
+def test_a_type_for_each_part_is_that_of_the_rest() -> None:
+    raw = {"model_type": "llava", "text_config": {"model_type": "llama"}, "vision_config": {"model_type": "clip_vision_model"}}
+    assert read_config({**raw, "dtype": {"": "bfloat16", "vision_config": "float32"}}).dtype == "bfloat16"
+    assert read_config({**raw, "dtype": {"text_config": "torch.float16", "vision_config": "float32"}}).dtype == "float16"
+
+
 UNKNOWN = {
     "model_type": "alpaca9", "architectures": ["Alpaca9ForCausalLM"], "hidden_size": 64, "intermediate_size": 128,
     "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "tie_word_embeddings": True,

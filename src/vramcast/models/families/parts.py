@@ -255,7 +255,11 @@ _SIXTEEN_BITS = frozenset({"bloom", "qwen"})
 def dtype_of(config: Config) -> str:
     """The checkpoint's dtype: transformers 5 writes ``dtype``, older versions ``torch_dtype``; float32 when neither is there.
 
-    Two exceptions leave it out of 16-bit checkpoints: quantised ones, and classes whose indexes state two bytes per parameter.
+    One for each part, as transformers 5 may write it: that of all the rest, else the text's. Two exceptions leave it out of
+    16-bit checkpoints: quantised ones, and classes whose indexes state two bytes per parameter.
     """
+    parted = config.optional_child("dtype") if isinstance(config.raw.get("dtype"), dict) else None
+    if parted:
+        return parted.text("", "text_config").removeprefix("torch.")
     halved = config.has("quantization_config") or config.text("model_type", default="") in _SIXTEEN_BITS
     return config.text("dtype", "torch_dtype", default="bfloat16" if halved else "float32").removeprefix("torch.")
