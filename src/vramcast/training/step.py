@@ -49,7 +49,7 @@ def _end_of_forward(s: Scene) -> Instant:
         s,
         activations=s.layers.waiting,
         tower=s.sight.held,
-        temporaries=s.layers.forward,
+        temporaries=s.layers.forward + s.layers.copies * (1 - 1 / s.stage.depth),
         gathered=gathered(s.recipe, s.units, blocks=1, ends="head"),
     )
 
@@ -60,6 +60,7 @@ def _loss(s: Scene) -> Instant:
         s,
         activations=s.layers.waiting,
         tower=s.sight.held,
+        temporaries=s.layers.copies,
         loss=s.loss.forward,
         gathered=gathered(s.recipe, s.units, blocks=1, ends="head"),
     )

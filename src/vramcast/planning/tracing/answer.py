@@ -1,5 +1,6 @@
 """From a training question to a trace of the same recipe, and from the trace back to the answer's one form."""
 
+from importlib.util import find_spec
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from vramcast.tracing.report import TraceReport, report
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 from vramcast.tracing.run import Tracer, trace, trace_script
 from vramcast.tracing.settings import AllocatorSettings
+from vramcast.training.activations.recurrent import scans_of
 from vramcast.training.resolve import resolve
 from vramcast.workload import Training
 
@@ -90,7 +92,7 @@ def trace_training(
         request = shallow(request, model)
     if settings is None:
         settings = AllocatorSettings(expandable_segments=resolve(question, model)[0].expandable)
-    forecast = forecast_training(question, model=model, card=card)
+    forecast = forecast_training(as_run_here(question, model), model=model, card=card)
     beside = forecast if method == question.method else None
     workload, found = {**forecast.workload, "method": method, "config": source}, []
     for rank, stage in stages_of(request):
@@ -102,6 +104,13 @@ def trace_training(
             traced = _less_certain(traced)
         found.append((rank, msgspec.structs.replace(traced, request=stage)))
     return _together(found)
+
+
+def as_run_here(question: Training, model: Model) -> Training:
+    """The question with scans in plain torch where mamba-ssm is not installed: the tracer runs what transformers then runs."""
+    if not scans_of(model) or find_spec("mamba_ssm") is not None:
+        return question
+    return msgspec.structs.replace(question, options={"scan": "torch"} | question.options)
 
 
 def _less_certain(traced: Traced) -> Traced:

@@ -19,13 +19,15 @@ _WHOLE = ("full", "offloaded", "uniform")  # every layer is recomputed from an i
 class Layers(msgspec.Struct, frozen=True, kw_only=True):
     """The cost of a stage's layers, bytes.
 
-    ``waiting``: held at the end of forward; ``forward``: the live layer's forward beyond that; ``working``: the last layer's
+    ``waiting``: held at the end of forward; ``copies``: autocast's of the weights of recomputed layers, which nothing saves but
+    autocast keeps until it ends, after the loss; ``forward``: the live layer's forward beyond that; ``working``: the last layer's
     backward beyond that, recomputation included; ``first_working`` and ``first_kept``: the same of the first layer, and what it
     keeps; ``gradients``: weight gradients that the first layer's backward makes; ``boundary``: one layer's input;
     ``parts``: what waits, by the operation that made it, where nothing is recomputed.
     """
 
     waiting: float
+    copies: float = 0.0
     forward: float
     working: float
     first_working: float
@@ -49,6 +51,7 @@ def layers_of(policy: str, stage: Stage, style: Style, model: Model, *, tokens: 
     embedded = _embedded(policy, stage, style, boundary)
     return Layers(
         waiting=_waiting(policy, stage, {i: kept for i, (_, kept) in costs.items()}, boundary) * stage.in_flight + embedded,
+        copies=sum(costs[id(block)][0].cached * count for block, count in stage.layers) if _recomputed(policy) else 0.0,
         forward=max(_forward(policy, life) for life, _ in costs.values()),
         working=_working(policy, last_life, last_kept) + _beside(policy, stage, last_life, boundary),
         first_working=_working(policy, first_life, first_kept),
@@ -109,13 +112,17 @@ def _beside(policy: str, stage: Stage, life: Life, boundary: float) -> float:
     return chunk * max(boundary, life.saved + life.input_saved)
 
 
+def _recomputed(policy: str) -> bool:
+    return policy.partition(":")[0] in _WHOLE
+
+
 def _forward(policy: str, life: Life) -> float:
-    return life.transient_peak if policy.partition(":")[0] in _WHOLE else life.forward_peak - life.saved
+    return life.transient_peak if _recomputed(policy) else life.forward_peak - life.saved
 
 
 def _working(policy: str, life: Life, kept_bytes: float) -> float:
     """A layer's backward beyond what waited for it: all of it when recomputed from its input."""
-    return life.backward_peak - (0 if policy.partition(":")[0] in _WHOLE else min(life.saved, kept_bytes))
+    return life.backward_peak - (0 if _recomputed(policy) else min(life.saved, kept_bytes))
 
 
 def _elements(block: Block, style: Style) -> float:

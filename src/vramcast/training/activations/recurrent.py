@@ -1,10 +1,14 @@
 """Mixers with a fixed state on the tape: their fused kernels save their inputs, their gates and one state per chunk."""
 
+from vramcast.ledger import Unmodelled
+from vramcast.models.attention import Attention, LatentAttention
+from vramcast.models.inventory import Model
 from vramcast.models.recurrent import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.state_space import mamba2_scan
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
+from vramcast.training.recipe import Recipe
 
 CHUNK = 256  # tokens per chunk of the state-space scan (mamba_ssm, ops/triton/ssd_combined.py)
 DELTA_CHUNK = 64  # tokens per chunk of the gated delta rule (flash-linear-attention, ops/gated_delta_rule/chunk.py)
@@ -26,6 +30,21 @@ def recurrent(tape: Tape, style: Style, kind: object, source: int, *, tokens: fl
     )
     gated = tape.run("gate", [scanned, joint], tokens * inner * width, saves=[scanned, joint], keeps=tokens * 4)
     return linear(tape, style, gated, tokens=tokens, inputs=inner, outputs=hidden, role="o")
+
+
+def scans_of(model: Model) -> tuple[str, ...]:
+    """The kinds of mixers with a state that a model has, by their names."""
+    kinds = (type(m).__name__ for b in model.blocks for m in b.mixers if not isinstance(m, (Attention, LatentAttention)))
+    return tuple(dict.fromkeys(name for name in kinds if name != "ShortConv"))
+
+
+def unchecked(model: Model, recipe: Recipe) -> tuple[Unmodelled, ...]:
+    """The scans that no trace has checked: those of kernels, and in plain torch all but Mamba 2's, which is written down."""
+    kinds = [name for name in scans_of(model) if recipe.scan != "torch" or name != "Mamba2"]
+    how = (
+        "its kernels' own sources" if recipe.scan != "torch" else "its kernels, though it runs in plain torch and saves far more"
+    )
+    return tuple(Unmodelled(f"what a {name} scan saves follows {how}: no run or trace has checked it") for name in kinds)
 
 
 def _widths(kind: object) -> tuple[float, float, float, float]:
