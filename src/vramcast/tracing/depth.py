@@ -9,7 +9,6 @@ and its timeline are replayed, not fitted.
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from operator import eq
 
 import msgspec
@@ -81,9 +80,8 @@ class _Sequence:
 
         The allocator's state after them is the same in any order.
         """
-        for frees, run in groupby(self.log.order, key=lambda event: event < 0):
-            events = list(run)
-            yield from sorted(events, key=self._place_among_frees) if frees else events
+        for run in self.log.runs():
+            yield from sorted(run, key=self._place_among_frees) if run[0] < 0 else run
 
     def _place_among_frees(self, event: int) -> tuple[object, ...]:
         size, *kind = self.likeness[-event - 1]
@@ -146,7 +144,8 @@ class _Writer:
 
     def __init__(self, short: _Sequence, long: _Sequence, more: int) -> None:
         self.short, self.long, self.more = short, long, more
-        self.log = EventLog(allocations=[], order=[], marks=[])
+        self.log = EventLog(allocations=[], order=[], marks=[], emptied=[])
+        self.emptied = frozenset(long.log.emptied)
         self.marks: dict[int, list[str]] = defaultdict(list)
         for mark in long.log.marks:
             self.marks[mark.place].append(mark.name)
@@ -182,6 +181,8 @@ class _Writer:
         if copy <= 1:
             for name in self.marks.get(place, ()):
                 self.log.mark(name)
+        if place in self.emptied:
+            self.log.empty()
         long, short, twin = self.long, self.short, self.twin[model]
         event = long.order[place]
         like = self.alive[long.likeness[abs(event) - 1]]

@@ -4,7 +4,7 @@ One log answers every later question: the peak and what stood at it, what anothe
 whether a smaller card would have held it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -40,11 +40,15 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class EventLog(msgspec.Struct, kw_only=True):
-    """Allocations and the order of events: ``+n`` allocates ``allocations[n - 1]``, ``-n`` frees it."""
+    """Allocations and the order of events: ``+n`` allocates ``allocations[n - 1]``, ``-n`` frees it.
+
+    ``emptied``: the places before which the program gave the allocator's unused segments back (torch.cuda.empty_cache).
+    """
 
     allocations: list[Allocation] = []
     order: list[int] = []
     marks: list[Mark] = []
+    emptied: list[int] = []
 
     def allocate(self, allocation: Allocation) -> int:
         """Append an allocation; returns its number, by which it is freed."""
@@ -64,6 +68,21 @@ class EventLog(msgspec.Struct, kw_only=True):
         """Name the present moment."""
         self.marks.append(Mark(len(self.order), name))
 
+    def empty(self) -> None:
+        """The program empties the allocator's cache now."""
+        self.emptied.append(len(self.order))
+
+    def runs(self) -> Iterator[list[int]]:
+        """The events in runs: allocations alone, or frees alone with no emptying among them, whose order tells nothing."""
+        run, emptied = list[int](), set(self.emptied)
+        for place, event in enumerate(self.order):
+            if run and ((event < 0) != (run[0] < 0) or place in emptied):
+                yield run
+                run = []
+            run.append(event)
+        if run:
+            yield run
+
     def alive_at(self, place: int) -> list[Allocation]:
         """The allocations that exist after event ``place``."""
         return [a for a in self.allocations if a.alive_at(place)]
@@ -75,9 +94,11 @@ class EventLog(msgspec.Struct, kw_only=True):
     def without(self, dropped: Iterable[int]) -> "EventLog":
         """The same log without some allocations (by number), to ask what a change would save."""
         gone = set(dropped)
-        log = EventLog(allocations=[], order=[], marks=[])
-        renumbered: dict[int, int] = {}
-        for event in self.order:
+        log = EventLog(allocations=[], order=[], marks=[], emptied=[])
+        renumbered, emptied = dict[int, int](), set(self.emptied)
+        for place, event in enumerate(self.order):
+            if place in emptied:
+                log.empty()
             number = abs(event)
             if number in gone:
                 continue

@@ -137,7 +137,10 @@ def _drive(log: EventLog, allocator: CachingAllocator, look: Callable[[int], Non
     streams = [a.stream for a in log.allocations]
     blocks: list[Block | None] = [None] * (len(sizes) + 1)
     malloc, free = allocator.malloc, allocator.free
+    emptied = frozenset(log.emptied)
     for place, event in enumerate(log.order):
+        if emptied and place in emptied:
+            allocator.empty_cache()
         if event < 0:
             block = blocks[-event]
             if block is not None:

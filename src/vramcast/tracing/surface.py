@@ -9,7 +9,6 @@ whoever asks for a point far from the grid compares with a trace there.
 
 from collections.abc import Sequence
 from fractions import Fraction
-from itertools import groupby
 from math import lcm
 from operator import mul
 
@@ -44,13 +43,12 @@ class Surface:
         whole = [int(w * scale) for w in weights]
         sizes = [max(0, round(sum(map(mul, whole, known)) / scale)) if len(set(known)) > 1 else known[0] for known in self._sizes]
         allocations = [msgspec.structs.replace(a, size=size) for a, size in zip(self._first.allocations, sizes, strict=True)]
-        return EventLog(allocations=allocations, order=self._order, marks=self._first.marks)
+        return EventLog(allocations=allocations, order=self._order, marks=self._first.marks, emptied=self._first.emptied)
 
 
 def _canonical(log: EventLog) -> list[int]:
     """The events; frees with no allocation between them by number, as autocast's cache empties by address."""
-    runs = (list(run) for _, run in groupby(log.order, key=lambda event: event < 0))
-    return [event for run in runs for event in (run if run[0] > 0 else sorted(run, reverse=True))]
+    return [event for run in log.runs() for event in (run if run[0] > 0 else sorted(run, reverse=True))]
 
 
 def _kinds(log: EventLog) -> list[tuple[str, str, str, int]]:

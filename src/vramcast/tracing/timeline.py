@@ -95,7 +95,10 @@ class _NotingDevice(Device):
 def _blocks(log: EventLog, allocator: Any) -> Iterator[tuple[int, tuple[int, Block]]]:
     """Every event with its place, its signed number and its block, the allocator being in the state after it."""
     blocks: dict[int, Block] = {}
+    emptied = frozenset(log.emptied)
     for place, number in enumerate(log.order):
+        if place in emptied:
+            allocator.empty_cache()
         allocation = log.allocations[abs(number) - 1]
         if not allocation.size:
             continue

@@ -130,7 +130,7 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
     default = Stream.current
     constants: dict[str, Any] = {
         "is_available": True, "device_count": device.count, "current_device": 0, "set_device": None, "synchronize": None,
-        "empty_cache": None, "get_device_capability": device.capability, "get_device_name": device.name, "ipc_collect": None,
+        "get_device_capability": device.capability, "get_device_name": device.name, "ipc_collect": None,
         "is_bf16_supported": True, "is_initialized": True, "init": None, "_lazy_init": None, "manual_seed": None,
         "manual_seed_all": None, "is_current_stream_capturing": False, "memory_reserved": 0, "max_memory_reserved": 0,
         "reset_peak_memory_stats": None, "memory_stats": {}, "get_rng_state_all": [], "set_rng_state": None,
@@ -143,6 +143,7 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
         "CUDAGraph": Graph,
         "stream": _StreamContext, "StreamContext": _StreamContext, "set_stream": _set_stream,
         "memory_allocated": lambda *_: recorder.live_bytes, "max_memory_allocated": lambda *_: recorder.peak_bytes,
+        "empty_cache": recorder.empty_cache,
         "get_rng_state": lambda *_: torch.zeros(16, dtype=torch.uint8),  # Philox: seed and offset, which DTensor takes apart
     }  # fmt: skip
     _put(torch.cuda, {name: _always(value) for name, value in constants.items()} | functions)
@@ -155,7 +156,7 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
     torch._C._host_emptyCache = _always(None)
     _put(torch.accelerator, {
         "is_available": _always(True), "device_count": _always(device.count), "current_device_index": _always(0),
-        "set_device_index": _always(None), "synchronize": _always(None), "empty_cache": _always(None),
+        "set_device_index": _always(None), "synchronize": _always(None), "empty_cache": recorder.empty_cache,
         "current_stream": lambda *_: Stream.current, "set_stream": _set_stream,
         "get_device_capability": _always(device.capability), "max_memory_allocated": lambda *_: recorder.peak_bytes,
         "memory_allocated": lambda *_: recorder.live_bytes, "reset_peak_memory_stats": _always(None),

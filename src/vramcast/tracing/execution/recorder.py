@@ -28,7 +28,7 @@ class Recorder:
 
     def restart(self) -> None:
         """Begin an empty log."""
-        self.log = EventLog(allocations=[], order=[], marks=[])
+        self.log = EventLog(allocations=[], order=[], marks=[], emptied=[])
         self.stream = self.live_bytes = self.peak_bytes = 0
         self.closed = False
         self._phase = self._purpose = ""
@@ -87,6 +87,11 @@ class Recorder:
         for number in numbers:
             self.log.allocations[number - 1].category = "workspace"
             self._free(number)
+
+    def empty_cache(self) -> None:
+        """The program gives unused segments back."""
+        if not self.closed:
+            self.log.empty()
 
     def origin(self, tensor: torch.Tensor) -> Allocation | None:
         """The allocation behind a tensor, if it is on the device."""
