@@ -10,6 +10,7 @@ from vramcast.models.attention import Attention
 from vramcast.models.inventory import Model, Tensor
 from vramcast.training.adapter_kinds import Shapes, Sizes
 
+_PREPENDED = ("prompt", "prompt_tuning", "p_tuning", "ptuning")
 DEFAULTS = {"num_virtual_tokens": 20, "encoder_hidden_size": 0, "projection": 0, "tokens": 1, "adapters": 2}
 # norms that LN tuning reaches where it does not reach all of them
 NORMS = {"qwen2": ("post_attention_layernorm",), "qwen3": ("post_attention_layernorm",)}
@@ -66,6 +67,11 @@ PROMPT_KINDS: dict[str, Callable[[Model, Sizes], Shapes]] = {
     "ln_tuning": _norms,
     "xlora": _xlora,
 }
+
+
+def virtual_tokens(kind: str, sizes: Sizes) -> int:
+    """Tokens that a method puts before every sequence, read by all layers (peft_model.py, PeftModelForCausalLM.forward)."""
+    return {**DEFAULTS, **sizes}["num_virtual_tokens"] if kind in _PREPENDED else 0
 
 
 def prompt_shapes(model: Model, kind: str, sizes: Sizes) -> Shapes:

@@ -16,6 +16,7 @@ from vramcast.training.loss import Logits, LossCost, loss_cost
 from vramcast.training.methods import PARTIALS, PROMPTS
 from vramcast.training.optimizers import optimizer
 from vramcast.training.pipeline_engine import balanced_bounds
+from vramcast.training.prompts import virtual_tokens
 from vramcast.training.reasons import Shards
 from vramcast.training.recipe import Recipe, width
 from vramcast.training.scene import Scene
@@ -28,6 +29,8 @@ from vramcast.workload import Adapter, Parallel, Training
 def scenes_of(question: Training, model: Model, recipe: Recipe, adapter: Adapter | None) -> tuple[Scene, ...]:
     """One scene for each kind of rank: every rank, or the first, a middle and the last stage."""
     ranks = adapted(model, recipe, adapter)
+    before = virtual_tokens(adapter.kind, adapter.sizes) if adapter else 0
+    question = msgspec.structs.replace(question, seq=question.seq + before) if before else question
     return tuple(_scene(question, model, recipe, stage, adapter=adapter, ranks=ranks) for stage in _plan(question, model, recipe))
 
 

@@ -33,12 +33,13 @@ def _casts_weights(recipe: Recipe, adapter: Adapter | None, compute: int) -> boo
 def _low_rank(recipe: Recipe, adapter: Adapter, ranks: dict[str, int]) -> LowRank:
     """How the adapters beside the layers' matrices are run."""
     return LowRank(
+        kind=adapter.kind,
         ranks=ranks,
         width=width(recipe.adapter_dtype),
         dropout=adapter.dropout,
         casts=not recipe.autocast,
         fused=recipe.fused_adapter,
-        dora=adapter.dora,
+        dora=adapter.dora or adapter.kind == "dora",
         padded=parts_of(adapter) if recipe.pads_adapters else frozenset(),
     )
 

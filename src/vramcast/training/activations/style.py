@@ -8,13 +8,14 @@ from vramcast.training.activations.written import Written
 
 
 class LowRank(msgspec.Struct, frozen=True, kw_only=True):
-    """A low-rank adapter on linear layers: ranks by role, the dtype of its weights and its dropout.
+    """An adapter on linear layers, of a ``kind``: ranks by role, the dtype of its weights and its dropout.
 
     ``casts``: the adapter's input is cast to its dtype first (PEFT); ``fused``: one autograd function per projection that saves
     only its (dropped out) input (Unsloth's fast_lora); ``dora``: the magnitude path computes a second full output; ``padded``:
     parts of a packed projection whose additions are copied into its whole width (litgpt).
     """
 
+    kind: str = "lora"
     ranks: Mapping[str, int] = {}
     width: int = 4
     dropout: float = 0.0

@@ -104,6 +104,10 @@ class Tape:
         self.copied.add(source)
         return new
 
+    def cast(self, source: int, wanted: float) -> int:
+        """A tensor in another width, as the bytes that it is ``wanted`` in; itself where it has them."""
+        return source if abs(self.sizes[source] - wanted) < 1 else self.run("cast", [source], wanted)
+
     def run(
         self,
         name: str,

@@ -4,8 +4,9 @@ import re
 from typing import Any
 
 from vramcast.errors import VramcastError
+from vramcast.truth.rows.training_adapter import adapter_of, method_of
 from vramcast.truth.rows.training_words import ATTENTION, DTYPES, FRAMEWORKS, LOSS, MERGED, NARROW, PREFERENCES
-from vramcast.workload import Adapter, Parallel, Training
+from vramcast.workload import Parallel, Training
 
 
 def question_of(row: dict[str, Any]) -> Training:
@@ -21,8 +22,8 @@ def question_of(row: dict[str, Any]) -> Training:
         gpus=row.get("n_gpus") or 1,
         framework=framework_of(row["framework"]),
         framework_version=_version(row),
-        method=_method(row["method"]),
-        adapter=_adapter(row["method"], s.get("adapters")),
+        method=method_of(row["method"]),
+        adapter=adapter_of(row),
         micro_batch=int(s["micro_batch"]),
         seq=int(seq),
         accumulate=1 if parallel.get("pp_naive") else int(s.get("grad_accum") or _micro_batches(s, parallel)),
@@ -70,30 +71,6 @@ def _version(row: dict[str, Any]) -> str | None:
 def _first(text: str, table: tuple[tuple[str, str], ...]) -> str | None:
     lowered = text.lower()
     return next((name for word, name in table if word in lowered), None)
-
-
-def _method(text: str) -> str:
-    return text.split(" ", 1)[0].removeprefix("peft-") if not text.startswith("fwd") else "full"
-
-
-def _adapter(method: str, given: dict[str, Any] | None) -> Adapter | None:
-    if not given or _method(method) == "full":
-        return None
-    targets = given.get("targets") or "all-linear"
-    names = [targets] if isinstance(targets, str) else [str(t) for t in targets]
-    dora = bool(given.get("use_dora")) or method == "dora"
-    return Adapter(
-        kind="lora" if _method(method) in ("lora", "qlora") else _method(method),
-        rank=int(given.get("r") or 8),
-        targets=tuple(_target(n) for n in names),
-        dropout=float(given.get("dropout") or 0.0),
-        modules_to_save=tuple(given.get("modules_to_save") or ()),
-        dora=dora,
-    )
-
-
-def _target(text: str) -> str:
-    return "attn" if "attention" in text or "DEFAULT" in text else text
 
 
 def _micro_batches(s: dict[str, Any], parallel: dict[str, Any]) -> int:
