@@ -65,6 +65,11 @@ def kind_of(config: Config) -> str:
 
 def _reader(config: Config, kind: str) -> Reader:
     module = MODULES.get(kind)
+    if not kind:
+        raise UnmodelledError(
+            f"{config.path} has no model_type and no architecture known here: add the model_type of the class it is read by, "
+            "or point at its safetensors files, whose headers are exact"
+        )
     if module is None:
         raise UnmodelledError(
             f"{config.path}: model_type {kind[:80]!r} has no family here: install the [torch] extra to build it "

@@ -8,14 +8,17 @@ from vramcast.models.config import Config
 from vramcast.models.families import parts, vit, wrapper
 from vramcast.models.inventory import Model, Tensor, Tower
 
-_TEXT = {"llava": "llama", "llava_llama": "llama", "logics": "qwen3", "multi_modality": "llama"}
+_TEXT = {
+    "llava": "llama", "llava_llama": "llama", "llava_mistral": "mistral", "llava_mixtral": "mixtral", "llava_qwen": "qwen2",
+    "logics": "qwen3", "multi_modality": "llama",
+}  # fmt: skip
 
 
 def read(config: Config) -> Model:
     """A model in the style of LLaVA's original code."""
     family = config.text("model_type")
     text = wrapper.text_of(config, _TEXT[family], "llm_cfg", "language_config")
-    if family == "llava_llama":
+    if family == "llava_llama" and config.has("llm_cfg"):
         return _vila(config, text)
     prefix = "language_model.model." if family == "multi_modality" else "model."
     towers = (_projector(config, text.size("hidden_size")),) if config.has("mm_hidden_size") else ()

@@ -67,7 +67,7 @@ _FAMILIES: dict[str, str] = {
     "step3p7": "step3p7",
     "minicpmv": "minicpmv",
     "phi3_v": "phi3_v",
-    "llava_original": "llava_llama logics multi_modality",
+    "llava_original": "llava_llama llava_mistral llava_mixtral llava_qwen logics multi_modality",
     "molmo": "molmo",
     "rwkv5": "rwkv rwkv5",
     "recurrent_gemma": "recurrent_gemma",
