@@ -21,7 +21,7 @@ from public.cases import RefusedError, case_of, rows
 from public.libraries import folder
 from public.outcomes import ROOT, keep, outcomes
 
-SECONDS_PER_CASE = 400
+SECONDS_PER_CASE = 900
 
 
 def main(words: list[str]) -> None:

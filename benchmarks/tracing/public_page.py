@@ -12,7 +12,7 @@ from public.words import EXPLAINED
 
 PAGE = ROOT / "docs" / "tracing.md"
 BEGIN, END = "<!-- public: begin, written by benchmarks/tracing/public_page.py -->", "<!-- public: end -->"
-WORST = 12
+WORST = 20
 
 
 def main(arguments: list[str]) -> int:

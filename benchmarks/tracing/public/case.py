@@ -12,6 +12,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``layers``: the model's depth, given to the program as an argument; ``depths``: three to trace instead, None for the whole.
     ``ranks``: the world that the program is told; its figures are those of rank 0. ``environment``: what its launcher sets.
+    ``steps``: optimizer steps that are traced. ``capacity_bytes``: what the card leaves to the allocator, which gives unused
+    segments back when it is reached; 0 where nobody knows.
     """
 
     id: str
@@ -23,6 +25,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ranks: int = 1
     environment: dict[str, str] = {}
     device: DeviceModel = DeviceModel()
+    steps: int = 2
+    capacity_bytes: int = 0
 
     @property
     def process(self) -> tuple[object, ...]:

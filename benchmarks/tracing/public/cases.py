@@ -7,9 +7,12 @@ from typing import Any
 import msgspec
 
 from public.case import Case
+from public.fsdp_qlora_runs import fsdp_qlora_run
+from public.peft_runs import peft_run
 from public.torchtitan_runs import torchtitan_run
 from vramcast.errors import VramcastError
 from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.overheads import context_bytes, nccl_bytes
 from vramcast.models.inventory import Model
 from vramcast.planning.tracing.request import device_model
 from vramcast.tracing.configs import derived
@@ -24,6 +27,7 @@ MEASURES = {
     "peak_active_gib": "allocated",
     "torch_peak_alloc_gib": "allocated",
     "peak_reserved_gib": "reserved",
+    "peak_gpu_gb": "reserved",
 }
 
 
@@ -165,6 +169,24 @@ def liger_mini(row: Row) -> Case:
     return _case(row, "liger_mini", arguments, libraries="liger", config=False)
 
 
+def prompts(row: Row) -> Case:
+    """DeepSeek-LLM's table of batches and lengths: a prompt and the first step after it; its script is not published."""
+    if row["n_gpus"] > 1:
+        raise RefusedError("how its layers lie on eight cards is not told")
+    arguments = {"dtype": row["dtype"], "batch": row["settings"]["batch_size"], "seq": row["settings"]["seq_len"]}
+    return _case(row, "prompts", arguments, libraries="transformers-4.35")
+
+
+def fsdp_qlora(row: Row) -> Case:
+    """Answer.AI's benchmarks of FSDP1 with LoRA and QLoRA on two cards."""
+    return _case(row, **fsdp_qlora_run(row))
+
+
+def peft_comparison(row: Row) -> Case:
+    """PEFT's comparison of methods on MetaMathQA."""
+    return _case(row, **peft_run(row))
+
+
 SOURCES: dict[str, Callable[[Row], Case]] = {
     "foundation-model-stack/fms-acceleration": fine_tuning,
     "QwenLM/Qwen3": generation,
@@ -172,6 +194,9 @@ SOURCES: dict[str, Callable[[Row], Case]] = {
     "pytorch/torchtune": torchtune,
     "pytorch/torchtitan": torchtitan,
     "linkedin/Liger-Kernel/pull/1424": liger_mini,
+    "huggingface/peft:method_comparison": peft_comparison,
+    "AnswerDotAI/fsdp_qlora": fsdp_qlora,
+    "deepseek-ai/DeepSeek-LLM": prompts,
 }
 _LITGPT_NAMES = {
     "Meta-Llama-3-8B": "Llama-3-8B",
@@ -184,8 +209,6 @@ WITHOUT = {
     "NVIDIA-NeMo/Megatron-Bridge": "Megatron and Transformer Engine are compiled CUDA",
     "unslothai/notebooks": "Unsloth rewrites and compiles its models, and the lengths of its batches are not at hand",
     "casper-hansen/AutoAWQ": "weights in AWQ: their kernels are compiled CUDA",
-    "AnswerDotAI/fsdp_qlora": "its training script is not packaged",
-    "huggingface/peft:method_comparison": "the lengths of its batches are not at hand",
     "pytorch/ao:torchao/optim": "the lengths of its batches are not at hand",
     "huggingface/peft:README": "no lengths, and the types of weights are not stated",
     "meta-llama/llama-cookbook": "the lengths of its batches are not at hand",
@@ -220,5 +243,6 @@ def _case(row: Row, program: str, arguments: dict[str, Any], *, config: bool = T
         depths=shallow_depths(model.layer_list()),
         ranks=row["n_gpus"],
         device=device_model(card),
+        capacity_bytes=card.visible_bytes - context_bytes(card) - nccl_bytes(row["n_gpus"]),
         **more,
     )

@@ -22,11 +22,10 @@ from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.script import prepare_libraries
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.worker import versions
-from vramcast.tracing.replay import replay
+from vramcast.tracing.replay import Usage, replay
 from vramcast.tracing.request import TraceResult
 from vramcast.tracing.settings import AllocatorSettings, parse_alloc_conf
 
-STEPS = 2
 _LONGEST_ERROR = 240
 
 
@@ -55,10 +54,16 @@ def outcome(case: Case, session: Session) -> Outcome:
     found.depths, found.attention, found.error = result.depths, result.attention, _told(result.error)
     if not result.error:
         start = next((m.place for m in result.log.marks if m.name == "forward"), 0)
-        usage = replay(result.log, parse_alloc_conf(case.environment.get("PYTORCH_CUDA_ALLOC_CONF", "")), since=start)
+        usage = on_card(case, result.log, parse_alloc_conf(case.environment.get("PYTORCH_CUDA_ALLOC_CONF", "")), start)
         found.allocated_bytes, found.reserved_bytes = usage.peak_allocated_bytes, usage.peak_reserved_bytes
-        found.expandable_bytes = replay(result.log, AllocatorSettings(expandable_segments=True), since=start).peak_reserved_bytes
+        found.expandable_bytes = on_card(case, result.log, AllocatorSettings(expandable_segments=True), start).peak_reserved_bytes
     return found
+
+
+def on_card(case: Case, log: EventLog, settings: AllocatorSettings, since: int) -> Usage:
+    """The log's peaks on the case's card, or on one without an end where a request finds no room on it."""
+    usage = replay(log, settings, since=since, capacity_bytes=case.capacity_bytes or None)
+    return usage if usage.fits else replay(log, settings, since=since)
 
 
 def _told(error: str) -> str:
@@ -79,7 +84,7 @@ def whole(case: Case, session: Session, layers: int) -> TraceResult:
     program: Any = importlib.import_module(f"public.programs.{case.program}")
 
     def run() -> TraceResult:
-        error = session.trace(lambda: program.main(layers=layers, **case.arguments), steps=STEPS)
+        error = session.trace(lambda: program.main(layers=layers, **case.arguments), steps=case.steps)
         return session.result(seconds=0.0, notes=(), error=error)
 
     return forked(run)

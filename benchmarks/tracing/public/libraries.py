@@ -29,6 +29,13 @@ SETS: dict[str, tuple[str, ...]] = {
         "tiktoken==0.9.0", "sentencepiece==0.2.0", "blobfile==3.0.0"),
     "torchtitan-0.1": ("torchtitan==0.1.0", "torchdata==0.11.0", "datasets==4.0.0", "tyro==1.0.17", "typeguard==4.6.0",
         "shtab==1.13.0", "docstring_parser==0.18.0", "tensorboard==2.21.0", "tiktoken==0.9.0", "blobfile==3.0.0"),
+    # the page names a development version of PEFT; nearest is the release after it
+    "peft-2026": ("transformers==5.13.1", "peft==0.20.0", "huggingface_hub==1.9.0", "httpx==0.28.1", "httpcore==1.0.9",
+        "tokenizers==0.22.2"),
+    # torch 2.2 and what was new in March 2024; the first bitsandbytes that stores 4 bits in other types and runs on fake tensors
+    "fsdp-qlora": ("transformers==4.37.2", "peft==0.9.0", "bitsandbytes==0.43.3", "accelerate==0.27.2", "tokenizers==0.15.2",
+        "huggingface_hub==0.23.5"),
+    "transformers-4.35": ("transformers==4.35.2", "tokenizers==0.15.2", "huggingface_hub==0.23.5", "accelerate==0.25.0"),
     "transformers-4.38": ("transformers==4.38.2", "huggingface_hub==0.23.5", "tokenizers==0.15.2", "accelerate==0.30.1"),
     "transformers-4.46": ("transformers==4.46.0", "huggingface_hub==0.26.5", "tokenizers==0.20.3", "accelerate==1.1.1"),
     "transformers-4.51": ("transformers==4.51.3", "huggingface_hub==0.30.2", "tokenizers==0.21.1", "accelerate==1.6.0"),

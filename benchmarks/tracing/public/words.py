@@ -10,6 +10,13 @@ _RECORDED = (
     " when the card has caught up, which no order of events tells"
 )
 _LOGITS = "its script is not published: the eager loss of torch 2.13 holds some 1.6 bytes per logit more; Liger's rows agree"
+_LATE = (
+    "not proven: a layer gathered by FSDP1 comes back to the allocator when the card has read it, and the host runs ahead, by how"
+    " much no order of events tells"
+)
+_FULL = "the card is full: which segments are given back, and how the rest is cut, hangs on its last MiB"
+_OVER = "the trace finds no room on the card: the figure is that of one without an end"
+_HOLE = "the second batch's logits take a segment of their own from 470 tokens on: -0.2 % there"
 EXPLAINED: dict[str, str] = {
     "hf-qwen1.5-0.5b-chat-01": _TUPLES,
     "hf-qwen1.5-1.8b-chat-01": _TUPLES,
@@ -21,4 +28,10 @@ EXPLAINED: dict[str, str] = {
     "litgpt-hub-tiny-llama-full": "its longest batch is the first, before gradients and states exist; later ones are shorter",
     "liger-pr1424-dsv3mini-s4096-hf": _LOGITS,
     "liger-pr1424-dsv3mini-s8192-hf": _LOGITS,
+    "fsdpqlora-7b-qlora-bs1-s512": _LATE,
+    "fsdpqlora-7b-lora-bs1-s512": _LATE,
+    "fsdpqlora-70b-qlora-bs2-s2048-offload": _LATE,
+    "fsdpqlora-7b-qlora-bs10-s2048": _FULL,
+    "fsdpqlora-7b-qlora-bs12-s2048-offload": _OVER,
+    "peft-metamath-prefixtuning-lr_0.001": _HOLE,
 }
