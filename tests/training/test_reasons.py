@@ -55,3 +55,12 @@ def test_what_waits_for_backward_opens_to_the_operations_that_made_it(question: 
     layers = 48 if question.model == MOE else 32
     random_state = 24
     assert parts["saved.attention"] == layers * (flash_output_and_statistics // question.parallel.tp + random_state)
+
+
+def test_the_steps_temporaries_say_what_they_are() -> None:
+    question = Training(model=LLAMA, framework="pytorch", seq=64, options={"update": "foreach"})
+    step = forecast(question).worst.instants[-1]
+    (term,) = (t for t in step.terms if t.name == "temporaries")
+    assert term.why.startswith("lists of a foreach step: ")
+    assert _value(term.why) == pytest.approx(term.bytes, rel=2e-3)
+    assert term.source == "torch 2.13, optim/adamw.py: _multi_tensor_adamw"

@@ -32,8 +32,11 @@ def _buckets(s: Scene) -> tuple[float, str]:
     return sum(size for size, _ in parts), " + ".join(why for size, why in parts if size)
 
 
-def instant(name: str, s: Scene, *, gathered: Whole = NONE, **sizes: float) -> Instant:
-    """An instant from the steady states and the sizes alive at it; gradients already present when micro-batches accumulate."""
+def instant(name: str, s: Scene, *, gathered: Whole = NONE, told: tuple[str, str] | None = None, **sizes: float) -> Instant:
+    """An instant from the steady states and the sizes alive at it; gradients already present when micro-batches accumulate.
+
+    ``told``: formula and source of the temporaries, where they are not a layer's.
+    """
     if "gradients" not in sizes:
         sizes["gradients"] = s.states.gradients if finds_gradients(s) else 0.0
     if s.recipe.low_gradients and name != STEP:
@@ -41,10 +44,10 @@ def instant(name: str, s: Scene, *, gathered: Whole = NONE, **sizes: float) -> I
     whole = s.recipe.whole_accumulation if s.micro_batches > 1 and name != STEP else ""
     if whole and (sizes["gradients"] or not s.recipe.longest_first):
         sizes["gradients"] = s.states.whole_gradients
-    return Instant(name=name, terms=tuple(_terms(s, sizes, gathered)))
+    return Instant(name=name, terms=tuple(_terms(s, sizes, gathered, told or (s.layers.why, reasons.SOURCES["temporaries"]))))
 
 
-def _terms(s: Scene, sizes: dict[str, float], gathered: Whole) -> Iterator[Term]:
+def _terms(s: Scene, sizes: dict[str, float], gathered: Whole, told: tuple[str, str]) -> Iterator[Term]:
     """The named terms of an instant, largest parts first in the order of their life."""
     states, held, recipe = s.states, s.held, s.recipe
     own = sizes["gradients"] == states.step_gradients < states.gradients
@@ -59,13 +62,13 @@ def _terms(s: Scene, sizes: dict[str, float], gathered: Whole) -> Iterator[Term]
         "activations": (sizes.get("activations", 0.0) + sizes.get("tower", 0.0), kept),
         "loss": (sizes.get("loss", 0.0), s.loss.why),
         "gathered": (gathered.bytes, gathered.why),
-        "temporaries": (sizes.get("temporaries", 0.0), s.layers.why),
+        "temporaries": (sizes.get("temporaries", 0.0), told[0]),
         "gradient_copy": (sizes.get("gradient_copy", 0.0), reasons.gradient_copy(held, recipe, s.shards)),
         "overflow_check": (sizes.get("overflow", 0.0), "the largest gradient in float32"),
     }
     for name, (size, why) in parts.items():
         if size:
-            source = reasons.source_of(name, recipe)
+            source = told[1] if name == "temporaries" else reasons.source_of(name, recipe)
             opened = _saved(s, sizes) if name == "activations" else ()
             yield Term(
                 name=name,

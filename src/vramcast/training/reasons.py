@@ -78,6 +78,19 @@ def optimizer_states(held: Count, recipe: Recipe, shards: Shards) -> str:
     return f"{row.name}: {parts}{shape}"
 
 
+def stepping(held: Count, recipe: Recipe, shards: Shards) -> tuple[str, str]:
+    """What an optimizer makes for its step and drops, and where that is read."""
+    row = optimizer(recipe.optimizer)
+    if row.shape == "momentum":
+        return "Newton-Schulz over the largest matrix: the update, two 16-bit iterates, two Gram matrices", row.source
+    lists, shards = row.step_copies * (1 + recipe.foreach_twice), shards.when(recipe.sharding not in WHOLE)
+    own, added = (width(recipe.master or dtype) for dtype in (recipe.weights, recipe.adapter_dtype))
+    made = _sum(
+        *_trained(held, f"x {lists:g} x {own} B", shards), (held.adapter, f"in adapters x {lists:g} x {added} B", shards.dense)
+    )
+    return f"lists of a foreach step: {made}", "torch 2.13, optim/adamw.py: _multi_tensor_adamw"
+
+
 def master(held: Count, recipe: Recipe, shards: Shards) -> str:
     """The separate master copy."""
     each = width(recipe.master) if recipe.master else 0

@@ -1,12 +1,14 @@
 """One training step of one rank as a timeline: what is alive at each instant, in named terms that sum to it."""
 
 from vramcast.ledger import Instant, Term
+from vramcast.training import reasons
 from vramcast.training.gathers import gathered, pending
 from vramcast.training.instant import STEP, instant
 from vramcast.training.recipe import width
 from vramcast.training.saving import gathered_to_save
 from vramcast.training.scene import Scene, finds_gradients, retained_inputs
 from vramcast.training.states import GRADIENTS_CUT, largest
+from vramcast.units import gib
 
 
 def instants(scene: Scene) -> tuple[Instant, ...]:
@@ -112,9 +114,11 @@ def _embedding(s: Scene) -> Instant:
     """
     there = s.units.tied or finds_gradients(s)
     own = s.partial_embedding or (s.embedding_gradient if there else 0)
+    matrix = f"the embedding's own gradient {gib(own)} and " if own else ""
     return instant(
         "backward of the embedding",
         s,
+        told=(f"{matrix}the gradient of its output {gib(s.layers.boundary)}", "torch: derivatives.yaml, accumulate_grad.h"),
         gradients=s.states.gradients,
         tower=s.sight.held,
         temporaries=s.layers.boundary + own,
@@ -146,7 +150,14 @@ def _reducing(s: Scene) -> float:
 
 
 def _optimizer_step(s: Scene) -> Instant:
-    return instant(STEP, s, gradients=s.states.step_gradients, temporaries=s.states.step_copy, gradient_copy=s.states.flat_copy)
+    return instant(
+        STEP,
+        s,
+        told=reasons.stepping(s.held, s.recipe, s.shards),
+        gradients=s.states.step_gradients,
+        temporaries=s.states.step_copy,
+        gradient_copy=s.states.flat_copy,
+    )
 
 
 def _evaluation(s: Scene) -> Instant:
