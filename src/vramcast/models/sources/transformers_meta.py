@@ -104,9 +104,9 @@ def _model(config: Any, built: Any, stacks: dict[str, dict[int, list[Sized]]], o
         id="",
         family=str(config.model_type),
         architecture=type(built).__name__,
-        hidden=int(getattr(text, "hidden_size", 0) or 0),
-        vocab=int(getattr(text, "vocab_size", 0) or 0),
-        positions=int(getattr(text, "max_position_embeddings", 0) or 0),
+        hidden=int(_said(text, "hidden_size") or 0),
+        vocab=int(_said(text, "vocab_size") or 0),
+        positions=int(_said(text, "max_position_embeddings") or 0),
         dtype=str(getattr(config, "dtype", None) or "float32").removeprefix("torch."),
         tied=_is_tied(built),
         blocks=tuple(_kinds(block, kind) for block in blocks[main]),
@@ -123,7 +123,7 @@ def _model(config: Any, built: Any, stacks: dict[str, dict[int, list[Sized]]], o
 def _is_tied(built: Any) -> bool:
     try:
         head, embedding = built.get_output_embeddings(), built.get_input_embeddings()
-    except NotImplementedError:
+    except (AttributeError, NotImplementedError):
         return False
     return head is not None and head.weight is embedding.weight
 
@@ -153,19 +153,27 @@ def _tensor(name: str, shape: tuple[int, ...], kind: str) -> Tensor:
     return Tensor(name=name, shape=shape, role="other", kind=kind)
 
 
-def _attention(text: Any) -> Attention | None:
-    heads = getattr(text, "num_attention_heads", None)
-    if not isinstance(heads, int) or heads < 1:
+def _said(text: Any, field: str) -> Any:
+    """The field, None where the config has none or differs by layer (transformers 5 raises an error of its own then)."""
+    try:
+        return getattr(text, field, None)
+    except Exception:
         return None
-    width = getattr(text, "head_dim", None) or int(text.hidden_size) // heads
-    kv_heads = getattr(text, "num_key_value_heads", None) or heads
-    window = getattr(text, "sliding_window", None) or 0
+
+
+def _attention(text: Any) -> Attention | None:
+    heads, hidden = _said(text, "num_attention_heads"), _said(text, "hidden_size")
+    if not isinstance(heads, int) or heads < 1 or not isinstance(hidden, int):
+        return None
+    width = _said(text, "head_dim") or hidden // heads
+    kv_heads = _said(text, "num_key_value_heads") or heads
+    window = _said(text, "sliding_window") or 0
     return Attention(heads=heads, kv_heads=int(kv_heads), head_dim=int(width), window=int(window) if _slides(text) else 0)
 
 
 def _slides(text: Any) -> bool:
     """Whether every layer slides; a pattern of both is taken as full, the larger cache."""
-    kinds = getattr(text, "layer_types", None)
+    kinds = _said(text, "layer_types")
     return isinstance(kinds, list | tuple) and set(kinds) == {"sliding_attention"}
 
 
