@@ -125,7 +125,7 @@ def _is_tied(built: Any) -> bool:
         head, embedding = built.get_output_embeddings(), built.get_input_embeddings()
     except (AttributeError, NotImplementedError):
         return False
-    return head is not None and head.weight is embedding.weight
+    return head is not None and getattr(head, "weight", None) is getattr(embedding, "weight", head)
 
 
 def _as_config(config: Any) -> Any:
