@@ -83,5 +83,6 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         expert_tp=recipe.expert_tp,
         imbalance=recipe.imbalance,
         scan=recipe.scan,
+        recomputed=recipe.checkpointing == "full",
         written=WRITTEN.get(recipe.modules, Written()),
     )

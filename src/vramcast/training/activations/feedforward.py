@@ -94,24 +94,32 @@ def experts(
 
     The chosen rows of every token pass through an expert.
     """
+    if not kind.shared_intermediate:
+        return _routed(tape, style, kind, source, tokens=tokens, hidden=hidden)
+    shared = Dense(intermediate=kind.shared_intermediate, gated=kind.gated, activation=kind.activation)
+
+    def beside() -> int:
+        return dense(tape, style, shared, source, tokens=tokens, hidden=hidden, prefix="shared.")
+
+    early = beside() if style.written.shared_first else 0
+    routed = _routed(tape, style, kind, source, tokens=tokens, hidden=hidden)
+    late = early or beside()
+    if gated_shared:
+        late = _weighed(tape, style, source, late, tokens=tokens, hidden=hidden)
+    return tape.run("shared.add", [routed, late], tape.sizes[routed], aliases=True)
+
+
+def _routed(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: float, hidden: float) -> int:
     width = kind.latent or hidden
     rows = tokens * kind.active * style.imbalance * (style.expert_tp / style.tp if style.sp else 1)
     if style.fused_experts and style.written.every_expert:
-        routed = every_expert(tape, style, kind, source, tokens=tokens, hidden=hidden)
-    elif style.fused_experts and style.experts == "grouped":
-        routed = fused_experts(tape, style, kind, source, rows=rows, tokens=tokens, hidden=hidden, width=width)
-    else:
-        router = tape.run("router", [source], tokens * kind.routed * 4, saves=[source], saves_output=True,
-                          keeps=tokens * kind.active * 12, trains=style.trains)  # fmt: skip
-        run = _loop if style.experts == "loop" else _grouped
-        routed = run(tape, style, kind, source, router, rows=rows, tokens=tokens, width=width)
-    if not kind.shared_intermediate:
-        return routed
-    shared = Dense(intermediate=kind.shared_intermediate, gated=kind.gated, activation=kind.activation)
-    beside = dense(tape, style, shared, source, tokens=tokens, hidden=hidden, prefix="shared.")
-    if gated_shared:
-        beside = _weighed(tape, style, source, beside, tokens=tokens, hidden=hidden)
-    return tape.run("shared.add", [routed, beside], tape.sizes[routed], aliases=True)
+        return every_expert(tape, style, kind, source, tokens=tokens, hidden=hidden)
+    if style.fused_experts and style.experts == "grouped":
+        return fused_experts(tape, style, kind, source, rows=rows, tokens=tokens, hidden=hidden, width=width)
+    router = tape.run("router", [source], tokens * kind.routed * 4, saves=[source], saves_output=True,
+                      keeps=tokens * kind.active * 12, trains=style.trains)  # fmt: skip
+    run = _loop if style.experts == "loop" else _grouped
+    return run(tape, style, kind, source, router, rows=rows, tokens=tokens, width=width)
 
 
 def _weighed(tape: Tape, style: Style, source: int, beside: int, *, tokens: float, hidden: float) -> int:

@@ -92,7 +92,7 @@ def chosen(style: Style, heads: Heads) -> tuple[str, bool]:
     if heads.softcap or heads.sinks or style.written.eager:
         return "eager", False
     if heads.biased or heads.across:
-        return ("math" if heads.biased and style.trains else "efficient"), False
+        return ("math" if heads.biased and (style.trains or heads.across) else "efficient"), False
     plain = not heads.masked and heads.key_dim == heads.value_dim <= WIDEST_FLASH_HEAD
     if plain and style.width == 2 and style.attention != "efficient":
         return style.attention, False

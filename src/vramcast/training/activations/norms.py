@@ -15,18 +15,15 @@ def norm(tape: Tape, style: Style, source: int, *, tokens: float, width: float, 
     out = max(held if style.norm_weight <= style.width else style.norm_weight, style.width)
     if style.norm == "eager":
         return _eager(tape, style, source, tokens=tokens, width=width, held=held, out=out, trained=trained)
-    if style.norm == "eager" and style.norm_form == "bare":
-        wide = source if held >= 4 else tape.run("norm.float", [source], tokens * width * 4)
-        made = tape.run("norm", [wide], tokens * width * 4, saves=[wide], keeps=tokens * 8)
-        tape.hold(source, wide)
-        return made if held >= 4 else tape.run("norm.back", [made], tokens * width * held)
     statistics = 8.0 if style.norm == "native" else 4.0
     given = source
-    if style.norm == "native" and style.autocast and held < 4:  # layer_norm is on autocast's fp32 list (aten/autocast_mode.h)
+    own = style.written.float_norm and held < 4
+    if style.norm == "native" and (style.autocast or own) and held < 4:  # on autocast's fp32 list (aten/autocast_mode.h)
         source, out = tape.run("norm.float", [source], tokens * width * 4), 4
     kept = out if style.norm != "fused" else style.width
     made = tape.run("norm", [source], tokens * width * kept, saves=[source], keeps=tokens * statistics, trains=trained)
-    tape.hold(given)
+    made = made if not own or style.autocast else tape.run("norm.back", [made], tokens * width * held)
+    tape.hold(given, source)
     return made
 
 

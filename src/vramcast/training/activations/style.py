@@ -45,7 +45,8 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ``unpacks``: weights are unpacked by plain tensor operations, and the unpacked copy is saved for backward (AutoGPTQ's own
     kernel in training); ``reached``: gradients are wanted of the layers' input, as of any above a trained embedding;
     ``joined``: attention runs image by image, and its results are copied into one; ``written``: the family's own words.
-    ``scan``: recurrent mixers run in kernels of packages of their own, or in plain torch operations.
+    ``recomputed``: layers run again in backward. ``scan``: recurrent mixers run in kernels of packages of their own, or in plain
+    torch operations.
     """
 
     width: int = 2
@@ -86,3 +87,4 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     imbalance: float = 1.0
     written: Written = Written()
     scan: str = "kernels"
+    recomputed: bool = False

@@ -57,7 +57,6 @@ CAPPED_LOGITS = frozenset({"gemma2", "gemma3n", "gemma3n_text", "gemma4", "gemma
 # RMSNorms that cast back to 16 bits after their weight, or multiply by 1 + weight in fp32 (transformers, modeling_*.py)
 NORM_FORMS = dict.fromkeys(("olmo2", "olmo3", "gpt_oss", "afmoe", "flex_olmo", "helium", "nemotron_h"), "wide")
 NORM_FORMS |= dict.fromkeys(("cohere", "cohere2"), "centred")  # their LayerNorm, written out
-NORM_FORMS["olmo"] = "bare"  # in float, without a weight
 NORM_FORMS |= dict.fromkeys(("t5", "mt5", "umt5"), "mixed")  # the float copy is squared alone
 NORM_FORMS |= dict.fromkeys(
     (
