@@ -45,7 +45,7 @@ def test_a_compiled_layer_saves_what_torch_compile_saves(kind: str) -> None:
     from vramcast.tracing.execution.compiled import compile_layers
     from vramcast.tracing.execution.data_parallel import layers_of
 
-    session: Any = SimpleNamespace(mode=SimpleNamespace(quiet=nullcontext))
+    session: Any = SimpleNamespace(unrecorded=nullcontext)
     ours, theirs, eager = _built(kind), _built(kind), _built(kind)
     compile_layers(ours, session)
     torch._dynamo.reset()

@@ -14,6 +14,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``ranks``: the world that the program is told; its figures are those of rank 0. ``environment``: what its launcher sets.
     ``steps``: optimizer steps that are traced. ``capacity_bytes``: what the card leaves to the allocator, which gives unused
     segments back when it is reached; 0 where nobody knows.
+    ``compiled``: torch.compile is asked for, and taken as far as memory needs it.
     """
 
     id: str
@@ -27,11 +28,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     device: DeviceModel = DeviceModel()
     steps: int = 2
     capacity_bytes: int = 0
+    compiled: bool = False
 
     @property
     def process(self) -> tuple[object, ...]:
         """Cases of one process share their libraries, their world and their card."""
-        return self.program, self.libraries, self.ranks, tuple(self.environment.items()), self.device
+        return self.program, self.libraries, self.ranks, tuple(self.environment.items()), self.device, self.compiled
 
 
 class Outcome(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -45,7 +45,7 @@ def points(truth: Path, traced: dict[str, Outcome]) -> list[Point]:
         Point(
             id=row["id"],
             source=source_of(row["facts"]["source"]),
-            measure=measure,
+            measure=f"{measure}, compiled" if row["settings"].get("compile") is True else measure,
             measured_gib=value,
             traced_gib=_bytes(traced[row["id"]], measure) / GIB,
         )
@@ -56,7 +56,7 @@ def points(truth: Path, traced: dict[str, Outcome]) -> list[Point]:
 
 
 def _bytes(outcome: Outcome, measure: str) -> int:
-    return outcome.allocated_bytes if measure == "allocated" else outcome.reserved_bytes
+    return outcome.allocated_bytes if measure.startswith("allocated") else outcome.reserved_bytes
 
 
 def source_of(text: str) -> str:

@@ -17,12 +17,16 @@ _LATE = (
 _FULL = "the card is full: which segments are given back, and how the rest is cut, hangs on its last MiB"
 _OVER = "the trace finds no room on the card: the figure is that of one without an end"
 _HOLE = "the second batch's logits take a segment of their own from 470 tokens on: -0.2 % there"
+_COMPILED = "compiled: what is fused, and in which order buffers are made, is a rule's here and Inductor's there: an upper bound"
 EXPLAINED: dict[str, str] = {
     "hf-qwen1.5-0.5b-chat-01": _TUPLES,
     "hf-qwen1.5-1.8b-chat-01": _TUPLES,
     "hf-qwen2-0.5b-instruct-01": _TUPLES,
     "hf-qwen3-0.6b-02": _RESIDENT,
     "tune-3.2-3b-packed": "traced in torchtune 0.6.1; the report is of November 2024's code, which no package holds",
+    "titan-83c879f18-fsdp2-noac-compile-bs8": _COMPILED,
+    "titan-83c879f18-fsdp2-sac-compile": _COMPILED,
+    "titan-83c879f18-fsdp2-sac-compile-bs16": _COMPILED + "; unused segments were given back at the card's end",
     "titan-83c879f18-fsdp2-ac": _RECORDED,
     "titan-83c879f18-fsdp2-sac": _RECORDED,
     "litgpt-hub-tiny-llama-full": "its longest batch is the first, before gradients and states exist; later ones are shorter",

@@ -116,7 +116,7 @@ def as_run_here(question: Training, model: Model) -> Training:
 def _less_certain(traced: Traced) -> Traced:
     """The answer with what of it compiled kernels may not make: its own interval below the traced peak."""
     fused = sum(term.bytes for term in traced.answer.worst.peak.terms if term.name == "temporaries")
-    what = "torch.compile: saved tensors are AOTAutograd's, kernels are not fused: as much of the peak may not exist"
+    what = "torch.compile: saved tensors are AOTAutograd's, what is fused is a rule's: as much of the peak may not exist"
     unmodelled = (Unmodelled(what, fused), *traced.answer.unmodelled)
     return msgspec.structs.replace(traced, answer=msgspec.structs.replace(traced.answer, unmodelled=unmodelled))
 

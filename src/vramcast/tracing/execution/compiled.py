@@ -1,60 +1,146 @@
 """torch.compile of the layers as far as memory needs it: AOTAutograd's partitioner decides what is saved; no kernel is generated.
 
 Each layer becomes one graph, cut by min-cut rematerialisation into a forward and a backward (torch/_functorch/partitioners.py),
-which run operator by operator. What Inductor would fuse is therefore made and dropped here: temporaries are an upper bound.
+which run operator by operator, the inner results of pointwise chains left out of memory (fusion.py).
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
+from torch.fx import traceback
+from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from vramcast.tracing.execution.data_parallel import layers_of
+from vramcast.tracing.execution.fusion import FusedGraph
 from vramcast.tracing.execution.session import Session
+
+Graphs = dict[Any, Callable[..., Any]]
+Marks = Callable[[], AbstractContextManager[Any]]
 
 
 def compile_layers(model: torch.nn.Module, session: Session) -> None:
     """Let every layer of a model run as partitioned graphs; layers of one shape share them."""
-    graphs: dict[Any, Callable[..., Any]] = {}
+    graphs: Graphs = {}
     for layer in layers_of(model):
-        layer.forward = _Compiled(layer, session, graphs)
+        layer.forward = Compiled(layer, session, graphs)
 
 
-class _Compiled:
-    """The forward of one layer."""
+def compile_what_is_asked(session: Session) -> None:
+    """Let ``torch.compile`` give back modules and functions that run as partitioned graphs.
 
-    def __init__(self, layer: torch.nn.Module, session: Session, graphs: dict[Any, Callable[..., Any]]) -> None:
-        self._layer, self._session, self._graphs = layer, session, graphs
-        self._forward = layer.forward
-        self._names = [name for name, _ in layer.named_parameters()]
+    A checkpoint wrapper inside is dropped, and what it would save or recompute is told to the partitioner, as Dynamo does
+    (torch/_higher_order_ops/wrap.py, TagActivationCheckpoint).
+    """
+    graphs: Graphs = {}
+
+    def compiled(model: Any = None, **_: Any) -> Any:
+        if model is None:
+            return compiled
+        if not isinstance(model, torch.nn.Module):
+            return Compiled(None, session, graphs, function=model)
+        inner, marks = _without_checkpoint(model)
+        inner.forward = Compiled(inner, session, graphs, marks=marks)
+        return model
+
+    torch.compile = compiled
+
+
+def _without_checkpoint(module: torch.nn.Module) -> tuple[torch.nn.Module, Marks]:
+    """The module inside a checkpoint wrapper, which from now on only calls it, and the marks of what was to be recomputed."""
+    from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointWrapper
+
+    if not isinstance(module, CheckpointWrapper):
+        return module, nullcontext
+    inner: torch.nn.Module = module._checkpoint_wrapped_module
+    module.forward = inner.__call__
+    chosen = module.checkpoint_fn.keywords.get("context_fn")
+    return inner, partial(_marks_of, chosen) if chosen else _RecomputeAll
+
+
+def _marks_of(contexts: Callable[[], Any]) -> Any:
+    """The mode that marks what a selective policy keeps; one region, so it needs no number of its own."""
+    marking = contexts()[0]
+    marking.ac_graph_id = 0
+    return marking
+
+
+class _RecomputeAll(TorchDispatchMode):  # type: ignore[misc]
+    """Marks every operator as one to recompute."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        from torch.fx.experimental.proxy_tensor import get_proxy_mode
+        from torch.utils.checkpoint import CheckpointPolicy
+
+        proxies = get_proxy_mode()
+        before = len(proxies.tracer.graph.nodes) if proxies is not None else 0
+        out = func(*args, **(kwargs or {}))
+        if proxies is not None:
+            nodes = proxies.tracer.graph.nodes
+            for node in islice(reversed(nodes), len(nodes) - before):
+                node.meta.update(recompute=CheckpointPolicy.PREFER_RECOMPUTE, ac_graph_id=0)
+        return out
+
+
+def _like(tensor: torch.Tensor) -> torch.Tensor:
+    """Another tensor of the same kind."""
+    made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    return made.requires_grad_(tensor.requires_grad)
+
+
+class Compiled:
+    """The forward of a module, or a function, as graphs that the partitioner cut."""
+
+    def __init__(
+        self,
+        layer: torch.nn.Module | None,
+        session: Session,
+        graphs: Graphs,
+        *,
+        function: Callable[..., Any] | None = None,
+        marks: Marks = nullcontext,
+    ) -> None:
+        self._layer, self._session, self._graphs, self._marks = layer, session, graphs, marks
+        self._forward = function or (layer.forward if layer is not None else None)
+        self._names = [name for name, _ in layer.named_parameters()] if layer is not None else []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         values, shape = pytree.tree_flatten((args, kwargs))
-        tensors = [*self._layer.parameters(), *(v for v in values if isinstance(v, torch.Tensor))]
-        key = (type(self._layer), tuple(t.shape for t in tensors), torch.is_grad_enabled())
+        tensors = [*self._parameters(), *(v for v in values if isinstance(v, torch.Tensor))]
+        kind = self._forward if self._layer is None else type(self._layer)
+        key = (kind, tuple((t.shape, t.dtype) for t in tensors), torch.is_grad_enabled())
         if key not in self._graphs:
             self._graphs[key] = self._partitioned(values, shape)
-            with self._session.mode.quiet():  # the first call traces and partitions
-                self._graphs[key](*tensors)
+            with self._session.unrecorded(), traceback.preserve_node_meta():  # the first call keeps what it is given
+                self._graphs[key](*map(_like, tensors))
         return self._graphs[key](*tensors)
 
+    def _parameters(self) -> list[torch.Tensor]:
+        return list(self._layer.parameters()) if self._layer is not None else []
+
     def _partitioned(self, values: list[Any], shape: Any) -> Callable[..., Any]:
+        from torch._functorch import partitioners
         from torch._functorch.aot_autograd import aot_function
-        from torch._functorch.partitioners import min_cut_rematerialization_partition
         from torch._inductor.decomposition import select_decomp_table
+
+        partitioners.functionalize_rng_ops = lambda joint, forward, backward, number: (forward, backward)  # no value is drawn
 
         compiled: Callable[..., Any] = aot_function(
             self._pure(values, shape),
-            fw_compiler=lambda graph, _: graph.forward,
-            bw_compiler=lambda graph, _: graph.forward,
-            partition_fn=min_cut_rematerialization_partition,
+            fw_compiler=lambda graph, _: FusedGraph(graph, self._session),
+            bw_compiler=lambda graph, _: FusedGraph(graph, self._session),
+            partition_fn=partitioners.min_cut_rematerialization_partition,
             decompositions=select_decomp_table(),
         )
         return compiled
 
     def _pure(self, values: list[Any], shape: Any) -> Callable[..., Any]:
-        """The layer as a function of its parameters and of the tensors among its arguments."""
+        """The call as a function of the module's parameters and of the tensors among its arguments."""
         constants = [None if isinstance(v, torch.Tensor) else v for v in values]
         given = [isinstance(v, torch.Tensor) for v in values]
 
@@ -62,10 +148,14 @@ class _Compiled:
             parameters = dict(zip(self._names, tensors, strict=False))
             rest = iter(tensors[len(self._names) :])
             args, kwargs = pytree.tree_unflatten([next(rest) if g else c for g, c in zip(given, constants, strict=True)], shape)
-            outer, self._layer.forward = self._layer.forward, self._forward
-            try:
-                return torch.func.functional_call(self._layer, parameters, args, kwargs)
-            finally:
-                self._layer.forward = outer
+            with self._marks():
+                return self._run(parameters, args, kwargs)
 
         return run
+
+    def _run(self, parameters: dict[str, torch.Tensor], args: Any, kwargs: Any) -> Any:
+        assert self._forward is not None
+        if self._layer is None:
+            return self._forward(*args, **kwargs)
+        with _reparametrize_module(self._layer, parameters):  # not its __call__, whose hooks belong to whoever wraps it
+            return self._forward(*args, **kwargs)

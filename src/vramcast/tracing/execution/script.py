@@ -24,6 +24,7 @@ from vramcast.tracing.execution import (
     steps,
     triton_kernels,
 )
+from vramcast.tracing.execution.compiled import compile_what_is_asked
 from vramcast.tracing.execution.fake_cuda import FakeCudaError
 from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.session import OutOfTimeError, Session
@@ -49,10 +50,10 @@ def run_script(request: ScriptRequest) -> TraceResult:
     return session.result(seconds=spent[0], notes=notes, error=error)
 
 
-def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -> None:
+def prepare_libraries(session: Session, ranks: int, *, launched: bool = False, compiled: bool = False) -> None:
     """Put the libraries of a program right for fake tensors, and tell it that it is rank 0 of ``ranks``.
 
-    ``launched``: tell it so even where it is alone.
+    ``launched``: tell it so even where it is alone. ``compiled``: torch.compile is taken as far as memory needs it.
     """
     checkpoints.install(session)
     flash_package.install()
@@ -64,7 +65,10 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -
     flex_attention.install()
     if launched or ranks > 1:
         sharding.pretend_for_scripts(session, ranks)
-    _compile_nothing(session)
+    if compiled:
+        compile_what_is_asked(session)
+    else:
+        _compile_nothing(session)
 
 
 def _compile_nothing(session: Session) -> None:

@@ -4,7 +4,7 @@ import gc
 import logging
 import traceback
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,12 @@ class Session:
                 yield self
         finally:
             self.places.unwatch()
+
+    @contextmanager
+    def unrecorded(self) -> "Iterator[None]":
+        """What runs inside is made of the backend's tensors and leaves nothing in the log."""
+        with self.mode.quiet(), getattr(self.backend, "mode", nullcontext()):
+            yield
 
     def restart(self, order: tuple[str, ...] = ()) -> None:
         """Begin another log in the same process, after the last model is gone."""
