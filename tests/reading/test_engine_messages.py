@@ -1,11 +1,11 @@
 """Engines' messages as people posted them: the moment, the numbers, and what follows from them."""
 
 import json
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
+from vramcast.cli import run
 from vramcast.reading.engine_messages import Finding, read_engine_messages
 from vramcast.units import GiB, MiB
 
@@ -107,14 +107,12 @@ def test_a_log_without_any_is_none() -> None:
     assert read_engine_messages("all is well, 14 GiB of 24 used") == ()
 
 
-def test_the_command_reads_a_log_from_a_pipe_and_names_what_it_expects() -> None:
-    def explain(text: str, *flags: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "vramcast", "explain", "-", *flags], input=text, capture_output=True, text=True, check=False
-        )
-
-    answer = json.loads(explain("Available KV cache memory: -2.77 GiB", "--json").stdout)
+def test_the_command_reads_a_log_and_names_what_it_expects(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    log = tmp_path / "serve.log"
+    log.write_text("Available KV cache memory: -2.77 GiB")
+    assert run(["explain", str(log), "--json"]) == 0
+    answer = json.loads(capfdbinary.readouterr().out)
     assert (answer["kind"], answer["engine_messages"][0]["engine"]) == ("engine messages", "vllm")
-    refused = explain("nothing of interest")
-    assert refused.returncode == 2
-    assert refused.stderr.startswith("vramcast: standard input holds nothing that can be explained")
+    log.write_text("nothing of interest")
+    assert run(["explain", str(log)]) == 2
+    assert b"holds nothing that can be explained" in capfdbinary.readouterr().err
