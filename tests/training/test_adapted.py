@@ -3,6 +3,7 @@
 import pytest
 
 from vramcast.training.activations.linear import linear
+from vramcast.training.activations.norms import norm
 from vramcast.training.activations.style import LowRank, Style
 from vramcast.training.activations.tape import Tape
 from vramcast.training.prompts import virtual_tokens
@@ -29,6 +30,15 @@ def test_what_an_adapter_saves(adapter: LowRank, role: str, saved: int) -> None:
     ranked = LowRank(kind=adapter.kind, dora=adapter.dora, ranks={role: RANK})
     linear(tape, Style(adapter=ranked), 0, tokens=TOKENS, inputs=INPUTS, outputs=OUTPUTS, role=role, trains=False)
     assert tape.life().saved == saved
+
+
+def test_norms_that_alone_are_trained_save_what_they_scale() -> None:
+    held = []
+    for style in (Style(trains=False), Style(trains=False, trains_norms=True)):
+        tape = Tape(2 * TOKENS * INPUTS)
+        norm(tape, style, 0, tokens=TOKENS, width=INPUTS)
+        held.append(tape.life().saved)
+    assert held[1] - held[0] == 2 * TOKENS * INPUTS
 
 
 def test_virtual_tokens_lengthen_every_sequence() -> None:

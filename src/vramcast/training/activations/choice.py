@@ -72,6 +72,7 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         quant_width=width(recipe.quant_saves) if recipe.quant_saves and recipe.quant else 0,
         experts=recipe.experts,
         trains=adapter is None and recipe.method in ("full", "partial"),
+        trains_norms=adapter is not None and adapter.kind == "ln_tuning",
         adapter=_low_rank(recipe, adapter, ranks) if adapter and ranks else None,
         dequantize=compute if recipe.quant and not recipe.quant.startswith("gptq") else 0,
         hidden_dropout=recipe.hidden_dropout,

@@ -10,7 +10,7 @@ def norm(tape: Tape, style: Style, source: int, *, tokens: float, width: float, 
     eager: transformers' LlamaRMSNorm (float copy, pow, rsqrt, product, cast back, weight); native and fused kernels save their
     input and one or two fp32 statistics per row.
     """
-    trained = style.trains if trains is None else trains
+    trained = (style.trains or style.trains_norms) if trains is None else trains
     held = tape.sizes[source] / max(1.0, tokens * width)
     out = max(held if style.norm_weight <= style.width else style.norm_weight, style.width)
     if style.norm == "eager":

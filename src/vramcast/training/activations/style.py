@@ -46,7 +46,8 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     kernel in training); ``reached``: gradients are wanted of the layers' input, as of any above a trained embedding;
     ``joined``: attention runs image by image, and its results are copied into one; ``written``: the family's own words.
     ``recomputed``: layers run again in backward. ``scan``: recurrent mixers run in kernels of packages of their own, or in plain
-    torch operations.
+    torch operations. ``trains``: the layer's own weights want gradients; ``trains_norms``: those of its norms alone do (PEFT's LN
+    tuning), which save what they scale.
     """
 
     width: int = 2
@@ -73,6 +74,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     float_router: bool = False
     clamped_glu: bool = False
     trains: bool = True
+    trains_norms: bool = False
     reached: bool = True
     joined: bool = False
     adapter: LowRank | None = None
