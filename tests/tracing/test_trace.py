@@ -7,7 +7,7 @@ import pytest
 from vramcast.errors import QuestionError
 from vramcast.tracing.replay import replay
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
-from vramcast.tracing.run import Tracer, trace, trace_script
+from vramcast.tracing.run import Tracer, trace_script
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
@@ -92,9 +92,9 @@ def test_generation_of_a_state_space_model_keeps_a_state_of_one_size(tracer: Tra
     assert kept[0] == kept[1] > 0
 
 
-def test_a_model_that_transformers_does_not_know_is_refused() -> None:
+def test_a_model_that_transformers_does_not_know_is_refused(tracer: Tracer) -> None:
     with pytest.raises(QuestionError, match="unknown model_type 'lama': did you mean llama"):
-        trace(TraceRequest(config={"model_type": "lama"}))
+        tracer.trace(TraceRequest(config={"model_type": "lama"}))
 
 
 SCRIPT = """

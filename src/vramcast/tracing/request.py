@@ -74,8 +74,9 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     @property
     def process_key(self) -> tuple[object, ...]:
         """What requests traced in one process must agree on: backend and card are set up once per process."""
-        engine = self.distribution.world if self.distribution.by_deepspeed else 0  # DeepSpeed keeps its groups for good
-        return self.likely_backend, self.device, self.operator_limit, engine
+        how = self.distribution
+        keeps = how.by_deepspeed or how.parallel.pp > 1  # DeepSpeed and torch's pipelines keep their groups for good
+        return self.likely_backend, self.device, self.operator_limit, (how.world, how.parallel.pp) if keeps else None
 
 
 class ScriptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
