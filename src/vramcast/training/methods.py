@@ -100,7 +100,9 @@ def adapter_of(question: Training) -> Adapter | None:
     kind = question.method if question.method != "qlora" else "lora"
     rank = KINDS[kind].sizes.get("r") or 1 if kind in KINDS else 1
     given = question.adapter or Adapter(kind=kind, rank=rank)
-    return msgspec.structs.replace(given, kind=kind if given.kind == "lora" else given.kind, dora=given.dora or kind == "dora")
+    return msgspec.structs.replace(
+        given, kind=kind if given.kind == "lora" != kind else given.kind, dora=given.dora or kind == "dora"
+    )
 
 
 def task_of(name: str) -> Task:
