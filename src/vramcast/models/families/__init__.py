@@ -73,6 +73,7 @@ def _reader(config: Config, kind: str) -> Reader:
     if module is None:
         raise UnmodelledError(
             f"{config.path}: model_type {kind[:80]!r} has no family here: install the [torch] extra to build it "
-            "with transformers on the meta device, or point at its safetensors files, whose headers are exact"
+            "with transformers on the meta device, or point at its safetensors files, whose headers are exact; "
+            'where its layers are those of a known class, say so in a copy of the config ("model_type": "llama")'
         )
     return cast(Reader, importlib.import_module(f"vramcast.models.families.{module}").read)

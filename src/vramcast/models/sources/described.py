@@ -88,19 +88,12 @@ def _by_family(raw: dict[str, Any], where: str, stored: tuple[Stored, ...]) -> M
 
 
 def _by_transformers(raw: dict[str, Any], where: str, refused: UnmodelledError) -> Model:
-    """What transformers makes of a class that has no family here, else what its fields alone say.
-
-    A known family's own refusal stands.
-    """
+    """What transformers makes of a class that has no family here; a known family's own refusal stands."""
     if kind_of(Config(raw, where)) in MODULES:
         raise refused
-    from vramcast.models.families import like_llama
     from vramcast.models.sources.transformers_meta import read_meta
 
-    try:
-        return read_meta(raw, path=where, refused=refused)
-    except UnmodelledError as unknown:
-        return like_llama.read(Config(raw, where), unknown)
+    return read_meta(raw, path=where, refused=refused)
 
 
 def _guarded(read: Callable[[], Model], where: str) -> Model:
