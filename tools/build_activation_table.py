@@ -19,7 +19,7 @@ from activation_kinds import CORE, KINDS, LORA_TARGETS, SEQUENTIAL, config_of
 
 from vramcast.tracing.execution.series import trace_each
 from vramcast.tracing.execution.worker import versions
-from vramcast.tracing.layers import layer_cost
+from vramcast.tracing.reports.layers import layer_cost
 from vramcast.tracing.request import TraceRequest, TraceResult
 from vramcast.workload import Adapter
 

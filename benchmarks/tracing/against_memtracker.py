@@ -13,10 +13,10 @@ import torch
 from torch import nn
 from torch.distributed._tools.mem_tracker import MemTracker
 
+from vramcast.tracing.allocator.replay import replay
 from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.policies import DeviceModel
-from vramcast.tracing.replay import replay
 from vramcast.units import gib
 
 HIDDEN, FEEDFORWARD, HEADS, VOCAB, SEQ = 4096, 14336, 32, 128256, 4096

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from vramcast.planning.tracing.answer import trace_program
-from vramcast.tracing.snapshot import read_snapshot
-from vramcast.tracing.snapshot_report import explain_snapshot
+from vramcast.tracing.snapshots.file import read_snapshot
+from vramcast.tracing.snapshots.report import explain_snapshot
 
 PROGRAM = Path(__file__).parent / "recorded" / "course_model.py"
 # the recording, and the flags of its program: half precision where the recorded sizes show it

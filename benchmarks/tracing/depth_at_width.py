@@ -10,9 +10,9 @@ import time
 import msgspec
 
 from vramcast.models.reading import read_model
+from vramcast.tracing.allocator.replay import replay
 from vramcast.tracing.configs import config_of
-from vramcast.tracing.depth import same_sequence, shallow_depths
-from vramcast.tracing.replay import replay
+from vramcast.tracing.extrapolation.depth import same_sequence, shallow_depths
 from vramcast.tracing.request import TraceRequest
 from vramcast.tracing.run import Tracer
 from vramcast.units import gib

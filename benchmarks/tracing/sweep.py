@@ -18,11 +18,11 @@ import msgspec
 
 from vramcast.models.families import read_config
 from vramcast.planning.tracing.request import training_request
+from vramcast.tracing.allocator.replay import replay
+from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.tracing.execution.series import trace_each
 from vramcast.tracing.execution.worker import versions
-from vramcast.tracing.replay import replay
 from vramcast.tracing.request import TraceRequest
-from vramcast.tracing.settings import AllocatorSettings
 from vramcast.training.forecast import forecast_training
 from vramcast.workload import Adapter, Training
 

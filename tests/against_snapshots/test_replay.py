@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from vramcast.tracing.snapshot import read_snapshot
-from vramcast.tracing.snapshot_replay import replay_snapshot
+from vramcast.tracing.snapshots.file import read_snapshot
+from vramcast.tracing.snapshots.replay import replay_snapshot
 from vramcast.units import MiB
 
 TRACES = Path(os.environ.get("VRAMCAST_SHARED", Path(__file__).parents[3] / "shared")) / "traces"

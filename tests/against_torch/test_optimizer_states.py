@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vramcast.training.optimizers import optimizer, state_bytes
+from vramcast.training.optimizers.rules import optimizer, state_bytes
 
 pytestmark = pytest.mark.torch
 SHAPES = [(96, 160), (1024, 64), (512,), (4097,)]

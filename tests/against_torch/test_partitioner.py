@@ -43,7 +43,7 @@ def _saved(model: Any) -> int:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_compiled_layer_saves_what_torch_compile_saves(kind: str) -> None:
     from vramcast.tracing.execution.compiled import compile_layers
-    from vramcast.tracing.execution.data_parallel import layers_of
+    from vramcast.tracing.execution.ranks.data_parallel import layers_of
 
     session: Any = SimpleNamespace(unrecorded=nullcontext)
     ours, theirs, eager = _built(kind), _built(kind), _built(kind)

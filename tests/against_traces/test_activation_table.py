@@ -16,7 +16,7 @@ from vramcast.training.activations.choice import style_of
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.policy import kept
 from vramcast.training.activations.tape import Life
-from vramcast.training.resolve import resolve
+from vramcast.training.recipe.resolve import resolve
 from vramcast.training.scenes import adapted
 from vramcast.workload import Adapter, Training
 

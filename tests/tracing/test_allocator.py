@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vramcast.tracing.allocator import CachingAllocator, OutOfMemoryError
-from vramcast.tracing.device import Device
+from vramcast.tracing.allocator.caching import CachingAllocator, OutOfMemoryError
+from vramcast.tracing.allocator.device import Device
+from vramcast.tracing.allocator.replay import new_allocator, replay, smallest_card_bytes
+from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.tracing.eventlog import Allocation, EventLog
-from vramcast.tracing.replay import new_allocator, replay, smallest_card_bytes
-from vramcast.tracing.settings import AllocatorSettings
 from vramcast.units import GiB, KiB, MiB
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramcast.tracing.depth import deepen, same_sequence, shallow_depths
+from vramcast.tracing.allocator.replay import replay
 from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.eventlog import Allocation, EventLog
-from vramcast.tracing.replay import replay
+from vramcast.tracing.extrapolation.depth import deepen, same_sequence, shallow_depths
 from vramcast.tracing.request import TraceRequest
 from vramcast.tracing.run import Tracer
 from vramcast.workload import Adapter, Parallel

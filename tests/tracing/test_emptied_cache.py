@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from vramcast.tracing.depth import deepen
+from vramcast.tracing.allocator.replay import replay, reserved_over
 from vramcast.tracing.eventlog import Allocation, EventLog
-from vramcast.tracing.replay import replay, reserved_over
+from vramcast.tracing.extrapolation.depth import deepen
+from vramcast.tracing.extrapolation.surface import Surface
 from vramcast.tracing.request import ScriptRequest
 from vramcast.tracing.run import trace_script
-from vramcast.tracing.surface import Surface
 
 MIB = 1 << 20
 

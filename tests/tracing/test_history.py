@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vramcast.tracing.allocator.replay import replay
 from vramcast.tracing.eventlog import Allocation, EventLog
-from vramcast.tracing.history import history
-from vramcast.tracing.replay import replay
+from vramcast.tracing.reports.history import history
 
 
 def _log(sizes: list[int]) -> EventLog:

@@ -17,7 +17,7 @@ def ran() -> Counter[Any]:
 
 @pytest.fixture
 def call(ran: Counter[Any]) -> Any:
-    from vramcast.tracing.execution.remembered import Remembered
+    from vramcast.tracing.execution.kernels.remembered import Remembered
 
     def run(func: Any, args: Any, kwargs: Any) -> Any:
         ran[func] += 1

@@ -10,11 +10,11 @@ from vramcast.errors import QuestionError, UnmodelledError
 from vramcast.models.reading import read_model
 from vramcast.tracing.configs import check_built, derived
 from vramcast.tracing.eventlog import Allocation, EventLog
-from vramcast.tracing.report import report
-from vramcast.tracing.snapshot import parse_snapshot
-from vramcast.tracing.snapshot_replay import replay_snapshot
-from vramcast.tracing.snapshot_report import explain_snapshot
-from vramcast.tracing.timeline import write_timeline
+from vramcast.tracing.reports.report import report
+from vramcast.tracing.reports.timeline import write_timeline
+from vramcast.tracing.snapshots.file import parse_snapshot
+from vramcast.tracing.snapshots.replay import replay_snapshot
+from vramcast.tracing.snapshots.report import explain_snapshot
 from vramcast.units import MiB
 
 

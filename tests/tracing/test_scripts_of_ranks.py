@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vramcast.tracing.replay import replay
+from vramcast.tracing.allocator.replay import replay
 from vramcast.tracing.request import ScriptRequest, TraceResult
 from vramcast.tracing.run import trace_script
 

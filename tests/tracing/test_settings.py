@@ -3,7 +3,7 @@
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.tracing.settings import AllocatorSettings, parse_alloc_conf
+from vramcast.tracing.allocator.settings import AllocatorSettings, parse_alloc_conf
 from vramcast.units import MiB
 
 

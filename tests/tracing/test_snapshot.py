@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vramcast.errors import QuestionError, UnsafeFileError
-from vramcast.tracing.snapshot import parse_snapshot, read_snapshot
-from vramcast.tracing.snapshot_replay import replay_snapshot
+from vramcast.tracing.snapshots.file import parse_snapshot, read_snapshot
+from vramcast.tracing.snapshots.replay import replay_snapshot
 
 _SEGMENT = {
     "device": 0, "address": 4096, "total_size": 2**21, "stream": 0, "segment_type": "small",

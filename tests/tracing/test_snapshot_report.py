@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from vramcast.cli import run
-from vramcast.tracing.snapshot import parse_snapshot
-from vramcast.tracing.snapshot_report import explain_snapshot
+from vramcast.tracing.snapshots.file import parse_snapshot
+from vramcast.tracing.snapshots.report import explain_snapshot
 from vramcast.units import MiB
 
 _SEGMENT = 200 * MiB

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from vramcast.tracing.allocator.replay import replay
 from vramcast.tracing.eventlog import Allocation, EventLog
-from vramcast.tracing.replay import replay
+from vramcast.tracing.extrapolation.surface import Point, Surface
 from vramcast.tracing.request import TraceRequest
 from vramcast.tracing.run import Tracer
-from vramcast.tracing.surface import Point, Surface
 
 SMALL = {
     "hidden_size": 256, "intermediate_size": 704, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 4096,

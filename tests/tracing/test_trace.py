@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.tracing.replay import replay
+from vramcast.tracing.allocator.replay import replay
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 from vramcast.tracing.run import Tracer, trace_script
 

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.torch
     ],
 )
 def test_the_staging_buffer_of_a_norm_gradient(rows: int, columns: int, recorded: int) -> None:
-    from vramcast.tracing.execution.workspaces import staging_bytes
+    from vramcast.tracing.execution.kernels.workspaces import staging_bytes
     from vramcast.tracing.policies import DeviceModel
 
     assert staging_bytes(columns, rows, DeviceModel(capability=(9, 0), multiprocessors=132)) == recorded

@@ -10,11 +10,11 @@ from vramcast.models.reading import read_model
 from vramcast.planning.tracing import layout
 from vramcast.planning.tracing.answer import shallow
 from vramcast.planning.tracing.layout import LayoutOptions, distribution_of
-from vramcast.tracing.depth import same_sequence
 from vramcast.tracing.distribution import Distribution
+from vramcast.tracing.extrapolation.depth import same_sequence
 from vramcast.tracing.request import TraceRequest, TraceResult
 from vramcast.tracing.run import trace_all
-from vramcast.training.resolve import resolve
+from vramcast.training.recipe.resolve import resolve
 from vramcast.workload import Parallel, Training
 
 H, FF, LAYERS, VOCAB, RANKS = 256, 512, 4, 1024, 8

@@ -6,7 +6,7 @@ from vramcast.training.activations.linear import linear
 from vramcast.training.activations.norms import norm
 from vramcast.training.activations.style import LowRank, Style
 from vramcast.training.activations.tape import Tape
-from vramcast.training.prompts import virtual_tokens
+from vramcast.training.adapters.prompts import virtual_tokens
 
 TOKENS, INPUTS, OUTPUTS, RANK = 1024, 3072, 1024, 32
 WIDE_IN, WIDE_OUT, WIDE_RANK = (4 * TOKENS * n for n in (INPUTS, OUTPUTS, RANK))

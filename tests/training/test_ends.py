@@ -6,7 +6,7 @@ import pytest
 from vramcast.ledger import Instant
 from vramcast.training.activations.choice import style_of
 from vramcast.training.forecast import forecast_training
-from vramcast.training.resolve import resolve
+from vramcast.training.recipe.resolve import resolve
 from vramcast.training.shape import Shape, shape_model
 from vramcast.workload import Adapter, Training
 

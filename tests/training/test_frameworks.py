@@ -7,7 +7,7 @@ from vramcast.models.reading import read_model
 from vramcast.training.forecast import forecast_training
 from vramcast.training.frameworks.hf_trainer import transformers_version
 from vramcast.training.frameworks.releases import released
-from vramcast.training.recipe import Recipe
+from vramcast.training.recipe.recipe import Recipe
 from vramcast.training.shape import Shape, shape_model
 from vramcast.workload import Adapter, Parallel, Training
 

@@ -4,7 +4,7 @@ import pytest
 
 from vramcast.ledger import RankMemory
 from vramcast.training.forecast import forecast_training
-from vramcast.training.recipe import Recipe
+from vramcast.training.recipe.recipe import Recipe
 from vramcast.training.shape import Shape, shape_model
 from vramcast.workload import Parallel, Training
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.training.optimizer_rows import ALIASES
-from vramcast.training.optimizer_states import Part, kept_states
-from vramcast.training.optimizers import ROWS, optimizer, state_bytes, update_of, working_bytes
+from vramcast.training.optimizers.rows import ALIASES
+from vramcast.training.optimizers.rules import ROWS, optimizer, state_bytes, update_of, working_bytes
+from vramcast.training.optimizers.states import Part, kept_states
 
 
 @pytest.mark.parametrize(

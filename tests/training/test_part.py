@@ -6,7 +6,7 @@ from vramcast.training.activations.layer import layer_life
 from vramcast.training.activations.part import depth_reached, layers_of_part
 from vramcast.training.activations.style import Style
 from vramcast.training.forecast import forecast_training
-from vramcast.training.methods import PARTIALS
+from vramcast.training.recipe.methods import PARTIALS
 from vramcast.training.shape import Shape, shape_model
 from vramcast.training.stages import stages
 from vramcast.workload import Parallel, Training

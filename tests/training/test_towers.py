@@ -8,7 +8,7 @@ from vramcast.errors import QuestionError
 from vramcast.models.families import read_config, vit
 from vramcast.models.inventory import Tensor, Tower
 from vramcast.training.forecast import TrainingForecast, forecast_training
-from vramcast.training.resolve import resolve
+from vramcast.training.recipe.resolve import resolve
 from vramcast.training.towers import patches_of
 from vramcast.workload import Adapter, Training
 

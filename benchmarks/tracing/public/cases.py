@@ -16,7 +16,7 @@ from vramcast.hardware.overheads import context_bytes, nccl_bytes
 from vramcast.models.inventory import Model
 from vramcast.planning.tracing.request import device_model
 from vramcast.tracing.configs import derived
-from vramcast.tracing.depth import shallow_depths
+from vramcast.tracing.extrapolation.depth import shallow_depths
 from vramcast.truth.judgement import Unexpressed
 from vramcast.truth.rows.own import restore_row
 from vramcast.truth.rows.training_model import model_of

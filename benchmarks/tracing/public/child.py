@@ -16,15 +16,15 @@ from typing import Any
 import msgspec
 
 from public.case import Case, Outcome
+from vramcast.tracing.allocator.replay import Usage, replay
+from vramcast.tracing.allocator.settings import AllocatorSettings, parse_alloc_conf
 from vramcast.tracing.eventlog import EventLog
 from vramcast.tracing.execution.deep import trace_deep
 from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.script import prepare_libraries
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.worker import versions
-from vramcast.tracing.replay import Usage, replay
 from vramcast.tracing.request import TraceResult
-from vramcast.tracing.settings import AllocatorSettings, parse_alloc_conf
 
 _LONGEST_ERROR = 240
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from vramcast.charts.write import altair, write_chart
-from vramcast.tracing.history import History
+from vramcast.tracing.reports.history import History
 from vramcast.units import GiB
 
 # Kept for the whole run first (bottom of the stack), then what comes and goes.

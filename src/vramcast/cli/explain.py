@@ -47,8 +47,8 @@ def _read(what: str) -> bytes:
 
 
 def _explain_snapshot(data: bytes, what: str, options: dict[str, Any]) -> int:
-    from vramcast.tracing.snapshot import parse_snapshot
-    from vramcast.tracing.snapshot_report import explain_snapshot
+    from vramcast.tracing.snapshots.file import parse_snapshot
+    from vramcast.tracing.snapshots.report import explain_snapshot
 
     snapshot = parse_snapshot(data, what=what)
     if options["device"] is not None and options["device"] not in snapshot.devices:

@@ -1,7 +1,7 @@
 """A memory snapshot as people read it: the peak by category, fragmentation and its remedies, leaks, the largest origins."""
 
 from vramcast.cli.page import Page
-from vramcast.tracing.snapshot_report import Origin, SnapshotReport
+from vramcast.tracing.snapshots.report import Origin, SnapshotReport
 from vramcast.units import gib
 
 _MOST_ORIGINS = 10

@@ -59,9 +59,9 @@ def command(**given: Any) -> int:
     replayed through a model of PyTorch's caching allocator. Needs the [torch] extra.
     """
     from vramcast.hardware.overheads import context_bytes
-    from vramcast.tracing.replay import replay, smallest_card_bytes
+    from vramcast.tracing.allocator.replay import replay, smallest_card_bytes
+    from vramcast.tracing.allocator.settings import parse_alloc_conf
     from vramcast.tracing.run import Tracer
-    from vramcast.tracing.settings import parse_alloc_conf
 
     settings = parse_alloc_conf(given["alloc_conf"]) if given["alloc_conf"] else None
     capacity = _capacity(given["capacity"])
@@ -99,7 +99,7 @@ def _check(given: dict[str, Any]) -> None:
         raise QuestionError("limits of which card? name it with --gpu, or give --capacity 24GiB")
     if given["timeline"]:
         from vramcast.charts.write import ENDINGS, altair
-        from vramcast.tracing.timeline import check_timeline
+        from vramcast.tracing.reports.timeline import check_timeline
 
         check_timeline(Path(given["timeline"]), pictures=ENDINGS)
         if Path(given["timeline"]).suffix.lower() in ENDINGS:
@@ -112,12 +112,12 @@ def _write_timeline(traced: Any, file: str, capacity: int) -> None:
 
     log, settings = traced.result.log, traced.reading.settings
     if Path(file).suffix.lower() not in ENDINGS:
-        from vramcast.tracing.timeline import write_timeline
+        from vramcast.tracing.reports.timeline import write_timeline
 
         write_timeline(log, Path(file), settings)
         return
     from vramcast.charts.timeline import draw_timeline
-    from vramcast.tracing.history import history
+    from vramcast.tracing.reports.history import history
 
     workload = traced.answer.workload
     title = _title(workload)

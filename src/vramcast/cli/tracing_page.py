@@ -5,8 +5,8 @@ from vramcast.cli.page import Page
 from vramcast.planning.tracing.answer import Traced
 from vramcast.planning.tracing.limits import TracedLimits
 from vramcast.planning.tracing.remedies import Remedy
-from vramcast.tracing.replay import Usage
-from vramcast.tracing.report import TraceReport
+from vramcast.tracing.allocator.replay import Usage
+from vramcast.tracing.reports.report import TraceReport
 from vramcast.tracing.request import TraceResult
 from vramcast.units import MiB, gib
 

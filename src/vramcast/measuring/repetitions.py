@@ -70,7 +70,7 @@ def _spread(model: Any, request: MeasureRequest, session: Any) -> Any:
     if how.sharding == "fsdp2":
         from torch.distributed.device_mesh import init_device_mesh
 
-        from vramcast.tracing.execution.data_parallel import shard_fully
+        from vramcast.tracing.execution.ranks.data_parallel import shard_fully
 
         return shard_fully(model, how, init_device_mesh(session.backend.device_type, (request.ranks,)))
     if request.ranks > 1:

@@ -8,7 +8,7 @@ from vramcast.workload import Serving, Training
 
 if TYPE_CHECKING:
     from vramcast.planning.tracing.answer import Traced
-    from vramcast.tracing.snapshot_report import SnapshotReport
+    from vramcast.tracing.snapshots.report import SnapshotReport
     from vramcast.truth.case import Case
 
 
@@ -58,7 +58,7 @@ def explain(snapshot: str | PathLike[str]) -> "SnapshotReport":
     """
     from pathlib import Path
 
-    from vramcast.tracing.snapshot import read_snapshot
-    from vramcast.tracing.snapshot_report import explain_snapshot
+    from vramcast.tracing.snapshots.file import read_snapshot
+    from vramcast.tracing.snapshots.report import explain_snapshot
 
     return explain_snapshot(read_snapshot(Path(snapshot)))

@@ -12,7 +12,7 @@ from vramcast.models.inventory import Model
 from vramcast.planning.verdict import binding_term, judge
 from vramcast.training.forecast import TrainingForecast
 from vramcast.training.forecast import forecast_training as answer_of
-from vramcast.training.resolve import resolve
+from vramcast.training.recipe.resolve import resolve
 from vramcast.truth.bars import training_spread
 from vramcast.workload import Parallel, Training
 

@@ -15,7 +15,7 @@ from vramcast.planning.tracing.request import device_model, training_request
 from vramcast.tracing.configs import config_of
 from vramcast.tracing.request import TraceRequest
 from vramcast.training.forecast import forecast_training
-from vramcast.training.resolve import resolve
+from vramcast.training.recipe.resolve import resolve
 from vramcast.workload import Parallel, Serving, Training
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def trace_beside(request: MeasureRequest, card: Accelerator | None, tracer: "Tra
     ``tracer``: one that stays for further requests.
     """
     from vramcast.hardware.overheads import context_bytes
-    from vramcast.tracing.report import report
+    from vramcast.tracing.reports.report import report
     from vramcast.tracing.run import trace
 
     if request.compiled:

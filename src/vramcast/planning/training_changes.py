@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from vramcast.planning.changes import Change
-from vramcast.training.recipe import Recipe
+from vramcast.training.recipe.recipe import Recipe
 from vramcast.workload import Adapter, Parallel, Training
 
 _LEAN_LOSSES = frozenset({"linear", "chunked", "chunked_head", "none"})

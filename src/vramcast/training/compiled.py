@@ -8,7 +8,7 @@ layer cut by that function keeps 1 % more than the tape says (``vramcast trace -
 from collections.abc import Iterable, Iterator
 
 from vramcast.ledger import Unmodelled
-from vramcast.training.recipe import Draft, width
+from vramcast.training.recipe.recipe import Draft, width
 from vramcast.training.scene import Scene
 
 WHOLE_LOGITS = ("eager", "plain")

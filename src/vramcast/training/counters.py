@@ -12,7 +12,7 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.overheads import context_bytes, nccl_bytes
 from vramcast.ledger import Instant
-from vramcast.training.recipe import GATHERED, Recipe
+from vramcast.training.recipe.recipe import GATHERED, Recipe
 from vramcast.training.streams import gradients_of
 
 CUBLAS_WORKSPACE = 8_519_680  # bytes per handle and stream; 32 MiB on sm90 and after (ATen, CublasHandlePool.cpp)

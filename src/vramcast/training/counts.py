@@ -6,11 +6,11 @@ from math import prod
 import msgspec
 
 from vramcast.models.inventory import Model, Tensor, Tower
-from vramcast.training.adapters import beside, is_linear, once
-from vramcast.training.methods import last_layers
-from vramcast.training.optimizer_states import Part
-from vramcast.training.prompts import PROMPT_KINDS, prompt_shapes
-from vramcast.training.recipe import Recipe
+from vramcast.training.adapters.prompts import PROMPT_KINDS, prompt_shapes
+from vramcast.training.adapters.tensors import beside, is_linear, once
+from vramcast.training.optimizers.states import Part
+from vramcast.training.recipe.methods import last_layers
+from vramcast.training.recipe.recipe import Recipe
 from vramcast.training.stages import Stage
 from vramcast.workload import Adapter, Parallel
 

@@ -12,7 +12,7 @@ gathers an int8 buffer and dequantises it into a new tensor (qwZ).
 
 import msgspec
 
-from vramcast.training.recipe import Recipe, width
+from vramcast.training.recipe.recipe import Recipe, width
 from vramcast.training.states import WEIGHTS_CUT
 
 GATHERS_IN_FLIGHT = 2

@@ -1,6 +1,6 @@
 """The NCCL communicators a rank belongs to: each keeps buffers of its own on the card, whatever the tensors do."""
 
-from vramcast.training.recipe import Recipe
+from vramcast.training.recipe.recipe import Recipe
 from vramcast.training.stages import Stage
 from vramcast.workload import Parallel, Training
 

@@ -6,7 +6,7 @@ from vramcast.ledger import Instant, Term
 from vramcast.training import reasons
 from vramcast.training.gathers import NONE, Whole, secondary
 from vramcast.training.pipeline_engine import between_stages
-from vramcast.training.recipe import width
+from vramcast.training.recipe.recipe import width
 from vramcast.training.scene import Scene, finds_gradients
 from vramcast.training.towers import opened_by
 from vramcast.units import gib

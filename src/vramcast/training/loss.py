@@ -10,7 +10,7 @@ from math import ceil
 
 import msgspec
 
-from vramcast.training.recipe import GATHERED, Recipe, width
+from vramcast.training.recipe.recipe import GATHERED, Recipe, width
 from vramcast.units import gib
 
 

@@ -8,7 +8,7 @@ distributed/pipelining/stage.py: _create_act_recv_info and _setup_backward_recv_
 
 from itertools import pairwise
 
-from vramcast.training.recipe import Recipe
+from vramcast.training.recipe.recipe import Recipe
 from vramcast.training.stages import Stage
 from vramcast.workload import Parallel
 

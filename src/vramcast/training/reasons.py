@@ -3,8 +3,8 @@
 import msgspec
 
 from vramcast.training.counts import Count
-from vramcast.training.optimizers import optimizer
-from vramcast.training.recipe import Recipe, width
+from vramcast.training.optimizers.rules import optimizer
+from vramcast.training.recipe.recipe import Recipe, width
 from vramcast.training.states import GRADIENTS_CUT, WEIGHTS_CUT, WHOLE
 
 

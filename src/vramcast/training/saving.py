@@ -11,7 +11,7 @@ distributed/checkpoint/state_dict_saver.py (async_save copies the rank's own sta
 
 from vramcast.training.counts import Count
 from vramcast.training.gathers import NONE, Units, Whole, is_cut
-from vramcast.training.recipe import Recipe, width
+from vramcast.training.recipe.recipe import Recipe, width
 from vramcast.training.states import States, largest
 from vramcast.units import gib
 

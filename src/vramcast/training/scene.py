@@ -8,7 +8,7 @@ from vramcast.training.counts import Count
 from vramcast.training.gathers import Units
 from vramcast.training.loss import LossCost
 from vramcast.training.reasons import Shards
-from vramcast.training.recipe import Recipe
+from vramcast.training.recipe.recipe import Recipe
 from vramcast.training.stages import Stage
 from vramcast.training.states import States
 from vramcast.training.towers import Sight

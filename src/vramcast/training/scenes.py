@@ -8,17 +8,17 @@ from vramcast.training.activations.choice import style_of, updates_inside_backwa
 from vramcast.training.activations.part import layers_of_part
 from vramcast.training.activations.policy import Layers, blend
 from vramcast.training.activations.style import Style
-from vramcast.training.adapters import targeted
+from vramcast.training.adapters.prompts import virtual_tokens
+from vramcast.training.adapters.tensors import targeted
 from vramcast.training.counts import count, trains
 from vramcast.training.encoders import encoded
 from vramcast.training.gathers import Units
 from vramcast.training.loss import Logits, LossCost, loss_cost
-from vramcast.training.methods import PARTIALS, PROMPTS
-from vramcast.training.optimizers import optimizer
+from vramcast.training.optimizers.rules import optimizer
 from vramcast.training.pipeline_engine import balanced_bounds
-from vramcast.training.prompts import virtual_tokens
 from vramcast.training.reasons import Shards
-from vramcast.training.recipe import Recipe, width
+from vramcast.training.recipe.methods import PARTIALS, PROMPTS
+from vramcast.training.recipe.recipe import Recipe, width
 from vramcast.training.scene import Scene
 from vramcast.training.stages import Stage, stages
 from vramcast.training.states import GRADIENTS_CUT, states

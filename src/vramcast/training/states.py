@@ -3,10 +3,10 @@
 import msgspec
 
 from vramcast.training.counts import Count
-from vramcast.training.optimizer_rows import Optimizer
-from vramcast.training.optimizer_states import ENDS, Kept, kept_states
-from vramcast.training.optimizers import working_bytes
-from vramcast.training.recipe import Recipe, width
+from vramcast.training.optimizers.rows import Optimizer
+from vramcast.training.optimizers.rules import working_bytes
+from vramcast.training.optimizers.states import ENDS, Kept, kept_states
+from vramcast.training.recipe.recipe import Recipe, width
 
 WHOLE = ("none", "ddp")
 WEIGHTS_CUT = ("zero3", "fsdp1", "fsdp2")

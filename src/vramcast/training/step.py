@@ -4,7 +4,7 @@ from vramcast.ledger import Instant, Term
 from vramcast.training import reasons
 from vramcast.training.gathers import gathered, pending
 from vramcast.training.instant import STEP, instant
-from vramcast.training.recipe import width
+from vramcast.training.recipe.recipe import width
 from vramcast.training.saving import gathered_to_save
 from vramcast.training.scene import Scene, finds_gradients, retained_inputs
 from vramcast.training.states import GRADIENTS_CUT, largest

@@ -8,7 +8,7 @@ trainer hold 2.41 GiB and all gradients there; their reserved peaks meet the pub
 
 from vramcast.ledger import Instant
 from vramcast.training.gathers import Units, is_cut
-from vramcast.training.recipe import Recipe, width
+from vramcast.training.recipe.recipe import Recipe, width
 
 
 def gather_pool(recipe: Recipe, units: Units) -> float:

@@ -15,7 +15,7 @@ from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Model, Tower
 from vramcast.training.activations.policy import Layers, layers_of
 from vramcast.training.activations.style import Style
-from vramcast.training.recipe import Recipe
+from vramcast.training.recipe.recipe import Recipe
 from vramcast.training.stages import Stage
 
 # Patches of a tile and its class token are padded to a multiple of this (transformers 5.23, modeling_mllama.py, forward).

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from vramcast.planning.tracing.limits import find_limits
+from vramcast.tracing.allocator.replay import replay
 from vramcast.tracing.eventlog import Allocation, EventLog
-from vramcast.tracing.replay import replay
 
 KiB = 1024
 Trace = Callable[[int, int], EventLog]

@@ -17,14 +17,14 @@ from vramcast.planning.tracing.request import device_model, training_request
 from vramcast.planning.tracing.trained import by_known_rules
 from vramcast.planning.training import forecast_training
 from vramcast.planning.verdict import binding_term, judge
+from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.tracing.configs import check_built, config_of
-from vramcast.tracing.depth import BASE_PERIODS, shallow_depths
-from vramcast.tracing.report import TraceReport, report
+from vramcast.tracing.extrapolation.depth import BASE_PERIODS, shallow_depths
+from vramcast.tracing.reports.report import TraceReport, report
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 from vramcast.tracing.run import Tracer, trace, trace_script
-from vramcast.tracing.settings import AllocatorSettings
 from vramcast.training.activations.recurrent import scans_of
-from vramcast.training.resolve import resolve
+from vramcast.training.recipe.resolve import resolve
 from vramcast.workload import Training
 
 

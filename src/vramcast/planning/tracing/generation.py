@@ -7,10 +7,10 @@ from vramcast.models.inventory import Model
 from vramcast.planning.serving import forecast_serving
 from vramcast.planning.tracing.answer import Traced, finish, shallow, traced_result
 from vramcast.planning.tracing.request import device_model
+from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.tracing.configs import check_built, config_of
 from vramcast.tracing.request import TraceRequest
 from vramcast.tracing.run import Tracer
-from vramcast.tracing.settings import AllocatorSettings
 from vramcast.workload import Serving
 
 

@@ -8,7 +8,7 @@ from vramcast.errors import MissingError, QuestionError, UnmodelledError
 from vramcast.models.inventory import Block, Model
 from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.request import TraceRequest
-from vramcast.training.recipe import Recipe
+from vramcast.training.recipe.recipe import Recipe
 from vramcast.workload import Training
 
 TRAINERS = ("hf_trainer", "trl", "axolotl", "llama_factory", "unsloth")

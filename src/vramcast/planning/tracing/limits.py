@@ -12,11 +12,11 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.planning.largest import largest_that_fits
 from vramcast.planning.tracing.answer import Traced
+from vramcast.tracing.allocator.replay import replay
+from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.tracing.eventlog import EventLog
-from vramcast.tracing.replay import replay
+from vramcast.tracing.extrapolation.surface import Point, Surface
 from vramcast.tracing.run import Tracer
-from vramcast.tracing.settings import AllocatorSettings
-from vramcast.tracing.surface import Point, Surface
 
 _LARGEST_MICRO_BATCH = 4096
 _LARGEST_SEQ = 2**24

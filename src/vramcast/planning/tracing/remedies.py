@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from vramcast.planning.tracing.answer import Traced
-from vramcast.tracing.replay import replay
+from vramcast.tracing.allocator.replay import replay
+from vramcast.tracing.reports.terms import Naming
 from vramcast.tracing.request import TraceRequest
 from vramcast.tracing.run import Tracer
-from vramcast.tracing.terms import Naming
 
 _EIGHT_BITS = {"adamw", "adamw_foreach", "adamw_fused", "adamw_loop"}
 _WORTH_NAMING = 0.005  # of reserved memory

@@ -10,8 +10,8 @@ from vramcast.planning.tracing.layout import TRAINERS, LayoutOptions, distributi
 from vramcast.planning.tracing.trained import trained
 from vramcast.tracing.policies import DeviceModel
 from vramcast.tracing.request import TraceRequest
-from vramcast.training.recipe import Recipe
-from vramcast.training.resolve import resolve
+from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.resolve import resolve
 from vramcast.workload import Parallel, Training
 
 _OPTIMIZERS = {

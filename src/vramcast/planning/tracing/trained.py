@@ -7,10 +7,10 @@ import msgspec
 
 from vramcast.errors import UnmodelledError
 from vramcast.models.inventory import Model
-from vramcast.training.adapter_kinds import KINDS
-from vramcast.training.adapters import sizes_of
-from vramcast.training.methods import adapter_of, named_by_task
-from vramcast.training.recipe import Recipe
+from vramcast.training.adapters.kinds import KINDS
+from vramcast.training.adapters.tensors import sizes_of
+from vramcast.training.recipe.methods import adapter_of, named_by_task
+from vramcast.training.recipe.recipe import Recipe
 from vramcast.workload import Adapter, Training
 
 # Adapters of PEFT (0.21.2) without rules of their own: traced, with no forecast beside.

@@ -4,7 +4,7 @@ from typing import Any
 
 from vramcast.reading.training.keys import Rule, flag, names, number, text, whole
 from vramcast.reading.training.settings import Settings
-from vramcast.training.adapter_kinds import KINDS
+from vramcast.training.adapters.kinds import KINDS
 
 NAME = "PEFT adapter_config.json"
 SIGNATURE = frozenset({"peft_type", "target_modules", "base_model_name_or_path", "task_type"})

@@ -5,8 +5,8 @@ from typing import Any, Protocol
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-from vramcast.tracing.execution import fake_cuda
-from vramcast.tracing.execution.remembered import Remembered
+from vramcast.tracing.execution.kernels.remembered import Remembered
+from vramcast.tracing.execution.stand_ins import fake_cuda
 
 _CARD = torch.device("cuda", 0)
 

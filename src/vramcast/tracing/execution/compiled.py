@@ -16,8 +16,8 @@ from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from vramcast.tracing.execution.data_parallel import layers_of
 from vramcast.tracing.execution.fusion import FusedGraph
+from vramcast.tracing.execution.ranks.data_parallel import layers_of
 from vramcast.tracing.execution.session import Session
 
 Graphs = dict[Any, Callable[..., Any]]

@@ -1,6 +1,6 @@
 """A deep model traced at three small depths: the whole log is written from two of them and checked against the third."""
 
-from vramcast.tracing.depth import deepen, same_sequence
+from vramcast.tracing.extrapolation.depth import deepen, same_sequence
 from vramcast.tracing.request import TraceResult
 
 

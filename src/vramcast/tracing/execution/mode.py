@@ -16,10 +16,10 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 from torch.utils._pytree import tree_flatten
 
 from vramcast.tracing import policies
-from vramcast.tracing.execution import workspaces
-from vramcast.tracing.execution.attention import Attention
 from vramcast.tracing.execution.backends import Backend, FakeCuda
-from vramcast.tracing.execution.operators import (
+from vramcast.tracing.execution.kernels import workspaces
+from vramcast.tracing.execution.kernels.attention import Attention
+from vramcast.tracing.execution.kernels.operators import (
     ACCUMULATE,
     CPU_FACTORIES,
     INDEXED,
@@ -31,8 +31,8 @@ from vramcast.tracing.execution.operators import (
     kind_of,
     onto_cpu,
 )
+from vramcast.tracing.execution.kernels.shadows import Shadows
 from vramcast.tracing.execution.recorder import Recorder
-from vramcast.tracing.execution.shadows import Shadows
 
 aten = torch.ops.aten
 _DEVICE_OF = torch.ops.prim.device.default

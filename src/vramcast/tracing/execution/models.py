@@ -5,9 +5,11 @@ from typing import Any
 import torch
 
 from vramcast.errors import QuestionError, UnmodelledError, unknown_name
-from vramcast.tracing.execution import checkpointing, data_parallel, four_bit
+from vramcast.tracing.execution import checkpointing
 from vramcast.tracing.execution.adapters import add_adapter
+from vramcast.tracing.execution.ranks import data_parallel
 from vramcast.tracing.execution.session import Session
+from vramcast.tracing.execution.stand_ins import four_bit
 from vramcast.tracing.request import TraceRequest
 
 _LANGUAGE_MODELS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "ForMaskedLM")

@@ -13,21 +13,21 @@ from typing import Any
 
 import torch
 
-from vramcast.tracing.execution import (
+from vramcast.tracing.execution import steps
+from vramcast.tracing.execution.compiled import compile_what_is_asked
+from vramcast.tracing.execution.garbage import settle
+from vramcast.tracing.execution.ranks import sharding
+from vramcast.tracing.execution.session import OutOfTimeError, Session
+from vramcast.tracing.execution.stand_ins import (
     checkpoints,
     flash_package,
     flex_attention,
     four_bit,
     hub_models,
     patches,
-    sharding,
-    steps,
     triton_kernels,
 )
-from vramcast.tracing.execution.compiled import compile_what_is_asked
-from vramcast.tracing.execution.fake_cuda import FakeCudaError
-from vramcast.tracing.execution.garbage import settle
-from vramcast.tracing.execution.session import OutOfTimeError, Session
+from vramcast.tracing.execution.stand_ins.fake_cuda import FakeCudaError
 from vramcast.tracing.libraries import lacking
 from vramcast.tracing.request import ScriptRequest, TraceResult
 

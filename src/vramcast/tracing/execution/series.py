@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from vramcast.tracing.execution import four_bit, patches, steps
+from vramcast.tracing.execution import steps
 from vramcast.tracing.execution.session import Session, describe
+from vramcast.tracing.execution.stand_ins import four_bit, patches
 from vramcast.tracing.request import TraceRequest, TraceResult
 
 

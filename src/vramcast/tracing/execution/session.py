@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vramcast.tracing.execution import attention, gpu_api, patches
 from vramcast.tracing.execution.backends import Backend, open_backend
+from vramcast.tracing.execution.kernels import attention
 from vramcast.tracing.execution.mode import TracingMode
 from vramcast.tracing.execution.places import Places, is_library
 from vramcast.tracing.execution.recorder import Recorder
+from vramcast.tracing.execution.stand_ins import gpu_api, patches
 from vramcast.tracing.policies import DeviceModel, attention_order
 from vramcast.tracing.request import TraceResult
 

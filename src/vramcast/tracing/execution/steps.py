@@ -11,10 +11,11 @@ import msgspec
 import torch
 
 from vramcast.errors import QuestionError
-from vramcast.tracing.execution import images, models, recipes, zero
+from vramcast.tracing.execution import images, models, recipes
 from vramcast.tracing.execution.compiled import compile_layers
-from vramcast.tracing.execution.distribute import distribute
-from vramcast.tracing.execution.pipeline import Pipeline
+from vramcast.tracing.execution.ranks import zero
+from vramcast.tracing.execution.ranks.distribute import distribute
+from vramcast.tracing.execution.ranks.pipeline import Pipeline
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.request import TraceRequest
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import msgspec
 
 from vramcast.errors import VramcastError
-from vramcast.tracing.execution import four_bit, models, patches, steps
+from vramcast.tracing.execution import models, steps
 from vramcast.tracing.execution.deep import trace_deep
-from vramcast.tracing.execution.fake_cuda import FakeCudaError
 from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.script import run_script
 from vramcast.tracing.execution.session import Session, describe, raised_here
+from vramcast.tracing.execution.stand_ins import four_bit, patches
+from vramcast.tracing.execution.stand_ins.fake_cuda import FakeCudaError
 from vramcast.tracing.libraries import installed, lacking
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 

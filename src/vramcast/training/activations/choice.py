@@ -2,9 +2,9 @@
 
 from vramcast.training.activations.style import LowRank, Style
 from vramcast.training.activations.written import WRITTEN, Written
-from vramcast.training.adapters import parts_of
-from vramcast.training.optimizers import optimizer
-from vramcast.training.recipe import GATHERED, Recipe, width
+from vramcast.training.adapters.tensors import parts_of
+from vramcast.training.optimizers.rules import optimizer
+from vramcast.training.recipe.recipe import GATHERED, Recipe, width
 from vramcast.workload import Adapter, Parallel
 
 # Bytes of one element as a narrow matmul saves it; NVFP4 is half a byte and one byte of scale for 16 elements.

@@ -10,7 +10,7 @@ import msgspec
 from vramcast.models.inventory import Model
 from vramcast.training.activations.policy import Layers, blend, layers_of
 from vramcast.training.activations.style import Style
-from vramcast.training.methods import Partial, last_layers
+from vramcast.training.recipe.methods import Partial, last_layers
 from vramcast.training.stages import Stage
 
 

@@ -8,7 +8,7 @@ from vramcast.training.activations.linear import linear
 from vramcast.training.activations.state_space import mamba2_scan
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
-from vramcast.training.recipe import Recipe
+from vramcast.training.recipe.recipe import Recipe
 
 CHUNK = 256  # tokens per chunk of the state-space scan (mamba_ssm, ops/triton/ssd_combined.py)
 DELTA_CHUNK = 64  # tokens per chunk of the gated delta rule (flash-linear-attention, ops/gated_delta_rule/chunk.py)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from vramcast.errors import unknown_name
 from vramcast.models.inventory import Model
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 Resolver = Callable[[Draft, Training, Model], None]

@@ -8,7 +8,7 @@ schemas/config.py (checkpointing off).
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 

@@ -6,7 +6,7 @@ elements), gemini_plugin.py (every parameter sharded, shard_param_frac 1.0), nn/
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 

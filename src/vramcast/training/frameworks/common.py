@@ -5,7 +5,7 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption
-from vramcast.training.recipe import Draft, Recipe
+from vramcast.training.recipe.recipe import Draft, Recipe
 from vramcast.workload import Training
 
 

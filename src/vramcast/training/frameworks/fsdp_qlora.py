@@ -5,7 +5,7 @@ Source: AnswerDotAI/fsdp_qlora at 02586ac7d, train.py (targets "all": every proj
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 TRANSFORMERS = "4.37"

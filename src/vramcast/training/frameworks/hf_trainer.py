@@ -11,7 +11,7 @@ from vramcast.models.inventory import Model
 from vramcast.training.compiled import compiled_layers
 from vramcast.training.frameworks.common import sharding, version_of
 from vramcast.training.frameworks.releases import RELEASED, is_transformers, released
-from vramcast.training.recipe import Draft, dtype_name, width
+from vramcast.training.recipe.recipe import Draft, dtype_name, width
 from vramcast.workload import Training
 
 NEWEST = "5.23"

@@ -4,7 +4,7 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.training.frameworks.common import version_of
-from vramcast.training.recipe import Recipe
+from vramcast.training.recipe.recipe import Recipe
 from vramcast.workload import Training
 
 

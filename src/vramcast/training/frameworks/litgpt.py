@@ -8,7 +8,7 @@ model.py.
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import everything_in, sharding
 from vramcast.training.frameworks.releases import month_of
-from vramcast.training.recipe import GATHERED, Draft
+from vramcast.training.recipe.recipe import GATHERED, Draft
 from vramcast.workload import Training
 
 

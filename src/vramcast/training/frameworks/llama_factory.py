@@ -11,7 +11,7 @@ from vramcast.errors import QuestionError
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.frameworks.releases import month_of
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 FSDP_UPCASTS = (2024, 9)  # 0.9

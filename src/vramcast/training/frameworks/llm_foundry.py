@@ -8,7 +8,7 @@ on).
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import sharding
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 

@@ -6,7 +6,7 @@ Transformer Engine's LayerNormLinear (saves its input and the normed rows), core
 
 from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 

@@ -7,7 +7,7 @@ later runtime/bf16_optimizer.py (update_hp_grads).
 """
 
 from vramcast.models.inventory import Model
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 

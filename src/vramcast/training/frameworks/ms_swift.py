@@ -11,7 +11,7 @@ on three sizes of model, though its source casts nothing: the float32 of the k-b
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.frameworks.releases import month_of
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 NO_KBIT = (2024, 12)  # 3.0

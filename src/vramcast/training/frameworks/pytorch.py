@@ -5,7 +5,7 @@ Also what the PEFT method comparison, llama-recipes and NeMo AutoModel do unless
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 _KEEP_OUTPUT = ("pytorch", "peft_bench")  # outputs = model(...); outputs.loss.backward(), as PEFT's method comparison has it

@@ -6,7 +6,7 @@ unless the model is a chat one; 4 bits by GPTQConfig, whose rest prepare_model_f
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 TRANSFORMERS = "4.32"

@@ -9,7 +9,7 @@ logits). What changed when: the repository's history.
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import is_narrow, sharding
 from vramcast.training.frameworks.releases import month_of
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 FUSED_LOSS = (2025, 4)  # the compiled run of issue 929, of March, takes what January's took

@@ -8,7 +8,7 @@ copies), modules/attention.py (keys and values are expanded to all heads before 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import everything_in, sharding
 from vramcast.training.frameworks.releases import month_of
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 LINEAR_LOSS = (2025, 5)  # after 0.6.1

@@ -11,7 +11,7 @@ trainer/grpo_config.py (beta 0.04 in 0.16.1, 0.0 in 0.19.1).
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.frameworks.releases import month_of
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 CHECKPOINTS = (2025, 9)  # 0.22

@@ -8,7 +8,7 @@ a 16 GB card without (unslothai/notebooks, TinyLlama_(1.1B)-Alpaca: use_gradient
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.frameworks.common import version_of
-from vramcast.training.recipe import Draft
+from vramcast.training.recipe.recipe import Draft
 from vramcast.workload import Training
 
 NEWEST = "2025.11"

@@ -6,9 +6,9 @@ no slack, and a free block may grow into the unmapped range behind it. The model
 recordings; no public recording of this mode was found, so it follows the source alone.
 """
 
-from vramcast.tracing.allocator import CachingAllocator
-from vramcast.tracing.blocks import Block, Pool
-from vramcast.tracing.settings import MIN_BLOCK, SMALL_SEGMENT
+from vramcast.tracing.allocator.blocks import Block, Pool
+from vramcast.tracing.allocator.caching import CachingAllocator
+from vramcast.tracing.allocator.settings import MIN_BLOCK, SMALL_SEGMENT
 from vramcast.units import TiB
 
 _ADDRESS_SPACE = TiB  # 9/8 of the card's memory on the real device; only its being larger than any card matters

@@ -11,11 +11,11 @@ from itertools import pairwise
 
 import msgspec
 
+from vramcast.tracing.allocator.replay import replay
+from vramcast.tracing.allocator.settings import AllocatorSettings, round_to_block
 from vramcast.tracing.eventlog import Allocation, EventLog
-from vramcast.tracing.replay import replay
-from vramcast.tracing.rewind import rewind
-from vramcast.tracing.settings import AllocatorSettings, round_to_block
-from vramcast.tracing.snapshot import Frame, Segment, Snapshot, TraceEvent, recorded_conf, stack
+from vramcast.tracing.snapshots.file import Frame, Segment, Snapshot, TraceEvent, recorded_conf, stack
+from vramcast.tracing.snapshots.rewind import rewind
 
 _CATEGORIES = (
     ("optimizer", re.compile(r"/optim/|optimi[sz]er[^/]*\.py|[Aa]dam\w*\.py:|:_?step$")),

@@ -7,9 +7,9 @@ from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import updates_inside_backward
 from vramcast.training.activations.policy import COUNTED
 from vramcast.training.frameworks.limits import check_framework
-from vramcast.training.methods import PARTIALS, kind_of
-from vramcast.training.recipe import GATHERED, Recipe
-from vramcast.training.words import check_words
+from vramcast.training.recipe.methods import PARTIALS, kind_of
+from vramcast.training.recipe.recipe import GATHERED, Recipe
+from vramcast.training.recipe.words import check_words
 from vramcast.workload import Training
 
 EVEN_STAGES = ("megatron",)

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from vramcast.tracing.allocator import CachingAllocator, OutOfMemoryError
-from vramcast.tracing.blocks import Block
-from vramcast.tracing.device import Device
+from vramcast.tracing.allocator.blocks import Block
+from vramcast.tracing.allocator.caching import CachingAllocator, OutOfMemoryError
+from vramcast.tracing.allocator.device import Device
+from vramcast.tracing.allocator.expandable import ExpandableAllocator
+from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.tracing.eventlog import EventLog
-from vramcast.tracing.expandable import ExpandableAllocator
-from vramcast.tracing.settings import AllocatorSettings
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from vramcast.models.attention import Attention
 from vramcast.models.inventory import Model, Tensor
-from vramcast.training.adapter_kinds import Shapes, Sizes
+from vramcast.training.adapters.kinds import Shapes, Sizes
 
 _PREPENDED = ("prompt", "prompt_tuning", "p_tuning", "ptuning")
 DEFAULTS = {"num_virtual_tokens": 20, "encoder_hidden_size": 0, "projection": 0, "tokens": 1, "adapters": 2}

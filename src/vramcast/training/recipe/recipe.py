@@ -42,7 +42,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     ``narrow_layers``: how many layers, from the first, multiply in 8 or 4 bits; None = all.
     ``freezes_towers``: vision and audio towers are neither trained nor adapted.
     ``longest_first``: the longest sample, far above the others, makes the first micro-batch, which finds no gradients.
-    ``adapts_router``, ``adapts_experts``: what an adapter's names reach of a mixture (training/adapters.py, targeted).
+    ``adapts_router``, ``adapts_experts``: what an adapter's names reach of a mixture (training/adapters/tensors.py, targeted).
     ``direct_loss``: the model's own cross entropy takes its logits as they are.
     ``scan``: whether recurrent mixers run in kernels (mamba-ssm, causal-conv1d, flash-linear-attention) or in plain torch.
     ``modules``: the family whose own layers in transformers run, "" where a framework brings its own.

@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 
-from vramcast.tracing.execution import four_bit
 from vramcast.tracing.execution.models import from_config
 from vramcast.tracing.execution.session import Session
+from vramcast.tracing.execution.stand_ins import four_bit
 
 
 def install(session: Session) -> None:

@@ -4,7 +4,7 @@ from vramcast.errors import QuestionError, unknown_name
 from vramcast.training.activations.policy import COUNTED, POLICIES
 from vramcast.training.activations.regions import MODULES
 from vramcast.training.loss import KINDS
-from vramcast.training.recipe import Recipe
+from vramcast.training.recipe.recipe import Recipe
 from vramcast.training.saving import SAVES
 
 WORDS = {

@@ -8,10 +8,10 @@ from collections import Counter, defaultdict
 import msgspec
 
 from vramcast.ledger import Instant, RankMemory, Term
+from vramcast.tracing.allocator.replay import Usage, replay
+from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.tracing.eventlog import Allocation, EventLog
-from vramcast.tracing.replay import Usage, replay
-from vramcast.tracing.settings import AllocatorSettings
-from vramcast.tracing.terms import TERMS, Naming, kind_of_module
+from vramcast.tracing.reports.terms import TERMS, Naming, kind_of_module
 from vramcast.units import gib
 
 SOURCE = "traced: the real step on fake tensors"

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 import msgspec
 
 from vramcast.errors import UnmodelledError
-from vramcast.tracing.allocator import CachingAllocator
-from vramcast.tracing.blocks import Block
-from vramcast.tracing.device import Device
-from vramcast.tracing.rewind import LiveBlock, StartSegment, restore, rewind
-from vramcast.tracing.settings import SMALL_LIMIT, AllocatorSettings, parse_alloc_conf
-from vramcast.tracing.snapshot import Snapshot, TraceEvent, recorded_conf
+from vramcast.tracing.allocator.blocks import Block
+from vramcast.tracing.allocator.caching import CachingAllocator
+from vramcast.tracing.allocator.device import Device
+from vramcast.tracing.allocator.settings import SMALL_LIMIT, AllocatorSettings, parse_alloc_conf
+from vramcast.tracing.snapshots.file import Snapshot, TraceEvent, recorded_conf
+from vramcast.tracing.snapshots.rewind import LiveBlock, StartSegment, restore, rewind
 
 _REPLAYED = {"alloc", "free_completed", "segment_alloc", "segment_free"}
 _MOST_REVISIONS = 50

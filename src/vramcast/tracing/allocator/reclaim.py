@@ -7,8 +7,8 @@ set, cudaMalloc, release large enough cached oversize segments, cudaMalloc, rele
 from collections.abc import Iterator
 from typing import Protocol
 
-from vramcast.tracing.blocks import Block, Pool
-from vramcast.tracing.settings import AllocatorSettings
+from vramcast.tracing.allocator.blocks import Block, Pool
+from vramcast.tracing.allocator.settings import AllocatorSettings
 
 
 class Reclaimable(Protocol):

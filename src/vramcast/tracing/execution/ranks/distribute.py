@@ -5,11 +5,11 @@ from typing import Any
 import torch
 
 from vramcast.tracing.distribution import Distribution
-from vramcast.tracing.execution import data_parallel
-from vramcast.tracing.execution.pipeline import Pipeline, cut
+from vramcast.tracing.execution.ranks import data_parallel
+from vramcast.tracing.execution.ranks.pipeline import Pipeline, cut
+from vramcast.tracing.execution.ranks.sharding import patch_libraries, pretend_group
+from vramcast.tracing.execution.ranks.tensor_parallel import divide
 from vramcast.tracing.execution.session import Session
-from vramcast.tracing.execution.sharding import patch_libraries, pretend_group
-from vramcast.tracing.execution.tensor_parallel import divide
 
 
 def distribute(model: torch.nn.Module, how: Distribution, session: Session) -> torch.nn.Module:

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from vramcast.tracing.execution import models, recipes
+from vramcast.tracing.execution.ranks.sharding import patch_libraries, pretend_group, purposed
 from vramcast.tracing.execution.session import Session
-from vramcast.tracing.execution.sharding import patch_libraries, pretend_group, purposed
 from vramcast.tracing.request import TraceRequest
 
 _AGREED = ("assert_ints_same_as_other_ranks", "assert_lst_len_same_as_other_ranks")

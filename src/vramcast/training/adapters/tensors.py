@@ -6,7 +6,7 @@ from math import prod
 
 from vramcast.errors import unknown_name
 from vramcast.models.inventory import Model, Tensor
-from vramcast.training.adapter_kinds import KINDS, Kind
+from vramcast.training.adapters.kinds import KINDS, Kind
 from vramcast.workload import Adapter
 
 LINEAR_ROLES = frozenset({"q", "k", "v", "qkv", "o", "q_a", "q_b", "kv_a", "kv_b", "gate", "up", "gate_up", "down", "mixer"})

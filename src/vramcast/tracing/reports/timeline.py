@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.tracing.allocator import CachingAllocator
-from vramcast.tracing.blocks import Block
-from vramcast.tracing.device import Device
+from vramcast.tracing.allocator.blocks import Block
+from vramcast.tracing.allocator.caching import CachingAllocator
+from vramcast.tracing.allocator.device import Device
+from vramcast.tracing.allocator.replay import new_allocator
+from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.tracing.eventlog import Allocation, EventLog
-from vramcast.tracing.replay import new_allocator
-from vramcast.tracing.settings import AllocatorSettings
 
 
 def check_timeline(path: Path, *, pictures: tuple[str, ...] = ()) -> None:

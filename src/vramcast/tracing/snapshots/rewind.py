@@ -11,10 +11,10 @@ from itertools import pairwise
 
 import msgspec
 
-from vramcast.tracing.allocator import CachingAllocator
-from vramcast.tracing.blocks import Block, Pool
-from vramcast.tracing.settings import SMALL_LIMIT, SMALL_SEGMENT
-from vramcast.tracing.snapshot import Segment, TraceEvent
+from vramcast.tracing.allocator.blocks import Block, Pool
+from vramcast.tracing.allocator.caching import CachingAllocator
+from vramcast.tracing.allocator.settings import SMALL_LIMIT, SMALL_SEGMENT
+from vramcast.tracing.snapshots.file import Segment, TraceEvent
 
 
 class LiveBlock(msgspec.Struct):

@@ -8,10 +8,10 @@ with its free neighbours; its segment stays reserved until memory runs out.
 """
 
 from vramcast.errors import VramcastError
-from vramcast.tracing import reclaim
-from vramcast.tracing.blocks import Block, Pool
-from vramcast.tracing.device import Device
-from vramcast.tracing.settings import MIN_BLOCK, SMALL_LIMIT, AllocatorSettings
+from vramcast.tracing.allocator import reclaim
+from vramcast.tracing.allocator.blocks import Block, Pool
+from vramcast.tracing.allocator.device import Device
+from vramcast.tracing.allocator.settings import MIN_BLOCK, SMALL_LIMIT, AllocatorSettings
 from vramcast.units import gib
 
 

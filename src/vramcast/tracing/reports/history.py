@@ -7,10 +7,10 @@ from collections import Counter
 
 import msgspec
 
+from vramcast.tracing.allocator.replay import reserved_over
+from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.tracing.eventlog import EventLog, Mark
-from vramcast.tracing.replay import reserved_over
-from vramcast.tracing.settings import AllocatorSettings
-from vramcast.tracing.terms import TERMS, Naming
+from vramcast.tracing.reports.terms import TERMS, Naming
 
 _MOMENTS = 600
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from math import ceil, prod
 
 from vramcast.errors import unknown_name
-from vramcast.training.optimizer_rows import ALIASES, ROWS, Optimizer
+from vramcast.training.optimizers.rows import ALIASES, ROWS, Optimizer
 
 _BY_NAME = {row.name: row for row in ROWS}
 # how PyTorch's AdamW is asked to run (transformers/trainer_optimizer.py; apex and DeepSpeed's FusedAdam)

@@ -134,7 +134,7 @@ class Pipeline(torch.nn.Module):  # type: ignore[misc]
 
 def _dtype_between(how: Distribution, part: Part) -> torch.dtype:
     """The type of hidden states on their way: FSDP's compute type, or the weights'."""
-    from vramcast.tracing.execution.data_parallel import dtype_or_none
+    from vramcast.tracing.execution.ranks.data_parallel import dtype_or_none
 
     found: torch.dtype = dtype_or_none(how.compute) or next(p.dtype for p in part.parameters() if p.is_floating_point())
     return found

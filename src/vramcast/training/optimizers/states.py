@@ -5,8 +5,8 @@ from math import prod
 
 import msgspec
 
-from vramcast.training.optimizer_rows import Optimizer
-from vramcast.training.optimizers import state_bytes
+from vramcast.training.optimizers.rows import Optimizer
+from vramcast.training.optimizers.rules import state_bytes
 
 PAGED_FROM = 100_000  # elements; smaller states are not paged (bitsandbytes 0.50.2, optim/optimizer.py: get_state_buffer)
 ENDS = ("embedding", "head")

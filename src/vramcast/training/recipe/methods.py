@@ -3,8 +3,8 @@
 import msgspec
 
 from vramcast.errors import unknown_name
-from vramcast.training.adapter_kinds import KINDS
-from vramcast.training.prompts import PROMPT_KINDS
+from vramcast.training.adapters.kinds import KINDS
+from vramcast.training.adapters.prompts import PROMPT_KINDS
 from vramcast.training.stages import Stage
 from vramcast.workload import Adapter, Training
 

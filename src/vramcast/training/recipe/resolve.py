@@ -6,10 +6,10 @@ from vramcast.ledger import Assumption
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import framework_name, resolver
 from vramcast.training.frameworks.common import fsdp_offload, is_narrow, narrow_inputs
-from vramcast.training.methods import PARTIALS, kind_of, task_of
-from vramcast.training.optimizers import optimizer, update_of
-from vramcast.training.recipe import Draft, Recipe
-from vramcast.training.words import QUANT_ALIASES
+from vramcast.training.optimizers.rules import optimizer, update_of
+from vramcast.training.recipe.methods import PARTIALS, kind_of, task_of
+from vramcast.training.recipe.recipe import Draft, Recipe
+from vramcast.training.recipe.words import QUANT_ALIASES
 from vramcast.workload import Training
 
 PACKED = ("gptq", "gptq8", "awq")

@@ -1,0 +1,1 @@
+"""PyTorch's CUDA caching allocator, modelled exactly, and event logs replayed through it."""

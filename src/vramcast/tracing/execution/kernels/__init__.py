@@ -1,0 +1,1 @@
+"""What operators return, keep and take while they run, as a GPU's kernels would."""

@@ -1,0 +1,1 @@
+"""A deep, large or long step from the logs of a few small ones."""

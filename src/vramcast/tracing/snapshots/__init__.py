@@ -1,0 +1,1 @@
+"""Memory snapshots that people hold: read without running anything, replayed, explained."""

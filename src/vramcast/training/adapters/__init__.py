@@ -1,0 +1,1 @@
+"""Adapters and prompts: what they train, as shapes."""
