@@ -20,6 +20,8 @@ TABLE = Path(__file__).with_name("intervals.json")
 COVERAGE = 0.9
 # Probabilities at which a cell keeps the quantiles of measured/forecast.
 PROBABILITIES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+# Launchers and trainers whose step is the HF Trainer's own: what was measured under one of them speaks for all.
+_TRAINER = frozenset({"accelerate", "axolotl", "deepspeed", "llama_factory", "trl"})
 # Grouping keys from the finest cell to the coarsest; a measure's own parent is the measure alone.
 LADDER: tuple[tuple[str, ...], ...] = (
     ("engine", "release", "class"),
@@ -74,17 +76,18 @@ def cell_names(measure: str, keys: Mapping[str, str]) -> Iterator[str]:
     ("vllm@other"), down to the coarsest.
     """
     kind, platform = kind_class(keys), "@" + keys["platform"] if "platform" in keys else ""
+    engine = engine_name(keys.get("engine", ""))
     known = {
-        "engine": engine_name(keys.get("engine", "")),
+        "engine": "hf_trainer" if engine in _TRAINER else engine,
         "release": release(keys.get("version", "")),
         "class": kind,
         "stored": kind.rpartition(", ")[2],
     }
     for rung in LADDER:
         if all(known[key] for key in rung):
-            engine, number, named = (known[key] if key in rung else "*" for key in ("engine", "release", "class"))
+            whose, number, named = (known[key] if key in rung else "*" for key in ("engine", "release", "class"))
             named = known["stored"] if "stored" in rung else named
-            yield "|".join([measure, engine + platform, number, named])
+            yield "|".join([measure, whose + platform, number, named])
 
 
 def release(version: str) -> str:
