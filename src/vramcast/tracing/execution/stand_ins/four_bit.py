@@ -1,6 +1,5 @@
 """bitsandbytes on fake tensors: 4-bit parameters that need no subclass, and paged state outside the caching allocator."""
 
-import importlib.metadata
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from vramcast.tracing.execution.session import Session
+from vramcast.tracing.libraries import installed
 
 
 def install(session: Session) -> None:
@@ -32,7 +32,10 @@ def install(session: Session) -> None:
 
 
 def _release() -> tuple[int, ...]:
-    return tuple(int(part) for part in importlib.metadata.version("bitsandbytes").split(".")[:2])
+    version = installed(("bitsandbytes",)).get("bitsandbytes")
+    if version is None:
+        raise ModuleNotFoundError("No module named 'bitsandbytes'", name="bitsandbytes")
+    return tuple(int(part) for part in version.split(".")[:2])
 
 
 def _pretend_compiled() -> None:
