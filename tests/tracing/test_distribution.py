@@ -7,6 +7,7 @@ import pytest
 
 from vramcast.errors import QuestionError, UnmodelledError
 from vramcast.planning.tracing.layout import LayoutOptions, distribution_of
+from vramcast.tracing.allocator.replay import replay
 from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.eventlog import Allocation
 from vramcast.tracing.request import TraceRequest, TraceResult
@@ -47,6 +48,8 @@ LAYOUTS = {
     "fsdp2 ends": _sharded("fsdp2", ends_apart=True),
     "fsdp2 hybrid": _sharded("fsdp2", parallel=Parallel(dp=RANKS, replicate=2)),
     "fsdp2 host": _sharded("fsdp2", host_weights=True),
+    "fsdp1 whole": _sharded("fsdp1", unreduced=True),
+    "fsdp2 whole": _sharded("fsdp2", unreduced=True),
     "tp": Distribution(parallel=Parallel(tp=2)),
     "tp, parts of the sequence": Distribution(parallel=Parallel(tp=2), sequence_parallel=True, loss_parallel=True),
     "tp x ddp": Distribution(parallel=Parallel(tp=2, dp=2), sharding="ddp"),
@@ -63,7 +66,14 @@ def _traces() -> dict[str, TraceResult]:
     pytest.importorskip("transformers")
     weights = {name: "float32" if how.compute else "bfloat16" for name, how in LAYOUTS.items()}
     requests = [
-        TraceRequest(config=_config(name), seq=SEQ, backend="cuda", param_dtype=weights[name], distribution=how)
+        TraceRequest(
+            config=_config(name),
+            seq=SEQ,
+            backend="cuda",
+            param_dtype=weights[name],
+            distribution=how,
+            accumulate=2 if how.unreduced else 1,
+        )
         for name, how in LAYOUTS.items()
     ]
     return dict(zip(LAYOUTS, trace_all(requests, timeout_s=120), strict=True))
@@ -126,6 +136,13 @@ def test_what_is_gathered_follows_the_options() -> None:
     assert root + 2 * layer <= _gathered("fsdp1") < root + 3 * layer
     assert _gathered("fsdp1 alone") == pytest.approx(_gathered("fsdp1") - layer, rel=0.01)
     assert root + LAYERS * layer <= _gathered("fsdp1 kept") < root + (LAYERS + 1) * layer
+
+
+@torch_only
+def test_gradients_that_wait_for_the_last_micro_batch_are_whole() -> None:
+    assert _most("fsdp1 whole", "gradients") >= BF16 * PARAMETERS
+    whole, sharded = (replay(_traces()[name].log).peak_allocated_bytes for name in ("fsdp2 whole", "fsdp2"))
+    assert whole - sharded == pytest.approx(FP32 * PARAMETERS, rel=0.01)
 
 
 def _gathered(name: str) -> int:

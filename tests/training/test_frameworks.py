@@ -1,5 +1,6 @@
 """What frameworks decide, by their own version and method."""
 
+import msgspec
 import pytest
 
 from vramcast.hardware.names import find_accelerator
@@ -195,3 +196,18 @@ def test_the_longest_sample_first_finds_no_gradients() -> None:
     always, late = alive(), alive(longest_first=True)
     assert always[0] == max(always) == max(late)
     assert late[0] == 0
+
+
+def test_the_trainer_accumulates_whole_gradients_under_fsdp() -> None:
+    asked = Training(model="Qwen/Qwen2.5-7B", gpu="H100", fsdp=2, parallel=Parallel(dp=8), seq=2048, checkpointing="full")
+    model = read_model(asked.model, offline=True)
+
+    def gradients(question: Training) -> tuple[int, str]:
+        rank = forecast_training(question, model=model, card=find_accelerator("H100")).ranks[0]
+        return next((t.bytes, t.why) for i in rank.instants for t in i.terms if t.name == "gradients")
+
+    assert recipe(fsdp=1, parallel=Parallel(dp=8)).whole_accumulation == "trained"
+    assert recipe(zero=2, parallel=Parallel(dp=8)).whole_accumulation == ""
+    size, why = gradients(msgspec.structs.replace(asked, accumulate=4))
+    assert size == 2 * model.parameters
+    assert "x 2 B (bfloat16), whole until the last micro-batch" in why

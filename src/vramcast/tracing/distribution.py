@@ -17,7 +17,8 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     ``sharding``: none, ddp, fsdp1, fsdp2, or DeepSpeed's zero1 to zero3. ``reshard``: gathered weights are let go after forward.
     ``prefetch``: FSDP1 gathers the next unit during backward. ``ends_apart``: FSDP2 gives the embedding, and the last norm with
     the head, groups of their own. ``host_weights``: FSDP keeps its shards on the host. ``compute``, ``reduce``: dtypes of FSDP's
-    mixed precision, "" for the weights' own. ``bucket_view``, ``static_graph``: options of DDP.
+    mixed precision, "" for the weights' own. ``unreduced``: FSDP reduces the gradients of the last micro-batch alone (no_sync).
+    ``bucket_view``, ``static_graph``: options of DDP.
 
     ``sequence_parallel``, ``loss_parallel``: tensor-parallel ranks divide the sequence between the matrix products, and the
     vocabulary of the logits. ``stage``: the pipeline rank that is traced. ``schedule``: its order of micro-batches.
@@ -33,6 +34,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     host_weights: bool = False
     compute: str = ""
     reduce: str = ""
+    unreduced: bool = False
     sequence_parallel: bool = False
     loss_parallel: bool = False
     bucket_view: bool = False

@@ -47,14 +47,20 @@ def instant(name: str, s: Scene, *, gathered: Whole = NONE, told: tuple[str, str
     return Instant(name=name, terms=tuple(_terms(s, sizes, gathered, told or (s.layers.why, reasons.SOURCES["temporaries"]))))
 
 
+def _why_gradients(s: Scene, size: float) -> str:
+    if s.recipe.whole_accumulation and size == s.states.whole_gradients:
+        return reasons.whole_gradients(s.held, s.recipe)
+    own = size == s.states.step_gradients < s.states.gradients
+    return reasons.gradients(s.held, s.recipe, s.shards, own=own)
+
+
 def _terms(s: Scene, sizes: dict[str, float], gathered: Whole, told: tuple[str, str]) -> Iterator[Term]:
     """The named terms of an instant, largest parts first in the order of their life."""
     states, held, recipe = s.states, s.held, s.recipe
-    own = sizes["gradients"] == states.step_gradients < states.gradients
     kept = reasons.activations(recipe, depth=s.stage.depth, in_flight=s.stage.in_flight, tokens=s.tokens)
     parts = {
         "weights": (states.weights, reasons.weights(held, recipe, s.shards)),
-        "gradients": (sizes["gradients"], reasons.gradients(held, recipe, s.shards, own=own)),
+        "gradients": (sizes["gradients"], _why_gradients(s, sizes["gradients"])),
         "optimizer": (states.optimizer, reasons.optimizer_states(held, recipe, s.shards)),
         "master_weights": (states.master, reasons.master(held, recipe, s.shards)),
         "secondary_weights": (_secondary(s), reasons.secondary(held, recipe, s.parallel.hpz)),

@@ -5,7 +5,7 @@ import msgspec
 from vramcast.training.counts import Count
 from vramcast.training.optimizers.rules import optimizer
 from vramcast.training.recipe.recipe import Recipe, width
-from vramcast.training.states import GRADIENTS_CUT, WEIGHTS_CUT, WHOLE
+from vramcast.training.states import GRADIENTS_CUT, WEIGHTS_CUT, WHOLE, accumulated
 
 
 class Shards(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +55,17 @@ def weights(held: Count, recipe: Recipe, shards: Shards) -> str:
 def secondary(held: Count, recipe: Recipe, ranks: int) -> str:
     """ZeRO++'s second copy of the weights."""
     return f"a second copy of {held.trained + held.expert_trained + held.frozen:,} x {width(recipe.compute)} B / {ranks} ranks"
+
+
+def whole_gradients(held: Count, recipe: Recipe) -> str:
+    """Gradients kept whole while micro-batches accumulate."""
+    each = accumulated(recipe)
+    units = held.frozen if recipe.whole_accumulation == "units" else 0
+    return _sum(
+        (held.trained + held.expert_trained, f"x {width(each)} B ({each}), whole until the last micro-batch", 1),
+        (held.adapter, f"in adapters x {width(recipe.adapter_dtype)} B", 1),
+        (units, f"frozen in the same units x {width(recipe.frozen)} B", 1),
+    )
 
 
 def gradients(held: Count, recipe: Recipe, shards: Shards, *, own: bool = False) -> str:

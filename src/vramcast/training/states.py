@@ -142,13 +142,17 @@ def _loaded(held: Count, recipe: Recipe) -> float:
     return held.quantized * (_quant_width(recipe) + _scale_width(recipe)) + held.frozen * width(recipe.frozen)
 
 
+def accumulated(recipe: Recipe) -> str:
+    """The dtype of whole gradients that wait for the last micro-batch."""
+    return recipe.reduce if recipe.sharding == "fsdp2" else recipe.backward_gradients
+
+
 def _whole(held: Count, recipe: Recipe) -> float:
     """Gradients while FSDP accumulates without synchronising: of the trained parameters, or of their whole flat units.
 
     FSDP2 keeps them in the dtype of the reduction (torch 2.13, _fsdp_param.py, to_accumulated_grad_if_needed).
     """
-    each = recipe.reduce if recipe.sharding == "fsdp2" else recipe.backward_gradients
-    trained = (held.trained + held.expert_trained) * width(each) + held.adapter * width(recipe.adapter_dtype)
+    trained = (held.trained + held.expert_trained) * width(accumulated(recipe)) + held.adapter * width(recipe.adapter_dtype)
     return trained + (held.frozen * width(recipe.frozen) if recipe.whole_accumulation == "units" else 0)
 
 

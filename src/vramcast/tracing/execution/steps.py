@@ -13,7 +13,7 @@ import torch
 from vramcast.errors import QuestionError
 from vramcast.tracing.execution import images, models, recipes
 from vramcast.tracing.execution.compiled import compile_layers
-from vramcast.tracing.execution.ranks import zero
+from vramcast.tracing.execution.ranks import data_parallel, zero
 from vramcast.tracing.execution.ranks.distribute import distribute
 from vramcast.tracing.execution.ranks.pipeline import Pipeline
 from vramcast.tracing.execution.session import Session
@@ -61,8 +61,9 @@ def optimizer_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, req
     if isinstance(model, Pipeline):
         _pipeline_step(model, request, session)
     else:
-        for _ in range(request.accumulate):
-            _micro_step(model, request, session)
+        for left in reversed(range(request.accumulate)):
+            with data_parallel.unreduced(model, request.distribution, left=left):
+                _micro_step(model, request, session)
     if request.clip_norm is not None:
         for group in recipes.on_one_mesh(model.parameters()):
             torch.nn.utils.clip_grad_norm_(group, request.clip_norm)

@@ -201,6 +201,10 @@ def _sharded_dtypes(draft: Draft) -> None:
     draft.default("FSDP MixedPrecision" if mixed else "as the weights",
                   backward_gradients=draft.get("compute") if mixed else weights,
                   reduce=draft.get("compute") if mixed else weights)  # fmt: skip
+    # trainer.py, _inner_training_loop: every micro-batch but the last runs under accelerator.no_sync (transformers 4.46 to 5.23;
+    # accelerator.accumulate did the same before), unless gradient_accumulation_kwargs sets sync_each_batch.
+    whole = "trained" if draft.get("sharding") in ("fsdp1", "fsdp2") else ""
+    draft.default("accelerator.no_sync keeps whole gradients while accumulating", whole_accumulation=whole)
     draft.default("DDP keeps gradients in buckets of their own", ddp_buckets=draft.get("sharding") == "ddp")
 
 

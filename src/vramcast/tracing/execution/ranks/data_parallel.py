@@ -1,5 +1,7 @@
 """Data parallelism by PyTorch's own libraries: copies (DDP), flat shards (FSDP1), shards per parameter (FSDP2, hybrid)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -9,6 +11,20 @@ from vramcast.errors import unknown_name
 from vramcast.tracing.distribution import Distribution
 
 _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
+
+
+@contextmanager
+def unreduced(model: Any, how: Distribution, *, left: int) -> Iterator[None]:
+    """A micro-batch with ``left`` more after it in its step: where the framework says so, FSDP keeps its gradients whole."""
+    if not (how.unreduced and left) or how.sharding not in {"fsdp1", "fsdp2"}:
+        yield
+    elif how.sharding == "fsdp1":
+        with model.no_sync():
+            yield
+    else:
+        model.set_requires_gradient_sync(False)
+        yield
+        model.set_requires_gradient_sync(True)
 
 
 def copied(model: torch.nn.Module, how: Distribution, mesh: Any) -> torch.nn.Module:
