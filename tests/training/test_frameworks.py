@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from vramcast.errors import QuestionError
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.training.forecast import forecast_training
@@ -207,7 +208,11 @@ def test_the_trainer_accumulates_whole_gradients_under_fsdp() -> None:
         return next((t.bytes, t.why) for i in rank.instants for t in i.terms if t.name == "gradients")
 
     assert recipe(fsdp=1, parallel=Parallel(dp=8)).whole_accumulation == "trained"
-    assert recipe(zero=2, parallel=Parallel(dp=8)).whole_accumulation == ""
+    assert recipe(zero=2, parallel=Parallel(dp=8)).whole_accumulation == "none"
+    each = msgspec.structs.replace(asked, accumulate=4, options={"whole_accumulation": "none"})
+    assert gradients(each)[0] == pytest.approx(4 * model.parameters / 8, rel=1e-6)
+    with pytest.raises(QuestionError, match="unknown whole_accumulation 'all': known: none, trained, units"):
+        gradients(msgspec.structs.replace(each, options={"whole_accumulation": "all"}))
     size, why = gradients(msgspec.structs.replace(asked, accumulate=4))
     assert size == 2 * model.parameters
     assert "x 2 B (bfloat16), whole until the last micro-batch" in why

@@ -41,14 +41,14 @@ def instant(name: str, s: Scene, *, gathered: Whole = NONE, told: tuple[str, str
         sizes["gradients"] = s.states.gradients if finds_gradients(s) else 0.0
     if s.recipe.low_gradients and name != STEP:
         sizes["gradients"] += s.held.trained * width(s.recipe.low_gradients)
-    whole = s.recipe.whole_accumulation if s.micro_batches > 1 and name != STEP else ""
+    whole = s.recipe.whole_accumulation != "none" and s.micro_batches > 1 and name != STEP
     if whole and (sizes["gradients"] or not s.recipe.longest_first):
         sizes["gradients"] = s.states.whole_gradients
     return Instant(name=name, terms=tuple(_terms(s, sizes, gathered, told or (s.layers.why, reasons.SOURCES["temporaries"]))))
 
 
 def _why_gradients(s: Scene, size: float) -> str:
-    if s.recipe.whole_accumulation and size == s.states.whole_gradients:
+    if s.recipe.whole_accumulation != "none" and size == s.states.whole_gradients:
         return reasons.whole_gradients(s.held, s.recipe)
     own = size == s.states.step_gradients < s.states.gradients
     return reasons.gradients(s.held, s.recipe, s.shards, own=own)

@@ -31,20 +31,31 @@ def read(config: Config) -> Model:
         hidden=hidden,
         blocks=parts.stack(layers, lambda layer: _block(config, hidden, layer, f"{prefix}layers.{{}}.")),
         embedding=f"{prefix}embeddings.tok_embeddings.weight",
-        norm=_norms(config, hidden, f"{prefix}embeddings.norm", f"{prefix}final_norm"),
+        norm=norms(config, hidden, f"{prefix}embeddings.norm", f"{prefix}final_norm"),
         extra=_head(config, hidden, task),
     )
 
 
-def _norms(config: Config, hidden: int, *names: str) -> tuple[Tensor, ...]:
+def norms(config: Config, hidden: int, *names: str) -> tuple[Tensor, ...]:
+    """Layer norms, with a bias where the config says so."""
     return parts.norms(hidden, *names, bias=config.flag("norm_bias", default=False))
+
+
+def feed_forward(config: Config, hidden: int) -> tuple[Dense, tuple[Tensor, ...]]:
+    """ModernBERT's gated MLP, its two inputs one matrix."""
+    kind = Dense(intermediate=config.size("intermediate_size"), activation=config.text("hidden_activation", default="gelu"))
+    bias = config.flag("mlp_bias", default=False)
+    return kind, (
+        *parts.linear("mlp.Wi", 2 * kind.intermediate, hidden, "gate_up", shard=0, bias=bias),
+        *parts.linear("mlp.Wo", hidden, kind.intermediate, "down", shard=1, bias=bias),
+    )
 
 
 def _block(config: Config, hidden: int, layer: _Layer, name: str) -> Block:
     heads = config.size("num_attention_heads")
     kind = Attention(heads=heads, kv_heads=heads, head_dim=max(1, hidden // heads), window=layer.window, causal=False)
-    mlp = Dense(intermediate=config.size("intermediate_size"), activation=config.text("hidden_activation", default="gelu"))
-    bias, mlp_bias = config.flag("attention_bias", default=False), config.flag("mlp_bias", default=False)
+    mlp, mlp_tensors = feed_forward(config, hidden)
+    bias = config.flag("attention_bias", default=False)
     return Block(
         name=name,
         indices=(),
@@ -52,9 +63,8 @@ def _block(config: Config, hidden: int, layer: _Layer, name: str) -> Block:
         feedforward=mlp,
         tensors=(
             *parts.fused_attention(kind, hidden, qkv="attn.Wqkv", out="attn.Wo", bias=bias),
-            *parts.linear("mlp.Wi", 2 * mlp.intermediate, hidden, "gate_up", shard=0, bias=mlp_bias),
-            *parts.linear("mlp.Wo", hidden, mlp.intermediate, "down", shard=1, bias=mlp_bias),
-            *_norms(config, hidden, *(() if layer.first else ("attn_norm",)), "mlp_norm"),
+            *mlp_tensors,
+            *norms(config, hidden, *(() if layer.first else ("attn_norm",)), "mlp_norm"),
         ),
     )
 
@@ -63,7 +73,7 @@ def _head(config: Config, hidden: int, task: str) -> tuple[Tensor, ...]:
     if task == "ModernBertModel":
         return ()
     bias = config.flag("classifier_bias", default=False)
-    dense = (*parts.linear("head.dense", hidden, hidden, "head", shard=None, bias=bias), *_norms(config, hidden, "head.norm"))
+    dense = (*parts.linear("head.dense", hidden, hidden, "head", shard=None, bias=bias), *norms(config, hidden, "head.norm"))
     if task.endswith("MaskedLM"):
         decoder = Tensor(name="decoder.bias", shape=(config.size("vocab_size"),), role="bias")
         tied = config.flag("tie_word_embeddings", default=True)

@@ -6,7 +6,7 @@ Source of names and shapes: transformers 5.23, modeling_modernbert_decoder.py.
 from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, spans
-from vramcast.models.feedforward import Dense
+from vramcast.models.families.modernbert import feed_forward, norms
 from vramcast.models.inventory import Block, Model, Tensor
 
 Key = tuple[spans.Span, bool]
@@ -24,7 +24,7 @@ def read(config: Config, *, prefix: str = "model.") -> Model:
         hidden=hidden,
         blocks=blocks,
         embedding=f"{prefix}embeddings.tok_embeddings.weight",
-        norm=_norms(config, hidden, f"{prefix}embeddings.norm", f"{prefix}final_norm"),
+        norm=norms(config, hidden, f"{prefix}embeddings.norm", f"{prefix}final_norm"),
         head="decoder.weight",
         tied=True,
         extra=_head(config, hidden),
@@ -39,7 +39,7 @@ def _head(config: Config, hidden: int) -> tuple[Tensor, ...]:
     scores = task.endswith("ForSequenceClassification")
     name = "head" if scores else "lm_head"
     dense = parts.linear(f"{name}.dense", hidden, hidden, "head", shard=None, bias=bias)
-    normed = (*dense, *_norms(config, hidden, f"{name}.norm"))
+    normed = (*dense, *norms(config, hidden, f"{name}.norm"))
     if scores:
         labels = len(config.raw.get("id2label") or ()) or config.size("num_labels", default=2)
         return (*normed, *parts.linear("classifier", labels, hidden, "head", shard=None, bias=bias))
@@ -48,16 +48,12 @@ def _head(config: Config, hidden: int) -> tuple[Tensor, ...]:
     return (*normed, Tensor(name="decoder.bias", shape=(config.size("vocab_size"),), role="bias"))
 
 
-def _norms(config: Config, hidden: int, *names: str) -> tuple[Tensor, ...]:
-    return parts.norms(hidden, *names, bias=config.flag("norm_bias", default=False))
-
-
 def _block(config: Config, hidden: int, key: Key, name: str) -> Block:
     span, first = key
     heads = config.size("num_attention_heads")
     kind = Attention(heads=heads, kv_heads=heads, head_dim=max(1, hidden // heads), window=span.window)
-    mlp = Dense(intermediate=config.size("intermediate_size"), activation=config.text("hidden_activation", default="gelu"))
-    bias, mlp_bias = config.flag("attention_bias", default=False), config.flag("mlp_bias", default=False)
+    mlp, mlp_tensors = feed_forward(config, hidden)
+    bias = config.flag("attention_bias", default=False)
     return Block(
         name=name,
         indices=(),
@@ -65,8 +61,7 @@ def _block(config: Config, hidden: int, key: Key, name: str) -> Block:
         feedforward=mlp,
         tensors=(
             *parts.attention(kind, hidden, prefix="attn.", bias=bias, out="Wo"),
-            *parts.linear("mlp.Wi", 2 * mlp.intermediate, hidden, "gate_up", shard=0, bias=mlp_bias),
-            *parts.linear("mlp.Wo", hidden, mlp.intermediate, "down", shard=1, bias=mlp_bias),
-            *_norms(config, hidden, *(() if first else ("attn_norm",)), "mlp_norm"),
+            *mlp_tensors,
+            *norms(config, hidden, *(() if first else ("attn_norm",)), "mlp_norm"),
         ),
     )

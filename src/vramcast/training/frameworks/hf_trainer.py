@@ -102,11 +102,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     _dtypes(draft, question, model, version)
     _sharded_dtypes(draft)
     compiled_layers(draft)
-    draft.default("transformers' eager modules", norm="eager", rope="eager", glu="eager")
-    draft.default("", modules=model.family)
-    draft.default("the family's own modules", float_router=model.family in FLOAT_ROUTERS, clamped_glu=model.family == "gpt_oss")
-    draft.default("the family's final_logit_softcapping", logits_softcap=model.family in CAPPED_LOGITS)
-    draft.default("the family's own RMSNorm", norm_form=NORM_FORMS.get(model.family, "narrow"))
+    _modules(draft, model)
     if draft.get("quant"):
         draft.default("prepare_model_for_kbit_training turns checkpointing on", checkpointing="full")
     draft.default("Trainer default", checkpointing="none", optimizer="adamw")
@@ -115,13 +111,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
         "Trainer default optim", update="fused" if version >= FUSED_DEFAULT else "foreach" if version >= SETS_TO_NONE else "loop"
     )
     draft.default("foreach AdamW of torch 2.0", foreach_twice=SETS_TO_NONE <= version < ONE_LIST)
-    chosen = draft.get("attention") is None and version >= ATTENTION_INTERFACE
-    draft.default("torch's scaled_dot_product_attention picks the kernel" if chosen else "given", sdpa=chosen)
-    draft.default("sdpa picks flash", attention="flash")
-    expands = version < ATTENTION_INTERFACE and model.family in EXPANDS_KV
-    draft.default("the model's own flash class repeats keys and values" if expands else "grouped kernel", repeats_kv=expands)
-    dropout = 0.1 if model.family in DROPS_OUT else 0.0
-    draft.default("the family's configuration", hidden_dropout=dropout, attention_dropout=dropout)
+    _attention(draft, model, version)
     draft.default("gradient checkpointing's use_reentrant of transformers", reentrant=version < NOT_REENTRANT)
     _loss(draft, model, version)
     draft.default(
@@ -129,6 +119,35 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
         loads_whole=bool(draft.get("quant")) and "parameters" not in question.offload,
     )
     draft.default("CUDA 11.7 and later load kernels when they are used", lazy_modules=version >= LAZY_MODULES)
+    _experts(draft, model, version)
+    freed = version >= SETS_TO_NONE
+    draft.default("zero_grad sets gradients to None" if freed else "zero_grad of torch 1 fills gradients with zeros",
+                  frees_gradients=freed)  # fmt: skip
+    draft.default("prefetch of the next block", live_gathers=2)
+    apart = version >= SEPARATE_ENDS and draft.get("framework") not in OWN_LOOPS and not model.tied
+    if draft.get("sharding") == "fsdp2" and apart:
+        draft.default("accelerate 1.15: embedding and head are groups of their own", separate_ends=True)
+
+
+def _modules(draft: Draft, model: Model) -> None:
+    draft.default("transformers' eager modules", norm="eager", rope="eager", glu="eager")
+    draft.default("", modules=model.family)
+    draft.default("the family's own modules", float_router=model.family in FLOAT_ROUTERS, clamped_glu=model.family == "gpt_oss")
+    draft.default("the family's final_logit_softcapping", logits_softcap=model.family in CAPPED_LOGITS)
+    draft.default("the family's own RMSNorm", norm_form=NORM_FORMS.get(model.family, "narrow"))
+
+
+def _attention(draft: Draft, model: Model, version: tuple[int, ...]) -> None:
+    chosen = draft.get("attention") is None and version >= ATTENTION_INTERFACE
+    draft.default("torch's scaled_dot_product_attention picks the kernel" if chosen else "given", sdpa=chosen)
+    draft.default("sdpa picks flash", attention="flash")
+    expands = version < ATTENTION_INTERFACE and model.family in EXPANDS_KV
+    draft.default("the model's own flash class repeats keys and values" if expands else "grouped kernel", repeats_kv=expands)
+    dropout = 0.1 if model.family in DROPS_OUT else 0.0
+    draft.default("the family's configuration", hidden_dropout=dropout, attention_dropout=dropout)
+
+
+def _experts(draft: Draft, model: Model, version: tuple[int, ...]) -> None:
     fused = version >= FUSED_EXPERTS and not draft.get("splits_experts")
     draft.default("experts are fused tensors since transformers 5" if fused else "experts are layers", fused_experts=fused)
     draft.default("grouped matmuls since transformers 5" if fused else "one expert after another",
@@ -137,13 +156,6 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
     draft.default("PEFT's all-linear reaches routers", adapts_router=reached and not draft.get("splits_experts"))
     draft.default("PEFT reaches experts that are one tensor in the families it converts" if fused else "",
                   adapts_experts="layers" if not fused else "tensors" if reached else "none")  # fmt: skip
-    freed = version >= SETS_TO_NONE
-    draft.default("zero_grad sets gradients to None" if freed else "zero_grad of torch 1 fills gradients with zeros",
-                  frees_gradients=freed)  # fmt: skip
-    draft.default("prefetch of the next block", live_gathers=2)
-    apart = version >= SEPARATE_ENDS and draft.get("framework") not in OWN_LOOPS and not model.tied
-    if draft.get("sharding") == "fsdp2" and apart:
-        draft.default("accelerate 1.15: embedding and head are groups of their own", separate_ends=True)
 
 
 def _deepspeed(draft: Draft, question: Training, model: Model) -> None:
@@ -203,8 +215,9 @@ def _sharded_dtypes(draft: Draft) -> None:
                   reduce=draft.get("compute") if mixed else weights)  # fmt: skip
     # trainer.py, _inner_training_loop: every micro-batch but the last runs under accelerator.no_sync (transformers 4.46 to 5.23;
     # accelerator.accumulate did the same before), unless gradient_accumulation_kwargs sets sync_each_batch.
-    whole = "trained" if draft.get("sharding") in ("fsdp1", "fsdp2") else ""
-    draft.default("accelerator.no_sync keeps whole gradients while accumulating", whole_accumulation=whole)
+    if draft.get("sharding") in ("fsdp1", "fsdp2"):
+        why = "accelerator.no_sync keeps whole gradients while accumulating; none: sync_each_batch"
+        draft.default(why, whole_accumulation="trained")
     draft.default("DDP keeps gradients in buckets of their own", ddp_buckets=draft.get("sharding") == "ddp")
 
 

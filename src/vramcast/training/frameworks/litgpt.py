@@ -21,9 +21,8 @@ def resolve(draft: Draft, question: Training, _model: Model) -> None:
     draft.default("F.scaled_dot_product_attention", attention="flash")
     dated = month_of(question, "litgpt") < (2024,)
     draft.default("bitsandbytes up to 0.42 saves inputs in its compute dtype", quant_saves=compute if dated else "float32")
-    draft.default(
-        "fabric.no_backward_sync keeps whole gradients while accumulating", whole_accumulation="units" if question.fsdp else ""
-    )
+    whole = "units" if question.fsdp else "none"
+    draft.default("fabric.no_backward_sync keeps whole gradients while accumulating", whole_accumulation=whole)
     draft.default("lora.py, LoRAQKVLinear.zero_pad", pads_adapters=True)
     draft.default("the head is a tensor of its own", tied=False)
     cut = draft.get("sharding") in GATHERED

@@ -86,7 +86,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     saved_inputs: str = ""
     scans: bool = False
     narrow_layers: int | None = None
-    whole_accumulation: str = ""
+    whole_accumulation: str = "none"
     separate_ends: bool = False
     sequence_parallel: bool | None = None
     experts: str

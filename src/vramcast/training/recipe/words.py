@@ -20,6 +20,7 @@ WORDS = {
     "sharding": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "distributed_optimizer"),
     "saves": ("", *SAVES),
     "stage_cut": ("even", "balanced", "balanced_ends"),
+    "whole_accumulation": ("none", "trained", "units"),
     "update": ("fused", "foreach", "loop", "in_backward"),
 }
 QUANT_ALIASES = {"llm.int8": "int8", "8bit": "int8", "bnb-8bit": "int8", "4bit": "nf4", "bnb-4bit": "nf4", "bnb-nf4": "nf4"}
