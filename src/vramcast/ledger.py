@@ -1,34 +1,104 @@
 """The ledger: every estimate is an ordered tree of named terms that sums to its total; nobody types a total by hand.
 
-A ``Term`` carries bytes, the formula with its numbers in it (``why``) and where the rule comes from (``source``).
+A ``Term`` carries bytes or seconds, the formula with its numbers in it (``why``) and where the rule comes from (``source``).
 An ``Instant`` is a moment of a run (start-up, steady state, end of forward, optimizer step ...) with the terms alive at it;
 a peak is a maximum over instants, never a sum of maxima. Three counters are never mixed: ``allocated`` (tensors),
 ``reserved`` (the allocator's segments) and ``device`` (what nvidia-smi shows); nor what a run *needs* with what an engine
 *claims*.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
-from vramcast.units import gib
+from vramcast.quantity import BYTES, SECONDS, Number, Quantity, Unit, is_array, whole
+from vramcast.units import gib, time_text
 
 
-class Term(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A named number of bytes with its reason; ``terms`` are its parts and sum to it."""
+class Term:
+    """A named amount with its reason: bytes in a ledger of memory, seconds in one of time; ``terms`` are its parts and sum to it.
 
-    name: str
-    bytes: int
-    why: str
-    source: str = ""
-    terms: tuple["Term", ...] = ()
+    Give the amount as ``bytes``, as ``seconds``, or as ``amount``, a quantity that knows its unit and writes its own formula; a
+    value may be an array, one element per layout. ``why`` is text, or a function that writes it when it is read.
+    Terms are values: never change one, ``renamed`` and ``at`` make another.
+    """
+
+    __slots__ = ("_why", "name", "source", "terms", "unit", "value")
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        bytes: Number = None,  # noqa: A002 (the field's own word)
+        seconds: Number = None,
+        amount: Quantity | None = None,
+        why: str | Quantity | Callable[[], str] = "",
+        source: str = "",
+        terms: tuple["Term", ...] = (),
+    ) -> None:
+        self.name, self.source, self.terms = name, source, terms
+        if amount is not None:
+            self.unit, self.value = amount.unit, whole(amount.value) if amount.unit == BYTES else amount.value
+            self._why: str | Quantity | Callable[[], str] = why or amount
+        else:
+            self.unit, self.value = (BYTES, bytes) if seconds is None else (SECONDS, seconds)
+            self._why = why
 
     @classmethod
-    def total(cls, name: str, parts: Iterable["Term"], *, why: str = "", source: str = "") -> "Term":
-        """The term whose bytes are the sum of its parts."""
+    def total(
+        cls, name: str, parts: Iterable["Term"], *, why: str | Callable[[], str] = "", source: str = "", unit: Unit = BYTES
+    ) -> "Term":
+        """The term whose amount is the sum of its parts. Raises TypeError when their units differ."""
         terms = tuple(parts)
-        return cls(name=name, bytes=sum(t.bytes for t in terms), why=why or _sum_text(terms), source=source, terms=terms)
+        units = {t.unit for t in terms}
+        if len(units) > 1:
+            raise TypeError(f"{name}: parts of different units cannot be added")
+        value = sum(t.value for t in terms)
+        text = why or (lambda: _sum_text(terms))
+        if (units or {unit}) == {SECONDS}:
+            return cls(name=name, seconds=value, why=text, source=source, terms=terms)
+        return cls(name=name, bytes=value, why=text, source=source, terms=terms)
+
+    @property
+    def bytes(self) -> int:
+        """The amount in bytes (an array of them where layouts are asked together). Raises TypeError for a term of time."""
+        if self.unit != BYTES:
+            raise TypeError(f"{self.name} is no number of bytes")
+        size: int = self.value
+        return size
+
+    @property
+    def seconds(self) -> float:
+        """The amount in seconds (an array of them where layouts are asked together). Raises TypeError for a term of memory."""
+        if self.unit != SECONDS:
+            raise TypeError(f"{self.name} is no time")
+        time: float = self.value
+        return time
+
+    @property
+    def why(self) -> str:
+        """The formula with its numbers in it, written when it is read."""
+        if isinstance(self._why, str):
+            return self._why
+        return self._why.why if isinstance(self._why, Quantity) else self._why()
+
+    @property
+    def amount(self) -> Quantity:
+        """The amount as a quantity: its expression where it was given as one, else one named number."""
+        if isinstance(self._why, Quantity) and self._why.unit == self.unit:
+            return self._why
+        return Quantity(self.value, self.unit, "leaf", (self.name,))
+
+    def renamed(self, name: str) -> "Term":
+        """The same amount under another name."""
+        return self._with(name=name)
+
+    def at(self, index: Any) -> "Term":
+        """The term of one element where amounts are arrays; ``index`` as NumPy takes it."""
+        why = self._why.at(index) if isinstance(self._why, Quantity) else self._why
+        value = self.value[index].item() if is_array(self.value) else self.value
+        return self._with(value=value, why=why, terms=tuple(t.at(index) for t in self.terms))
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, "Term"]]:
         """This term and everything below it, with depths, in order."""
@@ -39,6 +109,25 @@ class Term(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def find(self, name: str) -> "Term | None":
         """The first term of that name in this tree, or None."""
         return next((t for _, t in self.walk() if t.name == name), None)
+
+    def _with(self, **changed: Any) -> "Term":
+        term = object.__new__(Term)
+        given = {"name": self.name, "source": self.source, "terms": self.terms, "unit": self.unit, "value": self.value}
+        for field, value in {**given, "why": self._why, **changed}.items():
+            setattr(term, "_why" if field == "why" else field, value)
+        return term
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Term):
+            return NotImplemented
+        same = self.name == other.name and self.unit == other.unit and self.source == other.source
+        return same and bool(self.value == other.value) and self.why == other.why and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.unit, self.source, self.terms))
+
+    def __repr__(self) -> str:
+        return f"Term({self.name}: {self.amount!r})"
 
 
 class Instant(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,12 +147,32 @@ class Instant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the measured value falls with probability ``coverage``, learned from ``cases`` measured runs of this kind."""
+    """Where the measured value falls with probability ``coverage``, learned from ``cases`` measured runs of this kind.
 
-    low_bytes: int
-    high_bytes: int
+    ``low`` and ``high`` are in the unit of what they stand beside: bytes, seconds, tokens per second.
+    """
+
+    low: float
+    high: float
     coverage: float
     cases: int
+
+    @property
+    def low_bytes(self) -> int:
+        """The lower end of a number of bytes."""
+        return int(self.low)
+
+    @property
+    def high_bytes(self) -> int:
+        """The upper end of a number of bytes."""
+        return int(self.high)
+
+    def as_dict(self, unit: str = "bytes") -> dict[str, Any]:
+        """The contract's object, the unit in the names: low_bytes and high_bytes, low_s and high_s, or low and high."""
+        if unit == "bytes":
+            return {"low_bytes": self.low_bytes, "high_bytes": self.high_bytes, "coverage": self.coverage, "cases": self.cases}
+        mark = f"_{unit}" if unit else ""
+        return {f"low{mark}": self.low, f"high{mark}": self.high, "coverage": self.coverage, "cases": self.cases}
 
 
 class Assumption(msgspec.Struct, frozen=True):
@@ -144,11 +253,11 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _joined(name: str, same: list[Term]) -> Term:
-    return Term.total(name, same, why="; ".join(t.why for t in same))
+    return Term.total(name, same, why=lambda: "; ".join(t.why for t in same))
 
 
 def _sum_text(terms: tuple[Term, ...]) -> str:
-    return " + ".join(f"{t.name} {gib(t.bytes)}" for t in terms)
+    return " + ".join(f"{t.name} {time_text(t.value) if t.unit == SECONDS else gib(t.value)}" for t in terms)
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

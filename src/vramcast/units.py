@@ -62,6 +62,17 @@ def gib(size_bytes: float, digits: int = 2) -> str:
     return f"{size_bytes:,.0f} B"
 
 
+def time_text(seconds: float) -> str:
+    """``1.25 s``, ``8.40 ms`` or ``12.5 us``; from two minutes on ``12 min``, ``3.4 h``, ``5.2 days``."""
+    size = abs(seconds)
+    for least, unit_s, digits, name in (
+        (172_800, 86_400, 1, "days"), (7_200, 3_600, 1, "h"), (120, 60, 1, "min"), (1, 1, 2, "s"), (1e-3, 1e-3, 2, "ms"),
+    ):  # fmt: skip
+        if size >= least:
+            return f"{seconds / unit_s:,.{digits}f} {name}"
+    return f"{seconds * 1e6:,.1f} us"
+
+
 def count(number: float) -> str:
     """``8.03 B``, ``494 M`` or ``1,024``: how parameters and tokens are printed."""
     for scale, suffix in ((10**12, "T"), (10**9, "B"), (10**6, "M")):

@@ -24,7 +24,7 @@ def rank(needed: int, interval: Interval | None = None) -> RankMemory:
 
 
 def five_percent(needed: int) -> Interval:
-    return Interval(low_bytes=int(needed * 0.95), high_bytes=int(needed * 1.05), coverage=0.9, cases=100)
+    return Interval(low=int(needed * 0.95), high=int(needed * 1.05), coverage=0.9, cases=100)
 
 
 @pytest.mark.parametrize(("margin_gib", "verdict"), [(10, "fits"), (0.2, "tight"), (-0.2, "tight"), (-10, "no")])
@@ -50,7 +50,7 @@ def test_without_an_interval_only_the_sign_speaks() -> None:
 
 @given(st.integers(1, 10**12), st.integers(1, 10**12), st.integers(1, 10**12))
 def test_more_room_never_lowers_the_probability(needed: int, room: int, more: int) -> None:
-    interval = Interval(low_bytes=max(1, needed // 2), high_bytes=needed * 2 + 2, coverage=0.9, cases=9)
+    interval = Interval(low=max(1, needed // 2), high=needed * 2 + 2, coverage=0.9, cases=9)
     before = probability_of_fit(needed_bytes=needed, room_bytes=room, interval=interval)
     after = probability_of_fit(needed_bytes=needed, room_bytes=room + more, interval=interval)
     assert before is not None and after is not None

@@ -6,13 +6,14 @@ from typing import Any
 import msgspec
 
 from vramcast.ledger import Forecast, RankMemory, Term
+from vramcast.quantity import SECONDS
 
 SCHEMA = "vramcast/1"
 
 
 def as_contract(forecast: Forecast) -> dict[str, Any]:
     """The forecast as the object that ``--json`` prints (DESIGN, "the contract")."""
-    builtin = msgspec.to_builtins(forecast)
+    builtin = {name: msgspec.to_builtins(getattr(forecast, name)) for name in ("workload", "model", "fit", "limits", "cards")}
     return {
         "schema": SCHEMA,
         "workload": builtin["workload"],
@@ -43,7 +44,7 @@ def _rank(rank: RankMemory) -> dict[str, Any]:
         "device_bytes": rank.device_bytes,
         "needed_bytes": rank.needed_bytes,
         "claimed_bytes": rank.claimed_bytes,
-        "interval": msgspec.to_builtins(rank.interval) if rank.interval else None,
+        "interval": rank.interval.as_dict() if rank.interval else None,
         "terms": [_term(t) for t in rank.terms],
         "instants": [{"name": i.name, "bytes": i.bytes} for i in rank.instants],
         **({"first_step_bytes": rank.first_step_bytes} if rank.first_step_bytes is not None else {}),
@@ -51,5 +52,6 @@ def _rank(rank: RankMemory) -> dict[str, Any]:
 
 
 def _term(term: Term) -> dict[str, Any]:
-    own = {"name": term.name, "bytes": term.bytes, "why": term.why, "terms": [_term(t) for t in term.terms]}
+    unit = "seconds" if term.unit == SECONDS else "bytes"
+    own = {"name": term.name, unit: term.value, "why": term.why, "terms": [_term(t) for t in term.terms]}
     return {**own, "source": term.source} if term.source else own

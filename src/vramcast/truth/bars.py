@@ -29,7 +29,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
         if bar is None:
             return None
         low, high = self.exact_bytes + bar.low_bytes, self.exact_bytes + bar.high_bytes
-        return Interval(low_bytes=low, high_bytes=high, coverage=bar.coverage, cases=bar.cases)
+        return Interval(low=low, high=high, coverage=bar.coverage, cases=bar.cases)
 
     def chance_within(self, room_bytes: int) -> float | None:
         """The chance that the need stays within the room, from the quantiles of cases; None while there are none."""

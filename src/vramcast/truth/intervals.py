@@ -52,7 +52,7 @@ def interval_for(measure: str, predicted: float, keys: Mapping[str, str]) -> Int
     if cell is None:
         return None
     low, high = math.floor(predicted * cell.low), math.ceil(predicted * cell.high)
-    return Interval(low_bytes=low, high_bytes=high, coverage=COVERAGE, cases=cell.cases)
+    return Interval(low=low, high=high, coverage=COVERAGE, cases=cell.cases)
 
 
 def probability_fits(measure: str, predicted: float, capacity: float, keys: Mapping[str, str]) -> float | None:

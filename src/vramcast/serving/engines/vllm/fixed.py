@@ -137,7 +137,7 @@ def _draft_term(settings: Settings, stage: Stage) -> tuple[Term, ...]:
     whole = every_stage(settings.draft, 1, even_split)[0]
     loading = Loading(tp=settings.tp, vocab_multiple=VOCAB_MULTIPLE, rotary_bytes=settings.element)
     term = weights_term(settings.draft, whole, loading, Storage(settings.draft, quant=None, dtype=settings.dtype))
-    return (msgspec.structs.replace(term, name="draft_model"),)
+    return (term.renamed("draft_model"),)
 
 
 def _absorbed_term(model: Model, settings: Settings, stage: Stage) -> tuple[Term, ...]:
