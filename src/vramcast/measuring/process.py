@@ -73,10 +73,14 @@ class Worker:
 
 
 def launcher(ranks: int) -> list[str]:
-    """The start of a command line for this Python: itself, or under torchrun as that many ranks."""
+    """The start of a command line for this Python: itself, or under torchrun as that many ranks.
+
+    ``-P`` keeps the current folder off the path: code of a model's folder is never imported.
+    """
+    python = [sys.executable, "-P"]
     if ranks == 1:
-        return [sys.executable]
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+        return python
+    return [*python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "--no-python", *python]
 
 
 def end_group(process: "subprocess.Popen[bytes]") -> None:
@@ -90,7 +94,7 @@ def end_group(process: "subprocess.Popen[bytes]") -> None:
 
 
 def child_environment() -> dict[str, str]:
-    """This environment, with this very package first on the path of the child."""
+    """This environment, with this very package first on the path of the child, and no entry that means the current folder."""
     root = str(Path(__file__).parents[2])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -35,7 +35,7 @@ class TracingProcess:
         self._asked = 0
         with self._errors.open("wb") as told:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", _BEGIN],
+                [sys.executable, "-P", "-m", _BEGIN],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=told,
@@ -113,7 +113,7 @@ class TracingProcess:
 
 
 def _environment() -> dict[str, str]:
-    """This environment, with this very package first on the path of the child."""
+    """This environment, with this very package first on the path of the child, and no entry that means the current folder."""
     root = str(Path(__file__).parents[2])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -17,6 +17,8 @@ class Hub:
         self.slow_s = 0.0
         self.ranges = True
         self.redirect_to: str | None = None
+        self.hops = 0
+        self.drip = False
         self.requests: list[tuple[str, str | None, str | None]] = []
         self._server = Quiet(("127.0.0.1", 0), type("OfThisHub", (Handler,), {"hub": self}))
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -49,6 +51,9 @@ class Handler(BaseHTTPRequestHandler):
         if self.hub.busy > 0:
             self.hub.busy -= 1
             return self.refuse(429, "", {"Retry-After": "1"})
+        if self.path.startswith("/cdn/") and self.hub.hops > 0:
+            self.hub.hops -= 1
+            return self.refuse(302, "", {"Location": f"{self.hub.redirect_to}{self.path}"})
         if self.path.startswith("/cdn/"):
             return self.serve(*self.path.removeprefix("/cdn/").split("//", 1))
         if self.path.startswith("/api/models/"):
@@ -93,6 +98,9 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Length": str(len(body)), "X-Repo-Commit": "c0ffee" * 6}.items():
             self.send_header(name, value)
         self.end_headers()
+        for byte in body if self.hub.drip else b"":
+            self.wfile.write(bytes([byte]))
+            time.sleep(0.05)
         self.wfile.write(body[: len(body) // 2] if cut else body)
         self.close_connection = True
 

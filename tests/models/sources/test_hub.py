@@ -1,7 +1,10 @@
 """The hub, against a server that behaves like it: what is asked, what is kept, and every way in which it fails."""
 
+import io
 import json
 import os
+import urllib.request
+from email.message import Message
 
 import pytest
 import small_checkpoint as small
@@ -9,6 +12,7 @@ from hub_server import Hub
 
 from vramcast.errors import ConfigError, MissingError, QuestionError, UnsafeFileError
 from vramcast.models.quantization import scheme_for, weight_bytes
+from vramcast.models.sources import http
 from vramcast.models.sources.http import AbsentError, Client
 from vramcast.models.sources.hub import choose_gguf, read_hub
 
@@ -65,6 +69,58 @@ def test_a_token_stays_with_its_host(hub, tmp_path):
     read("org/tiny", token="good")
     assert {r[2] for r in hub.requests if not r[0].startswith("/cdn/")} == {"Bearer good"}
     assert {r[2] for r in hub.requests if r[0].startswith("/cdn/")} == {None}
+
+
+def test_a_token_stays_with_its_host_after_any_number_of_redirects(hub, tmp_path):
+    hub.add("org/tiny", files(tmp_path))
+    hub.redirect_to, hub.hops = hub.elsewhere, 3
+    read("org/tiny", token="good")
+    assert hub.hops == 0
+    assert {r[2] for r in hub.requests if r[0].startswith("/cdn/")} == {None}
+
+
+@pytest.mark.parametrize(
+    ("home", "target", "kept"),
+    [
+        ("https://hub.co/a", "https://hub.co/b", True),
+        ("https://hub.co/a", "https://HUB.co/b", True),
+        ("https://hub.co/a", "http://hub.co/b", False),
+        ("https://hub.co/a", "https://hub.co:8443/b", False),
+        ("https://hub.co/a", "https://hub.co.evil.org/b", False),
+        ("https://hub.co/a", "https://hub.co@evil.org/b", False),
+    ],
+)
+def test_a_token_goes_to_the_scheme_host_and_port_it_was_given_for(home, target, kept):
+    handler = http._Redirects("secret", http._home(home))
+    last_hop = urllib.request.Request(target)
+    following = handler.redirect_request(last_hop, io.BytesIO(), 302, "Found", Message(), target)
+    assert (following.get_header("Authorization") == "Bearer secret") is kept
+
+
+def test_a_server_that_drips_is_given_up_in_time(hub, tmp_path):
+    hub.add("org/tiny", files(tmp_path))
+    hub.drip = True
+    with pytest.raises(MissingError, match="is too slow"):
+        read("org/tiny", client={"total_s": 0.3, "attempts": 1})
+
+
+@pytest.mark.parametrize("endpoint", ["foo", "http://[::", "file:///etc"])
+def test_an_endpoint_that_is_no_web_address_is_a_question_error(endpoint, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    with pytest.raises(QuestionError, match="is not a web address"):
+        read("org/tiny")
+
+
+def test_a_password_in_the_endpoint_is_not_printed(monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://user:hunter2@127.0.0.1:9")
+    with pytest.raises(MissingError) as error:
+        read("org/tiny", client={"attempts": 1})
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_token_of_strange_characters_is_a_question_error(hub):
+    with pytest.raises(QuestionError, match="characters that no token has"):
+        read("org/tiny", token="hf_\u20ac")
 
 
 def test_a_token_follows_within_its_host(hub, tmp_path):
