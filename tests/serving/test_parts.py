@@ -9,11 +9,13 @@ from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Tensor
 from vramcast.models.reading import read_model
 from vramcast.models.recurrent import GatedDeltaNet, Mamba2
+from vramcast.models.sharding import Layout, share_shape
+from vramcast.models.stages import distinct_stages, every_stage
 from vramcast.serving.allocator import allocated_bytes
 from vramcast.serving.cache import cache_layer, cache_layers
-from vramcast.serving.layout import even_split, every_stage, front_split, middle_split, stages_of
+from vramcast.serving.splits import even_split, front_split, middle_split
 from vramcast.serving.storage import Storage
-from vramcast.serving.weights import Loading, shard_shape, weights_term
+from vramcast.serving.weights import Loading, weights_term
 from vramcast.units import GiB, MiB
 
 
@@ -47,14 +49,14 @@ def test_vllm_gives_the_remainder_to_middle_stages() -> None:
 
 def test_stages_of_one_kind_are_answered_once() -> None:
     model = read_model("meta-llama/Llama-3.1-8B-Instruct", offline=True)
-    assert [s.name for s in stages_of(model, 4, middle_split)] == ["stage 0 of 4", "stage 1 of 4", "stage 3 of 4"]
+    assert [s.name for s in distinct_stages(model, 4, middle_split)] == ["stage 0 of 4", "stage 1 of 4", "stage 3 of 4"]
     assert len(every_stage(model, 4, middle_split)) == 4
 
 
 def test_more_stages_than_layers_are_refused() -> None:
     model = read_model("meta-llama/Llama-3.1-8B-Instruct", offline=True)
     with pytest.raises(QuestionError, match=r"pp is 40 but .* has 32 layers: use at most one stage per layer"):
-        stages_of(model, 40, middle_split)
+        distinct_stages(model, 40, middle_split)
 
 
 @pytest.mark.parametrize(("tp", "elements"), [(1, 2048), (2, 1024), (8, 256), (16, 256)])
@@ -91,7 +93,7 @@ def test_cache_bytes_per_token_in_16_bits(name: str, bytes_per_token: int) -> No
 
 def test_vocabulary_rows_are_padded_before_they_are_cut() -> None:
     head = Tensor(name="lm_head.weight", shape=(151_655, 64), role="head", shard=0)
-    assert shard_shape(head, 4, 64) == (151_680 // 4, 64)
+    assert share_shape(head, Layout(tp=4, vocab_multiple=64)) == (151_680 // 4, 64)
 
 
 def test_a_tied_embedding_stands_on_both_ends_of_a_pipeline() -> None:
@@ -114,7 +116,7 @@ def test_weights_open_by_part_with_the_share_of_the_rank() -> None:
     model = read_model("Qwen/Qwen3-30B-A3B")
     storage = Storage(model, quant=None, dtype="bfloat16")
     whole = every_stage(model, 1, even_split)[0]
-    term = weights_term(model, whole, Loading(tp=2, ep=2, splits_experts=False), storage)
+    term = weights_term(model, whole, Loading(layout=Layout(tp=2, ep=2)), storage)
     experts = term.find("experts")
     assert {"embedding", "attention", "experts", "norms", "head"} <= {part.name for part in term.terms}
     assert "of 29,003,612,160 on all ranks x 2 B" in experts.why

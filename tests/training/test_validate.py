@@ -98,5 +98,5 @@ def test_one_forward_one_backward_keeps_what_is_ahead_of_a_stage() -> None:
 
 def test_every_layer_is_on_one_stage() -> None:
     plan = stages(MODEL, Parallel(pp=2))
-    assert [s.depth for s in plan] == [16, 16]
-    assert (plan[0].embedding, plan[0].head, plan[1].embedding, plan[1].head) == (True, False, False, True)
+    assert [s.layers for s in plan] == [16, 16]
+    assert (plan[0].first, plan[0].last, plan[1].first, plan[1].last) == (True, False, False, True)

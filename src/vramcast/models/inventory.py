@@ -1,7 +1,7 @@
 """The inventory: every tensor of a model with its name, shape, role and shard axis, exact, from config.json alone.
 
 A model has tens of thousands of tensors but few distinct ones, so it is kept as blocks (a group of equal layers with their
-indices) of tensors (with the number of equal copies, for experts). ``Model.tensors()`` writes them all out.
+indices) of tensors (with the number of equal copies, for experts). ``Model.all_tensors()`` writes them all out.
 """
 
 from collections.abc import Iterator
@@ -47,17 +47,6 @@ class Tensor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def elements(self) -> int:
         """Number of elements of all copies."""
         return prod(self.shape) * self.copies
-
-    def on_rank(self, *, tp: int, ep: int = 1) -> int:
-        """Elements of the largest share one rank holds under tensor parallel ``tp`` and expert parallel ``ep``."""
-        elements = prod(self.shape) * (-(-self.copies // ep) if self.copies > 1 else 1)
-        if self.stacked:
-            elements = elements // self.stacked * -(-self.stacked // ep)
-        if self.shard is None or tp == 1:
-            return elements
-        length = self.shape[self.shard]
-        pieces = self.pieces or ((length, self.groups or length),)
-        return elements // length * sum(part // units * -(-units // tp) for part, units in pieces)
 
 
 # Held for looking up, scaling or adding, not for multiplying a token with.

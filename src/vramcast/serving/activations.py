@@ -7,7 +7,7 @@ product; in attention three live beside queries, keys, values and outputs. Check
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block
-from vramcast.serving.layout import Stage
+from vramcast.models.stages import Stage
 
 
 def widest_layer(stage: Stage, *, hidden: int, tp: int) -> tuple[int, str]:

@@ -11,7 +11,7 @@ import msgspec
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Mixer, Tower
 from vramcast.models.recurrent import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
-from vramcast.serving.layout import Stage
+from vramcast.models.stages import Stage
 
 Recurrent = Mamba1 | Mamba2 | GatedDeltaNet | LinearAttention | ShortConv | Rwkv
 

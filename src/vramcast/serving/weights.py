@@ -5,7 +5,6 @@ expert-parallel ranks, and the tensors that inference engines keep beside the ch
 """
 
 from collections.abc import Iterable
-from math import prod
 
 import msgspec
 
@@ -13,8 +12,9 @@ from vramcast.ledger import Term
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Block, Model, Tensor, Tower
 from vramcast.models.quantization.weights import part_of
+from vramcast.models.sharding import Layout, share
+from vramcast.models.stages import Stage, outer_tensors
 from vramcast.serving.allocator import allocated_bytes
-from vramcast.serving.layout import Stage
 from vramcast.serving.storage import Storage
 from vramcast.units import count as counted
 from vramcast.units import gib
@@ -29,22 +29,19 @@ _ROUNDING = {False: "segments of 2 MiB, remainders up to 1 MiB are not split off
 
 
 class Loading(msgspec.Struct, frozen=True, kw_only=True):
-    """How an engine lays weights out. ``vocab_multiple``: rows of embedding and head are padded to it.
+    """How an engine lays weights out: over which ranks (``layout``), and what it keeps beside the checkpoint's tensors.
 
     ``fuses``: q/k/v and gate/up become one tensor each. ``rotary_bytes``: width of the table of cosines and sines kept for every
     position, 0 = none. ``mtp``: multi-token-prediction layers are loaded too. ``towers``: so are vision and audio towers.
-    ``splits_experts``: tensor parallelism cuts experts even when they are spread over ``ep`` ranks; ``splits_towers``: towers.
+    ``splits_towers``: tensor parallelism cuts towers too.
     ``expandable``: the allocator's segments grow, so that nothing is rounded up to them.
     """
 
-    tp: int = 1
-    ep: int = 1
-    vocab_multiple: int = 1
+    layout: Layout = Layout()
     fuses: bool = True
     rotary_bytes: float = 0
     mtp: bool = False
     towers: bool = True
-    splits_experts: bool = True
     splits_towers: bool = True
     expandable: bool = False
 
@@ -79,11 +76,11 @@ class _Parts:
             part = self.parts.setdefault(tower.name if tower else part_of(tensor), _Part())
             name = _FUSED.get(tensor.role, tensor.name) if self.loading.fuses else tensor.name
             whole = tower is not None and not self.loading.splits_towers
-            elements = tensor.elements if whole else rank_elements(tensor, self.loading)
-            share = self.storage.share_bytes(tensor, elements, block=block, side=side)
+            elements = tensor.elements if whole else share(tensor, self.loading.layout)
+            size = self.storage.share_bytes(tensor, elements, block=block, side=side)
             part.elements += elements * layers
             part.whole += tensor.elements * layers
-            fused[part, name] = fused.get((part, name), 0) + share
+            fused[part, name] = fused.get((part, name), 0) + size
         for (part, _), size in fused.items():
             part.bytes += round(size * layers)
             self.rounding += round(allocated_bytes(size, expandable=self.loading.expandable) - size) * layers
@@ -92,7 +89,7 @@ class _Parts:
 def weights_term(model: Model, stage: Stage, loading: Loading, storage: Storage) -> Term:
     """Bytes of weights on a rank of that stage, part by part."""
     parts = _Parts(loading, storage)
-    parts.add(t for t in model.tensors if _on_stage(t, stage, model))
+    parts.add(outer_tensors(model, stage))
     for block, layers in stage.blocks:
         parts.add(block.tensors, layers, block=block)
     for tower in model.towers:
@@ -107,27 +104,8 @@ def weights_term(model: Model, stage: Stage, loading: Loading, storage: Storage)
         width = f"{rotary / model.positions:,.6g} B of cosines and sines"
         terms.append(Term(name="rotary_tables", bytes=rotary, why=f"{model.positions:,} positions x {width}"))
     whole = f"{counted(model.parameters)} parameters, {storage.name}"
-    why = f"{whole}, tp={loading.tp} ep={loading.ep}: {gib(sum(t.bytes for t in terms))} on this rank"
+    why = f"{whole}, tp={loading.layout.tp} ep={loading.layout.ep}: {gib(sum(t.bytes for t in terms))} on this rank"
     return Term.total("weights", terms, why=why, source="config.json inventory; pytorch CUDACachingAllocator")
-
-
-def rank_elements(tensor: Tensor, loading: Loading) -> int:
-    """Elements of a tensor's largest share on one rank, all copies."""
-    spread = loading.ep > 1 and tensor.copies > 1 and tensor.role.startswith("expert.")
-    shape = shard_shape(tensor, 1 if spread and not loading.splits_experts else loading.tp, loading.vocab_multiple)
-    return prod(shape) * (-(-tensor.copies // loading.ep) if spread else tensor.copies)
-
-
-def shard_shape(tensor: Tensor, tp: int, vocab_multiple: int = 1) -> tuple[int, ...]:
-    """The shape of the largest share of a tensor under tensor parallelism, vocabulary rows padded first."""
-    shape = tensor.shape
-    if tensor.role in ("embedding", "head"):
-        shape = (-(-shape[0] // vocab_multiple) * vocab_multiple, *shape[1:])
-    if tensor.shard is None or tp == 1:
-        return shape
-    length = shape[tensor.shard]
-    share = max(1, tensor.groups // tp) * (length // tensor.groups) if tensor.groups else -(-length // tp)
-    return (*shape[: tensor.shard], share, *shape[tensor.shard + 1 :])
 
 
 def rotary_table_bytes(model: Model, stage: Stage, element_bytes: float) -> int:
@@ -145,12 +123,6 @@ def _rotary_width(mixer: object) -> int:
     if isinstance(mixer, Attention):
         return mixer.head_dim if mixer.rope_dim < 0 else mixer.rope_dim
     return 0
-
-
-def _on_stage(tensor: Tensor, stage: Stage, model: Model) -> bool:
-    if tensor.role in ("embedding", "position"):
-        return stage.first or (stage.last and model.tied and tensor.role == "embedding")
-    return stage.last
 
 
 def _tower_here(tower: Tower, stage: Stage, loading: Loading) -> bool:

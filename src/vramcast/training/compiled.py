@@ -33,6 +33,6 @@ def may_be_spared(scenes: Iterable[Scene]) -> Iterator[Unmodelled]:
 
 def _float_copies(scene: Scene) -> float:
     recipe, loss = scene.recipe, scene.loss
-    if not recipe.compiled or recipe.loss not in WHOLE_LOGITS or not scene.stage.head:
+    if not recipe.compiled or recipe.loss not in WHOLE_LOGITS or not scene.stage.last:
         return 0.0
     return max(loss.forward, loss.backward) - 2 * scene.tokens * scene.model.vocab * width(recipe.compute)

@@ -6,12 +6,13 @@ from math import prod
 import msgspec
 
 from vramcast.models.inventory import Model, Tensor, Tower
+from vramcast.models.sharding import Layout, is_routed, share, share_shape
+from vramcast.models.stages import Stage, outer_tensors
 from vramcast.training.adapters.prompts import PROMPT_KINDS, prompt_shapes
 from vramcast.training.adapters.tensors import beside, is_linear, once
 from vramcast.training.optimizers.states import Part
 from vramcast.training.recipe.methods import last_layers
 from vramcast.training.recipe.recipe import Recipe
-from vramcast.training.stages import Stage
 from vramcast.workload import Adapter, Parallel
 
 BITSANDBYTES = ("nf4", "fp4", "int8")
@@ -40,15 +41,16 @@ def count(
     """Elements of this stage by what happens to them."""
     total: dict[str, int] = {}
     shapes: list[Part] = []
+    layout = layout_of(parallel, recipe)
     for tensor, copies, active in _parts(model, stage, recipe):
-        elements = copies * _on_rank(tensor, parallel, recipe)
+        elements = copies * share(tensor, layout)
         kind = _kind(tensor, recipe, adapter) if active or adapter else "frozen"
         total[kind] = total.get(kind, 0) + elements
         if adapter and _is_saved(tensor, adapter):  # PEFT trains a copy beside the frozen original
             total["trained"] = total.get("trained", 0) + elements
-            shapes.append(_part(tensor, elements, parallel, recipe))
+            shapes.append(_part(tensor, elements, layout))
         if kind in ("trained", "expert_trained"):
-            shapes.append(_part(tensor, elements, parallel, recipe))
+            shapes.append(_part(tensor, elements, layout))
     adapters = tuple(_adapters(model, stage, parallel, recipe, adapter=adapter, ranks=ranks)) if adapter else ()
     total["adapter"] = sum(part.elements * part.copies for part in adapters)
     held = once(model, adapter, ranks)[1] if adapter else 0
@@ -63,22 +65,20 @@ def _adapters(
     for tensor, copies, active in _parts(model, stage, recipe):
         if not active or not ranks.get(tensor.role) or len(tensor.shape) != 2:
             continue
-        own = copies * tensor.copies // (parallel.ep if tensor.role.startswith("expert.") else 1)
+        own = copies * tensor.copies // (parallel.ep if is_routed(tensor) else 1)
         for shape in beside(tensor, adapter, transposed=transposed, fused=recipe.fused_experts):
             yield Part((max(1, shape[0] // parallel.tp), *shape[1:]), max(1, own), tensor.role)
-    if stage.embedding:
+    if stage.first:
         whole = (
             prompt_shapes(model, adapter.kind, adapter.sizes) if adapter.kind in PROMPT_KINDS else once(model, adapter, ranks)[0]
         )
         yield from (Part(shape, 1, "") for shape in whole)
 
 
-def _part(tensor: Tensor, elements: int, parallel: Parallel, recipe: Recipe) -> Part:
+def _part(tensor: Tensor, elements: int, layout: Layout) -> Part:
     """A trained tensor as this rank holds it: cut by tensor parallelism, its vocabulary padded, its experts shared out."""
-    cut = _cut_shape(tensor, parallel)
-    if tensor.role in ("embedding", "head") and recipe.pad_vocab_to > 1 and len(cut) == 2:
-        return Part((elements // cut[1], cut[1]), 1, tensor.role)
-    return Part(cut, max(1, elements // max(1, prod(cut))), tensor.role)
+    shape = share_shape(tensor, layout)
+    return Part(shape, max(1, elements // max(1, prod(shape))), tensor.role)
 
 
 def _parts(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor, int, bool]]:
@@ -88,38 +88,29 @@ def _parts(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor,
         yield from ((tensor, n, not recipe.freezes_towers) for tensor, n in _beside(model, stage))
         return
     trained = last_layers(stage, recipe.trainable_layers or 0)
-    taken = {id(block): n for block, n in trained.layers}
-    for block, n in stage.layers:
+    taken = {id(block): n for block, n in trained.blocks}
+    for block, n in stage.blocks:
         active = taken.get(id(block), 0)
         yield from ((t, active, True) for t in block.tensors if active)
         yield from ((t, n - active, False) for t in block.tensors if n > active)
-    bare = msgspec.structs.replace(stage, layers=())
+    bare = msgspec.structs.replace(stage, blocks=())
     yield from ((tensor, n, recipe.trains_ends) for tensor, n in (*_tensors(model, bare, recipe), *_beside(model, bare)))
-
-
-def _cut_shape(tensor: Tensor, parallel: Parallel) -> tuple[int, ...]:
-    if tensor.shard is None or parallel.tp == 1:
-        return tensor.shape
-    return tuple(-(-n // parallel.tp) if axis == tensor.shard else n for axis, n in enumerate(tensor.shape))
 
 
 def _tensors(model: Model, stage: Stage, recipe: Recipe) -> list[tuple[Tensor, int]]:
     """Every tensor of the stage's decoder with its number of copies; a tied head is held again by a last stage of its own."""
-    held = [(t, n) for block, n in stage.layers for t in block.tensors if t.kind != "buffer"]
-    for tensor in model.tensors:
-        ends = stage.head if tensor.role in ("head", "norm") else stage.embedding
-        if ends and tensor.kind != "buffer":
-            held.append((tensor, 1))
-    if model.tied and stage.head and (not stage.embedding or recipe.tied is False):
+    held = [(t, n) for block, n in stage.blocks for t in block.tensors if t.kind != "buffer"]
+    held.extend((tensor, 1) for tensor in outer_tensors(model, stage) if tensor.kind != "buffer")
+    if model.tied and stage.last and stage.first and recipe.tied is False:
         held.extend((t, 1) for t in model.tensors if t.role == "embedding")
-    heads = (tower for tower in model.towers if stage.embedding and tower.kind == "mtp" and not tower.stored_only)
+    heads = (tower for tower in model.towers if stage.first and tower.kind == "mtp" and not tower.stored_only)
     held.extend(pair for tower in heads for pair in _tower(tower))
     return held
 
 
 def _beside(model: Model, stage: Stage) -> Iterator[tuple[Tensor, int]]:
     """Tensors of the towers that stand beside the decoder, on the stage that embeds."""
-    towers = (tower for tower in model.towers if stage.embedding and tower.kind != "mtp" and not tower.stored_only)
+    towers = (tower for tower in model.towers if stage.first and tower.kind != "mtp" and not tower.stored_only)
     return (pair for tower in towers for pair in _tower(tower))
 
 
@@ -129,20 +120,16 @@ def _tower(tower: Tower) -> list[tuple[Tensor, int]]:
     return [(t, 1) for t in tower.tensors] + [(t, b.count) for b in blocks for t in b.tensors]
 
 
-def _on_rank(tensor: Tensor, parallel: Parallel, recipe: Recipe) -> int:
-    if tensor.role in ("embedding", "head") and recipe.pad_vocab_to > 1 and len(tensor.shape) == 2:
-        unit = recipe.pad_vocab_to * parallel.tp
-        rows = -(-tensor.shape[0] // unit) * unit
-        return rows // parallel.tp * tensor.shape[1]
-    if tensor.role.startswith("expert."):
-        return tensor.on_rank(tp=recipe.expert_tp, ep=parallel.ep)
-    return tensor.on_rank(tp=parallel.tp)
+def layout_of(parallel: Parallel, recipe: Recipe) -> Layout:
+    """How the framework spreads tensors: a padded vocabulary divides evenly over the ranks that cut it."""
+    multiple = recipe.pad_vocab_to * parallel.tp if recipe.pad_vocab_to > 1 else 1
+    return Layout(tp=parallel.tp, ep=parallel.ep, expert_tp=recipe.expert_tp, vocab_multiple=multiple)
 
 
 def _kind(tensor: Tensor, recipe: Recipe, adapter: Adapter | None) -> str:
     if adapter is None and recipe.method != "frozen":
-        return "expert_trained" if tensor.role.startswith("expert.") else "trained"
-    routed = tensor.role.startswith("expert.")
+        return "expert_trained" if is_routed(tensor) else "trained"
+    routed = is_routed(tensor)
     if routed and recipe.fused_experts and recipe.quant in BITSANDBYTES:  # no nn.Linear (integrations/bitsandbytes.py)
         return "frozen"
     packed = recipe.splits_experts and routed and len(tensor.shape) == 3

@@ -7,9 +7,9 @@ models/t5/modeling_t5.py, T5Model.forward; adapters and recomputation reach both
 import msgspec
 
 from vramcast.models.inventory import Model, Tower
+from vramcast.models.stages import Stage
 from vramcast.training.activations.policy import layers_of
 from vramcast.training.activations.style import Style
-from vramcast.training.stages import Stage
 from vramcast.training.towers import Sight
 
 
@@ -21,11 +21,11 @@ def is_encoder(tower: Tower) -> bool:
 def encoded(model: Model, stage: Stage, policy: str, *, style: Style, tokens: float, seq: float) -> Sight:
     """The text encoder's cost on the rank that holds the embedding; nothing where the model has none."""
     towers = [tower for tower in model.towers if is_encoder(tower)]
-    if not towers or not stage.embedding:
+    if not towers or not stage.first:
         return Sight()
     tower = towers[0]
     blocks = tuple((block, block.count) for block in tower.blocks)
-    own = Stage(name=tower.name, layers=blocks, embedding=False, head=False, in_flight=stage.in_flight)
+    own = Stage(name=tower.name, blocks=blocks, first=False, last=False, in_flight=stage.in_flight)
     layers = layers_of(policy, own, style, msgspec.structs.replace(model, hidden=tower.hidden), tokens=tokens, seq=seq)
     return Sight(
         name="encoder",

@@ -1,7 +1,7 @@
 """The NCCL communicators a rank belongs to: each keeps buffers of its own on the card, whatever the tensors do."""
 
+from vramcast.models.stages import Stage
 from vramcast.training.recipe.recipe import Recipe
-from vramcast.training.stages import Stage
 from vramcast.workload import Parallel, Training
 
 
@@ -33,6 +33,6 @@ def _pipeline_engine(parallel: Parallel, stage: Stage, *, tied: bool) -> tuple[i
     """
     if parallel.pp == 1:
         return (parallel.dp,) if parallel.dp > 1 else ()
-    ends = stage.embedding or stage.head
+    ends = stage.first or stage.last
     neighbours = (2,) * (1 if ends else 2) + ((2,) if tied and ends else ())
     return (*((parallel.dp,) if parallel.dp > 1 else ()), parallel.pp * parallel.tp, *neighbours)

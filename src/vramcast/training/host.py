@@ -22,7 +22,7 @@ _GRADIENTS = "DeepSpeed 0.18, runtime/zero/stage_1_and_2.py: single_partition_of
 
 
 def _parts(s: Scene) -> Iterator[tuple[str, float, str, str, str]]:
-    states, boundary, depth = s.states, s.layers.boundary, s.stage.depth
+    states, boundary, depth = s.states, s.layers.boundary, s.stage.layers
     share = "of this rank's share"
     yield (
         "host_optimizer",

@@ -57,7 +57,7 @@ def _why_gradients(s: Scene, size: float) -> str:
 def _terms(s: Scene, sizes: dict[str, float], gathered: Whole, told: tuple[str, str]) -> Iterator[Term]:
     """The named terms of an instant, largest parts first in the order of their life."""
     states, held, recipe = s.states, s.held, s.recipe
-    kept = reasons.activations(recipe, depth=s.stage.depth, in_flight=s.stage.in_flight, tokens=s.tokens)
+    kept = reasons.activations(recipe, depth=s.stage.layers, in_flight=s.stage.in_flight, tokens=s.tokens)
     parts = {
         "weights": (states.weights, reasons.weights(held, recipe, s.shards)),
         "gradients": (sizes["gradients"], _why_gradients(s, sizes["gradients"])),
@@ -88,7 +88,7 @@ def _terms(s: Scene, sizes: dict[str, float], gathered: Whole, told: tuple[str, 
 def _saved(s: Scene, sizes: dict[str, float]) -> tuple[Term, ...]:
     """What waits for backward by the operation that made it, while all of it waits; what images left beside it."""
     text, tower = sizes.get("activations", 0.0), sizes.get("tower", 0.0)
-    each = s.stage.depth * s.tokens
+    each = s.stage.layers * s.tokens
     whole = text and text == s.layers.waiting
     opened = tuple(
         Term(name=f"saved.{name}", bytes=round(part), why=f"{part / each:,.0f} B per token and layer on average")

@@ -8,8 +8,8 @@ distributed/pipelining/stage.py: _create_act_recv_info and _setup_backward_recv_
 
 from itertools import pairwise
 
+from vramcast.models.stages import Stage
 from vramcast.training.recipe.recipe import Recipe
-from vramcast.training.stages import Stage
 from vramcast.workload import Parallel
 
 
@@ -26,9 +26,9 @@ def balanced_bounds(layers: int, stages: int, *, ends: bool) -> list[tuple[int, 
 
 def held_tensors(stage: Stage, tp: int) -> float:
     """Hidden states that wait beside the checkpoints, counted: outputs, and inputs whose clone is what ran."""
-    outputs = 0.0 if stage.head else 1 / tp
-    inputs = 1.0 if tp == 1 and not stage.embedding else 0.0
-    restored = 1.0 if tp > 1 and not stage.head else 0.0
+    outputs = 0.0 if stage.last else 1 / tp
+    inputs = 1.0 if tp == 1 and not stage.first else 0.0
+    restored = 1.0 if tp > 1 and not stage.last else 0.0
     return stage.in_flight * (outputs + inputs) + restored
 
 
@@ -36,5 +36,5 @@ def between_stages(recipe: Recipe, stage: Stage, parallel: Parallel, *, micro_ba
     """Hidden states that a rank's pipeline holds beside its checkpoints, counted."""
     if parallel.pp == 1:
         return 0.0
-    received = micro_batches * (2 * parallel.vpp - stage.embedding - stage.head) if recipe.receives_ahead else 0
+    received = micro_batches * (2 * parallel.vpp - stage.first - stage.last) if recipe.receives_ahead else 0
     return received + (held_tensors(stage, parallel.tp) if recipe.pipeline_engine else 0.0)

@@ -3,13 +3,13 @@
 import msgspec
 
 from vramcast.models.inventory import Model
+from vramcast.models.stages import Stage
 from vramcast.training.activations.policy import Layers
 from vramcast.training.counts import Count
 from vramcast.training.gathers import Units
 from vramcast.training.loss import LossCost
 from vramcast.training.reasons import Shards
 from vramcast.training.recipe.recipe import Recipe
-from vramcast.training.stages import Stage
 from vramcast.training.states import States
 from vramcast.training.towers import Sight
 from vramcast.workload import Parallel
@@ -54,4 +54,4 @@ def retained_inputs(s: Scene) -> float:
     """
     if s.recipe.sharding != "fsdp1" or s.recipe.method == "full" or s.recipe.checkpointing != "full":
         return 0.0
-    return s.layers.waiting + (s.stage.depth - 2) * s.layers.boundary
+    return s.layers.waiting + (s.stage.layers - 2) * s.layers.boundary

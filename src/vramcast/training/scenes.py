@@ -4,6 +4,8 @@ import msgspec
 
 from vramcast.models.attention import Attention
 from vramcast.models.inventory import Model
+from vramcast.models.sharding import cut, share
+from vramcast.models.stages import Stage
 from vramcast.training.activations.choice import style_of, updates_inside_backward
 from vramcast.training.activations.part import layers_of_part
 from vramcast.training.activations.policy import Layers, blend
@@ -20,7 +22,7 @@ from vramcast.training.reasons import Shards
 from vramcast.training.recipe.methods import PARTIALS, PROMPTS
 from vramcast.training.recipe.recipe import Recipe, width
 from vramcast.training.scene import Scene
-from vramcast.training.stages import Stage, stages
+from vramcast.training.stages import stages
 from vramcast.training.states import GRADIENTS_CUT, states
 from vramcast.training.towers import Sight, sight_of
 from vramcast.workload import Adapter, Parallel, Training
@@ -94,9 +96,9 @@ def _scene(
 
 def _embedding_gradient(model: Model, recipe: Recipe, stage: Stage, parallel: Parallel, *, trained: bool) -> float:
     """Bytes of a trained embedding's own gradient, where a rank keeps whole ones."""
-    if not trained or not stage.embedding or recipe.sharding in GRADIENTS_CUT or updates_inside_backward(recipe):
+    if not trained or not stage.first or recipe.sharding in GRADIENTS_CUT or updates_inside_backward(recipe):
         return 0.0
-    elements = sum(t.on_rank(tp=parallel.tp) for t in model.tensors if t.role == "embedding")
+    elements = sum(share(t, cut(parallel.tp)) for t in model.tensors if t.role == "embedding")
     return elements * width(recipe.backward_gradients)
 
 
@@ -105,7 +107,7 @@ def _partial_embedding(model: Model, recipe: Recipe, stage: Stage, parallel: Par
 
     Source: torch 2.13, distributed/tensor/_ops/_embedding_ops.py, embedding_dense_backward_strategy (its result is Partial).
     """
-    if not trained or not stage.embedding or not recipe.partial_embedding or parallel.tp == 1:
+    if not trained or not stage.first or not recipe.partial_embedding or parallel.tp == 1:
         return 0.0
     whole = sum(t.elements for t in model.tensors if t.role == "embedding") * width(recipe.backward_gradients)
     return whole * (1 + 1 / parallel.tp)
@@ -135,23 +137,23 @@ def _policy(recipe: Recipe, parallel: Parallel) -> str:
 
 def _units(model: Model, recipe: Recipe, block: float, stage: Stage, *, ranks: int, tp: int) -> Units:
     """What sharding gathers on this rank; the ends are on the first stage and the last."""
-    ends = {role: sum(t.on_rank(tp=tp) for t in model.tensors if t.role == role) for role in ("embedding", "head")}
+    ends = {role: sum(share(t, cut(tp)) for t in model.tensors if t.role == role) for role in ("embedding", "head")}
     return Units(
         block=block,
-        depth=stage.depth,
-        embedding=ends["embedding"] * stage.embedding,
-        head=ends["embedding" if model.tied else "head"] * stage.head,
-        tied=model.tied and recipe.tied is not False and stage.embedding and stage.head,
+        depth=stage.layers,
+        embedding=ends["embedding"] * stage.first,
+        head=ends["embedding" if model.tied else "head"] * stage.last,
+        tied=model.tied and recipe.tied is not False and stage.first and stage.last,
         ranks=ranks,
     )
 
 
 def _loss(question: Training, model: Model, recipe: Recipe, stage: Stage, tokens: float, *, trained: bool) -> LossCost:
-    if not stage.head:
+    if not stage.last:
         return LossCost(forward=0, backward=0, why="no head on this rank")
     columns = model.vocab / (question.parallel.tp if recipe.vocab_parallel else 1)
     heads = 1 + sum(t.kind == "mtp" and not t.stored_only for t in model.towers)
-    returned = sum(n * mixer.cache_elements for b, n in stage.layers for mixer in b.mixers if isinstance(mixer, Attention))
+    returned = sum(n * mixer.cache_elements for b, n in stage.blocks for mixer in b.mixers if isinstance(mixer, Attention))
     return loss_cost(
         recipe,
         Logits(

@@ -10,22 +10,8 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.models.inventory import Block, Model
+from vramcast.models.stages import Stage, stage_of, whole
 from vramcast.workload import Parallel
-
-
-class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of rank: its layers as (block, count), whether it holds the embedding and the head, and passes in flight."""
-
-    name: str
-    layers: tuple[tuple[Block, int], ...]
-    embedding: bool
-    head: bool
-    in_flight: float = 1.0
-
-    @property
-    def depth(self) -> int:
-        """Layers on this rank."""
-        return sum(n for _, n in self.layers)
 
 
 def stages(
@@ -46,32 +32,34 @@ def stages(
     """
     pp = parallel.pp
     if pp == 1:
-        return (Stage(name="every rank", layers=tuple((b, b.count) for b in model.blocks), embedding=True, head=True),)
+        return (whole(model),)
     chunks = pp * parallel.vpp
     if model.layers < chunks:
         raise QuestionError(
             f"{model.layers} layers cannot be cut into {pp} stages of {parallel.vpp} chunks: use pp <= {model.layers}"
         )
-    order = model.layer_list()
     names = {0: "first stage", pp - 1: "last stage"}
-    wanted = sorted({0, pp // 2, pp - 1})
     return tuple(
-        Stage(
-            name=names.get(i, "middle stage"),
-            layers=_grouped(order, bounds[i : i + 1] if bounds else _even(len(order), i, pp, parallel.vpp))
-            + (_prediction(model) if i == pp - 1 else ()),
-            embedding=i == 0,
-            head=i == pp - 1,
-            in_flight=in_flight(i, pp, parallel.vpp, micro_batches, group=group, ahead=ahead),
+        _with_heads(
+            stage_of(
+                model,
+                bounds[i : i + 1] if bounds else _even(model.layers, i, pp, parallel.vpp),
+                name=names.get(i, "middle stage"),
+                first=i == 0,
+                last=i == pp - 1,
+                in_flight=in_flight(i, pp, parallel.vpp, micro_batches, group=group, ahead=ahead),
+            ),
+            model,
         )
-        for i in wanted
+        for i in sorted({0, pp // 2, pp - 1})
     )
 
 
-def _prediction(model: Model) -> tuple[tuple[Block, int], ...]:
-    """Layers of the multi-token-prediction heads that are built, which sit beside the output head."""
-    heads = (t for t in model.towers if t.kind == "mtp" and not t.stored_only)
-    return tuple((b, b.count) for tower in heads for b in tower.blocks)
+def _with_heads(stage: Stage, model: Model) -> Stage:
+    """The last stage with the layers of the multi-token-prediction heads that are built, which sit beside the output head."""
+    heads = (t for t in model.towers if t.kind == "mtp" and not t.stored_only) if stage.last else ()
+    more: tuple[tuple[Block, int], ...] = tuple((b, b.count) for tower in heads for b in tower.blocks)
+    return msgspec.structs.replace(stage, blocks=stage.blocks + more)
 
 
 def in_flight(stage: int, pp: int, vpp: int = 1, micro_batches: int = 0, *, group: int = 0, ahead: int = 0) -> float:
@@ -88,12 +76,3 @@ def _even(layers: int, stage: int, pp: int, vpp: int) -> list[tuple[int, int]]:
     """The chunks of one stage, every chunk as long as the others."""
     chunks = pp * vpp
     return [(layers * chunk // chunks, layers * (chunk + 1) // chunks) for chunk in range(stage, chunks, pp)]
-
-
-def _grouped(order: list[Block], bounds: list[tuple[int, int]]) -> tuple[tuple[Block, int], ...]:
-    counts: dict[int, int] = {}
-    kinds = {id(b): b for b in order}
-    for start, stop in bounds:
-        for block in order[start:stop]:
-            counts[id(block)] = counts.get(id(block), 0) + 1
-    return tuple((kinds[i], n) for i, n in counts.items())

@@ -18,7 +18,7 @@ def instants(scene: Scene) -> tuple[Instant, ...]:
     if scene.sight.held:
         moments.append(_seeing(scene))
     moments.append(_end_of_forward(scene))
-    if stage.head:
+    if stage.last:
         moments += [_loss(scene), _loss_backward(scene)]
     moments += [_last_block(scene), _first_block(scene)]
     if scene.embedding_gradient or scene.partial_embedding:
@@ -51,7 +51,7 @@ def _end_of_forward(s: Scene) -> Instant:
         s,
         activations=s.layers.waiting,
         tower=s.sight.held,
-        temporaries=s.layers.forward + s.layers.copies * (1 - 1 / s.stage.depth),
+        temporaries=s.layers.forward + s.layers.copies * (1 - 1 / s.stage.layers),
         gathered=gathered(s.recipe, s.units, blocks=1, ends="head"),
     )
 
@@ -167,7 +167,7 @@ def _evaluation(s: Scene) -> Instant:
     with what is new, both alive; accelerate converts the model's outputs to float under autocast.
     """
     scale = s.recipe.eval_batch / s.rows
-    batch = s.tokens * scale * s.model.vocab if s.stage.head else 0.0
+    batch = s.tokens * scale * s.model.vocab if s.stage.last else 0.0
     kept = batch * (4 if s.recipe.autocast else width(s.recipe.compute)) * max(0, 2 * s.recipe.eval_kept - 2)
     return instant(
         "evaluation",

@@ -13,10 +13,10 @@ from vramcast.ledger import Term, Unmodelled
 from vramcast.models.attention import Attention
 from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Model, Tower
+from vramcast.models.stages import Stage
 from vramcast.training.activations.policy import Layers, layers_of
 from vramcast.training.activations.style import Style
 from vramcast.training.recipe.recipe import Recipe
-from vramcast.training.stages import Stage
 
 # Patches of a tile and its class token are padded to a multiple of this (transformers 5.23, modeling_mllama.py, forward).
 MLLAMA_PADDING = 8
@@ -55,7 +55,7 @@ def sight_of(model: Model, recipe: Recipe, stage: Stage, policy: str, *, style: 
         raise QuestionError(f"{recipe.images} images for {model.id}, which has no vision tower of a known kind: use --images 0")
     images = recipe.images * sequences
     each = [_one(model, tower, recipe, stage, policy, style=style, images=images) for tower in seeing]
-    if not stage.embedding:
+    if not stage.first:
         return Sight()
     return Sight(
         pixels=sum(s.pixels for s in each),
@@ -112,7 +112,7 @@ def _one(model: Model, tower: Tower, recipe: Recipe, stage: Stage, policy: str, 
 def _layers(model: Model, tower: Tower, stage: Stage, policy: str, *, style: Style, tokens: float, seq: float) -> Layers:
     """The tower's blocks as the layers of a stage of its own width; a frozen tower is not recomputed, as it saves nothing."""
     blocks = tuple((b, b.count) for b in tower.blocks)
-    own = Stage(name=tower.name, layers=blocks, embedding=False, head=False, in_flight=stage.in_flight)
+    own = Stage(name=tower.name, blocks=blocks, first=False, last=False, in_flight=stage.in_flight)
     wide = msgspec.structs.replace(model, hidden=tower.hidden)
     return layers_of(policy if style.reached else "none", own, style, wide, tokens=tokens, seq=seq)
 

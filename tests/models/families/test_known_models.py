@@ -11,6 +11,7 @@ import pytest
 
 from vramcast.models.config import Config
 from vramcast.models.families import read_config, read_text
+from vramcast.models.sharding import cut, share
 
 KNOWN = [json.loads(line) for line in Path(__file__).with_name("known_models.jsonl").read_text().splitlines()]
 BY_ID = {row["id"]: row["config"] for row in KNOWN}
@@ -38,7 +39,7 @@ def test_tensor_parallel_shares_cover_the_model(row: dict[str, Any]) -> None:
     """Two ranks hold at least the whole model, and not the whole model each."""
     blocks = read_config(row["config"]).blocks
     whole = sum(t.elements * b.count for b in blocks for t in b.tensors)
-    half = sum(t.on_rank(tp=2) * b.count for b in blocks for t in b.tensors)
+    half = sum(share(t, cut(2)) * b.count for b in blocks for t in b.tensors)
     assert whole / 2 <= half < whole * 0.62
 
 

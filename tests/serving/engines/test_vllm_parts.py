@@ -4,6 +4,7 @@ import pytest
 
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
+from vramcast.models.stages import Stage, every_stage
 from vramcast.serving.engines.vllm.budget import subtracts_graphs
 from vramcast.serving.engines.vllm.capture import Capture
 from vramcast.serving.engines.vllm.encoder import encoder_term
@@ -12,7 +13,7 @@ from vramcast.serving.engines.vllm.graphs import graphs_term
 from vramcast.serving.engines.vllm.settings import cache_types, settings_of
 from vramcast.serving.engines.vllm.versions import non_torch_bytes
 from vramcast.serving.forecast import forecast_serving
-from vramcast.serving.layout import Stage, even_split, every_stage
+from vramcast.serving.splits import even_split
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 

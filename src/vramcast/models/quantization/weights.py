@@ -6,6 +6,7 @@ from vramcast.ledger import Term
 from vramcast.models.inventory import Block, Model, Tensor, Tower
 from vramcast.models.quantization.formats import Format
 from vramcast.models.quantization.scheme import Scheme, stored_bytes
+from vramcast.models.sharding import Layout, share
 from vramcast.units import count
 
 PARTS = ("embedding", "attention", "recurrent", "feed_forward", "experts", "norms", "head", "towers")
@@ -19,8 +20,7 @@ _PART_OF_ROLE = {
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of a model one rank holds: layers of its pipeline stage and its share under tensor and expert parallelism."""
 
-    tp: int = 1
-    ep: int = 1
+    layout: Layout
     layers: range | None = None
     first: bool = True
     last: bool = True
@@ -31,7 +31,7 @@ def weight_bytes(model: Model, scheme: Scheme, *, stored: bool = False, tp: int 
     """Bytes of all weights on the fullest rank; ``stored``: those of the checkpoint (MTP layers, a tied head stored twice)."""
     if stored and scheme.is_exact and tp == ep == 1:
         return sum(one.bytes for one in model.stored)
-    return _term(model, scheme, Slice(tp=tp, ep=ep, stored=stored)).bytes
+    return _term(model, scheme, Slice(layout=Layout(tp=tp, ep=ep, expert_tp=tp), stored=stored)).bytes
 
 
 def weights_term(
@@ -42,7 +42,8 @@ def weights_term(
     ``layers``: the pipeline stage's layers (all when None); ``first`` and ``last`` say whether it holds the embeddings and
     towers, and the final norm and head. A tied head on a last stage without the embeddings is a copy of its own.
     """
-    return _term(model, scheme, Slice(tp=tp, ep=ep, layers=layers, first=first, last=last))
+    layout = Layout(tp=tp, ep=ep, expert_tp=tp)
+    return _term(model, scheme, Slice(layout=layout, layers=layers, first=first, last=last))
 
 
 class _Sum:
@@ -55,7 +56,7 @@ class _Sum:
         self.formats: dict[str, int] = {}
 
     def add(self, form: Format, tensor: Tensor, times: int, held: Slice) -> None:
-        elements = tensor.on_rank(tp=held.tp, ep=held.ep)
+        elements = share(tensor, held.layout)
         self.bytes += stored_bytes(form, tensor, elements) * times
         self.formats[form.name] = self.formats.get(form.name, 0) + elements * times
 

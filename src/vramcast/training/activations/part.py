@@ -8,10 +8,10 @@ needs a gradient and nothing is saved, unless the embedding is trained.
 import msgspec
 
 from vramcast.models.inventory import Model
+from vramcast.models.stages import Stage
 from vramcast.training.activations.policy import Layers, blend, layers_of
 from vramcast.training.activations.style import Style
 from vramcast.training.recipe.methods import Partial, last_layers
-from vramcast.training.stages import Stage
 
 
 def layers_of_part(
@@ -20,12 +20,12 @@ def layers_of_part(
     """Activations of a stage of which ``trained`` layers are trained, in the step that needs most; of all without ``partial``."""
     if partial is None or not trained:
         return layers_of(policy, stage, style, model, tokens=tokens, seq=seq)
-    reached = last_layers(stage, depth_reached(stage.depth, partial, trained))
+    reached = last_layers(stage, depth_reached(stage.layers, partial, trained))
     active = layers_of(policy, reached, style, model, tokens=tokens, seq=seq)
-    if trained >= reached.depth:
+    if trained >= reached.layers:
         return active
     passing = layers_of(policy, reached, msgspec.structs.replace(style, trains=False), model, tokens=tokens, seq=seq)
-    mixed = blend(active, passing, trained / reached.depth)
+    mixed = blend(active, passing, trained / reached.layers)
     return msgspec.structs.replace(mixed, working=max(active.working, passing.working))
 
 

@@ -3,11 +3,12 @@
 import msgspec
 
 from vramcast.models.inventory import Block, Model
+from vramcast.models.sharding import Layout, share
+from vramcast.models.stages import Stage
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.regions import module_bytes
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Life, Tape
-from vramcast.training.stages import Stage
 
 MATMULS = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down", "mixer", "router"})
 _BEHIND = frozenset({"gate", "up", "gate_up", "down"})
@@ -43,15 +44,15 @@ def layers_of(policy: str, stage: Stage, style: Style, model: Model, *, tokens: 
     """Activations of the stage's layers under ``policy``: a word of POLICIES, with its number or its modules after a colon."""
     own = tokens / style.tp if style.sp else tokens
     boundary = own * model.hidden * style.residual
-    costs = {id(block): _cost(policy, block, style, model, tokens=tokens, seq=seq) for block, _ in stage.layers}
-    blocks = [block for block, _ in stage.layers]
+    costs = {id(block): _cost(policy, block, style, model, tokens=tokens, seq=seq) for block, _ in stage.blocks}
+    blocks = [block for block, _ in stage.blocks]
     first_life, first_kept = costs[id(min(blocks, key=lambda b: b.indices[0]))]
     last_life, last_kept = costs[id(max(blocks, key=lambda b: b.indices[-1]))]
     largest = max(blocks, key=lambda b: b.elements)
     embedded = _embedded(policy, stage, style, boundary)
     return Layers(
         waiting=_waiting(policy, stage, {i: kept for i, (_, kept) in costs.items()}, boundary) * stage.in_flight + embedded,
-        copies=sum(costs[id(block)][0].cached * count for block, count in stage.layers) if _recomputed(policy) else 0.0,
+        copies=sum(costs[id(block)][0].cached * count for block, count in stage.blocks) if _recomputed(policy) else 0.0,
         forward=max(_forward(policy, life) for life, _ in costs.values()),
         working=_working(policy, last_life, last_kept) + _beside(policy, stage, last_life, boundary),
         first_working=_working(policy, first_life, first_kept),
@@ -67,7 +68,7 @@ def layers_of(policy: str, stage: Stage, style: Style, model: Model, *, tokens: 
 def _parts(stage: Stage, lives: dict[int, Life], embedded: float) -> tuple[tuple[str, float], ...]:
     """What every layer keeps by the operation that made it, over the stage and its passes in flight; the embedding's last."""
     found: dict[str, float] = {}
-    for block, count in stage.layers:
+    for block, count in stage.blocks:
         for name, size in lives[id(block)].savings.items():
             found[name] = found.get(name, 0.0) + size * count * stage.in_flight
     return (*found.items(), *((("embedding", embedded),) if embedded else ()))
@@ -82,7 +83,7 @@ def blend(narrow: Layers, wide: Layers, share: float) -> Layers:
 
 def _embedded(policy: str, stage: Stage, style: Style, boundary: float) -> float:
     """What the embedding leaves: its output, and the mask of the dropout over it for every pass in flight."""
-    if not stage.embedding:
+    if not stage.first:
         return 0.0
     mask = boundary / style.residual * stage.in_flight if style.hidden_dropout else 0.0
     return mask + (boundary if policy == "none" else 0)
@@ -95,10 +96,10 @@ def _waiting(policy: str, stage: Stage, kept_of: dict[int, float], boundary: flo
     """
     word, _, number = policy.partition(":")
     if word == "uniform":
-        return -(-stage.depth // int(number)) * boundary
+        return -(-stage.layers // int(number)) * boundary
     left = int(number) if word == "block" else 0
     total = 0.0
-    for block, count in sorted(stage.layers, key=lambda pair: pair[0].indices[0]):
+    for block, count in sorted(stage.blocks, key=lambda pair: pair[0].indices[0]):
         recomputed = min(left, count)
         left -= recomputed
         total += recomputed * boundary + (count - recomputed) * kept_of[id(block)]
@@ -108,7 +109,7 @@ def _waiting(policy: str, stage: Stage, kept_of: dict[int, float], boundary: flo
 def _beside(policy: str, stage: Stage, life: Life, boundary: float) -> float:
     """Layers of the same chunk that were recomputed together with the last one: what they saved is alive too."""
     word, _, number = policy.partition(":")
-    chunk = (stage.depth - 1) % int(number) if word == "uniform" else 0
+    chunk = (stage.layers - 1) % int(number) if word == "uniform" else 0
     return chunk * max(boundary, life.saved + life.input_saved)
 
 
@@ -126,10 +127,8 @@ def _working(policy: str, life: Life, kept_bytes: float) -> float:
 
 
 def _elements(block: Block, style: Style) -> float:
-    return sum(
-        t.on_rank(tp=style.expert_tp, ep=style.ep) if t.role.startswith("expert.") else t.on_rank(tp=style.tp)
-        for t in block.tensors
-    )
+    layout = Layout(tp=style.tp, ep=style.ep, expert_tp=style.expert_tp)
+    return sum(share(tensor, layout) for tensor in block.tensors)
 
 
 def _cost(policy: str, block: Block, style: Style, model: Model, *, tokens: float, seq: float) -> tuple[Life, float]:

@@ -3,9 +3,9 @@
 import msgspec
 
 from vramcast.errors import unknown_name
+from vramcast.models.stages import Stage
 from vramcast.training.adapters.kinds import KINDS
 from vramcast.training.adapters.prompts import PROMPT_KINDS
-from vramcast.training.stages import Stage
 from vramcast.workload import Adapter, Training
 
 LOW_RANK = ("qlora", *KINDS)
@@ -116,9 +116,9 @@ def task_of(name: str) -> Task:
 def last_layers(stage: Stage, wanted: int) -> Stage:
     """The stage cut to its last ``wanted`` layers."""
     kept: list[tuple[object, int]] = []
-    for block, n in sorted(stage.layers, key=lambda pair: -pair[0].indices[-1]):
+    for block, n in sorted(stage.blocks, key=lambda pair: -pair[0].indices[-1]):
         taken = min(n, wanted)
         wanted -= taken
         if taken:
             kept.append((block, taken))
-    return msgspec.structs.replace(stage, layers=tuple(kept))
+    return msgspec.structs.replace(stage, blocks=tuple(kept))

@@ -4,6 +4,8 @@ import msgspec
 
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.inventory import Block
+from vramcast.models.sharding import Layout, share
+from vramcast.models.stages import Stage, distinct_stages
 from vramcast.serving.cache import cache_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
 from vramcast.serving.engines.sglang import versions
@@ -12,10 +14,10 @@ from vramcast.serving.engines.sglang.messages import no_room
 from vramcast.serving.engines.sglang.pools import Cells, Pools, Types, cells_of, divide
 from vramcast.serving.engines.versions import Version, parse_version
 from vramcast.serving.host import free_bytes
-from vramcast.serving.layout import Stage, front_split, stages_of
 from vramcast.serving.precision import element_bytes, same_as_model
+from vramcast.serving.splits import front_split
 from vramcast.serving.storage import Storage
-from vramcast.serving.weights import Loading, rank_elements, weights_term
+from vramcast.serving.weights import Loading, weights_term
 from vramcast.units import MiB, gib
 
 _SOURCE = "sglang/srt/mem_cache/kv_cache_configurator.py"
@@ -40,7 +42,7 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
 
 def answer(resolved: Resolved) -> Answer:
     """Memory of each distinct rank, the pools (the smallest over ranks), the limits and the start-up error."""
-    ranks = [_rank(resolved, stage) for stage in stages_of(resolved.model, resolved.question.parallel.pp, front_split)]
+    ranks = [_rank(resolved, stage) for stage in distinct_stages(resolved.model, resolved.question.parallel.pp, front_split)]
     narrow = min(ranks, key=lambda r: r.pools.tokens) if resolved.card else ranks[0]
     request = _request_bytes(narrow, resolved.context)
     tokens = narrow.pools.tokens
@@ -93,13 +95,11 @@ def _rank(resolved: Resolved, stage: Stage) -> Rank:
 def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
     parallel, options = resolved.question.parallel, resolved.options
     spread = options.get("enable_expert_parallel") or parallel.ep > 1
+    ep = parallel.tp if spread else 1
     loading = Loading(
-        tp=parallel.tp,
-        ep=parallel.tp if spread else 1,
-        vocab_multiple=VOCAB_MULTIPLE,
+        layout=Layout(tp=parallel.tp, ep=ep, expert_tp=parallel.tp // ep, vocab_multiple=VOCAB_MULTIPLE),
         rotary_bytes=element_bytes(dtype) if dtype == "float32" else 4,
         mtp=bool(options.get("num_speculative_tokens")),
-        splits_experts=not spread,
         splits_towers=False,
     )
     storage = Storage(resolved.model, quant=resolved.question.quant, dtype=dtype)
@@ -114,7 +114,7 @@ def latent_copies(stage: Stage, loading: Loading, storage: Storage) -> Term:
     Source: sglang/srt/models/deepseek_v2.py post_load_weights (w_kc, w_vc beside kv_b_proj).
     """
     size = sum(
-        storage.share_bytes(tensor, rank_elements(tensor, loading), block=block) * count
+        storage.share_bytes(tensor, share(tensor, loading.layout), block=block) * count
         for block, count in stage.blocks
         for tensor in block.tensors
         if tensor.name.endswith("kv_b_proj.weight")

@@ -3,13 +3,15 @@
 import msgspec
 
 from vramcast.ledger import Instant, RankMemory, Term
+from vramcast.models.sharding import Layout
+from vramcast.models.stages import Stage, distinct_stages
 from vramcast.serving.activations import widest_layer
 from vramcast.serving.cache import CacheLayer, cache_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
 from vramcast.serving.engines.versions import Table, at, parse_version
 from vramcast.serving.host import free_bytes
-from vramcast.serving.layout import Stage, front_split, stages_of
 from vramcast.serving.precision import element_bytes, same_as_model
+from vramcast.serving.splits import front_split
 from vramcast.serving.storage import Storage
 from vramcast.serving.weights import Loading, weights_term
 from vramcast.units import GiB
@@ -34,7 +36,7 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
 def answer(resolved: Resolved) -> Answer:
     """Memory of each distinct rank, the blocks (the fewest over ranks), the limits and the start-up error."""
     options = resolved.options
-    ranks = [_rank(resolved, stage) for stage in stages_of(resolved.model, resolved.question.parallel.pp, front_split)]
+    ranks = [_rank(resolved, stage) for stage in distinct_stages(resolved.model, resolved.question.parallel.pp, front_split)]
     narrow = min(ranks, key=lambda r: r.pool_bytes / max(1.0, r.token_bytes))
     block = options["tokens_per_block"]
     request = -(-resolved.context // block) * block * narrow.token_bytes + narrow.state_bytes
@@ -83,7 +85,8 @@ def _fixed(resolved: Resolved, stage: Stage, dtype: str) -> tuple[Term, ...]:
     question, options, model = resolved.question, resolved.options, resolved.model
     parallel, element = question.parallel, element_bytes(dtype)
     spread = bool(options.get("enable_expert_parallel")) or parallel.ep > 1
-    loading = Loading(tp=parallel.tp, ep=parallel.tp if spread else 1, vocab_multiple=1, splits_experts=not spread)
+    ep = parallel.tp if spread else 1
+    loading = Loading(layout=Layout(tp=parallel.tp, ep=ep, expert_tp=parallel.tp // ep))
     width, what = widest_layer(stage, hidden=model.hidden, tp=parallel.tp)
     tokens, rows = options["max_num_tokens"], min(options["max_batch_size"], options["max_num_tokens"])
     activations = Term(

@@ -6,14 +6,15 @@ import msgspec
 
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.attention import Attention
+from vramcast.models.stages import Stage, every_stage
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
 from vramcast.serving.engines.transformers import versions
 from vramcast.serving.engines.transformers.cache import Holding
 from vramcast.serving.engines.transformers.loaders import LOADERS, Loader
 from vramcast.serving.engines.transformers.prefill import Pass, activations_term, logits_term, returned_term
 from vramcast.serving.engines.versions import Version, at, parse_version
-from vramcast.serving.layout import Stage, every_stage, front_split
 from vramcast.serving.precision import element_bytes, same_as_model
+from vramcast.serving.splits import front_split
 from vramcast.serving.storage import Storage
 from vramcast.serving.weights import Loading, weights_term
 from vramcast.units import GiB

@@ -10,10 +10,10 @@ import msgspec
 
 from vramcast.models.attention import LatentAttention
 from vramcast.models.inventory import Mixer, Model, Tower
+from vramcast.models.stages import Stage
 from vramcast.serving.cache import CacheLayer, cache_layer
 from vramcast.serving.engines.transformers import versions
 from vramcast.serving.engines.versions import Version, at
-from vramcast.serving.layout import Stage
 
 _FLOAT32_BYTES = 4
 

@@ -11,7 +11,7 @@ from vramcast.ledger import Term
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model
-from vramcast.serving.layout import Stage
+from vramcast.models.stages import Stage
 from vramcast.units import MiB
 
 CUBLAS_BYTES = round(8.125 * MiB)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from vramcast.ledger import Instant, RankMemory, Term
+from vramcast.models.stages import Stage, distinct_stages, every_stage
 from vramcast.serving.cache import CacheLayer, cache_layers, tower_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
 from vramcast.serving.engines.versions import Version, at
@@ -14,7 +15,7 @@ from vramcast.serving.engines.vllm.fixed import Fixed, fixed_terms
 from vramcast.serving.engines.vllm.messages import cache_error
 from vramcast.serving.engines.vllm.pages import Plan, paged_layers, plan, state_bytes, token_bytes
 from vramcast.serving.engines.vllm.settings import Settings, settings_of
-from vramcast.serving.layout import Stage, even_split, every_stage, middle_split, stages_of
+from vramcast.serving.splits import even_split, middle_split
 
 _PAGES = "vllm/v1/core/kv_cache_planning.py"
 _POOL = "vllm/v1/worker/gpu_worker.py determine_available_memory"
@@ -43,7 +44,7 @@ def answer(resolved: Resolved) -> Answer:
     """Memory of each distinct rank, the cache plan (the smallest over ranks), the limits and the start-up error."""
     settings = settings_of(resolved)
     split = middle_split if settings.version >= (0, 7) else even_split
-    ranks = [_rank(resolved, settings, stage) for stage in stages_of(resolved.model, settings.pp, split)]
+    ranks = [_rank(resolved, settings, stage) for stage in distinct_stages(resolved.model, settings.pp, split)]
     narrow = min(ranks, key=lambda r: r.blocks) if resolved.card else max(ranks, key=lambda r: r.plan.block_bytes)
     request = narrow.plan.request_blocks(resolved.context, settings.demand)
     blocks = settings.blocks_override or (narrow.blocks if resolved.card else request * resolved.concurrency)

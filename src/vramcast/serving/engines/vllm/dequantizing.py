@@ -5,8 +5,8 @@ Source: vllm/model_executor/layers/quantization/bitsandbytes.py apply_bnb_4bit: 
 """
 
 from vramcast.models.inventory import Model
-from vramcast.serving.layout import Stage
-from vramcast.serving.weights import shard_shape
+from vramcast.models.sharding import cut, share_shape
+from vramcast.models.stages import Stage
 
 _SCHEMES = ("nf4", "fp4", "bnb", "bitsandbytes")
 _UNQUANTIZED = frozenset({"embedding", "head"})
@@ -23,7 +23,7 @@ def dequantizes(model: Model, quant: str | None) -> bool:
 def widest_slice(stage: Stage, tp: int) -> int:
     """Elements of the largest slice of a layer's matrices on one rank."""
     shapes = (
-        shard_shape(tensor, tp)
+        share_shape(tensor, cut(tp))
         for block, _ in stage.blocks
         for tensor in block.tensors
         if len(tensor.shape) == 2 and tensor.role not in _UNQUANTIZED

@@ -5,6 +5,8 @@ import msgspec
 from vramcast.ledger import Term
 from vramcast.models.attention import LatentAttention
 from vramcast.models.inventory import Model
+from vramcast.models.sharding import Layout
+from vramcast.models.stages import Stage, every_stage
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.versions import at
 from vramcast.serving.engines.vllm import versions
@@ -14,7 +16,7 @@ from vramcast.serving.engines.vllm.graphs import graphs_term
 from vramcast.serving.engines.vllm.lora import slots_term
 from vramcast.serving.engines.vllm.profile import Batch, forward_term, sampling_term
 from vramcast.serving.engines.vllm.settings import Settings
-from vramcast.serving.layout import Stage, even_split, every_stage
+from vramcast.serving.splits import even_split
 from vramcast.serving.storage import Storage
 from vramcast.serving.weights import Loading, weights_term
 from vramcast.units import GiB, gib
@@ -107,13 +109,12 @@ def _weights(resolved: Resolved, settings: Settings, stage: Stage) -> Term:
     storage = Storage(resolved.model, quant=resolved.question.quant, dtype=settings.dtype)
     options = resolved.options
     loading = Loading(
-        tp=settings.tp,
-        ep=settings.ep,
-        vocab_multiple=VOCAB_MULTIPLE,
+        layout=Layout(
+            tp=settings.tp, ep=settings.ep, expert_tp=settings.tp if settings.ep == 1 else 1, vocab_multiple=VOCAB_MULTIPLE
+        ),
         rotary_bytes=settings.element,
         mtp=settings.mtp,
         towers=settings.towers,
-        splits_experts=settings.ep == 1,
         splits_towers=splits_towers(resolved.model),
         expandable=bool(options.get("expandable_segments")),
     )
@@ -135,7 +136,8 @@ def _draft_term(settings: Settings, stage: Stage) -> tuple[Term, ...]:
     if settings.draft is None or not stage.last:
         return ()
     whole = every_stage(settings.draft, 1, even_split)[0]
-    loading = Loading(tp=settings.tp, vocab_multiple=VOCAB_MULTIPLE, rotary_bytes=settings.element)
+    layout = Layout(tp=settings.tp, expert_tp=settings.tp, vocab_multiple=VOCAB_MULTIPLE)
+    loading = Loading(layout=layout, rotary_bytes=settings.element)
     term = weights_term(settings.draft, whole, loading, Storage(settings.draft, quant=None, dtype=settings.dtype))
     return (term.renamed("draft_model"),)
 

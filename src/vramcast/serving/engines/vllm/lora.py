@@ -2,9 +2,9 @@
 
 from vramcast.ledger import Term
 from vramcast.models.inventory import Model, Tensor
+from vramcast.models.sharding import cut, share_shape
+from vramcast.models.stages import Stage
 from vramcast.serving.engines.vllm.settings import Settings
-from vramcast.serving.layout import Stage
-from vramcast.serving.weights import shard_shape
 
 _TARGETS = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down"})
 DEFAULT_RANK = 16  # vllm/config/lora.py
@@ -31,4 +31,4 @@ def _targeted(tensor: Tensor) -> bool:
 
 
 def _width(tensor: Tensor, tp: int) -> int:
-    return sum(shard_shape(tensor, tp))
+    return sum(share_shape(tensor, cut(tp)))

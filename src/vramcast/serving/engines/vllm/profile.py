@@ -11,12 +11,12 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Term
 from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Model, Tower
+from vramcast.models.stages import Stage
 from vramcast.serving.activations import widest_feedforward, widest_mixer
 from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.dequantizing import widest_slice
 from vramcast.serving.engines.vllm.encoder import kept_outputs
-from vramcast.serving.layout import Stage
 
 # bytes per logit beside the model's own copy. A sort: fp32 logits, sorted values, 8-byte indices, and the sort's own key and
 # index buffers; a pivot search: fp32 logits, probabilities and exponential noise; FlashInfer: fp32 logits, those that top-k left,

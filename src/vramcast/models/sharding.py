@@ -1,0 +1,85 @@
+"""A tensor's share of one rank: the one rule that serving, training, storage and speed ask.
+
+Tensor parallelism cuts an axis in whole units (a KV head, a query head, or a single row or column): a rank holds
+ceil(units / tp) of them, so that once ranks outnumber units each unit is replicated over tp / units ranks. A tensor that joins
+several parts (q, k and v in one) is cut part by part. Expert parallelism deals whole experts out, whether they lie apart
+(``copies``) or along the first axis of one tensor (``stacked``), and ``expert_tp`` ranks cut each of them. Vocabulary rows are
+padded to a multiple before they are cut.
+
+All of it is integer arithmetic without a condition on the layout, so that its fields may be numbers or arrays of numbers. Where
+ranks hold unequal shares (units that do not divide), the largest is meant: it decides
+whether a card is full. Engines that refuse such a layout do so before they ask.
+
+Sources: Megatron-LM, arXiv 1909.08053, section 3 (columns and rows); vllm/model_executor/layers/linear.py QKVParallelLinear (KV
+heads replicated); vllm/model_executor/layers/vocab_parallel_embedding.py pad_vocab_size.
+"""
+
+from math import prod
+
+import msgspec
+
+from vramcast.models.inventory import Tensor
+
+VOCABULARY = ("embedding", "head")
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """Over how many ranks tensors are spread.
+
+    ``tp``: ranks that cut a layer; ``ep``: ranks over which experts are dealt out; ``expert_tp``: ranks that cut each expert;
+    ``vocab_multiple``: vocabulary rows are padded to a multiple of it before they are cut.
+    """
+
+    tp: int = 1
+    ep: int = 1
+    expert_tp: int = 1
+    vocab_multiple: int = 1
+
+
+def cut(parallel: int) -> Layout:
+    """The layout of ``parallel`` tensor-parallel ranks that cut everything, experts too."""
+    return Layout(tp=parallel, expert_tp=parallel)
+
+
+def share(tensor: Tensor, layout: Layout) -> int:
+    """Elements of the tensor's largest share on one rank, all copies that the rank holds."""
+    return prod(share_shape(tensor, layout)) * copies_held(tensor, layout)
+
+
+def copies_held(tensor: Tensor, layout: Layout) -> int:
+    """How many of the tensor's equal copies one rank holds: its part of the experts, or all."""
+    return -(-tensor.copies // layout.ep) if is_routed(tensor) else tensor.copies
+
+
+def share_shape(tensor: Tensor, layout: Layout) -> tuple[int, ...]:
+    """The shape of the largest share of one copy; experts that lie in one tensor are dealt out along its first axis."""
+    axis, ranks = tensor.shard, layout.expert_tp if is_routed(tensor) else layout.tp
+    shape = _dealt_out(tensor, layout, ranks) if tensor.stacked else _padded(tensor, layout)
+    if axis is None or (axis == 0 and tensor.stacked):
+        return shape
+    return (*shape[:axis], _cut(tensor, shape[axis], ranks), *shape[axis + 1 :])
+
+
+def is_routed(tensor: Tensor) -> bool:
+    """Whether the tensor belongs to routed experts, which expert parallelism spreads."""
+    return tensor.role.startswith("expert.")
+
+
+def _dealt_out(tensor: Tensor, layout: Layout, ranks: int) -> tuple[int, ...]:
+    """The first axis holds experts, each of them several rows where two axes were joined (DBRX), which may be the ones cut."""
+    rows = tensor.shape[0] // tensor.stacked
+    if tensor.shard == 0:
+        rows = _cut(tensor, rows, ranks)
+    return (-(-tensor.stacked // layout.ep) * rows, *tensor.shape[1:])
+
+
+def _padded(tensor: Tensor, layout: Layout) -> tuple[int, ...]:
+    if tensor.shard != 0 or tensor.role not in VOCABULARY:
+        return tensor.shape
+    return (-(-tensor.shape[0] // layout.vocab_multiple) * layout.vocab_multiple, *tensor.shape[1:])
+
+
+def _cut(tensor: Tensor, length: int, ranks: int) -> int:
+    """The longest part of an axis: whole units of each piece, ceil(units / ranks) of them."""
+    pieces = tensor.pieces or ((length, tensor.groups or length),)
+    return sum(part // units * -(-units // ranks) for part, units in pieces)
