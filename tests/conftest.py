@@ -4,6 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("house", deadline=None)
+settings.load_profile("house")  # a deadline by the wall clock fails on a busy machine
 
 
 @pytest.fixture(scope="session")

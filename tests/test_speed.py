@@ -1,4 +1,4 @@
-"""How long answers take, with a factor of five over what is promised, so that a busy machine does not fail them."""
+"""How long answers take, in processor time and with a factor of five over what is promised."""
 
 import os
 import subprocess
@@ -32,10 +32,10 @@ def test_a_warm_forecast_takes_about_a_millisecond(model: str, engine: str, prom
     if model.startswith("deepseek"):
         question = Serving(model=model, engine=engine, gpu="B300", gpus=4, parallel=Parallel(tp=4))
     forecast_serving(question, model=known, card=card)
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(10):
         forecast_serving(question, model=known, card=card)
-    assert (time.perf_counter() - started) / 10 * 1e3 < promised_ms * SLACK
+    assert (time.process_time() - started) / 10 * 1e3 < promised_ms * SLACK
 
 
 def test_a_cold_answer_imports_nothing_heavy() -> None:

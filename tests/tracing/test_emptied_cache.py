@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from vramcast.tracing.allocator.replay import replay, reserved_over
 from vramcast.tracing.eventlog import Allocation, EventLog
 from vramcast.tracing.extrapolation.depth import deepen
@@ -43,6 +45,7 @@ def test_a_log_without_some_allocations_is_still_emptied_where_it_was() -> None:
     assert _log(2).without([1]).emptied == [2]
 
 
+@pytest.mark.torch
 def test_a_script_that_empties_the_cache_is_logged_doing_so(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(

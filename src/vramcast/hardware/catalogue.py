@@ -18,6 +18,7 @@ def catalogue() -> dict[str, Accelerator]:
     return {part.id: part for part in parts}
 
 
+@functools.cache
 def source_texts() -> dict[str, str]:
     """What each source key of the catalogue stands for."""
     import tomllib

@@ -45,10 +45,10 @@ def test_cpu_experts_of_the_first_layers() -> None:
     ],
 )
 def test_bad_overrides_are_refused(override: str, said: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(QuestionError, match=said):
         place(4, gpus=1, offloaded=5, overrides=[override])
-    assert time.monotonic() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_a_split_without_shares_is_refused() -> None:
