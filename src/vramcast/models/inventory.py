@@ -131,6 +131,7 @@ class Stored(msgspec.Struct, frozen=True, array_like=True):
 class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a model is. ``tensors`` are those outside any block: embeddings, final norm, head.
 
+    ``family``: the ``model_type`` of the whole; ``wraps``: that of the text decoder inside a wrapper, "" where there is none.
     ``tied``: the output head is the input embedding (the head is then absent from ``tensors``).
     ``head_stored``: the checkpoint nevertheless stores a second copy of the tied head.
     ``quantization``: the checkpoint's own quantization_config, normalised, or None.
@@ -146,6 +147,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     blocks: tuple[Block, ...]
     tensors: tuple[Tensor, ...]
     towers: tuple[Tower, ...] = ()
+    wraps: str = ""
     architecture: str = ""
     positions: int = 0
     dtype: str = "bfloat16"
@@ -158,6 +160,11 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unmodelled: tuple[str, ...] = ()
     assumed: tuple[Assumption, ...] = ()
     facts: dict[str, float] = {}
+
+    @property
+    def text_class(self) -> str:
+        """The ``model_type`` of the text decoder: whose row in models/classes says how its layers are written."""
+        return self.wraps or self.family
 
     @property
     def layers(self) -> int:

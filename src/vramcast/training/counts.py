@@ -5,6 +5,7 @@ from math import prod
 
 import msgspec
 
+from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model, Tensor, Tower
 from vramcast.models.sharding import Layout, is_routed, share, share_shape
 from vramcast.models.stages import Stage, outer_tensors
@@ -16,7 +17,6 @@ from vramcast.training.recipe.recipe import Recipe
 from vramcast.workload import Adapter, Parallel
 
 BITSANDBYTES = ("nf4", "fp4", "int8")
-CONV1D = ("gpt2", "openai-gpt", "imagegpt")  # whose weights transformers stores as (in, out)
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ def _adapters(
     model: Model, stage: Stage, parallel: Parallel, recipe: Recipe, *, adapter: Adapter, ranks: dict[str, int]
 ) -> Iterator[Part]:
     """Tensors an adapter trains on this rank: beside each weight it reaches, and once for the model."""
-    transposed = model.family in CONV1D
+    transposed = model_class(model.text_class).whole.transposed
     for tensor, copies, active in _parts(model, stage, recipe):
         if not active or not ranks.get(tensor.role) or len(tensor.shape) != 2:
             continue

@@ -5,6 +5,7 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, Instant, RankMemory, Term, Unmodelled
 from vramcast.models.inventory import Model
+from vramcast.training.activations.choice import unread_layers
 from vramcast.training.activations.recurrent import unchecked
 from vramcast.training.compiled import may_be_spared
 from vramcast.training.counters import Pieces, counters
@@ -64,7 +65,7 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
         trainable_parameters=trainable,
         host=host,
         assumed=assumed + fitted,
-        unmodelled=(*unmodelled(model, recipe), *unchecked(model, recipe), *may_be_spared(scenes)),
+        unmodelled=(*unread_layers(recipe), *unmodelled(model, recipe), *unchecked(model, recipe), *may_be_spared(scenes)),
     )
 
 

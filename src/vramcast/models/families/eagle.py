@@ -64,9 +64,9 @@ def _wider(block: Block, hidden: int) -> Block:
 
 
 def _draft(model: Model, blocks: tuple[Block, ...], tensors: tuple[Tensor, ...], shared: str) -> Model:
-    return msgspec.structs.replace(
-        model, family="eagle", blocks=blocks, tensors=tensors, unmodelled=(*model.unmodelled, f"a draft head: {shared}")
-    )
+    notes = (*model.unmodelled, f"a draft head: {shared}")
+    own = {"family": "eagle", "wraps": model.text_class, "unmodelled": notes}
+    return msgspec.structs.replace(model, blocks=blocks, tensors=tensors, **own)
 
 
 def _medusa(config: Config) -> Model:

@@ -26,6 +26,7 @@ def read(config: Config) -> Model:
     return msgspec.structs.replace(
         model,
         family="idefics",
+        wraps=model.text_class,
         tensors=(*model.tensors, *(extra if more else ())),
         towers=(*model.towers, *towers),
     )

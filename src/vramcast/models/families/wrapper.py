@@ -78,6 +78,7 @@ def wrap(
     return msgspec.structs.replace(
         inner,
         family=config.text("model_type", default=inner.family),
+        wraps=inner.text_class,
         architecture=str((config.list("architectures", default=[]) or [inner.architecture])[0]),
         tensors=(*inner.tensors, *extra),
         towers=(*inner.towers, *towers),

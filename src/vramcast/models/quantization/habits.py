@@ -10,11 +10,11 @@ import re
 
 import msgspec
 
+from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.models.quantization.plan import Plan, Rule
 from vramcast.models.quantization.rows import fp8, nvfp4
 
-_WHOLE = frozenset({"llama", "mistral", "mixtral", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"})
 _PLANS = frozenset({"nvfp4", "modelopt-nvfp4"})
 _KEPT = ("*self_attn*", "*linear_attn*", "*shared_expert*", "lm_head")
 
@@ -30,7 +30,7 @@ _MIXED = (
 def with_habits(plan: Plan, model: Model) -> Plan:
     """The plan with what its publisher's tool leaves alone in such a model, where the plan has no list of its own."""
     named = [name for name in plan.ignore if name != "lm_head"]
-    if plan.name not in _PLANS or named or model.family in _WHOLE:
+    if plan.name not in _PLANS or named or model_class(model.family).served.nvfp4_attention:
         return plan
     if _MIXED_IDS.search(model.id):
         return Plan(name="modelopt-mixed", rules=_MIXED, ignore=("mtp*",), kv_cache=plan.kv_cache)

@@ -1,7 +1,8 @@
 """From a resolved recipe to the style of its layers."""
 
+from vramcast.ledger import Unmodelled
+from vramcast.models.classes import Layer, model_class
 from vramcast.training.activations.style import LowRank, Style
-from vramcast.training.activations.written import WRITTEN, Written
 from vramcast.training.adapters.tensors import parts_of
 from vramcast.training.optimizers.rules import optimizer
 from vramcast.training.recipe.recipe import GATHERED, Recipe, width
@@ -42,6 +43,18 @@ def _low_rank(recipe: Recipe, adapter: Adapter, ranks: dict[str, int]) -> LowRan
         dora=adapter.dora or adapter.kind == "dora",
         padded=parts_of(adapter) if recipe.pads_adapters else frozenset(),
     )
+
+
+def _written(recipe: Recipe) -> Layer:
+    """The words of the class whose layers in transformers run; a class never read is named by ``unread_layers``."""
+    return model_class(recipe.modules).layer or Layer()
+
+
+def unread_layers(recipe: Recipe) -> tuple[Unmodelled, ...]:
+    """What the answer says where the layers that run belong to a class whose modelling file nobody read."""
+    if not recipe.modules or model_class(recipe.modules).layer is not None:
+        return ()
+    return (Unmodelled(f"how {recipe.modules} writes its layers was not read: activations are those of Llama's operations"),)
 
 
 def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks: dict[str, int]) -> Style:
@@ -85,5 +98,5 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         imbalance=recipe.imbalance,
         scan=recipe.scan,
         recomputed=recipe.checkpointing == "full",
-        written=WRITTEN.get(recipe.modules, Written()),
+        written=_written(recipe),
     )

@@ -7,13 +7,12 @@ xlora/classifier.py, utils/other.py (_prepare_prompt_learning_config: a prefix i
 from collections.abc import Callable
 
 from vramcast.models.attention import Attention
+from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model, Tensor
 from vramcast.training.adapters.kinds import Shapes, Sizes
 
 _PREPENDED = ("prompt", "prompt_tuning", "p_tuning", "ptuning")
 DEFAULTS = {"num_virtual_tokens": 20, "encoder_hidden_size": 0, "projection": 0, "tokens": 1, "adapters": 2}
-# norms that LN tuning reaches where it does not reach all of them
-NORMS = {"qwen2": ("post_attention_layernorm",), "qwen3": ("post_attention_layernorm",)}
 
 
 def _prompt(model: Model, s: Sizes) -> Shapes:
@@ -46,7 +45,7 @@ def _xlora(model: Model, s: Sizes) -> Shapes:
 
 
 def _norms(model: Model, _s: Sizes) -> Shapes:
-    wanted = NORMS.get(model.family)
+    wanted = model_class(model.text_class).whole.tuned_norms
     layers = [t for b in model.blocks for t in b.tensors for _ in range(b.count) if _is_norm(t, wanted)]
     return tuple(t.shape for t in [*layers, *(t for t in model.tensors if wanted is None and _is_norm(t, wanted))])
 

@@ -7,6 +7,7 @@ Sources: transformers/training_args.py, modeling_utils.py (dtype "auto" since 5)
 
 import msgspec
 
+from vramcast.models.classes import Layer, model_class
 from vramcast.models.inventory import Model
 from vramcast.training.compiled import compiled_layers
 from vramcast.training.frameworks.common import sharding, version_of
@@ -16,11 +17,6 @@ from vramcast.workload import Training
 
 NEWEST = "5.23"
 LOSS_FUNCTION = (4, 46)  # the float copy moved out of the model: the 16-bit logits are kept
-# families whose config classes drop out a tenth of the hidden stream and of the attention (transformers, configuration_*.py)
-DROPS_OUT = frozenset({
-    "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "deberta", "deberta-v2", "mpnet", "gpt2",
-    "gpt_bigcode", "opt", "biogpt", "xglm", "seed_oss", "bart", "mbart", "pegasus", "t5", "mt5", "umt5",
-})  # fmt: skip
 LAZY_MODULES = (4, 26)  # of the time when torch 1.13 with CUDA 11.7 became usual
 SETS_TO_NONE = (4, 27)  # of the time of torch 2.0, whose zero_grad gives gradients back and whose optimizers run foreach
 ONE_LIST = (4, 34)  # of the time of torch 2.1, whose foreach AdamW adds epsilon in place (pytorch pull 104898)
@@ -32,47 +28,8 @@ SEPARATE_ENDS = (5, 23)  # of accelerate 1.15's time, whose fsdp2_prepare_model 
 NOT_REENTRANT = (5, 0)  # modeling_utils.py, gradient_checkpointing_enable: True in 4.57.1, False in 5.0.0
 UPCASTS = {"fsdp1": (4, 41), "fsdp2": (4, 51)}  # transformers of accelerate's releases
 ATTENTION_INTERFACE = (4, 48)  # one attention interface for all models: flash no longer repeats keys and values
-EXPANDS_KV = frozenset({"mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "starcoder2", "cohere", "gemma", "granite"})
 
 OWN_LOOPS = ("pytorch", "llama_recipes", "nemo_automodel", "peft_bench")  # which call fully_shard without accelerate
-
-# routers whose input and weight are cast to fp32 (transformers, modeling_*.py)
-FLOAT_ROUTERS = frozenset({
-    "deepseek_v2", "deepseek_v3", "glm4_moe", "glm4_moe_lite", "dots1", "kimi_k2", "ernie4_5_moe", "bailing_moe", "longcat_flash",
-    "glm4v_moe", "hunyuan_v1_moe", "minimax_m2", "exaone_moe", "solar_open",
-})  # fmt: skip
-# families whose adapters PEFT carries over to the tensors that hold all experts (transformers 5.23, conversion_mapping.py:
-# _MODEL_TO_CONVERSION_PATTERN names mixtral or qwen2_moe; peft 0.21, transformers_weight_conversion.py)
-CONVERTED = frozenset({
-    "mixtral", "minimax", "minimax_m2", "afmoe", "deepseek_v2", "deepseek_v3", "deepseek_v32", "dots1", "ernie4_5_moe",
-    "glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "glm4v_moe", "longcat_flash", "solar_open", "mellum", "qwen3_moe",
-    "qwen3_omni_moe", "qwen3_omni_moe_thinker", "qwen3_next", "hunyuan_v1_moe", "flex_olmo", "olmoe", "exaone_moe", "cohere2_moe",
-})  # fmt: skip
-# encoders and encoder-decoders whose forward computes its own cross entropy (transformers, modeling_*.py)
-OWN_LOSSES = frozenset({
-    "bert", "roberta", "xlm-roberta", "camembert", "distilbert", "electra", "albert", "mpnet", "deberta", "deberta-v2", "t5",
-    "mt5", "umt5", "bart", "mbart", "pegasus", "marian", "m2m_100", "blenderbot",
-})  # fmt: skip
-CAPPED_LOGITS = frozenset({"gemma2", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text", "recurrent_gemma"})
-# RMSNorms that cast back to 16 bits after their weight, or multiply by 1 + weight in fp32 (transformers, modeling_*.py)
-NORM_FORMS = dict.fromkeys(("olmo2", "olmo3", "gpt_oss", "afmoe", "flex_olmo", "helium", "nemotron_h"), "wide")
-NORM_FORMS |= dict.fromkeys(("cohere", "cohere2"), "centred")  # their LayerNorm, written out
-NORM_FORMS |= dict.fromkeys(("t5", "mt5", "umt5"), "mixed")  # the float copy is squared alone
-NORM_FORMS |= dict.fromkeys(
-    (
-        "gemma",
-        "gemma2",
-        "gemma3",
-        "gemma3_text",
-        "qwen3_next",
-        "qwen3_5",
-        "qwen3_5_moe",
-        "t5gemma",
-        "recurrent_gemma",
-        "minimax_m3",
-    ),
-    "offset",
-)
 
 
 def under(question: Training, transformers: str) -> Training:
@@ -131,20 +88,22 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
 
 def _modules(draft: Draft, model: Model) -> None:
     draft.default("transformers' eager modules", norm="eager", rope="eager", glu="eager")
-    draft.default("", modules=model.family)
-    draft.default("the family's own modules", float_router=model.family in FLOAT_ROUTERS, clamped_glu=model.family == "gpt_oss")
-    draft.default("the family's final_logit_softcapping", logits_softcap=model.family in CAPPED_LOGITS)
-    draft.default("the family's own RMSNorm", norm_form=NORM_FORMS.get(model.family, "narrow"))
+    facts = model_class(model.text_class)
+    layer = facts.layer or Layer()
+    draft.default("", modules=model.text_class)
+    draft.default("the class's own modules", float_router=layer.float_router, clamped_glu=layer.clamped_glu)
+    draft.default("the class's final_logit_softcapping", logits_softcap=facts.whole.capped_logits)
+    draft.default("the class's own RMSNorm", norm_form=layer.norm_form)
 
 
 def _attention(draft: Draft, model: Model, version: tuple[int, ...]) -> None:
     chosen = draft.get("attention") is None and version >= ATTENTION_INTERFACE
     draft.default("torch's scaled_dot_product_attention picks the kernel" if chosen else "given", sdpa=chosen)
     draft.default("sdpa picks flash", attention="flash")
-    expands = version < ATTENTION_INTERFACE and model.family in EXPANDS_KV
+    whole = model_class(model.text_class).whole
+    expands = version < ATTENTION_INTERFACE and whole.repeats_kv
     draft.default("the model's own flash class repeats keys and values" if expands else "grouped kernel", repeats_kv=expands)
-    dropout = 0.1 if model.family in DROPS_OUT else 0.0
-    draft.default("the family's configuration", hidden_dropout=dropout, attention_dropout=dropout)
+    draft.default("the class's configuration", hidden_dropout=whole.dropout, attention_dropout=whole.dropout)
 
 
 def _experts(draft: Draft, model: Model, version: tuple[int, ...]) -> None:
@@ -152,7 +111,7 @@ def _experts(draft: Draft, model: Model, version: tuple[int, ...]) -> None:
     draft.default("experts are fused tensors since transformers 5" if fused else "experts are layers", fused_experts=fused)
     draft.default("grouped matmuls since transformers 5" if fused else "one expert after another",
                   experts="grouped" if fused else "loop")  # fmt: skip
-    reached = model.family in CONVERTED or not fused
+    reached = model_class(model.text_class).whole.converts_experts or not fused
     draft.default("PEFT's all-linear reaches routers", adapts_router=reached and not draft.get("splits_experts"))
     draft.default("PEFT reaches experts that are one tensor in the families it converts" if fused else "",
                   adapts_experts="layers" if not fused else "tensors" if reached else "none")  # fmt: skip
@@ -222,7 +181,7 @@ def _sharded_dtypes(draft: Draft) -> None:
 
 
 def _loss(draft: Draft, model: Model, version: tuple[int, ...]) -> None:
-    draft.default("the family's own loss", direct_loss=model.family in OWN_LOSSES)
+    draft.default("the class's own loss", direct_loss=model_class(model.family).whole.own_loss)
     draft.default("ForCausalLMLoss", loss="eager" if version < NO_SHIFT_COPY else "plain")
     draft.default("loss_function since 4.46" if version >= LOSS_FUNCTION else "the model returned float logits",
                   logits_kept=version >= LOSS_FUNCTION)  # fmt: skip

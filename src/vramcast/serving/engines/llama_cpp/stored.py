@@ -12,6 +12,7 @@ import msgspec
 
 from vramcast.errors import UnmodelledError
 from vramcast.models.attention import Attention, LatentAttention
+from vramcast.models.classes import model_class
 from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
 from vramcast.models.quantization.ggml import GGML_TYPES, GgmlType, ggml_type
@@ -86,7 +87,7 @@ def _certain(part: Part) -> bool:
 
 def facts_of(model: Model, *, importance: bool = False) -> Facts:
     """What the mixes ask about a model."""
-    layers = model.layer_list()
+    layers, mix = model.layer_list(), model_class(model.family).served.gguf_mix
     mixers = [m for block in layers for m in block.mixers]
     attention = next((m for m in mixers if isinstance(m, Attention | LatentAttention)), None)
     grouped = attention.heads // attention.kv_heads if isinstance(attention, Attention) else 1
@@ -95,8 +96,8 @@ def facts_of(model: Model, *, importance: bool = False) -> Facts:
         queries_per_kv=grouped,
         experts=routed,
         layers=len(layers),
-        seventy=model.family in ("llama", "mistral") and len(layers) == _SEVENTY_LAYERS and grouped > 1,
-        falcon=model.family == "falcon",
+        seventy=mix == "llama" and len(layers) == _SEVENTY_LAYERS and grouped > 1,
+        falcon=mix == "falcon",
         importance=importance,
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from vramcast.models.attention import LatentAttention
+from vramcast.models.classes import model_class
 from vramcast.models.inventory import Block, Model, Tensor
 
 
@@ -51,8 +52,6 @@ _BY_ROLE = {
 _AFTER_ATTENTION = ("post_attention_layernorm", "post_self_attn_layernorm")
 """A norm after attention, in families that also have one before the MLP under another name (Gemma 2 and 3)."""
 _MIXER_LEAVES = {"out_proj": "ssm_out", "norm": "ssm_norm"}
-_DROPPED_ROWS = {"gemma3": 262_144, "gemma3_text": 262_144}
-"""Gemma 3 pads its embedding beyond the tokenizer; the converter drops those rows (conversion/gemma.py)."""
 
 
 def tensors_of(model: Model, *, latent: str = "split") -> tuple[GgufTensor, ...]:
@@ -61,7 +60,7 @@ def tensors_of(model: Model, *, latent: str = "split") -> tuple[GgufTensor, ...]
     ``latent``: the key-value up-projection of latent attention is "split" in two (llama.cpp since April 2025), stored "whole"
     (before), or "both" (ik_llama.cpp).
     """
-    limit = _DROPPED_ROWS.get(model.family)
+    limit = model_class(model.text_class).served.gguf_rows
     outer = (_outer(t, limit) for t in model.tensors if t.kind != "buffer")
     inner = (one for i, block in enumerate(model.layer_list()) for one in _block(block, i, latent))
     return (*outer, *inner)

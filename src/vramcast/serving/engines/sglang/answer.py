@@ -3,6 +3,7 @@
 import msgspec
 
 from vramcast.ledger import Instant, RankMemory, Term
+from vramcast.models.classes import model_class
 from vramcast.models.inventory import Block
 from vramcast.models.sharding import Layout, share
 from vramcast.models.stages import Stage, distinct_stages
@@ -71,7 +72,7 @@ def _rank(resolved: Resolved, stage: Stage) -> Rank:
     version = parse_version(resolved.version, "sglang")
     dtype = resolved.question.dtype or ("bfloat16" if resolved.model.dtype == "float32" else resolved.model.dtype)
     weights = _weights(resolved, stage, dtype)
-    ratio = options.get("swa_full_tokens_ratio") or versions.TWO_POOLS.get(resolved.model.family, 0)
+    ratio = options.get("swa_full_tokens_ratio") or model_class(resolved.model.text_class).served.window_pool
     held = Stage(name=stage.name, first=stage.first, last=stage.last, blocks=_cached_blocks(resolved, stage, version))
     cells = cells_of(cache_layers(held, _attention_ranks(resolved)), _types(resolved, dtype), ratio)
     context = (versions.CONTEXT_MIB + (versions.NCCL_MIB if parallel.model_ranks > 1 else 0)) * MiB

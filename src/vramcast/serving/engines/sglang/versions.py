@@ -8,11 +8,6 @@ import msgspec
 
 VERSIONS = ("0.4.6", "0.5.2", "0.5.6", "0.5.10", "0.5.23")
 
-# families whose sliding layers get a pool of their own (SWA_SINK_ARCHS and hybrid lists); Gemma 2 and 3 pay the full length
-TWO_POOLS = {
-    "gpt_oss": 0.8, "llama4": 0.8, "llama4_text": 0.8, "gemma4": 0.8, "gemma4_text": 0.8, "gemma4_unified": 0.8,
-    "mimo_v2_flash": 0.8, "mimo_v2": 0.8, "step3p5": 0.8, "deepseek_v4": 0.1,
-}  # fmt: skip
 STATE_SHARE = 0.9
 STATE_SLOTS_PER_REQUEST = 3
 # start-up logs: what is free before the weights, as a share of the card less a context

@@ -9,24 +9,11 @@ from math import ceil
 import msgspec
 
 from vramcast.ledger import Term
+from vramcast.models.classes import model_class
 from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Model, Tower
 
 CHANNELS = 3
-# patches pooled into one token where the tower's own facts do not say: 4096 patches become mm_tokens_per_image = 256
-POOLED = {"gemma3": 16}
-# tokens of the largest image a preprocessor lets through, by family, where images have any size: 12,845,056 pixels in cells of
-# 28 x 28, and from Qwen3-VL on 16,777,216 in cells of 32 x 32 (max_pixels and longest_edge of preprocessor_config.json)
-LARGEST_IMAGE = {
-    "qwen2_vl": 16384, "qwen2_5_vl": 16384, "qwen3_vl": 16384, "qwen3_vl_moe": 16384, "qwen3_5": 16384, "qwen3_5_moe": 16384,
-}  # fmt: skip
-
-
-# towers that transformers builds, whose linear layers vLLM replaces by replicated ones (models/gemma4_mm.py, gemma3n_mm.py)
-REPLICATED_TOWERS = frozenset({"gemma4", "gemma3n"})
-# models whose V0 forward kept the images it had joined beside those it was given (models/qwen2_vl.py, qwen2_5_vl.py:
-# _validate_and_reshape_mm_tensor concatenates a batch, and the parsed input lives as long as the forward)
-PARSED_APART = frozenset({"qwen2_vl", "qwen2_5_vl"})
 
 
 class Images(msgspec.Struct, frozen=True):
@@ -40,7 +27,7 @@ class Images(msgspec.Struct, frozen=True):
 def images_of(model: Model, tower: Tower, budget: int) -> Images:
     """The images of one tower's profile run."""
     facts = tower.facts
-    merge = facts.get("merge", 1) ** 2 * POOLED.get(model.family, 1)
+    merge = facts.get("merge", 1) ** 2 * model_class(model.family).served.pooled_patches
     per_image = _per_image(model, facts, merge)
     tokens = max(1, budget // per_image) * per_image
     return Images(tokens, round(tokens * merge), round(CHANNELS * facts["patch_size"] ** 2 * facts.get("temporal_patch_size", 1)))
@@ -86,13 +73,13 @@ def encoder_term(
 
 def splits_towers(model: Model) -> bool:
     """Whether tensor parallelism cuts the towers' weights."""
-    return model.family not in REPLICATED_TOWERS
+    return not model_class(model.family).served.replicated_towers
 
 
 def _per_image(model: Model, facts: dict[str, float], merge: float) -> int:
     if "image_size" in facts:
         return max(1, ceil((facts["image_size"] / facts["patch_size"]) ** 2 / merge))
-    return LARGEST_IMAGE.get(model.family, 1)
+    return max(1, model_class(model.family).served.image_tokens)
 
 
 def _vision(towers: tuple[Tower, ...]) -> Tower | None:

@@ -4,6 +4,7 @@ import msgspec
 
 from vramcast.ledger import Term
 from vramcast.models.attention import LatentAttention
+from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.models.sharding import Layout
 from vramcast.models.stages import Stage, every_stage
@@ -11,7 +12,7 @@ from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.versions import at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.capture import Capture
-from vramcast.serving.engines.vllm.encoder import PARSED_APART, encoder_term, profiled_tokens, splits_towers
+from vramcast.serving.engines.vllm.encoder import encoder_term, profiled_tokens, splits_towers
 from vramcast.serving.engines.vllm.graphs import graphs_term
 from vramcast.serving.engines.vllm.lora import slots_term
 from vramcast.serving.engines.vllm.profile import Batch, forward_term, sampling_term
@@ -60,7 +61,7 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
         element=settings.element,
         sampler=settings.sampler,
         dequantizes=settings.dequantizes,
-        pixel_copies=2 if settings.core == "V0" and model.family in PARSED_APART else 1,
+        pixel_copies=2 if settings.core == "V0" and model_class(model.family).served.parsed_apart else 1,
         card=card,
         towers=towers,
     )

@@ -1,6 +1,7 @@
 """LoRA slots: A and B of every linear layer for each slot, allocated at load whether or not an adapter is present."""
 
 from vramcast.ledger import Term
+from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model, Tensor
 from vramcast.models.sharding import cut, share_shape
 from vramcast.models.stages import Stage
@@ -11,7 +12,6 @@ DEFAULT_RANK = 16  # vllm/config/lora.py
 # input and output embeddings had slots of their own until adapters with extra vocabulary were dropped, in the models that name
 # them (``embedding_modules`` of vllm/model_executor/models/llama.py, mixtral.py, granite.py...; qwen2.py and qwen3.py name none)
 EMBEDDING_SLOTS_END = (0, 12)
-EMBEDDING_SLOTS = frozenset({"llama", "mistral", "mixtral", "granite", "phi3", "minicpm", "nemotron", "exaone"})
 
 
 def slots_term(model: Model, stage: Stage, options: dict[str, object], settings: Settings) -> tuple[Term, ...]:
@@ -20,7 +20,7 @@ def slots_term(model: Model, stage: Stage, options: dict[str, object], settings:
         return ()
     slots, rank = int(str(options.get("max_loras") or 1)), int(str(options.get("max_lora_rank") or DEFAULT_RANK))
     width = sum(count * sum(_width(t, settings.tp) for t in block.tensors if _targeted(t)) for block, count in stage.blocks)
-    if settings.version < EMBEDDING_SLOTS_END and model.family in EMBEDDING_SLOTS:
+    if settings.version < EMBEDDING_SLOTS_END and model_class(model.family).served.embedding_slots:
         width += (stage.first + stage.last) * (model.vocab + model.hidden)
     why = f"{slots} slot(s) x rank {rank} x {width:,} inputs and outputs x {settings.element:g} B"
     return (Term(name="lora_slots", bytes=round(slots * rank * width * settings.element), why=why, source="vllm/lora/layers"),)

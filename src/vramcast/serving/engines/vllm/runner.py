@@ -7,16 +7,11 @@ vllm-project/vllm#43458, #44443, #53183); vllm/v1/worker/gpu/model_runner.py _du
 profile_cudagraph_memory returned 0 until vllm-project/vllm#53306.
 """
 
+from vramcast.models.classes import model_class
 from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
-from vramcast.serving.engines.versions import Table, Version, at
+from vramcast.serving.engines.versions import Table, Version, at, parse_version
 
-_DENSE = frozenset({"qwen3"})
-_MORE = _DENSE | {"llama", "mistral"}
-# families that take it by name, before all dense models and at last all models did
-_NAMED: Table[frozenset[str]] = (
-    ((0,), frozenset()), ((0, 22), _DENSE), ((0, 23), _MORE), ((0, 24), _MORE | {"qwen2_moe", "deepseek_v2", "granitemoe"}),
-)  # fmt: skip
 _TAKES_QUANTIZED: Table[bool] = (((0,), False), ((0, 24), True))
 _ALL_DENSE = (0, 25)
 _ALL = (0, 29)
@@ -30,7 +25,13 @@ def second_runner(version: Version, model: Model, *, quantized: bool) -> bool:
     if quantized and not at(version, _TAKES_QUANTIZED):
         return False
     dense = not any(isinstance(block.feedforward, Experts) for block in model.blocks)
-    return model.family in at(version, _NAMED) or (dense and version >= _ALL_DENSE)
+    return _named(version, model.family) or (dense and version >= _ALL_DENSE)
+
+
+def _named(version: Version, family: str) -> bool:
+    """Whether that release takes it for the class by name, before all dense models and at last all models did."""
+    since = model_class(family).served.second_runner
+    return bool(since) and version >= parse_version(since, "vllm")
 
 
 def reserves_graphs(version: Version, *, second: bool) -> bool:

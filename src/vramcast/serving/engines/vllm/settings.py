@@ -6,6 +6,7 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.attention import LatentAttention
+from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.versions import Version, at, parse_version
@@ -17,9 +18,6 @@ from vramcast.serving.precision import element_bytes, same_as_model
 
 # fp8_ds_mla: 512 B latent + 16 B scales + 128 B rotary key in bf16 (v1/attention/backends/mla/flashmla_sparse.py)
 SPARSE_LATENT_BYTES = 656
-
-# families whose config asks for fp32 recurrent states (mamba_ssm_dtype, mamba_ssm_cache_dtype)
-FLOAT32_FAMILIES = frozenset({"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "nemotron_h", "kimi_linear"})
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +107,7 @@ def cache_types(model: Model, kv_dtype: str | None, dtype: str, options: dict[st
     """Bytes per element of every kind of cache (v1/kv_cache_interface.py; mamba_utils.py get_mamba_state_dtype)."""
     plain = element_bytes(dtype)
     conv = _type_bytes(options.get("mamba_cache_dtype"), plain)
-    state = _type_bytes(options.get("mamba_ssm_cache_dtype"), 4 if model.family in FLOAT32_FAMILIES else conv)
+    state = _type_bytes(options.get("mamba_ssm_cache_dtype"), 4 if model_class(model.text_class).served.float_state else conv)
     drafted = options.get("num_speculative_tokens") or 0
     latent_multiple = 128 if version < (0, 8) else 1
     if same_as_model(kv_dtype):

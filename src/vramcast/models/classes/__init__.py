@@ -1,0 +1,129 @@
+"""What is known of each model class: one row per ``model_type``, and every fact that hangs on a class by name stands in it.
+
+``rows.jsonl`` holds the rows, one a line. A wrapper (Llama 4, Qwen3-VL) has a row of its own beside that of its text decoder:
+what a layer does is asked of ``Model.text_class``, what an engine does with images of ``Model.family``. A group that is null was
+never looked up: whoever asks says so (``Unmodelled``) and does not take the class for a Llama. A group that is present, even
+empty, was read: what it leaves out is as the fields below default, which is how ``LlamaDecoderLayer`` is written.
+
+``tools/build_classes.py`` asks transformers for the fields that its classes can answer, and writes them; a test holds that the
+rows still say the same. Every other field has its source here or in the row's ``sources``.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+ROWS = Path(__file__).with_name("rows.jsonl")
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How transformers writes one decoder layer (models/<class>/modeling_<class>.py of 5.23).
+
+    ``norms``: before a branch (pre), of a branch's result before it is added (post), or of the sum (sum). ``norm_form``: where
+    the norm casts its float copy back to 16 bits: before its weight (narrow), after it (wide), after 1 + weight (offset); a
+    LayerNorm written out (centred); only the square is in float (mixed). ``layer_norm``: torch's own kernel though it has no
+    bias, ``float_norm``: on a float copy. ``scaled_branches``: a branch is multiplied by a number before it is added.
+    ``inner_dropout``: an MLP drops out inside too. ``repeated_rope``: cosines and sines are repeated in every layer, in the
+    stream's width or in float.
+
+    ``eager``: attention scores are always written out, as the class knows no kernel; ``softmax_as_is``: their softmax stays in
+    their own width; ``biased``: positions that train are added to them, which no fused kernel can. ``gated_norm``: a scan's
+    result is normed with its gate, or only multiplied with it.
+
+    ``router``: softmax over all experts, of the chosen ones alone (top), sigmoid, or sigmoid with groups of experts (groups);
+    ``normalised``: the chosen weights are divided by their sum; ``float_routes``: they stay in float; ``float_router``: input and
+    weight of the router are cast to float; ``every_expert``: all experts see every token; ``shared_first``: shared experts run
+    before the others; ``clamped_glu``: gate and up are clamped before their product (gpt-oss).
+    """
+
+    norms: Literal["pre", "post", "sum"] = "pre"
+    norm_form: Literal["narrow", "wide", "offset", "centred", "mixed"] = "narrow"
+    layer_norm: bool = False
+    float_norm: bool = False
+    scaled_branches: bool = False
+    inner_dropout: bool = False
+    repeated_rope: Literal["", "stream", "float"] = ""
+    eager: bool = False
+    softmax_as_is: bool = False
+    biased: bool = False
+    gated_norm: bool = True
+    router: Literal["softmax", "top", "sigmoid", "groups"] = "softmax"
+    normalised: bool = True
+    float_routes: bool = False
+    float_router: bool = False
+    every_expert: bool = False
+    shared_first: bool = False
+    clamped_glu: bool = False
+
+
+class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How transformers and PEFT treat the model around its layers.
+
+    ``dropout``: of the hidden stream and of attention, as the config class defaults (configuration_<class>.py). ``own_loss``: its
+    forward computes its cross entropy itself, not by loss_utils.py. ``capped_logits``: final_logit_softcapping. ``repeats_kv``:
+    until the attention interface of 4.48 its flash class repeated keys and values to all heads. ``converts_experts``: PEFT
+    carries adapters over to tensors that hold all experts (conversion_mapping.py). ``transposed``: weights are stored as (in,
+    out), in pytorch_utils.Conv1D. ``tuned_norms``: the only norms that PEFT's LN tuning reaches; None: all of them
+    (peft 0.21.2, utils/constants.py).
+    """
+
+    dropout: float = 0.0
+    own_loss: bool = False
+    capped_logits: bool = False
+    repeats_kv: bool = False
+    converts_experts: bool = False
+    transposed: bool = False
+    tuned_norms: tuple[str, ...] | None = None
+
+
+class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What engines and publishers do with a class by its name.
+
+    ``image_tokens``: of the largest image that its preprocessor lets through, where images have any size (max_pixels or
+    longest_edge of preprocessor_config.json, in merged patches). ``pooled_patches``: patches that become one token, where the
+    tower's facts do not say. ``replicated_towers``: vLLM builds transformers' towers and replicates their linear layers.
+    ``parsed_apart``: vLLM's V0 kept the images it had joined beside those it was given. ``float_state``: the recurrent state is
+    float32 by its config (mamba_ssm_dtype). ``second_runner``: the vLLM release since which it takes the second model runner by
+    name. ``embedding_slots``: vLLM before 0.12 gave its embeddings LoRA slots (``embedding_modules``). ``window_pool``: the share
+    of the full pool's tokens that SGLang gives sliding layers in a pool of their own, 0: they pay the full length.
+    ``nvfp4_attention``: NVIDIA's published NVFP4 checkpoints quantise attention too. ``gguf_rows``: rows of the embedding that
+    llama.cpp's converter keeps, 0: all. ``gguf_mix``: the branch of llama-quant.cpp that names this architecture.
+    """
+
+    image_tokens: int = 0
+    pooled_patches: int = 1
+    replicated_towers: bool = False
+    parsed_apart: bool = False
+    float_state: bool = False
+    second_runner: str = ""
+    embedding_slots: bool = False
+    window_pool: float = 0.0
+    nvfp4_attention: bool = False
+    gguf_rows: int = 0
+    gguf_mix: Literal["", "llama", "falcon"] = ""
+
+
+class ModelClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One class by its ``model_type``; a group that is None was never looked up.
+
+    ``sources``: where a field was read, for those whose source is not above.
+    """
+
+    name: str
+    layer: Layer | None = None
+    whole: Whole = Whole()
+    served: Served = Served()
+    sources: dict[str, str] = {}
+
+
+def model_class(name: str) -> ModelClass:
+    """The row of that ``model_type``; a row without facts where there is none."""
+    return _rows().get(name) or ModelClass(name=name)
+
+
+@cache
+def _rows() -> dict[str, ModelClass]:
+    decoder = msgspec.json.Decoder(ModelClass)
+    return {row.name: row for row in map(decoder.decode, ROWS.read_bytes().splitlines())}
