@@ -30,7 +30,7 @@ def test_the_first_override_that_matches_wins() -> None:
 
 
 def test_cpu_experts_of_the_first_layers() -> None:
-    spots = place(4, gpus=1, offloaded=5, overrides=expert_overrides(2, every=False))
+    spots = place(4, gpus=1, offloaded=5, overrides=expert_overrides(2, layers=4, every=False))
     assert [spots.device(f"blk.{i}.ffn_down_exps.weight", i) for i in range(4)] == [1, 1, 0, 0]
 
 

@@ -5,20 +5,24 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.overheads import context_bytes, context_term
 from vramcast.ledger import Instant, RankMemory, Term
+from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
-from vramcast.serving.engines.llama_cpp.plan import Laid, Plan, Settings, lay_out, plan_of
-from vramcast.serving.engines.llama_cpp.settings import latent_layout, settings_of
-from vramcast.serving.engines.llama_cpp.stored import Part, parts_of, scaled
+from vramcast.serving.engines.llama_cpp.cache import CacheRules, layer_bytes
+from vramcast.serving.engines.llama_cpp.loading import Laid, lay_out
+from vramcast.serving.engines.llama_cpp.plan import Plan, plan_of
+from vramcast.serving.engines.llama_cpp.settings import LlamaSettings, latent_layout, settings_of
+from vramcast.serving.engines.llama_cpp.stored import Part, file_parts
 from vramcast.serving.engines.llama_cpp.weights import weights_term
 from vramcast.units import MiB
 
 _LEAST_CONTEXT = 256
+_HALVE_EVERY = 4
 
 
 class Worked(msgspec.Struct, frozen=True, kw_only=True):
     """A resolved question worked out: its settings, its file's tensors, its plan."""
 
-    settings: Settings
+    settings: LlamaSettings
     parts: tuple[Part, ...]
     laid: Laid
     plan: Plan
@@ -28,16 +32,16 @@ def work(resolved: Resolved, name: str) -> Worked:
     """The plan of a resolved question."""
     options, model = resolved.options, resolved.model
     layout = latent_layout(model, name, options.get("latent_layout"))
-    size, counts = int(options.get("file_bytes") or 0), options.get("tensor_types")
-    parts = parts_of(model, resolved.question.quant, latent=layout, counts=counts, file_bytes=size)
-    if size and not counts:
-        parts = scaled(parts, size)
-    return worked_with(resolved, tuple(parts), settings_of(resolved, name))
-
-
-def worked_with(resolved: Resolved, parts: tuple[Part, ...], settings: Settings) -> Worked:
-    """The same question worked out with other settings."""
-    laid = lay_out(resolved.model, list(parts), settings)
+    counts = options.get("tensor_types")
+    parts = file_parts(
+        model,
+        resolved.question.quant,
+        latent=layout,
+        counts=tuple(counts.items()) if counts else (),
+        file_bytes=int(options.get("file_bytes") or 0),
+    )
+    settings = settings_of(resolved, name)
+    laid = lay_out(model, parts, settings.placement, cache_on_host=settings.cache_on_host, repacked=settings.repacked)
     return Worked(settings=settings, parts=parts, laid=laid, plan=plan_of(laid, settings))
 
 
@@ -122,30 +126,27 @@ def _compute_why(worked: Worked) -> str:
 
 
 def _per_token(worked: Worked, resolved: Resolved) -> int:
-    from vramcast.serving.engines.llama_cpp.cache import layer_bytes
-
-    cache = worked.settings.cache
-    near, far = (
-        sum(
-            layer_bytes(b, msgspec.structs.replace(cache, context=n, sequences=1, unified=True))
-            for b in resolved.model.layer_list()
-        )
-        for n in (2**20, 2**20 + 1024)
-    )
+    near, far = (_sequence_bytes(resolved.model, worked.settings.cache, tokens) for tokens in (2**20, 2**20 + 1024))
     return (far - near) // 1024
+
+
+def _sequence_bytes(model: Model, cache: CacheRules, tokens: int) -> int:
+    rules = msgspec.structs.replace(cache, context=tokens, sequences=1, unified=True)
+    return sum(block.count * layer_bytes(block, rules) for block in model.blocks)
 
 
 def longest_context(resolved: Resolved, worked: Worked, card: Accelerator, *, spare_bytes: int = 0) -> int:
     """The longest context that every GPU holds, compute buffers grown with it, a multiple of 256 tokens.
 
-    What a context takes is nearly a straight line, so each guess is where the line through the last two would meet the room.
+    What a context takes is nearly a straight line: each guess is where it would meet the room, and every fourth halves the rest.
     """
     low, high = 0, (resolved.model.positions or 2**20) // _LEAST_CONTEXT
-    guess, step = high, max(1, _per_token(worked, resolved) * _LEAST_CONTEXT)
+    guess, step, steps = high, max(1, _per_token(worked, resolved) * _LEAST_CONTEXT), 0
     while low < high:
         margin = margin_bytes(resolved, worked, card, guess * _LEAST_CONTEXT) - spare_bytes
         low, high = (guess, high) if margin >= 0 else (low, guess - 1)
-        guess = min(max(guess + margin // step, low + 1), high)
+        steps += 1
+        guess = (low + high + 1) // 2 if steps % _HALVE_EVERY == 0 else min(max(guess + margin // step, low + 1), high)
     return low * _LEAST_CONTEXT
 
 

@@ -69,7 +69,7 @@ def _fewer(resolved: Resolved, name: str, card: Accelerator, spare: int) -> Reso
 
 def _back(full: int, layers: int) -> list[str]:
     """Overrides that keep the experts of all layers but the first ``full`` on the host."""
-    return expert_overrides(layers, every=False)[full:]
+    return expert_overrides(layers, layers=layers, every=False)[full:]
 
 
 def _most(high: int, fits: Callable[[int], bool]) -> int:

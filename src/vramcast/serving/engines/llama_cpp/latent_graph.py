@@ -87,10 +87,7 @@ def _latent_scores(b: Builder, weights: Weights, kind: LatentAttention, queries:
     if b.batch.flash and b.batch.latent_mode != 2:
         return g.op("flash_attention", shape, queries, keys, values, b.mask(window=False))
     cells = b.batch.cells
-    whole_mib = cells * tokens * kind.heads * F32 // MiB
-    limit = b.batch.attention_limit_mib
-    steps = 1 if limit <= 0 or limit >= whole_mib else min(-(-whole_mib // limit), kind.heads)
-    heads = -(-kind.heads // steps)
+    heads = -(-kind.heads // _steps(kind, cells * tokens * kind.heads * F32, b.batch.attention_limit_mib))
     turned = g.op("cont", (cells, kind.kv_rank), values, width=F16)
     joined: Node | None = None
     for first in range(0, kind.heads, heads):
@@ -144,10 +141,19 @@ def _one_group(b: Builder, weights: Weights, kind: LatentAttention, parts: tuple
     return g.op("concat", (width + kind.value_dim * group, tokens), before, flat)
 
 
+def _steps(kind: LatentAttention, score_bytes: int, limit_mib: int) -> int:
+    """In how many groups of heads the scores are computed so that they stay below ``limit_mib`` (0 = no limit)."""
+    if limit_mib <= 0 or score_bytes // MiB <= limit_mib:
+        return 1
+    return min(-(-(score_bytes // MiB) // limit_mib), kind.heads)
+
+
 def heads_at_once(kind: LatentAttention, cells: int, limit_mib: int) -> int:
     """How many heads are expanded together so that their f32 keys and values stay below ``limit_mib`` (0 = no limit)."""
+    if limit_mib <= 0:
+        return kind.heads
     whole_mib = kind.heads * (kind.nope_dim + kind.value_dim) * cells * F32 // MiB
-    if limit_mib <= 0 or whole_mib <= limit_mib:
+    if whole_mib <= limit_mib:
         return kind.heads
     fits = (n for n in range(2, kind.heads) if kind.heads % n == 0 and whole_mib // n <= limit_mib)
     return kind.heads // next(fits, kind.heads)

@@ -8,12 +8,15 @@ person's command line.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
+from math import inf
 
 import msgspec
 
 from vramcast.errors import QuestionError
 
 _LONGEST = 2000
+_MOST_GPUS = 128
 _RUNAWAY = re.compile(r"[+*}]\s*\)\s*[+*{]|\\[1-9]|\(\?[^:]")
 
 
@@ -47,8 +50,17 @@ def place(
     layers: int, *, gpus: int, offloaded: int, split: Sequence[float] = (), mode: str = "layer", overrides: Sequence[str] = ()
 ) -> Placement:
     """The placement of ``layers`` layers and the output. Raises QuestionError for a bad split or override."""
-    if split and (len(split) > 128 or min(split) < 0 or sum(split) <= 0):
-        raise QuestionError(f"tensor_split {list(split)!r} is not a list of shares: write for example 3,1")
+    if split and not (len(split) <= _MOST_GPUS and min(split) >= 0 and 0 < sum(split) < inf):
+        raise QuestionError(f"tensor_split {list(split)[:8]!r} is not a list of shares: write for example 3,1")
+    if gpus > _MOST_GPUS:
+        raise QuestionError(f"llama.cpp on {gpus:,} GPUs: at most {_MOST_GPUS} can share a model here")
+    return _placed(layers, gpus=gpus, offloaded=offloaded, split=(*split,), mode=mode, overrides=(*overrides,))
+
+
+@lru_cache(maxsize=1024)
+def _placed(
+    layers: int, *, gpus: int, offloaded: int, split: tuple[float, ...], mode: str, overrides: tuple[str, ...]
+) -> Placement:
     shares = [*split[:gpus], *[0.0] * (gpus - len(split))] if split else [1.0] * gpus
     first = max(layers + 1 - offloaded, 0)
     on_gpu = min(offloaded, layers + 1)
@@ -94,8 +106,8 @@ def _device(name: str, gpus: int) -> int:
     return index
 
 
-def expert_overrides(count: int | None, *, every: bool) -> list[str]:
-    """``--n-cpu-moe N`` and ``--cpu-moe`` as overrides: the experts of the first N layers, or of all (common/arg.cpp)."""
+def expert_overrides(count: int | None, *, layers: int, every: bool) -> list[str]:
+    """``--n-cpu-moe N`` and ``--cpu-moe`` as overrides: experts of the first N of ``layers``, or of all (common/arg.cpp)."""
     if every:
         return [r"\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU"]
-    return [rf"blk\.{i}\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU" for i in range(count or 0)]
+    return [rf"blk\.{i}\.ffn_(up|down|gate|gate_up)_(ch|)exps=CPU" for i in range(min(count or 0, layers))]

@@ -1,5 +1,7 @@
 """A resolved question as settings: llama.cpp's, ik_llama.cpp's or Ollama's defaults, then what was asked."""
 
+import msgspec
+
 from vramcast.errors import QuestionError
 from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Resolved
@@ -7,13 +9,32 @@ from vramcast.serving.engines.llama_cpp import ollama
 from vramcast.serving.engines.llama_cpp.cache import CacheRules
 from vramcast.serving.engines.llama_cpp.generations import Generation, build_number, generation
 from vramcast.serving.engines.llama_cpp.placement import Placement, expert_overrides, place
-from vramcast.serving.engines.llama_cpp.plan import Settings
 from vramcast.serving.engines.llama_cpp.scheduler import PIPELINE_COPIES
 from vramcast.serving.engines.resolving import Defaults
 from vramcast.workload import Serving
 
 _AUTO_SLOTS_BUILD = 6700
 """llama-server opens four unified slots by itself from here (pull 16653); one before."""
+
+
+class LlamaSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides memory, resolved."""
+
+    generation: Generation
+    cache: CacheRules
+    placement: Placement
+    micro_batch: int = 512
+    flash: bool = True
+    cache_on_host: bool = False
+    op_offload: bool = True
+    latent_mode: int = 0
+    attention_limit_mib: int = 0
+    fused_experts: bool = True
+    repacked: bool = False
+    mode: str = "layer"
+    overridden: bool = False
+    copies: int = PIPELINE_COPIES
+    gathers: bool = False
 
 
 def fill(defaults: Defaults, name: str, question: Serving, layers: int) -> None:
@@ -46,7 +67,7 @@ def _ggml_name(kind: str) -> str:
     return _NAMES.get(kind.lower(), kind.lower())
 
 
-def settings_of(resolved: Resolved, name: str) -> Settings:
+def settings_of(resolved: Resolved, name: str) -> LlamaSettings:
     """The settings of a resolved question.
 
     Raises QuestionError for quantised values without flash attention, as llama.cpp refuses them.
@@ -56,7 +77,7 @@ def settings_of(resolved: Resolved, name: str) -> Settings:
     if not flash and not fork and o["cache_type_v"] not in ("f16", "f32", "bf16"):
         raise QuestionError(f"cache_type_v {o['cache_type_v']} needs flash attention: add flash_attn=true or keep f16 values")
     rules = generation(build_number(resolved.question.engine_version, name), fork=fork, flash=flash)
-    return Settings(
+    return LlamaSettings(
         generation=rules,
         cache=_cache(resolved, rules),
         placement=_placement(resolved),
@@ -98,15 +119,16 @@ def _placement(resolved: Resolved) -> Placement:
         resolved.model.layers,
         gpus=0 if o.get("devices") == "none" else devices_of(resolved.question),
         offloaded=int(o["n_gpu_layers"]),
-        split=[float(x) for x in o.get("tensor_split") or ()],
+        split=tuple(float(x) for x in o.get("tensor_split") or ()),
         mode=o["split_mode"],
-        overrides=_overrides(resolved),
+        overrides=tuple(_overrides(resolved)),
     )
 
 
 def _overrides(resolved: Resolved) -> list[str]:
-    o = resolved.options
-    return [*(o.get("override_tensor") or ()), *expert_overrides(o.get("n_cpu_moe"), every=bool(o.get("cpu_moe")))]
+    o, layers = resolved.options, resolved.model.layers
+    on_host = expert_overrides(o.get("n_cpu_moe"), layers=layers, every=bool(o.get("cpu_moe")))
+    return [*(o.get("override_tensor") or ()), *on_host]
 
 
 def devices_of(question: Serving) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from vramcast.errors import UnmodelledError
+from vramcast.memo import by_identity
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.classes import model_class
 from vramcast.models.feedforward import Experts
@@ -34,6 +35,20 @@ class Part(msgspec.Struct, frozen=True):
     padding_bytes: int
     kind: str
     elements: int
+
+
+@by_identity(most=64)
+def file_parts(
+    model: Model,
+    quant: str | None,
+    *,
+    latent: str = "split",
+    counts: tuple[tuple[str, int], ...] = (),
+    file_bytes: int = 0,
+) -> tuple[Part, ...]:
+    """Every tensor of the file, scaled to ``file_bytes`` where only that is known. Raises as parts_of."""
+    parts = parts_of(model, quant, latent=latent, counts=dict(counts), file_bytes=file_bytes)
+    return tuple(scaled(parts, file_bytes) if file_bytes and not counts else parts)
 
 
 def parts_of(

@@ -1,10 +1,9 @@
 """The model buffer of one device, opened by part of the model: elements, their types, bytes."""
 
-from collections.abc import Iterable
-
 from vramcast.ledger import Term
+from vramcast.memo import by_identity
+from vramcast.serving.engines.llama_cpp.loading import held_tensors
 from vramcast.serving.engines.llama_cpp.placement import Placement
-from vramcast.serving.engines.llama_cpp.plan import held_tensors
 from vramcast.serving.engines.llama_cpp.stored import Part
 
 # first match by what the file calls its tensors (gguf constants.py); what none names is attention
@@ -14,7 +13,8 @@ _PARTS = (
 )  # fmt: skip
 
 
-def weights_term(parts: Iterable[Part], placement: Placement, device: int, *, beside_bytes: int = 0) -> Term:
+@by_identity()
+def weights_term(parts: tuple[Part, ...], placement: Placement, device: int, *, beside_bytes: int = 0) -> Term:
     """Weights of one device; ``beside_bytes``: a projector's or draft model's file that stands on it too."""
     sums: dict[str, _Sum] = {}
     embedding = "head" if device == placement.layers[-1] != placement.host else "embedding"
