@@ -15,6 +15,7 @@ _EPILOG = """\b
 Examples:
   vramcast models deepseek-ai/DeepSeek-V3
   vramcast models ./my-model --tensors
+  vramcast models Qwen/Qwen3-30B-A3B --flops --seq 8K
   vramcast models --find qwen3
 """
 
@@ -23,14 +24,20 @@ Examples:
 @click.argument("model", required=False)
 @click.option("--find", metavar="TEXT", help="List known models whose id contains TEXT.")
 @click.option("--tensors", is_flag=True, help="List every tensor with its shape, role and shard axis.")
+@click.option("--flops", is_flag=True, help="FLOPs and bytes of a forward pass by layer kind, and as other counters have it.")
+@click.option("--seq", metavar="TOKENS", default="2048", show_default=True, help="Length of the sequence that --flops counts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(model: str | None, find: str | None, tensors: bool, as_json: bool) -> int:
+def command(model: str | None, find: str | None, *, tensors: bool, flops: bool, seq: str, as_json: bool) -> int:
     """Show what MODEL is: parameters, sizes by precision, largest block, cache per token, layer map."""
     if model is None:
         return _list(find or "", as_json)
     from vramcast.models.reading import read_model
 
     found = read_model(model)
+    if flops:
+        from vramcast.cli.flops import show
+
+        return show(found, seq=seq, as_json=as_json)
     if as_json:
         _print_json(_facts(found, tensors=tensors))
     elif tensors:
