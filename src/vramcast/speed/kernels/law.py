@@ -1,0 +1,138 @@
+"""A fitted law, an estimate made with it, and the one file that holds every constant (written by ``tools/fit_kernels.py``)."""
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vramcast.errors import UnmodelledError
+from vramcast.hardware.accelerator import Accelerator
+from vramcast.speed.kernels.backends import backend as default_backend
+from vramcast.speed.kernels.machine import NEIGHBOURS, card_class
+
+CONSTANTS = Path(__file__).with_name("laws.json")
+_ANY = 0.35  # relative error assumed where a law is borrowed from a class and its transfer was never measured
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Errors |predicted/measured - 1| of ``n`` rows: their median and their 90th percentile."""
+
+    n: int = 0
+    median: float = 0
+    p90: float = 0
+
+
+class Law(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Few physical constants of one operator, back end and number format on one class of cards.
+
+    ``fitted``: errors on the rows of the fit. ``held``: on shapes left out. ``transfer``: on a card left out of the class
+    (or, where the class has one measured card, on this class with the constants of its nearest neighbour).
+    """
+
+    operator: str
+    backend: str
+    precision: str
+    card_class: str
+    constants: dict[str, float]
+    cards: tuple[str, ...] = ()
+    fitted: Spread = Spread()
+    held: Spread = Spread()
+    transfer: Spread = Spread()
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """``gemm cublas bf16 on hopper_dc``."""
+        return f"{self.operator} {self.backend} {self.precision} on {self.card_class}"
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """The law taken for a card; ``borrowed`` says what was missing when it is not the law that was asked for."""
+
+    law: Law
+    error: Spread
+    borrowed: str = ""
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of one kernel call (a number or an array), the parts they come from, and the law with its error.
+
+    ``parts``: seconds by what could bind ("launch", "bandwidth", "compute", "unit", "link"), before they are combined.
+    """
+
+    seconds: Any
+    parts: dict[str, Any]
+    formula: str
+    chosen: Chosen
+
+    @property
+    def law(self) -> Law:
+        """The law that was evaluated."""
+        return self.chosen.law
+
+    @property
+    def error(self) -> Spread:
+        """Relative error to expect of this estimate: on shapes left out, or of the transfer when the card is not measured."""
+        return self.chosen.error
+
+    @property
+    def binds(self) -> str:
+        """The largest part: bandwidth, compute, launch, unit or link. For single estimates, not arrays."""
+        return max(self.parts, key=lambda part: float(self.parts[part]))
+
+    @property
+    def why(self) -> str:
+        """The formula, its parts in microseconds and the law they come from. For single estimates, not arrays."""
+        parts = ", ".join(f"{name} {float(value) * 1e6:,.1f}" for name, value in self.parts.items())
+        note = f"; {self.chosen.borrowed}" if self.chosen.borrowed else ""
+        return f"{self.formula} = {float(self.seconds) * 1e6:,.1f} µs ({parts} µs; law {self.law.name}{note})"
+
+
+@functools.cache
+def laws() -> dict[tuple[str, str, str, str], Law]:
+    """Every law by operator, back end, precision and card class, in the order of the file."""
+    rows = msgspec.json.decode(CONSTANTS.read_bytes(), type=list[Law])
+    return {(row.operator, row.backend, row.precision, row.card_class): row for row in rows}
+
+
+def law_for(operator: str, backend: str, precision: str, card: Accelerator) -> Chosen:
+    """The law of this operator on the card's class, or the nearest one there is, with what was missing.
+
+    ``backend``: empty for the one that current vLLM takes (backends.py).
+
+    Tried in turn: the class itself, its neighbours with the same back end, other back ends of the class, any law of this
+    operator and precision. Raises UnmodelledError when the operator has no law in that precision.
+    """
+    kind, measured = card_class(card), card.id
+    backend = backend or default_backend(operator=operator, card=card, precision=precision).name
+    law = _find(operator, backend, precision, kind)
+    if law.card_class == kind and law.backend == backend:
+        if measured in law.cards:
+            return Chosen(law=law, error=law.held if law.held.n else law.fitted)
+        return Chosen(law=law, error=_wider(law), borrowed=f"{card.name} was not measured: constants of its class, {kind}")
+    because = f"no law of {backend} on {kind}: constants of {law.backend} on {law.card_class}"
+    return Chosen(law=law, error=_wider(law), borrowed=because)
+
+
+@functools.lru_cache(maxsize=4096)
+def _find(operator: str, backend: str, precision: str, kind: str) -> Law:
+    found = laws()
+    places = (kind, *NEIGHBOURS.get(kind, ()))
+    for place in places:
+        if (operator, backend, precision, place) in found:
+            return found[operator, backend, precision, place]
+    same = [law for law in found.values() if law.operator == operator and law.precision == precision]
+    near = [law for place in places for law in same if law.card_class == place]
+    if not same:
+        raise UnmodelledError(f"no law of {operator} in {precision}: known are {_known(operator)}")
+    return (near or same)[0]
+
+
+def _wider(law: Law) -> Spread:
+    known = law.transfer if law.transfer.n else law.held
+    return known if law.transfer.n else Spread(0, max(known.median, _ANY / 2), max(known.p90, _ANY))
+
+
+def _known(operator: str) -> str:
+    return ", ".join(sorted({law.precision for law in laws().values() if law.operator == operator})) or "none"
