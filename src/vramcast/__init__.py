@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from vramcast.asking.doors import forecast, serve, train
     from vramcast.errors import VramcastError
     from vramcast.hardware.names import find_accelerator
     from vramcast.ledger import Forecast, Term
     from vramcast.models.inventory import Model
     from vramcast.models.reading import read_model
-    from vramcast.planning import explain, forecast, measure, trace
+    from vramcast.planning import explain, measure, trace
     from vramcast.workload import Adapter, Parallel, Serving, Training
 
 __all__ = [
@@ -38,7 +39,9 @@ __all__ = [
     "forecast",
     "measure",
     "read_model",
+    "serve",
     "trace",
+    "train",
 ]
 _HOMES = {
     "Forecast": "ledger",
@@ -47,7 +50,9 @@ _HOMES = {
     "VramcastError": "errors",
     "find_accelerator": "hardware.names",
     "explain": "planning",
-    "forecast": "planning",
+    "forecast": "asking.doors",
+    "serve": "asking.doors",
+    "train": "asking.doors",
     "measure": "planning",
     "trace": "planning",
     "read_model": "models.reading",
@@ -58,3 +63,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"vramcast has no {name!r}: it has {', '.join(__all__)}")
     return getattr(importlib.import_module(f"vramcast.{_HOMES.get(name, 'workload')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -8,6 +8,15 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError
+from vramcast.units import parse_count
+
+
+def _read_counts(question: msgspec.Struct, *names: str) -> None:
+    """Counts written as text ("128k") become numbers, as on the command line."""
+    for name in names:
+        value = getattr(question, name)
+        if isinstance(value, str):
+            msgspec.structs.force_setattr(question, name, parse_count(value, what=name))
 
 
 def _within(name: str, value: int, most: int) -> None:
@@ -76,7 +85,9 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        for name in ("context", "concurrency", "prompt", "output", "gpus"):
+        counts = ("context", "concurrency", "prompt", "output", "gpus")
+        _read_counts(self, *counts)
+        for name in counts:
             value = getattr(self, name)
             if value is not None:
                 _within(name, value, 10**12)
@@ -139,6 +150,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        for name in ("micro_batch", "seq", "accumulate", "gpus"):
+        counts = ("micro_batch", "seq", "accumulate", "gpus")
+        _read_counts(self, *counts)
+        for name in counts:
             value = getattr(self, name)
             _within(name, value, 10**9)

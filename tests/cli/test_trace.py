@@ -5,9 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from vramcast.asking.training import MOMENTS
 from vramcast.cli import run
 from vramcast.cli.trace import command
-from vramcast.cli.train import MOMENTS
 from vramcast.cli.train import command as train_command
 
 

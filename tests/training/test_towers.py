@@ -1,9 +1,12 @@
 """Vision towers in a step: when they save, what a question without images leaves out."""
 
+from functools import partial
+
 import msgspec
 import pytest
 
-from vramcast.cli.sweep import at_point
+from vramcast.asking.grid import ask_point
+from vramcast.asking.training import training_question
 from vramcast.errors import QuestionError
 from vramcast.models.families import read_config, vit
 from vramcast.models.inventory import Tensor, Tower
@@ -100,8 +103,9 @@ def test_a_negative_number_of_images_is_refused() -> None:
 
 
 def test_images_are_an_axis_of_a_sweep() -> None:
-    question = Training(model="tiny", options={"image_patches": 1024, "eval_batch": 2})
-    assert at_point(question, {"images": 4, "seq": 64}).options == {"image_patches": 1024, "eval_batch": 2, "images": 4}
+    words = {"image_patches": 1024, "eval_batch": 2}
+    asked = ask_point(partial(training_question, "tiny"), words, {"images": 4, "seq": 64})
+    assert asked.question.options == {"image_patches": 1024, "eval_batch": 2, "images": 4}
 
 
 def test_patches_follow_the_towers_own_size() -> None:

@@ -1,14 +1,16 @@
 """``vramcast measure``: the real step on this machine's device, beside the forecast; sweeps that survive a kill; device facts."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from vramcast.cli.layout import LAYOUT_FLAGS
-from vramcast.cli.train import IMAGES, MOMENTS
-from vramcast.cli.train import command as train_command
+from vramcast.asking.layout import LayoutWords
+from vramcast.asking.training import IMAGES, MOMENTS
+from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
+from vramcast.cli.training_flags import training_flags, words_of
 from vramcast.errors import QuestionError
 
 _EPILOG = """\b
@@ -21,18 +23,13 @@ Examples:
   vramcast measure -- torchrun --nproc-per-node 8 train.py
   vramcast measure --device-facts
 """
-_NOT_MEASURED = frozenset({"explain", "loss", "gpu", "zero", "offload", *LAYOUT_FLAGS, *MOMENTS, *IMAGES})
+_NOT_MEASURED = frozenset({"loss", "gpu", "zero", "offload", *LayoutWords.__annotations__, *MOMENTS, *IMAGES})
 _COMMAND = f"{__name__}.command"
+_run, _output = group("The run"), group("Output")
 
 
-class MeasureCommand(click.Command):
-    """Takes every flag of ``train`` that describes a step on one card or on copies, and its own; after -- a command as typed."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        own = {p.name for p in self.params}
-        shared = [p for p in train_command.params if p.name not in _NOT_MEASURED and p.name not in own]
-        self.params = [*[p for p in shared if p.name == "model"], *self.params, *[p for p in shared if p.name != "model"]]
+class MeasureCommand(GroupedCommand):
+    """Takes the flags of a step on one card or on copies, and its own; after -- a command as typed."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -42,32 +39,31 @@ class MeasureCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-@click.command(cls=MeasureCommand, epilog=_EPILOG)
-@click.option("--device", type=click.Choice(["cuda", "cpu"]), default="cuda", show_default=True, help="Where the step runs.")
-@click.option(
-    "--gpus", type=click.IntRange(1), default=1, show_default=True, help="Ranks, one per card: DDP, or FSDP2 with --fsdp."
-)
-@click.option("--generate", type=click.IntRange(1), metavar="N", help="A prompt of --seq tokens and N after it, not a step.")
-@click.option(
+@click.command(cls=MeasureCommand, epilog=_EPILOG, context_settings=CONTEXT)
+@training_flags(without=_NOT_MEASURED)
+@click.argument("axes", nargs=-1, metavar="[NAME=V,V,...]...")
+@_run("--device", type=click.Choice(["cuda", "cpu"]), default="cuda", show_default=True, help="Where the step runs.")
+@_run("--gpus", type=click.IntRange(1), default=1, show_default=True, help="Ranks, one per card: DDP, or FSDP2 with --fsdp.")
+@_run("--generate", type=click.IntRange(1), metavar="N", help="A prompt of --seq tokens and N after it, not a step.")
+@_run(
     "--warmup",
     default=2,
     show_default=True,
     type=click.IntRange(1),
     help="Steps before timing; memory peaks are read after them.",
 )
-@click.option("--repeats", default=3, show_default=True, type=click.IntRange(1), help="Timed steps.")
-@click.option(
-    "--store", type=click.Path(path_type=Path), metavar="FILE", help="Keep finished cases in FILE and skip those it holds."
-)
-@click.option(
-    "--export", type=click.Path(path_type=Path), metavar="FILE", help="Write every case of --store as JSON lines for evaluate."
-)
-@click.option("--snapshot", type=click.Path(path_type=Path), metavar="FILE", help="Record the allocator's history into FILE.")
-@click.option("--kernels", metavar="NAME,...", help="SDPA's kernels in this order only: flash, efficient, cudnn, math.")
-@click.option("--trace", is_flag=True, help="Trace the same step too, without the device, and show it beside.")
-@click.option("--cluster", is_flag=True, help="Spread the cases over a Ray cluster's GPUs.")
-@click.option("--device-facts", is_flag=True, help="Read what the catalogue needs from this card and print a row to contribute.")
-@click.option("--timeout", type=float, default=1800, show_default=True, metavar="SECONDS", help="Stop one case after that long.")
+@_run("--repeats", default=3, show_default=True, type=click.IntRange(1), help="Timed steps.")
+@_run("--store", type=click.Path(path_type=Path), metavar="FILE", help="Keep finished cases in FILE and skip those it holds.")
+@_run("--export", type=click.Path(path_type=Path), metavar="FILE", help="Write every case of --store as JSON lines for evaluate.")
+@_run("--snapshot", type=click.Path(path_type=Path), metavar="FILE", help="Record the allocator's history into FILE.")
+@_run("--kernels", metavar="NAME,...", help="SDPA's kernels in this order only: flash, efficient, cudnn, math.")
+@_run("--trace", is_flag=True, help="Trace the same step too, without the device, and show it beside.")
+@_run("--cluster", is_flag=True, help="Spread the cases over a Ray cluster's GPUs.")
+@_run("--device-facts", is_flag=True, help="Read what the catalogue needs from this card and print a row to contribute.")
+@_run("--timeout", type=float, default=1800, show_default=True, metavar="SECONDS", help="Stop one case after that long.")
+@_output("--sweep", "sweep", metavar="NAME=V,V,...", help="Measure a grid: rank=2,4,8 micro_batch=2,4,8,12.")
+@_output("--plot", "plot", metavar="FILE", help="With --sweep: draw it to FILE (.png, .svg or .html).")
+@_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(ctx: click.Context, /, **given: Any) -> int:
     """Measure a training step of MODEL with random weights, or your own command after --, beside its forecast.
@@ -118,23 +114,31 @@ def _one(given: dict[str, Any]) -> int:
 
 
 def _sweep(given: dict[str, Any]) -> int:
+    from vramcast.asking.grid import ask_point, axes_of
+    from vramcast.asking.training import TrainingWords, training_question
     from vramcast.cli.measured_sweep import measure_sweep
+    from vramcast.planning.measuring import on_cards
 
-    question, model, card = _asked({**given, "generate": None})
-    return measure_sweep(question, model, card, given, _how(given))
+    axes = axes_of([*filter(None, [given["sweep"]]), *given["axes"]], TrainingWords.__annotations__)
+    ask, words = partial(training_question, given["model"], files=given["files"]), {**words_of(given)}
+    _, model, card = _asked({**given, "generate": None})
+
+    def asked_at(point: dict[str, Any]) -> Any:
+        return on_cards(ask_point(ask, words, point).question, card, given["gpus"])
+
+    return measure_sweep(asked_at, axes, model=model, card=card, given=given, how=_how(given))
 
 
 def _asked(given: dict[str, Any]) -> tuple[Any, Any, Any]:
-    from vramcast.cli.train import question_of
+    from vramcast.asking.training import training_question
     from vramcast.models.reading import read_model
     from vramcast.planning.measuring import on_cards, serving_of
 
-    absent = {"gpu": None, "loss": None, "zero": None, "offload": (), "sp": False}
-    question, shaped = question_of({**given, **absent, **dict.fromkeys(("tp", "pp", "cp", "ep", "vpp"), 1)})
+    asked = training_question(given["model"], files=given["files"], **words_of(given))
     card = _local_card(given["device"])
-    question = on_cards(question, card, given["gpus"])
-    asked = serving_of(question, given["generate"]) if given["generate"] else question
-    return asked, shaped or read_model(question.model), card
+    question = on_cards(asked.question, card, given["gpus"])
+    wanted = serving_of(question, given["generate"]) if given["generate"] else question
+    return wanted, asked.model or read_model(question.model), card
 
 
 def _local_card(device: str) -> Any:

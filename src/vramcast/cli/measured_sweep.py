@@ -1,17 +1,19 @@
 """A measured grid: a progress bar, a store that survives a kill, then a table and a plot of measured beside forecast."""
 
-import itertools
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from vramcast.asking.grid import Axis, Point, points_of
 from vramcast.cli.page import Page, is_terminal
-from vramcast.cli.sweep import at_point, read_axis
 from vramcast.units import GiB
 
 
-def measure_sweep(question: Any, model: Any, card: Any, given: dict[str, Any], how: Any) -> int:
+def measure_sweep(
+    asked_at: Callable[[Point], Any], axes: list[Axis], *, model: Any, card: Any, given: dict[str, Any], how: Any
+) -> int:
     """Measure the grid, keep every finished case, show the table. Exit code 0 when at least one case ran."""
     from functools import partial
 
@@ -21,10 +23,9 @@ def measure_sweep(question: Any, model: Any, card: Any, given: dict[str, Any], h
     from vramcast.planning.measuring import forecast_beside, point_of, serving_of, trace_beside
     from vramcast.tracing.run import Tracer
 
-    axes = [read_axis(text) for text in (*filter(None, [given["sweep"]]), *given["axes"])]
     names = [a.name for a in axes]
-    grid = [dict(zip(names, values, strict=True)) for values in itertools.product(*(a.values for a in axes))]
-    asked = [at_point(question, point) for point in grid]
+    grid = points_of(axes)
+    asked = [asked_at(point) for point in grid]
     questions = [serving_of(q, given["generate"]) for q in asked] if given["generate"] else asked
     points = [point_of(q, model, card=card, how=how) for q in questions]
     store = Store(given["store"] or ":memory:")

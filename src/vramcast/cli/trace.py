@@ -5,9 +5,10 @@ from typing import Any
 
 import click
 
-from vramcast.cli.launchers import read_launch
-from vramcast.cli.train import MOMENTS
-from vramcast.cli.train import command as train_command
+from vramcast.asking.launchers import read_launch
+from vramcast.asking.training import MOMENTS
+from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
+from vramcast.cli.training_flags import training_flags, words_of
 from vramcast.errors import QuestionError, UntraceableError
 from vramcast.tracing.distribution import SCHEDULES
 
@@ -21,37 +22,28 @@ Examples:
   vramcast trace meta-llama/Llama-3.1-70B --gpu H100x64 --framework torchtitan --tp 8 --pp 4 --accumulate 8
   vramcast trace --gpu A100x8 -- torchrun --nproc-per-node 8 train.py --config my.yaml
 """
-_NOT_TRACED = {"axes", "sweep", "plot", "explain", "loss", *MOMENTS}
+_NOT_TRACED = frozenset({"loss", *MOMENTS})
+_run, _output = group("The trace"), group("Output")
 
 
-class TraceCommand(click.Command):
-    """Takes every flag of ``train`` that describes a step, and its own."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        own = {p.name for p in self.params}
-        shared = [p for p in train_command.params if p.name not in _NOT_TRACED and p.name not in own]
-        self.params = [*[p for p in shared if p.name == "model"], *self.params, *[p for p in shared if p.name != "model"]]
-
-
-@click.command(cls=TraceCommand, epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
+@training_flags(without=_NOT_TRACED)
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="[-- python SCRIPT ...]")
-@click.option(
-    "--generate", type=click.IntRange(1, 1000), metavar="N", help="Trace a prompt of --seq tokens and N tokens after it."
-)
-@click.option("--static-graph", is_flag=True, help="DDP is told that every step uses the same parameters.")
-@click.option("--schedule", type=click.Choice(SCHEDULES), help="Order of a pipeline's micro-batches; interleaved with --vpp.")
-@click.option("--capacity", metavar="SIZE", help="Would it fit in that much memory, the allocator's retries included?")
-@click.option("--alloc-conf", metavar="TEXT", default="", help="PYTORCH_ALLOC_CONF of the run; else as its framework sets it.")
-@click.option("--backend", type=click.Choice(["auto", "cuda", "meta"]), default="auto", show_default=True, help="Fake tensors.")
-@click.option("--only-layers", type=int, metavar="N", help="Build only the first N layers.")
-@click.option("--whole", is_flag=True, help="Trace every layer, even where a few tell the whole.")
-@click.option("--limits", is_flag=True, help="Find the largest micro-batch and the longest sequence from a few traces.")
-@click.option("--remedies", is_flag=True, help="Trace the step again with each remedy: what would it save?")
-@click.option(
+@_run("--generate", type=click.IntRange(1, 1000), metavar="N", help="Trace a prompt of --seq tokens and N tokens after it.")
+@_run("--static-graph", is_flag=True, help="DDP is told that every step uses the same parameters.")
+@_run("--schedule", type=click.Choice(SCHEDULES), help="Order of a pipeline's micro-batches; interleaved with --vpp.")
+@_run("--capacity", metavar="SIZE", help="Would it fit in that much memory, the allocator's retries included?")
+@_run("--alloc-conf", metavar="TEXT", default="", help="PYTORCH_ALLOC_CONF of the run; else as its framework sets it.")
+@_run("--backend", type=click.Choice(["auto", "cuda", "meta"]), default="auto", show_default=True, help="Fake tensors.")
+@_run("--only-layers", type=int, metavar="N", help="Build only the first N layers.")
+@_run("--whole", is_flag=True, help="Trace every layer, even where a few tell the whole.")
+@_output("--limits", is_flag=True, help="Find the largest micro-batch and the longest sequence from a few traces.")
+@_output("--remedies", is_flag=True, help="Trace the step again with each remedy: what would it save?")
+@_output(
     "--timeline", metavar="FILE", help="Write .png, .svg or .html (a picture), .json (Chrome trace) or .pickle (for memory_viz)."
 )
-@click.option("--timeout", type=float, default=600, show_default=True, metavar="SECONDS", help="Stop the trace after that long.")
+@_run("--timeout", type=float, default=600, show_default=True, metavar="SECONDS", help="Stop the trace after that long.")
+@_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(**given: Any) -> int:
     """Trace a training step of MODEL, or your own script after --, without a GPU: the peak, what stands at it, what would help.
 
@@ -135,24 +127,33 @@ def _title(workload: dict[str, Any]) -> str:
 
 
 def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
-    from vramcast.cli.serve import named_cards
-    from vramcast.cli.train import question_of
+    from vramcast.asking.cards import named_cards
+    from vramcast.asking.training import training_question
     from vramcast.planning.tracing import answer
     from vramcast.planning.tracing.layout import LayoutOptions
 
-    gpu, gpus = named_cards(given["gpu"])
     if given["program"]:
-        launch = read_launch((given["model"], *given["program"]))
+        launch, cards = read_launch((given["model"], *given["program"])), named_cards(given["gpu"])
         return answer.trace_program(
-            launch.argv, gpu=gpu, gpus=gpus, processes=launch.processes, settings=settings, timeout_s=given["timeout"]
+            launch.argv,
+            gpu=cards.gpu,
+            gpus=cards.count,
+            processes=launch.processes,
+            settings=settings,
+            timeout_s=given["timeout"],
         )
-    question, shaped = question_of({**given, "loss": None})
+    asked = training_question(given["model"], files=given["files"], **words_of(given))
+    question, shaped = asked.question, asked.model
     if given["generate"]:
         from vramcast.planning.tracing.generation import trace_generation
         from vramcast.workload import Serving
 
         serving = Serving(
-            model=question.model, gpu=gpu, prompt=question.seq, output=given["generate"], concurrency=question.micro_batch
+            model=question.model,
+            gpu=question.gpu,
+            prompt=question.seq,
+            output=given["generate"],
+            concurrency=question.micro_batch,
         )
         return trace_generation(
             serving, model=shaped, backend=given["backend"], whole=given["whole"], settings=settings, tracer=tracer

@@ -3,27 +3,12 @@
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from vramcast.ledger import Forecast
 from vramcast.workload import Serving, Training
 
 if TYPE_CHECKING:
     from vramcast.planning.tracing.answer import Traced
     from vramcast.tracing.snapshots.report import SnapshotReport
     from vramcast.truth.case import Case
-
-
-def forecast(question: Serving | Training) -> Forecast:
-    """Answer a question by arithmetic alone: no GPU, no torch, and no network for a bundled model.
-
-    Raises QuestionError (the question is wrong), UnmodelledError (no rule covers it) or MissingError (an extra or the network).
-    """
-    if isinstance(question, Serving):
-        from vramcast.planning.serving import forecast_serving
-
-        return forecast_serving(question)
-    from vramcast.planning.training import forecast_training
-
-    return forecast_training(question)
 
 
 def trace(question: Serving | Training) -> "Traced":

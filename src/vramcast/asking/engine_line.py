@@ -1,5 +1,6 @@
 """Engine flags as their owners type them: ``--gpu-memory-utilization 0.9``, ``-ngl 40``, read by the engine's option table."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vramcast.errors import QuestionError, unknown_name
@@ -19,14 +20,14 @@ _TRUE = frozenset({"1", "true", "on", "yes"})
 _FALSE = frozenset({"0", "false", "off", "no"})
 
 
-def take_fields(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Values of our own fields written in an engine's spelling, and the arguments that remain.
+def fields(line: str | Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """Values of our own words written in an engine's spelling (``-c 32768`` is ``context``), and the flags that remain.
 
-    Raises QuestionError for a flag without its value.
+    ``line``: one pasted line, or its words. Raises QuestionError for a flag without its value or an open quote.
     """
-    fields: dict[str, str] = {}
+    found: dict[str, str] = {}
     rest: list[str] = []
-    waiting = list(arguments)
+    waiting = split_line(line) if isinstance(line, str) else list(line)
     while waiting:
         flag, joined, value = waiting.pop(0).partition("=")
         if flag not in FIELDS:
@@ -34,8 +35,18 @@ def take_fields(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
             continue
         if not joined and not waiting:
             raise QuestionError(f"{flag} needs a value")
-        fields[FIELDS[flag]] = value if joined else waiting.pop(0)
-    return fields, rest
+        found[FIELDS[flag]] = value if joined else waiting.pop(0)
+    return found, rest
+
+
+def split_line(line: str) -> list[str]:
+    """The words of a shell line. Raises QuestionError for a quote that is never closed."""
+    import shlex
+
+    try:
+        return shlex.split(line)
+    except ValueError as error:
+        raise QuestionError(f"{line[:60]!r} is no command line: {error}") from None
 
 
 def read_flags(arguments: list[str], options: tuple[Option, ...], *, engine: str) -> dict[str, Any]:
@@ -58,6 +69,18 @@ def read_flags(arguments: list[str], options: tuple[Option, ...], *, engine: str
             value = rest.pop(0)
         values[option.name] = _value(option, value, flag)
     return values
+
+
+def read_options(given: Mapping[str, Any], options: tuple[Option, ...]) -> dict[str, Any]:
+    """Option values by Python name, as a library's caller gives them: text is read as the flag would be ("4GiB", "128k").
+
+    Names and bounds are the engine's to check. Raises QuestionError for text of the wrong type.
+    """
+    table = {option.name: option for option in options}
+    return {
+        name: _value(table[name], value, name) if isinstance(value, str) and name in table else value
+        for name, value in given.items()
+    }
 
 
 def _option(flag: str, table: dict[str, Option], engine: str) -> tuple[Option, bool]:

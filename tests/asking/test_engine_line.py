@@ -2,7 +2,7 @@
 
 import pytest
 
-from vramcast.cli.engine_flags import read_flags, take_fields
+from vramcast.asking.engine_line import fields, read_flags
 from vramcast.errors import QuestionError
 from vramcast.serving.engines.base import Option
 
@@ -56,6 +56,8 @@ def test_refusals(arguments: list[str], message: str) -> None:
 
 
 def test_our_own_fields_in_an_engines_spelling() -> None:
-    fields, rest = take_fields(["-c", "32768", "-ngl", "99", "--tensor-parallel-size=2", "--max-num-seqs", "8"])
-    assert fields == {"context": "32768", "tp": "2"}
-    assert rest == ["-ngl", "99", "--max-num-seqs", "8"]
+    expected = ({"context": "32768", "tp": "2"}, ["-ngl", "99", "--max-num-seqs", "8"])
+    assert fields(["-c", "32768", "-ngl", "99", "--tensor-parallel-size=2", "--max-num-seqs", "8"]) == expected
+    assert fields("-c 32768 -ngl 99 --tensor-parallel-size=2 --max-num-seqs '8'") == expected
+    with pytest.raises(QuestionError, match="No closing quotation"):
+        fields("-c '32768")

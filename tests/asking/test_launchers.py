@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vramcast.cli.launchers import Launch, read_launch
+from vramcast.asking.launchers import Launch, read_launch
 from vramcast.errors import QuestionError
 
 

@@ -1,0 +1,97 @@
+"""A serving question from words: names, suffix strings ("128k", "H100x4"), an engine's own flags."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, Unpack
+
+from vramcast.asking.asked import Asked, check_words, count_of
+from vramcast.asking.cards import named_cards
+from vramcast.errors import QuestionError
+from vramcast.ledger import Assumption
+from vramcast.workload import Parallel, Serving
+
+_COUNTS = ("context", "concurrency", "prompt", "output")
+_TEXTS = ("dtype", "quant", "kv_dtype")
+
+
+class ServingWords(TypedDict, total=False):
+    """What can be asked about serving, in Python and as ``--words`` of ``vramcast serve``; None leaves it to the engine."""
+
+    gpu: str | None
+    engine: str | None
+    context: int | str | None
+    concurrency: int | str | None
+    prompt: int | str | None
+    output: int | str | None
+    dtype: str | None
+    quant: str | None
+    kv_dtype: str | None
+    tp: int | str | None
+    pp: int | str | None
+    dp: int | str | None
+    ep: int | str | None
+
+
+def serving_question(
+    model: str, *, flags: Sequence[str] = (), options: Mapping[str, Any] | None = None, **words: Unpack[ServingWords]
+) -> Asked[Serving]:
+    """The question that these words ask.
+
+    ``flags``: an engine's own flags as typed (``["-c", "32k", "--max-num-seqs", "64"]``), which win over words. ``options``: the
+    same by their Python names (``{"max_num_seqs": 64}``). Raises QuestionError for a word, flag, number or name that cannot be.
+    """
+    from vramcast.asking.engine_line import fields as engine_fields
+    from vramcast.asking.engine_line import read_flags, read_options
+    from vramcast.serving.engines import engine as engine_named
+
+    check_words(words, ServingWords.__annotations__, what="serving word")
+    said, rest = engine_fields(flags)
+    asked: dict[str, Any] = {name: value for name, value in {**words, **said}.items() if value is not None}
+    name, version = _engine(asked.get("engine", "vllm"))
+    engine = engine_named(name)
+    cards = named_cards(asked.get("gpu"))
+    parallel, ranks = _layout(asked, cards.count)
+    fields: dict[str, Any] = {name: count_of(asked[name], name) for name in _COUNTS if name in asked}
+    fields |= {name: asked[name] for name in _TEXTS if name in asked}
+    question = Serving(
+        model=model,
+        gpu=cards.gpu,
+        gpus=max(1, cards.count, ranks),
+        engine=engine.name,
+        engine_version=version,
+        parallel=parallel,
+        options=read_options(options or {}, engine.options) | read_flags(rest, engine.options, engine=engine.name),
+        **fields,
+    )
+    return Asked(question=question, assumed=(*cards.assumed, *_unused_cards(question)))
+
+
+def _engine(text: str) -> tuple[str, str | None]:
+    name, named, version = text.partition("==")
+    if named and not version:
+        raise QuestionError(f"--engine {text} names no version: write for example {name}==0.19.0, or {name} for the newest known")
+    return name, version or None
+
+
+def _layout(asked: Mapping[str, Any], gpus: int) -> tuple[Parallel, int]:
+    """The layout and the cards it takes; tensor parallelism spreads over the cards that nothing else uses."""
+    axes: dict[str, Any] = {name: count_of(asked[name], name) for name in ("tp", "pp", "dp", "ep") if name in asked}
+    rest = max(1, axes.get("pp", 1) * axes.get("dp", 1))
+    parallel = Parallel(**{"tp": max(1, gpus // rest), **axes})
+    ranks = parallel.tp * rest
+    if 1 < gpus < ranks:
+        taken = f"tp {parallel.tp} x pp {parallel.pp} x dp {parallel.dp}"
+        raise QuestionError(f"{taken} needs {ranks} cards, --gpu names {gpus}: name {ranks}, or use fewer ranks")
+    return parallel, ranks
+
+
+def _unused_cards(question: Serving) -> tuple[Assumption, ...]:
+    """Cards that were named and that the layout leaves alone; llama.cpp and transformers spread over all they see."""
+    from vramcast.serving.engines.base import POOL_ENGINES
+
+    layout = question.parallel
+    used, rest = layout.tp * layout.pp * layout.dp, max(1, layout.pp * layout.dp)
+    if question.engine not in POOL_ENGINES or question.gpu is None or used >= question.gpus:
+        return ()
+    idle, more = question.gpus - used, question.gpus // rest
+    because = f"{used} of {question.gpus} cards do the work: --tp {more}, or more replicas with --dp, would use the others"
+    return (Assumption("unused_cards", idle, because),)

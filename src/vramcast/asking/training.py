@@ -1,0 +1,209 @@
+"""A training question from words and files: names, suffix strings, the settings of training files under what was typed."""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from vramcast.asking.asked import Asked, check_words, count_of
+from vramcast.asking.cards import named_cards
+from vramcast.asking.layout import LayoutWords, layout_of
+from vramcast.errors import QuestionError
+from vramcast.workload import Adapter, Training
+
+if TYPE_CHECKING:
+    from vramcast.models.inventory import Model
+    from vramcast.reading.training.settings import Settings
+
+# Files that may stand where the model does; a .json there is a model's own configuration.
+_ENDINGS = (".yaml", ".yml", ".toml", ".sh")
+MOMENTS = ("eval_batch", "eval_kept", "saves")
+IMAGES = ("images", "image_patches")
+_TEXTS = ("method", "optimizer", "checkpointing", "attention", "loss", "param_dtype", "compute_dtype", "grad_dtype", "quant")
+_NUMBERS = ("zero", "fsdp", "compile")
+
+
+class ShapeWords(TypedDict, total=False):
+    """A model given by numbers alone."""
+
+    layers: int | None
+    hidden: int | None
+    heads: int | None
+    kv_heads: int | None
+    head_dim: int | None
+    ffn: int | None
+    vocab: int | None
+    experts: int | None
+    expert_ffn: int | None
+
+
+class TrainingWords(LayoutWords, ShapeWords, total=False):
+    """What can be asked about training, in Python and as ``--words`` of ``vramcast train``; None leaves it to the framework.
+
+    ``targets``: adapted modules. ``eval_batch``, ``eval_kept`` and ``saves`` add moments beside the step. ``settings`` overrides
+    parts of the recipe (``--set NAME=VALUE``).
+    """
+
+    gpu: str | None
+    framework: str | None
+    method: str | None
+    rank: int | None
+    dropout: float | None
+    targets: str | Sequence[str] | None
+    optimizer: str | None
+    micro_batch: int | str | None
+    seq: int | str | None
+    accumulate: int | str | None
+    checkpointing: str | None
+    attention: str | None
+    loss: str | None
+    zero: int | None
+    fsdp: int | None
+    offload: Sequence[str] | None
+    eval_batch: int | None
+    eval_kept: int | None
+    images: int | None
+    image_patches: int | None
+    saves: str | None
+    param_dtype: str | None
+    compute_dtype: str | None
+    grad_dtype: str | None
+    quant: str | None
+    compile: bool | None
+    settings: Mapping[str, Any] | Sequence[str] | None
+
+
+def training_question(
+    model: str | None = None, *, files: Sequence[str | PathLike[str]] = (), **words: Unpack[TrainingWords]
+) -> Asked[Training]:
+    """The question that these words ask, on top of what training files say.
+
+    ``model``: as for ``read_model``, or a training file that names one; without it the files tell, or a shape (``layers``,
+    ``hidden``, ``heads`` ...). Raises QuestionError for a word, number, name or file that cannot be.
+    """
+    check_words(words, TrainingWords.__annotations__, what="training word")
+    typed: dict[str, Any] = {name: value for name, value in words.items() if value is not None and value != ()}
+    if model is not None and model.endswith(_ENDINGS):
+        files = (*files, model)
+    elif model is not None:
+        typed["model"] = model
+    settings = _read(files)
+    cards = named_cards(typed.get("gpu"))
+    question, shaped = _question(typed, settings, cards.gpu, cards.count)
+    return Asked(
+        question=question,
+        model=shaped,
+        assumed=(*cards.assumed, *(settings.assumed() if settings else ())),
+        unmodelled=settings.unmodelled() if settings else (),
+    )
+
+
+def _read(files: Sequence[str | PathLike[str]]) -> "Settings | None":
+    if not files:
+        return None
+    from vramcast.reading.training.files import read_training_files
+
+    return read_training_files(tuple(fspath(file) for file in files))
+
+
+def _question(typed: dict[str, Any], settings: "Settings | None", gpu: str | None, gpus: int) -> "tuple[Training, Model | None]":
+    """The question, and the model where it was given by numbers."""
+    from vramcast.asking.training_files import under_words
+
+    asked = under_words(typed, settings) if settings else typed
+    layout, world = layout_of(_layout_words(asked), gpus if gpus > 1 or settings is None else settings.get("gpus") or gpus)
+    shaped = _shaped(asked, settings)
+    if shaped is None and "model" not in asked:
+        raise QuestionError(
+            "no model: give an id, a path, or a shape (--layers, --hidden, --heads, --ffn, --vocab)"
+            + ("; the files name none" if settings else "")
+        )
+    fields: dict[str, Any] = {name: asked[name] for name in (*_TEXTS, *_NUMBERS) if name in asked}
+    fields |= {name: count_of(asked[name], name) for name in ("micro_batch", "seq") if name in asked}
+    name, _, version = asked.get("framework", "hf_trainer").partition("==")
+    question = Training(
+        model=asked.get("model") or (shaped.id if shaped else ""),
+        gpu=gpu,
+        gpus=world,
+        framework=name,
+        framework_version=version or None,
+        adapter=_adapter(asked, settings),
+        parallel=layout,
+        offload=tuple(asked.get("offload", ())),
+        options=_options(asked, settings),
+        accumulate=_accumulate(typed, asked, settings, layout.dp),
+        **fields,
+    )
+    return question, shaped
+
+
+def _layout_words(asked: Mapping[str, Any]) -> LayoutWords:
+    words: LayoutWords = {}
+    words.update({name: asked[name] for name in LayoutWords.__annotations__ if name in asked})  # type: ignore[typeddict-item]
+    return words
+
+
+def _accumulate(typed: Mapping[str, Any], asked: Mapping[str, Any], settings: "Settings | None", ranks: int) -> int:
+    """As typed or read; or what a file's global batch leaves after the micro-batches of every data-parallel rank."""
+    whole = settings.get("global_batch") if settings else None
+    if whole and "accumulate" not in typed and "accumulate" not in (settings.values if settings else {}):
+        return max(1, int(whole) // (count_of(asked.get("micro_batch", 1), "micro_batch") * ranks))
+    return count_of(asked.get("accumulate", 1), "accumulate")
+
+
+def _adapter(asked: Mapping[str, Any], settings: "Settings | None") -> Adapter | None:
+    """The adapter of the files, its rank and targets replaced by typed ones; None where neither says anything of one."""
+    from vramcast.asking.training_files import adapter_fields
+
+    fields = adapter_fields(settings) if settings else {}
+    fields |= {name: asked[name] for name in ("rank", "dropout") if name in asked}
+    if targets := asked.get("targets"):
+        fields["targets"] = tuple(targets.split(",")) if isinstance(targets, str) else tuple(targets)
+    full = asked.get("method", "full") == "full"
+    return Adapter(**fields) if fields and not (full and settings) else None
+
+
+def _options(asked: Mapping[str, Any], settings: "Settings | None") -> dict[str, Any]:
+    """Parts of the recipe: what files decide, then the moments and images asked for, then ``settings`` word by word."""
+    from vramcast.asking.training_files import recipe_parts
+
+    moments = {name: asked[name] for name in MOMENTS if name in asked}
+    for name, value in moments.items():
+        if name != "saves" and value < 1:
+            raise QuestionError(f"{name} is {value}: expected at least 1")
+    images = {name: asked[name] for name in IMAGES if name in asked}
+    return (recipe_parts(settings) if settings else {}) | moments | images | _settings(asked.get("settings", ()))
+
+
+def _settings(given: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:
+    if isinstance(given, Mapping):
+        return dict(given)
+    settings: dict[str, Any] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise QuestionError(f"--set {pair[:60]!r} is not NAME=VALUE")
+        settings[name] = _plain(value)
+    return settings
+
+
+def _plain(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def _shaped(asked: Mapping[str, Any], settings: "Settings | None") -> "Model | None":
+    numbers = {name: asked[name] for name in ShapeWords.__annotations__ if name in asked}
+    if not numbers:
+        return None
+    from vramcast.asking.training_files import shape_details
+    from vramcast.training.shape import Shape, shape_model
+
+    missing = [f"--{name}" for name in ("layers", "hidden", "heads") if name not in numbers]
+    if missing:
+        raise QuestionError(f"a model given by numbers needs {', '.join(missing)} too")
+    details = shape_details(settings) if settings else {}
+    return shape_model(Shape(**numbers, **details, name=f"{numbers['layers']} layers x {numbers['hidden']}"))

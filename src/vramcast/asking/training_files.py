@@ -1,0 +1,49 @@
+"""What training files say, as the words of a training question; words that were typed stand before them."""
+
+from typing import Any
+
+from vramcast.reading.training.settings import Settings
+
+_SAME = (
+    "model", "framework", "method", "optimizer", "micro_batch", "seq", "accumulate", "checkpointing", "attention", "loss",
+    "compile", "param_dtype", "compute_dtype", "grad_dtype", "quant",
+)  # fmt: skip
+SHAPE = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "experts", "expert_ffn")
+_ADAPTER = ("rank", "targets", "dropout", "modules_to_save", "dora", "parameters")
+
+
+def under_words(words: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """The words, with what the files say wherever none was typed."""
+    return words | {name: value for name, value in _words_of(settings).items() if name not in words}
+
+
+def _words_of(settings: Settings) -> dict[str, Any]:
+    found: dict[str, Any] = {name: settings.get(name) for name in _SAME if settings.get(name) is not None}
+    found |= {name: value for name, value in settings.group("parallel").items() if value is not None}
+    if settings.get("zero") is not None:
+        found["zero"] = settings.get("zero")
+    elif settings.get("fsdp"):
+        found["fsdp"] = int(settings.get("fsdp"))
+    if settings.get("offload"):
+        found["offload"] = tuple(settings.get("offload"))
+    if "model" not in found:
+        found |= {name: value for name, value in settings.group("shape").items() if name in SHAPE}
+    return found
+
+
+def adapter_fields(settings: Settings) -> dict[str, Any]:
+    """The fields of ``Adapter`` that the files decide; ``sizes`` only where they name one."""
+    said = settings.group("adapter")
+    sizes = {name.removeprefix("sizes."): value for name, value in said.items() if name.startswith("sizes.")}
+    fields = {name: said[name] for name in _ADAPTER if said.get(name) is not None}
+    return fields | ({"sizes": sizes} if sizes else {})
+
+
+def recipe_parts(settings: Settings) -> dict[str, Any]:
+    """Parts of the recipe that the files decide."""
+    return {name: value for name, value in settings.group("options").items() if value is not None}
+
+
+def shape_details(settings: Settings) -> dict[str, Any]:
+    """What the files say of a model given by numbers beside the numbers themselves (gated, tied, norms ...)."""
+    return {name: value for name, value in settings.group("shape").items() if name not in SHAPE}
