@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from vramcast.errors import QuestionError
+from vramcast.memo import by_identity
 from vramcast.models.inventory import Block, Model, Tensor
 
 Split = Callable[[int, int], tuple[int, ...]]
@@ -38,6 +39,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         return sum(count for _, count in self.blocks)
 
 
+@by_identity(most=512)
 def whole(model: Model) -> Stage:
     """The only stage of a model that no pipeline cuts."""
     return Stage(name="every rank", blocks=tuple((b, b.count) for b in model.blocks))
@@ -52,6 +54,7 @@ def stage_of(
     return Stage(name=name, blocks=tuple(pair for pair in counts if pair[1]), first=first, last=last, in_flight=in_flight)
 
 
+@by_identity(most=512)
 def every_stage(model: Model, pp: int, split: Split) -> tuple[Stage, ...]:
     """All stages of a pipeline in order. Raises QuestionError when there are more stages than layers."""
     if pp == 1:
@@ -68,6 +71,7 @@ def every_stage(model: Model, pp: int, split: Split) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
+@by_identity(most=512)
 def distinct_stages(model: Model, pp: int, split: Split) -> tuple[Stage, ...]:
     """The stages of a pipeline that differ from one another. Raises as every_stage."""
     kinds: dict[object, Stage] = {}

@@ -20,15 +20,8 @@ def forecast_serving(
 
     Raises QuestionError for what cannot be (names, layouts, options) and MissingError for what is not at hand (network, extra).
     """
-    if model is None:
-        from vramcast.models.reading import read_model
-
-        model = read_model(question.model)
-    if card is None and question.gpu:
-        from vramcast.hardware.cards import least_card
-
-        card = least_card(question.gpu)
     answer = answer_of(question, model=model, card=card)
+    model, card = answer.resolved.model, answer.resolved.card
     fit = fit_of(answer, card)
     return Forecast(
         workload=_workload(answer),

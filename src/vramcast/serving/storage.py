@@ -1,5 +1,6 @@
 """Bytes of a tensor's share on one rank under the weights' precision: the checkpoint's own, an asked one, or a plain type."""
 
+from vramcast.memo import by_identity
 from vramcast.models.inventory import Block, Model, Tensor
 from vramcast.models.quantization import Scheme, scheme_for
 from vramcast.models.quantization.scheme import stored_bytes
@@ -38,3 +39,9 @@ class Storage:
         """ModelOpt and compressed-tensors quantise towers only where their config lists what else to leave alone."""
         plan = self.scheme.plan
         return plan is not None and not plan.ignore and plan.name.startswith(("modelopt", "compressed"))
+
+
+@by_identity(most=512)
+def storage_of(model: Model, *, quant: str | None, dtype: str) -> Storage:
+    """The storage of a model under a scheme, made once."""
+    return Storage(model, quant=quant, dtype=dtype)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from vramcast.ledger import Term
+from vramcast.memo import by_identity
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Block, Model, Tensor, Tower
 from vramcast.models.quantization.weights import part_of
@@ -86,6 +87,7 @@ class _Parts:
             self.rounding += round(allocated_bytes(size, expandable=self.loading.expandable) - size) * layers
 
 
+@by_identity(2, most=2048)
 def weights_term(model: Model, stage: Stage, loading: Loading, storage: Storage) -> Term:
     """Bytes of weights on a rank of that stage, part by part."""
     parts = _Parts(loading, storage)

@@ -17,7 +17,7 @@ from vramcast.serving.engines.versions import Version, parse_version
 from vramcast.serving.host import free_bytes
 from vramcast.serving.precision import element_bytes, same_as_model
 from vramcast.serving.splits import front_split
-from vramcast.serving.storage import Storage
+from vramcast.serving.storage import Storage, storage_of
 from vramcast.serving.weights import Loading, weights_term
 from vramcast.units import MiB, gib
 
@@ -103,7 +103,7 @@ def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
         mtp=bool(options.get("num_speculative_tokens")),
         splits_towers=False,
     )
-    storage = Storage(resolved.model, quant=resolved.question.quant, dtype=dtype)
+    storage = storage_of(resolved.model, quant=resolved.question.quant, dtype=dtype)
     term = weights_term(resolved.model, stage, loading, storage)
     copies = latent_copies(stage, loading, storage)
     return Term.total("weights", (*term.terms, copies), why=term.why, source=term.source) if copies.bytes else term

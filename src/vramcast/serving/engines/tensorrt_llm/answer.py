@@ -12,7 +12,7 @@ from vramcast.serving.engines.versions import Table, at, parse_version
 from vramcast.serving.host import free_bytes
 from vramcast.serving.precision import element_bytes, same_as_model
 from vramcast.serving.splits import front_split
-from vramcast.serving.storage import Storage
+from vramcast.serving.storage import storage_of
 from vramcast.serving.weights import Loading, weights_term
 from vramcast.units import GiB
 
@@ -105,7 +105,7 @@ def _fixed(resolved: Resolved, stage: Stage, dtype: str) -> tuple[Term, ...]:
     context = round((CONTEXT_GIB + (NCCL_GIB if parallel.model_ranks > 1 else 0)) * GiB)
     nccl = f" + {NCCL_GIB:g} GiB NCCL" if parallel.model_ranks > 1 else ""
     return (
-        weights_term(model, stage, loading, Storage(model, quant=question.quant, dtype=dtype)),
+        weights_term(model, stage, loading, storage_of(model, quant=question.quant, dtype=dtype)),
         activations,
         logits,
         Term(name="context", bytes=context, why=f"{CONTEXT_GIB:g} GiB CUDA context and libraries{nccl}", source=_SOURCE),

@@ -15,7 +15,7 @@ from vramcast.serving.engines.transformers.prefill import Pass, activations_term
 from vramcast.serving.engines.versions import Version, at, parse_version
 from vramcast.serving.precision import element_bytes, same_as_model
 from vramcast.serving.splits import front_split
-from vramcast.serving.storage import Storage
+from vramcast.serving.storage import storage_of
 from vramcast.serving.weights import Loading, weights_term
 from vramcast.units import GiB
 
@@ -61,7 +61,7 @@ def answer(resolved: Resolved) -> Answer:
     ranks = tuple(_memory(run, stage, weights) for stage, weights in placed)
     whole = every_stage(resolved.model, 1, front_split)[0]
     request = round(run.holding.cache_bytes(whole, run.total) + run.holding.cross_bytes(whole, resolved.model, run.prompt))
-    longest = _longest(run, placed)
+    longest = _longest(run, placed) if resolved.limits else resolved.context
     return Answer(
         resolved=resolved,
         ranks=ranks,
@@ -153,7 +153,7 @@ def _instants(run: Run, stage: Stage, weights: Term) -> Iterator[Instant]:
 
 def _weights(run: Run, stage: Stage) -> Term:
     model = run.resolved.model
-    storage = Storage(model, quant=run.resolved.question.quant, dtype=run.dtype)
+    storage = storage_of(model, quant=run.resolved.question.quant, dtype=run.dtype)
     term = weights_term(model, stage, Loading(fuses=False), storage)
     extra = []
     if stage.last and model.tied and _head_apart(run):
@@ -197,7 +197,7 @@ def _cache_terms(run: Run, stage: Stage, tokens: int, *, held_twice: bool = Fals
 
 def _fusing(run: Run, stage: Stage) -> Term:
     """The fused q, k, v matrices of all layers, made while the separate ones are still referenced."""
-    storage = Storage(run.resolved.model, quant=run.resolved.question.quant, dtype=run.dtype)
+    storage = storage_of(run.resolved.model, quant=run.resolved.question.quant, dtype=run.dtype)
     size = sum(
         storage.share_bytes(tensor, tensor.elements, block=block) * count
         for block, count in stage.blocks

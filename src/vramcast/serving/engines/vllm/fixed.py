@@ -18,7 +18,7 @@ from vramcast.serving.engines.vllm.lora import slots_term
 from vramcast.serving.engines.vllm.profile import Batch, forward_term, sampling_term
 from vramcast.serving.engines.vllm.settings import Settings
 from vramcast.serving.splits import even_split
-from vramcast.serving.storage import Storage
+from vramcast.serving.storage import storage_of
 from vramcast.serving.weights import Loading, weights_term
 from vramcast.units import GiB, gib
 
@@ -107,7 +107,7 @@ def _unseen(resolved: Resolved, settings: Settings, stage: Stage) -> Term | None
 
 
 def _weights(resolved: Resolved, settings: Settings, stage: Stage) -> Term:
-    storage = Storage(resolved.model, quant=resolved.question.quant, dtype=settings.dtype)
+    storage = storage_of(resolved.model, quant=resolved.question.quant, dtype=settings.dtype)
     options = resolved.options
     loading = Loading(
         layout=Layout(
@@ -139,7 +139,7 @@ def _draft_term(settings: Settings, stage: Stage) -> tuple[Term, ...]:
     whole = every_stage(settings.draft, 1, even_split)[0]
     layout = Layout(tp=settings.tp, expert_tp=settings.tp, vocab_multiple=VOCAB_MULTIPLE)
     loading = Loading(layout=layout, rotary_bytes=settings.element)
-    term = weights_term(settings.draft, whole, loading, Storage(settings.draft, quant=None, dtype=settings.dtype))
+    term = weights_term(settings.draft, whole, loading, storage_of(settings.draft, quant=None, dtype=settings.dtype))
     return (term.renamed("draft_model"),)
 
 
