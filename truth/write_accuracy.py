@@ -18,10 +18,12 @@ import msgspec
 from vramcast.truth import intervals
 from vramcast.truth.calibration import Choice, Held, calibrate, choose, encode, fold_of_row, fold_of_source, held_out
 from vramcast.truth.evaluation import Evaluation, evaluate
-from vramcast.truth.scoring import Score, fit, macro, worst
+from vramcast.truth.first_look import held_groups, looked_cells, read_looks
+from vramcast.truth.scoring import Point, Score, fit, macro, quantile, worst
 
 HERE = Path(__file__).parent
 CHOICES = HERE / "choices.json"
+LOOKS = HERE / "first_look.jsonl"
 PAGE = HERE.parent / "docs" / "accuracy.md"
 _NAMES = re.compile(r"'[^']*'|[\w.-]+/[\w.-]+(?= )")
 WORST_ROWS = 25
@@ -37,22 +39,31 @@ vramcast evaluate truth/*.jsonl --group engine --group source
 
 An error is |forecast/measured - 1|. *Macro* columns are means over sources of each source's own median and p90, so that one large
 table does not speak for everybody. Rows of quality C (rounded, unnamed counter, unknown length) are asked, not scored.
-A 90 % interval is learned from cases (`vramcast/truth/calibration.py`); *rows* and *sources* say how often intervals hold figures
-of rows, and of whole sources, that they were not made from.
+
+There are two kinds of evidence, and they are kept apart. **Tuned** rows are those that rules were built or changed with in view:
+what they show is what a rule can do where it has been measured. **First looks** are what the program said of rows before anyone
+had looked at them: what they show is what to expect of a run that nobody has measured. Error bars come from first looks.
+"""
+_LOOKED = """Measured/forecast of rows that nobody had tuned on (`truth/first_look.jsonl`: frozen, the release stands in each
+line). A *group* is one source and one model family: rows of a group err together, so a bar is made from groups, each weighing
+the same, and one more that is still to come. *Held* is how often bars made without a group hold it: read it as "so many of ten
+kinds of run that we had never seen fell inside". *Seen*: this engine and this model family stand together in the tuned rows;
+*new*: they do not. A dash: fewer than nine groups speak, and the tuned rows give the bar.
 """
 
 
 def corpus() -> Evaluation:
     """The committed rows beside their forecasts, from bundled models alone: the page must not depend on a cache or a network."""
     os.environ |= {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(HERE / "no-hub-cache")}
-    return evaluate(sorted(HERE.glob("*.jsonl")))
+    return evaluate(sorted(set(HERE.glob("*.jsonl")) - {LOOKS}))
 
 
 def page(found: Evaluation) -> str:
     """The whole page as text."""
     scores = found.scores()
     parts = [_INTRO, f"{found.rows:,} rows, {len(found.judgements):,} of them asked, {len(found.unexpressed):,} not expressed.\n"]
-    parts += ["## By measure\n", _measures(found, scores), _decisions(found)]
+    parts += ["## First look\n", _LOOKED, _first_look()]
+    parts += ["## Tuned rows, by measure\n", _measures(found, scores), _decisions(found)]
     for key, title in (("engine", "engine or framework"), ("kind", "kind of model"), ("method", "training method")):
         parts += [f"## By {title}\n", _groups(scores, key, 1)]
     for key, title in (("recompute", "recomputation"), ("parallel", "parallelism"), ("source", "source")):
@@ -80,6 +91,25 @@ def _measures(found: Evaluation, scores: list[Score]) -> str:
         if s.group == "all"
     ]  # fmt: skip
     return _table([(*head, *bars), *body])
+
+
+def _first_look() -> str:
+    looks = read_looks(LOOKS)
+    head = ("measure", "combination", "rows", "groups", "sources", "median error", "p90", "held, groups", "held, rows", "width")
+    held, body = held_groups(looks), []
+    for measure, seen in sorted({(look.measure, look.seen) for look in looks}, key=lambda kind: (kind[0], not kind[1])):
+        own = [look for look in looks if (look.measure, look.seen) == (measure, seen)]
+        errors = sorted(abs(1 / look.ratio - 1) for look in own)
+        groups = held.get((measure, seen), [])
+        rows = sum(g.rows for g in groups)
+        body.append((
+            measure, "seen" if seen else "new", str(len(own)), str(len({look.group for look in own})),
+            str(len({look.source for look in own})), _percent(quantile(errors, 0.5)), _percent(quantile(errors, 0.9)),
+            _percent(sum(g.share for g in groups) / len(groups), digits=0) if groups else "-",
+            _percent(sum(g.share * g.rows for g in groups) / rows, digits=0) if groups else "-",
+            _percent(sorted(g.width for g in groups)[len(groups) // 2], digits=0) if groups else "-",
+        ))  # fmt: skip
+    return _table([head, *body])
 
 
 def _decisions(found: Evaluation) -> str:
@@ -129,6 +159,16 @@ def _held(held: dict[str, list[Held]], measure: str) -> str:
     return _percent(sum(value.inside for value in values) / len(values), digits=0) if values else "-"
 
 
+def _combinations(points: Iterable[Point]) -> bytes:
+    """Model families by engine or framework that stand in the corpus: what a question is told to have been measured by."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for point in points:
+        if point.keys.get("family") and not point.keys.get("novel"):
+            found[point.keys["engine"]].add(point.keys["family"])
+    lines = [msgspec.json.encode(e) + b": " + msgspec.json.encode(sorted(f)) for e, f in sorted(found.items())]
+    return b"{\n" + b",\n".join(lines) + b"\n}\n"
+
+
 def _size(value: float) -> str:
     return f"{value / 2**30:,.2f} GiB" if abs(value) >= 2**20 else f"{value:,.0f}"
 
@@ -149,9 +189,10 @@ def main(arguments: list[str]) -> int:
         return int(PAGE.read_text("utf-8") != page(corpus()))
     intervals.TABLE.write_bytes(b"{}\n")  # bars are made from errors alone, whatever state the table was left in
     points = list(corpus().points)
+    intervals.SEEN.write_bytes(_combinations(points))
     choices = choose(points)
     CHOICES.write_bytes(msgspec.json.format(msgspec.json.encode(choices)) + b"\n")
-    intervals.TABLE.write_bytes(encode(calibrate(points, choices)))
+    intervals.TABLE.write_bytes(encode(looked_cells(read_looks(LOOKS)) | calibrate(points, choices)))
     intervals.forget()
     PAGE.write_text(page(corpus()), "utf-8")
     sys.stdout.write(f"wrote {intervals.TABLE.name} and {PAGE.name}\n")

@@ -1,14 +1,16 @@
 """Bars of answers: the exact part stays, the measured part carries the spread of its kind."""
 
+import math
+
 import pytest
 
 from vramcast.hardware.names import find_accelerator
-from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.reading import read_model
 from vramcast.serving.forecast import forecast_serving
+from vramcast.training.forecast import forecast_training
 from vramcast.truth import bars, intervals
 from vramcast.truth.intervals import Cell
-from vramcast.workload import Serving
+from vramcast.workload import Serving, Training
 
 CELL = Cell(low=0.9, high=1.2, quantiles=(0.8, 0.9, 0.92, 0.98, 1.0, 1.02, 1.08, 1.1, 1.2), cases=30, sources=3)
 
@@ -31,17 +33,12 @@ def test_weights_and_a_requested_cache_are_exact(table: None) -> None:
 
 
 def test_training_is_barred_whole(table: None) -> None:
-    rank = RankMemory(
-        rank="every rank",
-        instants=(Instant(name="step", terms=(Term(name="weights", bytes=1000, why=""),)),),
-        allocated_bytes=1000,
-        reserved_bytes=1000,
-        device_bytes=1000,
-        needed_bytes=1000,
-        claimed_bytes=1000,
-    )
-    bar = bars.training_spread(rank, framework="torchtune").interval()
-    assert bar is not None and (bar.low_bytes, bar.high_bytes) == (900, 1200)
+    model = read_model("Qwen/Qwen2.5-0.5B")
+    answer = forecast_training(Training(model=model.id, framework="torchtune"), model=model)
+    needed = answer.worst.needed_bytes
+    bar = bars.training_spread(answer, answer.worst).interval()
+    assert bar is not None
+    assert (bar.low_bytes, bar.high_bytes) == (math.floor(needed * 0.9), math.ceil(needed * 1.2))
 
 
 def test_the_chance_of_fitting_follows_the_cases(table: None) -> None:

@@ -15,15 +15,28 @@ _BAD, _WARN = 0.10, 0.05
 
 
 @click.command(
-    epilog="\b\nExamples:\n  vramcast evaluate runs.jsonl\n  vramcast evaluate runs.jsonl --group engine --worst 20 --json"
+    epilog="\b\nExamples:\n  vramcast evaluate runs.jsonl\n  vramcast evaluate runs.jsonl --group engine --worst 20 --json\n"
+    "  vramcast evaluate new_rows.jsonl --first-look looks.jsonl    (before any rule is changed for them)"
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--group", "groups", multiple=True, help="Show errors by this key too: engine, version, source, kind, quant ...")
 @click.option("--worst", "worst_rows", default=10, show_default=True, type=click.IntRange(0), help="How many worst rows to list.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object (every group, every unexpressed row).")
-def command(files: tuple[Path, ...], groups: tuple[str, ...], worst_rows: int, as_json: bool) -> int:
+@click.option(
+    "--first-look",
+    "looks",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Add measured/forecast of these rows to FILE: what was said of them before a rule was changed in their view.",
+)
+def command(files: tuple[Path, ...], groups: tuple[str, ...], worst_rows: int, as_json: bool, looks: Path | None) -> int:
     """Score forecasts against measured rows: JSON lines of cases or of public reports, told apart row by row."""
     found = evaluate(files)
+    if looks is not None:
+        from vramcast.truth.first_look import add_looks
+
+        added = add_looks(looks, found.points)
+        click.echo(f"{added:,} first looks added to {looks}", err=True)
     if as_json:
         sys.stdout.write(msgspec.json.encode(found.report(worst_rows=worst_rows)).decode() + "\n")
         return 0

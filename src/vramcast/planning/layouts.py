@@ -94,7 +94,7 @@ def fit_on(answer: TrainingForecast, card: Accelerator) -> Fit:
         capacity_bytes=card.visible_bytes,
         margin_bytes=card.visible_bytes - worst.needed_bytes,
         binding=binding_term(worst),
-        chance=training_spread(worst, framework=answer.question.framework).chance_within(card.visible_bytes),
+        chance=training_spread(answer, worst).chance_within(card.visible_bytes),
     )
 
 

@@ -69,8 +69,7 @@ def _cards(question: Training, model: Model, card: Accelerator | None, fit: Fit)
 
 def with_intervals(answer: TrainingForecast) -> TrainingForecast:
     """The answer with the interval that its framework and method have earned on every rank."""
-    framework = answer.question.framework
-    bars = {rank.rank: training_spread(rank, framework=framework).interval() for rank in answer.ranks}
+    bars = {rank.rank: training_spread(answer, rank).interval() for rank in answer.ranks}
     ranks = tuple(msgspec.structs.replace(rank, interval=bars[rank.rank]) for rank in answer.ranks)
     return msgspec.structs.replace(answer, ranks=ranks)
 

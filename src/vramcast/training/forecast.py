@@ -3,7 +3,6 @@
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Instant, RankMemory, Term, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import unread_layers
@@ -29,12 +28,17 @@ from vramcast.workload import Training
 
 
 class TrainingForecast(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer: each kind of rank with its instants and counters, the recipe and where its parts came from."""
+    """The answer: each kind of rank with its instants and counters, the recipe and where its parts came from.
+
+    ``family``: the model's; ``novel``: a part of the model is known to have no rule. Both decide the error bar.
+    """
 
     question: Training
     recipe: Recipe
     ranks: tuple[RankMemory, ...]
     trainable_parameters: int
+    family: str = ""
+    novel: bool = False
     host: tuple[Term, ...] = ()
     assumed: tuple[Assumption, ...] = ()
     unmodelled: tuple[Unmodelled, ...] = ()
@@ -64,8 +68,10 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
         recipe=recipe,
         ranks=memories,
         trainable_parameters=trainable,
+        family=model.family,
+        novel=bool(model.unmodelled),
         host=host,
-        assumed=assumed + fitted + assumed_class(card),
+        assumed=assumed + fitted,
         unmodelled=(*unread_layers(recipe), *unmodelled(model, recipe), *unchecked(model, recipe), *may_be_spared(scenes)),
     )
 

@@ -12,6 +12,7 @@ from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import POOL_ENGINES, Answer
+from vramcast.training.forecast import TrainingForecast
 from vramcast.truth.intervals import interval_for, probability_fits
 
 
@@ -56,9 +57,15 @@ def overhead_bytes(answer: Answer, rank: RankMemory) -> int:
     return rank.needed_bytes - _term(rank, "weights") - answer.cache.request_bytes * answer.resolved.concurrency
 
 
-def training_spread(rank: RankMemory, *, framework: str) -> Spread:
+def training_spread(answer: TrainingForecast, rank: RankMemory) -> Spread:
     """A training rank's device memory, all of it as uncertain as its framework's cases."""
-    return _spread("device", rank.needed_bytes, rank.needed_bytes, {"engine": framework})
+    return _spread("device", rank.needed_bytes, rank.needed_bytes, training_keys(answer))
+
+
+def training_keys(answer: TrainingForecast) -> dict[str, str]:
+    """Framework, method and family; ``novel`` where a part of the model has no rule: its bar is that of the unmeasured."""
+    novel = {"novel": "yes"} if answer.novel else {}
+    return {"engine": answer.question.framework, "method": answer.question.method, "family": answer.family, **novel}
 
 
 def platform_key(card: Accelerator | None) -> dict[str, str]:
@@ -81,7 +88,12 @@ def model_keys(model: Model, quant: str | None = None) -> dict[str, str]:
         "vlm": any(tower.kind == "vision" for tower in model.towers),
     }
     named = "+".join(kind for kind, present in kinds.items() if present) or "dense"
-    return {"kind": named, "quant": quant or ("checkpoint" if model.quantization else "none")}
+    return {"kind": named, "quant": quant or ("checkpoint" if model.quantization else "none"), **family_keys(model)}
+
+
+def family_keys(model: Model) -> dict[str, str]:
+    """The model's family, and whether a part of it is known to be unmodelled: what tells the measured from the unmeasured."""
+    return {"family": model.family, **({"novel": "yes"} if model.unmodelled else {})}
 
 
 def _spread(measure: str, needed: int, uncertain: int, keys: dict[str, str]) -> Spread:

@@ -1,8 +1,10 @@
-"""Error bars at run time: where the measured figure falls for a forecast of this kind, read from a small table of cases.
+"""Error bars at run time: where the measured figure falls for a forecast of this kind, read from a small table of cells.
 
-``intervals.json`` is written by ``calibration.py`` from measured cases: per cell (measure, engine, version, kind ... as far as
-there are cases) the shortest range of measured/forecast that holds 90 % of them, and the quantiles of that ratio. A question
-takes the finest cell that fits it; with too few cases the table has only the coarser one.
+``intervals.json`` holds two kinds of cells, each a range of measured/forecast with the quantiles of that ratio.
+*First-look* cells (``first_look.py``) come from rows that nobody had tuned on, and tell a combination of engine and model family
+that has been measured from one that has not. *Tuned* cells (``calibration.py``) come from the rows that rules were built on; they
+say how uncertain one engine is beside the others. A question takes the finest cell of each kind that fits it, and the range that
+holds both.
 """
 
 import bisect
@@ -33,20 +35,57 @@ LADDER: tuple[tuple[str, ...], ...] = (
 )
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """What cases of one kind say: ratios measured/forecast that bound 90 %, quantiles of the ratio, and how many cases."""
+SEEN = Path(__file__).with_name("combinations.json")
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What cases of one kind say: ratios measured/forecast that bound 90 %, quantiles of the ratio, and how many cases.
+
+    ``groups``: of first looks, the groups (one source and one model family) that weigh alike; 0 for tuned cells.
+    """
 
     low: float
     high: float
     quantiles: tuple[float, ...]
     cases: int
     sources: int
+    groups: int = 0
+
+    def joined(self, other: "Cell | None") -> "Cell":
+        """The range and the quantiles that hold both cells; counts are this cell's."""
+        if other is None:
+            return self
+        pairs = zip(PROBABILITIES, self.quantiles, other.quantiles, strict=True)
+        quantiles = tuple(min(a, b) if p < 0.5 else max(a, b) if p > 0.5 else a for p, a, b in pairs)
+        return msgspec.structs.replace(self, low=min(self.low, other.low), high=max(self.high, other.high), quantiles=quantiles)
+
+
+class Combination(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides a first-look cell: the measure, the engine or framework, and whether it was measured with this family."""
+
+    measure: str
+    engine: str
+    seen: bool
+
+    @classmethod
+    def of(cls, measure: str, keys: Mapping[str, str]) -> "Combination":
+        """The combination of a question's keys. What is known to be unknown (``novel``) was not seen, whatever else matches."""
+        engine = engine_name(keys.get("engine", ""))
+        families = _combinations().get(engine, frozenset())
+        seen = keys.get("family", "") in families and not keys.get("novel") and not keys.get("platform")
+        return cls(measure=measure, engine=engine, seen=seen)
+
+
+def first_look_names(combination: Combination) -> tuple[str, ...]:
+    """Names of the first-look cells that a combination belongs to, finest first: its engine's, then any engine's."""
+    measure, engine, novelty = combination.measure, combination.engine, "seen" if combination.seen else "new"
+    return f"first|{measure}|{engine}|{novelty}", f"first|{measure}|*|{novelty}", f"first|{measure}|*|*"
 
 
 def interval_for(measure: str, predicted: float, keys: Mapping[str, str]) -> Interval | None:
     """Where the measured figure falls with 90 % probability; None when no case of this measure exists.
 
-    ``keys``: engine (or framework), platform, version, kind, method, quant: what is known of the question.
+    ``keys``: engine (or framework), family, platform, version, kind, method, quant: what is known of the question.
     """
     cell = cell_for(measure, keys)
     if cell is None:
@@ -64,9 +103,18 @@ def probability_fits(measure: str, predicted: float, capacity: float, keys: Mapp
 
 
 def cell_for(measure: str, keys: Mapping[str, str]) -> Cell | None:
-    """The finest cell that has enough cases."""
-    table = _table()
-    return next((table[name] for name in cell_names(measure, keys) if name in table), None)
+    """The finest first-look cell that has enough groups, held together with the engine's own tuned cell where there is one."""
+    return cell_in(_table(), measure, keys)
+
+
+def cell_in(table: Mapping[str, Cell], measure: str, keys: Mapping[str, str]) -> Cell | None:
+    """The same from a table at hand."""
+    tuned = next(((name, table[name]) for name in cell_names(measure, keys) if name in table), None)
+    looked = next((table[n] for n in first_look_names(Combination.of(measure, keys)) if n in table), None)
+    if looked is None:
+        return tuned[1] if tuned else None
+    own = tuned is not None and not tuned[0].split("|")[1].startswith("*")
+    return looked.joined(tuned[1] if tuned and own else None)
 
 
 def cell_names(measure: str, keys: Mapping[str, str]) -> Iterator[str]:
@@ -112,6 +160,13 @@ def kind_class(keys: Mapping[str, str]) -> str:
 def forget() -> None:
     """Read the table again at the next question: it was written anew."""
     _table.cache_clear()
+    _combinations.cache_clear()
+
+
+@functools.cache
+def _combinations() -> dict[str, frozenset[str]]:
+    """Model families that stand with each engine or framework in the rows that rules were built on."""
+    return msgspec.json.decode(SEEN.read_bytes(), type=dict[str, frozenset[str]]) if SEEN.exists() else {}
 
 
 @functools.cache

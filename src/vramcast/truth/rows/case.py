@@ -46,11 +46,12 @@ def _serving(question: Serving) -> tuple[dict[str, float], dict[str, str]]:
 def _training(question: Training | None) -> tuple[dict[str, float], dict[str, str]]:
     from vramcast.models.reading import read_model
     from vramcast.training.forecast import forecast_training
+    from vramcast.truth.bars import training_keys
 
     if question is None:
         raise Unexpressed("the case holds no question")
     answer = forecast_training(question, model=read_model(question.model))
-    return _figures(answer.worst), {"engine": question.framework, "method": question.method}
+    return _figures(answer.worst), training_keys(answer)
 
 
 def _figures(rank: RankMemory) -> dict[str, float]:

@@ -11,7 +11,7 @@ from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.base import POOL_ENGINES, Answer
 from vramcast.serving.forecast import forecast_serving
-from vramcast.truth.bars import platform_key
+from vramcast.truth.bars import family_keys, platform_key
 from vramcast.truth.judgement import Judgement, Unexpressed
 from vramcast.truth.rows import inference_figures, inference_words
 from vramcast.workload import Parallel, Serving
@@ -39,7 +39,7 @@ def judge(row: Row) -> Judgement:
     figures = inference_figures.pairs(row, answer)
     if not figures:
         raise Unexpressed("no figure of this row can be forecast from its settings")
-    return Judgement(id=row["id"], keys=_keys(row), pairs=figures, **_fit(row, answer))
+    return Judgement(id=row["id"], keys=_keys(row, model), pairs=figures, **_fit(row, answer))
 
 
 def question_of(row: Row) -> tuple[Serving, Model]:
@@ -79,11 +79,12 @@ def _model(row: Row) -> Model:
     raise Unexpressed(tried[0] if tried else "no model named")
 
 
-def _keys(row: Row) -> dict[str, str]:
+def _keys(row: Row, model: Model) -> dict[str, str]:
     keys = {
         "engine": row["engine"], "version": row.get("engine_version") or "", "source": row.get("source") or "",
         "kind": "+".join(row.get("kinds") or ()), "quant": row.get("quant_class") or "",
     }  # fmt: skip
+    keys |= family_keys(model)
     keys["parallel"] = "+".join(f"{axis}{row[axis]}" for axis in ("tp", "pp") if (row.get(axis) or 1) > 1)
     if _ENGINES[row["engine"]] in POOL_ENGINES:
         keys |= platform_key(inference_words.card(row))

@@ -11,10 +11,11 @@ import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.hardware.names import find_accelerator
-from vramcast.hardware.runtime import context_bytes
+from vramcast.hardware.overheads import context_bytes
 from vramcast.models.inventory import Model
 from vramcast.serving.engines import engine
 from vramcast.serving.engines.llama_cpp.answer import Worked, work
+from vramcast.truth.bars import family_keys
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows import gguf_words
 from vramcast.units import GiB, MiB
@@ -41,7 +42,7 @@ def judge(row: Row) -> Judgement:
     pairs = measures_of(row, worked, exact=exact)
     if not pairs:
         raise Unexpressed("no figure of this row can be forecast from its settings")
-    return Judgement(id=row["id"], keys=_keys(row), pairs=pairs)
+    return Judgement(id=row["id"], keys=_keys(row) | family_keys(model), pairs=pairs)
 
 
 def _worked(question: Serving, model: Model) -> Worked:

@@ -18,6 +18,7 @@ from vramcast.serving.engines import engine
 from vramcast.serving.engines.llama_cpp.answer import Worked, work
 from vramcast.serving.engines.llama_cpp.file_types import file_type
 from vramcast.serving.engines.llama_cpp.tensors import tensors_of
+from vramcast.truth.bars import family_keys
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows import gguf_words
 from vramcast.units import GiB, MiB
@@ -53,7 +54,8 @@ def judge(row: Row) -> Judgement:
     if not pairs:
         raise Unexpressed("the log shows no buffers")
     keys = {"engine": question.engine, "source": f"{row['source_repo']}/{row['source_path']}", "kind": str(row.get("arch"))}
-    return Judgement(id=row_id(row), keys=keys | {"quant": str(row.get("ftype"))}, pairs=pairs)
+    keys |= {"quant": str(row.get("ftype"))} | family_keys(model)
+    return Judgement(id=row_id(row), keys=keys, pairs=pairs)
 
 
 def _worked(question: Serving, model: Model) -> tuple[Worked, bool]:

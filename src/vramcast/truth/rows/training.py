@@ -8,6 +8,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.names import anonymous_card, find_accelerator
 from vramcast.ledger import RankMemory
 from vramcast.training.forecast import TrainingForecast, forecast_training
+from vramcast.truth.bars import training_keys
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows.training_model import model_of
 from vramcast.truth.rows.training_question import framework_of, question_of
@@ -44,9 +45,10 @@ def judge(row: dict[str, Any]) -> Judgement:
         answer = forecast_of(row)
     except VramcastError as error:
         raise Unexpressed(str(error)) from None
+    family = {k: v for k, v in training_keys(answer).items() if k in ("family", "novel")}
     return Judgement(
         id=row["id"],
-        keys=_keys(row),
+        keys=_keys(row) | family,
         quality=row.get("quality", "A"),
         pairs=tuple(_pairs(row, answer)),
         fit_called=_called(row, answer),

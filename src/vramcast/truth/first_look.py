@@ -1,0 +1,224 @@
+"""First looks: what the program said of measured rows before anyone looked at them; the honest source of error bars.
+
+Residuals of rows that a rule was built on say nothing of new ones, however the folds are cut. ``truth/first_look.jsonl`` keeps
+measured/forecast of rows that nobody had tuned on, with the release that said it; lines are added, never changed.
+
+The unit of exchange is the group (one source, one model family), not the row: rows of one group err together. A bar is the
+conformal range of a two-layer hierarchy: every group weighs the same, and the group that is still to come weighs as much as one
+of those at hand (Dunn, Wasserman and Ramdas, "Distribution-free prediction sets for two-layer hierarchical models", 2022, the
+pooled estimate). Per measure the share that the range holds is the smallest under which groups left out, and their rows, are
+held as often as promised.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from vramcast.errors import QuestionError
+from vramcast.truth.intervals import COVERAGE, PROBABILITIES, Cell, Combination, first_look_names
+from vramcast.truth.scoring import Point
+
+FEWEST_GROUPS = 9
+"""With fewer groups the one to come weighs more than a tenth, and no finite range holds nine tenths."""
+
+_COUNTERS = frozenset({"allocated", "reserved", "device", "static", "total"})
+POOLED = dict.fromkeys(_COUNTERS, _COUNTERS)
+"""Measures whose errors have the same causes speak for each other: what a rule missed, every counter of memory shows."""
+
+SHARES = (0.80, 0.84, 0.88, 0.90, 0.92)
+_TOLERANCE = 0.02
+_DIGITS = 5
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure at first look. ``ratio``: measured/forecast. ``source`` and ``group`` are opaque names.
+
+    ``seen``: the engine (or framework) and the model's family stand together in the rows that rules were built on.
+    """
+
+    look: int
+    commit: str
+    measure: str
+    engine: str
+    ratio: float
+    source: str
+    group: str
+    seen: bool
+    version_known: bool = True
+    stored: str = ""
+    kind: str = ""
+    method: str = ""
+    recompute: str = ""
+    parallel: str = ""
+
+    @property
+    def combination(self) -> Combination:
+        """What decides which cells it belongs to."""
+        return Combination(measure=self.measure, engine=self.engine, seen=self.seen)
+
+
+Shares = dict[tuple[str, bool], float]
+"""By measure and novelty: the share of groups that a range holds."""
+
+
+class HeldGroup(msgspec.Struct, frozen=True):
+    """A group left out: the share of its rows that bars made without it hold, how many they are, and their median width."""
+
+    share: float
+    rows: int
+    width: float
+
+
+def read_looks(path: Path) -> list[Look]:
+    """The lines of a file of first looks. Raises QuestionError for a line that is none, with its number."""
+    looks = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            looks.append(msgspec.json.decode(line, type=Look))
+        except msgspec.DecodeError as error:
+            raise QuestionError(f"{path.name} line {number} is no first look: {error}") from None
+    return looks
+
+
+def add_looks(path: Path, points: Iterable[Point]) -> int:
+    """Append the figures to a file of first looks, one look later than its last; the number of lines. Lines are never changed."""
+    from vramcast import __version__
+
+    earlier = read_looks(path) if path.exists() else []
+    number = max((look.look for look in earlier), default=0) + 1
+    lines = [msgspec.json.encode(look) + b"\n" for look in looks_of(points, look=number, commit=__version__)]
+    with path.open("ab") as file:
+        file.writelines(lines)
+    return len(lines)
+
+
+def looks_of(points: Iterable[Point], *, look: int, commit: str) -> Iterator[Look]:
+    """Scored figures as first looks of a release; a group is one source and one family."""
+    for p in points:
+        if p.scored and p.predicted > 0 and p.measured > 0:
+            keys = p.keys
+            yield Look(
+                look=look,
+                commit=commit,
+                measure=p.measure,
+                engine=keys.get("engine", ""),
+                ratio=round(p.measured / p.predicted, 4),
+                source=keys.get("source", ""),
+                group=f"{keys.get('source', '')} {keys.get('family', '')}",
+                seen=Combination.of(p.measure, keys).seen,
+                version_known=bool(keys.get("version")),
+                kind=keys.get("kind", ""),
+                method=keys.get("method", ""),
+                recompute=keys.get("recompute", ""),
+                parallel=keys.get("parallel", ""),
+            )
+
+
+def looked_cells(looks: Sequence[Look]) -> dict[str, Cell]:
+    """The table of cells that first looks support; a cell needs nine groups."""
+    return _cells(looks, _shares(looks))
+
+
+def held_groups(looks: Sequence[Look]) -> dict[tuple[str, bool], list[HeldGroup]]:
+    """Per measure, seen and new apart: every group under bars that were made without it."""
+    return _left_out(looks, _shares(looks))
+
+
+def _shares(looks: Sequence[Look]) -> Shares:
+    """The smallest share under which groups left out, and their rows, are held as often as promised; for seen and new apart."""
+    found: Shares = {}
+    kinds = {(look.measure, look.seen) for look in looks}
+    for share in SHARES:
+        held = _left_out(looks, dict.fromkeys(kinds, share))
+        for kind in kinds - found.keys():
+            if share == SHARES[-1] or _covers(held.get(kind, [])):
+                found[kind] = share
+    return found
+
+
+def _covers(groups: list[HeldGroup]) -> bool:
+    if not groups:
+        return False
+    by_group = sum(g.share for g in groups) / len(groups)
+    by_row = sum(g.share * g.rows for g in groups) / sum(g.rows for g in groups)
+    return min(by_group, by_row) >= COVERAGE - _TOLERANCE
+
+
+def _left_out(looks: Sequence[Look], shares: Shares) -> dict[tuple[str, bool], list[HeldGroup]]:
+    held: dict[tuple[str, bool], list[HeldGroup]] = defaultdict(list)
+    for group in sorted({look.group for look in looks}):
+        table = _cells([look for look in looks if look.group != group], shares)
+        rows: dict[tuple[str, bool], list[tuple[bool, float]]] = defaultdict(list)
+        for look in (look for look in looks if look.group == group):
+            cell = next((table[name] for name in first_look_names(look.combination) if name in table), None)
+            if cell:
+                rows[look.measure, look.seen].append((cell.low <= look.ratio <= cell.high, cell.high - cell.low))
+        for kind, found in rows.items():
+            inside = sum(ok for ok, _ in found) / len(found)
+            held[kind].append(HeldGroup(inside, len(found), sorted(width for _, width in found)[len(found) // 2]))
+    return dict(sorted(held.items()))
+
+
+def _cells(looks: Sequence[Look], shares: Shares) -> dict[str, Cell]:
+    members: dict[str, list[Look]] = defaultdict(list)
+    for measure in sorted({measure for measure, _ in shares}):
+        pool = POOLED.get(measure, {measure})
+        for look in looks:
+            if look.measure in pool:
+                for name in first_look_names(msgspec.structs.replace(look.combination, measure=measure)):
+                    members[name].append(look)
+    made = ((name, _cell(cases, _share_of(name, shares))) for name, cases in sorted(members.items()))
+    return {name: cell for name, cell in made if cell}
+
+
+def _share_of(name: str, shares: Shares) -> float:
+    """The share of a cell's novelty; a cell of any novelty takes the larger."""
+    _, measure, _, novelty = name.split("|")
+    wanted = [shares.get((measure, seen), 0.0) for seen in (True, False) if novelty in ("*", "seen" if seen else "new")]
+    return max(wanted) or SHARES[-1]
+
+
+def _cell(looks: list[Look], share: float) -> Cell | None:
+    """The shortest range of log ratios that holds the share, every group alike and one more to come."""
+    groups: dict[str, list[float]] = defaultdict(list)
+    for look in looks:
+        groups[look.group].append(math.log(look.ratio))
+    if len(groups) < FEWEST_GROUPS:
+        return None
+    cases = sorted((value, 1 / len(values)) for values in groups.values() for value in values)
+    needed = min(len(groups), share * (len(groups) + 1)) - 1e-9
+    low, high = _shortest(cases, needed)
+    return Cell(
+        low=math.floor(math.exp(low) * 10**_DIGITS) / 10**_DIGITS,
+        high=math.ceil(math.exp(high) * 10**_DIGITS) / 10**_DIGITS,
+        quantiles=tuple(round(math.exp(_quantile(cases, p)), _DIGITS) for p in PROBABILITIES),
+        cases=len(looks),
+        sources=len({look.source for look in looks}),
+        groups=len(groups),
+    )
+
+
+def _shortest(cases: list[tuple[float, float]], needed: float) -> tuple[float, float]:
+    best, start, inside = (math.inf, 0.0, 0.0, 0.0), 0, 0.0
+    for value, weight in cases:
+        inside += weight
+        while inside - cases[start][1] >= needed:
+            inside -= cases[start][1]
+            start += 1
+        if inside >= needed:
+            low = cases[start][0]
+            best = min(best, (value - low, abs(value + low), low, value))
+    return best[2], best[3]
+
+
+def _quantile(cases: list[tuple[float, float]], probability: float) -> float:
+    """The ratio below which that share of the weight lies."""
+    wanted, passed = probability * sum(weight for _, weight in cases), 0.0
+    for value, weight in cases:
+        passed += weight
+        if passed >= wanted - 1e-12:
+            return value
+    return cases[-1][0]
