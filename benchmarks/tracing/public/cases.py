@@ -12,7 +12,7 @@ from public.peft_runs import peft_run
 from public.torchtitan_runs import torchtitan_run
 from vramcast.errors import VramcastError
 from vramcast.hardware.names import find_accelerator
-from vramcast.hardware.overheads import context_bytes, nccl_bytes
+from vramcast.hardware.runtime import context_bytes, nccl_bytes
 from vramcast.models.inventory import Model
 from vramcast.planning.tracing.request import device_model
 from vramcast.tracing.configs import derived

@@ -50,7 +50,7 @@ def command(**given: Any) -> int:
     The step is the real code of PyTorch, transformers, PEFT and bitsandbytes on tensors without memory; every allocation is
     replayed through a model of PyTorch's caching allocator. Needs the [torch] extra.
     """
-    from vramcast.hardware.overheads import context_bytes
+    from vramcast.hardware.runtime import context_bytes
     from vramcast.tracing.allocator.replay import replay, smallest_card_bytes
     from vramcast.tracing.allocator.settings import parse_alloc_conf
     from vramcast.tracing.run import Tracer
@@ -173,7 +173,7 @@ def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
 def _limits(traced: Any, tracer: Any, gpu: str | None, capacity: int) -> Any:
     """The limits on the card, or in --capacity."""
     from vramcast.hardware.names import find_accelerator
-    from vramcast.hardware.overheads import context_bytes
+    from vramcast.hardware.runtime import context_bytes
     from vramcast.planning.tracing.limits import limits_of
 
     card = find_accelerator(traced.answer.workload["gpu"]) if gpu else None

@@ -81,7 +81,7 @@ def trace_beside(request: MeasureRequest, card: Accelerator | None, tracer: "Tra
 
     ``tracer``: one that stays for further requests.
     """
-    from vramcast.hardware.overheads import context_bytes
+    from vramcast.hardware.runtime import context_bytes
     from vramcast.tracing.reports.report import report
     from vramcast.tracing.run import trace
 

@@ -5,7 +5,7 @@ A trace runs without a GPU, so every choice that a kernel library would make at 
 
 import msgspec
 
-from vramcast.units import KiB, MiB
+from vramcast.hardware.runtime import known_capability
 
 
 class DeviceModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,21 +37,11 @@ ATTENTION_ORDER = (
     AttentionRule(torch=(2, 0), capabilities=(5, 6, 7), order=("efficient", "math"), source=_SDP_UTILS + " (flash needs sm80)"),
 )
 
-# cuBLAS keeps one workspace per handle and stream, taken from the caching allocator on its first matrix product and never given
-# back. A thread has its own handle, so the autograd thread has a second workspace.
-# Source: aten/src/ATen/cuda/CublasHandlePool.cpp, getChosenWorkspaceSize; both sizes seen as live blocks in recorded snapshots.
-CUBLAS_WORKSPACE_BYTES = dict.fromkeys((9, 10, 12), 32 * MiB)
-CUBLAS_WORKSPACE_DEFAULT_BYTES = 2 * 4096 * KiB + 8 * 16 * KiB
 
-
-def attention_order(torch_version: tuple[int, int], capability_major: int) -> tuple[str, ...]:
-    """The kernels in the order scaled_dot_product_attention tries them; "math" alone where no rule is known."""
+def attention_order(torch_version: tuple[int, int], capability: tuple[int, int]) -> tuple[str, ...]:
+    """The kernels in the order scaled_dot_product_attention tries them; "math" alone on cards before any fused kernel."""
+    major = known_capability(capability)[0]
     for rule in ATTENTION_ORDER:
-        if torch_version >= rule.torch and capability_major in rule.capabilities:
+        if torch_version >= rule.torch and major in rule.capabilities:
             return rule.order
     return ("math",)
-
-
-def cublas_workspace_bytes(capability_major: int) -> int:
-    """Bytes of one cuBLAS workspace on cards of that compute capability."""
-    return CUBLAS_WORKSPACE_BYTES.get(capability_major, CUBLAS_WORKSPACE_DEFAULT_BYTES)

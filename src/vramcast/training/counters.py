@@ -10,14 +10,11 @@ back and tries again (c10/cuda/CUDACachingAllocator.cpp), so reserved then ends 
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.overheads import context_bytes, nccl_bytes
+from vramcast.hardware.runtime import context_bytes, cublas_workspace_bytes, nccl_bytes
 from vramcast.ledger import Instant
 from vramcast.training.recipe.recipe import GATHERED, Recipe
 from vramcast.training.streams import gradients_of
 
-CUBLAS_WORKSPACE = 8_519_680  # bytes per handle and stream; 32 MiB on sm90 and after (ATen, CublasHandlePool.cpp)
-CUBLAS_WORKSPACE_HOPPER = 33_554_432
-CONTEXT = context_bytes(None)  # a process on a card of unknown shape
 HANDLES = 2  # the forward thread and autograd's own
 GENERATIONS = 2.8  # times length-dependent segments are renewed as longer batches arrive (read off 67 runs: 2.3 to 3.6)
 SLACK = 1.03  # reserved over allocated at the least: rounding to 2 MiB and split remainders (eight replayed traces: 1.02 to 1.04)
@@ -61,8 +58,7 @@ def counters(
     pieces: Pieces,
 ) -> tuple[int, int, int]:
     """(allocated, reserved, device) bytes of one rank. ``groups``: ranks of each NCCL communicator it belongs to."""
-    hopper = card is not None and card.capability is not None and card.capability >= (9, 0)
-    workspace = (HANDLES + recipe.workspaces) * (CUBLAS_WORKSPACE_HOPPER if hopper else CUBLAS_WORKSPACE)
+    workspace = (HANDLES + recipe.workspaces) * cublas_workspace_bytes(card)
     allocated = max(i.bytes for i in moments) + workspace
     outside = outside_allocator(recipe, groups, card)
     reserved = max(SLACK * allocated, segment_bytes(recipe, moments, pieces) + workspace)

@@ -3,6 +3,7 @@
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Instant, RankMemory, Term, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import unread_layers
@@ -71,7 +72,7 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
         family=model.family,
         novel=bool(model.unmodelled),
         host=host,
-        assumed=assumed + fitted,
+        assumed=assumed + fitted + assumed_class(card),
         unmodelled=(*unread_layers(recipe), *unmodelled(model, recipe), *unchecked(model, recipe), *may_be_spared(scenes)),
     )
 

@@ -1,7 +1,7 @@
 """What no tensor of the step holds, as terms: with the peak's own terms they sum to what the driver shows."""
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.overheads import context_term, nccl_bytes
+from vramcast.hardware.runtime import context_term, nccl_bytes
 from vramcast.ledger import RankMemory, Term
 from vramcast.units import gib
 
@@ -28,7 +28,7 @@ def outside_terms(
     reasons = {
         "workspace": ("of matrix products, for the forward's thread and autograd's", "ATen/cuda: CublasHandlePool.cpp"),
         "fragmentation": (f"reserved, filled by no tensor: {idle / memory.allocated_bytes:.1%} of allocated", _ALLOCATOR),
-        "communication": (f"NCCL, communicators over {', '.join(map(str, groups))} ranks", "hardware/overheads.py"),
+        "communication": (f"NCCL, communicators over {', '.join(map(str, groups))} ranks", "hardware/runtime.py"),
         "tenant": ("the engine that generates on the same card", "the task's recipe"),
         "context": (context.why, context.source),
     }

@@ -8,7 +8,7 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.names import find_accelerator
-from vramcast.hardware.overheads import context_bytes
+from vramcast.hardware.runtime import context_bytes
 from vramcast.ledger import Assumption, Fit, Forecast, Limits, ModelFacts, RankMemory, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.planning.serving import facts_of

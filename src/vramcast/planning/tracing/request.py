@@ -4,6 +4,7 @@ from typing import Any
 
 from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption
 from vramcast.models.inventory import Model
 from vramcast.planning.tracing.layout import TRAINERS, LayoutOptions, distribution_of
@@ -62,7 +63,7 @@ def training_request(
         layers=layers,
         device=device_model(card),
     )
-    return request, (*model.assumed, *assumed)
+    return request, (*model.assumed, *assumed_class(card), *assumed)
 
 
 def _autocast(recipe: Recipe, parallel: Parallel) -> str | None:

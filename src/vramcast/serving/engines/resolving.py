@@ -6,6 +6,7 @@ from typing import Any
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.capability import capability
+from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
@@ -120,7 +121,7 @@ def resolved(
         context=context,
         concurrency=int(concurrency),
         options=defaults.values,
-        assumed=(*_not_native(question, model, card), *model.assumed, *defaults.assumed),
+        assumed=(*_not_native(question, model, card), *assumed_class(card), *model.assumed, *defaults.assumed),
         unmodelled=tuple(Unmodelled(what) for what in model.unmodelled),
     )
 

@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_flatten
 
+from vramcast.hardware.runtime import workspace_of_capability
 from vramcast.tracing import policies
 from vramcast.tracing.execution.backends import Backend, FakeCuda
 from vramcast.tracing.execution.kernels import workspaces
@@ -195,7 +196,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         handle = (torch._C._current_autograd_node() is not None, self.recorder.stream)
         if handle not in self._cublas_handles:
             self._cublas_handles.add(handle)
-            self.recorder.permanent(policies.cublas_workspace_bytes(self.device.capability[0]), "cublas workspace")
+            self.recorder.permanent(workspace_of_capability(self.device.capability), "cublas workspace")
 
     def _grouped(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Grouped products: the shape function takes bf16 alone, the CUDA operator falls back to other types."""

@@ -49,7 +49,7 @@ class Session:
         self.device = device
         self.places = Places(lines=lines)
         self.recorder = Recorder(self.places)
-        self.attention = attention.Attention(order or attention_order(torch_version(), device.capability[0]))
+        self.attention = attention.Attention(order or attention_order(torch_version(), device.capability))
         self.mode = TracingMode(self.backend, self.recorder, self.attention, device, limit=limit)
         self.wanted_steps = 0
         self.notes: dict[str, None] = {}
@@ -89,7 +89,7 @@ class Session:
         self.mode.restart()
         self.places.restart()
         self.attention.counts.clear()
-        self.attention.order = order or attention_order(torch_version(), self.device.capability[0])
+        self.attention.order = order or attention_order(torch_version(), self.device.capability)
         self.notes.clear()
         self._steps.clear()
         self._outside.clear()

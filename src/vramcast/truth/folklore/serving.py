@@ -172,7 +172,7 @@ def _two_n() -> Entry:
 
 
 def _context() -> Entry:
-    from vramcast.hardware.overheads import context_bytes
+    from vramcast.hardware.runtime import context_bytes
 
     exact = tuple(
         Exact(label=f"CUDA context on {card.name}", value=context_bytes(card) / MiB, unit="MiB")

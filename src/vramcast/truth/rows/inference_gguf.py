@@ -11,7 +11,7 @@ import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.hardware.names import find_accelerator
-from vramcast.hardware.overheads import context_bytes
+from vramcast.hardware.runtime import context_bytes
 from vramcast.models.inventory import Model
 from vramcast.serving.engines import engine
 from vramcast.serving.engines.llama_cpp.answer import Worked, work

@@ -3,7 +3,7 @@
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.overheads import context_bytes, context_term
+from vramcast.hardware.runtime import context_bytes, context_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved

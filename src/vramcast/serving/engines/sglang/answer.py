@@ -2,6 +2,7 @@
 
 import msgspec
 
+from vramcast.hardware.runtime import engine_start_bytes, engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Block
@@ -75,7 +76,7 @@ def _rank(resolved: Resolved, stage: Stage) -> Rank:
     ratio = options.get("swa_full_tokens_ratio") or model_class(resolved.model.text_class).served.window_pool
     held = Stage(name=stage.name, first=stage.first, last=stage.last, blocks=_cached_blocks(resolved, stage, version))
     cells = cells_of(cache_layers(held, _attention_ranks(resolved)), _types(resolved, dtype), ratio)
-    context = (versions.CONTEXT_MIB + (versions.NCCL_MIB if parallel.model_ranks > 1 else 0)) * MiB
+    context = engine_start_bytes(resolved.card, parallel.model_ranks)
     free = float(free_bytes(resolved.card, options.get("gpu_total_bytes")) - context) if resolved.card else 0.0
     budget = free - weights.bytes - free * (1 - options["mem_fraction_static"])
     if resolved.card is None:
@@ -210,7 +211,6 @@ def _beside(resolved: Resolved) -> tuple[Term, ...]:
     batch = options["cuda_graph_max_bs"]
     activations = round(1.5 * max(options["chunked_prefill_size"], 2048) * MiB)
     logits = batch * model.vocab * PER_LOGIT_BYTES
-    context = (versions.CONTEXT_MIB + (versions.NCCL_MIB if parallel.model_ranks > 1 else 0)) * MiB
     why = "reserved by the engine's own formula: 1.5 MiB per token of a prefill chunk"
     return (
         Term(name="activations", bytes=activations, why=why, source="sglang/srt/arg_groups/memory_hook.py"),
@@ -218,18 +218,8 @@ def _beside(resolved: Resolved) -> tuple[Term, ...]:
             name="logits", bytes=logits, why=f"{batch} rows x {model.vocab:,} vocabulary x {PER_LOGIT_BYTES} B", source=_SAMPLER
         ),
         graphs_term(resolved),
-        Term(
-            name="context",
-            bytes=context,
-            why=_context_text(parallel.model_ranks),
-            source="start-up logs: free before the weights",
-        ),
+        engine_start_term(resolved.card, parallel.model_ranks),
     )
-
-
-def _context_text(ranks: int) -> str:
-    nccl = f" + {versions.NCCL_MIB} MiB NCCL" if ranks > 1 else ""
-    return f"{versions.CONTEXT_MIB} MiB CUDA context{nccl}"
 
 
 def _error(rank: Rank, resolved: Resolved) -> str:

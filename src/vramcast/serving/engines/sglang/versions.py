@@ -10,9 +10,6 @@ VERSIONS = ("0.4.6", "0.5.2", "0.5.6", "0.5.10", "0.5.23")
 
 STATE_SHARE = 0.9
 STATE_SLOTS_PER_REQUEST = 3
-# start-up logs: what is free before the weights, as a share of the card less a context
-CONTEXT_MIB = 512
-NCCL_MIB = 1024
 
 # 0.4.6: a fraction by tensor parallel size alone
 FIXED_FRACTION = ((16, 0.79), (8, 0.81), (4, 0.85), (2, 0.87), (1, 0.88))

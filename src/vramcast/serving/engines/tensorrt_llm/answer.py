@@ -2,6 +2,7 @@
 
 import msgspec
 
+from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.sharding import Layout
 from vramcast.models.stages import Stage, distinct_stages
@@ -14,11 +15,8 @@ from vramcast.serving.precision import element_bytes, same_as_model
 from vramcast.serving.splits import front_split
 from vramcast.serving.storage import storage_of
 from vramcast.serving.weights import Loading, weights_term
-from vramcast.units import GiB
 
 _SOURCE = "tensorrt_llm/_torch/pyexecutor/_util.py"
-CONTEXT_GIB = 0.6
-NCCL_GIB = 1.0
 # fp32 logits beside the model's own, and the sampler's probabilities, which greedy requests such as the dummy ones need no longer
 LOGIT_BYTES: Table[int] = (((0,), 8), ((1,), 4))
 
@@ -102,13 +100,11 @@ def _fixed(resolved: Resolved, stage: Stage, dtype: str) -> tuple[Term, ...]:
         why=f"{rows:,} rows x {model.vocab:,} vocabulary x ({element:g} + {beside}) B",
         source="tensorrt_llm/_torch/pyexecutor/sampler.py greedy_search_sampling_batch",
     )
-    context = round((CONTEXT_GIB + (NCCL_GIB if parallel.model_ranks > 1 else 0)) * GiB)
-    nccl = f" + {NCCL_GIB:g} GiB NCCL" if parallel.model_ranks > 1 else ""
     return (
         weights_term(model, stage, loading, storage_of(model, quant=question.quant, dtype=dtype)),
         activations,
         logits,
-        Term(name="context", bytes=context, why=f"{CONTEXT_GIB:g} GiB CUDA context and libraries{nccl}", source=_SOURCE),
+        engine_start_term(resolved.card, parallel.model_ranks),
     )
 
 

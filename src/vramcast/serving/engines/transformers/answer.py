@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from vramcast.hardware.runtime import context_bytes, context_term, cublas_workspace_bytes
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.attention import Attention
 from vramcast.models.stages import Stage, every_stage
@@ -17,7 +18,6 @@ from vramcast.serving.precision import element_bytes, same_as_model
 from vramcast.serving.splits import front_split
 from vramcast.serving.storage import storage_of
 from vramcast.serving.weights import Loading, weights_term
-from vramcast.units import GiB
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +49,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             element=self.element,
             attention=options["attn_implementation"],
             score_bytes=self.loader.score_bytes,
+            workspace_bytes=cublas_workspace_bytes(self.resolved.card),
         )
 
 
@@ -99,12 +100,7 @@ def _run(resolved: Resolved) -> Run:
 
 def _memory(run: Run, stage: Stage, weights: Term) -> RankMemory:
     instants = tuple(_instants(run, stage, weights))
-    context = Term(
-        name="context",
-        bytes=round(versions.CONTEXT_GIB * GiB),
-        why=f"{versions.CONTEXT_GIB:g} GiB CUDA context and libraries",
-        source="hardware/overheads.py",
-    )
+    context = context_term(run.resolved.card)
     allocated = max(instant.bytes for instant in instants)
     reserved = _reserved(run, instants, allocated, context.bytes)
     return RankMemory(
@@ -118,7 +114,7 @@ def _memory(run: Run, stage: Stage, weights: Term) -> RankMemory:
     )
 
 
-def _reserved(run: Run, instants: tuple[Instant, ...], allocated: int, context_bytes: int) -> int:
+def _reserved(run: Run, instants: tuple[Instant, ...], allocated: int, outside_bytes: int) -> int:
     """What torch's allocator ends up holding: the prompt's layers and its logits live apart, each keeps its segments.
 
     Decoding grows into them. When that exceeds the card, unused segments are given back and what is allocated remains.
@@ -129,9 +125,9 @@ def _reserved(run: Run, instants: tuple[Instant, ...], allocated: int, context_b
             kinds[term.name] = max(kinds.get(term.name, 0), term.bytes)
     reserved = max(allocated, sum(kinds.values()))
     card = run.resolved.card
-    if card is None or reserved + context_bytes <= card.visible_bytes:
+    if card is None or reserved + outside_bytes <= card.visible_bytes:
         return reserved
-    return max(allocated, card.visible_bytes - context_bytes)
+    return max(allocated, card.visible_bytes - outside_bytes)
 
 
 def _instants(run: Run, stage: Stage, weights: Term) -> Iterator[Instant]:
@@ -146,7 +142,7 @@ def _instants(run: Run, stage: Stage, weights: Term) -> Iterator[Instant]:
         yield Instant(name="prompt logits", terms=(weights, *cache, logits_term(model, step, full=full)))
     elif stage.first and full:
         yield Instant(name="logits returned", terms=(weights, *cache, returned_term(model, step)))
-    last = Pass(batch=run.batch, tokens=1, span=run.total, element=run.element, attention=step.attention)
+    last = msgspec.structs.replace(step, tokens=1, span=run.total)
     grown = _cache_terms(run, stage, run.total, held_twice=at(run.version, versions.TUPLE_CACHE) and run.loader.holds_old_cache)
     yield Instant(name="decode", terms=(weights, *grown, logits_term(model, last, full=False)))
 
@@ -224,7 +220,7 @@ def _longest(run: Run, placed: tuple[tuple[Stage, Term], ...]) -> int:
         middle = (low + high + 1) // 2
         longer = msgspec.structs.replace(run, total=middle, prompt=middle)
         peaks = (max(i.bytes for i in _instants(longer, stage, weights)) for stage, weights in placed)
-        fits = all(peak + versions.CONTEXT_GIB * GiB <= card.visible_bytes for peak in peaks)
+        fits = all(peak + context_bytes(card) <= card.visible_bytes for peak in peaks)
         low, high = (middle, high) if fits else (low, middle - 1)
     return low
 

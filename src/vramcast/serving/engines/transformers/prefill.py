@@ -14,12 +14,14 @@ from vramcast.models.inventory import Block, Model
 from vramcast.models.stages import Stage
 from vramcast.units import MiB
 
-CUBLAS_BYTES = round(8.125 * MiB)
 RESIDUALS = 4
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True):
-    """One forward: sequences, tokens of each, bytes per element, attention kernel, and the cache each score row spans."""
+    """One forward: sequences, tokens of each, bytes per element, attention kernel, and the cache each score row spans.
+
+    ``workspace_bytes``: what torch gives cuBLAS on the card.
+    """
 
     batch: int
     tokens: int
@@ -27,6 +29,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     element: float
     attention: str
     score_bytes: float = 8
+    workspace_bytes: int = 0
 
     @property
     def rows(self) -> int:
@@ -39,7 +42,7 @@ def activations_term(model: Model, stage: Stage, step: Pass) -> Term:
     size, why = max((_layer(model, block, step) for block, _ in stage.blocks), default=(0.0, "no layers"))
     parts = (
         Term(name="widest_layer", bytes=round(size), why=why),
-        Term(name="cublas", bytes=CUBLAS_BYTES, why="workspace torch gives cuBLAS"),
+        Term(name="cublas", bytes=step.workspace_bytes, why="workspace torch gives cuBLAS"),
     )
     return Term.total("activations", parts, source="transformers modeling files")
 
@@ -50,7 +53,9 @@ def logits_term(model: Model, step: Pass, *, full: bool) -> Term:
     each = step.element + 4
     size = rows * model.vocab * each + step.rows * model.hidden * step.element * 2
     why = f"{rows:,} rows x {model.vocab:,} vocabulary x ({step.element:g} + 4) B, and the last hidden states"
-    return Term(name="logits", bytes=round(size) + CUBLAS_BYTES, why=why, source="transformers: logits.float() of the kept rows")
+    return Term(
+        name="logits", bytes=round(size) + step.workspace_bytes, why=why, source="transformers: logits.float() of the kept rows"
+    )
 
 
 def returned_term(model: Model, step: Pass) -> Term:

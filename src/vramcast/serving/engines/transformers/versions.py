@@ -25,5 +25,3 @@ ATTENTION: Table[str] = (((0,), "eager"), ((4, 36), "sdpa"))
 
 # the fp8 loader leaves a tied head in memory apart from the embedding (Qwen3-4B-FP8 holds exactly one embedding more)
 FP8_UNTIES: Table[bool] = (((0,), False), ((4, 49), True))
-
-CONTEXT_GIB = 0.5

@@ -2,9 +2,11 @@
 
 import msgspec
 
+from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Term
 from vramcast.models.attention import LatentAttention
 from vramcast.models.classes import model_class
+from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
 from vramcast.models.sharding import Layout
 from vramcast.models.stages import Stage, every_stage
@@ -78,9 +80,13 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
             why=f"{gib(non_torch)} of libraries and collectives outside torch at tp={settings.tp} pp={settings.pp}",
             source=_LOGS,
         ),
-        context=_context(settings),
+        context=engine_start_term(card, settings.world, expert_group=_has_experts(model)),
         unseen=_unseen(resolved, settings, stage),
     )
+
+
+def _has_experts(model: Model) -> bool:
+    return any(isinstance(block.feedforward, Experts) for block in model.blocks)
 
 
 def _capture(resolved: Resolved, settings: Settings) -> Capture:
@@ -155,9 +161,3 @@ def _absorbed_term(model: Model, settings: Settings, stage: Stage) -> tuple[Term
                 elements += count * mixer.heads // settings.tp * (queries + mixer.kv_rank * model.hidden)
     why = f"{elements:,} elements of multiplied-out latent projections x {settings.element:g} B"
     return (Term(name="absorbed", bytes=round(elements * settings.element), why=why),) if elements else ()
-
-
-def _context(settings: Settings) -> Term:
-    size = versions.context_bytes(settings.world)
-    what = f"{versions.CONTEXT:g} GiB CUDA context" + (f" + {versions.NCCL:g} GiB NCCL" if settings.world > 1 else "")
-    return Term(name="context", bytes=size, why=f"{what}, there before the baseline snapshot", source=_LOGS)

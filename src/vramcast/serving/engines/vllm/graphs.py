@@ -7,6 +7,7 @@ FlashAttention-3's partial outputs of the largest batch, fp32 for each of 32 spl
 (v1/attention/backends/flash_attn.py, flash_attn_max_num_splits_for_cuda_graph): the part that tensor parallelism cuts.
 """
 
+from vramcast.hardware.runtime import cublas_workspace_bytes
 from vramcast.ledger import Term
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Experts
@@ -14,7 +15,6 @@ from vramcast.models.stages import Stage
 from vramcast.serving.engines.versions import Table, at
 from vramcast.serving.engines.vllm.capture import Capture
 from vramcast.serving.engines.vllm.dequantizing import widest_slice
-from vramcast.serving.engines.vllm.versions import cublas_workspace_bytes
 from vramcast.units import KiB, MiB
 
 POOL_MIB: Table[float] = (((0,), 150), ((0, 11), 64))

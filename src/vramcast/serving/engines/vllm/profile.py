@@ -8,6 +8,7 @@ v1/sample/ops/topk_topp_sampler.py and topk_topp_triton.py, v1/worker/gpu/sample
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.hardware.runtime import cublas_workspace_bytes
 from vramcast.ledger import Term
 from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Model, Tower
@@ -63,7 +64,7 @@ def forward_term(model: Model, stage: Stage, batch: Batch) -> Term:
     if batch.dequantizes:
         elements = widest_slice(stage, batch.tp)
         widest.append(_term("dequantized", elements * batch.element, f"{elements:,} elements of the widest slice"))
-    cublas = _term("cublas", versions.cublas_workspace_bytes(batch.card), "workspace torch gives cuBLAS")
+    cublas = _term("cublas", cublas_workspace_bytes(batch.card), "workspace torch gives cuBLAS")
     parts = (*widest, cublas, *kept_terms(model, stage, batch))
     return Term.total("activations", parts, source="vllm/v1/worker/gpu_model_runner.py profile_run")
 
@@ -85,7 +86,7 @@ def sampling_term(model: Model, stage: Stage, batch: Batch) -> Term:
     parts = [
         _term("sampler", rows * vocab * each, f"{rows:,} rows x {vocab:,} vocabulary x {each:g} B"),
         _term("hidden_states", states, kept),
-        _term("cublas", versions.cublas_workspace_bytes(batch.card), "workspace torch gives cuBLAS"),
+        _term("cublas", cublas_workspace_bytes(batch.card), "workspace torch gives cuBLAS"),
     ]
     if batch.sampler == "pivot":
         programs = min(rows, batch.card.sms if batch.card and batch.card.sms else DEFAULT_SMS)

@@ -6,7 +6,7 @@ vllm/v1/worker/gpu_model_runner.py; the constants marked "logs" are what start-u
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.serving.engines.versions import Table, Version, at
-from vramcast.units import GiB, MiB
+from vramcast.units import GiB
 
 VERSIONS = ("0.4.1", "0.5.4", "0.6.4", "0.7.3", "0.8.5", "0.9.2", "0.10.2", "0.11.0", "0.13.0", "0.16.0", "0.17.1", "0.19.1",
             "0.21.0", "0.25.1", "0.29.0", "0.33.0")  # fmt: skip
@@ -54,9 +54,6 @@ NON_TORCH_PP: Table[float] = (((0,), 0.07),)
 HOST = 2.5
 GB10 = (12, 1)
 READS_HOST = (0, 12)
-# context, and NCCL's own buffers from two ranks on, before the baseline snapshot (logs: total less free at start)
-CONTEXT = 0.51
-NCCL = 1.00
 
 
 def utilization(version: Version) -> float:
@@ -98,14 +95,3 @@ def _libraries_bytes(version: Version, card: Accelerator | None, *, tp: int, pp:
     if tp > 1:
         return round(at(version if hopper else min(version, NVLINK_BUFFERS), NON_TORCH_TP) * GiB)
     return round(at(version, NON_TORCH_PP if pp > 1 else NON_TORCH) * GiB)
-
-
-def context_bytes(world: int) -> int:
-    """What a process holds before its baseline: the CUDA context and, with several ranks, NCCL."""
-    return round((CONTEXT + (NCCL if world > 1 else 0)) * GiB)
-
-
-def cublas_workspace_bytes(card: Accelerator | None) -> int:
-    """The workspace torch gives cuBLAS: 32 MiB on Hopper, 8.125 MiB elsewhere (aten/src/ATen/cuda/CublasHandlePool.cpp)."""
-    hopper = card is not None and (card.capability or (0, 0))[0] == 9
-    return round((32 if hopper else 8.125) * MiB)
