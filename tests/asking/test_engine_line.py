@@ -4,7 +4,7 @@ import pytest
 
 from vramcast.asking.engine_line import fields, read_flags
 from vramcast.errors import QuestionError
-from vramcast.serving.engines.base import Option
+from vramcast.serving.engines.options import Option
 
 OPTIONS = (
     Option(name="gpu_memory_utilization", kind="float", about="fraction of the card"),
@@ -46,7 +46,6 @@ def test_switches(arguments: list[str], value: bool) -> None:
         (["--gpu-memory-utilisation", "0.9"], "did you mean --gpu-memory-utilization"),
         (["--max-num-seqs"], "--max-num-seqs needs a value: sequences at once"),
         (["-ngl", "many"], "-ngl is 'many', expected a whole number"),
-        (["--split-mode", "rows"], "did you mean row"),
         (["extra"], "unexpected argument 'extra'"),
     ],
 )

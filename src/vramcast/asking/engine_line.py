@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vramcast.errors import QuestionError, unknown_name
-from vramcast.serving.engines.base import Option
+from vramcast.serving.engines.options import Option
 from vramcast.units import parse_bytes, parse_count
 
 # What engines call the flags that are ours: an engine's own spelling works wherever a person pastes their command line.
@@ -102,8 +102,6 @@ def _bare_switch(rest: list[str], negated: bool) -> bool:
 
 
 def _value(option: Option, text: str, flag: str) -> Any:
-    if option.choices and text not in option.choices:
-        raise unknown_name(f"value for {flag}", text, option.choices)
     try:
         return _READERS.get(option.kind, str)(text)
     except ValueError:
@@ -116,7 +114,17 @@ def _switch(text: str) -> bool:
     return text.lower() in _TRUE
 
 
+def _counts(text: str) -> dict[str, int]:
+    """``q4_k:192,f32:65`` as counts by name."""
+    pairs = (part.split(":") for part in text.split(","))
+    return {name.strip(): int(count) for name, count in pairs}
+
+
 _READERS: dict[str, Any] = {
-    "int": int, "float": float, "bool": _switch, "count": parse_count, "bytes": parse_bytes, "list": lambda t: t.split(","),
+    "int": int, "positive": int, "float": float, "fraction": float, "bool": _switch, "count": parse_count, "bytes": parse_bytes,
+    "list": lambda text: text.split(","), "shares": lambda text: [float(share) for share in text.split(",")], "counts": _counts,
 }  # fmt: skip
-_EXPECTED = {"int": "a whole number", "float": "a number", "bool": "on or off"}
+_EXPECTED = {
+    "int": "a whole number", "positive": "a whole number", "float": "a number", "fraction": "a number", "bool": "on or off",
+    "shares": "shares such as 3,1", "counts": "names with counts such as q4_k:192,f32:65",
+}  # fmt: skip

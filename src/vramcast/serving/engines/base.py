@@ -13,28 +13,11 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, RankMemory, Unmodelled
 from vramcast.models.inventory import Model
+from vramcast.serving.engines.options import Option
 from vramcast.workload import Serving
 
 # Engines whose cache is a pool cut from a budget: what is left is counted in the pool, not on the card.
 POOL_ENGINES = frozenset({"vllm", "sglang", "tensorrt_llm"})
-
-
-class Option(msgspec.Struct, frozen=True, kw_only=True):
-    """One flag of an engine: its python name, its type, what it decides and where the default was read.
-
-    ``kind``: int, float, bool, text, count ("128k"), bytes ("4GiB"), list. ``flags``: further spellings on the engine's own
-    command line beside ``--name-with-dashes`` ("-ngl", "--n-gpu-layers"); the command line here accepts all of them.
-    ``least`` and ``most``: the numbers that can be, inclusive.
-    """
-
-    name: str
-    kind: str
-    about: str
-    source: str = ""
-    choices: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-    least: float = 0
-    most: float = 10**18
 
 
 class CachePlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from vramcast.errors import QuestionError, unknown_name
+from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.capability import capability
 from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
-from vramcast.serving.engines.base import Engine, Option, Resolved
+from vramcast.serving.engines.base import Engine, Resolved
+from vramcast.serving.engines.options import checked
 from vramcast.serving.engines.support import why_not
 from vramcast.serving.engines.versions import Version, parse_version
 from vramcast.workload import Serving
@@ -41,10 +42,10 @@ def opened(engine: Engine, question: Serving, model: Model, *, cuts_heads: bool 
 
     Raises QuestionError for unknown options, heads that cannot be cut, and a version that no release can have.
     """
-    check_options(question.options, engine.options, engine.name)
+    given = checked(question.options, engine.options, engine.name)
     if cuts_heads:
         check_heads(model, question.parallel.tp, engine.name)
-    defaults = Defaults(question.options)
+    defaults = Defaults(given)
     text, number = _release(engine, question.engine_version, defaults)
     return defaults, text, number
 
@@ -66,18 +67,6 @@ def _release(engine: Engine, asked: str | None, defaults: Defaults) -> tuple[str
     elif number < parse_version(oldest, engine.name)[: len(number)]:
         defaults.note("engine_version", asked, f"older than the releases read: the rules of {oldest} are used")
     return asked, number
-
-
-def check_options(given: Mapping[str, Any], options: tuple[Option, ...], engine: str) -> None:
-    """Raises QuestionError for an option the engine does not have, with the nearest names, or a number that cannot be."""
-    known = {option.name: option for option in options}
-    for name, value in given.items():
-        if name not in known:
-            raise unknown_name(f"{engine} option", name, known)
-        option = known[name]
-        if isinstance(value, int | float) and not isinstance(value, bool) and not option.least <= value <= option.most:
-            span = f"{option.least:g} to {option.most:g}" if option.most < 10**18 else f"at least {option.least:g}"
-            raise QuestionError(f"{name} is {value}: {engine} takes {span} ({option.about})")
 
 
 def context_of(question: Serving, model: Model, defaults: Defaults, *, cap: int | None = None) -> int:

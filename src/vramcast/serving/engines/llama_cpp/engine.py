@@ -5,14 +5,15 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.inventory import Model
-from vramcast.serving.engines.base import Answer, Option, Resolved
+from vramcast.serving.engines.base import Answer, Resolved
 from vramcast.serving.engines.llama_cpp import ollama
 from vramcast.serving.engines.llama_cpp.answer import answer, work
 from vramcast.serving.engines.llama_cpp.fit import fitted
 from vramcast.serving.engines.llama_cpp.generations import VERSIONS, build_note
-from vramcast.serving.engines.llama_cpp.options import OPTIONS
+from vramcast.serving.engines.llama_cpp.options import ALL_LAYERS, OPTIONS
 from vramcast.serving.engines.llama_cpp.settings import devices_of, fill
-from vramcast.serving.engines.resolving import Defaults, check_options, context_of
+from vramcast.serving.engines.options import Option, checked
+from vramcast.serving.engines.resolving import Defaults, context_of
 from vramcast.workload import Serving
 
 
@@ -25,8 +26,8 @@ class LlamaCpp(msgspec.Struct, frozen=True):
 
     def resolve(self, question: Serving, model: Model, card: Accelerator | None) -> Resolved:
         """The question with the defaults of its build filled in. Raises QuestionError for unknown options or contexts."""
-        check_options(question.options, OPTIONS, self.name)
-        defaults = Defaults(question.options)
+        given = checked(question.options, OPTIONS, self.name)
+        defaults = Defaults({k: v for k, v in given.items() if (k, v) != ("n_gpu_layers", ALL_LAYERS)})
         version = self._version(question, defaults)
         context = self._context(question, model, card, defaults)
         asked = msgspec.structs.replace(question, context=context)

@@ -5,7 +5,8 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.attention import LatentAttention
 from vramcast.models.inventory import Model
-from vramcast.serving.engines.base import Answer, Option, Resolved
+from vramcast.serving.engines.base import Answer, Resolved
+from vramcast.serving.engines.options import Option
 from vramcast.serving.engines.resolving import Defaults, context_of, opened, resolved
 from vramcast.serving.engines.sglang import versions
 from vramcast.serving.engines.sglang.answer import answer

@@ -75,7 +75,7 @@ def settings_of(resolved: Resolved) -> Settings:
         types=cache_types(model, resolved.question.kv_dtype, dtype, options, version),
         demand=_demand(version, options, parallel.pp),
         hybrid_manager=at(version, versions.HYBRID_MANAGER) and not options.get("disable_hybrid_kv_cache_manager"),
-        mtp=options.get("speculative_method") == "mtp",
+        mtp=str(options.get("speculative_method")).endswith("mtp"),
         draft=_draft(options.get("speculative_model")),
         towers=not options.get("language_model_only"),
         second_runner=second,
