@@ -228,9 +228,10 @@ class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Fit(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict: ``fits``, ``tight`` (probability between 5 and 95 %), ``no`` or ``unknown`` (no card named).
+    """The verdict: ``fits``, ``tight`` (50 to 95 % likely), ``partly`` (starts, serves less than asked), ``no`` or ``unknown``.
 
-    ``refused``: the engine does not start on the card or with a format, whatever memory there is; ``error`` says why.
+    ``refused``: the engine does not start on the card or with a format, whatever memory there is; ``error`` says why, and with
+    ``partly`` how much is served. ``unknown``: no card was named. The rules are in ``planning/verdict.py``.
     """
 
     verdict: str

@@ -5,7 +5,7 @@ from typing import Any
 from vramcast.charts.write import altair, write_chart
 from vramcast.units import GiB
 
-_COLOURS = {"fits": "#2e9e5b", "tight": "#d99a1c", "no": "#cc3b3b", "unknown": "#5b7bb0"}
+_COLOURS = {"fits": "#2e9e5b", "tight": "#d99a1c", "partly": "#c9692b", "no": "#cc3b3b", "unknown": "#5b7bb0"}
 
 
 def draw_sweep(rows: list[dict[str, Any]], axes: list[str], file: str) -> None:

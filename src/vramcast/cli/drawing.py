@@ -3,10 +3,16 @@
 from vramcast.cli.page import Page
 from vramcast.errors import unknown_name
 from vramcast.ledger import Fit, Forecast, Instant, RankMemory, Term
-from vramcast.planning.verdict import margin_text
+from vramcast.planning.verdict import WANTING, headline
 from vramcast.units import count, gib
 
-_VERDICTS = {"fits": ("FITS", "good"), "tight": ("TIGHT", "warn"), "no": ("DOES NOT FIT", "bad"), "unknown": ("", "faint")}
+_VERDICTS = {
+    "fits": ("FITS", "good"),
+    "tight": ("TIGHT", "warn"),
+    "partly": ("PARTLY", "bad"),
+    "no": ("DOES NOT FIT", "bad"),
+    "unknown": ("", "faint"),
+}
 _REFUSED = "DOES NOT START"
 _MOST_ASSUMPTIONS = 12
 _NOT_NATIVE = ("emulated", "refused")
@@ -82,13 +88,9 @@ def _verdict(page: Page, fit: Fit) -> None:
     if not word:
         return
     page.blank()
-    if fit.refused:
-        page.line((_REFUSED, style), "  ", fit.error)
-        return
-    sure = f"  {_likely(fit.probability)}" if fit.probability is not None else ""
-    margin = f"{margin_text(fit.margin_bytes)}" if fit.margin_bytes is not None else ""
-    page.line((word, style), (sure, ""), "  ", margin, *((f"  largest: {fit.binding}",) if fit.binding else ()))
-    if fit.error:
+    binding = f"  largest: {fit.binding}" if fit.binding and not fit.refused else ""
+    page.line((_REFUSED if fit.refused else word, style), "  ", headline(fit), binding)
+    if fit.error and fit.error not in headline(fit):
         page.line("  ", (fit.error, "warn"))
 
 
@@ -97,13 +99,6 @@ def _not_native(page: Page, forecast: Forecast) -> None:
     for a in forecast.assumed:
         if a.value in _NOT_NATIVE and a.because != forecast.fit.error:
             page.line("  ", (f"{a.name} {a.value} on this card: ", "bad" if a.value == "refused" else "warn"), a.because)
-
-
-def _likely(probability: float) -> str:
-    """The chance in words that never claim certainty."""
-    if probability > 0.99:
-        return "over 99 % sure"
-    return "under 1 % likely" if probability < 0.01 else f"{probability:.0%} likely"
 
 
 def _active(forecast: Forecast) -> str:
@@ -160,7 +155,7 @@ def _what_is_asked(forecast: Forecast, held: int) -> str:
     """Where the need exceeds the ledger: the engine cut the cache to what was left, and the request wants more."""
     more = forecast.worst.needed_bytes - held
     pool = forecast.limits.cache_bytes
-    if more <= 0 or pool is None or forecast.fit.verdict != "no":
+    if more <= 0 or pool is None or forecast.fit.verdict not in ("no", "partly"):
         return ""
     return f"the request wants {gib(pool + more)} of cache, there is room for {gib(pool)}"
 
@@ -234,7 +229,7 @@ _MARKS = {"fits": ("fits     ", "good"), "tight": ("tight    ", "warn")}
 
 
 def _advice(page: Page, forecast: Forecast) -> None:
-    if not forecast.advice or forecast.fit.verdict not in ("no", "tight"):
+    if not forecast.advice or forecast.fit.verdict not in WANTING:
         return
     page.heading("What to change")
     widest = min(_WIDEST_CHANGE, max(len(a.change) for a in forecast.advice))

@@ -56,6 +56,7 @@ def command(**given: Any) -> int:
 
         return show_engine_options(given["engine"] or "vllm")
     from vramcast.asking.doors import answer_serving
+    from vramcast.planning.verdict import exit_code
 
     forecast = answer_serving(serving_question(_model(given), flags=given["engine_flags"], **words_of(given)))
     if given["as_json"]:
@@ -70,7 +71,7 @@ def command(**given: Any) -> int:
         from vramcast.cli.drawing import serving_page
 
         serving_page(forecast).show()
-    return 1 if forecast.fit.verdict == "no" else 0
+    return exit_code(forecast.fit)
 
 
 def _model(given: dict[str, Any]) -> str:

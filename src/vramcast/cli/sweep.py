@@ -9,6 +9,7 @@ import msgspec
 
 from vramcast.asking.grid import Ask, Axis, Cell, answer_grid
 from vramcast.cli.page import Page
+from vramcast.planning.verdict import exit_code
 from vramcast.units import GiB
 
 
@@ -35,7 +36,7 @@ def show_sweep(ask: Ask, words: dict[str, Any], axes: Sequence[Axis], *, title: 
         from vramcast.charts.sweep import draw_sweep
 
         draw_sweep([as_row(c) for c in cells if c.worst], [a.name for a in axes], plot)
-    return 0 if any(c.fit and c.fit.verdict != "no" for c in cells) else 1
+    return 0 if any(c.fit and not exit_code(c.fit) for c in cells) else 1
 
 
 def sweep_page(title: str, axes: Sequence[Axis], cells: Sequence[Cell]) -> Page:
@@ -57,7 +58,7 @@ def sweep_page(title: str, axes: Sequence[Axis], cells: Sequence[Cell]) -> Page:
     return page
 
 
-_STYLES = {"fits": "good", "tight": "warn", "no": "bad", "unknown": "number"}
+_STYLES = {"fits": "good", "tight": "warn", "partly": "bad", "no": "bad", "unknown": "number"}
 
 
 def _cell_span(cell: Cell) -> tuple[str, str]:

@@ -51,6 +51,7 @@ def command(**given: Any) -> int:
     replayed through a model of PyTorch's caching allocator. Needs the [torch] extra.
     """
     from vramcast.hardware.runtime import context_bytes
+    from vramcast.planning.verdict import exit_code
     from vramcast.tracing.allocator.replay import replay, smallest_card_bytes
     from vramcast.tracing.allocator.settings import parse_alloc_conf
     from vramcast.tracing.run import Tracer
@@ -80,7 +81,7 @@ def command(**given: Any) -> int:
         tracing_page(traced, limited=limited, smallest=smallest, limits=limits, remedies=remedies).show()
     if traced.result.error:
         return 3
-    return int(traced.answer.fit.verdict == "no" or (limited is not None and not limited.fits))
+    return int(bool(exit_code(traced.answer.fit)) or (limited is not None and not limited.fits))
 
 
 def _check(given: dict[str, Any]) -> None:

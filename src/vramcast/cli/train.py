@@ -48,6 +48,7 @@ def command(**given: Any) -> int:
     if given["plot"]:
         raise click.UsageError("--plot draws a grid: add --sweep, for example --sweep micro_batch=1,2,4,8")
     from vramcast.asking.doors import answer_training
+    from vramcast.planning.verdict import exit_code
 
     forecast = answer_training(ask(**words))
     if given["as_json"]:
@@ -62,7 +63,7 @@ def command(**given: Any) -> int:
         from vramcast.cli.drawing import training_page
 
         training_page(forecast).show()
-    return 1 if forecast.fit.verdict == "no" else 0
+    return exit_code(forecast.fit)
 
 
 def _model_and_axes(given: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:

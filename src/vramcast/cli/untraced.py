@@ -13,6 +13,7 @@ def forecast_instead(given: dict[str, Any], lack: UntraceableError) -> int:
     from vramcast.ledger import Unmodelled
     from vramcast.planning.tracing.trained import by_known_rules
     from vramcast.planning.training import forecast_training
+    from vramcast.planning.verdict import exit_code
 
     if given["program"] or given["generate"]:
         raise lack
@@ -30,4 +31,4 @@ def forecast_instead(given: dict[str, Any], lack: UntraceableError) -> int:
 
         click.echo(f"vramcast: {reason.what}", err=True)
         training_page(forecast).show()
-    return int(forecast.fit.verdict == "no")
+    return exit_code(forecast.fit)

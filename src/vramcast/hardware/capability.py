@@ -36,7 +36,7 @@ RULES = {
     "fp32": Rule((0, 0)),
     "fp16": Rule((6, 0), (0, 0), "fp32 arithmetic on fp16 storage", "CUDA programming guide, arithmetic throughput"),
     "bf16": Rule(
-        (8, 0), (5, 0), "PyTorch converts through fp32, slowly; vLLM and SGLang refuse it: use fp16", "vLLM platforms/cuda.py"
+        (8, 0), (5, 0), "PyTorch converts through fp32, slowly; vLLM and SGLang take fp16 unless told", "vLLM platforms/cuda.py"
     ),
     "tf32": Rule((8, 0), (0, 0), "plain fp32", "NVIDIA A100 whitepaper"),
     "fp8": Rule((8, 9), (7, 5), _MARLIN, _VLLM),

@@ -12,7 +12,7 @@ from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import CardRow
 from vramcast.models.inventory import Model
-from vramcast.planning.fit import fit_of
+from vramcast.planning.verdict import exit_code, serving_fit
 from vramcast.serving.engines.support import why_not
 from vramcast.serving.forecast import forecast_serving as answer_of
 from vramcast.workload import Serving
@@ -78,8 +78,8 @@ def _row(question: Serving, model: Model, card: Accelerator, gpus: int) -> CardR
         answer = answer_of(_on(question, gpus), model=model, card=card)
     except VramcastError:
         return None
-    fit = fit_of(answer, card)
-    if fit.verdict == "no":
+    fit = serving_fit(answer, card)
+    if exit_code(fit):
         return None
     return CardRow(
         gpu=card.name,

@@ -8,10 +8,10 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
+from vramcast.serving.engines.base import GGUF_ENGINES
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 
-GGUF_ENGINES = frozenset({"llama_cpp", "ollama", "ik_llama_cpp"})
 _GIVES_SOMETHING_UP = frozenset({"context", "sequences", "cards", "offload", "experts on the host", "method", "seq"})
 _SIXTEEN_BIT_CACHE = frozenset({None, "auto", "bfloat16", "float16", "f16", "bf16"})
 _PCIE4_BYTES_PER_S = 25e9  # what a x16 slot copies from pinned memory (HARDWARE C5: PIX 20-27 GB/s on PCIe 4)

@@ -22,16 +22,18 @@ def core_of(
 
 
 def _serving(question: Serving, model: Model, card: Accelerator | None) -> tuple[RankMemory, Fit]:
-    from vramcast.planning.fit import fit_of, with_intervals
+    from vramcast.planning.serving import with_intervals
+    from vramcast.planning.verdict import serving_fit
     from vramcast.serving.forecast import forecast_serving
 
     answer = forecast_serving(question, model=model, card=card, limits=False)
-    return max(with_intervals(answer), key=lambda r: r.needed_bytes), fit_of(answer, card)
+    return max(with_intervals(answer), key=lambda r: r.needed_bytes), serving_fit(answer, card)
 
 
 def _training(question: Training, model: Model, card: Accelerator | None) -> tuple[RankMemory, Fit]:
-    from vramcast.planning.training import fit_of, with_intervals
+    from vramcast.planning.training import with_intervals
+    from vramcast.planning.verdict import training_fit
     from vramcast.training.forecast import forecast_training
 
     answer = with_intervals(forecast_training(question, model=model, card=card))
-    return max(answer.ranks, key=lambda r: r.needed_bytes), fit_of(answer, card)
+    return max(answer.ranks, key=lambda r: r.needed_bytes), training_fit(answer, card)

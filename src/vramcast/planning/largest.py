@@ -28,3 +28,22 @@ def _next(before: tuple[int, float], low: tuple[int, float], high: tuple[int, fl
     else:
         guess = low[0] * 2
     return max(low[0] + 1, min(guess, high[0] - 1))
+
+
+def edge_near(guess: int, fits: Callable[[int], bool], *, most: int) -> int:
+    """The largest n of 0 to ``most`` that fits, looked for from a guess that is nearly right: two questions when it is.
+
+    ``fits(n)`` is true up to the edge and false beyond it.
+    """
+    low, high = 0, most + 1
+    probe, step = min(max(guess, 1), most), 1
+    while high - low > 1:
+        if fits(probe):
+            low = probe
+            probe = min(low + step, (low + high) // 2) if high <= most else min(low + step, most)
+        else:
+            high = probe
+            probe = max(high - step, (low + high) // 2) if low else max(high - step, 1)
+        step *= 2
+        probe = min(max(probe, low + 1), high - 1)
+    return low

@@ -7,13 +7,11 @@ import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.ledger import CardRow, Fit
+from vramcast.ledger import CardRow
 from vramcast.models.inventory import Model
-from vramcast.planning.verdict import binding_term, judge
-from vramcast.training.forecast import TrainingForecast
+from vramcast.planning.verdict import training_fit
 from vramcast.training.forecast import forecast_training as answer_of
 from vramcast.training.recipe.resolve import resolve
-from vramcast.truth.bars import training_spread
 from vramcast.workload import Parallel, Training
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -86,24 +84,12 @@ def _model_parallel(gpus: int) -> Iterator[Layout]:
             yield Layout(gpus=gpus, words=f"tp {tp} pp {pp} dp {layout.dp}", fields={"parallel": layout})
 
 
-def fit_on(answer: TrainingForecast, card: Accelerator) -> Fit:
-    """The verdict of the worst rank on a card."""
-    worst = max(answer.ranks, key=lambda r: r.needed_bytes)
-    return judge(
-        worst,
-        capacity_bytes=card.visible_bytes,
-        margin_bytes=card.visible_bytes - worst.needed_bytes,
-        binding=binding_term(worst),
-        chance=training_spread(answer, worst).chance_within(card.visible_bytes),
-    )
-
-
 def _row(layout: Layout, question: Training, model: Model, card: Accelerator) -> CardRow | None:
     try:
         answer = answer_of(layout.of(question), model=model, card=card)
     except VramcastError:
         return None
-    fit = fit_on(answer, card)
+    fit = training_fit(answer, card)
     if fit.verdict == "no" or (fit.margin_bytes or 0) < 0:
         return None
     return CardRow(

@@ -5,11 +5,13 @@ from typing import Any
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, Limits, ModelFacts
+from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, ModelFacts, RankMemory
 from vramcast.models.inventory import Model
-from vramcast.planning.fit import fit_of, with_intervals
+from vramcast.planning.limits import serving_limits
+from vramcast.planning.verdict import WANTING, serving_fit
 from vramcast.serving.engines.base import Answer
 from vramcast.serving.forecast import forecast_serving as answer_of
+from vramcast.truth.bars import serving_spread
 from vramcast.workload import Serving
 
 
@@ -22,18 +24,23 @@ def forecast_serving(
     """
     answer = answer_of(question, model=model, card=card)
     model, card = answer.resolved.model, answer.resolved.card
-    fit = fit_of(answer, card)
+    fit = serving_fit(answer, card)
     return Forecast(
         workload=_workload(answer),
         model=facts_of(model),
         ranks=with_intervals(answer),
         fit=fit,
-        limits=_limits(answer, card),
+        limits=serving_limits(answer, card),
         assumed=_most_decisive_first((*assumed, *answer.resolved.assumed)),
         unmodelled=answer.resolved.unmodelled,
-        advice=_advice(answer, model, card) if card and fit.verdict in ("no", "tight") and not fit.refused else (),
+        advice=_advice(answer, model, card) if card and fit.verdict in WANTING and not fit.refused else (),
         cards=() if card else _cards(question, model),
     )
+
+
+def with_intervals(answer: Answer) -> tuple[RankMemory, ...]:
+    """The ranks of an answer, each with the interval its engine has earned."""
+    return tuple(msgspec.structs.replace(rank, interval=serving_spread(answer, rank).interval()) for rank in answer.ranks)
 
 
 # What moves an answer most when it is taken otherwise; the rest keeps its order.
@@ -50,17 +57,6 @@ def _most_decisive_first(assumed: tuple[Assumption, ...]) -> tuple[Assumption, .
     return tuple(sorted(assumed, key=lambda a: (a.value not in ("emulated", "refused"), ranks.get(a.name, len(ranks)))))
 
 
-def _limits(answer: Answer, card: Accelerator | None) -> Limits:
-    if card is None:
-        return Limits()
-    return Limits(
-        max_context=answer.max_context,
-        max_concurrency=round(answer.max_concurrency, 2),
-        cache_tokens=answer.cache.tokens,
-        cache_bytes=answer.cache.pool_bytes,
-    )
-
-
 def _cards(question: Serving, model: Model) -> tuple[CardRow, ...]:
     from vramcast.planning.cards import cards_that_hold
 
@@ -73,7 +69,7 @@ def _advice(answer: Answer, model: Model, card: Accelerator) -> tuple[Advice, ..
 
     def ask(change: Change) -> tuple[int, Fit]:
         tried = answer_of(change.apply(answer.resolved.question), model=model, card=card, limits=False)
-        return max(r.needed_bytes for r in tried.ranks), fit_of(tried, card)
+        return max(r.needed_bytes for r in tried.ranks), serving_fit(tried, card)
 
     changes = serving_changes(
         answer.resolved.question, model, card, context=answer.resolved.context, max_context=answer.max_context

@@ -11,9 +11,10 @@ from vramcast.models.inventory import Model
 from vramcast.planning.advice import advise
 from vramcast.planning.changes import Change
 from vramcast.planning.largest import largest_that_fits
-from vramcast.planning.layouts import cards_that_train, fit_on, smallest_layouts
+from vramcast.planning.layouts import cards_that_train, smallest_layouts
 from vramcast.planning.serving import facts_of
 from vramcast.planning.training_changes import training_changes
+from vramcast.planning.verdict import WANTING, exit_code, training_fit
 from vramcast.training.forecast import TrainingForecast
 from vramcast.training.forecast import forecast_training as answer_of
 from vramcast.truth.bars import training_spread
@@ -45,7 +46,7 @@ def forecast_training(
 
         card = least_card(question.gpu)
     answer = with_intervals(answer_of(question, model=model, card=card))
-    fit = fit_of(answer, card)
+    fit = training_fit(answer, card)
     return Forecast(
         workload=_workload(answer, card),
         model=facts_of(model),
@@ -54,7 +55,7 @@ def forecast_training(
         limits=_limits(question, model, card) if card else Limits(),
         assumed=(*assumed, *model.assumed, *answer.assumed),
         unmodelled=(*unmodelled, *answer.unmodelled),
-        advice=_advice(question, answer, model, card) if card and fit.verdict in ("no", "tight") else (),
+        advice=_advice(question, answer, model, card) if card and fit.verdict in WANTING else (),
         host=answer.host,
         cards=_cards(question, model, card, fit),
     )
@@ -64,7 +65,7 @@ def _cards(question: Training, model: Model, card: Accelerator | None, fit: Fit)
     """Which cards would do when none was named; how few of the named one when it does not fit."""
     if card is None:
         return cards_that_train(question, model)
-    return smallest_layouts(question, model, card) if fit.verdict == "no" else ()
+    return smallest_layouts(question, model, card) if exit_code(fit) else ()
 
 
 def with_intervals(answer: TrainingForecast) -> TrainingForecast:
@@ -72,11 +73,6 @@ def with_intervals(answer: TrainingForecast) -> TrainingForecast:
     bars = {rank.rank: training_spread(answer, rank).interval() for rank in answer.ranks}
     ranks = tuple(msgspec.structs.replace(rank, interval=bars[rank.rank]) for rank in answer.ranks)
     return msgspec.structs.replace(answer, ranks=ranks)
-
-
-def fit_of(answer: TrainingForecast, card: Accelerator | None) -> Fit:
-    """The verdict of the worst rank; ``unknown`` when no card was named."""
-    return Fit(verdict="unknown") if card is None else fit_on(answer, card)
 
 
 def _limits(question: Training, model: Model, card: Accelerator) -> Limits:
@@ -96,7 +92,7 @@ def _limits(question: Training, model: Model, card: Accelerator) -> Limits:
 def _advice(question: Training, answer: TrainingForecast, model: Model, card: Accelerator) -> tuple[Advice, ...]:
     def ask(change: Change) -> tuple[int, Fit]:
         tried = answer_of(change.apply(question), model=model, card=card)
-        return max(r.needed_bytes for r in tried.ranks), fit_of(tried, card)
+        return max(r.needed_bytes for r in tried.ranks), training_fit(tried, card)
 
     needed = max(r.needed_bytes for r in answer.ranks)
     return advise(training_changes(question, answer.recipe), ask, needed_bytes=needed)

@@ -1,53 +1,139 @@
-"""The verdict: whether what was asked fits, with the probability that the forecast's error does not turn it over."""
+"""The one verdict: margin, probability, exit code and headline of an answer, all from the same distribution of its need.
+
+A forecast's need has a spread, learned from measured cases of its kind. The chance that the need stays within the room decides:
+
+    fits     margin not negative and at least 95 % likely        exit code 0
+    tight    at least 50 % likely                                exit code 0
+    partly   the engine starts, but serves fewer or shorter requests than asked    exit code 1
+    no       less than 50 % likely, or refused by the engine     exit code 1
+    unknown  no card was named                                   exit code 0
+
+Without measured cases only the sign of the margin speaks.
+"""
 
 import math
+from collections.abc import Callable, Iterable
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
+import msgspec
+
+from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Fit, Interval, RankMemory
 from vramcast.units import gib
 
+if TYPE_CHECKING:
+    from vramcast.serving.engines.base import Answer
+    from vramcast.training.forecast import TrainingForecast
+
 SURE = 0.95
+LIKELY = 0.5
+WANTING = ("no", "partly", "tight")  # verdicts that ask for advice
 _NORMAL = NormalDist()
+Chance = Callable[[int], float | None]
+# What each engine calls the most sequences that it runs at once.
+MOST_AT_ONCE = {"vllm": "max_num_seqs", "sglang": "max_running_requests", "tensorrt_llm": "max_batch_size"}
 
 
-def probability_of_fit(*, needed_bytes: int, room_bytes: int, interval: Interval | None) -> float | None:
-    """The chance that the true need stays within the room, the error of the forecast taken as log-normal over its interval.
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pool engine that starts can serve of what was asked, and the chance that it starts.
 
-    None when no interval has been earned; then only the sign of the margin speaks.
+    ``at_once``: sequences of the asked context that memory holds, ``most`` that the engine runs; ``longest``: tokens of the
+    longest single request.
     """
-    if interval is None or needed_bytes <= 0 or interval.low_bytes <= 0 or interval.high_bytes <= interval.low_bytes:
-        return None
-    if room_bytes <= 0:
-        return 0.0
-    low, high, room = (math.log(b) for b in (interval.low_bytes, interval.high_bytes, room_bytes))
-    spread = (high - low) / (2 * _NORMAL.inv_cdf(0.5 + interval.coverage / 2))
-    return _NORMAL.cdf((room - (low + high) / 2) / spread)
+
+    asked: int
+    at_once: float
+    context: int
+    longest: int
+    starts: float
+    most: int | None
+
+    @property
+    def capped(self) -> bool:
+        """Whether the engine is told to run fewer at once than asked, whatever memory there is."""
+        return self.most is not None and self.most < self.asked
+
+    @property
+    def serves(self) -> bool:
+        """Whether it starts, and then serves something."""
+        return self.starts >= LIKELY and self.longest > 0
+
+    @property
+    def told(self) -> str:
+        """``starts; 3.5 of 5 at once`` or ``starts; requests of up to 9,690 of 32,768 tokens``."""
+        if self.at_once < 1:
+            return f"starts; requests of up to {self.longest:,} of {self.context:,} tokens"
+        if self.capped and self.most is not None and self.most <= self.at_once:
+            return f"starts; runs {self.most:,} of {self.asked:,} at once, the most it is told to"
+        return f"starts; {math.floor(self.at_once * 10) / 10:,.1f} of {self.asked:,} at once"
 
 
 def judge(
-    rank: RankMemory, *, capacity_bytes: int, margin_bytes: int, binding: str, error: str = "", chance: float | None = None
+    rank: RankMemory, *, capacity_bytes: int, margin_bytes: int, chance: Chance, error: str = "", load: Load | None = None
 ) -> Fit:
-    """``fits``, ``tight`` or ``no`` for the worst rank, from its margin and the chance that the forecast's error leaves.
+    """The verdict of the worst rank.
 
-    ``margin_bytes``: what is left by the engine's own rule once the question is served, negative when it is short. ``chance``: of
-    fitting, as cases of the kind tell; without one it is worked out from the rank's interval.
+    ``margin_bytes``: what is left by the engine's own rule once the question is served, negative when it is short. ``chance``:
+    probability that the need stays within so many bytes, None while no case of its kind was measured.
     """
-    room = rank.needed_bytes + margin_bytes
-    probability = chance
-    if probability is None:
-        probability = probability_of_fit(needed_bytes=rank.needed_bytes, room_bytes=room, interval=rank.interval)
-    if error or margin_bytes < 0:
-        verdict = "tight" if probability is not None and probability > 1 - SURE and not error else "no"
-    else:
-        verdict = "tight" if probability is not None and probability < SURE else "fits"
+    over = capacity_bytes - rank.claimed_bytes
+    margin = min(margin_bytes, over) if over < 0 else margin_bytes
+    probability = chance(rank.needed_bytes + margin)
+    verdict = _verdict(margin, probability)
+    served = load if load and (load.capped if verdict != "no" else load.serves) else None
     return Fit(
-        verdict=verdict,
+        verdict="partly" if served else verdict,
         probability=None if probability is None else round(probability, 4),
         capacity_bytes=capacity_bytes,
-        binding=binding,
-        margin_bytes=margin_bytes,
-        error=error,
+        binding=binding_term(rank),
+        margin_bytes=margin,
+        error=served.told if served else error if verdict != "fits" else "",
     )
+
+
+def _verdict(margin_bytes: int, probability: float | None) -> str:
+    likely = float(margin_bytes >= 0) if probability is None else probability
+    if likely < LIKELY:
+        return "no"
+    return "fits" if likely >= SURE and margin_bytes >= 0 else "tight"
+
+
+def exit_code(fit: Fit) -> int:
+    """1 when what was asked does not fit, else 0."""
+    return int(fit.verdict in ("no", "partly"))
+
+
+def headline(fit: Fit) -> str:
+    """What follows the verdict's word: how likely, and by how much. Never claims certainty, never contradicts the word."""
+    if fit.refused or fit.verdict == "partly":
+        return fit.error
+    parts = [likely_text(fit.probability)] if fit.probability is not None else []
+    if fit.margin_bytes is not None:
+        parts.append(margin_text(fit.margin_bytes) + _against_the_margin(fit))
+    return "  ".join(parts)
+
+
+def _against_the_margin(fit: Fit) -> str:
+    """Where measured runs of the kind say otherwise than the forecast's margin."""
+    short = (fit.margin_bytes or 0) < 0
+    if fit.verdict == "tight" and short:
+        return " by the forecast, which measured runs of its kind stayed below more often than not"
+    if fit.verdict == "no" and not short:
+        return " by the forecast, which measured runs of its kind went beyond more often than not"
+    return ""
+
+
+def likely_text(probability: float) -> str:
+    """``over 99 % likely``, ``78 % likely``, ``under 1 % likely``."""
+    if probability > 0.99:
+        return "over 99 % likely"
+    return "under 1 % likely" if probability < 0.01 else f"{100 * probability:.0f} % likely"
+
+
+def margin_text(margin_bytes: int) -> str:
+    """``3.10 GiB to spare`` or ``2.00 GiB short``."""
+    return f"{gib(margin_bytes)} to spare" if margin_bytes >= 0 else f"{gib(-margin_bytes)} short"
 
 
 def binding_term(rank: RankMemory) -> str:
@@ -56,6 +142,86 @@ def binding_term(rank: RankMemory) -> str:
     return largest.name if largest else ""
 
 
-def margin_text(margin_bytes: int) -> str:
-    """``3.10 GiB to spare`` or ``2.00 GiB short``."""
-    return f"{gib(margin_bytes)} to spare" if margin_bytes >= 0 else f"{gib(-margin_bytes)} short"
+def worst_of(ranks: Iterable[RankMemory]) -> RankMemory:
+    """The rank that needs most."""
+    return max(ranks, key=lambda r: r.needed_bytes)
+
+
+def serving_fit(answer: "Answer", card: Accelerator | None) -> Fit:
+    """The verdict on an engine's answer; a refusal of the engine, for the card or a format, is the verdict."""
+    from vramcast.serving.engines.base import POOL_ENGINES
+    from vramcast.truth.bars import serving_spread
+
+    if card is None:
+        return Fit(verdict="unknown")
+    worst = worst_of(answer.ranks)
+    margin, chance = margin_of(answer, worst, card), serving_spread(answer, worst).chance_within
+    load = _load(answer, worst, margin, chance) if answer.resolved.question.engine in POOL_ENGINES else None
+    fit = judge(worst, capacity_bytes=card.visible_bytes, margin_bytes=margin, chance=chance, error=answer.start_error, load=load)
+    refusal = _refusal(answer, card)
+    return msgspec.structs.replace(fit, verdict="no", probability=0.0, error=refusal, refused=True) if refusal else fit
+
+
+def margin_of(answer: "Answer", worst: RankMemory, card: Accelerator) -> int:
+    """What is left in the pool of an engine that has one; of the card, when not even the weights left room for a pool."""
+    from vramcast.serving.engines.base import POOL_ENGINES
+
+    on_card = card.visible_bytes - worst.needed_bytes
+    if answer.resolved.question.engine not in POOL_ENGINES:
+        return on_card
+    in_pool = answer.cache.pool_bytes - answer.cache.request_bytes * answer.resolved.concurrency
+    return in_pool if answer.cache.pool_bytes > 0 else min(in_pool, on_card)
+
+
+def _load(answer: "Answer", worst: RankMemory, margin_bytes: int, chance: Chance) -> Load | None:
+    """What the engine would serve if it starts; None where it says itself that it does not."""
+    resolved = answer.resolved
+    if answer.start_error:
+        return None
+    least = 1 if resolved.question.engine == "vllm" else 0  # vLLM asks at start for room for one request of the whole context
+    beyond = (resolved.concurrency - least) * answer.cache.request_bytes
+    starts = chance(worst.needed_bytes + margin_bytes + beyond)
+    return Load(
+        asked=resolved.concurrency,
+        at_once=answer.max_concurrency,
+        context=resolved.context,
+        longest=answer.max_context,
+        starts=float(margin_bytes + beyond >= 0) if starts is None else starts,
+        most=answer.resolved.options.get(MOST_AT_ONCE[resolved.question.engine]),
+    )
+
+
+def _refusal(answer: "Answer", card: Accelerator) -> str:
+    """Why the engine does not start on that card or with those formats, whatever the memory says."""
+    from vramcast.serving.engines.support import why_not
+
+    formats = (a.because for a in answer.resolved.assumed if a.value == "refused")
+    return why_not(answer.resolved.question.engine, card) or next(formats, "")
+
+
+def training_fit(answer: "TrainingForecast", card: Accelerator | None) -> Fit:
+    """The verdict on a training step; ``unknown`` when no card was named."""
+    from vramcast.truth.bars import training_spread
+
+    if card is None:
+        return Fit(verdict="unknown")
+    worst = worst_of(answer.ranks)
+    chance = training_spread(answer, worst).chance_within
+    return judge(worst, capacity_bytes=card.visible_bytes, margin_bytes=card.visible_bytes - worst.needed_bytes, chance=chance)
+
+
+def traced_fit(memory: RankMemory, card: Accelerator | None) -> Fit:
+    """The verdict on a trace, whose error is taken as log-normal over the interval that it has earned."""
+    if card is None:
+        return Fit(verdict="unknown")
+    margin = card.visible_bytes - memory.needed_bytes
+    return judge(memory, capacity_bytes=card.visible_bytes, margin_bytes=margin, chance=log_normal(memory.interval))
+
+
+def log_normal(interval: Interval | None) -> Chance:
+    """The chance of staying within a room, the error log-normal over the interval; None where no interval has been earned."""
+    if interval is None or interval.low <= 0 or interval.high <= interval.low:
+        return lambda room_bytes: None
+    low, high = math.log(interval.low), math.log(interval.high)
+    spread = (high - low) / (2 * _NORMAL.inv_cdf(0.5 + interval.coverage / 2))
+    return lambda room_bytes: _NORMAL.cdf((math.log(room_bytes) - (low + high) / 2) / spread) if room_bytes > 0 else 0.0

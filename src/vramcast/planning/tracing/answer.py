@@ -9,14 +9,14 @@ from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.names import find_accelerator
 from vramcast.hardware.runtime import context_bytes
-from vramcast.ledger import Assumption, Fit, Forecast, Limits, ModelFacts, RankMemory, Unmodelled
+from vramcast.ledger import Assumption, Forecast, Limits, ModelFacts, RankMemory, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.planning.serving import facts_of
 from vramcast.planning.tracing.layout import LayoutOptions, equal_parts, stages_of
 from vramcast.planning.tracing.request import device_model, training_request
 from vramcast.planning.tracing.trained import by_known_rules
 from vramcast.planning.training import forecast_training
-from vramcast.planning.verdict import binding_term, judge
+from vramcast.planning.verdict import traced_fit
 from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.tracing.configs import check_built, config_of
 from vramcast.tracing.extrapolation.depth import BASE_PERIODS, shallow_depths
@@ -166,7 +166,7 @@ def finish(
         workload=workload,
         model=facts_of(model) if model is not None else _facts(workload, result),
         ranks=(reading.memory,),
-        fit=_fit(reading, card),
+        fit=traced_fit(reading.memory, card),
         limits=Limits(),
         assumed=(*assumed, *_extrapolated(result)),
         unmodelled=_unmodelled(result),
@@ -204,14 +204,6 @@ def traced_result(request: TraceRequest, tracer: Tracer | None) -> TraceResult:
     if result.error:
         raise QuestionError(f"the model's own code failed under the tracer: {result.error}")
     return result
-
-
-def _fit(reading: TraceReport, card: Accelerator | None) -> Fit:
-    if card is None:
-        return Fit(verdict="unknown")
-    margin = card.visible_bytes - reading.memory.needed_bytes
-    binding = binding_term(reading.memory)
-    return judge(reading.memory, capacity_bytes=card.visible_bytes, margin_bytes=margin, binding=binding)
 
 
 def _unmodelled(result: TraceResult) -> tuple[Unmodelled, ...]:

@@ -18,6 +18,8 @@ from vramcast.workload import Serving
 
 # Engines whose cache is a pool cut from a budget: what is left is counted in the pool, not on the card.
 POOL_ENGINES = frozenset({"vllm", "sglang", "tensorrt_llm"})
+# Engines that load GGUF files through ggml.
+GGUF_ENGINES = frozenset({"llama_cpp", "ollama", "ik_llama_cpp"})
 
 
 class CachePlan(msgspec.Struct, frozen=True, kw_only=True):

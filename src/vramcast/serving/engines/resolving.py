@@ -5,7 +5,7 @@ from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.capability import capability
+from vramcast.hardware.capability import Capability, capability
 from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.attention import Attention, LatentAttention
@@ -115,11 +115,6 @@ def resolved(
     )
 
 
-def _insists(question: Serving, feature: str, verdict: str) -> bool:
-    """bfloat16 asked for by name: vLLM and SGLang refuse it where it is emulated, and take fp16 when nobody asks."""
-    return verdict == "emulated" and question.dtype == feature == "bfloat16" and question.engine in ("vllm", "sglang")
-
-
 def _not_native(question: Serving, model: Model, card: Accelerator | None) -> list[Assumption]:
     """What the card does not do by itself: the engine, or formats of the question; and what happens instead."""
     if card is None:
@@ -133,7 +128,15 @@ def _not_native(question: Serving, model: Model, card: Accelerator | None) -> li
             answer = capability(card, feature)
         except QuestionError:
             continue
-        verdict = "refused" if _insists(question, feature, answer.verdict) else answer.verdict
-        if verdict in ("emulated", "refused"):
-            found.append(Assumption(feature, verdict, answer.because))
+        if answer.verdict in ("emulated", "refused"):
+            found.append(_instead(question, feature, answer))
     return found
+
+
+def _instead(question: Serving, feature: str, answer: Capability) -> Assumption:
+    """What happens where the card lacks a feature: emulated, refused, or, for bfloat16 nobody asked for, computed in fp16."""
+    if feature != "bfloat16" or question.engine not in ("vllm", "sglang") or answer.verdict != "emulated":
+        return Assumption(feature, answer.verdict, answer.because)
+    if question.dtype == feature:
+        return Assumption(feature, "refused", f"{answer.because}; asked for by name it is refused: use --dtype float16")
+    return Assumption("dtype", "float16", f"{answer.because}; --dtype auto")

@@ -215,7 +215,7 @@ def _longest(run: Run, placed: tuple[tuple[Stage, Term], ...]) -> int:
     card = run.resolved.card
     if card is None:
         return run.resolved.context
-    low, high = 0, run.resolved.model.positions or 2**20
+    low, high = 0, max(run.resolved.model.positions or 2**20, run.resolved.context)
     while low < high:
         middle = (low + high + 1) // 2
         longer = msgspec.structs.replace(run, total=middle, prompt=middle)

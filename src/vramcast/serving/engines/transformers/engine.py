@@ -41,4 +41,9 @@ def _length(question: Serving, model: Model, defaults: Defaults) -> int:
     """Prompt and output when they are told (an output alone follows one token), else the context."""
     if question.prompt or question.output:
         return (question.prompt or 1) + (question.output or 0)
+    if question.context and model.positions and question.context > model.positions:
+        beyond = (
+            f"beyond the {model.positions:,} positions of the model: transformers computes it all the same, the text gets worse"
+        )
+        defaults.note("context", question.context, beyond)
     return question.context or context_of(question, model, defaults)
