@@ -87,8 +87,8 @@ def test_nf4_weights_are_four_bits_and_their_scales() -> None:
     held = steady(ask(method="qlora", quant="nf4", adapter=Adapter(rank=8), options={"double_quant": True}))
     linear = 32 * (4 * 4096 * 4096 + 3 * 4096 * 11008)
     rest = LLAMA2_7B.parameters - linear
-    adapters = 19_988_480 * 4
-    assert held["weights"] == pytest.approx(linear * (0.5 + (1 + 4 / 256) / 64) + rest * 4 + adapters, rel=1e-6)
+    adapters, code_books = 19_988_480 * 4, 32 * 7 * (16 * 4 + 256 * 4 + 4)
+    assert held["weights"] == linear * (0.5 + (1 + 4 / 256) / 64) + rest * 4 + adapters + code_books
 
 
 def test_modules_to_save_are_trained_beside_their_frozen_original() -> None:

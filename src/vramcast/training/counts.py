@@ -7,28 +7,29 @@ import msgspec
 
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model, Tensor, Tower
-from vramcast.models.sharding import Layout, is_routed, share, share_shape
+from vramcast.models.sharding import Layout, copies_held, is_routed, share, share_shape
 from vramcast.models.stages import Stage, outer_tensors
 from vramcast.training.adapters.prompts import PROMPT_KINDS, prompt_shapes
 from vramcast.training.adapters.tensors import beside, is_linear, once
 from vramcast.training.optimizers.states import Part
+from vramcast.training.quantized import BITSANDBYTES, scale_bytes
 from vramcast.training.recipe.methods import last_layers
 from vramcast.training.recipe.recipe import Recipe
 from vramcast.workload import Adapter, Parallel
-
-BITSANDBYTES = ("nf4", "fp4", "int8")
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
     """Elements one rank holds before data-parallel sharding. ``expert_*`` are sharded over fewer ranks.
 
-    ``adapter_held``: floats that adapters keep untrained; ``shapes`` and ``adapters``: the tensors of what is trained.
+    ``quantized_scales``: bytes of scales, zero points and code books beside what is quantised. ``adapter_held``: floats that
+    adapters keep untrained; ``shapes`` and ``adapters``: the tensors of what is trained.
     """
 
     trained: int = 0
     expert_trained: int = 0
     frozen: int = 0
     quantized: int = 0
+    quantized_scales: float = 0
     adapter: int = 0
     adapter_held: int = 0
     shapes: tuple[Part, ...] = ()
@@ -40,12 +41,15 @@ def count(
 ) -> Count:
     """Elements of this stage by what happens to them."""
     total: dict[str, int] = {}
+    scales = 0.0
     shapes: list[Part] = []
     layout = layout_of(parallel, recipe)
     for tensor, copies, active in _parts(model, stage, recipe):
         elements = copies * share(tensor, layout)
         kind = _kind(tensor, recipe, adapter) if active or adapter else "frozen"
         total[kind] = total.get(kind, 0) + elements
+        if kind == "quantized":
+            scales += copies * copies_held(tensor, layout) * scale_bytes(recipe, share_shape(tensor, layout))
         if adapter and _is_saved(tensor, adapter):  # PEFT trains a copy beside the frozen original
             total["trained"] = total.get("trained", 0) + elements
             shapes.append(_part(tensor, elements, layout))
@@ -54,7 +58,7 @@ def count(
     adapters = tuple(_adapters(model, stage, parallel, recipe, adapter=adapter, ranks=ranks)) if adapter else ()
     total["adapter"] = sum(part.elements * part.copies for part in adapters)
     held = once(model, adapter, ranks)[1] if adapter else 0
-    return Count(**total, shapes=tuple(shapes), adapters=adapters, adapter_held=held)
+    return Count(**total, quantized_scales=scales, shapes=tuple(shapes), adapters=adapters, adapter_held=held)
 
 
 def _adapters(

@@ -12,6 +12,7 @@ gathers an int8 buffer and dequantises it into a new tensor (qwZ).
 
 import msgspec
 
+from vramcast.training.quantized import code_width
 from vramcast.training.recipe.recipe import Recipe, width
 from vramcast.training.states import WEIGHTS_CUT
 
@@ -54,7 +55,7 @@ def gathered(recipe: Recipe, units: Units, *, blocks: int, ends: str) -> Whole:
     if not is_cut(recipe, units):
         return NONE
     compute = width(recipe.compute)
-    each = 0.5 if recipe.quant else compute
+    each = code_width(recipe) or compute
     if recipe.sharding == "zero3":
         return _prefetched(recipe, units, each=each, first=blocks == 1 and ends == "none")
     held = units.depth if not recipe.reshard else min(blocks, recipe.live_gathers)
@@ -89,7 +90,7 @@ def guarded(recipe: Recipe, units: Units) -> float:
     """
     if recipe.sharding != "fsdp1" or not is_cut(recipe, units) or not recipe.reshard:
         return 0.0
-    return GATHERS_IN_FLIGHT * units.block * (0.5 if recipe.quant else width(recipe.compute))
+    return GATHERS_IN_FLIGHT * units.block * (code_width(recipe) or width(recipe.compute))
 
 
 def _ends_in_use(recipe: Recipe, units: Units, ends: str) -> float:

@@ -4,6 +4,7 @@ import msgspec
 
 from vramcast.training.counts import Count
 from vramcast.training.optimizers.rules import optimizer
+from vramcast.training.quantized import code_width
 from vramcast.training.recipe.recipe import Recipe, width
 from vramcast.training.states import GRADIENTS_CUT, WEIGHTS_CUT, WHOLE, accumulated
 
@@ -43,11 +44,11 @@ def source_of(term: str, recipe: Recipe) -> str:
 def weights(held: Count, recipe: Recipe, shards: Shards) -> str:
     """Trained, frozen, quantised and adapter elements with their widths."""
     shards = shards.when(recipe.sharding in WEIGHTS_CUT)
-    quantized = 1 if recipe.quant in ("int8", "gptq8") else 0.5
     return _sum(
         *_trained(held, f"trained x {width(recipe.weights)} B", shards),
         (held.frozen, f"frozen x {width(recipe.unquantized or recipe.frozen)} B", shards.dense),
-        (held.quantized, f"in {recipe.quant} x {quantized} B", shards.dense),
+        (held.quantized, f"in {recipe.quant} x {code_width(recipe):g} B", shards.dense),
+        (round(held.quantized_scales), "B of their scales", 1),
         (held.adapter, f"in adapters x {width(recipe.adapter_dtype)} B", shards.dense),
     )
 

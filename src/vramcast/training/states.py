@@ -6,6 +6,7 @@ from vramcast.training.counts import Count
 from vramcast.training.optimizers.rows import Optimizer
 from vramcast.training.optimizers.rules import working_bytes
 from vramcast.training.optimizers.states import ENDS, Kept, kept_states
+from vramcast.training.quantized import code_width
 from vramcast.training.recipe.recipe import Recipe, width
 
 WHOLE = ("none", "ddp")
@@ -46,7 +47,7 @@ def states(held: Count, recipe: Recipe, row: Optimizer, *, shards: int, expert_s
     frozen = held.frozen * width(recipe.unquantized or recipe.frozen)
     weights = cut.weights(trained * weight, experts * weight) + cut.weights(frozen, 0)
     weights += recipe.frozen_copies * cut.weights((trained + experts + held.frozen) * width(recipe.compute), 0)
-    weights += cut.weights(held.quantized * _quant_width(recipe), 0) + held.quantized * _scale_width(recipe)
+    weights += cut.weights(held.quantized * code_width(recipe), 0) + held.quantized_scales
     small = cut.weights(adapters * adapter_width, 0) + 4 * held.adapter_held
     gradient = width(recipe.gradients)
     gradients = cut.gradients(trained * gradient, experts * gradient) + cut.gradients(adapters * adapter_width, 0)
@@ -139,7 +140,7 @@ def _flat_copy(held: Count, recipe: Recipe, cut: "_Cut", gradients: float, copie
 def _loaded(held: Count, recipe: Recipe) -> float:
     if not recipe.loads_whole or recipe.sharding != "fsdp1":
         return 0.0
-    return held.quantized * (_quant_width(recipe) + _scale_width(recipe)) + held.frozen * width(recipe.frozen)
+    return held.quantized * code_width(recipe) + held.quantized_scales + held.frozen * width(recipe.frozen)
 
 
 def accumulated(recipe: Recipe) -> str:
@@ -178,18 +179,3 @@ class _Cut:
 def _resident(kept: Kept, small: Kept, cut: "_Cut", recipe: Recipe) -> float:
     """States that stay on the card though the optimizer is paged."""
     return 0.0 if "optimizer" in recipe.offload else cut.states(kept.resident + small.resident, 0)
-
-
-def _quant_width(recipe: Recipe) -> float:
-    return {"int8": 1.0, "gptq8": 1.0}.get(recipe.quant, 0.5) if recipe.quant else 0
-
-
-def _scale_width(recipe: Recipe) -> float:
-    """Bytes of scales per element: fp32 per block, or one byte with nested fp32 per 256 blocks (QLoRA, arXiv 2305.14314)."""
-    if not recipe.quant:
-        return 0
-    if recipe.quant.startswith(("gptq", "awq")):  # a 16-bit scale and a packed zero
-        return (2 + _quant_width(recipe)) / recipe.quant_block
-    if recipe.quant == "int8":
-        return 4 / 4096
-    return (1 + 4 / 256) / recipe.quant_block if recipe.double_quant else 4 / recipe.quant_block

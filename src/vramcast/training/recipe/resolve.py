@@ -7,9 +7,9 @@ from vramcast.models.inventory import Model
 from vramcast.training.frameworks import framework_name, resolver
 from vramcast.training.frameworks.common import fsdp_offload, is_narrow, narrow_inputs
 from vramcast.training.optimizers.rules import optimizer, update_of
+from vramcast.training.quantized import word_of
 from vramcast.training.recipe.methods import PARTIALS, kind_of, task_of
 from vramcast.training.recipe.recipe import Draft, Recipe
-from vramcast.training.recipe.words import QUANT_ALIASES
 from vramcast.workload import Training
 
 PACKED = ("gptq", "gptq8", "awq")
@@ -48,6 +48,7 @@ def _groups(draft: Draft, model: Model) -> None:
 
 
 def _given(question: Training) -> dict[str, Any]:
+    word, nested = word_of(question.quant) if question.quant else (None, False)
     return {
         "method": kind_of(question.method),
         "weights": question.param_dtype,
@@ -59,6 +60,7 @@ def _given(question: Training) -> dict[str, Any]:
         "attention": question.attention,
         "loss": question.loss,
         "compiled": question.compile,
-        "quant": QUANT_ALIASES.get(question.quant or "", question.quant),
+        "quant": word,
+        "double_quant": nested or None,
         "offload": question.offload or None,
     }

@@ -7,6 +7,7 @@ from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import updates_inside_backward
 from vramcast.training.activations.policy import COUNTED
 from vramcast.training.frameworks.limits import check_framework
+from vramcast.training.quantized import check_quantized
 from vramcast.training.recipe.methods import PARTIALS, kind_of
 from vramcast.training.recipe.recipe import GATHERED, Recipe
 from vramcast.training.recipe.words import check_words
@@ -19,6 +20,7 @@ REPEATING = ("megatron", "megatron_deepspeed")
 def validate(question: Training, model: Model, recipe: Recipe) -> None:
     """Raises QuestionError for the first thing that cannot be, naming it and a value that would do."""
     check_words(recipe)
+    check_quantized(recipe)
     _method(question, model, recipe)
     _layout(question, model, recipe)
     check_framework(question, recipe)

@@ -15,7 +15,6 @@ WORDS = {
     "loss": KINDS,
     "norm": ("eager", "native", "fused"),
     "qkv": ("separate", "views", "copies"),
-    "quant": ("", "nf4", "fp4", "int8", "gptq", "gptq8", "awq"),
     "rope": ("eager", "fused"),
     "sharding": ("none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "distributed_optimizer"),
     "saves": ("", *SAVES),
@@ -23,7 +22,6 @@ WORDS = {
     "whole_accumulation": ("none", "trained", "units"),
     "update": ("fused", "foreach", "loop", "in_backward"),
 }
-QUANT_ALIASES = {"llm.int8": "int8", "8bit": "int8", "bnb-8bit": "int8", "4bit": "nf4", "bnb-4bit": "nf4", "bnb-nf4": "nf4"}
 LEAST = {"sub_group": 1, "quant_block": 1, "pad_vocab_to": 1, "expert_tp": 1, "sequences": 1, "eval_kept": 1, "live_gathers": 1,
          "eval_batch": 0, "microbatch_group": 0, "bucket_elements": 0, "workspaces": 0, "frozen_copies": 0, "trained_copies": 0,
          "live_elements": 0, "imbalance": 1, "hidden_dropout": 0, "attention_dropout": 0, "tenant": 0, "images": 0,
