@@ -4,6 +4,7 @@ The tensors say which products there are (so a family needs no rule of its own h
 """
 
 from collections.abc import Iterable, Iterator
+from math import prod
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from vramcast.models.operations.kinds import (
 from vramcast.models.quantization.formats import PLAIN, Format
 from vramcast.models.quantization.scheme import Scheme, stored_bytes
 from vramcast.models.recurrent import GatedDeltaNet, Mamba2
+from vramcast.models.sharding import cut, share_shape
 
 # One kernel for products of the same input: what inference engines store as one matrix.
 _FUSED = {
@@ -134,12 +136,9 @@ class _Site:
         return self.numbers.absorbs_prefill or mixer.indexer is not None
 
     def _shape(self, tensor: Tensor) -> tuple[int, int]:
-        """Outputs and inputs of the rank's share; stored as (outputs, inputs) except where the shard axis says otherwise."""
-        spread = tensor.on_rank(tp=self.split.tp)
-        inputs = tensor.shape[-1]
-        if tensor.shard == 1:
-            inputs = max(1, inputs // self.split.tp)
-        return max(1, round(spread / inputs)), inputs
+        """Outputs and inputs of the rank's share."""
+        shape = share_shape(tensor, cut(self.split.tp))
+        return prod(shape[:-1]), shape[-1]
 
     def _forms(self, tensor: Tensor, block: Block | None) -> dict[Format, int]:
         side = self.tower is not None and self.tower.kind != "mtp"
@@ -174,13 +173,13 @@ class _Site:
             wide = heads * mixer.head_dim + mixer.cache_elements
             yield self._stream("rope and cache", "latent attention", wide, wide, block, kernels=3)
         else:
-            wide = mixer.state_elements / 128 if isinstance(mixer, GatedDeltaNet | Mamba2) else self.hidden
+            width = mixer.state_elements / 128 if isinstance(mixer, GatedDeltaNet | Mamba2) else float(self.hidden)
             chunk = mixer.chunk if isinstance(mixer, Mamba2) else 64
             yield Recurrence(
                 name="state", part="recurrent", mixer=mixer, share=1 / self.split.tp, state_bytes=numbers.state, count=count,
                 element=numbers.activation, chunk=chunk,
             )  # fmt: skip
-            yield self._stream("gates", "recurrent", 2 * wide / self.split.tp, wide / self.split.tp, block, kernels=2)
+            yield self._stream("gates", "recurrent", 2 * width / self.split.tp, width / self.split.tp, block, kernels=2)
 
     def _attention(self, mixer: Attention, block: Block) -> Iterator[Operation]:
         heads, kv_heads = max(1, mixer.heads // self.split.tp), max(1, -(-mixer.kv_heads // self.split.tp))
