@@ -1,11 +1,14 @@
 """Write docs/recipes.md: what each framework keeps per parameter, from its own recipe. ``page()`` is what the test compares."""
 
 from pathlib import Path
+from typing import get_args
 
 from vramcast.models.reading import read_model
 from vramcast.training.forecast import TrainingForecast, forecast_training
 from vramcast.training.frameworks import names
 from vramcast.training.frameworks.limits import LIMITS
+from vramcast.training.recipe.options import Option, options, part_types
+from vramcast.training.recipe.policy import Kind
 from vramcast.units import GiB
 from vramcast.workload import Training
 
@@ -28,12 +31,44 @@ _LACKS = """
 | framework | lacks | DeepSpeed ZeRO | source |
 |---|---|---|---|"""
 
+_PARTS = """
+## Every decision of a recipe, by part
+
+`--set NAME=VALUE` overrides one of them: by its flat name (`--set norm=fused`) or with its part (`--set kernels.norm=fused`).
+A word that is not listed is refused with the nearest one. A framework overrides most defaults: `vramcast train --json` lists
+what holds."""
+_FIELDS = """
+| option | takes | default | what it is |
+|---|---|---|---|"""
+
 
 def page() -> str:
     """The whole page."""
     rows = [_row(name) for name in names()]
     lacks = [f"| {n} | {', '.join(r.lacks) or '-'} | {'yes' if r.zero else 'no'} | {r.source} |" for n, r in LIMITS.items()]
-    return "\n".join([_INTRO, _TABLE, *rows, _LACKS, *lacks]) + "\n"
+    return "\n".join([_INTRO, _TABLE, *rows, _LACKS, *lacks, _PARTS, *(_part(part) for part in part_types())]) + "\n"
+
+
+def _part(part: str) -> str:
+    """One part of the recipe: what it is, and a line for each of its fields."""
+    summary = (part_types()[part].__doc__ or "").splitlines()[0]
+    lines = [_field(option) for option in options().values() if option.part == part]
+    return "\n".join([f"\n### {part}\n\n{summary}", _FIELDS, *lines])
+
+
+def _field(option: Option) -> str:
+    default = option.default if option.default not in ("", ()) else "-"
+    return f"| `{option.name}` | {_takes(option)} | {default} | {option.meaning} |"
+
+
+def _takes(option: Option) -> str:
+    """Its words, or the kind of value."""
+    if option.name == "checkpointing":
+        return ", ".join(get_args(Kind))
+    if option.words:
+        return ", ".join(str(word) for word in option.words if word)
+    plain = getattr(option.type, "__origin__", option.type)
+    return getattr(plain, "__name__", str(plain)).replace(" | None", " or None")
 
 
 def _row(name: str) -> str:
@@ -43,7 +78,7 @@ def _row(name: str) -> str:
     step = sum(parts.get(term, 0.0) for term in MOMENTS)
     sizes = " | ".join(f"{size:.1f}" for size in (*kept, sum(kept), step))
     peak = answer.worst.peak
-    return f"| {name} | {sizes} | {recipe.checkpointing} | {recipe.loss} | {peak.bytes / GiB:.1f} GiB | {peak.name} |"
+    return f"| {name} | {sizes} | {recipe.recomputation.policy} | {recipe.loss.kind} | {peak.bytes / GiB:.1f} GiB | {peak.name} |"
 
 
 def _answer(name: str) -> TrainingForecast:

@@ -16,7 +16,7 @@ from vramcast.training.activations.choice import style_of
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.policy import kept
 from vramcast.training.activations.tape import Life
-from vramcast.training.recipe.resolve import resolve
+from vramcast.training.resolve import resolve
 from vramcast.training.scenes import adapted
 from vramcast.workload import Adapter, Training
 
@@ -176,7 +176,7 @@ def forecast_of(row: dict[str, Any]) -> tuple[Life, float, float]:
     block = model.layer_list()[1]
     tape = layer_tape(block, style, hidden=model.hidden, tokens=asked.micro_batch * asked.seq, seq=asked.seq)
     life = tape.life()
-    return life, kept(recipe.checkpointing, tape, life), tape.sizes[tape.operations[-1].writes]
+    return life, kept(recipe.recomputation.policy, tape, life), tape.sizes[tape.operations[-1].writes]
 
 
 def heights(row: dict[str, Any]) -> tuple[tuple[float, float], tuple[float, float], tuple[float, float]]:

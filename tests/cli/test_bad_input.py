@@ -65,7 +65,7 @@ MIXTRAL = "mistralai/Mixtral-8x7B-v0.1"
         (f"train {LLAMA} --method lora --rank 100000000", "rank is 100,000,000: expected at most 1,000,000"),
         (f"train {LLAMA} --checkpointing layer:100", "names more than the 32 layers of the model"),
         (f"train {LLAMA} --set sub_group=0", "sub_group is 0: expected at least 1"),
-        (f"train {LLAMA} --set imbalance=-1", "imbalance is -1.0: expected at least 1"),
+        (f"train {LLAMA} --set imbalance=-1", "imbalance is -1: expected at least 1"),
         (f"train {LLAMA} --set hidden_dropout=1.5", "hidden_dropout is 1.5: expected a share below 1"),
         (f"train {LLAMA} --gpu H100x0", "GPU count 0 in 'H100x0' is out of range"),
         ("train --layers 2 --hidden 65 --heads 4 --vocab 100", "hidden 65 does not divide into 4 heads: give --head-dim"),

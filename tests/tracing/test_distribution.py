@@ -12,7 +12,7 @@ from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.eventlog import Allocation
 from vramcast.tracing.request import TraceRequest, TraceResult
 from vramcast.tracing.run import trace_all
-from vramcast.training.recipe.resolve import resolve
+from vramcast.training.resolve import resolve
 from vramcast.workload import Parallel, Training
 
 torch_only = pytest.mark.torch

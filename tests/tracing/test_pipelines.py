@@ -11,7 +11,7 @@ from vramcast.planning.tracing.layout import LayoutOptions, distribution_of, equ
 from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.request import TraceRequest, TraceResult
 from vramcast.tracing.run import trace_all
-from vramcast.training.recipe.resolve import resolve
+from vramcast.training.resolve import resolve
 from vramcast.workload import Parallel, Training
 
 torch_only = pytest.mark.torch

@@ -14,7 +14,7 @@ from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.extrapolation.depth import same_sequence
 from vramcast.tracing.request import TraceRequest, TraceResult
 from vramcast.tracing.run import trace_all
-from vramcast.training.recipe.resolve import resolve
+from vramcast.training.resolve import resolve
 from vramcast.workload import Parallel, Training
 
 H, FF, LAYERS, VOCAB, RANKS = 256, 512, 4, 1024, 8

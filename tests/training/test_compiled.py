@@ -29,4 +29,4 @@ def test_compiling_saves_memory_and_bounds_what_is_not_known() -> None:
 
 
 def test_a_part_that_was_asked_for_stays() -> None:
-    assert ask(compile=True, options={"glu": "eager"}).recipe.glu == "eager"
+    assert ask(compile=True, options={"glu": "eager"}).recipe.kernels.glu == "eager"

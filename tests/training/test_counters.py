@@ -7,7 +7,7 @@ from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.training.counters import Pieces, segment_bytes
 from vramcast.training.forecast import forecast_training
 from vramcast.training.gathers import Units, guarded
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.parts import Recipe
 from vramcast.training.shape import Shape, shape_model
 from vramcast.workload import Adapter, Parallel, Training
 

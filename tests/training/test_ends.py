@@ -6,7 +6,7 @@ import pytest
 from vramcast.ledger import Instant
 from vramcast.training.activations.choice import style_of
 from vramcast.training.forecast import forecast_training
-from vramcast.training.recipe.resolve import resolve
+from vramcast.training.resolve import resolve
 from vramcast.training.shape import Shape, shape_model
 from vramcast.workload import Adapter, Training
 
@@ -56,8 +56,8 @@ def test_ends_that_peft_saves_have_gradients_of_their_own() -> None:
 def test_a_loop_over_gathered_units_names_logits_in_their_dtype() -> None:
     """Traced: Llama-3.2-3B under FSDP1 with float32 shards holds 501 MiB of bfloat16 logits, not 1,002."""
     asked = Training(model="x", framework="pytorch", fsdp=1, gpus=2, param_dtype="float32", compute_dtype="bfloat16")
-    assert resolve(asked, TIED)[0].holds_logits == "bfloat16"
-    assert resolve(msgspec.structs.replace(asked, fsdp=None), TIED)[0].holds_logits == "float32"
+    assert resolve(asked, TIED)[0].loss.holds_logits == "bfloat16"
+    assert resolve(msgspec.structs.replace(asked, fsdp=None), TIED)[0].loss.holds_logits == "float32"
 
 
 def test_litgpt_s_whole_logits_are_float() -> None:
@@ -70,7 +70,7 @@ def test_litgpt_s_whole_logits_are_float() -> None:
 def test_a_loop_that_names_the_output_holds_the_logits_through_backward(framework: str, held: str) -> None:
     """The Trainer's compute_loss and llama-recipes keep the loss alone."""
     recipe, _ = resolve(Training(model="x", framework=framework), TIED)
-    assert recipe.holds_logits == held
+    assert recipe.loss.holds_logits == held
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_loop_that_names_the_output_holds_the_logits_through_backward(framewor
 def test_the_trainer_opens_autocast_whatever_the_weights(fields: dict[str, object], opened: bool) -> None:
     question = msgspec.convert({"model": "x", "method": "lora", **fields}, Training)
     question = msgspec.structs.replace(question, adapter=Adapter(), param_dtype="bfloat16")
-    assert resolve(question, TIED)[0].autocast is opened
+    assert resolve(question, TIED)[0].precision.autocast is opened
 
 
 @pytest.mark.parametrize(("held", "copied"), [("float32", True), ("bfloat16", False)])

@@ -9,7 +9,7 @@ from vramcast.models.reading import read_model
 from vramcast.training.forecast import forecast_training
 from vramcast.training.frameworks.hf_trainer import transformers_version
 from vramcast.training.frameworks.releases import released
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.parts import Recipe
 from vramcast.training.shape import Shape, shape_model
 from vramcast.workload import Adapter, Parallel, Training
 
@@ -59,52 +59,52 @@ def test_the_version_of_trl_is_not_that_of_transformers() -> None:
 )
 def test_trl_changed_its_defaults(version: str, checkpointing: str, weights: str, unquantized: str, loss: str) -> None:
     full = recipe(framework="trl", framework_version=version)
-    assert (full.checkpointing, full.weights, full.loss) == (checkpointing, weights, loss)
-    assert recipe(framework="trl", framework_version=version, method="qlora").unquantized == unquantized
+    assert (str(full.recomputation.policy), full.precision.weights, full.loss.kind) == (checkpointing, weights, loss)
+    assert recipe(framework="trl", framework_version=version, method="qlora").quantization.unquantized == unquantized
 
 
 def test_trl_cast_the_ends_of_4_bit_models_back_and_left_norms_in_float() -> None:
     old = recipe(framework="trl", framework_version="0.21", method="qlora")
-    assert (old.norm_weight, old.residual, old.adapter_dtype) == ("float32", "float32", "float32")
-    assert recipe(framework="trl", framework_version="0.26.2", method="qlora").adapter_dtype == "bfloat16"
-    assert recipe(framework="trl", framework_version="0.21", method="qlora", fsdp=1, gpus=2).norm_weight == "bfloat16"
+    assert (old.precision.norm_weight, old.precision.residual, old.adapters.adapter_dtype) == ("float32", "float32", "float32")
+    assert recipe(framework="trl", framework_version="0.26.2", method="qlora").adapters.adapter_dtype == "bfloat16"
+    assert recipe(framework="trl", framework_version="0.21", method="qlora", fsdp=1, gpus=2).precision.norm_weight == "bfloat16"
 
 
 def test_a_checkpoint_s_groups_are_its_own() -> None:
     grouped = recipe(method="qlora", quant="gptq")
-    assert grouped.quant_block == 128
+    assert grouped.quantization.quant_block == 128
     question = Training(model="TheBloke/Llama-2-70B-GPTQ", method="qlora", quant="gptq", seq=512)
     model = read_model(question.model, offline=True)
-    assert forecast_training(question, model=model).recipe.quant_block == 8192  # no groups: a whole row
+    assert forecast_training(question, model=model).recipe.quantization.quant_block == 8192  # no groups: a whole row
 
 
 def test_grpo_had_a_reference_model_while_its_beta_was_not_zero() -> None:
-    assert recipe(framework="trl", framework_version="0.16.1", options={"task": "grpo"}).frozen_copies == 1
-    assert recipe(framework="trl", framework_version="0.24", options={"task": "grpo"}).frozen_copies == 0
-    assert recipe(framework="trl", framework_version="0.16.1", method="lora", options={"task": "grpo"}).frozen_copies == 0
+    assert recipe(framework="trl", framework_version="0.16.1", options={"task": "grpo"}).task.frozen_copies == 1
+    assert recipe(framework="trl", framework_version="0.24", options={"task": "grpo"}).task.frozen_copies == 0
+    assert recipe(framework="trl", framework_version="0.16.1", method="lora", options={"task": "grpo"}).task.frozen_copies == 0
 
 
 def test_the_default_adamw_is_fused_since_torch_2_8() -> None:
-    assert recipe(framework_version="4.54").update == "foreach"
-    assert recipe(framework_version="4.57").update == "fused"
-    assert recipe(framework="accelerate", framework_version="1.15").update == "fused"
+    assert recipe(framework_version="4.54").update.implementation == "foreach"
+    assert recipe(framework_version="4.57").update.implementation == "fused"
+    assert recipe(framework="accelerate", framework_version="1.15").update.implementation == "fused"
 
 
 def test_frameworks_that_do_not_prepare_for_k_bits_keep_the_rest_in_16() -> None:
     for framework in ("llama_factory", "axolotl", "ms_swift"):
-        assert recipe(framework=framework, method="qlora").unquantized == "bfloat16", framework
-    assert recipe(framework="ms_swift", framework_version="2.6", method="qlora").unquantized == "float32"
-    assert recipe(method="qlora").unquantized == "float32"
+        assert recipe(framework=framework, method="qlora").quantization.unquantized == "bfloat16", framework
+    assert recipe(framework="ms_swift", framework_version="2.6", method="qlora").quantization.unquantized == "float32"
+    assert recipe(method="qlora").quantization.unquantized == "float32"
 
 
 def test_fsdp_upcasts_what_it_trains_and_offloads_all_of_it() -> None:
     layout = {"gpus": 2, "parallel": Parallel(dp=2), "fsdp": 2}
-    assert recipe(**layout).weights == "float32"
-    assert recipe(framework_version="4.48", **layout).weights == "float32"
-    assert recipe(framework="axolotl", **layout).weights == "bfloat16"
-    assert recipe(**layout, compute_dtype="bf16", method="lora").frozen == recipe(method="lora").frozen
+    assert recipe(**layout).precision.weights == "float32"
+    assert recipe(framework_version="4.48", **layout).precision.weights == "float32"
+    assert recipe(framework="axolotl", **layout).precision.weights == "bfloat16"
+    assert recipe(**layout, compute_dtype="bf16", method="lora").precision.frozen == recipe(method="lora").precision.frozen
     answer = forecast_training(Training(model="x", seq=512, **layout, offload=("parameters",)), model=MODEL)
-    assert answer.recipe.offload == ("parameters", "gradients", "optimizer")
+    assert answer.recipe.sharding.offload == ("parameters", "gradients", "optimizer")
     held = {t.name: t.bytes for t in answer.host}
     assert held["host_gradients"] == held["host_weights"] == held["host_optimizer"] // 2
     step = {t.name for t in answer.worst.instants[-1].terms}
@@ -113,15 +113,15 @@ def test_fsdp_upcasts_what_it_trains_and_offloads_all_of_it() -> None:
 
 def test_llama_factory_before_0_9_left_fsdp_in_16_bits() -> None:
     layout = {"gpus": 2, "parallel": Parallel(dp=2), "fsdp": 1}
-    assert recipe(framework="llama_factory", framework_version="0.8.3", **layout).weights == "bfloat16"
-    assert recipe(framework="llama_factory", framework_version="0.9.3", **layout).weights == "float32"
+    assert recipe(framework="llama_factory", framework_version="0.8.3", **layout).precision.weights == "bfloat16"
+    assert recipe(framework="llama_factory", framework_version="0.9.3", **layout).precision.weights == "float32"
 
 
 def test_llama_factory_upcasts_what_it_trains_and_only_that() -> None:
     frozen = recipe(framework="llama_factory", method="freeze")
-    assert (frozen.weights, frozen.frozen) == ("float32", "bfloat16")
-    assert recipe(framework="llama_factory", zero=3).weights == "bfloat16"
-    assert recipe(framework="llama_factory", method="badam").weights == "bfloat16"
+    assert (frozen.precision.weights, frozen.precision.frozen) == ("float32", "bfloat16")
+    assert recipe(framework="llama_factory", zero=3).precision.weights == "bfloat16"
+    assert recipe(framework="llama_factory", method="badam").precision.weights == "bfloat16"
 
 
 def test_eight_bit_matmuls_save_what_their_library_saves() -> None:
@@ -131,17 +131,18 @@ def test_eight_bit_matmuls_save_what_their_library_saves() -> None:
 
     assert activations(framework="torchtitan", compute_dtype="fp8") == activations(framework="torchtitan")
     assert activations(framework="megatron", compute_dtype="fp8") < activations(framework="megatron")
-    assert recipe(framework="megatron", compute_dtype="fp8").saved_inputs == "float8"
+    assert recipe(framework="megatron", compute_dtype="fp8").precision.saved_inputs == "float8"
 
 
 def test_unsloth_by_release() -> None:
     def of(version: str, **question: object) -> Recipe:
         return recipe(framework="unsloth", method="qlora", framework_version=version, **question)
 
-    assert (of("2024.1").checkpointing, of("2024.1").loss) == ("none", "in_place")
-    assert (of("2024.8").checkpointing, of("2024.8").loss) == ("offloaded", "in_place")
-    assert (of("2025.1").checkpointing, of("2025.1").loss) == ("offloaded", "linear")
-    assert of("2024.1", checkpointing="full").checkpointing == "full"
+    kinds = {
+        version: (of(version).recomputation.policy.kind, of(version).loss.kind) for version in ("2024.1", "2024.8", "2025.1")
+    }
+    assert kinds == {"2024.1": ("none", "in_place"), "2024.8": ("offloaded", "in_place"), "2025.1": ("offloaded", "linear")}
+    assert of("2024.1", checkpointing="full").recomputation.policy.kind == "full"
 
 
 def test_a_model_that_returns_its_cache_holds_a_float_copy_of_it() -> None:
@@ -156,7 +157,7 @@ def test_a_model_that_returns_its_cache_holds_a_float_copy_of_it() -> None:
 def test_a_card_before_ampere_runs_the_memory_efficient_kernel() -> None:
     question = Training(model="x", seq=512)
     old, new = (forecast_training(question, model=MODEL, card=find_accelerator(name)) for name in ("T4", "A100"))
-    assert (old.recipe.attention, new.recipe.attention) == ("efficient", "flash")
+    assert (old.recipe.kernels.attention, new.recipe.kernels.attention) == ("efficient", "flash")
     assert any(a.name == "attention" and "older than flash attention 2 needs" in a.because for a in old.assumed)
 
 
@@ -207,8 +208,8 @@ def test_the_trainer_accumulates_whole_gradients_under_fsdp() -> None:
         rank = forecast_training(question, model=model, card=find_accelerator("H100")).ranks[0]
         return next((t.bytes, t.why) for i in rank.instants for t in i.terms if t.name == "gradients")
 
-    assert recipe(fsdp=1, parallel=Parallel(dp=8)).whole_accumulation == "trained"
-    assert recipe(zero=2, parallel=Parallel(dp=8)).whole_accumulation == "none"
+    assert recipe(fsdp=1, parallel=Parallel(dp=8)).sharding.whole_accumulation == "trained"
+    assert recipe(zero=2, parallel=Parallel(dp=8)).sharding.whole_accumulation == "none"
     each = msgspec.structs.replace(asked, accumulate=4, options={"whole_accumulation": "none"})
     assert gradients(each)[0] == pytest.approx(4 * model.parameters / 8, rel=1e-6)
     with pytest.raises(QuestionError, match="unknown whole_accumulation 'all': known: none, trained, units"):

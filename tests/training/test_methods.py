@@ -92,5 +92,5 @@ def test_unknown_names_get_the_nearest(changes: dict[str, object], message: str)
 def test_what_is_left_out_is_named() -> None:
     named = [u.what for u in answer(compute_dtype="bf16").unmodelled]
     assert named == []
-    with pytest.raises(QuestionError, match=r"dtype 'fp5' is not one of"):
+    with pytest.raises(QuestionError, match=r"unknown dtype of compute 'fp5': known: bfloat16"):
         answer(param_dtype=None, compute_dtype="fp5")

@@ -4,7 +4,7 @@ import pytest
 
 from vramcast.ledger import RankMemory
 from vramcast.training.forecast import forecast_training
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.parts import Recipe
 from vramcast.training.shape import Shape, shape_model
 from vramcast.workload import Parallel, Training
 
@@ -39,7 +39,11 @@ def term(rank: RankMemory, name: str, instant: str) -> int:
 def test_torchtitan_mixes_no_precisions_under_model_parallelism_alone(parallel: Parallel, compute: str, given: str) -> None:
     """Traced with tp 4 alone: 0.94 GiB of float32 gradients where 16 bits would be half."""
     recipe, _ = answer(parallel=parallel, compute_dtype=given)
-    assert (recipe.compute, recipe.backward_gradients, recipe.residual) == (compute, compute, compute)
+    assert (recipe.precision.compute, recipe.precision.backward_gradients, recipe.precision.residual) == (
+        compute,
+        compute,
+        compute,
+    )
 
 
 def test_a_pipeline_of_torchtitan_gathers_once_and_reduces_once() -> None:
@@ -65,7 +69,7 @@ def test_resharding_under_a_pipeline_can_be_asked_for() -> None:
 def test_every_micro_batch_has_its_receive_buffers(framework: str, vpp: int, buffers: dict[str, int]) -> None:
     """Traced (4 stages, 4 micro-batches of 2048 x 2048 in float32): 64 MiB on the last stage."""
     recipe, ranks = answer(framework=framework, parallel=Parallel(pp=4, vpp=vpp), accumulate=8)
-    width = {"float32": 4, "bfloat16": 2}[recipe.residual]
+    width = {"float32": 4, "bfloat16": 2}[recipe.precision.residual]
     for name, count in buffers.items():
         assert term(ranks[name], "communication", "end of forward") == 8 * count * 512 * 1024 * width
 
@@ -76,5 +80,5 @@ def test_accelerate_shards_the_ends_by_themselves_since_1_15(version: str, apart
     recipe, ranks = answer(framework="hf_trainer", framework_version=version, fsdp=2, parallel=Parallel(dp=8))
     blocks = 2 * sum(t.elements for t in MODEL.blocks[0].tensors)
     gathered = term(ranks["every rank"], "gathered", "backward of the last block")
-    assert recipe.separate_ends is apart
+    assert recipe.sharding.separate_ends is apart
     assert gathered == pytest.approx(2 * (blocks + (0 if apart else 2 * EMBEDDING)), rel=1e-3)

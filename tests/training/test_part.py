@@ -6,7 +6,8 @@ from vramcast.training.activations.layer import layer_life
 from vramcast.training.activations.part import depth_reached, layers_of_part
 from vramcast.training.activations.style import Style
 from vramcast.training.forecast import forecast_training
-from vramcast.training.recipe.methods import PARTIALS
+from vramcast.training.methods import PARTIALS
+from vramcast.training.recipe.policy import Policy
 from vramcast.training.shape import Shape, shape_model
 from vramcast.training.stages import stages
 from vramcast.workload import Parallel, Training
@@ -31,14 +32,14 @@ def saved(style: Style) -> float:
     ("method", "trained", "passing"), [("freeze", 2, 0), ("llama_pro", 4, 9), ("badam", 1, 15), ("lisa", 2, 14)]
 )
 def test_frozen_layers_save_what_gradients_pass_through(method: str, trained: int, passing: int) -> None:
-    found = layers_of_part("none", STAGE, Style(), MODEL, partial=PARTIALS[method], trained=trained, tokens=512, seq=512)
+    found = layers_of_part(Policy(), STAGE, Style(), MODEL, partial=PARTIALS[method], trained=trained, tokens=512, seq=512)
     whole, thin = saved(Style()), saved(Style(trains=False))
     assert thin < 0.75 * whole
     assert found.waiting == pytest.approx(trained * whole + passing * thin + found.boundary)
 
 
 def test_without_a_part_all_layers_are_trained() -> None:
-    found = layers_of_part("none", STAGE, Style(), MODEL, partial=None, trained=0, tokens=512, seq=512)
+    found = layers_of_part(Policy(), STAGE, Style(), MODEL, partial=None, trained=0, tokens=512, seq=512)
     assert found.waiting == pytest.approx(16 * saved(Style()) + found.boundary)
 
 
@@ -46,4 +47,4 @@ def test_expanded_blocks_are_trained_and_the_others_frozen() -> None:
     found = forecast_training(Training(model="x", seq=512, method="llama_pro", framework="llama_factory"), model=MODEL)
     block = sum(t.elements for t in MODEL.blocks[0].tensors)
     assert found.trainable_parameters == 8 * block
-    assert (found.recipe.weights, found.recipe.frozen) == ("float32", "bfloat16")
+    assert (found.recipe.precision.weights, found.recipe.precision.frozen) == ("float32", "bfloat16")

@@ -7,6 +7,7 @@ from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.policy import Layers, layers_of
 from vramcast.training.activations.regions import MODULES, module_bytes
 from vramcast.training.activations.style import Style
+from vramcast.training.recipe.policy import parse_policy
 from vramcast.training.shape import Shape, shape_model
 from vramcast.training.stages import stages
 from vramcast.workload import Parallel
@@ -65,7 +66,7 @@ def test_a_module_never_keeps_more_than_the_layer(module: str) -> None:
 
 
 def cost(policy: str, pp: int = 1) -> Layers:
-    return layers_of(policy, stages(DENSE, Parallel(pp=pp))[0], STYLE, DENSE, tokens=TOKENS, seq=TOKENS)
+    return layers_of(parse_policy(policy), stages(DENSE, Parallel(pp=pp))[0], STYLE, DENSE, tokens=TOKENS, seq=TOKENS)
 
 
 def test_uniform_chunks_keep_an_input_each_and_are_alive_together() -> None:

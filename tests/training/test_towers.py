@@ -11,7 +11,7 @@ from vramcast.errors import QuestionError
 from vramcast.models.families import read_config, vit
 from vramcast.models.inventory import Tensor, Tower
 from vramcast.training.forecast import TrainingForecast, forecast_training
-from vramcast.training.recipe.resolve import resolve
+from vramcast.training.resolve import resolve
 from vramcast.training.towers import patches_of
 from vramcast.workload import Adapter, Training
 
@@ -114,7 +114,7 @@ def test_patches_follow_the_towers_own_size() -> None:
     classed = msgspec.structs.replace(tower, tensors=(vit.table("vision_model.class_embedding", 1280),))
     assert patches_of(classed, recipe) == 4 * 1608  # 1,601 padded to a multiple of eight (transformers, mllama)
     assert patches_of(msgspec.structs.replace(classed, facts={"patch_size": 14, "image_size": 336}), recipe) == 577
-    assert patches_of(tower, msgspec.structs.replace(recipe, image_patches=9)) == 9
+    assert patches_of(tower, msgspec.structs.replace(recipe, task=msgspec.structs.replace(recipe.task, image_patches=9))) == 9
 
 
 @pytest.mark.parametrize("framework", ["llama_factory", "ms_swift"])

@@ -11,7 +11,7 @@ from vramcast.ledger import CardRow
 from vramcast.models.inventory import Model
 from vramcast.planning.verdict import training_fit
 from vramcast.training.forecast import forecast_training as answer_of
-from vramcast.training.recipe.resolve import resolve
+from vramcast.training.resolve import resolve
 from vramcast.workload import Parallel, Training
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -51,7 +51,7 @@ def cards_that_train(question: Training, model: Model) -> tuple[CardRow, ...]:
     from vramcast.hardware.capability import capability
     from vramcast.planning.cards import offered
 
-    compute = resolve(question, model)[0].compute
+    compute = resolve(question, model)[0].precision.compute
 
     needs = [(layout, need) for gpus in COUNTS for layout in layouts(question, gpus) if (need := _need(layout, question, model))]
     found = []

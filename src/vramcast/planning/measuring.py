@@ -15,7 +15,7 @@ from vramcast.planning.tracing.request import device_model, training_request
 from vramcast.tracing.configs import config_of
 from vramcast.tracing.request import TraceRequest
 from vramcast.training.forecast import forecast_training
-from vramcast.training.recipe.resolve import resolve
+from vramcast.training.resolve import resolve
 from vramcast.workload import Parallel, Serving, Training
 
 if TYPE_CHECKING:
@@ -109,15 +109,17 @@ def _training(question: Training, model: Model, card: Accelerator | None, how: H
     recipe, _ = resolve(question, model)
     if question.method not in _METHODS:
         raise UnmodelledError(f"the runner does not train by {question.method!r}: measure your own script after --")
-    if recipe.sharding not in _SPREADS:
-        raise UnmodelledError(f"the runner does not shard as {recipe.sharding}: give it --fsdp, or measure your script after --")
+    if recipe.sharding.kind not in _SPREADS:
+        raise UnmodelledError(
+            f"the runner does not shard as {recipe.sharding.kind}: give it --fsdp, or measure your script after --"
+        )
     # One rank of it is what a trace would run; the ranks, and compilation, are the runner's own.
     alone = msgspec.structs.replace(question, gpus=1, parallel=_without_ranks(question.parallel), fsdp=None, compile=False)
     config, _ = config_of(model, question.model)
     step, _ = training_request(alone, model, config, card=card, backend="auto", layers=None)
     if question.gpus > 1:
         step = msgspec.structs.replace(step, distribution=distribution_of(question, recipe, LayoutOptions()))
-    return msgspec.structs.replace(_request(step, how), compiled=recipe.compiled, ranks=question.gpus)
+    return msgspec.structs.replace(_request(step, how), compiled=recipe.kernels.compiled, ranks=question.gpus)
 
 
 def _generation(question: Serving, model: Model, card: Accelerator | None, how: How) -> MeasureRequest:

@@ -17,6 +17,7 @@ from vramcast.planning.training_changes import training_changes
 from vramcast.planning.verdict import WANTING, exit_code, training_fit
 from vramcast.training.forecast import TrainingForecast
 from vramcast.training.forecast import forecast_training as answer_of
+from vramcast.training.recipe.options import flat
 from vramcast.truth.bars import training_spread
 from vramcast.workload import Training
 
@@ -112,6 +113,6 @@ def _workload(answer: TrainingForecast, card: Accelerator | None) -> dict[str, A
         "seq": question.seq,
         "accumulate": question.accumulate,
         "parallel": layout,
-        "recipe": msgspec.to_builtins(answer.recipe),
+        "recipe": msgspec.to_builtins(flat(answer.recipe)),
         "trainable_parameters": answer.trainable_parameters,
     }

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from vramcast.planning.changes import Change
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.parts import Recipe
 from vramcast.workload import Adapter, Parallel, Training
 
 _LEAN_LOSSES = frozenset({"linear", "chunked", "chunked_head", "none"})
@@ -14,15 +14,15 @@ _LEAN_LOSSES = frozenset({"linear", "chunked", "chunked_head", "none"})
 
 def training_changes(question: Training, recipe: Recipe) -> Iterator[Change]:
     """Changes worth trying, in the order to consider them: kernels, recomputation, optimizer, sharding, then less work."""
-    if recipe.loss not in _LEAN_LOSSES:
+    if recipe.loss.kind not in _LEAN_LOSSES:
         yield _set(
             "loss", "--loss linear (fused linear cross-entropy)", "nothing: as fast, needs Liger or the like", loss="linear"
         )
-    if recipe.attention == "eager":
+    if recipe.kernels.attention == "eager":
         yield _set("attention", "FlashAttention (--attention sdpa)", "nothing on most cards", attention="sdpa")
-    if recipe.checkpointing == "none":
+    if recipe.recomputation.policy.kind == "none":
         yield _set("checkpointing", "--checkpointing full", "about a third more time per step", checkpointing="full")
-    if question.method == "full" and "8bit" not in recipe.optimizer and recipe.optimizer.startswith("adam"):
+    if question.method == "full" and "8bit" not in recipe.update.optimizer and recipe.update.optimizer.startswith("adam"):
         yield _set("optimizer", "--optimizer adamw_8bit", "small loss of precision in the states", optimizer="adamw_8bit")
     yield from _smaller_batch(question)
     yield from _sharding(question)

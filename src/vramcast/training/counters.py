@@ -12,7 +12,7 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import context_bytes, cublas_workspace_bytes, nccl_bytes
 from vramcast.ledger import Instant
-from vramcast.training.recipe.recipe import GATHERED, Recipe
+from vramcast.training.recipe.parts import GATHERED, Recipe
 from vramcast.training.streams import gradients_of
 
 HANDLES = 2  # the forward thread and autograd's own
@@ -58,12 +58,12 @@ def counters(
     pieces: Pieces,
 ) -> tuple[int, int, int]:
     """(allocated, reserved, device) bytes of one rank. ``groups``: ranks of each NCCL communicator it belongs to."""
-    workspace = (HANDLES + recipe.workspaces) * cublas_workspace_bytes(card)
+    workspace = (HANDLES + recipe.process.workspaces) * cublas_workspace_bytes(card)
     allocated = max(i.bytes for i in moments) + workspace
     outside = outside_allocator(recipe, groups, card)
     reserved = max(SLACK * allocated, segment_bytes(recipe, moments, pieces) + workspace)
     if card is not None and reserved + outside > card.visible_bytes >= allocated + outside:
-        share = AFTER_SMALL_STEPS if recipe.lengths == "variable" or recipe.sharding in GATHERED else AFTER_RETRY
+        share = AFTER_SMALL_STEPS if recipe.task.lengths == "variable" or recipe.sharding.kind in GATHERED else AFTER_RETRY
         reserved = allocated + share * (card.visible_bytes - outside - allocated)
     return allocated, round(reserved), round(reserved + outside)
 
@@ -74,7 +74,7 @@ def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], pieces: Pieces) 
     What piles up during backward and finds no room in the logits' segments is cut out of the layers' temporaries, of which a
     share is then needed anew.
     """
-    if recipe.expandable:
+    if recipe.process.expandable:
         return _expandable_bytes(moments, pieces.streams) + pieces.guarded
     peaks: dict[str, int] = {}
     for moment in moments:
@@ -82,12 +82,12 @@ def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], pieces: Pieces) 
             if (moment.name, term.name) not in PASSING:
                 peaks[term.name] = max(peaks.get(term.name, 0), term.bytes)
     peaks["loss"] = round(peaks.get("loss", 0) * pieces.loss_blocks)
-    renewed = (GENERATIONS - 1 if recipe.lengths == "variable" else 0) * sum(peaks.get(n, 0) for n in BY_LENGTH)
+    renewed = (GENERATIONS - 1 if recipe.task.lengths == "variable" else 0) * sum(peaks.get(n, 0) for n in BY_LENGTH)
     passing = sum(t.bytes - peaks.get(t.name, 0) for m in moments for t in m.terms if (m.name, t.name) == PASSING[0])
     step = sum(t.bytes for m in moments for t in m.terms if (m.name, t.name) == PASSING[1])
     roomy = min(peaks["loss"], pieces.retained)
     cut = peaks.get("temporaries", 0) * (1 - roomy / pieces.retained) if pieces.retained else 0
-    reused = min(_new_gradients(moments), peaks.get("activations", 0)) if recipe.checkpointing == "none" else 0
+    reused = min(_new_gradients(moments), peaks.get("activations", 0)) if recipe.recomputation.policy.kind == "none" else 0
     more = _stepping(recipe, peaks, step, renewed) + HOLE_SHARE * (max(0, passing) + cut) + pieces.guarded + pieces.streams
     return sum(peaks.values()) - roomy - reused + renewed + more
 
@@ -97,7 +97,7 @@ def _stepping(recipe: Recipe, peaks: dict[str, int], step: float, renewed: float
 
     FSDP1's shards are one block per unit, which only the logits' segments hold.
     """
-    free = peaks["loss"] if recipe.sharding == "fsdp1" else sum(peaks.get(n, 0) for n in BETWEEN_STEPS) + renewed
+    free = peaks["loss"] if recipe.sharding.kind == "fsdp1" else sum(peaks.get(n, 0) for n in BETWEEN_STEPS) + renewed
     return step - HOLE_SHARE * min(step, free)
 
 
@@ -117,4 +117,4 @@ def _new_gradients(moments: tuple[Instant, ...]) -> int:
 
 def outside_allocator(recipe: Recipe, groups: tuple[int, ...], card: Accelerator | None) -> float:
     """Context, kernels and NCCL buffers, bytes. ``groups``: ranks of each communicator."""
-    return context_bytes(card, lazy=recipe.lazy_modules) + sum(nccl_bytes(ranks) for ranks in groups)
+    return context_bytes(card, lazy=recipe.process.lazy_modules) + sum(nccl_bytes(ranks) for ranks in groups)

@@ -11,10 +11,10 @@ from vramcast.models.sharding import Layout, copies_held, is_routed, share, shar
 from vramcast.models.stages import Stage, outer_tensors
 from vramcast.training.adapters.prompts import PROMPT_KINDS, prompt_shapes
 from vramcast.training.adapters.tensors import beside, is_linear, once
+from vramcast.training.methods import last_layers
 from vramcast.training.optimizers.states import Part
 from vramcast.training.quantized import BITSANDBYTES, scale_bytes
-from vramcast.training.recipe.methods import last_layers
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.parts import Recipe
 from vramcast.workload import Adapter, Parallel
 
 
@@ -70,7 +70,7 @@ def _adapters(
         if not active or not ranks.get(tensor.role) or len(tensor.shape) != 2:
             continue
         own = copies * tensor.copies // (parallel.ep if is_routed(tensor) else 1)
-        for shape in beside(tensor, adapter, transposed=transposed, fused=recipe.fused_experts):
+        for shape in beside(tensor, adapter, transposed=transposed, fused=recipe.kernels.fused_experts):
             yield Part((max(1, shape[0] // parallel.tp), *shape[1:]), max(1, own), tensor.role)
     if stage.first:
         whole = (
@@ -87,25 +87,25 @@ def _part(tensor: Tensor, elements: int, layout: Layout) -> Part:
 
 def _parts(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor, int, bool]]:
     """Tensors with copies and whether they are trained: all of them, all but frozen towers, or the last layers' alone."""
-    if recipe.method != "partial":
+    if recipe.task.method != "partial":
         yield from ((tensor, n, True) for tensor, n in _tensors(model, stage, recipe))
-        yield from ((tensor, n, not recipe.freezes_towers) for tensor, n in _beside(model, stage))
+        yield from ((tensor, n, not recipe.task.freezes_towers) for tensor, n in _beside(model, stage))
         return
-    trained = last_layers(stage, recipe.trainable_layers or 0)
+    trained = last_layers(stage, recipe.task.trainable_layers or 0)
     taken = {id(block): n for block, n in trained.blocks}
     for block, n in stage.blocks:
         active = taken.get(id(block), 0)
         yield from ((t, active, True) for t in block.tensors if active)
         yield from ((t, n - active, False) for t in block.tensors if n > active)
     bare = msgspec.structs.replace(stage, blocks=())
-    yield from ((tensor, n, recipe.trains_ends) for tensor, n in (*_tensors(model, bare, recipe), *_beside(model, bare)))
+    yield from ((tensor, n, recipe.task.trains_ends) for tensor, n in (*_tensors(model, bare, recipe), *_beside(model, bare)))
 
 
 def _tensors(model: Model, stage: Stage, recipe: Recipe) -> list[tuple[Tensor, int]]:
     """Every tensor of the stage's decoder with its number of copies; a tied head is held again by a last stage of its own."""
     held = [(t, n) for block, n in stage.blocks for t in block.tensors if t.kind != "buffer"]
     held.extend((tensor, 1) for tensor in outer_tensors(model, stage) if tensor.kind != "buffer")
-    if model.tied and stage.last and stage.first and recipe.tied is False:
+    if model.tied and stage.last and stage.first and recipe.loss.tied is False:
         held.extend((t, 1) for t in model.tensors if t.role == "embedding")
     heads = (tower for tower in model.towers if stage.first and tower.kind == "mtp" and not tower.stored_only)
     held.extend(pair for tower in heads for pair in _tower(tower))
@@ -126,18 +126,20 @@ def _tower(tower: Tower) -> list[tuple[Tensor, int]]:
 
 def layout_of(parallel: Parallel, recipe: Recipe) -> Layout:
     """How the framework spreads tensors: a padded vocabulary divides evenly over the ranks that cut it."""
-    multiple = recipe.pad_vocab_to * parallel.tp if recipe.pad_vocab_to > 1 else 1
-    return Layout(tp=parallel.tp, ep=parallel.ep, expert_tp=recipe.expert_tp, vocab_multiple=multiple)
+    multiple = recipe.model_parallel.pad_vocab_to * parallel.tp if recipe.model_parallel.pad_vocab_to > 1 else 1
+    return Layout(tp=parallel.tp, ep=parallel.ep, expert_tp=recipe.model_parallel.expert_tp, vocab_multiple=multiple)
 
 
 def _kind(tensor: Tensor, recipe: Recipe, adapter: Adapter | None) -> str:
-    if adapter is None and recipe.method != "frozen":
+    if adapter is None and recipe.task.method != "frozen":
         return "expert_trained" if is_routed(tensor) else "trained"
     routed = is_routed(tensor)
-    if routed and recipe.fused_experts and recipe.quant in BITSANDBYTES:  # no nn.Linear (integrations/bitsandbytes.py)
+    if (
+        routed and recipe.kernels.fused_experts and recipe.quantization.scheme in BITSANDBYTES
+    ):  # no nn.Linear (integrations/bitsandbytes.py)
         return "frozen"
-    packed = recipe.splits_experts and routed and len(tensor.shape) == 3
-    return "quantized" if recipe.quant and (is_linear(tensor) or packed) else "frozen"
+    packed = recipe.kernels.splits_experts and routed and len(tensor.shape) == 3
+    return "quantized" if recipe.quantization.scheme and (is_linear(tensor) or packed) else "frozen"
 
 
 _SAVED_ROLES = {"wte": "embedding", "embed_tokens": "embedding", "lm_head": "head", "output": "head"}
@@ -145,7 +147,7 @@ _SAVED_ROLES = {"wte": "embedding", "embed_tokens": "embedding", "lm_head": "hea
 
 def trains(model: Model, recipe: Recipe, adapter: Adapter | None, *roles: str) -> bool:
     """Whether the ends of those roles are trained: with all else, by the method, or as PEFT's modules_to_save."""
-    if recipe.method == "full" or recipe.trains_ends:
+    if recipe.task.method == "full" or recipe.task.trains_ends:
         return True
     return adapter is not None and any(t.role in roles and _is_saved(t, adapter) for t in model.tensors)
 

@@ -10,6 +10,7 @@ from vramcast.models.inventory import Model, Tower
 from vramcast.models.stages import Stage
 from vramcast.training.activations.policy import layers_of
 from vramcast.training.activations.style import Style
+from vramcast.training.recipe.policy import Policy
 from vramcast.training.towers import Sight
 
 
@@ -18,7 +19,7 @@ def is_encoder(tower: Tower) -> bool:
     return tower.kind == "encoder" and not tower.stored_only and bool(tower.blocks)
 
 
-def encoded(model: Model, stage: Stage, policy: str, *, style: Style, tokens: float, seq: float) -> Sight:
+def encoded(model: Model, stage: Stage, policy: Policy, *, style: Style, tokens: float, seq: float) -> Sight:
     """The text encoder's cost on the rank that holds the embedding; nothing where the model has none."""
     towers = [tower for tower in model.towers if is_encoder(tower)]
     if not towers or not stage.first:

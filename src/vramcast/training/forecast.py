@@ -15,16 +15,16 @@ from vramcast.training.gathers import guarded, pending
 from vramcast.training.groups import communicators
 from vramcast.training.host import host_terms
 from vramcast.training.instant import STEP
+from vramcast.training.methods import adapter_of, named_by_task
 from vramcast.training.outside import outside_terms
-from vramcast.training.recipe.methods import adapter_of, named_by_task
-from vramcast.training.recipe.recipe import Recipe
-from vramcast.training.recipe.resolve import resolve
-from vramcast.training.recipe.validate import validate
+from vramcast.training.recipe.parts import Recipe
+from vramcast.training.resolve import resolve
 from vramcast.training.scene import Scene, retained_inputs
 from vramcast.training.scenes import scenes_of
 from vramcast.training.step import instants
 from vramcast.training.streams import gather_pool
 from vramcast.training.towers import unmodelled
+from vramcast.training.validate import validate
 from vramcast.workload import Training
 
 
@@ -98,7 +98,7 @@ def _rank(scene: Scene, question: Training, card: Accelerator | None) -> RankMem
         card=card,
         pieces=_pieces(scene),
     )
-    tenant = round(scene.recipe.tenant * card.visible_bytes) if card else 0
+    tenant = round(scene.recipe.task.tenant * card.visible_bytes) if card else 0
     memory = RankMemory(
         rank=scene.stage.name,
         instants=moments,

@@ -13,7 +13,7 @@ gathers an int8 buffer and dequantises it into a new tensor (qwZ).
 import msgspec
 
 from vramcast.training.quantized import code_width
-from vramcast.training.recipe.recipe import Recipe, width
+from vramcast.training.recipe.parts import Recipe, width
 from vramcast.training.states import WEIGHTS_CUT
 
 GATHERS_IN_FLIGHT = 2
@@ -37,7 +37,7 @@ class Units(msgspec.Struct, frozen=True, kw_only=True):
 
 def is_cut(recipe: Recipe, units: Units) -> bool:
     """Whether weights are sharded at all."""
-    return recipe.sharding in WEIGHTS_CUT and units.ranks > 1
+    return recipe.sharding.kind in WEIGHTS_CUT and units.ranks > 1
 
 
 class Whole(msgspec.Struct, frozen=True):
@@ -54,11 +54,11 @@ def gathered(recipe: Recipe, units: Units, *, blocks: int, ends: str) -> Whole:
     """Whole weights alive: ``blocks`` blocks, and the ``ends`` in use ("head", "embedding", "none") or, in one root unit, all."""
     if not is_cut(recipe, units):
         return NONE
-    compute = width(recipe.compute)
+    compute = width(recipe.precision.compute)
     each = code_width(recipe) or compute
-    if recipe.sharding == "zero3":
+    if recipe.sharding.kind == "zero3":
         return _prefetched(recipe, units, each=each, first=blocks == 1 and ends == "none")
-    held = units.depth if not recipe.reshard else min(blocks, recipe.live_gathers)
+    held = units.depth if not recipe.sharding.reshard else min(blocks, recipe.sharding.live_gathers)
     outer = _ends_in_use(recipe, units, ends)
     parts = (
         (units.block * each * held, f"{held} x a block of {units.block:,.0f} x {each:g} B"),
@@ -75,10 +75,10 @@ def _prefetched(recipe: Recipe, units: Units, *, each: float, first: bool) -> Wh
     _fetch_sub_module_impl and __params_to_release; config.py: stage3_max_live_parameters 1e9).
     """
     there = units.block * units.depth + units.ends
-    whole = units.block if first else min(there, max(recipe.live_elements, units.block))
-    mean = (units.block * units.depth * each + units.ends * width(recipe.compute)) / there
+    whole = units.block if first else min(there, max(recipe.sharding.live_elements, units.block))
+    mean = (units.block * units.depth * each + units.ends * width(recipe.precision.compute)) / there
     width_bytes = each if first else mean
-    coming = (units.block, f" + {units.block:,.0f} x 1 B on the way") if recipe.quantized_gathers else (0.0, "")
+    coming = (units.block, f" + {units.block:,.0f} x 1 B on the way") if recipe.sharding.quantized_gathers else (0.0, "")
     return Whole(whole * width_bytes + coming[0], f"{whole:,.0f} live elements x {width_bytes:.3g} B{coming[1]}")
 
 
@@ -88,27 +88,27 @@ def guarded(recipe: Recipe, units: Units) -> float:
     Source: torch 2.13, distributed/fsdp/_limiter_utils.py: _FreeEventQueue lets two gathers be in flight;
     _runtime_utils.py, _reshard; c10/cuda/CUDACachingAllocator.cpp: a block used on another stream waits for that stream.
     """
-    if recipe.sharding != "fsdp1" or not is_cut(recipe, units) or not recipe.reshard:
+    if recipe.sharding.kind != "fsdp1" or not is_cut(recipe, units) or not recipe.sharding.reshard:
         return 0.0
-    return GATHERS_IN_FLIGHT * units.block * (code_width(recipe) or width(recipe.compute))
+    return GATHERS_IN_FLIGHT * units.block * (code_width(recipe) or width(recipe.precision.compute))
 
 
 def _ends_in_use(recipe: Recipe, units: Units, ends: str) -> float:
     """Elements of embedding and head that are whole: all of a root unit, or of separate ones those at work."""
-    if not recipe.separate_ends:
+    if not recipe.sharding.separate_ends:
         return units.ends
-    return (units.embedding if ends == "embedding" or not recipe.reshard else 0) + (units.head if ends == "head" else 0)
+    return (units.embedding if ends == "embedding" or not recipe.sharding.reshard else 0) + (units.head if ends == "head" else 0)
 
 
 def secondary(recipe: Recipe, elements: float, ranks: int) -> float:
     """Bytes of ZeRO++'s second partition of the weights on one of ``ranks`` ranks."""
-    return elements * width(recipe.compute) / ranks if recipe.sharding == "zero3" and ranks > 1 else 0.0
+    return elements * width(recipe.precision.compute) / ranks if recipe.sharding.kind == "zero3" and ranks > 1 else 0.0
 
 
 def pending(recipe: Recipe, units: Units) -> float:
     """Unsharded gradients of the ends that wait: FSDP1 reduces the root unit at the end of backward."""
-    if not is_cut(recipe, units) or recipe.method != "full":
+    if not is_cut(recipe, units) or recipe.task.method != "full":
         return 0.0
-    if recipe.separate_ends:
+    if recipe.sharding.separate_ends:
         return 0.0
-    return units.head * width(recipe.backward_gradients)
+    return units.head * width(recipe.precision.backward_gradients)

@@ -1,7 +1,7 @@
 """The NCCL communicators a rank belongs to: each keeps buffers of its own on the card, whatever the tensors do."""
 
 from vramcast.models.stages import Stage
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.parts import Recipe
 from vramcast.workload import Parallel, Training
 
 
@@ -10,7 +10,7 @@ def communicators(question: Training, recipe: Recipe, stage: Stage, *, tied: boo
     parallel = question.parallel
     axes = tuple(n for n in (*_data(parallel), parallel.tp, parallel.pp, parallel.cp, parallel.ep) if n > 1)
     world = (max(question.gpus, 2),) if len(axes) > 1 else ()
-    further = _pipeline_engine(parallel, stage, tied=tied) if recipe.pipeline_engine else ()
+    further = _pipeline_engine(parallel, stage, tied=tied) if recipe.model_parallel.pipeline_engine else ()
     return axes + further + world or ((question.gpus,) if question.gpus > 1 else ())
 
 

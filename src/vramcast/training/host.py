@@ -42,4 +42,6 @@ def _parts(s: Scene) -> Iterator[tuple[str, float, str, str, str]]:
 
 def _offloads_checkpoints(s: Scene) -> bool:
     recipe = s.recipe
-    return recipe.checkpointing == "offloaded" or ("activations" in recipe.offload and recipe.checkpointing != "none")
+    return recipe.recomputation.policy.kind == "offloaded" or (
+        "activations" in recipe.sharding.offload and recipe.recomputation.policy.kind != "none"
+    )

@@ -6,7 +6,7 @@ from vramcast.ledger import Instant, Term
 from vramcast.training import reasons
 from vramcast.training.gathers import NONE, Whole, secondary
 from vramcast.training.pipeline_engine import between_stages
-from vramcast.training.recipe.recipe import width
+from vramcast.training.recipe.parts import width
 from vramcast.training.scene import Scene, finds_gradients
 from vramcast.training.towers import opened_by
 from vramcast.units import gib
@@ -21,12 +21,12 @@ def _secondary(s: Scene) -> float:
 
 def _buckets(s: Scene) -> tuple[float, str]:
     """Flat buffers and their sum: DeepSpeed's buckets and pipeline outputs, or DDP's own copy of the gradients."""
-    each = width(s.recipe.compute)
-    copied = s.states.gradients if s.recipe.ddp_buckets else 0.0
+    each = width(s.recipe.precision.compute)
+    copied = s.states.gradients if s.recipe.sharding.ddp_buckets else 0.0
     outputs = between_stages(s.recipe, s.stage, s.parallel, micro_batches=s.micro_batches)
     parts = (
         (copied, "DDP's copy of the gradients"),
-        (s.recipe.bucket_elements * each, f"buckets of {s.recipe.bucket_elements:,} elements x {each} B"),
+        (s.recipe.sharding.bucket_elements * each, f"buckets of {s.recipe.sharding.bucket_elements:,} elements x {each} B"),
         (outputs * s.layers.boundary, f"{outputs:g} outputs between stages x {gib(s.layers.boundary)}"),
     )
     return sum(size for size, _ in parts), " + ".join(why for size, why in parts if size)
@@ -39,16 +39,16 @@ def instant(name: str, s: Scene, *, gathered: Whole = NONE, told: tuple[str, str
     """
     if "gradients" not in sizes:
         sizes["gradients"] = s.states.gradients if finds_gradients(s) else 0.0
-    if s.recipe.low_gradients and name != STEP:
-        sizes["gradients"] += s.held.trained * width(s.recipe.low_gradients)
-    whole = s.recipe.whole_accumulation != "none" and s.micro_batches > 1 and name != STEP
-    if whole and (sizes["gradients"] or not s.recipe.longest_first):
+    if s.recipe.precision.low_gradients and name != STEP:
+        sizes["gradients"] += s.held.trained * width(s.recipe.precision.low_gradients)
+    whole = s.recipe.sharding.whole_accumulation != "none" and s.micro_batches > 1 and name != STEP
+    if whole and (sizes["gradients"] or not s.recipe.task.longest_first):
         sizes["gradients"] = s.states.whole_gradients
     return Instant(name=name, terms=tuple(_terms(s, sizes, gathered, told or (s.layers.why, reasons.SOURCES["temporaries"]))))
 
 
 def _why_gradients(s: Scene, size: float) -> str:
-    if s.recipe.whole_accumulation != "none" and size == s.states.whole_gradients:
+    if s.recipe.sharding.whole_accumulation != "none" and size == s.states.whole_gradients:
         return reasons.whole_gradients(s.held, s.recipe)
     own = size == s.states.step_gradients < s.states.gradients
     return reasons.gradients(s.held, s.recipe, s.shards, own=own)

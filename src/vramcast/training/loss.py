@@ -10,7 +10,7 @@ from math import ceil
 
 import msgspec
 
-from vramcast.training.recipe.recipe import GATHERED, Recipe, width
+from vramcast.training.recipe.parts import GATHERED, Recipe, width
 from vramcast.units import gib
 
 
@@ -47,12 +47,12 @@ class Logits(msgspec.Struct, frozen=True, kw_only=True):
 def loss_cost(recipe: Recipe, logits: Logits) -> LossCost:
     """The cost of the recipe's loss, the final norm included."""
     kept = _norm(recipe, logits) + _cast_head(recipe, logits) + _softcap(recipe, logits)
-    cost = _KINDS[recipe.loss](recipe, logits)
+    cost = _KINDS[recipe.loss.kind](recipe, logits)
     return LossCost(
         forward=kept + cost.forward,
         backward=kept + max(cost.backward, logits.tokens * logits.hidden * logits.width + logits.head_gradient),
         why=f"{cost.why} + {gib(kept)} of the final norm and the head's input" if kept else cost.why,
-        segments=_SEGMENTS.get(recipe.loss, 1.0),
+        segments=_SEGMENTS.get(recipe.loss.kind, 1.0),
     )
 
 
@@ -68,9 +68,9 @@ def _norm(recipe: Recipe, x: Logits) -> float:
     A float weight makes an eager norm return float.
     """
     features = x.tokens * x.hidden
-    residual = width(recipe.residual)
-    out = features * max(x.width, width(recipe.norm_weight))
-    if recipe.norm == "eager":
+    residual = width(recipe.precision.residual)
+    out = features * max(x.width, width(recipe.precision.norm_weight))
+    if recipe.kernels.norm == "eager":
         return (features * 4 if residual < 4 else 0) + out + (features * x.width if x.head_trains else 0)
     return features * (residual + x.width)
 
@@ -82,23 +82,23 @@ def _cast_head(recipe: Recipe, x: Logits) -> float:
 
     A head under QLoRA is float: prepare_model_for_kbit_training casts whatever is not quantised.
     """
-    held = recipe.weights if x.head_trains else recipe.unquantized or recipe.frozen
-    whole = recipe.sharding not in GATHERED
-    copied = recipe.autocast and whole and recipe.loss != "none" and width(held) > x.width
+    held = recipe.precision.weights if x.head_trains else recipe.quantization.unquantized or recipe.precision.frozen
+    whole = recipe.sharding.kind not in GATHERED
+    copied = recipe.precision.autocast and whole and recipe.loss.kind != "none" and width(held) > x.width
     return x.vocab * x.hidden * x.width if copied else 0
 
 
 def _softcap(recipe: Recipe, x: Logits) -> float:
     """Logits squashed by a tanh, whose output waits for backward (transformers, models/gemma2: final_logit_softcapping)."""
-    return x.tokens * x.vocab * x.width if recipe.logits_softcap and recipe.loss in _WHOLE else 0
+    return x.tokens * x.vocab * x.width if recipe.loss.logits_softcap and recipe.loss.kind in _WHOLE else 0
 
 
 def _eager(recipe: Recipe, x: Logits) -> LossCost:
     """Logits in 16 bits, a float copy, a shifted copy, log-softmax; backward holds log-softmax, its gradient and nll's."""
     size = x.tokens * x.vocab
-    upcast = 4 if recipe.logits_upcast and x.width < 4 else 0
+    upcast = 4 if recipe.loss.logits_upcast and x.width < 4 else 0
     work = 4 if upcast else x.width
-    kept = x.width if recipe.logits_kept else 0
+    kept = x.width if recipe.loss.logits_kept else 0
     shifted = work if x.rows > 1 else 0
     forward = kept + (upcast or x.width) + shifted + work
     return LossCost(
@@ -114,12 +114,12 @@ def _plain(recipe: Recipe, x: Logits) -> LossCost:
     The 16-bit logits live until the float copy is made, or are kept; a loop whose variable still names the logits holds them
     through backward.
     """
-    if recipe.direct_loss:
+    if recipe.loss.direct_loss:
         return _direct(recipe, x)
     size = x.tokens * x.vocab
-    work = 4 if recipe.logits_upcast else x.width
-    kept = x.width if recipe.logits_kept and work != x.width else 0
-    held = width(recipe.holds_logits) if recipe.holds_logits else 0
+    work = 4 if recipe.loss.logits_upcast else x.width
+    kept = x.width if recipe.loss.logits_kept and work != x.width else 0
+    held = width(recipe.loss.holds_logits) if recipe.loss.holds_logits else 0
     return LossCost(
         forward=size * (max(kept, held) + 2 * work),
         backward=size * (held + 3 * work),
@@ -132,7 +132,7 @@ def _direct(recipe: Recipe, x: Logits) -> LossCost:
 
     Autocast makes the log-softmax and one gradient float beside the narrow logits (aten/autocast_mode.h, fp32 list).
     """
-    size, work = x.tokens * x.vocab, 4 if recipe.autocast else x.width
+    size, work = x.tokens * x.vocab, 4 if recipe.precision.autocast else x.width
     each = x.width + 2 * work
     return LossCost(
         forward=size * each,
@@ -144,8 +144,8 @@ def _direct(recipe: Recipe, x: Logits) -> LossCost:
 def _fused(recipe: Recipe, x: Logits) -> LossCost:
     """A Triton cross entropy that writes the gradient over the logits: the float and shifted copies remain."""
     size = x.tokens * x.vocab
-    kept = x.width if recipe.logits_kept else 0
-    forward = kept + (4 if recipe.logits_upcast else x.width) + (4 if x.rows > 1 else 0)
+    kept = x.width if recipe.loss.logits_kept else 0
+    forward = kept + (4 if recipe.loss.logits_upcast else x.width) + (4 if x.rows > 1 else 0)
     return LossCost(
         forward=size * forward,
         backward=size * 8,
@@ -184,7 +184,7 @@ def _chunked(recipe: Recipe, x: Logits) -> LossCost:
     The head's weight gradient is summed over the chunks: the sum and one chunk's part exist together.
     """
     size = x.tokens * x.vocab
-    held = size * x.width if recipe.compiled else size * (x.width + 4 + 3 * 4 / 8)
+    held = size * x.width if recipe.kernels.compiled else size * (x.width + 4 + 3 * 4 / 8)
     return LossCost(forward=held, backward=held + 2 * x.head_gradient, why="16-bit logits, float work on chunks of 1/8")
 
 
@@ -233,7 +233,7 @@ def _linear_chunks(recipe: Recipe, x: Logits) -> LossCost:
     first; here none are). Compiled, a chunk keeps its 16-bit logits instead.
     """
     size, chunk = x.tokens * x.vocab, x.tokens * x.vocab / 8
-    kept = size * (x.width if recipe.compiled else 4)
+    kept = size * (x.width if recipe.kernels.compiled else 4)
     weight = 2 * x.head_gradient if x.head_trains else 0
     return LossCost(
         forward=kept + chunk * (x.width + 4),

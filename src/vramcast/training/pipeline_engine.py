@@ -9,7 +9,7 @@ distributed/pipelining/stage.py: _create_act_recv_info and _setup_backward_recv_
 from itertools import pairwise
 
 from vramcast.models.stages import Stage
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.parts import Recipe
 from vramcast.workload import Parallel
 
 
@@ -36,5 +36,5 @@ def between_stages(recipe: Recipe, stage: Stage, parallel: Parallel, *, micro_ba
     """Hidden states that a rank's pipeline holds beside its checkpoints, counted."""
     if parallel.pp == 1:
         return 0.0
-    received = micro_batches * (2 * parallel.vpp - stage.first - stage.last) if recipe.receives_ahead else 0
-    return received + (held_tensors(stage, parallel.tp) if recipe.pipeline_engine else 0.0)
+    received = micro_batches * (2 * parallel.vpp - stage.first - stage.last) if recipe.model_parallel.receives_ahead else 0
+    return received + (held_tensors(stage, parallel.tp) if recipe.model_parallel.pipeline_engine else 0.0)

@@ -11,7 +11,7 @@ from math import prod
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.models.quantization.formats import Format
 from vramcast.models.quantization.rows import ALIASES, NAMED, awq, bnb4, gptq
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.parts import Recipe
 
 BITSANDBYTES = ("nf4", "fp4", "int8")
 _SIZED = ("nf4", "fp4", "gptq", "gptq8", "awq")  # blocks as the recipe says
@@ -60,7 +60,7 @@ def word_of(name: str) -> tuple[str, bool]:
 
 def check_quantized(recipe: Recipe) -> None:
     """Raises QuestionError for a scheme that is none, or that this framework cannot train beside, with its reason."""
-    name = recipe.quant
+    name = recipe.quantization.scheme
     if not name:
         return
     if name in REFUSED:
@@ -74,7 +74,7 @@ def check_quantized(recipe: Recipe) -> None:
 
 def storage_of(recipe: Recipe) -> Format:
     """The storage row of the recipe's frozen matrices; the recipe is checked and quantises."""
-    return _row(recipe.quant, recipe.quant_block, recipe.double_quant)
+    return _row(recipe.quantization.scheme, recipe.quantization.quant_block, recipe.quantization.double_quant)
 
 
 @cache
@@ -88,7 +88,7 @@ def _row(name: str, block: int, double: bool) -> Format:
 
 def code_width(recipe: Recipe) -> float:
     """Bytes of one element without its scales."""
-    return storage_of(recipe).bits / 8 if recipe.quant else 0.0
+    return storage_of(recipe).bits / 8 if recipe.quantization.scheme else 0.0
 
 
 def scale_bytes(recipe: Recipe, shape: tuple[int, ...]) -> float:

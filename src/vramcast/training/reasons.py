@@ -5,7 +5,7 @@ import msgspec
 from vramcast.training.counts import Count
 from vramcast.training.optimizers.rules import optimizer
 from vramcast.training.quantized import code_width
-from vramcast.training.recipe.recipe import Recipe, width
+from vramcast.training.recipe.parts import Recipe, width
 from vramcast.training.states import GRADIENTS_CUT, WEIGHTS_CUT, WHOLE, accumulated
 
 
@@ -37,51 +37,55 @@ SOURCES = {
 def source_of(term: str, recipe: Recipe) -> str:
     """Where the rule of a term comes from."""
     if term in ("optimizer", "master_weights"):
-        return optimizer(recipe.optimizer).source
+        return optimizer(recipe.update.optimizer).source
     return SOURCES.get(term, "")
 
 
 def weights(held: Count, recipe: Recipe, shards: Shards) -> str:
     """Trained, frozen, quantised and adapter elements with their widths."""
-    shards = shards.when(recipe.sharding in WEIGHTS_CUT)
+    shards = shards.when(recipe.sharding.kind in WEIGHTS_CUT)
     return _sum(
-        *_trained(held, f"trained x {width(recipe.weights)} B", shards),
-        (held.frozen, f"frozen x {width(recipe.unquantized or recipe.frozen)} B", shards.dense),
-        (held.quantized, f"in {recipe.quant} x {code_width(recipe):g} B", shards.dense),
+        *_trained(held, f"trained x {width(recipe.precision.weights)} B", shards),
+        (held.frozen, f"frozen x {width(recipe.quantization.unquantized or recipe.precision.frozen)} B", shards.dense),
+        (held.quantized, f"in {recipe.quantization.scheme} x {code_width(recipe):g} B", shards.dense),
         (round(held.quantized_scales), "B of their scales", 1),
-        (held.adapter, f"in adapters x {width(recipe.adapter_dtype)} B", shards.dense),
+        (held.adapter, f"in adapters x {width(recipe.adapters.adapter_dtype)} B", shards.dense),
     )
 
 
 def secondary(held: Count, recipe: Recipe, ranks: int) -> str:
     """ZeRO++'s second copy of the weights."""
-    return f"a second copy of {held.trained + held.expert_trained + held.frozen:,} x {width(recipe.compute)} B / {ranks} ranks"
+    elements = held.trained + held.expert_trained + held.frozen
+    return f"a second copy of {elements:,} x {width(recipe.precision.compute)} B / {ranks} ranks"
 
 
 def whole_gradients(held: Count, recipe: Recipe) -> str:
     """Gradients kept whole while micro-batches accumulate."""
     each = accumulated(recipe)
-    units = held.frozen if recipe.whole_accumulation == "units" else 0
+    units = held.frozen if recipe.sharding.whole_accumulation == "units" else 0
     return _sum(
         (held.trained + held.expert_trained, f"x {width(each)} B ({each}), whole until the last micro-batch", 1),
-        (held.adapter, f"in adapters x {width(recipe.adapter_dtype)} B", 1),
-        (units, f"frozen in the same units x {width(recipe.frozen)} B", 1),
+        (held.adapter, f"in adapters x {width(recipe.adapters.adapter_dtype)} B", 1),
+        (units, f"frozen in the same units x {width(recipe.precision.frozen)} B", 1),
     )
 
 
 def gradients(held: Count, recipe: Recipe, shards: Shards, *, own: bool = False) -> str:
     """Gradients of what is trained; ``own``: those of other ranks' parameters are gone."""
-    shards = shards.when(own or recipe.sharding in GRADIENTS_CUT)
+    shards = shards.when(own or recipe.sharding.kind in GRADIENTS_CUT)
     return _sum(
-        *_trained(held, f"x {width(recipe.gradients)} B ({recipe.gradients})", shards),
-        (held.adapter, f"in adapters x {width(recipe.adapter_dtype)} B", shards.dense),
+        *_trained(held, f"x {width(recipe.precision.gradients)} B ({recipe.precision.gradients})", shards),
+        (held.adapter, f"in adapters x {width(recipe.adapters.adapter_dtype)} B", shards.dense),
     )
 
 
 def optimizer_states(held: Count, recipe: Recipe, shards: Shards) -> str:
     """The optimizer's tensors per trained element."""
-    row, shards = optimizer(recipe.optimizer), shards.when(recipe.sharding not in WHOLE)
-    own, added = (row.state_width or width(recipe.master or dtype) for dtype in (recipe.weights, recipe.adapter_dtype))
+    row, shards = optimizer(recipe.update.optimizer), shards.when(recipe.sharding.kind not in WHOLE)
+    own, added = (
+        row.state_width or width(recipe.update.master or dtype)
+        for dtype in (recipe.precision.weights, recipe.adapters.adapter_dtype)
+    )
     shape = "" if row.shape == "elementwise" else f", {row.shape.replace('_', ' ')} states"
     parts = _sum(
         *_trained(held, f"x {row.moments:g} x {own:g} B", shards),
@@ -92,11 +96,11 @@ def optimizer_states(held: Count, recipe: Recipe, shards: Shards) -> str:
 
 def stepping(held: Count, recipe: Recipe, shards: Shards) -> tuple[str, str]:
     """What an optimizer makes for its step and drops, and where that is read."""
-    row = optimizer(recipe.optimizer)
+    row = optimizer(recipe.update.optimizer)
     if row.shape == "momentum":
         return "Newton-Schulz over the largest matrix: the update, two 16-bit iterates, two Gram matrices", row.source
-    lists, shards = row.step_copies * (1 + recipe.foreach_twice), shards.when(recipe.sharding not in WHOLE)
-    own, added = (width(recipe.master or dtype) for dtype in (recipe.weights, recipe.adapter_dtype))
+    lists, shards = row.step_copies * (1 + recipe.update.foreach_twice), shards.when(recipe.sharding.kind not in WHOLE)
+    own, added = (width(recipe.update.master or dtype) for dtype in (recipe.precision.weights, recipe.adapters.adapter_dtype))
     made = _sum(
         *_trained(held, f"x {lists:g} x {own} B", shards), (held.adapter, f"in adapters x {lists:g} x {added} B", shards.dense)
     )
@@ -105,16 +109,16 @@ def stepping(held: Count, recipe: Recipe, shards: Shards) -> tuple[str, str]:
 
 def master(held: Count, recipe: Recipe, shards: Shards) -> str:
     """The separate master copy."""
-    each = width(recipe.master) if recipe.master else 0
-    return _sum(*_trained(held, f"x {each} B", shards.when(recipe.sharding not in WHOLE)))
+    each = width(recipe.update.master) if recipe.update.master else 0
+    return _sum(*_trained(held, f"x {each} B", shards.when(recipe.sharding.kind not in WHOLE)))
 
 
 def gradient_copy(held: Count, recipe: Recipe, shards: Shards) -> str:
     """Gradients made anew in another dtype."""
-    if recipe.low_gradients:
+    if recipe.precision.low_gradients:
         return "the largest gradient in float32, before it is added"
-    own = _sum(*_trained(held, "", shards.when(recipe.sharding not in WHOLE)))
-    return f"{own} flattened in {recipe.gradients} and float32, or the largest in float64"
+    own = _sum(*_trained(held, "", shards.when(recipe.sharding.kind not in WHOLE)))
+    return f"{own} flattened in {recipe.precision.gradients} and float32, or the largest in float64"
 
 
 def activations(recipe: Recipe, *, depth: int, in_flight: float, tokens: float) -> str:
@@ -125,11 +129,13 @@ def activations(recipe: Recipe, *, depth: int, in_flight: float, tokens: float) 
         "offloaded": "nothing: moved to the host",
         "op": "each layer's input and chosen outputs",
     }
-    word, _, detail = recipe.checkpointing.partition(":")
-    kept["uniform"] = f"the input of every {detail} layers"
-    kept["block"] = f"the input of {detail} layers, and all that the others save"
-    kept["modules"] = f"what a layer saves outside {detail.replace('+', ', ')}"
-    what = kept.get(word, f"what {recipe.attention} attention, {recipe.norm} norms and {recipe.glu} MLPs save")
+    policy = recipe.recomputation.policy
+    kept["uniform"] = f"the input of every {policy.layers} layers"
+    kept["block"] = f"the input of {policy.layers} layers, and all that the others save"
+    kept["modules"] = f"what a layer saves outside {', '.join(policy.modules)}"
+    what = kept.get(
+        policy.kind, f"what {recipe.kernels.attention} attention, {recipe.kernels.norm} norms and {recipe.kernels.glu} MLPs save"
+    )
     return f"{what} for {tokens:,.0f} tokens, {depth} layers{passes}"
 
 

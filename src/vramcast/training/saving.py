@@ -11,7 +11,7 @@ distributed/checkpoint/state_dict_saver.py (async_save copies the rank's own sta
 
 from vramcast.training.counts import Count
 from vramcast.training.gathers import NONE, Units, Whole, is_cut
-from vramcast.training.recipe.recipe import Recipe, width
+from vramcast.training.recipe.parts import Recipe, width
 from vramcast.training.states import States, largest
 from vramcast.units import gib
 
@@ -21,12 +21,12 @@ FILE_BYTES = 50_000_000_000  # one safetensors file of transformers 5
 
 def gathered_to_save(recipe: Recipe, units: Units, held: Count, states: States) -> Whole:
     """Whole weights on the card at the highest point of saving."""
-    if recipe.saves not in ("device", "full") or not is_cut(recipe, units):
+    if recipe.task.saves not in ("device", "full") or not is_cut(recipe, units):
         return NONE
-    if recipe.saves == "device":
+    if recipe.task.saves == "device":
         return Whole(states.weights * units.ranks, f"the shards of {units.ranks} ranks x {gib(states.weights)}")
-    each = width(recipe.weights)
-    if recipe.sharding == "fsdp1":
+    each = width(recipe.precision.weights)
+    if recipe.sharding.kind == "fsdp1":
         unit = units.block + units.ends
         return Whole(unit * each, f"a block inside its root unit, {unit:,.0f} x {each} B")
     most = max(largest(held), units.embedding)
@@ -35,17 +35,17 @@ def gathered_to_save(recipe: Recipe, units: Units, held: Count, states: States) 
 
 def host_to_save(recipe: Recipe, units: Units, states: States) -> tuple[float, str]:
     """Bytes in the memory of the process that saves, and why."""
-    if recipe.saves == "async":
+    if recipe.task.saves == "async":
         return (
             states.weights + states.master + states.optimizer,
             "this rank's weights, masters and moments, copied before writing",
         )
-    if recipe.saves != "full":
+    if recipe.task.saves != "full":
         return 0.0, ""
-    if recipe.sharding in ("zero1", "zero2"):
+    if recipe.sharding.kind in ("zero1", "zero2"):
         return states.weights, "every process clones the 16-bit weights"
     if not is_cut(recipe, units):
         return min(states.weights, FILE_BYTES), "the tensors of one file, serialised"
-    moments = states.optimizer if recipe.sharding != "zero3" else 0.0
+    moments = states.optimizer if recipe.sharding.kind != "zero3" else 0.0
     whole = max(states.weights, moments) * units.ranks
     return whole, f"the whole {'moments' if moments > states.weights else 'weights'} on rank 0"

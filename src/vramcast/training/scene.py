@@ -9,7 +9,7 @@ from vramcast.training.counts import Count
 from vramcast.training.gathers import Units
 from vramcast.training.loss import LossCost
 from vramcast.training.reasons import Shards
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.parts import Recipe
 from vramcast.training.states import States
 from vramcast.training.towers import Sight
 from vramcast.workload import Parallel
@@ -42,7 +42,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
 def finds_gradients(s: Scene) -> bool:
     """Whether the largest micro-batch begins with gradients of earlier ones, or of the step before."""
-    return s.recipe.frees_gradients is False or (s.micro_batches > 1 and not s.recipe.longest_first)
+    return s.recipe.update.frees_gradients is False or (s.micro_batches > 1 and not s.recipe.task.longest_first)
 
 
 def retained_inputs(s: Scene) -> float:
@@ -52,6 +52,6 @@ def retained_inputs(s: Scene) -> float:
     inputs of a unit whose parameters need no gradient (since torch 2.1). With reentrant checkpointing the hooked
     inputs are the checkpoints, whose gradients stay as well.
     """
-    if s.recipe.sharding != "fsdp1" or s.recipe.method == "full" or s.recipe.checkpointing != "full":
+    if s.recipe.sharding.kind != "fsdp1" or s.recipe.task.method == "full" or s.recipe.recomputation.policy.kind != "full":
         return 0.0
     return s.layers.waiting + (s.stage.layers - 2) * s.layers.boundary

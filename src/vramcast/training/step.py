@@ -4,7 +4,7 @@ from vramcast.ledger import Instant, Term
 from vramcast.training import reasons
 from vramcast.training.gathers import gathered, pending
 from vramcast.training.instant import STEP, instant
-from vramcast.training.recipe.recipe import width
+from vramcast.training.recipe.parts import width
 from vramcast.training.saving import gathered_to_save
 from vramcast.training.scene import Scene, finds_gradients, retained_inputs
 from vramcast.training.states import GRADIENTS_CUT, largest
@@ -25,12 +25,12 @@ def instants(scene: Scene) -> tuple[Instant, ...]:
         moments.append(_embedding(scene))
     if scene.sight.saved:
         moments.append(_seen(scene))
-    if scene.recipe.checks_overflow:
+    if scene.recipe.update.checks_overflow:
         moments.append(instant("overflow check", scene, gradients=scene.states.gradients, overflow=scene.states.overflow_copy))
     moments.append(_optimizer_step(scene))
-    if scene.recipe.eval_batch:
+    if scene.recipe.task.eval_batch:
         moments.append(_evaluation(scene))
-    if scene.recipe.saves:
+    if scene.recipe.task.saves:
         moments.append(_save(scene))
     return tuple(moments)
 
@@ -93,7 +93,7 @@ def _first_block(s: Scene) -> Instant:
     recipe, layers = s.recipe, s.layers
     retained = retained_inputs(s)
     late = 0 if s.units.tied or finds_gradients(s) else s.embedding_gradient
-    own = 0 if recipe.sharding in GRADIENTS_CUT else layers.gradients + late
+    own = 0 if recipe.sharding.kind in GRADIENTS_CUT else layers.gradients + late
     gradients = max(0.0, s.states.gradients - own)
     return instant(
         "backward of the first block",
@@ -145,7 +145,7 @@ def _reducing(s: Scene) -> float:
     Source: DeepSpeed 0.18.2, runtime/comm/coalesced_collectives.py, all_to_all_quant_reduce: half a byte per element sent, half
     a byte received.
     """
-    quantized = s.recipe.quantized_gradients and s.recipe.sharding == "zero3"
+    quantized = s.recipe.sharding.quantized_gradients and s.recipe.sharding.kind == "zero3"
     return pending(s.recipe, s.units) + (largest(s.held) if quantized else 0)
 
 
@@ -166,16 +166,20 @@ def _evaluation(s: Scene) -> Instant:
     Source: transformers 5, trainer.py (evaluation_loop), trainer_pt_utils.py: EvalLoopContainer.add concatenates what was kept
     with what is new, both alive; accelerate converts the model's outputs to float under autocast.
     """
-    scale = s.recipe.eval_batch / s.rows
+    scale = s.recipe.task.eval_batch / s.rows
     batch = s.tokens * scale * s.model.vocab if s.stage.last else 0.0
-    kept = batch * (4 if s.recipe.autocast else width(s.recipe.compute)) * max(0, 2 * s.recipe.eval_kept - 2)
+    kept = (
+        batch
+        * (4 if s.recipe.precision.autocast else width(s.recipe.precision.compute))
+        * max(0, 2 * s.recipe.task.eval_kept - 2)
+    )
     return instant(
         "evaluation",
         s,
         gradients=_after_step(s),
         tower=s.sight.pixels * scale,
         temporaries=max(s.layers.forward, s.sight.forward) * scale,
-        loss=batch * (width(s.recipe.compute) + 4) + kept,
+        loss=batch * (width(s.recipe.precision.compute) + 4) + kept,
         gathered=gathered(s.recipe, s.units, blocks=1, ends="head"),
     )
 
@@ -192,4 +196,4 @@ def _save(s: Scene) -> Instant:
 
 def _after_step(s: Scene) -> float:
     """Gradients that stay when no step is under way: those in buffers of their own."""
-    return s.states.gradients if s.recipe.frees_gradients is False else 0.0
+    return s.states.gradients if s.recipe.update.frees_gradients is False else 0.0

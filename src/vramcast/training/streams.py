@@ -8,7 +8,7 @@ trainer hold 2.41 GiB and all gradients there; their reserved peaks meet the pub
 
 from vramcast.ledger import Instant
 from vramcast.training.gathers import Units, is_cut
-from vramcast.training.recipe.recipe import Recipe, width
+from vramcast.training.recipe.parts import Recipe, width
 
 
 def gather_pool(recipe: Recipe, units: Units) -> float:
@@ -16,10 +16,10 @@ def gather_pool(recipe: Recipe, units: Units) -> float:
 
     0 without one: under another sharding, or where the whole step is one compiled graph.
     """
-    if recipe.sharding != "fsdp2" or recipe.one_graph or not is_cut(recipe, units):
+    if recipe.sharding.kind != "fsdp2" or recipe.kernels.one_graph or not is_cut(recipe, units):
         return 0.0
-    ends = (units.embedding, units.head) if recipe.separate_ends else (units.ends,)
-    return (units.block + max(units.block, *ends)) * width(recipe.compute)
+    ends = (units.embedding, units.head) if recipe.sharding.separate_ends else (units.ends,)
+    return (units.block + max(units.block, *ends)) * width(recipe.precision.compute)
 
 
 def gradients_of(moment: Instant) -> int:

@@ -16,7 +16,8 @@ from vramcast.models.inventory import Model, Tower
 from vramcast.models.stages import Stage
 from vramcast.training.activations.policy import Layers, layers_of
 from vramcast.training.activations.style import Style
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.parts import Recipe
+from vramcast.training.recipe.policy import Policy
 
 # Patches of a tile and its class token are padded to a multiple of this (transformers 5.23, modeling_mllama.py, forward).
 MLLAMA_PADDING = 8
@@ -43,17 +44,19 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
         return self.pixels + self.saved
 
 
-def sight_of(model: Model, recipe: Recipe, stage: Stage, policy: str, *, style: Style, sequences: int) -> Sight:
+def sight_of(model: Model, recipe: Recipe, stage: Stage, policy: Policy, *, style: Style, sequences: int) -> Sight:
     """The vision towers under ``policy`` on the rank that holds the embedding; nothing elsewhere, and nothing without images.
 
     Raises QuestionError for images without a tower, or of a size that only the data knows.
     """
-    if not recipe.images:
+    if not recipe.task.images:
         return Sight()
     seeing = [tower for tower in model.towers if is_modelled(tower)]
     if not seeing:
-        raise QuestionError(f"{recipe.images} images for {model.id}, which has no vision tower of a known kind: use --images 0")
-    images = recipe.images * sequences
+        raise QuestionError(
+            f"{recipe.task.images} images for {model.id}, which has no vision tower of a known kind: use --images 0"
+        )
+    images = recipe.task.images * sequences
     each = [_one(model, tower, recipe, stage, policy, style=style, images=images) for tower in seeing]
     if not stage.first:
         return Sight()
@@ -79,8 +82,8 @@ def patches_of(tower: Tower, recipe: Recipe) -> int:
     Raises QuestionError where images keep their own size (Qwen-VL, GLM-4V, Kimi).
     """
     facts = tower.facts
-    if recipe.image_patches:
-        return recipe.image_patches
+    if recipe.task.image_patches:
+        return recipe.task.image_patches
     if "image_size" not in facts or "patch_size" not in facts or "merge" in facts:
         patch = f"{facts['patch_size']:g}" if "patch_size" in facts else "?"
         raise QuestionError(
@@ -93,7 +96,7 @@ def patches_of(tower: Tower, recipe: Recipe) -> int:
     return patches
 
 
-def _one(model: Model, tower: Tower, recipe: Recipe, stage: Stage, policy: str, *, style: Style, images: int) -> Sight:
+def _one(model: Model, tower: Tower, recipe: Recipe, stage: Stage, policy: Policy, *, style: Style, images: int) -> Sight:
     patches = patches_of(tower, recipe)
     tokens = float(images * patches)
     style = _style(tower, style, recipe)
@@ -109,12 +112,12 @@ def _one(model: Model, tower: Tower, recipe: Recipe, stage: Stage, policy: str, 
     )
 
 
-def _layers(model: Model, tower: Tower, stage: Stage, policy: str, *, style: Style, tokens: float, seq: float) -> Layers:
+def _layers(model: Model, tower: Tower, stage: Stage, policy: Policy, *, style: Style, tokens: float, seq: float) -> Layers:
     """The tower's blocks as the layers of a stage of its own width; a frozen tower is not recomputed, as it saves nothing."""
     blocks = tuple((b, b.count) for b in tower.blocks)
     own = Stage(name=tower.name, blocks=blocks, first=False, last=False, in_flight=stage.in_flight)
     wide = msgspec.structs.replace(model, hidden=tower.hidden)
-    return layers_of(policy if style.reached else "none", own, style, wide, tokens=tokens, seq=seq)
+    return layers_of(policy if style.reached else Policy(), own, style, wide, tokens=tokens, seq=seq)
 
 
 def _style(tower: Tower, style: Style, recipe: Recipe) -> Style:
@@ -123,8 +126,8 @@ def _style(tower: Tower, style: Style, recipe: Recipe) -> Style:
     Towers that pack images of any size in one row (Qwen-VL, GLM-4V) split it for every kernel but flash-attention's own and join
     the results (transformers 5.23, modeling_qwen2_vl.py, VisionAttention.forward).
     """
-    free = not recipe.freezes_towers
-    trained = free and (recipe.method == "full" or (recipe.method == "partial" and recipe.trains_ends))
+    free = not recipe.task.freezes_towers
+    trained = free and (recipe.task.method == "full" or (recipe.task.method == "partial" and recipe.task.trains_ends))
     roles = {t.role for b in tower.blocks for t in b.tensors}
     ranks = {role: r for role, r in style.adapter.ranks.items() if role in roles} if style.adapter and free else {}
     adapter = msgspec.structs.replace(style.adapter, ranks=ranks) if style.adapter and any(ranks.values()) else None
@@ -158,7 +161,7 @@ def opened_by(sight: Sight, opened: tuple[Term, ...], *, text: float, tower: flo
 def unmodelled(model: Model, recipe: Recipe) -> tuple[Unmodelled, ...]:
     """The parts beside the decoder whose activations the forecast leaves out, by name, and how to ask for those it can give."""
     towers = [t for t in model.towers if not t.stored_only and t.kind not in ("mtp", "encoder")]
-    return tuple(Unmodelled(_left_out(t)) for t in towers if not (recipe.images and is_modelled(t)))
+    return tuple(Unmodelled(_left_out(t)) for t in towers if not (recipe.task.images and is_modelled(t)))
 
 
 def _left_out(tower: Tower) -> str:

@@ -123,6 +123,11 @@ def model_class(name: str) -> ModelClass:
     return _rows().get(name) or ModelClass(name=name)
 
 
+def known_classes() -> tuple[str, ...]:
+    """Every ``model_type`` that has a row."""
+    return tuple(_rows())
+
+
 @cache
 def _rows() -> dict[str, ModelClass]:
     decoder = msgspec.json.Decoder(ModelClass)

@@ -110,6 +110,12 @@ ALIASES: dict[str, str] = {
 
 MODULES: dict[str, str] = {kind: module for module, kinds in _FAMILIES.items() for kind in kinds.split()}
 
+
+def known_types() -> tuple[str, ...]:
+    """Every ``model_type`` that a module reads, and the remote names of the same classes."""
+    return (*MODULES, *ALIASES)
+
+
 # Modules that read the head of a task themselves.
 OWN_HEADS = {"bert", "eagle", "modernbert", "modernbert_decoder", "seq2seq", "t5"}
 

@@ -24,7 +24,7 @@ from vramcast.tracing.reports.report import TraceReport, report
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 from vramcast.tracing.run import Tracer, trace, trace_script
 from vramcast.training.activations.recurrent import scans_of
-from vramcast.training.recipe.resolve import resolve
+from vramcast.training.resolve import resolve
 from vramcast.workload import Training
 
 
@@ -91,7 +91,7 @@ def trace_training(
     if not whole and layers is None:
         request = shallow(request, model)
     if settings is None:
-        settings = AllocatorSettings(expandable_segments=resolve(question, model)[0].expandable)
+        settings = AllocatorSettings(expandable_segments=resolve(question, model)[0].process.expandable)
     forecast = forecast_training(as_run_here(question, model), model=model, card=card)
     beside = forecast if method == question.method else None
     workload, found = {**forecast.workload, "method": method, "config": source}, []

@@ -8,7 +8,7 @@ from vramcast.errors import MissingError, QuestionError, UnmodelledError
 from vramcast.models.inventory import Block, Model
 from vramcast.tracing.distribution import Distribution
 from vramcast.tracing.request import TraceRequest
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.parts import Recipe
 from vramcast.workload import Training
 
 TRAINERS = ("hf_trainer", "trl", "axolotl", "llama_factory", "unsloth")
@@ -30,21 +30,21 @@ def distribution_of(question: Training, recipe: Recipe, options: LayoutOptions, 
     _refuse(question, recipe)
     parallel = question.parallel
     _check_micro_batches(question)
-    sharded = recipe.sharding in {"fsdp1", "fsdp2"}
-    mixed = sharded and recipe.compute != recipe.weights and not recipe.quant
+    sharded = recipe.sharding.kind in {"fsdp1", "fsdp2"}
+    mixed = sharded and recipe.precision.compute != recipe.precision.weights and not recipe.quantization.scheme
     return Distribution(
         parallel=parallel,
-        sharding=recipe.sharding if parallel.dp * parallel.cp > 1 else "none",
-        reshard=recipe.reshard,
-        prefetch=recipe.live_gathers > 1,
-        ends_apart=recipe.separate_ends or (recipe.framework in TRAINERS and not recipe.version),
-        host_weights=sharded and "parameters" in recipe.offload,
-        compute=recipe.compute if mixed else "",
-        reduce=recipe.reduce if mixed else "",
-        unreduced=recipe.whole_accumulation != "none" and sharded and parallel.pp == 1,
-        sequence_parallel=parallel.tp > 1 and _or(recipe.sequence_parallel, parallel.sp),
-        loss_parallel=parallel.tp > 1 and recipe.vocab_parallel,
-        bucket_view=not recipe.ddp_buckets,
+        sharding=recipe.sharding.kind if parallel.dp * parallel.cp > 1 else "none",
+        reshard=recipe.sharding.reshard,
+        prefetch=recipe.sharding.live_gathers > 1,
+        ends_apart=recipe.sharding.separate_ends or (recipe.framework in TRAINERS and not recipe.version),
+        host_weights=sharded and "parameters" in recipe.sharding.offload,
+        compute=recipe.precision.compute if mixed else "",
+        reduce=recipe.precision.reduce if mixed else "",
+        unreduced=recipe.sharding.whole_accumulation != "none" and sharded and parallel.pp == 1,
+        sequence_parallel=parallel.tp > 1 and _or(recipe.model_parallel.sequence_parallel, parallel.sp),
+        loss_parallel=parallel.tp > 1 and recipe.model_parallel.vocab_parallel,
+        bucket_view=not recipe.sharding.ddp_buckets,
         static_graph=options.static_graph,
         stage=stage,
         schedule=options.schedule or ("interleaved" if parallel.vpp > 1 else "1f1b"),
@@ -84,31 +84,32 @@ def _on(request: TraceRequest, stage: int) -> TraceRequest:
 
 def _refuse(question: Training, recipe: Recipe) -> None:
     parallel = question.parallel
-    if recipe.sharding == "distributed_optimizer":
-        raise UnmodelledError(f"the tracer does not run sharding {recipe.sharding}: {_MEGATRON}")
-    engine = recipe.sharding.startswith("zero")
+    if recipe.sharding.kind == "distributed_optimizer":
+        raise UnmodelledError(f"the tracer does not run sharding {recipe.sharding.kind}: {_MEGATRON}")
+    engine = recipe.sharding.kind.startswith("zero")
     if engine and find_spec("deepspeed") is None:
         raise MissingError(
             "a trace of ZeRO runs DeepSpeed's own engine, which is not installed: DS_BUILD_OPS=0 pip install deepspeed,"
             " or use vramcast train"
         )
-    seen = bool(recipe.images)
-    adapted = question.adapter is not None or recipe.method != "full"
+    seen = bool(recipe.task.images)
+    adapted = question.adapter is not None or recipe.task.method != "full"
     refused = {
-        "FSDP1's offload, whose flat weights change device in place: use --fsdp 2": recipe.sharding == "fsdp1"
-        and "parameters" in recipe.offload,
-        "FSDP1 beside tensor or expert parallelism: use --fsdp 2": recipe.sharding == "fsdp1" and parallel.tp * parallel.ep > 1,
-        "experts divided over copies of a model, which transformers does not do: use --fsdp 2": recipe.sharding == "ddp"
+        "FSDP1's offload, whose flat weights change device in place: use --fsdp 2": recipe.sharding.kind == "fsdp1"
+        and "parameters" in recipe.sharding.offload,
+        "FSDP1 beside tensor or expert parallelism: use --fsdp 2": recipe.sharding.kind == "fsdp1"
+        and parallel.tp * parallel.ep > 1,
+        "experts divided over copies of a model, which transformers does not do: use --fsdp 2": recipe.sharding.kind == "ddp"
         and parallel.ep > 1,
         "adapters and frozen weights divided over ranks by plan: use --fsdp 2, or vramcast train": adapted
         and parallel.tp * parallel.ep * parallel.pp > 1,
         "ZeRO beside another parallelism: use vramcast train": engine and parallel.model_ranks * parallel.ep > 1,
-        "ZeRO with weights, states or activations on the host: use vramcast train": engine and bool(recipe.offload),
+        "ZeRO with weights, states or activations on the host: use vramcast train": engine and bool(recipe.sharding.offload),
         "a ZeRO++ partition or replicas of ZeRO's shards: use vramcast train": engine and parallel.replicate > 1,
         "a second ZeRO++ partition: use vramcast train": parallel.hpz > 1,
         "images over context, sequence or pipeline ranks: use vramcast train": seen
-        and (parallel.cp * parallel.pp > 1 or _or(recipe.sequence_parallel, parallel.sp)),
-        "FSDP1 under a pipeline, which it cannot accumulate micro-batches for: use --fsdp 2": recipe.sharding == "fsdp1"
+        and (parallel.cp * parallel.pp > 1 or _or(recipe.model_parallel.sequence_parallel, parallel.sp)),
+        "FSDP1 under a pipeline, which it cannot accumulate micro-batches for: use --fsdp 2": recipe.sharding.kind == "fsdp1"
         and parallel.pp > 1,
     }
     for what, here in refused.items():

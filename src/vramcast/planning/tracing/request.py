@@ -11,8 +11,8 @@ from vramcast.planning.tracing.layout import TRAINERS, LayoutOptions, distributi
 from vramcast.planning.tracing.trained import trained
 from vramcast.tracing.policies import DeviceModel
 from vramcast.tracing.request import TraceRequest
-from vramcast.training.recipe.recipe import Recipe
-from vramcast.training.recipe.resolve import resolve
+from vramcast.training.recipe.parts import Recipe
+from vramcast.training.resolve import resolve
 from vramcast.workload import Parallel, Training
 
 _OPTIMIZERS = {
@@ -43,21 +43,23 @@ def training_request(
         config=config,
         micro_batch=question.micro_batch,
         seq=question.seq,
-        images=recipe.images,
-        image_patches=recipe.image_patches,
+        images=recipe.task.images,
+        image_patches=recipe.task.image_patches,
         accumulate=question.accumulate
         if question.parallel.pp > 1
         else min(question.accumulate, 2),  # later ones repeat the second
-        param_dtype=recipe.frozen if recipe.method != "full" and not recipe.quant else recipe.weights,
+        param_dtype=recipe.precision.frozen
+        if recipe.task.method != "full" and not recipe.quantization.scheme
+        else recipe.precision.weights,
         autocast=_autocast(recipe, question.parallel),
         checkpointing=_checkpointing(recipe),
         optimizer=_optimizer(recipe),
         clip_norm=1.0 if recipe.framework in TRAINERS else None,
-        keep_outputs=bool(recipe.holds_logits),
-        quant=recipe.quant or None,
+        keep_outputs=bool(recipe.loss.holds_logits),
+        quant=recipe.quantization.scheme or None,
         **trained(question, recipe, model),
-        attention="eager" if recipe.attention == "eager" else "sdpa",
-        compiled=recipe.compiled,
+        attention="eager" if recipe.kernels.attention == "eager" else "sdpa",
+        compiled=recipe.kernels.compiled,
         distribution=distribution_of(question, recipe, layout),
         backend=backend,
         layers=layers,
@@ -73,18 +75,24 @@ def _autocast(recipe: Recipe, parallel: Parallel) -> str | None:
     (distributed/utils.py, maybe_enable_amp).
     """
     trainer = (
-        recipe.framework in TRAINERS and recipe.compute in {"bfloat16", "float16"} and not recipe.sharding.startswith("zero")
+        recipe.framework in TRAINERS
+        and recipe.precision.compute in {"bfloat16", "float16"}
+        and not recipe.sharding.kind.startswith("zero")
     )
-    alone = recipe.sharding in {"none", "ddp"} and parallel.tp * parallel.pp == 1
-    titan = recipe.framework == "torchtitan" and alone and recipe.compute != recipe.weights
-    return recipe.compute if recipe.autocast or trainer or titan else None
+    alone = recipe.sharding.kind in {"none", "ddp"} and parallel.tp * parallel.pp == 1
+    titan = recipe.framework == "torchtitan" and alone and recipe.precision.compute != recipe.precision.weights
+    return recipe.precision.compute if recipe.precision.autocast or trainer or titan else None
 
 
 def _checkpointing(recipe: Recipe) -> str:
     """Recomputation in the tracer's words; activations on the host are what recomputation starts from."""
-    if "activations" in recipe.offload and recipe.checkpointing == "full":
+    if "activations" in recipe.sharding.offload and recipe.recomputation.policy.kind == "full":
         return "offloaded"
-    return "reentrant" if recipe.checkpointing == "full" and recipe.reentrant else recipe.checkpointing
+    return (
+        "reentrant"
+        if recipe.recomputation.policy.kind == "full" and recipe.recomputation.reentrant
+        else str(recipe.recomputation.policy)
+    )
 
 
 def device_model(card: Accelerator | None) -> DeviceModel:
@@ -100,24 +108,34 @@ def device_model(card: Accelerator | None) -> DeviceModel:
 
 
 def _optimizer(recipe: Recipe) -> str:
-    name = _OPTIMIZERS.get(recipe.optimizer) or _OPTIMIZERS.get((recipe.optimizer, recipe.update))
+    name = _OPTIMIZERS.get(recipe.update.optimizer) or _OPTIMIZERS.get((recipe.update.optimizer, recipe.update.implementation))
     if name is None:
-        raise UnmodelledError(f"the tracer does not run optimizer {recipe.optimizer!r} ({recipe.update}): use vramcast train")
+        raise UnmodelledError(
+            f"the tracer does not run optimizer {recipe.update.optimizer!r} ({recipe.update.implementation}): use vramcast train"
+        )
     return name
 
 
 def _refuse(recipe: Recipe) -> None:
-    done = {"parameters": recipe.sharding == "fsdp2", "activations": recipe.checkpointing in {"full", "offloaded"}}
-    offloaded = tuple(part for part in recipe.offload if not done.get(part))
+    done = {
+        "parameters": recipe.sharding.kind == "fsdp2",
+        "activations": recipe.recomputation.policy.kind in {"full", "offloaded"},
+    }
+    offloaded = tuple(part for part in recipe.sharding.offload if not done.get(part))
     refused = {
-        f"checkpointing {recipe.checkpointing}": recipe.checkpointing.partition(":")[0]
+        f"checkpointing {recipe.recomputation.policy}": recipe.recomputation.policy.kind
         not in {"none", "full", "offloaded", "op", "layer"},
-        f"loss {recipe.loss}": recipe.loss in {"fused", "chunked", "linear"},
-        "torch.compile with recomputation, adapters, 4-bit weights or divided weights": recipe.compiled
-        and (recipe.checkpointing != "none" or recipe.method != "full" or recipe.sharding not in {"none", "ddp"}),
+        f"loss {recipe.loss.kind}": recipe.loss.kind in {"fused", "chunked", "linear"},
+        "torch.compile with recomputation, adapters, 4-bit weights or divided weights": recipe.kernels.compiled
+        and (
+            recipe.recomputation.policy.kind != "none"
+            or recipe.task.method != "full"
+            or recipe.sharding.kind not in {"none", "ddp"}
+        ),
         f"offload of {', '.join(offloaded)}": bool(offloaded),
-        f"quantisation {recipe.quant}": recipe.quant not in {"", "nf4", "fp4"},
-        f"task {recipe.task}, whose loss needs more than one sequence and model": recipe.task not in {"sft", "pretrain"},
+        f"quantisation {recipe.quantization.scheme}": recipe.quantization.scheme not in {"", "nf4", "fp4"},
+        f"task {recipe.task.kind}, whose loss needs more than one sequence and model": recipe.task.kind
+        not in {"sft", "pretrain"},
     }
     found = [name for name, yes in refused.items() if yes]
     if found:

@@ -9,8 +9,8 @@ from vramcast.errors import UnmodelledError
 from vramcast.models.inventory import Model
 from vramcast.training.adapters.kinds import KINDS
 from vramcast.training.adapters.tensors import sizes_of
-from vramcast.training.recipe.methods import adapter_of, named_by_task
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.methods import adapter_of, named_by_task
+from vramcast.training.recipe.parts import Recipe
 from vramcast.workload import Adapter, Training
 
 # Adapters of PEFT (0.21.2) without rules of their own: traced, with no forecast beside.
@@ -36,22 +36,22 @@ def by_known_rules(question: Training) -> Training:
 
 def trained(question: Training, recipe: Recipe, model: Model) -> dict[str, Any]:
     """The fields of a trace's request that say what it trains. Raises UnmodelledError for what the tracer cannot train."""
-    method = recipe.method if recipe.method == "frozen" else question.method
+    method = recipe.task.method if recipe.task.method == "frozen" else question.method
     adapter = adapter_of(question)
     for name in (method, adapter.kind if adapter else ""):
         if name in _REFUSED:
             raise UnmodelledError(f"the tracer does not run {_REFUSED[name]}")
-    if recipe.method == "partial":
-        return {"trained_layers": _layers(question.method, recipe, model.layers), "trains_ends": recipe.trains_ends}
+    if recipe.task.method == "partial":
+        return {"trained_layers": _layers(question.method, recipe, model.layers), "trains_ends": recipe.task.trains_ends}
     if adapter is None:
         return {}
     sizes = sizes_of(adapter) if adapter.kind in KINDS else adapter.sizes
-    return {"adapter": msgspec.structs.replace(adapter, sizes=sizes, dtype=recipe.adapter_dtype)}
+    return {"adapter": msgspec.structs.replace(adapter, sizes=sizes, dtype=recipe.adapters.adapter_dtype)}
 
 
 def _layers(method: str, recipe: Recipe, total: int) -> tuple[int, ...]:
     """Which layers are trained: the last ones, every n-th, or (any of them being drawn) the first, where backward is longest."""
-    wanted = min(recipe.trainable_layers or total, total)
+    wanted = min(recipe.task.trainable_layers or total, total)
     chosen: dict[str, Sequence[int]] = {
         "freeze": range(total - wanted, total),
         "llama_pro": [(n + 1) * total // wanted - 1 for n in range(wanted)],

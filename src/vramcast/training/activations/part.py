@@ -11,11 +11,12 @@ from vramcast.models.inventory import Model
 from vramcast.models.stages import Stage
 from vramcast.training.activations.policy import Layers, blend, layers_of
 from vramcast.training.activations.style import Style
-from vramcast.training.recipe.methods import Partial, last_layers
+from vramcast.training.methods import Partial, last_layers
+from vramcast.training.recipe.policy import Policy
 
 
 def layers_of_part(
-    policy: str, stage: Stage, style: Style, model: Model, *, partial: Partial | None, trained: int, tokens: float, seq: float
+    policy: Policy, stage: Stage, style: Style, model: Model, *, partial: Partial | None, trained: int, tokens: float, seq: float
 ) -> Layers:
     """Activations of a stage of which ``trained`` layers are trained, in the step that needs most; of all without ``partial``."""
     if partial is None or not trained:

@@ -9,12 +9,10 @@ from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.regions import module_bytes
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Life, Tape
+from vramcast.training.recipe.policy import Policy
 
 MATMULS = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down", "mixer", "router"})
 _BEHIND = frozenset({"gate", "up", "gate_up", "down"})
-POLICIES = ("none", "full", "offloaded", "selective", "op", "core_attention", "layer", "modules", "uniform", "block")
-COUNTED = ("layer", "uniform", "block")  # written with a number: layer:2
-_WHOLE = ("full", "offloaded", "uniform")  # every layer is recomputed from an input
 
 
 class Layers(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +38,8 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[tuple[str, float], ...] = ()
 
 
-def layers_of(policy: str, stage: Stage, style: Style, model: Model, *, tokens: float, seq: float) -> Layers:
-    """Activations of the stage's layers under ``policy``: a word of POLICIES, with its number or its modules after a colon."""
+def layers_of(policy: Policy, stage: Stage, style: Style, model: Model, *, tokens: float, seq: float) -> Layers:
+    """Activations of the stage's layers under ``policy``."""
     own = tokens / style.tp if style.sp else tokens
     boundary = own * model.hidden * style.residual
     costs = {id(block): _cost(policy, block, style, model, tokens=tokens, seq=seq) for block, _ in stage.blocks}
@@ -52,7 +50,7 @@ def layers_of(policy: str, stage: Stage, style: Style, model: Model, *, tokens: 
     embedded = _embedded(policy, stage, style, boundary)
     return Layers(
         waiting=_waiting(policy, stage, {i: kept for i, (_, kept) in costs.items()}, boundary) * stage.in_flight + embedded,
-        copies=sum(costs[id(block)][0].cached * count for block, count in stage.blocks) if _recomputed(policy) else 0.0,
+        copies=sum(costs[id(block)][0].cached * count for block, count in stage.blocks) if policy.recomputes_layers else 0.0,
         forward=max(_forward(policy, life) for life, _ in costs.values()),
         working=_working(policy, last_life, last_kept) + _beside(policy, stage, last_life, boundary),
         first_working=_working(policy, first_life, first_kept),
@@ -61,7 +59,7 @@ def layers_of(policy: str, stage: Stage, style: Style, model: Model, *, tokens: 
         block_elements=_elements(largest, style),
         boundary=boundary,
         why=f"the live layer's gradients and saved tensors, highest at its {last_life.binding}",
-        parts=_parts(stage, {i: life for i, (life, _) in costs.items()}, embedded) if policy == "none" else (),
+        parts=_parts(stage, {i: life for i, (life, _) in costs.items()}, embedded) if policy.kind == "none" else (),
     )
 
 
@@ -81,23 +79,22 @@ def blend(narrow: Layers, wide: Layers, share: float) -> Layers:
     return msgspec.structs.replace(wide, waiting=waiting, parts=(), **first)
 
 
-def _embedded(policy: str, stage: Stage, style: Style, boundary: float) -> float:
+def _embedded(policy: Policy, stage: Stage, style: Style, boundary: float) -> float:
     """What the embedding leaves: its output, and the mask of the dropout over it for every pass in flight."""
     if not stage.first:
         return 0.0
     mask = boundary / style.residual * stage.in_flight if style.hidden_dropout else 0.0
-    return mask + (boundary if policy == "none" else 0)
+    return mask + (boundary if policy.kind == "none" else 0)
 
 
-def _waiting(policy: str, stage: Stage, kept_of: dict[int, float], boundary: float) -> float:
+def _waiting(policy: Policy, stage: Stage, kept_of: dict[int, float], boundary: float) -> float:
     """What one pass leaves for backward: each layer's own, or the inputs of the chunks and layers that are recomputed.
 
     Source: Megatron-LM core 0.16.1, transformer/transformer_block.py, _checkpointed_forward.
     """
-    word, _, number = policy.partition(":")
-    if word == "uniform":
-        return -(-stage.layers // int(number)) * boundary
-    left = int(number) if word == "block" else 0
+    if policy.kind == "uniform":
+        return -(-stage.layers // policy.layers) * boundary
+    left = policy.layers if policy.kind == "block" else 0
     total = 0.0
     for block, count in sorted(stage.blocks, key=lambda pair: pair[0].indices[0]):
         recomputed = min(left, count)
@@ -106,24 +103,19 @@ def _waiting(policy: str, stage: Stage, kept_of: dict[int, float], boundary: flo
     return total
 
 
-def _beside(policy: str, stage: Stage, life: Life, boundary: float) -> float:
+def _beside(policy: Policy, stage: Stage, life: Life, boundary: float) -> float:
     """Layers of the same chunk that were recomputed together with the last one: what they saved is alive too."""
-    word, _, number = policy.partition(":")
-    chunk = (stage.layers - 1) % int(number) if word == "uniform" else 0
+    chunk = (stage.layers - 1) % policy.layers if policy.kind == "uniform" else 0
     return chunk * max(boundary, life.saved + life.input_saved)
 
 
-def _recomputed(policy: str) -> bool:
-    return policy.partition(":")[0] in _WHOLE
+def _forward(policy: Policy, life: Life) -> float:
+    return life.transient_peak if policy.recomputes_layers else life.forward_peak - life.saved
 
 
-def _forward(policy: str, life: Life) -> float:
-    return life.transient_peak if _recomputed(policy) else life.forward_peak - life.saved
-
-
-def _working(policy: str, life: Life, kept_bytes: float) -> float:
+def _working(policy: Policy, life: Life, kept_bytes: float) -> float:
     """A layer's backward beyond what waited for it: all of it when recomputed from its input."""
-    return life.backward_peak - (0 if _recomputed(policy) else min(life.saved, kept_bytes))
+    return life.backward_peak - (0 if policy.recomputes_layers else min(life.saved, kept_bytes))
 
 
 def _elements(block: Block, style: Style) -> float:
@@ -131,33 +123,30 @@ def _elements(block: Block, style: Style) -> float:
     return sum(share(tensor, layout) for tensor in block.tensors)
 
 
-def _cost(policy: str, block: Block, style: Style, model: Model, *, tokens: float, seq: float) -> tuple[Life, float]:
+def _cost(policy: Policy, block: Block, style: Style, model: Model, *, tokens: float, seq: float) -> tuple[Life, float]:
     tape = layer_tape(block, style, hidden=model.hidden, tokens=tokens, seq=seq)
     life = tape.life()
     return life, kept(policy, tape, life, narrow=style.saved_inputs > 0, scans=style.scans)
 
 
-def kept(policy: str, tape: Tape, life: Life, *, narrow: bool = False, scans: bool = False) -> float:
+def kept(policy: Policy, tape: Tape, life: Life, *, narrow: bool = False, scans: bool = False) -> float:
     """Bytes one layer keeps for backward; ``narrow``: its matmuls make narrow copies of what they read.
 
     ``scans``: an operation before each matmul takes the absolute values of what it reads, and its result is kept.
     """
     whole, boundary = life.saved + life.input_saved, tape.sizes[0]
-    if policy == "full":
+    if policy.kind in ("full", "uniform"):
         return boundary
-    if policy == "offloaded":
+    if policy.kind == "offloaded":
         return 0.0
-    if policy.startswith("uniform:"):
-        return boundary
-    if policy.startswith("modules:"):
-        return module_bytes(tape, policy.split(":")[1].split("+"))
-    if policy == "op":
+    if policy.kind == "modules":
+        return module_bytes(tape, policy.modules)
+    if policy.kind == "op":
         return boundary + _selected(tape, narrow=narrow) + (_scanned(tape) if scans else 0)
-    if policy == "core_attention":
+    if policy.kind == "core_attention":
         return whole - _attention_scores(tape)
-    if policy.startswith("layer:"):
-        every = int(policy.split(":")[1])
-        return boundary / every + whole * (every - 1) / every
+    if policy.kind == "layer":
+        return boundary / policy.layers + whole * (policy.layers - 1) / policy.layers
     return whole
 
 

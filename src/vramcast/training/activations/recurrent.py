@@ -8,7 +8,7 @@ from vramcast.training.activations.linear import linear
 from vramcast.training.activations.state_space import mamba2_scan
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.parts import Recipe
 
 CHUNK = 256  # tokens per chunk of the state-space scan (mamba_ssm, ops/triton/ssd_combined.py)
 DELTA_CHUNK = 64  # tokens per chunk of the gated delta rule (flash-linear-attention, ops/gated_delta_rule/chunk.py)
@@ -40,9 +40,11 @@ def scans_of(model: Model) -> tuple[str, ...]:
 
 def unchecked(model: Model, recipe: Recipe) -> tuple[Unmodelled, ...]:
     """The scans that no trace has checked: those of kernels, and in plain torch all but Mamba 2's, which is written down."""
-    kinds = [name for name in scans_of(model) if recipe.scan != "torch" or name != "Mamba2"]
+    kinds = [name for name in scans_of(model) if recipe.kernels.scan != "torch" or name != "Mamba2"]
     how = (
-        "its kernels' own sources" if recipe.scan != "torch" else "its kernels, though it runs in plain torch and saves far more"
+        "its kernels' own sources"
+        if recipe.kernels.scan != "torch"
+        else "its kernels, though it runs in plain torch and saves far more"
     )
     return tuple(Unmodelled(f"what a {name} scan saves follows {how}: no run or trace has checked it") for name in kinds)
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 from vramcast.errors import unknown_name
 from vramcast.models.inventory import Model
-from vramcast.training.recipe.recipe import Draft
+from vramcast.training.recipe.draft import Draft, Overrides
 from vramcast.workload import Training
 
-Resolver = Callable[[Draft, Training, Model], None]
+Resolver = Callable[[Draft, Training, Model], Overrides]
 
 _MODULES = {
     "accelerate": "hf_trainer",
@@ -52,7 +52,7 @@ def framework_name(name: str) -> str:
 
 
 def resolver(name: str) -> Resolver:
-    """The function that fills a draft with that framework's decisions."""
+    """The generator of that framework's overrides; each may read what the draft holds when its turn comes."""
     module = importlib.import_module(f"vramcast.training.frameworks.{_MODULES[name]}")
     found: Resolver = module.resolve
     return found

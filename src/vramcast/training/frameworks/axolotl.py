@@ -8,16 +8,20 @@ schemas/config.py (checkpointing off).
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
-from vramcast.training.recipe.recipe import Draft
+from vramcast.training.recipe.draft import Draft, Overrides, because
+from vramcast.training.recipe.parts import Precision, Quantization, Recomputation, Update
+from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 
-def resolve(draft: Draft, question: Training, model: Model) -> None:
+def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     """Checkpointing is off unless asked for; weights in the training dtype."""
     compute = draft.get("compute", "bfloat16")
-    draft.default("axolotl: torch_dtype follows bf16", weights=compute, compute=compute, autocast=True)
+    yield because("axolotl: torch_dtype follows bf16", Precision, weights=compute, compute=compute, autocast=True)
     if draft.get("quant"):
-        draft.default("axolotl casts norms, embeddings and head back to the training dtype", unquantized=compute)
-    draft.default("axolotl default", checkpointing="none", double_quant=True, update="fused")
-    draft.default("gradient_checkpointing_kwargs: use_reentrant true", reentrant=True)
-    hf_trainer.resolve(draft, question, model)
+        yield because("axolotl casts norms, embeddings and head back to the training dtype", Quantization, unquantized=compute)
+    yield because("axolotl default", Recomputation, policy=Policy("none"))
+    yield because("axolotl default", Quantization, double_quant=True)
+    yield because("axolotl default", Update, implementation="fused")
+    yield because("gradient_checkpointing_kwargs: use_reentrant true", Recomputation, reentrant=True)
+    yield from hf_trainer.resolve(draft, question, model)

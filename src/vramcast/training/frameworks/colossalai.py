@@ -6,17 +6,19 @@ elements), gemini_plugin.py (every parameter sharded, shard_param_frac 1.0), nn/
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
-from vramcast.training.recipe.recipe import Draft
+from vramcast.training.recipe.draft import Draft, Overrides, because
+from vramcast.training.recipe.parts import Precision, Sharding, Update
 from vramcast.workload import Training
 
 
-def resolve(draft: Draft, question: Training, model: Model) -> None:
+def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     """ZeRO-1 over the data-parallel ranks unless stated; fused kernels when available."""
     compute = draft.get("compute", "float16")
-    draft.default("LowLevelZeroPlugin", weights=compute, compute=compute, master="float32", states="float32", autocast=False)
-    draft.default("HybridAdam", update="fused", flattens=False)
-    draft.default("reduce_bucket_size_in_m=12", bucket_elements=12 * 2**20 if question.parallel.dp > 1 else 0)
+    yield because("LowLevelZeroPlugin", Precision, weights=compute, compute=compute, autocast=False)
+    yield because("LowLevelZeroPlugin", Update, master="float32", states="float32")
+    yield because("HybridAdam", Update, implementation="fused", flattens=False)
+    yield because("reduce_bucket_size_in_m=12", Sharding, bucket_elements=12 * 2**20 if question.parallel.dp > 1 else 0)
     if question.zero is None and question.parallel.dp > 1:
-        draft.default("LowLevelZeroPlugin: stage 1", sharding="zero1")
-    draft.default("the optimizer is made outside the Trainer", wide_ends=False)
-    hf_trainer.resolve(draft, question, model)
+        yield because("LowLevelZeroPlugin: stage 1", Sharding, kind="zero1")
+    yield because("the optimizer is made outside the Trainer", Update, wide_ends=False)
+    yield from hf_trainer.resolve(draft, question, model)

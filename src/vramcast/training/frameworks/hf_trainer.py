@@ -9,10 +9,23 @@ import msgspec
 
 from vramcast.models.classes import Layer, model_class
 from vramcast.models.inventory import Model
-from vramcast.training.compiled import compiled_layers
-from vramcast.training.frameworks.common import sharding, version_of
+from vramcast.training.frameworks.common import compiled_layers, sharding, version_of
 from vramcast.training.frameworks.releases import RELEASED, is_transformers, released
-from vramcast.training.recipe.recipe import Draft, dtype_name, width
+from vramcast.training.recipe.draft import Draft, Overrides, because
+from vramcast.training.recipe.options import dtype_of
+from vramcast.training.recipe.parts import (
+    Adapters,
+    Kernels,
+    Loss,
+    Precision,
+    Process,
+    Quantization,
+    Recomputation,
+    Sharding,
+    Update,
+    width,
+)
+from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 NEWEST = "5.23"
@@ -50,109 +63,134 @@ def transformers_version(question: Training, framework: str = "hf_trainer") -> t
     return max((release for release, since in known if since <= month), default=known[0][0])
 
 
-def resolve(draft: Draft, question: Training, model: Model) -> None:
+def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     """Fill what the Trainer of that version does."""
-    version = transformers_version(question, draft.get("framework"))
-    sharding(draft, question)
-    if question.zero is not None or draft.get("framework") == "deepspeed":
-        _deepspeed(draft, question, model)
-    _dtypes(draft, question, model, version)
-    _sharded_dtypes(draft)
-    compiled_layers(draft)
-    _modules(draft, model)
+    version = transformers_version(question, draft.framework)
+    yield from sharding(question)
+    if question.zero is not None or draft.framework == "deepspeed":
+        yield from _deepspeed(draft, question, model)
+    yield from _dtypes(draft, question, model, version)
+    yield from _sharded_dtypes(draft)
+    yield from compiled_layers(draft)
+    yield from _modules(model)
     if draft.get("quant"):
-        draft.default("prepare_model_for_kbit_training turns checkpointing on", checkpointing="full")
-    draft.default("Trainer default", checkpointing="none", optimizer="adamw")
-    draft.default("trainer.py: bitsandbytes keeps 32-bit states for embeddings", wide_ends=True)
-    draft.default(
-        "Trainer default optim", update="fused" if version >= FUSED_DEFAULT else "foreach" if version >= SETS_TO_NONE else "loop"
+        yield because("prepare_model_for_kbit_training turns checkpointing on", Recomputation, policy=Policy("full"))
+    yield because("Trainer default", Recomputation, policy=Policy("none"))
+    yield because("Trainer default", Update, optimizer="adamw")
+    yield because("trainer.py: bitsandbytes keeps 32-bit states for embeddings", Update, wide_ends=True)
+    yield because(
+        "Trainer default optim",
+        Update,
+        implementation="fused" if version >= FUSED_DEFAULT else "foreach" if version >= SETS_TO_NONE else "loop",
     )
-    draft.default("foreach AdamW of torch 2.0", foreach_twice=SETS_TO_NONE <= version < ONE_LIST)
-    _attention(draft, model, version)
-    draft.default("gradient checkpointing's use_reentrant of transformers", reentrant=version < NOT_REENTRANT)
-    _loss(draft, model, version)
-    draft.default(
+    yield because("foreach AdamW of torch 2.0", Update, foreach_twice=SETS_TO_NONE <= version < ONE_LIST)
+    yield from _attention(draft, model, version)
+    yield because("gradient checkpointing's use_reentrant of transformers", Recomputation, reentrant=version < NOT_REENTRANT)
+    yield from _loss(model, version)
+    yield because(
         "a quantised model is loaded on every card before FSDP cuts it",
+        Quantization,
         loads_whole=bool(draft.get("quant")) and "parameters" not in question.offload,
     )
-    draft.default("CUDA 11.7 and later load kernels when they are used", lazy_modules=version >= LAZY_MODULES)
-    _experts(draft, model, version)
+    yield because("CUDA 11.7 and later load kernels when they are used", Process, lazy_modules=version >= LAZY_MODULES)
+    yield from _experts(draft, model, version)
     freed = version >= SETS_TO_NONE
-    draft.default("zero_grad sets gradients to None" if freed else "zero_grad of torch 1 fills gradients with zeros",
-                  frees_gradients=freed)  # fmt: skip
-    draft.default("prefetch of the next block", live_gathers=2)
-    apart = version >= SEPARATE_ENDS and draft.get("framework") not in OWN_LOOPS and not model.tied
+    yield because(
+        "zero_grad sets gradients to None" if freed else "zero_grad of torch 1 fills gradients with zeros",
+        Update,
+        frees_gradients=freed,
+    )
+    yield because("prefetch of the next block", Sharding, live_gathers=2)
+    apart = version >= SEPARATE_ENDS and draft.framework not in OWN_LOOPS and not model.tied
     if draft.get("sharding") == "fsdp2" and apart:
-        draft.default("accelerate 1.15: embedding and head are groups of their own", separate_ends=True)
+        yield because("accelerate 1.15: embedding and head are groups of their own", Sharding, separate_ends=True)
 
 
-def _modules(draft: Draft, model: Model) -> None:
-    draft.default("transformers' eager modules", norm="eager", rope="eager", glu="eager")
+def _modules(model: Model) -> Overrides:
+    yield because("transformers' eager modules", Kernels, norm="eager", rope="eager", glu="eager")
     facts = model_class(model.text_class)
     layer = facts.layer or Layer()
-    draft.default("", modules=model.text_class)
-    draft.default("the class's own modules", float_router=layer.float_router, clamped_glu=layer.clamped_glu)
-    draft.default("the class's final_logit_softcapping", logits_softcap=facts.whole.capped_logits)
-    draft.default("the class's own RMSNorm", norm_form=layer.norm_form)
+    by_numbers = model.family == "shape"  # no class stands behind it: the plain layer
+    yield because("", Kernels, modules="" if by_numbers else model.text_class)
+    yield because("the class's own modules", Kernels, float_router=layer.float_router, clamped_glu=layer.clamped_glu)
+    yield because("the class's final_logit_softcapping", Loss, logits_softcap=facts.whole.capped_logits)
+    yield because("the class's own RMSNorm", Kernels, norm_form=layer.norm_form)
 
 
-def _attention(draft: Draft, model: Model, version: tuple[int, ...]) -> None:
+def _attention(draft: Draft, model: Model, version: tuple[int, ...]) -> Overrides:
     chosen = draft.get("attention") is None and version >= ATTENTION_INTERFACE
-    draft.default("torch's scaled_dot_product_attention picks the kernel" if chosen else "given", sdpa=chosen)
-    draft.default("sdpa picks flash", attention="flash")
+    yield because("torch's scaled_dot_product_attention picks the kernel" if chosen else "given", Kernels, sdpa=chosen)
+    yield because("sdpa picks flash", Kernels, attention="flash")
     whole = model_class(model.text_class).whole
     expands = version < ATTENTION_INTERFACE and whole.repeats_kv
-    draft.default("the model's own flash class repeats keys and values" if expands else "grouped kernel", repeats_kv=expands)
-    draft.default("the class's configuration", hidden_dropout=whole.dropout, attention_dropout=whole.dropout)
+    yield because(
+        "the model's own flash class repeats keys and values" if expands else "grouped kernel", Kernels, repeats_kv=expands
+    )
+    yield because("the class's configuration", Kernels, hidden_dropout=whole.dropout, attention_dropout=whole.dropout)
 
 
-def _experts(draft: Draft, model: Model, version: tuple[int, ...]) -> None:
+def _experts(draft: Draft, model: Model, version: tuple[int, ...]) -> Overrides:
     fused = version >= FUSED_EXPERTS and not draft.get("splits_experts")
-    draft.default("experts are fused tensors since transformers 5" if fused else "experts are layers", fused_experts=fused)
-    draft.default("grouped matmuls since transformers 5" if fused else "one expert after another",
-                  experts="grouped" if fused else "loop")  # fmt: skip
+    yield because(
+        "experts are fused tensors since transformers 5" if fused else "experts are layers", Kernels, fused_experts=fused
+    )
+    yield because(
+        "grouped matmuls since transformers 5" if fused else "one expert after another",
+        Kernels,
+        experts="grouped" if fused else "loop",
+    )
     reached = model_class(model.text_class).whole.converts_experts or not fused
-    draft.default("PEFT's all-linear reaches routers", adapts_router=reached and not draft.get("splits_experts"))
-    draft.default("PEFT reaches experts that are one tensor in the families it converts" if fused else "",
-                  adapts_experts="layers" if not fused else "tensors" if reached else "none")  # fmt: skip
+    yield because("PEFT's all-linear reaches routers", Adapters, adapts_router=reached and not draft.get("splits_experts"))
+    yield because(
+        "PEFT reaches experts that are one tensor in the families it converts" if fused else "",
+        Adapters,
+        adapts_experts="layers" if not fused else "tensors" if reached else "none",
+    )
 
 
-def _deepspeed(draft: Draft, question: Training, model: Model) -> None:
+def _deepspeed(draft: Draft, question: Training, model: Model) -> Overrides:
     """The engine casts the whole model and keeps fp32 masters and states of its partition (deepspeed/runtime/bf16_optimizer.py).
 
     The Trainer's "auto" makes the reduce and gather buckets h^2 elements each (transformers/integrations/deepspeed.py).
     """
-    compute = question.compute_dtype or draft.get("compute") or question.param_dtype or "bfloat16"
-    draft.default("DeepSpeed casts the model", compute=compute, weights=compute, adapter_dtype=compute, autocast=False)
-    draft.default("DeepSpeed keeps fp32 masters", master="float32", states="float32")
-    draft.default("stage_1_and_2.py, step: gradients flattened, then copied to fp32", flattens=True)
+    compute = draft.get("compute") or dtype_of(question.param_dtype or "bfloat16")
+    yield because("DeepSpeed casts the model", Precision, compute=compute, weights=compute, autocast=False)
+    yield because("DeepSpeed casts the model", Adapters, adapter_dtype=compute)
+    yield because("DeepSpeed keeps fp32 masters", Update, master="float32", states="float32")
+    yield because("stage_1_and_2.py, step: gradients flattened, then copied to fp32", Update, flattens=True)
     if question.zero == 3 and "optimizer" not in question.offload:
-        draft.default("stage3.py: grad_partitions_flat_buffer is made once", frees_gradients=False)
-    draft.default('"auto" buckets of hidden size squared', bucket_elements=2 * model.hidden**2)
+        yield because("stage3.py: grad_partitions_flat_buffer is made once", Update, frees_gradients=False)
+    yield because('"auto" buckets of hidden size squared', Sharding, bucket_elements=2 * model.hidden**2)
 
 
-def _dtypes(draft: Draft, question: Training, model: Model, version: tuple[int, ...]) -> None:
-    compute = dtype_name(question.compute_dtype or question.param_dtype or "bfloat16")
-    held = "float32" if version < (5,) else model.dtype
+def _dtypes(draft: Draft, question: Training, model: Model, version: tuple[int, ...]) -> Overrides:
+    compute = draft.get("compute") or dtype_of(question.param_dtype or "bfloat16")
+    held = dtype_of("float32" if version < (5,) else model.dtype)
     if _upcasts(draft, question, version):
-        draft.default("accelerate upcasts what FSDP trains under mixed precision", weights="float32")
-    draft.default(f"from_pretrained of transformers {version[0]}", weights=held)
-    draft.default("bf16=True", compute=compute)
+        yield because("accelerate upcasts what FSDP trains under mixed precision", Precision, weights="float32")
+    yield because(f"from_pretrained of transformers {version[0]}", Precision, weights=held)
+    yield because("bf16=True", Precision, compute=compute)
     weights = draft.get("weights")
-    draft.default("as loaded", frozen=weights)
+    yield because("as loaded", Precision, frozen=weights)
     whole = draft.get("sharding") not in ("fsdp1", "fsdp2", "zero3")
     narrower = width(weights) > width(draft.get("compute"))
-    draft.default(
+    yield because(
         "bf16 or fp16 opens autocast around the model" if whole else "FSDP hands layers weights in the compute dtype",
+        Precision,
         autocast=narrower or (whole and draft.get("compute") != "float32"),
     )
     if draft.get("quant") and whole and not str(draft.get("quant")).startswith("gptq"):
-        draft.default("prepare_model_for_kbit_training casts what is not quantised to float32", unquantized="float32")
+        yield because(
+            "prepare_model_for_kbit_training casts what is not quantised to float32", Quantization, unquantized="float32"
+        )
     sharded = draft.get("compute") if not whole and width(weights) > width(draft.get("compute")) else weights
-    draft.default("layers see the compute dtype" if not whole else "as the weights",
-                  norm_weight=draft.get("unquantized") or sharded)  # fmt: skip
-    draft.default("norms return the dtype of their weight", residual=draft.get("norm_weight"))
-    draft.default("PEFT autocast_adapter_dtype", adapter_dtype="float32")
+    yield because(
+        "layers see the compute dtype" if not whole else "as the weights",
+        Precision,
+        norm_weight=draft.get("unquantized") or sharded,
+    )
+    yield because("norms return the dtype of their weight", Precision, residual=draft.get("norm_weight"))
+    yield because("PEFT autocast_adapter_dtype", Adapters, adapter_dtype="float32")
 
 
 def _upcasts(draft: Draft, question: Training, version: tuple[int, ...]) -> bool:
@@ -161,27 +199,33 @@ def _upcasts(draft: Draft, question: Training, version: tuple[int, ...]) -> bool
     Source: accelerator.py, prepare_model (0.27.2 has none, 0.34.2 has); utils/fsdp_utils.py, fsdp2_prepare_model (1.6.0, 1.15).
     """
     since = UPCASTS.get(draft.get("sharding"))
-    mixed = (question.compute_dtype or "bfloat16") != "float32" and draft.get("autocast") is not False
+    mixed = draft.get("compute", "bfloat16") != "float32" and draft.get("autocast") is not False
     return since is not None and version >= since and mixed and question.method == "full"
 
 
-def _sharded_dtypes(draft: Draft) -> None:
+def _sharded_dtypes(draft: Draft) -> Overrides:
     weights = draft.get("weights")
-    draft.default("as the weights", gradients=weights)
+    yield because("as the weights", Precision, gradients=weights)
     mixed = draft.get("sharding") in ("fsdp1", "fsdp2") and width(weights) > width(draft.get("compute"))
-    draft.default("FSDP MixedPrecision" if mixed else "as the weights",
-                  backward_gradients=draft.get("compute") if mixed else weights,
-                  reduce=draft.get("compute") if mixed else weights)  # fmt: skip
+    yield because(
+        "FSDP MixedPrecision" if mixed else "as the weights",
+        Precision,
+        backward_gradients=draft.get("compute") if mixed else weights,
+        reduce=draft.get("compute") if mixed else weights,
+    )
     # trainer.py, _inner_training_loop: every micro-batch but the last runs under accelerator.no_sync (transformers 4.46 to 5.23;
     # accelerator.accumulate did the same before), unless gradient_accumulation_kwargs sets sync_each_batch.
     if draft.get("sharding") in ("fsdp1", "fsdp2"):
         why = "accelerator.no_sync keeps whole gradients while accumulating; none: sync_each_batch"
-        draft.default(why, whole_accumulation="trained")
-    draft.default("DDP keeps gradients in buckets of their own", ddp_buckets=draft.get("sharding") == "ddp")
+        yield because(why, Sharding, whole_accumulation="trained")
+    yield because("DDP keeps gradients in buckets of their own", Sharding, ddp_buckets=draft.get("sharding") == "ddp")
 
 
-def _loss(draft: Draft, model: Model, version: tuple[int, ...]) -> None:
-    draft.default("the class's own loss", direct_loss=model_class(model.family).whole.own_loss)
-    draft.default("ForCausalLMLoss", loss="eager" if version < NO_SHIFT_COPY else "plain")
-    draft.default("loss_function since 4.46" if version >= LOSS_FUNCTION else "the model returned float logits",
-                  logits_kept=version >= LOSS_FUNCTION)  # fmt: skip
+def _loss(model: Model, version: tuple[int, ...]) -> Overrides:
+    yield because("the class's own loss", Loss, direct_loss=model_class(model.family).whole.own_loss)
+    yield because("ForCausalLMLoss", Loss, kind="eager" if version < NO_SHIFT_COPY else "plain")
+    yield because(
+        "loss_function since 4.46" if version >= LOSS_FUNCTION else "the model returned float logits",
+        Loss,
+        logits_kept=version >= LOSS_FUNCTION,
+    )

@@ -4,7 +4,7 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.training.frameworks.common import version_of
-from vramcast.training.recipe.recipe import Recipe
+from vramcast.training.recipe.parts import Recipe
 from vramcast.workload import Training
 
 
@@ -54,7 +54,7 @@ def check_framework(question: Training, recipe: Recipe) -> None:
     if question.zero and not limits.zero:
         raise QuestionError(f"{recipe.framework} does not run DeepSpeed ZeRO: use --fsdp, or --framework hf_trainer")
     for axis in limits.lacks:
-        if getattr(question.parallel, axis) > 1 and not (axis == "pp" and recipe.spread):
+        if getattr(question.parallel, axis) > 1 and not (axis == "pp" and recipe.model_parallel.spread):
             raise QuestionError(_refusal(recipe.framework, axis))
 
 

@@ -8,25 +8,43 @@ model.py.
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import everything_in, sharding
 from vramcast.training.frameworks.releases import month_of
-from vramcast.training.recipe.recipe import GATHERED, Draft
+from vramcast.training.recipe.draft import Draft, Overrides, because
+from vramcast.training.recipe.parts import GATHERED, Adapters, Kernels, Loss, Quantization, Recomputation, Sharding, Update
+from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 
-def resolve(draft: Draft, question: Training, _model: Model) -> None:
+def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
     """Everything in the training dtype; keys and values are expanded to all heads before the kernel."""
     compute = draft.get("compute", "bfloat16")
-    everything_in(draft, compute, "precision bf16-true")
-    sharding(draft, question, fallback="fsdp1")
-    draft.default("litgpt/model.py", qkv="views", norm="eager", rope="eager", glu="torch", experts="loop", repeats_kv=True)
-    draft.default("F.scaled_dot_product_attention", attention="flash")
+    yield from everything_in(compute, "precision bf16-true")
+    yield from sharding(question, fallback="fsdp1")
+    yield because(
+        "litgpt/model.py", Kernels, qkv="views", norm="eager", rope="eager", glu="torch", experts="loop", repeats_kv=True
+    )
+    yield because("F.scaled_dot_product_attention", Kernels, attention="flash")
     dated = month_of(question, "litgpt") < (2024,)
-    draft.default("bitsandbytes up to 0.42 saves inputs in its compute dtype", quant_saves=compute if dated else "float32")
-    whole = "units" if question.fsdp else "none"
-    draft.default("fabric.no_backward_sync keeps whole gradients while accumulating", whole_accumulation=whole)
-    draft.default("lora.py, LoRAQKVLinear.zero_pad", pads_adapters=True)
-    draft.default("the head is a tensor of its own", tied=False)
+    yield because(
+        "bitsandbytes up to 0.42 saves inputs in its compute dtype", Quantization, quant_saves=compute if dated else "float32"
+    )
+    yield because(
+        "fabric.no_backward_sync keeps whole gradients while accumulating",
+        Sharding,
+        whole_accumulation="units" if question.fsdp else "none",
+    )
+    yield because("lora.py, LoRAQKVLinear.zero_pad", Adapters, pads_adapters=True)
+    yield because("the head is a tensor of its own", Loss, tied=False)
     cut = draft.get("sharding") in GATHERED
-    draft.default("the sharding strategy checkpoints each block" if cut else "no gradient checkpointing on one device",
-                  checkpointing="full" if cut else "none", live_gathers=2)  # fmt: skip
-    draft.default("lm_head_chunk_size=128", loss="chunked_head" if question.method != "full" else "whole_chunked")
-    draft.default("torch.optim.AdamW", optimizer="adamw", update="foreach", logits_upcast=False)
+    yield because(
+        "the sharding strategy checkpoints each block" if cut else "no gradient checkpointing on one device",
+        Recomputation,
+        policy=Policy("full" if cut else "none"),
+    )
+    yield because(
+        "the sharding strategy checkpoints each block" if cut else "no gradient checkpointing on one device",
+        Sharding,
+        live_gathers=2,
+    )
+    yield because("lm_head_chunk_size=128", Loss, kind="chunked_head" if question.method != "full" else "whole_chunked")
+    yield because("torch.optim.AdamW", Update, optimizer="adamw", implementation="foreach")
+    yield because("torch.optim.AdamW", Loss, logits_upcast=False)

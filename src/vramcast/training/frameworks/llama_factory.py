@@ -11,13 +11,15 @@ from vramcast.errors import QuestionError
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.frameworks.releases import month_of
-from vramcast.training.recipe.recipe import Draft
+from vramcast.training.recipe.draft import Draft, Overrides, because
+from vramcast.training.recipe.parts import Precision, Quantization, Recomputation, Task
+from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 FSDP_UPCASTS = (2024, 9)  # 0.9
 
 
-def resolve(draft: Draft, question: Training, model: Model) -> None:
+def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     """What is trained is upcast to fp32 unless pure_bf16 (weights in bf16), BAdam or ZeRO-3."""
     compute = draft.get("compute", "bfloat16")
     pure = draft.get("weights") == "bfloat16" and question.method == "full"
@@ -25,13 +27,16 @@ def resolve(draft: Draft, question: Training, model: Model) -> None:
         raise QuestionError("LLaMA-Factory refuses pure_bf16 with ZeRO-3: leave the weights in float32 or use ZeRO-2")
     spared = question.zero == 3 or (question.fsdp and month_of(question, "llama_factory") < FSDP_UPCASTS)
     upcast = question.method in ("full", "freeze", "llama_pro") and not spared
-    draft.default("trained parameters are upcast", weights="float32" if upcast else compute, compute=compute, autocast=True)
-    draft.default("loaded in the compute dtype", frozen=compute)
-    if draft.get("quant"):
-        draft.default("upcast_layernorm=False, and no k-bit preparation", unquantized=compute)
-    draft.default(
-        "freeze_vision_tower and freeze_multi_modal_projector" if model.towers else "", freezes_towers=bool(model.towers)
+    yield because(
+        "trained parameters are upcast", Precision, weights="float32" if upcast else compute, compute=compute, autocast=True
     )
-    draft.default("disable_gradient_checkpointing=False", checkpointing="full", double_quant=True)
-    draft.default("use_reentrant_gc, which FSDP2 turns off", reentrant=question.fsdp != 2)
-    hf_trainer.resolve(draft, question, model)
+    yield because("loaded in the compute dtype", Precision, frozen=compute)
+    if draft.get("quant"):
+        yield because("upcast_layernorm=False, and no k-bit preparation", Quantization, unquantized=compute)
+    yield because(
+        "freeze_vision_tower and freeze_multi_modal_projector" if model.towers else "", Task, freezes_towers=bool(model.towers)
+    )
+    yield because("disable_gradient_checkpointing=False", Recomputation, policy=Policy("full"))
+    yield because("disable_gradient_checkpointing=False", Quantization, double_quant=True)
+    yield because("use_reentrant_gc, which FSDP2 turns off", Recomputation, reentrant=question.fsdp != 2)
+    yield from hf_trainer.resolve(draft, question, model)

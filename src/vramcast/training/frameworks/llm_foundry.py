@@ -8,17 +8,25 @@ on).
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import sharding
-from vramcast.training.recipe.recipe import Draft
+from vramcast.training.recipe.draft import Draft, Overrides, because
+from vramcast.training.recipe.parts import Kernels, Loss, Precision, Recomputation, Sharding, Update
+from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 
-def resolve(draft: Draft, question: Training, _model: Model) -> None:
+def resolve(_draft: Draft, question: Training, _model: Model) -> Overrides:
     """Mixed precision DEFAULT: fp32 shards, 16-bit compute and gradients; low-precision norms; fused loss."""
-    draft.default("Composer: precision amp_bf16", weights="float32", compute="bfloat16", autocast=True, residual="bfloat16")
-    sharding(draft, question, fallback="fsdp1")
-    draft.default("Composer FSDP", gradients="float32", backward_gradients="bfloat16", reduce="bfloat16", frozen="float32")
-    draft.default("low_precision_layernorm", norm="native", norm_weight="bfloat16", rope="fused", glu="eager", experts="grouped")
-    draft.default("attn_impl: flash", attention="flash")
-    draft.default("fused_crossentropy", loss="fused", live_gathers=2)
-    draft.default("FSDPConfig: activation_checkpointing False", checkpointing="none", reentrant=True)
-    draft.default("decoupled_adamw runs per tensor", optimizer="adamw", update="loop")
+    yield because(
+        "Composer: precision amp_bf16", Precision, weights="float32", compute="bfloat16", autocast=True, residual="bfloat16"
+    )
+    yield from sharding(question, fallback="fsdp1")
+    yield because(
+        "Composer FSDP", Precision, gradients="float32", backward_gradients="bfloat16", reduce="bfloat16", frozen="float32"
+    )
+    yield because("low_precision_layernorm", Kernels, norm="native", rope="fused", glu="eager", experts="grouped")
+    yield because("low_precision_layernorm", Precision, norm_weight="bfloat16")
+    yield because("attn_impl: flash", Kernels, attention="flash")
+    yield because("fused_crossentropy", Loss, kind="fused")
+    yield because("fused_crossentropy", Sharding, live_gathers=2)
+    yield because("FSDPConfig: activation_checkpointing False", Recomputation, policy=Policy("none"), reentrant=True)
+    yield because("decoupled_adamw runs per tensor", Update, optimizer="adamw", implementation="loop")

@@ -7,29 +7,60 @@ later runtime/bf16_optimizer.py (update_hp_grads).
 """
 
 from vramcast.models.inventory import Model
-from vramcast.training.recipe.recipe import Draft
+from vramcast.training.recipe.draft import Draft, Overrides, because
+from vramcast.training.recipe.parts import (
+    Adapters,
+    Kernels,
+    Loss,
+    ModelParallel,
+    Precision,
+    Process,
+    Recomputation,
+    Sharding,
+    Update,
+)
+from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 
-def resolve(draft: Draft, _question: Training, _model: Model) -> None:
+def resolve(draft: Draft, _question: Training, _model: Model) -> Overrides:
     """fp16, ZeRO stage 1."""
     compute = draft.get("compute", "float16")
-    draft.default("--fp16", weights=compute, compute=compute, frozen=compute, norm_weight=compute, residual=compute)
+    yield because("--fp16", Precision, weights=compute, compute=compute, frozen=compute, norm_weight=compute, residual=compute)
     if draft.get("gradients") == "float32":
-        draft.default("BF16_Optimizer adds the 16-bit gradients to fp32 ones after backward", low_gradients=compute)
-    draft.default("DeepSpeed's process groups beside Megatron's, a communicator per pipeline neighbour", pipeline_engine=True)
-    draft.default("stage_1_and_2.py, step: gradients flattened, then copied to fp32", flattens=True)
-    draft.default("ZeRO-1", sharding="zero1", gradients=compute, backward_gradients=compute, reduce=compute)
-    draft.default("fp32 partitions", master="float32", states="float32", optimizer="adamw", update="fused")
-    draft.default(
-        "Megatron kernels", norm="native", rope="fused", glu="packed", qkv="copies", attention="unfused", experts="grouped"
+        yield because("BF16_Optimizer adds the 16-bit gradients to fp32 ones after backward", Precision, low_gradients=compute)
+    yield because(
+        "DeepSpeed's process groups beside Megatron's, a communicator per pipeline neighbour", ModelParallel, pipeline_engine=True
+    )
+    yield because("stage_1_and_2.py, step: gradients flattened, then copied to fp32", Update, flattens=True)
+    yield because("ZeRO-1", Sharding, kind="zero1")
+    yield because("ZeRO-1", Precision, gradients=compute, backward_gradients=compute, reduce=compute)
+    yield because("fp32 partitions", Update, master="float32", states="float32", optimizer="adamw", implementation="fused")
+    yield because(
+        "Megatron kernels",
+        Kernels,
+        norm="native",
+        rope="fused",
+        glu="packed",
+        qkv="copies",
+        attention="unfused",
+        experts="grouped",
     )
     casts = compute == "bfloat16" and not draft.get("low_gradients")
-    draft.default("allgather and reduce buckets of 5e8 elements" + (", cast to fp16 by allreduce_bucket" if casts else ""),
-                  bucket_elements=1_500_000_000 if casts else 1_000_000_000)  # fmt: skip
-    draft.default("CUDA 11.3 loads kernels eagerly", lazy_modules=False)
-    draft.default("vocab_parallel_cross_entropy", loss="vocab_parallel", vocab_parallel=True, pad_vocab_to=128)
-    draft.default("--checkpoint-activations", checkpointing="full", frees_gradients=False, adapter_dtype=compute, live_gathers=1)
-    draft.default("megatron/arguments.py: --hidden-dropout, --attention-dropout", hidden_dropout=0.1, attention_dropout=0.1)
-    draft.default("megatron/model/gpt_model.py: partition_method type:transformer", stage_cut="balanced")
-    draft.default("stage_1_and_2.py, _has_inf_or_nan: x.float().sum() of every gradient", checks_overflow=True)
+    yield because(
+        "allgather and reduce buckets of 5e8 elements" + (", cast to fp16 by allreduce_bucket" if casts else ""),
+        Sharding,
+        bucket_elements=1_500_000_000 if casts else 1_000_000_000,
+    )
+    yield because("CUDA 11.3 loads kernels eagerly", Process, lazy_modules=False)
+    yield because("vocab_parallel_cross_entropy", Loss, kind="vocab_parallel")
+    yield because("vocab_parallel_cross_entropy", ModelParallel, vocab_parallel=True, pad_vocab_to=128)
+    yield because("--checkpoint-activations", Recomputation, policy=Policy("full"))
+    yield because("--checkpoint-activations", Update, frees_gradients=False)
+    yield because("--checkpoint-activations", Adapters, adapter_dtype=compute)
+    yield because("--checkpoint-activations", Sharding, live_gathers=1)
+    yield because(
+        "megatron/arguments.py: --hidden-dropout, --attention-dropout", Kernels, hidden_dropout=0.1, attention_dropout=0.1
+    )
+    yield because("megatron/model/gpt_model.py: partition_method type:transformer", ModelParallel, stage_cut="balanced")
+    yield because("stage_1_and_2.py, _has_inf_or_nan: x.float().sum() of every gradient", Update, checks_overflow=True)

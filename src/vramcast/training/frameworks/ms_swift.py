@@ -11,22 +11,26 @@ on three sizes of model, though its source casts nothing: the float32 of the k-b
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.frameworks.releases import month_of
-from vramcast.training.recipe.recipe import Draft
+from vramcast.training.recipe.draft import Draft, Overrides, because
+from vramcast.training.recipe.parts import Precision, Quantization, Recomputation, Task
+from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 NO_KBIT = (2024, 12)  # 3.0
 FREEZES_TOWERS = (2024, 12)  # llm/argument/tuner_args.py: freeze_vit, freeze_aligner
 
 
-def resolve(draft: Draft, question: Training, model: Model) -> None:
+def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     """Loaded in 16 bits, adapters in fp32, autocast on."""
     compute = draft.get("compute", "bfloat16")
-    draft.default("ms-swift loads in the training dtype", weights=compute, compute=compute, autocast=True)
-    draft.default("ms-swift: gradient_checkpointing=True", checkpointing="full")
-    draft.default("bnb_4bit_use_double_quant=True", double_quant=True)
+    yield because("ms-swift loads in the training dtype", Precision, weights=compute, compute=compute, autocast=True)
+    yield because("ms-swift: gradient_checkpointing=True", Recomputation, policy=Policy("full"))
+    yield because("bnb_4bit_use_double_quant=True", Quantization, double_quant=True)
     if draft.get("quant") and month_of(question, "ms_swift") >= NO_KBIT:
-        draft.default("ms-swift calls no prepare_model_for_kbit_training", unquantized=compute)
+        yield because("ms-swift calls no prepare_model_for_kbit_training", Quantization, unquantized=compute)
     frozen = bool(model.towers) and month_of(question, "ms_swift") >= FREEZES_TOWERS
-    draft.default("freeze_vit and freeze_aligner" if frozen else "", freezes_towers=frozen)
-    draft.default("AutoGPTQ trains through its unpacking kernel", unpacks=str(draft.get("quant", "")).startswith("gptq"))
-    hf_trainer.resolve(draft, question, model)
+    yield because("freeze_vit and freeze_aligner" if frozen else "", Task, freezes_towers=frozen)
+    yield because(
+        "AutoGPTQ trains through its unpacking kernel", Quantization, unpacks=str(draft.get("quant", "")).startswith("gptq")
+    )
+    yield from hf_trainer.resolve(draft, question, model)

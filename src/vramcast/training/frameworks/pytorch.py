@@ -5,20 +5,21 @@ Also what the PEFT method comparison, llama-recipes and NeMo AutoModel do unless
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
-from vramcast.training.recipe.recipe import Draft
+from vramcast.training.recipe.draft import Draft, Overrides, because
+from vramcast.training.recipe.parts import Loss, ModelParallel, Precision, Update
 from vramcast.workload import Training
 
 _KEEP_OUTPUT = ("pytorch", "peft_bench")  # outputs = model(...); outputs.loss.backward(), as PEFT's method comparison has it
 
 
-def resolve(draft: Draft, question: Training, model: Model) -> None:
+def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     """The model's own dtype, foreach AdamW; layers and loss as transformers runs them."""
-    draft.default("loaded in the model's dtype", weights=draft.get("compute", model.dtype), autocast=False)
-    draft.default("torch.optim picks foreach", update="foreach")
-    draft.default("the optimizer is made outside the Trainer", wide_ends=False)
+    yield because("loaded in the model's dtype", Precision, weights=draft.get("compute", model.dtype), autocast=False)
+    yield because("torch.optim picks foreach", Update, implementation="foreach")
+    yield because("the optimizer is made outside the Trainer", Update, wide_ends=False)
     piped = question.parallel.pp > 1
-    draft.default("torch.distributed.pipelining, stage.py" if piped else "", receives_ahead=piped)
-    if draft.get("framework") in _KEEP_OUTPUT:
+    yield because("torch.distributed.pipelining, stage.py" if piped else "", ModelParallel, receives_ahead=piped)
+    if draft.framework in _KEEP_OUTPUT:
         gathered = draft.get("compute") if question.fsdp or question.zero == 3 else None  # units come in the compute dtype
-        draft.default("the loop's variable names the model's output", holds_logits=gathered or draft.get("weights"))
-    hf_trainer.resolve(draft, question, model)
+        yield because("the loop's variable names the model's output", Loss, holds_logits=gathered or draft.get("weights"))
+    yield from hf_trainer.resolve(draft, question, model)

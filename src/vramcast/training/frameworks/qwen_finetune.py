@@ -6,23 +6,37 @@ unless the model is a chat one; 4 bits by GPTQConfig, whose rest prepare_model_f
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
-from vramcast.training.recipe.recipe import Draft
+from vramcast.training.recipe.draft import Draft, Overrides, because
+from vramcast.training.recipe.parts import Adapters, Loss, Precision, Process, Quantization, Recomputation, Sharding, Update
+from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 TRANSFORMERS = "4.32"
 
 
-def resolve(draft: Draft, question: Training, model: Model) -> None:
+def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     """Loaded in bf16; LoRA adds trained embeddings when the base model is used."""
     engine = question.zero is not None
-    draft.default("DeepSpeed casts the model, autocast is off" if engine else "finetune.py: --bf16", logits_upcast=not engine,
-                  weights=draft.get("compute", "bfloat16"), autocast=not engine)  # fmt: skip
+    yield because(
+        "DeepSpeed casts the model, autocast is off" if engine else "finetune.py: --bf16", Loss, logits_upcast=not engine
+    )
+    yield because(
+        "DeepSpeed casts the model, autocast is off" if engine else "finetune.py: --bf16",
+        Precision,
+        weights=draft.get("compute", "bfloat16"),
+        autocast=not engine,
+    )
     if engine:
-        draft.default("DeepSpeed keeps fp32 masters of the trained parameters", master="float32", states="float32",
-                      adapter_dtype=draft.get("compute", "bfloat16"), bucket_elements=400_000_000)  # fmt: skip
-        draft.default("ds_config_zero2.json: AdamW, which is DeepSpeed's FusedAdam", update="fused")
-    draft.default("kernels of 2023 were loaded eagerly", lazy_modules=False)
-    draft.default("finetune_*.sh: --gradient_checkpointing", checkpointing="full")
-    draft.default("modeling_qwen.py returns 16-bit logits and converts them for the loss", logits_kept=True)
-    draft.default("AutoGPTQ trains through its unpacking kernel", unpacks=str(draft.get("quant", "")).startswith("gptq"))
-    hf_trainer.resolve(draft, hf_trainer.under(question, TRANSFORMERS), model)
+        yield because("DeepSpeed keeps fp32 masters of the trained parameters", Update, master="float32", states="float32")
+        yield because(
+            "DeepSpeed keeps fp32 masters of the trained parameters", Adapters, adapter_dtype=draft.get("compute", "bfloat16")
+        )
+        yield because("DeepSpeed keeps fp32 masters of the trained parameters", Sharding, bucket_elements=400_000_000)
+        yield because("ds_config_zero2.json: AdamW, which is DeepSpeed's FusedAdam", Update, implementation="fused")
+    yield because("kernels of 2023 were loaded eagerly", Process, lazy_modules=False)
+    yield because("finetune_*.sh: --gradient_checkpointing", Recomputation, policy=Policy("full"))
+    yield because("modeling_qwen.py returns 16-bit logits and converts them for the loss", Loss, logits_kept=True)
+    yield because(
+        "AutoGPTQ trains through its unpacking kernel", Quantization, unpacks=str(draft.get("quant", "")).startswith("gptq")
+    )
+    yield from hf_trainer.resolve(draft, hf_trainer.under(question, TRANSFORMERS), model)

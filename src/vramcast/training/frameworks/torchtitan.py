@@ -9,7 +9,19 @@ logits). What changed when: the repository's history.
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import is_narrow, sharding
 from vramcast.training.frameworks.releases import month_of
-from vramcast.training.recipe.recipe import Draft
+from vramcast.training.recipe.draft import Draft, Overrides, Translation, because
+from vramcast.training.recipe.parts import (
+    Adapters,
+    Kernels,
+    Loss,
+    ModelParallel,
+    Precision,
+    Process,
+    Recomputation,
+    Sharding,
+    Update,
+)
+from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 FUSED_LOSS = (2025, 4)  # the compiled run of issue 929, of March, takes what January's took
@@ -21,66 +33,95 @@ SCANS_KEPT = ((2024, 11), (2025, 2))  # abs was on the list of operations from p
 SEPARATE_ENDS = (2025, 7)  # models/llama3/infra/parallelize.py: 0.1.0 (June) wraps blocks and model, 0.2.0 the ends as well
 
 
-def resolve(draft: Draft, question: Training, _model: Model) -> None:
+def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
     """HEAD's configuration unless stated."""
     month = month_of(question, "torchtitan")
-    draft.default("training.dtype float32", weights="float32", reduce="float32")
-    sharding(draft, question, fallback="fsdp2")
-    _stays_wide(draft, question)
-    draft.default("as the shards", frozen=draft.get("weights"), gradients=draft.get("weights"))
-    draft.default("mixed_precision_param bfloat16", compute="bfloat16", backward_gradients="bfloat16", norm_weight="bfloat16")
-    draft.default("mixed_precision_param bfloat16", residual="bfloat16", adapter_dtype="bfloat16", autocast=False)
+    yield because("training.dtype float32", Precision, weights="float32", reduce="float32")
+    yield from sharding(question, fallback="fsdp2")
+    yield from _stays_wide(draft, question)
+    yield because("as the shards", Precision, frozen=draft.get("weights"), gradients=draft.get("weights"))
+    yield because(
+        "mixed_precision_param bfloat16", Precision, compute="bfloat16", backward_gradients="bfloat16", norm_weight="bfloat16"
+    )
+    yield because("mixed_precision_param bfloat16", Precision, residual="bfloat16", autocast=False)
+    yield because("mixed_precision_param bfloat16", Adapters, adapter_dtype="bfloat16")
     compiled = bool(draft.get("compiled"))
-    draft.default("compiled blocks" if compiled else "eager blocks", norm="native" if compiled else "eager",
-                  rope="fused" if compiled else "eager", glu="recomputed" if compiled else "torch", repeats_kv=True)  # fmt: skip
+    yield because(
+        "compiled blocks" if compiled else "eager blocks",
+        Kernels,
+        norm="native" if compiled else "eager",
+        rope="fused" if compiled else "eager",
+        glu="recomputed" if compiled else "torch",
+        repeats_kv=True,
+    )
     scans = is_narrow(question) and not compiled and SCANS_KEPT[0] <= month <= SCANS_KEPT[1]
-    draft.default("8-bit matmuls in eager mode, whose absolute values the list of operations kept" if scans else "", scans=scans)
+    yield because(
+        "8-bit matmuls in eager mode, whose absolute values the list of operations kept" if scans else "", Precision, scans=scans
+    )
     expandable = month >= EXPANDABLE
-    draft.default("run_train.sh sets expandable_segments" if expandable else "native allocator", expandable=expandable)
-    draft.default("sdpa picks flash", attention="flash", experts="grouped")
-    draft.translate("selective_ac_option op", "checkpointing", {"selective": "op"})
-    draft.default("activation_checkpoint.mode selective", checkpointing="op")
+    yield because("run_train.sh sets expandable_segments" if expandable else "native allocator", Process, expandable=expandable)
+    yield because("sdpa picks flash", Kernels, attention="flash", experts="grouped")
+    yield Translation("selective_ac_option op", "checkpointing", {Policy("selective"): Policy("op")})
+    yield because("activation_checkpoint.mode selective", Recomputation, policy=Policy("op"))
     fused = month >= FUSED_LOSS
     if not fused:
-        draft.translate("inductor wrote the float logits out until spring 2025", "loss", {"compiled": "plain"})
+        yield Translation("inductor wrote the float logits out until spring 2025", "loss", {"compiled": "plain"})
     frees = month >= FREES_LOGITS
-    draft.default("train.py deletes pred before backward" if frees else "pred, in float, lives through backward",
-                  holds_logits="" if frees else "float32")  # fmt: skip
-    draft.default("components/loss.py", loss="compiled" if compiled and fused else "plain", logits_kept=not compiled)
-    draft.default("optimizer.implementation", optimizer="adamw", update="fused" if month >= FUSED_UPDATE else "foreach")
-    ends = month >= SEPARATE_ENDS or draft.get("framework") == "xtuner"
-    draft.default("embedding and head are groups of their own" if ends else "embedding and head are one group, gathered from "
-                  "forward to backward", live_gathers=2, separate_ends=ends)  # fmt: skip
-    _pipeline(draft, question)
+    yield because(
+        "train.py deletes pred before backward" if frees else "pred, in float, lives through backward",
+        Loss,
+        holds_logits="" if frees else "float32",
+    )
+    yield because("components/loss.py", Loss, kind="compiled" if compiled and fused else "plain", logits_kept=not compiled)
+    yield because(
+        "optimizer.implementation", Update, optimizer="adamw", implementation="fused" if month >= FUSED_UPDATE else "foreach"
+    )
+    ends = month >= SEPARATE_ENDS or draft.framework == "xtuner"
+    yield because(
+        "embedding and head are groups of their own"
+        if ends
+        else "embedding and head are one group, gathered from forward to backward",
+        Sharding,
+        live_gathers=2,
+        separate_ends=ends,
+    )
+    yield from _pipeline(draft, question)
     parallel = question.parallel.tp > 1
-    draft.default("DTensor sums the embedding's gradients" if parallel else "", partial_embedding=parallel)
-    draft.default("tensor parallelism shards the sequence and the loss", sequence_parallel=parallel,
-                  vocab_parallel=parallel and month >= LOSS_PARALLEL)  # fmt: skip
+    yield because("DTensor sums the embedding's gradients" if parallel else "", ModelParallel, partial_embedding=parallel)
+    yield because(
+        "tensor parallelism shards the sequence and the loss",
+        ModelParallel,
+        sequence_parallel=parallel,
+        vocab_parallel=parallel and month >= LOSS_PARALLEL,
+    )
 
 
-def _stays_wide(draft: Draft, question: Training) -> None:
+def _stays_wide(draft: Draft, question: Training) -> Overrides:
     """Model parallelism alone computes in the dtype of its weights, whatever mixed_precision_param says.
 
     Source: torchtitan, distributed/utils.py, maybe_enable_amp: fully_shard mixes precisions, autocast does without model
     parallelism, and with tensor or pipeline parallelism alone nothing does, with a warning.
     """
     parallel = question.parallel
-    if draft.get("framework") != "torchtitan" or parallel.shards > 1 or parallel.tp == parallel.pp == 1 or is_narrow(question):
+    if draft.framework != "torchtitan" or parallel.shards > 1 or parallel.tp == parallel.pp == 1 or is_narrow(question):
         return
     held = draft.get("weights")
-    because = "maybe_enable_amp mixes no precisions under model parallelism alone"
-    draft.translate(because, "compute", {"bfloat16": held, "float16": held})
-    draft.default(because, compute=held, backward_gradients=held, norm_weight=held, residual=held, adapter_dtype=held)
+    reason = "maybe_enable_amp mixes no precisions under model parallelism alone"
+    yield Translation(reason, "compute", {"bfloat16": held, "float16": held})
+    yield because(reason, Precision, compute=held, backward_gradients=held, norm_weight=held, residual=held)
+    yield because(reason, Adapters, adapter_dtype=held)
 
 
-def _pipeline(draft: Draft, question: Training) -> None:
+def _pipeline(draft: Draft, question: Training) -> Overrides:
     """Under a pipeline weights are gathered once, and gradients are reduced once, for all micro-batches of a step.
 
     Sources: torchtitan, models/llama3/infra/parallelize.py (reshard_after_forward "default" is off); torch 2.13,
     distributed/pipelining/stage.py, backward_maybe_with_nosync (neither resharded nor reduced before the last backward).
     """
     piped = question.parallel.pp > 1
-    draft.default("gathered once for a pipeline's micro-batches" if piped else "resharded after forward", reshard=not piped)
-    draft.default("stage.py: a receive buffer for each micro-batch" if piped else "", receives_ahead=piped)
+    yield because(
+        "gathered once for a pipeline's micro-batches" if piped else "resharded after forward", Sharding, reshard=not piped
+    )
+    yield because("stage.py: a receive buffer for each micro-batch" if piped else "", ModelParallel, receives_ahead=piped)
     if piped and draft.get("sharding") == "fsdp2":
-        draft.default("a pipeline's gradients are reduced after its last micro-batch", whole_accumulation="trained")
+        yield because("a pipeline's gradients are reduced after its last micro-batch", Sharding, whole_accumulation="trained")

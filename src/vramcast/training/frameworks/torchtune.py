@@ -8,22 +8,35 @@ copies), modules/attention.py (keys and values are expanded to all heads before 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import everything_in, sharding
 from vramcast.training.frameworks.releases import month_of
-from vramcast.training.recipe.recipe import Draft
+from vramcast.training.recipe.draft import Draft, Overrides, because
+from vramcast.training.recipe.parts import Kernels, Loss, Recomputation, Sharding, Update
+from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 LINEAR_LOSS = (2025, 5)  # after 0.6.1
 
 
-def resolve(draft: Draft, question: Training, _model: Model) -> None:
+def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
     """A dtype of bf16 means bf16 states as well; FSDP2 when distributed."""
     compute = draft.get("compute", "bfloat16")
-    everything_in(draft, compute, "dtype: bf16 is pure bf16")
-    sharding(draft, question, fallback="fsdp2")
+    yield from everything_in(compute, "dtype: bf16 is pure bf16")
+    yield from sharding(question, fallback="fsdp2")
     compiled = bool(draft.get("compiled"))
-    draft.default("compiled layers" if compiled else "torchtune/modules", norm="native" if compiled else "eager",
-                  rope="fused" if compiled else "eager", glu="recomputed" if compiled else "torch", repeats_kv=True)  # fmt: skip
-    draft.default("sdpa", attention="flash", experts="grouped", live_gathers=2, separate_ends=True)
+    yield because(
+        "compiled layers" if compiled else "torchtune/modules",
+        Kernels,
+        norm="native" if compiled else "eager",
+        rope="fused" if compiled else "eager",
+        glu="recomputed" if compiled else "torch",
+        repeats_kv=True,
+    )
+    yield because("sdpa", Kernels, attention="flash", experts="grouped")
+    yield because("sdpa", Sharding, live_gathers=2, separate_ends=True)
     linear = month_of(question, "torchtune") >= LINEAR_LOSS
-    draft.default("LinearCrossEntropyLoss since mid-2025" if linear else "CEWithChunkedOutputLoss",
-                  loss="linear_chunks" if linear else "chunked")  # fmt: skip
-    draft.default("recipe default", checkpointing="full", optimizer="adamw", update="fused")
+    yield because(
+        "LinearCrossEntropyLoss since mid-2025" if linear else "CEWithChunkedOutputLoss",
+        Loss,
+        kind="linear_chunks" if linear else "chunked",
+    )
+    yield because("recipe default", Recomputation, policy=Policy("full"))
+    yield because("recipe default", Update, optimizer="adamw", implementation="fused")

@@ -11,7 +11,10 @@ trainer/grpo_config.py (beta 0.04 in 0.16.1, 0.0 in 0.19.1).
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.frameworks.releases import month_of
-from vramcast.training.recipe.recipe import Draft
+from vramcast.training.recipe.draft import Draft, Overrides, Translation, because
+from vramcast.training.recipe.options import dtype_of
+from vramcast.training.recipe.parts import Adapters, Loss, Precision, Quantization, Recomputation
+from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 CHECKPOINTS = (2025, 9)  # 0.22
@@ -24,31 +27,36 @@ FOUR_BIT = ("nf4", "fp4")
 SUPERVISED = ("sft", "pretrain")
 
 
-def resolve(draft: Draft, question: Training, model: Model) -> None:
+def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     """TRL's own defaults first, then the Trainer's."""
     month = month_of(question, "trl")
     if month < BETA_ZERO and str(draft.get("task")).startswith("grpo") and question.method == "full":
-        draft.translate("GRPO's beta was 0.04 until 0.17, so a reference model stands by", "frozen_copies", {0: 1})
+        yield Translation("GRPO's beta was 0.04 until 0.17, so a reference model stands by", "frozen_copies", {0: 1})
     if month >= CHECKPOINTS:
-        draft.default("TRL: gradient_checkpointing=True since 0.22", checkpointing="full")
+        yield because("TRL: gradient_checkpointing=True since 0.22", Recomputation, policy=Policy("full"))
     if month >= LOADS_FLOAT:
-        draft.default("TRL loads a model given by name in float32 since 0.27", weights="float32")
+        yield because("TRL loads a model given by name in float32 since 0.27", Precision, weights="float32")
     if draft.get("quant"):
-        _quantized(draft, question, model, since=month >= NO_KBIT)
+        yield from _quantized(draft, question, model, since=month >= NO_KBIT)
     if month >= (CHUNKED_LOSS if draft.get("task", "sft") in SUPERVISED else FUSED_HEAD):
-        draft.default("TRL: the head runs on chunks of rows since 1.8", loss="row_chunks")
-    hf_trainer.resolve(draft, question, model)
+        yield because("TRL: the head runs on chunks of rows since 1.8", Loss, kind="row_chunks")
+    yield from hf_trainer.resolve(draft, question, model)
 
 
-def _quantized(draft: Draft, question: Training, model: Model, *, since: bool) -> None:
+def _quantized(draft: Draft, question: Training, model: Model, *, since: bool) -> Overrides:
     """What is not quantised: as loaded ``since`` 0.26, with adapters in bf16; before, ends in bf16 beside norms in fp32.
 
     Under FSDP and ZeRO-3 nothing was cast; float norms make 4-bit layers return float, and the residual stream with them.
     """
     if since:
-        draft.default("TRL calls no prepare_model_for_kbit_training since 0.26", unquantized=draft.get("weights") or model.dtype)
-        draft.default("TRL: QLoRA adapters are cast to bf16 since 0.26", adapter_dtype="bfloat16")
+        yield because(
+            "TRL calls no prepare_model_for_kbit_training since 0.26",
+            Quantization,
+            unquantized=draft.get("weights") or dtype_of(model.dtype),
+        )
+        yield because("TRL: QLoRA adapters are cast to bf16 since 0.26", Adapters, adapter_dtype="bfloat16")
         return
     whole = question.zero != 3 and question.fsdp is None and draft.get("unquantized") is None
-    if whole and draft.get("quant") in FOUR_BIT and (question.compute_dtype or draft.get("compute") or "bfloat16") == "bfloat16":
-        draft.default("TRL: peft_module_casting_to_bf16", unquantized="bfloat16", norm_weight="float32", residual="float32")
+    if whole and draft.get("quant") in FOUR_BIT and draft.get("compute", "bfloat16") == "bfloat16":
+        yield because("TRL: peft_module_casting_to_bf16", Quantization, unquantized="bfloat16")
+        yield because("TRL: peft_module_casting_to_bf16", Precision, norm_weight="float32", residual="float32")

@@ -1,11 +1,14 @@
 """What is trained and beside what: adapters, parts of the model, and the further models that preference training needs."""
 
+from typing import Literal
+
 import msgspec
 
 from vramcast.errors import unknown_name
 from vramcast.models.stages import Stage
 from vramcast.training.adapters.kinds import KINDS
 from vramcast.training.adapters.prompts import PROMPT_KINDS
+from vramcast.training.recipe.parts import Dtype
 from vramcast.workload import Adapter, Training
 
 LOW_RANK = ("qlora", *KINDS)
@@ -23,7 +26,7 @@ class Partial(msgspec.Struct, frozen=True, kw_only=True):
     ends: bool
     whole_backward: bool
     spread: bool = False
-    master: str = ""
+    master: Literal[Dtype, ""] = ""
     source: str
 
 

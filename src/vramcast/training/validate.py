@@ -5,12 +5,10 @@ from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import updates_inside_backward
-from vramcast.training.activations.policy import COUNTED
 from vramcast.training.frameworks.limits import check_framework
+from vramcast.training.methods import PARTIALS, kind_of
 from vramcast.training.quantized import check_quantized
-from vramcast.training.recipe.methods import PARTIALS, kind_of
-from vramcast.training.recipe.recipe import GATHERED, Recipe
-from vramcast.training.recipe.words import check_words
+from vramcast.training.recipe.parts import GATHERED, Recipe
 from vramcast.workload import Training
 
 EVEN_STAGES = ("megatron",)
@@ -19,7 +17,6 @@ REPEATING = ("megatron", "megatron_deepspeed")
 
 def validate(question: Training, model: Model, recipe: Recipe) -> None:
     """Raises QuestionError for the first thing that cannot be, naming it and a value that would do."""
-    check_words(recipe)
     check_quantized(recipe)
     _method(question, model, recipe)
     _layout(question, model, recipe)
@@ -28,7 +25,7 @@ def validate(question: Training, model: Model, recipe: Recipe) -> None:
     _experts(question, model)
     _modules(model, recipe)
     _lengths(question)
-    if 0 < model.positions < question.seq and not recipe.extends_positions:
+    if 0 < model.positions < question.seq and not recipe.task.extends_positions:
         raise QuestionError(
             f"a sequence of {question.seq:,} tokens exceeds the {model.positions:,} positions of the model: "
             f"use --seq {model.positions}, or say that its rotary positions are extended: --set extends_positions=true"
@@ -46,12 +43,12 @@ def _layout(question: Training, model: Model, recipe: Recipe) -> None:
     _replicas(question, recipe)
     if parallel.vpp > 1 and parallel.pp == 1:
         raise QuestionError(f"vpp {parallel.vpp} cuts pipeline stages into chunks, and pp is 1: use --pp 2 or more")
-    if parallel.pp > 1 and recipe.sharding == "zero3":
+    if parallel.pp > 1 and recipe.sharding.kind == "zero3":
         raise QuestionError("DeepSpeed refuses ZeRO-3 with pipeline parallelism: use --zero 1 or --pp 1")
     if (
         parallel.pp > 1
         and recipe.framework in EVEN_STAGES
-        and not recipe.uneven_stages
+        and not recipe.model_parallel.uneven_stages
         and model.layers % (parallel.pp * parallel.vpp)
     ):
         raise QuestionError(
@@ -71,10 +68,12 @@ def _replicas(question: Training, recipe: Recipe) -> None:
             f"{parallel.dp} data-parallel ranks do not divide into {parallel.replicate} replicas: "
             f"replicate can be {_divisors(parallel.dp)}"
         )
-    if parallel.replicate > 1 and recipe.sharding not in REPLICATED:
-        raise QuestionError(f"{parallel.replicate} replicas of a sharded model, but sharding is {recipe.sharding}: add --fsdp")
-    if parallel.hpz > 1 and recipe.sharding != "zero3":
-        raise QuestionError(f"hpz {parallel.hpz} cuts ZeRO-3 a second time, and sharding is {recipe.sharding}: add --zero 3")
+    if parallel.replicate > 1 and recipe.sharding.kind not in REPLICATED:
+        raise QuestionError(
+            f"{parallel.replicate} replicas of a sharded model, but sharding is {recipe.sharding.kind}: add --fsdp"
+        )
+    if parallel.hpz > 1 and recipe.sharding.kind != "zero3":
+        raise QuestionError(f"hpz {parallel.hpz} cuts ZeRO-3 a second time, and sharding is {recipe.sharding.kind}: add --zero 3")
     world = parallel.dp * parallel.model_ranks
     if world % parallel.hpz:
         raise QuestionError(f"hpz {parallel.hpz} does not divide the world of {world} ranks: hpz can be {_divisors(world)}")
@@ -111,10 +110,10 @@ def _experts(question: Training, model: Model) -> None:
 
 def _modules(model: Model, recipe: Recipe) -> None:
     """Modules that Megatron recomputes by themselves exist in the model (core 0.16.1, transformer/transformer_config.py)."""
-    policy, _, modules = recipe.checkpointing.partition(":")
-    if policy in COUNTED and int(modules) > model.layers:
-        raise QuestionError(f"checkpointing {recipe.checkpointing} names more than the {model.layers} layers of the model")
-    named = set(modules.split("+")) if policy == "modules" else set()
+    policy = recipe.recomputation.policy
+    if policy.layers > model.layers:
+        raise QuestionError(f"checkpointing {policy} names more than the {model.layers} layers of the model")
+    named = set(policy.modules)
     if "mla_up_proj" in named and not any(isinstance(m, LatentAttention) for b in model.blocks for m in b.mixers):
         raise QuestionError("mla_up_proj is a part of latent attention, and this model has none: leave it out of modules:")
     routed = named & {"moe", "moe_act", "shared_experts"}
@@ -127,9 +126,11 @@ def _method(question: Training, model: Model, recipe: Recipe) -> None:
     adapted = kind_of(question.method) == "adapter"
     if question.adapter and not adapted:
         raise QuestionError(f"a rank or targets belong to an adapter, and method {question.method} has none: add --method lora")
-    if recipe.quant and recipe.method == "full":
-        raise QuestionError(f"weights in {recipe.quant} are frozen, so method full cannot train them: use --method qlora")
-    partial, some = PARTIALS.get(question.method), recipe.trainable_layers
+    if recipe.quantization.scheme and recipe.task.method == "full":
+        raise QuestionError(
+            f"weights in {recipe.quantization.scheme} are frozen, so method full cannot train them: use --method qlora"
+        )
+    partial, some = PARTIALS.get(question.method), recipe.task.trainable_layers
     if partial and some is not None and not 1 <= some <= model.layers:
         raise QuestionError(f"{some} trained layers of {model.layers}: expected 1 to {model.layers} (trainable_layers)")
     if partial and partial.spread and some and model.layers % some:

@@ -1,0 +1,130 @@
+"""The door of a recipe: the names and words that ``--set``, files and flags may use, checked where they are typed.
+
+Every field of a part has one flat name (``sharding``, ``norm``) beside its full one (``sharding.kind``, ``kernels.norm``).
+"""
+
+from functools import cache
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from vramcast.errors import QuestionError, unknown_name
+from vramcast.training.recipe.parts import Dtype, Part, Recipe
+from vramcast.training.recipe.policy import Policy, parse_policy
+
+# flat names that differ from their field's, which its part already names
+_FLAT = {
+    "task.kind": "task",
+    "quantization.scheme": "quant",
+    "update.implementation": "update",
+    "sharding.kind": "sharding",
+    "recomputation.policy": "checkpointing",
+    "loss.kind": "loss",
+}
+_DTYPE_NAMES = {
+    "fp32": "float32", "float": "float32", "bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp8": "float8",
+}  # fmt: skip
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """One field of a recipe: its flat ``name``, its ``part`` and ``field``, its ``type``, and what it says of itself."""
+
+    name: str
+    part: str
+    field: str
+    type: Any
+    default: Any
+    meaning: str
+
+    @property
+    def words(self) -> tuple[Any, ...]:
+        """The words that it takes; none where any number or name will do."""
+        kind = get_args(self.type)[0] if get_origin(self.type) is not None and hasattr(self.type, "__metadata__") else self.type
+        return tuple(_literals(kind))
+
+
+def _literals(kind: Any) -> list[Any]:
+    if get_origin(kind) is Literal:
+        return list(get_args(kind))
+    return [word for inner in get_args(kind) if inner is not ... for word in _literals(inner)]
+
+
+@cache
+def options() -> dict[str, Option]:
+    """Every option by its flat name, in the order of the parts."""
+    found = [_option(part, kind, field) for part, kind in part_types().items() for field in kind.__struct_fields__]
+    return {option.name: option for option in found}
+
+
+@cache
+def part_types() -> dict[str, type[Part]]:
+    """The parts of a recipe by their names in it."""
+    return {name: kind for name, kind in get_type_hints(Recipe).items() if kind is not str}
+
+
+def _option(part: str, kind: type[Part], field: str) -> Option:
+    annotated = get_type_hints(kind, include_extras=True)[field]
+    meaning = next((m.description for m in annotated.__metadata__ if getattr(m, "description", None)), "")
+    name = flat_name(part, field)
+    return Option(name=name, part=part, field=field, type=annotated, default=getattr(kind(), field), meaning=meaning)
+
+
+def flat_name(part: str, field: str) -> str:
+    """The flat name of a part's field."""
+    return _FLAT.get(f"{part}.{field}", field)
+
+
+def flat(recipe: Recipe) -> dict[str, Any]:
+    """The whole recipe by flat names, as answers list it."""
+    parts = {option.name: getattr(getattr(recipe, option.part), option.field) for option in options().values()}
+    named = {"framework": recipe.framework, "version": recipe.version}
+    return named | {name: str(value) if isinstance(value, Policy) else value for name, value in parts.items()}
+
+
+def read_option(name: str, value: Any) -> tuple[str, Any]:
+    """The flat name and the value of something given. Raises QuestionError with the nearest known names or words."""
+    option = _find(name)
+    if option.name == "checkpointing":
+        return option.name, parse_policy(value)
+    if isinstance(value, str):
+        value = dtype_name(value)
+    given = (value,) if isinstance(value, str) else value if isinstance(value, list | tuple) else ()
+    for word in given if option.words else ():
+        if word not in option.words:
+            kind = f"dtype of {option.name}" if "bfloat16" in option.words else option.name
+            raise unknown_name(kind, str(word), (str(w) for w in option.words if w))
+    try:
+        return option.name, msgspec.convert(value, option.type)
+    except msgspec.ValidationError as error:
+        raise QuestionError(f"training option {option.name} is {value!r}: {_plainly(str(error))}") from None
+
+
+def _plainly(error: str) -> str:
+    """Msgspec's words of a value of the wrong type or beyond a limit, in ours: "Expected `int` >= 1", "expected at least 1"."""
+    for sign, word in ((" >= ", "at least "), (" <= ", "at most "), (" > ", "more than "), (" < ", "a share below ")):
+        if sign in error:
+            return f"expected {word}{float(error.rpartition(sign)[2]):g}"
+    return error.replace("`", "").replace("Expected", "expected").partition(" - at")[0]
+
+
+def _find(name: str) -> Option:
+    part, dot, field = name.partition(".")
+    known = options()
+    if dot and part in part_types():
+        found = known.get(flat_name(part, field))
+        if found is None or found.part != part:
+            raise unknown_name(f"option of {part}", field, part_types()[part].__struct_fields__)
+        return found
+    if name not in known:
+        raise unknown_name("training option", name, known)
+    return known[name]
+
+
+def dtype_name(value: str) -> str:
+    """The torch name of a dtype; other text is returned unchanged."""
+    return _DTYPE_NAMES.get(value.removeprefix("torch."), value.removeprefix("torch."))
+
+
+def dtype_of(value: str) -> Dtype:
+    """The dtype of a name that a model or a question gives; ``width`` refuses one that is none."""
+    return cast(Dtype, dtype_name(value))
