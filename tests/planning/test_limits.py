@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramcast.hardware.names import find_accelerator
+from vramcast.largest import edge_near
 from vramcast.models.reading import read_model
-from vramcast.planning.largest import edge_near
 from vramcast.planning.limits import Held
 from vramcast.planning.serving import forecast_serving
 from vramcast.serving.forecast import forecast_serving as answer_of

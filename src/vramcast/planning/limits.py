@@ -8,8 +8,8 @@ import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.largest import edge_near, largest_that_fits
 from vramcast.ledger import Fit, Limits
-from vramcast.planning.largest import edge_near, largest_that_fits
 from vramcast.planning.verdict import MOST_AT_ONCE, margin_of, serving_fit, worst_of
 from vramcast.serving.engines.base import GGUF_ENGINES, Answer
 from vramcast.serving.forecast import forecast_serving as answer_of

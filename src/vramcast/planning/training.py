@@ -6,11 +6,11 @@ import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.largest import largest_that_fits
 from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, Limits, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.planning.advice import advise
 from vramcast.planning.changes import Change
-from vramcast.planning.largest import largest_that_fits
 from vramcast.planning.layouts import cards_that_train, smallest_layouts
 from vramcast.planning.serving import facts_of
 from vramcast.planning.training_changes import training_changes

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.planning.largest import largest_that_fits
+from vramcast.largest import largest_that_fits
 from vramcast.planning.tracing.answer import Traced
 from vramcast.tracing.allocator.replay import replay
 from vramcast.tracing.allocator.settings import AllocatorSettings

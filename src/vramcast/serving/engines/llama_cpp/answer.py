@@ -4,6 +4,7 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import context_bytes, context_term
+from vramcast.largest import largest_that_fits
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
@@ -16,7 +17,6 @@ from vramcast.serving.engines.llama_cpp.weights import weights_term
 from vramcast.units import MiB
 
 _LEAST_CONTEXT = 256
-_HALVE_EVERY = 4
 
 
 class Worked(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,16 +138,14 @@ def _sequence_bytes(model: Model, cache: CacheRules, tokens: int) -> int:
 def longest_context(resolved: Resolved, worked: Worked, card: Accelerator, *, spare_bytes: int = 0) -> int:
     """The longest context that every GPU holds, compute buffers grown with it, a multiple of 256 tokens.
 
-    What a context takes is nearly a straight line: each guess is where it would meet the room, and every fourth halves the rest.
+    ``spare_bytes``: what has to stay free on each.
     """
-    low, high = 0, (resolved.model.positions or 2**20) // _LEAST_CONTEXT
-    guess, step, steps = high, max(1, _per_token(worked, resolved) * _LEAST_CONTEXT), 0
-    while low < high:
-        margin = margin_bytes(resolved, worked, card, guess * _LEAST_CONTEXT) - spare_bytes
-        low, high = (guess, high) if margin >= 0 else (low, guess - 1)
-        steps += 1
-        guess = (low + high + 1) // 2 if steps % _HALVE_EVERY == 0 else min(max(guess + margin // step, low + 1), high)
-    return low * _LEAST_CONTEXT
+
+    def held(steps: int) -> int:
+        return card.visible_bytes - margin_bytes(resolved, worked, card, steps * _LEAST_CONTEXT)
+
+    most = (resolved.model.positions or 2**20) // _LEAST_CONTEXT
+    return largest_that_fits(held, room=card.visible_bytes - spare_bytes, most=most, first=most) * _LEAST_CONTEXT
 
 
 def margin_bytes(resolved: Resolved, worked: Worked, card: Accelerator, context: int) -> int:

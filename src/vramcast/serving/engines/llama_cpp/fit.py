@@ -5,12 +5,12 @@ keeps as many of its last layers as fit; a mixture keeps all layers but leaves t
 first layers back while there is room.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.largest import edge_near
 from vramcast.ledger import Assumption
 from vramcast.models.feedforward import Experts
 from vramcast.serving.engines.base import Resolved
@@ -58,27 +58,18 @@ def _fewer(resolved: Resolved, name: str, card: Accelerator, spare: int) -> Reso
         return _fits(changed, work(changed, name), card, spare)
 
     if not any(isinstance(b.feedforward, Experts) for b in resolved.model.blocks):
-        count = _most(layers + 1, lambda n: fits({"n_gpu_layers": n}))
+        count = edge_near(layers + 1, lambda n: fits({"n_gpu_layers": n}), most=layers + 1)
         return _changed(resolved, {"n_gpu_layers": count}, "--fit: the last layers that fit on the GPUs")
     if not fits({"cpu_moe": True}):
-        count = _most(layers + 1, lambda n: fits({"cpu_moe": True, "n_gpu_layers": n}))
+        count = edge_near(layers + 1, lambda n: fits({"cpu_moe": True, "n_gpu_layers": n}), most=layers + 1)
         return _changed(resolved, {"cpu_moe": True, "n_gpu_layers": count}, "--fit: experts and first layers on the host")
-    full = _most(layers, lambda n: fits({"override_tensor": _back(n, layers)}))
+    full = edge_near(layers, lambda n: fits({"override_tensor": _back(n, layers)}), most=layers)
     return _changed(resolved, {"override_tensor": _back(full, layers)}, f"--fit: experts of {layers - full} layers on the host")
 
 
 def _back(full: int, layers: int) -> list[str]:
     """Overrides that keep the experts of all layers but the first ``full`` on the host."""
     return expert_overrides(layers, layers=layers, every=False)[full:]
-
-
-def _most(high: int, fits: Callable[[int], bool]) -> int:
-    """The largest count up to ``high`` that fits, 0 when none does."""
-    low = 0
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
 
 
 def _changed(resolved: Resolved, changes: dict[str, Any], because: str) -> Resolved:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 
 from vramcast.hardware.runtime import context_bytes, context_term, cublas_workspace_bytes
+from vramcast.largest import largest_that_fits
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.attention import Attention
 from vramcast.models.stages import Stage, every_stage
@@ -211,18 +212,17 @@ def _scratch(run: Run, stage: Stage) -> tuple[Term, ...]:
 
 
 def _longest(run: Run, placed: tuple[tuple[Stage, Term], ...]) -> int:
-    """The longest sequence that fits every card, by bisection over the total length; the asked one when no card is named."""
+    """The longest sequence that fits every card; the asked one when no card is named."""
     card = run.resolved.card
     if card is None:
         return run.resolved.context
-    low, high = 0, max(run.resolved.model.positions or 2**20, run.resolved.context)
-    while low < high:
-        middle = (low + high + 1) // 2
-        longer = msgspec.structs.replace(run, total=middle, prompt=middle)
-        peaks = (max(i.bytes for i in _instants(longer, stage, weights)) for stage, weights in placed)
-        fits = all(peak + context_bytes(card) <= card.visible_bytes for peak in peaks)
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return low
+
+    def peak(tokens: int) -> int:
+        longer = msgspec.structs.replace(run, total=tokens, prompt=tokens)
+        return max(i.bytes for stage, weights in placed for i in _instants(longer, stage, weights))
+
+    most = max(run.resolved.model.positions or 2**20, run.resolved.context)
+    return largest_that_fits(peak, room=card.visible_bytes - context_bytes(card), most=most, first=most)
 
 
 def _error(resolved: Resolved, ranks: tuple[RankMemory, ...]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from vramcast.largest import largest_that_fits
 from vramcast.serving.cache import CacheLayer
 from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
@@ -85,12 +86,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return sum(group.blocks(tokens, demand) for group in self.groups)
 
     def longest(self, blocks: int, demand: Demand, limit: int) -> int:
-        """The longest single request that fits into that many blocks, at most ``limit`` (binary search, kv_cache_utils.py)."""
-        low, high = 0, limit
-        while low < high:
-            middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.request_blocks(middle, demand) <= blocks else (low, middle - 1)
-        return low
+        """The longest single request that fits into that many blocks, at most ``limit`` (a search in kv_cache_utils.py too)."""
+        return largest_that_fits(lambda tokens: self.request_blocks(tokens, demand), room=blocks, most=limit, first=limit)
 
 
 def paged_layers(layers: Iterable[tuple[CacheLayer, int]], types: CacheTypes, *, hybrid: bool) -> list[Paged]:

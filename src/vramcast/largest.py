@@ -1,14 +1,20 @@
-"""The largest n that still fits, for a need that grows with n almost in a line: a few forecasts instead of a bisection."""
+"""The largest n that still fits: one exact search for a need that grows with n, and one for a yes or no from a near guess.
+
+Engines, limits and the tracer ask here. A need is almost a line in n, so that a few questions do where a bisection takes twenty.
+"""
 
 from collections.abc import Callable
 
 _HALVE_EVERY = 4  # a kink in the need can slow interpolation down: every fourth step halves instead
 
 
-def largest_that_fits(need: Callable[[int], float], *, room: float, most: int) -> int:
-    """The largest n of 0 to ``most`` with ``need(n) <= room``; ``need`` never falls with n, and is infinite where refused."""
+def largest_that_fits(need: Callable[[int], float], *, room: float, most: int, first: int = 1) -> int:
+    """The largest n of 0 to ``most`` with ``need(n) <= room``; ``need`` never falls with n, and is infinite where refused.
+
+    ``first``: where to ask first, ``most`` itself when all of it often fits.
+    """
     low, high = (0, 0.0), (most + 1, float("inf"))
-    probe, steps = 1, 0
+    probe, steps = min(max(first, 1), most), 0
     while high[0] - low[0] > 1:
         size = need(probe)
         before = low

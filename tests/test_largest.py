@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramcast.planning.largest import largest_that_fits
+from vramcast.largest import largest_that_fits
 
 
 @given(
@@ -11,13 +11,14 @@ from vramcast.planning.largest import largest_that_fits
     st.integers(0, 10**7),
     st.integers(1, 500),
     st.integers(1, 600),
+    st.integers(0, 600),
 )
-def test_it_is_the_largest(lines: list[tuple[int, int]], room: int, most: int, refused_from: int) -> None:
+def test_it_is_the_largest(lines: list[tuple[int, int]], room: int, most: int, refused_from: int, first: int) -> None:
     def need(n: int) -> float:
         return float("inf") if n >= refused_from else max(a + b * n for a, b in lines)
 
     expected = max((n for n in range(most + 1) if n == 0 or need(n) <= room), default=0)
-    assert largest_that_fits(need, room=room, most=most) == expected
+    assert largest_that_fits(need, room=room, most=most, first=first) == expected
 
 
 def test_a_line_takes_a_handful_of_questions() -> None:
