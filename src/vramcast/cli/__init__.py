@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("explain", "A memory snapshot or an out-of-memory message: who held the memory, and what would help."),
     "measure": ("measure", "The real step on this machine's GPU, beside the forecast; sweeps that survive a kill."),
     "models": ("models", "What a model is: parameters, sizes by precision, layer map, cache per token."),
+    "profile": ("profile", "A profiler trace: where the GPU's time went, on which kernels, and what limits."),
     "gpus": ("gpus", "The cards: memory as sold and as programs see it, rates, capabilities."),
     "evaluate": ("evaluate", "Forecasts against measured runs: error tables by engine, kind and source."),
     "doctor": ("doctor", "What is installed here, and what each missing extra would add."),

@@ -1,0 +1,198 @@
+"""``vramcast profile``: what a profiler trace says: where the GPU's time went, on which kernels, and what limits."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vramcast.errors import MissingError, QuestionError
+
+_EPILOG = """\b
+Examples:
+  vramcast profile trace.json.gz
+  vramcast profile trace.json.gz --gpu H100 --roofline roofline.png --timeline streams.png
+  vramcast profile traces/ --bars ranks.png
+  vramcast profile after.json.gz --against before.json.gz
+  vramcast profile report.sqlite --json
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("what", metavar="FILE|FOLDER|-")
+@click.option(
+    "--gpu", metavar="NAME", help="The card whose rates kernels are held against (default: the one named in the trace)."
+)
+@click.option("--against", metavar="FILE", help="A trace from before a change: what became faster, what slower.")
+@click.option("--top", type=click.IntRange(1, 40), default=10, show_default=True, help="Rows of the tables.")
+@click.option("--timeline", metavar="FILE", help="Write streams over time as .png, .svg or .html.")
+@click.option("--bars", metavar="FILE", help="Write the parts of the time by step (of a folder: by rank) as .png, .svg or .html.")
+@click.option("--roofline", metavar="FILE", help="Write matmuls and attentions under the card's roofs as .png, .svg or .html.")
+@click.option("--cluster", is_flag=True, help="Read a folder's files over a Ray cluster (RAY_ADDRESS) that sees them.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(what: str, **given: Any) -> int:
+    """Say where a GPU's time went, from a trace of PyTorch's profiler (.json, .json.gz), Nsight Systems (.sqlite) or rocprof.
+
+    A folder holds one trace per rank: stragglers are found between them. Memory stays bounded for files of any size. Needs the
+    [profile] extra. Exit code 2 when a trace is damaged; what was read before the damage is answered.
+    """
+    _check(given)
+    if what != "-" and Path(what).expanduser().is_dir():
+        return _folder(Path(what).expanduser(), given)
+    trace, report, card = _one(what, given["gpu"])
+    _pictures(trace, report, card, given)
+    if given["against"]:
+        return _compare(report, given)
+    if given["as_json"]:
+        print_json("profile", report)
+    else:
+        from vramcast.cli.profile_page import profile_page
+
+        profile_page(report, top=given["top"]).show()
+    return _damaged(report)
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Refuse before the work what would be refused after it."""
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        raise MissingError.extra("profile", "reading traces") from None
+    wanted = [given[name] for name in ("timeline", "bars", "roofline") if given[name]]
+    if wanted:
+        from vramcast.charts.write import altair, check_file
+
+        altair()
+        for file in wanted:
+            check_file(file)
+
+
+def _one(what: str, gpu: str | None) -> tuple[Any, Any, Any]:
+    """The trace, its report and the card of one file. Raises QuestionError when no GPU worked in it."""
+    from vramcast.profiling.report import report_of
+
+    trace = _read(what)
+    card = _card(gpu, trace)
+    report = report_of(trace, file=what, card=card)
+    if report is None:
+        raise QuestionError(
+            f"{what} holds no work of a GPU ({trace.reading.events:,} events): was the profiler given ProfilerActivity.CUDA?"
+        )
+    return trace, report, card
+
+
+def _read(what: str) -> Any:
+    from vramcast.profiling.files import read_stream, read_trace
+
+    try:
+        if what == "-":
+            import io
+
+            source = io.BufferedReader(sys.stdin.buffer, 2**16)  # type: ignore[type-var]
+            return read_stream(source, source.peek(16)[:16])
+        path = Path(what).expanduser()
+        size = path.stat().st_size if path.is_file() else None
+        with _progress(f"reading {path.name}", size) as advance:
+            return read_trace(path, progress=advance)
+    except QuestionError as error:
+        raise QuestionError(f"{what}: {error}") from None
+
+
+def _card(gpu: str | None, trace: Any) -> Any:
+    """The card that the question names, else the one that the trace names, else None."""
+    from vramcast.hardware.cards import least_card
+    from vramcast.hardware.names import match_accelerator
+
+    if gpu:
+        return least_card(gpu)
+    name = next((n for n in trace.origin.gpu_names if n), "")
+    try:
+        return match_accelerator(name)[0] if name else None
+    except QuestionError:
+        return None
+
+
+def _pictures(trace: Any, report: Any, card: Any, given: dict[str, Any]) -> None:
+    if not any(given[name] for name in ("timeline", "bars", "roofline")):
+        return
+    from vramcast.charts.profile import draw_parts, draw_roofline, draw_streams
+
+    if given["timeline"]:
+        draw_streams(trace, report, given["timeline"])
+    if given["bars"]:
+        draw_parts(report, given["bars"])
+    if given["roofline"]:
+        draw_roofline(report, card, given["roofline"])
+
+
+def _compare(after: Any, given: dict[str, Any]) -> int:
+    from vramcast.profiling.against import compare
+
+    _, before, _ = _one(given["against"], given["gpu"])
+    found = compare(before, after)
+    if given["as_json"]:
+        print_json("profile comparison", found)
+    else:
+        from vramcast.cli.profile_page import comparison_page
+
+        comparison_page(found).show()
+    return max(_damaged(before), _damaged(after))
+
+
+def _folder(folder: Path, given: dict[str, Any]) -> int:
+    from vramcast.hardware.cards import least_card
+    from vramcast.profiling.files import trace_files
+    from vramcast.profiling.ranks import read_ranks
+
+    if given["timeline"] or given["roofline"] or given["against"]:
+        raise QuestionError("--timeline, --roofline and --against are about one trace: name a file of the folder")
+    files = trace_files(folder)
+    card = least_card(given["gpu"]) if given["gpu"] else None
+    with _progress(f"reading {len(files)} traces", len(files)) as advance:
+        ranks = read_ranks(files, folder=str(folder), card=card, cluster=given["cluster"], done=lambda _: advance(1))
+    if given["bars"]:
+        from vramcast.charts.profile import draw_parts
+
+        draw_parts(ranks, given["bars"])
+    if given["as_json"]:
+        print_json("profile of ranks", ranks)
+    else:
+        from vramcast.cli.profile_page import profile_page, ranks_page
+
+        ranks_page(ranks).show()
+        click.echo()
+        profile_page(ranks.typical, top=given["top"]).show()
+    return 2 if any(row.damage for row in ranks.ranks) else 0
+
+
+def _damaged(report: Any) -> int:
+    """Exit code 2 with one line when the file was read in part."""
+    if not report.reading.damage:
+        return 0
+    read = f"{report.reading.events:,} events of {report.reading.bytes / 1e6:,.1f} MB"
+    click.echo(f"vramcast: {report.file}: {report.reading.damage}; answered from the {read} before that", err=True)
+    return 2
+
+
+def print_json(kind: str, value: Any) -> None:
+    """One object: the value with the schema and what it is."""
+    import msgspec
+
+    body = {"schema": "vramcast/1", "kind": kind, **msgspec.to_builtins(value)}
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n")
+
+
+@contextmanager
+def _progress(what: str, total: int | None) -> Iterator[Any]:
+    """A bar on standard error, where a person watches, for what takes longer than a second."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda amount: bar.advance(task, amount)

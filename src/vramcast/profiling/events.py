@@ -1,0 +1,152 @@
+"""A trace as columns: work on GPUs, calls that launched it, calls that waited for it, steps and named ranges of the host.
+
+Every reader (Chrome traces, Nsight Systems, rocprof) fills the same columns through a ``Recorder``, so that one analysis serves
+all. Names are stored once; a kernel costs about 50 bytes, whatever its event was on disk.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+KERNEL, MEMCPY, MEMSET, SYNC = 0, 1, 2, 3
+
+
+class Operator(msgspec.Struct, frozen=True):
+    """A call on the host whose input shapes are known: a matmul or an attention. Times in ns; ``values`` are its plain inputs."""
+
+    name: str
+    start: int
+    end: int
+    thread: int
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    values: tuple[str, ...] = ()
+
+
+class Collective(msgspec.Struct, frozen=True):
+    """What a communication kernel says of itself; sizes in elements of ``dtype``."""
+
+    name: str
+    dtype: str
+    in_elements: int
+    out_elements: int
+    group_size: int
+    group: str
+    ranks: str = ""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file says about where it was taken."""
+
+    tool: str
+    gpu_names: tuple[str, ...] = ()
+    gpu_sms: tuple[int, ...] = ()
+    rank: int | None = None
+    world_size: int | None = None
+    versions: tuple[tuple[str, str], ...] = ()
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """How the file was read: ``damage`` says where and why reading stopped early, "" when it did not."""
+
+    events: int
+    bytes: int
+    damage: str = ""
+    skipped: int = 0
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """One file's columns. Arrays are numpy; times int64 ns; ``name`` and ``stream`` are indices into ``names`` and ``streams``.
+
+    GPU work: ``start, end, kind, name, stream, device, correlation, bytes`` (of copies), ``blocks_per_sm`` and ``occupancy`` (NaN
+    when not told), ``launch`` (index of the call that launched it, -1 when unknown). Calls of the runtime: ``call_start,
+    call_end, call_name, call_thread, call_correlation``. Ranges of the host (user annotations): ``range_start, range_end,
+    range_name, range_thread``. ``collectives``: by index into the GPU work.
+    """
+
+    origin: Origin
+    reading: Reading
+    names: tuple[str, ...]
+    streams: tuple[str, ...]
+    columns: dict[str, Any]
+    collectives: dict[int, Collective]
+    operators: tuple[Operator, ...]
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.columns[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+_INTEGERS = ("start", "end", "correlation", "external", "bytes", "call_start", "call_end", "call_thread", "call_correlation",
+             "range_start", "range_end", "range_thread")  # fmt: skip
+_INDICES = ("kind", "name", "stream", "device", "call_name", "range_name")
+_FRACTIONS = ("blocks_per_sm", "occupancy")
+COLUMNS = {**dict.fromkeys(_INTEGERS, "int64"), **dict.fromkeys(_INDICES, "int32"), **dict.fromkeys(_FRACTIONS, "float32")}
+MOST_COLLECTIVES = 2_000_000
+MOST_OPERATORS = 2_000_000
+
+
+class Recorder:
+    """Collects a trace batch by batch; ``finish`` joins the batches into columns."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, int] = {}
+        self.streams: dict[str, int] = {}
+        self._batches: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+        self.collectives: dict[int, Collective] = {}
+        self.operators: list[Operator] = []
+        self.gpu_events = self.events = self.skipped = 0
+
+    def name_ids(self, names: Iterable[str]) -> list[int]:
+        """The index of each name; a name is stored once."""
+        known = self.names
+        return [known.setdefault(name, len(known)) for name in names]
+
+    def stream_ids(self, labels: Iterable[str]) -> list[int]:
+        """The index of each stream's label."""
+        known = self.streams
+        return [known.setdefault(label, len(known)) for label in labels]
+
+    def add(self, **columns: Any) -> None:
+        """Append a batch: sequences or arrays of one length, by column name. A value that fits no column raises before all."""
+        import numpy as np
+
+        made = {name: np.asarray(values, dtype=COLUMNS[name]) for name, values in columns.items()}
+        for name, values in made.items():
+            self._batches[name].append(values)
+        self.gpu_events += len(made.get("start", ()))
+
+    def finish(self, origin: Origin, reading: Reading) -> Trace:
+        """The whole trace."""
+        import numpy as np
+
+        columns = {
+            name: np.concatenate(batches) if batches else np.empty(0, dtype=COLUMNS[name])
+            for name, batches in self._batches.items()
+        }
+        columns["launch"] = _launches(columns)
+        return Trace(
+            origin=origin,
+            reading=reading,
+            names=tuple(self.names),
+            streams=tuple(self.streams),
+            columns=columns,
+            collectives=self.collectives,
+            operators=tuple(self.operators),
+        )
+
+
+def _launches(columns: dict[str, Any]) -> Any:
+    """By GPU event: the index of the call with the same correlation id, which launched it; -1 when the trace has none."""
+    import numpy as np
+
+    calls = np.flatnonzero(columns["call_correlation"] > 0)
+    order = calls[np.argsort(columns["call_correlation"][calls], kind="stable")]
+    ids = columns["call_correlation"][order]
+    if not ids.size:
+        return np.full(len(columns["start"]), -1)
+    at = np.minimum(np.searchsorted(ids, columns["correlation"]), ids.size - 1)
+    return np.where((ids[at] == columns["correlation"]) & (columns["correlation"] > 0), order[at], -1)
