@@ -8,7 +8,7 @@ from vramcast.errors import QuestionError
 from vramcast.hardware.cards import parse_gpus
 from vramcast.hardware.catalogue import catalogue
 from vramcast.hardware.names import find_accelerator, match_accelerator
-from vramcast.units import GB, GiB
+from vramcast.units import GiB
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_mixed_cards_keep_their_order() -> None:
 def test_a_size_is_an_anonymous_card() -> None:
     card = find_accelerator("24GiB")
     assert card.visible_bytes == card.driver_bytes == 24 * GiB
-    assert find_accelerator("80 GB").visible_bytes == 80 * GB
+    assert {find_accelerator(text).visible_bytes for text in ("80 GB", "80G", "80gib")} == {80 * GiB}
     assert card.capability is None
 
 
@@ -90,7 +90,7 @@ def test_unknown_names_offer_the_nearest() -> None:
         parse_gpus("rtx 4900")
     with pytest.raises(QuestionError, match=r"unknown GPU 'H1000': did you mean .*H100"):
         parse_gpus("H1000")
-    with pytest.raises(QuestionError, match=r"or give a size: 24GiB"):
+    with pytest.raises(QuestionError, match=r"or give a size: 24GB"):
         find_accelerator("abacus")
 
 
@@ -109,3 +109,48 @@ def test_any_text_is_answered_or_refused(text: str) -> None:
         assert parse_gpus(text).cards
     except QuestionError as error:
         assert len(str(error)) < 600
+
+
+@pytest.mark.parametrize(
+    ("typed", "card", "count"),
+    [
+        ("g5.xlarge", "a10g", 1),
+        ("g5.12xlarge", "a10g", 4),
+        ("ml.p4d.24xlarge", "a100-sxm4-40", 8),
+        ("a2-highgpu-8g", "a100-sxm4-40", 8),
+        ("g2-standard-24", "l4", 2),
+        ("Standard_NC48ads_A100_v4", "a100-pcie-80", 2),
+        ("colab", "t4", 1),
+        ("DGX H100", "h100-sxm5-80", 8),
+    ],
+)
+def test_machines_are_their_cards(typed: str, card: str, count: int) -> None:
+    found = parse_gpus(typed)
+    assert [c.id for c in found.cards] == [card] * count
+    assert found.assumed[0].because == f"the cards of {typed}"
+
+
+@pytest.mark.parametrize(("typed", "gib"), [("2080ti 22g", 22), ("gtx 960 4gb", 4), ("RTX 4090 48GB", 48)])
+def test_a_size_that_no_part_has_is_a_card_rebuilt_with_it(typed: str, gib: int) -> None:
+    card, assumed = match_accelerator(typed)
+    assert card.sold_bytes == gib * GiB
+    assert 0 < card.sold_bytes - card.visible_bytes < GiB
+    assert "the typed memory is taken" in assumed[0].because
+    assert find_accelerator(card.id).visible_bytes == card.visible_bytes
+
+
+def test_macs_and_chinese_names() -> None:
+    assert find_accelerator("MacBook Pro M3 Max 64GB").id == "apple-m3-max-64"
+    assert find_accelerator("mac studio m2 ultra 192gb").id == "apple-m2-ultra-192"
+    assert find_accelerator("华为昇腾910B").id == "ascend-910b"
+    with pytest.raises(QuestionError, match="which chip and memory"):
+        find_accelerator("MacBook Pro")
+    with pytest.raises(QuestionError, match="'cpu' is no card: leave --gpu out"):
+        find_accelerator("cpu")
+
+
+def test_every_machine_names_cards_of_the_catalogue() -> None:
+    from vramcast.hardware.machines import _AWS, _GOOGLE, _NAMED
+
+    for text in {*_AWS.values(), *_NAMED.values(), *_GOOGLE.values()}:
+        assert parse_gpus(text).cards[0].id in catalogue(), text

@@ -39,7 +39,7 @@ def test_a_name_that_says_sixteen_bits_is_believed() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
-    with pytest.raises(QuestionError, match=r"unknown model 'meta-llama/Lama-3\.1-8B-X': did you mean meta-llama/llama-3\.1-8b"):
+    with pytest.raises(QuestionError, match=r"unknown model 'meta-llama/Lama-3\.1-8B-X': did you mean meta-llama/Llama-3\.1-8B"):
         read_model("meta-llama/Lama-3.1-8B-X", offline=True)
 
 

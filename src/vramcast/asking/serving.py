@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
+import msgspec
+
+from vramcast.asking.artefact import USUAL_TYPE, Artefact, artefact_of
 from vramcast.asking.asked import Asked, check_words, count_of
 from vramcast.asking.cards import named_cards
 from vramcast.errors import QuestionError
@@ -46,14 +49,16 @@ def serving_question(
     check_words(words, ServingWords.__annotations__, what="serving word")
     said, rest = engine_fields(flags)
     asked: dict[str, Any] = {name: value for name, value in {**words, **said}.items() if value is not None}
-    name, version = _engine(asked.get("engine", "vllm"))
-    engine = engine_named(name)
+    artefact = artefact_of(model)
     cards = named_cards(asked.get("gpu"))
+    asked, understood = _engine_fills(asked, artefact, cards.gpu)
+    name, version = _engine(asked["engine"])
+    engine = engine_named(name)
     parallel, ranks = _layout(asked, cards.count)
     fields: dict[str, Any] = {name: count_of(asked[name], name) for name in _COUNTS if name in asked}
     fields |= {name: asked[name] for name in _TEXTS if name in asked}
     question = Serving(
-        model=model,
+        model=artefact.model,
         gpu=cards.gpu,
         gpus=max(1, cards.count, ranks),
         engine=engine.name,
@@ -62,7 +67,34 @@ def serving_question(
         options=read_options(options or {}, engine.options) | read_flags(rest, engine.options, engine=engine.name),
         **fields,
     )
-    return Asked(question=question, assumed=(*cards.assumed, *_unused_cards(question)))
+    return Asked(question=question, assumed=(*cards.assumed, *understood, *_unused_cards(question)))
+
+
+def _engine_fills(asked: dict[str, Any], artefact: Artefact, gpu: str | None) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
+    """The words, with engine and type as the artefact says or as the card allows where none was typed; and what that assumed."""
+    from vramcast.serving.engines import canonical_name
+    from vramcast.serving.engines.base import GGUF_ENGINES
+
+    typed = asked.get("engine")
+    wanted = artefact if artefact.engine or typed else _fitting_the_card(artefact, gpu)
+    filled = {"engine": wanted.engine or "vllm", **asked}
+    loads = canonical_name(filled["engine"].partition("==")[0]) in GGUF_ENGINES
+    if wanted.quant and loads and "quant" not in asked:
+        filled["quant"] = wanted.quant
+    told = tuple(a for a in wanted.assumed() if a.name not in asked and filled.get(a.name) == a.value)
+    return filled, told
+
+
+def _fitting_the_card(artefact: Artefact, gpu: str | None) -> Artefact:
+    """llama.cpp with its usual type where vLLM does not start on the card (a Mac, a GTX 1080)."""
+    from vramcast.hardware.cards import least_card
+    from vramcast.serving.engines.support import why_not
+
+    reason = why_not("vllm", least_card(gpu)) if gpu and gpu != "local" else ""
+    if not reason:
+        return artefact
+    because = f"{reason}; llama.cpp takes {USUAL_TYPE} where none is named"
+    return msgspec.structs.replace(artefact, engine="llama_cpp", quant=USUAL_TYPE, because=because)
 
 
 def _engine(text: str) -> tuple[str, str | None]:

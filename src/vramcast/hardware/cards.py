@@ -7,6 +7,7 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.hardware.machines import machine_cards
 from vramcast.hardware.names import fitting, is_size, match_accelerator
 from vramcast.ledger import Assumption
 from vramcast.units import gib
@@ -26,16 +27,20 @@ class Cards(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_gpus(text: str) -> Cards:
-    """Cards from ``NAME``, ``NAMExN``, ``NxNAME`` or several of them joined by commas or " + "; ``local`` reads this machine's.
+    """Cards from ``NAME``, ``NAMExN``, ``NxNAME``, several of them, or a cloud instance; ``local`` reads this machine's.
 
     Raises QuestionError for unknown names, a count of zero, or more than 100,000 cards; MissingError for ``local`` without NVML.
     """
     cards: list[Accelerator] = []
     assumed: list[Assumption] = []
     if not any(item.strip() for item in text[:10_000].split(",")):
-        raise QuestionError(f'{text[:40]!r} names no GPU: write for example "RTX 4090", H100x8 or 24GiB')
+        raise QuestionError(f'{text[:40]!r} names no GPU: write for example "RTX 4090", H100x8 or 24GB')
     if text.strip().lower() == "local":
         return _local()
+    if machine := machine_cards(text[:100]):
+        found = parse_gpus(machine)
+        told = Assumption("gpu", machine, f"the cards of {text.strip()}")
+        return Cards(cards=found.cards, assumed=(told,))
     for item in _ITEMS.findall(text[:10_000]):
         name, count = _counted(item)
         if not 1 <= count <= MOST_CARDS:

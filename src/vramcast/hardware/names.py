@@ -1,15 +1,18 @@
-"""From what people type ("4090", "A100-80G", "h100 sxm", "2xL40S", "24GiB") to a card of the catalogue.
+"""From what people type ("4090", "A100-80G", "h100 sxm", "2xL40S", "24GB") to a card of the catalogue.
 
 A name is read as a model key, a form (SXM, PCIe, NVL), a memory size and a memory type; words that decide nothing are
 dropped. When the key names several parts, the smallest memory is taken and then SXM before PCIe, so that "it fits" holds
-for every part of that name; the choice is returned as an assumption.
+for every part of that name; the choice is returned as an assumption. A size that no part of the name has is a card rebuilt
+with that memory ("2080ti 22g", "RTX 4090 48GB").
+
+A size is read as on the box: 24GB, 24G and 24GiB are all 24 x 2^30 bytes.
 """
 
 import re
 
 import msgspec
 
-from vramcast.errors import unknown_name
+from vramcast.errors import QuestionError, unknown_name
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.catalogue import catalogue
 from vramcast.ledger import Assumption
@@ -21,11 +24,13 @@ _FORM_ORDER = {"sxm": 0, "": 1, "pcie": 2, "nvl": 3}
 _NOISE = frozenset(
     {"nvidia", "geforce", "gtx", "rtx", "rx", "amd", "radeon", "instinct", "tesla", "quadro", "intel", "arc", "jetson", "apple"}
     | {"graphics", "gpu", "gpus", "card", "edition", "generation", "workstation", "server", "blackwell", "max-q", "oam", "dgx"}
-    | {"class", "vram", "memory", "each"}
+    | {"class", "vram", "memory", "each", "macbook", "mac", "imac", "studio", "mini", "air", "gaming", "huawei"}
 )
+_MAC = re.compile(r"\bmac\s*(book\s*)?pro\b")  # the Pro of a MacBook Pro is not that of an M3 Pro
+_CHINESE = {"华为": "huawei ", "昇腾": "ascend ", "英伟达": "nvidia ", "苹果": "apple "}
 _WORD = re.compile(r"max-q|[a-z0-9.]+")
 _JOINED = re.compile(r"(rtx|gtx|rx)(?=\d)|(?<=\d)(sxm|pcie|nvl)")
-_SIZE = re.compile(r"\s*[\d.,_]+\s*([kmgt]i?b)?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*[\d.,_]+\s*([kmgt](i?b)?)?\s*", re.IGNORECASE)
 _BARE_SIZE = re.compile(r"(?<=[a-z0-9][ -])(\d{2,3})$", re.IGNORECASE)  # the 80 of "A100 SXM 80" or "A100-80"
 
 
@@ -50,10 +55,58 @@ def match_accelerator(name: str) -> tuple[Accelerator, tuple[Assumption, ...]]:
     """The card of that name, and the assumption made if the name fits several parts. Raises as find_accelerator."""
     parts = fitting(name)
     if not parts and is_size(name):
-        return anonymous_card(parse_bytes(name, what="GPU memory")), ()
+        return anonymous_card(_box_bytes(name)), ()
+    if not parts and (rebuilt := _rebuilt(name)):
+        return rebuilt
     if not parts:
-        raise unknown_name("GPU", name, _known_names(), hint="(or give a size: 24GiB)")
+        raise _unknown(name)
     return parts[0], _assumed(name, parts)
+
+
+def _box_bytes(text: str) -> int:
+    """A size as on the box: GB and G are 2^30 bytes. Raises QuestionError for one without unit or with another."""
+    whole = re.sub(r"(?i)\b([\d.,_]+)\s*([mgt])b?$", r"\1\2iB", text.strip())
+    return parse_bytes(whole, what="GPU memory")
+
+
+def _rebuilt(name: str) -> tuple[Accelerator, tuple[Assumption, ...]] | None:
+    """The part whose name fits but not its size, with the memory that was typed; None where no part has the name.
+
+    Others sell it so (an RTX 4090 with 48 GB), or the catalogue holds another version (a GTX 960 with 4 GB).
+    """
+    size = take_apart(name).size
+    parts = fitting(re.sub(r"(?i)[\s-]*\d+(\.\d+)?\s*g(i?b)?\b", "", name)) if size else []
+    if not parts:
+        return None
+    part, sold = parts[0], round(size * GiB)
+    taken = part.sold_bytes - part.visible_bytes
+    if sold <= taken or sold > 8 * part.sold_bytes:
+        return None
+    card = msgspec.structs.replace(
+        part,
+        id=f"{part.id}-{size:g}gb",
+        name=f"{part.name} with {size:g} GB",
+        sold_bytes=sold,
+        driver_bytes=sold - (part.sold_bytes - part.driver_bytes),
+        visible_bytes=sold - taken,
+    )
+    because = f"the catalogue's {part.name} has {gib(part.sold_bytes, 0)}: the typed memory is taken, all else is its own"
+    return card, (Assumption("gpu", card.name, because),)
+
+
+def _unknown(name: str) -> QuestionError:
+    """The error for a name that is no card, with what to type instead."""
+    plain = name.strip().lower()
+    if plain in ("cpu", "none", "no gpu", "ram"):
+        return QuestionError(
+            f"{name.strip()[:40]!r} is no card: leave --gpu out, or run layers on the host with --engine llama.cpp -ngl 0"
+        )
+    if re.search(r"\bmac|apple|\bmps\b|metal", plain):
+        return QuestionError(
+            f"GPU {name.strip()[:40]!r}: which chip and memory? For example M3 Max 64GB, M2 Ultra 192GB or M4 16GB "
+            "(Apple menu, About This Mac)"
+        )
+    return unknown_name("GPU", name, _known_names(), hint="(vramcast gpus lists all; or give a size: 24GB)")
 
 
 def is_size(text: str) -> bool:
@@ -78,7 +131,11 @@ def anonymous_card(size_bytes: int) -> Accelerator:
 
 def take_apart(text: str) -> Spoken:
     """The parts of a name that decide; what stands in parentheses is dropped unless nothing else is there."""
-    lowered = re.sub(r"(\d)\s+(gib|gb|g)\b", r"\1\2", re.sub(r"\b\d+-core\b", "", text[:200].lower()))
+    plain = text[:200].lower()
+    for word, english in _CHINESE.items():
+        plain = plain.replace(word, english)
+    plain = _MAC.sub(" ", plain)
+    lowered = re.sub(r"(\d)\s+(gib|gb|g)\b", r"\1\2", re.sub(r"\b\d+-core\b", "", plain))
     outside = re.sub(r"\([^)]*\)?", " ", lowered)
     words = _WORD.findall(_JOINED.sub(r" \1\2 ", outside if outside.strip() else lowered))
     key, form, size, memory_type = "", "", 0.0, ""

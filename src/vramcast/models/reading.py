@@ -7,7 +7,7 @@ catalogue, then on the hub, and with neither at hand its name is taken apart, as
 import re
 from pathlib import Path
 
-from vramcast.errors import MissingError, unknown_name
+from vramcast.errors import MissingError, QuestionError
 from vramcast.models import catalogue
 from vramcast.models.inventory import Model
 
@@ -29,6 +29,20 @@ def read_model(what: str, *, offline: bool | None = None) -> Model:
 
         return read_path(Path(what).expanduser())
     return catalogue.load(what) or (_by_hub(what, offline) if _HUB_ID.fullmatch(what) else _by_name(what))
+
+
+def _unknown(what: str, *, hint: str) -> QuestionError:
+    """The error for a name that nothing knows, with the best known models that are like it."""
+    from vramcast.models.catalogue.known import closed, suggestions
+
+    if closed(what):
+        return QuestionError(
+            f"the weights of {what[:40]!r} are not published, so nobody can load them: ask for an open model of that class, "
+            "for example openai/gpt-oss-120b or deepseek-ai/DeepSeek-V3.1"
+        )
+    near = suggestions(what, _names())
+    offer = f"did you mean {', '.join(near)}?" if near else "vramcast models --find TEXT lists the known ones"
+    return QuestionError(f"unknown model {what[:80]!r}: {offer} {hint}")
 
 
 def _by_standard_input() -> Model:
@@ -60,29 +74,29 @@ def _by_hub(what: str, offline: bool | None) -> Model:
     try:
         return read_hub(what, offline=offline)
     except AbsentError as absent:
-        raise unknown_name("model", what, _ids(), hint=f"({absent})") from absent
+        raise _unknown(what, hint=f"({absent})") from absent
     except MissingError as missing:
         if found := by_name(what, why=str(missing)):
             return found
-        if _resembles_known(what):
-            raise unknown_name("model", what, _ids(), hint=f"({missing})") from missing
+        from vramcast.models.catalogue.known import suggestions
+
+        if suggestions(what, _names()):
+            raise _unknown(what, hint=f"({missing})") from missing
         raise
 
 
-def _resembles_known(what: str) -> bool:
-    import difflib
-
-    return bool(difflib.get_close_matches(what.lower(), _ids(), n=1, cutoff=0.55))
-
-
 def _by_name(what: str) -> Model:
-    from vramcast.models.catalogue.by_name import by_name
+    from vramcast.models.catalogue.by_name import by_name, named_as
+    from vramcast.models.catalogue.known import in_english, short_name
 
-    if found := by_name(what, why="it is not a hub id"):
+    english = in_english(what)
+    meant = short_name(english)
+    if meant and (model := catalogue.load(meant)):
+        return named_as(model, what, f"{what!r} is short for {meant}")
+    if found := by_name(english, why="it is not a hub id"):
         return found
-    raise unknown_name("model", what, _ids(), hint="(or a hub id with network, a folder, a config.json or a GGUF file)")
+    raise _unknown(what, hint="(or a hub id with network, a folder, a config.json or a GGUF file)")
 
 
-def _ids() -> list[str]:
-    index = catalogue.read_index()
-    return [*index.models, *index.aliases]
+def _names() -> list[str]:
+    return [*catalogue.known_ids(), *catalogue.read_index().aliases]

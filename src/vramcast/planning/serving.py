@@ -45,6 +45,7 @@ def with_intervals(answer: Answer) -> tuple[RankMemory, ...]:
 
 # What moves an answer most when it is taken otherwise; the rest keeps its order.
 _DECISIVE = (
+    "model", "engine", "quant", "quantization",
     "gpu", "unused_cards", "engine_version", "context", "concurrency", "n_parallel", "gpu_memory_utilization",
     "mem_fraction_static", "free_gpu_memory_fraction", "max_num_seqs", "max_num_batched_tokens", "n_gpu_layers",
     "cache_type_k", "cache_type_v",
@@ -92,10 +93,16 @@ def _workload(answer: Answer) -> dict[str, Any]:
     }
 
 
+def resolved_id(model: Model) -> str:
+    """The id that a name without a publisher was read as ("qwen2.5 7b"); an id of the hub stays as it was typed."""
+    read_as = next((str(a.value) for a in model.assumed if a.name == "model"), None)
+    return read_as if read_as and "/" not in model.id else model.id
+
+
 def facts_of(model: Model) -> ModelFacts:
     """What the answer says of the model."""
     return ModelFacts(
-        id=model.id,
+        id=resolved_id(model),
         parameters=model.parameters,
         active_parameters=model.active_parameters,
         layers=model.layers,

@@ -195,8 +195,10 @@ def _refusal(answer: "Answer", card: Accelerator) -> str:
     """Why the engine does not start on that card or with those formats, whatever the memory says."""
     from vramcast.serving.engines.support import why_not
 
-    formats = (a.because for a in answer.resolved.assumed if a.value == "refused")
-    return why_not(answer.resolved.question.engine, card) or next(formats, "")
+    if reason := why_not(answer.resolved.question.engine, card):
+        starts = [name for name in ("llama_cpp", "transformers") if not why_not(name, card)]
+        return f"{reason}; --engine {starts[0]} starts on it" if starts else reason
+    return next((a.because for a in answer.resolved.assumed if a.value == "refused"), "")
 
 
 def training_fit(answer: "TrainingForecast", card: Accelerator | None) -> Fit:

@@ -75,6 +75,11 @@ def under_name(name: str, row: catalogue.Row, because: str) -> Model:
     return msgspec.structs.replace(model, id=name, head_stored=False, assumed=(*model.assumed, *taken))
 
 
+def named_as(model: Model, name: str, because: str) -> Model:
+    """A catalogued model asked for by another name, which the answer lists."""
+    return msgspec.structs.replace(model, id=name, assumed=(*model.assumed, Assumption("model", model.id, because)))
+
+
 def _sparing(model: Model, scheme: dict[str, Any] | None) -> dict[str, Any] | None:
     """NVIDIA's FP8 hybrids leave attention layers, and the state-space layer before each, in 16 bits (Nemotron 3 Nano report)."""
     if not scheme or model.family != "nemotron_h" or scheme.get("quant_algo") != "FP8":

@@ -1,0 +1,83 @@
+"""What a model's name says beside the model: the engine that loads such files, and the type of the file.
+
+llama3.1:8b                              Ollama's tag: Ollama, Q4_K_M unless the tag names a type
+bartowski/Llama-3.3-70B-Instruct-GGUF    llama.cpp, Q4_K_M unless ``:TYPE`` follows (what llama.cpp's -hf takes)
+gemma-3-27b-it-Q5_K_M.gguf               llama.cpp, by the file where it is at hand, else by its name
+https://huggingface.co/Qwen/Qwen3-8B     the id
+"""
+
+import re
+from pathlib import Path
+
+import msgspec
+
+from vramcast.ledger import Assumption
+
+USUAL_TYPE = "Q4_K_M"
+_TYPE = r"(?:u?d[-_])?(?:i?q\d(?:_[a-z0-9]+)*|tq\d_\d|fp16|f16|bf16|f32|mxfp4(?:_moe)?)"
+_ADDRESS = re.compile(r"^(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co|hf-mirror\.com|modelscope\.cn/models)/", re.IGNORECASE)
+_TAG = re.compile(r"(?:ollama\.com/library/|ollama/|library/)?(?P<name>[a-z0-9][\w.-]*):(?P<tag>[\w.-]+)")
+_OLLAMA = re.compile(r"^(?:https?://)?(?:ollama\.com/)?(?:library/)?", re.IGNORECASE)
+_REPOSITORY = re.compile(rf"(?P<name>.+?-gguf)(?::(?P<type>{_TYPE}|latest))?", re.IGNORECASE)
+_FILE = re.compile(rf"(?P<name>.+?)[-.](?P<type>{_TYPE})(?:-\d+-of-\d+)?\.gguf", re.IGNORECASE)
+# Families that Ollama's library serves in another type, whatever the tag: their makers publish 4-bit experts.
+_OWN_TYPE = ("gpt-oss",)
+
+
+class Artefact(msgspec.Struct, frozen=True, kw_only=True):
+    """The model's name, and what else its text said: ``engine`` and ``quant`` are None where it said nothing."""
+
+    model: str
+    engine: str | None = None
+    quant: str | None = None
+    because: str = ""
+
+    def assumed(self) -> tuple[Assumption, ...]:
+        """What was taken from the name, for the answer to list."""
+        taken = [Assumption("engine", self.engine, self.because)] if self.engine else []
+        return (*taken, Assumption("quant", self.quant, self.because)) if self.quant else tuple(taken)
+
+
+def artefact_of(text: str) -> Artefact:
+    """What the text names. A file or folder that is there is left as it stands."""
+    plain = _ADDRESS.sub("", text.strip()).removesuffix("/").removesuffix("/tree/main").removesuffix("/resolve/main")
+    if plain.lower().endswith(".gguf"):
+        return _file(plain)
+    if Path(text).exists():
+        return Artefact(model=text)
+    if match := _REPOSITORY.fullmatch(plain):
+        return _repository(match)
+    if match := _TAG.fullmatch(_OLLAMA.sub("", plain) if "/" in plain else plain):
+        return _tag(match)
+    return Artefact(model=plain)
+
+
+def _file(text: str) -> Artefact:
+    match = None if Path(text).expanduser().exists() or "/" in text else _FILE.fullmatch(text)
+    if match is None:
+        return Artefact(model=text, engine="llama_cpp", because="a GGUF file is what llama.cpp loads")
+    because = f"there is no file {text}: its name was read"
+    return Artefact(model=match["name"], engine="llama_cpp", quant=_file_type(match["type"]), because=because)
+
+
+def _repository(match: re.Match[str]) -> Artefact:
+    stated = match["type"] if match["type"] and match["type"].lower() != "latest" else None
+    said = f"the name ends in :{stated}" if stated else f"a GGUF repository: llama.cpp takes {USUAL_TYPE} where none is named"
+    return Artefact(model=match["name"], engine="llama_cpp", quant=_file_type(stated or USUAL_TYPE), because=said)
+
+
+def _tag(match: re.Match[str]) -> Artefact:
+    name, tag = match["name"], match["tag"].lower()
+    typed = re.search(rf"(?:^|-)({_TYPE})$", tag, re.IGNORECASE)
+    size = tag[: typed.start()] if typed else "" if tag == "latest" else tag
+    model = f"{name}:{size}" if size else name
+    if name.startswith(_OWN_TYPE):
+        return Artefact(model=model, engine="ollama", because="an Ollama tag; its file keeps the maker's 4-bit experts")
+    said = f"the tag ends in {typed[1]}" if typed else f"an Ollama tag that names no type is {USUAL_TYPE}"
+    return Artefact(model=model, engine="ollama", quant=_file_type(typed[1] if typed else USUAL_TYPE), because=said)
+
+
+def _file_type(text: str) -> str:
+    """As llama.cpp spells it: q4_k_m is Q4_K_M, fp16 is F16; Unsloth's UD-Q4_K_XL counts as the M mix of its bits."""
+    plain = re.sub(r"^u?d[-_]", "", text.lower()).replace("-", "_").replace("_k_xl", "_k_m")
+    return {"fp16": "F16"}.get(plain, plain.upper())

@@ -1,0 +1,51 @@
+"""Short names mean the maker's own model; suggestions go by likeness and by how well known a model is, never by the alphabet."""
+
+import pytest
+
+from vramcast.errors import QuestionError
+from vramcast.models import catalogue
+from vramcast.models.catalogue.known import MAKERS, SHORT, in_english, is_by_maker
+from vramcast.models.reading import read_model
+from vramcast.planning.serving import facts_of
+
+
+def test_every_short_name_means_a_catalogued_model_of_its_maker() -> None:
+    index = catalogue.read_index()
+    for short, meant in SHORT.items():
+        assert meant.lower() in index.models or meant.lower() in index.aliases, short
+        assert is_by_maker(meant), meant
+    assert len(MAKERS) == len(set(MAKERS))
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("llama3.3", "meta-llama/Llama-3.3-70B-Instruct"),
+        ("Llama 2", "meta-llama/Llama-2-7b-chat-hf"),
+        ("gpt oss", "openai/gpt-oss-20b"),
+        ("通义千问7B", "Qwen/Qwen-7B"),
+        ("qwen2.5 7b", "Qwen/Qwen2.5-7B"),
+    ],
+)
+def test_names_are_answered_by_the_id_they_mean(typed: str, meant: str) -> None:
+    assert facts_of(read_model(typed, offline=True)).id == meant
+
+
+def test_chinese_families() -> None:
+    assert in_english("智谱 4.5") == "glm 4.5"
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"),
+    [("vicuna 65b", "lmsys/vicuna"), ("llama 70b", "meta-llama/Llama"), ("qwen2.5 coder 99b", "qwen/qwen2.5-coder")],
+)
+def test_suggestions_begin_with_the_makers_own(typed: str, first: str) -> None:
+    with pytest.raises(QuestionError, match=rf"(?i)did you mean {first}"):
+        read_model(typed, offline=True)
+
+
+def test_what_nobody_can_load_is_said() -> None:
+    with pytest.raises(QuestionError, match="the weights of 'gpt-4o' are not published"):
+        read_model("gpt-4o", offline=True)
+    with pytest.raises(QuestionError, match=r"unknown model 'compose.yml': vramcast models --find TEXT lists"):
+        read_model("compose.yml", offline=True)
