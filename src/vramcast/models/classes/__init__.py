@@ -61,7 +61,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How transformers and PEFT treat the model around its layers.
 
-    ``dropout``: of the hidden stream and of attention, as the config class defaults (configuration_<class>.py). ``own_loss``: its
+    ``hidden_dropout``, ``attention_dropout``: what the config class defaults to (configuration_<class>.py). ``own_loss``: its
     forward computes its cross entropy itself, not by loss_utils.py. ``capped_logits``: final_logit_softcapping. ``repeats_kv``:
     until the attention interface of 4.48 its flash class repeated keys and values to all heads. ``converts_experts``: PEFT
     carries adapters over to tensors that hold all experts (conversion_mapping.py). ``transposed``: weights are stored as (in,
@@ -69,7 +69,8 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     (peft 0.21.2, utils/constants.py).
     """
 
-    dropout: float = 0.0
+    hidden_dropout: float = 0.0
+    attention_dropout: float = 0.0
     own_loss: bool = False
     capped_logits: bool = False
     repeats_kv: bool = False
@@ -105,16 +106,31 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gguf_mix: Literal["", "llama", "falcon"] = ""
 
 
+class Traced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far the activation formulas are from traced layers of the class: the largest |forecast/traced - 1| over its rows.
+
+    ``saved``: what one layer keeps for backward; ``forward``, ``backward``: the tops of its two passes
+    (truth/traced/activations.jsonl, written by tools/build_traced_errors.py).
+    """
+
+    saved: float = 0.0
+    forward: float = 0.0
+    backward: float = 0.0
+
+
 class ModelClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One class by its ``model_type``; a group that is None was never looked up.
 
+    ``asked``: the transformers release that answered for it; "" where every field was read by hand.
     ``sources``: where a field was read, for those whose source is not above.
     """
 
     name: str
+    asked: str = ""
     layer: Layer | None = None
     whole: Whole = Whole()
     served: Served = Served()
+    traced: Traced | None = None
     sources: dict[str, str] = {}
 
 

@@ -126,7 +126,9 @@ def _attention(draft: Draft, model: Model, version: tuple[int, ...]) -> Override
     yield because(
         "the model's own flash class repeats keys and values" if expands else "grouped kernel", Kernels, repeats_kv=expands
     )
-    yield because("the class's configuration", Kernels, hidden_dropout=whole.dropout, attention_dropout=whole.dropout)
+    yield because(
+        "the class's configuration", Kernels, hidden_dropout=whole.hidden_dropout, attention_dropout=whole.attention_dropout
+    )
 
 
 def _experts(draft: Draft, model: Model, version: tuple[int, ...]) -> Overrides:
@@ -139,7 +141,7 @@ def _experts(draft: Draft, model: Model, version: tuple[int, ...]) -> Overrides:
         Kernels,
         experts="grouped" if fused else "loop",
     )
-    reached = model_class(model.text_class).whole.converts_experts or not fused
+    reached = model_class(model.family).whole.converts_experts or not fused
     yield because("PEFT's all-linear reaches routers", Adapters, adapts_router=reached and not draft.get("splits_experts"))
     yield because(
         "PEFT reaches experts that are one tensor in the families it converts" if fused else "",
