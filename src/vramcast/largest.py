@@ -5,6 +5,8 @@ Engines, limits and the tracer ask here. A need is almost a line in n, so that a
 
 from collections.abc import Callable
 
+from vramcast.quantity import Number, where
+
 _HALVE_EVERY = 4  # a kink in the need can slow interpolation down: every fourth step halves instead
 
 
@@ -52,4 +54,14 @@ def edge_near(guess: int, fits: Callable[[int], bool], *, most: int) -> int:
             probe = max(high - step, (low + high) // 2) if low else max(high - step, 1)
         step *= 2
         probe = min(max(probe, low + 1), high - 1)
+    return low
+
+
+def largest_of_each(need: Callable[[Number], Number], *, room: Number, most: int) -> Number:
+    """The same for arrays: each element's largest n of 0 to ``most``, halving what is left of all of them together."""
+    low, high = 0, most
+    for _ in range(most.bit_length()):
+        middle = (low + high + 1) // 2
+        fits = need(middle) <= room
+        low, high = where(fits, middle, low), where(fits, high, middle - 1)
     return low

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.quantity import BYTES, SECONDS, Number, Quantity, Unit, is_array, whole
+from vramcast.quantity import BYTES, SECONDS, Number, Quantity, Unit, element, is_array, where, whole
 from vramcast.units import gib, time_text
 
 
@@ -97,7 +97,7 @@ class Term:
     def at(self, index: Any) -> "Term":
         """The term of one element where amounts are arrays; ``index`` as NumPy takes it."""
         why = self._why.at(index) if isinstance(self._why, Quantity) else self._why
-        value = self.value[index].item() if is_array(self.value) else self.value
+        value = element(self.value, index)
         return self._with(value=value, why=why, terms=tuple(t.at(index) for t in self.terms))
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, "Term"]]:
@@ -130,6 +130,19 @@ class Term:
         return f"Term({self.name}: {self.amount!r})"
 
 
+def either(condition: Number, yes: Iterable[Term], no: Iterable[Term]) -> tuple[Term, ...]:
+    """The terms that hold: ``yes`` or ``no``, and for an array of conditions both by name, each element with its own amount."""
+    if not is_array(condition):
+        return tuple(yes if condition else no)
+    kept, other = {t.name: t for t in yes}, {t.name: t for t in no}
+    return tuple(_one_of(condition, name, kept.get(name), other.get(name)) for name in {**kept, **other})
+
+
+def _one_of(condition: Number, name: str, yes: Term | None, no: Term | None) -> Term:
+    value = where(condition, yes.value if yes else 0, no.value if no else 0)
+    return Term(name=name, bytes=value, why=lambda: " or ".join(t.why for t in (yes, no) if t))
+
+
 class Instant(msgspec.Struct, frozen=True, kw_only=True):
     """One moment of a run and what is alive then."""
 
@@ -140,6 +153,10 @@ class Instant(msgspec.Struct, frozen=True, kw_only=True):
     def bytes(self) -> int:
         """Sum of the terms alive at this moment."""
         return sum(t.bytes for t in self.terms)
+
+    def at(self, index: Any) -> "Instant":
+        """The moment of one element where amounts are arrays."""
+        return Instant(name=self.name, terms=tuple(t.at(index) for t in self.terms))
 
     def without(self, *names: str) -> int:
         """Bytes of this instant less the top-level terms of those names."""
@@ -215,6 +232,16 @@ class RankMemory(msgspec.Struct, frozen=True, kw_only=True):
         for term in (*self.peak.terms, *self.outside):
             named.setdefault(term.name, []).append(term)
         return tuple(same[0] if len(same) == 1 else _joined(name, same) for name, same in named.items())
+
+    def at(self, index: Any) -> "RankMemory":
+        """The memory of one element where amounts are arrays (one layout of many)."""
+        counters = ("allocated_bytes", "reserved_bytes", "device_bytes", "needed_bytes", "claimed_bytes")
+        return msgspec.structs.replace(
+            self,
+            instants=tuple(i.at(index) for i in self.instants),
+            outside=tuple(t.at(index) for t in self.outside),
+            **{name: element(getattr(self, name), index) for name in counters},
+        )
 
     @property
     def peak(self) -> Instant:

@@ -92,7 +92,7 @@ class Quantity:
     def at(self, index: Any) -> "Quantity":
         """The quantity of one element of the arrays; ``index`` as NumPy takes it."""
         args = tuple(a.at(index) if isinstance(a, Quantity) else a for a in self._args)
-        return Quantity(_element(self.value, index), self.unit, self._kind, args)
+        return Quantity(element(self.value, index), self.unit, self._kind, args)
 
     def labelled(self, name: str) -> "Quantity":
         """The same value as one named factor: its own formula is no longer written."""
@@ -203,6 +203,26 @@ def ceiling(value: Number) -> Number:
     return _numpy().ceil(value).astype("int64") if is_array(value) else _ceil(value)
 
 
+def floored(value: Number) -> Number:
+    """The whole number below (towards zero); arrays keep their shape and become int64."""
+    return value.astype("int64") if is_array(value) else int(value)
+
+
+def extent(value: Number) -> tuple[Number, Number]:
+    """The least and the largest of an array; a number twice."""
+    return (value.min().item(), value.max().item()) if is_array(value) else (value, value)
+
+
+def is_nothing(value: Number) -> bool:
+    """Whether a number, or every element of an array, is zero."""
+    return not value.any() if is_array(value) else not value
+
+
+def element(value: Number, index: Any) -> Number:
+    """One element of an array, as a plain number; a number is the same for all."""
+    return value[index].item() if is_array(value) else value
+
+
 _TOKEN = re.compile(
     r"\s*(max|min|ceil|round)?(\()|\s*(-?[0-9][0-9,]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)([^()]*?)(?= [-+x/] |, |\)|$)"
 )
@@ -272,10 +292,6 @@ def _same_unit(action: str, left: Quantity, right: Quantity) -> Unit:
 
 def _is_zero(value: Number) -> bool:
     return not is_array(value) and value == 0
-
-
-def _element(value: Number, index: Any) -> Number:
-    return value[index].item() if is_array(value) else value
 
 
 def _written(value: Number) -> str:

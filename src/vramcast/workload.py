@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError
+from vramcast.quantity import extent
 from vramcast.units import parse_count
 
 
@@ -20,11 +21,12 @@ def _read_counts(question: msgspec.Struct, *names: str) -> None:
 
 
 def _within(name: str, value: int, most: int) -> None:
-    """Raises QuestionError for a count that is not between 1 and ``most``."""
-    if value < 1:
-        raise QuestionError(f"{name} is {value}: expected at least 1")
-    if value > most:
-        raise QuestionError(f"{name} is {value:,}: expected at most {most:,}")
+    """Raises QuestionError for a count, or an array of them, that is not between 1 and ``most``."""
+    lowest, highest = extent(value)
+    if lowest < 1:
+        raise QuestionError(f"{name} is {lowest}: expected at least 1")
+    if highest > most:
+        raise QuestionError(f"{name} is {highest:,}: expected at most {most:,}")
 
 
 class Parallel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

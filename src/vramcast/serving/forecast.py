@@ -16,7 +16,9 @@ def forecast_serving(
 
     ``model`` and ``card`` are looked up from the question when not given; without a card the answer holds what the asked
     context and concurrency need. ``limits``: whether the longest context is asked for too, where finding it takes many plans.
-    Raises QuestionError for an unknown engine, option or an impossible layout.
+    Lengths, counts and shares (context, concurrency, an engine's numeric options) may be NumPy arrays, one element per layout:
+    the answer's numbers are arrays then, and ``answer.at(i)`` is the answer of one. Raises QuestionError for an unknown engine,
+    option or an impossible layout.
     """
     rules = engine(question.engine)
     resolved = rules.resolve(question, model or _model(question), card or _card(question))

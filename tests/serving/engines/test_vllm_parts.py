@@ -38,7 +38,7 @@ def captured(version: tuple[int, ...], gpu: str = "H100 SXM", *, seqs: int = 102
     ("gpu", "seqs", "count"), [("H100 SXM", 1024, 51), ("B200", 1024, 83), ("H100 SXM", 128, 35), ("RTX 4090", 2, 3)]
 )
 def test_captured_sizes(gpu: str, seqs: int, count: int) -> None:
-    assert len(captured((0, 33), gpu, seqs=seqs).sizes) == count
+    assert captured((0, 33), gpu, seqs=seqs).sizes == count
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,20 @@ def test_captured_sizes(gpu: str, seqs: int, count: int) -> None:
 def test_older_captures(version: tuple[int, ...], core: str, seqs: int, count: int) -> None:
     """Counts as start-up logs show them: every 8 to 512 in the first V1, to the number of sequences in V0, to 256 before 0.6."""
     capture = captured(version, seqs=seqs, core=core)
-    assert len(capture.sizes) == count
-    assert capture.whole(capture.sizes) == []
+    assert capture.sizes == count
+    assert capture.whole_sizes == 0
+
+
+@pytest.mark.parametrize(("version", "core"), [((0, 5), "V0"), ((0, 8), "V0"), ((0, 9), "V1"), ((0, 10), "V1"), ((0, 33), "V1")])
+def test_sizes_are_counted_as_the_list_of_them(version: tuple[int, ...], core: str) -> None:
+    """The list as vLLM writes it: 1, 2, 4, every 8 below 256, then every 8, or every 16 from 0.11 on."""
+    step = 16 if version >= (0, 11) and core == "V1" else 8
+    ladder = [1, 2, 4, *range(8, 256, 8), *range(256, 1025, step)]
+    for seqs in (1, 2, 3, 4, 5, 7, 8, 9, 31, 100, 127, 128, 200, 255, 256, 257, 300, 512, 1000):
+        capture = captured(version, seqs=seqs, core=core)
+        listed = [size for size in ladder if size <= capture.largest]
+        decode = [size for size in listed if size <= seqs] if core == "V1" and version >= (0, 11) else []
+        assert (capture.sizes, capture.whole_sizes, capture.largest_whole) == (len(listed), len(decode), max(decode, default=0))
 
 
 def test_eager_captures_nothing() -> None:
@@ -96,7 +108,7 @@ def test_flashinfer_keeps_a_workspace_for_every_decode_size() -> None:
     """Llama-3.2-1B in fp8 with adapters on an L4, 0.11.2: the log's graphs take 1.15 GiB."""
     capture = captured((0, 11, 2), "L4", seqs=288, tokens=2048, lora=True, flashinfer=True)
     term = graphs_term(whole_stage("meta-llama/Llama-3.2-1B-Instruct"), capture, eager=False)
-    assert term.find("flashinfer").bytes == (394 + 8 * len(capture.whole(capture.sizes))) * 2**20
+    assert term.find("flashinfer").bytes == (394 + 8 * capture.whole_sizes) * 2**20
     assert term.bytes / GiB == pytest.approx(1.15, rel=0.1)
 
 

@@ -13,6 +13,7 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, RankMemory, Unmodelled
 from vramcast.models.inventory import Model
+from vramcast.quantity import element
 from vramcast.serving.engines.options import Option
 from vramcast.workload import Serving
 
@@ -65,6 +66,17 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     max_context: int
     max_concurrency: float
     start_error: str = ""
+
+    def at(self, index: Any) -> "Answer":
+        """The answer of one element where the question's numbers were arrays, its start-up error apart."""
+        numbers = {name: element(getattr(self.cache, name), index) for name in self.cache.__struct_fields__ if name != "groups"}
+        return msgspec.structs.replace(
+            self,
+            ranks=tuple(rank.at(index) for rank in self.ranks),
+            cache=msgspec.structs.replace(self.cache, **numbers),
+            max_context=element(self.max_context, index),
+            max_concurrency=element(self.max_concurrency, index),
+        )
 
 
 class Engine(Protocol):

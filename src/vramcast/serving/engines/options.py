@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError, unknown_name
+from vramcast.quantity import extent, is_array
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +37,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def checked(given: Mapping[str, Any], options: tuple[Option, ...], engine: str) -> dict[str, Any]:
-    """The options of a question with words in their table's spelling; None, a flag left open, is kept.
+    """The options of a question with words in their table's spelling; None, a flag left open, is kept; numbers may be arrays.
 
     Raises QuestionError for an option the engine does not have, a value of another type, a number that cannot be, or a word
     that is not known, each with what can be.
@@ -54,8 +55,9 @@ def _value(option: Option, value: Any, engine: str) -> Any:
         raise QuestionError(f"{option.name} is {str(value)[:40]!r}: {engine} takes {expected} ({option.about})")
     if option.kind in _BOUNDS:
         least, most = option.bounds
-        if not least <= value <= most:
-            raise QuestionError(f"{option.name} is {value:,}: {engine} takes {least:,.12g} to {most:,.16g} ({option.about})")
+        for end in extent(value):
+            if not least <= end <= most:
+                raise QuestionError(f"{option.name} is {end:,}: {engine} takes {least:,.12g} to {most:,.16g} ({option.about})")
     return _known_word(option, value) if option.choices else value
 
 
@@ -67,10 +69,14 @@ def _known_word(option: Option, value: str) -> str:
 
 
 def _is_whole(value: Any) -> bool:
+    if is_array(value):
+        return value.dtype.kind in "iu"
     return not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
 
 
 def _is_number(value: Any) -> bool:
+    if is_array(value):
+        return value.dtype.kind in "iuf"
     return not isinstance(value, bool) and isinstance(value, int | float)
 
 

@@ -10,6 +10,7 @@ from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
+from vramcast.quantity import Number, extent
 from vramcast.serving.engines.base import Engine, Resolved
 from vramcast.serving.engines.options import checked
 from vramcast.serving.engines.support import why_not
@@ -69,7 +70,7 @@ def _release(engine: Engine, asked: str | None, defaults: Defaults) -> tuple[str
     return asked, number
 
 
-def context_of(question: Serving, model: Model, defaults: Defaults, *, cap: int | None = None) -> int:
+def context_of(question: Serving, model: Model, defaults: Defaults, *, cap: int | None = None) -> Number:
     """Tokens of the longest sequence: asked, or the model's; raises QuestionError beyond what the model can address."""
     if question.context is None:
         longest = model.positions or 4096
@@ -77,9 +78,10 @@ def context_of(question: Serving, model: Model, defaults: Defaults, *, cap: int 
         return int(
             defaults.note("context", length, "max_position_embeddings of the model" if model.positions else "no limit known")
         )
-    if model.positions and question.context > model.positions:
+    _, longest = extent(question.context)
+    if model.positions and longest > model.positions:
         raise QuestionError(
-            f"context {question.context:,} is beyond {model.id or model.family}'s {model.positions:,} positions: "
+            f"context {longest:,} is beyond {model.id or model.family}'s {model.positions:,} positions: "
             f"ask for at most {model.positions:,}"
         )
     return question.context
@@ -98,17 +100,19 @@ def check_heads(model: Model, tp: int, engine: str) -> None:
 
 
 def resolved(
-    question: Serving, model: Model, card: Accelerator | None, defaults: Defaults, *, version: str, context: int
+    question: Serving, model: Model, card: Accelerator | None, defaults: Defaults, *, version: str, context: Number
 ) -> Resolved:
     """The question with nothing left open, what was assumed on the way, and what no rule covers."""
-    concurrency = question.concurrency or defaults.note("concurrency", 1, "one request of the whole context")
+    concurrency = question.concurrency
+    if concurrency is None:
+        concurrency = defaults.note("concurrency", 1, "one request of the whole context")
     return Resolved(
         question=question,
         model=model,
         card=card,
         version=version,
         context=context,
-        concurrency=int(concurrency),
+        concurrency=concurrency,
         options=defaults.values,
         assumed=(*_not_native(question, model, card), *assumed_class(card), *model.assumed, *defaults.assumed),
         unmodelled=tuple(Unmodelled(what) for what in model.unmodelled),

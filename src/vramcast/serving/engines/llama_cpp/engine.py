@@ -63,7 +63,7 @@ class LlamaCpp(msgspec.Struct, frozen=True):
             return int(defaults.note("context", tokens, "Ollama's default for this much GPU memory"))
         if question.context is not None:
             return question.context
-        return context_of(question, model, defaults)
+        return int(context_of(question, model, defaults))
 
 
 def _with_prediction(resolved: Resolved) -> Resolved:

@@ -6,6 +6,7 @@ from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.sharding import Layout
 from vramcast.models.stages import Stage, distinct_stages
+from vramcast.quantity import bytes_, named
 from vramcast.serving.activations import widest_layer
 from vramcast.serving.cache import CacheLayer, cache_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
@@ -85,14 +86,9 @@ def _fixed(resolved: Resolved, stage: Stage, dtype: str) -> tuple[Term, ...]:
     spread = bool(options.get("enable_expert_parallel")) or parallel.ep > 1
     ep = parallel.tp if spread else 1
     loading = Loading(layout=Layout(tp=parallel.tp, ep=ep, expert_tp=parallel.tp // ep))
-    width, what = widest_layer(stage, hidden=model.hidden, tp=parallel.tp)
+    width = widest_layer(stage, hidden=model.hidden, tp=parallel.tp)
     tokens, rows = options["max_num_tokens"], min(options["max_batch_size"], options["max_num_tokens"])
-    activations = Term(
-        name="activations",
-        bytes=round(tokens * width * element),
-        why=f"{tokens:,} tokens x ({what}) x {element:g} B",
-        source=_SOURCE,
-    )
+    activations = Term(name="activations", amount=named(tokens, "tokens") * width * bytes_(element), source=_SOURCE)
     beside = at(parse_version(resolved.version, "tensorrt_llm"), LOGIT_BYTES)
     logits = Term(
         name="logits",

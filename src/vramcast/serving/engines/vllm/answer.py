@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from vramcast.errors import UnmodelledError
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.stages import Stage, distinct_stages, every_stage
+from vramcast.quantity import Number, floored, is_array, is_nothing, maximum, minimum, named, where, whole
 from vramcast.serving.cache import CacheLayer, cache_layers, tower_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
 from vramcast.serving.engines.versions import Version, at
@@ -18,6 +20,7 @@ from vramcast.serving.engines.vllm.settings import Settings, settings_of
 from vramcast.serving.splits import even_split, middle_split
 
 _PAGES = "vllm/v1/core/kv_cache_planning.py"
+_MORE = 2**62  # more than any pool
 _POOL = "vllm/v1/worker/gpu_worker.py determine_available_memory"
 
 
@@ -30,26 +33,32 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget | None
 
     @property
-    def pool_bytes(self) -> int:
+    def pool_bytes(self) -> Number:
         """What the rank sets aside for its cache."""
         return self.budget.pool_bytes if self.budget else 0
 
     @property
-    def blocks(self) -> int:
+    def blocks(self) -> Number:
         """Cache blocks the rank's own budget holds."""
-        return max(0, self.pool_bytes) // self.plan.block_bytes if self.plan.block_bytes else 0
+        return maximum(0, self.pool_bytes) // self.plan.block_bytes if self.plan.block_bytes else 0
 
 
 def answer(resolved: Resolved) -> Answer:
-    """Memory of each distinct rank, the cache plan (the smallest over ranks), the limits and the start-up error."""
+    """Memory of each distinct rank, the cache plan (the smallest over ranks), the limits and the start-up error.
+
+    Lengths, counts and shares of the question may be arrays, one element per layout; what is answered are arrays then, and no
+    start-up error is written.
+    """
     settings = settings_of(resolved)
-    split = middle_split if settings.version >= (0, 7) else even_split
+    split = middle_split if at(settings.version, versions.MIDDLE_SPLIT) else even_split
     ranks = [_rank(resolved, settings, stage) for stage in distinct_stages(resolved.model, settings.pp, split)]
-    narrow = min(ranks, key=lambda r: r.blocks) if resolved.card else max(ranks, key=lambda r: r.plan.block_bytes)
+    narrow = _narrowest(ranks) if resolved.card else max(ranks, key=lambda r: r.plan.block_bytes)
     request = narrow.plan.request_blocks(resolved.context, settings.demand)
     blocks = settings.blocks_override or (narrow.blocks if resolved.card else request * resolved.concurrency)
-    longest = narrow.plan.longest(blocks, settings.demand, resolved.model.positions or 2**24)
-    cache = _cache_plan(narrow, blocks, request, resolved, settings)
+    limit = resolved.model.positions or 2**24
+    longest = narrow.plan.longest(blocks, settings.demand, limit) if resolved.limits else resolved.context
+    pool = _pool_bytes(ranks, narrow) if resolved.card else blocks * narrow.plan.block_bytes
+    cache = _cache_plan(narrow, (pool, blocks, request), resolved, settings)
     return Answer(
         resolved=resolved,
         ranks=tuple(_memory(rank, blocks, request, resolved, settings) for rank in ranks),
@@ -60,9 +69,25 @@ def answer(resolved: Resolved) -> Answer:
     )
 
 
+def _narrowest(ranks: list[Rank]) -> Rank:
+    """The rank that holds the fewest blocks. Raises UnmodelledError where it is another rank for another element of arrays."""
+    least = minimum(*(rank.blocks for rank in ranks))
+    found = next((rank for rank in ranks if is_nothing(rank.blocks - least)), None)
+    if found is None:
+        raise UnmodelledError("which pipeline stage holds the fewest blocks differs between these layouts: ask them apart")
+    return found
+
+
+def _pool_bytes(ranks: list[Rank], narrow: Rank) -> Number:
+    """The pool of the rank that holds the fewest blocks, the smallest of several such ranks."""
+    if len(ranks) == 1:
+        return maximum(0, narrow.pool_bytes)
+    return maximum(0, minimum(*(where(rank.blocks == narrow.blocks, rank.pool_bytes, _MORE) for rank in ranks)))
+
+
 def _rank(resolved: Resolved, settings: Settings, stage: Stage) -> Rank:
-    layers = paged_layers(_layers(resolved, settings, stage), settings.types, hybrid=settings.hybrid_manager)
     fixed = fixed_terms(resolved, settings, stage)
+    layers = paged_layers(_layers(resolved, settings, stage), settings.types, hybrid=settings.hybrid_manager)
     pages = plan(layers, settings.version, block_tokens=settings.block_tokens)
     return Rank(stage=stage, fixed=fixed, plan=pages, budget=budget_of(settings, fixed) if resolved.card else None)
 
@@ -75,13 +100,14 @@ def _layers(resolved: Resolved, settings: Settings, stage: Stage) -> Iterator[tu
         yield from cache_layers(every_stage(settings.draft, 1, even_split)[0], settings.tp)
 
 
-def _cache_plan(rank: Rank, blocks: int, request: int, resolved: Resolved, settings: Settings) -> CachePlan:
-    concurrency = blocks / request if request else float(resolved.concurrency)
+def _cache_plan(rank: Rank, sizes: tuple[Number, Number, Number], resolved: Resolved, settings: Settings) -> CachePlan:
+    pool, blocks, request = sizes
+    concurrency = resolved.concurrency / 1 if is_nothing(request) else blocks / request
     layers = list(_layers(resolved, settings, rank.stage))
     return CachePlan(
         bytes_per_token=sum(count * token_bytes(layer, settings.types) for layer, count in layers if layer.grows),
         request_bytes=request * rank.plan.block_bytes,
-        pool_bytes=max(0, rank.pool_bytes) if rank.budget else blocks * rank.plan.block_bytes,
+        pool_bytes=pool,
         tokens=printed_tokens(rank.plan, blocks, concurrency, resolved.context, settings.version),
         concurrency=concurrency,
         block_tokens=rank.plan.block_tokens,
@@ -91,14 +117,14 @@ def _cache_plan(rank: Rank, blocks: int, request: int, resolved: Resolved, setti
     )
 
 
-def printed_tokens(pages: Plan, blocks: int, concurrency: float, context: int, version: Version) -> int:
+def printed_tokens(pages: Plan, blocks: Number, concurrency: Number, context: Number, version: Version) -> Number:
     """The "GPU KV cache size" as that version prints it (v1/core/kv_cache_utils.py): its meaning changed in 0.21."""
     if at(version, versions.PRINTS_EFFECTIVE_TOKENS):
-        return int(concurrency * context)
+        return floored(concurrency * context)
     return blocks // max(1, len(pages.groups)) * pages.block_tokens
 
 
-def _memory(rank: Rank, blocks: int, request: int, resolved: Resolved, settings: Settings) -> RankMemory:
+def _memory(rank: Rank, blocks: Number, request: Number, resolved: Resolved, settings: Settings) -> RankMemory:
     fixed = rank.fixed
     held = blocks * rank.plan.block_bytes
     cache = _cache_terms(rank, held, resolved, settings)
@@ -124,7 +150,7 @@ def _memory(rank: Rank, blocks: int, request: int, resolved: Resolved, settings:
     )
 
 
-def _claimed(rank: Rank, settings: Settings, device: int) -> int:
+def _claimed(rank: Rank, settings: Settings, device: Number) -> Number:
     """The share of the card the flag asks for, and what stands outside it: the context, and graphs before 0.21."""
     if rank.budget is None or settings.pool_override is not None or settings.blocks_override:
         return device
@@ -133,25 +159,36 @@ def _claimed(rank: Rank, settings: Settings, device: int) -> int:
     return rank.budget.requested_bytes + rank.fixed.context.bytes + outside
 
 
-def _cache_terms(rank: Rank, held: int, resolved: Resolved, settings: Settings) -> tuple[Term, ...]:
+def _cache_terms(rank: Rank, held: Number, resolved: Resolved, settings: Settings) -> tuple[Term, ...]:
     pages = rank.plan
     per_request = [(group, group.blocks(resolved.context, settings.demand)) for group in pages.groups]
-    request = sum(blocks for _, blocks in per_request) or 1
-    states = round(held * sum(blocks for group, blocks in per_request if group.kind == "state") / request)
-    layout = f"{held // max(1, pages.block_bytes):,} blocks of {pages.block_tokens} tokens, {pages.block_bytes:,} B each"
-    groups = ", ".join(f"{group.layers} {group.kind}" for group in pages.groups)
-    groups += f", {pages.padded_layers} padding layers" * bool(pages.padded_layers)
-    pool = rank.budget.why if rank.budget else f"{resolved.concurrency} x {request:,} blocks of {resolved.context:,} tokens"
-    parts = (Term(name="pool", bytes=held - states, why=pool, source=_POOL),)
-    terms = [Term(name="kv_cache", bytes=held - states, why=f"{layout}; groups: {groups}", source=_PAGES, terms=parts)]
-    if states:
-        own = sum(blocks for group, blocks in per_request if group.kind == "state")
-        why = f"{own} of every {request:,} blocks of a request hold recurrent states"
+    request, own = (sum(n for group, n in per_request if kind in ("", group.kind)) for kind in ("", "state"))
+    states = 0 if is_nothing(own) else whole(held * own / request)
+    pool = Term(name="pool", bytes=held - states, why=lambda: _pool_why(rank, resolved, request), source=_POOL)
+    terms = [
+        Term(name="kv_cache", bytes=held - states, why=lambda: _pages_why(pages, held), source=_PAGES, terms=(pool,)),
+    ]
+    if not is_nothing(states):
+        why = named(held, "B") * named(own, "blocks of states") / named(request, "blocks of a request")
         terms.append(Term(name="state", bytes=states, why=why, source=_PAGES))
     return tuple(terms)
 
 
-def _error(settings: Settings, resolved: Resolved, cache: CachePlan, pool_bytes: int, longest: int) -> str:
+def _pages_why(pages: Plan, held: Number) -> str:
+    layout = f"{held // max(1, pages.block_bytes):,} blocks of {pages.block_tokens} tokens, {pages.block_bytes:,} B each"
+    groups = ", ".join(f"{group.layers} {group.kind}" for group in pages.groups)
+    return f"{layout}; groups: {groups}" + f", {pages.padded_layers} padding layers" * bool(pages.padded_layers)
+
+
+def _pool_why(rank: Rank, resolved: Resolved, request: Number) -> str:
+    if rank.budget:
+        return rank.budget.why
+    return f"{resolved.concurrency} x {request or 1:,} blocks of {resolved.context:,} tokens"
+
+
+def _error(settings: Settings, resolved: Resolved, cache: CachePlan, pool_bytes: Number, longest: Number) -> str:
+    if is_array(cache.request_bytes) or is_array(pool_bytes):
+        return ""
     return cache_error(
         settings.version,
         settings.core,

@@ -3,10 +3,9 @@
 Sources: vllm/worker/worker.py (V0), vllm/v1/worker/gpu_worker.py determine_available_memory, vllm/utils/mem_utils.py.
 """
 
-from math import ceil
-
 import msgspec
 
+from vramcast.quantity import Number, ceiling
 from vramcast.serving.engines.versions import at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.fixed import Fixed
@@ -18,27 +17,35 @@ from vramcast.units import gib
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
     """``requested_bytes``: utilization times the card; ``pool_bytes``: what is left for the cache (negative when nothing is).
 
-    ``why``: the subtraction with its numbers.
+    ``used``: what was taken off, by name; None where the pool was given.
     """
 
-    requested_bytes: int
-    pool_bytes: int
-    why: str
+    requested_bytes: Number
+    pool_bytes: Number
+    settings: Settings
+    used: dict[str, Number] | None = None
+
+    @property
+    def why(self) -> str:
+        """The subtraction with its numbers."""
+        if self.used is None:
+            return "kv_cache_memory_bytes as asked"
+        less = ", ".join(f"{name} {gib(size)}" for name, size in self.used.items())
+        share = f"{self.settings.utilization:g} x {gib(self.settings.total_bytes)} of the card"
+        return f"{share} = {gib(self.requested_bytes)}, less {less}"
 
 
 def budget_of(settings: Settings, fixed: Fixed) -> Budget:
     """The budget of one rank: total * utilization - weights - peak - libraries, and - graphs since 0.21."""
-    requested = ceil(settings.total_bytes * settings.utilization)
+    requested = ceiling(settings.total_bytes * settings.utilization)
     if settings.pool_override is not None:
-        return Budget(requested_bytes=requested, pool_bytes=settings.pool_override, why="kv_cache_memory_bytes as asked")
+        return Budget(requested_bytes=requested, pool_bytes=settings.pool_override, settings=settings)
     used = {"weights": fixed.weights.bytes, "peak": fixed.peak_bytes, "libraries": fixed.communication.bytes}
     if subtracts_graphs(settings):
         used["graphs"] = fixed.graphs.bytes
-    if settings.core == "V1" and settings.version < (0, 9):
+    if settings.core == "V1" and at(settings.version, versions.COUNTS_CONTEXT):
         used["context"] = fixed.context.bytes
-    less = ", ".join(f"{name} {gib(size)}" for name, size in used.items())
-    why = f"{settings.utilization:g} x {gib(settings.total_bytes)} of the card = {gib(requested)}, less {less}"
-    return Budget(requested_bytes=requested, pool_bytes=requested - sum(used.values()), why=why)
+    return Budget(requested_bytes=requested, pool_bytes=requested - sum(used.values()), settings=settings, used=used)
 
 
 def subtracts_graphs(settings: Settings) -> bool:

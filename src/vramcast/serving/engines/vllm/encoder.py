@@ -12,6 +12,7 @@ from vramcast.ledger import Term
 from vramcast.models.classes import model_class
 from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Model, Tower
+from vramcast.quantity import Number, bytes_, maximum, named, whole
 
 CHANNELS = 3
 
@@ -19,42 +20,39 @@ CHANNELS = 3
 class Images(msgspec.Struct, frozen=True):
     """What the profile run encodes: tokens handed to the decoder and patches they are made from."""
 
-    tokens: int
-    patches: int
+    tokens: Number
+    patches: Number
     patch_elements: int
 
 
-def images_of(model: Model, tower: Tower, budget: int) -> Images:
+def images_of(model: Model, tower: Tower, budget: Number) -> Images:
     """The images of one tower's profile run."""
     facts = tower.facts
     merge = facts.get("merge", 1) ** 2 * model_class(model.family).served.pooled_patches
     per_image = _per_image(model, facts, merge)
-    tokens = max(1, budget // per_image) * per_image
-    return Images(tokens, round(tokens * merge), round(CHANNELS * facts["patch_size"] ** 2 * facts.get("temporal_patch_size", 1)))
+    tokens = maximum(1, budget // per_image) * per_image
+    return Images(tokens, whole(tokens * merge), round(CHANNELS * facts["patch_size"] ** 2 * facts.get("temporal_patch_size", 1)))
 
 
-def profiled_tokens(model: Model, towers: tuple[Tower, ...], tokens: int, *, whole_image: bool) -> int:
+def profiled_tokens(model: Model, towers: tuple[Tower, ...], tokens: Number, *, whole_image: bool) -> Number:
     """Tokens of the dummy step: the V0 engine never cut an image, so its step was at least the largest one."""
     tower = _vision(towers)
-    return max(tokens, images_of(model, tower, tokens).tokens) if whole_image and tower else tokens
+    return maximum(tokens, images_of(model, tower, tokens).tokens) if whole_image and tower else tokens
 
 
-def kept_outputs(model: Model, towers: tuple[Tower, ...], budget: int, element: float, pixel: float) -> list[Term]:
+def kept_outputs(model: Model, towers: tuple[Tower, ...], budget: Number, element: float, pixel: float) -> list[Term]:
     """Encoder outputs and pixel values of ``pixel`` bytes, which stay allocated while the decoder is profiled."""
     tower = _vision(towers)
     if tower is None:
         return []
     images = images_of(model, tower, budget)
-    outputs = images.tokens * model.hidden * element
-    pixels = images.patches * images.patch_elements * pixel
-    return [
-        Term(name="encoder_outputs", bytes=round(outputs), why=f"{images.tokens:,} tokens x {model.hidden:,} x {element:g} B"),
-        Term(name="pixels", bytes=round(pixels), why=f"{images.patches:,} patches x {images.patch_elements:,} x {pixel:g} B"),
-    ]
+    outputs = named(images.tokens, "tokens") * named(model.hidden, "hidden") * bytes_(element)
+    pixels = named(images.patches, "patches") * named(images.patch_elements, "values") * bytes_(pixel)
+    return [Term(name="encoder_outputs", amount=outputs), Term(name="pixels", amount=pixels)]
 
 
 def encoder_term(
-    model: Model, towers: tuple[Tower, ...], budget: int, element: float, pixel: float, *, tp: int = 1
+    model: Model, towers: tuple[Tower, ...], budget: Number, element: float, pixel: float, *, tp: int = 1
 ) -> Term | None:
     """The encoder's own peak: its widest layer over all patches, with pixels and outputs; None without a vision tower.
 
@@ -66,8 +64,7 @@ def encoder_term(
     tp = tp if splits_towers(model) else 1
     images = images_of(model, tower, budget)
     width = max((4 * tower.hidden + _wide(block.feedforward) // tp for block in tower.blocks), default=4 * tower.hidden)
-    why = f"{images.patches:,} patches x {width:,} x {element:g} B"
-    widest = Term(name="encoder_layer", bytes=round(images.patches * width * element), why=why)
+    widest = Term(name="encoder_layer", amount=named(images.patches, "patches") * named(width, "wide") * bytes_(element))
     return Term.total("activations", (widest, *kept_outputs(model, towers, budget, element, pixel)))
 
 

@@ -5,6 +5,7 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
+from vramcast.quantity import Number, minimum
 from vramcast.serving.engines.base import Answer, Resolved
 from vramcast.serving.engines.options import Option
 from vramcast.serving.engines.resolving import Defaults, context_of, opened, resolved
@@ -35,14 +36,14 @@ class Vllm(msgspec.Struct, frozen=True):
         return answer(resolved)
 
 
-def _fill(defaults: Defaults, version: Version, card: Accelerator | None, context: int) -> None:
+def _fill(defaults: Defaults, version: Version, card: Accelerator | None, context: Number) -> None:
     core = defaults.take("engine_core", at(version, versions.ENGINE_CORE), "default of that version")
     server = defaults.take("entry", "server", "vllm serve rather than the offline LLM class") == "server"
     seqs = defaults.take("max_num_seqs", versions.sequences(version, card), "default of that version and card")
     tokens = versions.batched_tokens(version, core, card, server=server, context=context)
-    capped = min(tokens, seqs * context) if version >= (0, 9) else tokens
+    capped = minimum(tokens, seqs * context) if at(version, versions.CAPS_STEP) else tokens
     tokens = defaults.take("max_num_batched_tokens", capped, "default of that version and card")
-    defaults.values["max_num_seqs"] = min(seqs, tokens)
+    defaults.values["max_num_seqs"] = minimum(seqs, tokens)
     defaults.take("gpu_memory_utilization", versions.utilization(version), "default of that version")
 
 

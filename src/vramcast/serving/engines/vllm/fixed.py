@@ -10,6 +10,7 @@ from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
 from vramcast.models.sharding import Layout
 from vramcast.models.stages import Stage, every_stage
+from vramcast.quantity import Number, maximum, minimum
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.versions import at
 from vramcast.serving.engines.vllm import versions
@@ -44,9 +45,9 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
     unseen: Term | None = None
 
     @property
-    def peak_bytes(self) -> int:
+    def peak_bytes(self) -> Number:
         """The largest of the profile run's peaks."""
-        return max(term.bytes for term in (self.activations, self.logits, self.encoder) if term)
+        return maximum(*(term.bytes for term in (self.activations, self.logits, self.encoder) if term))
 
 
 def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
@@ -56,7 +57,7 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
     batch = Batch(
         version=settings.version,
         tokens=profiled_tokens(model, towers, settings.max_tokens, whole_image=settings.core == "V0"),
-        rows=min(settings.max_seqs, settings.max_tokens),
+        rows=minimum(settings.max_seqs, settings.max_tokens),
         tp=settings.tp,
         ep=settings.ep,
         pp=settings.pp,
@@ -77,7 +78,7 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
         communication=Term(
             name="communication",
             bytes=non_torch,
-            why=f"{gib(non_torch)} of libraries and collectives outside torch at tp={settings.tp} pp={settings.pp}",
+            why=lambda: f"{gib(non_torch)} of libraries and collectives outside torch at tp={settings.tp} pp={settings.pp}",
             source=_LOGS,
         ),
         context=engine_start_term(card, settings.world, expert_group=_has_experts(model)),

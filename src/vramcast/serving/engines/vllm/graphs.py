@@ -12,6 +12,7 @@ from vramcast.ledger import Term
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Experts
 from vramcast.models.stages import Stage
+from vramcast.quantity import bytes_, is_nothing, named, where
 from vramcast.serving.engines.versions import Table, at
 from vramcast.serving.engines.vllm.capture import Capture
 from vramcast.serving.engines.vllm.dequantizing import widest_slice
@@ -35,22 +36,20 @@ def graphs_term(stage: Stage, capture: Capture, *, eager: bool) -> Term:
     """Memory of the captured graphs of one rank: cut at attention for every size, whole ones for decode batches since 0.11."""
     if eager:
         return Term(name="graphs", bytes=0, why="enforce_eager: none are captured")
-    sizes = capture.sizes
-    whole = capture.whole(sizes)
-    parts = [_nodes(stage, capture, sizes, whole), *_pool(stage, capture, sizes), *_attention(stage, capture, whole)]
+    parts = [_nodes(stage, capture), *_pool(stage, capture), *_attention(stage, capture)]
     return Term.total(
-        "graphs", [part for part in parts if part.bytes], source="vllm/config/vllm.py; start-up logs of 0.7 to 0.19"
+        "graphs", [p for p in parts if not is_nothing(p.bytes)], source="vllm/config/vllm.py; start-up logs of 0.7 to 0.19"
     )
 
 
-def _nodes(stage: Stage, capture: Capture, sizes: list[int], whole: list[int]) -> Term:
+def _nodes(stage: Stage, capture: Capture) -> Term:
     """Nodes of all kernels of all graphs."""
-    kernels, routed = _kernels(capture), sum(n for block, n in stage.blocks if isinstance(block.feedforward, Experts))
-    graphs = len(sizes) + len(whole)
-    why = f"({len(sizes)} sizes + {len(whole)} whole decode graphs) x ({stage.layers} layers x {kernels} kernels"
-    why += f" + {routed} routed x {ROUTED})" if routed else ")"
-    size = graphs * (stage.layers * kernels + routed * ROUTED) * NODE_BYTES
-    return Term(name="nodes", bytes=round(size), why=f"{why} x {NODE_BYTES / KiB:g} KiB")
+    graphs = named(capture.sizes, "sizes") + named(capture.whole_sizes, "whole decode graphs")
+    launched = named(stage.layers, "layers") * named(_kernels(capture), "kernels")
+    routed = sum(n for block, n in stage.blocks if isinstance(block.feedforward, Experts))
+    if routed:
+        launched += named(routed, "routed layers") * named(ROUTED, "more")
+    return Term(name="nodes", amount=graphs * launched * bytes_(NODE_BYTES))
 
 
 def _kernels(capture: Capture) -> int:
@@ -60,32 +59,31 @@ def _kernels(capture: Capture) -> int:
     return (EAGER if v0 else COMPILED) + LORA * launched + DEQUANTIZED * capture.dequantizes
 
 
-def _pool(stage: Stage, capture: Capture, sizes: list[int]) -> list[Term]:
+def _pool(stage: Stage, capture: Capture) -> list[Term]:
     """The pool the graphs share: what the largest one works in."""
     parts = []
-    if capture.dequantizes and max(sizes) > 1:
-        elements = widest_slice(stage, capture.tp)
-        why = f"{elements:,} elements of the widest slice x {capture.element:g} B"
-        parts.append(Term(name="dequantized", bytes=round(elements * capture.element), why=why))
+    if capture.dequantizes:
+        elements = where(capture.largest > 1, widest_slice(stage, capture.tp), 0)
+        parts.append(Term(name="dequantized", amount=named(elements, "elements of the widest slice") * bytes_(capture.element)))
     if capture.core == "V0":
         why = "workspace torch gives cuBLAS on the capturing stream"
         return [*parts, Term(name="pool", bytes=cublas_workspace_bytes(capture.card), why=why)]
     base, each = at(capture.version, POOL_MIB), at(capture.version, SIZE_MIB)
-    why = f"{base:g} MiB + {len(sizes)} sizes x {each:g} MiB"
-    return [*parts, Term(name="pool", bytes=round((base + len(sizes) * each) * MiB), why=why)]
+    pool = (named(base, "MiB") + named(capture.sizes, "sizes") * named(each, "MiB")) * bytes_(MiB)
+    return [*parts, Term(name="pool", amount=pool)]
 
 
-def _attention(stage: Stage, capture: Capture, whole: list[int]) -> list[Term]:
+def _attention(stage: Stage, capture: Capture) -> list[Term]:
     """What the attention kernels keep for whole decode graphs: FlashInfer's workspaces, or FlashAttention-3's partial outputs."""
-    rows = max(whole, default=0)
     if capture.flashinfer:
-        why = f"394 MiB + {len(whole)} decode sizes x 8 MiB"
-        return [Term(name="flashinfer", bytes=FLASHINFER_WORKSPACE + len(whole) * FLASHINFER_WRAPPER, why=why)]
+        wrappers = named(capture.whole_sizes, "decode sizes") * bytes_(FLASHINFER_WRAPPER)
+        return [Term(name="flashinfer", amount=bytes_(FLASHINFER_WORKSPACE) + wrappers)]
     if capture.card is not None and (capture.card.capability or (0, 0))[0] != 9:
         return []
     widest = max((_output_width(mixer) for block, _ in stage.blocks for mixer in block.mixers), default=0)
-    why = f"fp32 partial outputs: {SPLITS} splits x {rows} rows x {widest:,} / {capture.tp}"
-    return [Term(name="partial_outputs", bytes=SPLITS * rows * ACCUMULATOR_BYTES * widest // capture.tp, why=why)]
+    elements = named(SPLITS, "splits") * named(capture.largest_whole, "rows") * named(widest, "wide")
+    size = elements * bytes_(ACCUMULATOR_BYTES, "of partial outputs")
+    return [Term(name="partial_outputs", bytes=size.value // capture.tp, why=size / named(capture.tp, "ranks"))]
 
 
 def _output_width(mixer: object) -> int:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from vramcast.largest import largest_that_fits
+from vramcast.largest import largest_of_each, largest_that_fits
+from vramcast.quantity import Number, is_array, maximum, minimum
 from vramcast.serving.cache import CacheLayer
 from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
@@ -49,7 +50,7 @@ class Paged(msgspec.Struct, frozen=True):
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """What decides the blocks of one request: tokens in flight, drafted tokens, and how states are kept."""
 
-    in_flight: int
+    in_flight: Number
     speculative: int = 0
     state_blocks: int = 1
 
@@ -62,14 +63,14 @@ class Group(msgspec.Struct, frozen=True):
     reach_tokens: int
     block_tokens: int
 
-    def blocks(self, tokens: int, demand: Demand) -> int:
+    def blocks(self, tokens: Number, demand: Demand) -> Number:
         """Blocks of this group that one request of that many tokens holds (kv_cache_interface.py max_memory_usage_bytes)."""
         if self.kind == "state":
             return demand.state_blocks + demand.speculative
         if self.kind == "sliding":
-            return -(-min(self.reach_tokens - 1 + demand.in_flight, tokens) // self.block_tokens) + 1
+            return -(-minimum(self.reach_tokens - 1 + demand.in_flight, tokens) // self.block_tokens) + 1
         if self.kind == "chunked":
-            return -(-min(self.reach_tokens + demand.in_flight, tokens) // self.block_tokens)
+            return -(-minimum(self.reach_tokens + demand.in_flight, tokens) // self.block_tokens)
         return -(-tokens // self.block_tokens)
 
 
@@ -81,12 +82,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     block_tokens: int
     padded_layers: int = 0
 
-    def request_blocks(self, tokens: int, demand: Demand) -> int:
+    def request_blocks(self, tokens: Number, demand: Demand) -> Number:
         """Blocks one request of that many tokens holds over all groups."""
         return sum(group.blocks(tokens, demand) for group in self.groups)
 
-    def longest(self, blocks: int, demand: Demand, limit: int) -> int:
+    def longest(self, blocks: Number, demand: Demand, limit: int) -> Number:
         """The longest single request that fits into that many blocks, at most ``limit`` (a search in kv_cache_utils.py too)."""
+        if [group.kind for group in self.groups] == ["full"]:
+            return maximum(0, minimum(blocks * self.block_tokens, limit))
+        if is_array(blocks) or is_array(demand.in_flight):
+            return largest_of_each(lambda tokens: self.request_blocks(tokens, demand), room=blocks, most=limit)
         return largest_that_fits(lambda tokens: self.request_blocks(tokens, demand), room=blocks, most=limit, first=limit)
 
 

@@ -9,10 +9,11 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import cublas_workspace_bytes
-from vramcast.ledger import Term
+from vramcast.ledger import Term, either
 from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Model, Tower
 from vramcast.models.stages import Stage
+from vramcast.quantity import Number, Quantity, bytes_, minimum, named
 from vramcast.serving.activations import widest_feedforward, widest_mixer
 from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
@@ -30,11 +31,14 @@ DRAWS_STATES = (0, 9)
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """The shape of the profile run and of the rank it runs on. ``element``: bytes of one activation."""
+    """The shape of the profile run and of the rank it runs on. ``element``: bytes of one activation.
+
+    ``tokens`` and ``rows`` may be arrays, one element per layout.
+    """
 
     version: Version
-    tokens: int
-    rows: int
+    tokens: Number
+    rows: Number
     tp: int
     ep: int
     pp: int
@@ -60,37 +64,39 @@ def forward_term(model: Model, stage: Stage, batch: Batch) -> Term:
     experts = [_moment(widest_feedforward(stage, hidden=model.hidden, tp=batch.tp), batch)]
     if not kept_workspace(batch):
         experts.extend(_workspace(stage, model, batch))
-    widest = [mixer] if mixer.bytes > sum(t.bytes for t in experts) else experts
-    if batch.dequantizes:
-        elements = widest_slice(stage, batch.tp)
-        widest.append(_term("dequantized", elements * batch.element, f"{elements:,} elements of the widest slice"))
-    cublas = _term("cublas", cublas_workspace_bytes(batch.card), "workspace torch gives cuBLAS")
-    parts = (*widest, cublas, *kept_terms(model, stage, batch))
+    widest = either(mixer.bytes > sum(t.bytes for t in experts), [mixer], experts)
+    parts = (*widest, *_dequantized(stage, batch), _cublas(batch), *kept_terms(model, stage, batch))
     return Term.total("activations", parts, source="vllm/v1/worker/gpu_model_runner.py profile_run")
 
 
-def _moment(width: tuple[int, str], batch: Batch) -> Term:
-    elements, what = width
-    return _term(
-        "widest_layer", batch.tokens * elements * batch.element, f"{batch.tokens:,} tokens x ({what}) x {batch.element:g} B"
-    )
+def _moment(width: Quantity, batch: Batch) -> Term:
+    return Term(name="widest_layer", amount=named(batch.tokens, "tokens") * width * bytes_(batch.element))
+
+
+def _dequantized(stage: Stage, batch: Batch) -> tuple[Term, ...]:
+    if not batch.dequantizes:
+        return ()
+    slice_elements = named(widest_slice(stage, batch.tp), "elements of the widest slice")
+    return (Term(name="dequantized", amount=slice_elements * bytes_(batch.element)),)
+
+
+def _cublas(batch: Batch) -> Term:
+    return Term(name="cublas", bytes=cublas_workspace_bytes(batch.card), why="workspace torch gives cuBLAS")
 
 
 def sampling_term(model: Model, stage: Stage, batch: Batch) -> Term:
     """The sampler's dummy run: logits of every row with the copies that top-k, top-p and sampling make of them."""
-    each = batch.element + SAMPLER_BYTES[batch.sampler]
-    rows, vocab = batch.rows, model.vocab
+    rows, vocab = named(batch.rows, "rows"), named(model.vocab, "vocabulary")
     copies = 1 if batch.version < DRAWS_STATES or batch.sampler == "in_place" else 2
-    states = (batch.tokens + copies * rows) * model.hidden * batch.element
-    kept = f"({batch.tokens:,} tokens + {copies} x {rows:,} rows) x {model.hidden:,} x {batch.element:g} B"
+    states = (named(batch.tokens, "tokens") + copies * rows) * named(model.hidden, "hidden") * bytes_(batch.element)
     parts = [
-        _term("sampler", rows * vocab * each, f"{rows:,} rows x {vocab:,} vocabulary x {each:g} B"),
-        _term("hidden_states", states, kept),
-        _term("cublas", cublas_workspace_bytes(batch.card), "workspace torch gives cuBLAS"),
+        Term(name="sampler", amount=rows * vocab * bytes_(batch.element + SAMPLER_BYTES[batch.sampler])),
+        Term(name="hidden_states", amount=states),
+        _cublas(batch),
     ]
     if batch.sampler == "pivot":
-        programs = min(rows, batch.card.sms if batch.card and batch.card.sms else DEFAULT_SMS)
-        parts.append(_term("top_k_buffer", programs * vocab * 4, f"{programs} programs x {vocab:,} x 4 B"))
+        programs = minimum(batch.rows, batch.card.sms if batch.card and batch.card.sms else DEFAULT_SMS)
+        parts.append(Term(name="top_k_buffer", amount=named(programs, "programs") * vocab * bytes_(4)))
     parts.extend(kept_terms(model, stage, batch))
     return Term.total("logits", parts, source="vllm/v1/sample/sampler.py and ops/; v1/worker/gpu/sample/sampler.py")
 
@@ -100,8 +106,8 @@ def kept_terms(model: Model, stage: Stage, batch: Batch) -> list[Term]:
     parts = list(_workspace(stage, model, batch)) if kept_workspace(batch) else []
     parts.extend(kept_outputs(model, batch.towers, batch.tokens, batch.element, batch.pixel))
     if batch.pp > 1:
-        passed = 2 * batch.tokens * model.hidden * batch.element
-        parts.append(_term("pipeline", passed, f"hidden states and residual, 2 x {batch.tokens:,} x {model.hidden:,}"))
+        passed = named(2, "hidden states and residual") * named(batch.tokens, "tokens") * named(model.hidden, "hidden")
+        parts.append(Term(name="pipeline", amount=passed * bytes_(batch.element)))
     return parts
 
 
@@ -115,9 +121,9 @@ def _workspace(stage: Stage, model: Model, batch: Batch) -> list[Term]:
     largest = max((_workspace_elements(b.feedforward, model.hidden, batch) for b, _ in stage.blocks), default=0)
     if not largest:
         return []
-    tokens = _moe_tokens(batch)
-    why = f"{tokens:,} tokens x top-k rows of max(I, H) and max(2I, H) = {largest:,} elements per token x {batch.element:g} B"
-    return [_term("moe_workspace", tokens * largest * batch.element, why)]
+    tokens = named(_moe_tokens(batch), "tokens")
+    each = named(largest, "elements per token")
+    return [Term(name="moe_workspace", amount=tokens * each * bytes_(batch.element))]
 
 
 def _workspace_elements(kind: Dense | Experts | None, hidden: int, batch: Batch) -> int:
@@ -129,10 +135,6 @@ def _workspace_elements(kind: Dense | Experts | None, hidden: int, batch: Batch)
     return kind.active * (max(inner, width) + max(outer, width))
 
 
-def _moe_tokens(batch: Batch) -> int:
+def _moe_tokens(batch: Batch) -> Number:
     chunk = at(batch.version, versions.MOE_CHUNK)
-    return min(batch.tokens, chunk) if chunk else batch.tokens
-
-
-def _term(name: str, size: float, why: str) -> Term:
-    return Term(name=name, bytes=round(size), why=why)
+    return minimum(batch.tokens, chunk) if chunk else batch.tokens

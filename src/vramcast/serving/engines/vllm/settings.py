@@ -125,7 +125,8 @@ def cache_types(model: Model, kv_dtype: str | None, dtype: str, options: dict[st
 
 def total_bytes(card: Accelerator | None, options: dict[str, Any]) -> int:
     """Memory the card shows to a program: given, or the catalogue's."""
-    return options.get("gpu_total_bytes") or (card.visible_bytes if card else 0)
+    given = options.get("gpu_total_bytes")
+    return given if given is not None else (card.visible_bytes if card else 0)
 
 
 def _draft(name: str | None) -> Model | None:

@@ -5,17 +5,26 @@ vllm/v1/worker/gpu_model_runner.py; the constants marked "logs" are what start-u
 """
 
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.quantity import Number, maximum, where
 from vramcast.serving.engines.versions import Table, Version, at
 from vramcast.units import GiB
 
 VERSIONS = ("0.4.1", "0.5.4", "0.6.4", "0.7.3", "0.8.5", "0.9.2", "0.10.2", "0.11.0", "0.13.0", "0.16.0", "0.17.1", "0.19.1",
             "0.21.0", "0.25.1", "0.29.0", "0.33.0")  # fmt: skip
 
+# the last stage but one takes what does not divide (distributed/utils.py get_pp_indices), before it the last stage
+MIDDLE_SPLIT: Table[bool] = (((0,), False), ((0, 7), True))
+# V0 prefills prompts beyond 32k in chunks
+CHUNKS_LONG_PROMPTS: Table[bool] = (((0,), False), ((0, 5), True))
+# a step is never longer than all sequences at their longest (engine/arg_utils.py)
+CAPS_STEP: Table[bool] = (((0,), False), ((0, 9), True))
 UTILIZATION: Table[float] = (((0,), 0.90), ((0, 21), 0.92))
 # V1 became the default engine in 0.8 and the only one in 0.11
 ENGINE_CORE: Table[str] = (((0,), "V0"), ((0, 8), "V1"))
 # CUDA graph memory is subtracted from the budget (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS on)
 SUBTRACTS_GRAPHS: Table[bool] = (((0,), False), ((0, 21), True))
+# the context counts as used: V1 read the device before it took a baseline
+COUNTS_CONTEXT: Table[bool] = (((0,), True), ((0, 9), False))
 # sliding-window layers get their own, shorter block tables (hybrid KV cache manager)
 HYBRID_MANAGER: Table[bool] = (((0,), False), ((0, 9, 2), True))
 # the group size is the largest bucket's when it is below this multiple of the smallest
@@ -61,10 +70,11 @@ def utilization(version: Version) -> float:
     return at(version, UTILIZATION)
 
 
-def batched_tokens(version: Version, core: str, card: Accelerator | None, *, server: bool, context: int) -> int:
+def batched_tokens(version: Version, core: str, card: Accelerator | None, *, server: bool, context: Number) -> Number:
     """Default of --max-num-batched-tokens (arg_utils.py; the tiers look at the card's memory and exclude the A100)."""
     if core == "V0":
-        return 2048 if context > 32768 and version >= (0, 5) else max(context, 2048)
+        long = at(version, CHUNKS_LONG_PROMPTS) and context > 32768
+        return where(long, 2048, maximum(context, 2048))
     if large(card) and version >= (0, 8, 5):
         return 16384 if not server or (version >= (0, 29) and card is not None and card.visible_bytes >= 160 * GiB) else 8192
     return 2048 if server else 8192

@@ -1,0 +1,69 @@
+"""One question of many layouts: arrays in place of numbers give, element by element, what each question alone gives."""
+
+import numpy as np
+import pytest
+
+from vramcast.hardware.names import find_accelerator
+from vramcast.models.reading import read_model
+from vramcast.serving.engines.base import Answer
+from vramcast.serving.forecast import forecast_serving
+from vramcast.workload import Parallel, Serving
+
+LAYOUTS = 24
+RANDOM = np.random.default_rng(11)
+
+
+def _varied(engine: str, positions: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Random fields and options of that many layouts."""
+
+    def draw(low: int, high: int) -> np.ndarray:
+        return np.exp(RANDOM.uniform(np.log(low), np.log(high), LAYOUTS)).astype("int64")
+
+    fields = {"context": draw(1, positions), "concurrency": draw(1, 2000)}
+    share, total = RANDOM.uniform(0.3, 0.98, LAYOUTS), draw(8 * 2**30, 300 * 2**30)
+    options = {
+        "vllm": {
+            "max_num_seqs": draw(1, 2000),
+            "max_num_batched_tokens": draw(1, 200_000),
+            "gpu_memory_utilization": share,
+            "gpu_total_bytes": total,
+        },
+    }
+    return fields, options[engine]
+
+
+def _counters(answer: Answer) -> list[object]:
+    ranks = [(r.rank, r.allocated_bytes, r.reserved_bytes, r.device_bytes, r.needed_bytes, r.claimed_bytes) for r in answer.ranks]
+    terms = [
+        sorted((t.name, t.bytes) for i in r.instants for top in i.terms for _, t in top.walk() if t.bytes) for r in answer.ranks
+    ]
+    return [answer.cache, answer.max_context, answer.max_concurrency, ranks, terms]
+
+
+CASES = [
+    ("vllm", "Qwen/Qwen2.5-7B-Instruct", None, {}),
+    ("vllm", "Qwen/Qwen3-30B-A3B", "0.11.0", {"parallel": Parallel(tp=2, ep=2)}),
+    ("vllm", "Qwen/Qwen3-30B-A3B", "0.8.5", {"parallel": Parallel(tp=2, pp=2)}),
+    ("vllm", "meta-llama/Llama-3.1-8B-Instruct", "0.5.4", {}),
+    ("vllm", "deepseek-ai/DeepSeek-V3", "0.33.0", {"parallel": Parallel(tp=8)}),
+    ("vllm", "google/gemma-3-27b-it", "0.21.0", {"kv_dtype": "fp8"}),
+    ("vllm", "google/gemma-3-27b-it", "0.7.3", {}),
+    ("vllm", "Qwen/Qwen3-Next-80B-A3B-Instruct", None, {"parallel": Parallel(tp=4)}),
+    ("vllm", "openai/gpt-oss-20b", "0.19.1", {"options": {"attention_backend": "flashinfer"}}),
+    ("vllm", "unsloth/Llama-3.2-1B-Instruct-bnb-4bit", "0.8.5", {"options": {"enable_lora": True}}),
+]
+
+
+@pytest.mark.parametrize(("engine", "name", "version", "more"), CASES, ids=lambda x: str(x).rsplit("/", maxsplit=1)[-1][:30])
+@pytest.mark.parametrize("gpu", ["H100", None])
+def test_an_array_of_layouts_is_each_of_them(engine: str, name: str, version: str | None, more: dict, gpu: str | None) -> None:
+    model, card = read_model(name, offline=True), find_accelerator(gpu) if gpu else None
+    fields, options = _varied(engine, min(model.positions or 4096, 200_000))
+    fixed = {"model": name, "engine": engine, "engine_version": version, "gpu": gpu, **more}
+    own = more.get("options", {})
+    together = forecast_serving(Serving(**{**fixed, **fields, "options": own | options}), model=model, card=card)
+    for i in range(LAYOUTS):
+        one = {k: v[i].item() for k, v in fields.items()}
+        picked = {k: v[i].item() for k, v in options.items()}
+        alone = forecast_serving(Serving(**{**fixed, **one, "options": own | picked}), model=model, card=card)
+        assert _counters(together.at(i)) == _counters(alone)
