@@ -58,4 +58,4 @@ def unknown_name(kind: str, given: str, known: Iterable[str], *, hint: str = "")
 def nearest(given: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0.58) -> list[str]:
     """The known names most like the given one, best first."""
     lowered = {name.lower(): name for name in known}
-    return [lowered[n] for n in difflib.get_close_matches(given.lower(), lowered, n=most, cutoff=cutoff)]
+    return [lowered[n] for n in difflib.get_close_matches(str(given)[:200].lower(), lowered, n=most, cutoff=cutoff)]

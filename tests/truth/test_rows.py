@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vramcast.errors import MissingError, QuestionError
+from vramcast.errors import MissingError
 from vramcast.truth.rows import Unexpressed, format_of, judge, read_rows, row_id
 
 SAMPLES = {
@@ -45,15 +45,17 @@ def test_rows_are_read_in_order_and_blank_lines_skipped(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("{}\n[1]", r"rows.jsonl, line 2: expected an object, found list"),
-        ("{nope", r"rows.jsonl, line 1: not JSON"),
-        ("[" * 100_000, r"rows.jsonl, line 1: (nested too deeply|not JSON)"),
+        ("{nope", r"rows.jsonl, line 1 is not JSON"),
+        ("[" * 100_000, r"rows.jsonl, line 1 is (nested too deeply|not JSON)"),
     ],
 )
-def test_bad_lines_are_named(tmp_path: Path, text: str, message: str) -> None:
+def test_bad_lines_cost_themselves_alone(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_text(text)
-    with pytest.raises(QuestionError, match=message):
-        list(read_rows(path))
+    path.write_text(text + '\n{"id": "after"}')
+    *_, bad, after = read_rows(path)
+    assert after == {"id": "after"}
+    with pytest.raises(Unexpressed, match=message):
+        judge(bad)
 
 
 def test_a_missing_file_says_what_is_expected(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from vramcast.errors import unknown_name
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.units import parse_count
+from vramcast.untrusted import whole_number
 from vramcast.workload import Serving, Training
 
 Question = TypeVar("Question", Serving, Training)
@@ -33,8 +34,8 @@ def check_words(words: Mapping[str, object], known: Iterable[str], *, what: str)
 
 def count_of(value: int | str, name: str) -> int:
     """The number, ``128k`` and the like included; a negative one is left to the question to refuse."""
-    if isinstance(value, str) and value.lstrip("-").isdigit():
-        return int(value)
+    if isinstance(value, str) and value.startswith("-") and (below := whole_number(value[1:])) is not None:
+        return -below
     return parse_count(value, what=flag_of(name))
 
 

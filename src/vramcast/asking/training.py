@@ -187,11 +187,11 @@ def _settings(given: Mapping[str, Any] | Sequence[str]) -> dict[str, Any]:
 
 
 def _plain(text: str) -> Any:
-    import yaml
+    from vramcast.untrusted import parse_yaml
 
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return parse_yaml(text, "--set")
+    except QuestionError:
         return text
 
 

@@ -13,6 +13,7 @@ import click
 
 from vramcast import __version__
 from vramcast.errors import VramcastError, unknown_name
+from vramcast.untrusted import printable
 
 # name: (module, one line for the overview). A test holds this table against the files and the documentation.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -93,7 +94,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _complain(message: str, code: int) -> int:
-    click.echo(f"vramcast: {' '.join(message.split())}", err=True)
+    click.echo(f"vramcast: {printable(' '.join(message.split()))}", err=True)
     return code
 
 

@@ -8,6 +8,8 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
+from vramcast.untrusted import printable
+
 Span = tuple[str, str]
 
 COLOURS = {
@@ -29,7 +31,8 @@ class Page:
 
     def line(self, *spans: Span | str) -> None:
         """One line; a bare string has no style."""
-        self.lines.append(tuple((s, "") if isinstance(s, str) else s for s in spans))
+        pairs = ((s, "") if isinstance(s, str) else s for s in spans)
+        self.lines.append(tuple((printable(text), style) for text, style in pairs))
 
     def blank(self) -> None:
         """An empty line."""

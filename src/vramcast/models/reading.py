@@ -10,6 +10,7 @@ from pathlib import Path
 from vramcast.errors import MissingError, QuestionError
 from vramcast.models import catalogue
 from vramcast.models.inventory import Model
+from vramcast.untrusted import existing_path
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
 _FILES = (".json", ".safetensors", ".gguf")
@@ -27,7 +28,7 @@ def read_model(what: str, *, offline: bool | None = None) -> Model:
     if is_path(what):
         from vramcast.models.sources.local import read_path
 
-        return read_path(Path(what).expanduser())
+        return read_path(existing_path(what) or Path(what))
     return catalogue.load(what) or (_by_hub(what, offline) if _HUB_ID.fullmatch(what) else _by_name(what))
 
 
@@ -59,10 +60,10 @@ def _by_standard_input() -> Model:
 
 def is_path(what: str) -> bool:
     """Whether this is a file or folder rather than an id: it exists with a model in it, or is written as a path."""
-    path = Path(what).expanduser()
     if what.lower().endswith(_FILES) or what.startswith((".", "/", "~")):
         return True
-    return path.is_dir() and any(child.suffix in _FILES for child in path.iterdir())
+    path = existing_path(what)
+    return path is not None and path.is_dir() and any(child.suffix in _FILES for child in path.iterdir())
 
 
 def _by_hub(what: str, offline: bool | None) -> Model:

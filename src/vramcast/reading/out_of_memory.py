@@ -10,9 +10,10 @@ import re
 import msgspec
 
 from vramcast.units import GiB, KiB, MiB
+from vramcast.untrusted import real_number, whole_number
 
 _UNITS = {"bytes": 1, "KiB": KiB, "MiB": MiB, "GiB": GiB}
-_SIZE = r"([\d.]+)\s*(bytes|KiB|MiB|GiB)"
+_SIZE = r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(?![\d.])\s*(bytes|KiB|MiB|GiB)"
 _START = re.compile(rf"(CUDA|HIP) out of memory\.\s*Tried to allocate\s+{_SIZE}")
 _CARD = re.compile(r"GPU\s*(\d+)")
 _FIELDS = {
@@ -108,14 +109,14 @@ def read_out_of_memory(text: str) -> OutOfMemory | None:
     allocated, reserved = found["allocated"], found["reserved"]
     cached = found["cached"] if reserved is None or allocated is None else max(0, reserved - allocated)
     card = _CARD.search(message)
-    tenants = {int(pid): _bytes(number, unit) for pid, number, unit in _TENANT.findall(message)}
+    tenants = {whole_number(pid) or 0: _bytes(number, unit) for pid, number, unit in _TENANT.findall(message)}
     process = found["process"]
     if process is None and len(tenants) == 1:
         (process,) = tenants.values()
         tenants = {}
     return OutOfMemory(
         backend=starts[-1][1],
-        gpu=int(card[1]) if card else None,
+        gpu=whole_number(card[1]) if card else None,
         wanted_bytes=_bytes(starts[-1][2], starts[-1][3]),
         capacity_bytes=found["capacity"],
         free_bytes=found["free"],
@@ -140,7 +141,7 @@ def _first(message: str, patterns: tuple[str, ...]) -> int | None:
 
 
 def _bytes(number: str, unit: str) -> int:
-    return round(float(number) * _UNITS[unit])
+    return round((real_number(number) or 0) * _UNITS[unit])
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

@@ -7,14 +7,11 @@ checked after the trace, by the number of parameters of what was built.
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from vramcast.errors import QuestionError, UnmodelledError
+from vramcast.errors import UnmodelledError
 from vramcast.models.attention import Attention
 from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model
-
-_LARGEST_CONFIG = 16 * 2**20
+from vramcast.models.sources.strict import read_json
 
 
 def config_of(model: Model, what: str) -> tuple[dict[str, Any], str]:
@@ -91,12 +88,4 @@ def _config_file(path: Path) -> Path | None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if path.stat().st_size > _LARGEST_CONFIG:
-        raise QuestionError(f"{path} is too large for a config.json")
-    try:
-        config = msgspec.json.decode(path.read_bytes())
-    except msgspec.DecodeError as error:
-        raise QuestionError(f"{path} is not JSON: {error}") from None
-    if not isinstance(config, dict):
-        raise QuestionError(f"{path} holds no JSON object")
-    return config
+    return read_json(path)

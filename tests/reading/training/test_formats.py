@@ -379,9 +379,9 @@ def test_evaluation_keeps_logits_unless_they_are_gathered() -> None:
     ("name", "text", "message"),
     [
         ("x.yaml", "colour: blue", "x.yaml is no training configuration known here: its keys are colour; known: axolotl YAML"),
-        ("x.yaml", "a: [1", "is not yaml: "),
-        ("x.json", "{", "is not json: "),
-        ("x.toml", "= 3", "is not toml: "),
+        ("x.yaml", "a: [1", "is not YAML: "),
+        ("x.json", "{", "is not JSON: "),
+        ("x.toml", "= 3", "is not TOML: "),
         ("x.yaml", "- 1", "holds list where keys and values were expected"),
         ("x.sh", "ls", "no flag"),
         ("x.yaml", LLAMA_FACTORY.replace("lora_rank: 16", "lora_rank: many"), "lora_rank is 'many'|size 'many'"),
@@ -398,7 +398,7 @@ def test_a_file_that_is_not_there_or_too_large(tmp_path: Path) -> None:
     with pytest.raises(QuestionError, match="cannot be read: No such file"):
         read_training_files((str(tmp_path / "none.yaml"),))
     (tmp_path / "big.yaml").write_text("a: 1\n" * 300_000)
-    with pytest.raises(QuestionError, match="larger than 1 MiB"):
+    with pytest.raises(QuestionError, match=r"larger than 1\.0 MiB"):
         read_training_files((str(tmp_path / "big.yaml"),))
 
 

@@ -66,7 +66,7 @@ def _rule(group: Config, config: Config) -> Rule:
     targets = tuple(t for t in group.list("targets", default=[]) if t not in _CLASSES)
     weights, inputs = group.optional_child("weights"), group.optional_child("input_activations")
     packing = group.text("format", default=config.text("format", default=""))
-    static = inputs is not None and inputs.raw.get("dynamic") in {False, "local"}
+    static = inputs is not None and inputs.raw.get("dynamic") in [False, "local"]
     return Rule(format=weight_format(weights, static=static, packing=packing) if weights else None, targets=targets)
 
 

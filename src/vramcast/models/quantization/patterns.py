@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from vramcast.errors import ConfigError
+from vramcast.models.quantization.expressions import Expression, compiled
+from vramcast.untrusted import whole_number
 
 _WRAPPERS = frozenset({"model", "language_model", "backbone", "transformer", "text_model", "thinker", "llm"})
-_NESTED = re.compile(r"[+*}]\)*[+*{]|\([^()]*[+*{][^()]*\)[+*{]")
 _RANGES = re.compile(r"\{([0-9,-]+)\}")
 _LONGEST = 2_000
 _LARGEST_LAYER = 10_000
@@ -36,7 +37,7 @@ class Patterns:
         self.texts = tuple(texts)
         self._exact: dict[str, set[int]] = {}
         self._globs: dict[str, set[int]] = {}
-        self._loose: list[re.Pattern[str]] = []
+        self._loose: list[Expression] = []
         for text in self.texts:
             self._add(text)
         self.layers = lru_cache(maxsize=4096)(self._layers)
@@ -67,7 +68,7 @@ class Patterns:
 
     def _add(self, text: str) -> None:
         if checked(text).startswith("re:"):
-            self._loose.append(_compiled(text[3:]))
+            self._loose.append(compiled(text[3:]))
             return
         for generic, number in _written_out(canonical(text)):
             if number >= 0:
@@ -113,14 +114,16 @@ def _written_out(name: str) -> list[tuple[str, int]]:
     return [(generic, number) for number in _numbers_of(spans[1])]
 
 
+@lru_cache(maxsize=1024)
 def _numbers_of(text: str) -> list[int]:
-    found: list[int] = []
-    for span in text.split(","):
-        low, _, high = span.partition("-")
-        if not low.isdigit() or (high and not high.isdigit()) or int(high or low) > _LARGEST_LAYER:
+    found = set[int]()
+    for span in set(text.split(",")):
+        low, _, high = (whole_number(part) if part else None for part in (*span.partition("-"),))
+        last = high if "-" in span else low
+        if low is None or last is None or last > _LARGEST_LAYER:
             raise ConfigError(f"quantization_config names layers {text[:40]!r}: expected ranges such as 0-5,8")
-        found.extend(range(int(low), int(high or low) + 1))
-    return found
+        found.update(range(low, last + 1))
+    return sorted(found)
 
 
 def _spans(numbers: set[int]) -> str:
@@ -134,17 +137,8 @@ def _spans(numbers: set[int]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _as_search(text: str) -> re.Pattern[str]:
+def _as_search(text: str) -> Expression:
     """A glob or part of a name as an expression for ``match``: whole parts between dots, anything before them unless numbered."""
     body = "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in re.sub(r"\*+", "*", text))
     start = "" if re.search(r"\.[\d{]", text) else r"(?:.*\.)?"
-    return re.compile(rf"{start}{body}(?:\.|$)")
-
-
-def _compiled(text: str) -> re.Pattern[str]:
-    if _NESTED.search(text):
-        raise ConfigError(f"quantization_config holds the expression {text[:60]!r}: repeats inside repeats are not evaluated")
-    try:
-        return re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ConfigError(f"quantization_config holds the expression {text[:60]!r}, which is not valid: {error}") from None
+    return compiled(rf"{start}{body}(?:\.|$)")

@@ -19,7 +19,9 @@ from vramcast.units import MiB
 _MOST_PAIRS = 65_536
 _MOST_TENSORS = 1_000_000
 _LONGEST_NAME = 65_535
-_LONGEST_TEXT = 16 * MiB
+_LONGEST_TEXT = 4 * MiB
+_MOST_TEXTS = 4_000_000
+_KEPT_TEXTS_BYTES = 64 * 1024
 _LARGEST_HEADER_BYTES = 512 * MiB
 _KEPT_ARRAY = 4_096
 _MOST_AXES = 8
@@ -88,7 +90,7 @@ def _array(cursor: Cursor, ranges: Ranges, name: str) -> Any:
     """A short list of scalars as a list, anything longer as its length; arrays of arrays exist in no model."""
     kind, length = struct.unpack("<IQ", cursor.take(12))
     if kind == _STRING:
-        _bound(length, cursor.left // 8, f"texts in {name[:80]!r}", ranges)
+        _bound(length, min(_MOST_TEXTS, cursor.left // 8), f"texts in {name[:80]!r}", ranges)
         return _texts(cursor, ranges, length)
     code = _scalar(kind, ranges, name)
     width = struct.calcsize(code)
@@ -101,7 +103,7 @@ def _array(cursor: Cursor, ranges: Ranges, name: str) -> Any:
 
 def _texts(cursor: Cursor, ranges: Ranges, length: int) -> list[str] | int:
     if length <= 64:
-        return [_text(cursor, ranges, longest=_LONGEST_TEXT) for _ in range(length)]
+        return [_text(cursor, ranges, longest=_KEPT_TEXTS_BYTES) for _ in range(length)]
     for _ in range(length):
         cursor.skip(_number(cursor, "Q"))
     return length

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from vramcast.errors import ConfigError, UnsafeFileError
+from vramcast.untrusted import shown
 
 _MOST_FILES = 10_000
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?:/[A-Za-z0-9][A-Za-z0-9._+-]*)*")
@@ -20,11 +21,9 @@ def shard_names(raw: Mapping[str, Any], what: str) -> tuple[str, ...]:
     places = raw.get("weight_map")
     if not isinstance(places, Mapping) or not places:
         raise ConfigError(f"{what} has no weight_map: is this the index of a sharded checkpoint?")
-    names = tuple(dict.fromkeys(places.values()))
+    names = tuple(dict.fromkeys(check_inside(name, what) for name in places.values()))
     if len(names) > _MOST_FILES:
         raise UnsafeFileError(f"{what} names {len(names):,} files: expected at most {_MOST_FILES:,}")
-    for name in names:
-        check_inside(name, what)
     return names
 
 
@@ -38,7 +37,12 @@ def check_inside(name: object, what: str) -> str:
 
 def inside(folder: Path, name: str, what: str) -> Path:
     """The file of that name when it also lies there once links are followed; the hub's own cache may link to its blobs."""
-    file, root = (folder / check_inside(name, what)).resolve(), folder.resolve()
+    try:
+        file, root = (folder / check_inside(name, what)).resolve(), folder.resolve()
+        file.is_file()
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or "a link that leads to itself"
+        raise UnsafeFileError(f"{what} names {shown(name)}, which cannot be opened: {reason}") from None
     blobs = root.parent.parent / "blobs" if root.parent.name == "snapshots" else root
     if not (file.is_relative_to(root) or file.is_relative_to(blobs)):
         raise UnsafeFileError(f"{what} names {name!r}, a link that leads out of its folder to {file}")

@@ -12,8 +12,10 @@ from vramcast.models.sources.described import from_config, from_gguf, older_sche
 from vramcast.models.sources.index import inside, shard_names
 from vramcast.models.sources.ranges import open_ranges
 from vramcast.models.sources.strict import LARGEST_INDEX_BYTES, read_json
+from vramcast.untrusted import existing_path, printable
 
 _SPLIT = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf")
+_MOST_PARTS = 1_000
 _INDEX = "model.safetensors.index.json"
 _EXPECTED = "expected a folder with a config.json, a config.json, a .safetensors file or index, or a .gguf file"
 
@@ -23,10 +25,11 @@ def read_path(path: Path) -> Model:
 
     Raises QuestionError when there is none, ConfigError or UnsafeFileError when a file is damaged or hostile.
     """
-    if path.is_dir():
+    found = existing_path(path)
+    if found is None or not (found.is_dir() or found.is_file()):
+        raise QuestionError(f"no model at {printable(str(path))[:200]}: {_EXPECTED}")
+    if found.is_dir():
         return _folder(path)
-    if not path.is_file():
-        raise QuestionError(f"no model at {path}: {_EXPECTED}")
     if path.suffix == ".gguf":
         return read_gguf(path)
     if path.suffix == ".safetensors" or path.name.endswith(".safetensors.index.json"):
@@ -78,7 +81,7 @@ def _refuse_other(path: Path) -> None:
             f"{str(base)[:120]!r}; vramcast serve BASE --enable-lora --max-lora-rank {rank} counts the adapter's slots too"
         )
     if pipeline.is_file():
-        parts = [name for name in read_json(pipeline) if (path / name / "config.json").is_file()]
+        parts = [name for name in read_json(pipeline) if existing_path(path / name / "config.json")]
         raise QuestionError(
             f"{path} holds a pipeline of several models: name one of its folders, {', '.join(parts) or 'none here'}"
         )
@@ -131,7 +134,9 @@ def _shards(path: Path) -> list[Path]:
     split = _SPLIT.fullmatch(path.name)
     if split is None:
         return [path]
-    files = [path.with_name(f"{split[1]}-{n:05d}-of-{split[3]}.gguf") for n in range(1, int(split[3]) + 1)]
+    files = [path.with_name(f"{split[1]}-{n:05d}-of-{split[3]}.gguf") for n in range(1, min(int(split[3]), _MOST_PARTS) + 1)]
+    if path not in files:
+        raise QuestionError(f"{path.name} is part {split[2]} of {split[3]}, which cannot be: name the file of one of its parts")
     missing = [f.name for f in files if not f.is_file()]
     if missing:
         raise QuestionError(f"{path.name} is one of {len(files)} parts and {missing[0]} is not beside it: fetch all parts")

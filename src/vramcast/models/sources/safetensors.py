@@ -50,7 +50,7 @@ def _span(name: str, entry: Any, ranges: Ranges) -> tuple[int, int, Stored]:
         raise _lie(ranges, f"describes tensor {name[:80]!r} with {type(entry).__name__} where an object was expected")
     dtype, shape = entry.get("dtype"), _numbers(name, entry.get("shape"), ranges)
     begin, end = _pair(name, entry.get("data_offsets"), ranges)
-    if dtype not in BITS:
+    if not isinstance(dtype, str) or dtype not in BITS:
         raise UnmodelledError(f"{ranges.name}: tensor {name[:80]!r} has type {str(dtype)[:20]!r}: known are {', '.join(BITS)}")
     size = -(-math.prod(shape) * BITS[dtype] // 8)
     if end - begin != size:

@@ -3,6 +3,7 @@
 One module per engine, each a table of signatures; a signature is a pattern and what follows from its numbers.
 """
 
+import contextlib
 import importlib
 import re
 from collections.abc import Callable
@@ -10,9 +11,14 @@ from collections.abc import Callable
 import msgspec
 
 from vramcast.units import GiB, KiB, MiB
+from vramcast.untrusted import real_number, whole_number
 
 ENGINES = ("vllm", "sglang", "llama_cpp", "tensorrt_llm", "tgi")
 _SIZES = {"bytes": 1, "B": 1, "KiB": KiB, "MiB": MiB, "GiB": GiB, "GB": 10**9, "MB": 10**6}
+
+
+class NoNumberError(Exception):
+    """Text where a message's number should stand: no engine printed that line."""
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -51,8 +57,9 @@ def read_engine_messages(text: str) -> tuple[Finding, ...]:
     for engine in ENGINES:
         for signature in importlib.import_module(f"{__name__}.{engine}").SIGNATURES:
             matches = list(signature.pattern.finditer(joined))
-            if matches:
-                found.append((matches[-1].start(), signature.understand(matches[-1])))
+            with contextlib.suppress(NoNumberError, ZeroDivisionError):  # a line that no engine printed is no finding
+                if matches:
+                    found.append((matches[-1].start(), signature.understand(matches[-1])))
     found.sort(key=lambda item: (not item[1].failed, item[0]))
     merged: dict[object, Finding] = {}
     for place, finding in found:
@@ -64,9 +71,15 @@ def read_engine_messages(text: str) -> tuple[Finding, ...]:
 
 def size(number: str, unit: str) -> int:
     """Bytes of a printed size: ``size("16.10", "GiB")``."""
-    return round(float(number.replace(",", "")) * _SIZES[unit])
+    below, plain = number.startswith("-"), real_number(number.removeprefix("-"))
+    if plain is None:
+        raise NoNumberError(number)
+    return round((-plain if below else plain) * _SIZES[unit])
 
 
 def count(number: str) -> int:
     """A printed whole number, with or without thousands separators."""
-    return int(number.replace(",", ""))
+    found = whole_number(number)
+    if found is None:
+        raise NoNumberError(number)
+    return found

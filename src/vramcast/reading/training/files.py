@@ -1,7 +1,6 @@
 """Which format a training file has, and the settings of one or several files read together."""
 
 import importlib
-import json
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,8 +10,10 @@ from vramcast.reading.training.keys import apply, flat
 from vramcast.reading.training.settings import Settings
 from vramcast.reading.training.shell import Command, read_command
 from vramcast.units import MiB
+from vramcast.untrusted import existing_path, parse_json, parse_toml, parse_yaml, printable, read_bytes
 
 LARGEST_BYTES = MiB
+DEEPEST_FILES = 8
 FORMATS = (
     "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",
     "megatron", "huggingface", "accelerate", "deepspeed", "peft_config",
@@ -32,7 +33,7 @@ def read_training_files(paths: tuple[str, ...]) -> Settings:
     for path in paths:
         formats += _read(Path(path), settings)
     for name in sorted(formats, key=lambda n: n in BESIDE):
-        rules_of(name).finish(settings)
+        _finish(name, settings)
     return settings
 
 
@@ -41,14 +42,16 @@ def read_training_mapping(mapping: dict[str, Any], *, where: str) -> Settings:
     settings = Settings()
     name = _apply(mapping, settings, where=where)
     for found in (name, *_nested(settings, Path())):
-        rules_of(found).finish(settings)
+        _finish(found, settings)
     return settings
 
 
-def _read(path: Path, settings: Settings) -> list[str]:
+def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[str]:
+    if len(above) >= DEEPEST_FILES or path in above:
+        raise QuestionError(f"{path} is named by itself, through {len(above)} files: name the last one alone")
     text = _text(path)
     if path.suffix in (".sh", ".bash", ".txt", "") or text.startswith("#!"):
-        return _from_command(read_command(text), settings, path)
+        return _from_command(read_command(text), settings, path, (*above, path))
     name = _apply(_parsed(path, text), settings, where=path.name)
     return [name, *_nested(settings, path.parent)]
 
@@ -78,7 +81,7 @@ def format_of(keys: dict[str, Any], *, where: str) -> str:
     return best
 
 
-def _from_command(command: Command, settings: Settings, path: Path) -> list[str]:
+def _from_command(command: Command, settings: Settings, path: Path, above: tuple[Path, ...]) -> list[str]:
     """A script's flags, then the files that it names and that are at hand."""
     formats = []
     if command.flags or command.overrides:
@@ -102,9 +105,9 @@ def _from_command(command: Command, settings: Settings, path: Path) -> list[str]
     if command.task in ("dpo", "kto", "orpo", "grpo", "reward", "sft"):
         settings.put("options.task", command.task, f"{path.name}: {command.task}")
     for file in command.files:
-        found = path.parent / file
-        if found.is_file():
-            formats += _read(found, settings)
+        found = existing_path(path.parent / file)
+        if found is not None and found.is_file():
+            formats += _read(found, settings, above)
         else:
             settings.unread.append(f"{file} (not found beside {path.name})")
     return formats + _nested(settings, path.parent)
@@ -121,43 +124,33 @@ def _nested(settings: Settings, folder: Path) -> list[str]:
     if not pointed or str(pointed) in ("False", "True"):
         return []
     file = Path(str(pointed))
-    at = next((p for p in (folder / file, file, folder / file.name) if p.is_file()), None)
+    at = next((p for p in (folder / file, file, folder / file.name) if existing_path(p) and p.is_file()), None)
     if at is None:
-        raise QuestionError(
-            f"{pointed} cannot be read: the configuration points to it; put it beside, or give it with --from too"
-        )
+        named = printable(str(pointed))[:200]
+        raise QuestionError(f"{named} cannot be read: the configuration points to it; put it beside, or give it with --from too")
     rules = rules_of("deepspeed")
     apply(settings, flat(_parsed(at, _text(at))), rules.RULES, rules.IDLE, where=at.name)
     return ["deepspeed"]
 
 
 def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        raise QuestionError(f"{path} cannot be read: {error.strerror or error}") from None
-    if len(data) > LARGEST_BYTES:
-        raise QuestionError(f"{path} is larger than 1 MiB: a training configuration is not; is this the right file?")
-    return data.decode("utf-8", "replace")
+    return read_bytes(path, most=LARGEST_BYTES).decode("utf-8", "replace")
 
 
 def _parsed(path: Path, text: str) -> dict[str, Any]:
     """The mapping in a YAML, JSON or TOML file. Raises QuestionError saying where it is malformed."""
-    import tomllib
-
-    import yaml
-
-    try:
-        if path.suffix == ".toml":
-            found: Any = tomllib.loads(text)
-        elif path.suffix == ".json":
-            found = json.loads(text)
-        else:
-            found = yaml.safe_load(text)
-    except (yaml.YAMLError, tomllib.TOMLDecodeError, json.JSONDecodeError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise QuestionError(f"{path} is not {path.suffix.removeprefix('.') or 'YAML'}: {reason}") from None
+    if path.suffix == ".toml":
+        found: Any = parse_toml(text, str(path))
+    else:
+        found = parse_json(text, str(path)) if path.suffix == ".json" else parse_yaml(text, str(path))
     if not isinstance(found, dict):
         raise QuestionError(f"{path} holds {type(found).__name__} where keys and values were expected")
     return found
+
+
+def _finish(name: str, settings: Settings) -> None:
+    """A format's last step, over all its keys. Raises QuestionError for values that no such file can hold."""
+    try:
+        rules_of(name).finish(settings)
+    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
+        raise QuestionError(f"{rules_of(name).NAME}: its values cannot stand together: {str(error)[:120]}") from None

@@ -7,6 +7,7 @@ from typing import Any
 from vramcast.errors import QuestionError, nearest
 from vramcast.reading.training.settings import UNSET, Settings
 from vramcast.units import parse_count
+from vramcast.untrusted import shown
 
 Convert = Callable[[Any], Any]
 Handler = Callable[[Settings, Any, str], None]
@@ -18,9 +19,11 @@ _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 
 def whole(value: Any) -> int | None:
-    """A whole number, also as ``1_000``, ``4k`` or text; None for what is unset or below one."""
+    """A whole number, also as ``1_000``, ``4k`` or text; None for what is unset. Raises ValueError for one below zero."""
     if value in UNSET:
         return None
+    if isinstance(value, (int, float)) and not value >= 0:
+        raise ValueError("expected a whole number, at least 1")
     number = int(value) if isinstance(value, float) and value.is_integer() else value
     found = number if isinstance(number, int) else parse_count(str(value), what="a size")
     return found if found >= 1 else None
@@ -116,5 +119,5 @@ def _read(settings: Settings, rule: Rule, key: str, value: Any, where: str) -> N
             settings.put(rule[0], rule[1](value), because)
         else:
             rule(settings, value, because)
-    except (TypeError, ValueError) as error:
-        raise QuestionError(f"{where}: {key} is {str(value)[:60]!r}, which cannot be read: {str(error)[:80]}") from None
+    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
+        raise QuestionError(f"{where}: {shown(key)} is {shown(value)}, which cannot be read: {str(error)[:80]}") from None

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError
+from vramcast.untrusted import whole_number
 
 _ASSIGNS = re.compile(r"^\s*(?:export\s+|local\s+|readonly\s+)?([A-Za-z_]\w*)(\+?)=(.*)$", re.S)
-_NAMED = re.compile(r"\$\{(\w+)(?:\[[@*]\])?(?::?[-=]([^}]*))?\}|\$(\w+)")
+_NAMED = re.compile(r"\$\{(\w+)(?:\[[@*]\])?(?::?[-=]([^}]{0,500}))?\}|\$(\w+)")
 _SUM = re.compile(r"\$\(\(([\d\s+*/()-]+)\)\)")
 _TERM = re.compile(r"\s*(\d+)\s*([*/+-]?)")
 _EQUAL = re.compile(r"""\[\[?\s*["']?([^"'\]=!]*)["']?\s*(==|=|!=)\s*["']?([^"'\]]*)["']?\s*\]""")
@@ -17,6 +18,7 @@ PROGRAMS = {
     "pretrain_": "megatron", "llamafactory-cli": "llama_factory", "llamafactory": "llama_factory", "axolotl": "axolotl",
     "swift": "ms_swift", "tune": "torchtune", "litgpt": "litgpt", "composer": "llm_foundry",
 }  # fmt: skip
+_LONGEST_LINE, _LONGEST_CONDITION, _LARGEST_NUMBER = 200_000, 500, 10**15
 END = ";"  # of a statement or an array: a switch there takes no value
 _FILES = (".yaml", ".yml", ".toml", ".json")
 _FILE_FLAGS = {"config_file": "accelerate", "config": "", "deepspeed": "deepspeed", "deepspeed_config": "deepspeed"}
@@ -89,10 +91,11 @@ def _cards(command: Command, known: dict[str, str]) -> None:
     nodes = command.flags.get("nnodes") or known.get("NNODES") or 1
     total = command.flags.get("num_processes") or command.flags.get("num_gpus")
     visible = known.get("CUDA_VISIBLE_DEVICES")
-    if total and str(total).isdigit():
-        command.gpus = int(total)
-    elif per_node and str(per_node).isdigit() and str(nodes).isdigit():
-        command.gpus = int(per_node) * int(nodes)
+    each, on = whole_number(str(per_node or "")), whole_number(str(nodes))
+    if total and (count := whole_number(str(total))) is not None:
+        command.gpus = count
+    elif each is not None and on is not None:
+        command.gpus = each * on
     elif visible:
         command.gpus = len(visible.split(","))
 
@@ -147,7 +150,7 @@ def _branch(line: str, taken: list[bool], known: dict[str, str]) -> bool:
 
 
 def _holds(condition: str) -> bool:
-    found = _EQUAL.search(condition)
+    found = _EQUAL.search(" ".join(condition.split())[:_LONGEST_CONDITION])
     if not found or "$" in condition:
         return True
     return (found[1].strip() == found[3].strip()) is (found[2] != "!=")
@@ -162,14 +165,22 @@ def _assign(assigned: re.Match[str], known: dict[str, str]) -> None:
 
 
 def _resolved(text: str, known: dict[str, str], *, arrays: bool = True) -> str:
+    grown = len(text)
+
     def value(match: re.Match[str]) -> str:
+        nonlocal grown
         name = match[1] or match[3]
         if not arrays and "[" in match[0]:
             return ""  # its words were read where it was made
-        return known.get(name, match[2].strip("\"'") if match[2] is not None else match[0])
+        found = known.get(name, match[2].strip("\"'") if match[2] is not None else match[0])
+        grown += len(found)
+        if grown > _LONGEST_LINE:
+            raise QuestionError(f"the script's variable {name[:40]} writes out more than {_LONGEST_LINE:,} letters")
+        return found
 
     for _ in range(4):
-        text = _NAMED.sub(value, text)
+        if "$" in text:
+            text = _NAMED.sub(value, text)
     return _SUM.sub(lambda m: str(_value(m[1])), text)
 
 
@@ -177,7 +188,9 @@ def _value(expression: str) -> int:
     """Left to right, which is what launch scripts need: 8*4."""
     total, sign = 0, "+"
     for digits, following in _TERM.findall(expression):
-        number = int(digits)
+        number = whole_number(digits)
+        if number is None or abs(total) > _LARGEST_NUMBER:
+            raise QuestionError(f"the script works out a number that is too large: {expression[:60]}")
         total = {"+": total + number, "-": total - number, "*": total * number, "/": total // max(1, number)}[sign]
         sign = following or sign
     return total

@@ -125,7 +125,8 @@ def _not_native(question: Serving, model: Model, card: Accelerator | None) -> li
         return []
     refused = why_not(question.engine, card)
     found = [Assumption(question.engine, "refused", refused)] if refused else []
-    method = (model.quantization or {}).get("quant_algo") or (model.quantization or {}).get("quant_method")
+    said = model.quantization or {}
+    method = next((m for m in (said.get("quant_algo"), said.get("quant_method")) if isinstance(m, str) and m), None)
     wanted = {question.dtype or model.dtype, question.quant or method, f"{question.kv_dtype}_kv" if question.kv_dtype else None}
     for feature in sorted(str(name).lower() for name in wanted if name):
         try:

@@ -12,9 +12,14 @@ from typing import Any, NoReturn
 import msgspec
 
 from vramcast.errors import QuestionError, UnsafeFileError
-from vramcast.units import GiB, gib
+from vramcast.units import GiB, MiB, gib
+from vramcast.untrusted import memory_bound
 
 _LARGEST_FILE = 2 * GiB
+_LEAST_ENTRY_BYTES = 8
+"""A recorded block or event is a dictionary of its own: never less in a file than its marks and numbers."""
+_ROOM, _ROOM_PER_BYTE = 256 * MiB, 40
+"""What an unpickler may take: of real snapshots at most 12 bytes for each of the file."""
 _MOST_ENTRIES = 20_000_000
 _LEAD = b"\x80"
 
@@ -145,30 +150,33 @@ def parse_snapshot(data: bytes, *, what: str = "the snapshot") -> Snapshot:
     if not data.startswith(_LEAD):
         raise UnsafeFileError(f"{what} is not a pickle of protocol 2 or later, which torch.cuda.memory._dump_snapshot writes")
     try:
-        plain = _PlainUnpickler(io.BytesIO(data)).load()
+        with memory_bound(_ROOM + _ROOM_PER_BYTE * len(data)):
+            plain = _PlainUnpickler(io.BytesIO(data)).load()
     except UnsafeFileError:
         raise
     except MemoryError:
         raise UnsafeFileError(f"{what} claims containers larger than memory: it is damaged or hostile") from None
     except Exception as error:  # the unpickler raises many kinds on damaged input
         raise UnsafeFileError(f"{what} is damaged or truncated: {type(error).__name__}: {error}") from None
-    return _validated(plain, what)
+    return _validated(plain, what, len(data))
 
 
-def _validated(plain: object, what: str) -> Snapshot:
+def _validated(plain: object, what: str, size: int) -> Snapshot:
     if isinstance(plain, list):
         plain = {"segments": plain}  # torch.cuda.memory_snapshot() before 2.0: the segments alone
     if not isinstance(plain, dict) or "segments" not in plain:
         raise UnsafeFileError(f"{what} holds no 'segments': it is a pickle, but not a torch.cuda.memory snapshot")
     try:
-        _check_size(plain, what)
+        _check_size(plain, what, size)
         return msgspec.convert(plain, Snapshot, strict=False)
     except (msgspec.ValidationError, RecursionError, TypeError, KeyError) as error:
         raise UnsafeFileError(f"{what} is not a memory snapshot of a known version: {error}") from None
 
 
-def _check_size(plain: dict[str, Any], what: str) -> None:
+def _check_size(plain: dict[str, Any], what: str, size: int) -> None:
     """Containers that a pickle shares cost nothing in the file and everything once they are written out: count first."""
     entries = sum(len(s["blocks"]) for s in plain["segments"]) + sum(map(len, plain.get("device_traces", ())))
+    if entries * _LEAST_ENTRY_BYTES > size:
+        raise UnsafeFileError(f"{what} shares its entries: {entries:,} blocks and events in {size:,} bytes are not a recording")
     if entries > _MOST_ENTRIES:
         raise UnsafeFileError(f"{what} holds {entries:,} blocks and events: more than {_MOST_ENTRIES:,} are not read")

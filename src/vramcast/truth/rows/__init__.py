@@ -13,13 +13,16 @@ from typing import Any
 
 import msgspec
 
-from vramcast.errors import MissingError, QuestionError, UnsafeFileError
+from vramcast.errors import ConfigError, MissingError, UnsafeFileError
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed, public_source
+from vramcast.untrusted import finite, parse_json, shown
 
 __all__ = ["Judgement", "Pair", "Unexpressed", "format_of", "judge", "read_rows", "row_id"]
 
 Row = dict[str, Any]
 
+UNREADABLE = "unreadable line"
+_UNITS = ("_gib", "_mib", "_gb", "_mb", "_bytes", "_s", "_ms")
 LONGEST_LINE = 4 * 2**20
 MOST_ROWS = 1_000_000
 
@@ -46,6 +49,9 @@ def format_of(row: Row) -> str:
 
 def judge(row: Row) -> Judgement:
     """The row beside its forecast. Raises Unexpressed with the reason when it cannot be asked."""
+    if UNREADABLE in row:
+        raise Unexpressed(str(row[UNREADABLE]))
+    _check_figures(row.get("measured"))
     form = format_of(row)
     if form == "own":
         from vramcast.truth.rows.own import restore_row
@@ -56,6 +62,13 @@ def judge(row: Row) -> Judgement:
         raise Unexpressed("speed rows have no forecast rules yet")
     converter = importlib.import_module(f"vramcast.truth.rows.{module}")
     return _plausible(converter.judge(row))
+
+
+def _check_figures(measured: object) -> None:
+    """Raises Unexpressed for a figure with a unit in its name that is no finite number."""
+    for name, value in measured.items() if isinstance(measured, dict) else ():
+        if str(name).endswith(_UNITS) and value is not None and not isinstance(value, (dict, list)) and not finite(value):
+            raise Unexpressed(f"measured.{shown(name)} is {shown(value)}: expected a number")
 
 
 def _plausible(judged: Judgement) -> Judgement:
@@ -78,7 +91,8 @@ def row_id(row: Row) -> str:
 def read_rows(path: Path) -> Iterator[Row]:
     """The objects of a JSON-lines file, in order; blank lines are skipped.
 
-    Raises MissingError when there is no such file, UnsafeFileError for a line that is not an object or far too long.
+    A line that is no JSON object is a row that cannot be asked: it costs itself alone. Raises MissingError when there is no such
+    file, UnsafeFileError for a line that is far too long.
     """
     if not path.is_file():
         raise MissingError(f"no file {str(path)!r}: give a JSON-lines file of measured rows or cases")
@@ -91,12 +105,11 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def _object(line: bytes, path: Path, number: int) -> Row:
+    where = f"{path.name}, line {number}"
     try:
-        value = msgspec.json.decode(line)
-    except msgspec.DecodeError as error:
-        raise QuestionError(f"{path.name}, line {number}: not JSON ({error}): expected one object per line") from None
-    except RecursionError:
-        raise UnsafeFileError(f"{path.name}, line {number}: nested too deeply") from None
+        value = parse_json(line, where)
+    except ConfigError as error:
+        return {"id": where, UNREADABLE: f"{error}: expected one object per line"}
     if not isinstance(value, dict):
-        raise QuestionError(f"{path.name}, line {number}: expected an object, found {type(value).__name__}")
+        return {"id": where, UNREADABLE: f"{where}: expected an object, found {type(value).__name__}"}
     return value
