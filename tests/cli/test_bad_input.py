@@ -21,7 +21,10 @@ MIXTRAL = "mistralai/Mixtral-8x7B-v0.1"
         (f"serve {LLAMA} --gpu 4090 --context 24XB", "unknown suffix 'XB'"),
         (f"serve {LLAMA} --gpu 4090 --context 128k --concurrency 0", "concurrency is 0: expected at least 1"),
         (f"serve {LLAMA} --gpu 4090 --context 1m", "beyond meta-llama/Llama-3.1-8B's 131,072 positions"),
-        (f"serve {LLAMA} --gpu 4090x3", "32 heads, tp=3; use tp of 1, 2, 4, 8"),
+        (
+            f"serve {LLAMA} --gpu 4090x3",
+            "32 heads, tp=3 (vllm/config/model.py, verify_with_parallel_config); use tp of 1, 2, 4, 8",
+        ),
         (f"serve {LLAMA} --gpu 4090 --quant q9", "unknown quantisation scheme 'q9'"),
         (f"serve {LLAMA} --gpu 4090 --dtype bf17", "unknown dtype 'bf17': did you mean bf16"),
         (f"serve {LLAMA} --gpu 4090 --explain weigths", "unknown term 'weigths': did you mean weights?"),

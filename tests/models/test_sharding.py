@@ -83,7 +83,7 @@ def test_the_shares_of_all_ranks_cover_every_tensor_of_every_family(model: Model
     for tensor, _, _ in walk(model):
         for tp in TENSOR_PARALLEL:
             for ep in (1, 2, 16) if is_routed(tensor) else (1,):
-                layout = Layout(tp=tp, ep=ep, expert_tp=tp)
+                layout = cut(tp, ep=ep)
                 assert share(tensor, layout) == max(_held(tensor, rank, tp, ep) for rank in (0, tp * ep - 1))
                 assert _covered(tensor, tp, ep) == tensor.elements
 
@@ -149,10 +149,7 @@ def test_a_layout_of_arrays_is_answered_as_its_numbers_are() -> None:
     model = read_model("openai/gpt-oss-120b", offline=True)
     tp, ep = numpy.array([1, 2, 4, 8]), numpy.array([8, 4, 2, 1])
     for tensor in (t for b in model.blocks for t in b.tensors):
-        together = share(tensor, Layout(tp=tp, ep=ep, expert_tp=tp, vocab_multiple=64 * tp))
-        apart = [
-            share(tensor, Layout(tp=int(t), ep=int(e), expert_tp=int(t), vocab_multiple=64 * int(t)))
-            for t, e in zip(tp, ep, strict=True)
-        ]
+        together = share(tensor, cut(tp, ep=ep, vocab_multiple=64 * tp))
+        apart = [share(tensor, cut(int(t), ep=int(e), vocab_multiple=64 * int(t))) for t, e in zip(tp, ep, strict=True)]
         assert numpy.broadcast_to(together, 4).tolist() == apart
         assert numpy.all(copies_held(tensor, Layout(ep=ep)) >= 1)

@@ -9,7 +9,7 @@ from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Tensor
 from vramcast.models.reading import read_model
 from vramcast.models.recurrent import GatedDeltaNet, Mamba2
-from vramcast.models.sharding import Layout, share_shape
+from vramcast.models.sharding import Layout, cut, share_shape
 from vramcast.models.stages import distinct_stages, every_stage
 from vramcast.serving.allocator import allocated_bytes
 from vramcast.serving.cache import cache_layer, cache_layers
@@ -116,7 +116,7 @@ def test_weights_open_by_part_with_the_share_of_the_rank() -> None:
     model = read_model("Qwen/Qwen3-30B-A3B")
     storage = Storage(model, quant=None, dtype="bfloat16")
     whole = every_stage(model, 1, even_split)[0]
-    term = weights_term(model, whole, Loading(layout=Layout(tp=2, ep=2)), storage)
+    term = weights_term(model, whole, Loading(layout=cut(2, ep=2, expert_tp=1)), storage)
     experts = term.find("experts")
     assert {"embedding", "attention", "experts", "norms", "head"} <= {part.name for part in term.terms}
     assert "of 29,003,612,160 on all ranks x 2 B" in experts.why

@@ -21,24 +21,34 @@ import msgspec
 from vramcast.models.inventory import Tensor
 
 VOCABULARY = ("embedding", "head")
+ATTENTION = frozenset({"q", "k", "v", "qkv", "o"})
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """Over how many ranks tensors are spread.
+    """Over how many ranks tensors are spread. ``cut`` makes the plain one, where as many ranks cut everything.
 
-    ``tp``: ranks that cut a layer; ``ep``: ranks over which experts are dealt out; ``expert_tp``: ranks that cut each expert;
-    ``vocab_multiple``: vocabulary rows are padded to a multiple of it before they are cut.
+    ``tp``: ranks that cut a layer; ``attention_tp``: ranks that cut its attention; ``ep``: ranks over which experts are dealt
+    out; ``expert_tp``: ranks that cut each expert; ``vocab_multiple``: vocabulary rows are padded to a multiple of it first.
     """
 
     tp: int = 1
+    attention_tp: int = 1
     ep: int = 1
     expert_tp: int = 1
     vocab_multiple: int = 1
 
 
-def cut(parallel: int) -> Layout:
-    """The layout of ``parallel`` tensor-parallel ranks that cut everything, experts too."""
-    return Layout(tp=parallel, expert_tp=parallel)
+def cut(
+    tp: int, *, attention_tp: int | None = None, ep: int = 1, expert_tp: int | None = None, vocab_multiple: int = 1
+) -> Layout:
+    """The layout of ``tp`` ranks that cut everything; experts and attention too where nothing else is said of them."""
+    return Layout(
+        tp=tp,
+        attention_tp=tp if attention_tp is None else attention_tp,
+        ep=ep,
+        expert_tp=tp if expert_tp is None else expert_tp,
+        vocab_multiple=vocab_multiple,
+    )
 
 
 def share(tensor: Tensor, layout: Layout) -> int:
@@ -53,11 +63,17 @@ def copies_held(tensor: Tensor, layout: Layout) -> int:
 
 def share_shape(tensor: Tensor, layout: Layout) -> tuple[int, ...]:
     """The shape of the largest share of one copy; experts that lie in one tensor are dealt out along its first axis."""
-    axis, ranks = tensor.shard, layout.expert_tp if is_routed(tensor) else layout.tp
+    axis, ranks = tensor.shard, _ranks(tensor, layout)
     shape = _dealt_out(tensor, layout, ranks) if tensor.stacked else _padded(tensor, layout)
     if axis is None or (axis == 0 and tensor.stacked):
         return shape
     return (*shape[:axis], _cut(tensor, shape[axis], ranks), *shape[axis + 1 :])
+
+
+def _ranks(tensor: Tensor, layout: Layout) -> int:
+    if is_routed(tensor):
+        return layout.expert_tp
+    return layout.attention_tp if tensor.role in ATTENTION else layout.tp
 
 
 def is_routed(tensor: Tensor) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model, Tensor, Tower
-from vramcast.models.sharding import Layout, copies_held, is_routed, share, share_shape
+from vramcast.models.sharding import Layout, copies_held, cut, is_routed, share, share_shape
 from vramcast.models.stages import Stage, outer_tensors
 from vramcast.training.adapters.prompts import PROMPT_KINDS, prompt_shapes
 from vramcast.training.adapters.tensors import beside, is_linear, once
@@ -127,7 +127,7 @@ def _tower(tower: Tower) -> list[tuple[Tensor, int]]:
 def layout_of(parallel: Parallel, recipe: Recipe) -> Layout:
     """How the framework spreads tensors: a padded vocabulary divides evenly over the ranks that cut it."""
     multiple = recipe.model_parallel.pad_vocab_to * parallel.tp if recipe.model_parallel.pad_vocab_to > 1 else 1
-    return Layout(tp=parallel.tp, ep=parallel.ep, expert_tp=recipe.model_parallel.expert_tp, vocab_multiple=multiple)
+    return cut(parallel.tp, ep=parallel.ep, expert_tp=recipe.model_parallel.expert_tp, vocab_multiple=multiple)
 
 
 def _kind(tensor: Tensor, recipe: Recipe, adapter: Adapter | None) -> str:

@@ -42,7 +42,7 @@ def test_an_unknown_option_is_refused(name: str) -> None:
 
 
 def test_heads_that_do_not_divide_are_refused_with_sizes_that_do() -> None:
-    with pytest.raises(QuestionError, match="32 heads, tp=3; use tp of 1, 2, 4, 8, 16, 32"):
+    with pytest.raises(QuestionError, match=r"32 heads, tp=3 .*; use tp of 1, 2, 4, 8"):
         ask(parallel=Parallel(tp=3))
 
 

@@ -6,7 +6,7 @@ from vramcast.ledger import Term
 from vramcast.models.inventory import Block, Model, Tensor, Tower
 from vramcast.models.quantization.formats import Format
 from vramcast.models.quantization.scheme import Scheme, stored_bytes
-from vramcast.models.sharding import Layout, share
+from vramcast.models.sharding import Layout, cut, share
 from vramcast.units import count
 
 PARTS = ("embedding", "attention", "recurrent", "feed_forward", "experts", "norms", "head", "towers")
@@ -31,7 +31,7 @@ def weight_bytes(model: Model, scheme: Scheme, *, stored: bool = False, tp: int 
     """Bytes of all weights on the fullest rank; ``stored``: those of the checkpoint (MTP layers, a tied head stored twice)."""
     if stored and scheme.is_exact and tp == ep == 1:
         return sum(one.bytes for one in model.stored)
-    return _term(model, scheme, Slice(layout=Layout(tp=tp, ep=ep, expert_tp=tp), stored=stored)).bytes
+    return _term(model, scheme, Slice(layout=cut(tp, ep=ep), stored=stored)).bytes
 
 
 def weights_term(
@@ -42,7 +42,7 @@ def weights_term(
     ``layers``: the pipeline stage's layers (all when None); ``first`` and ``last`` say whether it holds the embeddings and
     towers, and the final norm and head. A tied head on a last stage without the embeddings is a copy of its own.
     """
-    layout = Layout(tp=tp, ep=ep, expert_tp=tp)
+    layout = cut(tp, ep=ep)
     return _term(model, scheme, Slice(layout=layout, layers=layers, first=first, last=last))
 
 

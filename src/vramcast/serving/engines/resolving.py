@@ -8,10 +8,10 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.capability import Capability, capability
 from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Unmodelled
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
 from vramcast.quantity import Number, extent
 from vramcast.serving.engines.base import Engine, Resolved
+from vramcast.serving.engines.layouts import REASONS, check_layout, spread_of
 from vramcast.serving.engines.options import checked
 from vramcast.serving.engines.support import why_not
 from vramcast.serving.engines.versions import Version, parse_version
@@ -38,16 +38,16 @@ class Defaults:
         return value
 
 
-def opened(engine: Engine, question: Serving, model: Model, *, cuts_heads: bool = True) -> tuple[Defaults, str, Version]:
-    """What every resolving begins with: options and heads checked, and the release whose rules hold, as text and as numbers.
+def opened(engine: Engine, question: Serving, model: Model) -> tuple[Defaults, str, Version]:
+    """What every resolving begins with: options and layout checked, and the release whose rules hold, as text and as numbers.
 
-    Raises QuestionError for unknown options, heads that cannot be cut, and a version that no release can have.
+    Raises QuestionError for unknown options, a layout that the engine refuses, and a version that no release can have.
     """
     given = checked(question.options, engine.options, engine.name)
-    if cuts_heads:
-        check_heads(model, question.parallel.tp, engine.name)
     defaults = Defaults(given)
     text, number = _release(engine, question.engine_version, defaults)
+    if engine.name in REASONS:
+        check_layout(engine.name, text, model, spread_of(engine.name, question.parallel, given))
     return defaults, text, number
 
 
@@ -85,18 +85,6 @@ def context_of(question: Serving, model: Model, defaults: Defaults, *, cap: int 
             f"ask for at most {model.positions:,}"
         )
     return question.context
-
-
-def check_heads(model: Model, tp: int, engine: str) -> None:
-    """Raises QuestionError when attention heads cannot be cut into ``tp`` shares, naming the sizes that can."""
-    for block in model.blocks:
-        for mixer in block.mixers:
-            if isinstance(mixer, Attention | LatentAttention) and mixer.heads % tp:
-                good = [n for n in (1, 2, 4, 8, 16, 32, 64) if mixer.heads % n == 0]
-                raise QuestionError(
-                    f"{engine} needs attention heads divisible by tensor parallel size: {mixer.heads} heads, tp={tp}; "
-                    f"use tp of {', '.join(map(str, good))}"
-                )
 
 
 def resolved(

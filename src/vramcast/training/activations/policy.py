@@ -3,7 +3,7 @@
 import msgspec
 
 from vramcast.models.inventory import Block, Model
-from vramcast.models.sharding import Layout, share
+from vramcast.models.sharding import cut, share
 from vramcast.models.stages import Stage
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.regions import module_bytes
@@ -119,7 +119,7 @@ def _working(policy: Policy, life: Life, kept_bytes: float) -> float:
 
 
 def _elements(block: Block, style: Style) -> float:
-    layout = Layout(tp=style.tp, ep=style.ep, expert_tp=style.expert_tp)
+    layout = cut(style.tp, ep=style.ep, expert_tp=style.expert_tp)
     return sum(share(tensor, layout) for tensor in block.tensors)
 
 

@@ -6,10 +6,11 @@ from vramcast.hardware.runtime import engine_start_bytes, engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Block
-from vramcast.models.sharding import Layout, share
+from vramcast.models.sharding import cut, share
 from vramcast.models.stages import Stage, distinct_stages
 from vramcast.serving.cache import cache_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
+from vramcast.serving.engines.layouts import spread_of
 from vramcast.serving.engines.sglang import versions
 from vramcast.serving.engines.sglang.graphs import graphs_term
 from vramcast.serving.engines.sglang.messages import no_room
@@ -96,10 +97,15 @@ def _rank(resolved: Resolved, stage: Stage) -> Rank:
 
 def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
     parallel, options = resolved.question.parallel, resolved.options
-    spread = options.get("enable_expert_parallel") or parallel.ep > 1
-    ep = parallel.tp if spread else 1
+    spread = spread_of("sglang", parallel, options)
     loading = Loading(
-        layout=Layout(tp=parallel.tp, ep=ep, expert_tp=parallel.tp // ep, vocab_multiple=VOCAB_MULTIPLE),
+        layout=cut(
+            parallel.tp,
+            attention_tp=spread.attention,
+            ep=spread.experts,
+            expert_tp=spread.each_expert,
+            vocab_multiple=VOCAB_MULTIPLE,
+        ),
         rotary_bytes=element_bytes(dtype) if dtype == "float32" else 4,
         mtp=bool(options.get("num_speculative_tokens")),
         splits_towers=False,
@@ -126,8 +132,7 @@ def latent_copies(stage: Stage, loading: Loading, storage: Storage) -> Term:
 
 def _attention_ranks(resolved: Resolved) -> int:
     """Ranks that share one sequence's heads: DP attention gives each data-parallel group its own cache."""
-    tp, options = resolved.question.parallel.tp, resolved.options
-    return max(1, tp // (options.get("dp_size") or 1)) if options.get("enable_dp_attention") else tp
+    return spread_of("sglang", resolved.question.parallel, resolved.options).attention
 
 
 def _cached_blocks(resolved: Resolved, stage: Stage, version: Version) -> tuple[tuple[Block, int], ...]:

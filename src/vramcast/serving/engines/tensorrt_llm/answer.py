@@ -4,12 +4,13 @@ import msgspec
 
 from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
-from vramcast.models.sharding import Layout
+from vramcast.models.sharding import cut
 from vramcast.models.stages import Stage, distinct_stages
 from vramcast.quantity import bytes_, named
 from vramcast.serving.activations import widest_layer
 from vramcast.serving.cache import CacheLayer, cache_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
+from vramcast.serving.engines.layouts import spread_of
 from vramcast.serving.engines.versions import Table, at, parse_version
 from vramcast.serving.host import free_bytes
 from vramcast.serving.precision import element_bytes, same_as_model
@@ -83,9 +84,8 @@ def _fixed(resolved: Resolved, stage: Stage, dtype: str) -> tuple[Term, ...]:
     """Weights, the dummy run's transient peak, logits, context."""
     question, options, model = resolved.question, resolved.options, resolved.model
     parallel, element = question.parallel, element_bytes(dtype)
-    spread = bool(options.get("enable_expert_parallel")) or parallel.ep > 1
-    ep = parallel.tp if spread else 1
-    loading = Loading(layout=Layout(tp=parallel.tp, ep=ep, expert_tp=parallel.tp // ep))
+    spread = spread_of("tensorrt_llm", parallel, options)
+    loading = Loading(layout=cut(parallel.tp, ep=spread.experts, expert_tp=spread.each_expert))
     width = widest_layer(stage, hidden=model.hidden, tp=parallel.tp)
     tokens, rows = options["max_num_tokens"], min(options["max_batch_size"], options["max_num_tokens"])
     activations = Term(name="activations", amount=named(tokens, "tokens") * width * bytes_(element), source=_SOURCE)

@@ -24,7 +24,7 @@ class Transformers(msgspec.Struct, frozen=True):
 
     def resolve(self, question: Serving, model: Model, card: Accelerator | None) -> Resolved:
         """The question with the version's attention, cache and lengths filled in."""
-        defaults, version, number = opened(self, question, model, cuts_heads=False)
+        defaults, version, number = opened(self, question, model)
         loader = defaults.take("loader", "transformers", "the library itself")
         own = LOADERS[loader].attention
         defaults.take("attn_implementation", own or at(number, versions.ATTENTION), "default of that version")

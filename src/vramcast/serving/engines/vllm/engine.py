@@ -7,13 +7,14 @@ from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
 from vramcast.quantity import Number, minimum
 from vramcast.serving.engines.base import Answer, Resolved
+from vramcast.serving.engines.layouts import expert_group
 from vramcast.serving.engines.options import Option
 from vramcast.serving.engines.resolving import Defaults, context_of, opened, resolved
 from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.answer import answer
 from vramcast.serving.engines.vllm.options import OPTIONS
-from vramcast.workload import Serving
+from vramcast.workload import Parallel, Serving
 
 
 class Vllm(msgspec.Struct, frozen=True):
@@ -26,6 +27,7 @@ class Vllm(msgspec.Struct, frozen=True):
     def resolve(self, question: Serving, model: Model, card: Accelerator | None) -> Resolved:
         """The question with vLLM's defaults for the version, the card and the entry point filled in."""
         defaults, version, number = opened(self, question, model)
+        _note_group(defaults, question.parallel)
         context = context_of(question, model, defaults)
         _fill(defaults, number, card, context)
         defaults.take("block_size", _block(model), "default of CUDA backends")
@@ -34,6 +36,13 @@ class Vllm(msgspec.Struct, frozen=True):
     def forecast(self, resolved: Resolved) -> Answer:
         """Memory of each distinct rank, the cache plan (the smallest over ranks), the limits and the start-up error."""
         return answer(resolved)
+
+
+def _note_group(defaults: Defaults, parallel: Parallel) -> None:
+    """An ``--ep`` that is not the size of the group: vLLM only takes it as the switch."""
+    group = expert_group(parallel, defaults.values)
+    if parallel.ep not in (1, group):
+        defaults.note("ep", group, f"--enable-expert-parallel deals experts out over all tp x dp = {group} ranks")
 
 
 def _fill(defaults: Defaults, version: Version, card: Accelerator | None, context: Number) -> None:

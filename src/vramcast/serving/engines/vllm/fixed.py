@@ -6,12 +6,12 @@ from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Term
 from vramcast.models.attention import LatentAttention
 from vramcast.models.classes import model_class
-from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
-from vramcast.models.sharding import Layout
+from vramcast.models.sharding import cut
 from vramcast.models.stages import Stage, every_stage
 from vramcast.quantity import Number, maximum, minimum
 from vramcast.serving.engines.base import Resolved
+from vramcast.serving.engines.layouts import has_experts
 from vramcast.serving.engines.versions import at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.capture import Capture
@@ -59,7 +59,7 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
         tokens=profiled_tokens(model, towers, settings.max_tokens, whole_image=settings.core == "V0"),
         rows=minimum(settings.max_seqs, settings.max_tokens),
         tp=settings.tp,
-        ep=settings.ep,
+        expert_tp=settings.expert_tp,
         pp=settings.pp,
         element=settings.element,
         sampler=settings.sampler,
@@ -81,13 +81,9 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
             why=lambda: f"{gib(non_torch)} of libraries and collectives outside torch at tp={settings.tp} pp={settings.pp}",
             source=_LOGS,
         ),
-        context=engine_start_term(card, settings.world, expert_group=_has_experts(model)),
+        context=engine_start_term(card, settings.world, expert_group=has_experts(model)),
         unseen=_unseen(resolved, settings, stage),
     )
-
-
-def _has_experts(model: Model) -> bool:
-    return any(isinstance(block.feedforward, Experts) for block in model.blocks)
 
 
 def _capture(resolved: Resolved, settings: Settings) -> Capture:
@@ -117,9 +113,7 @@ def _weights(resolved: Resolved, settings: Settings, stage: Stage) -> Term:
     storage = storage_of(resolved.model, quant=resolved.question.quant, dtype=settings.dtype)
     options = resolved.options
     loading = Loading(
-        layout=Layout(
-            tp=settings.tp, ep=settings.ep, expert_tp=settings.tp if settings.ep == 1 else 1, vocab_multiple=VOCAB_MULTIPLE
-        ),
+        layout=cut(settings.tp, ep=settings.ep, expert_tp=settings.expert_tp, vocab_multiple=VOCAB_MULTIPLE),
         rotary_bytes=settings.element,
         mtp=settings.mtp,
         towers=settings.towers,
@@ -144,7 +138,7 @@ def _draft_term(settings: Settings, stage: Stage) -> tuple[Term, ...]:
     if settings.draft is None or not stage.last:
         return ()
     whole = every_stage(settings.draft, 1, even_split)[0]
-    layout = Layout(tp=settings.tp, expert_tp=settings.tp, vocab_multiple=VOCAB_MULTIPLE)
+    layout = cut(settings.tp, vocab_multiple=VOCAB_MULTIPLE)
     loading = Loading(layout=layout, rotary_bytes=settings.element)
     term = weights_term(settings.draft, whole, loading, storage_of(settings.draft, quant=None, dtype=settings.dtype))
     return (term.renamed("draft_model"),)

@@ -40,7 +40,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Number
     rows: Number
     tp: int
-    ep: int
+    expert_tp: int
     pp: int
     element: float
     sampler: str
@@ -130,7 +130,7 @@ def _workspace_elements(kind: Dense | Experts | None, hidden: int, batch: Batch)
     if not isinstance(kind, Experts):
         return 0
     width = kind.latent or hidden
-    inner = kind.intermediate if batch.ep > 1 else -(-kind.intermediate // batch.tp)
+    inner = -(-kind.intermediate // batch.expert_tp)
     outer = inner * 2 if kind.gated else inner
     return kind.active * (max(inner, width) + max(outer, width))
 

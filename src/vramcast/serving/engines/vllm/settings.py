@@ -9,6 +9,7 @@ from vramcast.models.attention import LatentAttention
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Resolved
+from vramcast.serving.engines.layouts import has_experts, spread_of
 from vramcast.serving.engines.versions import Version, at, parse_version
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.dequantizing import dequantizes
@@ -28,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tp: int
     pp: int
     ep: int
+    expert_tp: int
     world: int
     dtype: str
     element: float
@@ -56,15 +58,15 @@ def settings_of(resolved: Resolved) -> Settings:
     version, parallel = parse_version(resolved.version, "vllm"), resolved.question.parallel
     second = second_runner(version, model, quantized=bool(resolved.question.quant or model.quantization))
     dtype = loaded_dtype(model, resolved.question.dtype)
-    replicas = max(options.get("data_parallel_size") or 1, parallel.dp)
-    spread = options.get("enable_expert_parallel") or parallel.ep > 1
+    spread = spread_of("vllm", parallel, options)
     return Settings(
         version=version,
         core=options["engine_core"],
         tp=parallel.tp,
         pp=parallel.pp,
-        ep=parallel.tp * replicas if spread else 1,
-        world=parallel.tp * parallel.pp,
+        ep=spread.experts,
+        expert_tp=spread.each_expert,
+        world=parallel.pp * (spread.experts * spread.each_expert if has_experts(model) else parallel.tp),
         dtype=dtype,
         element=element_bytes(dtype),
         utilization=options["gpu_memory_utilization"],
