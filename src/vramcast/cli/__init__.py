@@ -23,12 +23,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("explain", "A memory snapshot or an out-of-memory message: who held the memory, and what would help."),
     "measure": ("measure", "The real step on this machine's GPU, beside the forecast; sweeps that survive a kill."),
     "models": ("models", "What a model is: parameters, sizes by precision, layer map, cache per token."),
+    "utilization": ("utilization", "MFU and HFU from FLOPs, throughput, step time or a training log."),
     "profile": ("profile", "A profiler trace: where the GPU's time went, on which kernels, and what limits."),
     "gpus": ("gpus", "The cards: memory as sold and as programs see it, rates, capabilities."),
     "evaluate": ("evaluate", "Forecasts against measured runs: error tables by engine, kind and source."),
     "doctor": ("doctor", "What is installed here, and what each missing extra would add."),
 }
 
+_SPELLINGS = {"utilisation": "utilization"}
 _EPILOG = """\b
 Examples:
   vramcast serve Qwen/Qwen2.5-7B-Instruct --gpu "RTX 4090"
@@ -51,6 +53,7 @@ class LazyCommands(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        args = [_SPELLINGS.get(args[0], args[0]), *args[1:]] if args else args
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             raise unknown_name("command", args[0], COMMANDS)
         return super().resolve_command(ctx, args)
