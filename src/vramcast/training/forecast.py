@@ -6,7 +6,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Instant, RankMemory, Term, Unmodelled
 from vramcast.models.inventory import Model
-from vramcast.training.activations.choice import unread_layers
+from vramcast.training.activations.known import traced_notes, unread_layers
 from vramcast.training.activations.recurrent import unchecked
 from vramcast.training.compiled import may_be_spared
 from vramcast.training.counters import Pieces, counters
@@ -62,6 +62,7 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
     adapter = adapter_of(question)
     scenes = scenes_of(question, model, recipe, adapter)
     memories = tuple(_rank(scene, question, card) for scene in scenes)
+    unread, (taken, untraced) = unread_layers(recipe), traced_notes(recipe, memories)
     trainable = sum(s.held.trained + s.held.expert_trained + s.held.adapter for s in scenes[:1])
     host = max((host_terms(s) for s in scenes), key=lambda terms: sum(t.bytes for t in terms))
     return TrainingForecast(
@@ -70,10 +71,10 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
         ranks=memories,
         trainable_parameters=trainable,
         family=model.family,
-        novel=bool(model.unmodelled),
+        novel=bool(model.unmodelled or unread),
         host=host,
-        assumed=assumed + fitted + assumed_class(card),
-        unmodelled=(*unread_layers(recipe), *unmodelled(model, recipe), *unchecked(model, recipe), *may_be_spared(scenes)),
+        assumed=assumed + fitted + assumed_class(card) + taken,
+        unmodelled=(*unread, *untraced, *unmodelled(model, recipe), *unchecked(model, recipe), *may_be_spared(scenes)),
     )
 
 

@@ -4,6 +4,8 @@ A cache that was asked for and a file's tensors follow exactly; what a pool engi
 compute buffer or a device counter are the parts that cases speak about.
 """
 
+from math import hypot
+
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
@@ -12,29 +14,55 @@ from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import POOL_ENGINES, Answer
+from vramcast.training.activations.known import slack_bytes
 from vramcast.training.forecast import TrainingForecast
 from vramcast.truth.intervals import interval_for, probability_fits
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rank needs, split: ``exact_bytes`` follow by arithmetic, ``uncertain_bytes`` carry the spread of their measure."""
+    """What a rank needs, split: ``exact_bytes`` follow by arithmetic, ``uncertain_bytes`` carry the spread of their measure.
+
+    ``slack_bytes``: how far the need may be off on either side for a reason of its own, which measured cases did not have.
+    """
 
     measure: str
     exact_bytes: int
     uncertain_bytes: int
     keys: dict[str, str]
+    slack_bytes: int = 0
+
+    @property
+    def need_bytes(self) -> int:
+        """What the rank needs, by the forecast."""
+        return self.exact_bytes + self.uncertain_bytes
 
     def interval(self) -> Interval | None:
         """The bar of the need; None while no case of its kind was measured."""
-        bar = interval_for(self.measure, self.uncertain_bytes, self.keys)
+        bar, need = interval_for(self.measure, self.uncertain_bytes, self.keys), self.need_bytes
         if bar is None:
             return None
-        low, high = self.exact_bytes + bar.low_bytes, self.exact_bytes + bar.high_bytes
-        return Interval(low=low, high=high, coverage=bar.coverage, cases=bar.cases)
+        low, high = self.exact_bytes + bar.low, self.exact_bytes + bar.high
+        return Interval(
+            low=need - round(self._widened(need - low)),
+            high=need + round(self._widened(high - need)),
+            coverage=bar.coverage,
+            cases=bar.cases,
+        )
 
     def chance_within(self, room_bytes: int) -> float | None:
-        """The chance that the need stays within the room, from the quantiles of cases; None while there are none."""
+        """The chance that the need stays within the room, from the quantiles of cases; None while there are none.
+
+        Slack brings the room nearer to the need, by as much as it widens the bar on that side.
+        """
+        bar, need = interval_for(self.measure, self.uncertain_bytes, self.keys), self.need_bytes
+        if bar is not None and self.slack_bytes:
+            side = self.exact_bytes + bar.high - need if room_bytes > need else need - self.exact_bytes - bar.low
+            room_bytes = need + round((room_bytes - need) * max(0.0, side) / self._widened(side))
         return probability_fits(self.measure, self.uncertain_bytes, room_bytes - self.exact_bytes, self.keys)
+
+    def _widened(self, side: float) -> float:
+        """One side of the bar with the slack: independent errors add as squares."""
+        return side + hypot(side, self.slack_bytes) - abs(side)
 
 
 def serving_spread(answer: Answer, rank: RankMemory) -> Spread:
@@ -58,8 +86,10 @@ def overhead_bytes(answer: Answer, rank: RankMemory) -> int:
 
 
 def training_spread(answer: TrainingForecast, rank: RankMemory) -> Spread:
-    """A training rank's device memory, all of it as uncertain as its framework's cases."""
-    return _spread("device", rank.needed_bytes, rank.needed_bytes, training_keys(answer))
+    """A training rank's device memory, all of it as uncertain as its framework's cases, and as its layers' traces were off."""
+    slack = slack_bytes(answer.recipe, rank)
+    keys = training_keys(answer)
+    return Spread(measure="device", exact_bytes=0, uncertain_bytes=rank.needed_bytes, keys=keys, slack_bytes=slack)
 
 
 def training_keys(answer: TrainingForecast) -> dict[str, str]:

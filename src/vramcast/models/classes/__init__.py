@@ -144,6 +144,11 @@ def known_classes() -> tuple[str, ...]:
     return tuple(_rows())
 
 
+def model_classes() -> tuple[ModelClass, ...]:
+    """Every row, in alphabetical order."""
+    return tuple(_rows().values())
+
+
 @cache
 def _rows() -> dict[str, ModelClass]:
     decoder = msgspec.json.Decoder(ModelClass)

@@ -1,6 +1,5 @@
 """From a resolved recipe to the style of its layers."""
 
-from vramcast.ledger import Unmodelled
 from vramcast.models.classes import Layer, model_class
 from vramcast.training.activations.style import LowRank, Style
 from vramcast.training.adapters.tensors import parts_of
@@ -50,15 +49,6 @@ def _low_rank(recipe: Recipe, adapter: Adapter, ranks: dict[str, int]) -> LowRan
 def _written(recipe: Recipe) -> Layer:
     """The words of the class whose layers in transformers run; a class never read is named by ``unread_layers``."""
     return model_class(recipe.kernels.modules).layer or Layer()
-
-
-def unread_layers(recipe: Recipe) -> tuple[Unmodelled, ...]:
-    """What the answer says where the layers that run belong to a class whose modelling file nobody read."""
-    if not recipe.kernels.modules or model_class(recipe.kernels.modules).layer is not None:
-        return ()
-    return (
-        Unmodelled(f"how {recipe.kernels.modules} writes its layers was not read: activations are those of Llama's operations"),
-    )
 
 
 def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks: dict[str, int]) -> Style:
