@@ -13,6 +13,7 @@ from vramcast.models.inventory import Model
 from vramcast.untrusted import existing_path
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
+_SURELY_MEANT = 3  # likeness of family and size or release: a slip of the pen rather than a model nobody here knows
 _FILES = (".json", ".safetensors", ".gguf")
 
 
@@ -81,7 +82,7 @@ def _by_hub(what: str, offline: bool | None) -> Model:
             return found
         from vramcast.models.catalogue.known import suggestions
 
-        if suggestions(what, _names()):
+        if suggestions(what, _names(), least=_SURELY_MEANT):
             raise _unknown(what, hint=f"({missing})") from missing
         raise
 

@@ -145,11 +145,11 @@ def is_by_maker(model_id: str) -> bool:
     return model_id.lower().partition("/")[0] in _RANK
 
 
-def suggestions(name: str, known: list[str], *, most: int = 3) -> list[str]:
-    """The known ids most like a name, makers' own first among equals; empty where nothing shares its family."""
+def suggestions(name: str, known: list[str], *, least: float = 1, most: int = 3) -> list[str]:
+    """The known ids most like a name, makers' own first among equals; empty where none is at least so like it (1: a family)."""
     asked = _WORDS.findall(name.lower().rpartition("/")[2])
     scored = [(_likeness(name, asked, one), -_known(one), one) for one in known]
-    best = sorted((row for row in scored if row[0] >= 1), key=lambda row: (-row[0], row[1], len(row[2]), row[2]))
+    best = sorted((row for row in scored if row[0] >= least), key=lambda row: (-row[0], row[1], len(row[2]), row[2]))
     return [one for _, _, one in best[:most]]
 
 
@@ -161,7 +161,7 @@ def _likeness(name: str, asked: list[str], one: str) -> float:
     sizes = {w for w in asked if _SIZE.fullmatch(w)}
     if families and not shared:
         close = SequenceMatcher(None, name.lower(), one.lower()).ratio()
-        return close * 2 if close > 0.72 else 0.0
+        return 4 * close if close > 0.72 else 0.0
     if not families and not sizes & set(own):
         return 0.0
     others = sum(w in own for w in asked if not w.isalpha() and w not in sizes)
