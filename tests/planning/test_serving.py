@@ -4,9 +4,6 @@ import pytest
 
 from vramcast.cli.drawing import serving_page
 from vramcast.hardware.catalogue import catalogue
-from vramcast.hardware.names import find_accelerator
-from vramcast.models.reading import read_model
-from vramcast.planning.changes import serving_changes
 from vramcast.planning.serving import forecast_serving
 from vramcast.serving.engines.support import SUPPORT, why_not
 from vramcast.units import GiB
@@ -18,32 +15,6 @@ def test_weights_beyond_the_card_count_in_what_is_missing(engine: str) -> None:
     fit = forecast_serving(Serving(model="meta-llama/Llama-3.3-70B-Instruct", gpu="RTX 4090", engine=engine)).fit
     assert fit.verdict == "no"
     assert fit.margin_bytes is not None and fit.margin_bytes < -130 * GiB
-
-
-@pytest.mark.parametrize(
-    ("model", "gpu", "engine"),
-    [
-        ("meta-llama/Llama-3.3-70B-Instruct", "RTX 4090", "vllm"),
-        ("meta-llama/Llama-3.3-70B-Instruct", "RTX 4090", "llama_cpp"),
-        ("Qwen/Qwen3-30B-A3B", "RTX 3090", "llama_cpp"),
-        ("Qwen/Qwen2.5-7B-Instruct", "T4", "sglang"),
-    ],
-)
-def test_advice_that_fits_is_offered_and_fits_when_followed(model: str, gpu: str, engine: str) -> None:
-    question = Serving(model=model, gpu=gpu, engine=engine)
-    answer = forecast_serving(question)
-    good = [a for a in answer.advice if a.then_fits]
-    assert good
-    assert [a.then_fits for a in answer.advice] == sorted((a.then_fits for a in answer.advice), reverse=True)
-    longest = answer.limits.max_context or 0
-    offered = serving_changes(
-        question, read_model(model), find_accelerator(gpu), context=answer.workload["context"], max_context=longest
-    )
-    changes = {change.text: change for change in offered}
-    for advice in good:
-        if advice.change in changes:
-            again = forecast_serving(changes[advice.change].apply(question))
-            assert again.fit.verdict == "fits", advice.change
 
 
 def test_layers_and_experts_on_the_host_are_advised_for_llama_cpp() -> None:

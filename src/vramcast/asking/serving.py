@@ -49,6 +49,7 @@ def serving_question(
     check_words(words, ServingWords.__annotations__, what="serving word")
     said, rest = engine_fields(flags)
     asked: dict[str, Any] = {name: value for name, value in {**words, **said}.items() if value is not None}
+    auto = str(asked.get("context", "")).lower() in ("auto", "max", "-1") and asked.pop("context")
     artefact = artefact_of(model)
     cards = named_cards(asked.get("gpu"))
     asked, understood = _engine_fills(asked, artefact, cards.gpu)
@@ -67,6 +68,11 @@ def serving_question(
         options=read_options(options or {}, engine.options) | read_flags(rest, engine.options, engine=engine.name),
         **fields,
     )
+    if auto:
+        from vramcast.asking.best import longest_sure
+
+        question, found = longest_sure(question)
+        understood = (*understood, found)
     return Asked(question=question, assumed=(*cards.assumed, *understood, *_unused_cards(question)))
 
 

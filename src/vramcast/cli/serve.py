@@ -30,7 +30,7 @@ The engine's own flags are accepted as its users type them (--gpu-memory-utiliza
 )
 @click.argument("model", required=False)
 @click.argument("engine_flags", nargs=-1, type=click.UNPROCESSED, metavar="[ENGINE FLAGS]...")
-@_load("--context", metavar="TOKENS", help="Longest sequence to allow; the engine's own default when absent.")
+@_load("--context", metavar="TOKENS", help="Longest sequence to allow; auto: the longest that fits; else the engine's default.")
 @_load("--concurrency", metavar="N", help="Sequences alive at once at that context.  [default: 1]")
 @_load("--prompt", metavar="TOKENS", help="Typical prompt length. Kept in the answer; no speed is forecast yet.")
 @_load("--output", metavar="TOKENS", help="Typical output length. Kept in the answer; no speed is forecast yet.")

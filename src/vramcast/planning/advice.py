@@ -1,102 +1,176 @@
-"""Ordered advice: the smallest changes that make a workload fit, each re-forecast, with the bytes it saves and what it costs.
+"""Advice: the smallest changes that make a workload fit, alone, in pairs and in threes, each asked again before it is given.
 
-Changes are tried alone first. When none that keeps the job as it was is enough, pairs of those are tried: people quantise weights
-and cache together. When nothing fits yet, the change that saves most is joined by more cards, a shorter context and the like.
+Changes come in kinds; a kind is a dial with steps from the least to the most (a context of 92,160, 92,000 ... tokens; 2, 4, 8
+cards), of which the least that fits is looked for. A pair is tried only where neither fits alone at that step: sharding over 8
+cards with recomputation may do what 64 cards do. What fits comes first, by what it costs a person, then by what it leaves over.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from itertools import combinations
+
+import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.ledger import Advice, Fit
 from vramcast.planning.changes import Change
 
 Asked = tuple[int, Fit]
-Tried = tuple[Change, Advice]
+Ask = Callable[[Change], Asked]
 MOST = 8
-MOST_PAIRED = 8
+MOST_ASKED = 160  # questions that one answer's advice may take: 20 to 150 ms
+_MOST_TOGETHER = 4
+_MOST_ALONE = 3  # changes shown that help without being enough
 
 
-def advise(changes: Iterable[Change], ask: Callable[[Change], Asked], *, needed_bytes: int) -> tuple[Advice, ...]:
-    """Advice from changes given in the order they should be considered; those that make it fit come first.
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """A change with what was answered after it; ``steps`` tells which step of each kind's dial it takes."""
 
-    ``ask`` returns the needed bytes of the worst rank and the verdict after a change. A change the engine refuses is dropped.
+    change: Change
+    needed_bytes: int
+    fit: Fit
+
+    @property
+    def fits(self) -> bool:
+        """Whether the run surely fits after it."""
+        return self.fit.verdict == "fits"
+
+
+class Search:
+    """Asks for changes, each once, and stops answering after ``most`` of them; what the engine refuses is None."""
+
+    def __init__(self, ask: Ask, *, most: int) -> None:
+        self._ask, self._most = ask, most
+        self._known: dict[str, Tried | None] = {}
+
+    @property
+    def spent(self) -> bool:
+        """Whether as much was asked as a person waits for."""
+        return len(self._known) >= self._most
+
+    def tried(self, change: Change) -> Tried | None:
+        """What is answered after a change; None where it is refused or nothing more is asked."""
+        if change.text not in self._known:
+            self._known[change.text] = None if self.spent else self._answer(change)
+        return self._known[change.text]
+
+    def _answer(self, change: Change) -> Tried | None:
+        try:
+            needed, fit = self._ask(change)
+        except VramcastError:
+            return None
+        return Tried(change=change, needed_bytes=needed, fit=fit)
+
+    def _some_that_fits(self, steps: Sequence[Change]) -> int:
+        """Where a dial that can be turned too far fits, looked for at every eighth of it; its end when nowhere."""
+        places = range(len(steps) - 1, -1, -max(1, len(steps) // 8))
+        return next((place for place in places if self.fits(steps[place])), len(steps) - 1)
+
+    def fits(self, change: Change) -> bool:
+        """Whether it is answered and fits."""
+        found = self.tried(change)
+        return found is not None and found.fits
+
+    def least(self, steps: Sequence[Change]) -> Tried | None:
+        """Of a dial the least step that fits, else the furthest that is not refused; a step helps more than those before it."""
+        known = len(steps) - 1 if not steps[-1].widens else self._some_that_fits(steps)
+        while known >= 0 and self.tried(steps[known]) is None:
+            known -= 1
+        if known < 0 or not self.fits(steps[known]):
+            return self.tried(steps[known]) if known >= 0 else None
+        low, high = -1, known
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.fits(steps[middle]) else (middle, high)
+        return self.tried(steps[high])
+
+
+def advise(changes: Iterable[Change], ask: Ask, *, needed_bytes: int, most_asked: int = MOST_ASKED) -> tuple[Advice, ...]:
+    """At most eight pieces of advice, those that make it fit first.
+
+    ``ask`` returns the needed bytes of the worst rank and the verdict after a change, and raises where the engine refuses it.
     """
-    steps = _by_kind(changes)
-    singles = [found for kind in steps if (found := _least(kind, ask, needed_bytes)) is not None]
-    keeping = [advice for change, advice in singles if advice.then_fits and change.keeps_the_job]
-    giving_up = [advice for change, advice in singles if advice.then_fits and not change.keeps_the_job]
-    helping = [(change, advice) for change, advice in singles if not advice.then_fits and change.keeps_the_job]
-    together = [] if keeping else _together([change for change, _ in helping[:MOST_PAIRED]], ask, needed_bytes)
-    if helping and not (together or giving_up):
-        best = max(helping, key=lambda pair: pair[1].saves_bytes)[0]
-        together = _joined(best, [kind for kind in steps if not kind[0].keeps_the_job], ask, needed_bytes)
-    rest = sorted((a for _, a in singles if not a.then_fits), key=lambda a: -a.saves_bytes)
-    return tuple([*keeping, *together, *giving_up, *rest][:MOST])
+    search, kinds = Search(ask, most=most_asked), _by_kind(changes)
+    alone = {kind: found for kind, steps in kinds.items() if (found := search.least(steps)) is not None}
+    helping = {kind: found for kind, found in alone.items() if not found.fits or len(kinds[kind]) > 1}
+    good = [*(found for found in alone.values() if found.fits), *_pairs(search, kinds, alone, helping)]
+    if not any(tried.change.keeps_the_job for tried in good):
+        good += _as_many_as_it_takes(search, kinds, helping)
+    good = list({t.change.text: t for t in good}.values())
+    good.sort(key=lambda t: (t.change.price, -(t.fit.margin_bytes or 0)))
+    rest = [t for t in alone.values() if not t.fits and t.needed_bytes < needed_bytes]
+    rest.sort(key=lambda t: t.needed_bytes)
+    shown = good[:MOST]
+    return tuple(_advice(t, needed_bytes) for t in (*shown, *rest[: min(_MOST_ALONE, MOST - len(shown))]))
 
 
-def _by_kind(changes: Iterable[Change]) -> list[list[Change]]:
-    """The steps of each kind (2, 4, 8 cards), the least first, kinds in the order they should be considered."""
+def _by_kind(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    """The steps of each kind, the least first, kinds in the order they were given."""
     kinds: dict[str, list[Change]] = {}
     for change in changes:
         kinds.setdefault(change.kind, []).append(change)
-    return list(kinds.values())
+    return kinds
 
 
-def _least(steps: list[Change], ask: Callable[[Change], Asked], needed_bytes: int) -> Tried | None:
-    """Of one kind's steps the least that fits, or else the furthest that helps; a step helps more than those before it."""
-    tries = ((change, advice) for change in reversed(steps) if (advice := _try(change, ask, needed_bytes)) is not None)
-    furthest = next(tries, None)
-    if furthest is None or not furthest[1].then_fits:
-        return furthest
-    for change in steps[: steps.index(furthest[0])]:
-        advice = _try(change, ask, needed_bytes)
-        if advice is not None and advice.then_fits:
-            return change, advice
-    return furthest
+def _pairs(search: Search, kinds: dict[str, list[Change]], alone: dict[str, Tried], helping: dict[str, Tried]) -> list[Tried]:
+    """Pairs of kinds that fit where neither does by itself at that step, the cheapest first."""
+    found: list[Tried] = []
+    for first, second in sorted(combinations(helping, 2), key=lambda pair: sum(kinds[kind][0].price for kind in pair)):
+        if len(found) == _MOST_TOGETHER or search.spent:
+            break
+        tried = _pair(search, _too_little(kinds[first], alone[first]), _too_little(kinds[second], alone[second]))
+        if tried is not None:
+            found.append(tried)
+    return found
 
 
-def _together(changes: list[Change], ask: Callable[[Change], Asked], needed_bytes: int) -> list[Advice]:
-    """Pairs that make it fit, or, when no pair does, as many changes in their order as it takes."""
-    return _pairs(changes, ask, needed_bytes) or _as_many_as_it_takes(changes, ask, needed_bytes)
+def _too_little(steps: list[Change], alone: Tried) -> list[Change]:
+    """The steps of a kind that are not enough by themselves."""
+    if not alone.fits:
+        return steps
+    return steps[: next(i for i, change in enumerate(steps) if change.text == alone.change.text)]
 
 
-def _as_many_as_it_takes(changes: list[Change], ask: Callable[[Change], Asked], needed_bytes: int) -> list[Advice]:
-    so_far, best = None, needed_bytes
-    for change in changes:
-        longer = so_far.then(change) if so_far else change
-        advice = _try(longer, ask, needed_bytes)
-        if advice is None or needed_bytes - advice.saves_bytes >= best:
-            continue
-        so_far, best = longer, needed_bytes - advice.saves_bytes
-        if advice.then_fits:
-            return [advice]
+def _pair(search: Search, first: list[Change], second: list[Change]) -> Tried | None:
+    """The least step of the first that fits with the most of the second, then the least of the second with it."""
+    if not first or not second or first[0].excludes(second[0]):
+        return None
+    widest = search.least([change.then(second[-1]) for change in first])
+    if widest is None or not widest.fits:
+        return None
+    chosen = next(change for change in first if change.then(second[-1]).text == widest.change.text)
+    return search.least([chosen.then(change) for change in second])
+
+
+def _as_many_as_it_takes(search: Search, kinds: dict[str, list[Change]], helping: dict[str, Tried]) -> list[Tried]:
+    """All changes together that keep the job, on these cards or on the fewest more, less those that are not needed."""
+    keeping = sorted((t.change for t in helping.values() if t.change.keeps_the_job), key=lambda change: change.price)
+    for more in ([], *([change] for change in kinds.get("cards", []))):
+        together = [*keeping, *more]
+        if len(together) > 2 and search.fits(_joined(together)):
+            found = search.tried(_joined(_without_idle(search, together)))
+            return [found] if found else []
     return []
 
 
-def _pairs(changes: list[Change], ask: Callable[[Change], Asked], needed_bytes: int) -> list[Advice]:
-    found = []
-    for first, second in combinations(changes, 2):
-        both = first.then(second)
-        advice = _try(both, ask, needed_bytes)
-        if advice is not None and advice.then_fits:
-            found.append(advice)
-    return sorted(found, key=lambda a: a.saves_bytes)[:3]
+def _without_idle(search: Search, together: list[Change]) -> list[Change]:
+    """The changes less those whose absence leaves it fitting, the dearest dropped first."""
+    for change in sorted(together, key=lambda c: -c.price):
+        fewer = [other for other in together if other is not change]
+        if fewer and search.fits(_joined(fewer)):
+            together = fewer
+    return together
 
 
-def _joined(best: Change, kinds: list[list[Change]], ask: Callable[[Change], Asked], needed_bytes: int) -> list[Advice]:
-    """The change that saves most with the least step of each kind that gives something up, where both together fit."""
-    tried = (_least([best.then(step) for step in steps], ask, needed_bytes) for steps in kinds)
-    return [found[1] for found in tried if found is not None and found[1].then_fits]
+def _joined(changes: Sequence[Change]) -> Change:
+    return reduce(lambda first, second: first.then(second), changes)
 
 
-def _try(change: Change, ask: Callable[[Change], Asked], needed_bytes: int) -> Advice | None:
-    try:
-        needed, fit = ask(change)
-    except VramcastError:
-        return None
-    fits = fit.verdict == "fits"
-    saves = max(0, needed_bytes - needed)
-    if not fits and not saves:
-        return None
-    return Advice(change=change.text, saves_bytes=saves, costs=change.costs, then_fits=fits, then_verdict=fit.verdict)
+def _advice(tried: Tried, needed_bytes: int) -> Advice:
+    return Advice(
+        change=tried.change.text,
+        saves_bytes=max(0, needed_bytes - tried.needed_bytes),
+        costs=tried.change.costs,
+        then_fits=tried.fits,
+        then_verdict=tried.fit.verdict,
+    )

@@ -9,7 +9,7 @@ from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, ModelFac
 from vramcast.models.inventory import Model
 from vramcast.planning.limits import serving_limits
 from vramcast.planning.verdict import WANTING, serving_fit
-from vramcast.serving.engines.base import Answer
+from vramcast.serving.engines.base import GGUF_ENGINES, Answer
 from vramcast.serving.forecast import forecast_serving as answer_of
 from vramcast.truth.bars import serving_spread
 from vramcast.workload import Serving
@@ -33,9 +33,12 @@ def forecast_serving(
         limits=serving_limits(answer, card),
         assumed=_most_decisive_first((*assumed, *answer.resolved.assumed)),
         unmodelled=answer.resolved.unmodelled,
-        advice=_advice(answer, model, card) if card and fit.verdict in WANTING and not fit.refused else (),
+        advice=_advice(answer, card) if card and fit.verdict in WANTING and not fit.refused else (),
         cards=() if card else _cards(question, model),
     )
+
+
+_MOST_ASKED_OF_GGML = 60  # a change of weights or layers lays the whole file out again: 5 ms each
 
 
 def with_intervals(answer: Answer) -> tuple[RankMemory, ...]:
@@ -64,18 +67,20 @@ def _cards(question: Serving, model: Model) -> tuple[CardRow, ...]:
     return cards_that_hold(question, model)
 
 
-def _advice(answer: Answer, model: Model, card: Accelerator) -> tuple[Advice, ...]:
-    from vramcast.planning.advice import advise
-    from vramcast.planning.changes import Change, serving_changes
+def _advice(answer: Answer, card: Accelerator) -> tuple[Advice, ...]:
+    from vramcast.planning.advice import MOST_ASKED, advise
+    from vramcast.planning.changes import Change
+    from vramcast.planning.serving_changes import serving_changes
+
+    resolved = answer.resolved
 
     def ask(change: Change) -> tuple[int, Fit]:
-        tried = answer_of(change.apply(answer.resolved.question), model=model, card=card, limits=False)
+        tried = answer_of(change.apply(resolved.question), model=resolved.model, card=card, limits=False)
         return max(r.needed_bytes for r in tried.ranks), serving_fit(tried, card)
 
-    changes = serving_changes(
-        answer.resolved.question, model, card, context=answer.resolved.context, max_context=answer.max_context
-    )
-    return advise(changes, ask, needed_bytes=max(r.needed_bytes for r in answer.ranks))
+    needed = max(r.needed_bytes for r in answer.ranks)
+    most = _MOST_ASKED_OF_GGML if resolved.question.engine in GGUF_ENGINES else MOST_ASKED
+    return advise(serving_changes(resolved, card), ask, needed_bytes=needed, most_asked=most)
 
 
 def _workload(answer: Answer) -> dict[str, Any]:

@@ -1,43 +1,56 @@
-"""The changes people can make to a training question, from what costs nothing but a flag to what changes the method."""
+"""The changes people can make to a training question, each as the flag to type."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from vramcast.planning.changes import Change
+from vramcast.planning.changes import (
+    DOUBLED,
+    FREE,
+    LESS_SERVED,
+    LIGHTER,
+    MORE_CARDS,
+    MUCH_LIGHTER,
+    ON_HOST,
+    OTHER_PROGRAM,
+    SLOWER,
+    Change,
+    cards_flag,
+    set_fields,
+)
 from vramcast.training.recipe.parts import Recipe
 from vramcast.workload import Adapter, Parallel, Training
 
 _LEAN_LOSSES = frozenset({"linear", "chunked", "chunked_head", "none"})
+_TRAINERS = frozenset({"hf_trainer", "trl", "accelerate", "axolotl", "llama_factory"})
+_LEAST_SEQ = 512
 
 
 def training_changes(question: Training, recipe: Recipe) -> Iterator[Change]:
-    """Changes worth trying, in the order to consider them: kernels, recomputation, optimizer, sharding, then less work."""
-    if recipe.loss.kind not in _LEAN_LOSSES:
-        yield _set(
-            "loss", "--loss linear (fused linear cross-entropy)", "nothing: as fast, needs Liger or the like", loss="linear"
-        )
-    if recipe.kernels.attention == "eager":
-        yield _set("attention", "FlashAttention (--attention sdpa)", "nothing on most cards", attention="sdpa")
-    if recipe.recomputation.policy.kind == "none":
-        yield _set("checkpointing", "--checkpointing full", "about a third more time per step", checkpointing="full")
-    if question.method == "full" and "8bit" not in recipe.update.optimizer and recipe.update.optimizer.startswith("adam"):
-        yield _set("optimizer", "--optimizer adamw_8bit", "small loss of precision in the states", optimizer="adamw_8bit")
+    """Changes worth trying, the steps of each kind from the least to the most."""
+    yield from _kernels(question, recipe)
     yield from _smaller_batch(question)
     yield from _sharding(question)
-    if question.method == "full":
-        yield _set("method", "--method lora --rank 16", "trains adapters only", method="lora", adapter=Adapter(rank=16))
-    if question.method in ("full", "lora"):
-        quantised = {"method": "qlora", "adapter": question.adapter or Adapter(rank=16)}
-        yield _set("method", "--method qlora", "frozen weights in 4 bits; slower steps", **quantised)
+    yield from _other_framework(question)
+    yield from _lighter_method(question)
     yield from _shorter(question)
-    if question.method == "full" and not question.offload:
-        yield _set("offload", "--offload optimizer", "states in host memory; much slower optimizer step", offload=("optimizer",))
+    yield from _offload(question)
+    yield from _more_cards(question)
 
 
-def _set(kind: str, text: str, costs: str, **fields: Any) -> Change:
-    return Change(kind=kind, text=text, costs=costs, apply=lambda question: msgspec.structs.replace(question, **fields))
+def _kernels(question: Training, recipe: Recipe) -> Iterator[Change]:
+    if recipe.loss.kind not in _LEAN_LOSSES:
+        text, costs = "--loss linear", "nothing: fused linear cross-entropy is as fast; needs Liger or the like"
+        yield set_fields("loss", text, costs, FREE, loss="linear")
+    if recipe.kernels.attention == "eager":
+        yield set_fields("attention", "--attention sdpa", "nothing on most cards", FREE, attention="sdpa")
+    if recipe.recomputation.policy.kind == "none":
+        text, costs = "--checkpointing full", "about a third more time per step"
+        yield set_fields("checkpointing", text, costs, SLOWER, checkpointing="full")
+    if question.method == "full" and "8bit" not in recipe.update.optimizer and recipe.update.optimizer.startswith("adam"):
+        text, costs = "--optimizer adamw_8bit", "small loss of precision in the states"
+        yield set_fields("optimizer", text, costs, LIGHTER, optimizer="adamw_8bit")
 
 
 def _smaller_batch(question: Training) -> Iterator[Change]:
@@ -45,24 +58,56 @@ def _smaller_batch(question: Training) -> Iterator[Change]:
     while batch > 1:
         batch //= 2
         accumulate = question.accumulate * question.micro_batch // batch
-        fields = {"micro_batch": batch, "accumulate": accumulate}
-        yield _set("batch", f"micro-batch {batch}, accumulated {accumulate} times", "smaller matmuls: somewhat slower", **fields)
-
-
-def _shorter(question: Training) -> Iterator[Change]:
-    seq = question.seq
-    while seq > 512:
-        seq //= 2
-        yield _set("seq", f"--seq {seq}", "longer samples are cut", seq=seq)
+        text, fields = f"--micro-batch {batch} --accumulate {accumulate}", {"micro_batch": batch, "accumulate": accumulate}
+        yield set_fields("batch", text, "smaller matmuls: somewhat slower", SLOWER, **fields)
 
 
 def _sharding(question: Training) -> Iterator[Change]:
-    if question.gpus > 1 and not question.zero and not question.fsdp and question.parallel == Parallel(dp=question.gpus):
-        yield _set("sharding", "--fsdp", "weights gathered layer by layer over the links", fsdp=2)
-    for factor in (2, 4, 8):
-        gpus = question.gpus * factor
-        layout = msgspec.structs.replace(question.parallel, dp=question.parallel.dp * factor)
+    if question.gpus > 1 and _is_plain(question):
+        yield set_fields("sharding", "--fsdp", "weights gathered layer by layer over the links", SLOWER, fsdp=2)
+
+
+def _is_plain(question: Training) -> bool:
+    """Copies on every card, nothing shared."""
+    return not question.zero and not question.fsdp and question.parallel == Parallel(dp=question.gpus)
+
+
+def _other_framework(question: Training) -> Iterator[Change]:
+    if question.framework in _TRAINERS and question.method in ("lora", "qlora") and question.gpus == 1:
+        costs = "another program, whose kernels keep fewer activations"
+        fields: dict[str, Any] = {"framework": "unsloth", "framework_version": None, "checkpointing": None, "loss": None}
+        yield set_fields("framework", "--framework unsloth", costs, OTHER_PROGRAM, **fields)
+
+
+def _lighter_method(question: Training) -> Iterator[Change]:
+    adapter = question.adapter or Adapter(rank=16)
+    if question.method == "full":
+        text = f"--method lora --rank {adapter.rank}"
+        yield set_fields("method", text, "trains adapters only", MUCH_LIGHTER, method="lora", adapter=adapter)
+    if question.method in ("full", "lora"):
+        text, costs = f"--method qlora --rank {adapter.rank}", "frozen weights in 4 bits: slower steps; trains adapters only"
+        yield set_fields("method", text, costs, MUCH_LIGHTER + 1, method="qlora", adapter=adapter)
+
+
+def _shorter(question: Training) -> Iterator[Change]:
+    step = max(256, question.seq // 16 // 256 * 256)
+    for seq in range((question.seq - 1) // step * step, _LEAST_SEQ - 1, -step):
+        yield set_fields("seq", f"--seq {seq}", "longer samples are cut", LESS_SERVED, seq=seq)
+
+
+def _offload(question: Training) -> Iterator[Change]:
+    if question.method == "full" and not question.offload:
+        text, costs = "--offload optimizer", "states in host memory; much slower optimizer step"
+        yield set_fields("offload", text, costs, ON_HOST, offload=("optimizer",))
+
+
+def _more_cards(question: Training) -> Iterator[Change]:
+    for doublings in range(1, 7):
+        factor = 2**doublings
+        gpus, layout = question.gpus * factor, msgspec.structs.replace(question.parallel, dp=question.parallel.dp * factor)
         fields: dict[str, Any] = {"gpus": gpus, "parallel": layout}
-        if not question.zero and not question.fsdp:
+        shared = "" if question.zero or question.fsdp else " --fsdp"
+        if shared:
             fields["fsdp"] = 2
-        yield _set("cards", f"{gpus} cards, fully sharded", f"{factor} x the price; faster", **fields)
+        text = f"{cards_flag(question.gpu, gpus)}{shared}"
+        yield set_fields("cards", text, f"{factor} x the price; faster", MORE_CARDS + DOUBLED * doublings, **fields)

@@ -1,0 +1,31 @@
+"""``--context auto``: the longest context that a question's cards serve for sure, everything else as asked."""
+
+import msgspec
+
+from vramcast.errors import QuestionError
+from vramcast.ledger import Assumption
+from vramcast.workload import Serving
+
+_PROBE_TOKENS = 1024  # the search begins at a context that any engine starts with
+
+
+def longest_sure(question: Serving) -> tuple[Serving, Assumption]:
+    """The question with the longest context whose verdict is ``fits``, for all its sequences at once; and how it was found.
+
+    Raises QuestionError without a card, or where not even a short context fits.
+    """
+    from vramcast.hardware.cards import least_card
+    from vramcast.models.reading import read_model
+    from vramcast.planning.limits import Held, longest_context
+    from vramcast.serving.forecast import forecast_serving
+
+    if question.gpu is None:
+        raise QuestionError("--context auto needs the card that it is the most of: add --gpu, for example --gpu 4090")
+    card, model = least_card(question.gpu), read_model(question.model)
+    probe = msgspec.structs.replace(question, context=min(_PROBE_TOKENS, model.positions or _PROBE_TOKENS))
+    held = Held(question=probe, answer=forecast_serving(probe, model=model, card=card), card=card)
+    longest = longest_context(held, sure=True, concurrency=question.concurrency or held.answer.resolved.concurrency)
+    if longest == 0:
+        raise QuestionError(f"no context fits {question.model[:80]} on {question.gpu}: ask with --context 1024 for what would")
+    because = "the longest that surely fits these cards with everything else as asked"
+    return msgspec.structs.replace(question, context=longest), Assumption("context", longest, because)

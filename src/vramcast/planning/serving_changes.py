@@ -1,0 +1,249 @@
+"""The changes people can make to a serving question, each as the flag to type."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from vramcast.hardware.accelerator import Accelerator
+from vramcast.models.feedforward import Experts
+from vramcast.models.inventory import Model
+from vramcast.planning.changes import (
+    CACHE_TYPE,
+    DOUBLED,
+    FREE,
+    LESS_SERVED,
+    LIGHTER,
+    MORE_CARDS,
+    MUCH_LIGHTER,
+    ON_HOST,
+    OTHER_PROGRAM,
+    SLOWER,
+    Change,
+    cards_flag,
+    set_fields,
+    set_option,
+)
+from vramcast.serving.engines.base import GGUF_ENGINES, Resolved
+from vramcast.units import GiB
+from vramcast.workload import Parallel, Serving
+
+_SIXTEEN_BIT_CACHE = frozenset({None, "auto", "bfloat16", "float16", "f16", "bf16"})
+_PCIE4_BYTES_PER_S = 25e9  # what a x16 slot copies from pinned memory (HARDWARE C5: PIX 20-27 GB/s on PCIe 4)
+_MOST_UTILIZATION = 95  # per cent: above it other processes and fragmentation have nowhere to go
+_CONTEXT_STEP = 256
+_LEAST_CONTEXT = 512
+# Endings of published uploads by scheme, and others than the maker who publish many.
+_UPLOADS = {
+    "fp8": ("{id}-fp8", "{id}-fp8-dynamic", "nvidia/{name}-fp8", "redhatai/{name}-fp8-dynamic"),
+    "awq": ("{id}-awq", "{id}-gptq-int4", "redhatai/{name}-quantized.w4a16", "nvidia/{name}-nvfp4", "thebloke/{name}-awq"),
+}
+
+
+def serving_changes(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
+    """Changes worth trying, the steps of each kind from the least to the most."""
+    question, model = resolved.question, resolved.model
+    yield from _SETTINGS.get(question.engine, _no_settings)(resolved)
+    yield from _cache_type(question, card)
+    yield from _lighter_weights(question, model, card)
+    yield from _offload(question, model)
+    yield from _shorter_context(resolved)
+    yield from _fewer_sequences(resolved)
+    yield from _other_engine(resolved, card)
+    yield from _more_cards(question, model, card)
+
+
+def _vllm(resolved: Resolved) -> Iterator[Change]:
+    options = resolved.options
+    yield from _more_of_the_card("gpu_memory_utilization", "--gpu-memory-utilization", options)
+    for seqs in (128, 64, 32, 16):
+        if resolved.concurrency <= seqs < int(options["max_num_seqs"]):
+            yield set_option("seqs", f"--max-num-seqs {seqs}", "fewer sequences decoded at once", FREE, max_num_seqs=seqs)
+    if options["max_num_batched_tokens"] > 2048:
+        text, costs = "--max-num-batched-tokens 2048", "slower prefill of long prompts"
+        yield set_option("batched tokens", text, costs, SLOWER, max_num_batched_tokens=2048)
+    if not options.get("enforce_eager"):
+        yield set_option("eager", "--enforce-eager", "no CUDA graphs: slower decode", SLOWER, enforce_eager=True)
+
+
+def _sglang(resolved: Resolved) -> Iterator[Change]:
+    options = resolved.options
+    yield from _more_of_the_card("mem_fraction_static", "--mem-fraction-static", options)
+    if options["chunked_prefill_size"] > 2048:
+        text, costs = "--chunked-prefill-size 2048", "slower prefill of long prompts"
+        yield set_option("chunk", text, costs, SLOWER, chunked_prefill_size=2048)
+    if not options.get("disable_cuda_graph"):
+        text = "--disable-cuda-graph"
+        yield set_option("eager", text, "no CUDA graphs: slower decode", SLOWER, disable_cuda_graph=True)
+
+
+def _tensorrt_llm(resolved: Resolved) -> Iterator[Change]:
+    yield from _more_of_the_card("free_gpu_memory_fraction", "--free_gpu_memory_fraction", resolved.options)
+
+
+def _more_of_the_card(name: str, flag: str, options: dict[str, object]) -> Iterator[Change]:
+    """A larger share of the card for the engine, one per cent after the other."""
+    share = options.get(name)
+    now = round(100 * share) if isinstance(share, float | int) else _MOST_UTILIZATION
+    for percent in range(now + 1, _MOST_UTILIZATION + 1):
+        text, costs = f"{flag} {percent / 100:g}", "less room for other processes on the card"
+        yield msgspec.structs.replace(set_option("share", text, costs, FREE, **{name: percent / 100}), widens=True)
+
+
+def _llama_cpp(resolved: Resolved) -> Iterator[Change]:
+    if not resolved.options.get("flash_attn"):
+        yield set_option("flash attention", "-fa on", "nothing on most cards", FREE, flash_attn=True)
+    if int(resolved.options.get("n_ubatch") or 512) > 256:
+        yield set_option("micro-batch", "-ub 256", "slower prompt processing", SLOWER, n_ubatch=256)
+
+
+def _no_settings(_: Resolved) -> Iterator[Change]:
+    return iter(())
+
+
+_SETTINGS = {
+    "vllm": _vllm,
+    "sglang": _sglang,
+    "tensorrt_llm": _tensorrt_llm,
+    **dict.fromkeys(GGUF_ENGINES, _llama_cpp),
+}
+
+
+def _cache_type(question: Serving, card: Accelerator) -> Iterator[Change]:
+    if question.kv_dtype not in _SIXTEEN_BIT_CACHE or question.engine == "transformers":
+        return
+    dtype, flag = ("q8_0", "-ctk q8_0 -ctv q8_0") if question.engine in GGUF_ENGINES else ("fp8", "--kv-cache-dtype fp8")
+    converted = "" if _has_fp8(card) else ", converted in software on this card"
+    yield set_fields("cache", flag, f"small loss of quality on long contexts{converted}", CACHE_TYPE, kv_dtype=dtype)
+
+
+def _has_fp8(card: Accelerator) -> bool:
+    return card.capability is None or card.capability >= (8, 9)
+
+
+def _lighter_weights(question: Serving, model: Model, card: Accelerator) -> Iterator[Change]:
+    """Fewer bits for weights: from 16 to 8 and 4, from a checkpoint's 8 to 4; with the upload that has them, if one is known."""
+    if question.quant and question.engine not in GGUF_ENGINES:
+        return
+    if question.engine in GGUF_ENGINES:
+        yield from _smaller_file(question.quant)
+        return
+    eight = ("fp8", "hardly any loss; faster", LIGHTER) if _has_fp8(card) else ("w8a8", "small loss; int8 tensor cores", LIGHTER)
+    four = ("awq", "some loss of quality; 4-bit weights", MUCH_LIGHTER)
+    for scheme, costs, price in (four,) if model.quantization else (eight, four):
+        yield set_fields("weights", f"--quant {scheme}", f"{costs}{_upload(model, scheme)}", price, quant=scheme)
+
+
+def _smaller_file(now: str | None) -> Iterator[Change]:
+    files = [
+        ("Q8_0", "hardly any loss", LIGHTER),
+        ("Q6_K", "hardly any loss", LIGHTER),
+        ("Q5_K_M", "small loss", LIGHTER),
+        ("Q4_K_M", "some loss of quality", MUCH_LIGHTER),
+        ("IQ4_XS", "some loss of quality", MUCH_LIGHTER),
+        ("Q3_K_M", "clear loss of quality", MUCH_LIGHTER),
+    ]
+    names = [name for name, _, _ in files]
+    for name, costs, price in files[names.index(now.upper()) + 1 if now and now.upper() in names else 0 :]:
+        yield set_fields("weights", f"--quant {name}", costs, price, quant=name)
+
+
+def _upload(model: Model, scheme: str) -> str:
+    """The published upload in that scheme, where the catalogue holds one."""
+    from vramcast.models import catalogue
+
+    known, key = catalogue.read_index(), model.id.lower()
+    spelt = (form.format(id=key, name=key.rpartition("/")[2]) for form in _UPLOADS.get(scheme, ()))
+    found = next((name for name in spelt if name in known.models or name in known.aliases), None)
+    if found is None:
+        return ""
+    written = catalogue.row_at(known.models[found]).id if found in known.models else found
+    return f" ({written} is published)"
+
+
+def _shorter_context(resolved: Resolved) -> Iterator[Change]:
+    """Every multiple of 256 tokens below what was asked, the longest first."""
+    costs = "longer requests are refused"
+    longest = (resolved.context - 1) // _CONTEXT_STEP * _CONTEXT_STEP
+    for tokens in range(longest, _LEAST_CONTEXT - 1, -_CONTEXT_STEP * max(1, longest // (_CONTEXT_STEP * 1024))):
+        yield set_fields("context", f"--context {tokens}", costs, LESS_SERVED, context=tokens)
+
+
+def _fewer_sequences(resolved: Resolved) -> Iterator[Change]:
+    if resolved.question.engine in GGUF_ENGINES:
+        return
+    for sequences in range(resolved.concurrency - 1, 0, -1):
+        yield set_fields(
+            "sequences", f"--concurrency {sequences}", "the others wait in the queue", LESS_SERVED, concurrency=sequences
+        )
+
+
+def _other_engine(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
+    """llama.cpp with 4-bit files, for the whole load: its context is shared by all sequences."""
+    from vramcast.serving.engines.support import why_not
+
+    question = resolved.question
+    if question.engine in GGUF_ENGINES or why_not("llama_cpp", card):
+        return
+    total = resolved.context * resolved.concurrency
+    served = f" -c {total} --parallel {resolved.concurrency}" if resolved.concurrency > 1 else ""
+    fields: dict[str, Any] = {
+        "engine": "llama_cpp",
+        "engine_version": None,
+        "quant": "Q4_K_M",
+        "kv_dtype": None,
+        "dtype": None,
+        "options": {},
+    }
+    fields |= {"context": total, "concurrency": resolved.concurrency, "parallel": Parallel(pp=question.gpus)}
+    text, costs = f"--engine llama.cpp --quant Q4_K_M{served}", "4-bit GGUF file; fewer tokens per second with many users"
+    costs += f"; leave out {question.engine}'s own flags" if question.options else ""
+    change = set_fields("engine", text, costs, OTHER_PROGRAM, **fields)
+    yield msgspec.structs.replace(change, alone=True)
+
+
+def _offload(question: Serving, model: Model) -> Iterator[Change]:
+    if question.engine == "vllm" and "cpu_offload_gb" not in question.options:
+        yield from _weights_on_host()
+    elif question.engine in GGUF_ENGINES:
+        yield from _layers_on_host(question, model)
+
+
+def _weights_on_host() -> Iterator[Change]:
+    for gibibytes in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
+        delay_ms = gibibytes * GiB / _PCIE4_BYTES_PER_S * 1e3
+        text, costs = f"--cpu-offload-gb {gibibytes}", f"about {delay_ms:.0f} ms more for every step, over PCIe 4"
+        yield set_option("offload", text, costs, ON_HOST, cpu_offload_gb=gibibytes)
+
+
+def _layers_on_host(question: Serving, model: Model) -> Iterator[Change]:
+    """Experts first, which are large and seldom read; else whole layers, one after the other."""
+    if any(isinstance(block.feedforward, Experts) for block in model.blocks) and not question.options.get("cpu_moe"):
+        yield set_option("experts on the host", "--cpu-moe", "experts are computed by the CPU: slower", ON_HOST, cpu_moe=True)
+    for layers in range(min(model.layers, int(question.options.get("n_gpu_layers") or model.layers)) - 1, 0, -1):
+        costs = f"{model.layers - layers} of {model.layers} layers are computed by the CPU: slower"
+        yield set_option("offload", f"-ngl {layers}", costs, ON_HOST, n_gpu_layers=layers)
+
+
+def _more_cards(question: Serving, model: Model, card: Accelerator) -> Iterator[Change]:
+    """Twice, four and eight times the cards; nobody puts a second GPU into memory that the host shares."""
+    if card.unified:
+        return
+    heads = {m.heads for b in model.blocks for m in b.mixers if hasattr(m, "heads")}
+    for doublings in (1, 2, 3):
+        factor = 2**doublings
+        layout = _wider(question, factor)
+        if any(h % layout.tp for h in heads):
+            continue
+        gpus = question.gpus * factor
+        text = cards_flag(question.gpu, gpus)
+        if question.engine not in GGUF_ENGINES and layout.pp * layout.dp > 1:
+            text += f" --tp {layout.tp}"
+        price = MORE_CARDS + DOUBLED * doublings
+        yield set_fields("cards", text, f"{factor} x the price; faster", price, parallel=layout, gpus=gpus)
+
+
+def _wider(question: Serving, factor: int) -> Parallel:
+    if question.engine in GGUF_ENGINES:
+        return msgspec.structs.replace(question.parallel, pp=question.parallel.pp * factor)
+    return msgspec.structs.replace(question.parallel, tp=question.parallel.tp * factor)
