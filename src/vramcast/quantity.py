@@ -155,6 +155,13 @@ def smallest(*parts: "Quantity | Number") -> Quantity:
     return Quantity(minimum(*(q.value for q in given)), unit, "min", given)
 
 
+def binding(*parts: Quantity) -> Quantity:
+    """The part that is largest, with its own formula; for arrays the maximum, element by element."""
+    if any(is_array(part.value) for part in parts):
+        return largest(*parts)
+    return max(parts, key=lambda part: part.value)
+
+
 def ceil_div(part: "Quantity | Number", by: "Quantity | Number") -> Quantity:
     """``ceil(part / by)``, exact for whole numbers."""
     part, by = _quantity(part), _quantity(by)

@@ -28,8 +28,20 @@ def _varied(engine: str, positions: int) -> tuple[dict[str, np.ndarray], dict[st
             "gpu_memory_utilization": share,
             "gpu_total_bytes": total,
         },
+        "sglang": {
+            "mem_fraction_static": share,
+            "chunked_prefill_size": draw(64, 40_000),
+            "cuda_graph_max_bs": draw(1, 600),
+            "gpu_total_bytes": total,
+        },
+        "tensorrt_llm": {
+            "free_gpu_memory_fraction": share,
+            "max_num_tokens": draw(1, 50_000),
+            "max_batch_size": draw(1, 4096),
+            "gpu_total_bytes": total,
+        },
     }
-    return fields, options[engine]
+    return fields, options.get(engine, {})
 
 
 def _counters(answer: Answer) -> list[object]:
@@ -50,6 +62,16 @@ CASES = [
     ("vllm", "google/gemma-3-27b-it", "0.7.3", {}),
     ("vllm", "Qwen/Qwen3-Next-80B-A3B-Instruct", None, {"parallel": Parallel(tp=4)}),
     ("vllm", "openai/gpt-oss-20b", "0.19.1", {"options": {"attention_backend": "flashinfer"}}),
+    ("sglang", "Qwen/Qwen2.5-7B-Instruct", None, {}),
+    ("sglang", "Qwen/Qwen3-Next-80B-A3B-Instruct", None, {"parallel": Parallel(tp=4)}),
+    ("sglang", "openai/gpt-oss-20b", "0.5.6", {}),
+    ("sglang", "deepseek-ai/DeepSeek-V3", "0.4.6", {"parallel": Parallel(tp=8), "options": {"max_running_requests": 48}}),
+    ("tensorrt_llm", "Qwen/Qwen2.5-7B-Instruct", None, {}),
+    ("tensorrt_llm", "meta-llama/Llama-3.3-70B-Instruct", "0.11.0", {"parallel": Parallel(tp=4), "kv_dtype": "fp8"}),
+    ("transformers", "Qwen/Qwen2.5-7B-Instruct", None, {"gpus": 2}),
+    ("transformers", "google/gemma-3-27b-it", "4.46.0", {"options": {"attn_implementation": "eager"}}),
+    ("transformers", "Qwen/Qwen3-Next-80B-A3B-Instruct", None, {}),
+    ("transformers", "meta-llama/Llama-2-7b-hf", "4.35.0", {"options": {"loader": "autoawq"}, "quant": "awq"}),
     ("vllm", "unsloth/Llama-3.2-1B-Instruct-bnb-4bit", "0.8.5", {"options": {"enable_lora": True}}),
 ]
 

@@ -13,6 +13,12 @@ from vramcast.models.inventory import Mixer, Tower
 from vramcast.models.recurrent import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
 from vramcast.models.stages import Stage
 
+# fp8_ds_mla, the packed token of a sparse latent: 512 B latent, 16 B scales, 128 B rotary key in bf16
+# (vllm v1/attention/backends/mla/flashmla_sparse.py; sglang srt/mem_cache/memory_pool.py)
+SPARSE_LATENT_BYTES = 656
+# the scale beside the 8-bit key of a sparse-attention indexer, per token (vllm models/deepseek_v2.py DeepseekV32IndexerCache)
+INDEX_SCALE_BYTES = 4
+
 Recurrent = Mamba1 | Mamba2 | GatedDeltaNet | LinearAttention | ShortConv | Rwkv
 
 

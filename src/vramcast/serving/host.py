@@ -1,12 +1,13 @@
 """Cards that share the host's memory: what the operating system and its programs hold of it."""
 
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.quantity import Number
 from vramcast.units import GiB
 
 # a DGX Spark shows 111 of 121.7 GiB free before a server starts, a Jetson Orin 51 of 61.4 before its engine
 HOST_BYTES = 10 * GiB
 
 
-def free_bytes(card: Accelerator, shown_bytes: int | None = None) -> int:
+def free_bytes(card: Accelerator, shown_bytes: Number | None = None) -> Number:
     """What is free of the memory a card shows before anything is loaded."""
-    return (shown_bytes or card.visible_bytes) - (HOST_BYTES if card.unified else 0)
+    return (card.visible_bytes if shown_bytes is None else shown_bytes) - (HOST_BYTES if card.unified else 0)

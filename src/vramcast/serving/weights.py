@@ -26,6 +26,9 @@ _FUSED = {
     "shared.gate": "shared.gate_up", "shared.up": "shared.gate_up",
 }  # fmt: skip
 
+VOCAB_MULTIPLE = 64
+"""Rows of embedding and head are padded to it (vocab_parallel_embedding.py of vLLM and SGLang)."""
+
 _ROUNDING = {False: "segments of 2 MiB, remainders up to 1 MiB are not split off", True: "blocks of 512 B in segments that grow"}
 
 

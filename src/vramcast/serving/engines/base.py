@@ -6,18 +6,21 @@ An engine is a frozen value with a ``name``, the ``versions`` its rules were rea
     answer = engine.forecast(resolved)                   # ranks, cache plan, limits
 """
 
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, RankMemory, Unmodelled
 from vramcast.models.inventory import Model
-from vramcast.quantity import element
+from vramcast.quantity import Number, element, is_nothing, minimum
 from vramcast.serving.engines.options import Option
 from vramcast.workload import Serving
 
 # Engines whose cache is a pool cut from a budget: what is left is counted in the pool, not on the card.
+Rank = TypeVar("Rank")
 POOL_ENGINES = frozenset({"vllm", "sglang", "tensorrt_llm"})
 # Engines that load GGUF files through ggml.
 GGUF_ENGINES = frozenset({"llama_cpp", "ollama", "ik_llama_cpp"})
@@ -77,6 +80,16 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
             max_context=element(self.max_context, index),
             max_concurrency=element(self.max_concurrency, index),
         )
+
+
+def narrowest(ranks: Sequence[Rank], room: Callable[[Rank], Number]) -> Rank:
+    """The rank with the least room. Raises UnmodelledError where another rank is it for another element of arrays."""
+    rooms = [room(rank) for rank in ranks]
+    least = minimum(*rooms)
+    for rank, own in zip(ranks, rooms, strict=True):
+        if is_nothing(own - least):
+            return rank
+    raise UnmodelledError("which pipeline stage has the least room differs between these layouts: ask them apart")
 
 
 class Engine(Protocol):

@@ -8,27 +8,26 @@ from vramcast.models.classes import model_class
 from vramcast.models.inventory import Block
 from vramcast.models.sharding import cut, share
 from vramcast.models.stages import Stage, distinct_stages
-from vramcast.serving.cache import cache_layers
-from vramcast.serving.engines.base import Answer, CachePlan, Resolved
+from vramcast.quantity import Number, bytes_, is_array, is_nothing, maximum, minimum, named, whole
+from vramcast.serving.cache import INDEX_SCALE_BYTES, SPARSE_LATENT_BYTES, cache_layers
+from vramcast.serving.engines.base import Answer, CachePlan, Resolved, narrowest
 from vramcast.serving.engines.layouts import spread_of
 from vramcast.serving.engines.sglang import versions
+from vramcast.serving.engines.sglang.fraction import LEAST_CHUNK, PREFILL_TOKEN_BYTES
 from vramcast.serving.engines.sglang.graphs import graphs_term
 from vramcast.serving.engines.sglang.messages import no_room
 from vramcast.serving.engines.sglang.pools import Cells, Pools, Types, cells_of, divide
 from vramcast.serving.engines.versions import Version, parse_version
 from vramcast.serving.host import free_bytes
-from vramcast.serving.precision import element_bytes, same_as_model
+from vramcast.serving.precision import MXFP8_BYTES, NVFP4_BYTES, element_bytes, loaded_dtype, same_as_model
 from vramcast.serving.splits import front_split
 from vramcast.serving.storage import Storage, storage_of
-from vramcast.serving.weights import Loading, weights_term
-from vramcast.units import MiB, gib
+from vramcast.serving.weights import VOCAB_MULTIPLE, Loading, weights_term
+from vramcast.units import gib
 
 _SOURCE = "sglang/srt/mem_cache/kv_cache_configurator.py"
 _SAMPLER = "sglang/srt/layers/sampler.py: the model's logits and an fp32 copy"
-VOCAB_MULTIPLE = 64
-# sparse latent layout: 512 B of fp8, 16 B of scales, 128 B of rotary key in bf16; indexer key 128 B and a scale of 4 B
-SPARSE_LATENT_BYTES = 656
-INDEX_SCALE_BYTES = 4
+_RESERVE = "sglang/srt/arg_groups/memory_hook.py"
 PER_LOGIT_BYTES = 6
 
 
@@ -38,18 +37,27 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True):
     stage: Stage
     weights: Term
     cells: Cells
-    free_before: float
-    budget: float
+    free_before: Number
+    budget: Number
     pools: Pools
+
+
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """What lives in the share left free: a prefill chunk's activations, logits, graphs, the context with its collectives."""
+
+    activations: Term
+    logits: Term
+    graphs: Term
+    context: Term
 
 
 def answer(resolved: Resolved) -> Answer:
     """Memory of each distinct rank, the pools (the smallest over ranks), the limits and the start-up error."""
     ranks = [_rank(resolved, stage) for stage in distinct_stages(resolved.model, resolved.question.parallel.pp, front_split)]
-    narrow = min(ranks, key=lambda r: r.pools.tokens) if resolved.card else ranks[0]
+    narrow = narrowest(ranks, lambda r: r.pools.tokens) if resolved.card else ranks[0]
     request = _request_bytes(narrow, resolved.context)
     tokens = narrow.pools.tokens
-    longest = min(tokens, resolved.model.positions or tokens) if resolved.card else resolved.context
+    longest = minimum(tokens, resolved.model.positions or tokens) if resolved.card else resolved.context
     return Answer(
         resolved=resolved,
         ranks=tuple(_memory(rank, resolved) for rank in ranks),
@@ -72,13 +80,13 @@ def answer(resolved: Resolved) -> Answer:
 def _rank(resolved: Resolved, stage: Stage) -> Rank:
     options, parallel = resolved.options, resolved.question.parallel
     version = parse_version(resolved.version, "sglang")
-    dtype = resolved.question.dtype or ("bfloat16" if resolved.model.dtype == "float32" else resolved.model.dtype)
+    dtype = loaded_dtype(resolved.model, resolved.question.dtype)
     weights = _weights(resolved, stage, dtype)
     ratio = options.get("swa_full_tokens_ratio") or model_class(resolved.model.text_class).served.window_pool
     held = Stage(name=stage.name, first=stage.first, last=stage.last, blocks=_cached_blocks(resolved, stage, version))
     cells = cells_of(cache_layers(held, _attention_ranks(resolved)), _types(resolved, dtype), ratio)
     context = engine_start_bytes(resolved.card, parallel.model_ranks)
-    free = float(free_bytes(resolved.card, options.get("gpu_total_bytes")) - context) if resolved.card else 0.0
+    free = 1.0 * (free_bytes(resolved.card, options.get("gpu_total_bytes")) - context) if resolved.card else 0.0
     budget = free - weights.bytes - free * (1 - options["mem_fraction_static"])
     if resolved.card is None:
         asked = resolved.concurrency * (cells.token_bytes() * resolved.context + _slots_per_request(resolved) * cells.slot)
@@ -87,12 +95,19 @@ def _rank(resolved: Resolved, stage: Stage) -> Rank:
         budget,
         cells,
         page=options["page_size"],
-        slots=options.get("max_mamba_cache_size")
-        or (None if resolved.card else resolved.concurrency * _slots_per_request(resolved)),
+        slots=_asked_slots(resolved),
         cap=options.get("max_total_tokens"),
         share=options.get("mamba_full_memory_ratio") or versions.STATE_SHARE,
     )
     return Rank(stage=stage, weights=weights, cells=cells, free_before=free, budget=budget, pools=pools)
+
+
+def _asked_slots(resolved: Resolved) -> Number | None:
+    """State slots as asked, those of the requests where no card bounds them, None where the budget decides."""
+    asked = resolved.options.get("max_mamba_cache_size")
+    if asked is not None or resolved.card is not None:
+        return asked
+    return resolved.concurrency * _slots_per_request(resolved)
 
 
 def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
@@ -148,7 +163,7 @@ def _types(resolved: Resolved, dtype: str) -> Types:
     if same_as_model(name):
         return Types(kv=plain, conv=plain, state=state, index_scale=INDEX_SCALE_BYTES)
     if name in ("nvfp4", "fp4_e2m1", "mxfp8"):
-        return Types(kv=1 + 1 / 32 if name == "mxfp8" else 0.5 + 1 / 16, conv=plain, state=state)
+        return Types(kv=MXFP8_BYTES if name == "mxfp8" else NVFP4_BYTES, conv=plain, state=state)
     sparse = any(layer.index_elements for layer, _ in cache_layers(_whole(resolved), 1))
     packed = SPARSE_LATENT_BYTES if sparse else 0
     return Types(kv=element_bytes(str(name)), conv=plain, state=state, latent_token=packed, index_scale=INDEX_SCALE_BYTES)
@@ -162,32 +177,31 @@ def _slots_per_request(resolved: Resolved) -> int:
     return 1 if resolved.options.get("disable_radix_cache") else versions.STATE_SLOTS_PER_REQUEST
 
 
-def _request_bytes(rank: Rank, tokens: int) -> int:
-    return round(rank.cells.token_bytes() * tokens + rank.cells.slot)
+def _request_bytes(rank: Rank, tokens: Number) -> Number:
+    return whole(rank.cells.token_bytes() * tokens + rank.cells.slot)
 
 
-def _concurrency(rank: Rank, resolved: Resolved) -> float:
+def _concurrency(rank: Rank, resolved: Resolved) -> Number:
     by_tokens = rank.pools.tokens / resolved.context
-    return min(by_tokens, rank.pools.slots / _slots_per_request(resolved)) if rank.cells.slot else by_tokens
+    return minimum(by_tokens, rank.pools.slots / _slots_per_request(resolved)) if rank.cells.slot else by_tokens
 
 
 def _memory(rank: Rank, resolved: Resolved) -> RankMemory:
-    pool = Term(name="pool", bytes=rank.pools.cache_bytes, why=_budget_text(rank, resolved), source=_SOURCE)
-    cache = Term(name="kv_cache", bytes=rank.pools.cache_bytes, why=_pool_text(rank), source=_SOURCE, terms=(pool,))
-    state = Term(
-        name="state", bytes=rank.pools.state_bytes, why=f"{rank.pools.slots} slots x {rank.cells.slot:,.0f} B", source=_SOURCE
-    )
-    held = (cache, state) if rank.pools.state_bytes else (cache,)
-    terms = (rank.weights, *held, *_beside(resolved))
+    pools, beside = rank.pools, _beside(resolved)
+    pool = Term(name="pool", bytes=pools.cache_bytes, why=lambda: _budget_text(rank, resolved), source=_SOURCE)
+    cache = Term(name="kv_cache", bytes=pools.cache_bytes, why=lambda: _pool_text(rank), source=_SOURCE, terms=(pool,))
+    slots = named(pools.slots, "slots") * bytes_(rank.cells.slot)
+    states = () if is_nothing(pools.state_bytes) else (Term(name="state", bytes=pools.state_bytes, why=slots, source=_SOURCE),)
+    terms = (rank.weights, cache, *states, beside.activations, beside.logits, beside.graphs, beside.context)
+    held = pools.cache_bytes + pools.state_bytes
     total = sum(term.bytes for term in terms)
-    allocated = rank.weights.bytes + sum(term.bytes for term in held)
-    request = _request_bytes(rank, resolved.context) * resolved.concurrency
-    needed = total - sum(term.bytes for term in held) + request
+    allocated = rank.weights.bytes + held + beside.activations.bytes
+    needed = total - held + _request_bytes(rank, resolved.context) * resolved.concurrency
     return RankMemory(
         rank=rank.stage.name,
         instants=(Instant(name="serving", terms=terms),),
-        allocated_bytes=allocated + terms[-4].bytes,
-        reserved_bytes=allocated + terms[-4].bytes,
+        allocated_bytes=allocated,
+        reserved_bytes=allocated,
         device_bytes=total,
         needed_bytes=needed,
         claimed_bytes=total if resolved.card else needed,
@@ -199,7 +213,7 @@ def _budget_text(rank: Rank, resolved: Resolved) -> str:
     if resolved.card is None:
         return f"{resolved.concurrency} x {resolved.context:,} tokens"
     kept = f"{1 - resolved.options['mem_fraction_static']:.3g} of it for all else"
-    free, weights, budget = (gib(round(b)) for b in (rank.free_before, rank.weights.bytes, max(0, rank.budget)))
+    free, weights, budget = (gib(whole(b)) for b in (rank.free_before, rank.weights.bytes, maximum(0, rank.budget)))
     return f"{free} free, less weights {weights} and {kept} = {budget}"
 
 
@@ -210,24 +224,19 @@ def _pool_text(rank: Rank) -> str:
     )
 
 
-def _beside(resolved: Resolved) -> tuple[Term, ...]:
-    """What lives in the share left free: a prefill chunk's activations, graphs, collectives, the context."""
-    options, model, parallel = resolved.options, resolved.model, resolved.question.parallel
-    batch = options["cuda_graph_max_bs"]
-    activations = round(1.5 * max(options["chunked_prefill_size"], 2048) * MiB)
-    logits = batch * model.vocab * PER_LOGIT_BYTES
-    why = "reserved by the engine's own formula: 1.5 MiB per token of a prefill chunk"
-    return (
-        Term(name="activations", bytes=activations, why=why, source="sglang/srt/arg_groups/memory_hook.py"),
-        Term(
-            name="logits", bytes=logits, why=f"{batch} rows x {model.vocab:,} vocabulary x {PER_LOGIT_BYTES} B", source=_SAMPLER
-        ),
-        graphs_term(resolved),
-        engine_start_term(resolved.card, parallel.model_ranks),
+def _beside(resolved: Resolved) -> Beside:
+    options = resolved.options
+    chunk = named(maximum(options["chunked_prefill_size"], LEAST_CHUNK), "tokens of a chunk")
+    logits = named(options["cuda_graph_max_bs"], "rows") * named(resolved.model.vocab, "vocabulary")
+    return Beside(
+        activations=Term(name="activations", amount=chunk * bytes_(PREFILL_TOKEN_BYTES), source=_RESERVE),
+        logits=Term(name="logits", amount=logits * bytes_(PER_LOGIT_BYTES), source=_SAMPLER),
+        graphs=graphs_term(resolved),
+        context=engine_start_term(resolved.card, resolved.question.parallel.model_ranks),
     )
 
 
 def _error(rank: Rank, resolved: Resolved) -> str:
-    if resolved.card is None or rank.pools.tokens > 0:
+    if resolved.card is None or is_array(rank.pools.tokens) or rank.pools.tokens > 0:
         return ""
     return no_room(resolved.options["mem_fraction_static"], rank.free_before, rank.free_before - rank.weights.bytes)

@@ -4,6 +4,7 @@ Source: sglang/srt/arg_groups/memory_hook.py:84-345 (0.5.23), all in MiB; server
 """
 
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.quantity import Number, maximum, where, whole
 from vramcast.serving.engines.sglang import versions
 from vramcast.serving.engines.versions import Version
 from vramcast.units import MiB
@@ -12,6 +13,10 @@ LARGE_CARD_MIB = 61440
 LARGE_CARD_FLOOR_MIB = 10240
 LATENT_GRAPHS_MIB = 1536
 UNKNOWN_FRACTION = 0.95
+# what the engine keeps for one token of a prefill chunk, the shortest chunk it counts, and one captured prefill size
+PREFILL_TOKEN_BYTES = 1.5 * MiB
+LEAST_CHUNK = 2048
+PREFILL_GRAPH_MIB = 8
 
 
 def tier_of(card: Accelerator | None, version: Version) -> versions.Tier:
@@ -23,8 +28,8 @@ def tier_of(card: Accelerator | None, version: Version) -> versions.Tier:
 
 
 def default_fraction(
-    card: Accelerator | None, version: Version, *, tp: int, pp: int, latent: bool, chunk: int, batch: int, dp: int = 1
-) -> float:
+    card: Accelerator | None, version: Version, *, tp: int, pp: int, latent: bool, chunk: Number, batch: Number, dp: int = 1
+) -> Number:
     """The fraction SGLang takes when none is given. ``latent``: MLA, whose prefill graphs are counted at a flat size."""
     if card is None:
         return UNKNOWN_FRACTION
@@ -33,23 +38,37 @@ def default_fraction(
         return next(fraction for ranks, fraction in versions.FIXED_FRACTION if tp >= ranks)
     if version < (0, 5, 3):
         base, each = next((b, e) for below, b, e in versions.RESERVED_052 if size < below)
-        return round((size - (base + each * tp * pp) * 1024) / size, 3)
-    return round((size - reserved_mib(size, tp=tp, pp=pp, latent=latent, chunk=chunk, batch=batch, dp=dp)) / size, 3)
+        return _thousandths((size - (base + each * tp * pp) * 1024) / size)
+    reserved = reserved_mib(size, tp=tp, pp=pp, latent=latent, chunk=chunk, batch=batch, dp=dp)
+    return _thousandths((size - reserved) / size)
 
 
-def reserved_mib(size: float, *, tp: int, pp: int, latent: bool, chunk: int, batch: int, dp: int = 1) -> float:
+def _thousandths(share: Number) -> Number:
+    return whole(share * 1000) / 1000
+
+
+def reserved_mib(size: float, *, tp: int, pp: int, latent: bool, chunk: Number, batch: Number, dp: int = 1) -> Number:
     """MiB kept for activations, graphs and collectives on a card of ``size`` MiB."""
-    reserved = 512 + 1.5 * max(chunk, 2048) + tp * pp * 128 + 2 * batch + prefill_graphs_mib(chunk, latent=latent)
+    reserved = (
+        512
+        + PREFILL_TOKEN_BYTES / MiB * maximum(chunk, LEAST_CHUNK)
+        + tp * pp * 128
+        + 2 * batch
+        + prefill_graphs_mib(chunk, latent=latent)
+    )
     if dp > 1:
-        reserved += 3 * batch * dp + (1.5 * batch * dp if batch > 300 else 0)
-    return max(reserved, LARGE_CARD_FLOOR_MIB) if size > LARGE_CARD_MIB else reserved
+        reserved += 3 * batch * dp + where(batch > 300, 1.5 * batch * dp, 0)
+    return maximum(reserved, LARGE_CARD_FLOOR_MIB) if size > LARGE_CARD_MIB else reserved
 
 
-def prefill_graphs_mib(chunk: int, *, latent: bool) -> int:
+def prefill_graphs_mib(chunk: Number, *, latent: bool) -> Number:
     """MiB of the captured prefill sizes: 8 for each, or a flat amount for latent attention."""
-    return LATENT_GRAPHS_MIB if latent else 8 * versions.PREFILL_SIZES.get(chunk, prefill_sizes(chunk))
+    return LATENT_GRAPHS_MIB if latent else PREFILL_GRAPH_MIB * prefill_sizes(chunk)
 
 
-def prefill_sizes(chunk: int) -> int:
-    """Captured prefill sizes for a chunk that is not one of the defaults: those of the next smaller one."""
-    return max((count for size, count in versions.PREFILL_SIZES.items() if size <= chunk), default=versions.PREFILL_SIZES[2048])
+def prefill_sizes(chunk: Number) -> Number:
+    """Captured prefill sizes of a chunk: those of the default chunk that is not larger, the smallest one's below all."""
+    count: Number = versions.PREFILL_SIZES[LEAST_CHUNK]
+    for size, more in versions.PREFILL_SIZES.items():
+        count = where(chunk >= size, more, count)
+    return count

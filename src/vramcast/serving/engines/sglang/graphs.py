@@ -7,6 +7,7 @@ and models that see, pipelines and DP attention have no prefill pieces (server_a
 
 from vramcast.ledger import Term
 from vramcast.models.attention import LatentAttention
+from vramcast.quantity import Number, bytes_, is_nothing, minimum, named
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.sglang.fraction import prefill_graphs_mib
 from vramcast.units import MiB
@@ -23,15 +24,16 @@ def graphs_term(resolved: Resolved) -> Term:
     options = resolved.options
     if options.get("disable_cuda_graph"):
         return Term(name="graphs", bytes=0, why="disable_cuda_graph: none are captured", source=_SOURCE)
-    batch = min(options["cuda_graph_max_bs"], options.get("max_running_requests") or options["cuda_graph_max_bs"])
+    running = options.get("max_running_requests")
+    batch = options["cuda_graph_max_bs"] if running is None else minimum(options["cuda_graph_max_bs"], running)
+    size = named(batch, "sequences of the largest batch") * bytes_(MIB_PER_SEQUENCE * MiB)
     prefill = _prefill_mib(resolved)
-    why = f"{MIB_PER_SEQUENCE} MiB x {batch}, the largest batch" + (f", + {prefill} MiB of prefill sizes" if prefill else "")
-    host = HOST_MIB if resolved.card is not None and resolved.card.unified else 0
-    why += f" + {host} MiB of the process" if host else ""
-    return Term(name="graphs", bytes=round((MIB_PER_SEQUENCE * batch + prefill + host) * MiB), why=why, source=_SOURCE)
+    size += bytes_(prefill * MiB, "of prefill sizes") if not is_nothing(prefill) else 0
+    size += bytes_(HOST_MIB * MiB, "of the process") if resolved.card is not None and resolved.card.unified else 0
+    return Term(name="graphs", amount=size, source=_SOURCE)
 
 
-def _prefill_mib(resolved: Resolved) -> int:
+def _prefill_mib(resolved: Resolved) -> Number:
     """MiB of the captured prefill sizes; 0 where the engine captures none."""
     sees = any(tower.kind in ("vision", "audio") for tower in resolved.model.towers)
     if sees or resolved.question.parallel.pp > 1 or resolved.options.get("enable_dp_attention"):

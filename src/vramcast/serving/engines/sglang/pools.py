@@ -4,10 +4,10 @@ Source: sglang/srt/mem_cache/kv_cache_configurator.py (~2990), configs/model_con
 """
 
 from collections.abc import Iterable
-from math import floor
 
 import msgspec
 
+from vramcast.quantity import Number, floored, maximum, minimum, whole
 from vramcast.serving.cache import CacheLayer
 
 
@@ -27,11 +27,11 @@ class Cells(msgspec.Struct, frozen=True, kw_only=True):
 class Pools(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of the full and the sliding pool, state slots, and their bytes."""
 
-    tokens: int
-    sliding_tokens: int
-    slots: int
-    cache_bytes: int
-    state_bytes: int
+    tokens: Number
+    sliding_tokens: Number
+    slots: Number
+    cache_bytes: Number
+    state_bytes: Number
 
 
 class Types(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,20 +63,19 @@ def token_bytes(layer: CacheLayer, types: Types) -> float:
     return layer.token_elements * types.kv
 
 
-def divide(budget_bytes: float, cells: Cells, *, page: int, slots: int | None, cap: int | None, share: float) -> Pools:
+def divide(budget_bytes: Number, cells: Cells, *, page: Number, slots: Number | None, cap: Number | None, share: Number) -> Pools:
     """Tokens and slots a budget holds. ``slots``: asked number of state slots; ``cap``: asked number of tokens."""
-    states = 0.0
+    held: Number = 0
     if cells.slot:
-        states = slots * cells.slot if slots else max(0.0, budget_bytes) * share / (1 + share)
-    held = floor(states / cells.slot) if cells.slot else 0
-    room = max(0.0, budget_bytes - held * cells.slot)
-    tokens = floor(room / cells.token_bytes()) // page * page if cells.token_bytes() else 0
-    tokens = min(tokens, cap) if cap else tokens
-    sliding = floor(tokens * cells.ratio) // page * page if cells.ratio else 0
+        held = floored(maximum(0.0, budget_bytes) * share / (1 + share) / cells.slot) if slots is None else slots
+    room = maximum(0.0, budget_bytes - held * cells.slot)
+    tokens = floored(room / cells.token_bytes()) // page * page if cells.token_bytes() else 0
+    tokens = tokens if cap is None else minimum(tokens, cap)
+    sliding = floored(tokens * cells.ratio) // page * page if cells.ratio else 0
     return Pools(
         tokens=tokens,
         sliding_tokens=sliding,
         slots=held,
-        cache_bytes=round(tokens * cells.full + sliding * cells.sliding),
-        state_bytes=round(held * cells.slot),
+        cache_bytes=whole(tokens * cells.full + sliding * cells.sliding),
+        state_bytes=whole(held * cells.slot),
     )

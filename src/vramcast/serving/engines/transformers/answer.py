@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import msgspec
 
 from vramcast.hardware.runtime import context_bytes, context_term, cublas_workspace_bytes
-from vramcast.largest import largest_that_fits
+from vramcast.largest import largest_of_each, largest_that_fits
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.attention import Attention
 from vramcast.models.stages import Stage, every_stage
+from vramcast.quantity import Number, bytes_, extent, is_array, is_nothing, maximum, minimum, named, where, whole
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
 from vramcast.serving.engines.transformers import versions
 from vramcast.serving.engines.transformers.cache import Holding
@@ -30,22 +31,22 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     element: float
     kv_element: float
-    batch: int
-    prompt: int
-    total: int
+    batch: Number
+    prompt: Number
+    total: Number
 
     @property
     def holding(self) -> Holding:
         """How this version's caches hold what they keep."""
         return Holding(version=self.version, element=self.kv_element, activation=self.element)
 
-    def prefill(self, tokens: int) -> Pass:
+    def prefill(self, tokens: Number) -> Pass:
         """The forward over that many tokens of each sequence."""
         options = self.resolved.options
-        chunk = 1 if self.loader.by_token else options.get("prefill_chunk_size") or tokens
+        chunk = 1 if self.loader.by_token else options.get("prefill_chunk_size")
         return Pass(
             batch=self.batch,
-            tokens=min(tokens, chunk),
+            tokens=tokens if chunk is None else minimum(tokens, chunk),
             span=tokens,
             element=self.element,
             attention=options["attn_implementation"],
@@ -61,22 +62,24 @@ def answer(resolved: Resolved) -> Answer:
     stages = every_stage(resolved.model, min(cards, resolved.model.layers), front_split)
     placed = tuple((stage, _weights(run, stage)) for stage in stages)
     ranks = tuple(_memory(run, stage, weights) for stage, weights in placed)
-    whole = every_stage(resolved.model, 1, front_split)[0]
-    request = round(run.holding.cache_bytes(whole, run.total) + run.holding.cross_bytes(whole, resolved.model, run.prompt))
+    model_stage = every_stage(resolved.model, 1, front_split)[0]
+    request = whole(
+        run.holding.cache_bytes(model_stage, run.total) + run.holding.cross_bytes(model_stage, resolved.model, run.prompt)
+    )
     longest = _longest(run, placed) if resolved.limits else resolved.context
     return Answer(
         resolved=resolved,
         ranks=ranks,
         cache=CachePlan(
-            bytes_per_token=round(run.holding.token_bytes(whole)),
+            bytes_per_token=round(run.holding.token_bytes(model_stage)),
             request_bytes=request,
             pool_bytes=request * run.batch,
             tokens=run.total * run.batch,
-            concurrency=float(run.batch),
-            state_bytes=round(run.holding.state_bytes(whole)),
+            concurrency=run.batch / 1,
+            state_bytes=round(run.holding.state_bytes(model_stage)),
         ),
         max_context=longest,
-        max_concurrency=float(run.batch),
+        max_concurrency=run.batch / 1,
         start_error=_error(resolved, ranks),
     )
 
@@ -85,7 +88,9 @@ def _run(resolved: Resolved) -> Run:
     question = resolved.question
     dtype = question.dtype or resolved.model.dtype
     element = element_bytes(dtype)
-    prompt = question.prompt or (1 if question.output else resolved.context)
+    prompt = question.prompt
+    if prompt is None:
+        prompt = resolved.context if question.output is None else 1
     return Run(
         resolved=resolved,
         version=parse_version(resolved.version, "transformers"),
@@ -102,7 +107,7 @@ def _run(resolved: Resolved) -> Run:
 def _memory(run: Run, stage: Stage, weights: Term) -> RankMemory:
     instants = tuple(_instants(run, stage, weights))
     context = context_term(run.resolved.card)
-    allocated = max(instant.bytes for instant in instants)
+    allocated = maximum(*(instant.bytes for instant in instants))
     reserved = _reserved(run, instants, allocated, context.bytes)
     return RankMemory(
         rank=stage.name,
@@ -115,20 +120,21 @@ def _memory(run: Run, stage: Stage, weights: Term) -> RankMemory:
     )
 
 
-def _reserved(run: Run, instants: tuple[Instant, ...], allocated: int, outside_bytes: int) -> int:
+def _reserved(run: Run, instants: tuple[Instant, ...], allocated: Number, outside_bytes: int) -> Number:
     """What torch's allocator ends up holding: the prompt's layers and its logits live apart, each keeps its segments.
 
     Decoding grows into them. When that exceeds the card, unused segments are given back and what is allocated remains.
     """
-    kinds: dict[str, int] = {}
+    kinds: dict[str, Number] = {}
     for instant in instants:
         for term in instant.terms if instant.name != "decode" else ():
-            kinds[term.name] = max(kinds.get(term.name, 0), term.bytes)
-    reserved = max(allocated, sum(kinds.values()))
+            kinds[term.name] = maximum(kinds.get(term.name, 0), term.bytes)
+    reserved = maximum(allocated, sum(kinds.values()))
     card = run.resolved.card
-    if card is None or reserved + outside_bytes <= card.visible_bytes:
+    if card is None:
         return reserved
-    return max(allocated, card.visible_bytes - outside_bytes)
+    room = card.visible_bytes - outside_bytes
+    return where(reserved <= room, reserved, maximum(allocated, room))
 
 
 def _instants(run: Run, stage: Stage, weights: Term) -> Iterator[Instant]:
@@ -175,20 +181,28 @@ def _rotary_tables(run: Run, stage: Stage) -> Term:
     return Term(name="rotary_tables", bytes=round(2 * widths * positions * run.element), why=why)
 
 
-def _cache_terms(run: Run, stage: Stage, tokens: int, *, held_twice: bool = False, prefilled: bool = False) -> tuple[Term, ...]:
+def _cache_terms(
+    run: Run, stage: Stage, tokens: Number, *, held_twice: bool = False, prefilled: bool = False
+) -> tuple[Term, ...]:
     reserved = run.loader.cache_reserved or run.resolved.options["cache_implementation"] == "static"
     held = run.total if reserved else tokens
-    size = round(run.batch * run.holding.cache_bytes(stage, held, prefilled=prefilled and not reserved))
-    why = f"{run.batch} x {held:,} tokens x {size / (run.batch * max(1, held)):,.6g} B" + (
-        ", and the copy each step makes before the old one is dropped" if held_twice else ""
-    )
-    crossed = round(run.batch * run.holding.cross_bytes(stage, run.resolved.model, run.prompt))
-    size = (size * 2 if held_twice else size) + crossed
-    why += f", and {crossed:,} B of what the encoder read" if crossed else ""
-    terms = [Term(name="kv_cache", bytes=size, why=why, source="transformers cache_utils.py")]
-    state = round(run.batch * run.holding.state_bytes(stage))
-    if state:
-        terms.append(Term(name="state", bytes=state, why=f"{run.batch} sequences' convolution windows and recurrent states"))
+    size = whole(run.batch * run.holding.cache_bytes(stage, held, prefilled=prefilled and not reserved))
+    crossed = whole(run.batch * run.holding.cross_bytes(stage, run.resolved.model, run.prompt))
+
+    def why() -> str:
+        text = f"{run.batch} x {held:,} tokens x {size / (run.batch * max(1, held)):,.6g} B"
+        text += ", and the copy each step makes before the old one is dropped" if held_twice else ""
+        return text + (f", and {crossed:,} B of what the encoder read" if crossed else "")
+
+    terms = [
+        Term(name="kv_cache", bytes=size * (2 if held_twice else 1) + crossed, why=why, source="transformers cache_utils.py")
+    ]
+    state = whole(run.batch * run.holding.state_bytes(stage))
+    if not is_nothing(state):
+        own = named(run.batch, "sequences") * bytes_(
+            run.holding.state_bytes(stage), "of convolution windows and recurrent states"
+        )
+        terms.append(Term(name="state", bytes=state, why=own))
     return tuple(terms)
 
 
@@ -211,22 +225,27 @@ def _scratch(run: Run, stage: Stage) -> tuple[Term, ...]:
     return (Term(name="workspace", bytes=round(largest * run.element), why="the largest matrix expanded to 16 bits"),)
 
 
-def _longest(run: Run, placed: tuple[tuple[Stage, Term], ...]) -> int:
+def _longest(run: Run, placed: tuple[tuple[Stage, Term], ...]) -> Number:
     """The longest sequence that fits every card; the asked one when no card is named."""
     card = run.resolved.card
     if card is None:
         return run.resolved.context
 
-    def peak(tokens: int) -> int:
+    def peak(tokens: Number) -> Number:
         longer = msgspec.structs.replace(run, total=tokens, prompt=tokens)
-        return max(i.bytes for stage, weights in placed for i in _instants(longer, stage, weights))
+        return maximum(*(i.bytes for stage, weights in placed for i in _instants(longer, stage, weights)))
 
-    most = max(run.resolved.model.positions or 2**20, run.resolved.context)
-    return largest_that_fits(peak, room=card.visible_bytes - context_bytes(card), most=most, first=most)
+    _, asked = extent(run.resolved.context)
+    most, room = max(run.resolved.model.positions or 2**20, asked), card.visible_bytes - context_bytes(card)
+    if is_array(run.batch) or is_array(run.total):
+        return largest_of_each(peak, room=room, most=most)
+    return largest_that_fits(peak, room=room, most=most, first=most)
 
 
 def _error(resolved: Resolved, ranks: tuple[RankMemory, ...]) -> str:
     card = resolved.card
-    if card is None or all(rank.device_bytes <= card.visible_bytes for rank in ranks):
+    if card is None or any(is_array(rank.device_bytes) for rank in ranks):
+        return ""
+    if all(rank.device_bytes <= card.visible_bytes for rank in ranks):
         return ""
     return "torch.OutOfMemoryError: CUDA out of memory."

@@ -11,6 +11,7 @@ import msgspec
 from vramcast.models.attention import LatentAttention
 from vramcast.models.inventory import Mixer, Model, Tower
 from vramcast.models.stages import Stage
+from vramcast.quantity import Number, minimum
 from vramcast.serving.cache import CacheLayer, cache_layer
 from vramcast.serving.engines.transformers import versions
 from vramcast.serving.engines.versions import Version, at
@@ -29,20 +30,20 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
         """Bytes that one token adds to the layers that grow without end, and to windows that are not yet full."""
         return sum(count * self._token_elements(mixer) for mixer, count in _mixers(stage)) * self.element
 
-    def cache_bytes(self, stage: Stage, tokens: int, *, prefilled: bool = False) -> float:
+    def cache_bytes(self, stage: Stage, tokens: Number, *, prefilled: bool = False) -> Number:
         """Keys and values of a sequence of ``tokens``.
 
         A window is a view of the concatenation it was cut from: after the prompt (``prefilled``) that is the whole prompt, and
         from the first decoded token on the window and that token's own row.
         """
         keeps_window = at(self.version, versions.SLIDING_CACHE) and not prefilled
-        elements = 0
+        elements: Number = 0
         for mixer, count in _mixers(stage):
             reach = cache_layer(mixer, 1).reach_tokens if keeps_window else 0
-            elements += count * (min(tokens, reach) if reach else tokens) * self._token_elements(mixer)
+            elements += count * (minimum(tokens, reach) if reach else tokens) * self._token_elements(mixer)
         return elements * self.element
 
-    def cross_bytes(self, stage: Stage, model: Model, prompt: int) -> float:
+    def cross_bytes(self, stage: Stage, model: Model, prompt: Number) -> Number:
         """Keys and values of what an encoder read, kept by each layer that attends to it (EncoderDecoderCache).
 
         An ear reads the whole of its table of positions, padded (Whisper's 30 seconds), a text encoder the prompt.
@@ -75,7 +76,7 @@ def _mixers(stage: Stage) -> Iterator[tuple[Mixer, int]]:
             yield from ((mixer, count) for mixer in block.mixers)
 
 
-def _read_tokens(tower: Tower, prompt: int) -> int:
+def _read_tokens(tower: Tower, prompt: Number) -> Number:
     if tower.kind == "audio":
         return int(tower.facts.get("positions", 0))
     return prompt if tower.kind == "encoder" else 0

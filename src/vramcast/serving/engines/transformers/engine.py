@@ -4,6 +4,7 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.inventory import Model
+from vramcast.quantity import Number, extent
 from vramcast.serving.engines.base import Answer, Resolved
 from vramcast.serving.engines.options import Option
 from vramcast.serving.engines.resolving import Defaults, context_of, opened, resolved
@@ -37,13 +38,16 @@ class Transformers(msgspec.Struct, frozen=True):
         return answer(resolved)
 
 
-def _length(question: Serving, model: Model, defaults: Defaults) -> int:
+def _length(question: Serving, model: Model, defaults: Defaults) -> Number:
     """Prompt and output when they are told (an output alone follows one token), else the context."""
-    if question.prompt or question.output:
-        return (question.prompt or 1) + (question.output or 0)
-    if question.context and model.positions and question.context > model.positions:
+    if question.prompt is not None or question.output is not None:
+        return (1 if question.prompt is None else question.prompt) + (0 if question.output is None else question.output)
+    if question.context is None:
+        return context_of(question, model, defaults)
+    _, longest = extent(question.context)
+    if model.positions and longest > model.positions:
         beyond = (
             f"beyond the {model.positions:,} positions of the model: transformers computes it all the same, the text gets worse"
         )
-        defaults.note("context", question.context, beyond)
-    return question.context or context_of(question, model, defaults)
+        defaults.note("context", longest, beyond)
+    return question.context

@@ -12,9 +12,10 @@ from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model
 from vramcast.models.stages import Stage
-from vramcast.units import MiB
+from vramcast.quantity import Number, Quantity, binding, bytes_, named
 
 RESIDUALS = 4
+FLOAT32_BYTES = 4
 
 
 class Pass(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,68 +24,62 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     ``workspace_bytes``: what torch gives cuBLAS on the card.
     """
 
-    batch: int
-    tokens: int
-    span: int
+    batch: Number
+    tokens: Number
+    span: Number
     element: float
     attention: str
     score_bytes: float = 8
     workspace_bytes: int = 0
 
     @property
-    def rows(self) -> int:
+    def rows(self) -> Number:
         """Tokens of all sequences."""
         return self.batch * self.tokens
 
 
 def activations_term(model: Model, stage: Stage, step: Pass) -> Term:
     """The largest layer's transient tensors on that stage."""
-    size, why = max((_layer(model, block, step) for block, _ in stage.blocks), default=(0.0, "no layers"))
+    moments = [moment for block, _ in stage.blocks for moment in _moments(model, block, step)]
     parts = (
-        Term(name="widest_layer", bytes=round(size), why=why),
+        Term(name="widest_layer", amount=binding(*moments) if moments else bytes_(0, "no layers")),
         Term(name="cublas", bytes=step.workspace_bytes, why="workspace torch gives cuBLAS"),
     )
     return Term.total("activations", parts, source="transformers modeling files")
 
 
 def logits_term(model: Model, step: Pass, *, full: bool) -> Term:
-    """Logits of every token in fp32 beside the model's type, or of the last token only."""
-    rows = step.rows if full else step.batch
-    each = step.element + 4
-    size = rows * model.vocab * each + step.rows * model.hidden * step.element * 2
-    why = f"{rows:,} rows x {model.vocab:,} vocabulary x ({step.element:g} + 4) B, and the last hidden states"
-    return Term(
-        name="logits", bytes=round(size) + step.workspace_bytes, why=why, source="transformers: logits.float() of the kept rows"
-    )
+    """Logits of every token in fp32 beside the model's type, or of the last token only; and the last hidden states."""
+    rows = named(step.rows if full else step.batch, "rows")
+    logits = rows * named(model.vocab, "vocabulary") * bytes_(step.element + FLOAT32_BYTES)
+    states = named(step.rows, "tokens") * named(model.hidden, "hidden") * bytes_(step.element) * 2
+    size = logits + states + bytes_(step.workspace_bytes, "of cuBLAS")
+    return Term(name="logits", amount=size, source="transformers: logits.float() of the kept rows")
 
 
 def returned_term(model: Model, step: Pass) -> Term:
     """fp32 logits of the whole prompt brought back to the first card, where the inputs were (accelerate, io_same_device)."""
-    why = f"{step.rows:,} rows x {model.vocab:,} vocabulary x 4 B, moved to the inputs' card"
-    return Term(name="logits", bytes=step.rows * model.vocab * 4, why=why, source="accelerate hooks.py AlignDevicesHook")
+    size = named(step.rows, "rows moved to the inputs' card") * named(model.vocab, "vocabulary") * bytes_(FLOAT32_BYTES)
+    return Term(name="logits", amount=size, source="accelerate hooks.py AlignDevicesHook")
 
 
-def _layer(model: Model, block: Block, step: Pass) -> tuple[float, str]:
-    residual = RESIDUALS * model.hidden
-    wide, what = _feedforward(block)
-    forward = step.rows * (residual + wide) * step.element
+def _moments(model: Model, block: Block, step: Pass) -> tuple[Quantity, Quantity]:
+    """What the MLP of a layer holds at its widest, and what its mixer does."""
+    rows, residual = named(step.rows, "tokens"), RESIDUALS * named(model.hidden, "hidden")
+    element = bytes_(step.element)
+    mixing = rows * (residual + named(_projections(block), "of projections")) * element
     scores = _scores(block, step)
-    mixing = step.rows * (residual + _projections(block)) * step.element + scores
-    if mixing > forward:
-        kernel = f", and {scores / MiB:,.0f} MiB of scores" if scores else ""
-        return mixing, f"{step.rows:,} tokens x ({RESIDUALS} x {model.hidden:,} + projections) x {step.element:g} B{kernel}"
-    return forward, f"{step.rows:,} tokens x ({RESIDUALS} x {model.hidden:,} + {what}) x {step.element:g} B"
+    return rows * (residual + _feedforward(block)) * element, mixing if scores is None else mixing + scores
 
 
-def _feedforward(block: Block) -> tuple[int, str]:
+def _feedforward(block: Block) -> Quantity:
     kind = block.feedforward
     if isinstance(kind, Dense):
-        copies = 3 if kind.gated else 2
-        return copies * kind.intermediate, f"{copies} x {kind.intermediate:,}"
+        return (3 if kind.gated else 2) * named(kind.intermediate, "intermediate")
     if isinstance(kind, Experts):
-        width = 3 * max(kind.shared_intermediate, kind.intermediate * kind.active // 2)
-        return width + kind.routed, f"{width:,} in experts + router"
-    return 0, "0"
+        width = max(kind.shared_intermediate, kind.intermediate * kind.active // 2)
+        return 3 * named(width, "in experts") + named(kind.routed, "router")
+    return named(0, "no MLP")
 
 
 def _projections(block: Block) -> int:
@@ -99,12 +94,14 @@ def _projections(block: Block) -> int:
     return max(widths)
 
 
-def _scores(block: Block, step: Pass) -> float:
+def _scores(block: Block, step: Pass) -> Quantity | None:
+    """The scores of eager attention; None where no kernel keeps them."""
     if step.attention not in ("eager", "eager_grouped"):
-        return 0
+        return None
     grouped_only = step.attention == "eager_grouped"
     heads = max((_scored_heads(mixer, grouped_only=grouped_only) for mixer in block.mixers), default=0)
-    return float(step.batch * heads * step.tokens * step.span * step.score_bytes)
+    rows = named(step.batch, "sequences") * named(heads, "heads") * named(step.tokens, "tokens") * named(step.span, "scores")
+    return rows * bytes_(step.score_bytes)
 
 
 def _scored_heads(mixer: object, *, grouped_only: bool) -> int:

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vramcast.errors import UnmodelledError
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.stages import Stage, distinct_stages, every_stage
 from vramcast.quantity import Number, floored, is_array, is_nothing, maximum, minimum, named, where, whole
 from vramcast.serving.cache import CacheLayer, cache_layers, tower_layers
-from vramcast.serving.engines.base import Answer, CachePlan, Resolved
+from vramcast.serving.engines.base import Answer, CachePlan, Resolved, narrowest
 from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.budget import Budget, budget_of, subtracts_graphs
@@ -52,7 +51,7 @@ def answer(resolved: Resolved) -> Answer:
     settings = settings_of(resolved)
     split = middle_split if at(settings.version, versions.MIDDLE_SPLIT) else even_split
     ranks = [_rank(resolved, settings, stage) for stage in distinct_stages(resolved.model, settings.pp, split)]
-    narrow = _narrowest(ranks) if resolved.card else max(ranks, key=lambda r: r.plan.block_bytes)
+    narrow = narrowest(ranks, lambda r: r.blocks) if resolved.card else max(ranks, key=lambda r: r.plan.block_bytes)
     request = narrow.plan.request_blocks(resolved.context, settings.demand)
     blocks = settings.blocks_override or (narrow.blocks if resolved.card else request * resolved.concurrency)
     limit = resolved.model.positions or 2**24
@@ -67,15 +66,6 @@ def answer(resolved: Resolved) -> Answer:
         max_concurrency=cache.concurrency,
         start_error=_error(settings, resolved, cache, narrow.pool_bytes, longest) if resolved.card else "",
     )
-
-
-def _narrowest(ranks: list[Rank]) -> Rank:
-    """The rank that holds the fewest blocks. Raises UnmodelledError where it is another rank for another element of arrays."""
-    least = minimum(*(rank.blocks for rank in ranks))
-    found = next((rank for rank in ranks if is_nothing(rank.blocks - least)), None)
-    if found is None:
-        raise UnmodelledError("which pipeline stage holds the fewest blocks differs between these layouts: ask them apart")
-    return found
 
 
 def _pool_bytes(ranks: list[Rank], narrow: Rank) -> Number:

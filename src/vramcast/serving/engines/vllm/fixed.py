@@ -22,10 +22,9 @@ from vramcast.serving.engines.vllm.profile import Batch, forward_term, sampling_
 from vramcast.serving.engines.vllm.settings import Settings
 from vramcast.serving.splits import even_split
 from vramcast.serving.storage import storage_of
-from vramcast.serving.weights import Loading, weights_term
+from vramcast.serving.weights import VOCAB_MULTIPLE, Loading, weights_term
 from vramcast.units import GiB, gib
 
-VOCAB_MULTIPLE = 64
 _LOGS = "vLLM start-up logs, by release"
 
 

@@ -10,14 +10,13 @@ import msgspec
 
 from vramcast.largest import largest_of_each, largest_that_fits
 from vramcast.quantity import Number, is_array, maximum, minimum
-from vramcast.serving.cache import CacheLayer
+from vramcast.serving.cache import INDEX_SCALE_BYTES, CacheLayer
 from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
 
 # kinds whose state is fp32 whatever is asked (mamba_utils.py linear_attention_state_dtype, kda_state_dtype)
 FLOAT32_STATES = frozenset({"LinearAttention", "KimiDelta", "Rwkv"})
 FLOAT32_BYTES = 4
-INDEX_SCALE_BYTES = 4  # model_executor/models/deepseek_v2.py DeepseekV32IndexerCache: head_dim + 4 bytes per token
 
 
 class CacheTypes(msgspec.Struct, frozen=True, kw_only=True):

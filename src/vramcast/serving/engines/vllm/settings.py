@@ -8,6 +8,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.attention import LatentAttention
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
+from vramcast.serving.cache import SPARSE_LATENT_BYTES
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.layouts import has_experts, spread_of
 from vramcast.serving.engines.versions import Version, at, parse_version
@@ -15,10 +16,7 @@ from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.dequantizing import dequantizes
 from vramcast.serving.engines.vllm.pages import CacheTypes, Demand
 from vramcast.serving.engines.vllm.runner import second_runner
-from vramcast.serving.precision import element_bytes, same_as_model
-
-# fp8_ds_mla: 512 B latent + 16 B scales + 128 B rotary key in bf16 (v1/attention/backends/mla/flashmla_sparse.py)
-SPARSE_LATENT_BYTES = 656
+from vramcast.serving.precision import NVFP4_BYTES, element_bytes, loaded_dtype, same_as_model
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,13 +87,6 @@ def settings_of(resolved: Resolved) -> Settings:
     )
 
 
-def loaded_dtype(model: Model, asked: str | None) -> str:
-    """The type weights are loaded in: asked, or the checkpoint's, float32 ones being loaded in 16 bits (config/model.py)."""
-    if asked and not same_as_model(asked):
-        return asked
-    return "bfloat16" if model.dtype == "float32" else model.dtype
-
-
 def _sampler(version: Version, options: dict[str, Any], *, second: bool) -> str:
     """What the profile run samples with: see profile.SAMPLER_BYTES."""
     if second:
@@ -116,7 +107,7 @@ def cache_types(model: Model, kv_dtype: str | None, dtype: str, options: dict[st
         return CacheTypes(kv=plain, conv=conv, state=state, latent_multiple=latent_multiple, drafted=drafted)
     name = str(kv_dtype).lower()
     if name == "nvfp4":
-        return CacheTypes(kv=0.5 + 1 / 16, conv=conv, state=state, drafted=drafted)
+        return CacheTypes(kv=NVFP4_BYTES, conv=conv, state=state, drafted=drafted)
     if name.endswith("_per_token_head"):
         return CacheTypes(kv=0.5 if name.startswith("int4") else 1, conv=conv, state=state, head_extra=4, drafted=drafted)
     packed = SPARSE_LATENT_BYTES if element_bytes(name) == 1 and _sparse(model) else 0
