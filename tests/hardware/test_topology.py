@@ -60,3 +60,44 @@ def test_every_public_listing_is_read(shared: Path) -> None:
         topology = parse_topology(file.read_text())
         assert all(topology.links[i][i] == "X" for i in range(topology.cards)), file.name
         assert all(topology.links[i][j] == topology.links[j][i] for i in range(topology.cards) for j in range(i)), file.name
+
+
+# Facts of public listings: cards, islands, pairs by link, network cards by name and the way of the first to each card.
+SHAPES = {
+    "a100x8_nv12_10nics_tabs.txt": (8, ((0, 1, 2, 3, 4, 5, 6, 7),), {"NV12": 28}, 10),
+    "a800x8_damaged_columns.txt": (8, ((0, 1, 2, 3, 4, 5, 6, 7),), {"NV8": 28}, 4),
+    "a800x8_nv8_nics.txt": (8, ((0, 1, 2, 3, 4, 5, 6, 7),), {"NV8": 28}, 4),
+    "amd8_rocm_smi_showtopo.txt": (8, ((0, 1, 2, 3, 4, 5, 6, 7),), {"XGMI": 28}, 0),
+    "ascend8_npu_smi.txt": (8, ((0, 1, 2, 3, 4, 5, 6, 7),), {"HCCS": 28}, 0),
+    "b300x8_nv18_9nics_ansi.txt": (8, ((0, 1, 2, 3, 4, 5, 6, 7),), {"NV18": 28}, 9),
+    "h100_1gpu_6nics.txt": (1, ((0,),), {}, 6),
+    "metax8_mx_smi.txt": (8, ((0, 1, 2, 3), (4, 5, 6, 7)), {"MX": 12, "NODE": 16}, 0),
+    "v100x8_hybrid_mesh.txt": (8, ((0, 1, 2, 3), (4, 5, 6, 7)), {"NV1": 8, "NV2": 8, "NODE": 12}, 0),
+    "x2_sys_phb_4roce.txt": (2, ((0,), (1,)), {"SYS": 1}, 4),
+    "x4_node_sys_named_nic.txt": (4, ((0,), (1,), (2,), (3,)), {"NODE": 2, "SYS": 4}, 1),
+    "rtx4090d_x2_node_2nics.txt": (2, ((0,), (1,)), {"NODE": 1}, 2),
+}
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("file", SHAPES)
+def test_cards_links_and_network_cards_of_public_listings(file: str, shared: Path) -> None:
+    topology = parse_topology((shared / "hardware" / "topology" / file).read_text())
+    cards, islands, pairs, nics = SHAPES[file]
+    assert (topology.cards, topology.islands(), topology.pairs(), len(topology.nics)) == (cards, islands, pairs, nics)
+    assert all(len(nic.links) == cards for nic in topology.nics)
+
+
+def test_network_cards_are_read_from_rows_or_from_columns() -> None:
+    (nic,) = parse_topology(BRIDGED_PAIRS).nics
+    assert (nic.name, nic.links) == ("NIC0", ("PIX", "SYS", "SYS", "SYS"))
+    without_rows = "\n".join(line for line in BRIDGED_PAIRS.splitlines() if not line.startswith("NIC0"))
+    assert parse_topology(without_rows).nics == (nic,)
+    named = parse_topology(BRIDGED_PAIRS + "\nNIC Legend:\n\n  NIC0: mlx5_2\n")
+    assert named.nics[0].device == "mlx5_2"
+
+
+def test_affinity_and_numa_of_both_vendors() -> None:
+    assert parse_topology(BRIDGED_PAIRS).cpus == ("0-15", "16-31", "32-47", "48-63")
+    numa = "GPU[0]\t\t: (Topology) Numa Node: 0\nGPU[1]\t\t: (Topology) Numa Node: 1\n"
+    assert parse_topology(ROCM + numa).numa == ("0", "1")

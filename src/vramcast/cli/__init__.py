@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "models": ("models", "What a model is: parameters, sizes by precision, layer map, cache per token."),
     "utilization": ("utilization", "MFU and HFU from FLOPs, throughput, step time or a training log."),
     "profile": ("profile", "A profiler trace: where the GPU's time went, on which kernels, and what limits."),
+    "topology": ("topology", "How a machine's cards are joined; the parallel groups that suggests."),
     "gpus": ("gpus", "The cards: memory as sold and as programs see it, rates, capabilities."),
     "evaluate": ("evaluate", "Forecasts against measured runs: error tables by engine, kind and source."),
     "doctor": ("doctor", "What is installed here, and what each missing extra would add."),
