@@ -1,26 +1,11 @@
-"""Bytes of one element by the names people and engines use for types."""
+"""What the types of a question mean to an engine: the model's own, the one weights are loaded in, types that carry scales."""
 
-from vramcast.errors import unknown_name
 from vramcast.models.inventory import Model
-
-_BYTES = {
-    "float32": 4.0, "fp32": 4.0, "float": 4.0,
-    "bfloat16": 2.0, "bf16": 2.0, "float16": 2.0, "fp16": 2.0, "half": 2.0, "f16": 2.0,
-    "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "float8_e4m3fn": 1.0, "float8_e5m2": 1.0, "int8": 1.0,
-}  # fmt: skip
-
-
-def element_bytes(dtype: str) -> float:
-    """Bytes of one element; raises QuestionError for an unknown type, naming the nearest."""
-    size = _BYTES.get(dtype.lower().removeprefix("torch."))
-    if size is None:
-        raise unknown_name("dtype", dtype, _BYTES)
-    return size
-
+from vramcast.models.quantization.rows import NAMED
 
 # fp4 elements with one 8-bit scale for each 16 of them, and 8-bit ones with a scale for each 32
-NVFP4_BYTES = 0.5 + 1 / 16
-MXFP8_BYTES = 1 + 1 / 32
+NVFP4_BYTES = NAMED["nvfp4"].per_element
+MXFP8_BYTES = NAMED["mxfp8"].per_element
 
 
 def loaded_dtype(model: Model, asked: str | None) -> str:
@@ -34,5 +19,5 @@ def loaded_dtype(model: Model, asked: str | None) -> str:
 
 
 def same_as_model(dtype: str | None) -> bool:
-    """Whether a cache type says "the model's own"."""
+    """Whether a type that was asked for says "the model's own"."""
     return dtype is None or dtype.lower() == "auto"

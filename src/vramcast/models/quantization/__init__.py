@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from vramcast.dtypes import dtype_name
 from vramcast.errors import ConfigError, unknown_name
 from vramcast.models.config import Config
 from vramcast.models.inventory import Model
-from vramcast.models.quantization.formats import PLAIN, Format, dtype_name
+from vramcast.models.quantization.formats import PLAIN, Format
 from vramcast.models.quantization.ggml import GGML_TYPES, ggml_type
 from vramcast.models.quantization.habits import with_habits
 from vramcast.models.quantization.patterns import compact
@@ -50,7 +51,7 @@ def scheme_for(model: Model, *, dtype: str | None = None, quant: str | None = No
         return _own_scheme(model, base, given=dtype is not None)
     if config and asked != "none" and _same_format(asked, own := _own_scheme(model, base, given=dtype is not None)):
         return own
-    if asked == "none" or dtype_name(asked) in PLAIN:
+    if asked == "none" or (dtype_name(asked) in PLAIN and asked.replace("_", "-") not in ALIASES):
         return Scheme(model, dtype=base if asked == "none" else dtype_name(asked))
     return Scheme(model, dtype=base, plan=with_habits(_named_plan(asked), model))
 

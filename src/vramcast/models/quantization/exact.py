@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from vramcast.dtypes import HEADER_FLOATS
 from vramcast.models.inventory import Stored, Tensor
 from vramcast.models.quantization.formats import PLAIN, Format
 from vramcast.models.quantization.ggml import GGML_TYPES
@@ -22,7 +23,6 @@ _SIDES = frozenset({
     "mul1",
 })  # fmt: skip
 _TAILS = ("_blocks", "_scales", "_scale_inv", "_packed", "_scale")
-_FLOATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 #: GGUF tensor names (after "blk.N." and before ".weight") by role; src/llama-arch.cpp of llama.cpp.
 _GGUF_ROLES = {
@@ -72,7 +72,7 @@ class Exact:
         found = self._modules.get(module_of(name))
         if found is None:
             return None
-        if found.dtype in _FLOATS and found.parts == tensor.copies:
+        if found.dtype in HEADER_FLOATS and found.parts == tensor.copies:
             return self._base if tensor.dtype is None else PLAIN.get(tensor.dtype, self._base)
         return Format(name=found.dtype, bits=found.bytes * 8 / max(1, tensor.elements), source="the files' own headers")
 

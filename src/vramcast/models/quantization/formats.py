@@ -12,6 +12,8 @@ from math import ceil, prod
 
 import msgspec
 
+from vramcast.dtypes import TABLE
+
 
 class Format(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The storage rule of one quantised (or plain) matrix; see the module's text for the sum.
@@ -47,6 +49,12 @@ class Format(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Bits per element of a large matrix (8192 x 8192), scales included."""
         return self.bytes_of((8192, 8192)) * 8 / 8192**2
 
+    @property
+    def per_element(self) -> float:
+        """Bytes of one element with its share of a block's scale and zero point; what rows and matrices add is left out."""
+        shared = self.flat or prod(self.block)
+        return self.bits / 8 + ((self.scale_bytes + self.zero_bits / 8) / shared if shared else 0)
+
     def _groups(self, rows: int, columns: int) -> int:
         if self.flat:
             return -(-rows * columns // self.flat)
@@ -59,16 +67,4 @@ def _whole(size: float) -> int:
     return ceil(size - 1e-4)
 
 
-_DTYPES = {
-    "float64": 64, "float32": 32, "float16": 16, "bfloat16": 16, "float8_e4m3fn": 8, "float8_e5m2": 8, "float8_e8m0fnu": 8,
-    "int64": 64, "int32": 32, "int16": 16, "int8": 8, "uint8": 8, "bool": 8,
-}  # fmt: skip
-_SPOKEN = {"fp32": "float32", "float": "float32", "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp64": "float64"}
-
-PLAIN = {name: Format(name=name, bits=bits, source="size of the element type") for name, bits in _DTYPES.items()}
-
-
-def dtype_name(text: str) -> str:
-    """The full name of an element type from ``bf16``, ``half`` or ``torch.float16``; unknown text comes back as it is."""
-    lowered = text.strip().lower().removeprefix("torch.")
-    return _SPOKEN.get(lowered, lowered)
+PLAIN = {d.name: Format(name=d.name, bits=d.bits, source="size of the element type") for d in TABLE if d.plain}

@@ -8,16 +8,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from vramcast.dtypes import HEADER_BITS, HEADER_FLOATS
 from vramcast.errors import UnmodelledError
 from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.inventory import Block, Mixer, Model, Stored, Tensor, Tower
-from vramcast.models.sources.safetensors import BITS
 
 _LAYER = re.compile(r"(.*?\.)(\d{1,4})\.(.+)")
 _EXPERT = re.compile(r"(.*?experts?\.)(\d{1,4})\.(.+)")
 _PACKED = frozenset({"I32", "U32", "U8", "F4", "F6_E2M3", "F6_E3M2"})
-_DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "F64": "float64"}
 
 #: Words in a name, the role they mean and the axis tensor parallelism cuts; the first that is found decides.
 _ROLES: tuple[tuple[str, str, int | None], ...] = (
@@ -89,7 +88,7 @@ def _tensor(name: str, parts: list[Stored]) -> Tensor:
     largest = max(parts, key=lambda s: s.bytes)
     bare = name.removesuffix(".weight")
     role, shard = next(((role, axis) for words, role, axis in _ROLES if re.search(words, bare)), ("other", None))
-    fixed = _DTYPES.get(largest.dtype) if BITS[largest.dtype] > 16 else None
+    fixed = HEADER_FLOATS.get(largest.dtype) if HEADER_BITS[largest.dtype] > 16 else None
     return Tensor(
         name=name,
         shape=largest.shape or (1,),
@@ -137,4 +136,4 @@ def _dtype(stored: tuple[Stored, ...]) -> str:
     sizes: dict[str, int] = {}
     for one in stored:
         sizes[one.dtype] = sizes.get(one.dtype, 0) + one.bytes
-    return _DTYPES.get(max(sizes, key=lambda d: sizes[d]), "bfloat16")
+    return HEADER_FLOATS.get(max(sizes, key=lambda d: sizes[d]), "bfloat16")

@@ -7,6 +7,7 @@ Layout (huggingface/safetensors, README "Format"): 8 bytes little-endian header 
 import math
 from typing import Any
 
+from vramcast.dtypes import HEADER_BITS
 from vramcast.errors import UnmodelledError, UnsafeFileError
 from vramcast.models.inventory import Stored
 from vramcast.models.sources.ranges import Ranges
@@ -15,12 +16,6 @@ from vramcast.units import MB, gib
 
 LARGEST_HEADER_BYTES = 100 * MB
 _MOST_TENSORS = 2_000_000
-
-BITS = {
-    "F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "I16": 16, "I8": 8, "U64": 64, "U32": 32, "U16": 16,
-    "U8": 8, "BOOL": 8, "C64": 64, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
-    "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4,
-}  # fmt: skip
 
 
 def read_header(ranges: Ranges) -> tuple[Stored, ...]:
@@ -50,9 +45,10 @@ def _span(name: str, entry: Any, ranges: Ranges) -> tuple[int, int, Stored]:
         raise _lie(ranges, f"describes tensor {name[:80]!r} with {type(entry).__name__} where an object was expected")
     dtype, shape = entry.get("dtype"), _numbers(name, entry.get("shape"), ranges)
     begin, end = _pair(name, entry.get("data_offsets"), ranges)
-    if not isinstance(dtype, str) or dtype not in BITS:
-        raise UnmodelledError(f"{ranges.name}: tensor {name[:80]!r} has type {str(dtype)[:20]!r}: known are {', '.join(BITS)}")
-    size = -(-math.prod(shape) * BITS[dtype] // 8)
+    if not isinstance(dtype, str) or dtype not in HEADER_BITS:
+        known = ", ".join(HEADER_BITS)
+        raise UnmodelledError(f"{ranges.name}: tensor {name[:80]!r} has type {str(dtype)[:20]!r}: known are {known}")
+    size = -(-math.prod(shape) * HEADER_BITS[dtype] // 8)
     if end - begin != size:
         raise _lie(ranges, f"gives tensor {name[:80]!r} {end - begin:,} bytes where {dtype} {list(shape)} takes {size:,}")
     return begin, end, Stored(name, dtype, shape, size)

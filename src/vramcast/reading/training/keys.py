@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from vramcast.dtypes import dtype_name
 from vramcast.errors import QuestionError, nearest
 from vramcast.reading.training.settings import UNSET, Settings
 from vramcast.units import parse_count
@@ -12,7 +13,6 @@ from vramcast.untrusted import shown
 Convert = Callable[[Any], Any]
 Handler = Callable[[Settings, Any, str], None]
 Rule = tuple[str, Convert] | Handler
-DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "half": "float16", "float": "float32"}
 _OPEN = re.compile(r"^\$|\$\{|\{\{")  # a template's or a shell's name, not resolved
 DEEPEST, MOST_KEYS = 12, 3000
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
@@ -63,7 +63,7 @@ def names(value: Any) -> tuple[str, ...] | None:
 def dtype(value: Any) -> str | None:
     """The torch name of a dtype; None for auto."""
     found = text(value)
-    return DTYPES.get(found.removeprefix("torch."), found.removeprefix("torch.")) if found else None
+    return dtype_name(found) if found else None
 
 
 def one_of(meanings: Mapping[str, Any]) -> Convert:

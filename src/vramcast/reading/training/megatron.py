@@ -14,7 +14,6 @@ NAME = "Megatron-LM arguments"
 SIGNATURE = frozenset(
     {"num_layers", "hidden_size", "tensor_model_parallel_size", "micro_batch_size", "seq_length", "num_attention_heads"}
 )
-_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8"}
 
 
 def _fp8(settings: Settings, value: Any, because: str) -> None:
@@ -98,9 +97,9 @@ RULES: dict[str, Rule] = {
     "grad_reduce_in_fp32": ("gradients.wide", flag),
     "grad_reduce_in_bf16": ("gradients.narrow", flag),
     "use_precision_aware_optimizer": ("optimizer.aware", flag),
-    "main_grads_dtype": ("aware.gradients", one_of(_DTYPES)),
-    "main_params_dtype": ("aware.master", one_of(_DTYPES)),
-    "exp_avg_dtype": ("aware.states", one_of(_DTYPES)),
+    "main_grads_dtype": ("aware.gradients", dtype),
+    "main_params_dtype": ("aware.master", dtype),
+    "exp_avg_dtype": ("aware.states", dtype),
     "optimizer": ("optimizer", lambda v: {"adam": "adamw", "sgd": "sgd_momentum"}.get(str(v).lower(), str(v).lower())),
     "optimizer_cpu_offload": _offload,
     "bf16": ("compute_dtype", when("bfloat16")),

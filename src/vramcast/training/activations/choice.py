@@ -1,6 +1,7 @@
 """From a resolved recipe to the style of its layers."""
 
 from vramcast.models.classes import Layer, model_class
+from vramcast.models.quantization.rows import NAMED
 from vramcast.training.activations.style import LowRank, Style
 from vramcast.training.adapters.tensors import parts_of
 from vramcast.training.optimizers.rules import optimizer
@@ -8,7 +9,7 @@ from vramcast.training.recipe.parts import GATHERED, Recipe, width
 from vramcast.workload import Adapter, Parallel
 
 # Bytes of one element as a narrow matmul saves it; NVFP4 is half a byte and one byte of scale for 16 elements.
-SAVED_WIDTHS = {"float8": 1, "nvfp4": 0.5 + 1 / 16}
+SAVED_WIDTHS = {"float8": 1, "nvfp4": NAMED["nvfp4"].per_element}
 
 
 def updates_inside_backward(recipe: Recipe) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from vramcast import dtypes
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.training.recipe.parts import Dtype, Part, Recipe
 from vramcast.training.recipe.policy import Policy, parse_policy
@@ -21,9 +22,6 @@ _FLAT = {
     "recomputation.policy": "checkpointing",
     "loss.kind": "loss",
 }
-_DTYPE_NAMES = {
-    "fp32": "float32", "float": "float32", "bf16": "bfloat16", "fp16": "float16", "half": "float16", "fp8": "float8",
-}  # fmt: skip
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +120,8 @@ def _find(name: str) -> Option:
 
 def dtype_name(value: str) -> str:
     """The torch name of a dtype; other text is returned unchanged."""
-    return _DTYPE_NAMES.get(value.removeprefix("torch."), value.removeprefix("torch."))
+    found = dtypes.dtype_name(value)
+    return found if found in dtypes.BY_NAME else value
 
 
 def dtype_of(value: str) -> Dtype:

@@ -4,16 +4,17 @@ A field's type is what it can be (``Literal`` words, numbers within limits), its
 written from both. Dtypes are torch names.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 from msgspec import Meta
 
+from vramcast.dtypes import BY_NAME
 from vramcast.errors import QuestionError
 from vramcast.training.recipe.policy import Policy
 
 Dtype = Literal["float32", "bfloat16", "float16", "float8", "int8"]
-WIDTHS: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "float8": 1, "int8": 1}
+DTYPES: tuple[str, ...] = get_args(Dtype)
 ShardingKind = Literal["none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "distributed_optimizer"]
 LossKind = Literal[
     "eager", "plain", "fused", "in_place", "linear", "chunked", "chunked_head", "whole_chunked", "vocab_parallel", "compiled",
@@ -261,7 +262,6 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
 def width(dtype: str) -> int:
     """Bytes of one element. Raises QuestionError for a dtype that is none of a recipe's."""
-    found = WIDTHS.get(dtype)
-    if found is None:
-        raise QuestionError(f"dtype {dtype!r} is not one of {', '.join(WIDTHS)}")
-    return found
+    if dtype not in DTYPES:
+        raise QuestionError(f"dtype {dtype!r} is not one of {', '.join(DTYPES)}")
+    return BY_NAME[dtype].bits // 8

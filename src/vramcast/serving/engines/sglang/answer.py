@@ -2,6 +2,7 @@
 
 import msgspec
 
+from vramcast.dtypes import element_bytes
 from vramcast.hardware.runtime import engine_start_bytes, engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.classes import model_class
@@ -19,7 +20,7 @@ from vramcast.serving.engines.sglang.messages import no_room
 from vramcast.serving.engines.sglang.pools import Cells, Pools, Types, cells_of, divide
 from vramcast.serving.engines.versions import Version, parse_version
 from vramcast.serving.host import free_bytes
-from vramcast.serving.precision import MXFP8_BYTES, NVFP4_BYTES, element_bytes, loaded_dtype, same_as_model
+from vramcast.serving.precision import MXFP8_BYTES, NVFP4_BYTES, loaded_dtype, same_as_model
 from vramcast.serving.splits import front_split
 from vramcast.serving.storage import Storage, storage_of
 from vramcast.serving.weights import VOCAB_MULTIPLE, Loading, weights_term

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from vramcast.dtypes import element_bytes
 from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.sharding import cut
@@ -13,7 +14,7 @@ from vramcast.serving.engines.base import Answer, CachePlan, Resolved, narrowest
 from vramcast.serving.engines.layouts import spread_of
 from vramcast.serving.engines.versions import Table, at, parse_version
 from vramcast.serving.host import free_bytes
-from vramcast.serving.precision import NVFP4_BYTES, element_bytes, loaded_dtype, same_as_model
+from vramcast.serving.precision import NVFP4_BYTES, loaded_dtype, same_as_model
 from vramcast.serving.splits import front_split
 from vramcast.serving.storage import storage_of
 from vramcast.serving.weights import Loading, weights_term

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from vramcast.dtypes import element_bytes
 from vramcast.hardware.runtime import context_bytes, context_term, cublas_workspace_bytes
 from vramcast.largest import largest_of_each, largest_that_fits
 from vramcast.ledger import Instant, RankMemory, Term
@@ -16,7 +17,7 @@ from vramcast.serving.engines.transformers.cache import Holding
 from vramcast.serving.engines.transformers.loaders import LOADERS, Loader
 from vramcast.serving.engines.transformers.prefill import Pass, activations_term, logits_term, returned_term
 from vramcast.serving.engines.versions import Version, at, parse_version
-from vramcast.serving.precision import element_bytes, same_as_model
+from vramcast.serving.precision import same_as_model
 from vramcast.serving.splits import front_split
 from vramcast.serving.storage import storage_of
 from vramcast.serving.weights import Loading, weights_term

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from vramcast.dtypes import element_bytes
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.attention import LatentAttention
 from vramcast.models.classes import model_class
@@ -16,7 +17,7 @@ from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.dequantizing import dequantizes
 from vramcast.serving.engines.vllm.pages import CacheTypes, Demand
 from vramcast.serving.engines.vllm.runner import second_runner
-from vramcast.serving.precision import NVFP4_BYTES, element_bytes, loaded_dtype, same_as_model
+from vramcast.serving.precision import NVFP4_BYTES, loaded_dtype, same_as_model
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
