@@ -45,9 +45,8 @@ def test_every_reader_of_the_table_agrees() -> None:
 
 
 def test_float32_checkpoints_are_loaded_in_16_bits_unless_asked() -> None:
-    wide, half = (
-        msgspec.structs.replace(read_model("openai-community/gpt2", offline=True), dtype=d) for d in ("float32", "float16")
-    )
+    base = read_model("openai-community/gpt2", offline=True)
+    wide, half = (msgspec.structs.replace(base, dtype=dtype) for dtype in ("float32", "float16"))
     assert loaded_dtype(wide, None) == loaded_dtype(wide, "auto") == "bfloat16"
     assert loaded_dtype(wide, "float32") == "float32"
     assert loaded_dtype(half, None) == "float16"

@@ -61,3 +61,12 @@ def test_bad_lines_cost_themselves_alone(tmp_path: Path, text: str, message: str
 def test_a_missing_file_says_what_is_expected(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match=r"no file .*: give a JSON-lines file of measured rows"):
         list(read_rows(tmp_path / "none.jsonl"))
+
+
+def test_a_figure_that_is_not_scored_may_be_text() -> None:
+    """76 reports of one source write their speed as text; their memory is a number."""
+    row = {"framework": "trl", "method": "lora", "measured": {"samples_per_s": "9.88", "reserved_gib": "9.9"}}
+    with pytest.raises(Unexpressed, match=r"measured.'reserved_gib' is '9.9': expected a number"):
+        judge(row)
+    with pytest.raises(Unexpressed, match=r"^(?!.*samples_per_s)"):
+        judge({**row, "measured": {"samples_per_s": "9.88", "reserved_gib": 9.9}})

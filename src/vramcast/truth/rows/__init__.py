@@ -22,7 +22,7 @@ __all__ = ["Judgement", "Pair", "Unexpressed", "format_of", "judge", "read_rows"
 Row = dict[str, Any]
 
 UNREADABLE = "unreadable line"
-_UNITS = ("_gib", "_mib", "_gb", "_mb", "_bytes", "_s", "_ms")
+_UNITS = ("_gib", "_mib", "_gb", "_mb", "_bytes")  # figures that a memory row is scored by; others may be text
 LONGEST_LINE = 4 * 2**20
 MOST_ROWS = 1_000_000
 
