@@ -11,7 +11,7 @@ from vramcast.serving.engines.vllm.encoder import encoder_term
 from vramcast.serving.engines.vllm.engine import Vllm
 from vramcast.serving.engines.vllm.graphs import graphs_term
 from vramcast.serving.engines.vllm.settings import cache_types, settings_of
-from vramcast.serving.engines.vllm.versions import non_torch_bytes
+from vramcast.serving.engines.vllm.versions import non_torch_term
 from vramcast.serving.forecast import forecast_serving
 from vramcast.serving.splits import even_split
 from vramcast.units import GiB
@@ -236,9 +236,9 @@ def test_pictures_are_kept_through_the_profile_run() -> None:
 
 
 def test_a_dgx_spark_counts_the_growth_of_its_process() -> None:
-    spark, hopper = (non_torch_bytes((0, 22), find_accelerator(gpu), tp=1, pp=1) for gpu in ("GB10", "H100 SXM"))
+    spark, hopper = (non_torch_term((0, 22), find_accelerator(gpu), tp=1, pp=1).bytes for gpu in ("GB10", "H100 SXM"))
     assert spark - hopper == 2.5 * GiB
-    assert non_torch_bytes((0, 11), find_accelerator("GB10"), tp=1, pp=1) < GiB
+    assert non_torch_term((0, 11), find_accelerator("GB10"), tp=1, pp=1).bytes < GiB
 
 
 def test_the_largest_image_of_qwen3s_towers_is_encoded_whole() -> None:

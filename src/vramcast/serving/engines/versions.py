@@ -3,6 +3,8 @@
 import re
 from typing import TypeVar
 
+import msgspec
+
 from vramcast.errors import QuestionError
 
 Version = tuple[int, ...]
@@ -11,6 +13,19 @@ Table = tuple[tuple[Version, Value], ...]
 """Rows of (version it holds from, value), in version order."""
 
 _NUMBER = re.compile(r"\s*v?(\d+(?:\.\d+){0,3})")
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    """A number without a mechanism of its own here: fitted to measured cases, and said to be so in every answer it enters."""
+
+    value: float
+    cases: int
+    source: str
+
+    @property
+    def why(self) -> str:
+        """How many cases it rests on, and where they come from."""
+        return f"fitted, {self.cases} case{'s' * (self.cases != 1)}, from {self.source}"
 
 
 def parse_version(text: str, engine: str) -> Version:

@@ -10,15 +10,23 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.serving.engines.llama_cpp.building import Habits
+from vramcast.serving.engines.versions import Table, at
 
 LATEST = 9900
 """0c1e57098 (2026-10-01), vendored in llama-cpp-python 0.3.36; the newest source read."""
 VERSIONS = ("b1680", "b4500", "b5200", "b5863", "b7700", "b9849", "b9900")
 _OLD = Habits(gated_unit=False, half_mask=False, every_output=True, embedding_input=False, set_rows=False, key_last=False)
 _RELEASE = re.compile(r"v?\d+\.\d+")
-_GATHERED = 6400
-_PADDED = 2776
-"""Cells are rounded up since flash attention came (pull 5021)."""
+# rules by the build they hold from; the pull requests are named where Generation explains each
+WINDOW_CACHES: Table[bool] = (((0,), False), ((5400,), True))
+GATHERS: Table[bool] = (((0,), False), ((6400,), True))
+ABSORBED_LATENT: Table[bool] = (((0,), False), ((5130,), True))
+LATENT_VALUES: Table[bool] = (((0,), False), ((5130,), True), ((7800,), False))
+# cells without flash attention; with it always 256. Rounded up since flash attention came (pull 5021)
+PADDING: Table[int] = (((0,), 1), ((2776,), 32), ((6200,), 256))
+# llama-server opens four unified slots by itself (pull 16653), and takes flash attention where it can (pull 15434)
+AUTO_SLOTS: Table[bool] = (((0,), False), ((6700,), True))
+FLASH_BY_DEFAULT: Table[bool] = (((0,), False), ((6300,), True))
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,17 +54,17 @@ FORK = Generation(
 )
 """ik_llama.cpp of the first half of 2025: no window caches, fused norms and products, its own latent modes."""
 
-_HABITS: tuple[tuple[int, Habits], ...] = (
-    (0, msgspec.structs.replace(_OLD, one_buffer=True, skips_rows=False)),
-    (1842, msgspec.structs.replace(_OLD, skips_rows=False)),  # ggml_backend_sched, pull 4766
-    (2535, _OLD),  # output rows, pull 6122
-    (5800, msgspec.structs.replace(_OLD, gated_unit=True)),  # GLU operations, pull 14158
-    (5900, msgspec.structs.replace(_OLD, gated_unit=True, set_rows=True)),  # ggml_set_rows, pull 14285
+HABITS: Table[Habits] = (
+    ((0,), msgspec.structs.replace(_OLD, one_buffer=True, skips_rows=False)),
+    ((1842,), msgspec.structs.replace(_OLD, skips_rows=False)),  # ggml_backend_sched, pull 4766
+    ((2535,), _OLD),  # output rows, pull 6122
+    ((5800,), msgspec.structs.replace(_OLD, gated_unit=True)),  # GLU operations, pull 14158
+    ((5900,), msgspec.structs.replace(_OLD, gated_unit=True, set_rows=True)),  # ggml_set_rows, pull 14285
     (
-        7700,
+        (7700,),
         msgspec.structs.replace(_OLD, gated_unit=True, set_rows=True, embedding_input=True, half_mask=True, key_last=True),
     ),  # pull 18550
-    (9000, Habits()),  # logits of one row per sequence (n_outputs_max)
+    ((9000,), Habits()),  # logits of one row per sequence (n_outputs_max)
 )
 
 
@@ -91,12 +99,12 @@ def generation(build: int, *, fork: bool, flash: bool) -> Generation:
     """The rules that hold at that build."""
     if fork:
         return FORK
-    habits = [row for since, row in _HABITS if since <= build][-1]
+    since = (build,)
     return Generation(
-        habits=habits,
-        window_caches=build >= 5400,
-        gathers=build >= _GATHERED,
-        absorbed_latent=build >= 5130,
-        latent_values=5130 <= build < 7800,
-        padding=256 if flash or build >= 6200 else (32 if build >= _PADDED else 1),
+        habits=at(since, HABITS),
+        window_caches=at(since, WINDOW_CACHES),
+        gathers=at(since, GATHERS),
+        absorbed_latent=at(since, ABSORBED_LATENT),
+        latent_values=at(since, LATENT_VALUES),
+        padding=256 if flash else at(since, PADDING),
     )

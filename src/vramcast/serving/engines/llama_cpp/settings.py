@@ -7,14 +7,12 @@ from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.llama_cpp import ollama
 from vramcast.serving.engines.llama_cpp.cache import CacheRules
-from vramcast.serving.engines.llama_cpp.generations import Generation, build_number, generation
+from vramcast.serving.engines.llama_cpp.generations import AUTO_SLOTS, FLASH_BY_DEFAULT, Generation, build_number, generation
 from vramcast.serving.engines.llama_cpp.placement import Placement, expert_overrides, place
 from vramcast.serving.engines.llama_cpp.scheduler import PIPELINE_COPIES
 from vramcast.serving.engines.resolving import Defaults
+from vramcast.serving.engines.versions import at
 from vramcast.workload import Serving
-
-_AUTO_SLOTS_BUILD = 6700
-"""llama-server opens four unified slots by itself from here (pull 16653); one before."""
 
 
 class LlamaSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,14 +40,15 @@ def fill(defaults: Defaults, name: str, question: Serving, layers: int) -> None:
     fork = name == "ik_llama_cpp"
     build = build_number(question.engine_version, name)
     take = defaults.take
-    slots = 4 if name == "llama_cpp" and build >= _AUTO_SLOTS_BUILD else 1
+    opens = at((build,), AUTO_SLOTS)
+    slots = 4 if name == "llama_cpp" and opens else 1
     take("n_parallel", question.concurrency or slots, "concurrency asked" if question.concurrency else "server default")
-    take("kv_unified", fork or build < _AUTO_SLOTS_BUILD or not question.concurrency, "server default")
+    take("kv_unified", fork or not opens or not question.concurrency, "server default")
     take("n_gpu_layers", layers + 1, "all layers and the output on the GPU")
     context = question.context or 0
     take("n_ubatch", ollama.batch_tokens(context) if name == "ollama" else 512, "engine default")
     take("n_batch", max(2048, int(defaults.values["n_ubatch"])), "engine default")
-    take("flash_attn", not fork and (build >= 6300 or name == "ollama"), "engine default")
+    take("flash_attn", not fork and (at((build,), FLASH_BY_DEFAULT) or name == "ollama"), "engine default")
     kv = question.kv_dtype or "f16"
     take("cache_type_k", _ggml_name(kv), "kv_dtype asked" if question.kv_dtype else "engine default")
     take("cache_type_v", _ggml_name(kv), "kv_dtype asked" if question.kv_dtype else "engine default")

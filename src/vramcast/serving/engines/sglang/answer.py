@@ -18,7 +18,7 @@ from vramcast.serving.engines.sglang.fraction import LEAST_CHUNK, PREFILL_TOKEN_
 from vramcast.serving.engines.sglang.graphs import graphs_term
 from vramcast.serving.engines.sglang.messages import no_room
 from vramcast.serving.engines.sglang.pools import Cells, Pools, Types, cells_of, divide
-from vramcast.serving.engines.versions import Version, parse_version
+from vramcast.serving.engines.versions import Version, at, parse_version
 from vramcast.serving.host import free_bytes
 from vramcast.serving.precision import MXFP8_BYTES, NVFP4_BYTES, loaded_dtype, same_as_model
 from vramcast.serving.splits import front_split
@@ -153,7 +153,7 @@ def _attention_ranks(resolved: Resolved) -> int:
 
 def _cached_blocks(resolved: Resolved, stage: Stage, version: Version) -> tuple[tuple[Block, int], ...]:
     """Layers whose cache a stage allocates: before 0.5.10 every stage allocated all of them (start-up logs of 0.5.9)."""
-    if version < (0, 5, 10) and resolved.question.parallel.pp > 1:
+    if resolved.question.parallel.pp > 1 and at(version, versions.STAGES_HOLD_ALL):
         return tuple((block, block.count) for block in resolved.model.blocks)
     return stage.blocks
 

@@ -6,7 +6,7 @@ Source: sglang/srt/arg_groups/memory_hook.py:84-345 (0.5.23), all in MiB; server
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.quantity import Number, maximum, where, whole
 from vramcast.serving.engines.sglang import versions
-from vramcast.serving.engines.versions import Version
+from vramcast.serving.engines.versions import Version, at
 from vramcast.units import MiB
 
 LARGE_CARD_MIB = 61440
@@ -23,8 +23,7 @@ def tier_of(card: Accelerator | None, version: Version) -> versions.Tier:
     """The defaults of a card's size, by nvidia-smi's total."""
     if card is None:
         return versions.UNKNOWN_CARD
-    tiers = versions.TIERS if version >= (0, 5, 11) else versions.TIERS_0510
-    return next(tier for tier in tiers if card.driver_bytes / MiB < tier.below_mib)
+    return next(tier for tier in at(version, versions.TIERS) if card.driver_bytes / MiB < tier.below_mib)
 
 
 def default_fraction(
@@ -34,9 +33,10 @@ def default_fraction(
     if card is None:
         return UNKNOWN_FRACTION
     size = card.driver_bytes / MiB
-    if version < (0, 5):
+    rule = at(version, versions.FRACTION)
+    if rule == "ranks":
         return next(fraction for ranks, fraction in versions.FIXED_FRACTION if tp >= ranks)
-    if version < (0, 5, 3):
+    if rule == "card":
         base, each = next((b, e) for below, b, e in versions.RESERVED_052 if size < below)
         return _thousandths((size - (base + each * tp * pp) * 1024) / size)
     reserved = reserved_mib(size, tp=tp, pp=pp, latent=latent, chunk=chunk, batch=batch, dp=dp)

@@ -10,12 +10,12 @@ from vramcast.models.attention import LatentAttention
 from vramcast.quantity import Number, bytes_, is_nothing, minimum, named
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.sglang.fraction import prefill_graphs_mib
+from vramcast.serving.engines.versions import Fitted
 from vramcast.units import MiB
 
 MIB_PER_SEQUENCE = 2
-# where the card shares the host's memory, what kernels compiled while capturing leave in the process counts too: 1.6 to 2.7 GiB
-# in three starts on a DGX Spark
-HOST_MIB = 1536
+# where the card shares the host's memory, what kernels compiled while capturing leave in the process counts too
+HOST_MIB = Fitted(1536, 3, "starts on a DGX Spark, 1.6 to 2.7 GiB")
 _SOURCE = "sglang/srt/arg_groups/memory_hook.py"
 
 
@@ -29,7 +29,7 @@ def graphs_term(resolved: Resolved) -> Term:
     size = named(batch, "sequences of the largest batch") * bytes_(MIB_PER_SEQUENCE * MiB)
     prefill = _prefill_mib(resolved)
     size += bytes_(prefill * MiB, "of prefill sizes") if not is_nothing(prefill) else 0
-    size += bytes_(HOST_MIB * MiB, "of the process") if resolved.card is not None and resolved.card.unified else 0
+    size += bytes_(HOST_MIB.value * MiB, HOST_MIB.why) if resolved.card is not None and resolved.card.unified else 0
     return Term(name="graphs", amount=size, source=_SOURCE)
 
 

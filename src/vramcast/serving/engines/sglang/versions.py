@@ -6,11 +6,17 @@ server_args.py of 0.4.6.post5, 0.5.2, 0.5.6 and 0.5.10.
 
 import msgspec
 
+from vramcast.serving.engines.versions import Table
+
 VERSIONS = ("0.4.6", "0.5.2", "0.5.6", "0.5.10", "0.5.23")
 
 STATE_SHARE = 0.9
 STATE_SLOTS_PER_REQUEST = 3
 
+# what the default fraction follows: tensor parallel ranks alone, the card's size, or what activations and graphs are reckoned at
+FRACTION: Table[str] = (((0,), "ranks"), ((0, 5), "card"), ((0, 5, 3), "reserve"))
+# every pipeline stage allocates the cache of all layers (start-up logs of 0.5.9)
+STAGES_HOLD_ALL: Table[bool] = (((0,), True), ((0, 5, 10), False))
 # 0.4.6: a fraction by tensor parallel size alone
 FIXED_FRACTION = ((16, 0.79), (8, 0.81), (4, 0.85), (2, 0.87), (1, 0.88))
 # 0.5.2: GiB kept free by card size in MiB: (below, base, per rank)
@@ -26,14 +32,12 @@ class Tier(msgspec.Struct, frozen=True):
     batch_tp4: int
 
 
-TIERS = (
-    Tier(20480, 2048, 8, 8),
-    Tier(35840, 4096, 48, 160),
-    Tier(61440, 4096, 32, 160),
-    Tier(163840, 8192, 256, 512),
-    Tier(10**9, 16384, 512, 512),
+_LARGER = (Tier(61440, 4096, 32, 160), Tier(163840, 8192, 256, 512), Tier(10**9, 16384, 512, 512))
+_SMALLEST = Tier(20480, 2048, 8, 8)
+TIERS: Table[tuple[Tier, ...]] = (
+    ((0,), (_SMALLEST, Tier(35840, 2048, 24, 80), *_LARGER)),
+    ((0, 5, 11), (_SMALLEST, Tier(35840, 4096, 48, 160), *_LARGER)),
 )
-TIERS_0510 = (Tier(20480, 2048, 8, 8), Tier(35840, 2048, 24, 80), *TIERS[2:])
 UNKNOWN_CARD = Tier(0, 4096, 160, 160)
 # captured prefill sizes by chunk (cuda_graph_hook.py)
 PREFILL_SIZES = {2048: 42, 4096: 50, 8192: 58, 16384: 74}

@@ -12,7 +12,8 @@ from vramcast.serving.activations import widest_layer
 from vramcast.serving.cache import CacheLayer, cache_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, narrowest
 from vramcast.serving.engines.layouts import spread_of
-from vramcast.serving.engines.versions import Table, at, parse_version
+from vramcast.serving.engines.tensorrt_llm import versions
+from vramcast.serving.engines.versions import at, parse_version
 from vramcast.serving.host import free_bytes
 from vramcast.serving.precision import NVFP4_BYTES, loaded_dtype, same_as_model
 from vramcast.serving.splits import front_split
@@ -21,8 +22,6 @@ from vramcast.serving.weights import Loading, weights_term
 
 _SOURCE = "tensorrt_llm/_torch/pyexecutor/_util.py"
 _SAMPLER = "tensorrt_llm/_torch/pyexecutor/sampler.py greedy_search_sampling_batch"
-# fp32 logits beside the model's own, and the sampler's probabilities, which greedy requests such as the dummy ones need no longer
-LOGIT_BYTES: Table[int] = (((0,), 8), ((1,), 4))
 
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +105,7 @@ def _fixed(resolved: Resolved, stage: Stage, dtype: str) -> Fixed:
     loading = Loading(layout=cut(parallel.tp, ep=spread.experts, expert_tp=spread.each_expert))
     width, tokens = widest_layer(stage, hidden=model.hidden, tp=parallel.tp), options["max_num_tokens"]
     rows = minimum(options["max_batch_size"], tokens) if stage.last else 0
-    each = element + at(parse_version(resolved.version, "tensorrt_llm"), LOGIT_BYTES)
+    each = element + at(parse_version(resolved.version, "tensorrt_llm"), versions.LOGIT_BYTES)
     logits = named(rows, "rows") * named(model.vocab, "vocabulary") * bytes_(each)
     return Fixed(
         weights=weights_term(model, stage, loading, storage_of(model, quant=question.quant, dtype=dtype)),

@@ -10,8 +10,9 @@ from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Answer, Resolved
 from vramcast.serving.engines.options import Option
 from vramcast.serving.engines.resolving import context_of, opened, resolved
+from vramcast.serving.engines.tensorrt_llm import versions
 from vramcast.serving.engines.tensorrt_llm.answer import answer
-from vramcast.serving.engines.tensorrt_llm.options import BEFORE_PYTORCH, DEFAULTS, OPTIONS, VERSIONS
+from vramcast.serving.engines.tensorrt_llm.options import OPTIONS
 from vramcast.workload import Serving
 
 
@@ -19,14 +20,13 @@ class TensorrtLlm(msgspec.Struct, frozen=True):
     """The engine; see base.Engine for the two questions it answers."""
 
     name: str = "tensorrt_llm"
-    versions: tuple[str, ...] = VERSIONS
+    versions: tuple[str, ...] = versions.VERSIONS
     options: tuple[Option, ...] = OPTIONS
 
     def resolve(self, question: Serving, model: Model, card: Accelerator | None) -> Resolved:
         """The question with the engine's defaults filled in."""
         defaults, version, number = opened(self, question, model)
-        old = BEFORE_PYTORCH if number < (0, 20) else {}
-        for name, value in (DEFAULTS | old).items():
+        for name, value in versions.defaults(number).items():
             defaults.take(name, value, "default of that version")
         context = context_of(question, model, defaults)
         return resolved(question, model, card, defaults, version=version, context=context)

@@ -2,9 +2,6 @@
 
 from vramcast.serving.engines.options import Option
 
-VERSIONS = ("0.11.0", "0.20.0", "1.0.0")
-DEFAULTS = {"free_gpu_memory_fraction": 0.9, "tokens_per_block": 32, "max_batch_size": 2048, "max_num_tokens": 8192}
-BEFORE_PYTORCH = {"tokens_per_block": 64, "max_batch_size": 256}
 _ARGS = "tensorrt_llm/llmapi/llm_args.py"
 
 OPTIONS = (

@@ -23,9 +23,7 @@ from vramcast.serving.engines.vllm.settings import Settings
 from vramcast.serving.splits import even_split
 from vramcast.serving.storage import storage_of
 from vramcast.serving.weights import VOCAB_MULTIPLE, Loading, weights_term
-from vramcast.units import GiB, gib
-
-_LOGS = "vLLM start-up logs, by release"
+from vramcast.units import GiB
 
 
 class Fixed(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,19 +65,13 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
         card=card,
         towers=towers,
     )
-    non_torch = versions.non_torch_bytes(settings.version, card, tp=settings.tp, pp=settings.pp)
     return Fixed(
         weights=_weights(resolved, settings, stage),
         activations=forward_term(model, stage, batch),
         logits=sampling_term(model, stage, batch) if stage.last else None,
         encoder=encoder_term(model, batch.towers, batch.tokens, batch.element, batch.pixel, tp=batch.tp),
         graphs=graphs_term(stage, _capture(resolved, settings), eager=settings.eager),
-        communication=Term(
-            name="communication",
-            bytes=non_torch,
-            why=lambda: f"{gib(non_torch)} of libraries and collectives outside torch at tp={settings.tp} pp={settings.pp}",
-            source=_LOGS,
-        ),
+        communication=versions.non_torch_term(settings.version, card, tp=settings.tp, pp=settings.pp),
         context=engine_start_term(card, settings.world, expert_group=has_experts(model)),
         unseen=_unseen(resolved, settings, stage),
     )

@@ -13,14 +13,13 @@ from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Experts
 from vramcast.models.stages import Stage
 from vramcast.quantity import bytes_, is_nothing, named, where
-from vramcast.serving.engines.versions import Table, at
+from vramcast.serving.engines.versions import Fitted, at
+from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.capture import Capture
 from vramcast.serving.engines.vllm.dequantizing import widest_slice
 from vramcast.units import KiB, MiB
 
-POOL_MIB: Table[float] = (((0,), 150), ((0, 11), 64))
-SIZE_MIB: Table[float] = (((0,), 4.7), ((0, 11), 1.9))
-NODE_BYTES = 19.4 * KiB
+NODE_KIB = Fitted(19.4, 42, "start-up logs of 0.19, 8 to 80 layers on one line")
 # kernels of one decoded layer: fused by torch.compile, as written (V0), and what routed experts launch more
 COMPILED, EAGER, ROUTED = 8, 11, 3
 # shrink and expand of the four adapted linear layers; slices dequantised, multiplied and copied rather than four products
@@ -49,13 +48,13 @@ def _nodes(stage: Stage, capture: Capture) -> Term:
     routed = sum(n for block, n in stage.blocks if isinstance(block.feedforward, Experts))
     if routed:
         launched += named(routed, "routed layers") * named(ROUTED, "more")
-    return Term(name="nodes", amount=graphs * launched * bytes_(NODE_BYTES))
+    return Term(name="nodes", amount=graphs * launched * bytes_(NODE_KIB.value * KiB, NODE_KIB.why))
 
 
 def _kernels(capture: Capture) -> int:
     """Kernels of a layer; adapters' are launched while capturing by V0, and again since 0.11."""
     v0 = capture.core == "V0"
-    launched = capture.lora and (v0 or capture.version >= (0, 11))
+    launched = capture.lora and (v0 or at(capture.version, versions.CAPTURES_LORA))
     return (EAGER if v0 else COMPILED) + LORA * launched + DEQUANTIZED * capture.dequantizes
 
 
@@ -68,8 +67,8 @@ def _pool(stage: Stage, capture: Capture) -> list[Term]:
     if capture.core == "V0":
         why = "workspace torch gives cuBLAS on the capturing stream"
         return [*parts, Term(name="pool", bytes=cublas_workspace_bytes(capture.card), why=why)]
-    base, each = at(capture.version, POOL_MIB), at(capture.version, SIZE_MIB)
-    pool = (named(base, "MiB") + named(capture.sizes, "sizes") * named(each, "MiB")) * bytes_(MiB)
+    base, each = at(capture.version, versions.POOL_MIB), at(capture.version, versions.SIZE_MIB)
+    pool = (named(base.value, "MiB") + named(capture.sizes, "sizes") * named(each.value, "MiB")) * bytes_(MiB, base.why)
     return [*parts, Term(name="pool", amount=pool)]
 
 

@@ -5,13 +5,12 @@ from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model, Tensor
 from vramcast.models.sharding import cut, share_shape
 from vramcast.models.stages import Stage
+from vramcast.serving.engines.versions import at
+from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.settings import Settings
 
 _TARGETS = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down"})
 DEFAULT_RANK = 16  # vllm/config/lora.py
-# input and output embeddings had slots of their own until adapters with extra vocabulary were dropped, in the models that name
-# them (``embedding_modules`` of vllm/model_executor/models/llama.py, mixtral.py, granite.py...; qwen2.py and qwen3.py name none)
-EMBEDDING_SLOTS_END = (0, 12)
 
 
 def slots_term(model: Model, stage: Stage, options: dict[str, object], settings: Settings) -> tuple[Term, ...]:
@@ -20,7 +19,7 @@ def slots_term(model: Model, stage: Stage, options: dict[str, object], settings:
         return ()
     slots, rank = int(str(options.get("max_loras") or 1)), int(str(options.get("max_lora_rank") or DEFAULT_RANK))
     width = sum(count * sum(_width(t, settings.tp) for t in block.tensors if _targeted(t)) for block, count in stage.blocks)
-    if settings.version < EMBEDDING_SLOTS_END and model_class(model.family).served.embedding_slots:
+    if at(settings.version, versions.EMBEDDING_SLOTS) and model_class(model.family).served.embedding_slots:
         width += (stage.first + stage.last) * (model.vocab + model.hidden)
     why = f"{slots} slot(s) x rank {rank} x {width:,} inputs and outputs x {settings.element:g} B"
     return (Term(name="lora_slots", bytes=round(slots * rank * width * settings.element), why=why, source="vllm/lora/layers"),)

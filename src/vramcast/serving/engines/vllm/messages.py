@@ -3,7 +3,8 @@
 Sources: vllm/v1/core/kv_cache_utils.py check_enough_kv_cache_memory, vllm/worker/worker.py raise_if_cache_size_invalid.
 """
 
-from vramcast.serving.engines.versions import Version
+from vramcast.serving.engines.versions import Version, at
+from vramcast.serving.engines.vllm import versions
 from vramcast.units import GiB
 
 NO_BLOCKS = "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine."
@@ -28,7 +29,7 @@ def _v0(context: int, tokens: int) -> str:
 
 
 def _v1(version: Version, context: int, needed_bytes: int, pool_bytes: int, longest: int) -> str:
-    whose = "model's" if version >= (0, 25) else "models's"
+    whose = at(version, versions.WHOSE)
     estimate = f" Based on the available memory, the estimated maximum model length is {longest}." if longest > 0 else ""
     return (
         f"To serve at least one request with the {whose} max seq len ({context}), ({needed_bytes / GiB:.2f} GiB KV cache is "

@@ -25,9 +25,6 @@ from vramcast.serving.engines.vllm.encoder import kept_outputs
 # and probabilities; the second runner: fp32 logits alone, drawn from in place
 SAMPLER_BYTES = {"sort": 36, "pivot": 12, "flashinfer": 12, "in_place": 4}
 DEFAULT_SMS = 132
-PIXELS_CAST = (0, 9, 1)
-# the first runner's dummy sampler works on random states of the sampled rows, beside those rows themselves
-DRAWS_STATES = (0, 9)
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +49,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def pixel(self) -> float:
         """Bytes of a pixel value in all copies: fp32 as the processor makes it, until it was cast there (vllm#18862)."""
-        return self.pixel_copies * (self.element if self.version >= PIXELS_CAST else 4)
+        return self.pixel_copies * (self.element if at(self.version, versions.CASTS_PIXELS) else 4)
 
 
 def forward_term(model: Model, stage: Stage, batch: Batch) -> Term:
@@ -87,7 +84,7 @@ def _cublas(batch: Batch) -> Term:
 def sampling_term(model: Model, stage: Stage, batch: Batch) -> Term:
     """The sampler's dummy run: logits of every row with the copies that top-k, top-p and sampling make of them."""
     rows, vocab = named(batch.rows, "rows"), named(model.vocab, "vocabulary")
-    copies = 1 if batch.version < DRAWS_STATES or batch.sampler == "in_place" else 2
+    copies = 2 if at(batch.version, versions.DRAWS_STATES) and batch.sampler != "in_place" else 1
     states = (named(batch.tokens, "tokens") + copies * rows) * named(model.hidden, "hidden") * bytes_(batch.element)
     parts = [
         Term(name="sampler", amount=rows * vocab * bytes_(batch.element + SAMPLER_BYTES[batch.sampler])),

@@ -1,31 +1,23 @@
 """Which of vLLM's two model runners a start takes.
 
 The second one draws from one fp32 copy of the logits in its profile run, and until 0.29 it reserved nothing for CUDA graphs.
-
-Sources: vllm/config/vllm.py use_v2_model_runner and DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES by release (notes of 0.22 to 0.25,
-vllm-project/vllm#43458, #44443, #53183); vllm/v1/worker/gpu/model_runner.py _dummy_sampler_run, sample/sampler.py;
-profile_cudagraph_memory returned 0 until vllm-project/vllm#53306.
 """
 
 from vramcast.models.classes import model_class
 from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
-from vramcast.serving.engines.versions import Table, Version, at, parse_version
-
-_TAKES_QUANTIZED: Table[bool] = (((0,), False), ((0, 24), True))
-_ALL_DENSE = (0, 25)
-_ALL = (0, 29)
-_RESERVES_GRAPHS = (0, 29)
+from vramcast.serving.engines.versions import Version, at, parse_version
+from vramcast.serving.engines.vllm import versions
 
 
 def second_runner(version: Version, model: Model, *, quantized: bool) -> bool:
     """Whether the second model runner is the default for that model."""
-    if version >= _ALL:
+    if at(version, versions.SECOND_RUNS_ALL):
         return True
-    if quantized and not at(version, _TAKES_QUANTIZED):
+    if quantized and not at(version, versions.SECOND_RUNS_QUANTIZED):
         return False
     dense = not any(isinstance(block.feedforward, Experts) for block in model.blocks)
-    return _named(version, model.family) or (dense and version >= _ALL_DENSE)
+    return _named(version, model.family) or (dense and at(version, versions.SECOND_RUNS_DENSE))
 
 
 def _named(version: Version, family: str) -> bool:
@@ -36,4 +28,4 @@ def _named(version: Version, family: str) -> bool:
 
 def reserves_graphs(version: Version, *, second: bool) -> bool:
     """Whether the runner estimates the memory of its graphs before the cache is sized."""
-    return not second or version >= _RESERVES_GRAPHS
+    return not second or at(version, versions.SECOND_RESERVES_GRAPHS)

@@ -103,7 +103,7 @@ def cache_types(model: Model, kv_dtype: str | None, dtype: str, options: dict[st
     conv = _type_bytes(options.get("mamba_cache_dtype"), plain)
     state = _type_bytes(options.get("mamba_ssm_cache_dtype"), 4 if model_class(model.text_class).served.float_state else conv)
     drafted = options.get("num_speculative_tokens") or 0
-    latent_multiple = 128 if version < (0, 8) else 1
+    latent_multiple = at(version, versions.LATENT_MULTIPLE)
     if same_as_model(kv_dtype):
         return CacheTypes(kv=plain, conv=conv, state=state, latent_multiple=latent_multiple, drafted=drafted)
     name = str(kv_dtype).lower()
@@ -134,7 +134,8 @@ def _draft(name: str | None) -> Model | None:
 
 def _demand(version: Version, options: dict[str, Any], pp: int) -> Demand:
     batches = at(version, versions.BATCHES_IN_FLIGHT) if pp == 1 else pp
-    aligned = version >= (0, 14) and options.get("enable_prefix_caching", version >= (0, 25))
+    caches = options.get("enable_prefix_caching", at(version, versions.CACHES_HYBRID_PREFIXES))
+    aligned = caches and at(version, versions.ALIGNS_STATES)
     return Demand(
         in_flight=options["max_num_batched_tokens"] * batches,
         speculative=options.get("num_speculative_tokens") or 0,

@@ -5,8 +5,9 @@ vllm/v1/worker/gpu_model_runner.py; the constants marked "logs" are what start-u
 """
 
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.ledger import Term
 from vramcast.quantity import Number, maximum, where
-from vramcast.serving.engines.versions import Table, Version, at
+from vramcast.serving.engines.versions import Fitted, Table, Version, at
 from vramcast.units import GiB
 
 VERSIONS = ("0.4.1", "0.5.4", "0.6.4", "0.7.3", "0.8.5", "0.9.2", "0.10.2", "0.11.0", "0.13.0", "0.16.0", "0.17.1", "0.19.1",
@@ -19,6 +20,10 @@ CHUNKS_LONG_PROMPTS: Table[bool] = (((0,), False), ((0, 5), True))
 # a step is never longer than all sequences at their longest (engine/arg_utils.py)
 CAPS_STEP: Table[bool] = (((0,), False), ((0, 9), True))
 UTILIZATION: Table[float] = (((0,), 0.90), ((0, 21), 0.92))
+# cards of 70 GiB have batches and sequences of their own, and from 0.29 those of 160 GiB too (engine/arg_utils.py)
+LARGE_BATCHES: Table[bool] = (((0,), False), ((0, 8, 5), True))
+HUGE_BATCHES: Table[bool] = (((0,), False), ((0, 29), True))
+LARGE_SEQUENCES: Table[int] = (((0,), 256), ((0, 9, 2), 1024))
 # V1 became the default engine in 0.8 and the only one in 0.11
 ENGINE_CORE: Table[str] = (((0,), "V0"), ((0, 8), "V1"))
 # CUDA graph memory is subtracted from the budget (VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS on)
@@ -47,22 +52,77 @@ LORA_IN_WEIGHTS: Table[bool] = (((0,), False), ((0, 7, 3), True))
 # tokens per chunk of the fused-MoE kernels, 0 = no chunks
 MOE_CHUNK: Table[int] = (((0,), 65536), ((0, 14), 16384), ((0, 21), 0))
 
-# memory outside torch that appears during the profile run on one card: libraries loaded lazily (logs). Before 0.6.4 free memory
-# was read off the device, so that the allocator's unused segments count as well; 0.6.4 took all that torch did not allocate, the
-# context with it (vllm/worker/worker.py); 0.6.5 and 0.6.6 as printed in vllm-project/vllm#10511
-NON_TORCH: Table[float] = (((0,), 0.60), ((0, 6, 4), 0.51), ((0, 6, 5), 1.79), ((0, 7), 0.05), ((0, 10), 0.07), ((0, 11), 0.13),
-                           ((0, 18), 0.25))  # fmt: skip
-# the same with tensor parallelism on Hopper and after: NVLink collectives' buffers as well (logs)
-NON_TORCH_TP: Table[float] = (((0,), 0.25), ((0, 6, 5), 3.58), ((0, 7), 0.25), ((0, 11), 0.54), ((0, 18), 2.10))
-# the release before which collectives took the same on every card
-NVLINK_BUFFERS = (0, 17)
+# the second model runner: for the rest of the dense models, for quantised ones, at last for all; at first it reserved nothing
+# for its graphs (config/vllm.py use_v2_model_runner; vllm-project/vllm#43458, #44443, #53183, #53306)
+SECOND_RUNS_DENSE: Table[bool] = (((0,), False), ((0, 25), True))
+SECOND_RUNS_QUANTIZED: Table[bool] = (((0,), False), ((0, 24), True))
+SECOND_RUNS_ALL: Table[bool] = (((0,), False), ((0, 29), True))
+SECOND_RESERVES_GRAPHS: Table[bool] = (((0,), False), ((0, 29), True))
+# a latent token is padded to this many elements (attention/backends/mla/common.py)
+LATENT_MULTIPLE: Table[int] = (((0,), 128), ((0, 8), 1))
+# recurrent states are kept at block ends where prefixes are cached (mamba_cache_mode "align"); hybrids do so by default later
+ALIGNS_STATES: Table[bool] = (((0,), False), ((0, 14), True))
+CACHES_HYBRID_PREFIXES: Table[bool] = (((0,), False), ((0, 25), True))
+# input and output embeddings had slots of their own until adapters with extra vocabulary were dropped, in the models that name
+# them (``embedding_modules`` of vllm/model_executor/models/llama.py, mixtral.py, granite.py...; qwen2.py and qwen3.py name none)
+EMBEDDING_SLOTS: Table[bool] = (((0,), True), ((0, 12), False))
+# pixels are cast to the model's type where they are made; before, they stay fp32 (vllm-project/vllm#18862)
+CASTS_PIXELS: Table[bool] = (((0,), False), ((0, 9, 1), True))
+# the first runner's dummy sampler works on random states of the sampled rows, beside those rows themselves
+DRAWS_STATES: Table[bool] = (((0,), False), ((0, 9), True))
+# whose "max seq len" the refusal names
+WHOSE: Table[str] = (((0,), "models's"), ((0, 25), "model's"))
+
+# what V1 captures: the ladder of V1 rather than V0's; sizes above 256 are 8 apart, then 16; whole decode graphs besides; sizes up
+# to twice the sequences rather than 512 whatever they are; 1024 on Blackwell data-centre cards; V0 stopped at 256 (config/vllm.py
+# _set_cudagraph_sizes, config.py cuda_graph_sizes, worker/model_runner.py _BATCH_SIZES_TO_CAPTURE)
+V1_SIZES: Table[bool] = (((0,), False), ((0, 8), True))
+WIDE_STEP: Table[int] = (((0,), 8), ((0, 11), 16))
+WHOLE_GRAPHS: Table[bool] = (((0,), False), ((0, 11), True))
+SIZES_BY_SEQUENCES: Table[bool] = (((0,), False), ((0, 10), True))
+LARGEST_ON_BLACKWELL: Table[int] = (((0,), 512), ((0, 29), 1024))
+LARGEST_OF_V0: Table[int | None] = (((0,), 256), ((0, 6), None))
+# adapters' kernels are launched while capturing by V0, and again by V1
+CAPTURES_LORA: Table[bool] = (((0,), False), ((0, 11), True))
+
+_OLD = "a log of that release"
+_GRAPHS_BEFORE, _GRAPHS = "graphs in start-up logs of 0.6.4 to 0.10.2", "graphs in start-up logs of 0.11 to 0.19"
+_LOGS_19 = "start-up logs of 0.18 and 0.19 on H100, L4 and RTX cards"
+# the graphs' private pool, and what each captured size adds to it, MiB
+POOL_MIB: Table[Fitted] = (
+    ((0,), Fitted(150, 7, _GRAPHS_BEFORE)), ((0, 11), Fitted(64, 46, _GRAPHS)),
+)  # fmt: skip
+SIZE_MIB: Table[Fitted] = (
+    ((0,), Fitted(4.7, 7, _GRAPHS_BEFORE)), ((0, 11), Fitted(1.9, 46, _GRAPHS)),
+)  # fmt: skip
+
+# memory outside torch that appears during the profile run on one card, GiB: libraries loaded lazily. Before 0.6.4 free memory was
+# read off the device, so that the allocator's unused segments count as well; 0.6.4 took all that torch did not allocate, the
+# context with it (vllm/worker/worker.py)
+NON_TORCH: Table[Fitted] = (
+    ((0,), Fitted(0.60, 1, _OLD)),
+    ((0, 6, 4), Fitted(0.51, 1, _OLD)),
+    ((0, 6, 5), Fitted(1.79, 1, "vllm-project/vllm#10511")),
+    ((0, 7), Fitted(0.05, 7, "start-up logs of 0.7 to 0.9")),
+    ((0, 10), Fitted(0.07, 2, "start-up logs of 0.10.2")),
+    ((0, 11), Fitted(0.13, 8, "start-up logs of 0.11 to 0.17")),
+    ((0, 18), Fitted(0.25, 24, _LOGS_19)),
+)
+# the same with tensor parallelism: collectives' buffers as well, which are larger over NVLink from 0.18 on
+NON_TORCH_TP: Table[Fitted] = (
+    ((0,), Fitted(0.25, 1, _OLD)),
+    ((0, 6, 5), Fitted(3.58, 1, "vllm-project/vllm#10511, twice that of one card")),
+    ((0, 7), Fitted(0.25, 2, "start-up logs of 0.7 to 0.9")),
+    ((0, 11), Fitted(0.54, 2, "start-up logs of 0.11 to 0.17")),
+    ((0, 18), Fitted(2.10, 16, _LOGS_19)),
+)
+NON_TORCH_TP_PCIE: Table[Fitted] = NON_TORCH_TP[:-1]
 # pipeline ranks without tensor parallelism
-NON_TORCH_PP: Table[float] = (((0,), 0.07),)
-# a DGX Spark's free memory is the system's available memory (utils/mem_utils.py MemorySnapshot): the process's growth counts too,
-# 0.8 to 5.7 GiB in five starts of 0.13 to 0.27
-HOST = 2.5
+NON_TORCH_PP: Table[Fitted] = (((0,), Fitted(0.07, 2, "start-up logs of 0.19 in a pipeline")),)
+# a DGX Spark's free memory is what its system has left (utils/mem_utils.py MemorySnapshot): the process's growth counts too, GiB
+HOST = Fitted(2.5, 5, "starts of 0.13 to 0.27 on a DGX Spark, 0.8 to 5.7 GiB")
 GB10 = (12, 1)
-READS_HOST = (0, 12)
+READS_HOST: Table[bool] = (((0,), False), ((0, 12), True))
 
 
 def utilization(version: Version) -> float:
@@ -75,14 +135,15 @@ def batched_tokens(version: Version, core: str, card: Accelerator | None, *, ser
     if core == "V0":
         long = at(version, CHUNKS_LONG_PROMPTS) and context > 32768
         return where(long, 2048, maximum(context, 2048))
-    if large(card) and version >= (0, 8, 5):
-        return 16384 if not server or (version >= (0, 29) and card is not None and card.visible_bytes >= 160 * GiB) else 8192
+    if large(card) and at(version, LARGE_BATCHES):
+        huge = card is not None and card.visible_bytes >= 160 * GiB and at(version, HUGE_BATCHES)
+        return 16384 if huge or not server else 8192
     return 2048 if server else 8192
 
 
 def sequences(version: Version, card: Accelerator | None) -> int:
     """Default of --max-num-seqs."""
-    return 1024 if version >= (0, 9, 2) and large(card) else 256
+    return at(version, LARGE_SEQUENCES) if large(card) else 256
 
 
 def large(card: Accelerator | None) -> bool:
@@ -90,18 +151,19 @@ def large(card: Accelerator | None) -> bool:
     return card is not None and card.visible_bytes >= 70 * GiB and "a100" not in card.id.lower() and card.capability != GB10
 
 
-def non_torch_bytes(version: Version, card: Accelerator | None, *, tp: int, pp: int) -> int:
-    """Memory outside torch that the profile run adds."""
-    return _libraries_bytes(version, card, tp=tp, pp=pp) + host_bytes(version, card)
+def non_torch_term(version: Version, card: Accelerator | None, *, tp: int, pp: int) -> Term:
+    """Memory outside torch that the profile run adds: libraries and collectives, and on a DGX Spark the process's own growth."""
+    fitted = _libraries(version, card, tp=tp, pp=pp)
+    size = round(fitted.value * GiB)
+    why = f"{fitted.value:g} GiB of libraries and collectives outside torch at tp={tp} pp={pp}: {fitted.why}"
+    if card is not None and card.capability == GB10 and at(version, READS_HOST):
+        size += round(HOST.value * GiB)
+        why += f"; {HOST.value:g} GiB of the process in the same memory: {HOST.why}"
+    return Term(name="communication", bytes=size, why=why, source="vLLM start-up logs, by release")
 
 
-def host_bytes(version: Version, card: Accelerator | None) -> int:
-    """What the engine's own process takes of a DGX Spark's memory while it profiles, counted as the card's."""
-    return round(HOST * GiB) if card is not None and card.capability == GB10 and version >= READS_HOST else 0
-
-
-def _libraries_bytes(version: Version, card: Accelerator | None, *, tp: int, pp: int) -> int:
-    hopper = card is None or (card.capability or (0, 0)) >= (9, 0)
+def _libraries(version: Version, card: Accelerator | None, *, tp: int, pp: int) -> Fitted:
     if tp > 1:
-        return round(at(version if hopper else min(version, NVLINK_BUFFERS), NON_TORCH_TP) * GiB)
-    return round(at(version, NON_TORCH_PP if pp > 1 else NON_TORCH) * GiB)
+        linked = card is None or (card.capability or (0, 0)) >= (9, 0)
+        return at(version, NON_TORCH_TP if linked else NON_TORCH_TP_PCIE)
+    return at(version, NON_TORCH_PP if pp > 1 else NON_TORCH)
