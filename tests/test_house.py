@@ -14,7 +14,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 LAYERS = {
     "errors": 0, "memo": 0, "largest": 2, "units": 1, "dtypes": 1, "quantity": 1, "ledger": 2, "workload": 2,
     "models": 3, "hardware": 3,
-    "serving": 4, "training": 4, "speed": 4, "tracing": 4, "profiling": 4, "measuring": 6,
+    "serving": 4, "training": 4, "speed": 4.5, "tracing": 4, "profiling": 4, "measuring": 6,
     "truth": 5, "planning": 7, "reading": 7, "charts": 7, "asking": 8, "cli": 9, "web": 9,
 }  # fmt: skip
 SIDEWAYS = {("truth", "reading"), ("planning", "truth")}

@@ -3,6 +3,7 @@
 A field left at None is resolved by the engine's or framework's defaults of the version asked for, and listed under ``assumed``.
 """
 
+import math
 from typing import Any
 
 import msgspec
@@ -63,6 +64,38 @@ class Parallel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return max(1, self.dp * self.cp // self.replicate)
 
 
+class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How requests come to a server and what is expected of it, for speed.
+
+    ``rate``: requests a second, open loop (None: ``concurrency`` clients, closed loop). ``cached``: share of a prompt found in
+    the prefix cache. ``acceptance``: probability that a drafted token is accepted. ``ttft_s``, ``tpot_s``: the service level
+    that a request must meet. ``link_bytes_per_s``, ``host_bandwidth_bytes_per_s``: of the machine at hand, where the
+    catalogue's card says otherwise. ``requests``: a file of requests to replay.
+    """
+
+    rate: float | None = None
+    cached: float = 0.0
+    acceptance: float | None = None
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    link_bytes_per_s: float | None = None
+    host_bandwidth_bytes_per_s: float | None = None
+    requests: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("rate", "ttft_s", "tpot_s", "link_bytes_per_s", "host_bandwidth_bytes_per_s"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value > 0):
+                raise QuestionError(f"{name} is {value}: expected a number above 0")
+        for name, value in (("cached", self.cached), ("acceptance", self.acceptance)):
+            if value is not None and not 0 <= value <= 1:
+                raise QuestionError(f"{name} is {value}: expected a share from 0 to 1")
+
+
+# One value, so that a question that says nothing of traffic is printed without it.
+USUAL_TRAFFIC = Traffic()
+
+
 class Serving(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A question about inference: one model on some cards under one engine.
 
@@ -85,6 +118,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kv_dtype: str | None = None
     parallel: Parallel = Parallel()
     options: dict[str, Any] = {}
+    traffic: Traffic = USUAL_TRAFFIC
 
     def __post_init__(self) -> None:
         counts = ("context", "concurrency", "prompt", "output", "gpus")

@@ -14,7 +14,15 @@ from vramcast.errors import QuestionError
 from vramcast.workload import Parallel, Serving, Training
 
 QWEN = "Qwen/Qwen2.5-1.5B-Instruct"
-SHOWN = {"explain", "as_json", "list_options", "sweep", "plot", "axes"}  # how an answer is shown is no part of the question
+SHOWN = {
+    "curve",
+    "explain",
+    "as_json",
+    "list_options",
+    "sweep",
+    "plot",
+    "axes",
+}  # how an answer is shown is no part of the question
 
 
 def test_what_the_command_line_can_ask_python_can_by_the_same_names() -> None:

@@ -8,6 +8,7 @@ import msgspec
 from vramcast.asking.artefact import USUAL_TYPE, Artefact, artefact_of
 from vramcast.asking.asked import Asked, check_words, count_of
 from vramcast.asking.cards import named_cards
+from vramcast.asking.traffic import traffic_of
 from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption
 from vramcast.workload import Parallel, Serving
@@ -28,6 +29,13 @@ class ServingWords(TypedDict, total=False):
     dtype: str | None
     quant: str | None
     kv_dtype: str | None
+    rate: float | str | None
+    cached: float | str | None
+    acceptance: float | str | None
+    slo: str | None
+    link: str | None
+    host_bandwidth: str | None
+    workload: str | None
     tp: int | str | None
     pp: int | str | None
     dp: int | str | None
@@ -65,6 +73,7 @@ def serving_question(
         engine=engine.name,
         engine_version=version,
         parallel=parallel,
+        traffic=traffic_of(asked),
         options=read_options(options or {}, engine.options) | read_flags(rest, engine.options, engine=engine.name),
         **fields,
     )

@@ -1,9 +1,11 @@
 """The answer as people read it: the card as a bar, the ledger, the verdict, the limits, what was assumed, what to change."""
 
 from vramcast.cli.page import Page
+from vramcast.cli.speed_page import opened_time, speed_section
 from vramcast.errors import unknown_name
 from vramcast.ledger import Fit, Forecast, Instant, RankMemory, Term
 from vramcast.planning.verdict import WANTING, headline
+from vramcast.quantity import SECONDS
 from vramcast.units import count, gib
 
 _VERDICTS = {
@@ -24,6 +26,8 @@ def serving_page(forecast: Forecast, *, terminal: bool | None = None) -> Page:
     page = Page(terminal=terminal)
     _title(page, forecast)
     _ledger(page, forecast)
+    if forecast.speed:
+        speed_section(page, forecast.speed)
     _limits(page, forecast)
     _cards(page, forecast)
     _advice(page, forecast)
@@ -49,7 +53,12 @@ def term_page(forecast: Forecast, name: str) -> Page:
 
     Raises QuestionError for a term that is in neither ledger.
     """
-    terms = [*forecast.worst.terms, *(t for instant in forecast.worst.instants for t in instant.terms), *forecast.host]
+    terms = [
+        *forecast.speed.get("terms", ()),
+        *forecast.worst.terms,
+        *(t for instant in forecast.worst.instants for t in instant.terms),
+        *forecast.host,
+    ]
     found = next((hit for t in terms if (hit := t.find(name))), None)
     if found is None:
         raise unknown_name("term", name, [t.name for term in terms for _, t in term.walk()])
@@ -61,6 +70,9 @@ def term_page(forecast: Forecast, name: str) -> Page:
 def _opened(page: Page, term: Term, depth: int = 0) -> None:
     """A term with its formula and source; parts that have no parts of their own are lines of one table."""
     margin = "  " * depth
+    if term.unit == SECONDS:
+        opened_time(page, term, depth)
+        return
     page.line(margin, (term.name, "title"), "  ", (gib(term.bytes, 3), "number"), f"  {term.bytes:,} B")
     page.line(margin, "  = ", term.why)
     if term.source:

@@ -23,7 +23,7 @@ def as_contract(forecast: Forecast) -> dict[str, Any]:
         "memory": {"per_gpu": [_rank(r) for r in forecast.ranks], "host": [_term(t) for t in forecast.host]},
         "fit": builtin["fit"],
         "limits": builtin["limits"],
-        "speed": forecast.speed,
+        "speed": _speed(forecast.speed),
         "advice": [msgspec.to_builtins(a) for a in forecast.advice],
         **({"cards": builtin["cards"]} if forecast.cards else {}),
     }
@@ -32,6 +32,10 @@ def as_contract(forecast: Forecast) -> dict[str, Any]:
 def print_json(forecast: Forecast) -> None:
     """Write the contract's object to standard output."""
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(as_contract(forecast)), indent=1) + b"\n")
+
+
+def _speed(speed: dict[str, Any]) -> dict[str, Any]:
+    return {**speed, "terms": [_term(t) for t in speed["terms"]]} if "terms" in speed else speed
 
 
 def _rank(rank: RankMemory) -> dict[str, Any]:

@@ -32,8 +32,13 @@ The engine's own flags are accepted as its users type them (--gpu-memory-utiliza
 @click.argument("engine_flags", nargs=-1, type=click.UNPROCESSED, metavar="[ENGINE FLAGS]...")
 @_load("--context", metavar="TOKENS", help="Longest sequence to allow; auto: the longest that fits; else the engine's default.")
 @_load("--concurrency", metavar="N", help="Sequences alive at once at that context.  [default: 1]")
-@_load("--prompt", metavar="TOKENS", help="Typical prompt length. Kept in the answer; no speed is forecast yet.")
-@_load("--output", metavar="TOKENS", help="Typical output length. Kept in the answer; no speed is forecast yet.")
+@_load("--prompt", metavar="TOKENS", help="Typical prompt length: adds the speed of the server to the answer.")
+@_load("--output", metavar="TOKENS", help="Typical output length: adds the speed of the server to the answer.")
+@_load("--rate", metavar="N", help="Requests a second, arriving at random, instead of --concurrency clients.")
+@_load("--workload", metavar="FILE", help="Requests to replay: lines with arrival_s, prompt, output (JSON or CSV).")
+@_load("--cached", metavar="SHARE", help="Share of each prompt that the prefix cache holds.  [default: 0]")
+@_load("--acceptance", metavar="SHARE", help="Share of drafted tokens that are accepted (with --num-speculative-tokens).")
+@_load("--slo", metavar="TIMES", help="What a request must meet, for example ttft=1s,tpot=50ms: goodput and the largest rate.")
 @_types("--dtype", help="Type the weights are loaded in; the checkpoint's when absent.")
 @_types("--quant", help="Weight scheme: fp8, awq, gptq, nf4, Q4_K_M ...; the checkpoint's when absent.")
 @_types("--kv-dtype", help="Type of the KV cache: auto, fp8, q8_0 ...")
@@ -43,6 +48,9 @@ The engine's own flags are accepted as its users type them (--gpu-memory-utiliza
 @_card("--pp", metavar="N", show_default="1", help="Pipeline stages.")
 @_card("--dp", metavar="N", show_default="1", help="Data parallel replicas; vLLM cuts experts over them too.")
 @_card("--ep", metavar="N", show_default="1", help="Expert parallel ranks: vLLM deals over tp x dp, others within tp.")
+@_card("--link", metavar="NAME", help="Link between the cards where it is not the card's own: pcie4, nvlink4, 64GB/s.")
+@_card("--host-bandwidth", metavar="RATE", help="Memory bandwidth of the host, for layers that run on the CPU: 90GB/s.")
+@_output("--curve", is_flag=True, help="Draw throughput against latency for more and more users.")
 @_output("--explain", metavar="TERM", help="Open one term of the ledger down to its formula.")
 @_output("--options", "list_options", is_flag=True, help="List the engine's flags and leave.")
 @_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -58,7 +66,12 @@ def command(**given: Any) -> int:
     from vramcast.asking.doors import answer_serving
     from vramcast.planning.verdict import exit_code
 
-    forecast = answer_serving(serving_question(_model(given), flags=given["engine_flags"], **words_of(given)))
+    asked = serving_question(_model(given), flags=given["engine_flags"], **words_of(given))
+    if given["curve"]:
+        from vramcast.cli.curve import show_curve
+
+        return show_curve(asked, as_json=given["as_json"])
+    forecast = answer_serving(asked)
     if given["as_json"]:
         from vramcast.cli.output import print_json
 

@@ -4,15 +4,16 @@ from typing import Any
 
 import msgspec
 
+from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, ModelFacts, RankMemory
+from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, ModelFacts, RankMemory, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.planning.limits import serving_limits
 from vramcast.planning.verdict import WANTING, serving_fit
 from vramcast.serving.engines.base import GGUF_ENGINES, Answer
 from vramcast.serving.forecast import forecast_serving as answer_of
 from vramcast.truth.bars import serving_spread
-from vramcast.workload import Serving
+from vramcast.workload import Serving, Traffic
 
 
 def forecast_serving(
@@ -25,17 +26,39 @@ def forecast_serving(
     answer = answer_of(question, model=model, card=card)
     model, card = answer.resolved.model, answer.resolved.card
     fit = serving_fit(answer, card)
+    speed, more, unmodelled = speed_of(answer)
     return Forecast(
         workload=_workload(answer),
         model=facts_of(model),
         ranks=with_intervals(answer),
         fit=fit,
         limits=serving_limits(answer, card),
-        assumed=_most_decisive_first((*assumed, *answer.resolved.assumed)),
-        unmodelled=answer.resolved.unmodelled,
+        assumed=_most_decisive_first((*assumed, *answer.resolved.assumed, *more)),
+        unmodelled=(*answer.resolved.unmodelled, *unmodelled),
+        speed=speed,
         advice=_advice(answer, card) if card and fit.verdict in WANTING and not fit.refused else (),
         cards=() if card else _cards(question, model),
     )
+
+
+def speed_of(answer: Answer) -> tuple[dict[str, Any], tuple[Assumption, ...], tuple[Unmodelled, ...]]:
+    """The speed block, what was assumed for it, and why there is none where the engine or the card has no law."""
+    from vramcast.speed.answer import as_block, serving_speed, wants_speed
+
+    if not wants_speed(answer.resolved.question):
+        return {}, (), ()
+    from vramcast.truth.speed_bars import speed_intervals
+
+    try:
+        speed = serving_speed(answer)
+    except UnmodelledError as error:
+        return {}, (), (Unmodelled(f"speed: {error}"),)
+    block = as_block(speed, speed_intervals(answer, speed))
+    if answer.resolved.question.traffic != Traffic():
+        from vramcast.planning.under_load import under_load
+
+        block |= under_load(answer, speed)
+    return block, speed.assumed, ()
 
 
 _MOST_ASKED_OF_GGML = 60  # a change of weights or layers lays the whole file out again: 5 ms each

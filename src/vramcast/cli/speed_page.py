@@ -1,0 +1,65 @@
+"""Speed as people read it: what one user and all users see, what binds, and a step opened to its formulas."""
+
+from typing import Any
+
+from vramcast.cli.page import Page
+from vramcast.ledger import Term
+from vramcast.units import time_text
+
+_BINDS = {
+    "bandwidth": "memory bandwidth", "compute": "arithmetic of the matrix units", "launch": "launches of small kernels",
+    "unit": "many short sequences", "link": "the link between cards", "host": "the engine's host code",
+}  # fmt: skip
+
+
+def speed_section(page: Page, speed: dict[str, Any]) -> None:
+    """The speed block of an answer."""
+    page.heading("Speed")
+    bars = speed.get("intervals", {})
+    page.table(
+        [
+            ("time to first token", time_text(speed["ttft_s"]), _bar(bars.get("ttft_s"), time_text)),
+            ("time per output token", time_text(speed["tpot_s"]), _bar(bars.get("tpot_s"), time_text)),
+            ("tokens/s, one user", f"{speed['tokens_per_s_per_user']:,.1f}", ""),
+            ("tokens/s, all users", f"{speed['tokens_per_s']:,.0f}", _bar(bars.get("tokens_per_s"), lambda x: f"{x:,.0f}")),
+            ("tokens/s per card", f"{speed['tokens_per_s_per_gpu']:,.0f}", ""),
+            ("prompt tokens/s, one prompt", f"{speed['prefill_tokens_per_s']:,.0f}", ""),
+            ("largest rate of requests", f"{speed['largest_rate_per_s']:,.3g}/s", f"{speed['batch']:,.1f} at once here"),
+        ],
+        styles=("", "number", "faint"),
+        right=frozenset({1}),
+    )  # fmt: skip
+    page.line("  bound by ", (_BINDS.get(speed["bound"], speed["bound"]), "title"), "; --explain tpot and --explain ttft open it")
+    if "warning" in speed:
+        page.line("  ", (speed["warning"], "bad"))
+    _percentiles(page, speed)
+
+
+def _percentiles(page: Page, speed: dict[str, Any]) -> None:
+    if "percentiles" not in speed:
+        return
+    names = {"ttft_s": "time to first token", "tpot_s": "time per output token", "e2e_s": "whole request"}
+    head = ("", "mean", "p50", "p90", "p99")
+    rows = [(names[key], *(time_text(row[p]) for p in head[1:])) for key, row in speed["percentiles"].items()]
+    page.table([head, *rows], styles=("", "number", "number", "number", "number"), right=frozenset({1, 2, 3, 4}))
+    if "goodput_per_s" in speed:
+        page.line(f"  within the service level: {speed['within_slo']:.1%} of requests, {speed['goodput_per_s']:,.3g}/s; ",
+                  f"largest rate with 90 % within it: {speed['largest_rate_within_slo_per_s']:,.3g}/s")  # fmt: skip
+
+
+def _bar(interval: dict[str, Any] | None, text: Any) -> str:
+    if not interval:
+        return ""
+    low, high = (value for name, value in interval.items() if name.startswith(("low", "high")))
+    return f"{text(low)} to {text(high)} ({interval['coverage']:.0%} of {interval['cases']} measured)"
+
+
+def opened_time(page: Page, term: Term, depth: int = 0) -> None:
+    """A term of time with its formula and source, its parts below it."""
+    margin = "  " * depth
+    page.line(margin, (term.name, "title"), "  ", (time_text(term.seconds), "number"))
+    page.line(margin, "  = ", term.why)
+    if term.source:
+        page.line(margin, "  ", (f"source: {term.source}", "faint"))
+    for part in term.terms:
+        opened_time(page, part, depth + 1)

@@ -1,0 +1,105 @@
+"""What the simulation adds to an answer: percentiles, goodput under a service level, the largest rate that meets it."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vramcast.errors import MissingError, QuestionError
+from vramcast.serving.engines.base import Answer
+from vramcast.speed.answer import Speed, step_of
+from vramcast.speed.load import Load, Request
+from vramcast.speed.placing import replicas_of
+from vramcast.speed.simulation import Served, simulate
+from vramcast.speed.step import Step
+from vramcast.truth.scoring import quantile
+
+_MOST_LINES = 1_000_000
+_SEARCHES, _WITHIN = 9, 0.9
+
+
+def under_load(answer: Answer, speed: Speed) -> dict[str, Any]:
+    """Percentiles of a simulated run of the load, and what a service level makes of it.
+
+    Raises QuestionError for a file of requests that cannot be read as one.
+    """
+    traffic, step = answer.resolved.question.traffic, step_of(answer)
+    copies = replicas_of(answer.resolved) * answer.resolved.question.parallel.pp
+    load = speed.load
+    if traffic.requests:
+        load = msgspec.structs.replace(load, trace=read_requests(traffic.requests))
+    served = simulate(step, load, copies=copies)
+    found: dict[str, Any] = {"percentiles": percentiles(served), "simulated_requests": len(served)}
+    if load.rate_per_s > speed.most_per_s:
+        found["warning"] = (
+            f"{load.rate_per_s:,.4g} requests/s are more than {speed.cards} cards can serve: the queue grows without end; "
+            f"the largest rate is {speed.most_per_s:,.3g}/s"
+        )
+    if traffic.ttft_s or traffic.tpot_s:
+        good = _within(served, traffic.ttft_s, traffic.tpot_s)
+        rate = load.rate_per_s or speed.requests_per_s
+        found |= {"within_slo": good, "goodput_per_s": good * min(rate, speed.most_per_s)}
+        found["largest_rate_within_slo_per_s"] = _largest(step, load, speed, copies, (traffic.ttft_s, traffic.tpot_s))
+    return found
+
+
+def percentiles(served: list[Served]) -> dict[str, dict[str, float]]:
+    """Mean, p50, p90 and p99 of TTFT, TPOT and end-to-end time."""
+    found: dict[str, dict[str, float]] = {}
+    for name in ("ttft_s", "tpot_s", "e2e_s"):
+        values = sorted(getattr(one, name) for one in served)
+        places = {f"p{p}": quantile(values, p / 100) for p in (50, 90, 99)}
+        found[name] = {"mean": sum(values) / len(values), **places}
+    return found
+
+
+def _within(served: list[Served], ttft_s: float | None, tpot_s: float | None) -> float:
+    good = sum((not ttft_s or one.ttft_s <= ttft_s) and (not tpot_s or one.tpot_s <= tpot_s) for one in served)
+    return good / len(served)
+
+
+def _largest(step: Step, load: Load, speed: Speed, copies: int, slo: tuple[float | None, float | None]) -> float:
+    """The largest rate at which 90 % of requests meet the service level, by halving; 0 where even a lone request does not."""
+    low, high = 0.0, speed.most_per_s
+    for _ in range(_SEARCHES):
+        rate = (low + high) / 2
+        tried = msgspec.structs.replace(load, concurrency=0, rate_per_s=rate, trace=())
+        met = _within(simulate(step, tried, copies=copies, count=600), *slo) >= _WITHIN
+        low, high = (rate, high) if met else (low, rate)
+    return low
+
+
+def read_requests(name: str) -> tuple[Request, ...]:
+    """Requests of a file, one a line: JSON objects or CSV with a header; arrival_s, prompt, output, and cached where known.
+
+    Raises MissingError where there is no such file, QuestionError for a line that is none, quoting it.
+    """
+    path = Path(name)
+    if not path.is_file():
+        raise MissingError(f"no file {name!r}: give lines with arrival_s, prompt and output")
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[: _MOST_LINES + 1]
+    if len(lines) > _MOST_LINES:
+        raise QuestionError(f"{path.name} has more than {_MOST_LINES:,} lines")
+    rows = [msgspec.json.decode(line) for line in lines if line.strip()] if _is_json(lines) else list(csv.DictReader(lines))
+    found = sorted((_request(row, number, path.name) for number, row in enumerate(rows, 1)), key=lambda one: one.arrival_s)
+    if not found:
+        raise QuestionError(f"{path.name} holds no requests")
+    return tuple(found)
+
+
+def _is_json(lines: list[str]) -> bool:
+    return bool(lines) and lines[0].lstrip().startswith("{")
+
+
+def _request(row: dict[str, Any], number: int, name: str) -> Request:
+    try:
+        cached = int(float(row.get("cached") or 0))
+        one = Request(float(row["arrival_s"]), int(float(row["prompt"])), int(float(row["output"])), cached)
+    except (KeyError, TypeError, ValueError):
+        raise QuestionError(f"{name}, request {number}: expected arrival_s, prompt and output, found {str(row)[:80]}") from None
+    if not (
+        0 <= one.arrival_s < float("inf") and 0 < one.prompt < 10**9 and 0 < one.output < 10**9 and 0 <= cached <= one.prompt
+    ):
+        raise QuestionError(f"{name}, request {number}: times and lengths must be positive numbers, found {str(row)[:80]}")
+    return one

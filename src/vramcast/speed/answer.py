@@ -1,0 +1,199 @@
+"""Speed of a serving question: times to and per token, tokens per second, what binds, each opened to its formulas."""
+
+from typing import Any
+
+import msgspec
+
+from vramcast.errors import QuestionError
+from vramcast.ledger import Assumption, Term
+from vramcast.memo import by_identity
+from vramcast.models.operations import Batch
+from vramcast.serving.engines.base import Answer
+from vramcast.speed.closed_form import Steady, steady
+from vramcast.speed.load import Drafting, Load
+from vramcast.speed.placing import HOST_BANDWIDTH, deployment_of, replicas_of
+from vramcast.speed.step import Step
+from vramcast.units import time_text
+from vramcast.workload import Serving
+
+PROMPT, OUTPUT = 1024, 256
+
+
+class Speed(msgspec.Struct, frozen=True, kw_only=True):
+    """A server's steady state under a load: figures of one user and of all, and the ledgers of its two kinds of step.
+
+    ``tokens_per_s``: output tokens of all users on all cards; ``user_tokens_per_s``: of one, 1 / TPOT.
+    ``prefill_tokens_per_s``: of one prompt alone. ``most_per_s``: the largest rate of requests that keeps up.
+    """
+
+    ttft: Term
+    tpot: Term
+    tokens_per_s: float
+    prefill_tokens_per_s: float
+    requests_per_s: float
+    most_per_s: float
+    batch: float
+    cards: int
+    bound: str
+    load: Load
+    assumed: tuple[Assumption, ...] = ()
+
+    @property
+    def user_tokens_per_s(self) -> float:
+        """Tokens a second that one user sees."""
+        return 1 / self.tpot.seconds
+
+    @property
+    def e2e_s(self) -> float:
+        """Seconds from a request to its last token."""
+        return self.ttft.seconds + self.tpot.seconds * max(0.0, self.load.output - 1)
+
+
+def wants_speed(question: Serving) -> bool:
+    """Whether the question says anything that speed depends on."""
+    traffic = question.traffic
+    named = (question.prompt, question.output, traffic.rate, traffic.requests, traffic.ttft_s, traffic.tpot_s)
+    return any(value is not None for value in named)
+
+
+def load_of(question: Serving, concurrency: int) -> tuple[Load, tuple[Assumption, ...]]:
+    """The load a question describes, and the lengths that were assumed for it."""
+    traffic, options = question.traffic, question.options
+    assumed = tuple(
+        Assumption(name, value, "a typical length: the answer depends on it, say yours")
+        for name, value in (("prompt", PROMPT), ("output", OUTPUT))
+        if getattr(question, name) is None
+    )
+    drafted = int(options.get("num_speculative_tokens") or 0)
+    drafting = Drafting(tokens=drafted, acceptance=0.7 if traffic.acceptance is None else traffic.acceptance) if drafted else None
+    if drafted and traffic.acceptance is None:
+        assumed += (Assumption("acceptance", 0.7, "share of drafted tokens accepted: depends on the text, say yours"),)
+    load = Load(
+        prompt=PROMPT if question.prompt is None else question.prompt,
+        output=OUTPUT if question.output is None else question.output,
+        concurrency=0 if traffic.rate else concurrency,
+        rate_per_s=traffic.rate or 0.0,
+        cached=min(0.999, traffic.cached),
+        drafting=drafting,
+    )
+    return load, assumed
+
+
+def step_of(answer: Answer) -> Step:
+    """The steps of one replica of the server that the answer is about."""
+    traffic = answer.resolved.question.traffic
+    return _step(answer, traffic.link_bytes_per_s or 0.0, traffic.host_bandwidth_bytes_per_s or HOST_BANDWIDTH)
+
+
+@by_identity(most=16)
+def _step(answer: Answer, link: float, host: float) -> Step:
+    return Step(deployment_of(answer, link_bytes_per_s=link, host_bandwidth_bytes_per_s=host))
+
+
+def serving_speed(answer: Answer) -> Speed:
+    """The speed of a server by the closed form.
+
+    Raises UnmodelledError where no card is named or the engine or card has no law, QuestionError for lengths beyond the context.
+    """
+    resolved = answer.resolved
+    load, assumed = load_of(resolved.question, resolved.concurrency)
+    if resolved.question.context is not None and load.prompt + load.output > resolved.context:
+        raise QuestionError(
+            f"prompt {load.prompt:,.0f} and output {load.output:,.0f} are longer than the context of {resolved.context:,}: "
+            f"raise --context, or shorten them"
+        )
+    step = step_of(answer)
+    copies = replicas_of(resolved) * resolved.question.parallel.pp
+    found = steady(step, load, replicas=copies)
+    requests = found.requests_per_s * copies
+    decode = Batch(decodes=max(1.0, found.batch), decode_past=load.prompt + load.output / 2, decode_tokens=load.verified)
+    return Speed(
+        ttft=_ttft_term(step, load, found),
+        tpot=_tpot_term(step, decode, found, load),
+        tokens_per_s=requests * load.output,
+        prefill_tokens_per_s=load.prompt * (1 - load.cached) / found.prefill_s,
+        requests_per_s=requests,
+        most_per_s=found.most_per_s * copies,
+        batch=found.batch * copies,
+        cards=step.on.split.ranks * copies,
+        bound=bound(step, decode, found),
+        load=load,
+        assumed=assumed,
+    )
+
+
+def bound(step: Step, decode: Batch, found: Steady) -> str:
+    """What most of the time goes to: bandwidth, compute, launch, unit, link or host; prompts count as their own step's."""
+    shares = {name: seconds * (1 - found.busy) for name, seconds in step.binding(decode).items()}
+    if found.busy > 0:
+        prompt = step.binding(Batch(prefills=1, prefill_tokens=min(1024, step.on.chunk_tokens)))
+        whole, own = sum(prompt.values()), sum(shares.values())
+        for name, seconds in prompt.items():
+            shares[name] = shares.get(name, 0.0) + seconds / whole * own * found.busy / (1 - found.busy)
+    return max(shares, key=lambda name: shares[name])
+
+
+def _ttft_term(step: Step, load: Load, found: Steady) -> Term:
+    """Way in, waiting, and the prompt's own steps opened to their operators."""
+    rule = step.on.engine
+    new = load.prompt * (1 - load.cached)
+    prefill = step.ledger(Batch(prefills=1, prefill_tokens=max(1.0, new), prefill_past=load.prompt * load.cached))
+    way_in = rule.ingest_s + rule.ingest_token_s * new
+    why = f"{time_text(rule.ingest_s)} + {new:,.0f} tokens x {time_text(rule.ingest_token_s)} ({rule.engine})"
+    parts = [
+        Term(name="ingestion", seconds=way_in, why=why, source=rule.source),
+        prefill.renamed("prefill"),
+    ]
+    waiting = found.ttft_s - way_in - prefill.seconds
+    if waiting > 0:
+        why_waits = f"for the running step, decodes in the same step and other prompts, which take {found.busy:.0%} of the time"
+        parts.insert(1, Term(name="waiting", seconds=waiting, why=why_waits, source="speed/closed_form.py"))
+    return Term.total("ttft", parts, why=lambda: _textbook(step, Batch(prefills=1, prefill_tokens=max(1.0, new)), found.ttft_s))
+
+
+def _tpot_term(step: Step, decode: Batch, found: Steady, load: Load) -> Term:
+    """A step of decodes opened to its operators, and what other users' prompts add to it."""
+    ledger = step.ledger(decode).renamed("decode_step")
+    parts = [ledger]
+    if load.per_step > 1:
+        why = f"a step yields {load.per_step:.2f} tokens of each sequence"
+        parts.append(Term(name="drafting", seconds=found.decode_s - ledger.seconds, why=why, source="arXiv 2211.17192"))
+    prompts = found.tpot_s - sum(t.seconds for t in parts)
+    if prompts > 1e-9:
+        why = f"prompts of other users take {found.busy:.0%} of the time, {time_text(found.prompt_s)} each"
+        parts.append(Term(name="prompts", seconds=prompts, why=why, source="speed/closed_form.py"))
+    return Term.total("tpot", parts, why=lambda: _textbook(step, decode, found.tpot_s))
+
+
+def _textbook(step: Step, batch: Batch, seconds: float) -> str:
+    """The rule of thumb beside the answer: FLOPs over the peak, bytes over the bandwidth, of one rank."""
+    found = step.on.operations
+    own = batch.times(1 / step.ranks)
+    flops = sum(float(one.count * one.flops(own)) for one in found)
+    moved = sum(float(one.count * one.read_bytes(own)) for one in found)
+    card = step.on.card
+    peak = card.flops.get("bf16") or card.flops.get("fp16") or max(card.flops.values(), default=1.0)
+    rule = flops / peak + moved / card.bandwidth_bytes_per_s
+    return (
+        f"textbook: {flops / 1e12:,.3g} TFLOP / {peak / 1e12:,.0f} TFLOP/s + {moved / 1e9:,.3g} GB / "
+        f"{card.bandwidth_bytes_per_s / 1e9:,.0f} GB/s = {time_text(rule)}, {rule / seconds:.0%} of the answer"
+    )
+
+
+def as_block(speed: Speed, intervals: dict[str, Any]) -> dict[str, Any]:
+    """The contract's ``speed`` object; ``terms`` are values, turned to JSON with all others."""
+    return {
+        "ttft_s": speed.ttft.seconds,
+        "tpot_s": speed.tpot.seconds,
+        "e2e_s": speed.e2e_s,
+        "tokens_per_s": speed.tokens_per_s,
+        "tokens_per_s_per_gpu": speed.tokens_per_s / speed.cards,
+        "tokens_per_s_per_user": speed.user_tokens_per_s,
+        "prefill_tokens_per_s": speed.prefill_tokens_per_s,
+        "requests_per_s": speed.requests_per_s,
+        "largest_rate_per_s": speed.most_per_s,
+        "batch": speed.batch,
+        "bound": speed.bound,
+        "intervals": intervals,
+        "terms": (speed.ttft, speed.tpot),
+    }

@@ -1,0 +1,95 @@
+"""What each engine adds to its kernels, by version: host time per step and sequence, ingestion, batching, what runs in a graph.
+
+Rows of data, the newest that is not newer than the version holds. "Host" is the time of a step that the GPU waits for; engines
+with an overlapping scheduler prepare the next step while the GPU runs, so that little of it is left. Sources stand in each row;
+where several agree, the first is named.
+"""
+
+import msgspec
+
+from vramcast.errors import UnmodelledError
+
+
+class EngineSpeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One engine from version ``since`` on.
+
+    ``host_s``: exposed seconds of every step; ``sequence_s``: more for each sequence in it. ``ingest_s``: a request's way in
+    (HTTP, tokeniser, queues); ``ingest_token_s``: more for each prompt token; ``return_s``: from a last token to its client's
+    next request. ``ahead``: steps that an
+    overlapping scheduler delays a first token by. ``lookahead``: the next step is composed while one runs, so that a request
+    waits for the one after it. ``mixes``: decodes and prompts share a step; otherwise prompts go first, alone.
+    ``chunk_tokens``, ``max_seqs``: the scheduler's own defaults, where the memory side has none. ``kernels``: whose kernel rules
+    hold; ``all_reduce``: whose in-graph all-reduce. ``launch_s``: host time per kernel where kernels are launched one by one
+    (no graph) in decode; ``prefill_launch_s``: the same for steps with a prompt. ``pads``: decodes run in graphs captured for
+    certain batch sizes. ``small_s``: seconds of each small kernel when not the law's.
+    """
+
+    engine: str
+    since: tuple[int, ...] = ()
+    host_s: float
+    sequence_s: float
+    ingest_s: float
+    ingest_token_s: float = 1.5e-6
+    return_s: float = 4e-3
+    ahead: float = 0.0
+    lookahead: bool = False
+    mixes: bool = True
+    chunk_tokens: int = 8192
+    max_seqs: int = 256
+    kernels: str = "vllm"
+    all_reduce: str = "nccl"
+    launch_s: float = 0.0
+    prefill_launch_s: float = 0.0
+    pads: bool = True
+    source: str = ""
+
+
+_BLOG = "vLLM blog 2024-09-05; vllm-project/vllm RFC 6854: server and scheduling take more than half of a step of Llama-3-8B"
+_TRACE = "requests of one H100 under vLLM 0.23 (Qwen3-14B, Poisson): host terms by subtraction of kernel laws"
+_BLIS = "inference-sim: fitted request overhead 15.6 ms, 0.78 ms at the end"
+
+ROWS: tuple[EngineSpeed, ...] = (
+    EngineSpeed(
+        engine="vllm", host_s=6e-3, sequence_s=60e-6, ingest_s=20e-3, mixes=False, all_reduce="vllm",
+        source=_BLOG,
+    ),
+    EngineSpeed(
+        engine="vllm", since=(0, 6), host_s=3e-3, sequence_s=12e-6, ingest_s=20e-3, mixes=False, all_reduce="vllm",
+        source="vllm-project/vllm issue 10634: 5 to 6 ms between steps at batch 256",
+    ),
+    EngineSpeed(
+        engine="vllm", since=(0, 8), host_s=0.7e-3, sequence_s=4e-6, ingest_s=16e-3, all_reduce="vllm", source=_BLIS,
+    ),
+    EngineSpeed(
+        engine="vllm", since=(0, 14), host_s=0.3e-3, sequence_s=3e-6, ingest_s=4e-3, lookahead=True, all_reduce="vllm",
+        source=_TRACE,
+    ),
+    EngineSpeed(
+        engine="sglang", host_s=2e-3, sequence_s=8e-6, ingest_s=20e-3, mixes=False, kernels="sglang", all_reduce="sglang",
+        source="before the overlap scheduler of 0.4",
+    ),
+    EngineSpeed(
+        engine="sglang", since=(0, 4), host_s=0.3e-3, sequence_s=1e-6, ingest_s=20e-3, ahead=1.0, mixes=False, kernels="sglang",
+        all_reduce="sglang", source="LMSYS blog 2024-12-04: zero-overhead batch scheduler",
+    ),
+    EngineSpeed(
+        engine="tensorrt_llm", host_s=0.25e-3, sequence_s=1e-6, ingest_s=8e-3, ahead=1.0, kernels="tensorrt_llm",
+        all_reduce="trtllm", source="TensorRT-LLM overlap scheduler, on by default in the PyTorch backend",
+    ),
+    EngineSpeed(
+        engine="llama_cpp", host_s=0.2e-3, sequence_s=20e-6, ingest_s=2e-3, chunk_tokens=2048, max_seqs=64, pads=False,
+        source="llama.cpp server: one thread, sampling on the CPU",
+    ),
+    EngineSpeed(
+        engine="transformers", host_s=0.5e-3, sequence_s=0.0, ingest_s=2e-3, mixes=False, chunk_tokens=2**20, pads=False,
+        source="transformers generate(): static batches, no server",
+    ),
+)  # fmt: skip
+
+
+def engine_speed(engine: str, version: tuple[int, ...]) -> EngineSpeed:
+    """The row of that engine and version. Raises UnmodelledError for an engine without rows."""
+    found = [row for row in ROWS if row.engine == engine and row.since <= version]
+    if not found:
+        raise UnmodelledError(f"no rules say how fast {engine} is: known are {', '.join(sorted({r.engine for r in ROWS}))}")
+    return found[-1]

@@ -1,0 +1,218 @@
+"""One engine step: the sum of its operations and the host's share, as a number for schedulers and as a ledger for people.
+
+Seconds split in three: what depends on rows alone (kept per number of rows), what decoding sequences add with their context, what
+prefilling sequences add. The ledger has the same sum: layer kind, then operator, each with the law that was asked.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from vramcast.ledger import Term
+from vramcast.models.operations import Batch, Exchange, ExpertProducts, Linear, Operation, Pointwise
+from vramcast.speed.deployment import Deployment
+from vramcast.speed.kernels.law import Estimate
+from vramcast.speed.streams import StreamClock, stream_of
+from vramcast.speed.timing import Clock
+from vramcast.units import time_text
+
+# Batch sizes that engines capture graphs for: 1, 2, 4, then multiples of 8 to 256 and of 16 beyond.
+_FINE, _COARSE = 256, 512
+_MOST_KEPT = 50_000
+
+
+class Step:
+    """Steps of one deployment. ``seconds`` answers schedulers, ``ledger`` people; rows are remembered between calls."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.on = deployment
+        self.stream = stream_of(deployment.engine.engine, deployment.card)
+        self.clock = Clock(deployment)
+        self._streams = StreamClock(self.stream, deployment.card, deployment.places) if self.stream else None
+        self.layers_s = self.stream.layer_s * deployment.model.layers if self.stream else 0.0
+        found = deployment.operations
+        self._rows = tuple(one for one in found if not _by_context(one))
+        self._context = tuple(one for one in found if _by_context(one))
+        self._kept: dict[tuple[int, int, int], float] = {}
+        self._added_s: dict[tuple[Any, ...], float] = {}
+        self.ranks = deployment.split.attention_dp
+        self.launches = sum(one.count * (one.kernels if isinstance(one, Pointwise) else 1) for one in found)
+
+    def seconds(self, batch: Batch) -> float:
+        """Seconds of one step of all data-parallel ranks together, host included; the batch is spread over them."""
+        own = batch.times(1 / self.ranks)
+        gpu = self.rows_seconds(own.tokens, own.sampled, everyone=batch.tokens, prefills=batch.prefills > 0)
+        if batch.decodes:
+            gpu += self.decode_seconds(own)
+        if batch.prefills:
+            gpu += self.prefill_seconds(own)
+        return self.floored(gpu, prefills=batch.prefills > 0) + self.host_seconds(own.decodes + own.prefills)
+
+    def floored(self, gpu_seconds: float, *, prefills: bool) -> float:
+        """At least the time that Python needs to launch every kernel, where a step runs outside a graph; a constant a layer."""
+        if self.stream:
+            return max(gpu_seconds, self.layers_s) if self.stream.eager else gpu_seconds + self.layers_s
+        each = self.on.engine.prefill_launch_s if prefills else self.on.engine.launch_s
+        return max(gpu_seconds, each * self.launches) if each else gpu_seconds
+
+    def host_seconds(self, sequences: float) -> float:
+        """What the GPU waits for: a constant and a part for each sequence."""
+        return self.on.engine.host_s + self.on.engine.sequence_s * sequences
+
+    def rows_seconds(self, tokens: float, sampled: float, *, everyone: float = 0, prefills: bool = False) -> float:
+        """Seconds of everything that sees rows only, for that many rows and rows of logits on a rank.
+
+        ``everyone``: rows of all data-parallel ranks, which meet in shared experts.
+        """
+        rounded = _rounded if prefills else self.padded
+        rows, logits = rounded(tokens), max(1, self.padded(sampled))
+        key = (rows, logits, rounded(max(tokens, everyone)) if self.ranks > 1 else rows)
+        if key not in self._kept:
+            batch = Batch(prefills=rows, prefill_tokens=1, finishing=logits)
+            meeting = Batch(prefills=key[2] / self.ranks, prefill_tokens=1)
+            self._kept[key] = sum(
+                one.count * _times(one) * sum(e.seconds for e in self._estimates(one, meeting if _meets(one) else batch))
+                for one in self._rows
+            )
+        return self._kept[key]
+
+    def decode_seconds(self, batch: Batch) -> float:
+        """What decoding sequences add: attention over caches, states, absorbed latent products."""
+        return self._added(("decode", batch.decodes, batch.decode_past, batch.decode_tokens), _only_decodes(batch), self._decode)
+
+    def prefill_seconds(self, batch: Batch) -> float:
+        """What prefilling sequences add: attention over their own tokens and past, states, latent up-projections."""
+        key = ("prefill", batch.prefills, batch.prefill_tokens, batch.prefill_past)
+        return self._added(key, _only_prefills(batch), self._prefill)
+
+    def _added(self, key: tuple[Any, ...], batch: Batch, estimate: Callable[[Operation, Batch], Estimate | None]) -> float:
+        found = self._added_s.get(key)
+        if found is None:
+            found = sum(one.count * e.seconds for one in self._context if (e := estimate(one, batch)))
+            if len(self._added_s) < _MOST_KEPT:
+                self._added_s[key] = found
+        return found
+
+    def padded(self, rows: float) -> int:
+        """Rows of the smallest captured graph that holds them, where the engine pads."""
+        whole = max(1, round(rows))
+        if not self.on.engine.pads or whole > _COARSE:
+            return _rounded(whole)
+        for few in (1, 2, 4, 8):
+            if whole <= few:
+                return few
+        step = 8 if whole <= _FINE else 16
+        return -(-whole // step) * step
+
+    def ledger(self, batch: Batch) -> Term:
+        """The step as a tree of seconds: layer kind, operator, law; its sum is ``seconds`` but for the padding of graphs."""
+        parts: dict[str, list[Term]] = {}
+        for one, estimates in self._all(batch):
+            for estimate in estimates:
+                parts.setdefault(one.part, []).append(_term(one, estimate))
+        terms = [Term.total(name, found) for name, found in parts.items()]
+        bare = sum(t.seconds for t in terms)
+        more = self.floored(bare, prefills=bool(batch.prefills)) - bare
+        if more > 0:
+            terms.append(
+                Term(name="launch", seconds=more, why=self._launch_why(), source=self.stream.source if self.stream else "")
+            )
+        return Term.total("step", (*terms, self._host_term(batch)))
+
+    def _launch_why(self) -> str:
+        if self.stream:
+            return (
+                f"{self.on.model.layers} layers x {time_text(self.stream.layer_s)}"
+                + " of host time, less the GPU's" * self.stream.eager
+            )
+        return f"{self.launches:,.0f} kernels launched one by one take longer than the GPU"
+
+    def binding(self, batch: Batch) -> dict[str, float]:
+        """Seconds of the step by what binds them: bandwidth, compute, launch, unit, link, host."""
+        found: dict[str, float] = {"host": self.host_seconds(batch.decodes + batch.prefills)}
+        if self.stream:
+            found["launch"] = self.layers_s
+        for one, estimates in self._all(batch):
+            for estimate in estimates:
+                what = "link" if isinstance(one, Exchange) and estimate.binds != "launch" else estimate.binds
+                found[what] = found.get(what, 0.0) + one.count * _times(one) * float(estimate.seconds)
+        return found
+
+    def _host_term(self, batch: Batch) -> Term:
+        rule, sequences = self.on.engine, batch.decodes + batch.prefills
+        why = f"{time_text(rule.host_s)} a step + {time_text(rule.sequence_s)} x {sequences:,.0f} sequences ({rule.engine})"
+        return Term(name="host", seconds=self.host_seconds(sequences), why=why, source=rule.source)
+
+    def _all(self, batch: Batch) -> Iterator[tuple[Operation, tuple[Estimate, ...]]]:
+        for one in self._rows:
+            yield one, self._estimates(one, batch)
+        for one in self._context:
+            found = (
+                self._decode(one, batch) if batch.decodes else None,
+                self._prefill(one, batch) if batch.prefills else None,
+            )
+            yield one, tuple(e for e in found if e)
+
+    def _estimates(self, one: Operation, batch: Batch) -> tuple[Estimate, ...]:
+        if isinstance(one, Exchange) and one.collective == "all_to_all":
+            return self.clock.spread(one, batch)
+        if self._streams and not isinstance(one, Exchange):
+            streamed = None if isinstance(one, Pointwise) else self._streams.estimate(one, batch)
+            return (streamed,) if streamed else ()
+        found = self.clock.rows(one, batch)
+        return (found,) if found else ()
+
+    def _decode(self, one: Operation, batch: Batch) -> Estimate | None:
+        if isinstance(one, Linear) and one.rows != "decodes":
+            return None
+        if self._streams:
+            return self._streams.estimate(one, _only_decodes(batch))
+        return self.clock.rows(one, batch) if isinstance(one, Linear) else self.clock.decode(one, batch)
+
+    def _prefill(self, one: Operation, batch: Batch) -> Estimate | None:
+        if isinstance(one, Linear) and one.rows != "keys":
+            return None
+        if self._streams:
+            return self._streams.estimate(one, _only_prefills(batch))
+        return self.clock.rows(one, batch) if isinstance(one, Linear) else self.clock.prefill(one, batch)
+
+
+def _only_decodes(batch: Batch) -> Batch:
+    return Batch(decodes=batch.decodes, decode_past=batch.decode_past, decode_tokens=batch.decode_tokens)
+
+
+def _only_prefills(batch: Batch) -> Batch:
+    return Batch(prefills=batch.prefills, prefill_tokens=batch.prefill_tokens, prefill_past=batch.prefill_past)
+
+
+def _by_context(one: Operation) -> bool:
+    if isinstance(one, Linear):
+        return one.rows in ("decodes", "keys")
+    return type(one).__name__ in ("Scores", "LatentScores", "Indexing", "Recurrence")
+
+
+def _meets(one: Operation) -> bool:
+    """Whether data-parallel ranks' rows meet in it."""
+    return isinstance(one, ExpertProducts)
+
+
+def _times(one: Operation) -> float:
+    return one.kernels if isinstance(one, Pointwise) else 1
+
+
+def _rounded(rows: float) -> int:
+    """Rows to a multiple of 16 up to 1,024 and of 64 beyond: what a law can tell apart, and few enough to remember."""
+    whole = max(1, round(rows))
+    if whole <= 16:
+        return whole
+    step = 16 if whole <= 1024 else 64
+    return -(-whole // step) * step
+
+
+def _term(one: Operation, estimate: Estimate) -> Term:
+    runs: Any = one.count * _times(one)
+    return Term(
+        name=one.name,
+        seconds=runs * float(estimate.seconds),
+        why=lambda: f"{runs:g} x {estimate.why}",
+        source=estimate.law.source,
+    )

@@ -1,0 +1,199 @@
+"""Seconds of one operation for one batch on a deployment's card: which kernel law is asked, with which arguments."""
+
+from typing import Any
+
+from vramcast.errors import UnmodelledError
+from vramcast.models.operations import (
+    Batch,
+    Exchange,
+    ExpertProducts,
+    Indexing,
+    LatentScores,
+    Linear,
+    Operation,
+    Pointwise,
+    Recurrence,
+    Scores,
+)
+from vramcast.models.recurrent import GatedDeltaNet, Mamba2
+from vramcast.speed.deployment import Deployment, law_format, native_formats
+from vramcast.speed.kernels.attention import decode_attention, prefill_attention
+from vramcast.speed.kernels.backends import backend
+from vramcast.speed.kernels.collectives import all_gather, all_reduce, reduce_scatter
+from vramcast.speed.kernels.elementwise import elementwise
+from vramcast.speed.kernels.experts import combine, dispatch
+from vramcast.speed.kernels.gemm import gemm
+from vramcast.speed.kernels.latent import mla_decode, mla_prefill, sparse_attention
+from vramcast.speed.kernels.law import Estimate
+from vramcast.speed.kernels.moe import moe
+from vramcast.speed.kernels.recurrent import recurrent
+
+# Above this message an engine's own all-reduce gives way to NCCL (vllm/distributed/device_communicators/custom_all_reduce.py).
+_CUSTOM_MOST_BYTES = 8 * 2**20
+_LOW_LATENCY_TOKENS = 256
+_SPREAD_LOW_LATENCY = ("vllm", "sglang")
+
+
+class Clock:
+    """Estimates of a deployment's operations. One value per deployment; kernels' rules are looked up once."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self.on = deployment
+        self.card = deployment.card
+        self.native = native_formats(deployment.card)
+        self._chosen: dict[tuple[str, str], str] = {}
+
+    def rows(self, one: Operation, batch: Batch) -> Estimate | None:
+        """Operations that see rows only: products, experts, pointwise kernels, exchanges. None where nothing runs."""
+        if isinstance(one, Linear):
+            return self._linear(one, batch)
+        if isinstance(one, ExpertProducts):
+            return self._experts(one, batch)
+        if isinstance(one, Pointwise):
+            return self._pointwise(one, batch)
+        if isinstance(one, Exchange):
+            return self._exchange(one, batch)
+        return None
+
+    def decode(self, one: Operation, batch: Batch) -> Estimate | None:
+        """What decoding sequences add: attention over their caches, states; None for other operations."""
+        if isinstance(one, Scores):
+            return decode_attention(
+                card=self.card, batch=batch.decodes, context_tokens_sum=batch.decodes * one.decode_keys(batch),
+                heads=one.heads * batch.decode_tokens, kv_heads=one.kv_heads, head_dim=one.attention.head_dim,
+                v_dim=one.attention.values, kv_dtype=self.on.kv_dtype,
+                backend=self._backend("decode_attention", self.on.kv_dtype),
+            )  # fmt: skip
+        if isinstance(one, LatentScores):
+            return self._latent_decode(one, batch)
+        if isinstance(one, Recurrence):
+            return self._state(one, "decode", batch.decodes, batch.decode_tokens)
+        return None
+
+    def prefill(self, one: Operation, batch: Batch) -> Estimate | None:
+        """What prefilling sequences add."""
+        new, past, count = batch.prefill_tokens, batch.prefill_past, batch.prefills
+        if isinstance(one, Scores):
+            mixer = one.attention
+            return prefill_attention(
+                card=self.card, new=new, past=past, heads=one.heads, kv_heads=one.kv_heads, head_dim=mixer.head_dim,
+                v_dim=mixer.values, window=one.reach or mixer.chunk, batch=count, kv_dtype=self.on.kv_dtype,
+                dtype="fp8" if self.on.kv_dtype == "fp8" and "fp8" in self.native else "bf16",
+                backend=self._backend("prefill_attention", self.on.kv_dtype), masked=mixer.causal,
+            )  # fmt: skip
+        if isinstance(one, LatentScores):
+            if one.absorbs_prefill:
+                return self._sparse(one, new, past, count)
+            return mla_prefill(
+                card=self.card, new=new, past=past, heads=one.heads, batch=count, key_dim=one.attention.head_dim,
+                value_dim=one.attention.value_dim, backend=self._backend("mla_prefill", "bf16"),
+            )  # fmt: skip
+        if isinstance(one, Recurrence):
+            return self._state(one, "prefill", count, new)
+        return None
+
+    def _linear(self, one: Linear, batch: Batch) -> Estimate | None:
+        rows = one.rows_of(batch)
+        if not rows:
+            return None
+        form = self._format(one.form)
+        # Batched small products (absorbed latents) stream all their weights in one launch: one wide product of the same bytes.
+        return gemm(
+            card=self.card, m=rows, n=one.outputs * one.matrices, k=one.inputs, weight=form, backend=self._backend("gemm", form)
+        )
+
+    def _experts(self, one: ExpertProducts, batch: Batch) -> Estimate:
+        form = self._format(one.form)
+        form = "mxfp4" if form == "int4_weight_only" else form  # the same Marlin kernel, half a byte and its scales
+        return moe(
+            card=self.card, tokens=batch.tokens * one.replicas, hidden=one.hidden, inter=one.width, experts=one.routed,
+            top_k=one.active, weight=form, ep=one.routed / one.held, gated=one.gated, backend=self._backend("moe", form),
+            distribution=self.on.distribution,
+        )  # fmt: skip
+
+    def _pointwise(self, one: Pointwise, batch: Batch) -> Estimate:
+        return elementwise(card=self.card, size_bytes=(one.read_bytes(batch) + one.write_bytes(batch)) / one.kernels)
+
+    def _exchange(self, one: Exchange, batch: Batch) -> Estimate | None:
+        moved, nodes = one.moved_bytes(batch), self.on.nodes(one.world)
+        world = one.world
+        same: dict[str, Any] = {"card": self.card, "world": -(-world // nodes) * nodes, "nodes": nodes, "fabric": self.on.fabric}
+        if one.collective == "all_to_all":
+            return None
+        if one.collective == "all_gather":
+            return all_gather(size_bytes=moved * world, **same)
+        if one.collective == "reduce_scatter":
+            return reduce_scatter(size_bytes=moved * world, **same)
+        nccl = all_reduce(size_bytes=moved, **same)
+        if nodes > 1 or moved > _CUSTOM_MOST_BYTES or self.on.engine.all_reduce == "nccl":
+            return nccl
+        own = all_reduce(size_bytes=moved, implementation=self.on.engine.all_reduce, **same)
+        return own if own.seconds < nccl.seconds else nccl
+
+    def spread(self, one: Exchange, batch: Batch) -> tuple[Estimate, ...]:
+        """Dispatch and combination of an expert all-to-all."""
+        rows, nodes = one.rows_of(batch), self.on.nodes(one.world)
+        way = "low_latency" if rows <= _LOW_LATENCY_TOKENS else "high_throughput"
+        same: dict[str, Any] = {
+            "card": self.card, "tokens": rows, "hidden": one.wide, "top_k": one.active, "ep": one.world, "nodes": nodes,
+            "fabric": self.on.fabric, "implementation": way,
+        }  # fmt: skip
+        return dispatch(**same), combine(**same)
+
+    def _latent_decode(self, one: LatentScores, batch: Batch) -> Estimate:
+        mixer = one.attention
+        if one.absorbs_prefill:
+            return self._sparse(one, batch.decode_tokens, batch.decode_past, batch.decodes)
+        return mla_decode(
+            card=self.card, batch=batch.decodes, context_tokens_sum=batch.decodes * one.decode_keys(batch),
+            heads=one.heads * batch.decode_tokens, latent=mixer.kv_rank, rope=mixer.rope_dim, kv_dtype=self.on.kv_dtype,
+            backend=self._backend("mla_decode", self.on.kv_dtype),
+        )  # fmt: skip
+
+    def _sparse(self, one: LatentScores, new: Any, past: Any, count: Any) -> Estimate:
+        mixer = one.attention
+        index = mixer.indexer
+        return sparse_attention(
+            card=self.card, new=new, past=past, batch=count, heads=one.heads, top_k=index.top_k if index else 2048,
+            index_heads=index.heads if index else 0, index_dim=index.head_dim if index else 0, latent=mixer.kv_rank,
+            rope=mixer.rope_dim, compress=mixer.compression or 1, kv_dtype=self.on.kv_dtype, indexes=index is not None,
+        )  # fmt: skip
+
+    def _state(self, one: Recurrence, phase: str, count: Any, new: Any) -> Estimate:
+        mixer = one.mixer
+        if isinstance(mixer, GatedDeltaNet):
+            kind = "kda" if self.on.model.family.startswith("kimi") else "gdn"
+            shape: dict[str, Any] = {
+                "heads": mixer.value_heads,
+                "key_heads": mixer.key_heads,
+                "key_dim": mixer.key_dim,
+                "value_dim": mixer.value_dim,
+            }
+        elif isinstance(mixer, Mamba2):
+            kind = "mamba2"
+            shape = {"heads": mixer.heads, "key_heads": mixer.groups, "key_dim": mixer.state, "value_dim": mixer.head_dim}
+        else:
+            moved = count * 2 * one.sequence_bytes + count * new * one.token_bytes * 4 / 3
+            return elementwise(card=self.card, size_bytes=moved)
+        shape = {**shape, "heads": shape["heads"] * one.share, "key_heads": max(1.0, shape["key_heads"] * one.share)}
+        return recurrent(card=self.card, kind=kind, phase=phase, batch=count, new=new, state_bytes=one.state_bytes, **shape)
+
+    def _format(self, form: str) -> str:
+        return self.on.formats.get(form) or law_format(form, self.native)
+
+    def _backend(self, operator: str, precision: str) -> str:
+        key = (operator, precision)
+        if key not in self._chosen:
+            self._chosen[key] = self.on.backends.get(operator) or self._rule(operator, precision)
+        return self._chosen[key]
+
+    def _rule(self, operator: str, precision: str) -> str:
+        try:
+            return backend(
+                engine=self.on.engine.kernels, version=self.on.version, operator=operator, card=self.card, precision=precision
+            ).name
+        except UnmodelledError:
+            return ""
+
+
+__all__ = ["Clock", "Indexing"]
