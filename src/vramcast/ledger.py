@@ -7,6 +7,7 @@ a peak is a maximum over instants, never a sum of maxima. Three counters are nev
 *claims*.
 """
 
+import importlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -340,3 +341,23 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     def worst(self) -> RankMemory:
         """The rank that needs most."""
         return max(self.ranks, key=lambda r: r.needed_bytes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that ``--json`` prints."""
+        contract: dict[str, Any] = _shown("output").as_contract(self)
+        return contract
+
+    def __str__(self) -> str:
+        return str(_shown("drawing").answer_page(self, terminal=False).text())
+
+    def __repr__(self) -> str:
+        on = f" on {self.workload['gpu']}" if self.workload.get("gpu") else ""
+        return f"<Forecast {self.model.id}{on}: {self.fit.verdict}, needs {gib(self.worst.needed_bytes)}>"
+
+    def _repr_html_(self) -> str:
+        return str(_shown("html_page").answer_html(self))
+
+
+def _shown(name: str) -> Any:
+    """The module that shows answers so: it stands above the ledger, and is loaded only when an answer is shown."""
+    return importlib.import_module(f"vramcast.cli.{name}")

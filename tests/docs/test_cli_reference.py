@@ -12,3 +12,10 @@ def test_reference_is_current() -> None:
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
     assert (ROOT / "docs" / "cli.md").read_text() == tool.reference(), "run: python tools/build_cli_reference.py"
+
+
+def test_the_glossary_is_current() -> None:
+    from vramcast.cli.glossary import glossary_page
+
+    page = Path(__file__).parents[2] / "docs" / "glossary.md"
+    assert page.read_text() == glossary_page(), "run tools/build_glossary.py"

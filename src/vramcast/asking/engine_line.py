@@ -16,6 +16,8 @@ FIELDS = {
     **dict.fromkeys(("--quantization", "-q"), "quant"),
     "--kv-cache-dtype": "kv_dtype",
 }
+# Our own flags, for those who misspell one among an engine's.
+OURS = ("--gpu", "--engine", "--context", "--concurrency", "--prompt", "--output", "--dtype", "--quant", "--kv-dtype", "--dp")
 _TRUE = frozenset({"1", "true", "on", "yes"})
 _FALSE = frozenset({"0", "false", "off", "no"})
 
@@ -92,7 +94,9 @@ def _option(flag: str, table: dict[str, Option], engine: str) -> tuple[Option, b
         return table[positive], True
     if not flag.startswith("-"):
         raise QuestionError(f"unexpected argument {flag[:80]!r}: flags start with -- and MODEL comes first")
-    raise unknown_name(f"{engine} option", flag, table, hint=f"(vramcast serve --engine {engine} --options lists them)")
+    raise unknown_name(
+        f"{engine} option", flag, (*table, *FIELDS, *OURS), hint=f"(vramcast serve --engine {engine} --options lists them)"
+    )
 
 
 def _bare_switch(rest: list[str], negated: bool) -> bool:

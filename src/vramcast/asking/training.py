@@ -8,6 +8,7 @@ from vramcast.asking.asked import Asked, check_words, count_of
 from vramcast.asking.cards import named_cards
 from vramcast.asking.layout import LayoutWords, layout_of
 from vramcast.errors import QuestionError
+from vramcast.ledger import Assumption
 from vramcast.workload import Adapter, Training
 
 if TYPE_CHECKING:
@@ -92,9 +93,24 @@ def training_question(
     return Asked(
         question=question,
         model=shaped,
-        assumed=(*cards.assumed, *(settings.assumed() if settings else ())),
+        assumed=(*cards.assumed, *_defaults(question, typed), *(settings.assumed() if settings else ())),
         unmodelled=settings.unmodelled() if settings else (),
     )
+
+
+def _defaults(question: Training, typed: Mapping[str, Any]) -> tuple[Assumption, ...]:
+    """What this program chose where neither words nor files said anything: batch, length, and the adapter's size and targets."""
+    adapter = question.adapter or Adapter()
+    chosen: dict[str, tuple[Any, str]] = {
+        "micro_batch": (question.micro_batch, "one sequence where nothing was said"),
+        "seq": (question.seq, "where nothing was said"),
+    }
+    if question.adapter is None and question.method not in ("full", "pretrain"):
+        chosen["rank"] = adapter.rank, "PEFT's default"
+        chosen["targets"] = ", ".join(adapter.targets), "every linear layer, as QLoRA's authors advise"
+    fallback = Training(model=question.model)
+    open_ = {name for name in chosen if name not in typed and getattr(question, name, None) == getattr(fallback, name, None)}
+    return tuple(Assumption(name, *chosen[name]) for name in chosen if name in open_)
 
 
 def _read(files: Sequence[str | PathLike[str]]) -> "Settings | None":

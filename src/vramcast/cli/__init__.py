@@ -80,10 +80,13 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code; mistakes of the user print one line to standard error."""
     try:
-        result: Any = root.main(args=arguments, prog_name="vramcast", standalone_mode=False)
+        given = sys.argv[1:] if arguments is None else arguments
+        result: Any = root.main(args=given or ["--help"], prog_name="vramcast", standalone_mode=False)
         return int(result or 0)
     except VramcastError as error:
         return _complain(str(error), error.exit_code)
+    except click.NoSuchOption as error:
+        return _complain(f"{_no_such_option(error)}{_help_hint(error.ctx)}", 2)
     except click.UsageError as error:
         return _complain(f"{error.format_message()}{_help_hint(error.ctx)}", 2)
     except click.ClickException as error:
@@ -112,6 +115,45 @@ def _internal(error: Exception) -> int:
     where = f" at {os.path.basename(at.tb_frame.f_code.co_filename)}:{at.tb_lineno}" if at else ""  # noqa: PTH119
     what = f"{type(error).__name__}: {error}"
     return _complain(f"internal error{where}: {what}; please report it with your command (VRAMCAST_TRACEBACK=1 shows all)", 70)
+
+
+# What other programs call our flags.
+_ELSEWHERE = {
+    "--batch-size": "--micro-batch",
+    "--per-device-train-batch-size": "--micro-batch",
+    "--micro-batch-size": "--micro-batch",
+    "--batch": "--micro-batch",
+    "--lora-r": "--rank",
+    "--lora-rank": "--rank",
+    "--r": "--rank",
+    "--seq-len": "--seq",
+    "--max-seq-length": "--seq",
+    "--sequence-length": "--seq",
+    "--max-length": "--seq",
+    "--cutoff-len": "--seq",
+    "--gpus": "--gpu NAMExN",
+    "--num-gpus": "--gpu NAMExN",
+    "--gradient-accumulation-steps": "--accumulate",
+    "--grad-accum": "--accumulate",
+    "--gradient-checkpointing": "--checkpointing full",
+    "--lora-target-modules": "--targets",
+    "--optim": "--optimizer",
+    "--bf16": "--compute-dtype bfloat16",
+    "--fp16": "--compute-dtype float16",
+    "--load-in-4bit": "--method qlora",
+    "--deepspeed": "--zero N or --from FILE",
+    "--config": "--from FILE",
+    "--model": "MODEL as the first word",
+    "--lora": "--method lora",
+}
+
+
+def _no_such_option(error: click.NoSuchOption) -> str:
+    """The message with our word for another program's flag, else with the nearest of the command's own."""
+    name = error.option_name.replace("_", "-")
+    if name in _ELSEWHERE:
+        return f"no such option {error.option_name}: here it is {_ELSEWHERE[name]}"
+    return error.format_message()
 
 
 def _help_hint(ctx: click.Context | None) -> str:

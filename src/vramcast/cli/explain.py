@@ -79,13 +79,14 @@ def _explain_log(data: bytes, what: str, options: dict[str, Any]) -> int:
         return 0
     from vramcast.cli.engine_message_page import engine_message_page
     from vramcast.cli.out_of_memory_page import out_of_memory_page
+    from vramcast.cli.page import Line
 
     if findings:
         engine_message_page(findings).show()
     if memory is not None:
         page = out_of_memory_page(memory)
         if findings:
-            page.lines.insert(0, ())
+            page.lines.insert(0, Line(()))
         page.show()
     return 0
 

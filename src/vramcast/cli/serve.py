@@ -77,7 +77,7 @@ def command(**given: Any) -> int:
 
         print_json(forecast)
     elif given["explain"]:
-        from vramcast.cli.drawing import term_page
+        from vramcast.cli.ledger_page import term_page
 
         term_page(forecast, given["explain"]).show()
     else:

@@ -54,12 +54,24 @@ def forecast_training(
         ranks=answer.ranks,
         fit=fit,
         limits=_limits(question, model, card) if card else Limits(),
-        assumed=(*assumed, *model.assumed, *answer.assumed),
+        assumed=_most_decisive_first((*assumed, *model.assumed, *answer.assumed)),
         unmodelled=(*unmodelled, *answer.unmodelled),
         advice=_advice(question, answer, model, card) if card and fit.verdict in WANTING else (),
         host=answer.host,
         cards=_cards(question, model, card, fit),
     )
+
+
+# What decides most of a step's memory; the rest keeps its order.
+_DECISIVE = (
+    "model", "gpu", "rank", "adapter.rank", "targets", "adapter.targets", "checkpointing", "optimizer", "attention", "loss",
+    "micro_batch", "seq", "weights", "compute", "master", "sharding", "framework_version",
+)  # fmt: skip
+
+
+def _most_decisive_first(assumed: tuple[Assumption, ...]) -> tuple[Assumption, ...]:
+    ranks = {name: place for place, name in enumerate(_DECISIVE)}
+    return tuple(sorted(assumed, key=lambda a: ranks.get(a.name, len(ranks))))
 
 
 def _cards(question: Training, model: Model, card: Accelerator | None, fit: Fit) -> tuple[CardRow, ...]:

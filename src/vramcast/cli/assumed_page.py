@@ -1,0 +1,48 @@
+"""What was assumed: what decides first, each with the flag that changes it, the rest folded; and what no rule covers."""
+
+from vramcast.cli.page import Page
+from vramcast.ledger import Assumption, Forecast
+from vramcast.units import gib
+
+_MOST = 12
+# Where the name of a resolved setting is not the word that is typed for it.
+_TYPED = {
+    "weights": "--param-dtype", "compute": "--compute-dtype", "gradients": "--grad-dtype", "sharding": "--zero or --fsdp",
+    "micro_batch": "--micro-batch", "model": "MODEL", "engine_version": "--engine NAME==VERSION",
+    "framework_version": "--framework NAME==VERSION", "unused_cards": "--tp or --dp",
+}  # fmt: skip
+_NO_FLAG = frozenset({"no effect on memory", "traced_error", "layers traced", "unused_cards"})
+
+
+def assumptions(page: Page, forecast: Forecast) -> None:
+    """The dozen that decide, a count of the rest, and what is not modelled."""
+    assumed = [a for a in forecast.assumed if a.value not in ("emulated", "refused")]
+    if assumed:
+        page.heading("Assumed (what decides comes first)")
+        for a in assumed[:_MOST]:
+            flag = flag_of(a, forecast)
+            page.line("  ", f"{a.name} = {a.value}", (f"  {a.because}", "faint"), (f"  ({flag})" if flag else "", "faint"))
+        if len(assumed) > _MOST:
+            changes = ", --set NAME=VALUE changes one" if "micro_batch" in forecast.workload else ""
+            page.line("  ", (f"and {len(assumed) - _MOST} more (--json lists them{changes})", "faint"))
+    for u in forecast.unmodelled:
+        bound = f" (at most {gib(u.bound_bytes)})" if u.bound_bytes is not None else ""
+        page.line(("not modelled: ", "warn"), f"{u.what}{bound}", hang=2)
+
+
+def flag_of(assumption: Assumption, forecast: Forecast) -> str:
+    """What to type to have it otherwise; "" for what no flag decides."""
+    from vramcast.asking.serving import ServingWords
+    from vramcast.asking.training import TrainingWords
+
+    name, training = assumption.name, "micro_batch" in forecast.workload
+    if name in _NO_FLAG:
+        return ""
+    if name in _TYPED:
+        return _TYPED[name]
+    words = TrainingWords.__annotations__ if training else ServingWords.__annotations__
+    plain = name.removeprefix("adapter.")
+    if plain in words or (not training and name in forecast.workload.get("options", {})):
+        return f"--{plain.replace('_', '-')}"
+    recipe = forecast.workload.get("recipe", {})
+    return f"--set {name}=..." if isinstance(recipe, dict) and name in recipe else ""

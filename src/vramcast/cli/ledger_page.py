@@ -1,0 +1,133 @@
+"""The ledger of the worst card: a bar, its terms, what is needed and claimed; the moments of a step; one term opened."""
+
+from vramcast.cli.page import Page
+from vramcast.cli.speed_page import opened_time
+from vramcast.errors import unknown_name
+from vramcast.ledger import Forecast, Instant, RankMemory, Term
+from vramcast.quantity import SECONDS
+from vramcast.units import gib
+
+_MOST_CELLS = 40
+_BESIDE_CELLS = 54  # name, size and the mark of the peak
+
+
+def ledger(page: Page, forecast: Forecast) -> None:
+    """The card as a bar and a table; where the need goes beyond the card, the bar does, with a line where the card ends."""
+    rank = forecast.worst
+    terms = [t for t in rank.terms if t.bytes]
+    held = sum(t.bytes for t in terms)
+    missing = max(0, rank.needed_bytes - held) if forecast.fit.verdict in ("no", "partly") else 0
+    capacity = forecast.fit.capacity_bytes or held
+    page.heading(_title(forecast, rank))
+    whole = max(capacity, held + missing)
+    label = gib(capacity, 1) if whole == capacity else f"{gib(whole, 1)} on {gib(capacity, 1)}"
+    page.bar([*((t.name, t.bytes) for t in terms), ("missing", missing)], total=whole, label=label, end=capacity)
+    for term in terms:
+        share = f"{term.bytes / capacity:>{'7.1%' if term.bytes < 10 * capacity else '7.0%'}}  "
+        legend = f"{page.mark(term.name)} " if page.terminal else ""
+        page.line("  ", (legend, term.name), (term.name.ljust(15), term.name),
+                  (gib(term.bytes).rjust(12), "number"), share, (page.fitted(term.why, used=42), "faint"))  # fmt: skip
+    _sums(page, forecast, rank, missing)
+
+
+def _sums(page: Page, forecast: Forecast, rank: RankMemory, missing: int) -> None:
+    """Needed with its error bar, counters, what is claimed and missing, and the other ranks."""
+    _sum_line(page, "needed", rank.needed_bytes, _interval(rank))
+    if rank.first_step_bytes is not None:
+        counters = {"allocated": rank.allocated_bytes, "reserved": rank.reserved_bytes, "device": rank.device_bytes}
+        said = "  ·  ".join(f"{name} {gib(size)}" for name, size in counters.items())
+        page.line("  ", _indent(page), (said, "faint"))
+    if rank.claimed_bytes > rank.needed_bytes:
+        _sum_line(page, "claimed", rank.claimed_bytes, "the share of the card that the engine takes, needed or not")
+    pool = forecast.limits.cache_bytes
+    if missing and pool is not None:
+        wanted = f"the request wants {gib(pool + missing)} of cache, there is room for {gib(pool)}"
+        page.line("  ", _indent(page), (wanted, "warn"))
+    if len(forecast.ranks) > 1:
+        others = ", ".join(f"{r.rank} {gib(r.needed_bytes)}" for r in forecast.ranks if r is not rank)
+        page.line("  ", (f"other ranks: {others}", "faint"))
+
+
+def _sum_line(page: Page, name: str, size_bytes: int, note: str) -> None:
+    start = (_indent(page) + name.ljust(15), "title")
+    page.line("  ", start, (gib(size_bytes).rjust(12), "number"), "  ", (note, "faint"), hang=len(_indent(page)) + 31)
+
+
+def _indent(page: Page) -> str:
+    return "  " if page.terminal else ""
+
+
+def _title(forecast: Forecast, rank: RankMemory) -> str:
+    which = f"rank {rank.rank}, " if len(forecast.ranks) > 1 else ""
+    return f"Memory of one card ({which}{rank.peak.name})"
+
+
+def _interval(rank: RankMemory) -> str:
+    if rank.interval is None:
+        return ""
+    i = rank.interval
+    low, high = gib(i.low_bytes), gib(i.high_bytes)
+    return f"{low} to {high} with {i.coverage:.0%} probability, by {i.cases} measured runs of this kind"
+
+
+def instants(page: Page, rank: RankMemory) -> None:
+    """The moments of a step, each with its own bar, the peak marked."""
+    page.heading("The step, moment by moment")
+    peak = rank.peak.bytes
+    room = max(4, min(_MOST_CELLS, page.width - _BESIDE_CELLS))
+    for instant in rank.instants:
+        mark = ("  ← peak", "bad") if instant is rank.peak else ("", "")
+        cells = "▇" * max(1, round(instant.bytes / peak * room)) if page.terminal and peak else ""
+        page.line("  ", instant.name.ljust(28), (gib(instant.bytes).rjust(12), "number"), "  ", (cells, "faint"), mark)
+    notes = [_lead_text(peak, rank.runner_up)] if rank.runner_up else []
+    if rank.first_step_bytes is not None and rank.first_step_bytes < peak:
+        notes.append(f"the first step peaks at {gib(rank.first_step_bytes)}, before the optimizer has states")
+    if notes:
+        page.line("  ", ("; ".join(notes), "faint"), hang=2)
+
+
+def _lead_text(peak_bytes: int, second: Instant) -> str:
+    lead = peak_bytes - second.bytes
+    return f"{gib(lead)} above {second.name}" if lead else f"as high as {second.name}"
+
+
+def term_page(forecast: Forecast, name: str) -> Page:
+    """One term of the worst rank or of the host, opened down to its formulas; a word of the glossary, explained.
+
+    Raises QuestionError for a name that is neither.
+    """
+    from vramcast.cli.glossary import GLOSSARY
+
+    terms = [
+        *forecast.speed.get("terms", ()),
+        *forecast.worst.terms,
+        *(t for instant in forecast.worst.instants for t in instant.terms),
+        *forecast.host,
+    ]
+    found = next((hit for t in terms if (hit := t.find(name))), None)
+    page = Page()
+    if found is not None:
+        _opened(page, found)
+    elif name.lower() in GLOSSARY:
+        page.line((name.lower(), "title"), "  ", GLOSSARY[name.lower()])
+    else:
+        raise unknown_name("term", name, [*(t.name for term in terms for _, t in term.walk()), *GLOSSARY])
+    return page
+
+
+def _opened(page: Page, term: Term, depth: int = 0) -> None:
+    """A term with its formula and source; parts that have no parts of their own are lines of one table."""
+    margin = "  " * depth
+    if term.unit == SECONDS:
+        opened_time(page, term, depth)
+        return
+    page.line(margin, (term.name, "title"), "  ", (gib(term.bytes, 3), "number"), f"  {term.bytes:,} B")
+    page.line(margin, "  = ", term.why)
+    if term.source:
+        page.line(margin, "  ", (f"source: {term.source}", "faint"))
+    if len(term.terms) > 1 and not any(part.terms or part.source for part in term.terms):
+        rows = [(margin + part.name, gib(part.bytes, 3), f"{part.bytes / term.bytes:.1%}", part.why) for part in term.terms]
+        page.table(rows, styles=("title", "number", "", "faint"))
+        return
+    for part in term.terms:
+        _opened(page, part, depth + 1)
