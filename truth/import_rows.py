@@ -20,7 +20,7 @@ from vramcast.truth.rows import format_of, read_rows
 from vramcast.truth.rows.own import reduce_row
 
 HERE = Path(__file__).parent
-FILES = ("inference_memory", "llama_cpp_load_logs", "training_memory", "training_oom")
+FILES = ("inference_memory", "llama_cpp_load_logs", "training_memory", "training_oom", "training_speed")
 
 
 def main(corpus: Path) -> None:

@@ -158,6 +158,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     None means "what the framework does". ``checkpointing``: none, selective, full or offloaded. ``loss``: eager, fused,
     chunked, linear.
     ``zero``: 0-3, or ``fsdp`` 1/2 for PyTorch's own full sharding. ``offload``: any of optimizer, parameters, activations.
+    ``tokens``: of the whole run, for its days and its cost; ``gpu_hour_usd``: what an hour of one card costs.
     """
 
     model: str
@@ -184,6 +185,8 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     offload: tuple[str, ...] = ()
     parallel: Parallel = Parallel()
     options: dict[str, Any] = {}
+    tokens: int | None = None
+    gpu_hour_usd: float | None = None
 
     def __post_init__(self) -> None:
         counts = ("micro_batch", "seq", "accumulate", "gpus")
@@ -191,3 +194,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for name in counts:
             value = getattr(self, name)
             _within(name, value, 10**9)
+        if self.tokens is not None:
+            _within("tokens", self.tokens, 10**18)
+        if self.gpu_hour_usd is not None and not 0 <= self.gpu_hour_usd < 10**6:
+            raise QuestionError(f"gpu_hour_usd is {self.gpu_hour_usd}: expected a price from 0 on")

@@ -9,7 +9,7 @@ from vramcast.truth.rows import Row, Unexpressed, format_of, judge, read_rows
 from vramcast.truth.rows.own import reduce_row, restore_row
 
 FOLDER = Path(__file__).parents[2] / "truth"
-FILES = ("inference_memory", "llama_cpp_load_logs", "training_memory", "training_oom")
+FILES = ("inference_memory", "llama_cpp_load_logs", "training_memory", "training_oom", "training_speed")
 RAW = {
     "id": "a",
     "engine": "vllm",

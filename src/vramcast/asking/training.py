@@ -41,7 +41,8 @@ class TrainingWords(LayoutWords, ShapeWords, total=False):
     """What can be asked about training, in Python and as ``--words`` of ``vramcast train``; None leaves it to the framework.
 
     ``targets``: adapted modules. ``eval_batch``, ``eval_kept`` and ``saves`` add moments beside the step. ``settings`` overrides
-    parts of the recipe (``--set NAME=VALUE``).
+    parts of the recipe (``--set NAME=VALUE``). ``tokens``, or ``epochs``
+    over ``samples``, are the whole run's, for its days and its cost.
     """
 
     gpu: str | None
@@ -70,6 +71,10 @@ class TrainingWords(LayoutWords, ShapeWords, total=False):
     grad_dtype: str | None
     quant: str | None
     compile: bool | None
+    tokens: int | str | None
+    epochs: float | None
+    samples: int | str | None
+    gpu_hour_usd: float | None
     settings: Mapping[str, Any] | Sequence[str] | None
 
 
@@ -147,9 +152,23 @@ def _question(typed: dict[str, Any], settings: "Settings | None", gpu: str | Non
         offload=tuple(asked.get("offload", ())),
         options=_options(asked, settings),
         accumulate=_accumulate(typed, asked, settings, layout.dp),
+        tokens=_tokens(asked),
+        gpu_hour_usd=asked.get("gpu_hour_usd"),
         **fields,
     )
     return question, shaped
+
+
+def _tokens(asked: Mapping[str, Any]) -> int | None:
+    """Tokens of the whole run: as told, or epochs over samples of the sequence's length."""
+    if "tokens" in asked:
+        return count_of(asked["tokens"], "tokens")
+    if "samples" not in asked:
+        if "epochs" in asked:
+            raise QuestionError("--epochs needs --samples, how many sequences one epoch has; or give --tokens")
+        return None
+    each = count_of(asked.get("seq", Training(model="").seq), "seq")
+    return max(1, round(float(asked.get("epochs", 1)) * count_of(asked["samples"], "samples") * each))
 
 
 def _layout_words(asked: Mapping[str, Any]) -> LayoutWords:

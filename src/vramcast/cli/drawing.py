@@ -3,7 +3,7 @@
 from vramcast.cli.assumed_page import assumptions
 from vramcast.cli.ledger_page import instants, ledger
 from vramcast.cli.page import Page, Span
-from vramcast.cli.speed_page import speed_section
+from vramcast.cli.speed_page import speed_section, training_speed_section
 from vramcast.ledger import Advice, Fit, Forecast
 from vramcast.planning.verdict import WANTING, headline
 from vramcast.units import count, gib
@@ -41,6 +41,8 @@ def training_page(forecast: Forecast, *, terminal: bool | None = None) -> Page:
     _title(page, forecast)
     instants(page, forecast.worst)
     ledger(page, forecast)
+    if forecast.speed:
+        training_speed_section(page, forecast.speed)
     _limits(page, forecast)
     _advice(page, forecast)
     _cards(page, forecast)

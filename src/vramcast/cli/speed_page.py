@@ -35,6 +35,29 @@ def speed_section(page: Page, speed: dict[str, Any]) -> None:
     _percentiles(page, speed)
 
 
+def training_speed_section(page: Page, speed: dict[str, Any]) -> None:
+    """The speed of a training step: its time by part, throughput, utilisation, and the whole run where its tokens are told."""
+    page.heading("Speed")
+    step: Term = speed["terms"][0]
+    page.table(
+        [
+            ("step", time_text(speed["step_s"]), _bar(speed["intervals"].get("step_s"), time_text)),
+            ("tokens/s per card", f"{speed['tokens_per_s_per_gpu']:,.0f}", f"{speed['tokens_per_s']:,.0f} in all"),
+            ("MFU", f"{speed['mfu']:.1%}", f"HFU {speed['hfu']:.1%}"),
+        ],
+        styles=("", "number", "faint"),
+        right=frozenset({1}),
+    )
+    shares = ", ".join(f"{t.name.replace('_', ' ')} {t.seconds / step.seconds:.0%}" for t in step.terms if t.seconds > 0)
+    page.line("  of the step: ", (shares, "faint"))
+    page.line("  --explain step opens it to its laws")
+    if "run" in speed:
+        run = speed["run"]
+        cost = f", {run['usd']:,.0f} USD at {run['usd_per_gpu_hour']:.2f} a card-hour" if run.get("usd") is not None else ""
+        took = f"{run['gpu_hours']:,.0f} card-hours, {run['energy_kwh']:,.0f} kWh{cost}"
+        page.line("  whole run: ", (time_text(run["days"] * 86_400), "title"), f"  {run['steps']:,} steps, {took}")
+
+
 def _percentiles(page: Page, speed: dict[str, Any]) -> None:
     if "percentiles" not in speed:
         return

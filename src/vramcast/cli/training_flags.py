@@ -9,6 +9,7 @@ from vramcast.asking.training import ShapeWords, TrainingWords
 from vramcast.cli.grouped import group
 
 _step, _recipe, _card, _shape = group("The step"), group("Recipe"), group("Card and layout"), group("A model given by numbers")
+_run = group("The whole run")
 
 Decorator = Callable[[Any], Any]
 
@@ -18,6 +19,7 @@ def _options() -> Iterator[tuple[str, Decorator]]:
     yield from _of_the_step()
     yield from _of_the_card()
     yield from _of_the_recipe()
+    yield from _of_the_run()
     for name in ShapeWords.__annotations__:
         yield name, _shape(f"--{name.replace('_', '-')}", name, type=int, help=f"{name.replace('_', ' ').capitalize()}.")
 
@@ -47,6 +49,13 @@ def _of_the_step() -> Iterator[tuple[str, Decorator]]:
         "saves",
         _step("--save", "saves", metavar="HOW", help="Adds the moment of a checkpoint: full, device, sharded, async."),
     )
+
+
+def _of_the_run() -> Iterator[tuple[str, Decorator]]:
+    yield "tokens", _run("--tokens", metavar="N", help="Tokens of the whole run, 15T or 400M: adds days, energy and cost.")
+    yield "epochs", _run("--epochs", type=float, metavar="N", help="With --samples: passes over the data.")
+    yield "samples", _run("--samples", metavar="N", help="Sequences of one epoch, each as long as --seq.")
+    yield "gpu_hour_usd", _run("--gpu-hour-usd", type=float, metavar="USD", help="What an hour of one card costs you.")
 
 
 def _of_the_card() -> Iterator[tuple[str, Decorator]]:

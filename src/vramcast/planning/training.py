@@ -48,6 +48,7 @@ def forecast_training(
         card = least_card(question.gpu)
     answer = with_intervals(answer_of(question, model=model, card=card))
     fit = training_fit(answer, card)
+    speed, slow = speed_of(answer, model, card)
     return Forecast(
         workload=_workload(answer, card),
         model=facts_of(model),
@@ -55,7 +56,8 @@ def forecast_training(
         fit=fit,
         limits=_limits(question, model, card) if card else Limits(),
         assumed=_most_decisive_first((*assumed, *model.assumed, *answer.assumed)),
-        unmodelled=(*unmodelled, *answer.unmodelled),
+        unmodelled=(*unmodelled, *answer.unmodelled, *slow),
+        speed=speed,
         advice=_advice(question, answer, model, card) if card and fit.verdict in WANTING else (),
         host=answer.host,
         cards=_cards(question, model, card, fit),
@@ -72,6 +74,22 @@ _DECISIVE = (
 def _most_decisive_first(assumed: tuple[Assumption, ...]) -> tuple[Assumption, ...]:
     ranks = {name: place for place, name in enumerate(_DECISIVE)}
     return tuple(sorted(assumed, key=lambda a: ranks.get(a.name, len(ranks))))
+
+
+def speed_of(answer: TrainingForecast, model: Model, card: Accelerator | None) -> tuple[dict[str, Any], tuple[Unmodelled, ...]]:
+    """The speed block, and why there is none where the card has no law; nothing without a card."""
+    from vramcast.speed.training.answer import as_block, run_of, training_speed
+    from vramcast.truth.speed_bars import speed_interval
+
+    if card is None:
+        return {}, ()
+    try:
+        speed = training_speed(answer, model, card)
+    except VramcastError as error:
+        return {}, (Unmodelled(f"speed: {error}"),)
+    tokens, price = answer.question.tokens, answer.question.gpu_hour_usd
+    run = run_of(speed, card, tokens=tokens, usd_per_gpu_hour=price) if tokens else None
+    return as_block(speed, speed_interval("step_s", speed.step_s, answer.question.framework), run), ()
 
 
 def _cards(question: Training, model: Model, card: Accelerator | None, fit: Fit) -> tuple[CardRow, ...]:

@@ -34,7 +34,7 @@ FORMATS: dict[str, tuple[frozenset[str], frozenset[str], str]] = {
     "inference_memory": (frozenset({"engine", "usable_for", "measured"}), frozenset(), "inference"),
     "training_oom": (frozenset({"framework", "outcome"}), frozenset(), "training"),
     "training_memory": (frozenset({"framework", "method", "measured"}), frozenset(), "training"),
-    "training_speed": (frozenset({"framework", "measured"}), frozenset({"method"}), ""),
+    "training_speed": (frozenset({"framework", "measured"}), frozenset({"method"}), "training_speed"),
     "inference_speed": (frozenset({"engine", "version", "measured"}), frozenset({"usable_for"}), ""),
 }
 

@@ -1,0 +1,122 @@
+"""The time of a training step: a ledger that sums, laws that hold, and figures near published runs."""
+
+import math
+
+import pytest
+
+from vramcast.asking import training_question
+from vramcast.asking.doors import answer_training
+from vramcast.errors import QuestionError
+from vramcast.hardware.names import find_accelerator
+from vramcast.models.reading import read_model
+from vramcast.quantity import SECONDS, evaluated
+from vramcast.speed.training.job import Job, network_of
+from vramcast.speed.training.step import ledger, step_time
+from vramcast.speed.training.sustained import Sustained
+from vramcast.speed.training.work import parts_of
+
+LLAMA = "meta-llama/Llama-3.1-8B"
+H100 = find_accelerator("H100 SXM")
+FREE = Sustained(products=1, experts=1, scores=1, streams=1, exposed=0, host_s=0)
+
+
+def job(**changed) -> Job:
+    return Job(**{"seq": 4096, "rows": 1, "micro_batches": 4, "gpus": 8, "dp": 8, "sharding": "fsdp2", "shards": 8, **changed})
+
+
+def step(model: str = LLAMA, card=H100, **changed):
+    return step_time(job(**changed), read_model(model), card)
+
+
+def test_the_ledger_sums_and_every_formula_evaluates_to_its_time() -> None:
+    term = step(recomputed="full").term
+    assert term.unit == SECONDS
+    assert term.seconds == pytest.approx(sum(t.seconds for t in term.terms))
+    leaves = [t for _, t in term.walk() if not t.terms and " x " in t.why]
+    assert len(leaves) > 5
+    for leaf in leaves:
+        assert evaluated(leaf.why) == pytest.approx(leaf.seconds, rel=1e-6), leaf.name
+
+
+@pytest.mark.parametrize("changed", [{}, {"tp": 4, "dp": 2, "sharding": "distributed_optimizer"}, {"frozen": True}])
+def test_no_step_is_faster_than_its_flops_at_the_peak(changed) -> None:
+    found = step(**changed)
+    assert 0 < found.mfu < 1
+    assert found.hfu >= found.mfu
+
+
+def test_recomputation_costs_time_and_no_model_flops() -> None:
+    none, full = step(), step(recomputed="full")
+    assert full.step_s > 1.15 * none.step_s
+    assert full.model_flops == none.model_flops
+    assert full.hardware_flops == pytest.approx(4 / 3 * none.model_flops, rel=1e-6)
+
+
+def test_frozen_weights_need_no_gradient_of_their_own() -> None:
+    whole, frozen = step(sharding="ddp"), step(sharding="ddp", frozen=True, trained_parameters=10**7)
+    assert frozen.model_flops == pytest.approx(2 / 3 * whole.model_flops)
+    assert frozen.step_s < 0.85 * whole.step_s
+
+
+def test_a_bubble_shrinks_with_micro_batches_and_chunks() -> None:
+    def share(**changed) -> float:
+        term = step(pp=8, dp=1, shards=1, sharding="none", **changed).term
+        return term.find("bubble").seconds / term.seconds
+
+    assert share(micro_batches=8) > share(micro_batches=32) > share(micro_batches=32, vpp=4)
+    assert share(micro_batches=32) == pytest.approx(7 / 39, rel=0.05)
+
+
+def test_gathers_hide_behind_long_sequences_and_show_behind_short_ones() -> None:
+    def exposed(seq: int) -> float:
+        term = step(seq=seq).term
+        return term.find("data_parallel").seconds / term.seconds
+
+    assert exposed(256) > 0.4 > 0.15 > exposed(16_384)
+
+
+def test_a_slow_host_is_a_floor() -> None:
+    one = job(seq=128, sharding="ddp", shards=1)
+    parts = parts_of(one, read_model(LLAMA), H100, network_of(H100))
+    slow = Sustained(host_s=0.01)
+    assert ledger(one, parts, slow).seconds >= 32 * 0.01 * one.micro_batches
+    assert ledger(one, parts, slow).find("host") is not None
+    assert ledger(one, parts, FREE).find("host") is None
+
+
+def test_offloaded_updates_pay_for_the_host_link() -> None:
+    on_card, on_host = step(), step(offload=("optimizer",))
+    assert on_host.term.find("offloaded_update").seconds > 5 * on_card.term.find("optimizer").seconds
+
+
+@pytest.mark.parametrize(
+    ("model", "card", "changed", "tokens_per_s"),
+    [
+        # llm-foundry, scripts/train/benchmarking/README.md (8c8dd48f72): MPT-70B on 512 H100, full recomputation
+        ("mosaicml/mpt-70b", "H100 SXM", {"seq": 2048, "rows": 8, "micro_batches": 1, "gpus": 512, "dp": 512, "sharding": "fsdp1",
+         "shards": 512, "recomputed": "full", "framework": "llm_foundry"}, 1007),
+        # torchtitan, docs/performance.md (3faaa1a0de): Llama 3 8B on 8 A100, selective recomputation, compiled
+        ("meta-llama/Meta-Llama-3-8B", "A100 80GB", {"seq": 8192, "rows": 1, "micro_batches": 1, "recomputed": "selective",
+         "framework": "torchtitan", "compiled": True}, 2900),
+    ],
+)  # fmt: skip
+def test_published_runs_are_near(model, card, changed, tokens_per_s) -> None:
+    found = step(model, find_accelerator(card), **changed)
+    assert abs(math.log(found.tokens_per_s_per_gpu / tokens_per_s)) < 0.25
+
+
+def test_an_answer_has_time_and_a_whole_run_has_days_and_cost() -> None:
+    forecast = answer_training(training_question(LLAMA, gpu="H100x8", fsdp=2, seq=4096, tokens="1T", gpu_hour_usd=2.0))
+    speed = forecast.speed
+    assert speed["tokens_per_s"] == pytest.approx(8 * speed["tokens_per_s_per_gpu"])
+    run = speed["run"]
+    assert run["steps"] == -(-(10**12) // speed["tokens_per_step"])
+    assert run["usd"] == pytest.approx(2.0 * run["gpu_hours"])
+    assert run["days"] * 24 * 8 == pytest.approx(run["gpu_hours"])
+
+
+def test_epochs_over_samples_are_tokens() -> None:
+    asked = training_question(LLAMA, seq=2048, epochs=3, samples="10k").question
+    assert asked.tokens == 3 * 10_000 * 2048
+    with pytest.raises(QuestionError, match="--epochs needs --samples"):
+        training_question(LLAMA, epochs=3)
