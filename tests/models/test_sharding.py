@@ -1,12 +1,10 @@
 """A tensor's share of a rank: known layouts by hand, and the laws that hold for every family under every layout."""
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from one_of_each import FAMILIES
 
-from vramcast.models import catalogue
 from vramcast.models.attention import Attention
 from vramcast.models.families import parts
 from vramcast.models.inventory import Model, Tensor
@@ -15,19 +13,6 @@ from vramcast.models.reading import read_model
 from vramcast.models.sharding import Layout, copies_held, cut, is_routed, share, share_shape
 
 TENSOR_PARALLEL = (1, 2, 4, 8, 16)
-
-
-def one_of_each_family() -> Iterator[Model]:
-    """The first catalogued model of every family, read once."""
-    seen: set[str] = set()
-    for place in catalogue.read_index().models.values():
-        model = catalogue.model_of(catalogue.row_at(place))
-        if model.family not in seen:
-            seen.add(model.family)
-            yield model
-
-
-FAMILIES = tuple(one_of_each_family())
 
 
 def test_kv_heads_are_replicated_once_tensor_parallelism_exceeds_them() -> None:

@@ -29,6 +29,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     ``tp``: ranks that cut a layer; ``attention_tp``: ranks that cut its attention; ``ep``: ranks over which experts are dealt
     out; ``expert_tp``: ranks that cut each expert; ``vocab_multiple``: vocabulary rows are padded to a multiple of it first.
+    ``expert_pad``: multiples that kernels pad a rank's experts to, along the axis that is cut and along the other.
     """
 
     tp: int = 1
@@ -36,10 +37,17 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     ep: int = 1
     expert_tp: int = 1
     vocab_multiple: int = 1
+    expert_pad: tuple[int, int] = (1, 1)
 
 
 def cut(
-    tp: int, *, attention_tp: int | None = None, ep: int = 1, expert_tp: int | None = None, vocab_multiple: int = 1
+    tp: int,
+    *,
+    attention_tp: int | None = None,
+    ep: int = 1,
+    expert_tp: int | None = None,
+    vocab_multiple: int = 1,
+    expert_pad: tuple[int, int] = (1, 1),
 ) -> Layout:
     """The layout of ``tp`` ranks that cut everything; experts and attention too where nothing else is said of them."""
     return Layout(
@@ -48,6 +56,7 @@ def cut(
         ep=ep,
         expert_tp=tp if expert_tp is None else expert_tp,
         vocab_multiple=vocab_multiple,
+        expert_pad=expert_pad,
     )
 
 
@@ -65,9 +74,19 @@ def share_shape(tensor: Tensor, layout: Layout) -> tuple[int, ...]:
     """The shape of the largest share of one copy; experts that lie in one tensor are dealt out along its first axis."""
     axis, ranks = tensor.shard, _ranks(tensor, layout)
     shape = _dealt_out(tensor, layout, ranks) if tensor.stacked else _padded(tensor, layout)
-    if axis is None or (axis == 0 and tensor.stacked):
+    if axis is not None and not (axis == 0 and tensor.stacked):
+        shape = (*shape[:axis], _cut(tensor, shape[axis], ranks), *shape[axis + 1 :])
+    return _for_kernels(tensor, shape, layout.expert_pad) if is_routed(tensor) else shape
+
+
+def _for_kernels(tensor: Tensor, shape: tuple[int, ...], multiples: tuple[int, int]) -> tuple[int, ...]:
+    """An expert's widths rounded up: the cut axis, twice over where gate and up lie along it, and the other one."""
+    if multiples == (1, 1):
         return shape
-    return (*shape[:axis], _cut(tensor, shape[axis], ranks), *shape[axis + 1 :])
+    halves = 2 if tensor.role.endswith("gate_up") or (tensor.role == "expert.bias" and tensor.shard is not None) else 1
+    steps = [multiples[0] * halves if axis == tensor.shard else multiples[1] for axis in range(len(shape))]
+    kept = 1 if tensor.stacked else 0
+    return (*shape[:kept], *(-(-n // step) * step for n, step in zip(shape[kept:], steps[kept:], strict=True)))
 
 
 def _ranks(tensor: Tensor, layout: Layout) -> int:

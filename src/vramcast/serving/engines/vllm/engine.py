@@ -14,6 +14,9 @@ from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.answer import answer
 from vramcast.serving.engines.vllm.options import OPTIONS
+from vramcast.serving.engines.vllm.padding import maybe_padded
+from vramcast.serving.precision import loaded_dtype
+from vramcast.serving.storage import storage_of
 from vramcast.workload import Parallel, Serving
 
 
@@ -31,7 +34,10 @@ class Vllm(msgspec.Struct, frozen=True):
         context = context_of(question, model, defaults)
         _fill(defaults, number, card, context)
         defaults.take("block_size", _block(model), "default of CUDA backends")
-        return resolved(question, model, card, defaults, version=version, context=context)
+        found = resolved(question, model, card, defaults, version=version, context=context)
+        storage = storage_of(model, quant=question.quant, dtype=loaded_dtype(model, question.dtype))
+        more = maybe_padded(model, storage, card, expert_group(question.parallel, defaults.values))
+        return msgspec.structs.replace(found, unmodelled=(*found.unmodelled, *more)) if more else found
 
     def forecast(self, resolved: Resolved) -> Answer:
         """Memory of each distinct rank, the cache plan (the smallest over ranks), the limits and the start-up error."""

@@ -18,6 +18,7 @@ from vramcast.serving.engines.vllm.capture import Capture
 from vramcast.serving.engines.vllm.encoder import encoder_term, profiled_tokens, splits_towers
 from vramcast.serving.engines.vllm.graphs import graphs_term
 from vramcast.serving.engines.vllm.lora import slots_term
+from vramcast.serving.engines.vllm.padding import expert_pad
 from vramcast.serving.engines.vllm.profile import Batch, forward_term, sampling_term
 from vramcast.serving.engines.vllm.settings import Settings
 from vramcast.serving.splits import even_split
@@ -104,7 +105,13 @@ def _weights(resolved: Resolved, settings: Settings, stage: Stage) -> Term:
     storage = storage_of(resolved.model, quant=resolved.question.quant, dtype=settings.dtype)
     options = resolved.options
     loading = Loading(
-        layout=cut(settings.tp, ep=settings.ep, expert_tp=settings.expert_tp, vocab_multiple=VOCAB_MULTIPLE),
+        layout=cut(
+            settings.tp,
+            ep=settings.ep,
+            expert_tp=settings.expert_tp,
+            vocab_multiple=VOCAB_MULTIPLE,
+            expert_pad=expert_pad(storage, resolved.card),
+        ),
         rotary_bytes=settings.element,
         mtp=settings.mtp,
         towers=settings.towers,
