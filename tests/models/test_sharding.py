@@ -10,7 +10,7 @@ from vramcast.models.families import parts
 from vramcast.models.inventory import Model, Tensor
 from vramcast.models.quantization.scheme import walk
 from vramcast.models.reading import read_model
-from vramcast.models.sharding import Layout, copies_held, cut, is_routed, share, share_shape
+from vramcast.models.sharding import Layout, copies_held, cut, is_routed, share, share_shape, units_held
 
 TENSOR_PARALLEL = (1, 2, 4, 8, 16)
 
@@ -127,6 +127,12 @@ def test_ranks_together_hold_every_unit(units: int, width: int, tp: int) -> None
     held = share(tensor, cut(tp))
     assert held * tp >= tensor.elements
     assert held % (3 * width) == 0
+
+
+@given(units=st.integers(1, 256), ranks=st.integers(1, 256))
+def test_units_repeat_once_ranks_outnumber_them(units: int, ranks: int) -> None:
+    assert units_held(units, ranks) == max(1, -(-units // ranks))
+    assert units_held(units, ranks) * ranks >= units
 
 
 def test_a_layout_of_arrays_is_answered_as_its_numbers_are() -> None:

@@ -67,7 +67,7 @@ def share(tensor: Tensor, layout: Layout) -> int:
 
 def copies_held(tensor: Tensor, layout: Layout) -> int:
     """How many of the tensor's equal copies one rank holds: its part of the experts, or all."""
-    return -(-tensor.copies // layout.ep) if is_routed(tensor) else tensor.copies
+    return units_held(tensor.copies, layout.ep) if is_routed(tensor) else tensor.copies
 
 
 def share_shape(tensor: Tensor, layout: Layout) -> tuple[int, ...]:
@@ -95,6 +95,11 @@ def _ranks(tensor: Tensor, layout: Layout) -> int:
     return layout.attention_tp if tensor.role in ATTENTION else layout.tp
 
 
+def units_held(units: int, ranks: int) -> int:
+    """Indivisible units (heads, groups, experts) that the fullest of ``ranks`` holds: at least one each, so that they repeat."""
+    return -(-units // ranks)
+
+
 def is_routed(tensor: Tensor) -> bool:
     """Whether the tensor belongs to routed experts, which expert parallelism spreads."""
     return tensor.role.startswith("expert.")
@@ -105,7 +110,7 @@ def _dealt_out(tensor: Tensor, layout: Layout, ranks: int) -> tuple[int, ...]:
     rows = tensor.shape[0] // tensor.stacked
     if tensor.shard == 0:
         rows = _cut(tensor, rows, ranks)
-    return (-(-tensor.stacked // layout.ep) * rows, *tensor.shape[1:])
+    return (units_held(tensor.stacked, layout.ep) * rows, *tensor.shape[1:])
 
 
 def _padded(tensor: Tensor, layout: Layout) -> tuple[int, ...]:
@@ -117,4 +122,4 @@ def _padded(tensor: Tensor, layout: Layout) -> tuple[int, ...]:
 def _cut(tensor: Tensor, length: int, ranks: int) -> int:
     """The longest part of an axis: whole units of each piece, ceil(units / ranks) of them."""
     pieces = tensor.pieces or ((length, tensor.groups or length),)
-    return sum(part // units * -(-units // ranks) for part, units in pieces)
+    return sum(part // units * units_held(units, ranks) for part, units in pieces)

@@ -11,6 +11,7 @@ import msgspec
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Mixer, Tower
 from vramcast.models.recurrent import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
+from vramcast.models.sharding import units_held
 from vramcast.models.stages import Stage
 
 # fp8_ds_mla, the packed token of a sparse latent: 512 B latent, 16 B scales, 128 B rotary key in bf16
@@ -78,11 +79,6 @@ def cache_layer(mixer: Mixer, tp: int) -> CacheLayer:
     return CacheLayer("state", conv_elements=conv, state_elements=state, conv_step_elements=step, state_name=type(mixer).__name__)
 
 
-def heads_on_rank(kv_heads: int, tp: int) -> int:
-    """Key/value heads one rank holds: at least one, so heads are replicated once ``tp`` exceeds them."""
-    return max(1, kv_heads // tp)
-
-
 def state_elements(mixer: Recurrent, tp: int) -> tuple[int, int]:
     """Convolution and recurrent elements of one sequence on a rank; B and C groups that do not divide are replicated."""
     if isinstance(mixer, Mamba2):
@@ -95,7 +91,7 @@ def state_elements(mixer: Recurrent, tp: int) -> tuple[int, int]:
 
 
 def _attention(mixer: Attention, tp: int) -> CacheLayer:
-    heads = heads_on_rank(mixer.kv_heads, tp)
+    heads = units_held(mixer.kv_heads, tp)
     kind = "sliding" if mixer.window else "chunked" if mixer.chunk else "full"
     return CacheLayer(kind, heads, heads * mixer.head_dim, heads * mixer.values, mixer.window or mixer.chunk)
 

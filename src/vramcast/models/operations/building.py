@@ -28,7 +28,7 @@ from vramcast.models.operations.kinds import (
 from vramcast.models.quantization.formats import PLAIN, Format
 from vramcast.models.quantization.scheme import Scheme, stored_bytes
 from vramcast.models.recurrent import GatedDeltaNet, Mamba2
-from vramcast.models.sharding import cut, share_shape
+from vramcast.models.sharding import cut, share_shape, units_held
 
 # One kernel for products of the same input: what inference engines store as one matrix.
 _FUSED = {
@@ -161,7 +161,7 @@ class _Site:
         if isinstance(mixer, Attention):
             yield from self._attention(mixer, block)
         elif isinstance(mixer, LatentAttention):
-            heads = max(1, mixer.heads // self.split.tp)
+            heads = units_held(mixer.heads, self.split.tp)
             yield LatentScores(
                 name="scores", part="latent attention", attention=mixer, heads=heads, kv_bytes=numbers.kv, count=count,
                 element=numbers.activation, absorbs_prefill=self._absorbs(mixer),
@@ -182,7 +182,7 @@ class _Site:
             yield self._stream("gates", "recurrent", 2 * width / self.split.tp, width / self.split.tp, block, kernels=2)
 
     def _attention(self, mixer: Attention, block: Block) -> Iterator[Operation]:
-        heads, kv_heads = max(1, mixer.heads // self.split.tp), max(1, -(-mixer.kv_heads // self.split.tp))
+        heads, kv_heads = units_held(mixer.heads, self.split.tp), max(1, -(-mixer.kv_heads // self.split.tp))
         yield Scores(
             name="scores", part="attention", attention=mixer, heads=heads, kv_heads=kv_heads, kv_bytes=self.numbers.kv,
             count=block.count, element=self.numbers.activation,

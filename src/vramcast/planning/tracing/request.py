@@ -4,7 +4,7 @@ from typing import Any
 
 from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.runtime import assumed_class
+from vramcast.hardware.runtime import assumed_class, resident_threads
 from vramcast.ledger import Assumption
 from vramcast.models.inventory import Model
 from vramcast.planning.tracing.layout import TRAINERS, LayoutOptions, distribution_of
@@ -104,6 +104,7 @@ def device_model(card: Accelerator | None) -> DeviceModel:
         capability=card.capability or (8, 0),
         memory_bytes=card.visible_bytes,
         multiprocessors=card.sms or DeviceModel().multiprocessors,
+        threads_per_multiprocessor=resident_threads(card.capability or DeviceModel().capability),
     )
 
 
