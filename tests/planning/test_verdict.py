@@ -62,6 +62,12 @@ def test_what_is_claimed_beyond_the_card_never_fits() -> None:
     assert (fit.verdict, fit.margin_bytes) == ("no", -GiB)
 
 
+def test_an_engine_that_claims_more_than_the_card_serves_nothing() -> None:
+    claims = msgspec.structs.replace(rank(10 * GiB), claimed_bytes=25 * GiB)
+    fit = judge(claims, capacity_bytes=24 * GiB, margin_bytes=5 * GiB, chance=lambda room: None, load=load())
+    assert (fit.verdict, fit.error) == ("no", "the engine claims 25.00 GiB of a card of 24.00 GiB")
+
+
 def test_the_headline_never_contradicts_the_word() -> None:
     pessimist, optimist = (
         log_normal(Interval(low=a * GiB, high=b * GiB, coverage=0.9, cases=9)) for a, b in ((44, 48), (30, 34))

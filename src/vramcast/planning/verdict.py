@@ -79,6 +79,8 @@ def judge(
     """
     over = capacity_bytes - rank.claimed_bytes
     margin = min(margin_bytes, over) if over < 0 else margin_bytes
+    if over < 0:  # it does not start, so it serves nothing
+        load, error = None, error or f"the engine claims {gib(rank.claimed_bytes)} of a card of {gib(capacity_bytes)}"
     probability = chance(rank.needed_bytes + margin)
     verdict = _verdict(margin, probability)
     served = load if load and (load.capped if verdict != "no" else load.serves) else None
