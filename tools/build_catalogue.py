@@ -5,8 +5,8 @@ Run it again whenever a family lands or changes:
     PYTHONPATH=src python tools/build_catalogue.py ../shared/models
 
 Beside the configs it reads tools/catalogue/documented.jsonl (architectures of well-known models typed from public figures, each
-checked against a published parameter count), tools/catalogue/aliases.tsv (ids that share another's shapes) and
-tools/catalogue/positions.tsv (positions that a copied config has wrong, with the proof).
+checked against a published parameter count), tools/catalogue/aliases.tsv (ids that share another's shapes), and what a copied
+config has wrong or lacks, each with its proof: tools/catalogue/positions.tsv, dtypes.tsv and schemes.tsv.
 Configs that no family reads yet are listed and left out.
 """
 
@@ -94,6 +94,18 @@ def aliases() -> Iterator[tuple[str, str, str]]:
 
 
 @functools.cache
+def dtypes() -> dict[str, str]:
+    """Types of the published weights of the ids in dtypes.tsv."""
+    return {name: dtype for name, dtype, _ in _lines("dtypes.tsv")}
+
+
+@functools.cache
+def schemes() -> dict[str, dict[str, Any]]:
+    """Schemes of the published weights of the ids in schemes.tsv."""
+    return {name: msgspec.json.decode(scheme) for name, scheme, _ in _lines("schemes.tsv")}
+
+
+@functools.cache
 def positions() -> dict[str, int]:
     """Positions of the ids in positions.tsv."""
     return {name: int(count) for name, count, _ in _lines("positions.tsv")}
@@ -114,10 +126,10 @@ def row(lines: Lines, facts: dict[str, Any], model: Model) -> Row:
         trust=facts["trust"],
         source=source(facts),
         positions=positions().get(facts["model_id"], model.positions),
-        dtype=model.dtype,
+        dtype=dtypes().get(facts["model_id"], model.dtype),
         architecture=model.architecture,
         head_stored=model.tied and any(mark in checks(facts) for mark in STORED_TWICE),
-        quantization=lines.add(model.quantization) if model.quantization else None,
+        quantization=lines.add(scheme) if (scheme := model.quantization or schemes().get(facts["model_id"])) else None,
     )
 
 

@@ -49,3 +49,22 @@ def test_what_nobody_can_load_is_said() -> None:
         read_model("gpt-4o", offline=True)
     with pytest.raises(QuestionError, match=r"unknown model 'compose.yml': vramcast models --find TEXT lists"):
         read_model("compose.yml", offline=True)
+
+
+@pytest.mark.parametrize(
+    ("model_id", "dtype"),
+    [
+        ("google/gemma-3-12b-it", "bfloat16"),
+        ("huggyllama/llama-65b", "float16"),
+        ("TheBloke/Llama-2-7B-fp16", "float16"),
+        ("EleutherAI/pythia-12b", "float16"),
+        ("google-bert/bert-base-cased", "float32"),
+        ("allenai/OLMo-2-1124-7B", "float32"),
+    ],
+)
+def test_types_are_those_of_the_published_weights(model_id: str, dtype: str) -> None:
+    assert read_model(model_id, offline=True).dtype == dtype
+
+
+def test_minimax_m2_is_stored_in_fp8_as_its_makers_say() -> None:
+    assert (read_model("MiniMaxAI/MiniMax-M2", offline=True).quantization or {})["quant_method"] == "fp8"
