@@ -1,0 +1,177 @@
+"""Change single facts of the program, one at a time, and see whether a test notices: ``python tools/mutate.py --sample 46``.
+
+A mutant is one changed number, border, row, truth value or comparison. The source is copied once; each mutant is written there,
+the tests of its package run against the copy, and the change is taken back. Those that no test notices are printed. Texts,
+messages, limits on input (``_MOST...``, ``_LONGEST...``) and caching sizes are left alone: nothing of an answer hangs on them.
+"""
+
+import argparse
+import ast
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("serving", "training", "models", "hardware", "planning")
+TESTS = {
+    "serving": (
+        "serving", "against_vllm_logs", "against_vllm_planner", "against_vllm_messages", "against_sglang",
+        "against_llama_cpp_logs", "planning/test_serving.py", "truth/test_budgets.py",
+    ),
+    "training": ("training", "against_peft", "against_torchtitan", "against_traces", "truth/test_budgets.py"),
+    "models": ("models", "against_gguf", "against_safetensors", "against_checkpoints", "serving"),
+    "hardware": ("hardware", "serving"),
+    "planning": ("planning", "asking"),
+}  # fmt: skip
+_OWN_PATHS = ("tests/measuring", "tests/profiling", "tests/models/sources", "tests/against_transformers", "tools")
+_COMPARED = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
+_SPELLED = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+_LEFT_ALONE = re.compile(r"_?(MOST|LONGEST|LARGEST_(BYTES|CONFIG|INDEX|HEADER|LISTING)|KEPT|SHOWN|VERSION$|OLD|FORGOTTEN)")
+_LIMITS = ("most", "maxsize", "least", "indent", "count", "cutoff", "ndigits")
+
+
+class Mutant(NamedTuple):
+    """One change: the file, where the text stands, what it was and what it becomes, and its kind."""
+
+    path: Path
+    line: int
+    start: int
+    stop: int
+    old: str
+    new: str
+    kind: str
+
+
+def mutants(path: Path) -> Iterator[Mutant]:
+    """Every change that can be made to a module."""
+    text = path.read_text("utf-8")
+    lines = text.splitlines(keepends=True)
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line.encode()))
+    tree = ast.parse(text)
+    skipped = {id(node) for node in _left_alone(tree)}
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Constant) and (change := _changed(node.value)) is not None:
+            start = starts[node.lineno - 1] + node.col_offset
+            old = text.encode()[start : starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)].decode()
+            yield Mutant(path, node.lineno, start, start + len(old.encode()), old, change, _kind(node, tree))
+        if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARED:
+            yield from _compared(path, node, text.encode(), starts)
+
+
+def _changed(value: object) -> str | None:
+    if isinstance(value, bool):
+        return str(not value)
+    if isinstance(value, int):
+        return str(value + max(1, value // 8))
+    return repr(value * 1.25 if value else 0.5) if isinstance(value, float) else None
+
+
+def _kind(node: ast.Constant, tree: ast.Module) -> str:
+    """``table`` inside a module's constants, ``number`` elsewhere."""
+    for top in tree.body:
+        if top.lineno <= node.lineno <= (top.end_lineno or 0):
+            return "table" if isinstance(top, ast.Assign | ast.AnnAssign) else "number"
+    return "number"
+
+
+def _compared(path: Path, node: ast.Compare, text: bytes, starts: list[int]) -> Iterator[Mutant]:
+    op = type(node.ops[0])
+    left, right = node.left, node.comparators[0]
+    start = starts[(left.end_lineno or 0) - 1] + (left.end_col_offset or 0)
+    stop = starts[right.lineno - 1] + right.col_offset
+    between = text[start:stop].decode()
+    if between.count(_SPELLED[op]) == 1:
+        yield Mutant(path, node.lineno, start, stop, between, between.replace(_SPELLED[op], _COMPARED[op]), "comparison")
+
+
+def _left_alone(tree: ast.Module) -> Iterator[ast.AST]:
+    """Nodes of texts, messages, limits and types."""
+    for node in ast.walk(tree):
+        whole: list[ast.AST] = []
+        if isinstance(node, ast.JoinedStr | ast.Raise | ast.Subscript):
+            whole = [node] if not isinstance(node, ast.Subscript) else [node.slice]
+        elif isinstance(node, ast.keyword) and node.arg in _LIMITS:
+            whole = [node]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if isinstance(target, ast.Name) and _LEFT_ALONE.match(target.id):
+                whole = [node]
+        for top in whole:
+            yield from ast.walk(top)
+
+
+def sample(packages: tuple[str, ...], count: int, seed: int) -> list[Mutant]:
+    """As many mutants of tables as of comparisons and of other numbers, from all packages alike."""
+    chance = random.Random(seed)
+    chosen: list[Mutant] = []
+    pools = {
+        (package, kind): [m for path in _modules(package) for m in mutants(path) if m.kind == kind]
+        for package in packages
+        for kind in ("table", "comparison", "number")
+    }
+    keys = [key for key, pool in pools.items() if pool]
+    while len(chosen) < count:
+        pool = pools[keys[len(chosen) % len(keys)]]
+        chosen.append(pool.pop(chance.randrange(len(pool))))
+    return chosen
+
+
+def _modules(package: str) -> list[Path]:
+    return sorted(p for p in (ROOT / "src" / "vramcast" / package).rglob("*.py") if "tracing" not in p.parts)
+
+
+def noticed(mutant: Mutant, copy: Path, *, deadline_s: float) -> bool:
+    """Whether a test of its package fails on the changed copy."""
+    target = copy / mutant.path.relative_to(ROOT / "src")
+    text = mutant.path.read_bytes()
+    target.write_bytes(text[: mutant.start] + mutant.new.encode() + text[mutant.stop :])
+    package = mutant.path.relative_to(ROOT / "src" / "vramcast").parts[0]
+    tests = [path for name in ("against_sources", *TESTS[package]) if (path := ROOT / "tests" / name).exists()]
+    options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "-k", "not current", "-m", "not torch"]
+    paths = ["-o", f"pythonpath={' '.join((str(copy), *_OWN_PATHS))}"]
+    command = [sys.executable, "-m", "pytest", *options, *paths, *map(str, tests)]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=deadline_s, check=False)
+        return done.returncode != 0
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        target.write_bytes(text)
+
+
+def main() -> None:
+    """Sample, run, print the survivors and the share that was caught."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sample", type=int, default=46)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--packages", nargs="*", default=list(PACKAGES), choices=PACKAGES)
+    parser.add_argument("--deadline", type=float, default=300.0, help="seconds for one mutant's tests")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", copy, ignore=shutil.ignore_patterns("__pycache__"))
+        survivors, chosen, begun = [], sample(tuple(asked.packages), asked.sample, asked.seed), time.monotonic()
+        for index, mutant in enumerate(chosen, 1):
+            caught = noticed(mutant, copy, deadline_s=asked.deadline)
+            where = f"{mutant.path.relative_to(ROOT)}:{mutant.line}"
+            verdict = "caught  " if caught else "SURVIVED"
+            print(f"{index:3d} {verdict} {mutant.kind:10s} {where}: {mutant.old.strip()} -> {mutant.new.strip()}", flush=True)
+            survivors += [] if caught else [mutant]
+    share = 1 - len(survivors) / max(1, len(chosen))
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} caught ({share:.0%}) in {time.monotonic() - begun:.0f} s")
+    sys.exit(bool(survivors))
+
+
+if __name__ == "__main__":
+    main()
