@@ -143,6 +143,6 @@ def test_the_whole_page_of_a_fake_machine(machine, capsys: pytest.CaptureFixture
     )
     assert run(["doctor"]) == 1
     page = capsys.readouterr().out
-    assert "5 uncorrected memory errors" in page and "900.0 MiB are held by" in page and "Extras" in page
+    assert "5 uncorrected memory errors" in page and "0.88 GiB are held by" in page and "Extras" in page
     assert run(["doctor", "--json"]) == 1
     assert '"topic": "ECC"' in capsys.readouterr().out

@@ -80,7 +80,9 @@ def _one(what: str, gpu: str | None) -> tuple[Any, Any, Any]:
         raise QuestionError(
             f"{what} holds no work of a GPU ({trace.reading.events:,} events): was the profiler given ProfilerActivity.CUDA?"
         )
-    return trace, report, card
+    from vramcast.planning.attainable import with_attainable
+
+    return trace, with_attainable(report, card), card
 
 
 def _read(what: str) -> Any:

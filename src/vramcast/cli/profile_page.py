@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from vramcast.cli.page import Page
+from vramcast.planning.attainable import attained
 from vramcast.profiling.against import Change, Comparison
 from vramcast.profiling.breakdown import Where
 from vramcast.profiling.operators import CollectiveRow, Shaped
@@ -29,7 +30,7 @@ def profile_page(report: Report, *, top: int) -> Page:
     _steps(page, report)
     _classes(page, report)
     _kernels(page, report, top)
-    _shapes(page, report.shapes[:top])
+    _shapes(page, report.shapes, top)
     _collectives(page, report.collectives[:top])
     _copies(page, report)
     _launching(page, report)
@@ -162,26 +163,35 @@ def _kernels(page: Page, report: Report, top: int) -> None:
     page.table(rows, styles=("number", "", "faint", "", "good"), right=frozenset({0, 1, 2, 3}))
 
 
-def _shapes(page: Page, shapes: tuple[Shaped, ...]) -> None:
+def _attained(page: Page, shapes: tuple[Shaped, ...]) -> None:
+    """What the kernels reach of their laws, in one line by kind."""
+    told = [(kind, share) for kind in ("GEMM", "attention") if (share := attained(shapes, kind)) is not None]
+    if told:
+        text = ", ".join(f"{kind} {share:.0%}" for kind, share in told)
+        page.line("  ", (f"of what such kernels reach alone on this card: {text}", "faint"))
+
+
+def _shapes(page: Page, every: tuple[Shaped, ...], top: int) -> None:
+    shapes = every[:top]
     if not shapes:
         return
     page.heading("Matmuls (m x n x k) and attentions (batch x heads, queries x keys, head size)")
-    attainable = any(s.attainable_s for s in shapes)
-    header = ("", "shape", "type", "calls", "each", "TFLOP/s", "of peak", *(("attainable",) if attainable else ()))
+    _attained(page, every)
+    law = any(s.attainable_s for s in shapes)
+    header = ("shape", "type", "calls", "each", "TFLOP/s", "of peak", *(("alone",) if law else ()))
     rows = [
         (
-            s.kind,
             shape_text(s),
             s.dtype,
             f"{s.calls:,}",
             duration(s.seconds / s.calls),
             f"{s.flops_per_s / 1e12:,.1f}",
             f"{s.peak_share:.0%}" if s.peak_share is not None else "-",
-            *((_attainable(s),) if attainable else ()),
+            *((_attainable(s),) if law else ()),
         )
         for s in shapes
     ]
-    page.table([header, *rows], styles=("", "title", "", "faint", "", "number", "number"), right=frozenset({3, 4, 5, 6, 7}))
+    page.table([header, *rows], styles=("title", "", "faint", "", "number", "number"), right=frozenset({2, 3, 4, 5, 6}))
 
 
 def _attainable(shape: Shaped) -> str:
@@ -202,20 +212,22 @@ def _collectives(page: Page, rows: tuple[CollectiveRow, ...]) -> None:
     if not rows:
         return
     page.heading("Collectives (a slow call holds its wait for other ranks; bus GB/s is of the fastest)")
-    header = ("", "ranks", "message", "calls", "total", "fastest", "bus GB/s")
+    law = any(row.attainable_s for row in rows)
+    header = ("", "ranks", "message", "calls", "total", "fastest", "bus GB/s", *(("alone",) if law else ()))
     cells = [
         (
-            page.fitted(row.name, used=max(56, page.width - 26)),
+            page.fitted(row.name, used=max(58, page.width - 24)),
             str(row.ranks or "-"),
             gib(row.bytes, 2) if row.bytes else "-",
             f"{row.calls:,}",
             duration(row.seconds),
             duration(row.fastest_s),
             f"{row.bus_bytes_per_s / 1e9:,.1f}" if row.bus_bytes_per_s else "-",
+            *((duration(row.attainable_s) if row.attainable_s else "-",) if law else ()),
         )
         for row in rows
     ]
-    page.table([header, *cells], styles=("title", "", "", "faint", "number"), right=frozenset({1, 2, 3, 4, 5, 6}))
+    page.table([header, *cells], styles=("title", "", "", "faint", "number"), right=frozenset(range(1, 8)))
 
 
 def _copies(page: Page, report: Report) -> None:

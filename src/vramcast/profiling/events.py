@@ -98,6 +98,7 @@ class Recorder:
         self._batches: dict[str, list[Any]] = {name: [] for name in COLUMNS}
         self.collectives: dict[int, Collective] = {}
         self.operators: list[Operator] = []
+        self.processes: dict[str, int] = {}
         self.gpu_events = self.events = self.skipped = 0
 
     def name_ids(self, names: Iterable[str]) -> list[int]:

@@ -1,13 +1,15 @@
 """Which reader a file needs, told from its first bytes, and which files of a folder are traces."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from vramcast.errors import QuestionError
 from vramcast.profiling.events import Trace
 from vramcast.profiling.readers.chrome import read_chrome
-from vramcast.profiling.readers.pieces import ahead, read_chunks
+from vramcast.profiling.readers.pieces import DamageError, ahead, read_chunks
+from vramcast.profiling.readers.rocprof import LARGEST_BYTES, is_rocprofv3, read_rocprofv3
 
 _GZIP, _SQLITE = b"\x1f\x8b", b"SQLite format 3\0"
 _FOREIGN = (
@@ -21,6 +23,7 @@ _FOREIGN = (
     (b"\x80\x05", "a pickle: a memory snapshot is read by `vramcast explain`"),
     (b"\n", "a Perfetto protobuf trace: write JSON instead (rocprofv3 --output-format json)"),
 )
+_TELLING = 65_536  # rocprofv3 names itself at the start of its file
 _ENDINGS = (".json", ".json.gz", ".sqlite", ".trace.gz", ".trace")
 
 Progress = Callable[[int], None]
@@ -53,8 +56,26 @@ def read_stream(source: BinaryIO, head: bytes, *, progress: Progress | None = No
         raise QuestionError("this is Nsight Systems' own report: export it with `nsys export --type sqlite FILE.nsys-rep`")
     if not head.strip():
         raise QuestionError("the file is empty")
-    counted = _Counted(source, progress) if progress else source
-    return read_chrome(ahead(read_chunks(counted, packed=head.startswith(_GZIP))))  # type: ignore[arg-type]
+    counted: Any = _Counted(source, progress) if progress else source
+    chunks = ahead(read_chunks(counted, packed=head.startswith(_GZIP)))
+    try:
+        first = next(chunks, b"")
+    except DamageError as damage:
+        raise QuestionError(f"no event of a profiler trace could be read: {damage}") from None
+    if is_rocprofv3(first[:_TELLING]):
+        return read_rocprofv3(_whole(first, chunks))
+    return read_chrome(chain([first], chunks))
+
+
+def _whole(first: bytes, rest: Iterator[bytes]) -> bytes:
+    """A file that has no stream form. Raises QuestionError above 4 GiB."""
+    parts, size = [first], len(first)
+    for part in rest:
+        size += len(part)
+        if size > LARGEST_BYTES:
+            raise QuestionError("rocprofv3's JSON is larger than 4 GiB: trace fewer steps")
+        parts.append(part)
+    return b"".join(parts)
 
 
 class _Counted:

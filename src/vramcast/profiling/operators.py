@@ -58,6 +58,7 @@ class Shaped(msgspec.Struct, frozen=True, kw_only=True):
     bytes: float
     kernel: str
     causal: bool | None = None
+    kv_heads: int = 0
     peak_share: float | None = None
     attainable_s: float | None = None
 
@@ -105,7 +106,7 @@ def shaped_work(trace: Trace, chosen: Any) -> tuple[Shaped, ...]:
 
 
 def _shaped(key: tuple[Any, ...], calls: int, ns: int, described: tuple[Any, ...], kernel: str) -> Shaped:
-    kind, shape, dtype, causal, flops, moved = described
+    kind, shape, dtype, causal, flops, moved, kv_heads = described
     if dtype == "fp32" and key[-1]:
         dtype = "tf32"
     return Shaped(
@@ -120,6 +121,7 @@ def _shaped(key: tuple[Any, ...], calls: int, ns: int, described: tuple[Any, ...
         bytes=moved,
         kernel=short_name(kernel),
         causal=causal,
+        kv_heads=kv_heads,
     )
 
 
@@ -159,15 +161,19 @@ def owners(trace: Trace) -> Any:
     return found
 
 
-def _described(op: Operator) -> tuple[str, tuple[int, ...], str, bool | None, float, float] | None:
-    """Kind, shape, type, causal, FLOPs and bytes of one call; None when the shapes do not tell."""
+_Described = tuple[str, tuple[int, ...], str, bool | None, float, float, int]
+"""Kind, shape, type, causal, FLOPs and bytes of one call, KV heads of an attention."""
+
+
+def _described(op: Operator) -> _Described | None:
+    """What one call computes; None when the shapes do not tell."""
     try:
         return _matmul(op) if _MATMULS.match(op.name) else _attention(op)
     except (IndexError, ValueError):
         return None
 
 
-def _matmul(op: Operator) -> tuple[str, tuple[int, ...], str, None, float, float] | None:
+def _matmul(op: Operator) -> _Described | None:
     at = _FIRST_MATRIX.get(op.name, 0)
     left, right = op.shapes[at], op.shapes[at + 1]
     dtype, width = _dtype(op, at)
@@ -177,10 +183,11 @@ def _matmul(op: Operator) -> tuple[str, tuple[int, ...], str, None, float, float
     if len(left) < 2 or len(right) < 2 or k != right[-2] or min(m, n, k, batch) < 1:
         return None
     weights = math.prod(right)
-    return "GEMM", (batch, m, n, k), dtype, None, 2.0 * batch * m * n * k, width * (batch * m * k + weights) + 2.0 * batch * m * n
+    moved = width * (batch * m * k + weights) + 2.0 * batch * m * n
+    return "GEMM", (batch, m, n, k), dtype, None, 2.0 * batch * m * n * k, moved, 0
 
 
-def _attention(op: Operator) -> tuple[str, tuple[int, ...], str, bool | None, float, float] | None:
+def _attention(op: Operator) -> _Described | None:
     at = 1 if "backward" in op.name.lower() else 0
     query, key = op.shapes[at], op.shapes[at + 1]
     if len(query) != 4 or len(key) != 4:
@@ -193,7 +200,8 @@ def _attention(op: Operator) -> tuple[str, tuple[int, ...], str, bool | None, fl
     flops = 4.0 * batch * heads * queries * keys * size * (0.5 if causal and queries == keys else 1)
     moved = width * batch * size * 2.0 * (heads * queries + key_heads * keys)
     back = 2.5 if at else 1.0
-    return "attention", (batch, heads, queries, keys, size), dtype, causal, flops * back, moved * (2 if at else 1)
+    shape = (batch, heads, queries, keys, size)
+    return "attention", shape, dtype, causal, flops * back, moved * (2 if at else 1), key_heads
 
 
 def _causal(op: Operator) -> bool | None:

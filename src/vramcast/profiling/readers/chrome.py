@@ -1,4 +1,4 @@
-"""Chrome traces of PyTorch's profiler (Kineto, on CUDA, ROCm and older autograd exports), read as a stream.
+"""Chrome traces of PyTorch's profiler (Kineto, on CUDA and ROCm) and of rocprof, read as a stream.
 
 Format: libkineto's output_json.cpp; ``ts`` and ``dur`` are microseconds, decimals are nanoseconds. GPU work has the categories
 kernel, gpu_memcpy, gpu_memset (Kernel, Memcpy, Memset in 2021); the call that launched it carries the same correlation id.
@@ -27,6 +27,7 @@ from vramcast.profiling.events import (
     Trace,
 )
 from vramcast.profiling.readers.pieces import DamageError, EventList
+from vramcast.profiling.readers.rocprof import record_rocprof
 
 _GPU = {
     "kernel": KERNEL, "Kernel": KERNEL, "gpu_memcpy": MEMCPY, "Memcpy": MEMCPY, "gpu_memset": MEMSET, "Memset": MEMSET,
@@ -60,6 +61,8 @@ class _Event(msgspec.Struct, gc=False):
     ts: float | str = 0.0
     dur: float | str | None = None
     tid: int | str | float | None = 0
+    pid: int | str | float | None = 0
+    ph: str | None = ""
     args: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -115,7 +118,8 @@ def read_chrome(chunks: Iterator[bytes]) -> Trace:
     if damage and not recorder.events:
         raise QuestionError(f"no event of a profiler trace could be read: {damage}")
     reading = Reading(events=recorder.events, bytes=events.read_bytes, damage=damage, skipped=recorder.skipped)
-    return recorder.finish(_origin(events.header, events.trailer), reading)
+    origin = _origin(events.header, events.trailer)
+    return recorder.finish(msgspec.structs.replace(origin, tool="rocprof") if recorder.processes else origin, reading)
 
 
 def _take(recorder: Recorder, piece: memoryview) -> bool:
@@ -175,7 +179,10 @@ def _record(recorder: Recorder, events: list[_Event]) -> None:
     for event in events:
         by_category[event.cat].append(event)
     for category, batch in by_category.items():
-        kind = _CATEGORIES.get(category or "")
+        if not category:
+            _tolerantly(record_rocprof, recorder, batch, timed=False)
+            continue
+        kind = _CATEGORIES.get(category)
         if kind is None:
             continue
         if kind == _CALL:
@@ -189,9 +196,11 @@ def _record(recorder: Recorder, events: list[_Event]) -> None:
             _tolerantly(_record_gpu, recorder, batch)
 
 
-def _tolerantly(record: Callable[[Recorder, list[_Event]], None], recorder: Recorder, events: list[_Event]) -> None:
+def _tolerantly(
+    record: Callable[[Recorder, list[_Event]], None], recorder: Recorder, events: list[_Event], *, timed: bool = True
+) -> None:
     """Record the complete events of a batch; one that lacks what its category needs is found by halving, and counted."""
-    events = [e for e in events if e.dur is not None]
+    events = [e for e in events if e.dur is not None] if timed else events
     if not events:
         return
     try:
@@ -201,8 +210,8 @@ def _tolerantly(record: Callable[[Recorder, list[_Event]], None], recorder: Reco
             recorder.skipped += 1
             return
         middle = len(events) // 2
-        _tolerantly(record, recorder, events[:middle])
-        _tolerantly(record, recorder, events[middle:])
+        _tolerantly(record, recorder, events[:middle], timed=timed)
+        _tolerantly(record, recorder, events[middle:], timed=timed)
 
 
 def _times(events: list[_Event]) -> tuple[Any, Any]:
