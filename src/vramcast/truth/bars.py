@@ -5,6 +5,7 @@ compute buffer or a device counter are the parts that cases speak about.
 """
 
 from math import hypot
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,9 +15,10 @@ from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import POOL_ENGINES, Answer
-from vramcast.training.activations.known import slack_bytes
-from vramcast.training.forecast import TrainingForecast
 from vramcast.truth.intervals import interval_for, probability_fits
+
+if TYPE_CHECKING:
+    from vramcast.training.forecast import TrainingForecast
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,14 +87,16 @@ def overhead_bytes(answer: Answer, rank: RankMemory) -> int:
     return rank.needed_bytes - _term(rank, "weights") - answer.cache.request_bytes * answer.resolved.concurrency
 
 
-def training_spread(answer: TrainingForecast, rank: RankMemory) -> Spread:
+def training_spread(answer: "TrainingForecast", rank: RankMemory) -> Spread:
     """A training rank's device memory, all of it as uncertain as its framework's cases, and as its layers' traces were off."""
+    from vramcast.training.activations.known import slack_bytes
+
     slack = slack_bytes(answer.recipe, rank)
     keys = training_keys(answer)
     return Spread(measure="device", exact_bytes=0, uncertain_bytes=rank.needed_bytes, keys=keys, slack_bytes=slack)
 
 
-def training_keys(answer: TrainingForecast) -> dict[str, str]:
+def training_keys(answer: "TrainingForecast") -> dict[str, str]:
     """Framework, method and family; ``novel`` where a part of the model has no rule: its bar is that of the unmeasured."""
     novel = {"novel": "yes"} if answer.novel else {}
     return {"engine": answer.question.framework, "method": answer.question.method, "family": answer.family, **novel}

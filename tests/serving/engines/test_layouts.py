@@ -35,6 +35,12 @@ def test_vllm_cuts_experts_over_tensor_and_data_parallel_ranks_without_expert_pa
     assert weights(name, parallel=Parallel(dp=4)) < weights(name, parallel=Parallel()) / 3
 
 
+def test_vllm_refuses_expert_parallelism_without_experts() -> None:
+    with pytest.raises(QuestionError, match=r"vllm .* spreads experts, and this model has none .*: leave --ep out"):
+        weights("Qwen/Qwen2.5-7B-Instruct", parallel=Parallel(tp=4, ep=4))
+    assert weights("Qwen/Qwen2.5-7B-Instruct", "sglang", parallel=Parallel(tp=4, ep=4)) > 0
+
+
 def test_vllm_says_that_a_number_of_expert_ranks_only_switches_them_on() -> None:
     question = Serving(model="openai/gpt-oss-120b", parallel=Parallel(tp=2, dp=4, ep=4))
     notes = forecast_serving(question).resolved.assumed

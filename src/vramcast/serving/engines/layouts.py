@@ -27,7 +27,7 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)
 
 
 class Reasons(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an engine asserts that something divides: query heads, KV heads, widths of MLPs and experts, blocks of fp8 scales.
+    """Where an engine asserts something of a layout: heads, KV heads, widths, blocks of fp8 scales, experts to spread.
 
     An empty text: the engine does not assert it.
     """
@@ -36,6 +36,7 @@ class Reasons(msgspec.Struct, frozen=True, kw_only=True):
     kv_heads: str
     widths: str = ""
     blocks: str = ""
+    experts: str = ""
 
 
 REASONS = {
@@ -44,6 +45,7 @@ REASONS = {
         kv_heads="model_executor/layers/linear.py, QKVParallelLinear; the model's attention asserts the same",
         widths="distributed/utils.py, divide",
         blocks="model_executor/layers/quantization/fp8.py, create_weights",
+        experts="vllm/config/model.py, verify_with_parallel_config",
     ),
     "sglang": Reasons(
         heads="sglang/srt/layers/linear.py, divide",
@@ -96,6 +98,8 @@ def check_layout(engine: str, version: str, model: Model, spread: Spread) -> Non
     """Raises QuestionError for what the engine refuses to cut, with its reason and the sizes that would do."""
     reasons = REASONS[engine]
     named = f"{engine} {version}"
+    if reasons.experts and spread.experts > 1 and not has_experts(model):
+        raise QuestionError(f"{named} spreads experts, and this model has none ({reasons.experts}): leave --ep out")
     _check_heads(named, reasons, model, spread.attention)
     scales = _scale_block(model)
     for what, width, ranks in _widths(model, spread):
