@@ -5,7 +5,6 @@ from typing import Any
 from vramcast.errors import unknown_name
 from vramcast.ledger import Assumption
 from vramcast.models.classes import known_classes
-from vramcast.models.families.registry import known_types
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import framework_name, resolver
 from vramcast.training.frameworks.common import fsdp_offload, is_narrow, narrow_inputs
@@ -72,7 +71,7 @@ def _named(options: dict[str, Any]) -> dict[str, Any]:
     if found.get("optimizer") is not None:
         found["optimizer"] = optimizer(found["optimizer"]).name
     family = found.get("modules")
-    known = (*known_types(), *known_classes()) if family else ()
+    known = known_classes() if family else ()
     if family and family not in known:
         raise unknown_name("modules", str(family), known, hint="(a model class of transformers)")
     return found

@@ -121,11 +121,16 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class ModelClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One class by its ``model_type``; a group that is None was never looked up.
 
+    ``reader``: the module of models/families that reads its config, "" where it is only met inside a wrapper; ``aliases``: what
+    remote code calls the same class; ``reads_as``: another row, the class whose config and layers it shares (wrappers' decoders).
     ``asked``: the transformers release that answered for it; "" where every field was read by hand.
     ``sources``: where a field was read, for those whose source is not above.
     """
 
     name: str
+    reader: str = ""
+    aliases: tuple[str, ...] = ()
+    reads_as: str = ""
     asked: str = ""
     layer: Layer | None = None
     whole: Whole = Whole()
@@ -135,18 +140,35 @@ class ModelClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def model_class(name: str) -> ModelClass:
-    """The row of that ``model_type``; a row without facts where there is none."""
-    return _rows().get(name) or ModelClass(name=name)
+    """The facts of that ``model_type``, or of the class it is read as.
 
-
-def known_classes() -> tuple[str, ...]:
-    """Every ``model_type`` that has a row."""
-    return tuple(_rows())
+    A row without facts where nobody knows it.
+    """
+    rows, aliases = _rows(), aliased()
+    row = rows.get(aliases.get(name, name)) or ModelClass(name=name)
+    return rows[row.reads_as] if row.reads_as else row
 
 
 def model_classes() -> tuple[ModelClass, ...]:
     """Every row, in alphabetical order."""
     return tuple(_rows().values())
+
+
+@cache
+def aliased() -> dict[str, str]:
+    """Other names of classes, each with the ``model_type`` that has the row."""
+    return {alias: row.name for row in model_classes() for alias in row.aliases}
+
+
+@cache
+def readers() -> dict[str, str]:
+    """Each ``model_type`` that can stand at the top of a config, with the module of models/families that reads it."""
+    return {row.name: row.reader for row in model_classes() if row.reader}
+
+
+def known_classes() -> tuple[str, ...]:
+    """Every ``model_type`` that has a row, and the other names of the same classes."""
+    return (*_rows(), *aliased())
 
 
 @cache

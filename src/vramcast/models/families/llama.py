@@ -17,8 +17,8 @@ _AFTER = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 
 def read(config: Config, *, prefix: str = "model.") -> Model:
-    """A dense Llama-like model."""
-    return skeleton.read(config, STYLES[config.text("model_type")], prefix=prefix)
+    """A dense Llama-like model; a class without a row below has Llama's plain skeleton."""
+    return skeleton.read(config, STYLES.get(config.text("model_type"), Style()), prefix=prefix)
 
 
 def _bitnet(config: Config, kind: Attention | LatentAttention, feed: Dense | Experts) -> tuple[Tensor, ...]:
@@ -105,7 +105,6 @@ STYLES: dict[str, Style] = {
     "internlm3": Style(mlp_bias="mlp_bias"),
     "cwm": Style(span=spans.every(4, first=True), qkv_bias=False, out_bias=False, mlp_bias="mlp_bias"),
     "jais2": Style(mlp="plain", mlp_bias="mlp_bias", norm_bias=True),
-    "gemma": Style(),
     "gemma2": Style(span=spans.every(2), softcap=True, norms=_GEMMA_NORMS),
     "gemma3_text": Style(span=spans.every(6), qk_norm="head", norms=_GEMMA_NORMS),
     "vaultgemma": Style(span=spans.every(2), norms=("input_layernorm", "pre_feedforward_layernorm")),
@@ -122,9 +121,6 @@ STYLES: dict[str, Style] = {
     "voxtral_realtime_text": Style(span=spans.uniform, qkv_bias=False, out_bias=False, extra=_delay),
     "molmo2_text": Style(qk_norm="head", outer=_new_words),
     # Remote-code classes: the modeling file beside each checkpoint on the hub.
-    "Yi": Style(),
-    "aquila": Style(),
-    "xverse": Style(),
     "mimo": Style(qkv_bias=True, out_bias=False, mtp=draft.mimo),
     "Dream": Style(qkv_bias=True, out_bias=False),
     "orion": Style(norm_bias=True),

@@ -9,31 +9,13 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import ConfigError
+from vramcast.models.classes import model_class
 from vramcast.models.config import Config
 from vramcast.models.families import parts, read_text
 from vramcast.models.families.class_defaults import completed, fields_of
 from vramcast.models.inventory import Model, Tensor, Tower
 
 _TEXT = ("text_config", "llm_config", "language_config")
-
-# Text classes that are another family's decoder under a name of their own.
-_SAME_AS = {
-    "qwen2_vl_text": "qwen2",
-    "qwen2_5_vl_text": "qwen2",
-    "qwen2_5_omni_text": "qwen2",
-    "qwen3_vl_text": "qwen3",
-    "qwen3_vl_moe_text": "qwen3_moe",
-    "qwen3_asr_text": "qwen3",
-    "qwen3_omni_moe_text": "qwen3_moe",
-    "glm4v_text": "glm4",
-    "hunyuan_vl_text": "hunyuan_v1_dense",
-    "glm4v_moe_text": "glm4_moe",
-    "kimi_k2": "deepseek_v3",
-    "internvl_text": "qwen2",
-    "paddleocr_vl_text": "ernie4_5",
-    "glm_ocr_text": "glm4",
-    "step3p5": "step3p7_text",
-}
 
 # Classes whose head is tied when either config says so: it was saved in the text's before transformers 5.
 _EITHER_TIES = {
@@ -52,7 +34,7 @@ def text_of(config: Config, kind: str, *names: str) -> Config:
     """
     found = config.optional_child(*(names or _TEXT))
     own = found.text("model_type", default=kind) if found else kind
-    whole, alike = completed(found or config, own, nested=True), _SAME_AS.get(own, own)
+    whole, alike = completed(found or config, own, nested=True), model_class(own).name
     foreign = dict.fromkeys(fields_of(alike) if fields_of(own) else ())
     return Config({**foreign, **whole.raw, **_ALWAYS.get(own, {}), "model_type": alike}, whole.path)
 
