@@ -87,3 +87,34 @@ def _modules(path: Path):
     for node, module in _imports(path):
         yield module
         yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+# Other programs' own words, which sound like classes: builders and flavours, GGUF architectures, speculative methods.
+NAMES_OF_OTHERS = (
+    "serving/engines/vllm/options.py",
+    "reading/training/torchtune.py",
+    "reading/training/torchtitan.py",
+    "truth/rows/llama_cpp.py",
+)
+
+
+def _words(node: ast.AST) -> list[str]:
+    """The strings of a set, list, tuple or of a dict's keys."""
+    held = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [])
+    return [n.value for n in held if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if _name(p).split("/")[0] != "models"], ids=_name)
+def test_what_hangs_on_a_model_class_stands_in_its_row(path: Path) -> None:
+    """Outside models/ no collection names two classes, and no family is compared with a name: ask models.classes."""
+    from vramcast.models.classes import known_classes
+
+    if _name(path) in NAMES_OF_OTHERS:
+        pytest.skip("other programs' own words")
+    for node in ast.walk(ast.parse(path.read_text())):
+        named = set(_words(node)) & set(known_classes())
+        assert len(named) < 2, f"line {node.lineno} names {', '.join(sorted(named))}: a fact of a class is a column of its row"
+        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        asks = [s for s in sides if isinstance(s, ast.Attribute) and s.attr in ("family", "text_class")]
+        told = {n.value for s in sides for n in ast.walk(s) if isinstance(n, ast.Constant)}
+        assert not (asks and told & set(known_classes())), f"line {node.lineno} asks for a family by name"

@@ -14,8 +14,7 @@ import transformers
 from activation_kinds import KINDS, config_of
 from class_questions import answers, is_text
 
-from vramcast.models.classes import ROWS, ModelClass
-from vramcast.models.families import model_types
+from vramcast.models.classes import ROWS, ModelClass, readers
 
 # What a run of a small model does not show: V4's attention lies between hyper-connections, whose norms take its result.
 UNSHOWN = {"deepseek_v4": {"norms"}}
@@ -58,7 +57,7 @@ def write(rows: dict[str, dict[str, Any]]) -> None:
 def main(wanted: list[str]) -> None:
     """Ask for every class named, write the table, and list what did not answer."""
     rows = {row["name"]: row for row in map(msgspec.json.decode, ROWS.read_bytes().splitlines())}
-    for kind in wanted or [k for k in model_types() if is_text(k)]:
+    for kind in wanted or [k for k in readers() if is_text(k)]:
         try:
             rows[kind] = with_answers(rows.get(kind, {"name": kind}), asked(kind))
         except Exception as error:

@@ -43,12 +43,14 @@ def _sections(*parts: int) -> dict[str, Any]:
 
 
 _OWN: dict[str, dict[str, Any]] = {
-    **{k: {"num_key_value_heads": 4} for k in ("axk1", "deepseek_v32", "glm_moe_dsa", "dots3_note_text", "longcat_flash",
+    **{k: {"num_key_value_heads": 4} for k in ("axk1", "deepseek_v32", "glm_moe_dsa", "dots3_note_text",
        "hy_v4", "mistral4")},
     "gemma3n_text": {"num_kv_shared_layers": 0, "layer_types": ["full_attention", "full_attention"], "laurel_rank": 8,
                      "activation_sparsity_pattern": [0.0, 0.0], "vocab_size_per_layer_input": 128},
     **{k: {"rope_parameters": _sections(2, 3, 3)} for k in ("qwen2_vl_text", "qwen2_5_vl_text")},
     **{k: {"rope_parameters": _sections(1, 1, 2)} for k in ("glm4v_text", "glm4v_moe_text", "glm_ocr_text")},
+    "longcat_flash": {"num_key_value_heads": 4, "num_layers": 1, "ffn_hidden_size": 96, "expert_ffn_hidden_size": 32,
+                      "moe_topk": 2, "zero_expert_num": 2},
     "whisper": {"d_model": 64, "encoder_layers": 2, "decoder_layers": 2},
 }  # fmt: skip
 _DROPS_STREAM = (
@@ -145,7 +147,9 @@ def small_config(kind: str, given: dict[str, Any] | None = None) -> Any:
 
 def is_text(kind: str) -> bool:
     """Whether transformers has that class, and it is a text model rather than a wrapper around one."""
-    return kind in CONFIG_MAPPING and not CONFIG_MAPPING[kind].sub_configs
+    if kind not in CONFIG_MAPPING:
+        return False
+    return not any(part in name for name in CONFIG_MAPPING[kind].sub_configs for part in ("text", "vision", "audio", "decoder"))
 
 
 def small_model(config: Any) -> torch.nn.Module:

@@ -12,6 +12,7 @@ import msgspec
 from vramcast.errors import VramcastError
 from vramcast.hardware.names import find_accelerator
 from vramcast.hardware.runtime import context_bytes
+from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
 from vramcast.serving.engines import engine
 from vramcast.serving.engines.llama_cpp.answer import Worked, work
@@ -52,12 +53,17 @@ def _worked(question: Serving, model: Model) -> Worked:
         raise Unexpressed(str(error)) from error
 
 
+def _attends(model: Model) -> bool:
+    """Whether any layer keeps keys and values, so that the context decides; a state has one size."""
+    return any(isinstance(mixer, (Attention, LatentAttention)) for block in model.blocks for mixer in block.mixers)
+
+
 def question_of(row: Row) -> tuple[Serving, Model, bool]:
     """The question, its model, and whether the file's tensor types are known. Raises Unexpressed."""
     if "ollama engine" in (row.get("engine_version") or ""):
         raise Unexpressed("Ollama's own runner, from before it started llama-server")
     model, settings = gguf_words.model_of(row), row["settings"]
-    context = settings.get("n_ctx") or (512 if "mamba" in model.family else None)
+    context = settings.get("n_ctx") or (None if _attends(model) else 512)
     if context is None:
         raise Unexpressed("the context is not told")
     quant, exact, size = _file(row)

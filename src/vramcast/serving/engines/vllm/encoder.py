@@ -8,7 +8,7 @@ from math import ceil
 
 import msgspec
 
-from vramcast.ledger import Term
+from vramcast.ledger import Term, Unmodelled
 from vramcast.models.classes import model_class
 from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Model, Tower
@@ -66,6 +66,14 @@ def encoder_term(
     width = max((4 * tower.hidden + _wide(block.feedforward) // tp for block in tower.blocks), default=4 * tower.hidden)
     widest = Term(name="encoder_layer", amount=named(images.patches, "patches") * named(width, "wide") * bytes_(element))
     return Term.total("activations", (widest, *kept_outputs(model, towers, budget, element, pixel)))
+
+
+def unsized_images(model: Model) -> tuple[Unmodelled, ...]:
+    """What the answer says where images have any size and nobody noted the largest that the preprocessor lets through."""
+    tower = _vision(model.towers)
+    if tower is None or "image_size" in tower.facts or model_class(model.family).served.image_tokens:
+        return ()
+    return (Unmodelled(f"the largest image of {model.family} is not known: its profile run encodes the step's tokens"),)
 
 
 def splits_towers(model: Model) -> bool:

@@ -13,6 +13,7 @@ from vramcast.serving.engines.resolving import Defaults, context_of, opened, res
 from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.answer import answer
+from vramcast.serving.engines.vllm.encoder import unsized_images
 from vramcast.serving.engines.vllm.options import OPTIONS
 from vramcast.serving.engines.vllm.padding import maybe_padded
 from vramcast.serving.precision import loaded_dtype
@@ -36,7 +37,8 @@ class Vllm(msgspec.Struct, frozen=True):
         defaults.take("block_size", _block(model), "default of CUDA backends")
         found = resolved(question, model, card, defaults, version=version, context=context)
         storage = storage_of(model, quant=question.quant, dtype=loaded_dtype(model, question.dtype))
-        more = maybe_padded(model, storage, card, expert_group(question.parallel, defaults.values))
+        padded = maybe_padded(model, storage, card, expert_group(question.parallel, defaults.values))
+        more = (*padded, *unsized_images(model))
         return msgspec.structs.replace(found, unmodelled=(*found.unmodelled, *more)) if more else found
 
     def forecast(self, resolved: Resolved) -> Answer:
