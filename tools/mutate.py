@@ -61,7 +61,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
     for node in ast.walk(tree):
         if id(node) in skipped:
             continue
-        if isinstance(node, ast.Constant) and (change := _changed(node.value)) is not None:
+        if isinstance(node, ast.Constant) and (change := _changed(node.value)) is not None and node.value != 0:
             start = starts[node.lineno - 1] + node.col_offset
             old = text.encode()[start : starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)].decode()
             yield Mutant(path, node.lineno, start, start + len(old.encode()), old, change, _kind(node, tree))

@@ -11,7 +11,7 @@ from vramcast.models.classes import ROWS, ModelClass, aliased, known_classes, mo
 from vramcast.models.families import read_config
 from vramcast.models.inventory import Model, Tower
 from vramcast.serving.engines.versions import parse_version
-from vramcast.serving.engines.vllm.runner import second_runner
+from vramcast.serving.engines.vllm.settings import second_runner
 
 # Fields that transformers answers need no source of their own; these are the others.
 BY_HAND = (

@@ -5,11 +5,10 @@ import pytest
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.models.stages import Stage, every_stage
-from vramcast.serving.engines.vllm.budget import subtracts_graphs
-from vramcast.serving.engines.vllm.capture import Capture
+from vramcast.serving.engines.vllm.answer import subtracts_graphs
 from vramcast.serving.engines.vllm.encoder import encoder_term
 from vramcast.serving.engines.vllm.engine import Vllm
-from vramcast.serving.engines.vllm.graphs import graphs_term
+from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
 from vramcast.serving.engines.vllm.settings import cache_types, settings_of
 from vramcast.serving.engines.vllm.versions import non_torch_term
 from vramcast.serving.forecast import forecast_serving

@@ -10,7 +10,7 @@ from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
 from vramcast.serving.engines.llama_cpp.cache import CacheRules, layer_bytes
 from vramcast.serving.engines.llama_cpp.loading import Laid, lay_out
-from vramcast.serving.engines.llama_cpp.plan import Plan, plan_of
+from vramcast.serving.engines.llama_cpp.plan import DevicePlan, plan_of
 from vramcast.serving.engines.llama_cpp.settings import LlamaSettings, latent_layout, settings_of
 from vramcast.serving.engines.llama_cpp.stored import Part, file_parts
 from vramcast.serving.engines.llama_cpp.weights import weights_term
@@ -25,7 +25,7 @@ class Worked(msgspec.Struct, frozen=True, kw_only=True):
     settings: LlamaSettings
     parts: tuple[Part, ...]
     laid: Laid
-    plan: Plan
+    plan: DevicePlan
 
 
 def work(resolved: Resolved, name: str) -> Worked:

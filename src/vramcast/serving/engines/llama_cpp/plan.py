@@ -8,7 +8,7 @@ from vramcast.serving.engines.llama_cpp.reserve import compute_bytes
 from vramcast.serving.engines.llama_cpp.settings import LlamaSettings
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes by device, the host last."""
 
     weights: tuple[int, ...]
@@ -23,10 +23,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.weights[index] + self.cache[index] + self.state[index] + self.compute[index]
 
 
-def plan_of(laid: Laid, settings: LlamaSettings) -> Plan:
+def plan_of(laid: Laid, settings: LlamaSettings) -> DevicePlan:
     """What a process with these settings allocates."""
     host = settings.placement.host
-    return Plan(
+    return DevicePlan(
         weights=laid.weights,
         cache=summed(host, ((home, count * layer_bytes(block, settings.cache)) for block, home, count in laid.caches)),
         state=summed(host, ((home, count * state_bytes(block, settings.cache)) for block, home, count in laid.caches)),

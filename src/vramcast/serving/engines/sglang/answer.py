@@ -32,7 +32,7 @@ _RESERVE = "sglang/srt/arg_groups/memory_hook.py"
 PER_LOGIT_BYTES = 6
 
 
-class Rank(msgspec.Struct, frozen=True, kw_only=True):
+class SglangRank(msgspec.Struct, frozen=True, kw_only=True):
     """One distinct rank while it is worked out. Free memory in bytes before and after the weights; budget of its pools."""
 
     stage: Stage
@@ -78,7 +78,7 @@ def answer(resolved: Resolved) -> Answer:
     )
 
 
-def _rank(resolved: Resolved, stage: Stage) -> Rank:
+def _rank(resolved: Resolved, stage: Stage) -> SglangRank:
     options, parallel = resolved.options, resolved.question.parallel
     version = parse_version(resolved.version, "sglang")
     dtype = loaded_dtype(resolved.model, resolved.question.dtype)
@@ -100,7 +100,7 @@ def _rank(resolved: Resolved, stage: Stage) -> Rank:
         cap=options.get("max_total_tokens"),
         share=options.get("mamba_full_memory_ratio") or versions.STATE_SHARE,
     )
-    return Rank(stage=stage, weights=weights, cells=cells, free_before=free, budget=budget, pools=pools)
+    return SglangRank(stage=stage, weights=weights, cells=cells, free_before=free, budget=budget, pools=pools)
 
 
 def _asked_slots(resolved: Resolved) -> Number | None:
@@ -178,16 +178,16 @@ def _slots_per_request(resolved: Resolved) -> int:
     return 1 if resolved.options.get("disable_radix_cache") else versions.STATE_SLOTS_PER_REQUEST
 
 
-def _request_bytes(rank: Rank, tokens: Number) -> Number:
+def _request_bytes(rank: SglangRank, tokens: Number) -> Number:
     return whole(rank.cells.token_bytes() * tokens + rank.cells.slot)
 
 
-def _concurrency(rank: Rank, resolved: Resolved) -> Number:
+def _concurrency(rank: SglangRank, resolved: Resolved) -> Number:
     by_tokens = rank.pools.tokens / resolved.context
     return minimum(by_tokens, rank.pools.slots / _slots_per_request(resolved)) if rank.cells.slot else by_tokens
 
 
-def _memory(rank: Rank, resolved: Resolved) -> RankMemory:
+def _memory(rank: SglangRank, resolved: Resolved) -> RankMemory:
     pools, beside = rank.pools, _beside(resolved)
     pool = Term(name="pool", bytes=pools.cache_bytes, why=lambda: _budget_text(rank, resolved), source=_SOURCE)
     cache = Term(name="kv_cache", bytes=pools.cache_bytes, why=lambda: _pool_text(rank), source=_SOURCE, terms=(pool,))
@@ -209,7 +209,7 @@ def _memory(rank: Rank, resolved: Resolved) -> RankMemory:
     )
 
 
-def _budget_text(rank: Rank, resolved: Resolved) -> str:
+def _budget_text(rank: SglangRank, resolved: Resolved) -> str:
     """The budget as the engine works it out: what was free, less the weights, less the share kept for all else."""
     if resolved.card is None:
         return f"{resolved.concurrency} x {resolved.context:,} tokens"
@@ -218,7 +218,7 @@ def _budget_text(rank: Rank, resolved: Resolved) -> str:
     return f"{free} free, less weights {weights} and {kept} = {budget}"
 
 
-def _pool_text(rank: Rank) -> str:
+def _pool_text(rank: SglangRank) -> str:
     one = f"{rank.pools.tokens:,} tokens x {rank.cells.full:,.0f} B"
     return one + (
         f" + {rank.pools.sliding_tokens:,} tokens x {rank.cells.sliding:,.0f} B of sliding layers" if rank.cells.ratio else ""
@@ -237,7 +237,7 @@ def _beside(resolved: Resolved) -> Beside:
     )
 
 
-def _error(rank: Rank, resolved: Resolved) -> str:
+def _error(rank: SglangRank, resolved: Resolved) -> str:
     if resolved.card is None or is_array(rank.pools.tokens) or rank.pools.tokens > 0:
         return ""
     return no_room(resolved.options["mem_fraction_static"], rank.free_before, rank.free_before - rank.weights.bytes)

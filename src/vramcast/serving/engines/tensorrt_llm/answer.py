@@ -24,7 +24,7 @@ _SOURCE = "tensorrt_llm/_torch/pyexecutor/_util.py"
 _SAMPLER = "tensorrt_llm/_torch/pyexecutor/sampler.py greedy_search_sampling_batch"
 
 
-class Fixed(msgspec.Struct, frozen=True, kw_only=True):
+class TrtllmTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The terms of one rank beside its cache: weights, the dummy run's transient peak and logits, context."""
 
     weights: Term
@@ -38,11 +38,11 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
         return self.weights.bytes + self.activations.bytes + self.logits.bytes + self.context.bytes
 
 
-class Rank(msgspec.Struct, frozen=True, kw_only=True):
+class TrtllmRank(msgspec.Struct, frozen=True, kw_only=True):
     """One distinct rank: its terms beside the cache, bytes of one token and of one sequence's states, and its pool."""
 
     stage: Stage
-    fixed: Fixed
+    fixed: TrtllmTerms
     token_bytes: float
     state_bytes: float
     pool_bytes: Number
@@ -79,7 +79,7 @@ def answer(resolved: Resolved) -> Answer:
     )
 
 
-def _rank(resolved: Resolved, stage: Stage) -> Rank:
+def _rank(resolved: Resolved, stage: Stage) -> TrtllmRank:
     question, options = resolved.question, resolved.options
     dtype = loaded_dtype(resolved.model, question.dtype)
     element = element_bytes(dtype)
@@ -89,7 +89,7 @@ def _rank(resolved: Resolved, stage: Stage) -> Rank:
     total = free_bytes(resolved.card, options.get("gpu_total_bytes")) if resolved.card else 0
     free = options.get("free_gpu_bytes")
     free = total - fixed.bytes if free is None else free
-    return Rank(
+    return TrtllmRank(
         stage=stage,
         fixed=fixed,
         token_bytes=sum(count * layer.token_elements for layer, count in layers) * kv,
@@ -98,7 +98,7 @@ def _rank(resolved: Resolved, stage: Stage) -> Rank:
     )
 
 
-def _fixed(resolved: Resolved, stage: Stage, dtype: str) -> Fixed:
+def _fixed(resolved: Resolved, stage: Stage, dtype: str) -> TrtllmTerms:
     question, options, model = resolved.question, resolved.options, resolved.model
     parallel, element = question.parallel, element_bytes(dtype)
     spread = spread_of("tensorrt_llm", parallel, options)
@@ -107,7 +107,7 @@ def _fixed(resolved: Resolved, stage: Stage, dtype: str) -> Fixed:
     rows = minimum(options["max_batch_size"], tokens) if stage.last else 0
     each = element + at(parse_version(resolved.version, "tensorrt_llm"), versions.LOGIT_BYTES)
     logits = named(rows, "rows") * named(model.vocab, "vocabulary") * bytes_(each)
-    return Fixed(
+    return TrtllmTerms(
         weights=weights_term(model, stage, loading, storage_of(model, quant=question.quant, dtype=dtype)),
         activations=Term(name="activations", amount=named(tokens, "tokens") * width * bytes_(element), source=_SOURCE),
         logits=Term(name="logits", amount=logits, source=_SAMPLER),
@@ -115,7 +115,7 @@ def _fixed(resolved: Resolved, stage: Stage, dtype: str) -> Fixed:
     )
 
 
-def _memory(rank: Rank, resolved: Resolved, tokens: Number, request: Number) -> RankMemory:
+def _memory(rank: TrtllmRank, resolved: Resolved, tokens: Number, request: Number) -> RankMemory:
     fixed = rank.fixed
     cache = Term(name="kv_cache", amount=named(tokens, "tokens") * bytes_(rank.token_bytes), source=_SOURCE)
     terms = (fixed.weights, cache, fixed.activations, fixed.logits, fixed.context)

@@ -1,4 +1,7 @@
-"""Everything of a vLLM rank that is not cache: weights, the profile run's two peaks, graphs, libraries, context."""
+"""Everything of a vLLM rank that is not cache: weights, LoRA slots, the profile run's two peaks, graphs, libraries, context.
+
+A and B of every linear layer are allocated for each LoRA slot at load, whether or not an adapter is there (vllm/lora/layers).
+"""
 
 import msgspec
 
@@ -6,28 +9,26 @@ from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Term
 from vramcast.models.attention import LatentAttention
 from vramcast.models.classes import model_class
-from vramcast.models.inventory import Model
-from vramcast.models.sharding import cut
+from vramcast.models.inventory import Model, Tensor
+from vramcast.models.sharding import cut, share_shape
 from vramcast.models.stages import Stage, every_stage
 from vramcast.quantity import Number, maximum, minimum
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.layouts import has_experts
 from vramcast.serving.engines.versions import at
 from vramcast.serving.engines.vllm import versions
-from vramcast.serving.engines.vllm.capture import Capture
 from vramcast.serving.engines.vllm.encoder import encoder_term, profiled_tokens, splits_towers
-from vramcast.serving.engines.vllm.graphs import graphs_term
-from vramcast.serving.engines.vllm.lora import slots_term
+from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
 from vramcast.serving.engines.vllm.padding import expert_pad
 from vramcast.serving.engines.vllm.profile import Batch, forward_term, sampling_term
-from vramcast.serving.engines.vllm.settings import Settings
+from vramcast.serving.engines.vllm.settings import VllmSettings
 from vramcast.serving.splits import even_split
 from vramcast.serving.storage import storage_of
 from vramcast.serving.weights import VOCAB_MULTIPLE, Loading, weights_term
 from vramcast.units import GiB
 
 
-class Fixed(msgspec.Struct, frozen=True, kw_only=True):
+class VllmTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The terms of one rank beside its cache. ``logits`` is None on stages that do not sample, ``encoder`` without towers.
 
     ``unseen`` is allocated, and in no budget: LoRA slots of old versions.
@@ -48,7 +49,7 @@ class Fixed(msgspec.Struct, frozen=True, kw_only=True):
         return maximum(*(term.bytes for term in (self.activations, self.logits, self.encoder) if term))
 
 
-def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
+def fixed_terms(resolved: Resolved, settings: VllmSettings, stage: Stage) -> VllmTerms:
     """The terms of one stage's ranks."""
     model, card = resolved.model, resolved.card
     towers = model.towers if settings.towers and stage.first else ()
@@ -66,7 +67,7 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
         card=card,
         towers=towers,
     )
-    return Fixed(
+    return VllmTerms(
         weights=_weights(resolved, settings, stage),
         activations=forward_term(model, stage, batch),
         logits=sampling_term(model, stage, batch) if stage.last else None,
@@ -78,7 +79,7 @@ def fixed_terms(resolved: Resolved, settings: Settings, stage: Stage) -> Fixed:
     )
 
 
-def _capture(resolved: Resolved, settings: Settings) -> Capture:
+def _capture(resolved: Resolved, settings: VllmSettings) -> Capture:
     return Capture(
         version=settings.version,
         core=settings.core,
@@ -94,14 +95,14 @@ def _capture(resolved: Resolved, settings: Settings) -> Capture:
     )
 
 
-def _unseen(resolved: Resolved, settings: Settings, stage: Stage) -> Term | None:
+def _unseen(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term | None:
     if at(settings.version, versions.LORA_IN_WEIGHTS):
         return None
     slots = slots_term(resolved.model, stage, resolved.options, settings)
     return Term.total("workspace", slots, why="LoRA slots, made after the weights are counted") if slots else None
 
 
-def _weights(resolved: Resolved, settings: Settings, stage: Stage) -> Term:
+def _weights(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term:
     storage = storage_of(resolved.model, quant=resolved.question.quant, dtype=settings.dtype)
     options = resolved.options
     loading = Loading(
@@ -131,7 +132,7 @@ def _weights(resolved: Resolved, settings: Settings, stage: Stage) -> Term:
     return Term.total("weights", parts, why=term.why, source=term.source) if len(parts) > len(term.terms) else term
 
 
-def _draft_term(settings: Settings, stage: Stage) -> tuple[Term, ...]:
+def _draft_term(settings: VllmSettings, stage: Stage) -> tuple[Term, ...]:
     """Weights of the draft model, cut over the same tensor-parallel ranks."""
     if settings.draft is None or not stage.last:
         return ()
@@ -142,7 +143,7 @@ def _draft_term(settings: Settings, stage: Stage) -> tuple[Term, ...]:
     return (term.renamed("draft_model"),)
 
 
-def _absorbed_term(model: Model, settings: Settings, stage: Stage) -> tuple[Term, ...]:
+def _absorbed_term(model: Model, settings: VllmSettings, stage: Stage) -> tuple[Term, ...]:
     """The multiplied-out projections of latent attention: queries to latent and rotary widths, latent to the hidden width."""
     if not at(settings.version, versions.ABSORBS_LATENT):
         return ()
@@ -154,3 +155,27 @@ def _absorbed_term(model: Model, settings: Settings, stage: Stage) -> tuple[Term
                 elements += count * mixer.heads // settings.tp * (queries + mixer.kv_rank * model.hidden)
     why = f"{elements:,} elements of multiplied-out latent projections x {settings.element:g} B"
     return (Term(name="absorbed", bytes=round(elements * settings.element), why=why),) if elements else ()
+
+
+_TARGETS = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down"})
+DEFAULT_RANK = 16  # vllm/config/lora.py
+
+
+def slots_term(model: Model, stage: Stage, options: dict[str, object], settings: VllmSettings) -> tuple[Term, ...]:
+    """Bytes of all slots: max_loras * rank * (inputs + outputs) of each target (vllm/lora/layers create_lora_weights)."""
+    if not options.get("enable_lora"):
+        return ()
+    slots, rank = int(str(options.get("max_loras") or 1)), int(str(options.get("max_lora_rank") or DEFAULT_RANK))
+    width = sum(count * sum(_width(t, settings.tp) for t in block.tensors if _targeted(t)) for block, count in stage.blocks)
+    if at(settings.version, versions.EMBEDDING_SLOTS) and model_class(model.family).served.embedding_slots:
+        width += (stage.first + stage.last) * (model.vocab + model.hidden)
+    why = f"{slots} slot(s) x rank {rank} x {width:,} inputs and outputs x {settings.element:g} B"
+    return (Term(name="lora_slots", bytes=round(slots * rank * width * settings.element), why=why, source="vllm/lora/layers"),)
+
+
+def _targeted(tensor: Tensor) -> bool:
+    return tensor.role in _TARGETS and len(tensor.shape) == 2
+
+
+def _width(tensor: Tensor, tp: int) -> int:
+    return sum(share_shape(tensor, cut(tp)))

@@ -1,4 +1,4 @@
-"""CUDA graphs of vLLM: what the captured sizes take.
+"""CUDA graphs of vLLM: which batch sizes are captured, by release and engine, and what they take.
 
 Memory is a private pool plus the nodes of every kernel launched, per layer, graph and capture mode. The constants are read off
 start-up logs: bytes of a node from those of 0.19 (8 to 80 layers lie on one line) and, for the V0 engine, from nine starts of 0.7
@@ -7,16 +7,18 @@ FlashAttention-3's partial outputs of the largest batch, fp32 for each of 32 spl
 (v1/attention/backends/flash_attn.py, flash_attn_max_num_splits_for_cuda_graph): the part that tensor parallelism cuts.
 """
 
+import msgspec
+
+from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import cublas_workspace_bytes
 from vramcast.ledger import Term
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Experts
 from vramcast.models.stages import Stage
-from vramcast.quantity import bytes_, is_nothing, named, where
-from vramcast.serving.engines.versions import Fitted, at
+from vramcast.quantity import Number, bytes_, is_nothing, maximum, minimum, named, where
+from vramcast.serving.engines.versions import Fitted, Version, at
 from vramcast.serving.engines.vllm import versions
-from vramcast.serving.engines.vllm.capture import Capture
-from vramcast.serving.engines.vllm.dequantizing import widest_slice
+from vramcast.serving.engines.vllm.profile import widest_slice
 from vramcast.units import KiB, MiB
 
 NODE_KIB = Fitted(19.4, 42, "start-up logs of 0.19, 8 to 80 layers on one line")
@@ -29,6 +31,84 @@ ACCUMULATOR_BYTES = 4
 # v1/attention/backends/flashinfer.py: one float workspace, and a wrapper with its integer workspace for every decode size
 FLASHINFER_WORKSPACE = 394 * MiB
 FLASHINFER_WRAPPER = 8 * MiB
+LARGEST = 512
+STEP = 8
+WIDE_FROM = 256
+
+
+class Capture(msgspec.Struct, frozen=True, kw_only=True):
+    """What decides the graphs of one rank; ``max_seqs`` and ``max_tokens`` may be arrays, one element per layout.
+
+    ``core``: V0 or V1; ``speculative``: tokens drafted per step; ``element``: bytes of one activation; ``lora``:
+    adapters' kernels are launched; ``dequantizes``: bitsandbytes' are; ``flashinfer``: attention is its.
+    """
+
+    version: Version
+    max_seqs: Number
+    max_tokens: Number
+    core: str = "V1"
+    tp: int = 1
+    speculative: int = 0
+    card: Accelerator | None = None
+    element: float = 2
+    lora: bool = False
+    dequantizes: bool = False
+    flashinfer: bool = False
+
+    @property
+    def largest(self) -> Number:
+        """The batch size that bounds what is captured."""
+        if self.core == "V0" or not at(self.version, versions.V1_SIZES):
+            return self._largest_of_v0()
+        return minimum(self._asked(), self.max_tokens)
+
+    @property
+    def sizes(self) -> Number:
+        """How many batch sizes are captured: 1, 2, 4, every 8 below 256, and above in wider steps."""
+        return self._count(self.largest)
+
+    @property
+    def whole_sizes(self) -> Number:
+        """How many of them are captured as whole decode graphs besides; V0 captured none."""
+        return self._count(self._decode()) if self._whole() else 0
+
+    @property
+    def largest_whole(self) -> Number:
+        """The largest batch captured as a whole decode graph, 0 where there is none."""
+        return self._size_below(self._decode()) if self._whole() else 0
+
+    def _whole(self) -> bool:
+        return self.core != "V0" and at(self.version, versions.WHOLE_GRAPHS)
+
+    def _decode(self) -> Number:
+        return minimum(self.largest, self.max_seqs * (1 + self.speculative))
+
+    def _asked(self) -> Number:
+        if not at(self.version, versions.SIZES_BY_SEQUENCES):
+            return LARGEST
+        blackwell = self.card is not None and (self.card.capability or (0, 0))[0] == 10
+        cap = at(self.version, versions.LARGEST_ON_BLACKWELL) if blackwell else LARGEST
+        return minimum(self.max_seqs * (1 + self.speculative) * 2, cap)
+
+    def _largest_of_v0(self) -> Number:
+        most = where(self.max_seqs > 4, -(-self.max_seqs // STEP) * STEP, self.max_seqs)
+        cap = at(self.version, versions.LARGEST_OF_V0)
+        return most if cap is None else minimum(most, cap)
+
+    def _step(self) -> int:
+        return STEP if self.core == "V0" else at(self.version, versions.WIDE_STEP)
+
+    def _count(self, most: Number) -> Number:
+        """Sizes up to ``most``, which is at least 1."""
+        small = 1 + (most >= 2) * 1 + (most >= 4) * 1 + minimum(most // STEP, WIDE_FROM // STEP - 1)
+        return small + maximum((most - WIDE_FROM) // self._step() + 1, 0)
+
+    def _size_below(self, most: Number) -> Number:
+        """The largest size up to ``most``."""
+        step = self._step()
+        small = where(most >= 4, 4, where(most >= 2, 2, 1))
+        wide = WIDE_FROM + (most - WIDE_FROM) // step * step
+        return where(most >= WIDE_FROM, wide, where(most >= STEP, most // STEP * STEP, small))
 
 
 def graphs_term(stage: Stage, capture: Capture, *, eager: bool) -> Term:

@@ -73,7 +73,7 @@ class Group(msgspec.Struct, frozen=True):
         return -(-tokens // self.block_tokens)
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class PagePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The groups of one rank and the bytes of one block across a group's layers."""
 
     groups: tuple[Group, ...]
@@ -119,7 +119,7 @@ def state_bytes(layer: CacheLayer, types: CacheTypes) -> int:
     return round(window * types.conv + layer.state_elements * state)
 
 
-def plan(layers: list[Paged], version: Version, *, block_tokens: int = 16) -> Plan:
+def plan(layers: list[Paged], version: Version, *, block_tokens: int = 16) -> PagePlan:
     """Groups and block bytes of one rank's layers."""
     states = [p for p in layers if p.kind == "state" and p.state_bytes]
     growing = [p for p in layers if p.kind != "state" and p.token_bytes]
@@ -132,7 +132,7 @@ def plan(layers: list[Paged], version: Version, *, block_tokens: int = 16) -> Pl
     size = group_size([p.count for p in (*growing, *states)], at(version, versions.GROUP_STRETCH))
     groups = tuple(group for p in (*growing, *states) for group in _cut(p, size, page, block))
     padded = sum(size * -(-p.count // size) - p.count for p in (*growing, *states))
-    return Plan(groups=groups, block_bytes=size * page, block_tokens=block, padded_layers=padded)
+    return PagePlan(groups=groups, block_bytes=size * page, block_tokens=block, padded_layers=padded)
 
 
 def group_size(buckets: list[int], stretch: float) -> int:
@@ -148,16 +148,16 @@ def hybrid_block(growing: list[Paged], states: list[Paged], block_tokens: int) -
     return max(block_tokens, block_tokens * -(-state // (block_tokens * token)))
 
 
-def _one_group(growing: list[Paged], block: int) -> Plan:
+def _one_group(growing: list[Paged], block: int) -> PagePlan:
     only = growing[0]
     layers = sum(p.count for p in growing)
     size = sum(p.count * p.token_bytes for p in growing) * block
-    return Plan(groups=(Group(only.kind, layers, only.reach_tokens, block),), block_bytes=size, block_tokens=block)
+    return PagePlan(groups=(Group(only.kind, layers, only.reach_tokens, block),), block_bytes=size, block_tokens=block)
 
 
-def _states_only(states: list[Paged], block: int) -> Plan:
+def _states_only(states: list[Paged], block: int) -> PagePlan:
     groups = tuple(Group("state", p.count, 0, block) for p in states)
-    return Plan(groups=groups, block_bytes=max((p.count * p.state_bytes for p in states), default=0), block_tokens=block)
+    return PagePlan(groups=groups, block_bytes=max((p.count * p.state_bytes for p in states), default=0), block_tokens=block)
 
 
 def _common_page(growing: list[Paged], states: list[Paged], block: int) -> int:

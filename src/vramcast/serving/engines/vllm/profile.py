@@ -3,6 +3,8 @@
 The two follow each other, so the peak is the larger; the fused-MoE workspace and encoder outputs stay allocated through both.
 Read from vllm/v1/worker/gpu_model_runner.py (profile_run, _dummy_sampler_run), v1/sample/sampler.py,
 v1/sample/ops/topk_topp_sampler.py and topk_topp_triton.py, v1/worker/gpu/sample/sampler.py, model_executor/layers/fused_moe.
+bitsandbytes multiplies fused matrices slice by slice (q, k, v; gate, up), each slice dequantised whole by MatMul4Bit
+(model_executor/layers/quantization/bitsandbytes.py apply_bnb_4bit); a single row takes a kernel that reads 4 bits.
 """
 
 import msgspec
@@ -12,12 +14,12 @@ from vramcast.hardware.runtime import cublas_workspace_bytes
 from vramcast.ledger import Term, either
 from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Model, Tower
+from vramcast.models.sharding import cut, share_shape
 from vramcast.models.stages import Stage
 from vramcast.quantity import Number, Quantity, bytes_, minimum, named
 from vramcast.serving.activations import widest_feedforward, widest_mixer
 from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
-from vramcast.serving.engines.vllm.dequantizing import widest_slice
 from vramcast.serving.engines.vllm.encoder import kept_outputs
 
 # bytes per logit beside the model's own copy. A sort: fp32 logits, sorted values, 8-byte indices, and the sort's own key and
@@ -135,3 +137,26 @@ def _workspace_elements(kind: Dense | Experts | None, hidden: int, batch: Batch)
 def _moe_tokens(batch: Batch) -> Number:
     chunk = at(batch.version, versions.MOE_CHUNK)
     return minimum(batch.tokens, chunk) if chunk else batch.tokens
+
+
+_SCHEMES = ("nf4", "fp4", "bnb", "bitsandbytes")
+_UNQUANTIZED = frozenset({"embedding", "head"})
+
+
+def dequantizes(model: Model, quant: str | None) -> bool:
+    """Whether the weights are bitsandbytes' 4 bits."""
+    config = model.quantization or {}
+    if quant is None:
+        return config.get("quant_method") == "bitsandbytes" and bool(config.get("load_in_4bit", True))
+    return quant.lower().startswith(_SCHEMES)
+
+
+def widest_slice(stage: Stage, tp: int) -> int:
+    """Elements of the largest slice of a layer's matrices on one rank."""
+    shapes = (
+        share_shape(tensor, cut(tp))
+        for block, _ in stage.blocks
+        for tensor in block.tensors
+        if len(tensor.shape) == 2 and tensor.role not in _UNQUANTIZED
+    )
+    return max((rows * columns for rows, columns in shapes), default=0)

@@ -1,4 +1,8 @@
-"""A resolved question as the numbers vLLM's rules take."""
+"""A resolved question as the numbers vLLM's rules take, and which of its two model runners a start takes.
+
+The second runner draws from one fp32 copy of the logits in its profile run (vllm/config/vllm.py use_v2_model_runner,
+v1/worker/gpu/model_runner.py _dummy_sampler_run, v1/worker/gpu/sample/sampler.py).
+"""
 
 from typing import Any
 
@@ -8,19 +12,19 @@ from vramcast.dtypes import element_bytes
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.attention import LatentAttention
 from vramcast.models.classes import model_class
+from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
 from vramcast.serving.cache import SPARSE_LATENT_BYTES
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.layouts import has_experts, spread_of
 from vramcast.serving.engines.versions import Version, at, parse_version
 from vramcast.serving.engines.vllm import versions
-from vramcast.serving.engines.vllm.dequantizing import dequantizes
 from vramcast.serving.engines.vllm.pages import CacheTypes, Demand
-from vramcast.serving.engines.vllm.runner import second_runner
+from vramcast.serving.engines.vllm.profile import dequantizes
 from vramcast.serving.precision import NVFP4_BYTES, loaded_dtype, same_as_model
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class VllmSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What the rules need, by vLLM's own names. ``element``: bytes of one activation; ``dtype``: the type of plain weights."""
 
     version: Version
@@ -51,14 +55,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     blocks_override: int | None = None
 
 
-def settings_of(resolved: Resolved) -> Settings:
+def settings_of(resolved: Resolved) -> VllmSettings:
     """The settings of a resolved question."""
     options, model = resolved.options, resolved.model
     version, parallel = parse_version(resolved.version, "vllm"), resolved.question.parallel
     second = second_runner(version, model, quantized=bool(resolved.question.quant or model.quantization))
     dtype = loaded_dtype(model, resolved.question.dtype)
     spread = spread_of("vllm", parallel, options)
-    return Settings(
+    return VllmSettings(
         version=version,
         core=options["engine_core"],
         tp=parallel.tp,
@@ -149,3 +153,24 @@ def _type_bytes(name: str | None, otherwise: float) -> float:
 
 def _sparse(model: Model) -> bool:
     return any(isinstance(m, LatentAttention) and m.indexer for b in model.blocks for m in b.mixers)
+
+
+def second_runner(version: Version, model: Model, *, quantized: bool) -> bool:
+    """Whether the second model runner is the default for that model."""
+    if at(version, versions.SECOND_RUNS_ALL):
+        return True
+    if quantized and not at(version, versions.SECOND_RUNS_QUANTIZED):
+        return False
+    dense = not any(isinstance(block.feedforward, Experts) for block in model.blocks)
+    return _named(version, model.family) or (dense and at(version, versions.SECOND_RUNS_DENSE))
+
+
+def _named(version: Version, family: str) -> bool:
+    """Whether that release takes it for the class by name, before all dense models and at last all models did."""
+    since = model_class(family).served.second_runner
+    return bool(since) and version >= parse_version(since, "vllm")
+
+
+def reserves_graphs(version: Version, *, second: bool) -> bool:
+    """Whether the runner estimates the memory of its graphs before the cache is sized."""
+    return not second or at(version, versions.SECOND_RESERVES_GRAPHS)
