@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from trace_events import ADD, GEMM, HAND, REDUCE, annotation, call, kernel, read_events
 
+from vramcast.errors import MissingError
 from vramcast.hardware.names import find_accelerator
 from vramcast.profiling.against import compare
 from vramcast.profiling.ranks import read_ranks
@@ -109,3 +110,26 @@ def test_a_report_is_one_json_object() -> None:
     told = json.loads(msgspec.json.encode(report(HAND)))
     assert told["where"]["idle"]["host"] == pytest.approx(15e-6)
     assert told["tracelens"]["total_time"] == pytest.approx(0.1)
+
+
+def test_ranks_are_read_over_a_cluster_when_asked(write_trace: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+    from types import SimpleNamespace
+
+    asked: list[str] = []
+
+    def remote(function):
+        def start(file: str, card: object):
+            asked.append(file)
+            return lambda: function(file, card)
+
+        return SimpleNamespace(remote=start)
+
+    ray = SimpleNamespace(init=lambda **_: None, remote=remote, get=lambda reference: reference())
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    files = [write_trace(HAND, f"c/r{rank}.json") for rank in range(3)]
+    assert len(read_ranks(files, folder="c", cluster=True).ranks) == 3
+    assert asked == [str(file) for file in files]
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingError, match=r"vramcast\[cluster\]"):
+        read_ranks(files, folder="c", cluster=True)

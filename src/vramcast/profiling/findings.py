@@ -29,49 +29,45 @@ def _percent(part: float, whole: float) -> str:
     return f"{part / whole:.0%}" if whole else "0 %"
 
 
+# Cause of idle time, the share of the span from which it is worth saying, what was seen, what is tried.
+_IDLE = (
+    (
+        "host",
+        0.05,
+        "the GPU waits for launches {share} of the time; {kernels:,} kernels of {mean:,.1f} us on average, {short:.0%} of them "
+        "under 10 us",
+        "larger batches, torch.compile or CUDA graphs, fused kernels; look for Python between launches",
+    ),
+    (
+        "data",
+        0.02,
+        "the GPU waits for the data loader {share} of the time",
+        "more loader workers, prefetching, pinned memory, work moved out of __getitem__",
+    ),
+    (
+        "synchronisation",
+        0.03,
+        "the GPU runs dry after the host waited for it: {share} of the time",
+        "fewer .item(), .cpu(), print of tensors, torch.cuda.synchronize; non_blocking copies from pinned memory",
+    ),
+    (
+        "dependency",
+        0.05,
+        "launched work waits in its stream {share} of the time (events, other streams, gaps between kernels)",
+        "CUDA graphs close the gaps between kernels; look for waits between streams",
+    ),
+)
+
+
 def _idle(report: "Report") -> list[Finding]:
-    where, launch = report.where, report.launching
-    idle, span = where.idle, where.span_s
+    span, launch = report.where.span_s, report.launching
+    facts = {"kernels": launch.kernels, "mean": launch.mean_kernel_s * 1e6, "short": launch.short_share}
     found = []
-    if idle["host"] > 0.05 * span:
-        mean = launch.mean_kernel_s * 1e6
-        found.append(
-            Finding(
-                limit="host",
-                seen=f"the GPU waits for launches {_percent(idle['host'], span)} of the time; {launch.kernels:,} kernels of "
-                f"{mean:,.1f} us on average, {launch.short_share:.0%} of them under 10 us",
-                remedy="larger batches, torch.compile or CUDA graphs, fused kernels; look for Python between launches",
-                seconds=idle["host"],
-            )
-        )
-    if idle["data"] > 0.02 * span:
-        found.append(
-            Finding(
-                limit="data",
-                seen=f"the GPU waits for the data loader {_percent(idle['data'], span)} of the time",
-                remedy="more loader workers, prefetching, pinned memory, work moved out of __getitem__",
-                seconds=idle["data"],
-            )
-        )
-    if idle["synchronisation"] > 0.03 * span:
-        found.append(
-            Finding(
-                limit="synchronisation",
-                seen=f"the GPU runs dry after the host waited for it: {_percent(idle['synchronisation'], span)} of the time",
-                remedy="fewer .item(), .cpu(), print of tensors, torch.cuda.synchronize; non_blocking copies from pinned memory",
-                seconds=idle["synchronisation"],
-            )
-        )
-    if idle["dependency"] > 0.05 * span:
-        found.append(
-            Finding(
-                limit="dependency",
-                seen=f"launched work waits in its stream {_percent(idle['dependency'], span)} of the time (events, other "
-                "streams, gaps between kernels)",
-                remedy="CUDA graphs close the gaps between kernels; look for waits between streams",
-                seconds=idle["dependency"],
-            )
-        )
+    for cause, least, seen, remedy in _IDLE:
+        seconds = report.where.idle[cause]
+        if seconds > least * span:
+            told = seen.format(share=_percent(seconds, span), **facts)
+            found.append(Finding(limit=cause, seen=told, remedy=remedy, seconds=seconds))
     return found
 
 

@@ -24,10 +24,20 @@ from vramcast.profiling.report import Report, report_of
 _MOST_CALLS = 200_000
 
 
-class Collectives(msgspec.Struct, frozen=True):
-    """Durations of a rank's collectives in ns, in their order, by group and name."""
+class Read(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of one file: small, because there may be thousands. ``where`` is None when no GPU worked in it, and ``why``.
 
-    calls: dict[str, list[int]]
+    ``collectives``: durations in ns as an int64 array, in their order, by group and name.
+    """
+
+    file: str
+    why: str = ""
+    rank: int | None = None
+    gpu: str = ""
+    where: Where | None = None
+    step_s: float | None = None
+    damage: str = ""
+    collectives: dict[str, Any] = {}
 
 
 class RankRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,9 +67,6 @@ class Ranks(msgspec.Struct, frozen=True, kw_only=True):
     unread: tuple[tuple[str, str], ...]
 
 
-_Read = tuple[str, Report | None, Collectives, str]
-
-
 def read_ranks(
     files: list[Path],
     *,
@@ -68,37 +75,45 @@ def read_ranks(
     cluster: bool = False,
     done: Callable[[int], None] | None = None,
 ) -> Ranks:
-    """Read every file and set the ranks side by side.
+    """Read every file and set the ranks side by side; the one in the middle is read again for its whole report.
 
     Raises QuestionError when no file holds work of a GPU; MissingError for ``cluster`` without Ray.
     """
-    reads: list[_Read] = []
+    reads: list[Read] = []
     for found in (_over_cluster if cluster else _in_processes)(files, card):
         reads.append(found)
         if done:
             done(len(reads))
-    good = [(report, calls) for _, report, calls, _ in reads if report is not None]
-    unread = tuple((file, why) for file, report, _, why in reads if report is None)
+    good = [read for read in reads if read.where is not None]
+    unread = tuple((read.file, read.why) for read in reads if read.where is None)
     if not good:
         first = f": {Path(unread[0][0]).name}: {unread[0][1]}" if unread else ""
         raise QuestionError(f"none of the {len(files)} files of {folder} holds work of a GPU{first}")
-    return _beside(folder, good, unread)
+    return _beside(folder, good, unread, card)
 
 
-def _read_one(file: str, card: Accelerator | None) -> _Read:
+def _read_one(file: str, card: Accelerator | None) -> Read:
     """One rank in a process of its own."""
     try:
         trace = read_trace(Path(file))
         report = report_of(trace, file=file, card=card)
     except VramcastError as error:
-        return file, None, Collectives({}), str(error)
+        return Read(file=file, why=str(error))
     if report is None:
-        return file, None, Collectives({}), "no work of a GPU in it"
-    return file, report, collectives_of(trace, report.device), ""
+        return Read(file=file, why="no work of a GPU in it")
+    return Read(
+        file=file,
+        rank=report.origin.rank,
+        gpu=report.gpu,
+        where=report.where,
+        step_s=median([step.host_s for step in report.steps]) if report.steps else None,
+        damage=report.reading.damage,
+        collectives=collectives_of(trace, report.device),
+    )
 
 
-def collectives_of(trace: Trace, device: int) -> Collectives:
-    """The durations of one GPU's collectives, by group and name."""
+def collectives_of(trace: Trace, device: int) -> dict[str, Any]:
+    """The durations of one GPU's collectives in ns, in their order, by group and name."""
     import numpy as np
 
     mine = np.flatnonzero(is_communication(trace) & (trace.device == device) & (trace.kind != SYNC))
@@ -109,10 +124,10 @@ def collectives_of(trace: Trace, device: int) -> Collectives:
         told = trace.collectives.get(i)
         key = f"{told.group}|{told.ranks}|{told.name}" if told else trace.names[trace.name[i]]
         calls.setdefault(key, []).append(ns)
-    return Collectives(calls)
+    return {key: np.array(ns, dtype=np.int64) for key, ns in calls.items()}
 
 
-def _in_processes(files: list[Path], card: Accelerator | None) -> Iterator[_Read]:
+def _in_processes(files: list[Path], card: Accelerator | None) -> Iterator[Read]:
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -124,7 +139,7 @@ def _in_processes(files: list[Path], card: Accelerator | None) -> Iterator[_Read
         yield from pool.map(_read_one, map(str, files), [card] * len(files))
 
 
-def _over_cluster(files: list[Path], card: Accelerator | None) -> Iterator[_Read]:
+def _over_cluster(files: list[Path], card: Accelerator | None) -> Iterator[Read]:
     try:
         import ray
     except ImportError:
@@ -135,62 +150,59 @@ def _over_cluster(files: list[Path], card: Accelerator | None) -> Iterator[_Read
         yield ray.get(reference)
 
 
-def _beside(folder: str, good: list[tuple[Report, Collectives]], unread: tuple[tuple[str, str], ...]) -> Ranks:
-    waits = _waits([calls for _, calls in good])
-    numbers = _numbers([report for report, _ in good])
-    rows = sorted(
-        (_row(number, report, wait) for number, (report, _), wait in zip(numbers, good, waits, strict=True)),
-        key=lambda row: row.rank,
-    )
+def _beside(folder: str, good: list[Read], unread: tuple[tuple[str, str], ...], card: Accelerator | None) -> Ranks:
+    rows = sorted(map(_row, good, _numbers(good), _waits(good)), key=lambda row: row.rank)
     computes = [row.where.compute_s for row in rows]
     waited = [row for row in rows if row.wait_s is not None]
     slowest = min(waited, key=lambda row: row.wait_s or 0.0) if len(waited) > 1 else None
     middle = median(computes)
-    typical = min(good, key=lambda pair: abs(pair[0].where.compute_s - middle))[0]
+    typical = min(rows, key=lambda row: abs(row.where.compute_s - middle))
+    whole = report_of(read_trace(Path(typical.file)), file=typical.file, card=card)
+    assert whole is not None
     return Ranks(
         folder=folder,
         ranks=tuple(rows),
         slowest=slowest.rank if slowest else None,
         lost_s=median([row.wait_s or 0.0 for row in waited]) if slowest else None,
         compute_spread=max(computes) / middle - 1 if middle else 0.0,
-        typical=typical,
+        typical=whole,
         unread=unread,
     )
 
 
-def _numbers(reports: list[Report]) -> list[int]:
+def _numbers(reads: list[Read]) -> list[int]:
     """Each file's own rank where all have different ones, else the order of the files."""
-    told = [report.origin.rank for report in reports]
-    numbers = [rank for rank in told if rank is not None]
-    return numbers if len(set(numbers)) == len(reports) else list(range(len(reports)))
+    numbers = [read.rank for read in reads if read.rank is not None]
+    return numbers if len(set(numbers)) == len(reads) else list(range(len(reads)))
 
 
-def _row(number: int, report: Report, wait: float | None) -> RankRow:
+def _row(read: Read, number: int, wait: float | None) -> RankRow:
+    assert read.where is not None
     return RankRow(
         rank=number,
-        file=report.file,
-        gpu=report.gpu,
-        where=report.where,
-        step_s=median([step.host_s for step in report.steps]) if report.steps else None,
+        file=read.file,
+        gpu=read.gpu,
+        where=read.where,
+        step_s=read.step_s,
         wait_s=wait,
-        damage=report.reading.damage,
+        damage=read.damage,
     )
 
 
-def _waits(ranks: list[Collectives]) -> list[float | None]:
+def _waits(reads: list[Read]) -> list[float | None]:
     """Seconds each rank waits in collectives that at least two ranks have the same number of times."""
     import numpy as np
 
     holders: dict[str, list[int]] = {}
-    for i, rank in enumerate(ranks):
-        for key in rank.calls:
+    for i, read in enumerate(reads):
+        for key in read.collectives:
             holders.setdefault(key, []).append(i)
-    waits: list[Any] = [None] * len(ranks)
+    waits: list[Any] = [None] * len(reads)
     for key, members in holders.items():
-        counts = {len(ranks[i].calls[key]) for i in members}
+        counts = {len(reads[i].collectives[key]) for i in members}
         if len(members) < 2 or len(counts) > 1:
             continue
-        durations = np.array([ranks[i].calls[key] for i in members])
+        durations = np.array([reads[i].collectives[key] for i in members])
         beyond = (durations - durations.min(axis=0)).sum(axis=1)
         for i, ns in zip(members, beyond.tolist(), strict=True):
             waits[i] = (waits[i] or 0.0) + ns / 1e9

@@ -5,14 +5,14 @@ median of the steady half is taken (the first steps compile, allocate and warm u
 ``*_results.json`` of Hugging Face's Trainer.
 """
 
-import json
 import re
 from statistics import median
 from typing import Any
 
 import msgspec
 
-from vramcast.errors import QuestionError
+from vramcast.errors import ConfigError, QuestionError
+from vramcast.untrusted import parse_json
 
 _MOST_LINES = 2_000_000
 _N = r"([\d,]*\.?\d+(?:[eE][+-]?\d+)?)"
@@ -254,8 +254,8 @@ def _trainer_json(text: str) -> LogFigures | None:
     if not text.lstrip().startswith("{"):
         return None
     try:
-        told = json.loads(text)
-    except (ValueError, RecursionError):
+        told = parse_json(text, "the log")
+    except ConfigError:
         return None
     history = told.get("log_history") if isinstance(told, dict) else None
     rows = [row for row in history if isinstance(row, dict)] if isinstance(history, list) else [told]
