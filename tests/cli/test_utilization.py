@@ -61,3 +61,14 @@ def test_a_wrong_question_is_one_line_and_exit_code_2(words: tuple, said: str, c
     assert run(["utilization", *words]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1
+
+
+def test_the_forecast_of_the_run_stands_beside_the_figure(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("meta-llama/Llama-3.1-8B", "--gpu", "H100x8", "--seq", "8192", "--tokens-per-second", "6000")
+    got = answer(capsys, *words, "--fsdp", "2", "--micro-batch", "1", "--framework", "torchtitan")
+    ours = got["forecast"]
+    assert ours["share"] == pytest.approx(6000 / ours["tokens_per_s"])
+    assert ours["mfu"] == pytest.approx(got["found"]["mfu"]["causal"] / ours["share"], rel=0.01)
+    assert answer(capsys, *words)["forecast"] is None
+    assert run(["utilization", "--gpu", "H100", "--tflops", "300", "--fsdp", "2"]) == 2
+    assert "--fsdp" in capsys.readouterr().err

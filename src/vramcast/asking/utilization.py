@@ -35,6 +35,13 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     method: str = "full"
     checkpointing: str = "none"
     reference: float | None = None
+    framework: str | None = None
+    micro_batch: int | None = None
+    accumulate: int | None = None
+    zero: int | None = None
+    fsdp: int | None = None
+    tp: int | None = None
+    pp: int | None = None
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +65,16 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     share: float
 
 
+class Forecasted(msgspec.Struct, frozen=True, kw_only=True):
+    """What this program forecasts for the run as described, and the share of it that was reached; ``bound``: what binds it."""
+
+    tokens_per_s: float
+    step_s: float
+    mfu: float
+    bound: str
+    share: float
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer; ``work`` is None where the FLOPs were told rather than counted from a model."""
 
@@ -73,6 +90,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     limits: tuple[str, ...]
     log: LogFigures | None
     reference: Reference | None
+    forecast: Forecasted | None
 
 
 def utilization(asked: Asked) -> Answer:
@@ -104,6 +122,7 @@ def utilization(asked: Asked) -> Answer:
         limits=_limits(found, measured, seq),
         log=log,
         reference=_reference(asked, work, measured, peak),
+        forecast=_forecast(asked, measured, seq),
     )
 
 
@@ -214,6 +233,33 @@ def _reference(asked: Asked, work: Work | None, measured: Measured, peak: Peak) 
         raise QuestionError("--reference compares tokens per second: name the model, --seq and a throughput")
     theirs = from_tokens(work, asked.reference, peak)
     return Reference(tokens_per_s=asked.reference, mfu=theirs.mfu, share=measured.tokens_per_s / asked.reference)
+
+
+_LAYOUT = ("framework", "micro_batch", "accumulate", "zero", "fsdp", "tp", "pp")
+
+
+def _forecast(asked: Asked, measured: Measured, seq: int) -> Forecasted | None:
+    """The forecast of the run, where the question describes it beyond model and length."""
+    layout = {name: value for name in _LAYOUT if (value := getattr(asked, name)) is not None}
+    if not layout:
+        return None
+    if asked.model is None or measured.tokens_per_s is None:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in layout)
+        raise QuestionError(f"{flags}: to forecast the run, name the model and give a throughput, a step time or a log")
+    from vramcast.asking.doors import train
+
+    words: Any = {"method": asked.method, "checkpointing": asked.checkpointing, **layout}
+    speed = train(asked.model, gpu=asked.gpu, seq=seq, **words).speed
+    if not speed:
+        return None
+    each = float(speed["tokens_per_s_per_gpu"])
+    return Forecasted(
+        tokens_per_s=each,
+        step_s=speed["step_s"],
+        mfu=speed["mfu"],
+        bound=str(speed["bound"]),
+        share=measured.tokens_per_s / each,
+    )
 
 
 def _limits(found: Utilization, measured: Measured, seq: int) -> tuple[str, ...]:

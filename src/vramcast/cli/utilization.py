@@ -17,6 +17,7 @@ Examples:
   vramcast utilization meta-llama/Llama-3.1-8B --gpu H100x64 --seq 8192 --step-time 1.9 --batch 128
   vramcast utilization meta-llama/Llama-3.1-8B --gpu H100 --seq 8192 --tokens-per-second 7400 --checkpointing full
   vramcast utilization meta-llama/Llama-3.1-8B --gpu H100x8 --seq 8192 --log train.log
+  vramcast utilization meta-llama/Llama-3.1-8B --gpu H100x8 --seq 8192 --tokens-per-second 6000 --fsdp 2 --micro-batch 1
   tail -50 train.log | vramcast utilization - --gpu H100x8
 """
 _DTYPES = ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32", "int8")
@@ -37,6 +38,13 @@ _METHODS = ("full", "lora", "qlora")
 @click.option("--method", type=click.Choice(_METHODS), default="full", show_default=True, help="LoRA counts 4N, not 6N.")
 @click.option("--checkpointing", type=click.Choice(RECOMPUTATION), default="none", show_default=True, help="For HFU.")
 @click.option("--reference", type=float, metavar="X", help="A paper's tokens per second of one such card: as MFU.")
+@click.option("--framework", metavar="F", help="Of the run; this and what follows set a forecast of it beside the figure.")
+@click.option("--micro-batch", type=int, metavar="N", help="Sequences of a micro-batch on one card.")
+@click.option("--accumulate", type=int, metavar="N", help="Micro-batches of a step.")
+@click.option("--zero", type=click.IntRange(0, 3), help="DeepSpeed's stage.")
+@click.option("--fsdp", type=click.IntRange(1, 2), help="FSDP's version.")
+@click.option("--tp", type=int, metavar="N", help="Tensor-parallel cards.")
+@click.option("--pp", type=int, metavar="N", help="Pipeline stages.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(as_json: bool, **given: Any) -> int:
     """Say how well GPUs were used: MFU by each convention, HFU, and the share of a paper's speed.
@@ -70,6 +78,9 @@ def _page(answer: Answer) -> Page:
     if (theirs := answer.reference) is not None:
         text = f"{theirs.share:.1%} of the reference's {theirs.tokens_per_s:,.0f} tokens/s per card, which are"
         page.line("  ", f"{text} {theirs.mfu['causal']:.1%} MFU")
+    if (ours := answer.forecast) is not None:
+        text = f"{ours.share:.0%} of the forecast for this run: {ours.tokens_per_s:,.0f} tokens/s per card, {ours.mfu:.1%} MFU,"
+        page.line("  ", (text, "number"), f" bound by {ours.bound}")
     page.blank()
     for text in answer.limits:
         for line in _wrapped(text, page.width - 3):
