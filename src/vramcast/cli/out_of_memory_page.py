@@ -11,6 +11,8 @@ def out_of_memory_page(found: OutOfMemory) -> Page:
     card = f"GPU {found.gpu}" if found.gpu is not None else "the card"
     short = f", {gib(found.short_bytes)} more than was free" if found.short_bytes else ""
     page.line((f"{found.backend} out of memory", "bad"), f"  one request for {gib(found.wanted_bytes)} on {card}{short}")
+    if found.moment:
+        page.line("  while ", (found.moment.doing, "title"), f": {found.moment.holds}", hang=2)
     parts = _parts(found)
     page.heading("Who held the card")
     if found.capacity_bytes:
@@ -31,5 +33,6 @@ def _parts(found: OutOfMemory) -> list[tuple[str, str, int]]:
         ("cached by PyTorch, not in use", "temporaries", found.cached_bytes),
         ("this process outside PyTorch (context, NCCL)", "context", found.outside_bytes),
         ("other processes", "communication", found.others_bytes),
+        ("outside PyTorch (context, libraries, others)", "context", found.unexplained_bytes),
     ]
     return [(words, style, size) for words, style, size in rows if size]

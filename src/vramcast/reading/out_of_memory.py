@@ -9,13 +9,14 @@ import re
 
 import msgspec
 
+from vramcast.reading.stack import Moment, moment_of
 from vramcast.units import GiB, KiB, MiB
 from vramcast.untrusted import real_number, whole_number
 
 _UNITS = {"bytes": 1, "KiB": KiB, "MiB": MiB, "GiB": GiB}
 _SIZE = r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(?![\d.])\s*(bytes|KiB|MiB|GiB)"
-_START = re.compile(rf"(CUDA|HIP) out of memory\.\s*Tried to allocate\s+{_SIZE}")
-_CARD = re.compile(r"GPU\s*(\d+)")
+_START = re.compile(rf"(CUDA|HIP|NPU|XPU) out of memory\.\s*Tried to allocate\s+{_SIZE}")
+_CARD = re.compile(r"(?:GPU|NPU|XPU)\s*(\d+)")
 _FIELDS = {
     "capacity": (rf"total capac(?:i)?ty of\s+{_SIZE}", rf"{_SIZE}\s+total capacity"),
     "free": (rf"of which\s+{_SIZE}\s+is free", rf"{_SIZE}\s+free"),
@@ -43,6 +44,7 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
     cached_bytes: int | None = None
     process_bytes: int | None = None
     tenants: dict[int, int] = {}
+    moment: Moment | None = None
 
     @property
     def reserved_bytes(self) -> int | None:
@@ -68,9 +70,26 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
         """How much more the failed request needed, at least."""
         return None if self.free_bytes is None else max(0, self.wanted_bytes - self.free_bytes)
 
+    @property
+    def unexplained_bytes(self) -> int | None:
+        """What neither PyTorch nor free memory accounts for, where the message does not tell this process from others."""
+        if (
+            self.process_bytes is not None
+            or self.capacity_bytes is None
+            or self.free_bytes is None
+            or self.reserved_bytes is None
+        ):
+            return None
+        return max(0, self.capacity_bytes - self.free_bytes - self.reserved_bytes)
+
     def advice(self) -> tuple[str, ...]:
-        """What to change, the surest first."""
-        found = []
+        """What to change, the surest first: by what ran then, where a traceback tells, else by the size of the request."""
+        found = list(self.moment.advice) if self.moment else []
+        if self.free_bytes is not None and self.free_bytes >= self.wanted_bytes:
+            found.append(
+                "more was free than was asked for: a limit per process (set_per_process_memory_fraction), or the driver's memory "
+                "in pieces: restart the process"
+            )
         if (
             self.others_bytes
             and self.short_bytes is not None
@@ -83,7 +102,7 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
                 "PyTorch held enough free memory in pieces: PYTORCH_ALLOC_CONF=expandable_segments:True removes that "
                 "fragmentation"
             )
-        if self.wanted_bytes >= GiB:
+        if self.wanted_bytes >= GiB and self.moment is None:
             found.append(
                 "one tensor of that size is usually logits or attention scores: a fused or chunked loss, or a smaller micro-batch"
             )
@@ -124,6 +143,7 @@ def read_out_of_memory(text: str) -> OutOfMemory | None:
         cached_bytes=cached,
         process_bytes=process,
         tenants=tenants,
+        moment=moment_of(text),
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 from vramcast.units import GiB, KiB, MiB
 from vramcast.untrusted import real_number, whole_number
 
-ENGINES = ("vllm", "sglang", "llama_cpp", "tensorrt_llm", "tgi")
+ENGINES = ("vllm", "sglang", "llama_cpp", "tensorrt_llm", "tgi", "ollama", "platforms")
 _SIZES = {"bytes": 1, "B": 1, "KiB": KiB, "MiB": MiB, "GiB": GiB, "GB": 10**9, "MB": 10**6}
 
 

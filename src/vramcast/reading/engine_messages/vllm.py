@@ -7,6 +7,7 @@ import math
 import re
 
 from vramcast.reading.engine_messages import Figure, Finding, Signature, count, size
+from vramcast.units import gib
 
 _SIZING = "sizing the cache, after the weights and the profile run"
 _LINEAR = "where every layer attends to the whole sequence"
@@ -43,7 +44,19 @@ def _needed(found: re.Match[str]) -> Finding:
             Figure(f"per token, {_LINEAR}", each, "bytes"),
             Figure(f"longest sequence that fits ({source})", fits, "tokens"),
         ),
-        advice=(f"--max-model-len {fits}: longer requests are refused", "a larger --gpu-memory-utilization", *_LESS),
+        advice=_remedies(needed, held, fits),
+    )
+
+
+def _remedies(needed: int, held: int, fits: int) -> tuple[str, ...]:
+    """What to change, each with whether it is enough by the message's own numbers."""
+    halved = "enough" if needed / 2 <= held else "not enough alone"
+    cards = next((n for n in (2, 4, 8) if needed / n <= held), 16)
+    return (
+        f"--max-model-len {fits}: longer requests are refused",
+        f"--kv-cache-dtype fp8: {gib(needed / 2)} instead of {gib(needed)}, {halved} for {gib(held)}; small loss of quality",
+        f"a larger --gpu-memory-utilization: enough where {gib(needed - held)} more of the card are free",
+        f"--tp {cards}: {gib(needed / cards)} of cache on each card, and fewer weights beside it",
     )
 
 
