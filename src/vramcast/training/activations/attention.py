@@ -3,7 +3,7 @@
 import msgspec
 
 from vramcast.models.attention import Attention, LatentAttention
-from vramcast.training.activations.kernels import Heads, heads_of, kernel
+from vramcast.training.activations.kernels import Heads, Parts, heads_of, kernel
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.norms import norm
 from vramcast.training.activations.style import Style
@@ -20,6 +20,9 @@ def attention(
     q, k, v = _projections(
         tape, style, source, tokens=tokens, hidden=hidden, widths=(q_width * (2 if kind.gated else 1), k_width, v_width)
     )
+    if style.written.expands_kv and kv < heads:
+        kind, kv, k_width = _all_heads(kind), heads, q_width
+        q, k, v = _copied_out(tape, style, (q, k, v), tokens * q_width, tokens * heads * kind.values)
     gate = 0
     if kind.gated:
         gate = tape.run("gate.split", [q], tokens * q_width * width)
@@ -45,6 +48,21 @@ def attention(
     made = linear(tape, style, out, tokens=tokens, inputs=heads * kind.values, outputs=hidden, role="o")
     tape.hold(source, q, k, v, out)
     return made
+
+
+def _all_heads(kind: Attention) -> Attention:
+    """The same attention with a key for every query."""
+    return msgspec.structs.replace(kind, kv_heads=kind.heads)
+
+
+def _copied_out(tape: Tape, style: Style, qkv: Parts, elements: float, values: float) -> Parts:
+    """Queries, and keys and values of every head, each written out beside the packed result (models/falcon, _split_heads)."""
+    packed = tape.views.get(qkv[0], qkv[0])
+    made = [
+        tape.run(f"split.{r}", [x], n * style.width) for r, x, n in zip("qkv", qkv, (elements, elements, values), strict=True)
+    ]
+    tape.hold(packed)
+    return made[0], made[1], made[2]
 
 
 def cross_attention(tape: Tape, style: Style, kind: Attention, source: int, *, tokens: float, seq: float, hidden: float) -> int:

@@ -61,7 +61,9 @@ def _pointwise(tape: Tape, style: Style, activation: str, source: int, elements:
         rectified = tape.run("relu", [source], size, saves_output=True)
         wide = max(size, elements * 4) if style.autocast else size
         x = tape.run("square.float", [rectified], wide) if wide > size else rectified
-        return tape.run("square", [x], wide, saves=[x], back_scratch=2 * wide)
+        made = tape.run("square", [x], wide, saves=[x], back_scratch=2 * wide)
+        tape.hold(source, rectified)
+        return made
     if activation == "gelu_new" and style.glu == "eager":
         return _written_gelu(tape, style, source, elements)
     if activation == "quick_gelu":  # x * sigmoid(1.702 x): transformers/activations.py, QuickGELUActivation
