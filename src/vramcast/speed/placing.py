@@ -72,6 +72,8 @@ def _polls(resolved: Resolved) -> int:
 def _split(resolved: Resolved) -> Split:
     """VLLM's data parallelism with expert parallelism, SGLang's attention data parallelism: ranks that share experts."""
     parallel, options = resolved.question.parallel, resolved.options
+    if resolved.question.engine not in POOL_ENGINES:
+        return Split()
     spread = bool(options.get("enable_expert_parallel")) or parallel.ep > 1
     attention_dp = int(options.get("dp_size") or 1) if options.get("enable_dp_attention") else 1
     if attention_dp > 1:

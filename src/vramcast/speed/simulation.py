@@ -16,6 +16,9 @@ from vramcast.speed.load import Load, Request, drawn
 from vramcast.speed.step import Step
 
 _COUNT = 2000
+# Tokens of cache that every running sequence may still take before a new prompt is let in: without it, what was preempted
+# comes back at once and is preempted again (vLLM keeps a watermark, SGLang reserves a share of the tokens to come).
+_HEADROOM = 32
 _BINS = 24  # contexts are told apart in steps of e^(1/24), about 4 %, interpolated between
 
 
@@ -117,7 +120,7 @@ class Server:
         while self.waiting and room > 0 and self.batch + len(self.prefilling) < self.seats:
             live = self.waiting[0]
             held = self.context + self.prefilled
-            if held + live.past + live.todo > self.pool and (self.batch or self.prefilling):
+            if held + live.past + live.todo + self.batch * _HEADROOM > self.pool and (self.batch or self.prefilling):
                 break
             self.waiting.popleft()
             self.prefilling.append(live)

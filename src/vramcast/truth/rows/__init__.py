@@ -35,7 +35,7 @@ FORMATS: dict[str, tuple[frozenset[str], frozenset[str], str]] = {
     "training_oom": (frozenset({"framework", "outcome"}), frozenset(), "training"),
     "training_memory": (frozenset({"framework", "method", "measured"}), frozenset(), "training"),
     "training_speed": (frozenset({"framework", "measured"}), frozenset({"method"}), "training_speed"),
-    "inference_speed": (frozenset({"engine", "version", "measured"}), frozenset({"usable_for"}), ""),
+    "inference_speed": (frozenset({"engine", "version", "measured"}), frozenset({"usable_for"}), "speed"),
 }
 
 

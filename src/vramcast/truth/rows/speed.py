@@ -1,0 +1,268 @@
+"""Rows of measured speed: a closed loop of clients, one static batch, one user, or a saturated server, beside their forecast.
+
+A closed loop is simulated as its benchmark runs it: all clients start together and send ten requests each, so the first wave's
+queue is part of the mean (InferenceX and vllm bench: --num-prompts 10 x --max-concurrency). What a source's own public scripts
+set and its table leaves out is in ``_recipe``.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from vramcast.errors import VramcastError
+from vramcast.models.inventory import Model
+from vramcast.models.operations import Batch, Split
+from vramcast.models.quantization import scheme_for
+from vramcast.models.quantization.scheme import Scheme
+from vramcast.serving.forecast import forecast_serving
+from vramcast.speed.closed_form import steady
+from vramcast.speed.deployment import Deployment
+from vramcast.speed.engines import EngineSpeed, engine_speed
+from vramcast.speed.load import Load, drawn
+from vramcast.speed.placing import deployment_of
+from vramcast.speed.simulation import Server
+from vramcast.speed.step import Step
+from vramcast.speed.streams import stream
+from vramcast.truth.judgement import Judgement, Pair, Unexpressed
+from vramcast.truth.rows import speed_words as words
+from vramcast.truth.speed_bars import speed_interval
+from vramcast.workload import Parallel, Serving
+
+Row = dict[str, Any]
+
+_SERVED = ("vllm", "sglang", "tensorrt_llm")
+# Engines beside those that cut layers over cards; others put layers on one card after the other.
+_CUT = ("fastertransformer", "gpt_fast", "lmdeploy")
+_SIMULATED = 10
+_SILICON = "silicon_sample"
+_STEPS: dict[bytes, Step] = {}
+
+
+def judge(row: Row) -> Judgement:
+    """The row beside its forecast. Raises Unexpressed with the reason when it cannot be asked."""
+    settings, measured = row["settings"], row["measured"]
+    if settings.get("mode") == "disagg":
+        raise Unexpressed("prefill and decode pools apart: the row does not say how many cards each has")
+    if settings.get("scenario"):
+        raise Unexpressed("MLPerf: the mean length of prompts is not printed")
+    if settings.get("offload"):
+        raise Unexpressed("weights or cache on disk and host: no rule of that engine's transfers")
+    try:
+        step = _step(row)
+        figures = tuple(_figures(row, step, measured, settings))
+    except VramcastError as error:
+        raise Unexpressed(str(error)) from error
+    if not figures:
+        raise Unexpressed(f"no forecast of {', '.join(sorted(measured))} from these settings")
+    barred = tuple(_barred(pair, step.on.engine.engine) for pair in figures)
+    return Judgement(id=row["id"], keys=_keys(row, step), pairs=barred)
+
+
+def _barred(pair: Pair, engine: str) -> Pair:
+    """The pair with the bar that an answer of its kind prints."""
+    bar = speed_interval(pair.measure, pair.predicted, engine)
+    return msgspec.structs.replace(pair, low=bar.low, high=bar.high) if bar else pair
+
+
+def _figures(row: Row, step: Step, measured: Row, settings: Row) -> Any:
+    clients = settings.get("concurrency")
+    if isinstance(clients, int) and "tpot_ms" in measured:
+        yield from _closed_loop(row, step, clients)
+    elif "decode_tokens_per_s" in measured:
+        yield from _one_user(step, measured, settings)
+    elif settings.get("isl") and settings.get("osl") and isinstance(settings.get("batch_size"), int):
+        yield from _static(step, measured, settings)
+    elif "offline" in str(clients) or "max batch" in str(clients):
+        yield from _saturated(step, measured, settings)
+    elif "ttft_ms" in measured and settings.get("isl"):
+        batch = Batch(prefills=settings.get("batch_size") or 1, prefill_tokens=settings["isl"])
+        yield Pair(measure="ttft", predicted=step.seconds(batch), measured=measured["ttft_ms"] / 1e3)
+
+
+def _closed_loop(row: Row, step: Step, clients: int) -> Any:
+    load = _load(row, clients)
+    server = Server(step, load)
+    served = server.run(drawn(load, _SIMULATED * clients), clients=clients)
+    for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
+        value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
+        yield Pair(measure=name, predicted=value, measured=row["measured"][key] / 1e3)
+
+
+def _load(row: Row, clients: int) -> Load:
+    """Lengths of InferenceX are drawn from 0.8 to 1 of the nominal ones (--random-range-ratio 0.8); others are fixed."""
+    prompt, output = row["settings"]["isl"], row["settings"]["osl"]
+    ranged = _inference_x(row)
+    scale = 0.9 if ranged else 1.0
+    return Load(prompt=prompt * scale, output=output * scale, concurrency=clients, spread=0.111 if ranged else 0.0)
+
+
+def _inference_x(row: Row) -> bool:
+    lengths = (row["settings"].get("isl"), row["settings"].get("osl"))
+    return _SILICON in str(row.get("source")) and all(length in (1024, 8192) for length in lengths)
+
+
+def _one_user(step: Step, measured: Row, settings: Row) -> Any:
+    """llama-bench and its like: tokens generated after nothing or a short prompt, and a prompt's tokens over its time."""
+    tokens = _length(settings.get("tokens") or settings.get("osl")) or 128
+    past = _length(settings.get("isl")) + tokens / 2
+    count = settings.get("batch_size") or 1
+    seconds = step.seconds(Batch(decodes=count, decode_past=past))
+    yield Pair(measure="tokens_per_s", predicted=count / seconds, measured=measured["decode_tokens_per_s"])
+    if measured.get("prefill_tokens_per_s"):
+        new = _length(settings.get("isl") or settings.get("tokens")) or 512
+        prompt = step.seconds(Batch(prefills=1, prefill_tokens=new))
+        yield Pair(measure="prefill_tokens_per_s", predicted=new / prompt, measured=measured["prefill_tokens_per_s"])
+
+
+def _length(value: Any) -> int:
+    """A number of tokens; 0 where the row has words."""
+    return value if isinstance(value, int) else 0
+
+
+def _static(step: Step, measured: Row, settings: Row) -> Any:
+    """One batch, prefilled and decoded together: its output tokens over the whole time."""
+    count, prompt, output = settings["batch_size"], settings["isl"], settings["osl"]
+    whole = _static_s(step, count, prompt, output)
+    value = measured.get("output_tokens_per_s")
+    if value is None and measured.get("tpot_ms_incl_prefill"):
+        value = count * 1e3 / measured["tpot_ms_incl_prefill"]
+    if value is None and measured.get("e2e_latency_ms"):
+        value = count * output * 1e3 / measured["e2e_latency_ms"]
+    if value is not None:
+        yield Pair(measure="tokens_per_s", predicted=count * output / whole, measured=value)
+
+
+def _static_s(step: Step, count: int, prompt: float, output: float) -> float:
+    prefill = step.seconds(Batch(prefills=count, prefill_tokens=max(1, prompt)))
+    return prefill + max(0, output - 1) * step.seconds(Batch(decodes=count, decode_past=prompt + output / 2))
+
+
+def _saturated(step: Step, measured: Row, settings: Row) -> Any:
+    """A server with a queue that never empties: the largest rate of the closed form."""
+    found = steady(step, Load(prompt=settings["isl"], output=settings["osl"], concurrency=1))
+    rate = found.most_per_s * settings["osl"] * step.on.pp
+    if "output_tokens_per_s" in measured:
+        yield Pair(measure="tokens_per_s", predicted=rate, measured=measured["output_tokens_per_s"])
+
+
+def _step(row: Row) -> Step:
+    """Steps of the row's deployment, kept between rows that share it."""
+    made = _deployment(row)
+    names = {
+        name: getattr(made, name) for name in ("version", "split", "pp", "kv_dtype", "state_bytes", "backends", "chunk_tokens")
+    }
+    more = (made.max_seqs, made.poll_steps, made.pool_tokens, made.model.id, made.card.id, made.engine.engine, made.scheme.name)
+    key = msgspec.json.encode((names, more, made.part_bits))
+    if key not in _STEPS:
+        if len(_STEPS) > 64:
+            _STEPS.clear()
+        _STEPS[key] = Step(made)
+    return _STEPS[key]
+
+
+def _deployment(row: Row) -> Deployment:
+    engine, model, card = words.engine(row), words.model(row), words.card(row)
+    version, stored = words.version(row, engine), words.quant(row, model)
+    recipe = _recipe(row, engine)
+    if engine not in _SERVED and engine != "llama_cpp":
+        stream(engine, card)
+        return Deployment(
+            model=model, card=card, engine=_bare(engine), version=version, scheme=_scheme(model, stored),
+            split=_split(row["settings"], row.get("n_gpus") or 1) if engine in _CUT else Split(),
+        )  # fmt: skip
+    split = _split(row["settings"], row.get("n_gpus") or 1) if engine in _SERVED else Split()
+    answered = _answered(row, engine, model=model, stored=stored, split=split)
+    if answered is not None:
+        changes = {k: v for k, v in recipe.items() if v is not None}
+        rules = engine_speed(engine, version)
+        return msgspec.structs.replace(answered, split=split, version=version, engine=rules, **changes)
+    return Deployment(
+        model=model, card=card, engine=engine_speed(engine, version), version=version, scheme=_scheme(model, stored), split=split,
+        pp=_pp(row["settings"]), **{"chunk_tokens": 8192, "max_seqs": 1024, **{k: v for k, v in recipe.items() if v is not None}},
+    )  # fmt: skip
+
+
+def _bare(engine: str) -> EngineSpeed:
+    return EngineSpeed(engine=engine, host_s=0.0, sequence_s=0.0, ingest_s=0.0, mixes=False, chunk_tokens=2**20, pads=False)
+
+
+def _answered(row: Row, engine: str, *, model: Model, stored: str | None, split: Split) -> Deployment | None:
+    """The deployment by way of the memory side, which knows the cache's room; None where it refuses the question."""
+    settings = row["settings"]
+    lengths = [settings.get(k) for k in ("isl", "osl", "tokens") if isinstance(settings.get(k), int)]
+    question = Serving(
+        model=model.id, gpu=words.card(row).id, gpus=split.ranks * _pp(settings), engine=engine,
+        context=max(512, min(model.positions or 10**9, sum(lengths) + 64)), quant=None if stored == "none" else stored,
+        kv_dtype="fp8" if _kv(row, engine) == "fp8" else None,
+        parallel=Parallel(tp=split.ranks, pp=_pp(settings), ep=split.ranks if split.moe_ep > 1 else 1),
+    )  # fmt: skip
+    if stored == "none":
+        return None
+    try:
+        return deployment_of(forecast_serving(question, model=model, card=words.card(row), limits=False))
+    except VramcastError:
+        return None
+
+
+def _scheme(model: Model, stored: str | None) -> Scheme:
+    dtype = None if model.dtype != "float32" else "bfloat16"
+    return scheme_for(model, quant=stored, dtype=dtype)
+
+
+def _pp(settings: Row) -> int:
+    return int(settings.get("pp_size") or settings.get("pp") or 1)
+
+
+def _split(settings: Row, cards: int) -> Split:
+    """The row's layout. InferenceX writes tp n and ep n for n cards; its importer multiplied both, which is undone here."""
+    named = re.match(r"TP(\d+)$", str(settings.get("parallelism") or ""))
+    tp = int(settings.get("tp_size") or settings.get("tp") or (named[1] if named else 0) or max(1, cards // _pp(settings)))
+    shared, cut, spread = (int(settings.get(k) or 1) for k in ("attention_dp_size", "moe_tp_size", "moe_ep_size"))
+    if spread > 1 and cut == spread and tp * shared == cut * spread:
+        return Split(tp=1, attention_dp=spread, moe_ep=spread) if shared > 1 else Split(tp=spread, moe_ep=spread)
+    if shared > 1 and tp == shared and spread == tp * shared:
+        return Split(tp=1, attention_dp=tp, moe_ep=tp)
+    if settings.get("moe_tp_size"):
+        return Split(tp=tp, attention_dp=shared, moe_tp=max(1, tp * shared // spread), moe_ep=spread)
+    return Split(tp=tp, moe_tp=tp)
+
+
+def _recipe(row: Row, engine: str) -> dict[str, Any]:
+    """What the source's scripts set beside the table (SemiAnalysisAI/InferenceX, benchmarks/single_node, by engine)."""
+    clients = row["settings"].get("concurrency")
+    found: dict[str, Any] = {"kv_dtype": _kv(row, engine)}
+    if not (_inference_x(row) and isinstance(clients, int)):
+        return found
+    blackwell = str(row["gpu"]).startswith(("B2", "B3", "GB"))
+    if engine == "sglang":
+        polls = (30 if clients >= 16 else 10) if blackwell and "GLM" not in row["model_id"] else 0
+        found |= {"chunk_tokens": 16384, "poll_steps": polls, "max_seqs": max(128, clients)}
+        found["state_bytes"] = 2.0
+    return found
+
+
+def _kv(row: Row, engine: str) -> str:
+    """fp8 caches: in TensorRT-LLM with quantised weights, in SGLang's and vLLM's InferenceX scripts for Blackwell and fp8."""
+    narrow = str(row["settings"].get("precision")).startswith(("fp8", "fp4", "nvfp4"))
+    if "fp8 KV" in str(row["settings"].get("precision")) or str(row["settings"].get("kv_cache")) == "fp8":
+        return "fp8"
+    if not narrow or engine not in _SERVED:
+        return "bf16"
+    if engine == "tensorrt_llm":
+        return "fp8"
+    blackwell = str(row["gpu"]).startswith(("B2", "B3", "GB"))
+    return "fp8" if _inference_x(row) and (blackwell or engine == "sglang") else "bf16"
+
+
+def _keys(row: Row, step: Step) -> dict[str, str]:
+    from vramcast.truth.bars import model_keys
+
+    keys = model_keys(step.on.model, str(row["settings"].get("precision") or "none"))
+    settings = row["settings"]
+    load = "one user" if settings.get("batch_size", 1) == 1 and "concurrency" not in settings else "many"
+    return {
+        "engine": step.on.engine.engine, "version": str(row.get("version") or ""), "source": str(row.get("source") or ""),
+        "card": step.on.card.name, "model": str(row["model_id"]), "load": load,
+        "group": f"{step.on.engine.engine} {step.on.card.name} {row['model_id']}", "kind": keys["kind"], "quant": keys["quant"],
+    }  # fmt: skip

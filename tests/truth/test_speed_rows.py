@@ -1,0 +1,83 @@
+"""Measured speed beside its forecast: rows as they are asked, budgets on samples of the corpus, and rows that cannot be asked."""
+
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from vramcast.models.operations import Split
+from vramcast.truth.judgement import Unexpressed
+from vramcast.truth.rows import judge, read_rows
+from vramcast.truth.rows.own import restore_row
+from vramcast.truth.rows.speed import _split
+
+FOLDER = Path(__file__).parents[2] / "truth" / "speed"
+
+
+def _rows(name: str, step: int, **subject: str):
+    rows = [row for row in read_rows(FOLDER / f"{name}.jsonl") if all(row["subject"].get(k) == v for k, v in subject.items())]
+    return rows[::step]
+
+
+def _errors(rows, measure: str) -> list[float]:
+    found = []
+    for row in rows:
+        try:
+            judged = judge(row)
+        except Unexpressed:
+            continue
+        found += [abs(p.predicted / p.measured - 1) for p in judged.pairs if p.measure == measure]
+    return found
+
+
+def test_a_row_of_llama_bench_becomes_tokens_per_second() -> None:
+    row = {
+        "id": "bench", "engine": "llama.cpp (llama-bench)", "version": "b3000", "model_id": "meta-llama/Meta-Llama-3-8B",
+        "settings": {"precision": "Q4_K_M", "batch_size": 1, "tokens": 512}, "gpu": "RTX 4090", "n_gpus": 1,
+        "measured": {"decode_tokens_per_s": 127.0, "prefill_tokens_per_s": 6500.0}, "source": "own",
+    }  # fmt: skip
+    judged = judge(row)
+    assert [pair.measure for pair in judged.pairs] == ["tokens_per_s", "prefill_tokens_per_s"]
+    assert judged.pairs[0].predicted == pytest.approx(127, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("settings", "split"),
+    [
+        ({"tp_size": 8, "attention_dp_size": 1, "moe_tp_size": 8, "moe_ep_size": 1}, Split(tp=8, moe_tp=8)),
+        ({"tp_size": 4, "attention_dp_size": 1, "moe_tp_size": 1, "moe_ep_size": 4}, Split(tp=4, moe_ep=4)),
+        ({"tp_size": 64, "attention_dp_size": 1, "moe_tp_size": 8, "moe_ep_size": 8}, Split(tp=8, moe_ep=8)),
+        ({"tp_size": 4, "attention_dp_size": 4, "moe_tp_size": 1, "moe_ep_size": 16}, Split(tp=1, attention_dp=4, moe_ep=4)),
+        ({"parallelism": "TP8"}, Split(tp=8, moe_tp=8)),
+    ],
+)
+def test_layouts_are_read_as_they_were_run(settings, split: Split) -> None:
+    assert _split(settings, 8) == split
+
+
+def test_what_cannot_be_asked_says_why() -> None:
+    row = restore_row(next(r for r in read_rows(FOLDER / "serving_latency.jsonl") if r["settings"]["mode"] == "disagg"))
+    with pytest.raises(Unexpressed, match="how many cards each has"):
+        judge(row)
+    for change, said in (
+        ({"engine": "abacus"}, "no rules say how fast abacus is"),
+        ({"gpu": "RTX 9999 Ti Super"}, "card RTX 9999"),
+        ({"model_id": "nobody/nothing-7b"}, "model nobody"),
+    ):
+        with pytest.raises(Unexpressed, match=said):
+            judge({**row, "settings": {**row["settings"], "mode": "agg", "tp_size": 1}, **change})
+
+
+@pytest.mark.parametrize(
+    ("name", "measure", "step", "subject", "budget"),
+    [
+        ("inference_speed", "tokens_per_s", 6, {"engine": "llama.cpp (llama-bench)"}, 0.08),
+        ("serving_latency", "tpot", 12, {"model_id": "meta-llama/Llama-3.1-70B", "engine": "vllm"}, 0.12),
+        ("serving_latency", "tpot", 12, {"model_id": "meta-llama/Llama-3.1-8B-Instruct"}, 0.2),
+        ("serving_latency", "tpot", 40, {}, 0.20),
+    ],
+)
+def test_errors_stay_within_their_budgets(name: str, measure: str, step: int, subject, budget: float) -> None:
+    errors = _errors(_rows(name, step, **subject), measure)
+    assert len(errors) > 5
+    assert median(errors) < budget
