@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from vramcast import __version__
 from vramcast.cli.page import Page
+from vramcast.cli.structs import print_struct
 from vramcast.errors import QuestionError
 from vramcast.hardware.health import State, this_machine
 
@@ -49,7 +49,8 @@ def command(what: str | None, as_json: bool) -> int:
     state = _pasted(what) if what else this_machine()
     lines = lines_of(state)
     if as_json:
-        _print_json(state, lines, own=not what)
+        extras = {} if what else {"extras": {extra: not _missing(modules) for extra, modules, _ in _EXTRAS}}
+        print_struct("doctor", {}, state=state, lines=lines, **extras)
     else:
         _page(state, lines, own=not what).show()
     return int(any(line.level == "bad" for line in lines))
@@ -65,13 +66,6 @@ def _pasted(what: str) -> State:
     except OSError as error:
         raise QuestionError(f"cannot read {what}: {error.strerror}") from None
     return read_environment(data.decode("utf-8", "replace"))
-
-
-def _print_json(state: State, lines: Any, *, own: bool) -> None:
-    body = {"schema": "vramcast/1", "kind": "doctor", "state": msgspec.to_builtins(state), "lines": msgspec.to_builtins(lines)}
-    if own:
-        body["extras"] = {extra: not _missing(modules) for extra, modules, _ in _EXTRAS}
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n")
 
 
 def _page(state: State, lines: Any, *, own: bool) -> Page:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from vramcast.cli.structs import print_struct
 from vramcast.errors import MissingError, QuestionError
 
 _EPILOG = """\b
@@ -46,7 +47,7 @@ def command(what: str, **given: Any) -> int:
     if given["against"]:
         return _compare(report, given)
     if given["as_json"]:
-        print_json("profile", report)
+        print_struct("profile", report)
     else:
         from vramcast.cli.profile_page import profile_page
 
@@ -135,7 +136,7 @@ def _compare(after: Any, given: dict[str, Any]) -> int:
     _, before, _ = _one(given["against"], given["gpu"])
     found = compare(before, after)
     if given["as_json"]:
-        print_json("profile comparison", found)
+        print_struct("profile comparison", found)
     else:
         from vramcast.cli.profile_page import comparison_page
 
@@ -159,7 +160,7 @@ def _folder(folder: Path, given: dict[str, Any]) -> int:
 
         draw_parts(ranks, given["bars"])
     if given["as_json"]:
-        print_json("profile of ranks", ranks)
+        print_struct("profile of ranks", ranks)
     else:
         from vramcast.cli.profile_page import profile_page, ranks_page
 
@@ -176,14 +177,6 @@ def _damaged(report: Any) -> int:
     read = f"{report.reading.events:,} events of {report.reading.bytes / 1e6:,.1f} MB"
     click.echo(f"vramcast: {report.file}: {report.reading.damage}; answered from the {read} before that", err=True)
     return 2
-
-
-def print_json(kind: str, value: Any) -> None:
-    """One object: the value with the schema and what it is."""
-    import msgspec
-
-    body = {"schema": "vramcast/1", "kind": kind, **msgspec.to_builtins(value)}
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n")
 
 
 @contextmanager

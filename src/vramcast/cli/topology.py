@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from vramcast.cli.page import Page
+from vramcast.cli.structs import print_struct
 from vramcast.errors import MissingError, QuestionError
 from vramcast.hardware.placement import Groups, Placement, suggest
 from vramcast.hardware.topology import LEGEND, MOST_CHARACTERS, Topology, farness, is_direct, parse_topology
@@ -46,17 +47,9 @@ def command(what: str | None, gpu: str | None, as_json: bool) -> int:
     placement = suggest(topology)
     times = _times(topology, placement, card)
     if as_json:
-        body = {
-            "schema": "vramcast/1",
-            "kind": "topology",
-            **msgspec.to_builtins(topology),
-            "cards": topology.cards,
-            "islands": topology.islands(),
-            "pairs": topology.pairs(),
-            "placement": msgspec.to_builtins(placement),
-            "all_reduce": times,
-        }
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n")
+        islands = topology.islands()
+        more = {"islands": islands, "pairs": topology.pairs(), "placement": placement, "all_reduce": times}
+        print_struct("topology", topology, **more)
     else:
         _page(topology, placement, card, times).show()
     return 0

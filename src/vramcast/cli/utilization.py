@@ -1,13 +1,12 @@
 """``vramcast utilization``: MFU and HFU from FLOPs, throughput, step time or a training log, with the convention named."""
 
-import sys
 from typing import Any
 
 import click
-import msgspec
 
 from vramcast.asking.utilization import Answer, Asked, is_log, read_log, utilization
 from vramcast.cli.page import Page
+from vramcast.cli.structs import print_struct
 from vramcast.speed.utilization import CONVENTIONS, RECOMPUTATION
 
 _EPILOG = """\b
@@ -57,8 +56,7 @@ def command(as_json: bool, **given: Any) -> int:
     given["log"] = read_log(given["log"]) if given["log"] else None
     answer = utilization(Asked(**given))
     if as_json:
-        body = {"schema": "vramcast/1", "kind": "utilization", **msgspec.to_builtins(answer)}
-        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n")
+        print_struct("utilization", answer)
     else:
         _page(answer).show()
     return 0
