@@ -89,3 +89,12 @@ def test_a_small_model_is_traced_beside_its_forecast(tmp_path: Path, capsys: pyt
     assert beside["weights"]["traced_bytes"] == pytest.approx(beside["weights"]["forecast_bytes"], rel=0.01)
     assert run(["explain", str(timeline)]) == 0
     assert "Peak:" in capsys.readouterr().out
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("more", [[], ["--experts", "4", "--expert-ffn", "32"]], ids=["dense", "experts"])
+def test_a_shape_given_by_numbers_is_traced(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    shape = ["--layers", "2", "--hidden", "64", "--heads", "4", "--ffn", "128", "--vocab", "100", "--seq", "32"]
+    assert run(["trace", *shape, *more, "--json"]) == 0
+    assert msgspec.json.decode(capsys.readouterr().out)["model"]["layers"] == 2

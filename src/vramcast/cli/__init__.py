@@ -74,6 +74,9 @@ def root() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit the process with the code of the contract."""
+    from vramcast.children import stop_on_signals
+
+    stop_on_signals()
     sys.exit(run(arguments))
 
 

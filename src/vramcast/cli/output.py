@@ -25,7 +25,7 @@ def as_contract(forecast: Forecast) -> dict[str, Any]:
         "limits": builtin["limits"],
         "speed": _speed(forecast.speed),
         "advice": [msgspec.to_builtins(a) for a in forecast.advice],
-        **({"cards": builtin["cards"]} if forecast.cards else {}),
+        "cards": builtin["cards"],
     }
 
 

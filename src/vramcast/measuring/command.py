@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+from vramcast.children import end_group
 from vramcast.errors import QuestionError
-from vramcast.measuring.process import end_group
 from vramcast.measuring.request import Measurement, worst_rank
 
 _WATCH = Path(__file__).parent / "watch"

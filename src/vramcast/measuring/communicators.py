@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from vramcast.measuring.process import child_environment, launcher
+from vramcast.children import environment
+from vramcast.measuring.process import launcher
 
 _LONGEST_S = 120
 
@@ -24,7 +25,7 @@ def measure_communicators(cards: int) -> tuple[int, int] | None:
         result = Path(folder, "result")
         command = [*launcher(cards), "-m", __name__, str(result)]
         try:
-            subprocess.run(command, capture_output=True, timeout=_LONGEST_S, check=True, env=child_environment())
+            subprocess.run(command, capture_output=True, timeout=_LONGEST_S, check=True, env=environment())
         except (subprocess.SubprocessError, OSError):
             return None
         first, further = json.loads(result.read_bytes())

@@ -1,8 +1,6 @@
 """A measuring process: started ahead so that its imports cost the device nothing, asked once, and never outliving its parent."""
 
 import contextlib
-import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from vramcast.children import end_group, environment
 from vramcast.measuring.request import Measurement, MeasureRequest, worst_rank
 
 _WORKER = "vramcast.measuring.worker"
@@ -32,7 +31,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            env=child_environment(),
+            env=environment(),
             start_new_session=True,
         )
 
@@ -81,20 +80,3 @@ def launcher(ranks: int) -> list[str]:
     if ranks == 1:
         return python
     return [*python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), "--no-python", *python]
-
-
-def end_group(process: "subprocess.Popen[bytes]") -> None:
-    """End a process that leads its own group, with everything it started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    if process.stdin is not None:
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-
-
-def child_environment() -> dict[str, str]:
-    """This environment, with this very package first on the path of the child, and no entry that means the current folder."""
-    root = str(Path(__file__).parents[2])
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

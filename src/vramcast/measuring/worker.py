@@ -1,10 +1,8 @@
 """The measuring process: waits to be asked, runs the real step, writes what the counters say; nothing of it outlives it."""
 
 import os
-import select
 import statistics
 import sys
-import threading
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from vramcast.children import end_with_parent
 from vramcast.measuring import counters
 from vramcast.measuring.repetitions import prepare
 from vramcast.measuring.request import Measurement, MeasureRequest
@@ -26,7 +25,7 @@ def main(folder: str) -> int:
 
     if not os.read(0, 1):
         return 1
-    threading.Thread(target=_follow_parent, daemon=True).start()
+    end_with_parent(0, folder)
     request = msgspec.msgpack.decode(Path(folder, "request").read_bytes(), type=MeasureRequest)
     rank = int(os.environ["RANK"]) if request.ranks > 1 else 0
     found = measure_model(request, rank=rank)
@@ -34,14 +33,6 @@ def main(folder: str) -> int:
     Path(folder, f"{name}.part").write_bytes(msgspec.msgpack.encode(found))
     Path(folder, f"{name}.part").rename(Path(folder, name))
     return int(found.outcome != "ran")
-
-
-def _follow_parent() -> None:
-    """End when standard input hangs up. Nothing is read: the bytes that wait there are for the other ranks."""
-    poll = select.poll()
-    poll.register(0, 0)
-    poll.poll()
-    os._exit(1)
 
 
 def join_ranks(torch: Any, device: str, rank: int) -> None:

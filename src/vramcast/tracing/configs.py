@@ -27,14 +27,15 @@ def config_of(model: Model, what: str) -> tuple[dict[str, Any], str]:
 
 def derived(model: Model) -> dict[str, Any]:
     """A transformers config for a decoder whose layers are all attention with a dense or expert feed-forward."""
-    if not model.architecture:
-        raise _undetermined(model)
     block = _plain_block(model)
+    architecture = model.architecture or _by_numbers(model, block)
+    if not architecture:
+        raise _undetermined(model)
     attention, feedforward = block.mixers[0], block.feedforward
     if not isinstance(attention, Attention):
         raise _undetermined(model)
     config: dict[str, Any] = {
-        "architectures": [model.architecture],
+        "architectures": [architecture],
         "hidden_size": model.hidden,
         "vocab_size": model.vocab,
         "num_hidden_layers": model.layers,
@@ -50,6 +51,17 @@ def derived(model: Model) -> dict[str, Any]:
     elif isinstance(feedforward, Experts):
         config |= _expert_fields(feedforward)
     return config
+
+
+def _by_numbers(model: Model, block: Block) -> str:
+    """The class of transformers that a shape given by numbers has; "" where none has its layers."""
+    mixer, feedforward = block.mixers[0], block.feedforward
+    rotary = isinstance(mixer, Attention) and mixer.rope_dim != 0
+    if not model.loaded_from.startswith("numbers") or not rotary:
+        return ""
+    if isinstance(feedforward, Experts):
+        return "MixtralForCausalLM" if len(model.blocks) == 1 and not feedforward.shared_intermediate else ""
+    return "LlamaForCausalLM" if isinstance(feedforward, Dense) and feedforward.gated else ""
 
 
 def check_built(model: Model, parameters: int, source: str) -> None:

@@ -4,8 +4,10 @@ Importing the libraries costs more than a small trace, so the process stays for 
 files; a line on its standard input names them, a line on its standard output says that the result is there.
 """
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from vramcast import errors
+from vramcast.children import end_group, environment
 from vramcast.errors import MissingError, QuestionError
 from vramcast.tracing.request import TraceResult
 
@@ -35,12 +38,13 @@ class TracingProcess:
         self._asked = 0
         with self._errors.open("wb") as told:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", _BEGIN],
+                [sys.executable, "-P", "-m", _BEGIN, self._folder.name],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=told,
-                env=_environment(),
+                env=environment(),
                 text=True,
+                start_new_session=True,
             )
 
     def __enter__(self) -> "TracingProcess":
@@ -51,8 +55,7 @@ class TracingProcess:
 
     def close(self) -> None:
         """End the process."""
-        self._process.kill()
-        self._process.communicate()
+        end_group(self._process)
         self._folder.cleanup()
 
     def ask(self, kind: str, request: msgspec.Struct, *, timeout_s: float) -> TraceResult:
@@ -85,7 +88,8 @@ class TracingProcess:
 
     def _stop(self, late: threading.Event) -> None:
         late.set()
-        self._process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     @property
     def answers(self) -> bool:
@@ -110,10 +114,3 @@ class TracingProcess:
         if missing := re.fullmatch(r"ModuleNotFoundError: No module named '([\w.-]+)'", last):
             return MissingError(f"tracing this needs {missing[1]}: pip install {missing[1]}")
         return CrashedError(f"the tracing process ended with code {code}: {last[:_SHOWN]}")
-
-
-def _environment() -> dict[str, str]:
-    """This environment, with this very package first on the path of the child, and no entry that means the current folder."""
-    root = str(Path(__file__).parents[2])
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -6,16 +6,22 @@ them again and again, which takes a third of the time of a small trace.
 
 import gc
 import os
+import sys
 from collections.abc import Callable
 
+from vramcast.children import end_with_parent
 
-def start() -> None:
+
+def start(folder: str) -> None:
     """Import the tracer and answer requests, one line each, until the input ends.
 
-    What is traced gets an empty input, and its output goes where nobody waits for answers.
+    What is traced gets an empty input, and its output goes where nobody waits for answers. When the input hangs up, however the
+    parent went, ``folder`` and everything that was started here go too.
     """
     gc.disable()
-    asked, answered = os.fdopen(os.dup(0), "r"), os.fdopen(os.dup(1), "w")
+    inlet = os.dup(0)
+    end_with_parent(inlet, folder)
+    asked, answered = os.fdopen(inlet, "r"), os.fdopen(os.dup(1), "w")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
@@ -39,4 +45,4 @@ def _worker() -> Callable[..., str]:
 
 
 if __name__ == "__main__":
-    start()
+    start(sys.argv[1])

@@ -1,0 +1,51 @@
+"""However a parent ends, its worker, what the worker started, and its folder go with it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (ProcessLookupError, FileNotFoundError):
+        return True
+    return state == "Z"
+
+
+def until(condition, seconds: float = 30.0) -> bool:
+    for _ in range(int(seconds / 0.05)):
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "terminated"])
+def test_a_traced_script_and_its_children_end_with_the_parent(tmp_path, number) -> None:
+    pytest.importorskip("torch")
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import subprocess, sys, pathlib, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(120)'])\n"
+        f"pathlib.Path(r'{tmp_path / 'pid'}').write_text(str(child.pid))\n"
+        "time.sleep(120)\n"
+    )
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    env = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-m", "vramcast", "trace", "--", "python", str(script)]
+    parent = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    pid_file = tmp_path / "pid"
+    assert until(lambda: pid_file.exists() and pid_file.read_text().isdigit(), 90), "the script did not start"
+    grandchild = int(pid_file.read_text())
+    parent.send_signal(number)
+    parent.wait(30)
+    assert until(lambda: gone(grandchild)), "what the script started outlives the trace"
+    assert until(lambda: not list(temporary.glob("vramcast-*"))), f"left behind: {list(temporary.iterdir())}"
