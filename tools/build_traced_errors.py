@@ -18,10 +18,10 @@ from vramcast.models.families import read_config
 from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import style_of
 from vramcast.training.activations.layer import layer_tape
-from vramcast.training.activations.policy import kept
+from vramcast.training.activations.layers import kept
 from vramcast.training.activations.tape import Life
 from vramcast.training.resolve import resolve
-from vramcast.training.scenes import adapted
+from vramcast.training.structure import adapter_ranks
 from vramcast.workload import Adapter, Training
 
 TABLE = Path(__file__).parents[1] / "truth" / "traced" / "activations.jsonl"
@@ -79,7 +79,7 @@ def forecast_of(row: dict[str, Any]) -> tuple[Life, float, float]:
     model: Model = read_config({**CLASS_DEFAULTS.get(row["kind"], {}), **CONFIGS[row["kind"]]})
     recipe, _ = resolve(asked, model)
     adapter: Adapter | None = asked.adapter
-    style = style_of(recipe, asked.parallel, adapter, adapted(model, recipe, adapter))
+    style = style_of(recipe, asked.parallel, adapter, adapter_ranks(model, recipe, adapter))
     block = model.layer_list()[1]
     tape = layer_tape(block, style, hidden=model.hidden, tokens=asked.micro_batch * asked.seq, seq=asked.seq)
     life = tape.life()

@@ -36,7 +36,8 @@ class Quantity:
     """A number (or an array) with its unit and the expression it came from.
 
     ``value``: int, float or array. ``unit``: exponents of bytes, FLOPs and seconds. Build leaves with ``named``, ``bytes_``,
-    ``flops`` and ``seconds``; join them with ``+ - * /`` and with ``largest``, ``smallest``, ``ceil_div`` and ``rounded``.
+    ``flops`` and ``seconds`` (their names are text, or functions that write it when it is read);
+    join them with ``+ - * /`` and with ``largest``, ``smallest``, ``ceil_div`` and ``rounded``.
     """
 
     __slots__ = ("_args", "_kind", "unit", "value")
@@ -100,7 +101,8 @@ class Quantity:
 
     def _written(self, around: int) -> str:
         if self._kind == "leaf":
-            words = f"{self.unit_name} {self._args[0]}".strip()
+            name = self._args[0]
+            words = f"{self.unit_name} {name() if callable(name) else name}".strip()
             return f"{_written(self.value)} {words}".rstrip()
         own = _LOOSE.get(self._kind)
         if own is None:
@@ -111,12 +113,15 @@ class Quantity:
         return f"({text})" if own < around or (around == _LOOSE["/"] + 1 and own == _LOOSE["x"]) else text
 
 
-def named(value: Number, name: str) -> Quantity:
+Name = str | Callable[[], str]
+
+
+def named(value: Number, name: Name) -> Quantity:
     """A plain factor with the word that it is read by: ``named(32, "layers")``."""
     return Quantity(value, NONE, "leaf", (name,))
 
 
-def bytes_(value: Number, name: str = "") -> Quantity:
+def bytes_(value: Number, name: Name = "") -> Quantity:
     """A factor in bytes."""
     return Quantity(value, BYTES, "leaf", (name,))
 
@@ -139,6 +144,16 @@ def rate(value: Number, name: str = "", *, of: Unit = BYTES) -> Quantity:
 def total(parts: "list[Quantity] | tuple[Quantity, ...]", unit: Unit = BYTES) -> Quantity:
     """The sum of the parts; zero of ``unit`` where there are none."""
     return reduce(Quantity.__add__, parts) if parts else Quantity(0, unit, "leaf", ("",))
+
+
+def summed(*parts: Quantity) -> Quantity:
+    """The sum of the parts that are there: a number that is zero is not worth a word, an array may be zero for some only."""
+    return total([p for p in parts if is_there(p)])
+
+
+def is_there(part: Quantity) -> bool:
+    """Whether a quantity is an array, or a number other than zero."""
+    return is_array(part.value) or bool(part.value)
 
 
 def largest(*parts: "Quantity | Number") -> Quantity:
@@ -230,14 +245,33 @@ def element(value: Number, index: Any) -> Number:
     return value[index].item() if is_array(value) else value
 
 
+def next_power_of_two(value: Number) -> Number:
+    """The least power of two that is not below a whole number of at least one."""
+    if is_array(value):
+        return 2 ** _numpy().ceil(_numpy().log2(value)).astype("int64")
+    return 1 << max(0, (int(value) - 1).bit_length())
+
+
+def several(value: Number) -> bool:
+    """Whether a count is more than one. Raises ValueError for an array in which that differs: ask each part by itself."""
+    if not is_array(value):
+        return bool(value > 1)
+    found = bool((value > 1).all())
+    if not found and bool((value > 1).any()):
+        raise ValueError("some of these counts are one and some are more: ask each kind by itself")
+    return found
+
+
 _TOKEN = re.compile(
-    r"\s*(max|min|ceil|round)?(\()|\s*(-?[0-9][0-9,]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)([^()]*?)(?= [-+x/] |, |\)|$)"
+    r"\s*(max|min|ceil|round)?(\()|\s*(-?[0-9][0-9,]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)((?:[^()]|\([^()]*\))*?)(?= [-+x/] |, |\)|$)"
 )
 _ACTIONS: dict[str, Callable[..., float]] = {"max": max, "min": min, "ceil": _ceil, "round": round, "": lambda v: v}
 
 
 def evaluated(why: str) -> float:
-    """The number that a formula written by ``why`` stands for: products bind tighter than sums, words are skipped.
+    """The number that a formula written by ``why`` stands for.
+
+    Products bind tighter than sums; words are skipped, and what they say in brackets with them.
 
     Raises ValueError for text that is no such formula.
     """

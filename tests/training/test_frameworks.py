@@ -216,4 +216,4 @@ def test_the_trainer_accumulates_whole_gradients_under_fsdp() -> None:
         gradients(msgspec.structs.replace(each, options={"whole_accumulation": "all"}))
     size, why = gradients(msgspec.structs.replace(asked, accumulate=4))
     assert size == 2 * model.parameters
-    assert "x 2 B (bfloat16), whole until the last micro-batch" in why
+    assert "x 2 B (bfloat16, whole until the last micro-batch)" in why

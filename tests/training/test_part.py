@@ -3,7 +3,8 @@
 import pytest
 
 from vramcast.training.activations.layer import layer_life
-from vramcast.training.activations.part import depth_reached, layers_of_part
+from vramcast.training.activations.layers import depth_reached, layers_of_part
+from vramcast.training.activations.sizes import Shape as Batch
 from vramcast.training.activations.style import Style
 from vramcast.training.forecast import forecast_training
 from vramcast.training.methods import PARTIALS
@@ -32,14 +33,15 @@ def saved(style: Style) -> float:
     ("method", "trained", "passing"), [("freeze", 2, 0), ("llama_pro", 4, 9), ("badam", 1, 15), ("lisa", 2, 14)]
 )
 def test_frozen_layers_save_what_gradients_pass_through(method: str, trained: int, passing: int) -> None:
-    found = layers_of_part(Policy(), STAGE, Style(), MODEL, partial=PARTIALS[method], trained=trained, tokens=512, seq=512)
+    costs = layers_of_part(Policy(), STAGE, Style(), hidden=1024, partial=PARTIALS[method], trained=trained)
+    found = costs.at(Batch(tokens=512, seq=512))
     whole, thin = saved(Style()), saved(Style(trains=False))
     assert thin < 0.75 * whole
     assert found.waiting == pytest.approx(trained * whole + passing * thin + found.boundary)
 
 
 def test_without_a_part_all_layers_are_trained() -> None:
-    found = layers_of_part(Policy(), STAGE, Style(), MODEL, partial=None, trained=0, tokens=512, seq=512)
+    found = layers_of_part(Policy(), STAGE, Style(), hidden=1024, partial=None, trained=0).at(Batch(tokens=512, seq=512))
     assert found.waiting == pytest.approx(16 * saved(Style()) + found.boundary)
 
 

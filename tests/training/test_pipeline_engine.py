@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from vramcast.training.forecast import forecast_training
-from vramcast.training.pipeline_engine import balanced_bounds, held_tensors
 from vramcast.training.shape import Shape, shape_model
-from vramcast.training.stages import stages
+from vramcast.training.stages import balanced_bounds, held_tensors, stages
 from vramcast.workload import Parallel, Training
 
 MODEL = shape_model(Shape(layers=22, hidden=1024, heads=16, ffn=4096, vocab=32000, tied=True))
@@ -33,9 +32,10 @@ def test_every_layer_is_on_one_stage(layers: int, pp: int, ends: bool) -> None:
 
 
 def test_outputs_wait_in_parts_and_clones_leave_the_inputs_behind() -> None:
-    first, middle, last = stages(MODEL, Parallel(pp=4), micro_batches=8)
-    assert [held_tensors(s, 1) for s in (first, middle, last)] == [4, 2 * 2, 1]
-    assert [held_tensors(s, 4) for s in (first, middle, last)] == [4 / 4 + 1, 2 / 4 + 1, 0]
+    first, middle, last = stages(MODEL, Parallel(pp=4))
+    waiting = ((first, 4), (middle, 2), (last, 1))
+    assert [held_tensors(stage, 1, passes) for stage, passes in waiting] == [4, 2 * 2, 1]
+    assert [held_tensors(stage, 4, passes) for stage, passes in waiting] == [4 / 4 + 1, 2 / 4 + 1, 0]
 
 
 def moments(**question: object) -> dict[str, dict[str, int]]:

@@ -4,8 +4,9 @@ import pytest
 
 from vramcast.models.inventory import Model
 from vramcast.training.activations.layer import layer_tape
-from vramcast.training.activations.policy import Layers, layers_of
+from vramcast.training.activations.layers import Layers, layers_of
 from vramcast.training.activations.regions import MODULES, module_bytes
+from vramcast.training.activations.sizes import Shape as Batch
 from vramcast.training.activations.style import Style
 from vramcast.training.recipe.policy import parse_policy
 from vramcast.training.shape import Shape, shape_model
@@ -66,11 +67,13 @@ def test_a_module_never_keeps_more_than_the_layer(module: str) -> None:
 
 
 def cost(policy: str, pp: int = 1) -> Layers:
-    return layers_of(parse_policy(policy), stages(DENSE, Parallel(pp=pp))[0], STYLE, DENSE, tokens=TOKENS, seq=TOKENS)
+    costs = layers_of(parse_policy(policy), stages(DENSE, Parallel(pp=pp))[0], STYLE, hidden=DENSE.hidden)
+    return costs.at(Batch(tokens=TOKENS, seq=TOKENS), in_flight=pp)
 
 
 def test_uniform_chunks_keep_an_input_each_and_are_alive_together() -> None:
-    assert cost("uniform:1") == cost("full")
+    numbers = ("waiting", "forward", "working", "first_kept")
+    assert all(getattr(cost("uniform:1"), name) == getattr(cost("full"), name) for name in numbers)
     assert cost("uniform:3").waiting == 3 * cost("uniform:1").boundary  # 3 + 3 + 2 layers
     layer = (cost("none").waiting - cost("none").boundary) / 8
     assert cost("uniform:4").working - cost("uniform:1").working == pytest.approx(3 * layer)

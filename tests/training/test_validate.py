@@ -4,6 +4,7 @@ import pytest
 
 from vramcast.errors import QuestionError
 from vramcast.training.forecast import forecast_training
+from vramcast.training.recipe.parts import ModelParallel, Recipe
 from vramcast.training.shape import Shape, shape_model
 from vramcast.training.stages import in_flight, stages
 from vramcast.workload import Adapter, Parallel, Training
@@ -89,11 +90,13 @@ def test_layers_may_be_spread_over_cards_without_a_schedule() -> None:
 
 
 def test_one_forward_one_backward_keeps_what_is_ahead_of_a_stage() -> None:
-    assert [in_flight(i, 4) for i in range(4)] == [4, 3, 2, 1]
-    assert in_flight(0, 4, micro_batches=2) == 2
-    assert in_flight(0, 4, vpp=2) == (3 * 2 + 4 + 1) / 2
-    assert in_flight(3, 4, vpp=3, group=5) == (2 * 5 + 1) / 3
-    assert in_flight(3, 4, vpp=3, ahead=1) == (2 * 4 + 2) / 3
+    plain, grouped = Recipe(), Recipe(model_parallel=ModelParallel(microbatch_group=5))
+    ahead = Recipe(model_parallel=ModelParallel(overlaps_experts=True))
+    assert [in_flight(i, Parallel(pp=4), plain, micro_batches=64) for i in range(4)] == [4, 3, 2, 1]
+    assert in_flight(0, Parallel(pp=4), plain, micro_batches=2) == 2
+    assert in_flight(0, Parallel(pp=4, vpp=2), plain, micro_batches=64) == (3 * 2 + 4 + 1) / 2
+    assert in_flight(3, Parallel(pp=4, vpp=3), grouped, micro_batches=64) == (2 * 5 + 1) / 3
+    assert in_flight(3, Parallel(pp=4, vpp=3), ahead, micro_batches=64) == (2 * 4 + 2) / 3
 
 
 def test_every_layer_is_on_one_stage() -> None:

@@ -12,6 +12,7 @@ A start-up log may count more under the same name. What it counts beside these f
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, Term
+from vramcast.quantity import Number, where
 from vramcast.units import KiB, MiB
 
 CONTEXT_BASE_BYTES = 20 * MiB
@@ -129,12 +130,14 @@ def driver_reserve_bytes(card: Accelerator) -> int:
     return card.driver_bytes - card.visible_bytes
 
 
-def nccl_bytes(ranks: int, *, all_to_all: bool = False) -> int:
-    """Buffers of one communicator on one card, bytes: rings and trees, plus a set per peer once all-to-all has run."""
-    if ranks <= 1:
-        return 0
-    rings = NCCL_PAIR_BYTES if ranks == 2 else NCCL_RING_BYTES
-    return rings + (NCCL_NEIGHBOUR_BYTES * NCCL_CHANNELS_PER_PEER * (ranks - 1) if all_to_all else 0)
+def nccl_bytes(ranks: Number, *, all_to_all: bool = False) -> Number:
+    """Buffers of one communicator on one card, bytes: rings and trees, plus a set per peer once all-to-all has run.
+
+    ``ranks`` is a number, or an array of them.
+    """
+    rings = where(ranks == 2, NCCL_PAIR_BYTES, NCCL_RING_BYTES)
+    peers = NCCL_NEIGHBOUR_BYTES * NCCL_CHANNELS_PER_PEER * (ranks - 1) if all_to_all else 0
+    return where(ranks <= 1, 0, rings + peers)
 
 
 def engine_start_bytes(card: Accelerator | None, ranks: int, *, expert_group: bool = False) -> int:

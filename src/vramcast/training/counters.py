@@ -4,16 +4,23 @@ Allocated is the largest instant plus the matmul workspaces. Reserved follows on
 caching allocator cuts its segments to the sizes of their first use, and tensors of another kind (layer temporaries, logits,
 gathered blocks, gradients) seldom fit into the holes, so each kind keeps the segments of its own maximum. Batches of varying
 length renew the segments of what depends on the length a few times. When the card is full the allocator gives unused segments
-back and tries again (c10/cuda/CUDACachingAllocator.cpp), so reserved then ends a little above allocated.
+back and tries again (c10/cuda/CUDACachingAllocator.cpp), so reserved then ends a little above allocated. The driver sees the
+context and NCCL's buffers beside them: each communicator keeps its own on the card, whatever the tensors do.
 """
 
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.runtime import context_bytes, cublas_workspace_bytes, nccl_bytes
-from vramcast.ledger import Instant
+from vramcast.hardware.runtime import context_bytes, context_term, cublas_workspace_bytes, nccl_bytes
+from vramcast.ledger import Instant, RankMemory, Term
+from vramcast.models.stages import Stage
+from vramcast.quantity import Number, maximum, minimum, several, where, whole
+from vramcast.training.gathers import gather_pool, guarded, pending
+from vramcast.training.rank import Rank, retained_inputs
 from vramcast.training.recipe.parts import GATHERED, Recipe
-from vramcast.training.streams import gradients_of
+from vramcast.training.structure import StepNumbers, Structure
+from vramcast.training.timeline import EMBEDDING, FORWARD, LOAD, STEP
+from vramcast.workload import Parallel
 
 HANDLES = 2  # the forward thread and autograd's own
 GENERATIONS = 2.8  # times length-dependent segments are renewed as longer batches arrive (read off 67 runs: 2.3 to 3.6)
@@ -25,14 +32,27 @@ HOLE_SHARE = 0.5  # of what lives only while loading or stepping, that shares no
 # of another stream come back late (27 runs that ended so: 0.1 to 0.8 on one card with equal batches, 0.8 to 1.0 of the others).
 AFTER_RETRY = 0.5
 AFTER_SMALL_STEPS = 0.95
-FORWARD = "end of forward"
 BY_LENGTH = ("loss", "temporaries")
 BETWEEN_STEPS = ("loss", "temporaries", "activations")  # free when the optimizer runs
-PASSING = (
-    ("load", "weights"),
-    ("optimizer step", "temporaries"),
-    ("backward of the embedding", "temporaries"),
-)  # the last in holes
+PASSING = ((LOAD, "weights"), (STEP, "temporaries"), (EMBEDDING, "temporaries"))  # short-lived: they fill holes of the others
+
+
+class Counters(msgspec.Struct, frozen=True, kw_only=True):
+    """The three counters of one rank, bytes (or arrays of them), and the ranks of each communicator it belongs to.
+
+    ``outside_bytes``: of the context and the communicators; ``tenant_bytes``: the share of a co-located engine.
+    """
+
+    allocated_bytes: Number
+    reserved_bytes: Number
+    outside_bytes: Number
+    tenant_bytes: Number
+    groups: tuple[Number, ...]
+
+    @property
+    def device_bytes(self) -> Number:
+        """What the driver shows as used."""
+        return whole(self.reserved_bytes + self.outside_bytes) + self.tenant_bytes
 
 
 class Pieces(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,31 +64,40 @@ class Pieces(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     loss_blocks: float = 1.0
-    retained: float = 0.0
+    retained: Number = 0.0
     guarded: float = 0.0
     streams: float = 0.0
 
 
-def counters(
-    recipe: Recipe,
-    moments: tuple[Instant, ...],
-    *,
-    groups: tuple[int, ...],
-    card: Accelerator | None,
-    pieces: Pieces,
-) -> tuple[int, int, int]:
-    """(allocated, reserved, device) bytes of one rank. ``groups``: ranks of each NCCL communicator it belongs to."""
+def counters(rank: Rank, moments: tuple[Instant, ...], *, numbers: StepNumbers, card: Accelerator | None) -> Counters:
+    """The counters of a rank from the instants of its step."""
+    recipe = rank.recipe
     workspace = (HANDLES + recipe.process.workspaces) * cublas_workspace_bytes(card)
-    allocated = max(i.bytes for i in moments) + workspace
-    outside = outside_allocator(recipe, groups, card)
-    reserved = max(SLACK * allocated, segment_bytes(recipe, moments, pieces) + workspace)
-    if card is not None and reserved + outside > card.visible_bytes >= allocated + outside:
+    allocated = maximum(*(i.bytes for i in moments)) + workspace
+    groups = communicators(rank.structure, rank.kind.stage, numbers)
+    outside = context_bytes(card, lazy=recipe.process.lazy_modules) + sum(nccl_bytes(ranks) for ranks in groups)
+    reserved = maximum(SLACK * allocated, segment_bytes(recipe, moments, pieces_of(rank)) + workspace)
+    if card is not None:
         share = AFTER_SMALL_STEPS if recipe.task.lengths == "variable" or recipe.sharding.kind in GATHERED else AFTER_RETRY
-        reserved = allocated + share * (card.visible_bytes - outside - allocated)
-    return allocated, round(reserved), round(reserved + outside)
+        room = card.visible_bytes - outside
+        full = (reserved > room) & (room >= allocated)
+        reserved = where(full, allocated + share * (room - allocated), reserved)
+    tenant = round(recipe.task.tenant * card.visible_bytes) if card else 0
+    return Counters(allocated_bytes=allocated, reserved_bytes=reserved, outside_bytes=outside, tenant_bytes=tenant, groups=groups)
 
 
-def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], pieces: Pieces) -> float:
+def pieces_of(rank: Rank) -> Pieces:
+    """What backward piles up once the logits are free: hooked inputs, gradients of the ends; and what FSDP holds apart."""
+    hooked = maximum(0.0, retained_inputs(rank) - rank.layers.waiting)
+    return Pieces(
+        loss_blocks=rank.loss.segments,
+        retained=hooked + pending(rank.recipe, rank.units),
+        guarded=guarded(rank.recipe, rank.units),
+        streams=gather_pool(rank.recipe, rank.units),
+    )
+
+
+def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], pieces: Pieces) -> Number:
     """Sum over kinds of each kind's maximum: what the allocator ends up holding.
 
     What piles up during backward and finds no room in the logits' segments is cut out of the layers' temporaries, of which a
@@ -76,45 +105,106 @@ def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], pieces: Pieces) 
     """
     if recipe.process.expandable:
         return _expandable_bytes(moments, pieces.streams) + pieces.guarded
-    peaks: dict[str, int] = {}
+    peaks: dict[str, Number] = {}
     for moment in moments:
         for term in moment.terms:
             if (moment.name, term.name) not in PASSING:
-                peaks[term.name] = max(peaks.get(term.name, 0), term.bytes)
-    peaks["loss"] = round(peaks.get("loss", 0) * pieces.loss_blocks)
+                peaks[term.name] = maximum(peaks.get(term.name, 0), term.bytes)
+    peaks["loss"] = whole(peaks.get("loss", 0) * pieces.loss_blocks)
     renewed = (GENERATIONS - 1 if recipe.task.lengths == "variable" else 0) * sum(peaks.get(n, 0) for n in BY_LENGTH)
     passing = sum(t.bytes - peaks.get(t.name, 0) for m in moments for t in m.terms if (m.name, t.name) == PASSING[0])
     step = sum(t.bytes for m in moments for t in m.terms if (m.name, t.name) == PASSING[1])
-    roomy = min(peaks["loss"], pieces.retained)
-    cut = peaks.get("temporaries", 0) * (1 - roomy / pieces.retained) if pieces.retained else 0
-    reused = min(_new_gradients(moments), peaks.get("activations", 0)) if recipe.recomputation.policy.kind == "none" else 0
-    more = _stepping(recipe, peaks, step, renewed) + HOLE_SHARE * (max(0, passing) + cut) + pieces.guarded + pieces.streams
+    roomy = minimum(peaks["loss"], pieces.retained)
+    cut = peaks.get("temporaries", 0) * _crowded(roomy, pieces.retained)
+    recomputes = recipe.recomputation.policy.kind != "none"
+    reused = 0 if recomputes else minimum(_new_gradients(moments), peaks.get("activations", 0))
+    more = _stepping(recipe, peaks, step, renewed) + HOLE_SHARE * (maximum(0, passing) + cut) + pieces.guarded + pieces.streams
     return sum(peaks.values()) - roomy - reused + renewed + more
 
 
-def _stepping(recipe: Recipe, peaks: dict[str, int], step: float, renewed: float) -> float:
+def _crowded(roomy: Number, retained: Number) -> Number:
+    """The share of what piles up that finds no room in the logits' segments; none of nothing."""
+    return where(retained > 0, 1 - roomy / maximum(retained, 1), 0)
+
+
+def _stepping(recipe: Recipe, peaks: dict[str, Number], step: Number, renewed: Number) -> Number:
     """What the step's temporaries need beyond the holes that forward and backward leave.
 
     FSDP1's shards are one block per unit, which only the logits' segments hold.
     """
     free = peaks["loss"] if recipe.sharding.kind == "fsdp1" else sum(peaks.get(n, 0) for n in BETWEEN_STEPS) + renewed
-    return step - HOLE_SHARE * min(step, free)
+    return step - HOLE_SHARE * minimum(step, free)
 
 
-def _expandable_bytes(moments: tuple[Instant, ...], streams: float) -> float:
+def _expandable_bytes(moments: tuple[Instant, ...], streams: float) -> Number:
     """An expandable segment for each stream, as long as its own maximum: sharded gradients have one where reduction has."""
     if not streams:
-        return EXPANDABLE_SLACK * max(i.bytes for i in moments)
-    computing = max(i.bytes - gradients_of(i) for i in moments)
-    return EXPANDABLE_SLACK * computing + max(map(gradients_of, moments)) + streams
+        return EXPANDABLE_SLACK * maximum(*(i.bytes for i in moments))
+    computing = maximum(*(i.bytes - _gradients(i) for i in moments))
+    return EXPANDABLE_SLACK * computing + maximum(*map(_gradients, moments)) + streams
 
 
-def _new_gradients(moments: tuple[Instant, ...]) -> int:
+def _gradients(moment: Instant) -> Number:
+    return sum(term.bytes for term in moment.terms if term.name == "gradients")
+
+
+def _new_gradients(moments: tuple[Instant, ...]) -> Number:
     """Gradients that a step makes while the activations of whole layers, none recomputed, die: they take their room."""
     sizes = {i.name: t.bytes for i in moments for t in i.terms if t.name == "gradients"}
-    return max(sizes.values(), default=0) - sizes.get(FORWARD, 0)
+    return maximum(0, *sizes.values()) - sizes.get(FORWARD, 0)
 
 
-def outside_allocator(recipe: Recipe, groups: tuple[int, ...], card: Accelerator | None) -> float:
-    """Context, kernels and NCCL buffers, bytes. ``groups``: ranks of each communicator."""
-    return context_bytes(card, lazy=recipe.process.lazy_modules) + sum(nccl_bytes(ranks) for ranks in groups)
+def communicators(structure: Structure, stage: Stage, numbers: StepNumbers) -> tuple[Number, ...]:
+    """Ranks of each communicator: one per parallel axis that is used, and the world when there are several axes."""
+    parallel, recipe = structure.parallel, structure.recipe
+    world = maximum(numbers.gpus, numbers.dp * parallel.model_ranks)
+    axes = tuple(n for n in (*_data(parallel, numbers), parallel.tp, parallel.pp, parallel.cp, parallel.ep) if several(n))
+    everyone = (maximum(world, 2),) if len(axes) > 1 or (not axes and several(world)) else ()
+    tied = structure.model.tied
+    further = _pipeline_engine(parallel, stage, numbers, tied=tied) if recipe.model_parallel.pipeline_engine else ()
+    return axes + further + everyone
+
+
+def _data(parallel: Parallel, numbers: StepNumbers) -> tuple[Number, ...]:
+    """Data-parallel ranks: one group, or one inside a replica and one across replicas; ZeRO++ adds the second partition's.
+
+    Sources: torch 2.13, distributed/fsdp/_init_utils.py (_init_intra_and_inter_node_groups); torchtitan 0.3,
+    distributed/parallel_dims.py (dp_replicate, dp_shard); DeepSpeed 0.18, utils/groups.py (_create_zero_param_parallel_group).
+    """
+    inside = (numbers.dp // numbers.replicate, numbers.replicate) if several(numbers.replicate) else (numbers.dp,)
+    return (*inside, parallel.hpz)
+
+
+def _pipeline_engine(parallel: Parallel, stage: Stage, numbers: StepNumbers, *, tied: bool) -> tuple[Number, ...]:
+    """Communicators of DeepSpeed's pipeline engine: its own data-parallel and whole-model groups, a pair for each neighbour.
+
+    Sources: DeepSpeed 0.6.0, runtime/pipe/topology.py (PipelineParallelGrid: a group of every rank of a replica, one per data
+    axis), p2p.py (send and recv since torch 1.8, broadcasts in pairs before), module.py (tied weights); torch,
+    ProcessGroupNCCL.cpp, getKeySendRecv: one communicator per pair of ranks.
+    """
+    data = (numbers.dp,) if several(numbers.dp) else ()
+    if parallel.pp == 1:
+        return data
+    ends = stage.first or stage.last
+    neighbours = (2,) * (1 if ends else 2) + ((2,) if tied and ends else ())
+    return (*data, parallel.pp * parallel.tp, *neighbours)
+
+
+def outside_terms(rank: RankMemory, found: Counters, card: Accelerator | None) -> tuple[Term, ...]:
+    """What no tensor holds, as terms: with the peak's own terms they sum to what the driver shows.
+
+    Library workspaces, the allocator's idle segments, NCCL's buffers, another program's share, the context.
+    """
+    idle, nccl = rank.reserved_bytes - rank.allocated_bytes, sum(nccl_bytes(ranks) for ranks in found.groups)
+    context = context_term(card)
+    over = ", ".join(str(ranks) for ranks in found.groups)
+    parts = (
+        ("workspace", rank.allocated_bytes - rank.peak.bytes, "of matrix products, for the forward's thread and autograd's",
+         "ATen/cuda: CublasHandlePool.cpp"),
+        ("fragmentation", idle, f"reserved, filled by no tensor: {idle / rank.allocated_bytes:.1%} of allocated",
+         "c10/cuda: CUDACachingAllocator.cpp"),
+        ("communication", nccl, f"NCCL, communicators over {over} ranks", "hardware/runtime.py"),
+        ("tenant", found.tenant_bytes, "the engine that generates on the same card", "the task's recipe"),
+        ("context", rank.device_bytes - rank.reserved_bytes - nccl - found.tenant_bytes, context.why, context.source),
+    )  # fmt: skip
+    return tuple(Term(name=name, bytes=size, why=why, source=source) for name, size, why, source in parts if size)

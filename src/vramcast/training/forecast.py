@@ -1,4 +1,8 @@
-"""The forecast of a training step: a question, a model and a recipe become the memory of each kind of rank."""
+"""The forecast of a training step: a question and a model become the memory of each kind of rank.
+
+Resolve the question to a recipe (resolve.py), refuse what cannot be (validate.py), work out its structure (structure.py), put
+the numbers in (rank.py), lay the step out in time (timeline.py), and read the counters off it (counters.py).
+"""
 
 import msgspec
 
@@ -6,23 +10,18 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Instant, RankMemory, Term, Unmodelled
 from vramcast.models.inventory import Model
+from vramcast.quantity import whole
 from vramcast.training.activations.known import traced_notes, unread_layers
 from vramcast.training.activations.recurrent import unchecked
-from vramcast.training.compiled import may_be_spared
-from vramcast.training.counters import Pieces, counters
+from vramcast.training.counters import counters, outside_terms
 from vramcast.training.frameworks.common import attention_on
-from vramcast.training.gathers import guarded, pending
-from vramcast.training.groups import communicators
 from vramcast.training.host import host_terms
-from vramcast.training.instant import STEP
-from vramcast.training.methods import adapter_of, named_by_task
-from vramcast.training.outside import outside_terms
+from vramcast.training.loss import spared_by_fusing
+from vramcast.training.methods import named_by_task
+from vramcast.training.rank import Rank, rank_of
 from vramcast.training.recipe.parts import Recipe
-from vramcast.training.resolve import resolve
-from vramcast.training.scene import Scene, retained_inputs
-from vramcast.training.scenes import scenes_of
-from vramcast.training.step import instants
-from vramcast.training.streams import gather_pool
+from vramcast.training.structure import StepNumbers, numbers_of, resolved, structure_under
+from vramcast.training.timeline import STEP, instants
 from vramcast.training.towers import unmodelled
 from vramcast.training.validate import validate
 from vramcast.workload import Training
@@ -56,63 +55,52 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
     Raises QuestionError for an impossible layout or an unknown name.
     """
     question = named_by_task(question)
-    recipe, assumed = resolve(question, model)
+    recipe, assumed = resolved(question, model)
     recipe, fitted = attention_on(card, recipe)
     validate(question, model, recipe)
-    adapter = adapter_of(question)
-    scenes = scenes_of(question, model, recipe, adapter)
-    memories = tuple(_rank(scene, question, card) for scene in scenes)
+    structure, numbers = structure_under(question, model, recipe, assumed), numbers_of(question)
+    ranks = tuple(rank_of(kind, structure, numbers) for kind in structure.ranks)
+    memories = tuple(_memory(rank, numbers, card) for rank in ranks)
     unread, (taken, untraced) = unread_layers(recipe), traced_notes(recipe, memories)
-    trainable = sum(s.held.trained + s.held.expert_trained + s.held.adapter for s in scenes[:1])
-    host = max((host_terms(s) for s in scenes), key=lambda terms: sum(t.bytes for t in terms))
+    held = ranks[0].kind.held
     return TrainingForecast(
         question=question,
         recipe=recipe,
         ranks=memories,
-        trainable_parameters=trainable,
+        trainable_parameters=held.trained + held.expert_trained + held.adapter,
         family=model.family,
         novel=bool(model.unmodelled or unread),
-        host=host,
+        host=max((host_terms(rank) for rank in ranks), key=lambda terms: sum(t.bytes for t in terms)),
         assumed=assumed + fitted + assumed_class(card) + taken,
-        unmodelled=(*unread, *untraced, *unmodelled(model, recipe), *unchecked(model, recipe), *may_be_spared(scenes)),
+        unmodelled=(*unread, *untraced, *unmodelled(model, recipe), *unchecked(model, recipe), *_may_be_spared(ranks)),
     )
 
 
-def _pieces(scene: Scene) -> Pieces:
-    """What backward piles up once the logits are free: hooked inputs, gradients of the ends; and what FSDP holds apart."""
-    hooked = max(0.0, retained_inputs(scene) - scene.layers.waiting)
-    return Pieces(
-        loss_blocks=scene.loss.segments,
-        retained=hooked + pending(scene.recipe, scene.units),
-        guarded=guarded(scene.recipe, scene.units),
-        streams=gather_pool(scene.recipe, scene.units),
-    )
-
-
-def _rank(scene: Scene, question: Training, card: Accelerator | None) -> RankMemory:
-    moments = instants(scene)
-    groups = communicators(question, scene.recipe, scene.stage, tied=scene.model.tied)
-    allocated, reserved, device = counters(
-        scene.recipe,
-        moments,
-        groups=groups,
-        card=card,
-        pieces=_pieces(scene),
-    )
-    tenant = round(scene.recipe.task.tenant * card.visible_bytes) if card else 0
+def _memory(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> RankMemory:
+    """The ledger and the counters of one kind of rank."""
+    moments = instants(rank)
+    found = counters(rank, moments, numbers=numbers, card=card)
     memory = RankMemory(
-        rank=scene.stage.name,
+        rank=rank.kind.stage.name,
         instants=moments,
-        allocated_bytes=allocated,
-        reserved_bytes=reserved,
-        device_bytes=device + tenant,
-        needed_bytes=device + tenant,
-        claimed_bytes=reserved,
+        allocated_bytes=found.allocated_bytes,
+        reserved_bytes=whole(found.reserved_bytes),
+        device_bytes=found.device_bytes,
+        needed_bytes=found.device_bytes,
+        claimed_bytes=whole(found.reserved_bytes),
         first_step_bytes=_first_step(moments),
     )
-    return msgspec.structs.replace(memory, outside=outside_terms(memory, tenant_bytes=tenant, groups=groups, card=card))
+    return msgspec.structs.replace(memory, outside=outside_terms(memory, found, card))
 
 
 def _first_step(moments: tuple[Instant, ...]) -> int:
     """Peak of the very first step: the optimizer's states do not exist before its end."""
     return max(i.bytes if i.name == STEP else i.without("optimizer") for i in moments)
+
+
+def _may_be_spared(ranks: tuple[Rank, ...]) -> tuple[Unmodelled, ...]:
+    """Float copies of the logits that a compiled loss never makes, as a bound: whether the graph reaches it is not known."""
+    last = [rank for rank in ranks if rank.kind.stage.last]
+    spared = max((spared_by_fusing(r.recipe, r.loss, tokens=r.tokens, vocab=r.structure.model.vocab) for r in last), default=0)
+    because = "torch.compile: float copies of the logits are counted, a loss in the same graph makes none"
+    return (Unmodelled(because, round(spared)),) if spared > 0 else ()

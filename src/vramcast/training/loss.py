@@ -6,12 +6,25 @@ core/tensor_parallel/cross_entropy.py; the eager and fused rows were checked aga
 """
 
 from collections.abc import Callable
-from math import ceil
 
 import msgspec
 
+from vramcast.quantity import (
+    Number,
+    Quantity,
+    binding,
+    bytes_,
+    ceiling,
+    largest,
+    minimum,
+    named,
+    next_power_of_two,
+    smallest,
+    summed,
+    where,
+)
 from vramcast.training.recipe.parts import GATHERED, Recipe, width
-from vramcast.units import gib
+from vramcast.training.states import NOTHING
 
 
 class LossCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,62 +33,78 @@ class LossCost(msgspec.Struct, frozen=True, kw_only=True):
     ``segments``: distinct blocks the allocator ends up with, over the higher of the two.
     """
 
-    forward: float
-    backward: float
-    why: str
+    forward: Quantity
+    backward: Quantity
     segments: float = 1.0
 
 
+NO_HEAD = LossCost(forward=NOTHING, backward=NOTHING)
+
+
 class Logits(msgspec.Struct, frozen=True, kw_only=True):
-    """The problem: ``tokens`` rows, ``vocab`` columns on this rank, ``hidden`` features.
+    """The problem: ``tokens`` rows, ``vocab`` columns on this rank, ``hidden`` features; rows may be an array.
 
     ``rows``: sequences in the batch; ``heads``: times the head is applied (once more per prediction head), each of which leaves
     float probabilities. ``cache``: elements of the keys and values that the model returns beside its logits.
     """
 
-    tokens: float
+    tokens: Number
     vocab: float
-    cache: float = 0
+    cache: Number = 0
     hidden: float
-    rows: int
+    rows: Number
     width: int
     heads: int = 1
     head_trains: bool
     head_gradient: float
 
+    def logits(self, each: Number, what: str) -> Quantity:
+        """``each`` bytes for every logit."""
+        return named(self.tokens, "tokens") * named(self.vocab, "vocabulary") * bytes_(each, f"({what})")
+
+    def states(self, each: Number, what: str) -> Quantity:
+        """``each`` bytes for every element of the hidden states."""
+        return named(self.tokens, "tokens") * named(self.hidden, "features") * bytes_(each, f"({what})")
+
+    def head_sum(self, copies: int) -> Quantity:
+        """So many gradients of the head's weight, where it is trained."""
+        return named(copies, "x the head's gradient") * bytes_(self.head_gradient)
+
 
 def loss_cost(recipe: Recipe, logits: Logits) -> LossCost:
     """The cost of the recipe's loss, the final norm included."""
-    kept = _norm(recipe, logits) + _cast_head(recipe, logits) + _softcap(recipe, logits)
+    kept = summed(_norm(recipe, logits), _cast_head(recipe, logits), _softcap(recipe, logits))
     cost = _KINDS[recipe.loss.kind](recipe, logits)
+    one_gradient = summed(logits.states(logits.width, "gradient of the hidden states"), logits.head_sum(1))
     return LossCost(
-        forward=kept + cost.forward,
-        backward=kept + max(cost.backward, logits.tokens * logits.hidden * logits.width + logits.head_gradient),
-        why=f"{cost.why} + {gib(kept)} of the final norm and the head's input" if kept else cost.why,
+        forward=summed(kept, cost.forward),
+        backward=summed(kept, binding(cost.backward, one_gradient)),
         segments=_SEGMENTS.get(recipe.loss.kind, 1.0),
     )
 
 
-_SEGMENTS = {"fused": 1.5, "linear": 1.0}  # a backward block of its own; two chunk sizes
+# Distinct blocks that the allocator ends up with, over the loss's own peak: the gradient's block (4 B a logit) fits into none of
+# those that forward freed (2 and 4 B), so half as much again. Assumed: no measured run that reports reserved bytes has this loss.
+_SEGMENTS = {"fused": 1.5}
 
 
 _WHOLE = ("eager", "plain", "fused")  # losses that take whole logits from the model's own head
 
 
-def _norm(recipe: Recipe, x: Logits) -> float:
+def _norm(recipe: Recipe, x: Logits) -> Quantity:
     """What the final norm and the head save: an eager norm's float copy, the normed rows, the input of a fused one.
 
     A float weight makes an eager norm return float.
     """
-    features = x.tokens * x.hidden
     residual = width(recipe.precision.residual)
-    out = features * max(x.width, width(recipe.precision.norm_weight))
-    if recipe.kernels.norm == "eager":
-        return (features * 4 if residual < 4 else 0) + out + (features * x.width if x.head_trains else 0)
-    return features * (residual + x.width)
+    if recipe.kernels.norm != "eager":
+        return x.states(residual + x.width, "the final norm's input, the head's input")
+    out = max(x.width, width(recipe.precision.norm_weight))
+    each = (4 if residual < 4 else 0) + out + (x.width if x.head_trains else 0)
+    return x.states(each, "the final norm and the head's input")
 
 
-def _cast_head(recipe: Recipe, x: Logits) -> float:
+def _cast_head(recipe: Recipe, x: Logits) -> Quantity:
     """Autocast's copy of a float head in the compute dtype, saved for the head's backward (aten/autocast_mode.cpp, cached_cast).
 
     Traced: one copy of vocabulary x hidden alive at the loss. Gathered units come in the compute dtype already.
@@ -85,26 +114,24 @@ def _cast_head(recipe: Recipe, x: Logits) -> float:
     held = recipe.precision.weights if x.head_trains else recipe.quantization.unquantized or recipe.precision.frozen
     whole = recipe.sharding.kind not in GATHERED
     copied = recipe.precision.autocast and whole and recipe.loss.kind != "none" and width(held) > x.width
-    return x.vocab * x.hidden * x.width if copied else 0
+    return named(x.vocab * x.hidden if copied else 0, "elements of the head") * bytes_(x.width, "(autocast's copy)")
 
 
-def _softcap(recipe: Recipe, x: Logits) -> float:
+def _softcap(recipe: Recipe, x: Logits) -> Quantity:
     """Logits squashed by a tanh, whose output waits for backward (transformers, models/gemma2: final_logit_softcapping)."""
-    return x.tokens * x.vocab * x.width if recipe.loss.logits_softcap and recipe.loss.kind in _WHOLE else 0
+    capped = recipe.loss.logits_softcap and recipe.loss.kind in _WHOLE
+    return x.logits(x.width, "squashed by a tanh") if capped else NOTHING
 
 
 def _eager(recipe: Recipe, x: Logits) -> LossCost:
     """Logits in 16 bits, a float copy, a shifted copy, log-softmax; backward holds log-softmax, its gradient and nll's."""
-    size = x.tokens * x.vocab
     upcast = 4 if recipe.loss.logits_upcast and x.width < 4 else 0
     work = 4 if upcast else x.width
     kept = x.width if recipe.loss.logits_kept else 0
-    shifted = work if x.rows > 1 else 0
-    forward = kept + (upcast or x.width) + shifted + work
+    each = kept + (upcast or x.width) + where(x.rows > 1, work, 0) + work
     return LossCost(
-        forward=size * forward,
-        backward=size * 3 * work,
-        why=f"tokens {x.tokens:.0f} x vocab {x.vocab:.0f} x {forward} B (logits, float copy, shifted copy, log-softmax)",
+        forward=x.logits(each, "logits, float copy, shifted copy, log-softmax"),
+        backward=x.logits(3 * work, "log-softmax and two gradients"),
     )
 
 
@@ -116,14 +143,12 @@ def _plain(recipe: Recipe, x: Logits) -> LossCost:
     """
     if recipe.loss.direct_loss:
         return _direct(recipe, x)
-    size = x.tokens * x.vocab
     work = 4 if recipe.loss.logits_upcast else x.width
     kept = x.width if recipe.loss.logits_kept and work != x.width else 0
     held = width(recipe.loss.holds_logits) if recipe.loss.holds_logits else 0
     return LossCost(
-        forward=size * (max(kept, held) + 2 * work),
-        backward=size * (held + 3 * work),
-        why=f"tokens {x.tokens:.0f} x vocab {x.vocab:.0f} x {held + 3 * work} B (log-softmax and two gradients)",
+        forward=x.logits(max(kept, held) + 2 * work, "logits, float copy, log-softmax"),
+        backward=x.logits(held + 3 * work, "log-softmax and two gradients"),
     )
 
 
@@ -132,25 +157,16 @@ def _direct(recipe: Recipe, x: Logits) -> LossCost:
 
     Autocast makes the log-softmax and one gradient float beside the narrow logits (aten/autocast_mode.h, fp32 list).
     """
-    size, work = x.tokens * x.vocab, 4 if recipe.precision.autocast else x.width
-    each = x.width + 2 * work
-    return LossCost(
-        forward=size * each,
-        backward=size * each,
-        why=f"tokens {x.tokens:.0f} x vocab {x.vocab:.0f} x {each} B (logits, log-softmax and its gradient)",
-    )
+    work = 4 if recipe.precision.autocast else x.width
+    size = x.logits(x.width + 2 * work, "logits, log-softmax and its gradient")
+    return LossCost(forward=size, backward=size)
 
 
 def _fused(recipe: Recipe, x: Logits) -> LossCost:
     """A Triton cross entropy that writes the gradient over the logits: the float and shifted copies remain."""
-    size = x.tokens * x.vocab
     kept = x.width if recipe.loss.logits_kept else 0
-    forward = kept + (4 if recipe.loss.logits_upcast else x.width) + (4 if x.rows > 1 else 0)
-    return LossCost(
-        forward=size * forward,
-        backward=size * 8,
-        why=f"tokens {x.tokens:.0f} x vocab {x.vocab:.0f} x {forward} B (logits copies)",
-    )
+    each = kept + (4 if recipe.loss.logits_upcast else x.width) + where(x.rows > 1, 4, 0)
+    return LossCost(forward=x.logits(each, "logits and their copies"), backward=x.logits(8, "logits and their gradient"))
 
 
 def _in_place(_recipe: Recipe, x: Logits) -> LossCost:
@@ -159,22 +175,22 @@ def _in_place(_recipe: Recipe, x: Logits) -> LossCost:
     Under the Trainer accelerate converts the model's outputs to float (utils/operations.py, convert_outputs_to_fp32), logits
     included, which live until the loss is picked out of them; so do the keys and values of a model that returns its cache.
     """
-    size = x.tokens * x.vocab
     held = x.width + (4 if x.width < 4 else 0)
-    why = f"(tokens {x.tokens:.0f} x vocab {x.vocab:.0f} + cache {x.cache:.0f}) x {held} B (outputs, their float copy)"
-    return LossCost(forward=(size + x.cache) * held, backward=size * x.width, why=why)
+    returned = named(x.cache, "elements of the returned cache") * bytes_(held)
+    return LossCost(
+        forward=summed(x.logits(held, "logits, their float copy"), returned),
+        backward=x.logits(x.width, "logits that become their gradient"),
+    )
 
 
 def _linear(_recipe: Recipe, x: Logits) -> LossCost:
     """Head and loss in one function over chunks of rows, chunk = rows / ceil(V / h): the full logits never exist."""
-    chunk = _power_of_two(ceil(x.tokens / max(1, ceil(x.vocab / x.hidden)))) if x.tokens else 0
-    work = min(chunk, x.tokens) * x.vocab * (x.width + 4)
-    gradient = x.tokens * x.hidden * x.width
-    weight = x.head_gradient if x.head_trains else 0  # every chunk's part is added in place (torch.addmm with out)
+    chunk = minimum(next_power_of_two(ceiling(x.tokens / max(1, ceiling(x.vocab / x.hidden)))), x.tokens)
+    work = named(chunk, "rows of a chunk") * named(x.vocab, "vocabulary") * bytes_(x.width + 4, "(logits and their gradient)")
+    weight = x.head_sum(1 if x.head_trains else 0)  # every chunk's part is added in place (torch.addmm with out)
     return LossCost(
-        forward=work + gradient + weight,
-        backward=2 * gradient + weight,
-        why=f"chunks of {chunk} rows x vocab {x.vocab:.0f}, gradient of the hidden states",
+        forward=summed(work, x.states(x.width, "gradient of the hidden states"), weight),
+        backward=summed(x.states(2 * x.width, "gradients of the hidden states"), weight),
     )
 
 
@@ -183,9 +199,9 @@ def _chunked(recipe: Recipe, x: Logits) -> LossCost:
 
     The head's weight gradient is summed over the chunks: the sum and one chunk's part exist together.
     """
-    size = x.tokens * x.vocab
-    held = size * x.width if recipe.kernels.compiled else size * (x.width + 4 + 3 * 4 / 8)
-    return LossCost(forward=held, backward=held + 2 * x.head_gradient, why="16-bit logits, float work on chunks of 1/8")
+    each = x.width if recipe.kernels.compiled else x.width + 4 + 3 * 4 / 8
+    held = x.logits(each, "16-bit logits, float log-softmax, three float copies of one eighth")
+    return LossCost(forward=held, backward=summed(held, x.head_sum(2)))
 
 
 def _whole_chunked(_recipe: Recipe, x: Logits) -> LossCost:
@@ -194,36 +210,32 @@ def _whole_chunked(_recipe: Recipe, x: Logits) -> LossCost:
     Source: lightning 2.6, fabric/plugins/precision (convert_output: torch's default dtype); litgpt 0.5.13, utils.py,
     chunked_cross_entropy. The loop's variable holds the float logits; the chunks' gradients are put together in a third copy.
     """
-    size = x.tokens * x.vocab
-    return LossCost(
-        forward=size * 8,
-        backward=max(size * 12, size * (4 + x.width) + x.head_gradient),
-        why=f"tokens {x.tokens:.0f} x vocab {x.vocab:.0f} x 12 B (float logits, gradients of the chunks, and of them together)",
-    )
+    together = x.logits(12, "float logits, gradients of the chunks, and of them together")
+    through_head = summed(x.logits(4 + x.width, "float logits, narrow gradient"), x.head_sum(1))
+    return LossCost(forward=x.logits(8, "float logits, log-softmax"), backward=binding(together, through_head))
 
 
 def _chunked_head(_recipe: Recipe, x: Logits) -> LossCost:
     """litgpt: the head runs on 128-token chunks; Fabric converts every chunk to float, whose log-softmax waits for backward."""
-    size = x.tokens * x.vocab
-    chunk = min(x.tokens, 128 * x.rows) * x.vocab
-    return LossCost(
-        forward=size * 8, backward=size * 8 + chunk * 8, why="float logits, log-softmax, two gradients of one 128-token chunk"
-    )
+    kept = x.logits(8, "float logits, log-softmax")
+    rows = smallest(named(x.tokens, "tokens"), named(128 * x.rows, "rows of a chunk"))
+    chunk = rows * named(x.vocab, "vocabulary") * bytes_(8, "(two gradients of one chunk)")
+    return LossCost(forward=kept, backward=summed(kept, chunk))
 
 
 def _vocabulary_parallel(_recipe: Recipe, x: Logits) -> LossCost:
     """Megatron: 16-bit logits of 1/tp of the vocabulary and a float copy that the softmax, and then its gradient, overwrite."""
-    size = x.tokens * x.vocab
-    held = size * (x.width + 4 * x.heads)
-    why = f"tokens {x.tokens:.0f} x vocab/tp {x.vocab:.0f} x {x.width + 4} B (logits, float softmax)"
-    return LossCost(forward=held, backward=held, why=why)
+    held = x.logits(x.width + 4 * x.heads, "logits, float softmax of each head")
+    return LossCost(forward=held, backward=held)
 
 
 def _chunked_linear(_recipe: Recipe, x: Logits) -> LossCost:
     """Head and loss over eight chunks of rows: one chunk's logits, float copies and gradients, the hidden states' gradient."""
-    work = x.tokens / 8 * x.vocab * (x.width + 8)
-    gradient = x.tokens * x.hidden * 4
-    return LossCost(forward=work + gradient, backward=work + gradient, why="one eighth of the rows at a time")
+    size = summed(
+        x.logits((x.width + 8) / 8, "one eighth of the rows: logits, float copy, gradient"),
+        x.states(4, "float gradient of the hidden states"),
+    )
+    return LossCost(forward=size, backward=size)
 
 
 def _linear_chunks(recipe: Recipe, x: Logits) -> LossCost:
@@ -232,14 +244,10 @@ def _linear_chunks(recipe: Recipe, x: Logits) -> LossCost:
     Source: torchtune/modules/loss/cross_entropy_loss.py at 02b12d362, LinearCrossEntropyLoss (ignored tokens are dropped
     first; here none are). Compiled, a chunk keeps its 16-bit logits instead.
     """
-    size, chunk = x.tokens * x.vocab, x.tokens * x.vocab / 8
-    kept = size * (x.width if recipe.kernels.compiled else 4)
-    weight = 2 * x.head_gradient if x.head_trains else 0
-    return LossCost(
-        forward=kept + chunk * (x.width + 4),
-        backward=kept + chunk * (x.width + 4) + weight,
-        why="float log-softmax of every chunk, one chunk's logits and gradient",
-    )
+    kept = x.logits(x.width if recipe.kernels.compiled else 4, "log-softmax of every chunk")
+    chunk = x.logits((x.width + 4) / 8, "one chunk's logits and gradient")
+    weight = x.head_sum(2 if x.head_trains else 0)
+    return LossCost(forward=summed(kept, chunk), backward=summed(kept, chunk, weight))
 
 
 def _row_chunks(_recipe: Recipe, x: Logits) -> LossCost:
@@ -248,24 +256,27 @@ def _row_chunks(_recipe: Recipe, x: Logits) -> LossCost:
     Source: trl/trainer/sft_trainer.py, _chunked_cross_entropy_loss: 16-bit logits, float copy, log-softmax and their gradients;
     the hidden states are sorted into a copy, whose gradient is summed over the chunks.
     """
-    rows = min(x.tokens, 256)
-    states = x.tokens * x.hidden * x.width
-    weight = 2 * x.head_gradient if x.head_trains else 0
+    chunk = smallest(named(x.tokens, "tokens"), named(256, "rows of a chunk")) * named(x.vocab, "vocabulary")
+    weight = x.head_sum(2 if x.head_trains else 0)
     return LossCost(
-        forward=states + rows * x.vocab * (x.width + 8),
-        backward=3 * states + rows * x.vocab * (2 * x.width + 12) + weight,
-        why=f"{rows:.0f} rows x vocab {x.vocab:.0f} at a time, sorted hidden states and their gradient",
+        forward=summed(
+            x.states(x.width, "sorted hidden states"), chunk * bytes_(x.width + 8, "(logits, float copy, log-softmax)")
+        ),
+        backward=summed(
+            x.states(3 * x.width, "sorted hidden states and their gradients"),
+            chunk * bytes_(2 * x.width + 12, "(logits, copies and their gradients)"),
+            weight,
+        ),
     )
 
 
 def _compiled(_recipe: Recipe, x: Logits) -> LossCost:
     """Inductor fuses the float copy away: 16-bit logits and their gradient remain."""
-    size = x.tokens * x.vocab * x.width
-    return LossCost(forward=size, backward=size * 2, why="16-bit logits and their gradient")
+    return LossCost(forward=x.logits(x.width, "16-bit logits"), backward=x.logits(2 * x.width, "16-bit logits, their gradient"))
 
 
 def _none(_recipe: Recipe, _x: Logits) -> LossCost:
-    return LossCost(forward=0, backward=0, why="no head on this rank")
+    return NO_HEAD
 
 
 _KINDS: dict[str, Callable[[Recipe, Logits], LossCost]] = {
@@ -287,5 +298,11 @@ _KINDS: dict[str, Callable[[Recipe, Logits], LossCost]] = {
 KINDS = tuple(_KINDS)
 
 
-def _power_of_two(value: int) -> int:
-    return 1 << max(0, (value - 1).bit_length())
+WHOLE_LOGITS = ("eager", "plain")  # losses that convert all logits to float
+
+
+def spared_by_fusing(recipe: Recipe, loss: LossCost, *, tokens: Number, vocab: int) -> Number:
+    """Bytes of float copies of the logits that a compiled loss in the model's own graph would never make."""
+    if not recipe.kernels.compiled or recipe.loss.kind not in WHOLE_LOGITS:
+        return 0.0
+    return largest(loss.forward, loss.backward).value - 2 * tokens * vocab * width(recipe.precision.compute)

@@ -1,10 +1,13 @@
-"""Weights, gradients, optimizer states and master weights of one rank: its elements times their widths, over its shards."""
+"""Weights, gradients, optimizer states and master weights of one rank: its elements times their widths, over those who share.
+
+Every size is a ``Quantity``: it answers for one layout or for arrays of them, and writes its own formula.
+"""
 
 import msgspec
 
+from vramcast.quantity import Number, Quantity, bytes_, largest, named, smallest, summed
 from vramcast.training.counts import Count
-from vramcast.training.optimizers.rows import Optimizer
-from vramcast.training.optimizers.rules import working_bytes
+from vramcast.training.optimizers.rules import optimizer, working_bytes
 from vramcast.training.optimizers.states import ENDS, Kept, kept_states
 from vramcast.training.quantized import code_width
 from vramcast.training.recipe.parts import Recipe, width
@@ -12,182 +15,278 @@ from vramcast.training.recipe.parts import Recipe, width
 WHOLE = ("none", "ddp")
 WEIGHTS_CUT = ("zero3", "fsdp1", "fsdp2")
 GRADIENTS_CUT = ("zero2", *WEIGHTS_CUT)
+NOTHING = bytes_(0)
+
+
+class Sharers(msgspec.Struct, frozen=True, kw_only=True):
+    """Over how many ranks dense tensors are cut, and experts, which fewer ranks share; numbers or arrays."""
+
+    dense: Number
+    experts: Number
 
 
 class States(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes one rank keeps between steps.
+    """What one rank keeps between steps, and what its step makes of it for a moment.
 
-    ``step_copy``: temporaries of a foreach step; ``step_gradients``: those that are left when it begins; ``flat_copy``: what
-    DeepSpeed makes of them for its step;
-    ``wide_copy``: the widest gradient in float32, while it is added to float32 ones; ``overflow_copy``: while it is summed.
+    ``step_copy``: temporaries of the optimizer's step; ``step_gradients``: gradients that are left when it begins; ``flat_copy``:
+    what DeepSpeed makes of them for its step; ``wide_copy``: the widest gradient in float32, while it is added to float32 ones;
+    ``overflow_copy``: while it is summed; ``whole_gradients``: of accumulated micro-batches; ``loaded``: a quantised model before
+    sharding cuts it.
     """
 
-    weights: float
-    gradients: float
-    optimizer: float
-    master: float
-    step_copy: float
-    step_gradients: float = 0
-    flat_copy: float = 0
-    wide_copy: float = 0
-    overflow_copy: float = 0
-    whole_gradients: float = 0
-    loaded: float = 0
-    host_states: float = 0
-    host_weights: float = 0
-    host_gradients: float = 0
+    weights: Quantity
+    gradients: Quantity
+    optimizer: Quantity
+    master: Quantity
+    step_copy: Quantity
+    step_gradients: Quantity
+    flat_copy: Quantity
+    wide_copy: Quantity
+    overflow_copy: Quantity
+    whole_gradients: Quantity
+    loaded: Quantity
+    host_states: Quantity
+    host_weights: Quantity
+    host_gradients: Quantity
 
 
-def states(held: Count, recipe: Recipe, row: Optimizer, *, shards: int, expert_shards: int) -> States:
-    """Bytes by part under the recipe's dtypes and sharding."""
-    cut = _Cut(recipe, shards, expert_shards)
-    models = 1 + recipe.task.trained_copies
-    trained, experts, adapters = models * held.trained, models * held.expert_trained, held.adapter
-    weight, adapter_width = width(recipe.precision.weights), width(recipe.adapters.adapter_dtype)
-    frozen = held.frozen * width(recipe.quantization.unquantized or recipe.precision.frozen)
-    weights = cut.weights(trained * weight, experts * weight) + cut.weights(frozen, 0)
-    weights += recipe.task.frozen_copies * cut.weights((trained + experts + held.frozen) * width(recipe.precision.compute), 0)
-    weights += cut.weights(held.quantized * code_width(recipe), 0) + held.quantized_scales
-    small = cut.weights(adapters * adapter_width, 0) + 4 * held.adapter_held
-    gradient = width(recipe.precision.gradients)
-    gradients = cut.gradients(trained * gradient, experts * gradient) + cut.gradients(adapters * adapter_width, 0)
-    master = width(recipe.update.master) if recipe.update.master else 0
-    state_of = master or weight if recipe.update.states == "same" else width(recipe.update.states)
-    kept = kept_states(held.shapes, row, width=state_of, rank=recipe.update.optimizer_rank, wide_ends=recipe.update.wide_ends)
-    small_kept = kept_states(
-        held.adapters, row, width=master or adapter_width, rank=recipe.update.optimizer_rank, wide_ends=False
-    )
-    optimizer = models * cut.states(kept.dense, kept.experts) + cut.states(small_kept.dense, small_kept.experts)
-    lists = (
-        1 + recipe.update.foreach_twice
-        if recipe.update.implementation == "foreach" and "optimizer" not in recipe.sharding.offload
-        else 0
-    )
-    copies = lists * row.step_copies
-    moved = row.paged or "optimizer" in recipe.sharding.offload
-    if row.gradient_free or recipe.update.implementation == "in_backward":
-        gradients = 0.0
-    resting = 0.0 if "gradients" in recipe.sharding.offload else gradients
+def states(held: Count, recipe: Recipe, sharers: Sharers) -> States:
+    """Sizes by part under the recipe's dtypes and sharding."""
+    rules = _Rules(held, recipe, sharers)
+    offload = recipe.sharding.offload
+    weights, gradients, moments = rules.weights(), rules.gradients(), rules.optimizer()
+    moved = rules.row.paged or "optimizer" in offload
+    resting = NOTHING if "gradients" in offload else gradients
     return States(
-        weights=0 if "parameters" in recipe.sharding.offload else weights + small,
+        weights=NOTHING if "parameters" in offload else weights,
         gradients=resting,
-        optimizer=_resident(kept, small_kept, cut, recipe) if moved else optimizer,
-        master=0
-        if "optimizer" in recipe.sharding.offload
-        else cut.states(trained * master + adapters * master, experts * master),
-        step_gradients=cut.states(resting, 0) if _drops_others(recipe) else resting,
-        flat_copy=_flat_copy(held, recipe, cut, gradients, copies),
-        wide_copy=largest(held) * 4 if recipe.precision.low_gradients else 0,
-        overflow_copy=min(largest(held), cut.states(held.trained, held.expert_trained)) * 4
-        if recipe.update.checks_overflow
-        else 0,
-        step_copy=0.0
-        if _flattened(recipe)
-        else copies * cut.states(trained * (master or weight), experts * (master or weight))
-        + copies * cut.states(adapters * (master or adapter_width), 0)
-        + working_bytes(row, (part.shape for part in held.shapes if part.role not in ENDS), width=gradient),
-        whole_gradients=_whole(held, recipe),
-        loaded=_loaded(held, recipe),
-        host_states=optimizer + cut.states((trained + adapters) * master, experts * master) if moved else 0,
-        host_weights=weights + small if "parameters" in recipe.sharding.offload else 0,
-        host_gradients=_host_gradients(recipe, cut.states(4 * (trained + adapters), 4 * experts) if moved else 0, gradients),
+        optimizer=rules.resident() if moved else moments,
+        master=NOTHING if "optimizer" in offload else rules.master(),
+        step_copy=rules.step_copy(),
+        step_gradients=rules.own_gradients() if rules.drops_others() and "gradients" not in offload else resting,
+        flat_copy=rules.flat_copy(gradients),
+        wide_copy=rules.widest() if recipe.precision.low_gradients else NOTHING,
+        overflow_copy=rules.overflow_copy(),
+        whole_gradients=rules.whole_gradients(),
+        loaded=rules.loaded(),
+        host_states=summed(moments, rules.master()) if moved else NOTHING,
+        host_weights=weights if "parameters" in offload else NOTHING,
+        host_gradients=rules.host_gradients(gradients, moved=moved),
     )
 
 
-def _host_gradients(recipe: Recipe, wide: float, gradients: float) -> float:
-    """Gradients kept on the host: DeepSpeed's in fp32 for its step there, FSDP's as they were reduced."""
-    return gradients if "gradients" in recipe.sharding.offload else wide if recipe.update.flattens else 0
+class _Rules:
+    """One rank's elements under a recipe: what is cut over its sharers, and in which widths."""
+
+    def __init__(self, held: Count, recipe: Recipe, sharers: Sharers) -> None:
+        self.held, self.recipe, self.sharers = held, recipe, sharers
+        self.row = optimizer(recipe.update.optimizer)
+        self.kind, self.models = recipe.sharding.kind, 1 + recipe.task.trained_copies
+        precision = recipe.precision
+        self.weight, self.gradient = width(precision.weights), width(precision.gradients)
+        self.adapter = width(recipe.adapters.adapter_dtype)
+        self.master_width = width(recipe.update.master) if recipe.update.master else 0
+
+    @property
+    def updates_inside_backward(self) -> bool:
+        return self.row.gradient_free or self.recipe.update.implementation == "in_backward"
+
+    def weights(self) -> Quantity:
+        held, recipe, cut = self.held, self.recipe, self.kind in WEIGHTS_CUT
+        scheme, frozen = recipe.quantization.scheme, recipe.quantization.unquantized or recipe.precision.frozen
+        copies = recipe.task.frozen_copies * (self.models * (held.trained + held.expert_trained) + held.frozen)
+        return summed(
+            self._trained(cut, bytes_(self.weight)),
+            self._shared(cut, held.frozen, "frozen", bytes_(width(frozen))),
+            self._shared(cut, copies, "in copies that only run forward", bytes_(width(recipe.precision.compute))),
+            self._shared(cut, held.quantized, f"in {scheme}", bytes_(code_width(recipe))),
+            bytes_(held.quantized_scales, "of their scales"),
+            self._shared(cut, held.adapter, "in adapters", bytes_(self.adapter)),
+            named(held.adapter_held, "floats that adapters keep") * bytes_(4),
+        )
+
+    def gradients(self) -> Quantity:
+        cut = self.kind in GRADIENTS_CUT
+        return NOTHING if self.updates_inside_backward else self._gradients(cut)
+
+    def own_gradients(self) -> Quantity:
+        """Those of the rank's own partition, once those of other ranks' parameters are gone."""
+        return NOTHING if self.updates_inside_backward else self._gradients(self.kind not in WHOLE)
+
+    def _gradients(self, cut: bool) -> Quantity:
+        dtype = self.recipe.precision.gradients
+        return summed(
+            self._trained(cut, bytes_(self.gradient, f"({dtype})")),
+            self._shared(cut, self.held.adapter, "in adapters", bytes_(self.adapter)),
+        )
+
+    def optimizer(self) -> Quantity:
+        """The optimizer's states, tensor by tensor; per element they are what their shapes come to."""
+        held, cut = self.held, self.kind not in WHOLE
+        kept, added = self._kept()
+        return summed(
+            self._states(cut, held.trained, "trained", kept.dense, self.models),
+            self._states(cut, held.expert_trained, "trained of experts", kept.experts, self.models, experts=True),
+            self._states(cut, held.adapter, "in adapters", added.dense, 1),
+            self._states(cut, held.adapter, "in adapters of experts", added.experts, 1, experts=True),
+        )
+
+    def resident(self) -> Quantity:
+        """States that stay on the card though the optimizer is paged."""
+        if "optimizer" in self.recipe.sharding.offload:
+            return NOTHING
+        kept, added = self._kept()
+        return self._over(self.kind not in WHOLE, bytes_(kept.resident + added.resident, "of states too small to be paged"))
+
+    def master(self) -> Quantity:
+        cut, each = self.kind not in WHOLE, bytes_(self.master_width, "of masters")
+        return summed(self._trained(cut, each), self._shared(cut, self.held.adapter, "in adapters", each))
+
+    def step_copy(self) -> Quantity:
+        """The lists that a foreach step makes, and what orthogonalising the largest matrix takes."""
+        update, cut = self.recipe.update, self.kind not in WHOLE
+        if self._flattened():
+            return NOTHING
+        shapes = (part.shape for part in self.held.shapes if part.role not in ENDS)
+        working = working_bytes(self.row, shapes, width=self.gradient)
+        lists = self._lists()
+        if not lists:
+            return bytes_(working, _NEWTON_SCHULZ)
+        made = summed(
+            self._trained(cut, bytes_(width(update.master or self.recipe.precision.weights))),
+            self._shared(cut, self.held.adapter, "in adapters", bytes_(self.master_width or self.adapter)),
+        )
+        return summed(named(lists, "lists of a foreach step") * made, bytes_(working, _NEWTON_SCHULZ))
+
+    def flat_copy(self, gradients: Quantity) -> Quantity:
+        """What DeepSpeed's 16-bit stages add to the gradients at their step: the highest of three moments.
+
+        For the norm every gradient is squared in float64 (runtime/zero/stage_1_and_2.py, get_grad_norm_direct). Then gradients
+        of other ranks' parameters are freed, and those of its own are flattened in 16 bits and copied to fp32 (step;
+        stage3.py, _prepare_fp32_grad_for_sub_group: at most a sub-group at a time; zero/config.py: sub_group_size 1e9). Stages 1
+        and 2 then drop the 16-bit ones before the optimizer runs, in as many temporaries of the fp32 partition as a step takes.
+        """
+        if not self._copies_gradients():
+            return NOTHING
+        own, narrow, wide = self._own_elements(), bytes_(self.gradient), bytes_(4, "(float32)")
+        if not self.recipe.update.flattens:  # each gradient is copied to fp32 by itself
+            return own * wide
+        third = self.kind == "zero3"
+        flat = smallest(own, named(self.recipe.update.sub_group, "elements of a sub-group")) if third else own
+        freed = NOTHING if self.kind != "zero1" or self.drops_others() else gradients - own * narrow
+        dropped = NOTHING if third else own * narrow + freed
+        squared = smallest(named(largest_matrix(self.held), "elements of the largest matrix"), own) * bytes_(8, "(float64)")
+        flattened = flat * bytes_(self.gradient + 4, "(both)") - freed
+        return largest(squared, flattened, flat * wide * (1 + self._lists()) - dropped)
+
+    def widest(self) -> Quantity:
+        return named(largest_matrix(self.held), "elements of the largest gradient") * bytes_(4, "(float32)")
+
+    def overflow_copy(self) -> Quantity:
+        if not self.recipe.update.checks_overflow:
+            return NOTHING
+        own = self._elements(self.kind not in WHOLE, self.held.trained, self.held.expert_trained)
+        return smallest(named(largest_matrix(self.held), "elements of the largest gradient"), own) * bytes_(4, "(float32)")
+
+    def whole_gradients(self) -> Quantity:
+        """Gradients while FSDP accumulates without synchronising: of the trained parameters, or of their whole flat units.
+
+        FSDP2 keeps them in the dtype of the reduction (torch 2.13, _fsdp_param.py, to_accumulated_grad_if_needed).
+        """
+        held, precision = self.held, self.recipe.precision
+        dtype = precision.reduce if self.kind == "fsdp2" else precision.backward_gradients
+        trained = named(held.trained + held.expert_trained, "trained")
+        units = held.frozen if self.recipe.sharding.whole_accumulation == "units" else 0
+        return summed(
+            trained * bytes_(width(dtype), f"({dtype}, whole until the last micro-batch)"),
+            named(held.adapter, "in adapters") * bytes_(self.adapter),
+            named(units, "frozen in the same units") * bytes_(width(precision.frozen)),
+        )
+
+    def loaded(self) -> Quantity:
+        recipe, held = self.recipe, self.held
+        if not recipe.quantization.loads_whole or self.kind != "fsdp1":
+            return NOTHING
+        return summed(
+            named(held.quantized, f"in {recipe.quantization.scheme} (before sharding)") * bytes_(code_width(recipe)),
+            bytes_(held.quantized_scales, "of their scales"),
+            named(held.frozen, "frozen") * bytes_(width(recipe.precision.frozen)),
+        )
+
+    def host_gradients(self, gradients: Quantity, *, moved: bool) -> Quantity:
+        """Gradients kept on the host: DeepSpeed's in fp32 for its step there, FSDP's as they were reduced."""
+        if "gradients" in self.recipe.sharding.offload:
+            return gradients
+        if not moved or not self.recipe.update.flattens:
+            return NOTHING
+        cut, each = self.kind not in WHOLE, bytes_(4, "(float32)")
+        return summed(self._trained(cut, each), self._shared(cut, self.held.adapter, "in adapters", each))
+
+    def drops_others(self) -> bool:
+        """Whether gradients of other ranks' parameters are gone when a step of ZeRO-1 begins.
+
+        Source: DeepSpeed 0.19, runtime/zero/stage_1_and_2.py, independent_gradient_partition_epilogue: zero_grad after the
+        averages of its own partition are taken.
+        """
+        return self.kind == "zero1" and self.recipe.update.frees_gradients and self._flattened()
+
+    def _copies_gradients(self) -> bool:
+        """Whether 16-bit gradients are copied to fp32 for the step, on the card and beside a master copy."""
+        narrow = self.recipe.update.master and self.gradient < 4 and self.kind != "distributed_optimizer"
+        return bool(narrow) and "optimizer" not in self.recipe.sharding.offload
+
+    def _flattened(self) -> bool:
+        return self.recipe.update.flattens and self._copies_gradients()
+
+    def _lists(self) -> float:
+        """Parameter-size temporaries of a step."""
+        foreach = self.recipe.update.implementation == "foreach" and "optimizer" not in self.recipe.sharding.offload
+        return (1 + self.recipe.update.foreach_twice) * self.row.step_copies if foreach else 0.0
+
+    def _kept(self) -> tuple[Kept, Kept]:
+        """States of what is trained, and of adapters."""
+        update, held = self.recipe.update, self.held
+        each = self.master_width or self.weight if update.states == "same" else width(update.states)
+        rank = update.optimizer_rank
+        kept = kept_states(held.shapes, self.row, width=each, rank=rank, wide_ends=update.wide_ends)
+        added = self.master_width or self.adapter
+        return kept, kept_states(held.adapters, self.row, width=added, rank=rank, wide_ends=False)
+
+    def _states(self, cut: bool, elements: int, what: str, size_bytes: float, models: int, *, experts: bool = False) -> Quantity:
+        if not size_bytes or not elements:
+            return NOTHING
+        each = bytes_(size_bytes / elements, f"of {self.row.name}'s states")
+        return self._over(cut, named(models * elements, what) * each, experts=experts)
+
+    def _own_elements(self) -> Quantity:
+        """Trained elements of the rank's own partition, adapters among them."""
+        return self._elements(self.kind not in WHOLE, self.held.trained + self.held.adapter, self.held.expert_trained)
+
+    def _elements(self, cut: bool, dense: int, experts: int) -> Quantity:
+        parts = [self._over(cut, named(dense, "trained"))]
+        if experts:
+            parts.append(self._over(cut, named(experts, "trained of experts"), experts=True))
+        return sum(parts[1:], parts[0])
+
+    def _trained(self, cut: bool, each: Quantity) -> Quantity:
+        """What is trained, in all models, in that width; experts over their own sharers."""
+        return summed(
+            self._shared(cut, self.models * self.held.trained, "trained", each),
+            self._shared(cut, self.models * self.held.expert_trained, "trained of experts", each, experts=True),
+        )
+
+    def _shared(self, cut: bool, elements: int, what: str, each: Quantity, *, experts: bool = False) -> Quantity:
+        return self._over(cut, named(elements, what) * each, experts=experts) if elements and each.value else NOTHING
+
+    def _over(self, cut: bool, amount: Quantity, *, experts: bool = False) -> Quantity:
+        ranks = self.sharers.experts if experts else self.sharers.dense
+        alone = isinstance(ranks, int) and ranks == 1
+        return amount / named(ranks, "ranks") if cut and not alone else amount
 
 
-def _matrices(held: Count) -> list[tuple[tuple[int, int], int]]:
-    return [((part.shape[0], part.shape[1]), part.copies) for part in held.shapes if len(part.shape) == 2]
+_NEWTON_SCHULZ = "of Newton-Schulz over the largest matrix (the update, two 16-bit iterates, two Gram matrices)"
 
 
-def largest(held: Count) -> int:
+def largest_matrix(held: Count) -> int:
     """Elements of the largest trained matrix."""
-    return max((rows * columns for (rows, columns), _ in _matrices(held)), default=0)
-
-
-def _copies_gradients(recipe: Recipe) -> bool:
-    """Whether 16-bit gradients are copied to fp32 for the step, on the card and beside a master copy."""
-    narrow = recipe.update.master and width(recipe.precision.gradients) < 4 and recipe.sharding.kind != "distributed_optimizer"
-    return bool(narrow) and "optimizer" not in recipe.sharding.offload
-
-
-def _flattened(recipe: Recipe) -> bool:
-    return recipe.update.flattens and _copies_gradients(recipe)
-
-
-def _drops_others(recipe: Recipe) -> bool:
-    """Whether gradients of other ranks' parameters are gone when a step of ZeRO-1 begins.
-
-    Source: DeepSpeed 0.19, runtime/zero/stage_1_and_2.py, independent_gradient_partition_epilogue: zero_grad after the averages
-    of its own partition are taken.
-    """
-    return recipe.sharding.kind == "zero1" and recipe.update.frees_gradients and _flattened(recipe)
-
-
-def _flat_copy(held: Count, recipe: Recipe, cut: "_Cut", gradients: float, copies: float) -> float:
-    """What DeepSpeed's 16-bit stages add to the gradients at their step: the highest of three moments.
-
-    For the norm every gradient is squared in float64 (runtime/zero/stage_1_and_2.py, get_grad_norm_direct). Then the gradients
-    of other ranks' parameters are freed, and those of its own are flattened in 16 bits and copied to fp32 (step;
-    stage3.py, _prepare_fp32_grad_for_sub_group: at most a sub-group at a time; zero/config.py: sub_group_size 1e9). Stages 1
-    and 2 then drop the 16-bit ones before the optimizer runs, in ``copies`` temporaries of the fp32 partition.
-    """
-    if not _copies_gradients(recipe):
-        return 0.0
-    own, narrow = cut.states(held.trained + held.adapter, held.expert_trained), width(recipe.precision.gradients)
-    if not recipe.update.flattens:  # each gradient is copied to fp32 by itself
-        return own * 4
-    third = recipe.sharding.kind == "zero3"
-    flat = min(own, recipe.update.sub_group) if third else own
-    freed = 0.0 if recipe.sharding.kind != "zero1" or _drops_others(recipe) else gradients - own * narrow
-    updating = flat * 4 * (1 + copies) - (0 if third else own * narrow + freed)
-    return max(min(largest(held), own) * 8, flat * (narrow + 4) - freed, updating)
-
-
-def _loaded(held: Count, recipe: Recipe) -> float:
-    if not recipe.quantization.loads_whole or recipe.sharding.kind != "fsdp1":
-        return 0.0
-    return held.quantized * code_width(recipe) + held.quantized_scales + held.frozen * width(recipe.precision.frozen)
-
-
-def accumulated(recipe: Recipe) -> str:
-    """The dtype of whole gradients that wait for the last micro-batch."""
-    return recipe.precision.reduce if recipe.sharding.kind == "fsdp2" else recipe.precision.backward_gradients
-
-
-def _whole(held: Count, recipe: Recipe) -> float:
-    """Gradients while FSDP accumulates without synchronising: of the trained parameters, or of their whole flat units.
-
-    FSDP2 keeps them in the dtype of the reduction (torch 2.13, _fsdp_param.py, to_accumulated_grad_if_needed).
-    """
-    trained = (held.trained + held.expert_trained) * width(accumulated(recipe)) + held.adapter * width(
-        recipe.adapters.adapter_dtype
-    )
-    return trained + (held.frozen * width(recipe.precision.frozen) if recipe.sharding.whole_accumulation == "units" else 0)
-
-
-class _Cut:
-    """What the sharding divides."""
-
-    def __init__(self, recipe: Recipe, shards: int, expert_shards: int) -> None:
-        self.kind, self.shards, self.expert_shards = recipe.sharding.kind, max(1, shards), max(1, expert_shards)
-
-    def _divide(self, dense: float, experts: float) -> float:
-        return dense / self.shards + experts / self.expert_shards
-
-    def weights(self, dense: float, experts: float) -> float:
-        return self._divide(dense, experts) if self.kind in WEIGHTS_CUT else dense + experts
-
-    def gradients(self, dense: float, experts: float) -> float:
-        return self._divide(dense, experts) if self.kind in GRADIENTS_CUT else dense + experts
-
-    def states(self, dense: float, experts: float) -> float:
-        return dense + experts if self.kind in WHOLE else self._divide(dense, experts)
-
-
-def _resident(kept: Kept, small: Kept, cut: "_Cut", recipe: Recipe) -> float:
-    """States that stay on the card though the optimizer is paged."""
-    return 0.0 if "optimizer" in recipe.sharding.offload else cut.states(kept.resident + small.resident, 0)
+    return max((part.shape[0] * part.shape[1] for part in held.shapes if len(part.shape) == 2), default=0)

@@ -1,7 +1,9 @@
-"""Vision towers in a step: the tape of the decoder's layers run over an image's patches, where a question has images.
+"""What stands beside the decoder in a step: vision towers over the patches of images, or the text encoder it attends to.
 
 A tower's blocks are layers of the same kinds, so they save what those save, with patches for tokens. A frozen tower below every
-trained parameter saves nothing: only its live layer's forward is seen (torch, tools/autograd/derivatives.yaml).
+trained parameter saves nothing: only its live layer's forward is seen (torch, tools/autograd/derivatives.yaml). What an encoder
+saves stays until the decoder's backward is over; its own backward is the last of the step (transformers 5.23,
+models/t5/modeling_t5.py, T5Model.forward; adapters and recomputation reach both stacks alike).
 """
 
 from math import prod
@@ -14,7 +16,9 @@ from vramcast.models.attention import Attention
 from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Model, Tower
 from vramcast.models.stages import Stage
-from vramcast.training.activations.policy import Layers, layers_of
+from vramcast.quantity import Number, maximum, whole
+from vramcast.training.activations.layers import StageLayers, layers_of
+from vramcast.training.activations.sizes import Shape
 from vramcast.training.activations.style import Style
 from vramcast.training.recipe.parts import Recipe
 from vramcast.training.recipe.policy import Policy
@@ -24,49 +28,90 @@ MLLAMA_PADDING = 8
 PIXEL_WIDTH = 4  # image processors give float32 pixels, which the batch holds for the whole step
 
 
-class Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stack beside the decoder costs one rank, bytes.
+class TowerCost(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands beside the decoder costs one rank for one batch, bytes.
 
-    ``pixels`` of a batch's images, what is ``saved`` for backward, and the live layer in each direction. ``name``: the stack, in
-    the words of an instant; ``why`` holds the numbers.
+    ``pixels`` of a batch's images, what is ``saved`` for backward, and the live layer in each direction. ``name``: in the words
+    of an instant; ``why`` holds the numbers.
     """
 
     name: str = "vision tower"
-    pixels: float = 0.0
-    saved: float = 0.0
-    forward: float = 0.0
-    working: float = 0.0
+    pixels: Number = 0.0
+    saved: Number = 0.0
+    forward: Number = 0.0
+    working: Number = 0.0
     why: str = ""
 
     @property
-    def held(self) -> float:
+    def held(self) -> Number:
         """Alive from the tower's forward to its backward, the last of the step."""
         return self.pixels + self.saved
 
 
-def sight_of(model: Model, recipe: Recipe, stage: Stage, policy: Policy, *, style: Style, sequences: int) -> Sight:
-    """The vision towers under ``policy`` on the rank that holds the embedding; nothing elsewhere, and nothing without images.
+class TowerLayers(msgspec.Struct, frozen=True, kw_only=True):
+    """One tower, for every batch. ``images`` of a sequence, of ``patches`` each; 0 for an encoder, which reads the text."""
+
+    name: str
+    layers: StageLayers
+    depth: int
+    state: str
+    hidden: int
+    images: int = 0
+    patches: int = 0
+    pixel_bytes: int = 0
+
+    def at(self, text: Shape, *, rows: Number, in_flight: Number) -> TowerCost:
+        """The cost of a batch of ``rows`` sequences."""
+        tokens = rows * self.images * self.patches if self.images else text.tokens
+        seq = self.patches if self.images else text.seq
+        layers = self.layers.at(Shape(tokens=tokens, seq=seq), in_flight)
+        read = f"{rows * self.images} images x {self.patches:,} patches" if self.images else f"{tokens} tokens"
+        return TowerCost(
+            name="vision tower" if self.images else "encoder",
+            pixels=tokens * self.pixel_bytes,
+            saved=layers.waiting,
+            forward=layers.forward,
+            working=layers.working,
+            why=f"{self.name}: {read} through {self.depth} {self.state} layers of {self.hidden}",
+        )
+
+
+def cost_of(towers: tuple[TowerLayers, ...], text: Shape, *, rows: Number, in_flight: Number) -> TowerCost:
+    """All towers of a rank together: what they hold, and the largest live layer of any."""
+    if not towers:
+        return TowerCost()
+    each = [tower.at(text, rows=rows, in_flight=in_flight) for tower in towers]
+    return TowerCost(
+        name=each[0].name,
+        pixels=sum(cost.pixels for cost in each),
+        saved=sum(cost.saved for cost in each),
+        forward=maximum(*(cost.forward for cost in each)),
+        working=maximum(*(cost.working for cost in each)),
+        why="; ".join(cost.why for cost in each),
+    )
+
+
+def towers_of(
+    model: Model, recipe: Recipe, stage: Stage, policy: Policy, style: Style, *, reached: frozenset[int]
+) -> tuple[TowerLayers, ...]:
+    """What stands beside the decoder on the rank that embeds: the towers of a question's images, or a text encoder.
 
     Raises QuestionError for images without a tower, or of a size that only the data knows.
     """
     if not recipe.task.images:
-        return Sight()
+        encoders = [tower for tower in model.towers if is_encoder(tower)] if stage.first else []
+        return tuple(_encoder(tower, policy, style, reached) for tower in encoders[:1])
     seeing = [tower for tower in model.towers if is_modelled(tower)]
     if not seeing:
-        raise QuestionError(
-            f"{recipe.task.images} images for {model.id}, which has no vision tower of a known kind: use --images 0"
-        )
-    images = recipe.task.images * sequences
-    each = [_one(model, tower, recipe, stage, policy, style=style, images=images) for tower in seeing]
-    if not stage.first:
-        return Sight()
-    return Sight(
-        pixels=sum(s.pixels for s in each),
-        saved=sum(s.saved for s in each),
-        forward=max(s.forward for s in each),
-        working=max(s.working for s in each),
-        why="; ".join(s.why for s in each),
-    )
+        images = recipe.task.images
+        raise QuestionError(f"{images} images for {model.id}, which has no vision tower of a known kind: use --images 0")
+    each = tuple(_vision(tower, recipe, policy, style) for tower in seeing)
+    return each if stage.first else ()
+
+
+def is_encoder(tower: Tower) -> bool:
+    """Whether the tower reads text for a decoder that attends to it."""
+    return tower.kind == "encoder" and not tower.stored_only and bool(tower.blocks)
 
 
 def is_modelled(tower: Tower) -> bool:
@@ -96,28 +141,33 @@ def patches_of(tower: Tower, recipe: Recipe) -> int:
     return patches
 
 
-def _one(model: Model, tower: Tower, recipe: Recipe, stage: Stage, policy: Policy, *, style: Style, images: int) -> Sight:
-    patches = patches_of(tower, recipe)
-    tokens = float(images * patches)
-    style = _style(tower, style, recipe)
-    layers = _layers(model, tower, stage, policy, style=style, tokens=tokens, seq=patches)
+def _encoder(tower: Tower, policy: Policy, style: Style, reached: frozenset[int]) -> TowerLayers:
+    """The text encoder, whose sequences are as long as the decoder's."""
+    layers = layers_of(policy, _stage(tower), style, hidden=tower.hidden, reached=reached)
     depth = sum(b.count for b in tower.blocks)
-    state = "trained" if style.trains else "adapted" if style.adapter else "frozen"
-    return Sight(
-        pixels=tokens * _pixels(tower) * PIXEL_WIDTH,
-        saved=layers.waiting,
-        forward=layers.forward,
-        working=layers.working,
-        why=f"{tower.name.rstrip('.')}: {images} images x {patches:,} patches through {depth} {state} layers of {tower.hidden}",
+    return TowerLayers(name=tower.name.rstrip("."), layers=layers, depth=depth, state="text", hidden=tower.hidden)
+
+
+def _vision(tower: Tower, recipe: Recipe, policy: Policy, style: Style) -> TowerLayers:
+    """A vision tower; a frozen one is not recomputed, as it saves nothing."""
+    patches, own = patches_of(tower, recipe), _style(tower, style, recipe)
+    windows = {w for b in tower.blocks for m in b.mixers for w in (getattr(m, "window", 0), getattr(m, "chunk", 0))}
+    reached = frozenset(w for w in windows if 0 < w <= patches)
+    return TowerLayers(
+        name=tower.name.rstrip("."),
+        layers=layers_of(policy if own.reached else Policy(), _stage(tower), own, hidden=tower.hidden, reached=reached),
+        depth=sum(b.count for b in tower.blocks),
+        state="trained" if own.trains else "adapted" if own.adapter else "frozen",
+        hidden=tower.hidden,
+        images=recipe.task.images,
+        patches=patches,
+        pixel_bytes=_pixels(tower) * PIXEL_WIDTH,
     )
 
 
-def _layers(model: Model, tower: Tower, stage: Stage, policy: Policy, *, style: Style, tokens: float, seq: float) -> Layers:
-    """The tower's blocks as the layers of a stage of its own width; a frozen tower is not recomputed, as it saves nothing."""
-    blocks = tuple((b, b.count) for b in tower.blocks)
-    own = Stage(name=tower.name, blocks=blocks, first=False, last=False, in_flight=stage.in_flight)
-    wide = msgspec.structs.replace(model, hidden=tower.hidden)
-    return layers_of(policy if style.reached else Policy(), own, style, wide, tokens=tokens, seq=seq)
+def _stage(tower: Tower) -> Stage:
+    """The tower's blocks as the layers of a stage without ends."""
+    return Stage(name=tower.name, blocks=tuple((b, b.count) for b in tower.blocks), first=False, last=False)
 
 
 def _style(tower: Tower, style: Style, recipe: Recipe) -> Style:
@@ -148,13 +198,11 @@ def _pixels(tower: Tower) -> int:
     return prod(kernel.shape[1:]) if kernel else 0
 
 
-def opened_by(sight: Sight, opened: tuple[Term, ...], *, text: float, tower: float) -> tuple[Term, ...]:
+def opened_by(cost: TowerCost, opened: tuple[Term, ...], *, text: int, tower: int) -> tuple[Term, ...]:
     """The terms of the decoder's ``text`` bytes, ``opened`` or whole, and of the ``tower`` bytes that images left beside them."""
-    if not tower:
-        return opened
-    decoder = opened or (Term(name="saved.decoder", bytes=round(text), why="the decoder's layers"),)
-    pixels = Term(name="saved.pixels", bytes=round(min(tower, sight.pixels)), why="the batch's images in float32")
-    seen = Term(name=f"saved.{sight.name.replace(' ', '_')}", bytes=round(tower) - pixels.bytes, why=sight.why)
+    decoder = opened or (Term(name="saved.decoder", bytes=text, why="the decoder's layers"),)
+    pixels = Term(name="saved.pixels", bytes=min(tower, whole(cost.pixels)), why="the batch's images in float32")
+    seen = Term(name=f"saved.{cost.name.replace(' ', '_')}", bytes=tower - pixels.bytes, why=cost.why)
     return tuple(t for t in (*decoder, pixels, seen) if t.bytes)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.style import LowRank, Style
 from vramcast.training.activations.tape import Tape
 
@@ -20,12 +21,12 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
 
     style: Style
     adapter: LowRank
-    tokens: float
+    tokens: Amount
     inputs: float
     outputs: float
     rank: int
     role: str
-    added: float = 0
+    added: Amount = 0
 
 
 def adapted(tape: Tape, source: int, out: int, b: Beside) -> int:
@@ -62,7 +63,7 @@ def _low_rank(tape: Tape, source: int, out: int, b: Beside) -> int:
     return summed
 
 
-def _fused(tape: Tape, source: int, out: int, b: Beside, *, weights: float) -> int:
+def _fused(tape: Tape, source: int, out: int, b: Beside, *, weights: Amount) -> int:
     """One autograd function per projection that saves its input alone (unsloth/kernels/fast_lora.py).
 
     A fused MLP makes the input of its second matrix again in backward, from what it saved anyway (LoRA_MLP).

@@ -6,12 +6,13 @@ from vramcast.models.attention import Attention, LatentAttention
 from vramcast.training.activations.kernels import Heads, Parts, heads_of, kernel
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.norms import norm
+from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
 
 
 def attention(
-    tape: Tape, style: Style, kind: Attention, source: int, *, tokens: float, seq: float, hidden: float, qk_width: int = 0
+    tape: Tape, style: Style, kind: Attention, source: int, *, tokens: Amount, seq: Amount, hidden: float, qk_width: int = 0
 ) -> int:
     """Grouped attention from the normed input to the output projection's result; ``qk_width``: of queries' and keys' norms."""
     heads, kv = kind.heads / style.tp, max(1.0, kind.kv_heads / style.tp)
@@ -55,7 +56,7 @@ def _all_heads(kind: Attention) -> Attention:
     return msgspec.structs.replace(kind, kv_heads=kind.heads)
 
 
-def _copied_out(tape: Tape, style: Style, qkv: Parts, elements: float, values: float) -> Parts:
+def _copied_out(tape: Tape, style: Style, qkv: Parts, elements: Amount, values: Amount) -> Parts:
     """Queries, and keys and values of every head, each written out beside the packed result (models/falcon, _split_heads)."""
     packed = tape.views.get(qkv[0], qkv[0])
     made = [
@@ -65,7 +66,7 @@ def _copied_out(tape: Tape, style: Style, qkv: Parts, elements: float, values: f
     return made[0], made[1], made[2]
 
 
-def cross_attention(tape: Tape, style: Style, kind: Attention, source: int, *, tokens: float, seq: float, hidden: float) -> int:
+def cross_attention(tape: Tape, style: Style, kind: Attention, source: int, *, tokens: Amount, seq: Amount, hidden: float) -> int:
     """Queries of this sequence, keys and values of an encoder's output of the same length."""
     states = tape.given(tokens * hidden * style.residual)
     width = kind.heads * kind.head_dim / style.tp
@@ -82,7 +83,7 @@ def cross_attention(tape: Tape, style: Style, kind: Attention, source: int, *, t
 
 
 def _projections(
-    tape: Tape, style: Style, source: int, *, tokens: float, hidden: float, widths: tuple[float, float, float]
+    tape: Tape, style: Style, source: int, *, tokens: Amount, hidden: float, widths: tuple[float, float, float]
 ) -> tuple[int, int, int]:
     """Queries, keys and values from three projections, or from one whose parts are copied out or viewed."""
     if style.qkv == "separate":
@@ -102,7 +103,7 @@ def _projections(
     return parts[0], parts[1], parts[2]
 
 
-def _repeated_angles(style: Style, kind: Attention, seq: float) -> float:
+def _repeated_angles(style: Style, kind: Attention, seq: Amount) -> Amount:
     """Cosines and sines of every place, where a layer writes them out anew and its products save them."""
     if style.rope != "eager" or not style.written.repeated_rope:
         return 0.0
@@ -110,14 +111,14 @@ def _repeated_angles(style: Style, kind: Attention, seq: float) -> float:
     return 2 * seq * features * (4 if style.written.repeated_rope == "float" else style.residual)
 
 
-def rope(tape: Tape, style: Style, source: int, size: float, *, keeps: float = 0) -> int:
+def rope(tape: Tape, style: Style, source: int, size: Amount, *, keeps: Amount = 0) -> int:
     """Rotary embedding: eager saves nothing of its input (cos and sin need no gradient) but makes two copies on the way."""
     if style.rope != "eager":
         return tape.run("rope", [source], size)
     return tape.run("rope", [source], size, keeps=keeps, scratch=2 * size, back_scratch=2 * size)
 
 
-def latent(tape: Tape, style: Style, kind: LatentAttention, source: int, *, tokens: float, seq: float, hidden: float) -> int:
+def latent(tape: Tape, style: Style, kind: LatentAttention, source: int, *, tokens: Amount, seq: Amount, hidden: float) -> int:
     """Multi-head latent attention trained in its decompressed form (DeepSeek-V2, arXiv 2405.04434)."""
     heads, width = kind.heads / style.tp, style.width
     if kind.query_rank:
@@ -141,7 +142,7 @@ def latent(tape: Tape, style: Style, kind: LatentAttention, source: int, *, toke
 
 
 def _joined(
-    tape: Tape, style: Style, kind: LatentAttention, q: int, packed: int, *, tokens: float, heads: float
+    tape: Tape, style: Style, kind: LatentAttention, q: int, packed: int, *, tokens: Amount, heads: float
 ) -> tuple[int, int, int]:
     """Views of the projections, turned parts beside them (transformers 5.23, models/deepseek_v3)."""
     width = style.width
@@ -165,7 +166,7 @@ def _joined(
 
 
 def _fused_rope(
-    tape: Tape, style: Style, kind: LatentAttention, q: int, packed: int, *, tokens: float, heads: float
+    tape: Tape, style: Style, kind: LatentAttention, q: int, packed: int, *, tokens: Amount, heads: float
 ) -> tuple[int, int, int]:
     """Copies of the parts, as fused rotary kernels and Megatron make them."""
     width = style.width

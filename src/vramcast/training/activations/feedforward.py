@@ -5,12 +5,13 @@ import msgspec
 from vramcast.models.feedforward import Dense, Experts
 from vramcast.training.activations.fused_experts import every_expert, fused_experts
 from vramcast.training.activations.linear import linear
+from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
 
 
 def dense(
-    tape: Tape, style: Style, kind: Dense, source: int, *, tokens: float, hidden: float, prefix: str = "", tp: int = 0
+    tape: Tape, style: Style, kind: Dense, source: int, *, tokens: Amount, hidden: float, prefix: str = "", tp: int = 0
 ) -> int:
     """An MLP; its output has the hidden width."""
     inner = kind.intermediate / (tp or style.tp)
@@ -36,7 +37,9 @@ def dense(
     return made
 
 
-def _gated(tape: Tape, style: Style, kind: Dense, source: int, *, tokens: float, hidden: float, inner: float, prefix: str) -> int:
+def _gated(
+    tape: Tape, style: Style, kind: Dense, source: int, *, tokens: Amount, hidden: float, inner: float, prefix: str
+) -> int:
     size = tokens * inner * style.width
     gate = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=inner, role=prefix + "gate")
     if style.glu in ("fused", "recomputed"):
@@ -52,7 +55,7 @@ def _gated(tape: Tape, style: Style, kind: Dense, source: int, *, tokens: float,
     return tape.run("product", [activated, up], size, saves=[activated, up])
 
 
-def _pointwise(tape: Tape, style: Style, activation: str, source: int, elements: float) -> int:
+def _pointwise(tape: Tape, style: Style, activation: str, source: int, elements: Amount) -> int:
     """GELU and SiLU are one kernel; squared ReLU saves the ReLU's output too; gelu_new is written out in six operations."""
     size = tape.sizes[source]
     if activation == "relu":  # its backward asks its result alone
@@ -72,7 +75,7 @@ def _pointwise(tape: Tape, style: Style, activation: str, source: int, elements:
     return tape.run("activation", [source], size, saves=[source])
 
 
-def _written_gelu(tape: Tape, style: Style, source: int, elements: float) -> int:
+def _written_gelu(tape: Tape, style: Style, source: int, elements: Amount) -> int:
     """0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) in eight operations; autocast runs the power, and what follows, in float.
 
     Source: transformers/activations.py, NewGELUActivation.
@@ -90,7 +93,7 @@ def _written_gelu(tape: Tape, style: Style, source: int, elements: float) -> int
 
 
 def experts(
-    tape: Tape, style: Style, kind: Experts, source: int, *, tokens: float, hidden: float, gated_shared: bool = False
+    tape: Tape, style: Style, kind: Experts, source: int, *, tokens: Amount, hidden: float, gated_shared: bool = False
 ) -> int:
     """A mixture of experts with its router and shared experts (``gated_shared``: times their own gate).
 
@@ -111,7 +114,7 @@ def experts(
     return tape.run("shared.add", [routed, late], tape.sizes[routed], aliases=True)
 
 
-def _routed(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: float, hidden: float) -> int:
+def _routed(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: Amount, hidden: float) -> int:
     width = kind.latent or hidden
     rows = tokens * kind.active * style.imbalance * (style.expert_tp / style.tp if style.sp else 1)
     if style.fused_experts and style.written.every_expert:
@@ -124,7 +127,7 @@ def _routed(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: flo
     return run(tape, style, kind, source, router, rows=rows, tokens=tokens, width=width)
 
 
-def _weighed(tape: Tape, style: Style, source: int, beside: int, *, tokens: float, hidden: float) -> int:
+def _weighed(tape: Tape, style: Style, source: int, beside: int, *, tokens: Amount, hidden: float) -> int:
     """A shared expert times the sigmoid of one number for each token (transformers, models/qwen2_moe)."""
     gate = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=1, role="shared.weigh")
     sigmoid = tape.run("shared.sigmoid", [gate], tape.sizes[gate], saves_output=True)
@@ -133,7 +136,7 @@ def _weighed(tape: Tape, style: Style, source: int, beside: int, *, tokens: floa
 
 
 def _grouped(
-    tape: Tape, style: Style, kind: Experts, source: int, router: int, *, rows: float, tokens: float, width: float
+    tape: Tape, style: Style, kind: Experts, source: int, router: int, *, rows: Amount, tokens: Amount, width: float
 ) -> int:
     """All chosen rows gathered into one buffer and multiplied by grouped matmuls, then scattered back."""
     inner = Dense(intermediate=kind.intermediate, gated=kind.gated, activation=kind.activation)
@@ -143,12 +146,14 @@ def _grouped(
     return tape.run("unpermute", [weighted], tokens * width * style.width)
 
 
-def _expert_rows(tape: Tape, style: Style, inner: Dense, source: int, *, rows: float, width: float) -> int:
+def _expert_rows(tape: Tape, style: Style, inner: Dense, source: int, *, rows: Amount, width: float) -> int:
     local = msgspec.structs.replace(style, gradient_width=0, dequantize=0, cast_weights=False)
     return dense(tape, local, inner, source, tokens=rows, hidden=width, prefix="expert.", tp=style.expert_tp)
 
 
-def _loop(tape: Tape, style: Style, kind: Experts, source: int, router: int, *, rows: float, tokens: float, width: float) -> int:
+def _loop(
+    tape: Tape, style: Style, kind: Experts, source: int, router: int, *, rows: Amount, tokens: Amount, width: float
+) -> int:
     """One expert after another (transformers' MixtralSparseMoeBlock): every expert saves its rows, one is live at a time."""
     inner = Dense(intermediate=kind.intermediate, gated=kind.gated, activation=kind.activation)
     each = rows / kind.routed
@@ -163,7 +168,7 @@ def _loop(tape: Tape, style: Style, kind: Experts, source: int, router: int, *, 
         "experts", [source, router], tokens * width * style.width,
         keeps=life.saved * kind.routed,
         scratch=life.forward_peak - life.saved + dequantised,
-        back_scratch=max(0.0, life.backward_peak - life.saved) + dequantised,
+        back_scratch=life.backward_peak - life.saved + dequantised,
         weight_gradient=trained if style.trains else 0,
         trains=style.trains,
     )  # fmt: skip

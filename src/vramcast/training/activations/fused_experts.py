@@ -6,12 +6,13 @@ the expert tensor is replaced by its sum with the product of both factors.
 
 from vramcast.models.feedforward import Experts
 from vramcast.training.activations.routers import PLACE, router
+from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
 
 
 def fused_experts(
-    tape: Tape, style: Style, kind: Experts, source: int, *, rows: float, tokens: float, hidden: float, width: float
+    tape: Tape, style: Style, kind: Experts, source: int, *, rows: Amount, tokens: Amount, hidden: float, width: float
 ) -> int:
     """Rows sorted by expert, two grouped matmuls, the weighted sum of each token's rows in the width of the routes."""
     held, inner = style.expert_width, kind.intermediate / style.expert_tp
@@ -41,7 +42,7 @@ def fused_experts(
     return result
 
 
-def every_expert(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: float, hidden: float) -> int:
+def every_expert(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: Amount, hidden: float) -> int:
     """Llama 4: every expert sees every token, times a score that is zero unless it was chosen.
 
     Source: transformers 5.23, models/llama4/modeling_llama4.py, Llama4TextMoe and Llama4TextExperts.
@@ -61,7 +62,7 @@ def every_expert(tape: Tape, style: Style, kind: Experts, source: int, *, tokens
     return tape.run("route.sum", [out], tokens * hidden * width)
 
 
-def _product(tape: Tape, style: Style, kind: Experts, up: int, size: float) -> int:
+def _product(tape: Tape, style: Style, kind: Experts, up: int, size: Amount) -> int:
     if not kind.gated:
         return tape.run("activation", [up], size, saves=[up])
     if style.clamped_glu:
@@ -71,7 +72,7 @@ def _product(tape: Tape, style: Style, kind: Experts, up: int, size: float) -> i
     return tape.run("product", [activated, linear], size, saves=[activated, linear])
 
 
-def _clamped(tape: Tape, up: int, size: float) -> int:
+def _clamped(tape: Tape, up: int, size: Amount) -> int:
     """GPT-OSS: both halves clamped, gate x sigmoid(1.702 gate), times up + 1 (transformers, models/gpt_oss, _apply_gate)."""
     first, second = tape.slices("glu.slice", up, (size, size))
     gate = tape.run("clamp.gate", [first], size, saves=[first])
@@ -85,7 +86,7 @@ def _clamped(tape: Tape, up: int, size: float) -> int:
 
 
 def _matmul(
-    tape: Tape, style: Style, kind: Experts, source: int, *, rows: float, inputs: float, outputs: float, role: str
+    tape: Tape, style: Style, kind: Experts, source: int, *, rows: Amount, inputs: float, outputs: float, role: str
 ) -> int:
     """One grouped matmul. An adapter on the expert tensor writes out the adapted tensor, which is saved for backward."""
     weight = kind.routed / style.ep * inputs * outputs

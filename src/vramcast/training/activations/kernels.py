@@ -7,6 +7,7 @@ flash_api.cpp; transformers 5.23, integrations/sdpa_attention.py and each family
 import msgspec
 
 from vramcast.models.attention import Attention
+from vramcast.training.activations.sizes import Amount, reaches
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
 
@@ -24,8 +25,8 @@ class Heads(msgspec.Struct, frozen=True, kw_only=True):
     ``biased``: positions that train are added to the scores; ``across``: keys are another sequence's.
     """
 
-    tokens: float
-    seq: float
+    tokens: Amount
+    seq: Amount
     queries: float
     keys: float
     key_dim: float
@@ -42,12 +43,12 @@ class Heads(msgspec.Struct, frozen=True, kw_only=True):
         return self.keys < self.queries
 
     @property
-    def scores(self) -> float:
+    def scores(self) -> Amount:
         """Elements of the score matrix of all rows."""
         return self.tokens * self.queries * self.seq
 
 
-def heads_of(kind: Attention, style: Style, *, tokens: float, seq: float) -> Heads:
+def heads_of(kind: Attention, style: Style, *, tokens: Amount, seq: Amount) -> Heads:
     """The heads one rank computes."""
     return Heads(
         tokens=tokens,
@@ -56,7 +57,7 @@ def heads_of(kind: Attention, style: Style, *, tokens: float, seq: float) -> Hea
         keys=max(1.0, kind.kv_heads / style.tp),
         key_dim=kind.head_dim,
         value_dim=kind.values,
-        masked=0 < (kind.window or kind.chunk) <= seq,
+        masked=reaches(seq, kind.window or kind.chunk),
         softcap=kind.softcap,
         sinks=kind.sinks,
         biased=style.written.biased,
@@ -99,7 +100,7 @@ def chosen(style: Style, heads: Heads) -> tuple[str, bool]:
     return ("math", False) if plain and heads.grouped else ("efficient", True)
 
 
-def _in_width(tape: Tape, source: int, wanted: float, turned: bool) -> int:
+def _in_width(tape: Tape, source: int, wanted: Amount, turned: bool) -> int:
     """A copy in the kernel's width of a tensor held in twice it; views into a packed projection are taken as they are."""
     return source if abs(tape.sizes[source] - 2 * wanted) >= 1 or not turned else tape.run("attention.cast", [source], wanted)
 
@@ -185,14 +186,14 @@ def _materialised(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads)
     return tape.run("weighted", [probabilities, v], out, saves=[probabilities, v])
 
 
-def _softcapped(tape: Tape, raw: int, size: float) -> int:
+def _softcapped(tape: Tape, raw: int, size: Amount) -> int:
     """Scores divided, squashed and multiplied: tanh saves its output (transformers, models/gemma2)."""
     divided = tape.run("softcap.divide", [raw], size)
     squashed = tape.run("softcap.tanh", [divided], size, saves_output=True)
     return tape.run("softcap.multiply", [squashed], size)
 
 
-def _with_sinks(tape: Tape, style: Style, raw: int, scores: float, rows: float) -> int:
+def _with_sinks(tape: Tape, style: Style, raw: int, scores: Amount, rows: Amount) -> int:
     """A column of sinks beside the masked scores, less the row's maximum; a view of the softmax cuts the column off.
 
     Source: transformers, models/gpt_oss, eager_attention_forward.

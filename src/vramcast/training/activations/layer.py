@@ -11,16 +11,17 @@ from vramcast.training.activations.attention import attention, cross_attention, 
 from vramcast.training.activations.feedforward import dense, experts
 from vramcast.training.activations.norms import add, norm
 from vramcast.training.activations.recurrent import recurrent
+from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Life, Tape
 
 
-def layer_life(block: Block, style: Style, *, hidden: int, tokens: float, seq: float) -> Life:
+def layer_life(block: Block, style: Style, *, hidden: int, tokens: Amount, seq: Amount) -> Life:
     """What one layer of ``block`` saves and allocates for ``tokens`` tokens in sequences of ``seq``; bytes beyond its input."""
     return layer_tape(block, style, hidden=hidden, tokens=tokens, seq=seq).life()
 
 
-def layer_tape(block: Block, style: Style, *, hidden: int, tokens: float, seq: float) -> Tape:
+def layer_tape(block: Block, style: Style, *, hidden: int, tokens: Amount, seq: Amount) -> Tape:
     """The tape of one layer. With sequence parallelism the stream and the norms hold 1/tp of the tokens."""
     if style.norm == "eager" and (has_layer_norm(block) or style.written.layer_norm):
         style = msgspec.structs.replace(style, norm="native")
@@ -38,7 +39,7 @@ def layer_tape(block: Block, style: Style, *, hidden: int, tokens: float, seq: f
 class _Layer:
     """A layer being written down: the stream, and branches that read it and are added to it."""
 
-    def __init__(self, tape: Tape, block: Block, style: Style, *, hidden: int, tokens: float, seq: float, own: float) -> None:
+    def __init__(self, tape: Tape, block: Block, style: Style, *, hidden: int, tokens: Amount, seq: Amount, own: float) -> None:
         self.tape, self.block, self.style = tape, block, style
         self.hidden, self.tokens, self.seq, self.own = hidden, tokens, seq, own
         self.norms = norm_count(block, hidden)
@@ -134,7 +135,9 @@ def has_layer_norm(block: Block) -> bool:
     return any(t.role == "norm" and t.name.endswith("bias") for t in block.tensors)
 
 
-def _mixer(tape: Tape, style: Style, mixer: object, source: int, *, tokens: float, seq: float, hidden: int, qk_width: int) -> int:
+def _mixer(
+    tape: Tape, style: Style, mixer: object, source: int, *, tokens: Amount, seq: Amount, hidden: int, qk_width: int
+) -> int:
     if isinstance(mixer, Attention):
         return attention(tape, style, mixer, source, tokens=tokens, seq=seq, hidden=hidden, qk_width=qk_width)
     if isinstance(mixer, LatentAttention):
@@ -143,14 +146,14 @@ def _mixer(tape: Tape, style: Style, mixer: object, source: int, *, tokens: floa
 
 
 def _feedforward(
-    tape: Tape, style: Style, kind: Dense | Experts, source: int, *, tokens: float, hidden: int, gated_shared: bool
+    tape: Tape, style: Style, kind: Dense | Experts, source: int, *, tokens: Amount, hidden: int, gated_shared: bool
 ) -> int:
     if isinstance(kind, Dense):
         return dense(tape, style, kind, source, tokens=tokens, hidden=hidden)
     return experts(tape, style, kind, source, tokens=tokens, hidden=hidden, gated_shared=gated_shared)
 
 
-def _gathered(tape: Tape, style: Style, source: int, tokens: float, hidden: int) -> int:
+def _gathered(tape: Tape, style: Style, source: int, tokens: Amount, hidden: int) -> int:
     """Sequence parallelism gathers the whole sequence before a column-parallel layer; the gathered copy is not saved."""
     if not style.sp or style.tp == 1:
         return source

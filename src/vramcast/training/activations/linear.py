@@ -1,6 +1,7 @@
 """Linear layers on the tape: plain, quantised and frozen, under autocast, and with an adapter beside them."""
 
 from vramcast.training.activations.adapted import Beside, adapted
+from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.style import LowRank, Style
 from vramcast.training.activations.tape import Tape
 
@@ -13,12 +14,12 @@ def linear(
     style: Style,
     source: int,
     *,
-    tokens: float,
+    tokens: Amount,
     inputs: float,
     outputs: float,
     role: str,
     trains: bool | None = None,
-    added: float = 0,
+    added: Amount = 0,
 ) -> int:
     """A projection of ``tokens`` rows from ``inputs`` to ``outputs`` features, of which an adapter changes ``added`` (0 = all).
 
@@ -44,7 +45,7 @@ def linear(
 
 
 def _plain(
-    tape: Tape, style: Style, source: int, *, tokens: float, inputs: float, outputs: float, role: str, trained: bool
+    tape: Tape, style: Style, source: int, *, tokens: Amount, inputs: float, outputs: float, role: str, trained: bool
 ) -> int:
     """The matmul itself. An 8- or 4-bit one may save narrow copies instead; projections of one input share one."""
     weight = inputs * outputs
@@ -66,7 +67,7 @@ def _plain(
     )
 
 
-def _quantized(tape: Tape, style: Style, source: int, *, tokens: float, inputs: float, outputs: float, role: str) -> int:
+def _quantized(tape: Tape, style: Style, source: int, *, tokens: Amount, inputs: float, outputs: float, role: str) -> int:
     """Bitsandbytes up to 0.42: the input is cast to the layer's compute dtype and saved though the weight is frozen.
 
     Source: bitsandbytes 0.42, nn/modules.py Linear4bit.forward, autograd/_functions.py MatMul4Bit (ctx.tensors holds A).

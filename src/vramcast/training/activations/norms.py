@@ -1,10 +1,11 @@
 """Normalisation and residual additions on the tape."""
 
+from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
 
 
-def norm(tape: Tape, style: Style, source: int, *, tokens: float, width: float, trains: bool | None = None) -> int:
+def norm(tape: Tape, style: Style, source: int, *, tokens: Amount, width: float, trains: bool | None = None) -> int:
     """A norm over ``width`` features of ``tokens`` rows.
 
     eager: transformers' LlamaRMSNorm (float copy, pow, rsqrt, product, cast back, weight); native and fused kernels save their
@@ -27,7 +28,9 @@ def norm(tape: Tape, style: Style, source: int, *, tokens: float, width: float, 
     return made
 
 
-def _eager(tape: Tape, style: Style, source: int, *, tokens: float, width: float, held: float, out: float, trained: bool) -> int:
+def _eager(
+    tape: Tape, style: Style, source: int, *, tokens: Amount, width: float, held: Amount, out: float, trained: bool
+) -> int:
     """The RMSNorm in separate operations; the backward of pow and mean makes three more copies than it returns."""
     wide = tokens * width * 4
     x = source if held >= 4 else tape.run("norm.float", [source], wide)

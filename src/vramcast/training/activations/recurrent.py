@@ -5,6 +5,7 @@ from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
 from vramcast.models.recurrent import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
 from vramcast.training.activations.linear import linear
+from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.state_space import mamba2_scan
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
@@ -14,7 +15,7 @@ CHUNK = 256  # tokens per chunk of the state-space scan (mamba_ssm, ops/triton/s
 DELTA_CHUNK = 64  # tokens per chunk of the gated delta rule (flash-linear-attention, ops/gated_delta_rule/chunk.py)
 
 
-def recurrent(tape: Tape, style: Style, kind: object, source: int, *, tokens: float, seq: float, hidden: float) -> int:
+def recurrent(tape: Tape, style: Style, kind: object, source: int, *, tokens: Amount, seq: Amount, hidden: float) -> int:
     """Input projections, convolution, scan, gated norm and output projection of a recurrent mixer."""
     if style.scan == "torch" and isinstance(kind, Mamba2):
         return mamba2_scan(tape, style, kind, source, tokens=tokens, seq=seq, hidden=hidden)

@@ -9,6 +9,7 @@ attention and before experts (models/gpt/gpt_layer_specs.py).
 
 from collections.abc import Callable, Iterable
 
+from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.tape import Operation, Tape
 
 _KERNEL = frozenset(
@@ -19,7 +20,7 @@ _COMPRESSED = frozenset({"k", "latent.split", "sp.gather"})
 Indices = set[int]
 
 
-def module_bytes(tape: Tape, modules: Iterable[str]) -> float:
+def module_bytes(tape: Tape, modules: Iterable[str]) -> Amount:
     """Bytes one layer keeps when each of ``modules`` is recomputed by itself. A module the layer has not changes nothing."""
     inside: Indices = set()
     discarded: set[int] = set()
@@ -32,7 +33,7 @@ def module_bytes(tape: Tape, modules: Iterable[str]) -> float:
     return _kept(tape, inside, discarded)
 
 
-def _kept(tape: Tape, inside: Indices, discarded: set[int]) -> float:
+def _kept(tape: Tape, inside: Indices, discarded: set[int]) -> Amount:
     """Saved tensors of what runs outside, without the discarded ones, and the inputs of what runs inside."""
     operations = tape.operations
     made = {operations[n].writes for n in inside}

@@ -1,13 +1,14 @@
 """Routers on the tape: scores of the experts, the chosen ones and their weights (transformers 5.23, each family's TopKRouter)."""
 
 from vramcast.models.feedforward import Experts
+from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
 
 PLACE = 8  # bytes of a token's or an expert's place
 
 
-def router(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: float, hidden: float) -> int:
+def router(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: Amount, hidden: float) -> int:
     """The weights of the chosen experts of every token."""
     scores, chosen, written = tokens * kind.routed, tokens * kind.active, style.written
     logits = _logits(tape, style, kind, source, tokens=tokens, hidden=hidden)
@@ -30,12 +31,12 @@ def router(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: floa
     return tape.run("router.back", [made], chosen * style.width)
 
 
-def _logits(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: float, hidden: float) -> int:
+def _logits(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: Amount, hidden: float) -> int:
     """A score of every expert; float routers cast their input and their weight."""
     adapted = bool(style.adapter and style.adapter.ranks.get("router"))
     width = 4 if style.float_router and not style.autocast else style.width
     wanted = tokens * hidden * (4 if style.float_router else style.width)
-    for size in dict.fromkeys((wanted, tokens * hidden * width)):
+    for size in (wanted, tokens * hidden * width):
         source = source if abs(tape.sizes[source] - size) < 1 else tape.run("router.cast", [source], size)
     trained = style.trains or adapted
     weight = kind.routed * hidden * (4 if style.float_router else style.width)

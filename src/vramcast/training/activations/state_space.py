@@ -8,6 +8,7 @@ import msgspec
 
 from vramcast.models.recurrent import Mamba2
 from vramcast.training.activations.linear import linear
+from vramcast.training.activations.sizes import Amount, chunks_of
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
 
@@ -22,14 +23,14 @@ class _Scan(msgspec.Struct, frozen=True, kw_only=True):
 
     values: float
     keys: float
-    scores: float
+    scores: Amount
     heads: float
     states: float
     narrow: float
     chunks: float
 
 
-def mamba2_scan(tape: Tape, style: Style, kind: Mamba2, source: int, *, tokens: float, seq: float, hidden: float) -> int:
+def mamba2_scan(tape: Tape, style: Style, kind: Mamba2, source: int, *, tokens: Amount, seq: Amount, hidden: float) -> int:
     """The whole mixer from the normed input to the output projection's result."""
     inner, width = kind.inner / style.tp, style.width
     joint = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=inner + kind.conv_width + kind.heads, role="mixer")
@@ -50,8 +51,9 @@ def mamba2_scan(tape: Tape, style: Style, kind: Mamba2, source: int, *, tokens: 
     return made
 
 
-def _sizes(kind: Mamba2, style: Style, tokens: float, seq: float) -> _Scan:
-    padded = tokens / seq * -(-seq // kind.chunk) * kind.chunk
+def _sizes(kind: Mamba2, style: Style, tokens: Amount, seq: Amount) -> _Scan:
+    chunks = chunks_of(seq, kind.chunk)
+    padded = tokens / seq * chunks * kind.chunk
     return _Scan(
         values=padded * kind.inner * FLOAT,
         keys=padded * kind.heads * kind.state * FLOAT,
@@ -59,7 +61,7 @@ def _sizes(kind: Mamba2, style: Style, tokens: float, seq: float) -> _Scan:
         heads=padded * kind.heads * FLOAT,
         states=padded / kind.chunk * kind.state_elements * FLOAT,
         narrow=style.width / FLOAT if style.autocast else 1.0,
-        chunks=-(-seq // kind.chunk),
+        chunks=chunks,
     )
 
 
@@ -133,7 +135,7 @@ def _across(tape: Tape, s: _Scan, summed: int, queries: int, states: int) -> int
     return tape.run("scan.carried", [made, out], s.values, saves=[made, out], back_scratch=s.values)
 
 
-def _gated(tape: Tape, style: Style, source: int, gate: int, *, tokens: float, width: float) -> int:
+def _gated(tape: Tape, style: Style, source: int, gate: int, *, tokens: Amount, width: float) -> int:
     """The scan times its gate's SiLU (Falcon-H1)."""
     del style
     size = tokens * width * FLOAT
@@ -141,7 +143,7 @@ def _gated(tape: Tape, style: Style, source: int, gate: int, *, tokens: float, w
     return tape.run("gate.product", [source, activated], size, saves=[source, activated], back_scratch=size)
 
 
-def _gated_norm(tape: Tape, style: Style, source: int, gate: int, *, tokens: float, width: float) -> int:
+def _gated_norm(tape: Tape, style: Style, source: int, gate: int, *, tokens: Amount, width: float) -> int:
     """The gate's SiLU in float, its product with the scan, an RMSNorm of it that stays in float."""
     size = tokens * width * FLOAT
     wide = gate if tape.sizes[gate] >= size else tape.run("gate.float", [gate], size)

@@ -2,12 +2,16 @@
 
 The rules are those of PyTorch's autograd (torch/csrc/autograd/engine.cpp, input_buffer.cpp): an operation runs backward in the
 reverse order of forward; what it saved is released once it has run; a gradient lives until the operation that produced its tensor
-has used it; a second gradient of the same tensor is added in place unless its storage is shared. Sizes are bytes.
+has used it; a second gradient of the same tensor is added in place unless its storage is shared.
+
+Sizes are bytes: of one shape, or ``Size`` of every shape, which makes one replay answer for all of them.
 """
 
 from collections.abc import Sequence
 
 import msgspec
+
+from vramcast.training.activations.sizes import Amount, Peak, highest
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -24,11 +28,11 @@ class Operation(msgspec.Struct, frozen=True):
     reads: tuple[int, ...]
     writes: int
     saves: tuple[int, ...] = ()
-    keeps: float = 0
-    cached: float = 0
-    scratch: float = 0
-    back_scratch: float = 0
-    weight_gradient: float = 0
+    keeps: Amount = 0
+    cached: Amount = 0
+    scratch: Amount | Peak = 0
+    back_scratch: Amount | Peak = 0
+    weight_gradient: Amount = 0
     aliases: bool = False
     also: tuple[int, ...] = ()
 
@@ -38,25 +42,26 @@ class Life(msgspec.Struct, frozen=True):
 
     ``input_saved``: the bytes of the input when the layer holds it for backward. ``forward_peak`` and ``backward_peak`` include
     what is saved; ``transient_peak`` is the forward without autograd (a checkpointed layer's first pass). ``weight_gradients``
-    is what backward leaves behind, included in ``backward_peak``. ``savings``: saved and input by what made them.
+    is what backward leaves behind, in ``backward_peak``; ``binding``: the operation that reaches it, of several the first.
+    ``savings``: saved and input by what made them.
     """
 
-    saved: float
-    input_saved: float
-    forward_peak: float
-    transient_peak: float
-    backward_peak: float
-    weight_gradients: float
-    cached: float = 0.0
+    saved: Amount
+    input_saved: Amount
+    forward_peak: Amount | Peak
+    transient_peak: Amount | Peak
+    backward_peak: Amount | Peak
+    weight_gradients: Amount
+    cached: Amount = 0.0
     binding: str = ""
-    savings: dict[str, float] = {}
+    savings: dict[str, Amount] = {}
 
 
 class Tape:
     """Records operations; tensor 0 is the input, whose bytes belong to whoever made it."""
 
-    def __init__(self, input_bytes: float, *, input_needs_grad: bool = True) -> None:
-        self.sizes: list[float] = [input_bytes]
+    def __init__(self, input_bytes: Amount, *, input_needs_grad: bool = True) -> None:
+        self.sizes: list[Amount] = [input_bytes]
         self.needs_grad: list[bool] = [input_needs_grad]
         self.operations: list[Operation] = []
         self.stands_for: dict[int, int] = {}
@@ -69,20 +74,20 @@ class Tape:
         """Python's names of these tensors go out of scope now: forward frees none of them before the operation recorded last."""
         self.named_until |= dict.fromkeys(tensors, len(self.operations) - 1)
 
-    def gather(self, name: str, source: int, bytes_out: float) -> int:
+    def gather(self, name: str, source: int, bytes_out: Amount) -> int:
         """A gathered copy of a sharded tensor: whoever saves it saves the shard, and gathers it again in backward."""
         out = self.run(name, [source], bytes_out, back_scratch=bytes_out)
         self.stands_for[out] = source
         return out
 
-    def given(self, size: float) -> int:
+    def given(self, size: Amount) -> int:
         """A tensor that somebody else made and holds (an encoder's output), whose gradient passes through."""
         self.sizes.append(size)
         self.needs_grad.append(True)
         self.outside.add(len(self.sizes) - 1)
         return len(self.sizes) - 1
 
-    def slices(self, name: str, source: int, sizes: Sequence[float], *, joined: bool = False) -> list[int]:
+    def slices(self, name: str, source: int, sizes: Sequence[Amount], *, joined: bool = False) -> list[int]:
         """Views of parts of a tensor: who saves one saves the whole.
 
         ``joined``: backward writes one gradient for all of them (chunk, split); else each one's has the size of the whole, filled
@@ -104,7 +109,7 @@ class Tape:
         self.copied.add(source)
         return new
 
-    def cast(self, source: int, wanted: float) -> int:
+    def cast(self, source: int, wanted: Amount) -> int:
         """A tensor in another width, as the bytes that it is ``wanted`` in; itself where it has them."""
         return source if abs(self.sizes[source] - wanted) < 1 else self.run("cast", [source], wanted)
 
@@ -112,15 +117,15 @@ class Tape:
         self,
         name: str,
         reads: Sequence[int],
-        bytes_out: float,
+        bytes_out: Amount,
         *,
         saves: Sequence[int] = (),
         saves_output: bool = False,
-        keeps: float = 0,
-        cached: float = 0,
-        scratch: float = 0,
-        back_scratch: float = 0,
-        weight_gradient: float = 0,
+        keeps: Amount = 0,
+        cached: Amount = 0,
+        scratch: Amount | Peak = 0,
+        back_scratch: Amount | Peak = 0,
+        weight_gradient: Amount = 0,
         trains: bool = False,
         aliases: bool = False,
     ) -> int:
@@ -164,16 +169,16 @@ class Tape:
             savings=self.savings(),
         )
 
-    def savings(self) -> dict[str, float]:
+    def savings(self) -> dict[str, Amount]:
         """Bytes held for backward by what made them: an operation's output, mask, statistics or copy; "input" is the layer's."""
         makers = {0: "input"} | {op.writes: _maker(op.name) for op in self.operations}
         held = sorted({i for op in self.operations for i in op.saves} - (self.outside - {0}))
-        found = dict.fromkeys(makers.values(), 0.0)
+        found: dict[str, Amount] = dict.fromkeys(makers.values(), 0.0)
         for maker, size in [(makers[i], self.sizes[i]) for i in held] + [(_maker(op.name), op.keeps) for op in self.operations]:
             found[maker] += size
         return {maker: size for maker, size in found.items() if size}
 
-    def _forward(self, saved: set[int] | None) -> float:
+    def _forward(self, saved: set[int] | None) -> Amount | Peak:
         last = {self.views.get(r, r): n for n, op in enumerate(self.operations) for r in op.reads}
         for r, n in self.named_until.items():
             whole = self.views.get(r, r)
@@ -182,24 +187,25 @@ class Tape:
         for r, n in last.items():
             if r not in self.outside and not (saved and r in saved):
                 ends.setdefault(n, []).append(r)
-        alive = peak = 0.0
+        alive: Amount = 0.0
+        candidates: list[tuple[Amount | Peak, str]] = []
         for n, op in enumerate(self.operations):
             alive += 0 if op.writes in self.views else self.sizes[op.writes]
             dropped = 0 if saved is not None else op.keeps - op.cached
             alive += op.keeps - dropped
-            peak = max(peak, alive + op.scratch + dropped)
+            candidates.append((alive + dropped + op.scratch, op.name))
             alive -= sum(self.sizes[r] for r in ends.get(n, ()))
-        return peak
+        return highest(candidates)[0]
 
-    def _backward(self) -> tuple[float, str]:
+    def _backward(self) -> tuple[Amount | Peak, str]:
         replay = _Backward(self)
         for op in reversed(self.operations):
             replay.step(op)
-        return replay.peak, replay.binding
+        return highest(replay.candidates)
 
 
 class _Backward:
-    """The state of a backward replay: holders of each storage, gradients by tensor, bytes alive and their maximum."""
+    """The state of a backward replay: holders of each storage, gradients by tensor, bytes alive and their candidate maxima."""
 
     def __init__(self, tape: Tape) -> None:
         self.tape = tape
@@ -207,12 +213,14 @@ class _Backward:
         for op in tape.operations:
             for i in op.saves:
                 self.holders[i] = self.holders.get(i, 0) + 1
-        self.alive = sum(tape.sizes[i] for i in self.holders if i not in tape.outside) + sum(op.keeps for op in tape.operations)
+        held = sum(tape.sizes[i] for i in self.holders if i not in tape.outside)
+        self.alive: Amount = held + sum(op.keeps for op in tape.operations)
         last = tape.operations[-1].writes
-        self.storages: list[list[float]] = [[tape.sizes[last], 1]]
+        self.sizes: list[Amount] = [tape.sizes[last]]
+        self.owners: list[int] = [1]
         self.gradients: dict[int, int] = {last: 0}
         self.alive += tape.sizes[last]
-        self.peak, self.binding = self.alive, "start"
+        self.candidates: list[tuple[Amount | Peak, str]] = [(self.alive, "start")]
 
     def step(self, op: Operation) -> None:
         given = [self.gradients.pop(i) for i in (op.writes, *op.also) if i in self.gradients]
@@ -240,30 +248,30 @@ class _Backward:
         if old is None:
             self.gradients[tensor] = gradient
             return
-        if self.storages[old][1] > 1:
-            fresh = self._new(self.storages[old][0])
+        if self.owners[old] > 1:
+            fresh = self._new(self.sizes[old])
             self._mark(0, "accumulate")
             self._drop(old)
             self.gradients[tensor] = fresh
         self._drop(gradient)
 
-    def _new(self, size: float) -> int:
-        self.storages.append([size, 1])
+    def _new(self, size: Amount) -> int:
+        self.sizes.append(size)
+        self.owners.append(1)
         self.alive += size
-        return len(self.storages) - 1
+        return len(self.sizes) - 1
 
     def _share(self, index: int) -> int:
-        self.storages[index][1] += 1
+        self.owners[index] += 1
         return index
 
     def _drop(self, index: int) -> None:
-        self.storages[index][1] -= 1
-        if not self.storages[index][1]:
-            self.alive -= self.storages[index][0]
+        self.owners[index] -= 1
+        if not self.owners[index]:
+            self.alive -= self.sizes[index]
 
-    def _mark(self, scratch: float, name: str) -> None:
-        if self.alive + scratch > self.peak:
-            self.peak, self.binding = self.alive + scratch, name
+    def _mark(self, scratch: Amount | Peak, name: str) -> None:
+        self.candidates.append((self.alive + scratch, name))
 
 
 def _maker(name: str) -> str:

@@ -1,0 +1,313 @@
+"""What a stage's layers keep under a checkpointing policy, and how high the live layer reaches: worked out for every shape.
+
+A ``StageLayers`` is made once for a structure (model, recipe, layout) and answers ``at`` any shape of a batch, numbers or arrays.
+Where only some layers are trained, or only some multiply in 8 bits, two of them are blended.
+
+A frozen layer that lies above a trained one passes gradients through: its matmuls save nothing of their inputs, its kernels,
+norms and products save what they always do (torch, tools/autograd/derivatives.yaml). Below the lowest trained layer nothing
+needs a gradient and nothing is saved, unless the embedding is trained.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from vramcast.models.inventory import Block, Model
+from vramcast.models.sharding import cut, share
+from vramcast.models.stages import Stage
+from vramcast.quantity import Number, maximum, minimum
+from vramcast.training.activations.layer import layer_tape
+from vramcast.training.activations.regions import module_bytes
+from vramcast.training.activations.sizes import TOKENS, Amount, Length, Peak, Shape, Size, at
+from vramcast.training.activations.style import Style
+from vramcast.training.activations.tape import Life, Tape
+from vramcast.training.methods import Partial, last_layers
+from vramcast.training.recipe.policy import Policy
+
+MATMULS = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down", "mixer", "router"})
+_BEHIND = frozenset({"gate", "up", "gate_up", "down"})
+
+
+class Layers(msgspec.Struct, frozen=True, kw_only=True):
+    """The cost of a stage's layers for one batch, bytes (or arrays of them).
+
+    ``waiting``: held at the end of forward; ``copies``: autocast's of the weights of recomputed layers, which nothing saves but
+    autocast keeps until it ends, after the loss; ``forward``: the live layer's forward beyond that; ``working``: the last layer's
+    backward beyond that, recomputation included; ``first_working`` and ``first_kept``: the same of the first layer, and what it
+    keeps; ``gradients``: weight gradients that the first layer's backward makes; ``boundary``: one layer's input;
+    ``parts``: what waits, by the operation that made it, where nothing is recomputed; ``highest_at``: the operation at which the
+    last layer's backward is highest.
+    """
+
+    waiting: Number
+    copies: Number = 0.0
+    forward: Number
+    working: Number
+    first_working: Number
+    first_kept: Number
+    gradients: Number
+    block_elements: float
+    boundary: Number
+    parts: Callable[[], tuple[tuple[str, Number], ...]] = tuple
+    highest_at: Callable[[], str] = str
+
+
+class _Block(msgspec.Struct, frozen=True, kw_only=True):
+    """One layer of a block: its life, and what it keeps under the policy."""
+
+    life: Life
+    kept: Amount
+
+    def working(self, shape: Shape, *, recomputed: bool) -> Number:
+        """Its backward beyond what waited for it: all of it when it is recomputed from its input."""
+        highest = at(self.life.backward_peak, shape)
+        return highest if recomputed else highest - minimum(at(self.life.saved, shape), at(self.kept, shape))
+
+
+class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
+    """A stage's layers under a policy, for every shape.
+
+    ``one_pass``: what a forward pass leaves for backward; ``mask``: of the dropout over the embedding, for each pass;
+    ``embedded``: the embedding's output; ``beside``: layers recomputed together with the last one, counted; ``parts``: what a
+    pass leaves by the operation that made it.
+    """
+
+    policy: Policy
+    boundary: Amount
+    one_pass: Amount
+    mask: Amount
+    embedded: Amount
+    copies: Amount
+    forward: tuple[Amount | Peak, ...]
+    first: _Block
+    last: _Block
+    beside: int
+    block_elements: float
+    parts: tuple[tuple[str, Amount], ...]
+
+    def at(self, shape: Shape, in_flight: Number = 1.0) -> Layers:
+        """The cost for a shape, of which ``in_flight`` passes wait for their backward."""
+        recomputed, boundary = self.policy.recomputes_layers, at(self.boundary, shape)
+        embedded = at(self.mask, shape) * in_flight + at(self.embedded, shape)
+        beside = self.last.life.saved + self.last.life.input_saved
+        return Layers(
+            waiting=at(self.one_pass, shape) * in_flight + embedded,
+            copies=at(self.copies, shape),
+            forward=maximum(*(at(size, shape) for size in self.forward)),
+            working=self.last.working(shape, recomputed=recomputed)
+            + (self.beside * maximum(boundary, at(beside, shape)) if self.beside else 0.0),
+            first_working=self.first.working(shape, recomputed=recomputed),
+            first_kept=at(self.first.kept, shape),
+            gradients=at(self.first.life.weight_gradients, shape),
+            block_elements=self.block_elements,
+            boundary=boundary,
+            parts=lambda: self._opened(shape, in_flight, embedded),
+            highest_at=lambda: self._highest_at(shape),
+        )
+
+    def _opened(self, shape: Shape, in_flight: Number, embedded: Number) -> tuple[tuple[str, Number], ...]:
+        found = tuple((name, at(size, shape) * in_flight) for name, size in self.parts)
+        return (*found, *((("embedding", embedded),) if found and (self.embedded or self.mask) else ()))
+
+    def _highest_at(self, shape: Shape) -> str:
+        peak = self.last.life.backward_peak
+        return peak.reached_by(shape) if isinstance(peak, Peak) else self.last.life.binding
+
+
+class Blended(msgspec.Struct, frozen=True, kw_only=True):
+    """Layers of which the first ``share`` are as ``those`` and the others, the last one among them, as ``rest``.
+
+    ``highest``: the step that needs most counts, in which either kind may be the last.
+    """
+
+    those: "LayerCosts"
+    rest: "LayerCosts"
+    share: float
+    highest: bool = False
+
+    def at(self, shape: Shape, in_flight: Number = 1.0) -> Layers:
+        """The cost for a shape, of which ``in_flight`` passes wait for their backward."""
+        those, rest, share = self.those.at(shape, in_flight), self.rest.at(shape, in_flight), self.share
+        return msgspec.structs.replace(
+            rest,
+            waiting=share * those.waiting + (1 - share) * rest.waiting,
+            working=maximum(those.working, rest.working) if self.highest else rest.working,
+            first_working=those.first_working,
+            first_kept=those.first_kept,
+            gradients=those.gradients,
+            parts=tuple,
+        )
+
+
+LayerCosts = StageLayers | Blended
+
+
+def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reached: frozenset[int] = frozenset()) -> StageLayers:
+    """The stage's layers under ``policy``, for every shape whose sequences are as long as the windows in ``reached``."""
+    own = TOKENS / style.tp if style.sp else TOKENS
+    boundary = own * hidden * style.residual
+    seq = Length(reached)
+    costs = {id(block): _cost(policy, block, style, hidden=hidden, seq=seq) for block, _ in stage.blocks}
+    blocks = [block for block, _ in stage.blocks]
+    first, last = min(blocks, key=lambda b: b.indices[0]), max(blocks, key=lambda b: b.indices[-1])
+    recomputed = policy.recomputes_layers
+    forward = (c.life.transient_peak if recomputed else c.life.forward_peak - c.life.saved for c in costs.values())
+    masked = stage.first and style.hidden_dropout
+    return StageLayers(
+        policy=policy,
+        boundary=boundary,
+        one_pass=_one_pass(policy, stage, {i: cost.kept for i, cost in costs.items()}, boundary),
+        mask=boundary / style.residual if masked else 0.0,
+        embedded=boundary if stage.first and policy.kind == "none" else 0.0,
+        copies=sum(costs[id(block)].life.cached * count for block, count in stage.blocks) if recomputed else 0.0,
+        forward=tuple(forward),
+        first=costs[id(first)],
+        last=costs[id(last)],
+        beside=(stage.layers - 1) % policy.layers if policy.kind == "uniform" else 0,
+        block_elements=_elements(max(blocks, key=lambda b: b.elements), style),
+        parts=_parts(stage, {i: cost.life for i, cost in costs.items()}) if policy.kind == "none" else (),
+    )
+
+
+def layers_of_part(
+    policy: Policy,
+    stage: Stage,
+    style: Style,
+    *,
+    hidden: int,
+    partial: Partial | None,
+    trained: int,
+    reached: frozenset[int] = frozenset(),
+) -> LayerCosts:
+    """A stage of which ``trained`` layers are trained, in the step that needs most; all of them without ``partial``."""
+    if partial is None or not trained:
+        return layers_of(policy, stage, style, hidden=hidden, reached=reached)
+    deep = last_layers(stage, depth_reached(stage.layers, partial, trained))
+    active = layers_of(policy, deep, style, hidden=hidden, reached=reached)
+    if trained >= deep.layers:
+        return active
+    frozen = msgspec.structs.replace(style, trains=False)
+    passing = layers_of(policy, deep, frozen, hidden=hidden, reached=reached)
+    return Blended(those=active, rest=passing, share=trained / deep.layers, highest=True)
+
+
+def depth_reached(depth: int, partial: Partial, trained: int) -> int:
+    """Layers from the last one down to the lowest that needs gradients."""
+    if partial.whole_backward:
+        return depth
+    return depth - depth // trained + 1 if partial.spread else trained
+
+
+def windows_of(model: Model) -> frozenset[int]:
+    """The windows and chunks of a model's attention: whether a sequence reaches one decides what its layers write out."""
+    mixers = [m for block in model.blocks for m in block.mixers]
+    return frozenset(w for m in mixers for w in (getattr(m, "window", 0), getattr(m, "chunk", 0)) if isinstance(w, int) and w > 0)
+
+
+def _parts(stage: Stage, lives: dict[int, Life]) -> tuple[tuple[str, Amount], ...]:
+    """What every layer keeps by the operation that made it, over the stage."""
+    found: dict[str, Amount] = {}
+    for block, count in stage.blocks:
+        for name, size in lives[id(block)].savings.items():
+            found[name] = found.get(name, 0.0) + size * count
+    return tuple(found.items())
+
+
+def _one_pass(policy: Policy, stage: Stage, kept_of: dict[int, Amount], boundary: Amount) -> Amount:
+    """What one pass leaves for backward: each layer's own, or the inputs of the chunks and layers that are recomputed.
+
+    Source: Megatron-LM core 0.16.1, transformer/transformer_block.py, _checkpointed_forward.
+    """
+    if policy.kind == "uniform":
+        return -(-stage.layers // policy.layers) * boundary
+    left = policy.layers if policy.kind == "block" else 0
+    total: Amount = 0.0
+    for block, count in sorted(stage.blocks, key=lambda pair: pair[0].indices[0]):
+        recomputed = min(left, count)
+        left -= recomputed
+        total += recomputed * boundary + (count - recomputed) * kept_of[id(block)]
+    return total
+
+
+def _elements(block: Block, style: Style) -> float:
+    layout = cut(style.tp, ep=style.ep, expert_tp=style.expert_tp)
+    return sum(share(tensor, layout) for tensor in block.tensors)
+
+
+def _cost(policy: Policy, block: Block, style: Style, *, hidden: int, seq: Length) -> _Block:
+    tape = layer_tape(block, style, hidden=hidden, tokens=TOKENS, seq=seq)
+    life = tape.life()
+    return _Block(life=life, kept=kept(policy, tape, life, narrow=style.saved_inputs > 0, scans=style.scans))
+
+
+def kept(policy: Policy, tape: Tape, life: Life, *, narrow: bool = False, scans: bool = False) -> Amount:
+    """Bytes one layer keeps for backward; ``narrow``: its matmuls make narrow copies of what they read.
+
+    ``scans``: an operation before each matmul takes the absolute values of what it reads, and its result is kept.
+    """
+    whole, boundary = life.saved + life.input_saved, tape.sizes[0]
+    if policy.kind in ("full", "uniform"):
+        return boundary
+    if policy.kind == "offloaded":
+        return 0.0
+    if policy.kind == "modules":
+        return module_bytes(tape, policy.modules)
+    if policy.kind == "op":
+        return boundary + _selected(tape, narrow=narrow) + (_scanned(tape) if scans else 0)
+    if policy.kind == "core_attention":
+        return whole - _attention_scores(tape)
+    if policy.kind == "layer":
+        return boundary / policy.layers + whole * (policy.layers - 1) / policy.layers
+    return whole
+
+
+def _selected(tape: Tape, *, narrow: bool) -> Amount:
+    """The per-operation policy of torchtitan: every second matmul's output, attention's output and statistics.
+
+    A matmul that makes narrow copies is a function of its own, unknown to the policy: its output does not stay, and of its
+    copies those that lie behind another matmul do; what weights, the block's input or attention's output give is made again.
+    Source: torchtitan 0.2.0, distributed/activation_checkpoint.py, _get_custom_policy (mm_count % 2); torch 2.13,
+    _functorch/partitioners.py (matmuls are not recomputed).
+    """
+    total: Amount = 0.0
+    matmuls = 0
+    for op in tape.operations:
+        if narrow and _role(op.name) in MATMULS:
+            total += op.keeps if _role(op.name) in _BEHIND else 0
+        elif _role(op.name) in MATMULS:
+            matmuls += 1
+            total += tape.sizes[op.writes] if matmuls % 2 else 0
+        elif op.name == "attention":
+            total += tape.sizes[op.writes] + op.keeps
+        elif op.name in ("tp.reduce", "sp.scatter"):
+            total += tape.sizes[op.writes]
+    return total
+
+
+def _scanned(tape: Tape) -> Amount:
+    """Absolute values of each matmul's input and, as wide as its gradient, of its weight.
+
+    Source: torchao 0.9, float8/float8_utils.py, tensor_to_amax (torch.max(torch.abs(x))), once for every linear layer.
+    """
+    matmuls = [op for op in tape.operations if _role(op.name) in MATMULS]
+    return sum(tape.sizes[op.reads[0]] + op.weight_gradient for op in matmuls)
+
+
+def _role(name: str) -> str:
+    return name.removeprefix("expert.").removeprefix("shared.")
+
+
+def _is_score(size: Amount, stream: Amount) -> bool:
+    """Whether a tensor has an element for every pair of places, as no other part of a layer has."""
+    return size.grows_with("seq") if isinstance(size, Size) else size > stream
+
+
+def _attention_scores(tape: Tape) -> Amount:
+    """Megatron's selective recomputation drops what lies between the scores and the weighted sum (arXiv 2205.05198)."""
+    dropped = {"softmax", "softmax.back", "dropout"}
+    held = {i for op in tape.operations for i in op.saves}
+    return sum(
+        (tape.sizes[op.writes] if op.writes in held else 0) + op.keeps
+        for op in tape.operations
+        if op.name in dropped and _is_score(tape.sizes[op.writes], tape.sizes[0])
+    )

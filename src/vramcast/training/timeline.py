@@ -1,0 +1,350 @@
+"""One training step of one rank as a timeline: what is alive at each instant, in named terms that sum to it.
+
+A term's size is a quantity: it answers for one layout or for arrays of them, and its ``why`` is its own formula.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from vramcast.ledger import Instant, Term
+from vramcast.quantity import Number, Quantity, bytes_, is_array, is_there, maximum, named, summed, whole
+from vramcast.training.gathers import gathered, gathered_to_save, reducing, secondary
+from vramcast.training.optimizers.rules import optimizer
+from vramcast.training.rank import Rank, retained_inputs
+from vramcast.training.recipe.parts import Recipe, width
+from vramcast.training.stages import between_stages
+from vramcast.training.states import GRADIENTS_CUT, NOTHING
+from vramcast.training.towers import opened_by
+
+STEP = "optimizer step"
+FORWARD = "end of forward"
+LOAD = "load"
+EMBEDDING = "backward of the embedding"
+
+_SOURCES = {
+    "weights": "models/inventory: exact tensors; PEFT and bitsandbytes for what is frozen or quantised",
+    "gradients": "torch autograd; ZeRO, arXiv 1910.02054, table 1",
+    "activations": "torch/csrc/autograd: what each operation saves",
+    "loss": "the framework's loss function",
+    "gathered": "torch 2.13, distributed/fsdp; DeepSpeed 0.18, runtime/zero/partition_parameters.py",
+    "temporaries": "torch/csrc/autograd/engine.cpp: order and life of gradients",
+    "gradient_copy": "DeepSpeed 0.6.0, runtime/zero/stage_1_and_2.py: step, get_grad_norm_direct; bf16_optimizer.py",
+    "secondary_weights": "DeepSpeed 0.18, runtime/zero/partition_parameters.py: _partition_param_sec; arXiv 2306.10209",
+    "overflow_check": "DeepSpeed 0.6.0, runtime/zero/stage_1_and_2.py: _has_inf_or_nan",
+    "communication": "DeepSpeed 0.6.0, runtime/zero/constants.py (buckets of 5e8); torch 2.13, nn/parallel/distributed.py",
+}
+_FOREACH = "torch 2.13, optim/adamw.py: _multi_tensor_adamw"
+_ACCUMULATE = "torch: derivatives.yaml, accumulate_grad.h"
+
+
+class Alive(msgspec.Struct, frozen=True, kw_only=True):
+    """What is alive at one moment beside what stays from step to step.
+
+    ``gradients``: None where they are those that the micro-batch began with. ``activations`` of the decoder's layers and
+    ``tower``: bytes that wait for backward. ``source``: of the temporaries' rule, where they are not a layer's.
+    ``between_steps``: no step is under way.
+    """
+
+    between_steps: bool = False
+    gradients: Quantity | None = None
+    activations: Number = 0.0
+    tower: Number = 0.0
+    loss: Quantity = NOTHING
+    gathered: Quantity = NOTHING
+    temporaries: Quantity = NOTHING
+    gradient_copy: Quantity = NOTHING
+    overflow_check: Quantity = NOTHING
+    source: str = _SOURCES["temporaries"]
+
+
+def instants(rank: Rank) -> tuple[Instant, ...]:
+    """The instants of a steady step, in order."""
+    return tuple(_Timeline(rank).moments())
+
+
+class _Timeline:
+    """The moments of one rank's step, which share the terms that stay."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank, self.recipe, self.layers = rank, rank.recipe, rank.layers
+        self.states, self.units, self.tower = rank.states, rank.units, rank.tower
+        held = rank.kind.held
+        source = optimizer(self.recipe.update.optimizer).source
+        self.weights = _term("weights", self.states.weights)
+        self.optimizer = (
+            *_term("optimizer", self.states.optimizer, source),
+            *_term("master_weights", self.states.master, source),
+        )
+        self.second = (
+            *_term("secondary_weights", secondary(self.recipe, held, rank.structure.parallel.hpz)),
+            *_term("communication", _buckets(rank)),
+        )
+        self.all_saved: tuple[Term, ...] | None = None
+        self.reducing = reducing(self.recipe, self.units, held)
+
+    def moments(self) -> Iterator[Instant]:
+        """In the order of a step."""
+        stage, recipe = self.rank.kind.stage, self.recipe
+        if is_there(self.states.loaded):
+            yield Instant(name=LOAD, terms=_term("weights", self.states.loaded, "transformers, quantizers/base.py"))
+        if self._sees:
+            yield self._at(f"forward of the {self.tower.name}", self._seeing())
+        yield self._at(FORWARD, self._end_of_forward())
+        if stage.last:
+            yield self._at("loss", self._loss())
+            yield self._at("backward of the loss", self._loss_backward())
+        yield self._at("backward of the last block", self._last_block())
+        yield self._at("backward of the first block", self._first_block())
+        if self.rank.kind.embedding_gradient or self.rank.kind.partial_embedding:
+            yield self._at(EMBEDDING, self._embedding())
+        if self._sees and is_there(bytes_(self.tower.saved)):
+            yield self._at(f"backward of the {self.tower.name}", self._seen())
+        if recipe.update.checks_overflow:
+            check = Alive(gradients=self.states.gradients, overflow_check=self.states.overflow_copy)
+            yield self._at("overflow check", check)
+        yield self._at(STEP, self._optimizer_step())
+        if recipe.task.eval_batch:
+            yield self._at("evaluation", self._evaluation())
+        if recipe.task.saves:
+            yield self._at("checkpoint save", self._save())
+
+    @property
+    def _sees(self) -> bool:
+        return bool(self.rank.kind.towers) and is_there(bytes_(self.tower.held))
+
+    def _seeing(self) -> Alive:
+        """Images go through their tower before the decoder begins."""
+        return Alive(tower=self.tower.held, temporaries=bytes_(self.tower.forward, "the tower's live layer"))
+
+    def _end_of_forward(self) -> Alive:
+        copies = self.layers.copies * (1 - 1 / self.rank.kind.stage.layers)
+        return self._waiting(
+            temporaries=summed(bytes_(self.layers.forward, "the live layer's forward"), _autocast_copies(copies)),
+            gathered=gathered(self.recipe, self.units, blocks=1, ends="head"),
+        )
+
+    def _loss(self) -> Alive:
+        return self._waiting(
+            temporaries=_autocast_copies(self.layers.copies),
+            loss=self.rank.loss.forward,
+            gathered=gathered(self.recipe, self.units, blocks=1, ends="head"),
+        )
+
+    def _loss_backward(self) -> Alive:
+        return self._waiting(loss=self.rank.loss.backward, gathered=gathered(self.recipe, self.units, blocks=1, ends="head"))
+
+    def _last_block(self) -> Alive:
+        """The head's gradient already exists (or, sharded, is on its way), one block's working set is at its highest."""
+        return self._waiting(
+            temporaries=summed(self._live_layer(self.layers.working), self.reducing),
+            gathered=gathered(self.recipe, self.units, blocks=2, ends="none"),
+        )
+
+    def _first_block(self) -> Alive:
+        """All gradients exist but the embedding's, unless a tied head has made it; of the activations only the first block's."""
+        rank, layers = self.rank, self.layers
+        retained = retained_inputs(rank)
+        late = 0 if self.units.tied or rank.finds_gradients else rank.kind.embedding_gradient
+        own = 0 if self.recipe.sharding.kind in GRADIENTS_CUT else layers.gradients + late
+        return Alive(
+            gradients=self._gradients_without(own),
+            activations=retained if is_there(bytes_(retained)) else layers.first_kept,
+            tower=self.tower.held,
+            temporaries=summed(self._live_layer(layers.first_working), self.reducing),
+            gathered=gathered(self.recipe, self.units, blocks=1, ends="none"),
+            gradient_copy=self.states.wide_copy,
+        )
+
+    def _gradients_without(self, own: Number) -> Quantity:
+        """The gradients less those that this block's backward, and the embedding's, have not made yet."""
+        gradients = self.states.gradients
+        if not is_there(bytes_(own)):
+            return gradients
+        left = maximum(0.0, gradients.value - own)
+        return gradients - bytes_(gradients.value - left, "of the first block and the embedding (not made yet)")
+
+    def _embedding(self) -> Alive:
+        """The embedding's gradient is a matrix of its own, added to one that is there: the tied head's, or an earlier batch's.
+
+        Source: torch, derivatives.yaml, embedding_dense_backward; accumulate_grad.h takes a first gradient as it is.
+        """
+        there = self.units.tied or self.rank.finds_gradients
+        own = self.rank.kind.partial_embedding or (self.rank.kind.embedding_gradient if there else 0)
+        output = bytes_(self.layers.boundary, "the gradient of the embedding's output")
+        return Alive(
+            gradients=self.states.gradients,
+            tower=self.tower.held,
+            temporaries=summed(output, bytes_(own, "the embedding's own gradient")),
+            gathered=gathered(self.recipe, self.units, blocks=0, ends="embedding"),
+            gradient_copy=self.states.wide_copy,
+            source=_ACCUMULATE,
+        )
+
+    def _seen(self) -> Alive:
+        """A tower's backward is the last of the step: every other gradient exists, and that of the decoder's input."""
+        boundary = bytes_(self.layers.boundary, "the gradient of the decoder's input")
+        return Alive(
+            gradients=self.states.gradients,
+            tower=self.tower.held,
+            temporaries=summed(bytes_(self.tower.working, "the tower's live layer"), boundary),
+            gradient_copy=self.states.wide_copy,
+        )
+
+    def _optimizer_step(self) -> Alive:
+        row = optimizer(self.recipe.update.optimizer)
+        return Alive(
+            gradients=self.states.step_gradients,
+            temporaries=self.states.step_copy,
+            gradient_copy=self.states.flat_copy,
+            source=row.source if row.shape == "momentum" else _FOREACH,
+        )
+
+    def _evaluation(self) -> Alive:
+        """A forward without autograd at the evaluation batch, after batches whose logits stay on the card.
+
+        Source: transformers 5, trainer.py (evaluation_loop), trainer_pt_utils.py: EvalLoopContainer.add concatenates what was
+        kept with what is new, both alive; accelerate converts the model's outputs to float under autocast.
+        """
+        rank, recipe = self.rank, self.recipe
+        scale, compute = recipe.task.eval_batch / rank.rows, width(recipe.precision.compute)
+        batch = rank.tokens * scale * rank.structure.model.vocab if rank.kind.stage.last else 0.0
+        each = 4 if recipe.precision.autocast else compute
+        kept = max(0, 2 * recipe.task.eval_kept - 2)
+        logits = named(batch, "logits of a batch")
+        return Alive(
+            between_steps=True,
+            gradients=rank.resting_gradients,
+            tower=self.tower.pixels * scale,
+            temporaries=bytes_(maximum(self.layers.forward, self.tower.forward) * scale, "the live layer's forward"),
+            loss=summed(
+                logits * bytes_(compute + 4, "(and their float copy)"), logits * named(kept, "batches kept") * bytes_(each)
+            ),
+            gathered=gathered(recipe, self.units, blocks=1, ends="head"),
+        )
+
+    def _save(self) -> Alive:
+        """Weights gathered for a checkpoint, between two steps."""
+        put_together = gathered_to_save(self.recipe, self.units, self.rank.kind.held, self.states)
+        return Alive(between_steps=True, gradients=self.rank.resting_gradients, gathered=put_together)
+
+    def _waiting(self, *, temporaries: Quantity = NOTHING, loss: Quantity = NOTHING, gathered: Quantity = NOTHING) -> Alive:
+        """A moment at which all activations wait for backward."""
+        return Alive(
+            activations=self.layers.waiting, tower=self.tower.held, temporaries=temporaries, loss=loss, gathered=gathered
+        )
+
+    def _live_layer(self, working: Number) -> Quantity:
+        """A layer's backward at its highest, and the gradient of its input."""
+        return summed(bytes_(working, self._highest), bytes_(self.layers.boundary, "the gradient of its input"))
+
+    def _highest(self) -> str:
+        return f"the live layer's gradients and saved tensors (highest at its {self.layers.highest_at()})"
+
+    def _at(self, name: str, alive: Alive) -> Instant:
+        """The instant: what stays, and what is alive beside it, in the order of the ledger."""
+        terms = (
+            *self.weights,
+            *_term("gradients", self._gradients(name, alive)),
+            *self.optimizer,
+            *self.second,
+            *self._activations(alive),
+            *_term("loss", alive.loss),
+            *_term("gathered", alive.gathered),
+            *_term("temporaries", alive.temporaries, alive.source),
+            *_term("gradient_copy", alive.gradient_copy),
+            *_term("overflow_check", alive.overflow_check),
+        )
+        return Instant(name=name, terms=terms)
+
+    def _gradients(self, name: str, alive: Alive) -> Quantity:
+        """Gradients at a moment: those it says, narrow ones of this backward beside them, or whole ones while accumulating."""
+        rank, recipe = self.rank, self.recipe
+        gradients = rank.starting_gradients if alive.gradients is None else alive.gradients
+        if name == STEP or alive.between_steps:
+            return gradients
+        if recipe.precision.low_gradients:
+            narrow = bytes_(width(recipe.precision.low_gradients), "(of this backward)")
+            gradients = summed(gradients, named(rank.kind.held.trained, "trained") * narrow)
+        whole = recipe.sharding.whole_accumulation != "none" and rank.accumulates
+        if whole and (is_there(gradients) or not recipe.task.longest_first):
+            return self.states.whole_gradients
+        return gradients
+
+    def _activations(self, alive: Alive) -> tuple[Term, ...]:
+        """What waits for backward, opened by the operation that made it while all of it waits."""
+        if alive.activations is not self.layers.waiting:
+            return self._saved(alive, waiting=False)
+        if self.all_saved is None:
+            self.all_saved = self._saved(alive, waiting=True)
+        return self.all_saved
+
+    def _saved(self, alive: Alive, *, waiting: bool) -> tuple[Term, ...]:
+        size = bytes_(alive.activations + alive.tower)
+        if not is_there(size):
+            return ()
+        opened = () if is_array(size.value) else self._opened(alive, waiting=waiting)
+        term = Term(
+            name="activations",
+            bytes=whole(size.value),
+            why=lambda: _saved_text(self.rank, size),
+            source=_SOURCES["activations"],
+            terms=opened,
+        )
+        return (term,)
+
+    def _opened(self, alive: Alive, *, waiting: bool) -> tuple[Term, ...]:
+        """Its parts; what images left stands beside them. Rounded so that they sum to the whole."""
+        every, each = whole(alive.activations + alive.tower), self.rank.kind.stage.layers * self.rank.tokens
+        text, parts, start = whole(alive.activations), list[Term](), 0.0
+        for name, size in self.layers.parts() if waiting else ():
+            rounded = whole(start + size) - whole(start)
+            why = f"{size / each:,.0f} B per token and layer on average"
+            parts.append(Term(name=f"saved.{name}", bytes=rounded, why=why))
+            start += size
+        return opened_by(self.tower, tuple(parts), text=text, tower=every - text) if every > text else tuple(parts)
+
+
+def _term(name: str, size: Quantity, source: str = "") -> tuple[Term, ...]:
+    """The term of that size; none where there is nothing."""
+    return (Term(name=name, amount=size, source=source or _SOURCES.get(name, "")),) if is_there(size) else ()
+
+
+def _autocast_copies(size: Number) -> Quantity:
+    return bytes_(size, "autocast's copies of the weights")
+
+
+def _buckets(rank: Rank) -> Quantity:
+    """Flat buffers: DDP's own copy of the gradients, DeepSpeed's buckets, hidden states between pipeline stages."""
+    recipe, structure = rank.recipe, rank.structure
+    outputs = between_stages(
+        recipe, rank.kind.stage, structure.parallel, micro_batches=rank.micro_batches, in_flight=rank.in_flight
+    )
+    elements = named(recipe.sharding.bucket_elements, "elements of buckets")
+    return summed(
+        rank.states.gradients if recipe.sharding.ddp_buckets else NOTHING,
+        elements * bytes_(width(recipe.precision.compute)),
+        named(outputs, "hidden states between stages") * bytes_(rank.layers.boundary, "each"),
+    )
+
+
+def _saved_text(rank: Rank, size: Quantity) -> str:
+    """What waits for backward, by policy, and how much of it a token and layer leave on average."""
+    recipe, depth = rank.recipe, rank.kind.stage.layers
+    each = size.value / (rank.tokens * depth * rank.in_flight)
+    passes = f" x {rank.in_flight:g} passes in flight" if rank.in_flight > 1 else ""
+    return f"{rank.tokens:,.0f} tokens x {depth} layers{passes} x {each:,.6g} B of {_kept_text(recipe)}"
+
+
+def _kept_text(recipe: Recipe) -> str:
+    policy, kernels = recipe.recomputation.policy, recipe.kernels
+    words = {
+        "full": "each layer's input",
+        "offloaded": "nothing but masks: inputs are moved to the host",
+        "op": "each layer's input and chosen outputs",
+        "uniform": f"the input of every {policy.layers} layers",
+        "block": f"the input of {policy.layers} layers, and all that the others save",
+        "modules": f"what a layer saves outside {', '.join(policy.modules)}",
+    }
+    saved = f"what {kernels.attention} attention, {kernels.norm} norms and {kernels.glu} MLPs save"
+    return words.get(policy.kind, saved)
