@@ -24,9 +24,9 @@ PACKAGES = ("serving", "training", "models", "hardware", "planning")
 TESTS = {
     "serving": (
         "serving", "against_vllm_logs", "against_vllm_planner", "against_vllm_messages", "against_sglang",
-        "against_llama_cpp_logs", "planning/test_serving.py", "truth/test_budgets.py",
+        "against_llama_cpp_logs", "planning/test_serving.py",
     ),
-    "training": ("training", "against_peft", "against_torchtitan", "against_traces", "truth/test_budgets.py"),
+    "training": ("training", "against_peft", "against_torchtitan", "against_traces"),
     "models": ("models", "against_gguf", "against_safetensors", "against_checkpoints", "serving"),
     "hardware": ("hardware", "serving"),
     "planning": ("planning", "asking"),

@@ -4,9 +4,10 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import context_bytes, context_term
-from vramcast.largest import largest_that_fits
+from vramcast.largest import largest_of_each, largest_that_fits
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.inventory import Model
+from vramcast.quantity import Number, is_array, is_nothing, minimum
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
 from vramcast.serving.engines.llama_cpp.cache import CacheRules, layer_bytes
 from vramcast.serving.engines.llama_cpp.loading import Laid, lay_out
@@ -62,13 +63,13 @@ def answer(resolved: Resolved, name: str) -> Answer:
             request_bytes=pool if worked.settings.cache.unified else pool // sequences,
             pool_bytes=pool,
             tokens=worked.settings.cache.cells,
-            concurrency=float(sequences),
+            concurrency=sequences / 1,
             block_tokens=1,
             blocks=worked.settings.cache.cells,
             state_bytes=sum(plan.state) // sequences,
         ),
         max_context=longest_context(resolved, worked, resolved.card) if resolved.card and resolved.limits else capacity,
-        max_concurrency=float(sequences),
+        max_concurrency=sequences / 1,
         start_error=_error(ranks, resolved.card),
     )
 
@@ -79,13 +80,12 @@ def _memory(worked: Worked, resolved: Resolved, device: int) -> RankMemory:
     extra = _beside(resolved, device)
     terms = [
         weights_term(worked.parts, worked.settings.placement, device, beside_bytes=extra),
-        Term(name="kv_cache", bytes=plan.cache[device], why=_cache_why(worked, device), source="src/llama-kv-cache.cpp"),
-        Term(name="activations", bytes=plan.compute[device], why=_compute_why(worked), source="ggml/src/ggml-alloc.c"),
+        Term(name="kv_cache", bytes=plan.cache[device], why=lambda: _cache_why(worked, device), source="src/llama-kv-cache.cpp"),
+        Term(name="activations", bytes=plan.compute[device], why=lambda: _compute_why(worked), source="ggml/src/ggml-alloc.c"),
     ]
-    if plan.state[device]:
-        terms.insert(
-            2, Term(name="state", bytes=plan.state[device], why=_state_why(worked), source="src/llama-memory-recurrent.cpp")
-        )
+    if not is_nothing(plan.state[device]):
+        why, source = _state_why(worked), "src/llama-memory-recurrent.cpp"
+        terms.insert(2, Term(name="state", bytes=plan.state[device], why=why, source=source))
     if gpus:
         terms.append(context_term(resolved.card))
     held = sum(t.bytes for t in terms)
@@ -135,31 +135,34 @@ def _sequence_bytes(model: Model, cache: CacheRules, tokens: int) -> int:
     return sum(block.count * layer_bytes(block, rules) for block in model.blocks)
 
 
-def longest_context(resolved: Resolved, worked: Worked, card: Accelerator, *, spare_bytes: int = 0) -> int:
+def longest_context(resolved: Resolved, worked: Worked, card: Accelerator, *, spare_bytes: int = 0) -> Number:
     """The longest context that every GPU holds, compute buffers grown with it, a multiple of 256 tokens.
 
     ``spare_bytes``: what has to stay free on each.
     """
 
-    def held(steps: int) -> int:
+    def held(steps: Number) -> Number:
         return card.visible_bytes - margin_bytes(resolved, worked, card, steps * _LEAST_CONTEXT)
 
-    most = (resolved.model.positions or 2**20) // _LEAST_CONTEXT
-    return largest_that_fits(held, room=card.visible_bytes - spare_bytes, most=most, first=most) * _LEAST_CONTEXT
+    most, room = (resolved.model.positions or 2**20) // _LEAST_CONTEXT, card.visible_bytes - spare_bytes
+    if is_array(worked.settings.cache.sequences) or is_array(worked.settings.cache.context):
+        return largest_of_each(held, room=room, most=most) * _LEAST_CONTEXT
+    return largest_that_fits(held, room=room, most=most, first=most) * _LEAST_CONTEXT
 
 
-def margin_bytes(resolved: Resolved, worked: Worked, card: Accelerator, context: int) -> int:
+def margin_bytes(resolved: Resolved, worked: Worked, card: Accelerator, context: Number) -> Number:
     """Bytes left on the fullest GPU at that context."""
     cache = msgspec.structs.replace(worked.settings.cache, context=context)
     plan = plan_of(worked.laid, msgspec.structs.replace(worked.settings, cache=cache))
     room = card.visible_bytes - context_bytes(card)
     gpus = worked.settings.placement.gpus
-    return min((room - plan.device(i) - _beside(resolved, i) for i in range(gpus)), default=0)
+    left = [room - plan.device(i) - _beside(resolved, i) for i in range(gpus)]
+    return minimum(*left) if left else 0
 
 
 def _error(ranks: list[RankMemory], card: Accelerator | None) -> str:
     """What ggml prints when a buffer cannot be had: the first that does not fit, in the order of allocation."""
-    if card is None:
+    if card is None or any(is_array(rank.device_bytes) for rank in ranks):
         return ""
     for device, rank in enumerate(ranks):
         left = card.visible_bytes - sum(t.bytes for t in rank.instants[0].terms if t.name == "context")

@@ -11,6 +11,7 @@ from vramcast.errors import QuestionError
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Block
 from vramcast.models.quantization.ggml import ggml_type
+from vramcast.quantity import Number, element, maximum, minimum
 
 _STATE_BYTES = 4
 
@@ -18,8 +19,8 @@ _STATE_BYTES = 4
 class CacheRules(msgspec.Struct, frozen=True, kw_only=True):
     """The question as the cache sees it."""
 
-    context: int
-    sequences: int = 1
+    context: Number
+    sequences: Number = 1
     unified: bool = True
     micro_batch: int = 512
     full_windows: bool = False
@@ -32,39 +33,43 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True):
     draft_tokens: int = 0
 
     @property
-    def cells(self) -> int:
+    def cells(self) -> Number:
         """Cells of a full layer, all streams together."""
         if self.unified:
             return padded(self.context, self.padding)
-        return padded(max(1, self.context // self.sequences), self.padding) * self.sequences
+        return padded(maximum(1, self.context // self.sequences), self.padding) * self.sequences
 
     @property
-    def stream_cells(self) -> int:
+    def stream_cells(self) -> Number:
         """Cells that one sequence's tokens attend to."""
         return self.cells if self.unified else self.cells // self.sequences
 
-    def window_cells(self, window: int) -> int:
+    def window_cells(self, window: int) -> Number:
         """Cells of a sliding layer, all streams together."""
         if not self.window_caches or self.full_windows:
             return self.cells
         streams = 1 if self.unified else self.sequences
         wanted = window * (self.sequences if self.unified else 1) + self.micro_batch
-        return padded(min(self.stream_cells, wanted), self.padding) * streams
+        return padded(minimum(self.stream_cells, wanted), self.padding) * streams
+
+    def at(self, index: int) -> "CacheRules":
+        """The question of one element where context and sequences are arrays."""
+        return msgspec.structs.replace(self, context=element(self.context, index), sequences=element(self.sequences, index))
 
 
-def padded(count: int, to: int) -> int:
+def padded(count: Number, to: int) -> Number:
     """``count`` rounded up to a multiple of ``to``."""
     return -(-count // to) * to
 
 
-def layer_bytes(block: Block, rules: CacheRules) -> int:
+def layer_bytes(block: Block, rules: CacheRules) -> Number:
     """KV cache of one layer, bytes; 0 for layers that share another's or have none."""
     if block.shares_cache:
         return 0
     return sum(_attention_bytes(mixer, rules) for mixer in block.mixers if isinstance(mixer, Attention | LatentAttention))
 
 
-def _attention_bytes(mixer: Attention | LatentAttention, rules: CacheRules) -> int:
+def _attention_bytes(mixer: Attention | LatentAttention, rules: CacheRules) -> Number:
     if isinstance(mixer, LatentAttention):
         return _latent_bytes(mixer, rules)
     reach = mixer.window or mixer.chunk
@@ -73,7 +78,7 @@ def _attention_bytes(mixer: Attention | LatentAttention, rules: CacheRules) -> i
     return cells * (row_bytes(rules.key_type, keys) + row_bytes(rules.value_type, values))
 
 
-def _latent_bytes(mixer: LatentAttention, rules: CacheRules) -> int:
+def _latent_bytes(mixer: LatentAttention, rules: CacheRules) -> Number:
     if rules.latent == "expanded":
         keys, values = mixer.heads * mixer.head_dim, mixer.heads * mixer.value_dim
         return rules.cells * (row_bytes(rules.key_type, keys) + row_bytes(rules.value_type, values))
@@ -89,7 +94,7 @@ def row_bytes(kind: str, elements: int) -> int:
     return elements // found.elements * found.bytes + found.row_bytes
 
 
-def state_bytes(block: Block, rules: CacheRules) -> int:
+def state_bytes(block: Block, rules: CacheRules) -> Number:
     """Recurrent state of one layer for every sequence (and its draft tokens), bytes: f32 whatever the cache types."""
     elements = sum(m.conv_elements + m.state_elements for m in block.mixers if not isinstance(m, Attention | LatentAttention))
     return elements * _STATE_BYTES * rules.sequences * (1 + rules.draft_tokens)

@@ -5,6 +5,7 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.inventory import Model
+from vramcast.quantity import Number
 from vramcast.serving.engines.base import Answer, Resolved
 from vramcast.serving.engines.llama_cpp import ollama
 from vramcast.serving.engines.llama_cpp.answer import answer, work
@@ -38,7 +39,7 @@ class LlamaCpp(msgspec.Struct, frozen=True):
             card=card,
             version=version,
             context=context,
-            concurrency=int(defaults.values["n_parallel"]),
+            concurrency=defaults.values["n_parallel"],
             options=defaults.values,
             assumed=tuple(defaults.assumed),
             unmodelled=_unmodelled(question, model),
@@ -56,14 +57,14 @@ class LlamaCpp(msgspec.Struct, frozen=True):
         note = build_note(asked, self.name)
         return str(defaults.note("engine_version", asked, note)) if note else asked
 
-    def _context(self, question: Serving, model: Model, card: Accelerator | None, defaults: Defaults) -> int:
+    def _context(self, question: Serving, model: Model, card: Accelerator | None, defaults: Defaults) -> Number:
         if question.context is None and self.name == "ollama" and card is not None:
             total = card.visible_bytes * devices_of(question)
             tokens = min(ollama.default_context(total), model.positions or 2**40)
             return int(defaults.note("context", tokens, "Ollama's default for this much GPU memory"))
         if question.context is not None:
             return question.context
-        return int(context_of(question, model, defaults))
+        return context_of(question, model, defaults)
 
 
 def _with_prediction(resolved: Resolved) -> Resolved:

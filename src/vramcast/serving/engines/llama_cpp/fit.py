@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 
+from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.largest import edge_near
 from vramcast.ledger import Assumption
 from vramcast.models.feedforward import Experts
+from vramcast.quantity import is_array
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.llama_cpp.answer import Worked, longest_context, margin_bytes, work
 from vramcast.serving.engines.llama_cpp.placement import expert_overrides
@@ -25,6 +27,8 @@ LEAST_CONTEXT = 4096
 def fitted(resolved: Resolved, name: str) -> Resolved:
     """The question as ``--fit`` would run it; unchanged without a card, or when it fits as it is."""
     card, options = resolved.card, resolved.options
+    if is_array(resolved.context) or is_array(resolved.concurrency):
+        raise UnmodelledError("--fit changes each layout in its own way: ask them one by one, or without --fit")
     spare = int(options.get("fit_target_mib") or TARGET_MIB) * MiB
     worked = work(resolved, name)
     if card is None or _fits(resolved, worked, card, spare):
@@ -39,7 +43,7 @@ def fitted(resolved: Resolved, name: str) -> Resolved:
 
 
 def _fits(resolved: Resolved, worked: Worked, card: Accelerator, spare: int) -> bool:
-    return margin_bytes(resolved, worked, card, worked.settings.cache.context) >= spare
+    return bool(margin_bytes(resolved, worked, card, worked.settings.cache.context) >= spare)
 
 
 def _shorter(resolved: Resolved, worked: Worked, card: Accelerator, spare: int) -> Resolved:

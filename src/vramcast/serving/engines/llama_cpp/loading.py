@@ -8,6 +8,7 @@ import msgspec
 
 from vramcast.memo import by_identity
 from vramcast.models.inventory import Block, Model
+from vramcast.quantity import Number
 from vramcast.serving.engines.llama_cpp.compute import Layer
 from vramcast.serving.engines.llama_cpp.placement import Placement
 from vramcast.serving.engines.llama_cpp.stored import Part
@@ -96,9 +97,9 @@ def _held(part: Part, host: bool) -> int:
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 
-def summed(host: int, pairs: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+def summed(host: int, pairs: Iterable[tuple[int, Number]]) -> tuple[Number, ...]:
     """Bytes by device, the host last, from (device, bytes)."""
-    totals: dict[int, int] = defaultdict(int)
+    totals: dict[int, Number] = defaultdict(int)
     for device, size in pairs:
-        totals[device] += size
+        totals[device] = totals[device] + size
     return tuple(totals[i] for i in range(host + 1))

@@ -3,8 +3,10 @@
 Source: ollama at fb3076099, server/routes.go, llm/llama_server.go, ml/device.go.
 """
 
+from vramcast.errors import UnmodelledError
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
+from vramcast.quantity import Number, extent
 from vramcast.units import GiB, MiB
 
 _CONTEXTS = ((47 * GiB, 262_144), (23 * GiB, 32_768), (0, 4096))
@@ -18,9 +20,14 @@ def default_context(total_bytes: int) -> int:
     return next(tokens for least, tokens in _CONTEXTS if total_bytes >= least)
 
 
-def batch_tokens(context: int) -> int:
-    """Tokens of a batch by context."""
-    return next(tokens for above, tokens in _BATCHES if context > above or not above)
+def batch_tokens(context: Number) -> int:
+    """Tokens of a batch by context. Raises UnmodelledError for an array of contexts whose batches differ."""
+    shortest, longest = (
+        next(tokens for above, tokens in _BATCHES if end is None or end > above or not above) for end in extent(context)
+    )
+    if shortest != longest:
+        raise UnmodelledError("Ollama takes other batches for other contexts: ask for contexts of one batch together")
+    return longest
 
 
 def predicted_bytes(model: Model, file_bytes: int, context: int) -> int:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from vramcast.quantity import Number
 from vramcast.serving.engines.llama_cpp.cache import layer_bytes, state_bytes
 from vramcast.serving.engines.llama_cpp.loading import Laid, summed
 from vramcast.serving.engines.llama_cpp.reserve import compute_bytes
@@ -12,13 +13,13 @@ class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes by device, the host last."""
 
     weights: tuple[int, ...]
-    cache: tuple[int, ...]
-    state: tuple[int, ...]
-    compute: tuple[int, ...]
-    output_bytes: int
+    cache: tuple[Number, ...]
+    state: tuple[Number, ...]
+    compute: tuple[Number, ...]
+    output_bytes: Number
     file_bytes: int
 
-    def device(self, index: int) -> int:
+    def device(self, index: int) -> Number:
         """Everything one device holds, its context apart."""
         return self.weights[index] + self.cache[index] + self.state[index] + self.compute[index]
 

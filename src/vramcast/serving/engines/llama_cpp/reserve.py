@@ -5,6 +5,7 @@ changes with the context, so each allocation on paper is kept as a line with the
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,6 +13,7 @@ from vramcast.memo import by_identity
 from vramcast.models.attention import Attention
 from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Block
+from vramcast.quantity import Number, is_array, minimum, where
 from vramcast.serving.engines.llama_cpp.affine import Span, line
 from vramcast.serving.engines.llama_cpp.building import Batch, Habits
 from vramcast.serving.engines.llama_cpp.compute import Layer, compute_buffers
@@ -24,6 +26,14 @@ _EXPERTS_BATCH = 32
 _MOST_PIECES = 64
 
 
+class Piece(NamedTuple):
+    """From ``low`` to ``high`` each backend's buffer is a constant and a slope."""
+
+    low: int
+    high: int
+    lines: list[tuple[int, int]]
+
+
 class Pieces:
     """Bytes of each backend's buffer as lines of n, each with its range; a line is worked out when an n outside all is asked."""
 
@@ -32,27 +42,72 @@ class Pieces:
     def __init__(self, allocate: Callable[[int], list[int]]) -> None:
         """``allocate``: bytes of each backend's buffer for a number n, plain or standing for a range."""
         self.allocate = allocate
-        self._found: list[tuple[int, int, list[tuple[int, int]]]] = []
+        self._found: list[Piece] = []
 
-    def at(self, n: int) -> list[int]:
-        """Bytes of each backend's buffer at n."""
-        lines = next((lines for low, high, lines in self._found if low <= n <= high), None) or self._new(n)
-        return [constant + slope * n for constant, slope in lines]
+    def at(self, n: Number) -> list[Number]:
+        """Bytes of each backend's buffer at n, or at every n of an array."""
+        if not is_array(n):
+            return [constant + slope * n for constant, slope in self._around(n).lines]
+        sizes: list[Number] = []
+        left = n >= 0
+        while left.any():
+            piece = self._around(n[left.argmax()].item())
+            here = left & (n >= piece.low) & (n <= piece.high)
+            sizes = sizes or [n * 0 for _ in piece.lines]
+            for size, (constant, slope) in zip(sizes, piece.lines, strict=True):
+                size[here] = constant + slope * n[here]
+            left &= ~here
+        return sizes
 
-    def _new(self, n: int) -> list[tuple[int, int]]:
+    def _around(self, n: int) -> "Piece":
+        return next((piece for piece in self._found if piece.low <= n <= piece.high), None) or self._new(n)
+
+    def _new(self, n: int) -> "Piece":
         span = Span(n)
         lines = [line(size) for size in self.allocate(span.variable())]
-        self._found = [(span.low, span.high, lines), *self._found[: _MOST_PIECES - 1]]
-        return lines
+        piece = Piece(span.low, span.high, lines)
+        self._found = [piece, *self._found[: _MOST_PIECES - 1]]
+        return piece
 
 
-def compute_bytes(laid: Laid, settings: LlamaSettings) -> list[int]:
+def compute_bytes(laid: Laid, settings: LlamaSettings) -> list[Number]:
     """Bytes of each device's compute buffer, the host's last."""
-    blocks, cache = [block for block, _, _ in laid.caches], settings.cache
+    cache = settings.cache
+    n = cache.stream_cells // cache.padding + 0 * (cache.context + cache.sequences)
+    if not is_array(n):
+        return _pieces_of(laid, settings).at(n)
+    sizes = [n * 0 for _ in range(settings.placement.host + 1)]
+    for places in _alike(laid, settings, len(n)):
+        own = msgspec.structs.replace(settings, cache=cache.at(places[0]))
+        for size, found in zip(sizes, _pieces_of(laid, own).at(n[places]), strict=True):
+            size[places] = found
+    return sizes
+
+
+def _alike(laid: Laid, settings: LlamaSettings, count: int) -> list[list[int]]:
+    """The places of an array's elements whose graphs differ in nothing but the cells."""
+    cache, found = settings.cache, dict[tuple[int, ...], list[int]]()
+    windows = _windows([block for block, _, _ in laid.caches], settings)
+    shapes = (minimum(cache.context, settings.micro_batch), cache.sequences, where(windows == cache.stream_cells, -1, windows))
+    lists = (value.tolist() if is_array(value) else [value] * count for value in shapes)
+    for place, shape in enumerate(zip(*lists, strict=True)):
+        found.setdefault(shape, []).append(place)
+    return list(found.values())
+
+
+def _windows(blocks: list[Block], settings: LlamaSettings) -> Number:
+    """Cells of one stream's sliding layers, 0 where no layer slides or none has a cache of its own."""
+    reach = max((m.window or m.chunk for b in blocks for m in b.mixers if isinstance(m, Attention)), default=0)
+    if not reach or not settings.generation.window_caches:
+        return 0
+    return settings.cache.window_cells(reach) // (1 if settings.cache.unified else settings.cache.sequences)
+
+
+def _pieces_of(laid: Laid, settings: LlamaSettings) -> Pieces:
+    blocks = [block for block, _, _ in laid.caches]
     batch, everywhere = _batch(blocks, settings)
     schedule = _schedule(blocks, settings, laid)
-    pieces = _pieces(laid, batch, _habits(settings), schedule, unit=cache.padding, everywhere=everywhere)
-    return pieces.at(cache.stream_cells // cache.padding)
+    return _pieces(laid, batch, _habits(settings), schedule, unit=settings.cache.padding, everywhere=everywhere)
 
 
 @by_identity(most=512)
@@ -84,9 +139,7 @@ def _batch(blocks: list[Block], settings: LlamaSettings) -> tuple[Batch, bool]:
     """The micro batch, its cells left open, and whether windows reach over all of them."""
     cache = settings.cache
     tokens = min(cache.context, settings.micro_batch)
-    reach = max((m.window or m.chunk for b in blocks for m in b.mixers if isinstance(m, Attention)), default=0)
-    streams = 1 if cache.unified else cache.sequences
-    windows = cache.window_cells(reach) // streams if reach and settings.generation.window_caches else 0
+    windows = _windows(blocks, settings)
     everywhere = windows == cache.stream_cells
     batch = Batch(
         tokens=tokens,
@@ -94,7 +147,7 @@ def _batch(blocks: list[Block], settings: LlamaSettings) -> tuple[Batch, bool]:
         cells=0,
         window_cells=0 if everywhere else windows,
         sequences=cache.sequences,
-        streams=streams,
+        streams=1 if cache.unified else cache.sequences,
         flash=settings.flash,
         cache_on_device=not settings.cache_on_host,
         latent_mode=settings.latent_mode,

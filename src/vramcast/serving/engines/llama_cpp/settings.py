@@ -42,11 +42,11 @@ def fill(defaults: Defaults, name: str, question: Serving, layers: int) -> None:
     take = defaults.take
     opens = at((build,), AUTO_SLOTS)
     slots = 4 if name == "llama_cpp" and opens else 1
-    take("n_parallel", question.concurrency or slots, "concurrency asked" if question.concurrency else "server default")
-    take("kv_unified", fork or not opens or not question.concurrency, "server default")
+    asked = question.concurrency
+    take("n_parallel", slots if asked is None else asked, "server default" if asked is None else "concurrency asked")
+    take("kv_unified", fork or not opens or asked is None, "server default")
     take("n_gpu_layers", layers + 1, "all layers and the output on the GPU")
-    context = question.context or 0
-    take("n_ubatch", ollama.batch_tokens(context) if name == "ollama" else 512, "engine default")
+    take("n_ubatch", ollama.batch_tokens(question.context) if name == "ollama" else 512, "engine default")
     take("n_batch", max(2048, int(defaults.values["n_ubatch"])), "engine default")
     take("flash_attn", not fork and (at((build,), FLASH_BY_DEFAULT) or name == "ollama"), "engine default")
     kv = question.kv_dtype or "f16"
@@ -99,7 +99,7 @@ def _cache(resolved: Resolved, rules: Generation) -> CacheRules:
     o = resolved.options
     return CacheRules(
         context=resolved.context,
-        sequences=int(o["n_parallel"]),
+        sequences=o["n_parallel"],
         unified=bool(o["kv_unified"]),
         micro_batch=int(o["n_ubatch"]),
         full_windows=bool(o.get("swa_full")),
