@@ -45,7 +45,7 @@ TABLE = (
     Dtype(name="bool", bits=8, code="BOOL", plain=True),
 )
 BY_NAME = {dtype.name: dtype for dtype in TABLE}
-_SPOKEN = {spelling: dtype.name for dtype in TABLE for spelling in dtype.spellings}
+SPOKEN = {spelling: dtype.name for dtype in TABLE for spelling in dtype.spellings}
 _COMPUTED = {name: dtype for name, dtype in BY_NAME.items() if ("float" in name and dtype.bits >= 8) or name == "int8"}
 #: Bits of an element by the code of a safetensors header, and the floats among them by their torch name.
 HEADER_BITS = {dtype.code: dtype.bits for dtype in TABLE if dtype.code}
@@ -55,7 +55,7 @@ HEADER_FLOATS = {dtype.code: dtype.name for dtype in TABLE if dtype.name in ("fl
 def dtype_name(text: str) -> str:
     """The torch name of an element type from ``bf16``, ``half`` or ``torch.float16``; unknown text comes back in lower case."""
     lowered = text.strip().lower().removeprefix("torch.")
-    return _SPOKEN.get(lowered, lowered)
+    return SPOKEN.get(lowered, lowered)
 
 
 def element_bytes(text: str) -> float:

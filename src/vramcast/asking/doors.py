@@ -71,7 +71,10 @@ def answer_serving(asked: Asked[Serving]) -> Forecast:
     """The whole answer to a serving question as it was understood."""
     from vramcast.planning.serving import forecast_serving
 
-    return forecast_serving(asked.question, model=asked.model, assumed=asked.assumed)
+    forecast = forecast_serving(asked.question, model=asked.model, assumed=asked.assumed)
+    return (
+        msgspec.structs.replace(forecast, unmodelled=(*asked.unmodelled, *forecast.unmodelled)) if asked.unmodelled else forecast
+    )
 
 
 def answer_training(asked: Asked[Training]) -> Forecast:

@@ -14,7 +14,9 @@ FIELDS = {
     **dict.fromkeys(("--pipeline-parallel-size", "-pp", "--pp-size"), "pp"),
     **dict.fromkeys(("--ep-size", "--expert-parallel-size"), "ep"),
     **dict.fromkeys(("--quantization", "-q"), "quant"),
+    **dict.fromkeys(("--data-parallel-size", "-dp"), "dp"),
     "--kv-cache-dtype": "kv_dtype",
+    "--dtype": "dtype",
 }
 # Our own flags, for those who misspell one among an engine's.
 OURS = ("--gpu", "--engine", "--context", "--concurrency", "--prompt", "--output", "--dtype", "--quant", "--kv-dtype", "--dp")

@@ -8,6 +8,7 @@ import msgspec
 from vramcast.asking.artefact import USUAL_TYPE, Artefact, artefact_of
 from vramcast.asking.asked import Asked, check_words, count_of
 from vramcast.asking.cards import named_cards
+from vramcast.asking.launched import Launched, launched, sorted_flags
 from vramcast.asking.traffic import traffic_of
 from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption
@@ -47,14 +48,17 @@ def serving_question(
 ) -> Asked[Serving]:
     """The question that these words ask.
 
-    ``flags``: an engine's own flags as typed (``["-c", "32k", "--max-num-seqs", "64"]``), which win over words. ``options``: the
-    same by their Python names (``{"max_num_seqs": 64}``). Raises QuestionError for a word, flag, number or name that cannot be.
+    ``model``: as for ``read_model``, or what starts an engine: a pasted line, a script, a compose file, a Modelfile. ``flags``:
+    an engine's own as typed (``["-c", "32k", "--max-num-seqs", "64"]``), which win over words. ``options``: the same by their
+    Python names (``{"max_num_seqs": 64}``). Raises QuestionError for a word, flag, number, name or file that cannot be.
     """
     from vramcast.asking.engine_line import fields as engine_fields
     from vramcast.asking.engine_line import read_flags, read_options
     from vramcast.serving.engines import engine as engine_named
 
     check_words(words, ServingWords.__annotations__, what="serving word")
+    if held := launched(model, flags):
+        return _of_launch(*held, options or {}, words)
     said, rest = engine_fields(flags)
     asked: dict[str, Any] = {name: value for name, value in {**words, **said}.items() if value is not None}
     auto = str(asked.get("context", "")).lower() in ("auto", "max", "-1") and asked.pop("context")
@@ -83,6 +87,32 @@ def serving_question(
         question, found = longest_sure(question)
         understood = (*understood, found)
     return Asked(question=question, assumed=(*cards.assumed, *understood, *_unused_cards(question)))
+
+
+def _of_launch(held: Launched, typed: Sequence[str], options: Mapping[str, Any], words: ServingWords) -> Asked[Serving]:
+    """The question of a launch, under what was typed beside it."""
+    from vramcast.asking.engine_line import fields as engine_fields
+    from vramcast.serving.engines import engine as engine_named
+
+    launch, given = held.launch, {name: value for name, value in words.items() if value is not None}
+    engine = str(given.get("engine") or (f"{launch.engine}=={launch.version}" if launch.version else launch.engine))
+    flags = sorted_flags(launch.flags, engine_named(engine.partition("==")[0]).options, held.where)
+    said, rest = engine_fields(flags.known)
+    asked: dict[str, Any] = {"engine": engine, **said, **given}
+    if launch.gpus > 1 and asked.get("gpu") and named_cards(asked["gpu"]).count == 1:
+        asked["gpu"] = f"{asked['gpu']}x{launch.gpus}"
+    found = serving_question(_at_hand(launch.model), flags=(*rest, *typed), options=options, **asked)
+    told = Assumption("engine", launch.engine, f"{held.where} starts it with {launch.model}")
+    assumed = (told, *(a for a in found.assumed if a.name != "engine"), *flags.assumed)
+    return msgspec.structs.replace(found, assumed=assumed, unmodelled=flags.unmodelled)
+
+
+def _at_hand(model: str) -> str:
+    """The model of a launch; where its path is another machine's, the name at its end."""
+    from pathlib import Path
+
+    is_path = model.startswith(("/", "./", "~", "..")) or model.count("/") > 1
+    return model if not is_path or Path(model).expanduser().exists() else model.rstrip("/").rpartition("/")[2]
 
 
 def _engine_fills(asked: dict[str, Any], artefact: Artefact, gpu: str | None) -> tuple[dict[str, Any], tuple[Assumption, ...]]:

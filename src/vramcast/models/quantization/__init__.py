@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vramcast.dtypes import dtype_name
+from vramcast.dtypes import SPOKEN, dtype_name
 from vramcast.errors import ConfigError, unknown_name
 from vramcast.models.config import Config
 from vramcast.models.inventory import Model
@@ -150,5 +150,5 @@ def _format(asked: str) -> Format:
 def _dtype(text: str, model: Model) -> str:
     name = dtype_name(model.dtype if text == "auto" else text)
     if name not in PLAIN:
-        raise unknown_name("dtype", text if text != "auto" else model.dtype, PLAIN)
+        raise unknown_name("dtype", text if text != "auto" else model.dtype, (*SPOKEN, *PLAIN))
     return name

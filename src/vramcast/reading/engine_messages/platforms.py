@@ -81,7 +81,7 @@ def _jax(found: re.Match[str]) -> Finding:
 
 
 def _killed(found: re.Match[str]) -> Finding:
-    figures = ()
+    figures: tuple[Figure, ...] = ()
     if found.re.groups >= 2 and found[2]:
         figures = (Figure("held of the host", count(found[2]) * 1024, "bytes"),)
     return Finding(

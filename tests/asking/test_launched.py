@@ -1,0 +1,51 @@
+"""What starts an engine is a question: its flags count, what is typed beside it wins, nothing is dropped without a word."""
+
+from pathlib import Path
+
+import pytest
+
+from vramcast.asking import serving_question
+from vramcast.cli import run
+from vramcast.workload import Parallel
+
+
+def test_a_script_is_a_question_and_typed_words_win(tmp_path: Path) -> None:
+    file = tmp_path / "serve.sh"
+    file.write_text(
+        "CUDA_VISIBLE_DEVICES=0,1 vllm serve Qwen/Qwen2.5-14B-Instruct -tp 2 --max-model-len 16384 "
+        "--max-num-seqs 8 --port 8000 --new-flag 3 --dtype float16\n"
+    )
+    asked = serving_question(str(file), gpu="A100-40G", context=4096, flags=["--max-num-seqs", "16"])
+    question = asked.question
+    assert (question.model, question.context, question.dtype) == ("Qwen/Qwen2.5-14B-Instruct", 4096, "float16")
+    assert (question.gpus, question.parallel) == (2, Parallel(tp=2))
+    assert question.options["max_num_seqs"] == 16
+    told = {a.name: a for a in asked.assumed}
+    assert told["engine"].because == "serve.sh starts it with Qwen/Qwen2.5-14B-Instruct"
+    assert told["no effect on memory"].value == "port"
+    assert [u.what for u in asked.unmodelled] == [
+        "the flag --new-flag in serve.sh: no rule reads it, and what it changes is not counted"
+    ]
+
+
+def test_a_pasted_line_in_quotes_or_without() -> None:
+    quoted = serving_question("vllm serve Qwen/Qwen2.5-7B-Instruct --max-model-len 8192", gpu="4090")
+    plain = serving_question("vllm", flags=["serve", "Qwen/Qwen2.5-7B-Instruct", "--max-model-len", "8192"], gpu="4090")
+    assert quoted == plain
+    assert quoted.question.context == 8192
+
+
+def test_another_machines_paths_are_read_by_their_names() -> None:
+    asked = serving_question("llama-server -m /models/Qwen3-30B-A3B-Q4_K_M.gguf -c 8192 -ngl 20")
+    assert (asked.question.model, asked.question.quant, asked.question.engine) == ("Qwen3-30B-A3B", "Q4_K_M", "llama_cpp")
+    assert asked.question.options == {"n_gpu_layers": 20}
+
+
+def test_ollamas_run_is_its_tag(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "ollama run llama3.1:8b", "--gpu", "3060"]) == 0
+    assert "ollama b" in capsys.readouterr().out
+
+
+def test_a_line_without_a_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", "vllm serve --max-model-len 4096"]) == 2
+    assert "starts vllm and names no model" in capsys.readouterr().err
