@@ -22,6 +22,7 @@ from vramcast.errors import ConfigError, UnmodelledError, VramcastError
 from vramcast.models.catalogue import FOLDER, Alias, Index, Place, Row
 from vramcast.models.families import read_config
 from vramcast.models.inventory import Model
+from vramcast.models.sources.described import UNTYPED
 from vramcast.models.sources.local import read_path
 
 HERE = Path(__file__).parent / "catalogue"
@@ -122,7 +123,7 @@ def row(lines: Lines, facts: dict[str, Any], model: Model) -> Row:
     """The id's row, its shapes and scheme written before it."""
     return Row(
         id=facts["model_id"],
-        shapes=lines.add(shapes(model)),
+        shapes=lines.add(shapes(typed(model) if facts["model_id"] in dtypes() else model)),
         trust=facts["trust"],
         source=source(facts),
         positions=positions().get(facts["model_id"], model.positions),
@@ -130,6 +131,15 @@ def row(lines: Lines, facts: dict[str, Any], model: Model) -> Row:
         architecture=model.architecture,
         head_stored=model.tied and any(mark in checks(facts) for mark in STORED_TWICE),
         quantization=lines.add(scheme) if (scheme := model.quantization or schemes().get(facts["model_id"])) else None,
+    )
+
+
+def typed(model: Model) -> Model:
+    """The model without the notes on a type that dtypes.tsv settles."""
+    return msgspec.structs.replace(
+        model,
+        assumed=tuple(a for a in model.assumed if a.name != "dtype"),
+        unmodelled=tuple(what for what in model.unmodelled if what != UNTYPED),
     )
 
 

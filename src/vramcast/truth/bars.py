@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank needs, split: ``exact_bytes`` follow by arithmetic, ``uncertain_bytes`` carry the spread of their measure.
 
-    ``slack_bytes``: how far the need may be off on either side for a reason of its own, which measured cases did not have.
+    ``slack_bytes``: how far the need may be off on either side for a reason of its own, which measured cases did not have;
+    ``below_bytes``: how much lower it may be beside that, where a larger of two possibilities was taken.
     """
 
     measure: str
@@ -32,6 +33,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     uncertain_bytes: int
     keys: dict[str, str]
     slack_bytes: int = 0
+    below_bytes: int = 0
 
     @property
     def need_bytes(self) -> int:
@@ -45,7 +47,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
             return None
         low, high = self.exact_bytes + bar.low, self.exact_bytes + bar.high
         return Interval(
-            low=need - round(self._widened(need - low)),
+            low=need - round(self._widened(need - low)) - self.below_bytes,
             high=need + round(self._widened(high - need)),
             coverage=bar.coverage,
             cases=bar.cases,
@@ -76,7 +78,9 @@ def serving_spread(answer: Answer, rank: RankMemory) -> Spread:
         return _spread("overhead", rank.needed_bytes, overhead_bytes(answer, rank), keys)
     if question.engine == "llama_cpp":
         return _spread("compute_buffer", rank.needed_bytes, _term(rank, "activations"), keys)
-    return _spread("allocated", rank.needed_bytes, rank.allocated_bytes, keys)
+    spread = _spread("allocated", rank.needed_bytes, rank.allocated_bytes, keys)
+    guessed = question.dtype is None and any(taken.name == "dtype" for taken in answer.resolved.model.assumed)
+    return msgspec.structs.replace(spread, below_bytes=_term(rank, "weights") // 2) if guessed else spread
 
 
 def overhead_bytes(answer: Answer, rank: RankMemory) -> int:

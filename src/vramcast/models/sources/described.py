@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import ConfigError, UnmodelledError, VramcastError
+from vramcast.ledger import Assumption
 from vramcast.models.config import Config
 from vramcast.models.families import kind_of, read_config
 from vramcast.models.families.gguf import read_metadata
@@ -34,7 +35,24 @@ def from_config(
     model = _guarded(lambda: _by_family(raw, where, stored), where)
     scheme = checkpoint_config(raw) or (compact_config(quantization) if quantization else None)
     model = msgspec.structs.replace(model, id=model.id or name, quantization=scheme, loaded_from=where)
-    return with_stored(model, stored) if stored else model
+    if stored:
+        return with_stored(model, stored)
+    return model if scheme or names_a_type(raw) or model.dtype != "float32" else untyped(model)
+
+
+UNTYPED = "the type of the weights: the config names none; 4 bytes each as transformers takes it, 16-bit files would be half"
+
+
+def names_a_type(raw: Mapping[str, Any]) -> bool:
+    """Whether a config, or one nested in it, says what type its weights have."""
+    inner = (value for value in raw.values() if isinstance(value, Mapping))
+    return any(part.get(name) for part in (raw, *inner) for name in ("dtype", "torch_dtype"))
+
+
+def untyped(model: Model) -> Model:
+    """The model with what was taken for the type that its config does not name, listed and named as not known."""
+    taken = Assumption("dtype", model.dtype, "the config names no type, and no file of weights was read")
+    return msgspec.structs.replace(model, assumed=(*model.assumed, taken), unmodelled=(*model.unmodelled, UNTYPED))
 
 
 def older_scheme(raw: Mapping[str, Any]) -> dict[str, Any]:
