@@ -10,7 +10,7 @@ import pytest
 
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 
@@ -59,7 +59,7 @@ def answer(log: Log):
             "gpu_total_bytes": round(79.19 * GiB),
         },
     )
-    return forecast_serving(question, model=read_model(log.model, offline=True), card=find_accelerator(H100))
+    return answer_of(question, model=read_model(log.model, offline=True), card=find_accelerator(H100))
 
 
 def figure(rank, *names: str) -> float:

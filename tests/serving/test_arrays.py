@@ -6,7 +6,7 @@ import pytest
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.base import Answer
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.workload import Parallel, Serving
 
 LAYOUTS = 24
@@ -89,10 +89,10 @@ def test_an_array_of_layouts_is_each_of_them(engine: str, name: str, version: st
     fixed = {"model": name, "engine": engine, "engine_version": version, "gpu": gpu, **more}
     own = more.get("options", {})
     limits = "llama" not in engine  # finding each one's longest context lays hundreds of graphs out
-    together = forecast_serving(Serving(**{**fixed, **fields, "options": own | options}), model=model, card=card, limits=limits)
+    together = answer_of(Serving(**{**fixed, **fields, "options": own | options}), model=model, card=card, limits=limits)
     for i in range(LAYOUTS):
         one = {k: v[i].item() for k, v in fields.items()}
         picked = {k: v[i].item() for k, v in options.items()}
         question = Serving(**{**fixed, **one, "options": own | picked})
-        alone = forecast_serving(question, model=model, card=card, limits=limits)
+        alone = answer_of(question, model=model, card=card, limits=limits)
         assert _counters(together.at(i)) == _counters(alone)

@@ -6,7 +6,7 @@ import pytest
 from vramcast.asking.serving import serving_question
 from vramcast.errors import QuestionError
 from vramcast.models.operations import Batch
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.speed.answer import serving_speed, step_of
 from vramcast.speed.closed_form import steady
 from vramcast.speed.load import Drafting, Load, Request, drawn
@@ -16,7 +16,7 @@ from vramcast.speed.step import Step
 
 def _answer(model="Qwen/Qwen3-14B", gpu="H100", **words):
     asked = serving_question(model, gpu=gpu, **{"prompt": 1024, "output": 128, "context": 8192, **words})
-    return forecast_serving(asked.question)
+    return answer_of(asked.question)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.training.forecast import forecast_training
 from vramcast.truth import bars, intervals
 from vramcast.truth.intervals import Cell
@@ -22,7 +22,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_weights_and_a_requested_cache_are_exact(table: None) -> None:
-    answer = forecast_serving(Serving(model="Qwen/Qwen2.5-7B-Instruct", gpu="RTX 4090", engine="vllm", context=8192))
+    answer = answer_of(Serving(model="Qwen/Qwen2.5-7B-Instruct", gpu="RTX 4090", engine="vllm", context=8192))
     rank = answer.ranks[0]
     bar = bars.serving_spread(answer, rank).interval()
     beside = bars.overhead_bytes(answer, rank)
@@ -63,7 +63,7 @@ def test_kinds_of_models(model: str, kinds: set[str]) -> None:
 
 def test_no_case_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intervals, "_table", dict)
-    answer = forecast_serving(Serving(model="Qwen/Qwen2.5-7B-Instruct", engine="transformers", context=1024))
+    answer = answer_of(Serving(model="Qwen/Qwen2.5-7B-Instruct", engine="transformers", context=1024))
     assert bars.serving_spread(answer, answer.ranks[0]).interval() is None
 
 

@@ -17,13 +17,13 @@ def longest_sure(question: Serving) -> tuple[Serving, Assumption]:
     from vramcast.hardware.cards import least_card
     from vramcast.models.reading import read_model
     from vramcast.planning.limits import Held, longest_context
-    from vramcast.serving.forecast import forecast_serving
+    from vramcast.serving.forecast import answer_of
 
     if question.gpu is None:
         raise QuestionError("--context auto needs the card that it is the most of: add --gpu, for example --gpu 4090")
     card, model = least_card(question.gpu), read_model(question.model)
     probe = msgspec.structs.replace(question, context=min(_PROBE_TOKENS, model.positions or _PROBE_TOKENS))
-    held = Held(question=probe, answer=forecast_serving(probe, model=model, card=card), card=card)
+    held = Held(question=probe, answer=answer_of(probe, model=model, card=card), card=card)
     longest = longest_context(held, sure=True, concurrency=question.concurrency or held.answer.resolved.concurrency)
     if longest == 0:
         raise QuestionError(f"no context fits {question.model[:80]} on {question.gpu}: ask with --context 1024 for what would")

@@ -38,7 +38,7 @@ def show_curve(asked: Asked[Serving], *, as_json: bool) -> int:
 
 def curve(asked: Asked[Serving]) -> list[dict[str, Any]]:
     """Steady states for 1, 2, 4 ... users, up to what seats and cache hold."""
-    from vramcast.serving.forecast import forecast_serving
+    from vramcast.serving.forecast import answer_of
     from vramcast.speed.answer import load_of, step_of
     from vramcast.speed.closed_form import steady
     from vramcast.speed.placing import replicas_of
@@ -46,7 +46,7 @@ def curve(asked: Asked[Serving]) -> list[dict[str, Any]]:
     question = asked.question
     if question.gpu is None:
         raise QuestionError("--curve needs a card: name one with --gpu")
-    answer = forecast_serving(question, model=asked.model)
+    answer = answer_of(question, model=asked.model)
     step, copies = step_of(answer), replicas_of(answer.resolved) * question.parallel.pp
     load, _ = load_of(question, 1)
     points, users = [], 1

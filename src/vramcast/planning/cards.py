@@ -14,7 +14,7 @@ from vramcast.ledger import CardRow
 from vramcast.models.inventory import Model
 from vramcast.planning.verdict import exit_code, serving_fit
 from vramcast.serving.engines.support import why_not
-from vramcast.serving.forecast import forecast_serving as answer_of
+from vramcast.serving.forecast import answer_of
 from vramcast.workload import Serving
 
 COUNTS = (1, 2, 4, 8)

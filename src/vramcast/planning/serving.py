@@ -11,7 +11,7 @@ from vramcast.models.inventory import Model
 from vramcast.planning.limits import serving_limits
 from vramcast.planning.verdict import WANTING, serving_fit
 from vramcast.serving.engines.base import GGUF_ENGINES, Answer
-from vramcast.serving.forecast import forecast_serving as answer_of
+from vramcast.serving.forecast import answer_of
 from vramcast.truth.bars import serving_spread
 from vramcast.workload import Serving, Traffic
 

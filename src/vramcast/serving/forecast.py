@@ -9,9 +9,7 @@ from vramcast.serving.engines.base import Answer
 from vramcast.workload import Serving
 
 
-def forecast_serving(
-    question: Serving, *, model: Model | None = None, card: Accelerator | None = None, limits: bool = True
-) -> Answer:
+def answer_of(question: Serving, *, model: Model | None = None, card: Accelerator | None = None, limits: bool = True) -> Answer:
     """Memory of every distinct rank, the cache plan and the limits of one serving question.
 
     ``model`` and ``card`` are looked up from the question when not given; without a card the answer holds what the asked

@@ -5,7 +5,7 @@ import pytest
 from vramcast.errors import QuestionError
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.layouts import Spread, spread_of
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 
@@ -15,7 +15,7 @@ POOLS = ("vllm", "sglang", "tensorrt_llm")
 def weights(model: str, engine: str = "vllm", *, dtype: str | None = None, parallel: Parallel, **options: object) -> float:
     """GiB of weights of one rank."""
     question = Serving(model=model, engine=engine, dtype=dtype, parallel=parallel, context=4096, options=options)
-    answer = forecast_serving(question, model=read_model(model, offline=True))
+    answer = answer_of(question, model=read_model(model, offline=True))
     return next(t.bytes for t in answer.ranks[0].terms if t.name == "weights") / GiB
 
 
@@ -43,7 +43,7 @@ def test_vllm_refuses_expert_parallelism_without_experts() -> None:
 
 def test_vllm_says_that_a_number_of_expert_ranks_only_switches_them_on() -> None:
     question = Serving(model="openai/gpt-oss-120b", parallel=Parallel(tp=2, dp=4, ep=4))
-    notes = forecast_serving(question).resolved.assumed
+    notes = answer_of(question).resolved.assumed
     assert [(n.value, n.because) for n in notes if n.name == "ep"] == [
         (8, "--enable-expert-parallel deals experts out over all tp x dp = 8 ranks")
     ]
@@ -103,4 +103,4 @@ def test_parts_of_fp8_matrices_are_whole_blocks_of_scales(engine: str) -> None:
 @pytest.mark.parametrize("engine", ["llama_cpp", "transformers"])
 def test_engines_that_cut_no_heads_refuse_no_head_count(engine: str) -> None:
     question = Serving(model="microsoft/phi-4", engine=engine, gpus=4, parallel=Parallel(tp=4), context=2048)
-    assert forecast_serving(question).ranks
+    assert answer_of(question).ranks

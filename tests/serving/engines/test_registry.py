@@ -9,7 +9,7 @@ from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.serving.engines import canonical_name, engine, engine_names
 from vramcast.serving.engines.versions import at, parse_version
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 
@@ -19,7 +19,7 @@ OURS = ("vllm", "sglang", "tensorrt_llm", "transformers")
 
 def ask(name: str = "vllm", gpu: str | None = None, **fields):
     card = find_accelerator(gpu) if gpu else None
-    return forecast_serving(Serving(model=LLAMA, engine=name, **fields), model=read_model(LLAMA, offline=True), card=card)
+    return answer_of(Serving(model=LLAMA, engine=name, **fields), model=read_model(LLAMA, offline=True), card=card)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +105,11 @@ def test_cards_too_small_are_told_so_in_the_engine_s_words(name: str) -> None:
 def test_a_warm_answer_takes_a_millisecond(name: str) -> None:
     model, card = read_model(LLAMA, offline=True), find_accelerator("H100 SXM")
     question = Serving(model=LLAMA, engine=name, context=8192)
-    forecast_serving(question, model=model, card=card)
+    answer_of(question, model=model, card=card)
     took = []
     for _ in range(20):
         start = time.process_time()
-        forecast_serving(question, model=model, card=card)
+        answer_of(question, model=model, card=card)
         took.append(time.process_time() - start)
     assert min(took) < 0.001
 
@@ -128,4 +128,4 @@ def test_tensorrt_llm_takes_its_share_of_what_is_told_to_be_free() -> None:
     """An L4's log: 0.45 of 16.25 GiB that were free is a cache of 7.31 GiB."""
     options = {"free_gpu_memory_fraction": 0.45, "free_gpu_bytes": round(16.25 * GiB)}
     question = Serving(model="Qwen/Qwen2.5-1.5B-Instruct", gpu="L4", engine="tensorrt_llm", options=options)
-    assert forecast_serving(question).cache.pool_bytes / GiB == pytest.approx(7.31, abs=0.01)
+    assert answer_of(question).cache.pool_bytes / GiB == pytest.approx(7.31, abs=0.01)

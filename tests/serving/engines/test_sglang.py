@@ -6,14 +6,14 @@ from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.sglang.messages import no_room
 from vramcast.serving.engines.sglang.pools import Cells, divide
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.units import GiB, MiB
 from vramcast.workload import Parallel, Serving
 
 
 def ask(name: str, gpu: str | None = "H100 SXM", **fields):
     card = find_accelerator(gpu) if gpu else None
-    return forecast_serving(Serving(model=name, engine="sglang", **fields), model=read_model(name, offline=True), card=card)
+    return answer_of(Serving(model=name, engine="sglang", **fields), model=read_model(name, offline=True), card=card)
 
 
 def test_gemma_3_pays_the_full_length_in_every_layer() -> None:

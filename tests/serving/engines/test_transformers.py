@@ -4,7 +4,7 @@ import pytest
 
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.units import GiB
 from vramcast.workload import Serving
 
@@ -15,7 +15,7 @@ def peak(name: str, version: str, prompt: int, output: int = 2048, gpus: int = 1
         quant="awq" if options.get("loader") == "autoawq" else None, dtype="float16" if options.get("loader") else None,
         options=options or {"attn_implementation": "flash_attention_2"},
     )  # fmt: skip
-    answer = forecast_serving(question, model=read_model(name, offline=True))
+    answer = answer_of(question, model=read_model(name, offline=True))
     return sum(rank.allocated_bytes for rank in answer.ranks) / GiB
 
 
@@ -64,7 +64,7 @@ def test_scores_and_logits_each_keep_their_segments(batch: int, length: int, mea
         context=length, concurrency=batch, dtype="bfloat16",
     )  # fmt: skip
     card = find_accelerator("A100-PCIE-40GB")
-    rank = forecast_serving(asked, model=read_model(asked.model, offline=True), card=card).ranks[0]
+    rank = answer_of(asked, model=read_model(asked.model, offline=True), card=card).ranks[0]
     assert rank.reserved_bytes / GiB == pytest.approx(measured, rel=0.03)
     assert rank.allocated_bytes <= rank.reserved_bytes <= card.visible_bytes
     assert rank.device_bytes - rank.reserved_bytes == rank.needed_bytes - rank.allocated_bytes  # the context
@@ -76,5 +76,5 @@ def test_reserved_never_exceeds_the_card_while_tensors_fit() -> None:
         context=2048, concurrency=8, dtype="bfloat16",
     )  # fmt: skip
     card = find_accelerator("A100-PCIE-40GB")
-    rank = forecast_serving(asked, model=read_model(asked.model, offline=True), card=card).ranks[0]
+    rank = answer_of(asked, model=read_model(asked.model, offline=True), card=card).ranks[0]
     assert rank.needed_bytes < rank.device_bytes == card.visible_bytes

@@ -6,7 +6,7 @@ from vramcast.hardware.catalogue import catalogue
 from vramcast.models.reading import read_model
 from vramcast.models.sharding import cut, share_shape
 from vramcast.serving.engines.vllm.padding import MARLIN
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 
@@ -14,7 +14,7 @@ from vramcast.workload import Parallel, Serving
 def weights(card: str, model: str = "openai/gpt-oss-120b", **question: object) -> float:
     """GiB of weights of one rank."""
     asked = Serving(model=model, context=4096, **question)  # type: ignore[arg-type]
-    answer = forecast_serving(asked, card=catalogue()[card])
+    answer = answer_of(asked, card=catalogue()[card])
     return next(t.bytes for t in answer.ranks[0].terms if t.name == "weights") / GiB
 
 
@@ -30,7 +30,7 @@ def test_rocm_pads_both_widths_to_256() -> None:
 
 def test_flashinfer_on_data_centre_blackwell_is_named_with_a_bound() -> None:
     question = Serving(model="openai/gpt-oss-120b", context=4096, parallel=Parallel(dp=8, ep=8))
-    answer = forecast_serving(question, card=catalogue()["b200-sxm-180"])
+    answer = answer_of(question, card=catalogue()["b200-sxm-180"])
     (note,) = answer.resolved.unmodelled
     assert note.what == "FlashInfer's MXFP4 kernels, where installed, pad experts to multiples of 256"
     assert (note.bound_bytes or 0) / GiB == pytest.approx(56.7 / 8 * (3072**2 / 2880**2 - 1), rel=0.01)

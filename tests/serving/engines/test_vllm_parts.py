@@ -11,7 +11,7 @@ from vramcast.serving.engines.vllm.engine import Vllm
 from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
 from vramcast.serving.engines.vllm.settings import cache_types, settings_of
 from vramcast.serving.engines.vllm.versions import non_torch_term
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.serving.splits import even_split
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
@@ -25,7 +25,7 @@ def whole_stage(name: str) -> Stage:
 
 
 def weights(name: str, **fields):
-    answer = forecast_serving(Serving(model=name, context=4096, **fields), model=read_model(name, offline=True))
+    answer = answer_of(Serving(model=name, context=4096, **fields), model=read_model(name, offline=True))
     return next(t for t in answer.ranks[0].instants[0].terms if t.name == "weights")
 
 
@@ -120,7 +120,7 @@ def test_lora_slots_of_old_versions_are_in_no_budget() -> None:
     def asked(version: str, **options: bool):
         options |= {"enforce_eager": True}
         question = Serving(model=LLAMA, context=4096, gpu="A100 80GB", engine_version=version, options=options)
-        return forecast_serving(question, model=read_model(LLAMA, offline=True), card=find_accelerator("A100 80GB"))
+        return answer_of(question, model=read_model(LLAMA, offline=True), card=find_accelerator("A100 80GB"))
 
     (old,), (plain,) = asked("0.7.1", enable_lora=True).ranks, asked("0.7.1").ranks
     slots = next(t for t in old.instants[0].terms if t.name == "workspace")
@@ -201,24 +201,22 @@ def test_absorbed_projections_exist_in_0_7_alone() -> None:
 )
 def test_cache_layouts(name: str, kv_dtype: str | None, token: int) -> None:
     question = Serving(model=name, context=4096, kv_dtype=kv_dtype)
-    assert forecast_serving(question, model=read_model(name, offline=True)).cache.bytes_per_token == token
+    assert answer_of(question, model=read_model(name, offline=True)).cache.bytes_per_token == token
 
 
 def test_latents_were_padded_to_640_before_0_8() -> None:
     model = read_model("deepseek-ai/DeepSeek-V2-Lite", offline=True)
     assert cache_types(model, None, "bfloat16", {}, (0, 7, 3)).latent_multiple == 128
     question = Serving(model=model.id, engine_version="0.7.3", context=4096)
-    assert forecast_serving(question, model=model).cache.bytes_per_token == 27 * 640 * 2
+    assert answer_of(question, model=model).cache.bytes_per_token == 27 * 640 * 2
 
 
 def test_hybrid_blocks_hold_a_state_as_logs_print() -> None:
     """Block sizes of start-up logs: granite-4.0-h-small 528, Qwen3.6-35B-A3B with fp8 cache and two drafted tokens 2128."""
-    granite = forecast_serving(
-        Serving(model="x", context=4096), model=read_model("ibm-granite/granite-4.0-h-small", offline=True)
-    ).cache
+    granite = answer_of(Serving(model="x", context=4096), model=read_model("ibm-granite/granite-4.0-h-small", offline=True)).cache
     qwen = Serving(model="x", context=4096, kv_dtype="fp8", options={"speculative_method": "mtp", "num_speculative_tokens": 2})
     assert granite.block_tokens == 528
-    assert forecast_serving(qwen, model=read_model("Qwen/Qwen3.6-35B-A3B", offline=True)).cache.block_tokens == 2128
+    assert answer_of(qwen, model=read_model("Qwen/Qwen3.6-35B-A3B", offline=True)).cache.block_tokens == 2128
 
 
 def test_pictures_are_kept_through_the_profile_run() -> None:
@@ -226,9 +224,7 @@ def test_pictures_are_kept_through_the_profile_run() -> None:
     options = {"max_num_batched_tokens": 8192, "max_num_seqs": 1024}
     question = Serving(model="x", engine_version="0.19.0", context=8192, options=options)
     model, card = read_model("google/gemma-3-27b-it", offline=True), find_accelerator("H100 SXM")
-    logits = next(
-        t for i in forecast_serving(question, model=model, card=card).ranks[0].instants for t in i.terms if t.name == "logits"
-    )
+    logits = next(t for i in answer_of(question, model=model, card=card).ranks[0].instants for t in i.terms if t.name == "logits")
     assert logits.find("pixels").bytes == 32 * 4096 * 588 * 2
     assert logits.find("encoder_outputs").bytes == 8192 * 5376 * 2
     assert logits.bytes / GiB == pytest.approx(3.99, rel=0.01)
@@ -253,9 +249,7 @@ def test_the_v0_engine_kept_joined_images_beside_those_it_was_given() -> None:
     options = {"engine_core": "V0", "max_num_batched_tokens": 16_384, "max_num_seqs": 1}
     question = Serving(model="x", engine_version="0.9.2", context=16_384, dtype="float16", quant="nf4-dq", options=options)
     model, card = read_model("Qwen/Qwen2.5-VL-7B-Instruct", offline=True), find_accelerator("Tesla T4")
-    peak = next(
-        t for t in forecast_serving(question, model=model, card=card).ranks[0].instants[0].terms if t.name == "activations"
-    )
+    peak = next(t for t in answer_of(question, model=model, card=card).ranks[0].instants[0].terms if t.name == "activations")
     assert peak.find("pixels").bytes == 2 * 65_536 * 1176 * 2
     assert peak.find("dequantized").bytes == 3584 * 18_944 * 2
     assert peak.bytes / GiB == pytest.approx(2.71, rel=0.01)

@@ -5,7 +5,7 @@ from vramcast.models.describe import cache_bytes
 from vramcast.models.inventory import Model
 from vramcast.models.quantization import scheme_for, weight_bytes
 from vramcast.models.reading import read_model
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.truth.folklore import Entry, Exact, Figure, Measured, rules
 from vramcast.units import GB, GiB, MiB
 from vramcast.workload import Serving
@@ -58,7 +58,7 @@ def _parameters_times_bytes() -> Entry:
 def _two_tensors() -> Entry:
     said = rules.inputs_and_activations_gib(7.0e9, bytes_each=4, batch=1, tokens=8192, hidden=4096)
     question = Serving(model=_LLAMA_3_8B, engine="transformers", dtype="float32", context=8192)
-    answer = forecast_serving(question)
+    answer = answer_of(question)
     worst = max(answer.ranks, key=lambda r: r.needed_bytes)
     return Entry(
         id="F2",
@@ -78,7 +78,7 @@ def _two_tensors() -> Entry:
 def _twenty_percent() -> Entry:
     exact = []
     for model, context, at_once in ((_LLAMA_3_8B, 2048, 1), (_LLAMA_3_8B, 8192, 16), ("Qwen/Qwen2.5-0.5B-Instruct", 8192, 16)):
-        answer = forecast_serving(Serving(model=model, gpu="H100 SXM", context=context, concurrency=at_once))
+        answer = answer_of(Serving(model=model, gpu="H100 SXM", context=context, concurrency=at_once))
         worst = max(answer.ranks, key=lambda r: r.needed_bytes)
         weights = next(t.bytes for t in worst.peak.terms if t.name == "weights")
         label = f"{model.split('/')[1]} in vLLM, {at_once} x {context:,} tokens: on top of the weights"

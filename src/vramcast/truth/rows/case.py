@@ -34,10 +34,10 @@ def _case(row: Row) -> Case:
 
 
 def _serving(question: Serving) -> tuple[dict[str, float], dict[str, str]]:
-    from vramcast.serving.forecast import forecast_serving
+    from vramcast.serving.forecast import answer_of
     from vramcast.truth.bars import model_keys
 
-    answer = forecast_serving(question)
+    answer = answer_of(question)
     worst = max(answer.ranks, key=lambda rank: rank.device_bytes)
     keys = {"engine": question.engine, "version": answer.resolved.version}
     return _figures(worst) | {"kv_pool": answer.cache.pool_bytes}, keys | model_keys(answer.resolved.model, question.quant)

@@ -10,7 +10,7 @@ from vramcast.errors import VramcastError
 from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.base import POOL_ENGINES, Answer
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.truth.bars import family_keys, platform_key
 from vramcast.truth.judgement import Judgement, Unexpressed
 from vramcast.truth.rows import inference_figures, inference_words
@@ -33,7 +33,7 @@ def judge(row: Row) -> Judgement:
         return inference_gguf.judge(row)
     question, model = question_of(row)
     try:
-        answer = forecast_serving(question, model=model, card=inference_words.card(row))
+        answer = answer_of(question, model=model, card=inference_words.card(row))
     except VramcastError as error:
         raise Unexpressed(str(error)) from error
     figures = inference_figures.pairs(row, answer)

@@ -15,7 +15,7 @@ from vramcast.models.inventory import Model
 from vramcast.models.operations import Batch, Split
 from vramcast.models.quantization import scheme_for
 from vramcast.models.quantization.scheme import Scheme
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.speed.closed_form import steady
 from vramcast.speed.deployment import Deployment
 from vramcast.speed.engines import EngineSpeed, engine_speed
@@ -202,7 +202,7 @@ def _answered(row: Row, engine: str, *, model: Model, stored: str | None, split:
     if stored == "none":
         return None
     try:
-        return deployment_of(forecast_serving(question, model=model, card=words.card(row), limits=False))
+        return deployment_of(answer_of(question, model=model, card=words.card(row), limits=False))
     except VramcastError:
         return None
 

@@ -7,7 +7,7 @@ from vramcast.errors import QuestionError, UnmodelledError
 from vramcast.models.inventory import Stored
 from vramcast.serving.engines.llama_cpp import ollama
 from vramcast.serving.engines.llama_cpp.answer import work
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.units import GiB
 from vramcast.workload import Serving
 
@@ -17,7 +17,7 @@ GEMMA = "google/gemma-3-27b-it"
 
 def ask(model: str = LLAMA, **fields: object):
     defaults = {"engine": "llama_cpp", "quant": "Q4_K_M", "context": 8192, "gpu": "RTX 3090"}
-    return forecast_serving(Serving(model=model, **(defaults | fields)))
+    return answer_of(Serving(model=model, **(defaults | fields)))
 
 
 def test_every_term_is_named_and_sums_to_the_device() -> None:
@@ -121,7 +121,7 @@ def test_a_file_header_is_exact_where_rules_would_guess() -> None:
     stored = tuple(Stored(p.name, "q8_0" if "ffn_up" in p.name else p.kind, (p.elements // 4096, 4096), p.bytes) for p in parts)
     model = msgspec.structs.replace(plain.resolved.model, stored=stored)
     question = Serving(model=LLAMA, engine="llama_cpp", context=8192)
-    held = forecast_serving(question, model=model).ranks[0].peak.terms[0].bytes
+    held = answer_of(question, model=model).ranks[0].peak.terms[0].bytes
     richer = 32 * 14336 * 4096 // 256 * (272 - 144)
     assert held == plain.ranks[0].peak.terms[0].bytes + richer
 

@@ -8,7 +8,7 @@ from vramcast.models.reading import read_model
 from vramcast.serving.engines import engine
 from vramcast.serving.engines.llama_cpp import reserve
 from vramcast.serving.engines.llama_cpp.affine import Span, line
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.workload import Serving
 
 QUESTIONS = [
@@ -73,6 +73,6 @@ def test_a_context_of_billions_is_answered_at_once(monkeypatch: pytest.MonkeyPat
     for name in ("google/gemma-3-27b-it", "meta-llama/Llama-3.1-8B-Instruct"):
         model = msgspec.structs.replace(read_model(name), positions=2**31 - 1)
         question = Serving(model=name, engine="llama_cpp", quant="Q4_K_M", gpu="H100", context=4096)
-        longest = forecast_serving(question, model=model).max_context
+        longest = answer_of(question, model=model).max_context
         assert 100_000 < longest < 10_000_000
     assert len(calls) < 150
