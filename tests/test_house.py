@@ -73,6 +73,43 @@ def test_importing_the_package_stays_light() -> None:
     assert done.stdout.strip() == ""
 
 
+PACKAGES = sorted(path for path in ROOT.iterdir() if (path / "__init__.py").exists())
+CIRCLES = {"serving": {"engines", "host"}, "profiling": {"findings", "report"}}  # to be taken apart; none may be added
+TRAINING = {
+    "recipe": 0, "optimizers": 0, "adapters": 0, "shape": 0, "stages": 1, "methods": 1, "quantized": 1, "frameworks": 1,
+    "activations": 2, "counts": 2, "resolve": 2, "states": 3, "towers": 3, "validate": 3, "gathers": 4, "loss": 4,
+    "structure": 4, "rank": 5, "timeline": 6, "host": 6, "counters": 7, "forecast": 8, "memory": 8,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+def test_no_two_parts_of_a_package_need_each_other(package: Path) -> None:
+    """Sub-packages, and the modules beside them, are layers too."""
+    needs = _needs_of_parts(package)
+    while free := {part for part, needed in needs.items() if not needed & set(needs)}:
+        needs = {part: needed for part, needed in needs.items() if part not in free}
+    held_up = {part for part, needed in needs.items() if needed & CIRCLES.get(package.name, set())}
+    assert needs.keys() <= held_up, f"these import each other in a circle: {', '.join(sorted(needs))}"
+
+
+def test_the_parts_of_training_stand_in_order() -> None:
+    for part, needed in _needs_of_parts(ROOT / "training").items():
+        above = {other for other in needed if TRAINING[other] >= TRAINING[part]}
+        assert not above, f"training/{part} imports {', '.join(sorted(above))}, which is not below it"
+
+
+def _needs_of_parts(package: Path) -> dict[str, set[str]]:
+    """For each sub-package and module of a package, those of its neighbours that it imports."""
+    needs: dict[str, set[str]] = {}
+    for path in sorted(package.rglob("*.py")):
+        part = path.relative_to(package).parts[0].removesuffix(".py")
+        if part == "__init__":
+            continue
+        begun = [m.split(".") for m in _modules(path) if m.startswith(f"vramcast.{package.name}.")]
+        needs.setdefault(part, set()).update(parts[2] for parts in begun if parts[2] != part)
+    return {part: needed & set(needs) for part, needed in needs.items()}
+
+
 def test_no_two_modules_of_the_tracer_need_each_other() -> None:
     of_tracer = {
         _name(path).removesuffix(".py").replace("/", "."): path for path in MODULES if _name(path).startswith("tracing/")

@@ -10,7 +10,10 @@ import pytest
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.planning.serving import forecast_serving
-from vramcast.workload import Parallel, Serving
+from vramcast.training.forecast import forecast_training
+from vramcast.training.memory import peak_bytes
+from vramcast.training.structure import StepNumbers
+from vramcast.workload import Parallel, Serving, Training
 
 SLACK = 5
 
@@ -36,6 +39,40 @@ def test_a_warm_forecast_takes_about_a_millisecond(model: str, engine: str, prom
     for _ in range(10):
         forecast_serving(question, model=known, card=card)
     assert (time.process_time() - started) / 10 * 1e3 < promised_ms * SLACK
+
+
+TRAINED = {
+    "FSDP": Training(model="x", gpus=8, fsdp=2, parallel=Parallel(dp=8), seq=4096),
+    "LoRA": Training(model="x", method="lora", checkpointing="full", seq=4096),
+    "pipeline": Training(model="x", gpus=64, framework="megatron", parallel=Parallel(tp=8, pp=4, dp=2, sp=True), seq=4096),
+}
+
+
+@pytest.mark.parametrize("question", TRAINED.values(), ids=TRAINED)
+def test_a_warm_training_forecast_takes_less_than_a_millisecond(question: Training) -> None:
+    model, card = read_model("meta-llama/Llama-3.1-8B"), find_accelerator("H100")
+    forecast_training(question, model=model, card=card)
+    started = time.process_time()
+    for _ in range(20):
+        forecast_training(question, model=model, card=card)
+    assert (time.process_time() - started) / 20 * 1e3 < 1 * SLACK
+
+
+@pytest.mark.parametrize("question", TRAINED.values(), ids=TRAINED)
+def test_half_a_million_training_layouts_take_a_second(question: Training) -> None:
+    np = pytest.importorskip("numpy")
+    layouts, draw = 20_000, np.random.default_rng(0)
+    numbers = StepNumbers(
+        micro_batch=draw.integers(1, 33, layouts),
+        seq=draw.integers(1, 65, layouts) * 256,
+        accumulate=draw.integers(2, 17, layouts),
+        dp=draw.integers(2, 257, layouts),
+    )
+    model, card = read_model("meta-llama/Llama-3.1-8B"), find_accelerator("H100")
+    peak_bytes(question, numbers, model=model, card=card)
+    started = time.process_time()
+    peak_bytes(question, numbers, model=model, card=card)
+    assert layouts / (time.process_time() - started) > 500_000 / SLACK
 
 
 def test_a_cold_answer_imports_nothing_heavy() -> None:

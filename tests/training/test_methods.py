@@ -94,3 +94,10 @@ def test_what_is_left_out_is_named() -> None:
     assert named == []
     with pytest.raises(QuestionError, match=r"unknown dtype of compute 'fp5': known: bfloat16"):
         answer(param_dtype=None, compute_dtype="fp5")
+
+
+def test_an_adapter_without_a_rank_stands_beside_fused_experts_too() -> None:
+    """(IA)3 trains one vector for the tensor that holds gate and up of all experts (transformers 5)."""
+    mixture = shape_model(Shape(layers=2, hidden=256, heads=4, vocab=1000, experts=4, expert_ffn=128))
+    question = Training(model="x", seq=128, method="ia3", options={"adapts_experts": "layers"})
+    assert forecast_training(question, model=mixture).trainable_parameters > 0

@@ -145,8 +145,12 @@ class Shape:
         """The product of the shape's numbers, each worked out once."""
         found = self._products.get(powers)
         if found is None:
-            found = self._products[powers] = prod(self._number(name) ** exponent for name, exponent in powers)
+            found = self._products[powers] = prod(self._power(name, exponent) for name, exponent in powers)
         return found
+
+    def _power(self, name: str, exponent: int) -> Number:
+        number = self._number(name) * 1.0
+        return number**exponent if exponent > 0 else 1 / number**-exponent
 
     def _number(self, name: str) -> Number:
         if name == "tokens":

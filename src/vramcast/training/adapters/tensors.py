@@ -133,8 +133,8 @@ def beside(tensor: Tensor, adapter: Adapter, *, transposed: bool, fused: bool) -
     if fused and tensor.role == "expert.up":
         return ()
     if fused and tensor.role == "expert.gate":
-        rank = sizes["r"] * (1 if adapter.parameters else 2)
-        return kind.shapes(2 * rows, columns, {**sizes, "r": rank})
+        wider = {"r": sizes["r"] * (1 if adapter.parameters else 2)} if "r" in sizes else {}
+        return kind.shapes(2 * rows, columns, {**sizes, **wider})
     if "feedforward" in sizes:
         sizes["feedforward"] = tensor.role.endswith("down")
     return kind.shapes(rows, columns, sizes)
