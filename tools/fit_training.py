@@ -31,7 +31,7 @@ from vramcast.truth.rows import training_speed as rows_of_speed
 
 NAMES = ("products", "experts", "scores", "streams", "exposed", "host_s")
 PRIOR = Sustained()
-WIDTHS = {"products": 0.10, "experts": 0.4, "scores": 0.35, "streams": 0.3, "exposed": 0.7, "host_s": 0.5}  # of the logarithm
+WIDTHS = {"products": 0.10, "experts": 0.4, "scores": 0.35, "streams": 0.3, "exposed": 0.7, "host_s": 1.0}  # of the logarithm
 ROW_NOISE = 0.06
 BOUNDS = {
     "products": (0.9, 2.5), "experts": (1.0, 8.0), "scores": (1.0, 8.0),

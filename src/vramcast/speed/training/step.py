@@ -12,6 +12,7 @@ from vramcast.speed.training.job import Job, Network, network_of
 from vramcast.speed.training.sustained import Sustained, kind_of, sustained
 from vramcast.speed.training.work import Parts, parts_of
 
+_ADAPTED = 2.0  # launches of a layer whose projections each carry an adapter: two small products, dropout, casts, a sum (PEFT)
 _KERNELS = "speed/kernels: laws fitted on measured kernels (docs/kernels.md)"
 _SUSTAINED = "speed/training/sustained.json: fitted on published runs"
 _PIPELINE = "arXiv 2104.04473, section 2.2: (p - 1) / v passes of idle stages"
@@ -111,7 +112,7 @@ def _running(job: Job, parts: Parts, own: Sustained) -> list[Term]:
         "data_parallel": sharded,
     }
     terms += [Term(name=name, seconds=size, why=why, source=_KERNELS) for name, (size, why) in exposed.items() if size > 0]
-    host = parts.layers * own.host_s * (1 + 0.5 * (job.recomputed == "full"))
+    host = parts.layers * own.host_s * (1 + 0.5 * (job.recomputed == "full")) * (_ADAPTED if job.frozen else 1)
     busy = sum(t.seconds for t in terms)
     if host > busy:
         why = f"{parts.layers:,.0f} layers x {own.host_s * 1e6:,.0f} us of launches, less {busy * 1e3:,.1f} ms that run meanwhile"

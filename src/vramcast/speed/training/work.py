@@ -100,9 +100,8 @@ class _Site:
 
     def __init__(self, job: Job, model: Model, card: Accelerator, network: Network) -> None:
         self.job, self.model, self.card, self.network = job, model, card, network
-        split = Split(
-            tp=job.tp, attention_dp=job.ep, moe_ep=job.ep, moe_tp=job.tp if job.ep == 1 else 1, sequence=job.sequence_parallel
-        )
+        # Experts are cut by tp inside each of ep groups, or spread over as many more ranks: a rank's FLOPs are the same.
+        split = Split(tp=job.tp, attention_dp=job.ep, moe_ep=job.ep, moe_tp=job.tp, sequence=job.sequence_parallel)
         found = operations(model, scheme=scheme_for(model, dtype="bfloat16"), split=split)
         self.operations: tuple[Operation, ...] = found
         self.rows = Batch(prefills=job.rows, prefill_tokens=job.seq / job.cp, all_logits=True)

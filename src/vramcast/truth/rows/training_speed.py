@@ -19,9 +19,10 @@ Row = dict[str, Any]
 # How a row's framework is called here, longest beginnings first.
 FRAMEWORKS = (
     ("megatron-deepspeed", "megatron_deepspeed"), ("megatron", "megatron"), ("nemo", "megatron"), ("llm-foundry", "llm_foundry"),
-    ("torchtitan", "torchtitan"), ("hf trainer", "hf_trainer"), ("xtuner", "hf_trainer"), ("easycontext", "hf_trainer"),
-    ("fsdp_qlora", "fsdp_qlora"), ("fms-fsdp", "fms_fsdp"), ("paxml", "jax"), ("maxtext", "jax"), ("colossal", "colossalai"),
-    ("tinyllama", "litgpt"), ("litgpt", "litgpt"), ("torchtune", "torchtune"), ("deepspeed", "deepspeed"),
+    ("torchtitan", "torchtitan"), ("hf trainer + deepspeed (qwen", "qwen_finetune"), ("hf trainer", "hf_trainer"),
+    ("xtuner", "hf_trainer"), ("easycontext", "hf_trainer"), ("fsdp_qlora", "fsdp_qlora"), ("fms-fsdp", "fms_fsdp"),
+    ("paxml", "jax"), ("maxtext", "jax"), ("colossal", "colossalai"), ("tinyllama", "litgpt"), ("litgpt", "litgpt"),
+    ("torchtune", "torchtune"), ("deepspeed", "deepspeed"),
 )  # fmt: skip
 _COMPILED = frozenset({"jax", "torchtitan", "fms_fsdp"})
 _FP8 = re.compile(r"fp8|mxfp8|float8", re.IGNORECASE)
@@ -153,6 +154,8 @@ def _sharding(s: Row, framework: str) -> str:
         return "zero1"
     if "fsdp" in text or "full_shard" in text or "hsdp" in text:
         return "fsdp2" if framework == "torchtitan" else "fsdp1"
+    if framework == "qwen_finetune":  # finetune/ds_config_zero3.json for full runs, zero2 for adapters (QwenLM/Qwen)
+        return "zero3" if str(s.get("method")) == "full" else "zero2"
     return "distributed_optimizer" if framework.startswith("megatron") else "fsdp1" if framework == "jax" else "ddp"
 
 
