@@ -1,6 +1,8 @@
 """Engine messages as a page: what the engine was doing, its numbers, what to change; then what the log says of the start."""
 
+from vramcast.asking.again import Again
 from vramcast.cli.page import Page
+from vramcast.planning.verdict import exit_code, headline
 from vramcast.reading.engine_messages import Figure, Finding
 from vramcast.units import MiB, gib
 
@@ -15,6 +17,23 @@ def engine_message_page(findings: tuple[Finding, ...]) -> Page:
     if reported:
         page.heading("What the log says") if page.lines else page.line(("What the log says", "title"))
         page.table([row for finding in reported for row in _rows(finding)], styles=("", "number", "faint"), right=frozenset({1}))
+    return page
+
+
+def again_page(again: Again) -> Page:
+    """The run asked again: the verdict, what suffices, one corrected line."""
+    page = Page()
+    fit, workload = again.forecast.fit, again.forecast.workload
+    page.heading("The same run, asked again")
+    page.line(f"  {again.forecast.model.id} on {workload['gpus']} x {workload['gpu']}, context {workload['context']:,} tokens")
+    word = {"no": "DOES NOT FIT"}.get(fit.verdict, fit.verdict.upper())
+    page.line("  ", (word, "bad" if exit_code(fit) else "good"), "  ", headline(fit))
+    for advice in again.forecast.advice:
+        if advice.then_fits:
+            page.line("  ", ("enough: ", "good"), (advice.change, "title"), (f"  {advice.costs}", "faint"))
+    if again.corrected:
+        page.heading("Corrected")
+        page.line("  ", (again.corrected, "title"))
     return page
 
 

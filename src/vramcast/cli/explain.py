@@ -22,16 +22,18 @@ _PICKLE = b"\x80"  # every pickle of protocol 2 and above begins so
 
 @click.command(epilog=_EPILOG)
 @click.argument("what", metavar="FILE|-")
+@click.option("--gpu", metavar="NAME", help="The card of a log that does not tell it: the run is then asked again.")
 @click.option("--device", type=int, help="The device of a snapshot (default: the one with most memory).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(what: str, device: int | None, as_json: bool) -> int:
+def command(what: str, gpu: str | None, device: int | None, *, as_json: bool) -> int:
     """Explain what ran out of memory: a snapshot (peak, fragmentation, leaks, stacks), PyTorch's message, or a serving engine's.
 
-    Engines: vLLM, SGLang, llama.cpp, TensorRT-LLM, TGI. Of a log the last 4 MiB are read.
+    Engines: vLLM, SGLang, llama.cpp, Ollama, TensorRT-LLM, TGI; also MPS, NPU, TensorFlow, JAX and Linux' own killer. Of a
+    log the last 4 MiB are read. Where it tells the model and the card, the run is asked again, up to one corrected line.
     """
     data = _read(what)
     explain = _explain_snapshot if data[:1] == _PICKLE else _explain_log
-    return explain(data, what, {"device": device, "as_json": as_json})
+    return explain(data, what, {"gpu": gpu, "device": device, "as_json": as_json})
 
 
 def _read(what: str) -> bytes:
@@ -74,8 +76,9 @@ def _explain_log(data: bytes, what: str, options: dict[str, Any]) -> int:
     findings, memory = read_engine_messages(text), read_out_of_memory(text)
     if not findings and memory is None:
         raise _nothing(what)
+    again = _again(text, findings, memory, options["gpu"])
     if options["as_json"]:
-        _print_log(what, findings, memory)
+        _print_log(what, findings, memory, again)
         return 0
     from vramcast.cli.engine_message_page import engine_message_page
     from vramcast.cli.out_of_memory_page import out_of_memory_page
@@ -88,10 +91,23 @@ def _explain_log(data: bytes, what: str, options: dict[str, Any]) -> int:
         if findings:
             page.lines.insert(0, Line(()))
         page.show()
+    if again is not None:
+        from vramcast.cli.engine_message_page import again_page
+
+        again_page(again).show()
     return 0
 
 
-def _print_log(what: str, findings: tuple[Any, ...], memory: Any) -> None:
+def _again(text: str, findings: tuple[Any, ...], memory: Any, gpu: str | None) -> Any:
+    """The run of the log, asked again on the card that was named or that its numbers tell."""
+    from vramcast.asking.again import asked_again
+
+    told = [f.value for finding in findings for f in finding.figures if f.name == "of"]
+    size = memory.capacity_bytes if memory is not None and memory.capacity_bytes else int(told[-1]) if told else None
+    return asked_again(text, gpu=gpu, card_bytes=size)
+
+
+def _print_log(what: str, findings: tuple[Any, ...], memory: Any, again: Any) -> None:
     import msgspec
 
     body: dict[str, Any] = {"schema": "vramcast/1", "kind": "out of memory" if memory else "engine messages", "file": what}
@@ -100,6 +116,8 @@ def _print_log(what: str, findings: tuple[Any, ...], memory: Any) -> None:
         body |= {**msgspec.to_builtins(memory), **derived, "advice": memory.advice()}
     if findings:
         body["engine_messages"] = findings
+    if again is not None:
+        body["asked_again"] = {"fit": again.forecast.fit, "advice": again.forecast.advice, "corrected": again.corrected}
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n")
 
 
