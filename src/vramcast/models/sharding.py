@@ -24,12 +24,22 @@ VOCABULARY = ("embedding", "head")
 ATTENTION = frozenset({"q", "k", "v", "qkv", "o"})
 
 
+class ExpertPad(msgspec.Struct, frozen=True, kw_only=True):
+    """Multiples that kernels round a rank's experts up to: of the axis that is cut and of the other one, by projection."""
+
+    gate_up: tuple[int, int] = (1, 1)
+    down: tuple[int, int] = (1, 1)
+
+
+NO_PAD = ExpertPad()
+
+
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Over how many ranks tensors are spread. ``cut`` makes the plain one, where as many ranks cut everything.
 
     ``tp``: ranks that cut a layer; ``attention_tp``: ranks that cut its attention; ``ep``: ranks over which experts are dealt
     out; ``expert_tp``: ranks that cut each expert; ``vocab_multiple``: vocabulary rows are padded to a multiple of it first.
-    ``expert_pad``: multiples that kernels pad a rank's experts to, along the axis that is cut and along the other.
+    ``expert_pad``: multiples that kernels pad a rank's experts to.
     """
 
     tp: int = 1
@@ -37,7 +47,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     ep: int = 1
     expert_tp: int = 1
     vocab_multiple: int = 1
-    expert_pad: tuple[int, int] = (1, 1)
+    expert_pad: ExpertPad = NO_PAD
 
 
 def cut(
@@ -47,7 +57,7 @@ def cut(
     ep: int = 1,
     expert_tp: int | None = None,
     vocab_multiple: int = 1,
-    expert_pad: tuple[int, int] = (1, 1),
+    expert_pad: ExpertPad = NO_PAD,
 ) -> Layout:
     """The layout of ``tp`` ranks that cut everything; experts and attention too where nothing else is said of them."""
     return Layout(
@@ -79,12 +89,15 @@ def share_shape(tensor: Tensor, layout: Layout) -> tuple[int, ...]:
     return _for_kernels(tensor, shape, layout.expert_pad) if is_routed(tensor) else shape
 
 
-def _for_kernels(tensor: Tensor, shape: tuple[int, ...], multiples: tuple[int, int]) -> tuple[int, ...]:
+def _for_kernels(tensor: Tensor, shape: tuple[int, ...], pad: ExpertPad) -> tuple[int, ...]:
     """An expert's widths rounded up: the cut axis, twice over where gate and up lie along it, and the other one."""
-    if multiples == (1, 1):
+    if pad == NO_PAD:
         return shape
-    halves = 2 if tensor.role.endswith("gate_up") or (tensor.role == "expert.bias" and tensor.shard is not None) else 1
-    steps = [multiples[0] * halves if axis == tensor.shard else multiples[1] for axis in range(len(shape))]
+    bias = tensor.role == "expert.bias"
+    first = tensor.shard is not None if bias else tensor.role != "expert.down"
+    along, across = pad.gate_up if first else pad.down
+    halves = 2 if tensor.role.endswith("gate_up") or (bias and first) else 1
+    steps = [along * halves if axis == tensor.shard else across for axis in range(len(shape))]
     kept = 1 if tensor.stacked else 0
     return (*shape[:kept], *(-(-n // step) * step for n, step in zip(shape[kept:], steps[kept:], strict=True)))
 

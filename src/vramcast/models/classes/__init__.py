@@ -94,6 +94,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     of the full pool's tokens that SGLang gives sliding layers in a pool of their own, 0: they pay the full length.
     ``nvfp4_attention``: NVIDIA's published NVFP4 checkpoints quantise attention too. ``gguf_rows``: rows of the embedding that
     llama.cpp's converter keeps, 0: all. ``gguf_mix``: the branch of llama-quant.cpp that names this architecture.
+    ``largest_capture``: the largest batch that vLLM captures as a graph for this class, 0: by the engine's own rule.
     """
 
     image_tokens: int = 0
@@ -107,6 +108,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nvfp4_attention: bool = False
     gguf_rows: int = 0
     gguf_mix: Literal["", "llama", "falcon"] = ""
+    largest_capture: int = 0
 
 
 class Traced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -12,6 +12,7 @@ from vramcast.models.stages import Stage, distinct_stages
 from vramcast.quantity import Number, bytes_, is_array, is_nothing, maximum, minimum, named, whole
 from vramcast.serving.cache import INDEX_SCALE_BYTES, SPARSE_LATENT_BYTES, cache_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, narrowest
+from vramcast.serving.engines.expert_kernels import pad_of, sglang_kernel
 from vramcast.serving.engines.layouts import spread_of
 from vramcast.serving.engines.sglang import versions
 from vramcast.serving.engines.sglang.fraction import LEAST_CHUNK, PREFILL_TOKEN_BYTES
@@ -114,6 +115,7 @@ def _asked_slots(resolved: Resolved) -> Number | None:
 def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
     parallel, options = resolved.question.parallel, resolved.options
     spread = spread_of("sglang", parallel, options)
+    storage = storage_of(resolved.model, quant=resolved.question.quant, dtype=dtype)
     loading = Loading(
         layout=cut(
             parallel.tp,
@@ -121,12 +123,12 @@ def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
             ep=spread.experts,
             expert_tp=spread.each_expert,
             vocab_multiple=VOCAB_MULTIPLE,
+            expert_pad=pad_of(sglang_kernel(storage, resolved.card, options)),
         ),
         rotary_bytes=element_bytes(dtype) if dtype == "float32" else 4,
         mtp=bool(options.get("num_speculative_tokens")),
         splits_towers=False,
     )
-    storage = storage_of(resolved.model, quant=resolved.question.quant, dtype=dtype)
     term = weights_term(resolved.model, stage, loading, storage)
     copies = latent_copies(stage, loading, storage)
     return Term.total("weights", (*term.terms, copies), why=term.why, source=term.source) if copies.bytes else term

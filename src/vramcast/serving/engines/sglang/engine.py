@@ -6,6 +6,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.attention import LatentAttention
 from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Answer, Resolved
+from vramcast.serving.engines.expert_kernels import named_kernel, sglang_kernel
 from vramcast.serving.engines.options import Option
 from vramcast.serving.engines.resolving import Defaults, context_of, opened, resolved
 from vramcast.serving.engines.sglang import versions
@@ -13,6 +14,8 @@ from vramcast.serving.engines.sglang.answer import answer
 from vramcast.serving.engines.sglang.fraction import default_fraction, tier_of
 from vramcast.serving.engines.sglang.options import OPTIONS
 from vramcast.serving.engines.versions import Version
+from vramcast.serving.precision import loaded_dtype
+from vramcast.serving.storage import storage_of
 from vramcast.workload import Serving
 
 
@@ -28,6 +31,9 @@ class Sglang(msgspec.Struct, frozen=True):
         defaults, version, number = opened(self, question, model)
         _fill(defaults, question, model, number, card)
         context = context_of(question, model, defaults)
+        storage = storage_of(model, quant=question.quant, dtype=loaded_dtype(model, question.dtype))
+        kernel = sglang_kernel(storage, card, defaults.values)
+        defaults.assumed += named_kernel(model, storage, kernel, None, question.parallel.tp)
         return resolved(question, model, card, defaults, version=version, context=context)
 
     def forecast(self, resolved: Resolved) -> Answer:

@@ -5,6 +5,11 @@ from vramcast.serving.engines.options import Option
 _ARGS = "sglang/srt/server_args.py"
 
 STATE_TYPES = ("float32", "bfloat16", "float16")
+# --moe-runner-backend (server_args.py MOE_RUNNER_BACKEND_CHOICES)
+EXPERT_KERNELS = (
+    "auto", "deep_gemm", "triton", "triton_kernel", "flashinfer_trtllm", "flashinfer_trtllm_routed", "flashinfer_cutlass",
+    "flashinfer_mxfp4", "flashinfer_cutedsl", "cutlass", "marlin", "aiter",
+)  # fmt: skip
 
 OPTIONS = (
     Option(name="mem_fraction_static", kind="fraction", about="share of free memory for weights and cache", source=_ARGS),
@@ -23,5 +28,6 @@ OPTIONS = (
     Option(name="dp_size", kind="positive", about="data parallel ranks", source=_ARGS),
     Option(name="enable_expert_parallel", kind="bool", about="experts spread over ranks", source=_ARGS),
     Option(name="num_speculative_tokens", kind="int", most=10**4, about="tokens drafted per step", source=_ARGS),
+    Option(name="moe_runner_backend", kind="text", choices=EXPERT_KERNELS, about="kernels of routed experts", source=_ARGS),
     Option(name="gpu_total_bytes", kind="bytes", least=1, about="memory the card shows, when it differs from the catalogue's"),
 )  # fmt: skip

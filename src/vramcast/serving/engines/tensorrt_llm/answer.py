@@ -11,6 +11,7 @@ from vramcast.quantity import Number, bytes_, floored, is_array, is_nothing, max
 from vramcast.serving.activations import widest_layer
 from vramcast.serving.cache import CacheLayer, cache_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, narrowest
+from vramcast.serving.engines.expert_kernels import pad_of, tensorrt_llm_kernel
 from vramcast.serving.engines.layouts import spread_of
 from vramcast.serving.engines.tensorrt_llm import versions
 from vramcast.serving.engines.versions import at, parse_version
@@ -102,13 +103,15 @@ def _fixed(resolved: Resolved, stage: Stage, dtype: str) -> TrtllmTerms:
     question, options, model = resolved.question, resolved.options, resolved.model
     parallel, element = question.parallel, element_bytes(dtype)
     spread = spread_of("tensorrt_llm", parallel, options)
-    loading = Loading(layout=cut(parallel.tp, ep=spread.experts, expert_tp=spread.each_expert))
+    storage = storage_of(model, quant=question.quant, dtype=dtype)
+    pad = pad_of(tensorrt_llm_kernel(storage))
+    loading = Loading(layout=cut(parallel.tp, ep=spread.experts, expert_tp=spread.each_expert, expert_pad=pad))
     width, tokens = widest_layer(stage, hidden=model.hidden, tp=parallel.tp), options["max_num_tokens"]
     rows = minimum(options["max_batch_size"], tokens) if stage.last else 0
     each = element + at(parse_version(resolved.version, "tensorrt_llm"), versions.LOGIT_BYTES)
     logits = named(rows, "rows") * named(model.vocab, "vocabulary") * bytes_(each)
     return TrtllmTerms(
-        weights=weights_term(model, stage, loading, storage_of(model, quant=question.quant, dtype=dtype)),
+        weights=weights_term(model, stage, loading, storage),
         activations=Term(name="activations", amount=named(tokens, "tokens") * width * bytes_(element), source=_SOURCE),
         logits=Term(name="logits", amount=logits, source=_SAMPLER),
         context=engine_start_term(resolved.card, parallel.model_ranks),

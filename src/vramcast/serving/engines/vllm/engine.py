@@ -7,6 +7,7 @@ from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
 from vramcast.quantity import Number, minimum
 from vramcast.serving.engines.base import Answer, Resolved
+from vramcast.serving.engines.expert_kernels import named_kernel, vllm_kernel
 from vramcast.serving.engines.layouts import expert_group
 from vramcast.serving.engines.options import Option
 from vramcast.serving.engines.resolving import Defaults, context_of, opened, resolved
@@ -15,7 +16,6 @@ from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.answer import answer
 from vramcast.serving.engines.vllm.encoder import unsized_images
 from vramcast.serving.engines.vllm.options import OPTIONS
-from vramcast.serving.engines.vllm.padding import maybe_padded
 from vramcast.serving.precision import loaded_dtype
 from vramcast.serving.storage import storage_of
 from vramcast.workload import Parallel, Serving
@@ -37,9 +37,12 @@ class Vllm(msgspec.Struct, frozen=True):
         defaults.take("block_size", _block(model), "default of CUDA backends")
         found = resolved(question, model, card, defaults, version=version, context=context)
         storage = storage_of(model, quant=question.quant, dtype=loaded_dtype(model, question.dtype))
-        padded = maybe_padded(model, storage, card, expert_group(question.parallel, defaults.values))
-        more = (*padded, *unsized_images(model))
-        return msgspec.structs.replace(found, unmodelled=(*found.unmodelled, *more)) if more else found
+        kernel, other = vllm_kernel(storage, card, number, defaults.values)
+        said = named_kernel(model, storage, kernel, other, expert_group(question.parallel, defaults.values))
+        more = unsized_images(model)
+        if not (said or more):
+            return found
+        return msgspec.structs.replace(found, assumed=(*found.assumed, *said), unmodelled=(*found.unmodelled, *more))
 
     def forecast(self, resolved: Resolved) -> Answer:
         """Memory of each distinct rank, the cache plan (the smallest over ranks), the limits and the start-up error."""

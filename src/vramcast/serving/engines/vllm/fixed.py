@@ -14,12 +14,12 @@ from vramcast.models.sharding import cut, share_shape
 from vramcast.models.stages import Stage, every_stage
 from vramcast.quantity import Number, maximum, minimum
 from vramcast.serving.engines.base import Resolved
+from vramcast.serving.engines.expert_kernels import pad_of
 from vramcast.serving.engines.layouts import has_experts
 from vramcast.serving.engines.versions import at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.encoder import encoder_term, profiled_tokens, splits_towers
 from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
-from vramcast.serving.engines.vllm.padding import expert_pad
 from vramcast.serving.engines.vllm.profile import Batch, forward_term, sampling_term
 from vramcast.serving.engines.vllm.settings import VllmSettings
 from vramcast.serving.splits import even_split
@@ -66,6 +66,7 @@ def fixed_terms(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Vll
         pixel_copies=2 if settings.core == "V0" and model_class(model.family).served.parsed_apart else 1,
         card=card,
         towers=towers,
+        modular_experts=settings.expert_kernel is None or settings.expert_kernel.workspace,
     )
     return VllmTerms(
         weights=_weights(resolved, settings, stage),
@@ -92,6 +93,7 @@ def _capture(resolved: Resolved, settings: VllmSettings) -> Capture:
         lora=bool(resolved.options.get("enable_lora")),
         dequantizes=settings.dequantizes,
         flashinfer=resolved.options.get("attention_backend") == "flashinfer",
+        asked_largest=model_class(resolved.model.family).served.largest_capture,
     )
 
 
@@ -111,7 +113,7 @@ def _weights(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term:
             ep=settings.ep,
             expert_tp=settings.expert_tp,
             vocab_multiple=VOCAB_MULTIPLE,
-            expert_pad=expert_pad(storage, resolved.card),
+            expert_pad=pad_of(settings.expert_kernel),
         ),
         rotary_bytes=settings.element,
         mtp=settings.mtp,

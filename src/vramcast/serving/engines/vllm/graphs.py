@@ -40,7 +40,8 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     """What decides the graphs of one rank; ``max_seqs`` and ``max_tokens`` may be arrays, one element per layout.
 
     ``core``: V0 or V1; ``speculative``: tokens drafted per step; ``element``: bytes of one activation; ``lora``:
-    adapters' kernels are launched; ``dequantizes``: bitsandbytes' are; ``flashinfer``: attention is its.
+    adapters' kernels are launched; ``dequantizes``: bitsandbytes' are; ``flashinfer``: attention is its; ``asked_largest``: what
+    the class sets whatever the sequences are, 0: nothing (model_executor/models/config.py GptOssForCausalLMConfig).
     """
 
     version: Version
@@ -54,6 +55,7 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     lora: bool = False
     dequantizes: bool = False
     flashinfer: bool = False
+    asked_largest: int = 0
 
     @property
     def largest(self) -> Number:
@@ -84,6 +86,8 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
         return minimum(self.largest, self.max_seqs * (1 + self.speculative))
 
     def _asked(self) -> Number:
+        if self.asked_largest:
+            return self.asked_largest
         if not at(self.version, versions.SIZES_BY_SEQUENCES):
             return LARGEST
         blackwell = self.card is not None and (self.card.capability or (0, 0))[0] == 10

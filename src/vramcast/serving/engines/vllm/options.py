@@ -20,6 +20,11 @@ BACKENDS = (
     "rocm_aiter_triton_mla", "rocm_aiter_unified_attn", "cpu_attn", "pallas", "ipex", "no_attention",
     "flash_attn_vllm_v1", "flashinfer_vllm_v1", "triton_attn_vllm_v1",
 )  # fmt: skip
+# --moe-backend (config/kernel.py MoEBackend)
+EXPERT_KERNELS = (
+    "auto", "triton", "triton_unfused", "deep_gemm", "cutlass", "flashinfer_trtllm", "flashinfer_trtllm_afp8",
+    "flashinfer_cutlass", "flashinfer_cutlass_afp8", "flashinfer_cutedsl", "marlin", "humming", "aiter", "emulation", "ck", "xpu",
+)  # fmt: skip
 
 OPTIONS = (
     Option(name="gpu_memory_utilization", kind="fraction", about="share of the card the engine claims", source=_ARGS),
@@ -45,6 +50,7 @@ OPTIONS = (
     Option(name="swap_space", kind="float", about="GiB of host memory for swapped blocks (V0)", source=_ARGS),
     Option(name="language_model_only", kind="bool", about="vision and audio towers are not loaded nor profiled", source=_ARGS),
     Option(name="attention_backend", kind="text", choices=BACKENDS, about="attention kernels", source=_BACKENDS),
+    Option(name="moe_backend", kind="text", choices=EXPERT_KERNELS, about="kernels of routed experts", source=_ARGS),
     Option(name="flashinfer_sampler", kind="bool", about="FlashInfer samples", source="VLLM_USE_FLASHINFER_SAMPLER"),
     Option(name="expandable_segments", kind="bool", about="torch's segments grow", source="PYTORCH_CUDA_ALLOC_CONF"),
     Option(name="engine_core", kind="text", about="V0 or V1", choices=("V0", "V1"), source="VLLM_USE_V1"),

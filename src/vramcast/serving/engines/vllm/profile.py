@@ -32,7 +32,8 @@ DEFAULT_SMS = 132
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
     """The shape of the profile run and of the rank it runs on. ``element``: bytes of one activation.
 
-    ``tokens`` and ``rows`` may be arrays, one element per layout.
+    ``tokens`` and ``rows`` may be arrays, one element per layout. ``modular_experts``: routed experts work in the workspace that
+    modular kernels share; a monolithic kernel's own tensors come and go (gpt_oss_triton_kernels_moe.py).
     """
 
     version: Version
@@ -47,6 +48,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     towers: tuple[Tower, ...] = ()
     dequantizes: bool = False
     pixel_copies: int = 1
+    modular_experts: bool = True
 
     @property
     def pixel(self) -> float:
@@ -112,7 +114,7 @@ def kept_terms(model: Model, stage: Stage, batch: Batch) -> list[Term]:
 
 def kept_workspace(batch: Batch) -> bool:
     """Whether the fused-MoE workspace stays allocated."""
-    return at(batch.version, versions.KEEPS_MOE_WORKSPACE)
+    return batch.modular_experts and at(batch.version, versions.KEEPS_MOE_WORKSPACE)
 
 
 def _workspace(stage: Stage, model: Model, batch: Batch) -> list[Term]:

@@ -16,12 +16,14 @@ from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
 from vramcast.serving.cache import SPARSE_LATENT_BYTES
 from vramcast.serving.engines.base import Resolved
+from vramcast.serving.engines.expert_kernels import ExpertKernel, vllm_kernel
 from vramcast.serving.engines.layouts import has_experts, spread_of
 from vramcast.serving.engines.versions import Version, at, parse_version
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.pages import CacheTypes, Demand
 from vramcast.serving.engines.vllm.profile import dequantizes
 from vramcast.serving.precision import NVFP4_BYTES, loaded_dtype, same_as_model
+from vramcast.serving.storage import storage_of
 
 
 class VllmSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,7 @@ class VllmSettings(msgspec.Struct, frozen=True, kw_only=True):
     sampler: str
     dequantizes: bool
     total_bytes: int
+    expert_kernel: ExpertKernel | None = None
     pool_override: int | None = None
     blocks_override: int | None = None
 
@@ -87,6 +90,9 @@ def settings_of(resolved: Resolved) -> VllmSettings:
         sampler=_sampler(version, options, second=second),
         dequantizes=dequantizes(model, resolved.question.quant),
         total_bytes=total_bytes(resolved.card, options),
+        expert_kernel=vllm_kernel(storage_of(model, quant=resolved.question.quant, dtype=dtype), resolved.card, version, options)[
+            0
+        ],
         pool_override=options.get("kv_cache_memory_bytes"),
         blocks_override=options.get("num_gpu_blocks_override"),
     )
