@@ -171,7 +171,7 @@ def main() -> None:
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns("__pycache__", ".*", "build", "dist"))
         for package in asked.packages:
             if not passes(package, copy, deadline_s=4 * asked.deadline):
-                sys.exit(f"the tests of {package} fail or take over {4 * asked.deadline:.0f} s without any change: mend them first")
+                sys.exit(f"the tests of {package} fail, or take over {4 * asked.deadline:.0f} s, without a change")
         survivors, chosen, begun = [], sample(copy, tuple(asked.packages), asked.sample, asked.seed), time.monotonic()
         for index, mutant in enumerate(chosen, 1):
             caught = noticed(mutant, copy, deadline_s=asked.deadline)
