@@ -1,4 +1,4 @@
-"""``vramcast profile`` beside HolisticTraceAnalysis on the same files in one run: seconds, MB of JSON per second, peak memory.
+"""``vramcast profile`` beside HolisticTraceAnalysis on the same files in one run: seconds, processor time, MB/s, peak memory.
 
     python benchmarks/profiling/against_hta.py TRACE.json.gz... --hta-python PATH [--grow 2000]
 
@@ -22,14 +22,14 @@ from hta.trace_analysis import TraceAnalysis
 logging.disable(logging.CRITICAL)
 with tempfile.TemporaryDirectory() as folder:
     shutil.copy(sys.argv[1], folder)
-    begun = time.perf_counter()
+    begun, cpu = time.perf_counter(), time.process_time()
     analysis = TraceAnalysis(trace_dir=folder)
     rank = analysis.t.get_ranks()[0]
     analysis.get_temporal_breakdown(visualize=False)
     analysis.get_idle_time_breakdown(ranks=[rank], visualize=False)
     analysis.get_comm_comp_overlap(visualize=False)
     analysis.get_gpu_kernel_breakdown(visualize=False, include_memory_kernels=True)
-    print(json.dumps(time.perf_counter() - begun))
+    print(json.dumps([time.perf_counter() - begun, time.process_time() - cpu]))
 """
 _OURS = """
 import resource, sys, time, json
@@ -37,13 +37,13 @@ import numpy
 from pathlib import Path
 from vramcast.profiling.files import read_trace
 from vramcast.profiling.report import report_of
-begun = time.perf_counter()
+begun, cpu = time.perf_counter(), time.process_time()
 trace = read_trace(Path(sys.argv[1]))
 read = time.perf_counter() - begun
 report_of(trace, file=sys.argv[1])
 whole = time.perf_counter() - begun
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-print(json.dumps([read, whole, trace.reading.bytes, peak]))
+print(json.dumps([whole, time.process_time() - cpu, read, trace.reading.bytes, peak]))
 """
 
 
@@ -55,7 +55,8 @@ def main() -> None:
     parser.add_argument("--grow", type=int, metavar="MB", help="also read the first trace grown to that size")
     parser.add_argument("--times", type=int, default=3, help="the best of so many runs")
     given = parser.parse_args()
-    print(f"{'file':44} {'MB':>7} {'read s':>7} {'all s':>7} {'MB/s':>6} {'peak MB':>8} {'HTA s':>7} {'HTA/ours':>8}")
+    header = f"{'MB':>7} {'read s':>6} {'all s':>6} {'CPU s':>6} {'MB/s':>5} {'peak MB':>7} {'HTA s':>7} {'HTA CPU':>8}"
+    print(f"{'file':40} {header} {'x faster':>9} {'x by CPU':>8}")
     for path in given.traces:
         _line(path.name, path, given)
     if given.grow:
@@ -67,19 +68,23 @@ def main() -> None:
 
 
 def _line(name: str, path: Path, given: argparse.Namespace) -> None:
-    read, whole, size, peak = min((_run(sys.executable, _OURS, path) for _ in range(given.times)), key=lambda run: run[1])
+    ours = [_run(sys.executable, _OURS, path) for _ in range(given.times)]
     theirs = [_run(given.hta_python, _HTA, path) for _ in range(given.times)] if given.hta_python else []
-    hta = min((t for t in theirs if t is not None), default=None)
-    beside = f"{hta:7.2f} {hta / whole:8.1f}" if hta else f"{'fails' if theirs else '-':>7} {'-':>8}"
+    whole, _, read, size, peak = min(ours)
+    cpu = min(run[1] for run in ours)
+    beside = f"{'fails' if theirs else '-':>7}"
+    if theirs := [run for run in theirs if run]:
+        wall, busy = min(theirs)[0], min(run[1] for run in theirs)
+        beside = f"{wall:7.2f} {busy:8.2f} {wall / whole:9.1f} {busy / cpu:8.1f}"
+    rate = size / whole / 1e6
     print(
-        f"{name[:44]:44} {size / 1e6:7.1f} {read:7.2f} {whole:7.2f} {size / whole / 1e6:6.0f} {peak / 1e6:8.0f} {beside}",
-        flush=True,
+        f"{name[:40]:40} {size / 1e6:7.1f} {read:6.2f} {whole:6.2f} {cpu:6.2f} {rate:5.0f} {peak / 1e6:7.0f} {beside}", flush=True
     )
 
 
-def _run(python: str, program: str, path: Path) -> object:
+def _run(python: str, program: str, path: Path) -> list[float]:
     done = subprocess.run([python, "-c", program, str(path)], capture_output=True, text=True, check=False)
-    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+    return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else []
 
 
 def _grow(source: Path, target: Path, size: int) -> None:

@@ -12,13 +12,10 @@ import msgspec
 KERNEL, MEMCPY, MEMSET, SYNC = 0, 1, 2, 3
 
 
-class Operator(msgspec.Struct, frozen=True):
-    """A call on the host whose input shapes are known: a matmul or an attention. Times in ns; ``values`` are its plain inputs."""
+class Signature(msgspec.Struct, frozen=True):
+    """A call on the host whose input shapes are known: a matmul or an attention. ``values`` are its plain inputs."""
 
     name: str
-    start: int
-    end: int
-    thread: int
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
     values: tuple[str, ...] = ()
@@ -62,7 +59,8 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     GPU work: ``start, end, kind, name, stream, device, correlation, bytes`` (of copies), ``blocks_per_sm`` and ``occupancy`` (NaN
     when not told), ``launch`` (index of the call that launched it, -1 when unknown). Calls of the runtime: ``call_start,
     call_end, call_name, call_thread, call_correlation``. Ranges of the host (user annotations): ``range_start, range_end,
-    range_name, range_thread``. ``collectives``: by index into the GPU work.
+    range_name, range_thread``. Operators with shapes: ``op_start, op_end, op_thread``, ``op_signature`` (an index into
+    ``signatures``, one per distinct call). ``collectives``: by index into the GPU work.
     """
 
     origin: Origin
@@ -71,7 +69,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     streams: tuple[str, ...]
     columns: dict[str, Any]
     collectives: dict[int, Collective]
-    operators: tuple[Operator, ...]
+    signatures: tuple[Signature, ...]
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -81,35 +79,40 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _INTEGERS = ("start", "end", "correlation", "external", "bytes", "call_start", "call_end", "call_thread", "call_correlation",
-             "range_start", "range_end", "range_thread")  # fmt: skip
-_INDICES = ("kind", "name", "stream", "device", "call_name", "range_name")
+             "range_start", "range_end", "range_thread", "op_start", "op_end", "op_thread")  # fmt: skip
+_INDICES = ("kind", "name", "stream", "device", "call_name", "range_name", "op_signature")
 _FRACTIONS = ("blocks_per_sm", "occupancy")
 COLUMNS = {**dict.fromkeys(_INTEGERS, "int64"), **dict.fromkeys(_INDICES, "int32"), **dict.fromkeys(_FRACTIONS, "float32")}
 MOST_COLLECTIVES = 2_000_000
-MOST_OPERATORS = 2_000_000
+
+
+class _Numbered(dict[Any, int]):
+    """Things numbered in the order they are first asked for."""
+
+    def __missing__(self, thing: Any) -> int:
+        self[thing] = len(self)
+        return len(self) - 1
 
 
 class Recorder:
     """Collects a trace batch by batch; ``finish`` joins the batches into columns."""
 
     def __init__(self) -> None:
-        self.names: dict[str, int] = {}
-        self.streams: dict[str, int] = {}
+        self.names: _Numbered = _Numbered()
+        self.streams: _Numbered = _Numbered()
         self._batches: dict[str, list[Any]] = {name: [] for name in COLUMNS}
         self.collectives: dict[int, Collective] = {}
-        self.operators: list[Operator] = []
+        self.signatures: _Numbered = _Numbered()
         self.processes: dict[str, int] = {}
         self.gpu_events = self.events = self.skipped = 0
 
-    def name_ids(self, names: Iterable[str]) -> list[int]:
+    def name_ids(self, names: Iterable[Any]) -> list[int]:
         """The index of each name; a name is stored once."""
-        known = self.names
-        return [known.setdefault(name, len(known)) for name in names]
+        return [self.names[name] for name in names]
 
-    def stream_ids(self, labels: Iterable[str]) -> list[int]:
+    def stream_ids(self, labels: Iterable[Any]) -> list[int]:
         """The index of each stream's label."""
-        known = self.streams
-        return [known.setdefault(label, len(known)) for label in labels]
+        return [self.streams[label] for label in labels]
 
     def add(self, **columns: Any) -> None:
         """Append a batch: sequences or arrays of one length, by column name. A value that fits no column raises before all."""
@@ -121,22 +124,22 @@ class Recorder:
         self.gpu_events += len(made.get("start", ()))
 
     def finish(self, origin: Origin, reading: Reading) -> Trace:
-        """The whole trace."""
+        """The whole trace; the batches are given up one column at a time."""
         import numpy as np
 
-        columns = {
-            name: np.concatenate(batches) if batches else np.empty(0, dtype=COLUMNS[name])
-            for name, batches in self._batches.items()
-        }
+        columns = {}
+        for name, kind in COLUMNS.items():
+            batches = self._batches.pop(name)
+            columns[name] = np.concatenate(batches) if batches else np.empty(0, dtype=kind)
         columns["launch"] = _launches(columns)
         return Trace(
             origin=origin,
             reading=reading,
-            names=tuple(self.names),
-            streams=tuple(self.streams),
+            names=tuple(map(str, self.names)),
+            streams=tuple(map(str, self.streams)),
             columns=columns,
             collectives=self.collectives,
-            operators=tuple(self.operators),
+            signatures=tuple(self.signatures),
         )
 
 

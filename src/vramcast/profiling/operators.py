@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from vramcast.profiling.breakdown import is_communication
-from vramcast.profiling.events import KERNEL, Collective, Operator, Trace
+from vramcast.profiling.events import KERNEL, Collective, Signature, Trace
 from vramcast.profiling.kernels import on_matrix_units, short_name
 
 _DTYPES = {
@@ -88,19 +88,18 @@ class CollectiveRow(msgspec.Struct, frozen=True, kw_only=True):
 
 def shaped_work(trace: Trace, chosen: Any) -> tuple[Shaped, ...]:
     """Matmuls and attentions by shape, longest first; calls whose kernels are not in the trace are left out."""
-    if not trace.operators:
+    if not trace.signatures:
         return ()
-    ns, kernel = _kernel_time(trace, chosen)
     rows: dict[tuple[Any, ...], list[Any]] = {}
-    for i, op in enumerate(trace.operators):
-        described = _described(op) if ns[i] else None
+    for signature, kernel, calls, ns in _kernel_times(trace, chosen):
+        call = trace.signatures[signature]
+        described = _described(call)
         if described is None:
             continue
-        name = trace.names[kernel[i]]
-        key = (op.name, *described[:4], on_matrix_units(name))
-        row = rows.setdefault(key, [0, 0, described, name])
-        row[0] += 1
-        row[1] += int(ns[i])
+        key = (call.name, *described[:4], on_matrix_units(trace.names[kernel]))
+        row = rows.setdefault(key, [0, 0, described, trace.names[kernel]])
+        row[0] += calls
+        row[1] += ns
     found = (_shaped(key, *row) for key, row in rows.items())
     return tuple(sorted(found, key=lambda s: -s.seconds))
 
@@ -125,18 +124,24 @@ def _shaped(key: tuple[Any, ...], calls: int, ns: int, described: tuple[Any, ...
     )
 
 
-def _kernel_time(trace: Trace, chosen: Any) -> tuple[Any, Any]:
-    """By operator: ns of the kernels it launched, and the name of the longest of them."""
+def _kernel_times(trace: Trace, chosen: Any) -> list[tuple[int, int, int, int]]:
+    """By signature and longest kernel: how many calls launched kernels, and the ns of all of those."""
     import numpy as np
 
     owner = owners(trace)
     work = np.flatnonzero((owner >= 0) & chosen & (trace.kind == KERNEL) & ~is_communication(trace))
     length = (trace.end - trace.start)[work]
-    ns = np.bincount(owner[work], weights=length, minlength=len(trace.operators)).astype(np.int64)
-    longest = np.zeros(len(trace.operators), dtype=np.int64)
+    ns = np.bincount(owner[work], weights=length, minlength=len(trace.op_start)).astype(np.int64)
+    longest = np.zeros(len(trace.op_start), dtype=np.int64)
     order = np.argsort(length, kind="stable")
     longest[owner[work][order]] = trace.name[work][order]
-    return ns, longest
+    called = np.flatnonzero(ns)
+    pairs = trace.op_signature[called].astype(np.int64) * len(trace.names) + longest[called]
+    keys, where = np.unique(pairs, return_inverse=True)
+    calls, sums = np.bincount(where), np.bincount(where, weights=ns[called])
+    return [
+        (int(key) // len(trace.names), int(key) % len(trace.names), int(calls[i]), int(sums[i])) for i, key in enumerate(keys)
+    ]
 
 
 def owners(trace: Trace) -> Any:
@@ -148,9 +153,7 @@ def owners(trace: Trace) -> Any:
     if not len(trace.call_start):
         return found
     begun, thread = trace.call_start[call], trace.call_thread[call]
-    starts = np.array([op.start for op in trace.operators])
-    ends = np.array([op.end for op in trace.operators])
-    threads = np.array([op.thread for op in trace.operators])
+    starts, ends, threads = trace.op_start, trace.op_end, trace.op_thread
     for one in np.unique(threads):
         mine = np.flatnonzero(threads == one)
         mine = mine[np.argsort(starts[mine], kind="stable")]
@@ -165,7 +168,7 @@ _Described = tuple[str, tuple[int, ...], str, bool | None, float, float, int]
 """Kind, shape, type, causal, FLOPs and bytes of one call, KV heads of an attention."""
 
 
-def _described(op: Operator) -> _Described | None:
+def _described(op: Signature) -> _Described | None:
     """What one call computes; None when the shapes do not tell."""
     try:
         return _matmul(op) if _MATMULS.match(op.name) else _attention(op)
@@ -173,7 +176,7 @@ def _described(op: Operator) -> _Described | None:
         return None
 
 
-def _matmul(op: Operator) -> _Described | None:
+def _matmul(op: Signature) -> _Described | None:
     at = _FIRST_MATRIX.get(op.name, 0)
     left, right = op.shapes[at], op.shapes[at + 1]
     dtype, width = _dtype(op, at)
@@ -187,7 +190,7 @@ def _matmul(op: Operator) -> _Described | None:
     return "GEMM", (batch, m, n, k), dtype, None, 2.0 * batch * m * n * k, moved, 0
 
 
-def _attention(op: Operator) -> _Described | None:
+def _attention(op: Signature) -> _Described | None:
     at = 1 if "backward" in op.name.lower() else 0
     query, key = op.shapes[at], op.shapes[at + 1]
     if len(query) != 4 or len(key) != 4:
@@ -204,14 +207,14 @@ def _attention(op: Operator) -> _Described | None:
     return "attention", shape, dtype, causal, flops * back, moved * (2 if at else 1), key_heads
 
 
-def _causal(op: Operator) -> bool | None:
+def _causal(op: Signature) -> bool | None:
     """Whether the mask is causal; None when the trace does not say (no concrete inputs)."""
     at = next((index for pattern, index in _CAUSAL_AT if pattern.search(op.name)), None)
     told = op.values[at] if at is not None and at < len(op.values) else ""
     return None if not told else told in ("True", "1", "2")
 
 
-def _dtype(op: Operator, at: int) -> tuple[str, int]:
+def _dtype(op: Signature, at: int) -> tuple[str, int]:
     return _DTYPES.get(op.dtypes[at] if at < len(op.dtypes) else "", ("unknown", 2))
 
 

@@ -17,13 +17,12 @@ from vramcast.profiling.events import (
     MEMCPY,
     MEMSET,
     MOST_COLLECTIVES,
-    MOST_OPERATORS,
     SYNC,
     Collective,
-    Operator,
     Origin,
     Reading,
     Recorder,
+    Signature,
     Trace,
 )
 from vramcast.profiling.readers.pieces import DamageError, EventList
@@ -252,30 +251,50 @@ def _whole(value: Any) -> int:
         return -1
 
 
+def _ids(values: list[Any]) -> Any:
+    """Ids as int64; -1 where one is absent or no number."""
+    import numpy as np
+
+    try:
+        return np.array(values, dtype=np.int64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_whole(value) for value in values], dtype=np.int64)
+
+
+def _figures(values: list[Any]) -> Any:
+    """Figures as float32; NaN where one is absent or no number."""
+    import numpy as np
+
+    try:
+        return np.array(values, dtype=np.float32)
+    except (TypeError, ValueError, OverflowError):
+        told = [value if isinstance(value, int | float) else None for value in values]
+        return np.array(told, dtype=np.float32)
+
+
 def _record_gpu(recorder: Recorder, events: list[_Event]) -> None:
+    """Work of one category."""
+    import numpy as np
+
     start, end = _times(events)
     args: list[_GpuArgs] = _arguments(_GPU_ARGS, events)
     first = recorder.gpu_events
     recorder.add(
         start=start,
         end=end,
-        kind=[_GPU[e.cat or ""] for e in events],
-        name=recorder.name_ids(str(e.name) for e in events),
-        stream=recorder.stream_ids(str(e.tid if a.stream is None else a.stream) for e, a in zip(events, args, strict=True)),
-        device=[_whole(a.device) for a in args],
-        correlation=[_whole(a.correlation) for a in args],
-        external=[_whole(a.external) for a in args],
-        bytes=[max(0, _whole(a.bytes)) for a in args],
-        blocks_per_sm=[_number(a.blocks) for a in args],
-        occupancy=[_number(a.occupancy) for a in args],
+        kind=np.full(len(events), _GPU[events[0].cat or ""]),
+        name=recorder.name_ids([e.name for e in events]),
+        stream=recorder.stream_ids([e.tid if a.stream is None else a.stream for e, a in zip(events, args, strict=True)]),
+        device=_ids([a.device for a in args]),
+        correlation=_ids([a.correlation for a in args]),
+        external=_ids([a.external for a in args]),
+        bytes=np.maximum(0, _ids([a.bytes for a in args])),
+        blocks_per_sm=_figures([a.blocks for a in args]),
+        occupancy=_figures([a.occupancy for a in args]),
     )
     for i, a in enumerate(args):
         if a.collective is not None and len(recorder.collectives) < MOST_COLLECTIVES:
             recorder.collectives[first + i] = _collective(a)
-
-
-def _number(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) else float("nan")
 
 
 def _collective(args: _GpuArgs) -> Collective:
@@ -296,34 +315,37 @@ def _record_calls(recorder: Recorder, events: list[_Event]) -> None:
     recorder.add(
         call_start=start,
         call_end=end,
-        call_name=recorder.name_ids(str(e.name) for e in events),
-        call_thread=[_whole(e.tid) for e in events],
-        call_correlation=[_whole(a.correlation) for a in args],
+        call_name=recorder.name_ids([e.name for e in events]),
+        call_thread=_ids([e.tid for e in events]),
+        call_correlation=_ids([a.correlation for a in args]),
     )
 
 
 def _record_ranges(recorder: Recorder, events: list[_Event]) -> None:
     start, end = _times(events)
-    names = recorder.name_ids(str(e.name) for e in events)
-    recorder.add(range_start=start, range_end=end, range_name=names, range_thread=[_whole(e.tid) for e in events])
+    names, threads = recorder.name_ids([e.name for e in events]), _ids([e.tid for e in events])
+    recorder.add(range_start=start, range_end=end, range_name=names, range_thread=threads)
 
 
 def _record_operators(recorder: Recorder, events: list[_Event]) -> None:
-    start, end = _times(events)
     args: list[_OperatorArgs] = _arguments(_OPERATOR_ARGS, events)
-    for event, told, begins, ends in zip(events, args, start.tolist(), end.tolist(), strict=True):
-        if told.shapes and len(recorder.operators) < MOST_OPERATORS:
-            recorder.operators.append(
-                Operator(
-                    name=str(event.name),
-                    start=begins,
-                    end=ends,
-                    thread=_whole(event.tid),
-                    shapes=tuple(_shape(shape) for shape in told.shapes[:_MOST_INPUTS]),
-                    dtypes=tuple(str(t) for t in (told.types or ())[:_MOST_INPUTS]),
-                    values=tuple(str(v) for v in (told.concrete or ())[:_MOST_INPUTS]),
-                )
-            )
+    told = [(event, a) for event, a in zip(events, args, strict=True) if a.shapes]
+    start, end = _times([event for event, _ in told])
+    recorder.add(
+        op_start=start,
+        op_end=end,
+        op_thread=_ids([event.tid for event, _ in told]),
+        op_signature=[recorder.signatures[_signature(event, a)] for event, a in told],
+    )
+
+
+def _signature(event: _Event, args: _OperatorArgs) -> Signature:
+    return Signature(
+        name=str(event.name),
+        shapes=tuple(_shape(shape) for shape in (args.shapes or ())[:_MOST_INPUTS]),
+        dtypes=tuple(str(t) for t in (args.types or ())[:_MOST_INPUTS]),
+        values=tuple(str(v) for v in (args.concrete or ())[:_MOST_INPUTS]),
+    )
 
 
 _MOST_INPUTS = 16
