@@ -70,7 +70,8 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``rate``: requests a second, open loop (None: ``concurrency`` clients, closed loop). ``cached``: share of a prompt found in
     the prefix cache. ``acceptance``: probability that a drafted token is accepted. ``ttft_s``, ``tpot_s``: the service level
     that a request must meet. ``link_bytes_per_s``, ``host_bandwidth_bytes_per_s``: of the machine at hand, where the
-    catalogue's card says otherwise. ``requests``: a file of requests to replay.
+    catalogue's card says otherwise. ``requests``: a file of requests to replay. ``profile``: a machine's own
+    factors by name.
     """
 
     rate: float | None = None
@@ -81,6 +82,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     link_bytes_per_s: float | None = None
     host_bandwidth_bytes_per_s: float | None = None
     requests: str | None = None
+    profile: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("rate", "ttft_s", "tpot_s", "link_bytes_per_s", "host_bandwidth_bytes_per_s"):

@@ -37,6 +37,7 @@ class ServingWords(TypedDict, total=False):
     link: str | None
     host_bandwidth: str | None
     workload: str | None
+    profile: str | None
     tp: int | str | None
     pp: int | str | None
     dp: int | str | None

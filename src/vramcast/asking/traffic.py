@@ -7,7 +7,7 @@ from vramcast.errors import QuestionError, unknown_name
 from vramcast.units import parse_bytes
 from vramcast.workload import USUAL_TRAFFIC, Traffic
 
-WORDS = ("rate", "cached", "acceptance", "slo", "link", "host_bandwidth", "workload")
+WORDS = ("rate", "cached", "acceptance", "slo", "link", "host_bandwidth", "workload", "profile")
 # One direction of one card's link, in bytes per second: PCIe x16 by generation, NVLink by generation (SXM parts of each).
 LINKS = {
     "pcie3": 16e9, "pcie4": 32e9, "pcie5": 64e9, "pcie6": 128e9, "nvlink2": 150e9, "nvlink3": 300e9, "nvlink4": 450e9,
@@ -30,6 +30,7 @@ def traffic_of(words: Mapping[str, Any]) -> Traffic:
         link_bytes_per_s=_link(str(words["link"])) if words.get("link") else None,
         host_bandwidth_bytes_per_s=_rate_bytes(str(words["host_bandwidth"])) if words.get("host_bandwidth") else None,
         requests=words.get("workload"),
+        profile=words.get("profile"),
     )
 
 

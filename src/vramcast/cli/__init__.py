@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "topology": ("topology", "How a machine's cards are joined; the parallel groups that suggests."),
     "gpus": ("gpus", "The cards: memory as sold and as programs see it, rates, capabilities."),
     "evaluate": ("evaluate", "Forecasts against measured runs: error tables by engine, kind and source."),
+    "calibrate": ("calibrate", "This machine's own speed, from its own runs: a profile that later answers name."),
     "doctor": ("doctor", "What is installed here, and what each missing extra would add."),
 }
 

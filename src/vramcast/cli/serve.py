@@ -50,6 +50,7 @@ The engine's own flags are accepted as its users type them (--gpu-memory-utiliza
 @_card("--ep", metavar="N", show_default="1", help="Expert parallel ranks: vLLM deals over tp x dp, others within tp.")
 @_card("--link", metavar="NAME", help="Link between the cards where it is not the card's own: pcie4, nvlink4, 64GB/s.")
 @_card("--host-bandwidth", metavar="RATE", help="Memory bandwidth of the host, for layers that run on the CPU: 90GB/s.")
+@_card("--profile", metavar="NAME", help="The machine's own speed, as vramcast calibrate learned it.")
 @_output("--curve", is_flag=True, help="Draw throughput against latency for more and more users.")
 @_output("--explain", metavar="TERM", help="Open one term of the ledger down to its formula.")
 @_output("--options", "list_options", is_flag=True, help="List the engine's flags and leave.")

@@ -12,6 +12,8 @@ from vramcast.serving.engines.base import Answer
 from vramcast.speed.closed_form import Steady, steady
 from vramcast.speed.load import Drafting, Load
 from vramcast.speed.placing import HOST_BANDWIDTH, deployment_of, replicas_of
+from vramcast.speed.scales import Scales
+from vramcast.speed.scales import load as load_profile
 from vramcast.speed.step import Step
 from vramcast.units import time_text
 from vramcast.workload import Serving
@@ -64,6 +66,11 @@ def load_of(question: Serving, concurrency: int) -> tuple[Load, tuple[Assumption
         for name, value in (("prompt", PROMPT), ("output", OUTPUT))
         if getattr(question, name) is None
     )
+    if traffic.profile:
+        known = load_profile(traffic.profile)
+        errors = f"median error {known.error_before:.0%} before, {known.error_after:.0%} after"
+        said = f"{known.runs} figures measured on {known.card}: {errors}"
+        assumed += (Assumption("profile", known.name, said),)
     drafted = int(options.get("num_speculative_tokens") or 0)
     drafting = Drafting(tokens=drafted, acceptance=0.7 if traffic.acceptance is None else traffic.acceptance) if drafted else None
     if drafted and traffic.acceptance is None:
@@ -79,19 +86,26 @@ def load_of(question: Serving, concurrency: int) -> tuple[Load, tuple[Assumption
     return load, assumed
 
 
-def step_of(answer: Answer) -> Step:
-    """The steps of one replica of the server that the answer is about."""
+def step_of(answer: Answer, *, scales: Scales | None = None) -> Step:
+    """The steps of one replica of the server that the answer is about.
+
+    ``scales``: the machine's own factors; those of the profile that the question names when None.
+    """
     traffic = answer.resolved.question.traffic
-    return _step(answer, traffic.link_bytes_per_s or 0.0, traffic.host_bandwidth_bytes_per_s or HOST_BANDWIDTH)
+    own = (load_profile(traffic.profile).scales if traffic.profile else Scales()) if scales is None else scales
+    factors = (own.host, own.bandwidth, own.compute)
+    return _step(answer, traffic.link_bytes_per_s or 0.0, traffic.host_bandwidth_bytes_per_s or HOST_BANDWIDTH, factors)
 
 
-@by_identity(most=16)
-def _step(answer: Answer, link: float, host: float) -> Step:
-    return Step(deployment_of(answer, link_bytes_per_s=link, host_bandwidth_bytes_per_s=host))
+@by_identity(most=64)
+def _step(answer: Answer, link: float, host: float, factors: tuple[float, float, float]) -> Step:
+    made = deployment_of(answer, link_bytes_per_s=link, host_bandwidth_bytes_per_s=host)
+    scales = Scales(host=factors[0], bandwidth=factors[1], compute=factors[2])
+    return Step(msgspec.structs.replace(made, scales=scales))
 
 
-def serving_speed(answer: Answer) -> Speed:
-    """The speed of a server by the closed form.
+def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
+    """The speed of a server by the closed form; ``scales`` as for step_of.
 
     Raises UnmodelledError where no card is named or the engine or card has no law, QuestionError for lengths beyond the context.
     """
@@ -102,7 +116,7 @@ def serving_speed(answer: Answer) -> Speed:
             f"prompt {load.prompt:,.0f} and output {load.output:,.0f} are longer than the context of {resolved.context:,}: "
             f"raise --context, or shorten them"
         )
-    step = step_of(answer)
+    step = step_of(answer, scales=scales)
     copies = replicas_of(resolved) * resolved.question.parallel.pp
     found = steady(step, load, replicas=copies)
     requests = found.requests_per_s * copies

@@ -12,6 +12,7 @@ from vramcast.models.quantization.scheme import Scheme
 from vramcast.speed.engines import EngineSpeed
 from vramcast.speed.kernels.attention import CACHE_BYTES
 from vramcast.speed.kernels.collectives import Fabric
+from vramcast.speed.scales import Scales
 from vramcast.speed.streams import Places
 
 NODE = 8
@@ -28,8 +29,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     ``chunk_tokens``, ``max_seqs``: the scheduler's limits of a rank; ``poll_steps``: decode steps between looks at the queue of
     new requests (0: every step). ``pool_tokens``: tokens the cache holds; ``pool_sequences``: sequences
     whose states it holds (0: no limit known). ``distribution``: how tokens fall on experts.
-    ``hops``: further cards that layers lie on, one after the other. ``part_bits``: mean bits of a weight by part, where a file
-    is told so (GGUF) rather than by ``scheme``.
+    ``scales``: the machine's own factors on seconds. ``hops``: further cards that layers lie on, one after the other.
+    ``part_bits``: mean bits of a weight by part, where a file is told so (GGUF) rather than by ``scheme``.
     """
 
     model: Model
@@ -53,6 +54,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     places: Places = Places()
     part_bits: dict[str, float] = {}
     hops: int = 0
+    scales: Scales = Scales()
 
     @property
     def ranks(self) -> int:

@@ -50,11 +50,11 @@ _BLIS = "inference-sim: fitted request overhead 15.6 ms, 0.78 ms at the end"
 
 ROWS: tuple[EngineSpeed, ...] = (
     EngineSpeed(
-        engine="vllm", host_s=6e-3, sequence_s=60e-6, ingest_s=20e-3, mixes=False, all_reduce="vllm",
+        engine="vllm", host_s=2.5e-3, sequence_s=60e-6, ingest_s=20e-3, mixes=False, all_reduce="vllm",
         source=_BLOG,
     ),
     EngineSpeed(
-        engine="vllm", since=(0, 6), host_s=3e-3, sequence_s=12e-6, ingest_s=20e-3, mixes=False, all_reduce="vllm",
+        engine="vllm", since=(0, 6), host_s=1.5e-3, sequence_s=15e-6, ingest_s=20e-3, mixes=False, all_reduce="vllm",
         source="vllm-project/vllm issue 10634: 5 to 6 ms between steps at batch 256",
     ),
     EngineSpeed(
@@ -70,11 +70,16 @@ ROWS: tuple[EngineSpeed, ...] = (
     ),
     EngineSpeed(
         engine="sglang", since=(0, 4), host_s=0.3e-3, sequence_s=1e-6, ingest_s=20e-3, ahead=1.0, mixes=False, kernels="sglang",
-        all_reduce="sglang", source="LMSYS blog 2024-12-04: zero-overhead batch scheduler",
+        all_reduce="sglang", prefill_launch_s=60e-6,
+        source="LMSYS blog 2024-12-04: zero-overhead batch scheduler; prompts run eagerly",
+    ),
+    EngineSpeed(
+        engine="sglang", since=(0, 5, 10), host_s=0.3e-3, sequence_s=1e-6, ingest_s=20e-3, ahead=1.0, mixes=False,
+        kernels="sglang", all_reduce="sglang", source="piecewise graphs of prompts are on by default",
     ),
     EngineSpeed(
         engine="tensorrt_llm", host_s=0.25e-3, sequence_s=1e-6, ingest_s=8e-3, ahead=1.0, kernels="tensorrt_llm",
-        all_reduce="trtllm", source="TensorRT-LLM overlap scheduler, on by default in the PyTorch backend",
+        all_reduce="trtllm", prefill_launch_s=35e-6, source="overlap scheduler, on by default in the PyTorch backend",
     ),
     EngineSpeed(
         engine="llama_cpp", host_s=0.2e-3, sequence_s=20e-6, ingest_s=2e-3, chunk_tokens=2048, max_seqs=64, pads=False,

@@ -7,10 +7,23 @@ prefilling sequences add. The ledger has the same sum: layer kind, then operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from vramcast.ledger import Term
-from vramcast.models.operations import Batch, Exchange, ExpertProducts, Linear, Operation, Pointwise
+from vramcast.models.operations import (
+    Batch,
+    Exchange,
+    ExpertProducts,
+    Indexing,
+    LatentScores,
+    Linear,
+    Operation,
+    Pointwise,
+    Recurrence,
+)  # fmt: skip
 from vramcast.speed.deployment import Deployment
 from vramcast.speed.kernels.law import Estimate
+from vramcast.speed.scales import Scales
 from vramcast.speed.streams import StreamClock, stream_of
 from vramcast.speed.timing import Clock
 from vramcast.units import time_text
@@ -19,6 +32,9 @@ from vramcast.units import time_text
 _FINE, _COARSE = 256, 512
 _MOST_KEPT = 50_000
 _MICRO_BATCH = 512
+# A chunked scan (convolution, gates, cumulative sums, triangular solve, states, outputs) or a sparse attention (index scores,
+# top-k, gather, attention) is so many kernels, most of them Triton's, in SGLang 0.5.9 and vLLM 0.17 (fla/ops, nsa backends).
+_SCAN_KERNELS = 20
 
 
 class Step:
@@ -36,12 +52,19 @@ class Step:
         self._kept: dict[tuple[int, int, int], float] = {}
         self._added_s: dict[tuple[Any, ...], float] = {}
         self.ranks = deployment.split.attention_dp
-        self.launches = sum(one.count * (one.kernels if isinstance(one, Pointwise) else 1) for one in found)
+        self._plain = deployment.scales == Scales()
+        self.launches = sum(one.count * _kernels(one) for one in found)
 
     def _outside_s(self) -> float:
         """Seconds of a step beside its bytes and FLOPs: a constant for each layer, and for each further card layers lie on."""
         row = self.stream
-        return row.layer_s * self.on.model.layers + row.hop_s * self.on.hops if row else 0.0
+        if row is None:
+            return 0.0
+        forms = {one.form for one in self.on.operations if isinstance(one, Linear) and one.part != "head"}
+        more = max((size for form in forms for start, size in row.form_s if form.startswith(start)), default=0.0)
+        experts = sum(one.count * one.routed for one in self.on.operations if isinstance(one, ExpertProducts))
+        whole = (row.layer_s + more) * self.on.model.layers + row.expert_s * experts + row.hop_s * self.on.hops
+        return whole * self.on.scales.host
 
     def seconds(self, batch: Batch) -> float:
         """Seconds of one step of all data-parallel ranks together, host included; the batch is spread over them."""
@@ -72,7 +95,7 @@ class Step:
 
     def host_seconds(self, sequences: float) -> float:
         """What the GPU waits for: a constant and a part for each sequence."""
-        return self.on.engine.host_s + self.on.engine.sequence_s * sequences
+        return (self.on.engine.host_s + self.on.engine.sequence_s * sequences) * self.on.scales.host
 
     def rows_seconds(self, tokens: float, sampled: float, *, everyone: float = 0, prefills: bool = False) -> float:
         """Seconds of everything that sees rows only, for that many rows and rows of logits on a rank.
@@ -166,28 +189,36 @@ class Step:
             )
             yield one, tuple(e for e in found if e)
 
+    def _scaled(self, found: Estimate | None) -> Estimate | None:
+        """The estimate on this very machine: its seconds by the factor of what binds it."""
+        if found is None or self._plain:
+            return found
+        factor = self.on.scales.of(found.binds)
+        parts = {name: value * factor for name, value in found.parts.items()}
+        return replace(found, seconds=found.seconds * factor, parts=parts)
+
     def _estimates(self, one: Operation, batch: Batch) -> tuple[Estimate, ...]:
         if isinstance(one, Exchange) and one.collective == "all_to_all":
             return self.clock.spread(one, batch)
         if self._streams and not isinstance(one, Exchange):
-            streamed = None if isinstance(one, Pointwise) else self._streams.estimate(one, batch)
+            streamed = None if isinstance(one, Pointwise) else self._scaled(self._streams.estimate(one, batch))
             return (streamed,) if streamed else ()
-        found = self.clock.rows(one, batch)
+        found = self._scaled(self.clock.rows(one, batch))
         return (found,) if found else ()
 
     def _decode(self, one: Operation, batch: Batch) -> Estimate | None:
         if isinstance(one, Linear) and one.rows != "decodes":
             return None
         if self._streams:
-            return self._streams.estimate(one, _only_decodes(batch))
-        return self.clock.rows(one, batch) if isinstance(one, Linear) else self.clock.decode(one, batch)
+            return self._scaled(self._streams.estimate(one, _only_decodes(batch)))
+        return self._scaled(self.clock.rows(one, batch) if isinstance(one, Linear) else self.clock.decode(one, batch))
 
     def _prefill(self, one: Operation, batch: Batch) -> Estimate | None:
         if isinstance(one, Linear) and one.rows != "keys":
             return None
         if self._streams:
-            return self._streams.estimate(one, _only_prefills(batch))
-        return self.clock.rows(one, batch) if isinstance(one, Linear) else self.clock.prefill(one, batch)
+            return self._scaled(self._streams.estimate(one, _only_prefills(batch)))
+        return self._scaled(self.clock.rows(one, batch) if isinstance(one, Linear) else self.clock.prefill(one, batch))
 
 
 def _only_decodes(batch: Batch) -> Batch:
@@ -211,6 +242,14 @@ def _meets(one: Operation) -> bool:
 
 def _times(one: Operation) -> float:
     return one.kernels if isinstance(one, Pointwise) else 1
+
+
+def _kernels(one: Operation) -> float:
+    """Kernels that an engine launches for an operation of a prompt outside a graph."""
+    if isinstance(one, Pointwise):
+        return one.kernels
+    many = isinstance(one, Recurrence | Indexing) or (isinstance(one, LatentScores) and one.absorbs_prefill)
+    return _SCAN_KERNELS if many else 1
 
 
 def _rounded(rows: float) -> int:

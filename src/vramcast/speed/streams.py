@@ -25,7 +25,9 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     operations at the fp32 rate that unpack one weight below 16 bits in decode. ``layer_s``: seconds of a layer beside its bytes;
     ``hop_s``: of each further card that layers lie on. ``compute``, ``compute_quantised``: share of the dense 16-bit peak in
     prefill. ``score_passes``: times the fp32 matrix of scores is moved where attention is not fused. ``eager``: ``layer_s`` is
-    host time that overlaps with the GPU, so that the larger of both counts. ``transfer``: relative error on a card left out.
+    host time that overlaps with the GPU, so that the larger of both counts. ``form_s``: more of it for a layer whose weights are
+    stored in a form (by how its name starts); ``expert_s``: more for each routed expert. ``transfer``: relative error on a card
+    left out.
     """
 
     engine: str
@@ -41,6 +43,8 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     compute_quantised: float = 0.0
     score_passes: float = 0.0
     eager: bool = False
+    form_s: tuple[tuple[str, float], ...] = ()
+    expert_s: float = 0.0
     transfer: float = 0.1
     source: str = ""
 
@@ -72,8 +76,9 @@ ROWS: tuple[Stream, ...] = (
     *_llama(("apple",), compute=(0.70, 0.57), bandwidth=0.89, cache=0.18, unpack=5.5, layer_s=176e-6, transfer=0.13),
     *_llama((), compute=(0.3, 0.25), bandwidth=0.85, cache=0.3, unpack=1.5, layer_s=150e-6, hop_s=0.4e-3, transfer=0.25),
     Stream(
-        engine="transformers", bandwidth=0.85, quantised=0.6, layer_s=650e-6, compute=0.6, compute_quantised=0.4, eager=True,
-        transfer=0.3, source=_QWEN,
+        engine="transformers", bandwidth=0.85, quantised=0.6, layer_s=740e-6, compute=0.6, compute_quantised=0.4, eager=True,
+        form_s=(("fp8", 1.7e-3), ("awq", 0.25e-3), ("gptq-int8", 0.4e-3), ("nf4", 0.3e-3), ("llm.int8", 2e-3), ("int8", 2e-3)),
+        expert_s=85e-6, transfer=0.2, source=_QWEN,
     ),
     Stream(
         engine="litgpt", bandwidth=0.85, layer_s=1350e-6, compute=0.6, eager=True,

@@ -4,6 +4,8 @@ import functools
 import re
 from typing import Any
 
+import msgspec
+
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.inventory import Model
@@ -75,10 +77,13 @@ def _card(name: str) -> Accelerator:
 def model(row: Row) -> Model:
     """The model, offline. Raises Unexpressed for one whose shape is not known."""
     name = str(row["model_id"])
-    if str(row["settings"].get("precision")) == "fp4":
+    narrow = str(row["settings"].get("precision")) in ("fp4", "nvfp4")
+    if narrow:
         name = _FP4.get(name, name)
     try:
-        return _model(name)
+        read = _model(name)
+        four = str(read.quantization).lower()
+        return _plain(read) if narrow and read.quantization and "fp4" not in four else read
     except VramcastError as error:
         raise Unexpressed(f"model {name}: {error}") from None
 
@@ -91,6 +96,16 @@ def _model(name: str) -> Model:
         if not name.startswith("nvidia/"):
             raise
         return read_model(name.replace("nvidia/Llama", "meta-llama/Llama").replace("nvidia/Qwen", "Qwen/Qwen"), offline=True)
+
+
+@functools.cache
+def _plain_of(name: str) -> Model:
+    return msgspec.structs.replace(_model(name), quantization=None)
+
+
+def _plain(read: Model) -> Model:
+    """The model without its checkpoint's own storage: it was served from another, in 4-bit floats."""
+    return _plain_of(read.id)
 
 
 def quant(row: Row, read: Model) -> str | None:
