@@ -99,3 +99,13 @@ def test_an_untied_embeddings_gradient_comes_after_the_first_blocks() -> None:
 def test_a_fused_linear_loss_adds_the_heads_gradient_in_place() -> None:
     trained, frozen = (rank(checkpointing="full", loss="linear", **q) for q in ({"param_dtype": "bfloat16"}, LORA))
     assert largest(trained, "loss") - largest(frozen, "loss") == pytest.approx(32000 * 2048 * 2, rel=0.1)
+
+
+def test_a_factor_without_a_mechanism_is_named_with_its_cases() -> None:
+    """Where it decides the answer, the answer says so."""
+    asked = Training(model="x", seq=2048, options={"lengths": "variable"})
+    model = shape_model(Shape(layers=2, hidden=256, heads=4, vocab=1000))
+    (note,) = (a for a in forecast_training(asked, model=model).assumed if a.name == "segment_generations")
+    assert (note.value, note.because[:28]) == (2.8, "fitted: 2.3 to 3.6 in 67 run")
+    plain = forecast_training(Training(model="x", seq=2048), model=model).assumed
+    assert not any(a.because.startswith("fitted") for a in plain)

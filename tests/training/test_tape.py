@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramcast.training.activations.layer import layer_life
+from vramcast.models.operations import Linear, Split, operations
+from vramcast.models.reading import read_model
+from vramcast.training.activations.layer import layer_life, layer_tape
 from vramcast.training.activations.style import LowRank, Style
-from vramcast.training.activations.tape import Tape
+from vramcast.training.activations.tape import Tape, work_of
 from vramcast.training.shape import Shape, shape_model
 
 LLAMA_8B = shape_model(Shape(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256))
@@ -93,3 +95,22 @@ def test_an_eight_bit_matmul_saves_narrow_inputs() -> None:
     wide_life, narrow_life = (layer_life(LLAMA_8B.blocks[0], s, hidden=4096, tokens=1024, seq=1024) for s in (packed, narrow))
     # normed rows twice and the product at half the width; the output of attention stays whole and is copied too
     assert wide_life.saved - narrow_life.saved == 1024 * (4096 + 4096 + 14336) - 1024 * 4096
+
+
+@pytest.mark.parametrize(
+    "model_id", ["meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B", "deepseek-ai/DeepSeek-V3", "google/gemma-2-9b-it"]
+)
+def test_a_tapes_operations_are_those_that_speed_counts(model_id: str) -> None:
+    """Each does the arithmetic of an operation of models/operations, and its matrices are as large as theirs."""
+    model = read_model(model_id, offline=True)
+    block = model.blocks[-1]
+    tape = layer_tape(block, Style(experts="grouped"), hidden=model.hidden, tokens=512.0, seq=512)
+    counted = {one.name: one for one in operations(model, split=Split())}
+    worked = {work_of(op.name) for op in tape.operations} - {""}
+    latent = {"qkv_a": "qkv", "shared activation": "activation"}  # a name for each form that a kernel has
+    assert worked <= {latent.get(name, name) for name in counted} | {"activation", "routing"}
+    plain = [op for op in tape.operations if work_of(op.name) in ("o", "down")]
+    for op in plain:
+        one = counted[work_of(op.name)]
+        assert isinstance(one, Linear)
+        assert op.weight_gradient == 2 * one.inputs * one.outputs

@@ -12,9 +12,9 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import context_bytes, context_term, cublas_workspace_bytes, nccl_bytes
-from vramcast.ledger import Instant, RankMemory, Term
+from vramcast.ledger import Assumption, Instant, RankMemory, Term
 from vramcast.models.stages import Stage
-from vramcast.quantity import Number, maximum, minimum, several, where, whole
+from vramcast.quantity import Number, is_array, maximum, minimum, several, where, whole
 from vramcast.training.gathers import gather_pool, guarded, pending
 from vramcast.training.rank import Rank, retained_inputs
 from vramcast.training.recipe.parts import GATHERED, Recipe
@@ -23,15 +23,40 @@ from vramcast.training.timeline import EMBEDDING, FORWARD, LOAD, STEP
 from vramcast.workload import Parallel
 
 HANDLES = 2  # the forward thread and autograd's own
-GENERATIONS = 2.8  # times length-dependent segments are renewed as longer batches arrive (read off 67 runs: 2.3 to 3.6)
-SLACK = 1.03  # reserved over allocated at the least: rounding to 2 MiB and split remainders (eight replayed traces: 1.02 to 1.04)
-EXPANDABLE_SLACK = 1.04  # partly used 20 MiB pages of an expandable segment, and its small pool
-HOLE_SHARE = 0.5  # of what lives only while loading or stepping, that shares no hole with the rest
+
+
+class Fitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A factor that no mechanism gives: read off ``cases`` runs, in which it was ``low`` to ``high``."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    cases: int
+    of: str
+
+    @property
+    def note(self) -> Assumption:
+        """The factor among what an answer assumes."""
+        return Assumption(self.name, self.value, f"fitted: {self.low:g} to {self.high:g} in {self.cases} {self.of}")
+
+
+GENERATIONS = Fitted(name="segment_generations", value=2.8, low=2.3, high=3.6, cases=67,
+                     of="runs whose batches vary in length: longer ones renew segments that follow the length")  # fmt: skip
+SLACK = Fitted(name="reserved_over_allocated", value=1.03, low=1.02, high=1.04, cases=8,
+               of="replayed traces: rounding to 2 MiB and split remainders")  # fmt: skip
+EXPANDABLE_SLACK = Fitted(name="expandable_over_allocated", value=1.04, low=0.76, high=1.18, cases=32,
+                          of="runs of torchtitan, over what the forecast comes to with it: partly used 20 MiB pages")  # fmt: skip
+# Of what lives only while loading or stepping, the share that finds no hole in what the rest leaves.
+HOLE_SHARE = Fitted(name="share_without_a_hole", value=0.5, low=0.67, high=1.48, cases=40,
+                    of="runs with temporaries in their step, as reserved over what the forecast comes to with it")  # fmt: skip
 # Of the way from allocated to the card's end, where reserved has stood once unused segments were given back: half where one large
 # block of equal batches did not fit; nearly all where the card fills in small steps, as batches get longer or as gathered blocks
-# of another stream come back late (27 runs that ended so: 0.1 to 0.8 on one card with equal batches, 0.8 to 1.0 of the others).
-AFTER_RETRY = 0.5
-AFTER_SMALL_STEPS = 0.95
+# of another stream come back late.
+AFTER_RETRY = Fitted(name="reserved_after_a_retry", value=0.5, low=0.1, high=0.8, cases=27,
+                     of="runs that filled their card, those on one card with equal batches")  # fmt: skip
+AFTER_SMALL_STEPS = Fitted(name="reserved_after_a_retry", value=0.95, low=0.8, high=1.0, cases=27,
+                           of="runs that filled their card, those of varying lengths or sharded weights")  # fmt: skip
 BY_LENGTH = ("loss", "temporaries")
 BETWEEN_STEPS = ("loss", "temporaries", "activations")  # free when the optimizer runs
 PASSING = ((LOAD, "weights"), (STEP, "temporaries"), (EMBEDDING, "temporaries"))  # short-lived: they fill holes of the others
@@ -40,7 +65,8 @@ PASSING = ((LOAD, "weights"), (STEP, "temporaries"), (EMBEDDING, "temporaries"))
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
     """The three counters of one rank, bytes (or arrays of them), and the ranks of each communicator it belongs to.
 
-    ``outside_bytes``: of the context and the communicators; ``tenant_bytes``: the share of a co-located engine.
+    ``outside_bytes``: of the context and the communicators; ``tenant_bytes``: the share of a co-located engine;
+    ``fitted``: factors that decide these figures and have no mechanism.
     """
 
     allocated_bytes: Number
@@ -48,6 +74,7 @@ class Counters(msgspec.Struct, frozen=True, kw_only=True):
     outside_bytes: Number
     tenant_bytes: Number
     groups: tuple[Number, ...]
+    fitted: tuple[Fitted, ...] = ()
 
     @property
     def device_bytes(self) -> Number:
@@ -76,14 +103,24 @@ def counters(rank: Rank, moments: tuple[Instant, ...], *, numbers: StepNumbers, 
     allocated = maximum(*(i.bytes for i in moments)) + workspace
     groups = communicators(rank.structure, rank.kind.stage, numbers)
     outside = context_bytes(card, lazy=recipe.process.lazy_modules) + sum(nccl_bytes(ranks) for ranks in groups)
-    reserved = maximum(SLACK * allocated, segment_bytes(recipe, moments, pieces_of(rank)) + workspace)
+    reserved = maximum(SLACK.value * allocated, segment_bytes(recipe, moments, pieces_of(rank)) + workspace)
+    varies = recipe.task.lengths == "variable"
+    fitted: tuple[Fitted, ...] = (GENERATIONS,) if varies and not recipe.process.expandable else ()
     if card is not None:
-        share = AFTER_SMALL_STEPS if recipe.task.lengths == "variable" or recipe.sharding.kind in GATHERED else AFTER_RETRY
+        share = AFTER_SMALL_STEPS if varies or recipe.sharding.kind in GATHERED else AFTER_RETRY
         room = card.visible_bytes - outside
         full = (reserved > room) & (room >= allocated)
-        reserved = where(full, allocated + share * (room - allocated), reserved)
+        reserved = where(full, allocated + share.value * (room - allocated), reserved)
+        fitted += (share,) if not is_array(full) and full else ()
     tenant = round(recipe.task.tenant * card.visible_bytes) if card else 0
-    return Counters(allocated_bytes=allocated, reserved_bytes=reserved, outside_bytes=outside, tenant_bytes=tenant, groups=groups)
+    return Counters(
+        allocated_bytes=allocated,
+        reserved_bytes=reserved,
+        outside_bytes=outside,
+        tenant_bytes=tenant,
+        groups=groups,
+        fitted=fitted,
+    )
 
 
 def pieces_of(rank: Rank) -> Pieces:
@@ -111,14 +148,16 @@ def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], pieces: Pieces) 
             if (moment.name, term.name) not in PASSING:
                 peaks[term.name] = maximum(peaks.get(term.name, 0), term.bytes)
     peaks["loss"] = whole(peaks.get("loss", 0) * pieces.loss_blocks)
-    renewed = (GENERATIONS - 1 if recipe.task.lengths == "variable" else 0) * sum(peaks.get(n, 0) for n in BY_LENGTH)
+    renewed = (GENERATIONS.value - 1 if recipe.task.lengths == "variable" else 0) * sum(peaks.get(n, 0) for n in BY_LENGTH)
     passing = sum(t.bytes - peaks.get(t.name, 0) for m in moments for t in m.terms if (m.name, t.name) == PASSING[0])
     step = sum(t.bytes for m in moments for t in m.terms if (m.name, t.name) == PASSING[1])
     roomy = minimum(peaks["loss"], pieces.retained)
     cut = peaks.get("temporaries", 0) * _crowded(roomy, pieces.retained)
     recomputes = recipe.recomputation.policy.kind != "none"
     reused = 0 if recomputes else minimum(_new_gradients(moments), peaks.get("activations", 0))
-    more = _stepping(recipe, peaks, step, renewed) + HOLE_SHARE * (maximum(0, passing) + cut) + pieces.guarded + pieces.streams
+    more = (
+        _stepping(recipe, peaks, step, renewed) + HOLE_SHARE.value * (maximum(0, passing) + cut) + pieces.guarded + pieces.streams
+    )
     return sum(peaks.values()) - roomy - reused + renewed + more
 
 
@@ -133,15 +172,15 @@ def _stepping(recipe: Recipe, peaks: dict[str, Number], step: Number, renewed: N
     FSDP1's shards are one block per unit, which only the logits' segments hold.
     """
     free = peaks["loss"] if recipe.sharding.kind == "fsdp1" else sum(peaks.get(n, 0) for n in BETWEEN_STEPS) + renewed
-    return step - HOLE_SHARE * minimum(step, free)
+    return step - HOLE_SHARE.value * minimum(step, free)
 
 
 def _expandable_bytes(moments: tuple[Instant, ...], streams: float) -> Number:
     """An expandable segment for each stream, as long as its own maximum: sharded gradients have one where reduction has."""
     if not streams:
-        return EXPANDABLE_SLACK * maximum(*(i.bytes for i in moments))
+        return EXPANDABLE_SLACK.value * maximum(*(i.bytes for i in moments))
     computing = maximum(*(i.bytes - _gradients(i) for i in moments))
-    return EXPANDABLE_SLACK * computing + maximum(*map(_gradients, moments)) + streams
+    return EXPANDABLE_SLACK.value * computing + maximum(*map(_gradients, moments)) + streams
 
 
 def _gradients(moment: Instant) -> Number:

@@ -13,7 +13,7 @@ from vramcast.models.inventory import Model
 from vramcast.quantity import whole
 from vramcast.training.activations.known import traced_notes, unread_layers
 from vramcast.training.activations.recurrent import unchecked
-from vramcast.training.counters import counters, outside_terms
+from vramcast.training.counters import Fitted, counters, outside_terms
 from vramcast.training.frameworks.common import attention_on
 from vramcast.training.host import host_terms
 from vramcast.training.loss import spared_by_fusing
@@ -60,7 +60,8 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
     validate(question, model, recipe)
     structure, numbers = structure_under(question, model, recipe, assumed), numbers_of(question)
     ranks = tuple(rank_of(kind, structure, numbers) for kind in structure.ranks)
-    memories = tuple(_memory(rank, numbers, card) for rank in ranks)
+    found = [_memory(rank, numbers, card) for rank in ranks]
+    memories = tuple(memory for memory, _ in found)
     unread, (taken, untraced) = unread_layers(recipe), traced_notes(recipe, memories)
     held = ranks[0].kind.held
     return TrainingForecast(
@@ -71,13 +72,13 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
         family=model.family,
         novel=bool(model.unmodelled or unread),
         host=max((host_terms(rank) for rank in ranks), key=lambda terms: sum(t.bytes for t in terms)),
-        assumed=assumed + fitted + assumed_class(card) + taken,
+        assumed=(*assumed, *fitted, *assumed_class(card), *taken, *dict.fromkeys(f.note for _, notes in found for f in notes)),
         unmodelled=(*unread, *untraced, *unmodelled(model, recipe), *unchecked(model, recipe), *_may_be_spared(ranks)),
     )
 
 
-def _memory(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> RankMemory:
-    """The ledger and the counters of one kind of rank."""
+def _memory(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> tuple[RankMemory, tuple[Fitted, ...]]:
+    """The ledger and the counters of one kind of rank, and the fitted factors that decided them."""
     moments = instants(rank)
     found = counters(rank, moments, numbers=numbers, card=card)
     memory = RankMemory(
@@ -90,7 +91,7 @@ def _memory(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> RankM
         claimed_bytes=whole(found.reserved_bytes),
         first_step_bytes=_first_step(moments),
     )
-    return msgspec.structs.replace(memory, outside=outside_terms(memory, found, card))
+    return msgspec.structs.replace(memory, outside=outside_terms(memory, found, card)), found.fitted
 
 
 def _first_step(moments: tuple[Instant, ...]) -> int:

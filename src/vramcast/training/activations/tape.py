@@ -13,6 +13,33 @@ import msgspec
 
 from vramcast.training.activations.sizes import Amount, Peak, highest
 
+# The operation of models/operations that does the arithmetic of one on a tape: what is one kernel there may be several here.
+_WORK = {
+    **dict.fromkeys(("q", "k", "v", "qkv"), "qkv"),
+    **dict.fromkeys(("gate", "up", "gate_up"), "gate_up"),
+    **dict.fromkeys(("attention", "scores", "softmax", "weighted"), "scores"),
+    **dict.fromkeys(("activation", "product", "glu", "relu", "square", "gelu"), "activation"),
+    **dict.fromkeys(("permute", "unpermute", "route"), "routing"),
+    **dict.fromkeys(("scan", "dt", "decay", "states"), "state"),
+    "norm": "norms",
+    "rope": "rope and cache",
+    "expert": "experts",
+    "o": "o",
+    "down": "down",
+    "router": "router",
+}
+
+
+def work_of(name: str) -> str:
+    """The operation of ``models/operations`` whose FLOPs and bytes an operation on a tape belongs to.
+
+    Nothing for one that has no arithmetic of its own there: residual sums, casts, views.
+    """
+    first, _, rest = name.partition(".")
+    if first == "shared" and rest in _WORK:
+        return f"shared.{_WORK[rest]}"
+    return _WORK.get(first, "")
+
 
 class Operation(msgspec.Struct, frozen=True):
     """One operation: tensors are indices into the tape's sizes.
