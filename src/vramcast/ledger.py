@@ -8,6 +8,7 @@ a peak is a maximum over instants, never a sum of maxima. Three counters are nev
 """
 
 import importlib
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -178,12 +179,12 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def low_bytes(self) -> int:
         """The lower end of a number of bytes."""
-        return int(self.low)
+        return math.floor(self.low)
 
     @property
     def high_bytes(self) -> int:
         """The upper end of a number of bytes."""
-        return int(self.high)
+        return math.ceil(self.high)
 
     def as_dict(self, unit: str = "bytes") -> dict[str, Any]:
         """The contract's object, the unit in the names: low_bytes and high_bytes, low_s and high_s, or low and high."""

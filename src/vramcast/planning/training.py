@@ -79,7 +79,7 @@ def _most_decisive_first(assumed: tuple[Assumption, ...]) -> tuple[Assumption, .
 def speed_of(answer: TrainingForecast, model: Model, card: Accelerator | None) -> tuple[dict[str, Any], tuple[Unmodelled, ...]]:
     """The speed block, and why there is none where the card has no law; nothing without a card."""
     from vramcast.speed.training.answer import as_block, run_of, training_speed
-    from vramcast.truth.speed_bars import speed_interval
+    from vramcast.truth.intervals import interval_for
 
     if card is None:
         return {}, ()
@@ -89,7 +89,7 @@ def speed_of(answer: TrainingForecast, model: Model, card: Accelerator | None) -
         return {}, (Unmodelled(f"speed: {error}"),)
     tokens, price = answer.question.tokens, answer.question.gpu_hour_usd
     run = run_of(speed, card, tokens=tokens, usd_per_gpu_hour=price) if tokens else None
-    return as_block(speed, speed_interval("step_s", speed.step_s, answer.question.framework), run), ()
+    return as_block(speed, interval_for("step_s", speed.step_s, {"engine": answer.question.framework}), run), ()
 
 
 def _cards(question: Training, model: Model, card: Accelerator | None, fit: Fit) -> tuple[CardRow, ...]:

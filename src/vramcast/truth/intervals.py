@@ -9,7 +9,6 @@ holds both.
 
 import bisect
 import functools
-import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -90,8 +89,7 @@ def interval_for(measure: str, predicted: float, keys: Mapping[str, str]) -> Int
     cell = cell_for(measure, keys)
     if cell is None:
         return None
-    low, high = math.floor(predicted * cell.low), math.ceil(predicted * cell.high)
-    return Interval(low=low, high=high, coverage=COVERAGE, cases=cell.cases)
+    return Interval(low=predicted * cell.low, high=predicted * cell.high, coverage=COVERAGE, cases=cell.cases)
 
 
 def probability_fits(measure: str, predicted: float, capacity: float, keys: Mapping[str, str]) -> float | None:

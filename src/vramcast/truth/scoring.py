@@ -104,7 +104,7 @@ def _point(judged: Judgement, pair: Pair) -> Point:
     low, high = pair.low, pair.high
     if low is None or high is None:
         interval = interval_for(pair.measure, pair.predicted, judged.keys)
-        low, high = (interval.low_bytes, interval.high_bytes) if interval else (None, None)
+        low, high = (interval.low, interval.high) if interval else (None, None)
     known = low is not None and high is not None
     return Point(
         id=judged.id,

@@ -115,7 +115,7 @@ def test_the_links_of_the_hubs_own_cache_are_followed(tmp_path):
         ('{"a": 1, "a": 2}', "gives 'a' twice: keep one of them"),
         ("[" * 100_000, "is nested too deeply"),
         ('{"a": ' * 50_000, "is nested too deeply"),
-        ('{"a": ' + "9" * 5000 + "}", "a number has 5000 digits"),
+        ('{"a": ' + "9" * 5000 + "}", "a number has 5,000 digits"),
         ("<html>", "this is a web page, not the file"),
         ("version https://git-lfs.github.com/spec/v1", "this is a Git LFS pointer"),
         ('{"a": "' + "x" * 5 * 2**20 + '"}', r"is larger than 4\.00 GiB|is larger than 4\.0 MiB"),
