@@ -191,20 +191,22 @@ def rounded(part: Quantity) -> Quantity:
 
 def is_array(value: Number) -> bool:
     """Whether a value is a NumPy array."""
-    return hasattr(value, "__array__") and getattr(value, "ndim", 0) > 0
+    return not isinstance(value, int | float) and hasattr(value, "__array__") and getattr(value, "ndim", 0) > 0
 
 
 def maximum(*values: Number) -> Number:
     """``max`` for numbers and arrays, element by element."""
-    if any(is_array(v) for v in values):
-        return reduce(_numpy().maximum, values)
+    for value in values:
+        if is_array(value):
+            return reduce(_numpy().maximum, values)
     return max(values)
 
 
 def minimum(*values: Number) -> Number:
     """``min`` for numbers and arrays, element by element."""
-    if any(is_array(v) for v in values):
-        return reduce(_numpy().minimum, values)
+    for value in values:
+        if is_array(value):
+            return reduce(_numpy().minimum, values)
     return min(values)
 
 

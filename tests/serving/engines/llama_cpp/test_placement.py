@@ -54,3 +54,14 @@ def test_bad_overrides_are_refused(override: str, said: str) -> None:
 def test_a_split_without_shares_is_refused() -> None:
     with pytest.raises(QuestionError, match="is not a list of shares: write for example 3,1"):
         place(4, gpus=2, offloaded=5, split=[0, 0])
+
+
+def test_more_layers_of_experts_than_there_are_is_all_of_them() -> None:
+    assert expert_overrides(10**9, layers=3, every=False) == expert_overrides(3, layers=3, every=False)
+    assert len(expert_overrides(10**9, layers=3, every=False)) == 3
+
+
+@pytest.mark.parametrize("split", [[float("nan")], [0.0, 0.0], [-1.0, 2.0], [float("inf")], [1.0] * 129])
+def test_what_is_no_list_of_shares_is_refused(split: list[float]) -> None:
+    with pytest.raises(QuestionError, match="is not a list of shares: write for example 3,1"):
+        place(4, gpus=2, offloaded=5, split=split)
