@@ -192,6 +192,7 @@ def answers(kind: str, given: dict[str, Any] | None = None) -> dict[str, dict[st
     ops = [op for op in log.ops if inside(op.where)]
     calls = [call for call in log.calls if inside(call.where)]
     layer = _norm_fields(log, calls) | _order(ops, calls) | _attention(ops, model) | _router(ops, calls)
+    layer |= {"value_norm": any(c.where.endswith(".v_norm") for c in calls)}
     return {"layer": layer | _scaled(config), "whole": _whole(kind, model)}
 
 

@@ -32,7 +32,8 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     their own width; ``biased``: positions that train are added to them, which no fused kernel can. ``gated_norm``: a scan's
     result is normed with its gate, or only multiplied with it.
 
-    ``expands_kv``: keys and values are written out for every query head before any kernel.
+    ``expands_kv``: keys and values are written out for every query head before any kernel; ``value_norm``: values pass an
+    RMSNorm without a weight.
 
     ``router``: softmax over all experts, of the chosen ones alone (top), sigmoid, or sigmoid with groups of experts (groups);
     ``normalised``: the chosen weights are divided by their sum; ``float_routes``: they stay in float; ``float_router``: input and
@@ -59,6 +60,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     shared_first: bool = False
     clamped_glu: bool = False
     expands_kv: bool = False
+    value_norm: bool = False
 
 
 class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

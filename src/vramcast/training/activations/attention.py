@@ -5,7 +5,7 @@ import msgspec
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.training.activations.kernels import Heads, Parts, heads_of, kernel
 from vramcast.training.activations.linear import linear
-from vramcast.training.activations.norms import norm
+from vramcast.training.activations.norms import bare_norm, norm
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
@@ -32,6 +32,8 @@ def attention(
         per_head = qk_width in (0, kind.head_dim)
         q = norm(tape, style, q, tokens=tokens * (heads if per_head else 1), width=q_width / (heads if per_head else 1))
         k = norm(tape, style, k, tokens=tokens * (kv if per_head else 1), width=k_width / (kv if per_head else 1))
+    if style.written.value_norm:
+        v = bare_norm(tape, style, v, tokens=tokens * kv, width=v_width / kv)
     if kind.rope_dim:
         turned = max(width, style.residual) if style.rope == "eager" else width  # cos and sin have the hidden stream's dtype
         straight = (q, k)

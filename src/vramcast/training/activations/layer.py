@@ -9,6 +9,7 @@ from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block
 from vramcast.training.activations.attention import attention, cross_attention, latent
 from vramcast.training.activations.feedforward import dense, experts
+from vramcast.training.activations.linear import linear
 from vramcast.training.activations.norms import add, norm
 from vramcast.training.activations.recurrent import recurrent
 from vramcast.training.activations.sizes import Amount
@@ -57,7 +58,21 @@ class _Layer:
         shared = self.norms == 1 and bool(block.mixers)  # Phi and Falcon-7B: one norm for both branches
         if block.mixers and not shared:
             normed = self._read(self._norm(0 if block.parallel else stream))
-        self._add(stream, self._after(self._fed(normed)))
+        stream = self._add(stream, self._after(self._fed(normed)))
+        self._told_again(stream)
+
+    def _told_again(self, stream: int) -> None:
+        """Gemma 3n and 4: the token's own narrow embedding of this layer, gated by the stream, widened, normed and added."""
+        width = next((t.shape[0] for t in self.block.tensors if t.name.startswith("per_layer_input_gate")), 0)
+        if not width:
+            return
+        tape, style, tokens = self.tape, self.style, self.tokens
+        given = tape.given(tokens * width * style.residual)
+        gate = linear(tape, style, stream, tokens=tokens, inputs=self.hidden, outputs=width, role="mixer")
+        active = tape.run("activation", [gate], tape.sizes[gate], saves=[gate])
+        told = tape.run("product", [active, given], tape.sizes[active], saves=[active, given])
+        wide = linear(tape, style, told, tokens=tokens, inputs=width, outputs=self.hidden, role="mixer")
+        self._add(stream, self._norm(wide))
 
     def normed_after(self) -> None:
         """BERT's order, where the sum is normed, and OLMo-2's, where the branch's result is."""

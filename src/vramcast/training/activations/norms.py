@@ -28,6 +28,20 @@ def norm(tape: Tape, style: Style, source: int, *, tokens: Amount, width: float,
     return made
 
 
+def bare_norm(tape: Tape, style: Style, source: int, *, tokens: Amount, width: float) -> int:
+    """An RMSNorm without a weight, of values (Gemma 3n and 4): cast back as soon as it is scaled."""
+    if style.norm != "eager":
+        return norm(tape, style, source, tokens=tokens, width=width, trains=False)
+    wide, held = tokens * width * 4, tape.sizes[source]
+    x = tape.cast(source, wide)
+    squares = tape.run("norm.pow", [x], wide, saves=[x], back_scratch=2 * wide)
+    scale = tape.run("norm.mean", [squares], tokens * 4, saves_output=True)
+    normed = tape.run("norm.scale", [x, scale], wide, saves=[x], back_scratch=wide)
+    made = tape.cast(normed, held)
+    tape.hold(source, normed)
+    return made
+
+
 def _eager(
     tape: Tape, style: Style, source: int, *, tokens: Amount, width: float, held: Amount, out: float, trained: bool
 ) -> int:
