@@ -36,3 +36,15 @@ def test_the_command_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert run([*arguments, "--sweep", "rank=2,4", "micro_batch=1,2", "--plot", str(file)]) == 0
     assert file.exists()
     assert "micro_batch=2" in capsys.readouterr().out
+
+
+def test_a_sweep_has_a_title_the_card_and_its_own_values_as_ticks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "serve.svg"
+    line = ["serve", "Qwen/Qwen2.5-7B-Instruct", "--gpu", "4090", "--sweep", "concurrency=1,4", "context=4096,8192,16384"]
+    assert run([*line, "--plot", str(file)]) == 0
+    assert "16384" in capsys.readouterr().out
+    drawn = file.read_text()
+    for shown in ("Qwen/Qwen2.5-7B-Instruct, 4090", "the card: 23.5 GiB", ">4,096<", ">8,192<", ">16,384<"):
+        assert shown in drawn, shown
+    assert "unknown" not in drawn, "no legend for verdicts that no point has"
+    assert run(["serve", "Qwen/Qwen2.5-7B-Instruct", "--plot", str(file)]) == 2

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from vramcast.asking.asked import Asked, check_words, count_of
+from vramcast.asking.asked import Asked, check_words, count_of, flag_of
 from vramcast.asking.cards import named_cards
 from vramcast.asking.layout import LayoutWords, layout_of
+from vramcast.dtypes import dtype_name
 from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption
 from vramcast.workload import Adapter, Training
@@ -93,6 +94,7 @@ def training_question(
     elif model is not None:
         typed["model"] = model
     settings = _read(files)
+    _check_types(typed)
     cards = named_cards(typed.get("gpu"))
     question, shaped = _question(typed, settings, cards.gpu, cards.count)
     return Asked(
@@ -101,6 +103,17 @@ def training_question(
         assumed=(*cards.assumed, *_defaults(question, typed), *(settings.assumed() if settings else ())),
         unmodelled=settings.unmodelled() if settings else (),
     )
+
+
+def _check_types(typed: Mapping[str, Any]) -> None:
+    """Raises QuestionError for trained weights, gradients or matmuls in whole numbers, which no optimizer can step."""
+    for name in ("param_dtype", "compute_dtype", "grad_dtype"):
+        found = dtype_name(str(typed.get(name, "")))
+        if found.startswith(("int", "uint", "nf4", "fp4", "q4", "q8")):
+            raise QuestionError(
+                f"{flag_of(name)} {typed[name]}: trained weights are floats (float32, bfloat16, float16); frozen ones in fewer "
+                "bits are --method qlora, or --method lora --quant llm.int8"
+            )
 
 
 def _defaults(question: Training, typed: Mapping[str, Any]) -> tuple[Assumption, ...]:

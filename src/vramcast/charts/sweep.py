@@ -1,35 +1,60 @@
-"""A sweep as lines: device memory over the last axis, one line per point of the others, coloured by verdict."""
+"""A sweep as lines: memory needed over the last axis, one coloured line per point of the others, the card as a line across."""
 
 from typing import Any
 
 from vramcast.charts.write import altair, write_chart
-from vramcast.units import GiB
+from vramcast.units import GiB, gib
 
-_COLOURS = {"fits": "#2e9e5b", "tight": "#d99a1c", "partly": "#c9692b", "no": "#cc3b3b", "unknown": "#5b7bb0"}
+_SHAPES = {"fits": "circle", "tight": "diamond", "partly": "triangle-up", "no": "cross", "unknown": "square"}
 
 
-def draw_sweep(rows: list[dict[str, Any]], axes: list[str], file: str) -> None:
-    """Write the plot. ``rows`` hold the axes' values, ``verdict`` and ``device_bytes``."""
+def draw_sweep(rows: list[dict[str, Any]], axes: list[str], file: str, *, title: str = "") -> None:
+    """Write the plot. ``rows`` hold the axes' values, ``verdict``, ``needed_bytes`` (or ``device_bytes``), ``capacity_bytes``."""
     alt = altair()
     across, others = axes[-1], axes[:-1]
+    name = ", ".join(others).replace("_", " ")
     values = [
         {
             "across": row[across],
-            "line": ", ".join(f"{name}={row[name]}" for name in others) or across,
-            "GiB": row["device_bytes"] / GiB,
+            "series": ", ".join(str(row[other]) for other in others) or across,
+            "GiB": row.get("needed_bytes", row["device_bytes"]) / GiB,
             "verdict": row["verdict"],
         }
         for row in rows
     ]
-    base = alt.Chart(alt.Data(values=values)).encode(
-        x=alt.X("across:Q", title=across.replace("_", " "), axis=alt.Axis(tickMinStep=1)),
-        y=alt.Y("GiB:Q", title="device memory, GiB"),
-    )
-    lines = base.mark_line(opacity=0.6).encode(
-        detail="line:N", strokeDash=alt.StrokeDash("line:N", title=", ".join(others) or None)
-    )
-    scale = alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values()))
-    marks = base.mark_point(filled=True, size=70).encode(
-        color=alt.Color("verdict:N", scale=scale), tooltip=["line:N", "GiB:Q", "verdict:N"]
-    )
-    write_chart((lines + marks).properties(width=520, height=320), file)
+    base = alt.Chart(alt.Data(values=values)).encode(x=_across(values, across, alt), y=alt.Y("GiB:Q", title="memory needed, GiB"))
+    colour = alt.Color("series:N", title=name or None, sort=None, legend=alt.Legend() if others else None)
+    present = [verdict for verdict in _SHAPES if any(v["verdict"] == verdict for v in values)]
+    shape = alt.Shape("verdict:N", scale=alt.Scale(domain=present, range=[_SHAPES[v] for v in present]))
+    lines = base.mark_line().encode(color=colour)
+    marks = base.mark_point(filled=True, size=80).encode(color=colour, shape=shape, tooltip=["series:N", "GiB:Q", "verdict:N"])
+    layers = [lines, marks, *_card(rows, alt)]
+    write_chart(alt.layer(*layers).properties(width=560, height=340, title=title), file)
+
+
+def _across(values: list[dict[str, Any]], name: str, alt: Any) -> Any:
+    """The axis across: its own values as ticks where they are numbers, else in their order."""
+    ticks = list(dict.fromkeys(v["across"] for v in values))
+    words = name.replace("_", " ")
+    if all(isinstance(tick, int | float) for tick in ticks):
+        return alt.X(
+            "across:Q", title=words, axis=alt.Axis(values=ticks, format=",d" if all(isinstance(t, int) for t in ticks) else "")
+        )
+    return alt.X("across:N", title=words, sort=None)
+
+
+def _ticks_as(ticks: list[float]) -> str:
+    """Whole numbers without a fraction."""
+    return ",d" if all(isinstance(tick, int) for tick in ticks) else ""
+
+
+def _card(rows: list[dict[str, Any]], alt: Any) -> list[Any]:
+    """A line where the card ends, when all points are of one card."""
+    sizes = {row.get("capacity_bytes") or 0 for row in rows}
+    size = sizes.pop() if len(sizes) == 1 else 0
+    if not size:
+        return []
+    data = alt.Chart(alt.Data(values=[{"GiB": size / GiB, "label": f"the card: {gib(size, 1)}"}]))
+    rule = data.mark_rule(strokeDash=[6, 4], color="#b22222").encode(y="GiB:Q")
+    text = data.mark_text(align="left", dx=4, dy=-6, color="#b22222").encode(y="GiB:Q", x=alt.value(0), text="label:N")
+    return [rule, text]

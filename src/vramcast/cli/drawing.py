@@ -64,6 +64,7 @@ def _title(page: Page, forecast: Forecast) -> None:
     where = f"{w.get('gpus', 1)} x {w['gpu']}" if w.get("gpu") else "no card named"
     what = f"{w.get('engine') or w.get('framework')} {w.get('engine_version') or w.get('framework_version') or ''}".strip()
     page.line(f"{where}  ·  {what}  ·  {_load(w)}")
+    _trained(page, forecast)
     _verdict(page, forecast.fit)
     _not_native(page, forecast)
 
@@ -93,6 +94,14 @@ def _load(workload: dict[str, object]) -> str:
     task = recipe.get("task") if isinstance(recipe, dict) else None
     method = f"{task} ({workload.get('method')})" if task and task not in ("sft", "pretrain") else workload.get("method")
     return f"{method}, micro-batch {workload['micro_batch']} x {workload['seq']:,} tokens"
+
+
+def _trained(page: Page, forecast: Forecast) -> None:
+    """How much of the model is trained, where it is not all of it."""
+    trained = forecast.workload.get("trainable_parameters")
+    if isinstance(trained, int | float) and 0 < trained < 0.99 * forecast.model.parameters:
+        share = trained / (forecast.model.parameters + trained)
+        page.line("  ", (f"{trained:,.0f} parameters are trained, {share:.4%} of all with them", "faint"))
 
 
 def _limits(page: Page, forecast: Forecast) -> None:

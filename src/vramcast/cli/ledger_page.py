@@ -8,6 +8,11 @@ from vramcast.quantity import SECONDS
 from vramcast.units import gib
 
 _MOST_CELLS = 40
+# Names of the contract: a ledger without one has none of it.
+CONTRACT = frozenset(
+    {"weights", "kv_cache", "state", "activations", "logits", "graphs", "workspace", "communication", "context", "gradients"}
+    | {"optimizer", "master_weights", "loss", "gathered", "temporaries"}
+)
 _BESIDE_CELLS = 54  # name, size and the mark of the peak
 
 
@@ -108,6 +113,9 @@ def term_page(forecast: Forecast, name: str) -> Page:
     page = Page()
     if found is not None:
         _opened(page, found)
+    elif name in CONTRACT and name not in ("activations", "state", "context"):
+        page.line((name, "title"), "  ", ("0 B", "number"), "  nothing of it in this question")
+        page.line("  ", GLOSSARY.get(name, ""))
     elif name.lower() in GLOSSARY:
         page.line((name.lower(), "title"), "  ", GLOSSARY[name.lower()])
     else:

@@ -76,6 +76,11 @@ def command(ctx: click.Context, /, **given: Any) -> int:
         return _command(ctx.meta[_COMMAND], given)
     from vramcast.measuring.run import need_device
 
+    if given["store"] and given["export"] and not (given["model"] or given["files"]):
+        from vramcast.measuring.store import Store
+
+        Store(given["store"]).export(given["export"])
+        return 0
     if given["sweep"] is None and given["axes"]:
         raise click.UsageError(f"unexpected argument {given['axes'][0]!r}: a grid starts with --sweep, your own command with --")
     if not given["cluster"]:

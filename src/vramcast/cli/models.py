@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 from vramcast.cli.page import Page
-from vramcast.models.describe import block_line, cache_bytes_per_token, index_bytes, state_bytes_per_sequence
-from vramcast.models.inventory import Block, Model
+from vramcast.models.describe import block_line, cache_bytes, cache_bytes_per_token, index_bytes, state_bytes_per_sequence
+from vramcast.models.inventory import Block, Model, resolved_id
 from vramcast.units import count, gib
 
 _PRECISIONS = ("fp32", "bf16", "fp8", "int8", "awq", "nf4")
@@ -62,13 +62,16 @@ def _list(text: str, as_json: bool) -> int:
 
 def _draw(model: Model) -> None:
     page = Page()
-    page.line((model.id, "title"), "  ", (f"{model.family}, read from {model.loaded_from}", "faint"))
+    typed = f" (asked: {model.id})" if resolved_id(model) != model.id else ""
+    page.line((resolved_id(model), "title"), (typed, "faint"), "  ", (f"{model.family}, read from {model.loaded_from}", "faint"))
     page.heading("Parameters")
     rows = [("loaded", f"{model.parameters:,}", count(model.parameters))]
     if model.active_parameters != model.parameters:
         rows.append(("active per token", f"{model.active_parameters:,}", count(model.active_parameters)))
     if model.stored_parameters != model.parameters:
         rows.append(("stored in the checkpoint", f"{model.stored_parameters:,}", count(model.stored_parameters)))
+    largest = max(model.blocks, key=lambda b: b.elements)
+    rows.append(("largest block", f"{largest.elements:,}", count(largest.elements)))
     page.table(rows, styles=("", "number", "faint"), right=frozenset({1}))
     page.heading("Weights by precision")
     page.table([(name, gib(size)) for name, size in _sizes(model)], styles=("", "number"), right=frozenset({1}))
@@ -79,7 +82,11 @@ def _draw(model: Model) -> None:
         note = "stored, not loaded" if tower.stored_only else ""
         page.line("  ", (f"{tower.name} ({tower.kind})".ljust(24), "title"), count(tower.elements), f" parameters  {note}")
     page.heading("One sequence")
-    page.line("  cache per token (16-bit, every layer kept whole)  ", (f"{cache_bytes_per_token(model):,} B", "number"))
+    whole, least = cache_bytes_per_token(model), cache_bytes(model, model.positions)
+    page.line("  cache per token (16-bit, every layer kept whole)  ", (f"{whole:,} B", "number"))
+    if model.positions and least < whole * model.positions:
+        page.line(f"  cache of {model.positions:,} tokens, windows kept".ljust(52), (gib(least), "number"),
+                  (f"  (whole: {gib(whole * model.positions)}; vramcast serve says which an engine keeps)", "faint"))  # fmt: skip
     if keys := index_bytes(model, 1):
         page.line("  keys of the sparse indexer, per token (fp8)       ", (f"{keys:,} B", "number"))
     if state := state_bytes_per_sequence(model):
@@ -108,7 +115,7 @@ def _facts(model: Model, *, tensors: bool) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "schema": "vramcast/1",
         "model": {
-            "id": model.id,
+            "id": resolved_id(model),
             "family": model.family,
             "parameters": model.parameters,
             "active_parameters": model.active_parameters,
@@ -124,6 +131,7 @@ def _facts(model: Model, *, tensors: bool) -> dict[str, Any]:
         "weights_bytes": dict(_sizes(model)),
         "largest_block": {"name": largest.name, "parameters": largest.elements},
         "cache_bytes_per_token": cache_bytes_per_token(model),
+        "cache_bytes_at_positions": cache_bytes(model, model.positions),
         "state_bytes_per_sequence": state_bytes_per_sequence(model),
         "blocks": [_block(b) for b in model.blocks],
     }

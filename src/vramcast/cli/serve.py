@@ -1,5 +1,7 @@
 """``vramcast serve``: memory of serving a model, whether it fits, and how far it can be pushed."""
 
+import re
+from functools import partial
 from typing import Any
 
 import click
@@ -21,6 +23,9 @@ Examples:
 The engine's own flags are accepted as its users type them (--gpu-memory-utilization 0.95, --max-num-seqs 64,
 --mem-fraction-static 0.8, -ngl 40 ...); --options lists them.
 """
+
+
+_AXIS = re.compile(r"[a-z_]+=[^=]+$")
 
 
 @click.command(
@@ -53,6 +58,8 @@ The engine's own flags are accepted as its users type them (--gpu-memory-utiliza
 @_card("--profile", metavar="NAME", help="The machine's own speed, as vramcast calibrate learned it.")
 @_output("--curve", is_flag=True, help="Draw throughput against latency for more and more users.")
 @_output("--explain", metavar="TERM", help="Open one term of the ledger down to its formula.")
+@_output("--sweep", "sweep", multiple=True, metavar="NAME=V,V,...", help="Answer a grid: context=4096,8192 concurrency=1,4,16.")
+@_output("--plot", "plot", metavar="FILE", help="With --sweep: draw it to FILE (.png, .svg or .html).")
 @_output("--options", "list_options", is_flag=True, help="List the engine's flags and leave.")
 @_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(**given: Any) -> int:
@@ -67,7 +74,13 @@ def command(**given: Any) -> int:
     from vramcast.asking.doors import answer_serving
     from vramcast.planning.verdict import exit_code
 
-    asked = serving_question(_model(given), flags=given["engine_flags"], **words_of(given))
+    axes = [*given["sweep"], *(word for word in given["engine_flags"] if _AXIS.match(word))] if given["sweep"] else []
+    flags = [word for word in given["engine_flags"] if word not in axes]
+    if axes:
+        return _sweep(given, flags, axes)
+    if given["plot"]:
+        raise click.UsageError("--plot draws a grid: add --sweep, for example --sweep context=4096,8192,16384")
+    asked = serving_question(_model(given), flags=flags, **words_of(given))
     if given["curve"]:
         from vramcast.cli.curve import show_curve
 
@@ -86,6 +99,15 @@ def command(**given: Any) -> int:
 
         serving_page(forecast).show()
     return exit_code(forecast.fit)
+
+
+def _sweep(given: dict[str, Any], flags: list[str], axes: list[str]) -> int:
+    from vramcast.asking.grid import axes_of
+    from vramcast.cli.sweep import show_sweep
+
+    grid, model = axes_of(axes, ServingWords.__annotations__), _model(given)
+    ask = partial(serving_question, model, flags=flags)
+    return show_sweep(ask, {**words_of(given)}, grid, title=model, as_json=given["as_json"], plot=given["plot"])
 
 
 def _model(given: dict[str, Any]) -> str:

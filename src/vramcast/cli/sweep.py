@@ -35,14 +35,19 @@ def show_sweep(ask: Ask, words: dict[str, Any], axes: Sequence[Axis], *, title: 
     if plot:
         from vramcast.charts.sweep import draw_sweep
 
-        draw_sweep([as_row(c) for c in cells if c.worst], [a.name for a in axes], plot)
+        draw_sweep([as_row(c) for c in cells if c.worst], [a.name for a in axes], plot, title=_titled(title, words))
     return 0 if any(c.fit and not exit_code(c.fit) for c in cells) else 1
+
+
+def _titled(title: str, words: dict[str, Any]) -> str:
+    """The plot's title: model, method, card."""
+    return ", ".join(str(part) for part in (title, words.get("gpu"), words.get("framework") or words.get("engine")) if part)
 
 
 def sweep_page(title: str, axes: Sequence[Axis], cells: Sequence[Cell]) -> Page:
     """The grid as a table: the last axis across, the others down; each cell the card's memory in GiB, coloured by verdict."""
     page = Page()
-    page.line((title, "title"), "  device memory of the worst card in GiB")
+    page.line((title, "title"), "  memory needed by the worst card in GiB")
     page.blank()
     across = axes[-1]
     by_point = {tuple(c.point.values()): c for c in cells}
@@ -66,7 +71,7 @@ def _cell_span(cell: Cell) -> tuple[str, str]:
         return "refused".rjust(18), "faint"
     verdict = cell.fit.verdict
     word = "" if verdict == "unknown" else f" {verdict}"
-    return f"{cell.worst.device_bytes / GiB:.2f}{word}".rjust(18), _STYLES[verdict]
+    return f"{cell.worst.needed_bytes / GiB:.2f}{word}".rjust(18), _STYLES[verdict]
 
 
 def as_row(cell: Cell) -> dict[str, Any]:
@@ -80,4 +85,6 @@ def as_row(cell: Cell) -> dict[str, Any]:
         "allocated_bytes": cell.worst.allocated_bytes,
         "reserved_bytes": cell.worst.reserved_bytes,
         "device_bytes": cell.worst.device_bytes,
+        "needed_bytes": cell.worst.needed_bytes,
+        "capacity_bytes": cell.fit.capacity_bytes,
     }

@@ -221,3 +221,9 @@ def _written_out(block: Block) -> Iterator[tuple[str, Tensor]]:
             one = msgspec.structs.replace(tensor, copies=1)
             for copy in range(tensor.copies):
                 yield prefix + tensor.name.replace("{}", str(copy), 1), one
+
+
+def resolved_id(model: Model) -> str:
+    """The id that a name without a publisher was read as ("qwen2.5 7b"); an id of the hub stays as it was typed."""
+    read_as = next((str(a.value) for a in model.assumed if a.name == "model"), None)
+    return read_as if read_as and "/" not in model.id else model.id

@@ -7,7 +7,7 @@ import msgspec
 from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, ModelFacts, RankMemory, Unmodelled
-from vramcast.models.inventory import Model
+from vramcast.models.inventory import Model, resolved_id
 from vramcast.planning.limits import serving_limits
 from vramcast.planning.verdict import WANTING, serving_fit
 from vramcast.serving.engines.base import GGUF_ENGINES, Answer
@@ -119,12 +119,6 @@ def _workload(answer: Answer) -> dict[str, Any]:
         "parallel": {k: getattr(resolved.question.parallel, k) for k in ("tp", "pp", "dp", "ep")},
         "options": resolved.options,
     }
-
-
-def resolved_id(model: Model) -> str:
-    """The id that a name without a publisher was read as ("qwen2.5 7b"); an id of the hub stays as it was typed."""
-    read_as = next((str(a.value) for a in model.assumed if a.name == "model"), None)
-    return read_as if read_as and "/" not in model.id else model.id
 
 
 def facts_of(model: Model) -> ModelFacts:

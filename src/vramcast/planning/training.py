@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.errors import VramcastError
+from vramcast.errors import QuestionError, VramcastError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.largest import largest_that_fits
 from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, Limits, Unmodelled
@@ -55,7 +55,7 @@ def forecast_training(
         ranks=answer.ranks,
         fit=fit,
         limits=_limits(question, model, card) if card else Limits(),
-        assumed=_most_decisive_first((*assumed, *model.assumed, *answer.assumed)),
+        assumed=_most_decisive_first((*_not_native(answer, card), *assumed, *model.assumed, *answer.assumed)),
         unmodelled=(*unmodelled, *answer.unmodelled, *slow),
         speed=speed,
         advice=_advice(question, answer, model, card) if card and fit.verdict in WANTING else (),
@@ -71,9 +71,23 @@ _DECISIVE = (
 )  # fmt: skip
 
 
+def _not_native(answer: TrainingForecast, card: Accelerator | None) -> tuple[Assumption, ...]:
+    """The type of the matmuls, where the card does not compute it by itself."""
+    if card is None:
+        return ()
+    from vramcast.hardware.capability import capability
+
+    compute = answer.recipe.precision.compute
+    try:
+        found = capability(card, compute)
+    except QuestionError:
+        return ()
+    return (Assumption(compute, found.verdict, found.because),) if found.verdict in ("emulated", "refused") else ()
+
+
 def _most_decisive_first(assumed: tuple[Assumption, ...]) -> tuple[Assumption, ...]:
     ranks = {name: place for place, name in enumerate(_DECISIVE)}
-    return tuple(sorted(assumed, key=lambda a: ranks.get(a.name, len(ranks))))
+    return tuple(sorted(assumed, key=lambda a: (a.value not in ("emulated", "refused"), ranks.get(a.name, len(ranks)))))
 
 
 def speed_of(answer: TrainingForecast, model: Model, card: Accelerator | None) -> tuple[dict[str, Any], tuple[Unmodelled, ...]]:

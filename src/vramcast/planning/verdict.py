@@ -79,7 +79,7 @@ def judge(
     """
     over = capacity_bytes - rank.claimed_bytes
     margin = min(margin_bytes, over) if over < 0 else margin_bytes
-    if over < 0:  # it does not start, so it serves nothing
+    if over < 0 and rank.claimed_bytes > rank.needed_bytes:  # it does not start, so it serves nothing
         load, error = None, error or f"the engine claims {gib(rank.claimed_bytes)} of a card of {gib(capacity_bytes)}"
     probability = chance(rank.needed_bytes + margin)
     verdict = _verdict(margin, probability)

@@ -25,7 +25,7 @@ from vramcast.serving.engines.vllm.settings import VllmSettings
 from vramcast.serving.splits import even_split
 from vramcast.serving.storage import storage_of
 from vramcast.serving.weights import VOCAB_MULTIPLE, Loading, weights_term
-from vramcast.units import GiB
+from vramcast.units import GiB, gib
 
 
 class VllmTerms(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +131,8 @@ def _weights(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term:
     parts = (*term.terms, *slots)
     if offload:
         parts = (*parts, Term(name="offloaded", bytes=-offload, why="cpu_offload_gb: these weights stay in host memory"))
-    return Term.total("weights", parts, why=term.why, source=term.source) if len(parts) > len(term.terms) else term
+    why = f"{term.why}, less {gib(offload)} in host memory" if offload else term.why
+    return Term.total("weights", parts, why=why, source=term.source) if len(parts) > len(term.terms) else term
 
 
 def _draft_term(settings: VllmSettings, stage: Stage) -> tuple[Term, ...]:
