@@ -9,7 +9,7 @@ import msgspec
 from vramcast.cli.page import Page
 from vramcast.truth.evaluation import Evaluation, evaluate
 from vramcast.truth.scoring import Point, Score, fit, macro, worst
-from vramcast.units import gib
+from vramcast.units import gib, time_text
 
 _BAD, _WARN = 0.10, 0.05
 
@@ -30,7 +30,10 @@ _BAD, _WARN = 0.10, 0.05
     help="Add measured/forecast of these rows to FILE: what was said of them before a rule was changed in their view.",
 )
 def command(files: tuple[Path, ...], groups: tuple[str, ...], worst_rows: int, as_json: bool, looks: Path | None) -> int:
-    """Score forecasts against measured rows: JSON lines of cases or of public reports, told apart row by row."""
+    """Score forecasts against measured rows: JSON lines of cases, public reports or kernel times, told apart row by row.
+
+    A parquet file of kernel times is read too; of more than 100,000 rows, evenly spaced ones.
+    """
     found = evaluate(files)
     if looks is not None:
         from vramcast.truth.first_look import add_looks
@@ -97,13 +100,21 @@ def _fit(page: Page, found: Evaluation) -> None:
         page.line(f"  runs that fitted: {counts['false_no']} of {counts['ran']} wrongly called no")
 
 
+def _amount(point: Point, value: float) -> str:
+    """The figure in the unit of its measure: kernel rows are times, the others sizes."""
+    return time_text(value) if "backend" in point.keys else gib(value)
+
+
 def _worst(page: Page, points: list[Point]) -> None:
     if points:
         page.heading("Worst rows")
         for p in points:
             style = "bad" if abs(p.error) > _BAD else "warn" if abs(p.error) > _WARN else "good"
             page.line(
-                f"  {p.id}  ", (p.measure, "faint"), f"  {gib(p.predicted)} for {gib(p.measured)}  ", (f"{p.error:+.1%}", style)
+                f"  {p.id}  ",
+                (p.measure, "faint"),
+                f"  {_amount(p, p.predicted)} for {_amount(p, p.measured)}  ",
+                (f"{p.error:+.1%}", style),
             )
 
 

@@ -10,15 +10,15 @@ import msgspec
 
 from vramcast.ledger import Term
 from vramcast.memo import by_identity
-from vramcast.models import rotary
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Block, Model, Tensor, Tower
 from vramcast.models.quantization.weights import part_of
 from vramcast.models.sharding import Layout, share
 from vramcast.models.stages import Stage, outer_tensors
+from vramcast.serving.allocator import allocated_bytes
 from vramcast.serving.storage import Storage
-from vramcast.units import MiB, gib
 from vramcast.units import count as counted
+from vramcast.units import gib
 
 _FUSED = {
     "q": "qkv", "k": "qkv", "v": "qkv", "gate": "gate_up", "up": "gate_up",
@@ -29,13 +29,6 @@ _FUSED = {
 VOCAB_MULTIPLE = 64
 """Rows of embedding and head are padded to it (vocab_parallel_embedding.py of vLLM and SGLang)."""
 
-# CUDACachingAllocator.cpp: blocks are multiples of 512 B; a request of 10 MiB or more gets a segment of its own, rounded up
-# to 2 MiB, and is not split when at most 1 MiB would remain, so the remainder counts as allocated. Segments that grow
-# (``expandable_segments:True``) are split down to 512 B (should_split)
-_BLOCK = 512
-_OWN_SEGMENT = 10 * MiB
-_SEGMENT_STEP = 2 * MiB
-_LEAST_REMAINDER = 1 * MiB
 _ROUNDING = {False: "segments of 2 MiB, remainders up to 1 MiB are not split off", True: "blocks of 512 B in segments that grow"}
 
 
@@ -45,8 +38,7 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     ``fuses``: q/k/v and gate/up become one tensor each. ``rotary_bytes``: width of the table of cosines and sines kept for every
     position, 0 = none. ``mtp``: multi-token-prediction layers are loaded too. ``towers``: so are vision and audio towers.
     ``splits_towers``: tensor parallelism cuts towers too.
-    ``expandable``: the allocator's segments grow, so that nothing is rounded up to them. ``section_rows``: how many times the
-    positions a rotary table of multimodal sections has rows.
+    ``expandable``: the allocator's segments grow, so that nothing is rounded up to them.
     """
 
     layout: Layout = Layout()
@@ -56,7 +48,6 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     towers: bool = True
     splits_towers: bool = True
     expandable: bool = False
-    section_rows: int = 1
 
 
 class _Part:
@@ -113,26 +104,22 @@ def weights_term(model: Model, stage: Stage, loading: Loading, storage: Storage)
                 parts.add(block.tensors, block.count, block=block, tower=tower)
     terms = [part.term(name) for name, part in parts.parts.items() if part.bytes]
     terms.append(Term(name="rounding", bytes=parts.rounding, why=_ROUNDING[loading.expandable]))
-    terms.extend(rotary_tables(model, stage, loading))
+    rotary = rotary_table_bytes(model, stage, loading.rotary_bytes)
+    if rotary:
+        width = f"{rotary / model.positions:,.6g} B of cosines and sines"
+        terms.append(Term(name="rotary_tables", bytes=rotary, why=f"{model.positions:,} positions x {width}"))
     whole = f"{counted(model.parameters)} parameters, {storage.name}"
     why = f"{whole}, tp={loading.layout.tp} ep={loading.layout.ep}: {gib(sum(t.bytes for t in terms))} on this rank"
     return Term.total("weights", terms, why=why, source="config.json inventory; pytorch CUDACachingAllocator")
 
 
-def rotary_tables(model: Model, stage: Stage, loading: Loading) -> tuple[Term, ...]:
-    """The tables of cosines and sines of a stage, one per distinct width and base: rows * width * bytes (see models/rotary)."""
-    local = bool(model.facts.get(rotary.LOCAL))
-    mixers = {(_rotary_width(mixer), local and _is_local(mixer)) for block, _ in stage.blocks for mixer in block.mixers}
-    sections = loading.section_rows if model.facts.get(rotary.SECTIONS) else 1
-    rows = {True: model.positions, False: round(model.facts.get(rotary.ROWS, model.positions * sections))}
-    told = [(rows[own], width) for width, own in sorted(mixers) if width]
-    size = round(sum(count * width for count, width in told) * loading.rotary_bytes)
-    why = " + ".join(f"{count:,} rows x {width}" for count, width in told) + f", {loading.rotary_bytes:g} B each"
-    return (Term(name="rotary_tables", bytes=size, why=why),) if size else ()
+def rotary_table_bytes(model: Model, stage: Stage, element_bytes: float) -> int:
+    """One table of cosines and sines per distinct rotary width: positions * width * bytes (engines share equal tables).
 
-
-def _is_local(mixer: object) -> bool:
-    return isinstance(mixer, Attention) and bool(mixer.window)
+    Source: vllm model_executor/layers/rotary_embedding: cos_sin_cache of shape (max_position, rotary_dim) in the model's type.
+    """
+    widths = {_rotary_width(mixer) for block, _ in stage.blocks for mixer in block.mixers}
+    return round(sum(widths) * model.positions * element_bytes)
 
 
 def _rotary_width(mixer: object) -> int:
@@ -147,12 +134,3 @@ def _tower_here(tower: Tower, stage: Stage, loading: Loading) -> bool:
     if tower.stored_only:
         return loading.mtp and stage.last
     return stage.first and loading.towers
-
-
-def allocated_bytes(size_bytes: float, *, expandable: bool = False) -> int:
-    """Bytes that ``torch.cuda.memory_allocated`` grows by for one new tensor of that size."""
-    size = -(-int(size_bytes) // _BLOCK) * _BLOCK
-    if size < _OWN_SEGMENT or expandable:
-        return size
-    segment = -(-size // _SEGMENT_STEP) * _SEGMENT_STEP
-    return segment if segment - size <= _LEAST_REMAINDER else size

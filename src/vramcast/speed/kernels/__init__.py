@@ -10,16 +10,17 @@ from vramcast.speed.kernels.collectives import Fabric, all_gather, all_reduce, a
 from vramcast.speed.kernels.elementwise import elementwise
 from vramcast.speed.kernels.experts import combine, dispatch
 from vramcast.speed.kernels.gemm import gemm
-from vramcast.speed.kernels.latent import mla_decode, mla_prefill, sparse_attention
+from vramcast.speed.kernels.latent import Latent, latent_module, mla_decode, mla_prefill, sparse_attention
 from vramcast.speed.kernels.law import Estimate, Law, Spread, law_for, laws
 from vramcast.speed.kernels.machine import card_class
 from vramcast.speed.kernels.moe import moe
-from vramcast.speed.kernels.recurrent import recurrent
+from vramcast.speed.kernels.recurrent import convolution, recurrent
 
 __all__ = [
     "Backend",
     "Estimate",
     "Fabric",
+    "Latent",
     "Law",
     "Spread",
     "all_gather",
@@ -28,10 +29,12 @@ __all__ = [
     "backend",
     "card_class",
     "combine",
+    "convolution",
     "decode_attention",
     "dispatch",
     "elementwise",
     "gemm",
+    "latent_module",
     "law_for",
     "laws",
     "mla_decode",

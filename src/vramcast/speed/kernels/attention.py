@@ -1,60 +1,86 @@
 """Attention over a cache of keys and values: decoding one token per sequence, and prefilling new tokens on a past.
 
-Decoding: ``t = launch + max(bandwidth, compute, unit) + min(bandwidth, unit) / 4``; ``unit`` is the floor of many short
-sequences, one piece of work for each sequence and KV head. Prefilling: ``t = launch + max(compute, bandwidth)``, compute over
-tiles of queries, at least the longest tile. FLOPs and bytes: SPEED 2; constants: ``laws.json``.
+Decoding: ``t = launch + cold + (bandwidth^p + compute^p + unit^p)^(1/p)``; ``unit`` is the work of one SM: a fixed part for each
+sequence and KV head, and a part for each tile of keys. Prefilling: ``t = launch + store + (compute^p + tail^p +
+bandwidth^p)^(1/p)``: compute over tiles of queries with the softmax's cost for each pair, the longest tile alone on its SM
+(``tail``), and keys and values stored in the cache. FLOPs and bytes: SPEED 2; constants: ``laws.json``.
 """
 
 from typing import Any
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.pairs import causal, everything, windowed
-from vramcast.speed.kernels.arrays import larger, smaller, whole
+from vramcast.speed.kernels.arrays import smaller, whole
 from vramcast.speed.kernels.law import Estimate, law_for
 from vramcast.speed.kernels.machine import Machine, machine
 
 CACHE_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "nvfp4": 0.5625, "fp32": 4}
-QUERY_TILE = 128
-DECODE_FORMULA = "launch + max(bandwidth, compute, unit) + min(bandwidth, unit) / 4"
-PREFILL_FORMULA = "launch + max(compute, bandwidth)"
-_SHARED = 0.25  # part of the smaller of bandwidth and unit that the larger does not hide (SPEED 3)
+KEY_TILE = 128  # keys of one tile in FlashAttention's, TensorRT-LLM's and FlashInfer's decode kernels
+GROUP_ROWS = 16  # query heads of a group are padded to the rows of one tensor-core instruction (m16n8k16)
+QUERY_TILE = (
+    64  # queries whose causal half-tile is computed in vain; fitted over 32 to 256, the best for nine kernels of thirteen
+)
+DECODE_FORMULA = "launch + cold + (bandwidth^p + compute^p + unit^p)^(1/p)"
+PREFILL_FORMULA = "launch + store + (compute^p + tail^p + bandwidth^p)^(1/p)"
+# FlashAttention 2 packs the query heads of a KV head into one tile only without a window (flash_api.cpp, ngroups_swapped).
+UNPACKED_WITH_WINDOW = ("vllm/fa2", "sglang/fa2")
 
 
 def decode_attention(
     *, card: Accelerator, batch: Any, context_tokens_sum: Any, heads: Any, kv_heads: Any, head_dim: Any,
-    v_dim: Any = 0, kv_dtype: str = "bf16", backend: str = "",
+    v_dim: Any = 0, kv_dtype: str = "bf16", window: int = 0, backend: str = "",
 ) -> Estimate:  # fmt: skip
     """Seconds of one decode step's attention of one layer on one rank: ``batch`` sequences, one new token each.
 
-    ``context_tokens_sum``: keys read, summed over the sequences (a window caps each at its width before the sum).
+    ``context_tokens_sum``: keys read, summed over the sequences (a ``window`` caps each at its width before the sum).
     ``heads``, ``kv_heads``: of this rank. ``v_dim``: where values are narrower than keys. The cache is cold, as in a server.
     """
     chosen = law_for("decode_attention", backend, kv_precision(kv_dtype), card)
     parts = decode_parts(
-        chosen.law.constants, machine(card), batch=batch, context_tokens_sum=context_tokens_sum, heads=heads,
-        kv_heads=kv_heads, key_value_dim=head_dim + (v_dim or head_dim), kv_bytes=CACHE_BYTES[kv_dtype],
+        chosen.constants, machine(card), batch=batch, context_tokens_sum=context_tokens_sum, heads=heads, kv_heads=kv_heads,
+        key_value_dim=head_dim + (v_dim or head_dim), kv_bytes=CACHE_BYTES[kv_dtype],
+        items=batch * work_heads(chosen.law.backend, heads, kv_heads, window),
     )  # fmt: skip
-    return Estimate(seconds=decode_seconds(parts), parts=parts, formula=DECODE_FORMULA, chosen=chosen)
+    return Estimate(seconds=decode_seconds(chosen.constants, parts), parts=parts, formula=DECODE_FORMULA, chosen=chosen)
+
+
+def work_heads(backend: str, heads: Any, kv_heads: Any, window: Any) -> Any:
+    """Heads that a decode kernel treats one by one: KV heads, with their query heads packed, where the kernel can."""
+    unpacked = (window > 0) * (backend in UNPACKED_WITH_WINDOW)
+    return kv_heads + unpacked * (heads - kv_heads)
 
 
 def decode_parts(
     constants: dict[str, float], on: Machine, *, batch: Any, context_tokens_sum: Any, heads: Any, kv_heads: Any,
-    key_value_dim: Any, kv_bytes: float,
+    key_value_dim: Any, kv_bytes: float, items: Any, warm: Any = 0,
 ) -> dict[str, Any]:  # fmt: skip
-    """Seconds of launch, cache bytes, FLOPs and work units before they are combined."""
+    """Seconds of launch, cache bytes, FLOPs and work units before they are combined.
+
+    A group of one head takes a kernel of its own in some engines, without a tensor core's padding of rows: ``single`` is its
+    work against a group's. ``items``: pieces of work, sequences x heads. ``warm``: 1 where a benchmark that repeats the step
+    finds the cache in L2.
+    """
     cache = context_tokens_sum * kv_heads * key_value_dim * kv_bytes
+    rate = constants["bandwidth"] + warm * (constants["l2"] - constants["bandwidth"])
+    tiles = whole(context_tokens_sum / batch / KEY_TILE)
+    single = (heads == kv_heads) * 1.0
+    rows = single * heads + (1 - single) * whole(heads / kv_heads / GROUP_ROWS) * GROUP_ROWS * kv_heads
+    work = 2 * rows * key_value_dim * tiles * KEY_TILE * batch
+    item = constants["unit_us"] + constants["tile_us"] * tiles * key_value_dim / 256
     return {
         "launch": constants["launch_us"] * 1e-6,
-        "bandwidth": cache / (on.bandwidth_bytes_per_s * constants["bandwidth"]) + constants["cold_us"] * 1e-6,
-        "compute": 2 * heads * key_value_dim * context_tokens_sum / (on.flops_per_s * constants["compute"]),
-        "unit": batch * kv_heads * constants["unit_us"] * 1e-6 / on.units,
+        "cold": constants["cold_us"] * 1e-6 * (1 - warm),
+        "bandwidth": cache / (on.bandwidth_bytes_per_s * rate),
+        "compute": work / (on.flops_per_s * constants["compute"]),
+        "unit": items * item * (1 + single * (constants.get("single", 1.0) - 1)) * 1e-6 / on.units,
     }
 
 
-def decode_seconds(parts: dict[str, Any]) -> Any:
+def decode_seconds(constants: dict[str, float], parts: dict[str, Any]) -> Any:
     """The parts combined."""
-    both = smaller(parts["bandwidth"], parts["unit"])
-    return parts["launch"] + larger(larger(parts["bandwidth"], parts["compute"]), parts["unit"]) + _SHARED * both
+    p = constants["blend"]
+    busy = (parts["bandwidth"] ** p + parts["compute"] ** p + parts["unit"] ** p) ** (1 / p)
+    return parts["launch"] + parts["cold"] + busy
 
 
 def prefill_attention(
@@ -67,11 +93,11 @@ def prefill_attention(
     """
     chosen = law_for("prefill_attention", backend, dtype, card)
     parts = prefill_parts(
-        chosen.law.constants, machine(card, dtype), new=new, past=past, heads=heads, kv_heads=kv_heads,
-        key_value_dim=head_dim + (v_dim or head_dim), batch=batch, kv_bytes=CACHE_BYTES[kv_dtype],
-        pairs=attended(new, past, window=window, masked=masked), window=window,
+        chosen.constants, machine(card, dtype), new=new, past=past, heads=heads, kv_heads=kv_heads,
+        key_value_dim=head_dim + (v_dim or head_dim), batch=batch, pairs=attended(new, past, window=window, masked=masked),
+        keys=smaller(past + new, window + QUERY_TILE) if window else past + new, kv_bytes=CACHE_BYTES[kv_dtype],
     )  # fmt: skip
-    return Estimate(seconds=prefill_seconds(parts), parts=parts, formula=PREFILL_FORMULA, chosen=chosen)
+    return Estimate(seconds=prefill_seconds(chosen.constants, parts), parts=parts, formula=PREFILL_FORMULA, chosen=chosen)
 
 
 def attended(new: Any, past: Any, *, window: int = 0, masked: bool = True) -> Any:
@@ -83,24 +109,31 @@ def attended(new: Any, past: Any, *, window: int = 0, masked: bool = True) -> An
 
 def prefill_parts(
     constants: dict[str, float], on: Machine, *, new: Any, past: Any, heads: Any, kv_heads: Any, key_value_dim: Any,
-    batch: Any, kv_bytes: float, pairs: Any, window: int = 0,
+    batch: Any, pairs: Any, keys: Any, kv_bytes: float = 2,
 ) -> dict[str, Any]:  # fmt: skip
-    """Seconds of launch, of the tiles and of the bytes before they are combined."""
+    """Seconds of launch, of storing keys and values, of the tiles, of the longest tile and of the bytes.
+
+    ``pairs``: (query, key) pairs of one sequence and head; ``keys``: most keys that one query tile meets.
+    """
     rate = on.flops_per_s * constants["compute"]
-    keys = smaller(past + new, window + new) if window else past + new
-    tile_pairs = QUERY_TILE * (smaller(keys, window + QUERY_TILE) if window else keys)
-    work = 2 * key_value_dim * batch * heads * (pairs + whole(new / QUERY_TILE) * QUERY_TILE**2 / 2)
-    moved = batch * key_value_dim * (2 * 2 * new * heads / 2 + keys * kv_heads * kv_bytes)
+    memory = on.bandwidth_bytes_per_s * constants["bandwidth"]
+    tiles = whole(new / QUERY_TILE)
+    per_pair = 2 * key_value_dim + constants["softmax_flops"]
+    work = per_pair * batch * heads * (pairs + tiles * QUERY_TILE**2 / 2)
     return {
         "launch": constants["launch_us"] * 1e-6,
-        "compute": larger(work / rate, 2 * key_value_dim * tile_pairs * on.units / rate * constants["tail"]),
-        "bandwidth": moved / (on.bandwidth_bytes_per_s * constants["bandwidth"]),
+        "store": constants["stores"] * 2 * batch * new * kv_heads * key_value_dim / memory,
+        "compute": work / rate + batch * heads * tiles * constants["tile_us"] * 1e-6 / on.units,
+        "tail": constants["tail"] * per_pair * QUERY_TILE * keys * on.units / rate,
+        "bandwidth": batch * key_value_dim * (2 * new * (heads + kv_heads) + kv_bytes * past * kv_heads) / memory,
     }
 
 
-def prefill_seconds(parts: dict[str, Any]) -> Any:
+def prefill_seconds(constants: dict[str, float], parts: dict[str, Any]) -> Any:
     """The parts combined."""
-    return parts["launch"] + larger(parts["compute"], parts["bandwidth"])
+    p = constants["blend"]
+    busy = (parts["compute"] ** p + parts["tail"] ** p + parts["bandwidth"] ** p) ** (1 / p)
+    return parts["launch"] + parts["store"] + busy
 
 
 def kv_precision(kv_dtype: str) -> str:

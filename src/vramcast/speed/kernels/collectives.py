@@ -1,21 +1,29 @@
-"""Collectives inside a node and between nodes: ``t = launch + root * sqrt(bytes) + bytes * factor / bus bandwidth``.
+"""Collectives inside a node and between nodes.
 
-``factor`` is 2(n - 1)/n for an all-reduce and (n - 1)/n for the others: the bytes that cross each link of a ring (nccl-tests,
-PERFORMANCE.md). The square root covers the protocols' change (LL, LL128, simple) between latency and bandwidth.
+``t = launch + root * sqrt(bytes) + min(bytes * factor / one-shot rate, second + bytes * factor / rate)``: a small call is sent at
+once, a large one in two steps (reduce-scatter and all-gather, or a ring) that cost ``second`` more. ``factor`` is 2(n - 1)/n
+for an all-reduce and (n - 1)/n for the others: the bytes that cross each link of a ring (nccl-tests, PERFORMANCE.md). The
+square root covers the protocols' change (LL, LL128, simple) between latency and bandwidth. Constants: ``laws.json``.
 """
 
+import math
 from typing import Any
 
 import msgspec
 
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.speed.kernels.arrays import smaller
 from vramcast.speed.kernels.law import Estimate, law_for
+from vramcast.speed.kernels.machine import Machine, link, machine
 
-FORMULA = "launch + root + link"
+FORMULA = "launch + root + link (+ network)"
 IMPLEMENTATIONS = ("nccl", "vllm", "sglang", "trtllm")
-NETWORK_S = 30e-6  # a call between nodes (SPEED 3: 25 to 50 microseconds)
-RAIL_SHARE = 0.9
+# Between nodes, from nccl-tests on H100 nodes with 1, 2, 4 and 8 rails of 50 GB/s (xxrjun/nccl-tests-cluster@455de4f), ring
+# collectives of 32 MiB to 8 GiB: 3 to 7 % in the median. A call's start grows with each doubling of nodes.
+NETWORK_S = 30e-6
+NETWORK_ROOT_NS = 20.0
+RAIL_SHARE = {"all_reduce": 1.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 0.5}
 
 
 class Fabric(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,12 +76,16 @@ def factor(operation: str, world: int) -> float:
     return (2 if operation == "all_reduce" else 1) * (world - 1) / world
 
 
-def collective_parts(constants: dict[str, float], *, moved_bytes: Any, link_bytes_per_s: Any, share: Any) -> dict[str, Any]:
-    """Seconds of launch, of the protocols' square root and of the bytes on the link, ``share`` of them crossing it."""
+def collective_parts(constants: dict[str, float], on: Machine, *, moved_bytes: Any, share: Any) -> dict[str, Any]:
+    """Seconds of launch, of the protocols' square root and of the bytes on the link, ``share`` of them crossing it.
+
+    ``on.bandwidth_bytes_per_s``: of the link, one way.
+    """
+    crossing = moved_bytes * share / on.bandwidth_bytes_per_s
     return {
         "launch": constants["launch_us"] * 1e-6,
         "root": constants["root_ns"] * 1e-9 * moved_bytes**0.5,
-        "link": moved_bytes * share / (link_bytes_per_s * constants["link"]),
+        "link": smaller(crossing / constants["one_shot"], constants["second_us"] * 1e-6 + crossing / constants["link"]),
     }
 
 
@@ -82,11 +94,20 @@ def _collective(operation: str, card: Accelerator, call: Call, implementation: s
     inside = 1 << max(1, (call.world // call.nodes - 1).bit_length())
     chosen = law_for(operation, implementation, str(min(8, inside)), card)
     share = factor(operation, call.world)
-    parts = collective_parts(chosen.law.constants, moved_bytes=call.moved_bytes, link_bytes_per_s=link(card), share=share)
+    parts = collective_parts(chosen.constants, machine(card, "link"), moved_bytes=call.moved_bytes, share=share)
     if call.fabric is not None and call.nodes > 1:
-        rails = call.fabric.rail_bytes_per_s * call.fabric.rails
-        parts["network"] = NETWORK_S + call.moved_bytes * factor(operation, call.nodes) / (rails * RAIL_SHARE)
+        parts |= _across(operation, card, call, call.fabric, chosen.constants["link"])
     return Estimate(seconds=sum(parts.values()), parts=parts, formula=FORMULA, chosen=chosen)
+
+
+def _across(operation: str, card: Accelerator, call: Call, fabric: Fabric, inside: float) -> dict[str, Any]:
+    """What changes between nodes: the slower of the rails and the links inside carries the ring, and calls start later."""
+    rails = min(fabric.rails, call.world // call.nodes)
+    rate = min(link(card) * inside, rails * fabric.rail_bytes_per_s * RAIL_SHARE[operation])
+    return {
+        "link": call.moved_bytes * factor(operation, call.world) / rate,
+        "network": NETWORK_S * math.log2(call.nodes) + NETWORK_ROOT_NS * 1e-9 * call.moved_bytes**0.5,
+    }
 
 
 def _check(call: Call, implementation: str) -> None:
@@ -96,8 +117,3 @@ def _check(call: Call, implementation: str) -> None:
         raise QuestionError(f"{call.world} ranks do not spread over {call.nodes} nodes evenly")
     if call.nodes > 1 and call.fabric is None:
         raise QuestionError(f"{call.nodes} nodes need a fabric: bytes per second of a rail and the rails of a node")
-
-
-def link(card: Accelerator) -> float:
-    """Bytes per second one way of the card's link to its peers, the host link where it has no other."""
-    return card.link_bytes_per_s or card.host_link_bytes_per_s

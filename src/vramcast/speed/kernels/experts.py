@@ -1,16 +1,17 @@
 """Expert-parallel exchange: tokens sent to the ranks that hold their experts (dispatch) and their results back (combine).
 
-``t = launch + link``: every token goes once to each rank that holds one of its experts. Low-latency kernels write straight
-into the peer's buffer; high-throughput kernels gather and pay more per call. Data and form: SPEED 3.
+``t = launch + tokens + link``: every token goes once to each rank that holds one of its experts. Low-latency kernels write
+straight into the peer's buffer; high-throughput kernels gather and pay more per call. Data and form: SPEED 3.
 """
 
 from typing import Any
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.speed.kernels.collectives import Fabric, link
+from vramcast.speed.kernels.collectives import Fabric
 from vramcast.speed.kernels.law import Estimate, law_for
+from vramcast.speed.kernels.machine import Machine, link
 
-FORMULA = "launch + link"
+FORMULA = "launch + tokens + link"
 
 
 def dispatch(
@@ -44,12 +45,13 @@ def ranks_reached(top_k: Any, ep: Any) -> Any:
 
 
 def exchange_parts(
-    constants: dict[str, float], *, tokens: Any, hidden: Any, copies: Any, element_bytes: Any, link_bytes_per_s: Any
+    constants: dict[str, float], on: Machine, *, tokens: Any, hidden: Any, copies: Any, element_bytes: Any
 ) -> dict[str, Any]:
-    """Seconds of launch and of the copies on the link."""
+    """Seconds of launch, of each token's bookkeeping and of the copies on the link (``on.bandwidth_bytes_per_s``, one way)."""
     return {
         "launch": constants["launch_us"] * 1e-6,
-        "link": tokens * hidden * element_bytes * copies / (link_bytes_per_s * constants["link"]),
+        "tokens": tokens * copies * constants["token_ns"] * 1e-9,
+        "link": tokens * hidden * element_bytes * copies / (on.bandwidth_bytes_per_s * constants["link"]),
     }
 
 
@@ -57,10 +59,9 @@ def _exchange(
     operation: str, *, card: Accelerator, tokens: Any, hidden: Any, top_k: Any, ep: Any, element_bytes: float, nodes: int,
     fabric: Fabric | None, implementation: str,
 ) -> Estimate:  # fmt: skip
-    chosen = law_for(operation, implementation, "bf16", card)
+    chosen = law_for(operation, implementation, "1" if nodes == 1 else "2" if nodes == 2 else "4", card)
     rate = fabric.rail_bytes_per_s if fabric is not None and nodes > 1 else link(card)
     copies = top_k if implementation == "low_latency" else ranks_reached(top_k, ep)
-    parts = exchange_parts(
-        chosen.law.constants, tokens=tokens, hidden=hidden, copies=copies, element_bytes=element_bytes, link_bytes_per_s=rate
-    )
-    return Estimate(seconds=parts["launch"] + parts["link"], parts=parts, formula=FORMULA, chosen=chosen)
+    on = Machine(units=1, flops_per_s=1.0, bandwidth_bytes_per_s=rate)
+    parts = exchange_parts(chosen.constants, on, tokens=tokens, hidden=hidden, copies=copies, element_bytes=element_bytes)
+    return Estimate(seconds=sum(parts.values()), parts=parts, formula=FORMULA, chosen=chosen)

@@ -1,8 +1,9 @@
-"""A matrix product: the faster of the tilings its library has, over the units, against the bytes that must move.
+"""A matrix product: the fastest of the tilings its library has, over the units, against the bytes that must move.
 
-``t = launch + (compute^p + bandwidth^p)^(1/p)``. Compute is counted in waves of tiles: a tile of bm x bn outputs runs on one
-unit, ``units`` of them at a time, and a first wave that is not full is filled by splitting k. Source of the form: NVIDIA,
-"Matrix Multiplication Background" (tile and wave quantisation); of the constants: ``laws.json``.
+``t = launch + (compute^p + bandwidth^p)^(1/p) + quantise``, at least ``host``. Compute is counted in waves of tiles: a tile of
+outputs runs on one unit, as long as its multiplications or its loads from L2, whichever is longer; a first wave that is not full
+is filled by splitting k. Source of the form: NVIDIA, "Matrix Multiplication Background" (tile and wave quantisation); of the
+constants: ``laws.json``.
 """
 
 from typing import Any
@@ -15,20 +16,26 @@ from vramcast.speed.kernels.arrays import larger, smaller, whole
 from vramcast.speed.kernels.law import Estimate, law_for
 from vramcast.speed.kernels.machine import Machine, machine
 
-TILES = (
-    (256, 128), (128, 256), (128, 192), (128, 128), (64, 256), (64, 128), (128, 64), (64, 64), (32, 128), (16, 128),
-)  # fmt: skip
-LEAST_K = 512  # k of one part of a split: below it the reduction costs more than the unit it fills
+COLUMNS = (64, 128, 256)  # outputs of a tile along the weight
+ROWS = (64, 128, 256)  # most tokens of a tile; they are spread evenly over tiles, in steps of GRAIN
+GRAIN = 64
+LARGEST = 256 * 128  # accumulators of one unit: a tile of 256 x 256 does not fit (CUTLASS, default tile shapes)
+LEAST_K = 256  # k of one part of a split: below it the reduction costs more than the units it fills
 MOST_SPLITS = 16
-FORMULA = "launch + (compute^p + bandwidth^p)^(1/p)"
+LONG_S = 1e-3  # kernels longer than about this settle at the clock that the power limit allows
+FORMULA = "launch + (compute^p + bandwidth^p)^(1/p) + quantise"
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """How a product is stored and computed: bytes of a weight with its scales and of an activation, and its format."""
+    """How a product is stored and computed: bytes of a weight with its scales and of an activation, and its format.
+
+    ``quantised_bytes``: moved per activation element by the pass that quantises it (reads 16 bits, writes the format).
+    """
 
     weight_bytes: float
     activation_bytes: float
     computes: str
+    quantised_bytes: float = 0
 
 
 # Bytes of a weight with its scales: fp8 blocks of 128 x 128 and MXFP4 / NVFP4 groups of 32 / 16 with an 8-bit scale, int4 groups
@@ -38,67 +45,91 @@ RECIPES = {
     "fp16": Recipe(2, 2, "fp16"),
     "fp32": Recipe(4, 4, "fp32"),
     "tf32": Recipe(4, 4, "tf32"),
-    "fp8": Recipe(1, 1, "fp8"),
-    "fp8_block": Recipe(1 + 4 / 128**2, 1 + 4 / 128, "fp8"),
-    "int8": Recipe(1, 1, "int8"),
-    "nvfp4": Recipe(0.5 + 1 / 16, 0.5 + 1 / 16, "fp4"),
-    "mxfp4": Recipe(0.5 + 1 / 32, 0.5 + 1 / 32, "fp4"),
+    "fp8": Recipe(1, 1, "fp8", 3),
+    "fp8_block": Recipe(1 + 4 / 128**2, 1 + 4 / 128, "fp8", 3),
+    "int8": Recipe(1, 1, "int8", 3),
+    "nvfp4": Recipe(0.5 + 1 / 16, 0.5 + 1 / 16, "fp4", 2.5),
+    "mxfp4": Recipe(0.5 + 1 / 32, 0.5 + 1 / 32, "fp4", 2.5),
+    "mxfp4_weight_only": Recipe(0.5 + 1 / 32, 2, "bf16"),
+    "mxfp4_mxfp8": Recipe(0.5 + 1 / 32, 1 + 1 / 32, "fp8", 3),
+    "int4_fp8": Recipe(0.5 + 4 / 128, 1, "fp8", 3),
     "int4_weight_only": Recipe(0.5 + 4 / 128, 2, "bf16"),
     "int8_weight_only": Recipe(1 + 2 / 128, 2, "bf16"),
 }
 
 
-def gemm(*, card: Accelerator, m: Any, n: Any, k: Any, weight: str = "bf16", backend: str = "", activation: str = "") -> Estimate:
+# Time of a product against the forward one in bf16: with the weight transposed, and with the activation transposed and fp32
+# sums kept for gradients. Median over 61 shapes each on an A100 PCIe (MooreThreads/SimuMax@4dcaae5, simu_tools efficiencies).
+DIRECTIONS = {"forward": 1.0, "input_gradient": 0.995, "weight_gradient": 1.045}
+
+
+def gemm(
+    *, card: Accelerator, m: Any, n: Any, k: Any, weight: str = "bf16", backend: str = "", activation: str = "",
+    direction: str = "forward",
+) -> Estimate:  # fmt: skip
     """Seconds of C[m, n] = A[m, k] B[k, n]; ``m`` counts tokens, B is the weight. m, n, k are numbers or arrays.
 
     ``weight``: a key of RECIPES; the activation's format follows from it (``activation`` may only repeat it, or say "bf16"
-    for a weight-only scheme). Quantising the activation is included, as the back end's kernel does it. Raises QuestionError for
-    an unknown recipe, UnmodelledError where the card or the recipe has no law.
+    for a weight-only scheme). Quantising the activation is included, as the back end's kernel does it. The weight is read from
+    device memory, as in a server. ``direction``: a key of DIRECTIONS. Raises QuestionError for an
+    unknown recipe or direction, UnmodelledError where card or recipe has no law.
     """
     name = f"{weight}_weight_only" if activation == "bf16" and f"{weight}_weight_only" in RECIPES else weight
     if name not in RECIPES:
         raise unknown_name("weight format", name, RECIPES)
+    if direction not in DIRECTIONS:
+        raise unknown_name("direction", direction, DIRECTIONS)
     recipe = RECIPES[name]
     chosen = law_for("gemm", backend, name, card)
-    parts = gemm_parts(chosen.law.constants, machine(card, recipe.computes), m=m, n=n, k=k, recipe=recipe)
-    return Estimate(seconds=gemm_seconds(chosen.law.constants, parts), parts=parts, formula=FORMULA, chosen=chosen)
+    parts = gemm_parts(chosen.constants, machine(card, recipe.computes), m=m, n=n, k=k, recipe=recipe)
+    parts["compute"] = parts["compute"] * DIRECTIONS[direction]
+    return Estimate(seconds=gemm_seconds(chosen.constants, parts), parts=parts, formula=FORMULA, chosen=chosen)
 
 
-def gemm_parts(constants: dict[str, float], on: Machine, *, m: Any, n: Any, k: Any, recipe: Recipe) -> dict[str, Any]:
-    """Seconds of launch, of the tiles' waves and of the bytes, before they are combined."""
+def gemm_parts(
+    constants: dict[str, float], on: Machine, *, m: Any, n: Any, k: Any, recipe: Recipe, warm: Any = 0
+) -> dict[str, Any]:
+    """Seconds of launch, of the tiles' waves, of the bytes and of quantising the activation, before they are combined.
+
+    ``warm``: 1 where a benchmark that repeats the product finds its operands in L2 (never so in a server).
+    """
     moved = n * k * recipe.weight_bytes + m * k * recipe.activation_bytes + m * n * 2
+    rate = constants["bandwidth"] + warm * (constants["l2"] - constants["bandwidth"])
+    compute = _waves(constants, on, m=m, n=n, k=k, recipe=recipe)
     return {
         "launch": constants["launch_us"] * 1e-6,
-        "compute": _waves(constants, on, m, n, k),
-        "bandwidth": moved / (on.bandwidth_bytes_per_s * constants["bandwidth"]),
+        "compute": compute * (1 + constants["throttle"] * compute / (compute + LONG_S)),
+        "bandwidth": moved / (on.bandwidth_bytes_per_s * rate),
+        "quantise": m * k * recipe.quantised_bytes / (on.bandwidth_bytes_per_s * constants["bandwidth"]),
+        "host": constants.get("host_us", 0) * 1e-6,
     }
 
 
 def gemm_seconds(constants: dict[str, float], parts: dict[str, Any]) -> Any:
-    """The parts combined: launch + (compute^p + bandwidth^p)^(1/p)."""
+    """The parts combined: launch + (compute^p + bandwidth^p)^(1/p) + quantise, at least the host's time to launch them."""
     p = constants["blend"]
-    return parts["launch"] + (parts["compute"] ** p + parts["bandwidth"] ** p) ** (1 / p)
+    device = parts["launch"] + (parts["compute"] ** p + parts["bandwidth"] ** p) ** (1 / p) + parts["quantise"]
+    return larger(device, parts["host"]) if constants.get("host_us") else device
 
 
-def _waves(constants: dict[str, float], on: Machine, m: Any, n: Any, k: Any) -> Any:
-    per_unit = on.flops_per_s / on.units * constants["compute"]
-    edge, wave_s = constants["edge"], constants["wave_us"] * 1e-6
-    largest = _share(*TILES[0], edge)
+def _waves(constants: dict[str, float], on: Machine, *, m: Any, n: Any, k: Any, recipe: Recipe) -> Any:
+    """Seconds of the fastest tiling: waves x (a tile's multiplications or loads + a fixed time) + a split's reduction."""
+    per_flop = on.units / (on.flops_per_s * constants["compute"])
+    per_byte = on.units / (on.bandwidth_bytes_per_s * constants["l2"])
+    wave_s, split_s = constants["wave_us"] * 1e-6, constants["split_us"] * 1e-6
     best = None
-    for rows, columns in TILES:
-        tiles = whole(m / rows) * whole(n / columns)
-        split = _split(tiles, on.units, k)
-        work = 2 * rows * columns * k / split / (per_unit * _share(rows, columns, edge) / largest)
-        seconds = whole(tiles * split / on.units) * (work + wave_s)
-        best = seconds if best is None else smaller(best, seconds)
+    for most in ROWS:
+        along = whole(m / most)
+        rows = whole(m / along / GRAIN) * GRAIN
+        for columns in COLUMNS:
+            if most * columns > LARGEST:
+                continue
+            tiles = along * whole(n / columns)
+            loaded = smaller(rows, m / along) * recipe.activation_bytes + columns * recipe.weight_bytes
+            per_k = larger(2 * rows * columns * per_flop, loaded * per_byte)
+            parts = larger(1, smaller(smaller(on.units // tiles, k // LEAST_K), MOST_SPLITS))
+            plain = whole(tiles / on.units) * (per_k * k + wave_s)
+            split = whole(tiles * parts / on.units) * (per_k * k / parts + wave_s) + split_s * (parts > 1)
+            fastest = smaller(plain, split)
+            best = fastest if best is None else smaller(best, fastest)
     return best
-
-
-def _split(tiles: Any, units: Any, k: Any) -> Any:
-    """Parts along k that fill an unfilled first wave, at least LEAST_K deep each."""
-    return larger(1, smaller(smaller(units // tiles, k // LEAST_K), MOST_SPLITS))
-
-
-def _share(rows: int, columns: int, edge: float) -> float:
-    """Part of its time that a tile multiplies: its area against the edges it loads."""
-    return rows * columns / (rows * columns + edge * (rows + columns))

@@ -12,10 +12,20 @@ from vramcast.speed.kernels.backends import backend as default_backend
 from vramcast.speed.kernels.machine import NEIGHBOURS, card_class
 
 CONSTANTS = Path(__file__).with_name("laws.json")
+# Formats whose kernels are one another's nearest kin: products of the same units, with other scales.
+ALIKE = {
+    "fp16": ("bf16",), "tf32": ("bf16", "fp32"), "int8": ("fp8",), "mxfp4": ("nvfp4", "mxfp4_weight_only", "int4_weight_only"),
+    "nvfp4": ("mxfp4_mxfp8", "mxfp4_weight_only", "int4_weight_only"), "fp8_block": ("fp8",), "fp8": ("fp8_block", "bf16"),
+    "mxfp4_weight_only": ("int4_weight_only", "mxfp4"), "int4_weight_only": ("mxfp4_weight_only", "int8_weight_only"),
+    "int8_weight_only": ("int4_weight_only",), "mxfp4_mxfp8": ("nvfp4", "mxfp4_weight_only"), "fp32": ("bf16",),
+    "mamba2": ("gdn",),  # the same state, read and written once a token
+    "kda": ("gdn",),
+    "gdn": ("kda",),
+}  # fmt: skip
 _ANY = 0.35  # relative error assumed where a law is borrowed from a class and its transfer was never measured
 
 
-class Spread(msgspec.Struct, frozen=True):
+class Spread(msgspec.Struct, frozen=True, omit_defaults=True):
     """Errors |predicted/measured - 1| of ``n`` rows: their median and their 90th percentile."""
 
     n: int = 0
@@ -26,6 +36,9 @@ class Spread(msgspec.Struct, frozen=True):
 class Law(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Few physical constants of one operator, back end and number format on one class of cards.
 
+    ``cards``: the measured cards by id, each with its own value of the constants that differ from card to card within a class
+    (the share of peak rate and bandwidth that it holds, its launch time).
+
     ``fitted``: errors on the rows of the fit. ``held``: on shapes left out. ``transfer``: on a card left out of the class
     (or, where the class has one measured card, on this class with the constants of its nearest neighbour).
     """
@@ -35,7 +48,7 @@ class Law(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     precision: str
     card_class: str
     constants: dict[str, float]
-    cards: tuple[str, ...] = ()
+    cards: dict[str, dict[str, float]] = {}
     fitted: Spread = Spread()
     held: Spread = Spread()
     transfer: Spread = Spread()
@@ -48,10 +61,14 @@ class Law(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """The law taken for a card; ``borrowed`` says what was missing when it is not the law that was asked for."""
+    """The law taken for a card, with the card's own constants where it was measured.
+
+    ``borrowed`` says what was missing when it is not the law that was asked for.
+    """
 
     law: Law
     error: Spread
+    constants: dict[str, float] = {}
     borrowed: str = ""
 
 
@@ -92,7 +109,18 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 @functools.cache
 def laws() -> dict[tuple[str, str, str, str], Law]:
     """Every law by operator, back end, precision and card class, in the order of the file."""
-    rows = msgspec.json.decode(CONSTANTS.read_bytes(), type=list[Law])
+    return {key: law for operator in _file() for key, law in _laws_of(operator).items()}
+
+
+@functools.cache
+def _file() -> dict[str, msgspec.Raw]:
+    """The file by operator, each part still text: a forecast decodes the few operators it meets."""
+    return msgspec.json.decode(CONSTANTS.read_bytes(), type=dict[str, msgspec.Raw])
+
+
+@functools.cache
+def _laws_of(operator: str) -> dict[tuple[str, str, str, str], Law]:
+    rows = msgspec.json.decode(_file().get(operator, b"[]"), type=list[Law])
     return {(row.operator, row.backend, row.precision, row.card_class): row for row in rows}
 
 
@@ -107,26 +135,29 @@ def law_for(operator: str, backend: str, precision: str, card: Accelerator) -> C
     kind, measured = card_class(card), card.id
     backend = backend or default_backend(operator=operator, card=card, precision=precision).name
     law = _find(operator, backend, precision, kind)
-    if law.card_class == kind and law.backend == backend:
+    if (law.card_class, law.backend, law.precision) == (kind, backend, precision):
         if measured in law.cards:
-            return Chosen(law=law, error=law.held if law.held.n else law.fitted)
-        return Chosen(law=law, error=_wider(law), borrowed=f"{card.name} was not measured: constants of its class, {kind}")
-    because = f"no law of {backend} on {kind}: constants of {law.backend} on {law.card_class}"
-    return Chosen(law=law, error=_wider(law), borrowed=because)
+            own = law.constants | law.cards[measured]
+            return Chosen(law=law, constants=own, error=law.held if law.held.n else law.fitted)
+        because = f"{card.name} was not measured: constants of its class, {kind}"
+    else:
+        because = f"no law of {backend} {precision} on {kind}: constants of {law.backend} {law.precision} on {law.card_class}"
+    return Chosen(law=law, constants=law.constants, error=_wider(law), borrowed=because)
 
 
 @functools.lru_cache(maxsize=4096)
 def _find(operator: str, backend: str, precision: str, kind: str) -> Law:
-    found = laws()
+    found = _laws_of(operator)
     places = (kind, *NEIGHBOURS.get(kind, ()))
     for place in places:
         if (operator, backend, precision, place) in found:
             return found[operator, backend, precision, place]
-    same = [law for law in found.values() if law.operator == operator and law.precision == precision]
-    near = [law for place in places for law in same if law.card_class == place]
-    if not same:
-        raise UnmodelledError(f"no law of {operator} in {precision}: known are {_known(operator)}")
-    return (near or same)[0]
+    for like in (precision, *ALIKE.get(precision, ())):
+        same = [law for law in found.values() if law.precision == like]
+        near = [law for place in places for law in same if law.card_class == place]
+        if near or same:
+            return (near or same)[0]
+    raise UnmodelledError(f"no law of {operator} in {precision}: known are {_known(operator)}")
 
 
 def _wider(law: Law) -> Spread:
@@ -135,4 +166,4 @@ def _wider(law: Law) -> Spread:
 
 
 def _known(operator: str) -> str:
-    return ", ".join(sorted({law.precision for law in laws().values() if law.operator == operator})) or "none"
+    return ", ".join(sorted({law.precision for law in _laws_of(operator).values()})) or "none"

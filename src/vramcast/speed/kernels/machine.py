@@ -35,10 +35,10 @@ NEIGHBOURS = {
     "blackwell_dc": ("hopper_dc", "ampere_dc"),
     "ampere_dc": ("hopper_dc", "ampere_pro", "volta_dc"),
     "volta_dc": ("ampere_dc",),
-    "ampere_pro": ("ada_pro", "geforce", "blackwell_pro", "ampere_dc"),
-    "ada_pro": ("blackwell_pro", "geforce", "ampere_pro", "ampere_dc"),
-    "blackwell_pro": ("ada_pro", "geforce", "ampere_pro", "blackwell_dc"),
-    "geforce": ("blackwell_pro", "ada_pro", "ampere_pro", "ampere_dc"),
+    "ampere_pro": ("ada_pro", "geforce", "blackwell_pro", "ampere_dc", "hopper_dc"),
+    "ada_pro": ("blackwell_pro", "geforce", "ampere_pro", "ampere_dc", "hopper_dc"),
+    "blackwell_pro": ("ada_pro", "geforce", "ampere_pro", "blackwell_dc", "hopper_dc"),
+    "geforce": ("blackwell_pro", "ada_pro", "ampere_pro", "ampere_dc", "hopper_dc"),
     "low_power": ("ada_pro", "ampere_pro", "ampere_dc"),
     "turing_pro": ("ampere_pro", "low_power", "ampere_dc"),
     "pascal": ("low_power", "volta_dc", "ampere_dc"),
@@ -60,10 +60,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def machine(card: Accelerator, number_format: str = "bf16") -> Machine:
-    """The card at its dense peak for this format, or at that of the nearest wider one it has.
+    """The card at its dense peak for this format, or at that of the nearest wider one it has; "link" is the link to its peers.
 
     Raises UnmodelledError for a card without a known rate, unit count or bandwidth.
     """
+    if number_format == "link":
+        return Machine(units=1, flops_per_s=1.0, bandwidth_bytes_per_s=link(card))
     rate = next((card.flops[name] for name in _FORMATS[number_format] if card.flops.get(name)), 0)
     if not rate or not card.bandwidth_bytes_per_s:
         raise UnmodelledError(f"{card.name} has no known {'bandwidth' if rate else 'peak rate'}: no time can be forecast on it")
@@ -73,6 +75,17 @@ def machine(card: Accelerator, number_format: str = "bf16") -> Machine:
         bandwidth_bytes_per_s=card.bandwidth_bytes_per_s,
         l2_bytes=card.l2_bytes,
     )
+
+
+def link(card: Accelerator) -> float:
+    """Bytes per second one way of the card's link to its peers, the host link where it has no other.
+
+    Raises UnmodelledError where neither is known.
+    """
+    rate = card.link_bytes_per_s or card.host_link_bytes_per_s
+    if not rate:
+        raise UnmodelledError(f"{card.name} has no known link: no collective can be forecast on it")
+    return rate
 
 
 def card_class(card: Accelerator) -> str:

@@ -29,7 +29,7 @@ from vramcast.speed.kernels import collectives
 from vramcast.speed.kernels.elementwise import elementwise
 from vramcast.speed.kernels.gemm import gemm
 from vramcast.speed.kernels.law import Estimate
-from vramcast.speed.kernels.machine import machine
+from vramcast.speed.kernels.machine import link, machine
 from vramcast.speed.training.job import Job, Network
 
 BACKWARD_SCORES = 2.5  # FlashAttention-2, arXiv 2307.08691: five products for two, the scores computed again
@@ -232,7 +232,7 @@ class _Site:
             return 0.0
         size = float(self.rows.tokens) * self.model.hidden * 2 / (job.tp if job.sequence_parallel else 1)
         beyond = job.tp * job.cp * job.dp >= self.network.island
-        rate = self.network.fabric.rail_bytes_per_s if beyond else collectives.link(self.card)
+        rate = self.network.fabric.rail_bytes_per_s if beyond else link(self.card)
         return size * job.vpp / rate
 
     def sync(self) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.errors import ConfigError, MissingError, UnsafeFileError
+from vramcast.errors import ConfigError, MissingError, QuestionError, UnsafeFileError
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed, public_source
 from vramcast.untrusted import finite, parse_json, shown
 
@@ -25,6 +25,7 @@ UNREADABLE = "unreadable line"
 _UNITS = ("_gib", "_mib", "_gb", "_mb", "_bytes")  # figures that a memory row is scored by; others may be text
 LONGEST_LINE = 4 * 2**20
 MOST_ROWS = 1_000_000
+MOST_TABLE_ROWS = 100_000  # of a parquet file: more are thinned evenly
 
 # format: (fields that must be there, fields that must not, converter module or "" when no rule exists yet)
 FORMATS: dict[str, tuple[frozenset[str], frozenset[str], str]] = {
@@ -36,6 +37,7 @@ FORMATS: dict[str, tuple[frozenset[str], frozenset[str], str]] = {
     "training_memory": (frozenset({"framework", "method", "measured"}), frozenset(), "training"),
     "training_speed": (frozenset({"framework", "measured"}), frozenset({"method"}), "training_speed"),
     "inference_speed": (frozenset({"engine", "version", "measured"}), frozenset({"usable_for"}), "speed"),
+    "kernel": (frozenset({"card", "us"}), frozenset({"measured"}), "kernel"),
 }
 
 
@@ -96,12 +98,33 @@ def read_rows(path: Path) -> Iterator[Row]:
     """
     if not path.is_file():
         raise MissingError(f"no file {str(path)!r}: give a JSON-lines file of measured rows or cases")
+    if path.suffix == ".parquet":
+        yield from _table_rows(path)
+        return
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if len(line) > LONGEST_LINE or number > MOST_ROWS:
                 raise UnsafeFileError(f"{path.name}, line {number}: longer than {LONGEST_LINE:,} bytes or {MOST_ROWS:,} rows")
             if line.strip():
                 yield _object(line, path, number)
+
+
+def _table_rows(path: Path) -> Iterator[Row]:
+    """Rows of a parquet file of kernel times, evenly spaced where there are more than can be listed one by one.
+
+    Raises MissingError without pyarrow, QuestionError for a file that is no parquet.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise MissingError.extra("parquet", "reading a parquet file") from None
+    try:
+        table = pyarrow.parquet.read_table(path)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise QuestionError(f"{path.name} is no parquet file that can be read: {str(error)[:120]}") from None
+    step = -(-table.num_rows // MOST_TABLE_ROWS) or 1
+    yield from table.take(list(range(0, table.num_rows, step))).to_pylist()
 
 
 def _object(line: bytes, path: Path, number: int) -> Row:

@@ -10,7 +10,6 @@ from vramcast.ledger import Term
 from vramcast.models.attention import LatentAttention
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model, Tensor
-from vramcast.models.rotary import SECTION_ROWS
 from vramcast.models.sharding import cut, share_shape
 from vramcast.models.stages import Stage, every_stage
 from vramcast.quantity import Number, maximum, minimum
@@ -19,8 +18,9 @@ from vramcast.serving.engines.expert_kernels import pad_of
 from vramcast.serving.engines.layouts import has_experts
 from vramcast.serving.engines.versions import at
 from vramcast.serving.engines.vllm import versions
+from vramcast.serving.engines.vllm.encoder import encoder_term, profiled_tokens, splits_towers
 from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
-from vramcast.serving.engines.vllm.profile import Batch, encoder_term, forward_term, profiled_tokens, sampling_term, splits_towers
+from vramcast.serving.engines.vllm.profile import Batch, forward_term, sampling_term
 from vramcast.serving.engines.vllm.settings import VllmSettings
 from vramcast.serving.splits import even_split
 from vramcast.serving.storage import storage_of
@@ -120,7 +120,6 @@ def _weights(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term:
         towers=settings.towers,
         splits_towers=splits_towers(resolved.model),
         expandable=bool(options.get("expandable_segments")),
-        section_rows=SECTION_ROWS if at(settings.version, versions.LONG_SECTIONS) else 1,
     )
     term = weights_term(resolved.model, stage, loading, storage)
     slots = (

@@ -1,0 +1,214 @@
+"""The kernel laws: physical constants, invariants that any kernel obeys, numbers and arrays alike, and cards never measured."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from vramcast.errors import QuestionError, UnmodelledError
+from vramcast.hardware.names import find_accelerator
+from vramcast.speed.kernels import (
+    Fabric,
+    all_gather,
+    all_reduce,
+    backend,
+    card_class,
+    combine,
+    decode_attention,
+    dispatch,
+    elementwise,
+    gemm,
+    law_for,
+    laws,
+    mla_decode,
+    mla_prefill,
+    moe,
+    prefill_attention,
+    recurrent,
+    sparse_attention,
+)
+from vramcast.speed.kernels.arrays import larger, logarithm, smaller, whole
+from vramcast.speed.kernels.moe import DISTRIBUTIONS, routed
+
+CARDS = ("H100", "H200", "B200", "A100-80G", "L40S", "RTX PRO 6000", "4090", "A6000", "T4", "MI300X")
+SHARES = {"bandwidth", "compute", "link", "one_shot"}
+
+# Every operator as a function of one size that makes it longer.
+GROWING = {
+    "gemm tokens": lambda card, x: gemm(card=card, m=64 * x, n=4096, k=4096),
+    "gemm width": lambda card, x: gemm(card=card, m=128, n=1024 * x, k=4096),
+    "gemm depth": lambda card, x: gemm(card=card, m=128, n=4096, k=1024 * x),
+    "gemm fp8": lambda card, x: gemm(card=card, m=256 * x, n=8192, k=8192, weight="fp8"),
+    "decode": lambda card, x: decode_attention(
+        card=card, batch=16, context_tokens_sum=16 * 1024 * x, heads=32, kv_heads=8, head_dim=128
+    ),
+    "prefill": lambda card, x: prefill_attention(card=card, new=512 * x, heads=32, kv_heads=8, head_dim=128),
+    "prefill past": lambda card, x: prefill_attention(card=card, new=512, past=512 * x, heads=32, kv_heads=8, head_dim=128),
+    "moe": lambda card, x: moe(card=card, tokens=32 * x, hidden=2048, inter=768, experts=128, top_k=8),
+    "mla decode": lambda card, x: mla_decode(card=card, batch=8, context_tokens_sum=8 * 2048 * x, heads=16),
+    "mla prefill": lambda card, x: mla_prefill(card=card, new=1024 * x, heads=16),
+    "sparse": lambda card, x: sparse_attention(card=card, new=1024, past=4096 * x, batch=1, heads=16),
+    "gdn": lambda card, x: recurrent(card=card, kind="gdn", phase="decode", batch=8 * x, heads=32, key_dim=128, value_dim=128),
+    "gdn prefill": lambda card, x: recurrent(
+        card=card, kind="gdn", phase="prefill", batch=1, new=1024 * x, heads=32, key_dim=128, value_dim=128
+    ),
+    "mamba decode": lambda card, x: recurrent(
+        card=card, kind="mamba2", phase="decode", batch=8 * x, heads=64, key_dim=128, value_dim=64
+    ),
+    "elementwise": lambda card, x: elementwise(card=card, size_bytes=2**20 * x),
+    "all-reduce": lambda card, x: all_reduce(card=card, world=4, size_bytes=2**18 * x),
+    "dispatch": lambda card, x: dispatch(card=card, tokens=32 * x, hidden=7168, top_k=8, ep=8),
+}
+
+
+@pytest.mark.parametrize("name", CARDS)
+@pytest.mark.parametrize("operator", GROWING)
+def test_more_work_takes_longer(name: str, operator: str) -> None:
+    card = find_accelerator(name)
+    try:
+        times = [float(GROWING[operator](card, x).seconds) for x in (1, 2, 4, 8, 16, 32)]
+    except UnmodelledError as error:
+        assert "link" in str(error)  # a card whose links the catalogue does not know
+        return
+    assert all(math.isfinite(t) and t > 0 for t in times)
+    assert all(b >= a * 0.999 for a, b in itertools.pairwise(times))
+    assert times[-1] > 1.05 * times[0]
+
+
+@pytest.mark.parametrize("operator", GROWING)
+def test_arrays_and_numbers_agree(operator: str) -> None:
+    card = find_accelerator("H100")
+    sizes = np.array([1.0, 2.0, 7.0, 32.0])
+    together = GROWING[operator](card, sizes).seconds
+    alone = [float(GROWING[operator](card, float(x)).seconds) for x in sizes]
+    assert np.allclose(together, alone, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_nothing_is_faster_than_the_card(name: str) -> None:
+    card = find_accelerator(name)
+    rate = card.flops.get("bf16") or card.flops["fp16"]
+    for tokens in (1, 16, 256, 4096, 65536):
+        time = gemm(card=card, m=tokens, n=8192, k=8192).seconds
+        assert time * rate * 1.06 >= 2 * tokens * 8192 * 8192  # GeForce cards hold up to 1.05 of their rated peak
+        assert time * card.bandwidth_bytes_per_s >= 2 * 8192 * 8192
+    step = decode_attention(card=card, batch=64, context_tokens_sum=64 * 8192, heads=32, kv_heads=8, head_dim=128)
+    assert step.seconds * card.bandwidth_bytes_per_s >= 64 * 8192 * 8 * 256 * 2
+
+
+def test_every_law_has_physical_constants_rows_and_a_source() -> None:
+    found = laws()
+    assert len(found) > 200
+    for law in found.values():
+        assert law.source, law.name
+        assert law.fitted.n, law.name
+        assert set(law.cards), law.name
+        for own in ({}, *law.cards.values()):
+            constants = law.constants | own
+            assert all(math.isfinite(v) and v >= 0 for v in constants.values()), law.name
+            assert all(0 < constants[share] <= 1.2 for share in SHARES & set(constants)), law.name
+
+
+def test_a_measured_card_has_its_own_error_and_an_unknown_one_its_transfer() -> None:
+    measured = law_for("gemm", "cublas", "bf16", find_accelerator("H100"))
+    assert not measured.borrowed
+    assert measured.error == measured.law.held
+    sibling = law_for("gemm", "cublas", "bf16", find_accelerator("H200"))
+    assert "H200" in sibling.borrowed and sibling.law is measured.law
+    assert sibling.error.median >= 0.02
+    other = law_for("gemm", "cublas", "bf16", find_accelerator("T4"))
+    assert other.borrowed
+    assert other.error.p90 >= other.error.median > 0
+
+
+def test_an_estimate_says_what_binds_and_why() -> None:
+    card = find_accelerator("H100")
+    small, large = gemm(card=card, m=1, n=8192, k=8192), gemm(card=card, m=8192, n=8192, k=8192)
+    assert (small.binds, large.binds) == ("bandwidth", "compute")
+    assert gemm(card=card, m=1, n=512, k=512).binds in {"launch", "compute"}
+    assert "launch" in small.why and "gemm cublas bf16 on hopper_dc" in small.why
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("H100", "hopper_dc"), ("H20", "hopper_dc"), ("GB300", "blackwell_dc"), ("A100-80G", "ampere_dc"), ("A10", "ampere_pro"),
+     ("3090", "geforce"), ("5090", "geforce"), ("L40S", "ada_pro"), ("L4", "low_power"), ("T4", "low_power"),
+     ("RTX PRO 6000", "blackwell_pro"), ("MI300X", "cdna3"), ("MI355X", "cdna4"), ("V100", "volta_dc")],
+)  # fmt: skip
+def test_cards_fall_into_classes(name: str, kind: str) -> None:
+    assert card_class(find_accelerator(name)) == kind
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "operator", "precision", "card", "expected"),
+    [
+        ("vllm", (0, 24), "decode_attention", "bf16", "H100", "vllm/fa3"),
+        ("vllm", (0, 6), "decode_attention", "bf16", "H100", "vllm/fa2"),
+        ("vllm", (0, 24), "decode_attention", "fp8", "L40S", "vllm/flashinfer"),
+        ("vllm", (0, 24), "moe", "bf16", "H100", "vllm/triton"),
+        ("vllm", (0, 24), "moe", "mxfp4", "B200", "vllm/trtllm_gen"),
+        ("sglang", (0, 5, 14), "prefill_attention", "bf16", "B200", "sglang/trtllm_gen"),
+        ("tensorrt_llm", (1, 3), "gemm", "fp8", "H100", "trtllm"),
+    ],
+)
+def test_engines_take_these_kernels(engine, version, operator, precision, card, expected) -> None:
+    taken = backend(engine=engine, version=version, operator=operator, card=find_accelerator(card), precision=precision)
+    assert taken.name == expected
+    assert expected in taken.because
+
+
+def test_a_kernel_that_no_rule_names_is_refused() -> None:
+    with pytest.raises(UnmodelledError, match="name the back end"):
+        backend(engine="llama_cpp", operator="moe", card=find_accelerator("H100"))
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+def test_rows_and_experts_stay_within_what_there_is(distribution: str) -> None:
+    tokens = np.array([1, 2, 16, 128, 4096, 65536])
+    for ep in (1, 8, 64):
+        active, rows = routed(tokens, 128, 8, ep=ep, exponent=DISTRIBUTIONS[distribution])
+        assert (active >= 1).all() and (active <= 128 / ep + 1e-6).all()
+        assert (rows <= tokens * 8 + 1e-6).all() and (rows >= tokens * 8 / ep - 1e-6).all()
+
+
+def test_a_balanced_router_touches_what_it_says() -> None:
+    assert routed(4, 128, 8, ep=1, exponent=0.0) == (32, 32)
+    active, _ = routed(4, 128, 8, ep=1, exponent=-1.0)
+    assert active == pytest.approx(128 * (1 - (1 - 8 / 128) ** 4))
+
+
+def test_more_nodes_cost_more() -> None:
+    card, fabric = find_accelerator("H100"), Fabric(rail_bytes_per_s=50e9, rails=8)
+    inside = all_reduce(card=card, world=8, size_bytes=2**28).seconds
+    across = all_reduce(card=card, world=16, size_bytes=2**28, nodes=2, fabric=fabric).seconds
+    assert across > inside
+    assert all_gather(card=card, world=16, size_bytes=2**28, nodes=2, fabric=fabric).seconds < across
+
+
+def test_combining_carries_more_than_dispatching() -> None:
+    card = find_accelerator("H100")
+    same = {"card": card, "tokens": 4096, "hidden": 7168, "top_k": 8, "ep": 8, "implementation": "high_throughput"}
+    assert combine(**same).seconds > dispatch(**same).seconds
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda card: gemm(card=card, m=1, n=1, k=1, weight="int3"), "weight format"),
+        (lambda card: moe(card=card, tokens=1, hidden=1, inter=1, experts=1, top_k=1, distribution="zipf"), "distribution"),
+        (lambda card: recurrent(card=card, kind="rwkv", phase="decode", batch=1, heads=1, key_dim=1, value_dim=1), "recurrent"),
+        (lambda card: all_reduce(card=card, world=6, size_bytes=1, nodes=4, fabric=Fabric(rail_bytes_per_s=1)), "6 ranks"),
+        (lambda card: all_reduce(card=card, world=16, size_bytes=1, nodes=2), "fabric"),
+        (lambda card: all_reduce(card=card, world=2, size_bytes=1, implementation="mpi"), "implementation"),
+    ],
+)
+def test_wrong_questions_are_refused(call, said: str) -> None:
+    with pytest.raises(QuestionError, match=said):
+        call(find_accelerator("H100"))
+
+
+def test_arithmetic_takes_numbers_and_arrays() -> None:
+    a, b = np.array([1.0, 5.0]), np.array([3.0, 2.0])
+    assert (larger(a, b) == [3, 5]).all() and (smaller(a, b) == [1, 2]).all() and (whole(b / 2) == [2, 1]).all()
+    assert logarithm(1e6) == pytest.approx(math.log(1e6), rel=1e-5)
