@@ -1,9 +1,10 @@
 """The largest that fits: the same answer as trying every number, in a handful of questions."""
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramcast.largest import largest_that_fits
+from vramcast.largest import largest_of_each, largest_that_fits
 
 
 @given(
@@ -30,3 +31,13 @@ def test_a_line_takes_a_handful_of_questions() -> None:
 
     assert largest_that_fits(need, room=80_000, most=65_536) == (80_000 - 1000) // 37
     assert len(asked) <= 6
+
+
+def test_each_element_finds_its_own_largest() -> None:
+    rooms, steps = np.array([0, 7, 100, 10**9]), np.array([3, 3, 7, 1])
+    together = largest_of_each(lambda n: n * steps, room=rooms, most=50_000)
+    alone = [
+        largest_that_fits(lambda n, step=step: n * step, room=room, most=50_000)
+        for room, step in zip(rooms.tolist(), steps.tolist(), strict=True)
+    ]
+    assert together.tolist() == alone == [0, 2, 14, 50_000]

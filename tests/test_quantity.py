@@ -5,14 +5,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramcast.ledger import Term
+from vramcast.ledger import Term, either
 from vramcast.quantity import (
     FLOPS,
     Quantity,
+    binding,
     bytes_,
     ceil_div,
+    element,
     evaluated,
+    extent,
+    floored,
     flops,
+    is_nothing,
     largest,
     maximum,
     named,
@@ -107,3 +112,31 @@ def test_helpers_take_numbers_and_arrays() -> None:
 def test_text_that_is_no_formula_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"no formula|no closing bracket"):
         evaluated(text)
+
+
+def test_numbers_and_arrays_answer_to_the_same_helpers() -> None:
+    values = np.array([3.7, 0.0, 9.2])
+    assert floored(3.7) == 3
+    assert floored(values).tolist() == [3, 0, 9]
+    assert extent(7) == (7, 7)
+    assert extent(values) == (0.0, 9.2)
+    assert is_nothing(0)
+    assert not is_nothing(values)
+    assert is_nothing(values * 0)
+    assert element(values, 2) == 9.2
+    assert element(5, 2) == 5
+
+
+def test_the_part_that_binds_keeps_its_own_formula() -> None:
+    small, large = named(2, "layers") * bytes_(3), named(4, "heads") * bytes_(5)
+    assert binding(small, large).why == "4 heads x 5 B"
+    both = binding(small, named(np.array([1, 9]), "rows") * bytes_(1))
+    assert both.value.tolist() == [6, 9]
+
+
+def test_terms_of_many_layouts_are_chosen_element_by_element() -> None:
+    mixer, experts = Term(name="widest", bytes=np.array([5, 5])), [Term(name="widest", bytes=2), Term(name="workspace", bytes=2)]
+    chosen = either(np.array([True, False]), [mixer], experts)
+    assert [(t.name, t.bytes.tolist()) for t in chosen] == [("widest", [5, 2]), ("workspace", [0, 2])]
+    assert either(True, [mixer], experts) == (mixer,)
+    assert either(False, [mixer], experts) == tuple(experts)

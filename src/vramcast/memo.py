@@ -29,8 +29,8 @@ def by_identity(objects: int = 1, *, most: int = 256) -> Callable[[Callable[P, R
             found = known.get(key)
             if found is None:
                 found = (own, function(*args, **kwargs))
-                if len(known) >= most:
-                    known.pop(next(iter(known)), None)
+                for oldest in list(known)[: len(known) - most + 1]:
+                    known.pop(oldest, None)
                 known[key] = found
             return found[1]
 
