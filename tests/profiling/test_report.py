@@ -33,6 +33,10 @@ def test_a_matmul_is_held_against_the_dense_rate() -> None:
     assert first.flops_per_s == pytest.approx(2 * 8192 * 8192 * 4096 / 1e-3)
     assert first.peak_share == pytest.approx(first.flops_per_s / 989.4e12, rel=1e-3)
     assert (second.shape, second.dtype, second.matrix_units) == ((1, 128, 64, 256), "fp32", False)
+    found = report(events)
+    assert found.arithmetic is not None and found.arithmetic.peak_share is not None
+    assert found.arithmetic.flops_per_s == pytest.approx(first.flops / found.where.span_s, rel=1e-4)
+    assert found.arithmetic.peak_share == pytest.approx(first.flops / 989.4e12 / found.where.span_s, rel=2e-3)
 
 
 def test_attention_counts_half_when_causal_and_more_in_its_backward_pass() -> None:
@@ -133,3 +137,10 @@ def test_ranks_are_read_over_a_cluster_when_asked(write_trace: Callable[..., Pat
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingError, match=r"vramcast\[cluster\]"):
         read_ranks(files, folder="c", cluster=True)
+
+
+def test_work_without_length_is_no_work_but_no_fault_either() -> None:
+    found = report([kernel(ADD, 5, 0, correlation=1), call(1, 1, 1), kernel(ADD, 5, 0.3, device=1)])
+    assert found.device == 1
+    assert {d.index: d.where.span_s for d in found.devices}[0] == 0
+    assert found.hta is None

@@ -30,7 +30,7 @@ def profile_page(report: Report, *, top: int) -> Page:
     _steps(page, report)
     _classes(page, report)
     _kernels(page, report, top)
-    _shapes(page, report.shapes, top)
+    _shapes(page, report, top)
     _collectives(page, report.collectives[:top])
     _copies(page, report)
     _launching(page, report)
@@ -171,11 +171,21 @@ def _attained(page: Page, shapes: tuple[Shaped, ...]) -> None:
         page.line("  ", (f"of what such kernels reach alone on this card: {text}", "faint"))
 
 
-def _shapes(page: Page, every: tuple[Shaped, ...], top: int) -> None:
+def _arithmetic(page: Page, report: Report) -> None:
+    """All FLOPs found, over the span."""
+    if (found := report.arithmetic) is not None:
+        share = f", {found.peak_share:.1%} of what the card could" if found.peak_share is not None else ""
+        text = f"{found.flops / 1e12:,.2f} TFLOP in all: {found.flops_per_s / 1e12:,.1f} TFLOP/s over the whole span{share}"
+        page.line("  ", (text, "faint"))
+
+
+def _shapes(page: Page, report: Report, top: int) -> None:
+    every = report.shapes
     shapes = every[:top]
     if not shapes:
         return
     page.heading("Matmuls (m x n x k) and attentions (batch x heads, queries x keys, head size)")
+    _arithmetic(page, report)
     _attained(page, every)
     law = any(s.attainable_s for s in shapes)
     header = ("shape", "type", "calls", "each", "TFLOP/s", "of peak", *(("alone",) if law else ()))

@@ -14,13 +14,13 @@ from vramcast.errors import QuestionError
 
 MOST_CHARACTERS = 200_000
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_CARD = re.compile(r"(?:GPU|NPU)(\d+)")
-_NIC = re.compile(r"(?:NIC|mlx\d*_|bnxt_re|rocep|roce|hfi\d*_|efa_|irdma)\w*", re.IGNORECASE)
-_LINK = re.compile(r"X|NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|XGMI|PCIE|HCCS|MX")
-_DIRECT = re.compile(r"NV\d+|XGMI|HCCS|MX")
-_CPUS = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*")
-_AMD_NUMA = re.compile(r"GPU\[(\d+)\]\s*:.*Numa Node:\s*(\d+)", re.IGNORECASE)
-_NAMED = re.compile(r"(NIC\d+)\s*:\s*([\w.-]+)")
+_CARD = re.compile(r"(?:GPU|NPU)([0-9]{1,4})")
+_NIC = re.compile(r"(?:NIC|mlx[0-9]?_|bnxt_re|rocep|roce|hfi[0-9]?_|efa_|irdma)\w{0,40}", re.IGNORECASE)
+_LINK = re.compile(r"X|NV[0-9]{1,3}|PIX|PXB|PHB|NODE|SYS|SOC|XGMI|PCIE|HCCS|MX")
+_DIRECT = re.compile(r"NV[0-9]{1,3}|XGMI|HCCS|MX")
+_CPUS = re.compile(r"[0-9]{1,5}(?:-[0-9]{1,5})?(?:,[0-9]{1,5}(?:-[0-9]{1,5})?){0,400}")
+_AMD_NUMA = re.compile(r"GPU\[([0-9]{1,4})\]\s*:.*Numa Node:\s*([0-9]{1,4})", re.IGNORECASE)
+_NAMED = re.compile(r"(NIC[0-9]{1,4})\s*:\s*([\w.-]{1,64})")
 # Ever longer ways between two devices; what NVIDIA's legend says of each.
 FARNESS = {"X": 0, "NV": 1, "XGMI": 1, "HCCS": 1, "MX": 1, "PIX": 2, "PXB": 3, "PCIE": 3, "PHB": 4, "NODE": 5, "SOC": 6, "SYS": 6}
 LEGEND = {

@@ -135,7 +135,7 @@ def _bus(card: CardState) -> list[Line]:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
+    return tuple(int(part) for part in re.findall(r"[0-9]{1,9}", text)[:3])
 
 
 def _driver(state: State) -> list[Line]:

@@ -180,7 +180,7 @@ def launching(trace: Trace, work: Work) -> Launching:
         short_share=float((length < _SHORT_NS).mean()) if length.size else 0.0,
         call_s=float((trace.call_end - trace.call_start)[called].mean()) / 1e9 if told else None,
         delay_s=float(np.median((trace.start[kernels] - trace.call_start[call])[linked])) / 1e9 if told else None,
-        empty_queue_share=_empty_queue(trace, work) if told else None,
+        empty_queue_share=_empty_queue(trace, work) if told and work.busy.start.size else None,
         graph_kernels=int(shared[shared > 1].sum()),
     )
 

@@ -74,6 +74,8 @@ def as_hta(trace: Trace, *, include_last_step: bool = False) -> Hta | None:
         "MEMORY": _union(start, end, memory[chosen]),
     }
     busy = union(start, end)
+    if not busy.start.size:
+        return None
     kernel_time = int(busy.end[-1] - busy.start[0])
     idle = kernel_time - busy.length
     compute, comm = spans["COMPUTATION"], spans["COMMUNICATION"]
@@ -177,6 +179,8 @@ def as_tracelens(trace: Trace) -> TraceLens | None:
     compute = _union(start, end, linked & ~talks & ((kind == KERNEL) | (kind == MEMSET)))
     comm, copies = _union(start, end, linked & talks), _union(start, end, linked & (kind == MEMCPY))
     busy = joined(compute, comm, copies)
+    if not busy.start.size:
+        return None
     total = int(busy.end[-1] - busy.start[0])
     ns = {
         "computation_time": compute.length,

@@ -37,6 +37,17 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     where: Where
 
 
+class Arithmetic(msgspec.Struct, frozen=True, kw_only=True):
+    """FLOPs of the matmuls and attentions whose shapes are in the trace, over the GPU's whole span.
+
+    ``peak_share``: their time at the card's dense rates over the span (a lower bound of HFU), None without a card.
+    """
+
+    flops: float
+    flops_per_s: float
+    peak_share: float | None
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The answer about one file. ``where`` and the tables are of the GPU that worked most; ``devices`` has all of them."""
 
@@ -52,6 +63,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[StepRow, ...]
     classes: tuple[ClassRow, ...]
     kernels: tuple[KernelRow, ...]
+    arithmetic: Arithmetic | None
     shapes: tuple[Shaped, ...]
     collectives: tuple[CollectiveRow, ...]
     copies: tuple[CopyRow, ...]
@@ -75,7 +87,7 @@ def report_of(trace: Trace, *, file: str, card: Accelerator | None = None) -> Re
     )
     main = max(devices, key=lambda d: d.where.busy_s)
     work = works[main.index]
-    classes, shapes = class_rows(trace, work), shaped_work(trace, work.chosen)[:_MOST_SHAPES]
+    classes, shapes = class_rows(trace, work), shaped_work(trace, work.chosen)
     report = Report(
         file=file,
         origin=trace.origin,
@@ -89,7 +101,8 @@ def report_of(trace: Trace, *, file: str, card: Accelerator | None = None) -> Re
         steps=step_rows(trace, work),
         classes=classes,
         kernels=kernel_rows(trace, work, most=MOST_KERNELS),
-        shapes=tuple(_beside(shape, card) for shape in shapes),
+        arithmetic=_arithmetic(shapes, main.where.span_s, card),
+        shapes=tuple(_beside(shape, card) for shape in shapes[:_MOST_SHAPES]),
         collectives=collective_rows(trace, work.chosen),
         copies=copy_rows(trace, work),
         launching=launching(trace, work),
@@ -110,6 +123,14 @@ def _beside(shape: Shaped, card: Accelerator | None) -> Shaped:
     """The shape with its share of the card's dense rate; ordinary units are held against the fp32 rate."""
     rate = card.flops.get(shape.dtype) if card else None
     return msgspec.structs.replace(shape, peak_share=shape.flops_per_s / rate) if rate else shape
+
+
+def _arithmetic(shapes: tuple[Shaped, ...], span_s: float, card: Accelerator | None) -> Arithmetic | None:
+    if not shapes or not span_s:
+        return None
+    flops = sum(s.flops * s.calls for s in shapes)
+    at_peak = sum(s.flops * s.calls / rate for s in shapes if card and (rate := card.flops.get(s.dtype)))
+    return Arithmetic(flops=flops, flops_per_s=flops / span_s, peak_share=at_peak / span_s if card else None)
 
 
 def _sm_efficiency(trace: Trace, work: Work) -> float | None:

@@ -11,16 +11,20 @@ from typing import Any
 from vramcast.errors import QuestionError
 from vramcast.hardware.health import STACK, CardState, Holder, State
 from vramcast.units import GiB, MiB
+from vramcast.untrusted import real_number, whole_number
 
+_LONGEST_NAME = 80
 MOST_CHARACTERS = 4_000_000
-_HEADER = re.compile(r"NVIDIA-SMI\s+[\d.]+.*?Driver Version:\s*([\d.]+)(?:.*?CUDA Version:\s*([\d.]+))?")
-_FIRST = re.compile(r"^\|\s+(\d+)\s+(\S.*?)\s+(?:On|Off|N/A)?\s*\|\s*[0-9A-Fa-f]+:[0-9A-Fa-f:.]+\s+\S+\s*\|\s*(\S+)\s*\|")
-_SECOND = re.compile(r"^\|\s*\S+\s+(\d+)C\s+P\d+\s+(\S+)\s*/\s*(\S+)\s*\|\s*(\d+)MiB\s*/\s*(\d+)MiB\s*\|")
+_HEADER = re.compile(r"NVIDIA-SMI\s+[0-9.]+.{0,200}?Driver Version:\s*([0-9.]{1,20})(?:.{0,200}?CUDA Version:\s*([0-9.]{1,9}))?")
+_FIRST = re.compile(
+    r"^\|\s+([0-9]{1,4})\s+(\S.{0,80}?)\s+(?:On|Off|N/A)?\s*\|\s*[0-9A-Fa-f]+:[0-9A-Fa-f:.]+\s+\S+\s*\|\s*(\S+)\s*\|"
+)
+_SECOND = re.compile(r"^\|\s*\S+\s+([0-9]{1,4})C\s+P[0-9]+\s+(\S+)\s*/\s*(\S+)\s*\|\s*([0-9]{1,9})MiB\s*/\s*([0-9]{1,9})MiB\s*\|")
 _MIG_CELL = re.compile(r"^\|.*\|.*\|\s*(Enabled|Disabled)\s*\|\s*$")
-_PROCESS = re.compile(r"^\|\s+(\d+)\s+\S+\s+\S+\s+(\d+)\s+[CG+M]+\s+(\S.*?)\s+(\d+)MiB\s*\|")
+_PROCESS = re.compile(r"^\|\s+([0-9]{1,4})\s+\S+\s+\S+\s+([0-9]{1,9})\s+[CG+M]+\s+(\S.{0,200}?)\s+([0-9]{1,9})MiB\s*\|")
 _OPERATOR = re.compile(r"^(\w+)\s*\.{2,}\s*\[(YES|NO)\]\s*\.{2,}\s*\[(OKAY|NO)\]", re.MULTILINE)
-_PIP = re.compile(r"^\[(?:pip3?|conda)\]\s+([\w.-]+)(?:==|\s+)(\d[\w.+]*)", re.MULTILINE)
-_GPU_LINE = re.compile(r"^\s*GPU (\d+):\s*(.+?)\s*$", re.MULTILINE)
+_PIP = re.compile(r"^\[(?:pip3?|conda)\][ \t]+([\w.-]{1,80})(?:==|\s+)([0-9][\w.+]{0,40})", re.MULTILINE)
+_GPU_LINE = re.compile(r"^[ \t]*GPU ([0-9]{1,4}):[ \t]*(\S.{0,100})$", re.MULTILINE)
 
 
 def read_environment(text: str) -> State:
@@ -69,12 +73,23 @@ def _table(text: str) -> dict[str, Any]:
 
 def _errors(text: str) -> dict[str, Any]:
     """The cell "Volatile Uncorr. ECC": a number when ECC is on, Off or N/A."""
-    return {"ecc": True, "uncorrected_errors": int(text)} if text.isdigit() else {"ecc": False} if text == "Off" else {}
+    return (
+        {"ecc": True, "uncorrected_errors": int(text)}
+        if re.fullmatch(r"[0-9]{1,9}", text)
+        else {"ecc": False}
+        if text == "Off"
+        else {}
+    )
 
 
 def _watts(text: str) -> float | None:
-    match = re.match(r"([\d.]+)W?$", text)
-    return float(match[1]) if match else None
+    return _figure(text.removesuffix("W"))
+
+
+def _figure(text: str, scale: float = 1.0) -> float | None:
+    """The number at the start of a cell ("81559 MiB", "400.00 W"), None without one."""
+    found = real_number(text.split(maxsplit=1)[0]) if text.split() else None
+    return found * scale if found is not None else None
 
 
 def _known(cards: tuple[CardState, ...]) -> tuple[CardState, ...]:
@@ -86,7 +101,7 @@ def _known(cards: tuple[CardState, ...]) -> tuple[CardState, ...]:
     found = []
     for card in cards:
         try:
-            part = match_accelerator(card.name)[0]
+            part = match_accelerator(card.name[:_LONGEST_NAME])[0]
         except QuestionError:
             part = None
         found.append(msgspec.structs.replace(card, capability=part.capability if part else None))
@@ -123,8 +138,8 @@ def _detailed(index: int, told: dict[str, str]) -> CardState:
         return value == "Enabled" if value in ("Enabled", "Disabled") else None
 
     def number(*names: str) -> float | None:
-        values = (re.match(r"([\d.]+)", told.get(name, "")) for name in names)
-        return next((float(v[1]) for v in values if v), None)
+        values = (_figure(told.get(name, "").removesuffix("x")) for name in names)
+        return next((value for value in values if value is not None), None)
 
     total, used = number("FB Memory Usage/Total"), number("FB Memory Usage/Used")
     width, most = number("Link Width/Current"), number("Link Width/Max")
@@ -161,12 +176,11 @@ def _queried(text: str) -> dict[str, Any]:
 
 def _queried_card(index: int, told: dict[str, str]) -> CardState:
     def number(name: str, scale: float = 1.0) -> float | None:
-        match = re.match(r"([\d.]+)", told.get(name, ""))
-        return float(match[1]) * scale if match else None
+        return _figure(told.get(name, ""), scale)
 
     total, used = number("memory.total", MiB), number("memory.used", MiB)
     return CardState(
-        index=int(told["index"]) if told.get("index", "").isdigit() else index,
+        index=whole_number(told.get("index", "")) or index,
         name=told.get("name", told.get("gpu_name", "unknown")),
         total_bytes=int(total) if total else None,
         used_bytes=int(used) if used is not None else None,
@@ -201,9 +215,10 @@ def _dotted(text: str, name: str) -> str:
 
 
 def _size(text: str) -> int | None:
-    match = re.match(r"([\d.]+)\s*(MB|GB|MiB|GiB)", text)
     units = {"MB": MiB, "MiB": MiB, "GB": GiB, "GiB": GiB}  # DeepSpeed divides by 2^20 and 2^30 and writes MB, GB
-    return int(float(match[1]) * units[match[2]]) if match else None
+    number, _, unit = text.partition(" ")
+    size = real_number(number)
+    return int(size * units[unit]) if size is not None and unit in units else None
 
 
 def _collected(text: str) -> dict[str, Any]:
@@ -214,7 +229,7 @@ def _collected(text: str) -> dict[str, Any]:
     pip = {name.lower().replace("_", "-"): v for name, v in _PIP.findall(text)}
     packages = {name: pip[name.lower().replace("_", "-")] for name in STACK if name.lower().replace("_", "-") in pip}
     cards = tuple(CardState(index=int(i), name=name) for i, name in _GPU_LINE.findall(text))
-    topology = re.search(r"GPU Topology:\s*\n((?:.*\n?)+?)(?:\n\s*\n|\Z)", text)
+    topology = text.partition("GPU Topology:")[2]
     nccl = next((v for name, v in pip.items() if name.startswith("nvidia-nccl")), "")
     return {
         "packages": {**packages, "torch": version[1]},
@@ -224,7 +239,7 @@ def _collected(text: str) -> dict[str, Any]:
         "python": _collected_value(text, "Python version").partition(" ")[0],
         "nccl": nccl,
         "cards": _known(cards),
-        "topology": topology[1] if topology else "",
+        "topology": topology[:20_000],
     }
 
 

@@ -14,8 +14,10 @@ import msgspec
 from vramcast.errors import ConfigError, QuestionError
 from vramcast.untrusted import parse_json
 
-_MOST_LINES = 2_000_000
-_N = r"([\d,]*\.?\d+(?:[eE][+-]?\d+)?)"
+_LARGEST = 1e30
+_LONGEST_LINE = 2_000
+_MOST_LINES = 200_000
+_N = r"([0-9][0-9,]{0,20}(?:\.[0-9]{1,20})?(?:e[+-]?[0-9]{1,3})?|\.[0-9]{1,20})"
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -223,8 +225,8 @@ def read_training_log(text: str) -> LogFigures:
 def _lines(form: Form, text: str) -> list[dict[str, float]]:
     """The figures of every line of that form; a carriage return starts a line too (progress bars)."""
     found = []
-    for line in re.split(r"[\r\n]+", text)[:_MOST_LINES]:
-        if len(line) < 10_000 and form.line.search(line):
+    for line in re.split(r"[\r\n]+", text)[-_MOST_LINES:]:
+        if len(line) < _LONGEST_LINE and form.line.search(line):
             values: dict[str, float] = {}
             for field in form.fields:
                 if field.name not in values and (match := field.pattern.search(line)):
@@ -236,7 +238,9 @@ def _lines(form: Form, text: str) -> list[dict[str, float]]:
 def _figures(form: Form, lines: list[dict[str, float]]) -> LogFigures:
     steady = lines[len(lines) // 2 :] if len(lines) > 3 else lines
     names = dict.fromkeys(name for line in lines for name in line)
-    values = {name: median(told) for name in names if (told := [line[name] for line in steady if line.get(name, 0) > 0])}
+    values = {
+        name: median(told) for name in names if (told := [line[name] for line in steady if 0 < line.get(name, 0) < _LARGEST])
+    }
     if rate := values.pop("_steps_per_s", 0.0):
         values.setdefault("step_s", 1 / rate)
     return LogFigures(program=form.program, lines=len(lines), convention=form.convention, **_checked(values))
@@ -276,4 +280,4 @@ def _trainer_json(text: str) -> LogFigures | None:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and value > 0 else None
+    return float(value) if isinstance(value, int | float) and 0 < value < _LARGEST else None

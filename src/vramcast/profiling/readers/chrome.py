@@ -265,11 +265,12 @@ def _figures(values: list[Any]) -> Any:
     """Figures as float32; NaN where one is absent or no number."""
     import numpy as np
 
-    try:
-        return np.array(values, dtype=np.float32)
-    except (TypeError, ValueError, OverflowError):
-        told = [value if isinstance(value, int | float) else None for value in values]
-        return np.array(told, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        try:
+            return np.array(values, dtype=np.float32)
+        except (TypeError, ValueError, OverflowError):
+            told = [value if isinstance(value, int | float) else None for value in values]
+            return np.array(told, dtype=np.float32)
 
 
 def _record_gpu(recorder: Recorder, events: list[_Event]) -> None:
