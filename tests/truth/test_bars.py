@@ -75,3 +75,13 @@ def test_shared_memory_and_other_vendors_have_cases_of_their_own() -> None:
 def test_classes_stored_alike_come_before_the_engine() -> None:
     names = list(intervals.cell_names("overhead", {"engine": "vllm", "kind": "moe", "quant": "none"}))
     assert names == ["overhead|vllm|*|moe, 16-bit", "overhead|vllm|*|16-bit", "overhead|vllm|*|*", "overhead|*|*|*"]
+
+
+@pytest.mark.parametrize("engine", ["llama_cpp", "ollama"])
+def test_of_a_file_s_run_the_compute_buffer_alone_is_uncertain(table: None, engine: str) -> None:
+    question = Serving(model="Qwen/Qwen2.5-7B-Instruct", gpu="RTX 4090", engine=engine, quant="Q4_K_M", context=8192)
+    answer = answer_of(question)
+    rank = answer.ranks[0]
+    bar = bars.serving_spread(answer, rank).interval()
+    assert bar is not None
+    assert bar.high_bytes - bar.low_bytes < 0.2 * rank.needed_bytes

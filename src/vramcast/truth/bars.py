@@ -14,7 +14,7 @@ from vramcast.ledger import Interval, RankMemory
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
-from vramcast.serving.engines.base import POOL_ENGINES, Answer
+from vramcast.serving.engines.base import GGUF_ENGINES, POOL_ENGINES, Answer
 from vramcast.truth.intervals import interval_for, probability_fits
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def serving_spread(answer: Answer, rank: RankMemory) -> Spread:
     if question.engine in POOL_ENGINES:
         keys |= platform_key(answer.resolved.card)
         return _spread("overhead", rank.needed_bytes, overhead_bytes(answer, rank), keys)
-    if question.engine == "llama_cpp":
+    if question.engine in GGUF_ENGINES:  # Ollama runs llama.cpp: the runs of one speak for the other
+        keys["engine"] = "llama_cpp"
         return _spread("compute_buffer", rank.needed_bytes, _term(rank, "activations"), keys)
     spread = _spread("allocated", rank.needed_bytes, rank.allocated_bytes, keys)
     guessed = question.dtype is None and any(taken.name == "dtype" for taken in answer.resolved.model.assumed)
