@@ -89,3 +89,20 @@ def test_a_folder_of_ranks(trace: Callable[..., Path], capsys: pytest.CaptureFix
         folder = trace(events, f"run/r{rank}.json", distributedInfo={"rank": rank}).parent
     assert run(["profile", str(folder)]) == 0
     assert "rank 1 waits least in collectives" in capsys.readouterr().out
+
+
+def test_explain_names_the_command_that_reads_what_it_cannot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = {
+        "profile": json.dumps(document(HAND)),
+        "topology": "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-9\nGPU1\tNV4\t X \t0-9\n",
+        "doctor": "PyTorch version: 2.6.0+cu124\nCUDA used to build PyTorch: 12.4\n",
+        "utilization": "{'train_runtime': 120.5, 'train_samples_per_second': 3.0}\n",
+    }
+    for command, text in texts.items():
+        file = tmp_path / f"{command}.txt"
+        file.write_text(text)
+        assert run(["explain", str(file)]) == 2
+        assert f"`vramcast {command} {file}` reads it" in capsys.readouterr().err
+    file.write_text("hello")
+    assert run(["explain", str(file)]) == 2
+    assert "holds nothing that can be explained" in capsys.readouterr().err

@@ -17,6 +17,7 @@ Examples:
   pbpaste | vramcast explain -              a pasted traceback
 """
 _LARGEST = 2 * 2**30
+_HEAD = 2**20
 _PICKLE = b"\x80"  # every pickle of protocol 2 and above begins so
 
 
@@ -75,7 +76,7 @@ def _explain_log(data: bytes, what: str, options: dict[str, Any]) -> int:
     text = _end_of(data)
     findings, memory = read_engine_messages(text), read_out_of_memory(text)
     if not findings and memory is None:
-        raise _nothing(what)
+        raise _nothing(what, _other_command(data, text))
     again = _again(text, findings, memory, options["gpu"])
     if options["as_json"]:
         _print_log(what, findings, memory, again)
@@ -121,8 +122,27 @@ def _print_log(what: str, findings: tuple[Any, ...], memory: Any, again: Any) ->
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n")
 
 
-def _nothing(what: str) -> QuestionError:
+def _other_command(data: bytes, text: str) -> str:
+    """The command that reads this instead, "" for none."""
+    from vramcast.hardware.topology import parse_topology
+    from vramcast.reading.environment_reports import read_environment
+    from vramcast.reading.training_logs import read_training_log
+
+    if data.startswith((b"\x1f\x8b", b"SQLite format 3")) or b'"traceEvents"' in data[:_HEAD] or b'"ph"' in data[:_HEAD]:
+        return "profile"
+    for command, reader in (("topology", parse_topology), ("doctor", read_environment), ("utilization", read_training_log)):
+        try:
+            reader(text[:_HEAD])
+        except QuestionError:
+            continue
+        return command
+    return ""
+
+
+def _nothing(what: str, other: str) -> QuestionError:
     held = "standard input" if what == "-" else what
+    if other:
+        return QuestionError(f"{held} holds nothing that ran out of memory, but `vramcast {other} {what}` reads it")
     return QuestionError(
         f"{held} holds nothing that can be explained: expected a torch.cuda.memory snapshot (.pickle), or a log with CUDA's "
         "out-of-memory message or one of vLLM's, SGLang's, llama.cpp's, TensorRT-LLM's or TGI's"
