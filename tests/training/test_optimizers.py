@@ -8,8 +8,7 @@ import pytest
 
 from vramcast.errors import QuestionError
 from vramcast.training.optimizers.rows import ALIASES
-from vramcast.training.optimizers.rules import ROWS, optimizer, state_bytes, update_of, working_bytes
-from vramcast.training.optimizers.states import Part, kept_states
+from vramcast.training.optimizers.rules import ROWS, TrainedTensor, kept_states, optimizer, state_bytes, update_of, working_bytes
 
 
 @pytest.mark.parametrize(
@@ -55,7 +54,7 @@ def test_torchao_leaves_incomplete_blocks_whole() -> None:
 
 
 def test_paging_spares_small_tensors_and_embeddings_stay_wide() -> None:
-    parts = (Part((4096, 16), 3, "q"), Part((4096, 4096), 1, "q"), Part((32000, 4096), 1, "embedding"))
+    parts = (TrainedTensor((4096, 16), 3, "q"), TrainedTensor((4096, 4096), 1, "q"), TrainedTensor((32000, 4096), 1, "embedding"))
     paged = kept_states(parts, optimizer("paged_adamw_8bit"), width=2, rank=128, wide_ends=True)
     small = 3 * (4096 * 16 * 2 + 256 * 8)
     assert paged.resident == small

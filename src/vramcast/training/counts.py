@@ -12,7 +12,7 @@ from vramcast.models.stages import Stage, outer_tensors
 from vramcast.training.adapters.prompts import PROMPT_KINDS, prompt_shapes
 from vramcast.training.adapters.tensors import beside, is_linear, once
 from vramcast.training.methods import last_layers
-from vramcast.training.optimizers.states import Part
+from vramcast.training.optimizers.rules import TrainedTensor
 from vramcast.training.quantized import BITSANDBYTES, scale_bytes
 from vramcast.training.recipe.parts import Recipe
 from vramcast.workload import Adapter, Parallel
@@ -32,8 +32,8 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     quantized_scales: float = 0
     adapter: int = 0
     adapter_held: int = 0
-    shapes: tuple[Part, ...] = ()
-    adapters: tuple[Part, ...] = ()
+    shapes: tuple[TrainedTensor, ...] = ()
+    adapters: tuple[TrainedTensor, ...] = ()
 
 
 def count(
@@ -42,7 +42,7 @@ def count(
     """Elements of this stage by what happens to them."""
     total: dict[str, int] = {}
     scales = 0.0
-    shapes: list[Part] = []
+    shapes: list[TrainedTensor] = []
     layout = layout_of(parallel, recipe)
     for tensor, copies, active in _parts(model, stage, recipe):
         elements = copies * share(tensor, layout)
@@ -63,7 +63,7 @@ def count(
 
 def _adapters(
     model: Model, stage: Stage, parallel: Parallel, recipe: Recipe, *, adapter: Adapter, ranks: dict[str, int]
-) -> Iterator[Part]:
+) -> Iterator[TrainedTensor]:
     """Tensors an adapter trains on this rank: beside each weight it reaches, and once for the model."""
     transposed = model_class(model.text_class).whole.transposed
     for tensor, copies, active in _parts(model, stage, recipe):
@@ -71,18 +71,18 @@ def _adapters(
             continue
         own = copies * tensor.copies // (parallel.ep if is_routed(tensor) else 1)
         for shape in beside(tensor, adapter, transposed=transposed, fused=recipe.kernels.fused_experts):
-            yield Part((max(1, shape[0] // parallel.tp), *shape[1:]), max(1, own), tensor.role)
+            yield TrainedTensor((max(1, shape[0] // parallel.tp), *shape[1:]), max(1, own), tensor.role)
     if stage.first:
         whole = (
             prompt_shapes(model, adapter.kind, adapter.sizes) if adapter.kind in PROMPT_KINDS else once(model, adapter, ranks)[0]
         )
-        yield from (Part(shape, 1, "") for shape in whole)
+        yield from (TrainedTensor(shape, 1, "") for shape in whole)
 
 
-def _part(tensor: Tensor, elements: int, layout: Layout) -> Part:
+def _part(tensor: Tensor, elements: int, layout: Layout) -> TrainedTensor:
     """A trained tensor as this rank holds it: cut by tensor parallelism, its vocabulary padded, its experts shared out."""
     shape = share_shape(tensor, layout)
-    return Part(shape, max(1, elements // max(1, prod(shape))), tensor.role)
+    return TrainedTensor(shape, max(1, elements // max(1, prod(shape))), tensor.role)
 
 
 def _parts(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor, int, bool]]:

@@ -7,8 +7,7 @@ import msgspec
 
 from vramcast.quantity import Number, Quantity, bytes_, largest, named, smallest, summed
 from vramcast.training.counts import Count
-from vramcast.training.optimizers.rules import optimizer, working_bytes
-from vramcast.training.optimizers.states import ENDS, Kept, kept_states
+from vramcast.training.optimizers.rules import ENDS, StateBytes, kept_states, optimizer, working_bytes
 from vramcast.training.quantized import code_width
 from vramcast.training.recipe.parts import Recipe, width
 
@@ -243,7 +242,7 @@ class _Rules:
         foreach = self.recipe.update.implementation == "foreach" and "optimizer" not in self.recipe.sharding.offload
         return (1 + self.recipe.update.foreach_twice) * self.row.step_copies if foreach else 0.0
 
-    def _kept(self) -> tuple[Kept, Kept]:
+    def _kept(self) -> tuple[StateBytes, StateBytes]:
         """States of what is trained, and of adapters."""
         update, held = self.recipe.update, self.held
         each = self.master_width or self.weight if update.states == "same" else width(update.states)

@@ -32,7 +32,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     weight; ``norm``: eager (HF's upcasting RMSNorm), fused, native (torch's), ``norm_weight``: width of its weight; ``rope``:
     eager or fused; ``glu``: eager (HF modules), torch (plain functions), fused, recomputed, packed (one matmul, fused product).
     ``autocast``: pow, softmax and layer norms run in fp32, matmuls cast their inputs. ``norm_form``: where an eager RMSNorm casts
-    back: narrow (before its weight), wide (after it), offset (fp32 product with 1 + weight). ``sdpa``: the kernel of each
+    back (a row of models/classes). ``sdpa``: the kernel of each
     layer is torch's choice, ``attention`` its first. ``fused_experts``, ``expert_width``: experts are one tensor, held in that
     width, which grouped matmuls do not cast (transformers 5); ``float_router``: the router runs in fp32;
     ``clamped_glu``: GPT-OSS's.

@@ -1,7 +1,9 @@
-"""Optimizers: state bytes by shape, and what one step allocates for a moment. The rows themselves are in optimizer_rows."""
+"""Optimizers: state bytes by shape, of all that a rank trains, and what one step allocates for a moment. Their rows: rows.py."""
 
 from collections.abc import Callable, Iterable
 from math import ceil, prod
+
+import msgspec
 
 from vramcast.errors import unknown_name
 from vramcast.training.optimizers.rows import ALIASES, ROWS, Optimizer
@@ -12,7 +14,30 @@ UPDATES = {
     "adamw_torch": "foreach", "adamw_torch_fused": "fused", "adamw_torch_npu_fused": "fused", "adamw_apex_fused": "fused",
     "fusedadam": "fused", "adamw_anyprecision": "loop",
 }  # fmt: skip
+PAGED_FROM = 100_000  # elements; smaller states are not paged (bitsandbytes 0.50.2, optim/optimizer.py: get_state_buffer)
+ENDS = ("embedding", "head")
 PRECONDITIONED = 10_000  # widest side that SOAP and Shampoo keep factors for (max_precondition_dim)
+
+
+class TrainedTensor(msgspec.Struct, frozen=True):
+    """Equal trained tensors: their shape on this rank, how many there are, and what they are for."""
+
+    shape: tuple[int, ...]
+    copies: int
+    role: str
+
+    @property
+    def elements(self) -> int:
+        """Elements of one of them."""
+        return prod(self.shape)
+
+
+class StateBytes(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of state: of experts, which fewer ranks share, of the rest; and of those that paging leaves on the card."""
+
+    dense: float = 0
+    experts: float = 0
+    resident: float = 0
 
 
 def _key(name: str) -> str:
@@ -31,6 +56,26 @@ def optimizer(name: str) -> Optimizer:
 def update_of(name: str | None) -> str | None:
     """The implementation that an optimizer's name fixes: fused, foreach, loop; None where it leaves it open."""
     return UPDATES.get(_key(name)) if name else None
+
+
+def kept_states(parts: Iterable[TrainedTensor], row: Optimizer, *, width: float, rank: int, wide_ends: bool) -> StateBytes:
+    """States of ``parts`` held in ``width`` bytes. ``wide_ends``: fp32 states of embeddings beside 8-bit ones."""
+    dense = experts = resident = 0.0
+    for part in parts:
+        size = _size(part, row, width, rank, wide=wide_ends and row.wide_ends)
+        if part.role.startswith("expert."):
+            experts += size
+        else:
+            dense += size
+        if row.paged and part.elements < PAGED_FROM:
+            resident += size
+    return StateBytes(dense=dense, experts=experts, resident=resident)
+
+
+def _size(part: TrainedTensor, row: Optimizer, width: float, rank: int, *, wide: bool) -> float:
+    if wide and part.role == "embedding":
+        return part.copies * part.elements * row.moments * 4
+    return state_bytes(row, part.shape, width=width, rank=rank, copies=part.copies, inner=part.role not in ENDS)
 
 
 def state_bytes(

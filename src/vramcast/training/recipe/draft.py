@@ -77,7 +77,9 @@ class Draft:
         self.reasons[name] = reason
 
     def get(self, name: str, otherwise: Any = None) -> Any:
-        """The value so far, by its flat name; ``otherwise`` while it is open."""
+        """The value so far, by its flat name; ``otherwise`` while it is open. Raises KeyError for a name that no field has."""
+        if name not in options():
+            raise KeyError(name)
         return self.values.get(name, otherwise)
 
     def finish(self, *, version: str = "") -> tuple[Recipe, tuple[Assumption, ...]]:
