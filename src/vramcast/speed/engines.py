@@ -21,7 +21,7 @@ class EngineSpeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ``chunk_tokens``, ``max_seqs``: the scheduler's own defaults, where the memory side has none. ``kernels``: whose kernel rules
     hold; ``all_reduce``: whose in-graph all-reduce. ``launch_s``: host time per kernel where kernels are launched one by one
     (no graph) in decode; ``prefill_launch_s``: the same for steps with a prompt. ``pads``: decodes run in graphs captured for
-    certain batch sizes. ``small_s``: seconds of each small kernel when not the law's.
+    certain batch sizes. ``fuses_quantising``: norms and all-reduces before a product write its rows in 4 bits.
     """
 
     engine: str
@@ -41,6 +41,7 @@ class EngineSpeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     launch_s: float = 0.0
     prefill_launch_s: float = 0.0
     pads: bool = True
+    fuses_quantising: bool = False
     source: str = ""
 
 
@@ -79,7 +80,8 @@ ROWS: tuple[EngineSpeed, ...] = (
     ),
     EngineSpeed(
         engine="tensorrt_llm", host_s=0.25e-3, sequence_s=1e-6, ingest_s=8e-3, ahead=1.0, kernels="tensorrt_llm",
-        all_reduce="trtllm", prefill_launch_s=35e-6, source="overlap scheduler, on by default in the PyTorch backend",
+        all_reduce="trtllm", prefill_launch_s=35e-6, fuses_quantising=True,
+        source="overlap scheduler, on by default in the PyTorch backend",
     ),
     EngineSpeed(
         engine="llama_cpp", host_s=0.2e-3, sequence_s=20e-6, ingest_s=2e-3, chunk_tokens=2048, max_seqs=64, pads=False,

@@ -33,6 +33,8 @@ _CUSTOM_MOST_BYTES = 8 * 2**20
 _LOW_LATENCY_TOKENS = 256
 # From one small kernel to the next inside a CUDA graph: norm, rotary, activation and their like take about 12 us a layer.
 GRAPH_LAUNCH_S = 2e-6
+# Launch of a product whose rows come quantised: as that of a 16-bit one.
+FUSED_LAUNCH_S = 3e-6
 
 
 class Clock:
@@ -99,13 +101,14 @@ class Clock:
             return None
         form = self._format(one.form)
         # Batched small products (absorbed latents) stream all their weights in one launch: one wide product of the same bytes.
-        return gemm(
+        found = gemm(
             card=self.card, m=rows, n=one.outputs * one.matrices, k=one.inputs, weight=form, backend=self._backend("gemm", form)
         )
+        fused = (form == "fp8" and one.form == "fp8-tensor") or (form == "nvfp4" and self.on.engine.fuses_quantising)
+        return _quantised_before(found) if fused else found
 
     def _experts(self, one: ExpertProducts, batch: Batch) -> Estimate:
         form = self._format(one.form)
-        form = "mxfp4" if form == "int4_weight_only" else form  # the same Marlin kernel, half a byte and its scales
         return moe(
             card=self.card, tokens=batch.tokens * one.replicas, hidden=one.hidden, inter=one.width, experts=one.routed,
             top_k=one.active, weight=form, ep=one.routed / one.held, gated=one.gated, backend=self._backend("moe", form),
@@ -147,20 +150,21 @@ class Clock:
     def _latent_decode(self, one: LatentScores, batch: Batch) -> Estimate:
         mixer = one.attention
         if one.absorbs_prefill:
-            return self._sparse(one, batch.decode_tokens, batch.decode_past, batch.decodes)
+            return self._sparse(one, batch.decode_tokens, batch.decode_past, batch.decodes, phase="decode")
         return mla_decode(
             card=self.card, batch=batch.decodes, context_tokens_sum=batch.decodes * one.decode_keys(batch),
             heads=one.heads * batch.decode_tokens, latent=mixer.kv_rank, rope=mixer.rope_dim, kv_dtype=self.on.kv_dtype,
             backend=self._backend("mla_decode", self.on.kv_dtype),
         )  # fmt: skip
 
-    def _sparse(self, one: LatentScores, new: Any, past: Any, count: Any) -> Estimate:
+    def _sparse(self, one: LatentScores, new: Any, past: Any, count: Any, *, phase: str = "prefill") -> Estimate:
         mixer = one.attention
         index = mixer.indexer
         return sparse_attention(
             card=self.card, new=new, past=past, batch=count, heads=one.heads, top_k=index.top_k if index else 2048,
             index_heads=index.heads if index else 0, index_dim=index.head_dim if index else 0, latent=mixer.kv_rank,
             rope=mixer.rope_dim, compress=mixer.compression or 1, kv_dtype=self.on.kv_dtype, indexes=index is not None,
+            phase=phase,
         )  # fmt: skip
 
     def _state(self, one: Recurrence, phase: str, count: Any, new: Any) -> Estimate:
@@ -198,6 +202,14 @@ class Clock:
             ).name
         except UnmodelledError:
             return ""
+
+
+def _quantised_before(found: Estimate) -> Estimate:
+    """The product without quantising its rows: with one fixed scale the norm or activation before it writes them in 8 bits."""
+    launch = min(found.parts["launch"], FUSED_LAUNCH_S)
+    saved = found.parts["launch"] - launch + found.parts.get("quantise", 0.0)
+    parts = {**found.parts, "launch": launch, "quantise": 0.0}
+    return Estimate(seconds=found.seconds - saved, parts=parts, formula=found.formula, chosen=found.chosen)
 
 
 __all__ = ["Clock", "Indexing"]

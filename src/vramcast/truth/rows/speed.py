@@ -241,6 +241,15 @@ def _recipe(row: Row, engine: str) -> dict[str, Any]:
         polls = (30 if clients >= 16 else 10) if blackwell and "GLM" not in row["model_id"] else 0
         found |= {"chunk_tokens": 16384, "poll_steps": polls, "max_seqs": max(128, clients)}
         found["state_bytes"] = 2.0
+    if "gpt-oss" in row["model_id"] and engine == "vllm" and str(row["gpu"]).startswith("H100"):
+        found["backends"] = {"moe": "vllm/marlin"}  # VLLM_MXFP4_USE_MARLIN=1
+    if (
+        "DeepSeek" in row["model_id"]
+        and engine == "tensorrt_llm"
+        and blackwell
+        and (row["settings"].get("attention_dp_size") or 1) == 1
+    ):
+        found["backends"] = {"moe": "trtllm/min_latency"}  # moe_config: backend TRTLLM, except with attention data parallelism
     return found
 
 
