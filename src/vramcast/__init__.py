@@ -17,12 +17,13 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from vramcast.asking.doors import forecast, serve, train
+    from vramcast.asking.looking import evaluate, explain, find_models, sweep
     from vramcast.errors import VramcastError
     from vramcast.hardware.names import find_accelerator
     from vramcast.ledger import Forecast, Term
     from vramcast.models.inventory import Model
     from vramcast.models.reading import read_model
-    from vramcast.planning import explain, measure, trace
+    from vramcast.planning import measure, trace
     from vramcast.workload import Adapter, Parallel, Serving, Training
 
 __all__ = [
@@ -34,12 +35,15 @@ __all__ = [
     "Term",
     "Training",
     "VramcastError",
+    "evaluate",
     "explain",
     "find_accelerator",
+    "find_models",
     "forecast",
     "measure",
     "read_model",
     "serve",
+    "sweep",
     "trace",
     "train",
 ]
@@ -49,7 +53,10 @@ _HOMES = {
     "Term": "ledger",
     "VramcastError": "errors",
     "find_accelerator": "hardware.names",
-    "explain": "planning",
+    "evaluate": "asking.looking",
+    "explain": "asking.looking",
+    "find_models": "asking.looking",
+    "sweep": "asking.looking",
     "forecast": "asking.doors",
     "serve": "asking.doors",
     "train": "asking.doors",

@@ -70,14 +70,14 @@ def _explain_snapshot(data: bytes, what: str, options: dict[str, Any]) -> int:
 
 
 def _explain_log(data: bytes, what: str, options: dict[str, Any]) -> int:
-    from vramcast.reading.engine_messages import read_engine_messages
-    from vramcast.reading.out_of_memory import read_out_of_memory
+    from vramcast.asking.looking import explain_text
 
     text = _end_of(data)
-    findings, memory = read_engine_messages(text), read_out_of_memory(text)
-    if not findings and memory is None:
-        raise _nothing(what, _other_command(data, text))
-    again = _again(text, findings, memory, options["gpu"])
+    try:
+        found = explain_text(text, gpu=options["gpu"])
+    except QuestionError:
+        raise _nothing(what, _other_command(data, text)) from None
+    findings, memory, again = found.findings, found.memory, found.again
     if options["as_json"]:
         _print_log(what, findings, memory, again)
         return 0
@@ -97,15 +97,6 @@ def _explain_log(data: bytes, what: str, options: dict[str, Any]) -> int:
 
         again_page(again).show()
     return 0
-
-
-def _again(text: str, findings: tuple[Any, ...], memory: Any, gpu: str | None) -> Any:
-    """The run of the log, asked again on the card that was named or that its numbers tell."""
-    from vramcast.asking.again import asked_again
-
-    told = [f.value for finding in findings for f in finding.figures if f.name == "of"]
-    size = memory.capacity_bytes if memory is not None and memory.capacity_bytes else int(told[-1]) if told else None
-    return asked_again(text, gpu=gpu, card_bytes=size)
 
 
 def _print_log(what: str, findings: tuple[Any, ...], memory: Any, again: Any) -> None:

@@ -134,7 +134,9 @@ def _opened(page: Page, term: Term, depth: int = 0) -> None:
     if term.source:
         page.line(margin, "  ", (f"source: {term.source}", "faint"))
     if len(term.terms) > 1 and not any(part.terms or part.source for part in term.terms):
-        rows = [(margin + part.name, gib(part.bytes, 3), f"{part.bytes / term.bytes:.1%}", part.why) for part in term.terms]
+        rows = [
+            (margin + part.name, gib(part.bytes, 3), f"{part.bytes / (term.bytes or 1):.1%}", part.why) for part in term.terms
+        ]
         page.table(rows, styles=("title", "number", "", "faint"))
         return
     for part in term.terms:

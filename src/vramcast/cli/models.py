@@ -50,9 +50,9 @@ def command(model: str | None, find: str | None, *, tensors: bool, flops: bool, 
 
 
 def _list(text: str, as_json: bool) -> int:
-    from vramcast.models.catalogue import known_ids
+    from vramcast.asking.looking import find_models
 
-    names = [name for name in known_ids() if text.lower() in name.lower()]
+    names = find_models(text)
     if as_json:
         _print_json({"schema": "vramcast/1", "models": names})
     else:
