@@ -8,7 +8,7 @@ from vramcast.models.sharding import cut, share_shape
 from vramcast.serving.engines.base import Answer
 from vramcast.serving.engines.expert_kernels import MARLIN, TRITON_HOPPER
 from vramcast.serving.engines.vllm.graphs import Capture
-from vramcast.serving.forecast import forecast_serving
+from vramcast.serving.forecast import answer_of
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 
@@ -17,7 +17,7 @@ BIG = "openai/gpt-oss-120b"
 
 def answer(card: str, model: str = BIG, **question: object) -> Answer:
     asked = Serving(model=model, context=4096, **question)  # type: ignore[arg-type]
-    return forecast_serving(asked, card=catalogue()[card])
+    return answer_of(asked, card=catalogue()[card])
 
 
 def term(card: str, name: str = "weights", model: str = BIG, **question: object) -> float:
