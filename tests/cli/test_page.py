@@ -129,3 +129,10 @@ def test_what_decides_comes_first_with_its_flag(capsys: pytest.CaptureFixture[st
     listed = text[text.index("Assumed") :].splitlines()[1:]
     assert [line.split()[0] for line in listed[:6]] == ["rank", "targets", "checkpointing", "optimizer", "attention", "loss"]
     assert listed[2].endswith("(--checkpointing)")
+
+
+def test_nothing_that_a_terminal_obeys_reaches_a_page(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Page(terminal=False)
+    page.line(("title\x1b]0;x\x07", "title"), "\x1b[31mred\u202e")
+    page.show()
+    assert capsys.readouterr().out == "title\\x1b]0;x\\x07\\x1b[31mred\\u202e\n"

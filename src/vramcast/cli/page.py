@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from vramcast.cli.characters import LETTERS, PATTERNS, holds_unicode, written
+from vramcast.untrusted import printable
 
 Span = tuple[str, str]
 
@@ -50,7 +51,8 @@ class Page:
 
     def line(self, *spans: Span | str, hang: int | None = None) -> None:
         """One line; a bare string has no style. ``hang``: where it goes on when too long; under its first letter by default."""
-        styled = tuple((s, "") if isinstance(s, str) else s for s in spans)
+        pairs = ((s, "") if isinstance(s, str) else s for s in spans)
+        styled = tuple((printable(text), style) for text, style in pairs)
         whole = "".join(text for text, _ in styled)
         self.lines.append(Line(styled, len(whole) - len(whole.lstrip()) + 2 if hang is None else hang))
 
