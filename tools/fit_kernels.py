@@ -38,13 +38,13 @@ def main() -> None:
     if options.page:
         PAGE.write_text(page(_written(), _scored()), "utf-8")
         return
-    found = _corpus(tuple(options.only))
     if options.score:
-        _write_score(found)
+        _write_score(_corpus(("gemm",)))
         return
+    found = {key: t for key, t in _corpus(tuple(options.only)).items() if not options.classes or key[3] in options.classes}
     classes = {key: _fit(key, table) for key, table in found.items()}
     laws = [_law(key, found[key], classes) for key in found]
-    kept = [] if not options.only else [law for law in _written() if _key(law) not in found]
+    kept = [] if not options.only + options.classes else [law for law in _written() if _key(law) not in found]
     CONSTANTS.write_bytes(_lines(sorted([*kept, *laws], key=_key)))
     sys.stdout.write(f"wrote {len(laws)} laws of {len(laws) + len(kept)} to {CONSTANTS.name}\n")
 
@@ -57,8 +57,10 @@ def _corpus(only: tuple[str, ...]) -> dict[Key, Table]:
 
 def _write_score(found: dict[Key, Table]) -> None:
     """Print the table of errors and keep it for the page."""
-    lines = ["| measure | left out | laws' rows | median | p90 |", "|---|---|---|---|---|"]
-    for name, how, errors in score(found):
+    lines = ["| measure | left out | rows | median | p90 |", "|---|---|---|---|---|"]
+    for name, how, errors in score(found, _written()):
+        if not errors.n:
+            continue
         lines.append(f"| {name} | {how} | {errors.n:,} | {errors.median:.1%} | {errors.p90:.0%} |")
         sys.stdout.write(lines[-1] + "\n")
         sys.stdout.flush()
@@ -75,6 +77,7 @@ def _scored() -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[], help="fit only the laws of these tables: gemm, moe, nccl ...")
+    parser.add_argument("--classes", nargs="*", default=[], help="of those, only on these classes of cards: hopper_dc ...")
     parser.add_argument("--score", action="store_true", help="print the table of errors left out, and keep it for the page")
     parser.add_argument("--page", action="store_true", help="write docs/kernels.md from the laws as they are")
     return parser.parse_args()

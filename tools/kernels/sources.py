@@ -29,6 +29,7 @@ def _others(folder: Path) -> Iterator[tuple[str, Columns, str]]:
     yield "gemm", load(folder / "aiconfigurator_0_4/gemm_weight_only.parquet"), "aiconfigurator 0.4.0, Apache-2.0"
     yield "moe", load(folder / "aiconfigurator_0_4/moe_w4.parquet"), "aiconfigurator 0.4.0, Apache-2.0"
     yield "gemm", load(folder / "aiter/gemm.parquet"), "ROCm/aiter@e404860, MIT"
+    yield "moe", _aiter_experts(load(folder / "aiter/moe.parquet")), "ROCm/aiter@e404860, MIT"
     yield "gated_delta_decode", load(folder / "aiter/gated_delta_decode.parquet"), "ROCm/aiter@e404860, MIT"
     yield "gemm", _neusight(load(folder / "neusight/gemm_fp32.parquet")), "sitar-lab/NeuSight@6945927, MIT"
     yield "elementwise_fp32", load(folder / "neusight/elementwise_fp32.parquet"), "sitar-lab/NeuSight@6945927, MIT"
@@ -37,9 +38,30 @@ def _others(folder: Path) -> Iterator[tuple[str, Columns, str]]:
     yield "pointwise", _small(folder / "llmservingsim"), "casys-kaist/LLMServingSim@5daddb2, MIT"
     yield "pointwise", _vidur(folder / "vidur/mlp.parquet"), "microsoft/vidur@7d47513, MIT"
     yield "pointwise", _quantised(folder / "aiconfigurator/quantize.parquet"), AIC
+    steps = _of(load(folder / "llmservingsim/attention.parquet"), "RTX4090")
+    yield "context_attention", _alone(steps, "prefill_chunk", "n_decode"), "casys-kaist/LLMServingSim@5daddb2, MIT"
+    yield "generation_attention", _alone(steps, "n_decode", "prefill_chunk"), "casys-kaist/LLMServingSim@5daddb2, MIT"
     yield "gemm", _h20(folder / "infersim/gemm.csv"), "alibaba/InferSim@f2293da, Apache-2.0"
     for columns in _exchanges(folder / "aiconfigurator"):
         yield "exchange", columns, AIC
+
+
+# Activation and weight formats of tuned expert layers -> the words of the other tables.
+_AITER_EXPERTS = {
+    ("bfloat16", "bfloat16"): "bfloat16", ("float8_e4m3fn", "float8_e4m3fn"): "fp8_block",
+    ("float8_e4m3fnuz", "float8_e4m3fnuz"): "fp8_block", ("bfloat16", "float4_e2m1fn_x2"): "w4a16_mxfp4",
+    ("float8_e4m3fn", "float4_e2m1fn_x2"): "w4a8_mxfp4_mxfp8", ("float4_e2m1fn_x2", "float4_e2m1fn_x2"): "mxfp4",
+}  # fmt: skip
+
+
+def _aiter_experts(rows: Columns) -> Columns:
+    formats = [_AITER_EXPERTS.get(pair, "other") for pair in zip(rows["a_dtype"], rows["w_dtype"], strict=True)]
+    one = np.ones(len(formats))
+    return {
+        "card": rows["card"], "engine": _word(rows, "aiter"), "kernel": _word(rows, "tuned"),
+        "dtype": np.array(formats, dtype=object), "distribution": _word(rows, "uniform"), "moe_tp": one, "moe_ep": one,
+        **{name: rows[name] for name in ("tokens", "hidden", "inter", "experts", "topk", "us")},
+    }  # fmt: skip
 
 
 def _neusight(rows: Columns) -> Columns:
@@ -78,6 +100,21 @@ def _layer(rows: Columns, layer: str, n: Array, k: Array) -> Columns:
     return {
         "card": kept["card"], "engine": _word(kept, "vllm"), "kernel": _word(kept, "torch"), "dtype": _word(kept, "bf16"),
         "m": kept["tokens"], "n": n[chosen], "k": k[chosen], "us": kept["us"],
+    }  # fmt: skip
+
+
+def _alone(rows: Columns, some: str, none: str) -> Columns:
+    """Steps of Llama-3.1-8B that only prefill one sequence, or only decode, as attention calls of FlashAttention 2."""
+    chosen = (rows[some] > 0) & (rows[none] == 0)
+    kept = {name: column[chosen] for name, column in rows.items()}
+    decodes = some == "n_decode"
+    same = dict.fromkeys(("head_dim",), np.full(chosen.sum(), 128.0)) | {"window_size": np.zeros(chosen.sum())}
+    return same | {
+        "card": kept["card"], "engine": _word(kept, "vllm"), "kernel": _word(kept, "vllm_flash_attn_fa2"),
+        "dtype": _word(kept, "bfloat16"), "kv_dtype": _word(kept, "bfloat16"), "heads": 32 / kept["tp"],
+        "kv_heads": 8 / kept["tp"],
+        "batch": kept["n_decode"] if decodes else np.ones(chosen.sum()), "isl": kept["prefill_chunk"],
+        "past": kept["kv_decode"] if decodes else kept["kv_prefill"], "us": kept["us"],
     }  # fmt: skip
 
 

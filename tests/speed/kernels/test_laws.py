@@ -119,7 +119,7 @@ def test_a_measured_card_has_its_own_error_and_an_unknown_one_its_transfer() -> 
     assert sibling.error.median >= 0.02
     other = law_for("gemm", "cublas", "bf16", find_accelerator("T4"))
     assert other.borrowed
-    assert other.error.p90 >= other.error.median > 0
+    assert other.error.median > sibling.error.median
 
 
 def test_an_estimate_says_what_binds_and_why() -> None:

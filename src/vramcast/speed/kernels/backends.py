@@ -10,7 +10,8 @@ from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.speed.kernels.machine import card_class
 
-HOPPER, BLACKWELL = ("hopper_dc",), ("blackwell_dc",)
+HOPPER, BLACKWELL, CDNA = ("hopper_dc",), ("blackwell_dc",), ("cdna3", "cdna4")
+_AITER = "ROCm/aiter, the kernels that vLLM and SGLang take on Instinct cards"
 _VLLM_ATTENTION = "vLLM vllm/platforms/cuda.py get_valid_backends; measured kernels of 0.24"
 _VLLM_LINEAR = "vLLM vllm/model_executor/kernels/linear; measured kernels of 0.24"
 _VLLM_MIXER = "vLLM vllm/model_executor/layers/mamba; measured kernels of 0.24"
@@ -44,6 +45,12 @@ class Backend(msgspec.Struct, frozen=True):
 _4BIT = ("nvfp4",)
 _MXFP4 = ("mxfp4", "mxfp4_weight_only", "mxfp4_mxfp8")
 RULES = (
+    Rule("vllm", "gemm", "aiter", _AITER, classes=CDNA),
+    Rule("vllm", "moe", "aiter", _AITER, classes=CDNA),
+    Rule("vllm", "recurrent_decode", "aiter/triton", _AITER, classes=CDNA),
+    Rule("sglang", "gemm", "aiter", _AITER, classes=CDNA),
+    Rule("sglang", "moe", "aiter", _AITER, classes=CDNA),
+    Rule("sglang", "recurrent_decode", "aiter/triton", _AITER, classes=CDNA),
     Rule("vllm", "gemm", "cublas", _VLLM_LINEAR, precisions=("bf16", "fp16", "fp32", "tf32")),
     Rule("vllm", "gemm", "vllm/cutlass", _VLLM_LINEAR, precisions=("fp8", "int8")),
     Rule("vllm", "gemm", "deepgemm", _VLLM_LINEAR, (0, 8, 5), ("fp8_block",), HOPPER + BLACKWELL),

@@ -9,7 +9,7 @@ import msgspec
 from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.speed.kernels.backends import backend as default_backend
-from vramcast.speed.kernels.machine import NEIGHBOURS, card_class
+from vramcast.speed.kernels.machine import NEIGHBOURS, SUSTAINED, card_class
 
 CONSTANTS = Path(__file__).with_name("laws.json")
 # Formats whose kernels are one another's nearest kin: products of the same units, with other scales.
@@ -129,8 +129,9 @@ def law_for(operator: str, backend: str, precision: str, card: Accelerator) -> C
 
     ``backend``: empty for the one that current vLLM takes (backends.py).
 
-    Tried in turn: the class itself, its neighbours with the same back end, other back ends of the class, any law of this
-    operator and precision. Raises UnmodelledError when the operator has no law in that precision.
+    Tried in turn: the class itself and its neighbours, each with the same back end and then another engine's call of the same
+    kernel; other back ends in that order; any law of this operator and precision. Raises UnmodelledError when the
+    operator has no law in that precision.
     """
     kind, measured = card_class(card), card.id
     backend = backend or default_backend(operator=operator, card=card, precision=precision).name
@@ -142,7 +143,14 @@ def law_for(operator: str, backend: str, precision: str, card: Accelerator) -> C
         because = f"{card.name} was not measured: constants of its class, {kind}"
     else:
         because = f"no law of {backend} {precision} on {kind}: constants of {law.backend} {law.precision} on {law.card_class}"
-    return Chosen(law=law, constants=law.constants, error=_wider(law), borrowed=because)
+    return Chosen(law=law, constants=_sustained(law, kind), error=_transferred(law, kind), borrowed=because)
+
+
+def _sustained(law: Law, kind: str) -> dict[str, float]:
+    """The law's constants on another class: a board that cannot hold its clock computes less."""
+    if kind not in SUSTAINED or law.card_class == kind or "compute" not in law.constants:
+        return law.constants
+    return law.constants | {"compute": law.constants["compute"] * SUSTAINED[kind]}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -152,6 +160,10 @@ def _find(operator: str, backend: str, precision: str, kind: str) -> Law:
     for place in places:
         if (operator, backend, precision, place) in found:
             return found[operator, backend, precision, place]
+        kin = [law for law in found.values() if (law.precision, law.card_class) == (precision, place)]
+        other = next((law for law in kin if law.backend.rpartition("/")[2] == backend.rpartition("/")[2]), None)
+        if other is not None:
+            return other
     for like in (precision, *ALIKE.get(precision, ())):
         same = [law for law in found.values() if law.precision == like]
         near = [law for place in places for law in same if law.card_class == place]
@@ -160,9 +172,27 @@ def _find(operator: str, backend: str, precision: str, kind: str) -> Law:
     raise UnmodelledError(f"no law of {operator} in {precision}: known are {_known(operator)}")
 
 
-def _wider(law: Law) -> Spread:
-    known = law.transfer if law.transfer.n else law.held
-    return known if law.transfer.n else Spread(0, max(known.median, _ANY / 2), max(known.p90, _ANY))
+def _transferred(law: Law, kind: str) -> Spread:
+    """The error to expect of a law on a card it was not measured on.
+
+    In its own class: what leaving a card out cost, of this law or of the operator's laws in the middle. On another class: what
+    the operator's laws cost there, in the middle.
+    """
+    if law.card_class == kind and len(law.cards) > 1 and law.transfer.n:
+        return law.transfer
+    usual = _typical(law.operator, law.card_class == kind)
+    known = law.held if law.held.n else law.fitted
+    return Spread(usual.n, max(usual.median, known.median), max(usual.p90, known.p90))
+
+
+@functools.cache
+def _typical(operator: str, within: bool) -> Spread:
+    """Medians over the operator's laws of the error of a card left out of its class, or of a whole class left out."""
+    each = [law.transfer for law in _laws_of(operator).values() if law.transfer.n and (len(law.cards) > 1) == within]
+    if not each:
+        return Spread(0, _ANY / 2, _ANY)
+    middle = [sorted(getattr(one, name) for one in each)[len(each) // 2] for name in ("median", "p90")]
+    return Spread(len(each), *middle)
 
 
 def _known(operator: str) -> str:

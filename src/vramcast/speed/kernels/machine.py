@@ -8,6 +8,9 @@ from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
 
 LOW_POWER_W = 80  # T4, P4, L4, A2: boards of about 70 W do not hold their rated clock under sustained tensor work (SPEED 3)
+# What such a board holds of the compute share of a class without its limit: fp32 products of T4 and P4 against V100 and A100
+# (sitar-lab/NeuSight@6945927, 10,831 rows; laws.json, gemm fp32).
+SUSTAINED = {"low_power": 0.5}
 _FORMATS = {
     "bf16": ("bf16", "fp16", "fp16_vector", "fp32"),
     "fp16": ("fp16", "bf16", "fp16_vector", "fp32"),
@@ -39,7 +42,7 @@ NEIGHBOURS = {
     "ada_pro": ("blackwell_pro", "geforce", "ampere_pro", "ampere_dc", "hopper_dc"),
     "blackwell_pro": ("ada_pro", "geforce", "ampere_pro", "blackwell_dc", "hopper_dc"),
     "geforce": ("blackwell_pro", "ada_pro", "ampere_pro", "ampere_dc", "hopper_dc"),
-    "low_power": ("ada_pro", "ampere_pro", "ampere_dc"),
+    "low_power": ("ada_pro", "blackwell_pro", "ampere_pro", "ampere_dc"),
     "turing_pro": ("ampere_pro", "low_power", "ampere_dc"),
     "pascal": ("low_power", "volta_dc", "ampere_dc"),
     "cdna3": ("cdna4", "hopper_dc"),

@@ -40,7 +40,7 @@ def _gemm_backend(words: dict[str, str], precision: str) -> str:
 
 _EXPERT_FORMATS = {
     "bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4", "w4a16_mxfp4": "mxfp4_weight_only",
-    "w4a8_mxfp4_mxfp8": "mxfp4_mxfp8", "int4_wo": "int4_weight_only", "w4afp8": "int4_fp8",
+    "w4a8_mxfp4_mxfp8": "mxfp4_mxfp8", "int4_wo": "int4_weight_only", "w4afp8": "int4_fp8", "mxfp4": "mxfp4",
 }  # fmt: skip
 
 
@@ -67,8 +67,12 @@ def expert_row(words: dict[str, str], numbers: dict[str, Any], card: Accelerator
 
 def _expert_backend(words: dict[str, str]) -> str:
     engine, kernel = words["engine"], words["kernel"]
+    if engine == "aiter":
+        return "aiter"
     if "min_latency" in kernel or "nongated" in kernel:
         return f"{engine}/{'min_latency' if 'min_latency' in kernel else 'ungated'}"
+    if kernel == "vllm_fused_moe":
+        return "vllm/triton"  # its name before 0.24
     name = next((n for n in ("deepgemm", "marlin", "triton", "cutlass") if f"_{n}" in kernel or kernel == n), "")
     if "trtllm_moe" in kernel or "flashinfer_trtllm" in kernel:
         name = "trtllm_gen"
