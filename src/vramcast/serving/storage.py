@@ -4,6 +4,7 @@ from vramcast.memo import by_identity
 from vramcast.models.inventory import Block, Model, Tensor
 from vramcast.models.quantization import Scheme, scheme_for
 from vramcast.models.quantization.scheme import stored_bytes
+from vramcast.models.sharding import is_routed
 
 
 class Storage:
@@ -34,6 +35,16 @@ class Storage:
             return stored_bytes(self.scheme.format_of(tensor, tower=side), tensor, elements)
         forms = self.scheme.formats(tensor, prefix=block.name, indices=block.indices, tower=side)
         return sum(stored_bytes(form, tensor, elements) * times for form, times in forms.items()) / block.count
+
+    def expert_format(self, model: Model) -> str:
+        """The name of the format that routed experts are stored in, the commonest where it differs; "" without experts."""
+        counts: dict[str, int] = {}
+        for block in model.blocks:
+            for tensor in block.tensors:
+                if is_routed(tensor) and len(tensor.shape) > 1:
+                    forms = self.scheme.formats(tensor, prefix=block.name, indices=block.indices)
+                    counts |= {form.name: counts.get(form.name, 0) + times for form, times in forms.items()}
+        return max(counts, key=lambda name: counts[name], default="")
 
     def _leaves_towers(self) -> bool:
         """ModelOpt and compressed-tensors quantise towers only where their config lists what else to leave alone."""

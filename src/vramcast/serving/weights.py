@@ -10,6 +10,7 @@ import msgspec
 
 from vramcast.ledger import Term
 from vramcast.memo import by_identity
+from vramcast.models import rotary
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Block, Model, Tensor, Tower
 from vramcast.models.quantization.weights import part_of
@@ -38,7 +39,8 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     ``fuses``: q/k/v and gate/up become one tensor each. ``rotary_bytes``: width of the table of cosines and sines kept for every
     position, 0 = none. ``mtp``: multi-token-prediction layers are loaded too. ``towers``: so are vision and audio towers.
     ``splits_towers``: tensor parallelism cuts towers too.
-    ``expandable``: the allocator's segments grow, so that nothing is rounded up to them.
+    ``expandable``: the allocator's segments grow, so that nothing is rounded up to them. ``section_rows``: how many times the
+    positions a rotary table of multimodal sections has rows.
     """
 
     layout: Layout = Layout()
@@ -48,6 +50,7 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     towers: bool = True
     splits_towers: bool = True
     expandable: bool = False
+    section_rows: int = 1
 
 
 class _Part:
@@ -104,22 +107,26 @@ def weights_term(model: Model, stage: Stage, loading: Loading, storage: Storage)
                 parts.add(block.tensors, block.count, block=block, tower=tower)
     terms = [part.term(name) for name, part in parts.parts.items() if part.bytes]
     terms.append(Term(name="rounding", bytes=parts.rounding, why=_ROUNDING[loading.expandable]))
-    rotary = rotary_table_bytes(model, stage, loading.rotary_bytes)
-    if rotary:
-        width = f"{rotary / model.positions:,.6g} B of cosines and sines"
-        terms.append(Term(name="rotary_tables", bytes=rotary, why=f"{model.positions:,} positions x {width}"))
+    terms.extend(rotary_tables(model, stage, loading))
     whole = f"{counted(model.parameters)} parameters, {storage.name}"
     why = f"{whole}, tp={loading.layout.tp} ep={loading.layout.ep}: {gib(sum(t.bytes for t in terms))} on this rank"
     return Term.total("weights", terms, why=why, source="config.json inventory; pytorch CUDACachingAllocator")
 
 
-def rotary_table_bytes(model: Model, stage: Stage, element_bytes: float) -> int:
-    """One table of cosines and sines per distinct rotary width: positions * width * bytes (engines share equal tables).
+def rotary_tables(model: Model, stage: Stage, loading: Loading) -> tuple[Term, ...]:
+    """The tables of cosines and sines of a stage, one per distinct width and base: rows * width * bytes (see models/rotary)."""
+    local = bool(model.facts.get(rotary.LOCAL))
+    mixers = {(_rotary_width(mixer), local and _is_local(mixer)) for block, _ in stage.blocks for mixer in block.mixers}
+    sections = loading.section_rows if model.facts.get(rotary.SECTIONS) else 1
+    rows = {True: model.positions, False: round(model.facts.get(rotary.ROWS, model.positions * sections))}
+    told = [(rows[own], width) for width, own in sorted(mixers) if width]
+    size = round(sum(count * width for count, width in told) * loading.rotary_bytes)
+    why = " + ".join(f"{count:,} rows x {width}" for count, width in told) + f", {loading.rotary_bytes:g} B each"
+    return (Term(name="rotary_tables", bytes=size, why=why),) if size else ()
 
-    Source: vllm model_executor/layers/rotary_embedding: cos_sin_cache of shape (max_position, rotary_dim) in the model's type.
-    """
-    widths = {_rotary_width(mixer) for block, _ in stage.blocks for mixer in block.mixers}
-    return round(sum(widths) * model.positions * element_bytes)
+
+def _is_local(mixer: object) -> bool:
+    return isinstance(mixer, Attention) and bool(mixer.window)
 
 
 def _rotary_width(mixer: object) -> int:

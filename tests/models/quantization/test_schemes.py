@@ -205,3 +205,21 @@ def test_a_config_nobody_can_mean_is_refused(config, error, text):
     with pytest.raises(error, match=text):
         model = llama(**config)
         weight_bytes(model, scheme_for(model))
+
+
+def test_the_number_in_gptq_s_inner_modules_is_an_expert_and_not_a_layer() -> None:
+    """modules_in_block_to_quantize speaks of every layer: experts are stored in 4 bits in all of them."""
+    config = {
+        "model_type": "qwen2_moe", "hidden_size": 1024, "intermediate_size": 2048, "moe_intermediate_size": 512,
+        "vocab_size": 1024,
+        "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 8, "num_experts": 4, "num_experts_per_tok": 2,
+        "shared_expert_intermediate_size": 512, "max_position_embeddings": 4096, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    named = [[f"mlp.experts.{i}.{part}_proj" for i in range(4)] for part in ("gate", "up", "down")]
+    experts = {"quant_method": "gptq", "bits": 4, "group_size": 128, "modules_in_block_to_quantize": named}
+    model = read_config(config | {"quantization_config": experts})
+    elements, scheme = 4 * 4 * 3 * 1024 * 512, scheme_for(model, quant=None, dtype="bfloat16")
+    forms = [scheme.formats(t, prefix=b.name, indices=b.indices) for b in model.blocks for t in b.tensors if t.copies == 4]
+    assert elements == sum(t.elements * b.count for b in model.blocks for t in b.tensors if t.copies == 4)
+    assert forms
+    assert all(form.name == "gptq-int4-g128" for found in forms for form in found)

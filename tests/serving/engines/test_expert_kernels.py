@@ -96,3 +96,12 @@ def test_only_modular_experts_keep_a_workspace() -> None:
 def test_experts_dealt_out_over_ranks_are_padded_alike() -> None:
     whole, dealt = term("b200-sxm-180"), term("b200-sxm-180", parallel=Parallel(dp=8, ep=8))
     assert dealt < whole / 4
+
+
+def test_sglang_makes_swizzled_scales_of_nvfp4_experts_beside_the_loaded_ones() -> None:
+    model = "nvidia/Qwen3-30B-A3B-NVFP4"
+    weights = next(t for t in answer("b200-sxm-180", model, engine="sglang").ranks[0].terms if t.name == "weights")
+    (copy,) = [t for t in weights.terms if t.name == "swizzled_scales"]
+    assert copy.bytes == 48 * 128 * 3 * 2048 * 768 // 16
+    plain = next(t for t in answer("b200-sxm-180", "Qwen/Qwen3-30B-A3B", engine="sglang").ranks[0].terms if t.name == "weights")
+    assert "swizzled_scales" not in {t.name for t in plain.terms}

@@ -14,6 +14,7 @@ from vramcast.models.families.class_defaults import completed, kind_of_architect
 from vramcast.models.families.heads import headed
 from vramcast.models.families.registry import ALIASES, ARCHITECTURES, MODULES, OWN_HEADS
 from vramcast.models.inventory import Model
+from vramcast.models.rotary import with_tables
 
 
 class Reader(Protocol):
@@ -34,7 +35,7 @@ def read_config(raw: Mapping[str, Any], *, path: str = "config.json") -> Model:
     """
     config = Config(_in_todays_words(raw, path), path)
     kind = kind_of(config)
-    model = _reader(config, kind)(completed(config, kind))
+    model = with_tables(_reader(config, kind)(completed(config, kind)), config.raw)
     return model if MODULES[kind] in OWN_HEADS else headed(model, config)
 
 

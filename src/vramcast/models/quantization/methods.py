@@ -45,10 +45,13 @@ def _gptq(config: Config) -> Plan:
 
 
 def _names_of_lists(config: Config) -> tuple[str, ...]:
-    """GPTQ's modules_in_block_to_quantize, a list of lists; experts are named one by one and stand for all of them."""
+    """GPTQ's modules_in_block_to_quantize, a list of lists, inside every layer: the only number in a name is an expert's.
+
+    Experts are named one by one; the first stands for all of them, in all layers.
+    """
     lists = config.list("modules_in_block_to_quantize", default=[])
     flat = [n for entry in lists for n in (entry if isinstance(entry, list) else [entry]) if isinstance(n, str)]
-    return tuple(n for n in flat if ".experts." not in n or ".experts.0." in n)
+    return tuple(n.replace(".experts.0.", ".experts.*.") for n in flat if ".experts." not in n or ".experts.0." in n)
 
 
 def _dynamic(config: Config, bits: int, group: int) -> tuple[Rule, ...]:

@@ -43,6 +43,8 @@ TRTLLM_GEN = ExpertKernel(name="FlashInfer TRT-LLM", pad=ExpertPad(gate_up=(256,
 TRITON = ExpertKernel(name="Triton", pad=ExpertPad(gate_up=(64, 1), down=(64, 1)), workspace=False)
 TRITON_HOPPER = ExpertKernel(name="Triton", pad=ExpertPad(gate_up=(64, 256), down=(256, 1)), workspace=False)
 ROCM = ExpertKernel(name="ROCm", pad=ExpertPad(gate_up=(256, 256), down=(256, 256)))
+# SGLang's NVFP4 experts: rows of swizzled block scales come in 128 (sglang/srt/layers/quantization/modelopt_quant.py)
+SGLANG_NVFP4 = ExpertKernel(name="CUTLASS", pad=ExpertPad(gate_up=(128, 1), down=(128, 1)))
 TENSORRT_LLM = ExpertKernel(name="TensorRT-LLM", pad=ExpertPad(gate_up=(128, 128), down=(128, 128)), workspace=False)
 # vLLM's --moe-backend and SGLang's --moe-runner-backend by what they select
 BY_FLAG = {
@@ -73,7 +75,7 @@ def vllm_kernel(
 
 
 def sglang_kernel(storage: Storage, card: Accelerator | None, options: Mapping[str, Any]) -> ExpertKernel | None:
-    """What a start of SGLang takes for the model's experts."""
+    """What a start of SGLang takes for the model's experts in MXFP4."""
     if not _applies(storage, card):
         return None
     generation = _generation(card)

@@ -7,12 +7,12 @@ from vramcast.hardware.runtime import engine_start_bytes, engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Block
-from vramcast.models.sharding import cut, share
+from vramcast.models.sharding import cut, is_routed, share
 from vramcast.models.stages import Stage, distinct_stages
 from vramcast.quantity import Number, bytes_, is_array, is_nothing, maximum, minimum, named, whole
 from vramcast.serving.cache import INDEX_SCALE_BYTES, SPARSE_LATENT_BYTES, cache_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, narrowest
-from vramcast.serving.engines.expert_kernels import pad_of, sglang_kernel
+from vramcast.serving.engines.expert_kernels import SGLANG_NVFP4, pad_of, sglang_kernel
 from vramcast.serving.engines.layouts import spread_of
 from vramcast.serving.engines.sglang import versions
 from vramcast.serving.engines.sglang.fraction import LEAST_CHUNK, PREFILL_TOKEN_BYTES
@@ -116,6 +116,7 @@ def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
     parallel, options = resolved.question.parallel, resolved.options
     spread = spread_of("sglang", parallel, options)
     storage = storage_of(resolved.model, quant=resolved.question.quant, dtype=dtype)
+    nvfp4 = storage.expert_format(resolved.model) == "nvfp4"
     loading = Loading(
         layout=cut(
             parallel.tp,
@@ -123,15 +124,33 @@ def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
             ep=spread.experts,
             expert_tp=spread.each_expert,
             vocab_multiple=VOCAB_MULTIPLE,
-            expert_pad=pad_of(sglang_kernel(storage, resolved.card, options)),
+            expert_pad=pad_of(SGLANG_NVFP4 if nvfp4 else sglang_kernel(storage, resolved.card, options)),
         ),
         rotary_bytes=element_bytes(dtype) if dtype == "float32" else 4,
         mtp=bool(options.get("num_speculative_tokens")),
         splits_towers=False,
     )
     term = weights_term(resolved.model, stage, loading, storage)
-    copies = latent_copies(stage, loading, storage)
-    return Term.total("weights", (*term.terms, copies), why=term.why, source=term.source) if copies.bytes else term
+    copies = [latent_copies(stage, loading, storage)]
+    if nvfp4:
+        copies.append(swizzled_scales(stage, loading))
+    more = [copy for copy in copies if copy.bytes]
+    return Term.total("weights", (*term.terms, *more), why=term.why, source=term.source) if more else term
+
+
+def swizzled_scales(stage: Stage, loading: Loading) -> Term:
+    """Block scales of NVFP4 experts in the order the kernels read, made beside the loaded ones: one byte for 16 weights.
+
+    Source: sglang/srt/layers/quantization/modelopt_quant.py ModelOptNvFp4FusedMoEMethod.create_weights (w13_blockscale_swizzled).
+    """
+    elements = sum(
+        share(tensor, loading.layout) * count
+        for block, count in stage.blocks
+        for tensor in block.tensors
+        if is_routed(tensor) and len(tensor.shape) > 1
+    )
+    why = f"{elements:,} weights of experts on this rank / 16, a second copy of their block scales"
+    return Term(name="swizzled_scales", bytes=round(elements / 16), why=why)
 
 
 def latent_copies(stage: Stage, loading: Loading, storage: Storage) -> Term:

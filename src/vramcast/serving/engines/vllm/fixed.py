@@ -10,6 +10,7 @@ from vramcast.ledger import Term
 from vramcast.models.attention import LatentAttention
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model, Tensor
+from vramcast.models.rotary import SECTION_ROWS
 from vramcast.models.sharding import cut, share_shape
 from vramcast.models.stages import Stage, every_stage
 from vramcast.quantity import Number, maximum, minimum
@@ -120,6 +121,7 @@ def _weights(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term:
         towers=settings.towers,
         splits_towers=splits_towers(resolved.model),
         expandable=bool(options.get("expandable_segments")),
+        section_rows=SECTION_ROWS if at(settings.version, versions.LONG_SECTIONS) else 1,
     )
     term = weights_term(resolved.model, stage, loading, storage)
     slots = (

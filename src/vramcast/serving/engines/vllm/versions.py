@@ -49,6 +49,8 @@ ABSORBS_LATENT: Table[bool] = (((0,), False), ((0, 7), True), ((0, 8), False))
 # LoRA slots are allocated while weights are counted; before, V0 made them afterwards, and its budget never saw them
 # (worker/model_runner.py load_model: the line "Loading model weights took" stands before create_lora_manager)
 LORA_IN_WEIGHTS: Table[bool] = (((0,), False), ((0, 7, 3), True))
+# tables of multimodal rotary sections are four times as long, for video (rotary_embedding.py MRotaryEmbedding, with Qwen2.5-VL)
+LONG_SECTIONS: Table[bool] = (((0,), False), ((0, 7, 2), True))
 # tokens per chunk of the fused-MoE kernels, 0 = no chunks
 MOE_CHUNK: Table[int] = (((0,), 65536), ((0, 14), 16384), ((0, 21), 0))
 
