@@ -11,11 +11,10 @@ from vramcast.models.reading import read_model
 from vramcast.models.recurrent import GatedDeltaNet, Mamba2
 from vramcast.models.sharding import Layout, cut, share_shape
 from vramcast.models.stages import distinct_stages, every_stage
-from vramcast.serving.allocator import allocated_bytes
 from vramcast.serving.cache import cache_layer, cache_layers
 from vramcast.serving.splits import even_split, front_split, middle_split
 from vramcast.serving.storage import Storage
-from vramcast.serving.weights import Loading, weights_term
+from vramcast.serving.weights import Loading, allocated_bytes, weights_term
 from vramcast.units import GiB, MiB
 
 

@@ -16,10 +16,9 @@ from vramcast.models.inventory import Block, Model, Tensor, Tower
 from vramcast.models.quantization.weights import part_of
 from vramcast.models.sharding import Layout, share
 from vramcast.models.stages import Stage, outer_tensors
-from vramcast.serving.allocator import allocated_bytes
 from vramcast.serving.storage import Storage
+from vramcast.units import MiB, gib
 from vramcast.units import count as counted
-from vramcast.units import gib
 
 _FUSED = {
     "q": "qkv", "k": "qkv", "v": "qkv", "gate": "gate_up", "up": "gate_up",
@@ -30,6 +29,13 @@ _FUSED = {
 VOCAB_MULTIPLE = 64
 """Rows of embedding and head are padded to it (vocab_parallel_embedding.py of vLLM and SGLang)."""
 
+# CUDACachingAllocator.cpp: blocks are multiples of 512 B; a request of 10 MiB or more gets a segment of its own, rounded up
+# to 2 MiB, and is not split when at most 1 MiB would remain, so the remainder counts as allocated. Segments that grow
+# (``expandable_segments:True``) are split down to 512 B (should_split)
+_BLOCK = 512
+_OWN_SEGMENT = 10 * MiB
+_SEGMENT_STEP = 2 * MiB
+_LEAST_REMAINDER = 1 * MiB
 _ROUNDING = {False: "segments of 2 MiB, remainders up to 1 MiB are not split off", True: "blocks of 512 B in segments that grow"}
 
 
@@ -141,3 +147,12 @@ def _tower_here(tower: Tower, stage: Stage, loading: Loading) -> bool:
     if tower.stored_only:
         return loading.mtp and stage.last
     return stage.first and loading.towers
+
+
+def allocated_bytes(size_bytes: float, *, expandable: bool = False) -> int:
+    """Bytes that ``torch.cuda.memory_allocated`` grows by for one new tensor of that size."""
+    size = -(-int(size_bytes) // _BLOCK) * _BLOCK
+    if size < _OWN_SEGMENT or expandable:
+        return size
+    segment = -(-size // _SEGMENT_STEP) * _SEGMENT_STEP
+    return segment if segment - size <= _LEAST_REMAINDER else size

@@ -6,9 +6,9 @@ from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.models.stages import Stage, every_stage
 from vramcast.serving.engines.vllm.answer import subtracts_graphs
-from vramcast.serving.engines.vllm.encoder import encoder_term
 from vramcast.serving.engines.vllm.engine import Vllm
 from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
+from vramcast.serving.engines.vllm.profile import encoder_term
 from vramcast.serving.engines.vllm.settings import cache_types, settings_of
 from vramcast.serving.engines.vllm.versions import non_torch_term
 from vramcast.serving.forecast import answer_of

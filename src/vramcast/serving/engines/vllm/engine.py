@@ -14,8 +14,8 @@ from vramcast.serving.engines.resolving import Defaults, context_of, opened, res
 from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.answer import answer
-from vramcast.serving.engines.vllm.encoder import unsized_images
 from vramcast.serving.engines.vllm.options import OPTIONS
+from vramcast.serving.engines.vllm.profile import unsized_images
 from vramcast.serving.precision import loaded_dtype
 from vramcast.serving.storage import storage_of
 from vramcast.workload import Parallel, Serving

@@ -19,9 +19,8 @@ from vramcast.serving.engines.expert_kernels import pad_of
 from vramcast.serving.engines.layouts import has_experts
 from vramcast.serving.engines.versions import at
 from vramcast.serving.engines.vllm import versions
-from vramcast.serving.engines.vllm.encoder import encoder_term, profiled_tokens, splits_towers
 from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
-from vramcast.serving.engines.vllm.profile import Batch, forward_term, sampling_term
+from vramcast.serving.engines.vllm.profile import Batch, encoder_term, forward_term, profiled_tokens, sampling_term, splits_towers
 from vramcast.serving.engines.vllm.settings import VllmSettings
 from vramcast.serving.splits import even_split
 from vramcast.serving.storage import storage_of
