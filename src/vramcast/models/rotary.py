@@ -41,7 +41,8 @@ def _text(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _spoken(text: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
     """The scaling of full layers, and that of sliding ones where it is told apart."""
-    told = next((text[name] for name in ("rope_parameters", "rope_scaling") if isinstance(text.get(name), Mapping)), {})
+    found = (text[name] for name in ("rope_parameters", "rope_scaling") if isinstance(text.get(name), Mapping))
+    told: Mapping[str, Any] = next(found, {})
     full, sliding = told.get("full_attention"), told.get("sliding_attention")
     if isinstance(full, Mapping) and isinstance(sliding, Mapping):
         return full, sliding if sliding != full else None

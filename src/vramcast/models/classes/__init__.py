@@ -97,6 +97,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``nvfp4_attention``: NVIDIA's published NVFP4 checkpoints quantise attention too. ``gguf_rows``: rows of the embedding that
     llama.cpp's converter keeps, 0: all. ``gguf_mix``: the branch of llama-quant.cpp that names this architecture.
     ``largest_capture``: the largest batch that vLLM captures as a graph for this class, 0: by the engine's own rule.
+    ``sglang_cuts_towers``: SGLang's vision tower is cut by tensor parallelism (VisionAttention and parallel linears).
     """
 
     image_tokens: int = 0
@@ -111,6 +112,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gguf_rows: int = 0
     gguf_mix: Literal["", "llama", "falcon"] = ""
     largest_capture: int = 0
+    sglang_cuts_towers: bool = False
 
 
 class Traced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

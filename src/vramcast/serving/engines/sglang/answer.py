@@ -128,7 +128,7 @@ def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
         ),
         rotary_bytes=element_bytes(dtype) if dtype == "float32" else 4,
         mtp=bool(options.get("num_speculative_tokens")),
-        splits_towers=False,
+        splits_towers=model_class(resolved.model.family).served.sglang_cuts_towers,
     )
     term = weights_term(resolved.model, stage, loading, storage)
     copies = [latent_copies(stage, loading, storage)]

@@ -119,10 +119,11 @@ def _cache_plan(rank: VllmRank, sizes: tuple[Number, Number, Number], resolved: 
     concurrency = resolved.concurrency / 1 if is_nothing(request) else blocks / request
     layers = list(_layers(resolved, settings, rank.stage))
     return CachePlan(
-        bytes_per_token=sum(count * token_bytes(layer, settings.types) for layer, count in layers if layer.grows),
+        bytes_per_token=sum(count * token_bytes(layer, settings.types) for layer, count in layers if layer.grows)
+        // settings.demand.context_ranks,
         request_bytes=request * rank.plan.block_bytes,
         pool_bytes=pool,
-        tokens=printed_tokens(rank.plan, blocks, concurrency, resolved.context, settings.version),
+        tokens=printed_tokens(rank.plan, blocks, concurrency, resolved.context, settings),
         concurrency=concurrency,
         block_tokens=rank.plan.block_tokens,
         blocks=blocks,
@@ -131,11 +132,14 @@ def _cache_plan(rank: VllmRank, sizes: tuple[Number, Number, Number], resolved: 
     )
 
 
-def printed_tokens(pages: PagePlan, blocks: Number, concurrency: Number, context: Number, version: Version) -> Number:
-    """The "GPU KV cache size" as that version prints it (v1/core/kv_cache_utils.py): its meaning changed in 0.21."""
-    if at(version, versions.PRINTS_EFFECTIVE_TOKENS):
+def printed_tokens(pages: PagePlan, blocks: Number, concurrency: Number, context: Number, settings: VllmSettings) -> Number:
+    """The "GPU KV cache size" as that version prints it (v1/core/kv_cache_utils.py): its meaning changed in 0.21.
+
+    Before, blocks times tokens of one block, and times the ranks of decode context parallelism.
+    """
+    if at(settings.version, versions.PRINTS_EFFECTIVE_TOKENS):
         return floored(concurrency * context)
-    return blocks // max(1, len(pages.groups)) * pages.block_tokens
+    return blocks // max(1, len(pages.groups)) * pages.block_tokens * settings.demand.context_ranks
 
 
 def _memory(rank: VllmRank, blocks: Number, request: Number, resolved: Resolved, settings: VllmSettings) -> RankMemory:

@@ -2,10 +2,11 @@
 
 import msgspec
 
+from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
-from vramcast.quantity import Number, minimum
+from vramcast.quantity import Number, is_array, minimum
 from vramcast.serving.engines.base import Answer, Resolved
 from vramcast.serving.engines.expert_kernels import named_kernel, vllm_kernel
 from vramcast.serving.engines.layouts import expert_group
@@ -32,6 +33,7 @@ class Vllm(msgspec.Struct, frozen=True):
         """The question with vLLM's defaults for the version, the card and the entry point filled in."""
         defaults, version, number = opened(self, question, model)
         _note_group(defaults, question.parallel)
+        _check_context_ranks(defaults.values.get("decode_context_parallel_size") or 1, question.parallel.tp)
         context = context_of(question, model, defaults)
         _fill(defaults, number, card, context)
         defaults.take("block_size", _block(model), "default of CUDA backends")
@@ -54,6 +56,12 @@ def _note_group(defaults: Defaults, parallel: Parallel) -> None:
     group = expert_group(parallel, defaults.values)
     if parallel.ep not in (1, group):
         defaults.note("ep", group, f"--enable-expert-parallel deals experts out over all tp x dp = {group} ranks")
+
+
+def _check_context_ranks(ranks: int, tp: Number) -> None:
+    """Decode context parallelism uses the tensor-parallel ranks anew (vllm/config/parallel.py)."""
+    if not is_array(tp) and tp % ranks:
+        raise QuestionError(f"decode_context_parallel_size is {ranks}: vLLM wants it to divide tp, which is {tp}")
 
 
 def _fill(defaults: Defaults, version: Version, card: Accelerator | None, context: Number) -> None:

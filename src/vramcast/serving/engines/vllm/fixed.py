@@ -11,7 +11,7 @@ from vramcast.models.attention import LatentAttention
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model, Tensor
 from vramcast.models.rotary import SECTION_ROWS
-from vramcast.models.sharding import cut, share_shape
+from vramcast.models.sharding import cut, share, share_shape
 from vramcast.models.stages import Stage, every_stage
 from vramcast.quantity import Number, maximum, minimum
 from vramcast.serving.engines.base import Resolved
@@ -23,7 +23,7 @@ from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
 from vramcast.serving.engines.vllm.profile import Batch, encoder_term, forward_term, profiled_tokens, sampling_term, splits_towers
 from vramcast.serving.engines.vllm.settings import VllmSettings
 from vramcast.serving.splits import even_split
-from vramcast.serving.storage import storage_of
+from vramcast.serving.storage import Storage, storage_of
 from vramcast.serving.weights import VOCAB_MULTIPLE, Loading, weights_term
 from vramcast.units import GiB, gib
 
@@ -126,7 +126,7 @@ def _weights(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term:
     slots = (
         *(slots_term(resolved.model, stage, options, settings) if at(settings.version, versions.LORA_IN_WEIGHTS) else ()),
         *_draft_term(settings, stage),
-        *_absorbed_term(resolved.model, settings, stage),
+        *_absorbed_term(resolved.model, settings, stage, storage),
     )
     offload = min(term.bytes, round((options.get("cpu_offload_gb") or 0) * GiB))
     parts = (*term.terms, *slots)
@@ -147,18 +147,40 @@ def _draft_term(settings: VllmSettings, stage: Stage) -> tuple[Term, ...]:
     return (term.renamed("draft_model"),)
 
 
-def _absorbed_term(model: Model, settings: VllmSettings, stage: Stage) -> tuple[Term, ...]:
-    """The multiplied-out projections of latent attention: queries to latent and rotary widths, latent to the hidden width."""
-    if not at(settings.version, versions.ABSORBS_LATENT):
-        return ()
+def _absorbed_term(model: Model, settings: VllmSettings, stage: Stage, storage: Storage) -> tuple[Term, ...]:
+    """What latent attention keeps multiplied out or dequantised beside the checkpoint's projections.
+
+    0.7 multiplied query with key and value with output. Since, halves of kv_b_proj are views of it, of a copy in the activations'
+    type where it is quantised (MLACommonImpl.process_weights_after_loading, get_and_maybe_dequant_weights).
+    """
+    if at(settings.version, versions.ABSORBS_LATENT):
+        what, elements = "multiplied-out latent projections", _multiplied_out(model, settings, stage)
+    else:
+        what, elements = "dequantised kv_b_proj", _dequantised_latent(settings, stage, storage)
+    why = f"{elements:,} elements of {what} x {settings.element:g} B"
+    return (Term(name="absorbed", bytes=round(elements * settings.element), why=why),) if elements else ()
+
+
+def _multiplied_out(model: Model, settings: VllmSettings, stage: Stage) -> int:
+    """Queries to latent and rotary widths, latent to the hidden width."""
     elements = 0
     for block, count in stage.blocks:
         for mixer in block.mixers:
             if isinstance(mixer, LatentAttention):
                 queries = (mixer.query_rank or model.hidden) * (mixer.kv_rank + mixer.rope_dim)
                 elements += count * mixer.heads // settings.tp * (queries + mixer.kv_rank * model.hidden)
-    why = f"{elements:,} elements of multiplied-out latent projections x {settings.element:g} B"
-    return (Term(name="absorbed", bytes=round(elements * settings.element), why=why),) if elements else ()
+    return elements
+
+
+def _dequantised_latent(settings: VllmSettings, stage: Stage, storage: Storage) -> int:
+    """Elements of kv_b_proj on this rank, of layers that store it in fewer bits than activations have."""
+    plain, total = settings.element, 0
+    for block, count in stage.blocks:
+        for tensor in block.tensors:
+            if tensor.name.endswith("kv_b_proj.weight"):
+                held = share(tensor, cut(settings.tp))
+                total += held * count * (storage.share_bytes(tensor, held, block=block) < 0.9 * held * plain)
+    return total
 
 
 _TARGETS = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down"})

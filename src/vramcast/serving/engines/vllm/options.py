@@ -36,6 +36,7 @@ OPTIONS = (
     Option(name="enable_prefix_caching", kind="bool", about="keeps states at block ends in hybrid models", source=_ARGS),
     Option(name="enable_expert_parallel", kind="bool", about="experts spread over ranks instead of cut", source=_ARGS),
     Option(name="data_parallel_size", kind="positive", about="replicas that share experts", source=_ARGS),
+    Option(name="decode_context_parallel_size", kind="positive", about="ranks that share a sequence's cache", source=_ARGS),
     Option(name="num_gpu_blocks_override", kind="positive", about="number of cache blocks whatever the budget", source=_ARGS),
     Option(name="disable_hybrid_kv_cache_manager", kind="bool", about="sliding layers pay the full length", source=_ARGS),
     Option(name="mamba_cache_dtype", kind="text", choices=STATE_TYPES, about="type of convolution states", source=_ARGS),

@@ -47,11 +47,15 @@ class Paged(msgspec.Struct, frozen=True):
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides the blocks of one request: tokens in flight, drafted tokens, and how states are kept."""
+    """What decides the blocks of one request: tokens in flight, drafted tokens, and how states are kept.
+
+    ``context_ranks``: ranks of decode context parallelism, each of which keeps every so many tokens of a full layer.
+    """
 
     in_flight: Number
     speculative: int = 0
     state_blocks: int = 1
+    context_ranks: int = 1
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -70,7 +74,7 @@ class Group(msgspec.Struct, frozen=True):
             return -(-minimum(self.reach_tokens - 1 + demand.in_flight, tokens) // self.block_tokens) + 1
         if self.kind == "chunked":
             return -(-minimum(self.reach_tokens + demand.in_flight, tokens) // self.block_tokens)
-        return -(-tokens // self.block_tokens)
+        return -(-tokens // (self.block_tokens * demand.context_ranks))
 
 
 class PagePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +92,7 @@ class PagePlan(msgspec.Struct, frozen=True, kw_only=True):
     def longest(self, blocks: Number, demand: Demand, limit: int) -> Number:
         """The longest single request that fits into that many blocks, at most ``limit`` (a search in kv_cache_utils.py too)."""
         if [group.kind for group in self.groups] == ["full"]:
-            return maximum(0, minimum(blocks * self.block_tokens, limit))
+            return maximum(0, minimum(blocks * self.block_tokens * demand.context_ranks, limit))
         if is_array(blocks) or is_array(demand.in_flight):
             return largest_of_each(lambda tokens: self.request_blocks(tokens, demand), room=blocks, most=limit)
         return largest_that_fits(lambda tokens: self.request_blocks(tokens, demand), room=blocks, most=limit, first=limit)

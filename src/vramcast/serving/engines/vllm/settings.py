@@ -150,6 +150,7 @@ def _demand(version: Version, options: dict[str, Any], pp: int) -> Demand:
         in_flight=options["max_num_batched_tokens"] * batches,
         speculative=options.get("num_speculative_tokens") or 0,
         state_blocks=2 if aligned else 1,
+        context_ranks=options.get("decode_context_parallel_size") or 1,
     )
 
 

@@ -110,7 +110,8 @@ NON_TORCH: Table[Fitted] = (
     ((0, 11), Fitted(0.13, 8, "start-up logs of 0.11 to 0.17")),
     ((0, 18), Fitted(0.25, 24, _LOGS_19)),
 )
-# the same with tensor parallelism: collectives' buffers as well, which are larger over NVLink from 0.18 on
+# the same with tensor parallelism: collectives' buffers as well, which are larger over NVLink from 0.18 on (symmetric memory of
+# Hopper and data-centre Blackwell, distributed/device_communicators/symm_mem.py); cards joined by PCIe alone keep the smaller ones
 NON_TORCH_TP: Table[Fitted] = (
     ((0,), Fitted(0.25, 1, _OLD)),
     ((0, 6, 5), Fitted(3.58, 1, "vllm-project/vllm#10511, twice that of one card")),
@@ -166,6 +167,6 @@ def non_torch_term(version: Version, card: Accelerator | None, *, tp: int, pp: i
 
 def _libraries(version: Version, card: Accelerator | None, *, tp: int, pp: int) -> Fitted:
     if tp > 1:
-        linked = card is None or (card.capability or (0, 0)) >= (9, 0)
+        linked = card is None or (card.link_bytes_per_s > 0 and (card.capability or (0, 0)) >= (9, 0))
         return at(version, NON_TORCH_TP if linked else NON_TORCH_TP_PCIE)
     return at(version, NON_TORCH_PP if pp > 1 else NON_TORCH)
