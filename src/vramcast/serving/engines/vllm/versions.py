@@ -111,7 +111,7 @@ NON_TORCH: Table[Fitted] = (
     ((0, 18), Fitted(0.25, 24, _LOGS_19)),
 )
 # the same with tensor parallelism: collectives' buffers as well, which are larger over NVLink from 0.18 on (symmetric memory of
-# Hopper and data-centre Blackwell, distributed/device_communicators/symm_mem.py); cards joined by PCIe alone keep the smaller ones
+# Hopper and data-centre Blackwell, distributed/device_communicators/symm_mem.py); cards joined by PCIe alone: the smaller
 NON_TORCH_TP: Table[Fitted] = (
     ((0,), Fitted(0.25, 1, _OLD)),
     ((0, 6, 5), Fitted(3.58, 1, "vllm-project/vllm#10511, twice that of one card")),
