@@ -68,7 +68,7 @@ class Logits(msgspec.Struct, frozen=True, kw_only=True):
 
     def head_sum(self, copies: int) -> Quantity:
         """So many gradients of the head's weight, where it is trained."""
-        return named(copies, "x the head's gradient") * bytes_(self.head_gradient)
+        return named(copies, f"gradient{'s' if copies > 1 else ''} of the head") * bytes_(self.head_gradient)
 
 
 def loss_cost(recipe: Recipe, logits: Logits) -> LossCost:
