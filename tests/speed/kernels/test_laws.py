@@ -122,6 +122,21 @@ def test_a_measured_card_has_its_own_error_and_an_unknown_one_its_transfer() -> 
     assert other.error.median > sibling.error.median
 
 
+def test_a_format_that_a_card_cannot_multiply_is_unpacked() -> None:
+    ada, hopper, ampere = (find_accelerator(name) for name in ("L40S", "H100", "A100-80G"))
+    assert gemm(card=hopper, m=1, n=8192, k=8192, weight="nvfp4").law.precision == "int4_weight_only"
+    assert gemm(card=ampere, m=1, n=8192, k=8192, weight="fp8").law.precision == "int8_weight_only"
+    assert gemm(card=ada, m=1, n=8192, k=8192, weight="fp8").law.precision == "fp8"
+
+
+def test_a_kernel_not_measured_here_is_taken_from_its_nearest_kin() -> None:
+    card = find_accelerator("L40S")
+    experts = moe(card=card, tokens=64, hidden=2048, inter=768, experts=128, top_k=8)
+    assert (experts.law.backend, experts.law.card_class) == ("sglang/triton", "blackwell_pro")
+    prefill = prefill_attention(card=card, new=512, heads=32, kv_heads=8, head_dim=128, dtype="fp8", backend="vllm/flashinfer")
+    assert (prefill.law.backend, prefill.law.precision) == ("vllm/flashinfer", "bf16")
+
+
 def test_an_estimate_says_what_binds_and_why() -> None:
     card = find_accelerator("H100")
     small, large = gemm(card=card, m=1, n=8192, k=8192), gemm(card=card, m=8192, n=8192, k=8192)

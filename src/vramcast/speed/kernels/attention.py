@@ -93,7 +93,7 @@ def prefill_attention(
     """
     chosen = law_for("prefill_attention", backend, dtype, card)
     parts = prefill_parts(
-        chosen.constants, machine(card, dtype), new=new, past=past, heads=heads, kv_heads=kv_heads,
+        chosen.constants, machine(card, chosen.law.precision), new=new, past=past, heads=heads, kv_heads=kv_heads,
         key_value_dim=head_dim + (v_dim or head_dim), batch=batch, pairs=attended(new, past, window=window, masked=masked),
         keys=smaller(past + new, window + QUERY_TILE) if window else past + new, kv_bytes=CACHE_BYTES[kv_dtype],
     )  # fmt: skip

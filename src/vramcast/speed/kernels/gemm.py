@@ -79,11 +79,19 @@ def gemm(
         raise unknown_name("weight format", name, RECIPES)
     if direction not in DIRECTIONS:
         raise unknown_name("direction", direction, DIRECTIONS)
+    name = _computed(card, name)
     recipe = RECIPES[name]
     chosen = law_for("gemm", backend, name, card)
     parts = gemm_parts(chosen.constants, machine(card, recipe.computes), m=m, n=n, k=k, recipe=recipe)
     parts["compute"] = parts["compute"] * DIRECTIONS[direction]
     return Estimate(seconds=gemm_seconds(chosen.constants, parts), parts=parts, formula=FORMULA, chosen=chosen)
+
+
+def _computed(card: Accelerator, name: str) -> str:
+    """The recipe as this card runs it: a format its units do not multiply is unpacked to 16 bits inside the kernel (Marlin)."""
+    if card.vendor != "NVIDIA" or RECIPES[name].computes in card.flops:
+        return name
+    return {"fp4": "mxfp4_weight_only", "fp8": "int8_weight_only"}.get(RECIPES[name].computes, name)
 
 
 def gemm_parts(

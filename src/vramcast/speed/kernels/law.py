@@ -130,8 +130,8 @@ def law_for(operator: str, backend: str, precision: str, card: Accelerator) -> C
     ``backend``: empty for the one that current vLLM takes (backends.py).
 
     Tried in turn: the class itself and its neighbours, each with the same back end and then another engine's call of the same
-    kernel; other back ends in that order; any law of this operator and precision. Raises UnmodelledError when the
-    operator has no law in that precision.
+    kernel; the same in the format nearest to this one; other back ends; any law of this operator and format.
+    Raises UnmodelledError when the operator has no law in that precision.
     """
     kind, measured = card_class(card), card.id
     backend = backend or default_backend(operator=operator, card=card, precision=precision).name
@@ -156,20 +156,31 @@ def _sustained(law: Law, kind: str) -> dict[str, float]:
 @functools.lru_cache(maxsize=4096)
 def _find(operator: str, backend: str, precision: str, kind: str) -> Law:
     found = _laws_of(operator)
-    places = (kind, *NEIGHBOURS.get(kind, ()))
-    for place in places:
-        if (operator, backend, precision, place) in found:
-            return found[operator, backend, precision, place]
-        kin = [law for law in found.values() if (law.precision, law.card_class) == (precision, place)]
-        other = next((law for law in kin if law.backend.rpartition("/")[2] == backend.rpartition("/")[2]), None)
-        if other is not None:
-            return other
-    for like in (precision, *ALIKE.get(precision, ())):
+    places, alike = (kind, *NEIGHBOURS.get(kind, ())), (precision, *ALIKE.get(precision, ()))
+    for like in alike:
+        law = next((law for place in places if (law := _kin(found, backend, like, place))), None)
+        if law is not None:
+            return law
+    for like in alike:
         same = [law for law in found.values() if law.precision == like]
         near = [law for place in places for law in same if law.card_class == place]
         if near or same:
             return (near or same)[0]
     raise UnmodelledError(f"no law of {operator} in {precision}: known are {_known(operator)}")
+
+
+def _kin(found: dict[tuple[str, str, str, str], Law], backend: str, precision: str, place: str) -> Law | None:
+    """The back end's law on a class, or that of another engine's call of the same kernel."""
+    exact = found.get((next(iter(found))[0], backend, precision, place)) if found else None
+    kernel = backend.rpartition("/")[2]
+    return exact or next(
+        (
+            law
+            for law in found.values()
+            if (law.precision, law.card_class) == (precision, place) and law.backend.rpartition("/")[2] == kernel
+        ),
+        None,
+    )
 
 
 def _transferred(law: Law, kind: str) -> Spread:
