@@ -13,7 +13,7 @@ Names are loaded when they are first used, so that importing the package costs n
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from vramcast.asking.doors import forecast, serve, train
