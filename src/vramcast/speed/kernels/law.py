@@ -11,6 +11,8 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.speed.kernels.backends import backend as default_backend
 from vramcast.speed.kernels.machine import NEIGHBOURS, SUSTAINED, card_class
 
+Key = tuple[str, str, str, str]
+"""Operator, back end, precision, card class."""
 CONSTANTS = Path(__file__).with_name("laws.json")
 # Formats whose kernels are one another's nearest kin: products of the same units, with other scales.
 ALIKE = {
@@ -107,7 +109,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @functools.cache
-def laws() -> dict[tuple[str, str, str, str], Law]:
+def laws() -> dict[Key, Law]:
     """Every law by operator, back end, precision and card class, in the order of the file."""
     return {key: law for operator in _file() for key, law in _laws_of(operator).items()}
 
@@ -119,7 +121,7 @@ def _file() -> dict[str, msgspec.Raw]:
 
 
 @functools.cache
-def _laws_of(operator: str) -> dict[tuple[str, str, str, str], Law]:
+def _laws_of(operator: str) -> dict[Key, Law]:
     rows = msgspec.json.decode(_file().get(operator, b"[]"), type=list[Law])
     return {(row.operator, row.backend, row.precision, row.card_class): row for row in rows}
 
@@ -169,18 +171,12 @@ def _find(operator: str, backend: str, precision: str, kind: str) -> Law:
     raise UnmodelledError(f"no law of {operator} in {precision}: known are {_known(operator)}")
 
 
-def _kin(found: dict[tuple[str, str, str, str], Law], backend: str, precision: str, place: str) -> Law | None:
+def _kin(found: dict[Key, Law], backend: str, precision: str, place: str) -> Law | None:
     """The back end's law on a class, or that of another engine's call of the same kernel."""
-    exact = found.get((next(iter(found))[0], backend, precision, place)) if found else None
-    kernel = backend.rpartition("/")[2]
-    return exact or next(
-        (
-            law
-            for law in found.values()
-            if (law.precision, law.card_class) == (precision, place) and law.backend.rpartition("/")[2] == kernel
-        ),
-        None,
-    )
+    here = [law for law in found.values() if (law.precision, law.card_class) == (precision, place)]
+    exact = [law for law in here if law.backend == backend]
+    same_kernel = [law for law in here if law.backend.rpartition("/")[2] == backend.rpartition("/")[2]]
+    return next(iter(exact + same_kernel), None)
 
 
 def _transferred(law: Law, kind: str) -> Spread:
