@@ -136,3 +136,14 @@ def test_nothing_that_a_terminal_obeys_reaches_a_page(capsys: pytest.CaptureFixt
     page.line(("title\x1b]0;x\x07", "title"), "\x1b[31mred\u202e")
     page.show()
     assert capsys.readouterr().out == "title\\x1b]0;x\\x07\\x1b[31mred\\u202e\n"
+
+
+def test_every_word_of_training_is_listed_by_one_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["train", "--options"]) == 0
+    text = capsys.readouterr().out
+    for word in ("grpo_colocated", "paged_adamw_8bit", "llama_factory", "llama_pro", "micro_batch", "live_gathers", "nf4"):
+        assert word in text, word
+    assert run(["train", "colocate", "--options"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) < 12
+    assert run(["train", "nonsense", "--options"]) == 2
+    assert "no word of training contains 'nonsense'" in capsys.readouterr().err

@@ -89,6 +89,11 @@ def training_question(
     """
     check_words(words, TrainingWords.__annotations__, what="training word")
     typed: dict[str, Any] = {name: value for name, value in words.items() if value is not None and value != ()}
+    if script := next((file for file in (model, *map(str, files)) if str(file or "").endswith(".py")), None):
+        raise QuestionError(
+            f"{script} is a program, not a configuration: vramcast trace -- python {script} runs its step without a GPU, "
+            "vramcast measure -- python FILE with one; or give its settings as flags or as a YAML"
+        )
     if model is not None and model.endswith(_ENDINGS):
         files = (*files, model)
     elif model is not None:

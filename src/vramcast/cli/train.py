@@ -29,6 +29,7 @@ Examples:
 @_output("--sweep", "sweep", metavar="NAME=V,V,...", help="Answer a grid: rank=2,4,8 micro_batch=2,4,8,12.")
 @_output("--plot", "plot", metavar="FILE", help="With --sweep: draw it to FILE (.png, .svg or .html).")
 @_output("--explain", metavar="TERM", help="Open one term of the ledger down to its formula.")
+@_output("--options", "list_options", is_flag=True, help="List every word (with WORD in MODEL's place: those with it).")
 @_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(**given: Any) -> int:
     """Forecast the memory of a training step of MODEL, moment by moment.
@@ -36,6 +37,10 @@ def command(**given: Any) -> int:
     MODEL is as for `vramcast serve`, or a training file (.yaml, .toml, .sh) that names one; or give a shape (--layers,
     --hidden, --heads ...) instead.
     """
+    if given["list_options"]:
+        from vramcast.cli.listing import show_training_words
+
+        return show_training_words(given["model"] or "")
     model, axes = _model_and_axes(given)
     ask, words = partial(training_question, model, files=given["files"]), words_of(given)
     if axes:

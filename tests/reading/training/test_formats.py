@@ -418,3 +418,26 @@ def test_a_tower_that_is_not_frozen_is_read(keys: dict[str, object]) -> None:
     settings = read_training_mapping(keys, where="run.yaml")
     assert settings.get("options.freezes_towers") is False
     assert settings.unread == []
+
+
+def test_trls_yaml_is_trls_and_its_engine_is_counted(tmp_path: Path) -> None:
+    file = tmp_path / "grpo.yaml"
+    file.write_text(
+        "model_name_or_path: Qwen/Qwen2.5-7B\nper_device_train_batch_size: 2\nnum_generations: 8\nmax_prompt_length: 512\n"
+        "max_completion_length: 1024\nuse_vllm: true\nvllm_mode: colocate\nvllm_gpu_memory_utilization: 0.3\nbeta: 0.04\n"
+    )
+    found = read_training_files((str(file),))
+    assert (found.get("framework"), found.get("options.task"), found.get("options.tenant")) == ("trl", "grpo", 0.3)
+    assert not found.unread
+
+
+def test_accelerates_launcher_flags_share_the_model(tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(
+        "accelerate launch --use_deepspeed --zero_stage 3 --offload_optimizer_device cpu --num_processes 8 train.py "
+        "--model_name_or_path Qwen/Qwen2.5-7B --per_device_train_batch_size 1\n"
+    )
+    found = read_training_files((str(file),))
+    assert (found.get("zero"), found.get("gpus"), found.get("offload")) == (3, 8, ["optimizer"])
+    assert found.get("framework") == "hf_trainer"
+    assert not [name for name in found.unread if "zero" in name or "deepspeed" in name]

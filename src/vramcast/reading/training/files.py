@@ -85,7 +85,7 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
     """A script's flags, then the files that it names and that are at hand."""
     formats = []
     if command.flags or command.overrides:
-        given = flat(command.flags) | command.overrides
+        given = flat(_launched(command.flags, settings, path)) | command.overrides
         name = command.program or format_of(given, where=path.name)
         rules = rules_of(name)
         launch = (
@@ -111,6 +111,34 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
         else:
             settings.unread.append(f"{file} (not found beside {path.name})")
     return formats + _nested(settings, path.parent)
+
+
+# Flags of accelerate launch, by the names that its own file has for them.
+_ACCELERATE = {
+    "zero_stage": "deepspeed_config.zero_stage", "offload_optimizer_device": "deepspeed_config.offload_optimizer_device",
+    "offload_param_device": "deepspeed_config.offload_param_device", "mixed_precision": "mixed_precision",
+}  # fmt: skip
+
+
+def _launched(flags: dict[str, Any], settings: Settings, path: Path) -> dict[str, Any]:
+    """A command's flags less those of accelerate's launcher, which are read as its own file would be."""
+    switches = {"use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP", "multi_gpu": "MULTI_GPU"}
+    kind = next((kind for name, kind in switches.items() if flags.get(name)), None)
+    if kind is None:
+        return flags
+    said: dict[str, Any] = {"distributed_type": kind}
+    said |= {_ACCELERATE[name]: value for name, value in flags.items() if name in _ACCELERATE}
+    said |= {f"fsdp_config.{name}": value for name, value in flags.items() if name.startswith("fsdp_") and name != "fsdp_config"}
+    rules = rules_of("accelerate")
+    apply(settings, said, rules.RULES, rules.IDLE, where=path.name)
+    if kind == "DEEPSPEED":
+        settings.put("zero", 2, f"{path.name}: use_deepspeed, zero_stage 2 where none is given")
+    elif kind == "FSDP":
+        settings.put("fsdp", 1, f"{path.name}: use_fsdp, version 1 where none is given")
+    taken = {*switches, *_ACCELERATE}
+    return {
+        name: value for name, value in flags.items() if name not in taken and not (kind == "FSDP" and name.startswith("fsdp_"))
+    }
 
 
 def _nested(settings: Settings, folder: Path) -> list[str]:

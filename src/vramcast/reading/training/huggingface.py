@@ -10,7 +10,12 @@ from vramcast.reading.training.keys import Rule, dtype, flag, names, number, one
 from vramcast.reading.training.settings import Settings
 
 NAME = "Hugging Face TrainingArguments"
-SIGNATURE = frozenset({"per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs", "output_dir"})
+# The last two lines are TRL's own: its trainers' configurations and ModelConfig.
+SIGNATURE = frozenset(
+    {"per_device_train_batch_size", "gradient_accumulation_steps", "num_train_epochs", "output_dir", "model_name_or_path"}
+    | {"use_peft", "lora_target_modules", "dataset_name", "max_length", "max_prompt_length", "max_completion_length"}
+    | {"num_generations", "use_vllm", "vllm_mode", "beta", "loss_type"}
+)
 ATTENTION = {
     "flash_attention_2": "flash", "flash_attention_3": "flash", "fa2": "flash", "fa3": "flash", "sdpa": "flash",
     "flash_attn": "flash", "flex_attention": "flash", "kernels-community/flash-attn3": "flash", "disabled": "eager",

@@ -8,7 +8,9 @@ from vramcast.reading.training.keys import Rule, flag, names, number, one_of, te
 from vramcast.reading.training.settings import UNSET, Settings
 
 NAME = "LLaMA-Factory YAML"
-SIGNATURE = frozenset({"finetuning_type", "cutoff_len", "stage", "template", "lora_target", "model_name_or_path"})
+SIGNATURE = frozenset(
+    {"finetuning_type", "cutoff_len", "stage", "template", "lora_target", "dataset_dir", "quantization_bit", "flash_attn"}
+)
 _STAGES = {"pt": "pretrain", "sft": "sft", "rm": "reward"}
 _ATTENTION = {"fa2": "flash", "fa3": "flash", "sdpa": "flash", "disabled": "eager"}
 
