@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from vramcast.asking.beside_trace import Beside
 from vramcast.asking.utilization import Answer
 from vramcast.cli.structs import properties
 from vramcast.hardware.accelerator import Accelerator
@@ -23,7 +24,7 @@ from vramcast.profiling.report import Report
 
 TARGET = Path(__file__).parents[1] / "docs" / "json-tools.md"
 COMMANDS = (
-    ("profile FILE", "kind `profile`", (Report,)),
+    ("profile FILE", "kind `profile`; with --model also `beside`", (Report, Beside)),
     ("profile FOLDER", "kind `profile of ranks`", (Ranks,)),
     ("profile FILE --against FILE", "kind `profile comparison`", (Comparison,)),
     ("utilization", "kind `utilization`", (Answer,)),

@@ -1,5 +1,6 @@
 """``vramcast profile``: what a profiler trace says: where the GPU's time went, on which kernels, and what limits."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,9 +9,12 @@ from typing import Any
 
 import click
 
+from vramcast.cli.run_options import RUN_NAMES, run_options
 from vramcast.cli.structs import print_struct
 from vramcast.errors import MissingError, QuestionError
+from vramcast.units import GiB
 
+_LONGEST_NAME = 80
 _EPILOG = """\b
 Examples:
   vramcast profile trace.json.gz
@@ -18,6 +22,7 @@ Examples:
   vramcast profile traces/ --bars ranks.png
   vramcast profile after.json.gz --against before.json.gz
   vramcast profile report.sqlite --json
+  vramcast profile rank0.json.gz --model meta-llama/Llama-3.1-8B --gpu H100x8 --seq 8192 --fsdp 2 --micro-batch 1
 """
 
 
@@ -32,6 +37,11 @@ Examples:
 @click.option("--bars", metavar="FILE", help="Write the parts of the time by step (of a folder: by rank) as .png, .svg or .html.")
 @click.option("--roofline", metavar="FILE", help="Write matmuls and attentions under the card's roofs as .png, .svg or .html.")
 @click.option("--cluster", is_flag=True, help="Read a folder's files over a Ray cluster (RAY_ADDRESS) that sees them.")
+@click.option("--model", metavar="MODEL", help="Whose training step was traced: its forecast is set beside the trace's steps.")
+@click.option("--seq", metavar="N", help="Tokens of a sequence of that run.")
+@click.option("--method", type=click.Choice(["full", "lora", "qlora"]), help="How it trained.")
+@click.option("--checkpointing", type=click.Choice(["none", "selective", "full"]), help="What it computed again.")
+@run_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(what: str, **given: Any) -> int:
     """Say where a GPU's time went, from a trace of PyTorch's profiler (.json, .json.gz), Nsight Systems (.sqlite) or rocprof.
@@ -46,13 +56,27 @@ def command(what: str, **given: Any) -> int:
     _pictures(trace, report, card, given)
     if given["against"]:
         return _compare(report, given)
+    beside = _beside(report, given)
     if given["as_json"]:
-        print_struct("profile", report)
+        print_struct("profile", report, **({"beside": beside} if beside else {}))
     else:
-        from vramcast.cli.profile_page import profile_page
+        from vramcast.cli.profile_page import beside_page, profile_page
 
-        profile_page(report, top=given["top"]).show()
+        profile_page(report, top=given["top"], beside=beside_page(beside) if beside else None).show()
     return _damaged(report)
+
+
+def _beside(report: Any, given: dict[str, Any]) -> Any:
+    """The forecast of the traced run, None when no model is named."""
+    names = ("method", "checkpointing", *RUN_NAMES)
+    words = {name: given[name] for name in names if given[name] is not None}
+    if not given["model"]:
+        if words or given["seq"]:
+            raise QuestionError("name the --model whose step was traced: its forecast is set beside the trace")
+        return None
+    from vramcast.asking.beside_trace import beside_trace
+
+    return beside_trace(report, model=given["model"], gpu=given["gpu"], seq=given["seq"], words=words)
 
 
 def _check(given: dict[str, Any]) -> None:
@@ -110,11 +134,20 @@ def _card(gpu: str | None, trace: Any) -> Any:
 
     if gpu:
         return least_card(gpu)
-    name = next((n for n in trace.origin.gpu_names if n), "")
-    try:
-        return match_accelerator(name)[0] if name else None
-    except QuestionError:
-        return None
+    for name in _names(trace.origin):
+        try:
+            return match_accelerator(name)[0]
+        except QuestionError:
+            continue
+    return None
+
+
+def _names(origin: Any) -> list[str]:
+    """The trace's own name of its GPU, then without its board (A100-PG509-200) and with its memory instead."""
+    name = next((n for n in origin.gpu_names if n), "")[:_LONGEST_NAME]
+    board = re.match(r"(?:NVIDIA )?([A-Z]+[0-9]+[A-Z]*)-PG[0-9]+", name)
+    size = next(iter(origin.gpu_bytes), 0)
+    return [name, *([f"{board[1]} {round(size / GiB)}GB"] if board and size else [])] if name else []
 
 
 def _pictures(trace: Any, report: Any, card: Any, given: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from vramcast.asking.beside_trace import Beside
 from vramcast.cli.page import Page
 from vramcast.planning.attainable import attained
 from vramcast.profiling.against import Change, Comparison
@@ -21,13 +22,14 @@ _CAUSES = {
 _MOST_RANKS = 24
 
 
-def profile_page(report: Report, *, top: int) -> Page:
-    """The page of one trace."""
+def profile_page(report: Report, *, top: int, beside: Page | None = None) -> Page:
+    """The page of one trace; ``beside`` is put after its steps."""
     page = Page()
     _head(page, report)
     _where(page, report.where)
     _findings(page, report)
     _steps(page, report)
+    page.lines += beside.lines if beside else []
     _classes(page, report)
     _kernels(page, report, top)
     _shapes(page, report, top)
@@ -287,6 +289,21 @@ def _peers(page: Page, report: Report) -> None:
         figures = (t.computation_time, t.exposed_comm_time, t.idle_time, t.total_time)
         rows.append(("TraceLens", *(f"{ms:,.3f}" for ms in figures), "-"))
     page.table(rows, styles=("title",), right=frozenset({1, 2, 3, 4, 5}))
+
+
+def beside_page(found: Beside) -> Page:
+    """A traced step beside its forecast."""
+    page = Page()
+    page.heading(f"A step beside the forecast of {found.model} (mean of {found.steps})")
+    rows = [("", "trace", "forecast", "trace / forecast")]
+    whole = ("whole step", found.trace_step_s, found.forecast_step_s)
+    for name, ours, theirs in (whole, *((p.name, p.trace_s, p.forecast_s) for p in found.parts)):
+        rows.append((name, duration(ours), duration(theirs), f"{ours / theirs:.2f}" if ours and theirs else "-"))
+    page.table(rows, styles=("title", "number"), right=frozenset({1, 2, 3}))
+    page.line("  ", f"MFU {found.trace_mfu:.1%} in the trace, {found.forecast_mfu:.1%} in the forecast")
+    if found.doubt:
+        _wrapped(page, "! ", found.doubt, "warn")
+    return page
 
 
 def ranks_page(ranks: Ranks) -> Page:

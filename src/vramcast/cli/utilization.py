@@ -6,6 +6,7 @@ import click
 
 from vramcast.asking.utilization import Answer, Asked, is_log, read_log, utilization
 from vramcast.cli.page import Page
+from vramcast.cli.run_options import run_options
 from vramcast.cli.structs import print_struct
 from vramcast.speed.utilization import CONVENTIONS, RECOMPUTATION
 
@@ -37,13 +38,7 @@ _METHODS = ("full", "lora", "qlora")
 @click.option("--method", type=click.Choice(_METHODS), default="full", show_default=True, help="LoRA counts 4N, not 6N.")
 @click.option("--checkpointing", type=click.Choice(RECOMPUTATION), default="none", show_default=True, help="For HFU.")
 @click.option("--reference", type=float, metavar="X", help="A paper's tokens per second of one such card: as MFU.")
-@click.option("--framework", metavar="F", help="Of the run; this and what follows set a forecast of it beside the figure.")
-@click.option("--micro-batch", type=int, metavar="N", help="Sequences of a micro-batch on one card.")
-@click.option("--accumulate", type=int, metavar="N", help="Micro-batches of a step.")
-@click.option("--zero", type=click.IntRange(0, 3), help="DeepSpeed's stage.")
-@click.option("--fsdp", type=click.IntRange(1, 2), help="FSDP's version.")
-@click.option("--tp", type=int, metavar="N", help="Tensor-parallel cards.")
-@click.option("--pp", type=int, metavar="N", help="Pipeline stages.")
+@run_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(as_json: bool, **given: Any) -> int:
     """Say how well GPUs were used: MFU by each convention, HFU, and the share of a paper's speed.

@@ -39,6 +39,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     tool: str
     gpu_names: tuple[str, ...] = ()
     gpu_sms: tuple[int, ...] = ()
+    gpu_bytes: tuple[int, ...] = ()
     rank: int | None = None
     world_size: int | None = None
     versions: tuple[tuple[str, str], ...] = ()

@@ -359,6 +359,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
 class _Properties(msgspec.Struct):
     name: str = ""
     sms: int = msgspec.field(default=0, name="numSms")
+    memory: int = msgspec.field(default=0, name="totalGlobalMem")
 
 
 class _Distributed(msgspec.Struct):
@@ -395,6 +396,7 @@ def _origin(header: bytes, trailer: bytes) -> Origin:
         tool="PyTorch profiler",
         gpu_names=tuple(g.name for g in gpus),
         gpu_sms=tuple(g.sms for g in gpus),
+        gpu_bytes=tuple(g.memory for g in gpus),
         rank=distributed.rank,
         world_size=distributed.world_size,
         versions=tuple(versions.items()),
