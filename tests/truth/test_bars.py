@@ -1,5 +1,7 @@
 """Bars of answers: the exact part stays, the measured part carries the spread of its kind."""
 
+import math
+
 import pytest
 
 from vramcast.hardware.names import find_accelerator
@@ -85,3 +87,28 @@ def test_of_a_file_s_run_the_compute_buffer_alone_is_uncertain(table: None, engi
     bar = bars.serving_spread(answer, rank).interval()
     assert bar is not None
     assert bar.high_bytes - bar.low_bytes < 0.2 * rank.needed_bytes
+
+
+def test_slack_widens_both_sides_and_draws_the_verdict_to_the_middle(table: None) -> None:
+    """Independent errors add as squares: 200 up and 1,000 of slack are 1,020 up."""
+    plain = bars.Spread(measure="device", exact_bytes=0, uncertain_bytes=1000, keys={"engine": "trl"})
+    loose = bars.Spread(measure="device", exact_bytes=0, uncertain_bytes=1000, keys={"engine": "trl"}, slack_bytes=1000)
+    bar = loose.interval()
+    assert bar is not None
+    assert bar.high == pytest.approx(1000 + math.hypot(200, 1000), abs=1)
+    assert bar.low == pytest.approx(1000 - math.hypot(100, 1000), abs=1)
+    for room in (900, 1150):
+        near, far = loose.chance_within(room), plain.chance_within(room)
+        assert near is not None
+        assert far is not None
+        assert abs(near - 0.5) < abs(far - 0.5)
+
+
+def test_what_the_layers_traces_were_off_by_is_slack(table: None) -> None:
+    """A class whose layers were traced within nothing has the plain bar; one that nobody traced a wider one."""
+    spreads = {}
+    for name in ("Qwen/Qwen2.5-0.5B", "internlm/internlm2-1_8b"):
+        model = read_model(name)
+        answer = forecast_training(Training(model=name, framework="hf_trainer", micro_batch=4), model=model)
+        spreads[name] = bars.training_spread(answer, answer.worst).slack_bytes / answer.worst.needed_bytes
+    assert spreads["Qwen/Qwen2.5-0.5B"] < 0.001 < 0.03 < spreads["internlm/internlm2-1_8b"]

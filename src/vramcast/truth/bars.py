@@ -4,7 +4,7 @@ A cache that was asked for and a file's tensors follow exactly; what a pool engi
 compute buffer or a device counter are the parts that cases speak about.
 """
 
-from math import hypot
+from math import ceil, hypot
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -47,8 +47,8 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
             return None
         low, high = self.exact_bytes + bar.low, self.exact_bytes + bar.high
         return Interval(
-            low=need - round(self._widened(need - low)) - self.below_bytes,
-            high=need + round(self._widened(high - need)),
+            low=need - ceil(self._widened(need - low)) - self.below_bytes,
+            high=need + ceil(self._widened(high - need)),
             coverage=bar.coverage,
             cases=bar.cases,
         )

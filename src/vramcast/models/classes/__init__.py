@@ -118,11 +118,12 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Traced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far the activation formulas are from traced layers of the class: the largest |forecast/traced - 1| over its rows.
 
-    ``saved``: what one layer keeps for backward; ``forward``, ``backward``: the tops of its two passes
-    (truth/traced/activations.jsonl, written by tools/build_traced_errors.py).
+    ``saved``: what one layer keeps for backward; ``kept``: what it keeps when it is recomputed, its input; ``forward``,
+    ``backward``: the tops of its two passes (truth/traced/activations.jsonl, written by tools/build_traced_errors.py).
     """
 
     saved: float = 0.0
+    kept: float = 0.0
     forward: float = 0.0
     backward: float = 0.0
 

@@ -32,21 +32,17 @@ def traced_error(recipe: Recipe) -> Traced | None:
 def usual_error() -> Traced:
     """The errors that nine in ten of the traced classes keep within."""
     rows = [row.traced for row in model_classes() if row.traced]
-    saved, forward, backward = (quantiles([getattr(r, f) for r in rows], n=10)[-1] for f in Traced.__struct_fields__)
-    return Traced(saved=saved, forward=forward, backward=backward)
+    return Traced(**{f: quantiles([getattr(r, f) for r in rows], n=10)[-1] for f in Traced.__struct_fields__})
 
 
 def slack_bytes(recipe: Recipe, rank: RankMemory) -> int:
-    """How far the peak may be off for the layers' sake, bytes: what waits for backward, and the live layer, times their errors.
-
-    What a recomputed layer keeps is its input, which is exact.
-    """
+    """How far the peak may be off for the layers' sake, bytes: what waits and the live layer, times their errors."""
     error = traced_error(recipe)
     if error is None:
         return 0
     peak = {term.name: term.bytes for term in rank.peak.terms}
-    waiting = 0 if recipe.recomputation.policy.kind == "full" else peak.get("activations", 0)
-    return round(error.saved * waiting + max(error.forward, error.backward) * peak.get("temporaries", 0))
+    waiting = error.kept if recipe.recomputation.policy.kind == "full" else error.saved
+    return round(waiting * peak.get("activations", 0) + max(error.forward, error.backward) * peak.get("temporaries", 0))
 
 
 def traced_notes(recipe: Recipe, ranks: tuple[RankMemory, ...]) -> tuple[tuple[Assumption, ...], tuple[Unmodelled, ...]]:
@@ -54,12 +50,13 @@ def traced_notes(recipe: Recipe, ranks: tuple[RankMemory, ...]) -> tuple[tuple[A
     error, modules = traced_error(recipe), recipe.kernels.modules
     if error is None:
         return (), ()
-    worst, bound = max(error.saved, error.forward, error.backward), max(slack_bytes(recipe, rank) for rank in ranks)
+    worst, bound = max(getattr(error, f) for f in Traced.__struct_fields__), max(slack_bytes(recipe, rank) for rank in ranks)
     if model_class(modules).traced is None:
         said = f"no layer of {modules} was traced: nine in ten classes' were within {worst:.0%} of these formulas"
         return (), (Unmodelled(said, bound),)
     if worst > SHOWN:
-        said = f"activations of {modules} layers: traced ones were within {error.saved:.1%} kept, {worst:.1%} at their top"
+        tops = max(error.forward, error.backward)
+        said = f"traced {modules} layers were off by up to {error.saved:.1%} in what waits for backward, {tops:.1%} at their top"
         return (), (Unmodelled(said, bound),)
     because = "the largest error over traced layers of the class, truth/traced/activations.jsonl"
     return (Assumption("traced_error", round(worst, 3), because),), ()

@@ -4,7 +4,9 @@ from vramcast.ledger import Unmodelled
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
 from vramcast.models.recurrent import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
+from vramcast.training.activations.delta_net import delta_net
 from vramcast.training.activations.linear import linear
+from vramcast.training.activations.mamba1 import mamba1_scan
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.state_space import mamba2_scan
 from vramcast.training.activations.style import Style
@@ -15,10 +17,18 @@ CHUNK = 256  # tokens per chunk of the state-space scan (mamba_ssm, ops/triton/s
 DELTA_CHUNK = 64  # tokens per chunk of the gated delta rule (flash-linear-attention, ops/gated_delta_rule/chunk.py)
 
 
+WRITTEN_OUT = ("Mamba1", "Mamba2", "GatedDeltaNet")
+"""Mixers whose plain torch operations are written down and held against traces."""
+
+
 def recurrent(tape: Tape, style: Style, kind: object, source: int, *, tokens: Amount, seq: Amount, hidden: float) -> int:
     """Input projections, convolution, scan, gated norm and output projection of a recurrent mixer."""
     if style.scan == "torch" and isinstance(kind, Mamba2):
         return mamba2_scan(tape, style, kind, source, tokens=tokens, seq=seq, hidden=hidden)
+    if style.scan == "torch" and isinstance(kind, Mamba1):
+        return mamba1_scan(tape, style, kind, source, tokens=tokens, seq=seq, hidden=hidden)
+    if style.scan == "torch" and isinstance(kind, GatedDeltaNet):
+        return delta_net(tape, style, kind, source, tokens=tokens, seq=seq, hidden=hidden)
     projected, convolved, inner, state = _widths(kind)
     projected, convolved, inner = projected / style.tp, convolved / style.tp, inner / style.tp
     width = style.width
@@ -40,8 +50,8 @@ def scans_of(model: Model) -> tuple[str, ...]:
 
 
 def unchecked(model: Model, recipe: Recipe) -> tuple[Unmodelled, ...]:
-    """The scans that no trace has checked: those of kernels, and in plain torch all but Mamba 2's, which is written down."""
-    kinds = [name for name in scans_of(model) if recipe.kernels.scan != "torch" or name != "Mamba2"]
+    """The scans that no trace has checked: those of kernels, and in plain torch all but those that are written down."""
+    kinds = [name for name in scans_of(model) if recipe.kernels.scan != "torch" or name not in WRITTEN_OUT]
     how = (
         "its kernels' own sources"
         if recipe.kernels.scan != "torch"

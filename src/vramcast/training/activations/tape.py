@@ -45,9 +45,10 @@ class Operation(msgspec.Struct, frozen=True):
     """One operation: tensors are indices into the tape's sizes.
 
     ``saves``: tensors held for backward; ``keeps``: further bytes held (masks, statistics, cast weights); ``cached``: those of
-    ``keeps`` that autocast holds until it ends, in a pass without autograd too (copies of weights that train); ``scratch`` and
-    ``back_scratch``: bytes alive only while it runs forward or backward; ``weight_gradient``: bytes it adds to the gradients of
-    parameters; ``aliases``: its backward hands its gradient on without a copy (adds, views) to inputs of the output's own size;
+    ``keeps`` that autocast holds until it ends, in a pass without autograd too (copies of weights that train); ``pieces``: those
+    that a loop makes one after another, never there together without autograd; ``scratch`` and ``back_scratch``: bytes alive
+    only while it runs forward or backward; ``weight_gradient``: bytes it adds to the gradients of parameters; ``aliases``: its
+    backward hands its gradient on without a copy (adds, views) to inputs of the output's own size;
     ``also``: further outputs, whose gradients its backward joins with that of the first.
     """
 
@@ -57,6 +58,7 @@ class Operation(msgspec.Struct, frozen=True):
     saves: tuple[int, ...] = ()
     keeps: Amount = 0
     cached: Amount = 0
+    pieces: Amount = 0
     scratch: Amount | Peak = 0
     back_scratch: Amount | Peak = 0
     weight_gradient: Amount = 0
@@ -150,6 +152,7 @@ class Tape:
         saves_output: bool = False,
         keeps: Amount = 0,
         cached: Amount = 0,
+        pieces: Amount = 0,
         scratch: Amount | Peak = 0,
         back_scratch: Amount | Peak = 0,
         weight_gradient: Amount = 0,
@@ -168,8 +171,9 @@ class Tape:
                 tuple(reads),
                 out,
                 held if needs else (),
-                keeps + cached if needs else 0,
+                keeps + cached + pieces if needs else 0,
                 cached,
+                pieces if needs else 0,
                 scratch + (0 if needs else keeps),
                 back_scratch,
                 weight_gradient,
@@ -220,7 +224,8 @@ class Tape:
             alive += 0 if op.writes in self.views else self.sizes[op.writes]
             dropped = 0 if saved is not None else op.keeps - op.cached
             alive += op.keeps - dropped
-            candidates.append((alive + dropped + op.scratch, op.name))
+            once = dropped - op.pieces if saved is None else dropped
+            candidates.append((alive + once + op.scratch, op.name))
             alive -= sum(self.sizes[r] for r in ends.get(n, ()))
         return highest(candidates)[0]
 
