@@ -37,7 +37,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_json_contract(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["evaluate", str(rows), "--json", "--worst", "1"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert list(report) == ["schema", "rows", "expressed", "unexpressed", "measures", "macro", "fit", "worst"]
+    assert list(report) == ["schema", "rows", "expressed", "unexpressed", "measures", "macro", "fit", "worst", "unread"]
     assert (report["schema"], report["rows"], report["expressed"]) == ("vramcast/1", 4, 1)
     assert report["unexpressed"] == [
         {"id": "strange", "reason": "its GPU is not named"},

@@ -57,6 +57,7 @@ def _page(found: Evaluation, groups: tuple[str, ...], worst_rows: int) -> Page:
     _macro(page, found)
     _fit(page, found)
     _worst(page, worst(found.points, worst_rows))
+    _unread(page, found)
     _unexpressed(page, found)
     return page
 
@@ -116,6 +117,14 @@ def _worst(page: Page, points: list[Point]) -> None:
                 f"  {_amount(p, p.predicted)} for {_amount(p, p.measured)}  ",
                 (f"{p.error:+.1%}", style),
             )
+
+
+def _unread(page: Page, found: Evaluation) -> None:
+    rows = [judged for judged in found.judgements if judged.unread]
+    if rows:
+        page.heading("Words that no rule reads (their rows get the bar of the unmeasured)")
+        for judged in rows[:15]:
+            page.line(f"  {judged.id}  ", (", ".join(judged.unread)[:100], "faint"))
 
 
 def _unexpressed(page: Page, found: Evaluation) -> None:

@@ -37,6 +37,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
             "macro": macro(self.points),
             "fit": fit(self.judgements),
             "worst": [_worst(point) for point in worst(self.points, worst_rows)],
+            "unread": [{"id": judged.id, "words": list(judged.unread)} for judged in self.judgements if judged.unread],
         }
 
 

@@ -43,7 +43,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``keys``: what the row is grouped by; every converter gives ``engine`` (or framework) and ``source``, and what applies of
     ``version``, ``method``, ``kind`` (dense, moe, mla, swa, hybrid, vlm; several joined by "+"), ``quant``, ``recompute``,
     ``parallel``. ``quality``: A and B rows are scored, C rows count as expressed only. ``fit_called``: what the
-    program says of the row's card (fits, tight, no), ``fit_actual``: ran or oom.
+    program says of the row's card (fits, tight, no), ``fit_actual``: ran or oom. ``unread``: words of the row that no rule reads.
     """
 
     id: str
@@ -52,6 +52,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     quality: str = "A"
     fit_called: str = ""
     fit_actual: str = ""
+    unread: tuple[str, ...] = ()
 
 
 def source_name(text: str) -> str:

@@ -71,9 +71,12 @@ def macro(points: Iterable[Point]) -> dict[str, dict[str, float]]:
 
 
 def fit(judgements: Iterable[Judgement]) -> dict[str, int]:
-    """How runs that did not fit, and runs that did, were called. "tight" counts as called for the first, not against the rest."""
+    """How runs that did not fit, and runs that did, were called; rows of quality C are left out.
+
+    "tight" counts as called for the first, not against the rest.
+    """
     counts = {"oom_called": 0, "oom": 0, "false_no": 0, "ran": 0}
-    for judged in judgements:
+    for judged in (judgement for judgement in judgements if judgement.quality != "C"):
         if judged.fit_called and judged.fit_actual == "oom":
             counts["oom"] += 1
             counts["oom_called"] += judged.fit_called in {"no", "tight"}

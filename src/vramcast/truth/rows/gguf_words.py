@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 _TRUE = ("1", "true", "on", "auto (enabled)", "enabled")
 _NAME_TAILS = (r"\s*\(.*\)$", r"(-qat)?-q\d_\w+-gguf$", r"-gguf$")
-_DYNAMIC = re.compile(r"\bUD-|-UD-|mix|_R[48]\b|\bIQ\d_K[A-Z]*\b|THIREUS|SPECIAL|ubergarm", re.IGNORECASE)
+_DYNAMIC = re.compile(r"\(UD\)|\bUD-|-UD-|mix|_R[48]\b|\bIQ\d_K[A-Z]*\b|THIREUS|SPECIAL|ubergarm", re.IGNORECASE)
 FORUM_BUILD = "b5200"
 """llama.cpp runs quoted in ik_llama.cpp's threads of spring 2025 name no build; it was about this one."""
 

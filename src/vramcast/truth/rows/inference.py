@@ -14,6 +14,7 @@ from vramcast.serving.forecast import answer_of
 from vramcast.truth.bars import family_keys, platform_key
 from vramcast.truth.judgement import Judgement, Unexpressed
 from vramcast.truth.rows import inference_figures, inference_words
+from vramcast.truth.rows.unread import novel, unread_words
 from vramcast.workload import Parallel, Serving
 
 Row = dict[str, Any]
@@ -36,10 +37,18 @@ def judge(row: Row) -> Judgement:
         answer = answer_of(question, model=model, card=inference_words.card(row))
     except VramcastError as error:
         raise Unexpressed(str(error)) from error
-    figures = inference_figures.pairs(row, answer)
-    if not figures:
+    figures, fit = inference_figures.pairs(row, answer), _fit(row, answer)
+    if not figures and not fit:
         raise Unexpressed("no figure of this row can be forecast from its settings")
-    return Judgement(id=row["id"], keys=_keys(row, model), pairs=figures, **_fit(row, answer))
+    unread = unread_words(_ENGINES[row["engine"]], row["settings"])
+    return Judgement(
+        id=row["id"],
+        keys=_keys(row, model) | novel(unread),
+        pairs=figures,
+        quality=row.get("quality") or "A",
+        unread=unread,
+        **fit,
+    )
 
 
 def question_of(row: Row) -> tuple[Serving, Model]:
@@ -63,7 +72,7 @@ def question_of(row: Row) -> tuple[Serving, Model]:
         dtype=inference_words.dtype(row, model),
         quant=inference_words.quant(row, model),
         kv_dtype=inference_words.kv_dtype(row),
-        parallel=Parallel(tp=row.get("tp") or 1, pp=row.get("pp") or 1),
+        parallel=Parallel(tp=row.get("tp") or 1, pp=row.get("pp") or 1, ep=inference_words.expert_ranks(row, engine)),
         options=options,
     )
     return question, model

@@ -19,6 +19,7 @@ from vramcast.serving.engines.llama_cpp.answer import Worked, work
 from vramcast.truth.bars import family_keys
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows import gguf_words
+from vramcast.truth.rows.unread import novel, unread_words
 from vramcast.units import GiB, MiB
 from vramcast.workload import Serving
 
@@ -43,7 +44,9 @@ def judge(row: Row) -> Judgement:
     pairs = measures_of(row, worked, exact=exact)
     if not pairs:
         raise Unexpressed("no figure of this row can be forecast from its settings")
-    return Judgement(id=row["id"], keys=_keys(row) | family_keys(model), pairs=pairs)
+    unread = unread_words(_ENGINES[row["engine"]], row["settings"])
+    keys = _keys(row) | family_keys(model) | novel(unread)
+    return Judgement(id=row["id"], keys=keys, pairs=pairs, quality=row.get("quality") or "A", unread=unread)
 
 
 def _worked(question: Serving, model: Model) -> Worked:

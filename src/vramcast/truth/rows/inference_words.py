@@ -38,18 +38,29 @@ _FULL_TYPES = ("bfloat16", "float16", "float32")
 _FLAGS = {
     "vllm": (
         "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "block_size",
-        "enable_prefix_caching", "engine_core", "mamba_ssm_cache_dtype", "swap_space",
+        "enable_prefix_caching", "engine_core", "mamba_ssm_cache_dtype", "mamba_cache_dtype", "swap_space", "max_loras",
+        "moe_backend", "data_parallel_size", "decode_context_parallel_size", "cpu_offload_gb", "num_gpu_blocks_override",
+        "disable_hybrid_kv_cache_manager", "attention_backend",
     ),
     "sglang": (
         "mem_fraction_static", "max_running_requests", "cuda_graph_max_bs", "max_total_tokens", "max_mamba_cache_size",
-        "chunked_prefill_size",
+        "chunked_prefill_size", "moe_runner_backend", "dp_size", "enable_dp_attention", "swa_full_tokens_ratio", "page_size",
+        "disable_cuda_graph", "disable_radix_cache", "mamba_full_memory_ratio",
     ),
     "tensorrt_llm": ("tokens_per_block", "max_batch_size", "max_num_tokens"),
     "transformers": ("prefill_chunk_size",),
 }  # fmt: skip
-_TEXTS = frozenset({"engine_core", "mamba_ssm_cache_dtype"})
-_SWITCHES = frozenset({"enforce_eager", "enable_prefix_caching"})
-_FRACTIONS = frozenset({"gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction", "swap_space"})
+_TEXTS = frozenset({
+    "engine_core", "mamba_ssm_cache_dtype", "mamba_cache_dtype", "moe_backend", "moe_runner_backend", "attention_backend",
+})  # fmt: skip
+_SWITCHES = frozenset({
+    "enforce_eager", "enable_prefix_caching", "disable_hybrid_kv_cache_manager", "enable_dp_attention", "disable_cuda_graph",
+    "disable_radix_cache",
+})  # fmt: skip
+_FRACTIONS = frozenset({
+    "gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction", "swap_space", "cpu_offload_gb",
+    "swa_full_tokens_ratio", "mamba_full_memory_ratio",
+})  # fmt: skip
 _RENAMED = {"kv_cache_free_gpu_mem_fraction": "free_gpu_memory_fraction", "free_gpu_memory_fraction": "free_gpu_memory_fraction"}
 _VERSIONED = ("vllm", "sglang", "tensorrt-llm", "transformers")
 # the transformers of the days when these loaders were measured; their own versions mean nothing to its rules
@@ -187,6 +198,7 @@ def _vllm(row: Row) -> dict[str, Any]:
         "num_speculative_tokens": int(drafted[1]) if drafted else count(settings.get("mtp_draft_tokens")),
         "speculative_method": "mtp" if "mtp" in words or settings.get("mtp_draft_tokens") else None,
         "language_model_only": True if settings.get("vision") == "off" else None,
+        **_named(settings, {"swap_space_gib": "swap_space", "dp": "data_parallel_size", "dcp": "decode_context_parallel_size"}),
         **(unsloth.options(row, _number(row)) if unsloth.started_by_unsloth(row) else {}),
     }
 
@@ -195,12 +207,28 @@ def _number(row: Row) -> tuple[int, ...]:
     return tuple(int(part) for part in (version(row) or "0").split("."))
 
 
+def _named(settings: Row, names: dict[str, str]) -> dict[str, Any]:
+    """Settings under a flag's other names."""
+    return {flag: _typed(flag, settings[word]) for word, flag in names.items() if word in settings and flag not in settings}
+
+
 def _sglang(row: Row) -> dict[str, Any]:
-    return {"gpu_total_bytes": visible_bytes(row)}
+    sizes = [int(size) for size in re.findall(r"\d+", str(row["settings"].get("cuda_graph_bs") or ""))]
+    listed = {"cuda_graph_max_bs": max(sizes)} if sizes and "cuda_graph_max_bs" not in row["settings"] else {}
+    return {"gpu_total_bytes": visible_bytes(row), **listed, **_named(row["settings"], {"dp": "dp_size"})}
 
 
 def _trt(row: Row) -> dict[str, Any]:
-    return {"gpu_total_bytes": visible_bytes(row)}
+    """``available_gib``: what was free for the cache, of which the engine takes its fraction."""
+    available = row["settings"].get("available_gib")
+    free = round(float(available) * GiB) if available else None
+    return {"gpu_total_bytes": visible_bytes(row), "free_gpu_bytes": free}
+
+
+def expert_ranks(row: Row, engine: str) -> int:
+    """Expert-parallel ranks where the engine has a size for them; vLLM's flag is an option."""
+    asked = count(row["settings"].get("ep")) or 1
+    return asked if engine in ("sglang", "tensorrt_llm") else 1
 
 
 def _torch(row: Row) -> dict[str, Any]:
