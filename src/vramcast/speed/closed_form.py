@@ -127,7 +127,8 @@ class _Solver:
         step = decode * self.load.per_step
         entry = self.rule.ingest_s + self.rule.ingest_token_s * self.new
         polls = self.step.on.poll_steps / 2 * step
-        waits = (0.5 + self.rule.lookahead + self.rule.ahead) * step * min(1.0, batch) + polls
+        held = self.rule.ahead + self.step.on.first_steps
+        waits = (0.5 + self.rule.lookahead + held) * step * min(1.0, batch) + polls
         queue = busy * max(prompt, alone) / (2 * (1 - busy)) + busy * max(prompt, alone) / 2
         taken = self.prompt_s(batch) + (step if self.rule.mixes and batch >= 1 else 0.0)
         return Steady(

@@ -27,10 +27,11 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     ``pp``: pipeline stages. ``kv_dtype``: of the cache (a key of CACHE_BYTES). ``expert_form``: storage of routed experts where
     it is not the scheme's. ``backends``: kernels named by the user, by operator. ``engine_tags``: what else a rule may ask.
     ``chunk_tokens``, ``max_seqs``: the scheduler's limits of a rank; ``poll_steps``: decode steps between looks at the queue of
-    new requests (0: every step). ``pool_tokens``: tokens the cache holds; ``pool_sequences``: sequences
-    whose states it holds (0: no limit known). ``distribution``: how tokens fall on experts.
-    ``scales``: the machine's own factors on seconds. ``hops``: further cards that layers lie on, one after the other.
-    ``part_bits``: mean bits of a weight by part, where a file is told so (GGUF) rather than by ``scheme``.
+    new requests (0: every step); ``first_steps``: decode steps that a first token is held back to be sent with others.
+    ``pool_tokens``: tokens the cache holds; ``pool_sequences``: sequences whose states it holds (0: no limit known).
+    ``distribution``: how tokens fall on experts. ``scales``: the machine's own factors on seconds. ``hops``: further cards that
+    layers lie on, one after the other. ``part_bits``: mean bits of a weight by part, where a file is told so (GGUF) rather than
+    by ``scheme``.
     """
 
     model: Model
@@ -46,10 +47,11 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     chunk_tokens: int = 8192
     max_seqs: int = 256
     poll_steps: int = 0
+    first_steps: int = 0
     pool_tokens: float = 0
     pool_sequences: float = 0
     fabric: Fabric = _DEFAULT_FABRIC
-    distribution: str = "uniform"
+    distribution: str = "power_law_1.01"
     formats: dict[str, str] = {}
     places: Places = Places()
     part_bits: dict[str, float] = {}

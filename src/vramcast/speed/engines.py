@@ -15,13 +15,12 @@ class EngineSpeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     ``host_s``: exposed seconds of every step; ``sequence_s``: more for each sequence in it. ``ingest_s``: a request's way in
     (HTTP, tokeniser, queues); ``ingest_token_s``: more for each prompt token; ``return_s``: from a last token to its client's
-    next request. ``ahead``: steps that an
-    overlapping scheduler delays a first token by. ``lookahead``: the next step is composed while one runs, so that a request
-    waits for the one after it. ``mixes``: decodes and prompts share a step; otherwise prompts go first, alone.
-    ``chunk_tokens``, ``max_seqs``: the scheduler's own defaults, where the memory side has none. ``kernels``: whose kernel rules
-    hold; ``all_reduce``: whose in-graph all-reduce. ``launch_s``: host time per kernel where kernels are launched one by one
-    (no graph) in decode; ``prefill_launch_s``: the same for steps with a prompt. ``pads``: decodes run in graphs captured for
-    certain batch sizes. ``fuses_quantising``: norms and all-reduces before a product write its rows in 4 bits.
+    next request. ``ahead``: steps that an overlapping scheduler delays a first token by. ``lookahead``: the next step is
+    composed while one runs, so that a request waits for the one after it. ``mixes``: decodes and prompts share a step;
+    otherwise prompts go first, alone. ``chunk_tokens``, ``max_seqs``: the scheduler's own defaults, where the memory side has
+    none. ``kernels``: whose kernel rules hold; ``all_reduce``: whose in-graph all-reduce. ``prefill_launch_s``: gap between
+    kernels of a step with a prompt, which runs outside a graph. ``pads``: decodes run in graphs captured for certain batch
+    sizes. ``fuses_quantising``: norms and all-reduces before a product write its rows in 4 bits.
     """
 
     engine: str
@@ -38,7 +37,6 @@ class EngineSpeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     max_seqs: int = 256
     kernels: str = "vllm"
     all_reduce: str = "nccl"
-    launch_s: float = 0.0
     prefill_launch_s: float = 0.0
     pads: bool = True
     fuses_quantising: bool = False
@@ -59,10 +57,12 @@ ROWS: tuple[EngineSpeed, ...] = (
         source="vllm-project/vllm issue 10634: 5 to 6 ms between steps at batch 256",
     ),
     EngineSpeed(
-        engine="vllm", since=(0, 8), host_s=0.7e-3, sequence_s=4e-6, ingest_s=16e-3, all_reduce="vllm", source=_BLIS,
+        engine="vllm", since=(0, 8), prefill_launch_s=8e-6, host_s=0.7e-3, sequence_s=4e-6, ingest_s=16e-3,
+        all_reduce="vllm", source=_BLIS,
     ),
     EngineSpeed(
-        engine="vllm", since=(0, 14), host_s=0.3e-3, sequence_s=3e-6, ingest_s=4e-3, lookahead=True, all_reduce="vllm",
+        engine="vllm", since=(0, 14), prefill_launch_s=5e-6, host_s=0.3e-3, sequence_s=3e-6, ingest_s=4e-3,
+        lookahead=True, all_reduce="vllm",
         source=_TRACE,
     ),
     EngineSpeed(
@@ -76,11 +76,12 @@ ROWS: tuple[EngineSpeed, ...] = (
     ),
     EngineSpeed(
         engine="sglang", since=(0, 5, 10), host_s=0.3e-3, sequence_s=1e-6, ingest_s=20e-3, ahead=1.0, mixes=False,
-        kernels="sglang", all_reduce="sglang", source="piecewise graphs of prompts are on by default",
+        kernels="sglang", all_reduce="sglang", prefill_launch_s=12e-6,
+        source="piecewise graphs of prompts are on by default",
     ),
     EngineSpeed(
         engine="tensorrt_llm", host_s=0.25e-3, sequence_s=1e-6, ingest_s=8e-3, ahead=1.0, kernels="tensorrt_llm",
-        all_reduce="trtllm", prefill_launch_s=35e-6, fuses_quantising=True,
+        all_reduce="trtllm", prefill_launch_s=15e-6, fuses_quantising=True,
         source="overlap scheduler, on by default in the PyTorch backend",
     ),
     EngineSpeed(

@@ -139,7 +139,8 @@ class Server:
         if not taken:
             return False
         self._pass(self._prompts_s(taken, decoding), 1 if decoding else 0)
-        late = self.rule.ahead * self._plain_s() if self.rule.ahead else 0.0
+        held = self.rule.ahead + self.step.on.first_steps
+        late = held * self._plain_s() if held else 0.0
         for live, part in taken:
             live.past += part
             live.todo -= part

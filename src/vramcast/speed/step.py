@@ -14,8 +14,6 @@ from vramcast.models.operations import (
     Batch,
     Exchange,
     ExpertProducts,
-    Indexing,
-    LatentScores,
     Linear,
     Operation,
     Pointwise,
@@ -32,9 +30,9 @@ from vramcast.units import time_text
 _FINE, _COARSE = 256, 512
 _MOST_KEPT = 50_000
 _MICRO_BATCH = 512
-# A chunked scan (convolution, gates, cumulative sums, triangular solve, states, outputs) or a sparse attention (index scores,
-# top-k, gather, attention) is so many kernels, most of them Triton's, in SGLang 0.5.9 and vLLM 0.17 (fla/ops, nsa backends).
-_SCAN_KERNELS = 20
+# A chunked scan (convolution, gates, cumulative sums, triangular solve, states, outputs) is so many kernels, most of them
+# Triton's (fla/ops in SGLang 0.5.9 and vLLM 0.17); sparse attention's are in its law, measured from Python.
+_SCAN_KERNELS = 40
 
 
 class Step:
@@ -77,16 +75,17 @@ class Step:
         return self.floored(gpu, prompt_tokens=batch.prefill_rows) + self.host_seconds(own.decodes + own.prefills)
 
     def floored(self, gpu_seconds: float, *, prompt_tokens: float = 0) -> float:
-        """What the GPU's time becomes outside a graph: never less than the launches take; a constant for each layer.
+        """What the GPU's time becomes outside a graph: gaps between kernels of a prompt's step, a constant for each layer.
 
-        A prompt on layers that lie on several cards runs as a pipeline of micro-batches over them.
+        Gaps add to the GPU's time whatever the length of a prompt: every layer waits for its ranks and its small kernels. A
+        prompt on layers that lie on several cards runs as a pipeline of micro-batches over them.
         """
         if self.stream:
             spread = self._piped(prompt_tokens) if self.on.hops and prompt_tokens else 1.0
             outside = self.layers_s
             return max(gpu_seconds, outside) if self.stream.eager else gpu_seconds * spread + outside
-        each = self.on.engine.prefill_launch_s if prompt_tokens else self.on.engine.launch_s
-        return max(gpu_seconds, each * self.launches) if each else gpu_seconds
+        each = self.on.engine.prefill_launch_s if prompt_tokens else 0.0
+        return gpu_seconds + each * self.launches * self.on.scales.host
 
     def _piped(self, tokens: float) -> float:
         """Share of the time that m micro-batches over n cards take: (m + n - 1) / (m n) (llama.cpp, -sm layer, -ub 512)."""
@@ -161,17 +160,17 @@ class Step:
         if self.stream:
             hidden = " of host time, less the GPU's" * self.stream.eager
             return f"{self.on.model.layers} layers x {time_text(self.stream.layer_s)}{hidden}, {self.on.hops} further cards"
-        return f"{self.launches:,.0f} kernels launched one by one take longer than the GPU"
+        return f"{self.launches:,.0f} kernels launched one by one x {time_text(self.on.engine.prefill_launch_s)} between them"
 
     def binding(self, batch: Batch) -> dict[str, float]:
         """Seconds of the step by what binds them: bandwidth, compute, launch, unit, link, host."""
         found: dict[str, float] = {"host": self.host_seconds(batch.decodes + batch.prefills)}
-        if self.stream:
-            found["launch"] = self.layers_s
         for one, estimates in self._all(batch):
             for estimate in estimates:
                 what = "link" if isinstance(one, Exchange) and estimate.binds != "launch" else estimate.binds
                 found[what] = found.get(what, 0.0) + one.count * _times(one) * float(estimate.seconds)
+        gpu = sum(found.values()) - found["host"]
+        found["launch"] = found.get("launch", 0.0) + self.floored(gpu, prompt_tokens=batch.prefill_rows) - gpu
         return found
 
     def _host_term(self, batch: Batch) -> Term:
@@ -248,8 +247,7 @@ def _kernels(one: Operation) -> float:
     """Kernels that an engine launches for an operation of a prompt outside a graph."""
     if isinstance(one, Pointwise):
         return one.kernels
-    many = isinstance(one, Recurrence | Indexing) or (isinstance(one, LatentScores) and one.absorbs_prefill)
-    return _SCAN_KERNELS if many else 1
+    return _SCAN_KERNELS if isinstance(one, Recurrence) else 1
 
 
 def _rounded(rows: float) -> int:

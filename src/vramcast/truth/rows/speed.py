@@ -239,6 +239,8 @@ def _recipe(row: Row, engine: str) -> dict[str, Any]:
     blackwell = str(row["gpu"]).startswith(("B2", "B3", "GB"))
     if engine == "sglang":
         polls = (30 if clients >= 16 else 10) if blackwell and "GLM" not in row["model_id"] else 0
+        newer = str(row.get("version")).startswith("0.5.10") and row["settings"]["precision"] == "fp8"
+        polls = 10 if polls and newer else polls
         found |= {"chunk_tokens": 16384, "poll_steps": polls, "max_seqs": max(128, clients)}
         found["state_bytes"] = 2.0
     if "gpt-oss" in row["model_id"] and engine == "vllm" and str(row["gpu"]).startswith("H100"):
@@ -249,6 +251,7 @@ def _recipe(row: Row, engine: str) -> dict[str, Any]:
         and blackwell
         and (row["settings"].get("attention_dp_size") or 1) == 1
     ):
+        found["first_steps"] = 8  # stream_interval 10: a first token is sent with the tenth
         found["backends"] = {"moe": "trtllm/min_latency"}  # moe_config: backend TRTLLM, except with attention data parallelism
     return found
 
