@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from vramcast.hardware.build import PCIE_LANE
+from vramcast.hardware.build import PCIE_LANE, RATES
 from vramcast.hardware.capability import RULES, capability
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.quantization.rows import NAMED
@@ -61,3 +61,7 @@ def test_a_pcie_lane_is_its_transfers_less_their_code(generation: str, giga_tran
 def test_a_pcie_6_lane_is_its_transfers_less_flit_overhead() -> None:
     """64 GT/s, two bits a transfer already counted; 242 of 256 bytes of a flit are data (PCI-SIG, PCIe 6.0)."""
     assert PCIE_LANE["6"] == pytest.approx(64e9 / 8 * 242 / 256, rel=1e-3)
+
+
+def test_tensor_rates_are_the_whitepapers_multiples() -> None:
+    assert FACTS["rates"] == RATES

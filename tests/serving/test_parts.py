@@ -119,3 +119,18 @@ def test_weights_open_by_part_with_the_share_of_the_rank() -> None:
     experts = term.find("experts")
     assert {"embedding", "attention", "experts", "norms", "head"} <= {part.name for part in term.terms}
     assert "of 29,003,612,160 on all ranks x 2 B" in experts.why
+
+
+@pytest.mark.parametrize(
+    ("mixer", "width"),
+    [
+        (Mamba2(heads=64, head_dim=64, state=128, groups=8, conv=4), 4096 + 2 * 8 * 128),
+        (GatedDeltaNet(key_heads=16, value_heads=32, key_dim=128, value_dim=128, conv=4), 2 * 16 * 128 + 32 * 128),
+    ],
+)
+def test_one_more_position_of_a_window_is_as_wide_as_each_of_its_others(mixer: Mamba2 | GatedDeltaNet, width: int) -> None:
+    """The window of a convolution of four is three positions; each drafted token makes it one longer (mamba_utils.py)."""
+    for tp in (1, 2):
+        layer = cache_layer(mixer, tp)
+        assert layer.conv_step_elements == width // tp
+        assert layer.conv_elements == 3 * width // tp
