@@ -64,3 +64,8 @@ def test_vllm_s_other_names_are_read() -> None:
     asked = row(dp=2, dcp=4, swap_space_gib=4) | {"engine": "vllm"}
     options = inference_words.options(asked, "vllm")
     assert (options["data_parallel_size"], options["decode_context_parallel_size"], options["swap_space"]) == (2, 4, 4.0)
+
+
+def test_a_rank_that_is_not_told_is_not_taken_for_known() -> None:
+    assert unread_words("vllm", {"enable_lora": "yes"}) == ("max_lora_rank: not told",)
+    assert unread_words("vllm", {"enable_lora": True, "max_lora_rank": 32}) == ()

@@ -93,12 +93,12 @@ def question_of(row: Row) -> tuple[Serving, Model]:
     if _nothing_offloaded(row):
         options["n_gpu_layers"] = 0
     if fork:
-        mode = int(row["mla_attn"])
+        mode = int(row["mla_attn"]) or int(_stores_latent(row))
         options |= {"mla": mode, "attn_max_batch": _LIMIT_MIB if mode > 1 else 0, "fused_moe": True}
     if _file_bytes(row) > _LARGEST_GPU * max(1, gpus):
         options["cpu_moe"] = True
     options |= _completed(row)
-    expanded = row.get("arch") == "deepseek2" and ", V (" in (row.get("kv_self") or "")
+    expanded = row.get("arch") == "deepseek2" and ", V (" in (row.get("kv_self") or "") and not _stores_latent(row)
     early = gguf_words.EXPANDED_BUILD if expanded else gguf_words.FORUM_BUILD
     name, version = ("ik_llama_cpp", None) if fork else ("llama_cpp", early)
     context = int(row.get("n_ctx") or 512)
@@ -182,6 +182,11 @@ def measures_of(row: Row, worked: Worked) -> Iterator[Pair]:
         yield _pair("compute_buffer", plan.compute[_index(device)], value, at=device)
     if not gpus:
         yield from (_pair("compute_buffer", plan.compute[-1], v, at=d) for d, kind, v in buffers if kind == "compute" and v)
+
+
+def _stores_latent(row: Row) -> bool:
+    """Whether the file was converted for a latent cache, which it then has whatever mode the log prints."""
+    return any(key.endswith(".attention.key_length_mla") for key in row["kv"])
 
 
 def _told(worked: Worked, gpus: int) -> bool:

@@ -42,9 +42,12 @@ _ENGINES = {"ik_llama_cpp": "llama_cpp", "ollama": "llama_cpp"}
 
 
 def unread_words(engine: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
-    """Each setting of the row that nothing reads, as "name=value"."""
+    """Each setting of the row that nothing reads, as "name=value"; and a deciding one that its words call for and do not tell."""
     known = READ[_ENGINES.get(engine, engine)] | QUIET
-    return tuple(f"{name}={str(value)[:40]}" for name, value in settings.items() if name not in known and value not in (None, ""))
+    words = [f"{name}={str(value)[:40]}" for name, value in settings.items() if name not in known and value not in (None, "")]
+    if settings.get("enable_lora") and not settings.get("max_lora_rank"):
+        words.append("max_lora_rank: not told")
+    return tuple(words)
 
 
 def novel(words: Iterable[str]) -> dict[str, str]:

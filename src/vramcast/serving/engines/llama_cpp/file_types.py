@@ -45,7 +45,11 @@ _TINY = ("IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ2_S", "IQ2_M", "IQ1_M")
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the mixes ask about a model: query heads per KV head, experts, layers, whether it is the 80-layer Llama."""
+    """What the mixes ask about a model: query heads per KV head, experts, layers, whether it is the 80-layer Llama.
+
+    ``experts_in_mxfp4``: the checkpoint stores its experts so. The converter repacks them bit for bit whatever the file's type
+    (convert_hf_to_gguf.py GptOssModel.repack_mxfp4), and types of 16 bits and more leave what is already quantised.
+    """
 
     queries_per_kv: int = 1
     experts: int = 0
@@ -53,6 +57,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     seventy: bool = False
     falcon: bool = False
     importance: bool = False
+    experts_in_mxfp4: bool = False
 
 
 def file_type(name: str) -> str:
@@ -94,6 +99,8 @@ class _Counter:
     def type_of(self, tensor: GgufTensor) -> str:
         if tensor.axes < 2 or not tensor.name.endswith("weight") or any(part in tensor.name for part in _NOT_QUANTISED):
             return "f32" if tensor.axes < 2 or self.base == "f32" or not _KEPT_HALF.search(tensor.name) else "bf16"
+        if self.facts.experts_in_mxfp4 and "_exps." in tensor.name:
+            return "mxfp4"
         if self.base in ("f32", "f16", "bf16"):
             return self.base
         return _fitting(self._chosen(tensor), tensor.row)

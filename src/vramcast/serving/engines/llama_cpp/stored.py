@@ -114,6 +114,7 @@ def facts_of(model: Model, *, importance: bool = False) -> Facts:
         seventy=mix == "llama" and len(layers) == _SEVENTY_LAYERS and grouped > 1,
         falcon=mix == "falcon",
         importance=importance,
+        experts_in_mxfp4=(model.quantization or {}).get("quant_method") == "mxfp4",
     )
 
 

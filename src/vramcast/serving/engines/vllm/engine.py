@@ -15,6 +15,7 @@ from vramcast.serving.engines.resolving import Defaults, context_of, opened, res
 from vramcast.serving.engines.versions import Version, at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.answer import answer
+from vramcast.serving.engines.vllm.fixed import DEFAULT_RANK
 from vramcast.serving.engines.vllm.options import OPTIONS
 from vramcast.serving.engines.vllm.profile import unsized_images
 from vramcast.serving.precision import loaded_dtype
@@ -37,6 +38,8 @@ class Vllm(msgspec.Struct, frozen=True):
         context = context_of(question, model, defaults)
         _fill(defaults, number, card, context)
         defaults.take("block_size", _block(model), "default of CUDA backends")
+        if defaults.values.get("enable_lora"):
+            defaults.take("max_lora_rank", DEFAULT_RANK, "default of vllm/config/lora.py; slots grow with it")
         found = resolved(question, model, card, defaults, version=version, context=context)
         storage = storage_of(model, quant=question.quant, dtype=loaded_dtype(model, question.dtype))
         kernel, other = vllm_kernel(storage, card, number, defaults.values)
