@@ -5,7 +5,6 @@ from typing import Any
 from vramcast.charts.write import altair, write_chart
 from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.profiling.breakdown import is_communication
 from vramcast.profiling.events import KERNEL, SYNC, Trace
 from vramcast.profiling.intervals import union
 from vramcast.profiling.kernels import kernel_class
@@ -68,7 +67,7 @@ def _groups(trace: Trace) -> Any:
     names = list(_GROUPS)
     by_name = [names.index(c) if (c := kernel_class(n)) in _GROUPS else names.index("other compute") for n in trace.names]
     groups = np.array(by_name, dtype=np.int64)[trace.name]
-    return np.where(trace.kind == KERNEL, np.where(is_communication(trace), names.index("communication"), groups), len(names) - 1)
+    return np.where(trace.kind == KERNEL, np.where(trace.talks, names.index("communication"), groups), len(names) - 1)
 
 
 def _stream_bars(trace: Trace, mine: Any, groups: Any, pixel_ns: int, first: int) -> list[dict[str, Any]]:

@@ -20,7 +20,6 @@ import msgspec
 
 from vramcast.profiling.events import KERNEL, MEMCPY, SYNC, Trace
 from vramcast.profiling.intervals import Spans, covered, gaps, holds, joined, overlap, union
-from vramcast.profiling.kernels import COMMUNICATION, kernel_class
 
 CAUSES = ("host", "data", "synchronisation", "dependency", "unknown")
 _WAITS = re.compile(r"(?:Device|Stream|Event|Ctx)Synchronize|^(?:cuda|hip)Memcpy(?!Async)|MemcpyWithStream", re.IGNORECASE)
@@ -56,21 +55,10 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     busy: Spans
 
 
-def is_communication(trace: Trace) -> Any:
-    """By GPU event: whether it is a kernel that communicates."""
-    import numpy as np
-
-    kernels = trace.kind == KERNEL
-    known = np.zeros(len(trace.names) + 1, dtype=bool)
-    for i in np.unique(trace.name[kernels]).tolist():
-        known[i] = kernel_class(trace.names[i]) == COMMUNICATION
-    return kernels & known[trace.name]
-
-
 def work_of(trace: Trace, chosen: Any) -> Work:
     """The unions over the chosen GPU events (bool array); synchronisation records are no work."""
     start, end, kind = trace.start, trace.end, trace.kind
-    talks = is_communication(trace)
+    talks = trace.talks
     pick = {
         "compute": chosen & (kind == KERNEL) & ~talks,
         "communication": chosen & talks,

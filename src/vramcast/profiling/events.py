@@ -9,6 +9,9 @@ from typing import Any
 
 import msgspec
 
+from vramcast.profiling.intervals import distinct
+from vramcast.profiling.kernels import COMMUNICATION, kernel_class
+
 KERNEL, MEMCPY, MEMSET, SYNC = 0, 1, 2, 3
 
 
@@ -58,10 +61,10 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """One file's columns. Arrays are numpy; times int64 ns; ``name`` and ``stream`` are indices into ``names`` and ``streams``.
 
     GPU work: ``start, end, kind, name, stream, device, correlation, bytes`` (of copies), ``blocks_per_sm`` and ``occupancy`` (NaN
-    when not told), ``launch`` (index of the call that launched it, -1 when unknown). Calls of the runtime: ``call_start,
-    call_end, call_name, call_thread, call_correlation``. Ranges of the host (user annotations): ``range_start, range_end,
-    range_name, range_thread``. Operators with shapes: ``op_start, op_end, op_thread``, ``op_signature`` (an index into
-    ``signatures``, one per distinct call). ``collectives``: by index into the GPU work.
+    when not told), ``launch`` (index of the call that launched it, -1 when unknown), ``talks`` (a kernel that communicates).
+    Calls of the runtime: ``call_start, call_end, call_name, call_thread, call_correlation``. Ranges of the host (user
+    annotations): ``range_start, range_end, range_name, range_thread``. Operators with shapes: ``op_start, op_end, op_thread``,
+    ``op_signature`` (an index into ``signatures``, one per distinct call). ``collectives``: by index into the GPU work.
     """
 
     origin: Origin
@@ -133,6 +136,7 @@ class Recorder:
             batches = self._batches.pop(name)
             columns[name] = np.concatenate(batches) if batches else np.empty(0, dtype=kind)
         columns["launch"] = _launches(columns)
+        columns["talks"] = _talks(columns, self.names)
         return Trace(
             origin=origin,
             reading=reading,
@@ -155,3 +159,15 @@ def _launches(columns: dict[str, Any]) -> Any:
         return np.full(len(columns["start"]), -1)
     at = np.minimum(np.searchsorted(ids, columns["correlation"]), ids.size - 1)
     return np.where((ids[at] == columns["correlation"]) & (columns["correlation"] > 0), order[at], -1)
+
+
+def _talks(columns: dict[str, Any], names: Iterable[Any]) -> Any:
+    """By GPU event: whether it is a kernel that communicates, as its name tells."""
+    import numpy as np
+
+    kernels = columns["kind"] == KERNEL
+    listed = tuple(names)
+    known = np.zeros(len(listed) + 1, dtype=bool)
+    for i in distinct(columns["name"][kernels]).tolist():
+        known[i] = kernel_class(str(listed[i])) == COMMUNICATION
+    return kernels & known[columns["name"]]

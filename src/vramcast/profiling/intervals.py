@@ -76,3 +76,11 @@ def holds(spans: Spans, at: Any) -> Any:
         return np.zeros(len(at), dtype=bool)
     index = np.searchsorted(spans.start, at, side="right") - 1
     return (index >= 0) & (at < spans.end[np.maximum(index, 0)])
+
+
+def distinct(values: Any) -> Any:
+    """The values in rising order, each once; ``numpy.unique`` would import numpy.ma, which costs more than a small trace."""
+    import numpy as np
+
+    ordered = np.sort(values)
+    return ordered[np.append(True, ordered[1:] != ordered[:-1])] if ordered.size else ordered

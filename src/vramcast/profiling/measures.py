@@ -7,7 +7,7 @@ import msgspec
 
 from vramcast.profiling.breakdown import Work
 from vramcast.profiling.events import KERNEL, SYNC, Trace
-from vramcast.profiling.intervals import holds, union
+from vramcast.profiling.intervals import distinct, holds, union
 from vramcast.profiling.kernels import COMMUNICATION, kernel_class, on_matrix_units, short_name
 
 _SHORT_NS = 10_000  # a kernel that ends before the host could launch the next one (6 to 10 us in eager PyTorch)
@@ -205,7 +205,7 @@ def range_rows(trace: Trace, work: Work) -> tuple[RangeRow, ...]:
     launched = trace.call_start[call[mine]] if mine.size else np.zeros(0, dtype=np.int64)
     length = (trace.end - trace.start)[mine]
     found = []
-    for name in np.unique(trace.range_name).tolist():
+    for name in distinct(trace.range_name).tolist():
         if _STEP.search(trace.names[name]):
             continue
         which = trace.range_name == name

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from vramcast.profiling.breakdown import is_communication
 from vramcast.profiling.events import KERNEL, Collective, Signature, Trace
+from vramcast.profiling.intervals import distinct
 from vramcast.profiling.kernels import on_matrix_units, short_name
 
 _DTYPES = {
@@ -129,7 +129,7 @@ def _kernel_times(trace: Trace, chosen: Any) -> list[tuple[int, int, int, int]]:
     import numpy as np
 
     owner = owners(trace)
-    work = np.flatnonzero((owner >= 0) & chosen & (trace.kind == KERNEL) & ~is_communication(trace))
+    work = np.flatnonzero((owner >= 0) & chosen & (trace.kind == KERNEL) & ~trace.talks)
     length = (trace.end - trace.start)[work]
     ns = np.bincount(owner[work], weights=length, minlength=len(trace.op_start)).astype(np.int64)
     longest = np.zeros(len(trace.op_start), dtype=np.int64)
@@ -137,7 +137,8 @@ def _kernel_times(trace: Trace, chosen: Any) -> list[tuple[int, int, int, int]]:
     longest[owner[work][order]] = trace.name[work][order]
     called = np.flatnonzero(ns)
     pairs = trace.op_signature[called].astype(np.int64) * len(trace.names) + longest[called]
-    keys, where = np.unique(pairs, return_inverse=True)
+    keys = distinct(pairs)
+    where = np.searchsorted(keys, pairs)
     calls, sums = np.bincount(where), np.bincount(where, weights=ns[called])
     return [
         (int(key) // len(trace.names), int(key) % len(trace.names), int(calls[i]), int(sums[i])) for i, key in enumerate(keys)
@@ -154,7 +155,7 @@ def owners(trace: Trace) -> Any:
         return found
     begun, thread = trace.call_start[call], trace.call_thread[call]
     starts, ends, threads = trace.op_start, trace.op_end, trace.op_thread
-    for one in np.unique(threads):
+    for one in distinct(threads):
         mine = np.flatnonzero(threads == one)
         mine = mine[np.argsort(starts[mine], kind="stable")]
         launched = np.flatnonzero((thread == one) & (call >= 0))
@@ -223,7 +224,7 @@ def collective_rows(trace: Trace, chosen: Any) -> tuple[CollectiveRow, ...]:
     import numpy as np
 
     rows: dict[Collective, list[int]] = {}
-    for i in np.flatnonzero(chosen & is_communication(trace)).tolist():
+    for i in np.flatnonzero(chosen & trace.talks).tolist():
         told = trace.collectives.get(i) or Collective(_plain(trace.names[trace.name[i]]), "", 0, 0, 0, "")
         rows.setdefault(told, []).append(i)
     found = (_collective_row(trace, told, members) for told, members in rows.items())

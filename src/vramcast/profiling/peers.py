@@ -15,9 +15,8 @@ from typing import Any
 
 import msgspec
 
-from vramcast.profiling.breakdown import is_communication
 from vramcast.profiling.events import KERNEL, MEMCPY, MEMSET, SYNC, Trace
-from vramcast.profiling.intervals import Spans, joined, overlap, union
+from vramcast.profiling.intervals import Spans, distinct, joined, overlap, union
 
 _STEP = re.compile(r"ProfilerStep")
 _HTA_TALKS = re.compile(r"nccl.*Kernel")
@@ -142,7 +141,7 @@ def _meet(first: Spans, second: Spans) -> Spans:
     """The instants in both sets: what each leaves uncovered is taken away."""
     import numpy as np
 
-    edges = np.unique(np.concatenate([*first, *second]))
+    edges = distinct(np.concatenate([*first, *second]))
     start, end = edges[:-1], edges[1:]
     inside = np.ones(start.size, dtype=bool)
     for spans in (first, second):
@@ -158,7 +157,7 @@ def _idle_by_stream(trace: Trace, chosen: Any, start: Any, end: Any) -> tuple[Ht
     launched = np.where(call >= 0, -(-trace.call_start[np.maximum(call, 0)] // 1000) if len(trace.call_start) else 0, -1)
     streams, work = trace.stream[chosen], trace.kind[chosen] != SYNC
     found = []
-    for stream in np.unique(streams[work]):
+    for stream in distinct(streams[work]):
         mine = np.flatnonzero((streams == stream) & work)
         mine = mine[np.argsort(start[mine], kind="stable")]
         gap = start[mine][1:] - end[mine][:-1]
@@ -174,7 +173,7 @@ def as_tracelens(trace: Trace) -> TraceLens | None:
     linked = (trace.launch >= 0) & (trace.kind != SYNC)
     if not linked.any():
         return None
-    talks = is_communication(trace)
+    talks = trace.talks
     start, end, kind = trace.start, trace.end, trace.kind
     compute = _union(start, end, linked & ~talks & ((kind == KERNEL) | (kind == MEMSET)))
     comm, copies = _union(start, end, linked & talks), _union(start, end, linked & (kind == MEMCPY))

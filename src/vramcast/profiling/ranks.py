@@ -16,7 +16,7 @@ import msgspec
 
 from vramcast.errors import MissingError, QuestionError, VramcastError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.profiling.breakdown import Where, is_communication
+from vramcast.profiling.breakdown import Where
 from vramcast.profiling.events import SYNC, Trace
 from vramcast.profiling.files import read_trace
 from vramcast.profiling.report import Report, report_of
@@ -116,7 +116,7 @@ def collectives_of(trace: Trace, device: int) -> dict[str, Any]:
     """The durations of one GPU's collectives in ns, in their order, by group and name."""
     import numpy as np
 
-    mine = np.flatnonzero(is_communication(trace) & (trace.device == device) & (trace.kind != SYNC))
+    mine = np.flatnonzero(trace.talks & (trace.device == device) & (trace.kind != SYNC))
     mine = mine[np.argsort(trace.start[mine], kind="stable")][:_MOST_CALLS]
     length = (trace.end - trace.start)[mine].tolist()
     calls: dict[str, list[int]] = {}

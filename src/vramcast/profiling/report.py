@@ -8,6 +8,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.profiling.breakdown import Where, Work, where_time_went, work_of
 from vramcast.profiling.events import SYNC, Origin, Reading, Trace
 from vramcast.profiling.findings import Finding, findings_of
+from vramcast.profiling.intervals import distinct
 from vramcast.profiling.measures import (
     ClassRow,
     CopyRow,
@@ -76,12 +77,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def report_of(trace: Trace, *, file: str, card: Accelerator | None = None) -> Report | None:
     """The answer about a trace, None when no GPU worked in it. ``card``: whose rates to hold kernels against."""
-    import numpy as np
-
     real = trace.kind != SYNC
     if not real.any():
         return None
-    works = {int(d): work_of(trace, real & (trace.device == d)) for d in np.unique(trace.device[real])}
+    works = {int(d): work_of(trace, real & (trace.device == d)) for d in distinct(trace.device[real])}
     devices = tuple(
         Device(index=d, name=gpu_name(trace.origin, d), where=where_time_went(trace, work)) for d, work in works.items()
     )
