@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError
+from vramcast.memo import by_identity
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Model
@@ -131,23 +132,32 @@ def has_experts(model: Model) -> bool:
 
 
 def _check_heads(named: str, reasons: Reasons, model: Model, tp: int) -> None:
-    mixers = [m for block in model.blocks for m in block.mixers]
-    heads = {m.heads for m in mixers if isinstance(m, Attention | LatentAttention)}
-    keys = {m.kv_heads for m in mixers if isinstance(m, Attention)}
-    good = [n for n in WIDTHS if all(h % n == 0 for h in heads) and all(_cuts(k, n) for k in keys)]
-    usable = f"use tp of {', '.join(map(str, good))}"
-    for count in sorted(heads):
+    heads, keys = _units(model)
+    for count in heads:
         if count % tp:
             raise QuestionError(
                 f"{named} needs attention heads divisible by tensor parallel size: {count} heads, tp={tp} ({reasons.heads}); "
-                f"{usable}"
+                f"use tp of {_usable(model)}"
             )
-    for count in sorted(keys):
+    for count in keys:
         if not _cuts(count, tp):
             raise QuestionError(
                 f"{named} needs key-value heads divisible by tensor parallel size, or it by them: {count} heads, tp={tp} "
-                f"({reasons.kv_heads}); {usable}"
+                f"({reasons.kv_heads}); use tp of {_usable(model)}"
             )
+
+
+@by_identity()
+def _units(model: Model) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The numbers of query heads and of key-value heads that its layers have, each ascending."""
+    mixers = [m for block in model.blocks for m in block.mixers]
+    heads = {m.heads for m in mixers if isinstance(m, Attention | LatentAttention)}
+    return tuple(sorted(heads)), tuple(sorted({m.kv_heads for m in mixers if isinstance(m, Attention)}))
+
+
+def _usable(model: Model) -> str:
+    heads, keys = _units(model)
+    return ", ".join(str(n) for n in WIDTHS if all(h % n == 0 for h in heads) and all(_cuts(k, n) for k in keys))
 
 
 def _cuts(units: int, ranks: int) -> bool:
