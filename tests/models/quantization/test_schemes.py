@@ -7,6 +7,8 @@ from vramcast.errors import ConfigError, QuestionError, UnmodelledError
 from vramcast.models.families import read_config
 from vramcast.models.quantization import compact_config, scheme_for, scheme_names, weight_bytes, weights_term
 from vramcast.models.quantization.ggml import GGML_BY_ID, GGML_TYPES, ggml_type
+from vramcast.models.quantization.habits import with_habits
+from vramcast.models.quantization.plan import Plan
 from vramcast.models.quantization.rows import ALIASES, NAMED
 
 LLAMA_8B = {
@@ -223,3 +225,14 @@ def test_the_number_in_gptq_s_inner_modules_is_an_expert_and_not_a_layer() -> No
     assert elements == sum(t.elements * b.count for b in model.blocks for t in b.tensors if t.copies == 4)
     assert forms
     assert all(form.name == "gptq-int4-g128" for found in forms for form in found)
+
+
+def test_nvidia_s_recipe_is_not_applied_to_another_publisher() -> None:
+    kept = {
+        name: with_habits(Plan(name="nvfp4", rules=()), msgspec.structs.replace(llama(), id=name, family="qwen3_5")).ignore
+        for name in ("nvidia/Qwen3.5-27B-NVFP4", "RedHatAI/Qwen3.5-27B-NVFP4", "Qwen/Qwen3.5-27B")
+    }
+    assert "*self_attn*" in kept["nvidia/Qwen3.5-27B-NVFP4"]
+    assert "*self_attn*" in kept["Qwen/Qwen3.5-27B"]
+    assert "*self_attn*" not in kept["RedHatAI/Qwen3.5-27B-NVFP4"]
+    assert "*linear_attn*" in kept["RedHatAI/Qwen3.5-27B-NVFP4"]

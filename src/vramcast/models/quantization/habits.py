@@ -4,6 +4,9 @@ NVFP4 by NVIDIA's Model Optimizer, from the lists of its published checkpoints. 
 mixture. Attention, linear attention and shared experts in 16 bits: DeepSeek V3 to V4, Kimi K2.5 to K2.7, GLM-5 to 5.2, MiniMax
 M2.5 and M2.7, Gemma 4, Qwen3.5; everything newer than the first group is taken to follow the second. Qwen3.6 and after are mixed:
 attention and linear attention in fp8, all the rest and the output head in 4 bits (its list for Qwen3.6-27B).
+
+A checkpoint of another publisher is not NVIDIA's: llm-compressor's examples leave linear attention, towers, gates and the output
+head in 16 bits and quantise attention (vllm-project/llm-compressor, examples/quantization_w4a4_fp4).
 """
 
 import re
@@ -27,11 +30,22 @@ _MIXED = (
 )
 
 
+_COMPRESSOR_KEPT = ("*linear_attn*", "*visual*", "*vision*", "*mlp.gate", "*shared_expert_gate", "mtp*", "lm_head")
+
+
+def _by_another(name: str) -> bool:
+    """Whether the id is that of a quantised checkpoint that NVIDIA did not publish."""
+    publisher, _, rest = name.lower().partition("/")
+    return "nvfp4" in rest and publisher != "nvidia"
+
+
 def with_habits(plan: Plan, model: Model) -> Plan:
     """The plan with what its publisher's tool leaves alone in such a model, where the plan has no list of its own."""
     named = [name for name in plan.ignore if name != "lm_head"]
     if plan.name not in _PLANS or named or model_class(model.family).served.nvfp4_attention:
         return plan
+    if _by_another(model.id):
+        return msgspec.structs.replace(plan, ignore=_COMPRESSOR_KEPT)
     if _MIXED_IDS.search(model.id):
         return Plan(name="modelopt-mixed", rules=_MIXED, ignore=("mtp*",), kv_cache=plan.kv_cache)
     return msgspec.structs.replace(plan, ignore=_KEPT)
