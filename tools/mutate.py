@@ -34,7 +34,7 @@ TESTS = {
 _COMPARED = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
 _SPELLED = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _LEFT_ALONE = re.compile(r"_?(MOST|LONGEST|LARGEST_(BYTES|CONFIG|INDEX|HEADER|LISTING)|KEPT|SHOWN|VERSION$|OLD|FORGOTTEN)")
-_LIMITS = ("most", "maxsize", "least", "indent", "count", "cutoff", "ndigits")
+_LIMITS = ("most", "maxsize", "least", "indent", "count", "cutoff", "ndigits", "frozen", "kw_only", "omit_defaults")
 
 
 class Mutant(NamedTuple):
