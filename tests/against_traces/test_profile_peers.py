@@ -43,6 +43,21 @@ def test_hta_to_the_microsecond(shared: Path, file: str, kind: str) -> None:
 
 
 @pytest.mark.shared
+@pytest.mark.parametrize("kind", ["hta", "hta_last_step"])
+@pytest.mark.parametrize("file", [f for f in ANSWERS if "hta" in ANSWERS[f]])
+def test_htas_launches_and_queues(shared: Path, file: str, kind: str) -> None:
+    got = as_hta(trace(shared, file), include_last_step=kind == "hta_last_step")
+    assert got is not None
+    want = ANSWERS[file][kind]
+    assert {name: getattr(got.launches, name) for name in want["launches"]} == want["launches"]
+    assert {q.stream: (q.changes, q.longest) for q in got.queues} == {
+        stream: (q["changes"], q["longest"]) for stream, q in want["queues"].items()
+    }
+    for queue in got.queues:
+        assert queue.mean == pytest.approx(want["queues"][queue.stream]["mean"], rel=0.015)
+
+
+@pytest.mark.shared
 def test_hta_on_a_trace_where_it_counts_a_host_operator(shared: Path) -> None:
     file = next(f for f in ANSWERS if "b200" in f)
     got, want = as_hta(trace(shared, file)), ANSWERS[file]["hta"]

@@ -43,6 +43,13 @@ LOGS = {
         "CurrSamplesPerSec=30.5, MemAllocated=9.9GB, MaxMemAllocated=12.2GB",
         {"samples_per_s_all": 30.5},
     ),
+    "DeepSpeed flops profiler": (
+        "fwd latency:                                                  76.67 ms\n"
+        "fwd FLOPS per GPU = fwd flops per GPU / fwd latency:          81.9 TFLOPS\n"
+        "fwd+bwd FLOPS per GPU = 3 * fwd flops per GPU / (fwd+bwd latency):   102.0 TFLOPS\n"
+        "samples/second:                                               433.14",
+        {"flops_per_s": 102e12, "samples_per_s_all": 433.14},
+    ),
     "llm-foundry": (
         "\t Train throughput/tokens_per_sec: 98304.0\n\t Train throughput/device/tokens_per_sec: 12288.0\n"
         "\t Train throughput/device/mfu: 0.4567",
