@@ -20,6 +20,7 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption
+from vramcast.memo import by_identity
 from vramcast.models.inventory import Model
 from vramcast.models.sharding import NO_PAD, ExpertPad, cut, is_routed, share
 from vramcast.serving.engines.versions import Table, Version, at
@@ -109,6 +110,7 @@ def named_kernel(
     return (Assumption("moe_backend", kernel.name, because),)
 
 
+@by_identity(2, most=64)
 def routed_bytes(model: Model, storage: Storage, pad: ExpertPad) -> float:
     """Bytes of all routed experts in those widths, uncut."""
     routed = ((tensor, block) for block in model.blocks for tensor in block.tensors if is_routed(tensor))
