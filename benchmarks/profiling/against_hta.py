@@ -32,7 +32,7 @@ with tempfile.TemporaryDirectory() as folder:
     print(json.dumps([time.perf_counter() - begun, time.process_time() - cpu]))
 """
 _OURS = """
-import resource, sys, time, json
+import sys, time, json
 import numpy
 from pathlib import Path
 from vramcast.profiling.files import read_trace
@@ -42,7 +42,8 @@ trace = read_trace(Path(sys.argv[1]))
 read = time.perf_counter() - begun
 report_of(trace, file=sys.argv[1])
 whole = time.perf_counter() - begun
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+lines = Path("/proc/self/status").read_text().splitlines()  # ru_maxrss would still hold the parent's
+peak = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 print(json.dumps([whole, time.process_time() - cpu, read, trace.reading.bytes, peak]))
 """
 

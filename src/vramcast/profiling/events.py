@@ -1,7 +1,7 @@
 """A trace as columns: work on GPUs, calls that launched it, calls that waited for it, steps and named ranges of the host.
 
 Every reader (Chrome traces, Nsight Systems, rocprof) fills the same columns through a ``Recorder``, so that one analysis serves
-all. Names are stored once; a kernel costs about 50 bytes, whatever its event was on disk.
+all. Names are stored once; a kernel with its launch costs about 120 bytes, whatever its events were on disk.
 """
 
 from collections.abc import Iterable
