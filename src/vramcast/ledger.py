@@ -321,6 +321,7 @@ class CardRow(msgspec.Struct, frozen=True, kw_only=True):
     probability: float | None = None
     cloud_usd_per_hour: float = 0
     layout: str = ""
+    bandwidth_bytes_per_s: float = 0
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):

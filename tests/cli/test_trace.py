@@ -14,7 +14,7 @@ from vramcast.cli.train import command as train_command
 def test_it_takes_the_flags_of_train_that_describe_a_step() -> None:
     own = {p.name for p in command.params}
     assert {"optimizer", "micro_batch", "seq", "checkpointing", "rank", "fsdp", "capacity", "timeline"} <= own
-    assert {p.name for p in train_command.params} - own == {"axes", "sweep", "plot", "explain", "loss", *MOMENTS}
+    assert {p.name for p in train_command.params} - own == {"axes", "sweep", "plot", "list_options", "explain", "loss", *MOMENTS}
 
 
 @pytest.mark.parametrize(

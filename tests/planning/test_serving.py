@@ -69,3 +69,12 @@ def test_an_engine_that_does_not_start_does_not_fit_however_much_memory_is_left(
 def test_bfloat16_that_nobody_insists_on_is_run_in_fp16() -> None:
     answer = forecast_serving(Serving(model="Qwen/Qwen2.5-0.5B-Instruct", context=4096, gpu="T4", engine="vllm"))
     assert answer.fit.verdict == "fits"
+
+
+def test_cards_of_one_size_are_those_with_most_bandwidth_for_their_price() -> None:
+    rows = forecast_serving(Serving(model="Qwen/Qwen2.5-7B-Instruct", context=8192)).cards
+    shown = [row.gpu for row in rows]
+    assert {"GeForce RTX 3090", "GeForce RTX 4090", "Radeon RX 7900 XTX"} <= set(shown)
+    assert not any("800" in name and "SXM" in name for name in shown)
+    assert sum("A100" in name for name in shown) <= 2, "one form of a model"
+    assert all(row.bandwidth_bytes_per_s for row in rows)

@@ -1,5 +1,7 @@
 """The answer as people read it: verdict, moments, ledger, limits, what to change, what was assumed."""
 
+from math import floor
+
 from vramcast.cli.assumed_page import assumptions
 from vramcast.cli.ledger_page import instants, ledger
 from vramcast.cli.page import Page, Span
@@ -112,7 +114,7 @@ def _limits(page: Page, forecast: Forecast) -> None:
             limits.max_context,
             "{:,} tokens" if limits.max_context else "none fits",
         ),
-        ("sequences at once", limits.max_concurrency, "{:,.1f}"),
+        ("sequences at once", None if limits.max_concurrency is None else floor(10 * limits.max_concurrency) / 10, "{:,.1f}"),
         ("largest micro-batch, this length", limits.max_micro_batch, "{:,}" if limits.max_micro_batch else "not even 1"),
         ("tokens of cache", limits.cache_tokens, "{:,}"),
     ]
@@ -132,11 +134,12 @@ def _cards(page: Page, forecast: Forecast) -> None:
             c.layout,
             c.verdict,
             f"{gib(c.needed_bytes, 1)} of {gib(c.capacity_bytes, 1)}",
+            f"{c.bandwidth_bytes_per_s / 1e9:,.0f} GB/s each" if c.bandwidth_bytes_per_s else "",
             f"from ${c.cloud_usd_per_hour * c.gpus:.2f}/h" if c.cloud_usd_per_hour else "",
         )
         for c in forecast.cards
     ]
-    page.table(rows, styles=("title", "faint", "good", "number", "faint"))
+    page.table(rows, styles=("title", "faint", "good", "number", "faint", "faint"))
 
 
 def _advice(page: Page, forecast: Forecast) -> None:

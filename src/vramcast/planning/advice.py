@@ -113,15 +113,21 @@ def _by_kind(changes: Iterable[Change]) -> dict[str, list[Change]]:
 
 
 def _pairs(search: Search, kinds: dict[str, list[Change]], alone: dict[str, Tried], helping: dict[str, Tried]) -> list[Tried]:
-    """Pairs of kinds that fit where neither does by itself at that step, the cheapest first."""
+    """Pairs of kinds that fit where neither does by itself at that step."""
     found: list[Tried] = []
-    for first, second in sorted(combinations(helping, 2), key=lambda pair: sum(kinds[kind][0].price for kind in pair)):
+    for first, second in sorted(combinations(helping, 2), key=lambda pair: _first_tried(kinds, pair)):
         if len(found) == _MOST_TOGETHER or search.spent:
             break
         tried = _pair(search, _too_little(kinds[first], alone[first]), _too_little(kinds[second], alone[second]))
         if tried is not None:
             found.append(tried)
     return found
+
+
+def _first_tried(kinds: dict[str, list[Change]], pair: tuple[str, str]) -> tuple[bool, int]:
+    """Pairs that keep the job before those that give something up, then by their price."""
+    steps = [kinds[kind][0] for kind in pair]
+    return not all(step.keeps_the_job for step in steps), sum(step.price for step in steps)
 
 
 def _too_little(steps: list[Change], alone: Tried) -> list[Change]:

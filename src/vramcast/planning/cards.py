@@ -1,9 +1,11 @@
 """The table of cards that hold a workload, when no card was named: fewest cards first, then the smallest.
 
 Only parts the catalogue describes fully are offered (their year is known: data-centre and common consumer parts, no laptops or
-regional variants), of one size the three that are easiest to come by: priced by the hour, priced, newest.
+regional variants). Of one size of memory those that give most bandwidth for their price are kept: two by the hour, four to buy,
+because decoding follows bandwidth; of a model sold in several forms, one.
 """
 
+import re
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -18,13 +20,14 @@ from vramcast.serving.forecast import answer_of
 from vramcast.workload import Serving
 
 COUNTS = (1, 2, 4, 8)
-MOST = 12
+MOST = 16
 _MOST_SHARING = 2
-_MOST_OF_A_SIZE = 3
+_REGIONAL = re.compile(r" D$|^[AH]800\b")  # the same part under another name for one market
+_MOST_RENTED, _MOST_BOUGHT = 2, 4
 
 
 def cards_that_hold(question: Serving, model: Model) -> tuple[CardRow, ...]:
-    """Cards of the catalogue, in the smallest of 1, 2, 4 or 8 of them, that serve the question; at most twelve rows.
+    """Cards of the catalogue, in the smallest of 1, 2, 4 or 8 of them, that serve the question; at most sixteen rows.
 
     A first pass compares what each tensor-parallel width needs with each card's memory; the rows shown are then
     forecast on their own card.
@@ -43,16 +46,26 @@ def offered(suits: Callable[[Accelerator], bool]) -> tuple[Accelerator, ...]:
     """Fully described cards that suit, a few of each size of memory; one where the memory is the host's too."""
     from vramcast.hardware.catalogue import catalogue
 
-    kept: dict[tuple[int, bool], list[Accelerator]] = {}
-    for card in sorted((c for c in catalogue().values() if c.year and suits(c)), key=_easiest_first):
-        alike = kept.setdefault((card.sold_bytes, card.unified), [])
-        if len(alike) < (1 if card.unified else _MOST_OF_A_SIZE):
-            alike.append(card)
-    return tuple(card for alike in kept.values() for card in alike)
+    sizes: dict[tuple[int, bool], list[Accelerator]] = {}
+    for card in catalogue().values():
+        if card.year and suits(card) and not _REGIONAL.search(card.name):
+            sizes.setdefault((card.sold_bytes, card.unified), []).append(card)
+    return tuple(card for alike in sizes.values() for card in _worth_most(alike))
 
 
-def _easiest_first(card: Accelerator) -> tuple[bool, bool, int, str]:
-    return not card.cloud_usd_per_hour, not card.price_usd, -card.year, card.id
+def _worth_most(alike: list[Accelerator]) -> list[Accelerator]:
+    """Of cards with as much memory those with most bandwidth for an hour's price, then for their own; else the newest."""
+    if alike[0].unified:
+        return sorted(alike, key=lambda c: (not c.price_usd, -c.year, c.id))[:1]
+    rented = sorted((c for c in alike if c.cloud_usd_per_hour), key=lambda c: -c.bandwidth_bytes_per_s / c.cloud_usd_per_hour)
+    bought = sorted((c for c in alike if c.price_usd), key=lambda c: -c.bandwidth_bytes_per_s / c.price_usd)
+    chosen = [*_one_form(rented)[:_MOST_RENTED], *_one_form(bought)[:_MOST_BOUGHT]]
+    return _one_form(chosen or sorted(alike, key=lambda c: -c.year)[:_MOST_RENTED])
+
+
+def _one_form(cards: list[Accelerator]) -> list[Accelerator]:
+    """The first of each model: an A100 is listed once, SXM or PCIe."""
+    return list({card.keys[:1]: card for card in reversed(cards)}.values())[::-1]
 
 
 def _candidates(question: Serving, model: Model, cards: tuple[Accelerator, ...]) -> Iterator[tuple[Accelerator, int]]:
@@ -89,6 +102,7 @@ def _row(question: Serving, model: Model, card: Accelerator, gpus: int) -> CardR
         capacity_bytes=card.visible_bytes,
         probability=fit.probability,
         cloud_usd_per_hour=card.cloud_usd_per_hour,
+        bandwidth_bytes_per_s=card.bandwidth_bytes_per_s,
     )
 
 

@@ -101,6 +101,7 @@ def _row(layout: Layout, question: Training, model: Model, card: Accelerator) ->
         capacity_bytes=card.visible_bytes,
         probability=fit.probability,
         cloud_usd_per_hour=card.cloud_usd_per_hour,
+        bandwidth_bytes_per_s=card.bandwidth_bytes_per_s,
     )
 
 
