@@ -5,6 +5,7 @@ import pytest
 from vramcast.hardware.names import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.models.stages import Stage, every_stage
+from vramcast.serving.engines import engine
 from vramcast.serving.engines.vllm.answer import subtracts_graphs
 from vramcast.serving.engines.vllm.engine import Vllm
 from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
@@ -253,3 +254,23 @@ def test_the_v0_engine_kept_joined_images_beside_those_it_was_given() -> None:
     assert peak.find("pixels").bytes == 2 * 65_536 * 1176 * 2
     assert peak.find("dequantized").bytes == 3584 * 18_944 * 2
     assert peak.bytes / GiB == pytest.approx(2.71, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("version", "caching", "blocks"),
+    [
+        ("0.13.0", True, 1),
+        ("0.14.0", True, 2),
+        ("0.14.0", False, 1),
+        ("0.24.0", None, 1),
+        ("0.25.0", None, 2),
+        ("0.25.0", False, 1),
+    ],
+)
+def test_states_kept_at_block_ends_take_a_second_block(version: str, caching: bool | None, blocks: int) -> None:
+    """kv_cache_interface.py MambaSpec: two blocks where mamba_cache_mode is align, which prefix caching switches on."""
+    name = "Qwen/Qwen3-Next-80B-A3B-Instruct"
+    options = {} if caching is None else {"enable_prefix_caching": caching}
+    question = Serving(model=name, engine_version=version, context=4096, options=options)
+    resolved = engine("vllm").resolve(question, read_model(name, offline=True), None)
+    assert settings_of(resolved).demand.state_blocks == blocks

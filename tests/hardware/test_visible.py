@@ -1,0 +1,25 @@
+"""What a card sold with so much memory shows to nvidia-smi and to a program, by maker."""
+
+import pytest
+
+from vramcast.hardware.visible import driver_total, visible_total
+from vramcast.units import GiB, MiB
+
+
+@pytest.mark.parametrize(
+    ("vendor", "ecc", "total"),
+    [
+        ("NVIDIA", False, 48 * GiB),
+        ("NVIDIA", True, 45 * GiB),
+        ("AMD", False, 48 * GiB - 16 * MiB),
+        ("AMD", True, 48 * GiB - 16 * MiB),
+        ("Apple", True, 48 * GiB),
+    ],
+)
+def test_ecc_and_the_maker_decide_the_drivers_total(vendor: str, ecc: bool, total: int) -> None:
+    assert driver_total(vendor=vendor, sold_bytes=48 * GiB, ecc=ecc) == total
+
+
+def test_a_program_sees_what_the_driver_does_not_reserve() -> None:
+    """An RTX 3090: 24,576 MiB in nvidia-smi, 24,135 MiB to torch within two MiB."""
+    assert visible_total(vendor="NVIDIA", driver_bytes=24 * GiB) / MiB == pytest.approx(24576 - 395 - 2 * 24, abs=2)
