@@ -130,6 +130,13 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             if value is not None:
                 _within(name, value, 10**12)
 
+    @property
+    def asks_for_speed(self) -> bool:
+        """Whether it says anything that speed depends on."""
+        traffic = self.traffic
+        named = (self.prompt, self.output, traffic.rate, traffic.requests, traffic.ttft_s, traffic.tpot_s)
+        return any(value is not None for value in named)
+
 
 class Adapter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Small trained parts beside a frozen model: LoRA and its relatives. ``targets``: module names or "all-linear".

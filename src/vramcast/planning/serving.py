@@ -43,10 +43,9 @@ def forecast_serving(
 
 def speed_of(answer: Answer) -> tuple[dict[str, Any], tuple[Assumption, ...], tuple[Unmodelled, ...]]:
     """The speed block, what was assumed for it, and why there is none where the engine or the card has no law."""
-    from vramcast.speed.answer import as_block, serving_speed, wants_speed
-
-    if not wants_speed(answer.resolved.question):
+    if not answer.resolved.question.asks_for_speed:
         return {}, (), ()
+    from vramcast.speed.answer import as_block, serving_speed
     from vramcast.truth.speed_bars import speed_intervals
 
     try:

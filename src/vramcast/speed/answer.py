@@ -51,13 +51,6 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
         return self.ttft.seconds + self.tpot.seconds * max(0.0, self.load.output - 1)
 
 
-def wants_speed(question: Serving) -> bool:
-    """Whether the question says anything that speed depends on."""
-    traffic = question.traffic
-    named = (question.prompt, question.output, traffic.rate, traffic.requests, traffic.ttft_s, traffic.tpot_s)
-    return any(value is not None for value in named)
-
-
 def load_of(question: Serving, concurrency: int) -> tuple[Load, tuple[Assumption, ...]]:
     """The load a question describes, and the lengths that were assumed for it."""
     traffic, options = question.traffic, question.options
