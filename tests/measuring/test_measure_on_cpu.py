@@ -171,23 +171,23 @@ def test_a_killed_sweep_is_resumed_not_repeated(tiny: str, tmp_path: Path, capsy
     assert len(exported.read_bytes().splitlines()) == 2
 
 
-def test_a_worker_ends_with_its_parent() -> None:
-    started = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE)
+def test_a_worker_ends_with_its_parent(tmp_path) -> None:
+    folder = tmp_path / "vramcast-measure-x"
+    folder.mkdir()
     reading, writing = os.pipe()
     program = (
-        f"import os, threading; os.dup2({reading}, 0)\nfrom vramcast.measuring.worker import _follow_parent\n_follow_parent()"
+        f"import os, time; os.dup2({reading}, 0)\nfrom vramcast.children import end_with_parent\n"
+        f"end_with_parent(0, {str(folder)!r})\ntime.sleep(60)"
     )
-    follower = subprocess.Popen([sys.executable, "-c", program], pass_fds=[reading], env={**os.environ, "PYTHONPATH": SRC})
+    env = {**os.environ, "PYTHONPATH": SRC}
+    follower = subprocess.Popen([sys.executable, "-c", program], pass_fds=[reading], env=env, start_new_session=True)
     os.close(reading)
     os.write(writing, b"..")
     time.sleep(0.3)
     assert follower.poll() is None, "bytes for other ranks are not the end"
     os.close(writing)
-    assert follower.wait(20) == 1
-    started.kill()
-    started.wait()
-    assert started.stdin is not None
-    started.stdin.close()
+    assert follower.wait(20) == -signal.SIGKILL
+    assert not folder.exists()
 
 
 SCRIPT = """
