@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from vramcast.asking.serving import serving_question
-from vramcast.cli.calibrate import command
+from vramcast.cli import root
 from vramcast.errors import MissingError, QuestionError
 from vramcast.serving.forecast import answer_of
 from vramcast.speed import scales
@@ -39,7 +39,9 @@ def _runs(tmp_path, factors: Scales):
 
 def test_the_machines_factors_are_found_again(tmp_path) -> None:
     file = _runs(tmp_path, Scales(host=1.0, bandwidth=1.15, compute=1.3))
-    found = json.loads(CliRunner().invoke(command, [str(file), "--name", "lab", "--json"], standalone_mode=False).output)
+    found = json.loads(
+        CliRunner().invoke(root, ["calibrate", str(file), "--name", "lab", "--json"], standalone_mode=False).output
+    )
     profile = found["profile"]
     assert profile["scales"]["bandwidth"] == pytest.approx(1.15, rel=0.06)  # eight figures still feel the prior
     assert profile["scales"]["compute"] == pytest.approx(1.3, rel=0.12)
@@ -47,7 +49,7 @@ def test_the_machines_factors_are_found_again(tmp_path) -> None:
 
 
 def test_later_answers_use_the_profile_and_name_it(tmp_path) -> None:
-    CliRunner().invoke(command, [str(_runs(tmp_path, Scales(bandwidth=1.2))), "--name", "slow"], standalone_mode=False)
+    CliRunner().invoke(root, ["calibrate", str(_runs(tmp_path, Scales(bandwidth=1.2))), "--name", "slow"], standalone_mode=False)
     slow = _speed({**WORDS, "concurrency": 1, "profile": "slow"})
     assert slow.tpot.seconds > 1.1 * _speed({**WORDS, "concurrency": 1}).tpot.seconds
     question = serving_question(WORDS["model"], gpu="RTX 4090", prompt=10, profile="slow").question
@@ -78,7 +80,7 @@ def test_runs_that_say_too_little_are_refused(tmp_path, text: str, error: type[E
     file = tmp_path / "runs.jsonl"
     file.write_text(text)
     with pytest.raises(error, match=said):
-        CliRunner().invoke(command, [str(file)], standalone_mode=False, catch_exceptions=False)
+        CliRunner().invoke(root, ["calibrate", str(file)], standalone_mode=False, catch_exceptions=False)
 
 
 def test_a_profile_that_is_not_there_is_named_with_those_that_are() -> None:

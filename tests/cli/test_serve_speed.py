@@ -5,13 +5,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from vramcast.cli.serve import command
+from vramcast.cli import root
 
 MODEL = ["Qwen/Qwen3-14B", "--gpu", "H100", "--context", "8192"]
 
 
 def _run(*more: str):
-    return CliRunner().invoke(command, [*MODEL, *more], standalone_mode=False)
+    return CliRunner().invoke(root, ["serve", *MODEL, *more], standalone_mode=False)
 
 
 def test_the_speed_block_of_the_contract() -> None:

@@ -66,21 +66,22 @@ ROWS: tuple[EngineSpeed, ...] = (
         source=_TRACE,
     ),
     EngineSpeed(
-        engine="sglang", host_s=2e-3, sequence_s=8e-6, ingest_s=20e-3, mixes=False, kernels="sglang", all_reduce="sglang",
+        engine="sglang", host_s=2e-3, sequence_s=8e-6, ingest_s=20e-3, max_seqs=4096, mixes=False,
+        kernels="sglang", all_reduce="sglang",
         source="before the overlap scheduler of 0.4",
     ),
     EngineSpeed(
-        engine="sglang", since=(0, 4), host_s=0.3e-3, sequence_s=1e-6, ingest_s=20e-3, ahead=1.0, mixes=False, kernels="sglang",
-        all_reduce="sglang", prefill_launch_s=60e-6,
+        engine="sglang", since=(0, 4), host_s=0.3e-3, sequence_s=1e-6, ingest_s=20e-3, ahead=1.0, max_seqs=4096, mixes=False,
+        kernels="sglang", all_reduce="sglang", prefill_launch_s=60e-6,
         source="LMSYS blog 2024-12-04: zero-overhead batch scheduler; prompts run eagerly",
     ),
     EngineSpeed(
-        engine="sglang", since=(0, 5, 10), host_s=0.3e-3, sequence_s=1e-6, ingest_s=20e-3, ahead=1.0, mixes=False,
+        engine="sglang", since=(0, 5, 10), host_s=0.3e-3, sequence_s=1e-6, ingest_s=20e-3, ahead=1.0, max_seqs=4096, mixes=False,
         kernels="sglang", all_reduce="sglang", prefill_launch_s=12e-6,
         source="piecewise graphs of prompts are on by default",
     ),
     EngineSpeed(
-        engine="tensorrt_llm", host_s=0.25e-3, sequence_s=1e-6, ingest_s=8e-3, ahead=1.0, kernels="tensorrt_llm",
+        engine="tensorrt_llm", max_seqs=2048, host_s=0.25e-3, sequence_s=1e-6, ingest_s=8e-3, ahead=1.0, kernels="tensorrt_llm",
         all_reduce="trtllm", prefill_launch_s=15e-6, fuses_quantising=True,
         source="overlap scheduler, on by default in the PyTorch backend",
     ),

@@ -81,20 +81,23 @@ def _figures(row: Row, step: Step, measured: Row, settings: Row) -> Any:
 
 
 def _closed_loop(row: Row, step: Step, clients: int) -> Any:
-    load = _load(row, clients)
-    server = Server(step, load)
-    served = server.run(drawn(load, _SIMULATED * clients), clients=clients)
+    load = _load(row, clients, mixes=step.on.engine.mixes)
+    served = Server(step, load).run(drawn(load, _SIMULATED * clients), clients=clients)
     for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
         value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
         yield Pair(measure=name, predicted=value, measured=row["measured"][key] / 1e3)
 
 
-def _load(row: Row, clients: int) -> Load:
-    """Lengths of InferenceX are drawn from 0.8 to 1 of the nominal ones (--random-range-ratio 0.8); others are fixed."""
+def _load(row: Row, clients: int, *, mixes: bool) -> Load:
+    """Lengths of InferenceX are drawn from 0.8 to 1 of the nominal ones (--random-range-ratio 0.8).
+
+    Others state one length. An engine that runs prompts first brings its clients back into step with every batch of prompts; in
+    one that ``mixes`` prompts with decodes they drift apart (real clients jitter), as 5 % of length to either side makes them.
+    """
     prompt, output = row["settings"]["isl"], row["settings"]["osl"]
-    ranged = _inference_x(row)
-    scale = 0.9 if ranged else 1.0
-    return Load(prompt=prompt * scale, output=output * scale, concurrency=clients, spread=0.111 if ranged else 0.0)
+    if _inference_x(row):
+        return Load(prompt=prompt * 0.9, output=output * 0.9, concurrency=clients, spread=0.111)
+    return Load(prompt=prompt, output=output, concurrency=clients, spread=0.05 if mixes else 0.0)
 
 
 def _inference_x(row: Row) -> bool:
@@ -202,9 +205,12 @@ def _answered(row: Row, engine: str, *, model: Model, stored: str | None, split:
     if stored == "none":
         return None
     try:
-        return deployment_of(answer_of(question, model=model, card=words.card(row), limits=False))
+        made = deployment_of(answer_of(question, model=model, card=words.card(row), limits=False))
     except VramcastError:
         return None
+    if engine in _SERVED and made.pool_tokens <= 0 and not made.pool_sequences:
+        raise Unexpressed("the weights leave no room for a cache on the cards that the row names")
+    return made
 
 
 def _scheme(model: Model, stored: str | None) -> Scheme:
