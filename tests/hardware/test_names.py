@@ -1,5 +1,7 @@
 """Names people type, counts, sizes, and what happens when a name fits several parts or none."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -154,3 +156,10 @@ def test_every_machine_names_cards_of_the_catalogue() -> None:
 
     for text in {*_AWS.values(), *_NAMED.values(), *_GOOGLE.values()}:
         assert parse_gpus(text).cards[0].id in catalogue(), text
+
+
+def test_a_name_of_thousands_of_letters_is_refused_at_once() -> None:
+    started = time.process_time()
+    with pytest.raises(QuestionError, match="is no name of a card"):
+        find_accelerator("4" * 5_000)
+    assert time.process_time() - started < 1

@@ -17,8 +17,10 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.catalogue import catalogue
 from vramcast.ledger import Assumption
 from vramcast.units import GiB, gib, parse_bytes
+from vramcast.untrusted import shown
 
 _SIZE_LABEL_TOLERANCE = 0.07  # a B200 is called 180 and 192 GB, a GH200 141 and 144 GB
+_LONGEST_NAME = 120
 _FORMS = {"sxm": "sxm", "hgx": "sxm", "pcie": "pcie", "nvl": "nvl"}
 _FORM_ORDER = {"sxm": 0, "": 1, "pcie": 2, "nvl": 3}
 _NOISE = frozenset(
@@ -53,6 +55,8 @@ def find_accelerator(name: str) -> Accelerator:
 
 def match_accelerator(name: str) -> tuple[Accelerator, tuple[Assumption, ...]]:
     """The card of that name, and the assumption made if the name fits several parts. Raises as find_accelerator."""
+    if len(name) > _LONGEST_NAME:
+        raise QuestionError(f"{shown(name)} is no name of a card: give one such as H100, 4090 or 24GiB")
     parts = fitting(name)
     if not parts and is_size(name):
         return anonymous_card(_box_bytes(name)), ()
