@@ -109,7 +109,7 @@ def _limited(seconds: float) -> Iterator[None]:
         raise OutOfTimeError(f"stopped after {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 2.0)  # again, where a library swallowed the first
     try:
         yield
     finally:
