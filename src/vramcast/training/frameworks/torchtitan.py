@@ -8,7 +8,7 @@ logits). What changed when: the repository's history.
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import is_narrow, sharding
-from vramcast.training.frameworks.releases import month_of
+from vramcast.training.frameworks.releases import Version, month_of
 from vramcast.training.recipe.draft import Draft, Overrides, Translation, because
 from vramcast.training.recipe.parts import (
     Adapters,
@@ -34,8 +34,20 @@ SEPARATE_ENDS = (2025, 7)  # models/llama3/infra/parallelize.py: 0.1.0 (June) wr
 
 
 def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
-    """HEAD's configuration unless stated."""
+    """HEAD's configuration unless stated; each part may read what the parts before it decided."""
     month = month_of(question, "torchtitan")
+    yield from _precision(draft, question)
+    compiled = bool(draft.get("compiled"))
+    yield from _kernels(question, month, compiled=compiled)
+    yield from _loss(month, compiled=compiled)
+    yield because(
+        "optimizer.implementation", Update, optimizer="adamw", implementation="fused" if month >= FUSED_UPDATE else "foreach"
+    )
+    yield from _layout(draft, question, month)
+
+
+def _precision(draft: Draft, question: Training) -> Overrides:
+    """Shards in the type of training.dtype, layers in that of mixed_precision_param."""
     yield because("training.dtype float32", Precision, weights="float32", reduce="float32")
     yield from sharding(question, fallback="fsdp2")
     yield from _stays_wide(draft, question)
@@ -45,7 +57,10 @@ def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
     )
     yield because("mixed_precision_param bfloat16", Precision, residual="bfloat16", autocast=False)
     yield because("mixed_precision_param bfloat16", Adapters, adapter_dtype="bfloat16")
-    compiled = bool(draft.get("compiled"))
+
+
+def _kernels(question: Training, month: Version, *, compiled: bool) -> Overrides:
+    """Blocks compiled or eager, what their list of operations keeps, and the allocator that run_train.sh sets."""
     yield because(
         "compiled blocks" if compiled else "eager blocks",
         Kernels,
@@ -63,6 +78,10 @@ def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
     yield because("sdpa picks flash", Kernels, attention="flash", experts="grouped")
     yield Translation("selective_ac_option op", "checkpointing", {Policy("selective"): Policy("op")})
     yield because("activation_checkpoint.mode selective", Recomputation, policy=Policy("op"))
+
+
+def _loss(month: Version, *, compiled: bool) -> Overrides:
+    """Whether the compiler keeps the float logits inside the loss, and how long train.py holds the prediction."""
     fused = month >= FUSED_LOSS
     if not fused:
         yield Translation("inductor wrote the float logits out until spring 2025", "loss", {"compiled": "plain"})
@@ -73,17 +92,14 @@ def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
         holds_logits="" if frees else "float32",
     )
     yield because("components/loss.py", Loss, kind="compiled" if compiled and fused else "plain", logits_kept=not compiled)
-    yield because(
-        "optimizer.implementation", Update, optimizer="adamw", implementation="fused" if month >= FUSED_UPDATE else "foreach"
-    )
+
+
+def _layout(draft: Draft, question: Training, month: Version) -> Overrides:
+    """What is gathered together, the pipeline, and what tensor parallelism cuts."""
     ends = month >= SEPARATE_ENDS or draft.framework == "xtuner"
+    together = "embedding and head are one group, gathered from forward to backward"
     yield because(
-        "embedding and head are groups of their own"
-        if ends
-        else "embedding and head are one group, gathered from forward to backward",
-        Sharding,
-        live_gathers=2,
-        separate_ends=ends,
+        "embedding and head are groups of their own" if ends else together, Sharding, live_gathers=2, separate_ends=ends
     )
     yield from _pipeline(draft, question)
     parallel = question.parallel.tp > 1
