@@ -46,6 +46,6 @@ def sustained(kind: str, card_class: str) -> Sustained:
 
 def kind_of(framework: str, *, compiled: bool) -> str:
     """Which kernels a framework's layers run in: its own fused ones, a compiler's, or torch's one by one."""
-    if framework in ("megatron", "nemo", "megatron_deepspeed", "megatron_bridge"):
+    if framework in ("megatron", "megatron_deepspeed"):
         return "fused"
     return "compiled" if compiled else "eager"
