@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vramcast.errors import VramcastError
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
 from vramcast.speed.utilization import CONVENTIONS, training_work

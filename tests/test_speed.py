@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.planning.serving import forecast_serving
 from vramcast.training.forecast import forecast_training

@@ -24,8 +24,7 @@ import msgspec
 from vramcast.cli.page import Page
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.detection import local_cards
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator, local_cards
 from vramcast.measuring import campaign
 from vramcast.measuring.campaign import Point
 from vramcast.measuring.request import Measurement, MeasureRequest

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vramcast.asking.doors import forecast, serve, train
     from vramcast.asking.looking import evaluate, explain, find_models, sweep
     from vramcast.errors import VramcastError
-    from vramcast.hardware.names import find_accelerator
+    from vramcast.hardware.cards import find_accelerator
     from vramcast.ledger import Forecast, Term
     from vramcast.models.inventory import Model
     from vramcast.models.reading import read_model
@@ -52,7 +52,7 @@ _HOMES = {
     "Model": "models.inventory",
     "Term": "ledger",
     "VramcastError": "errors",
-    "find_accelerator": "hardware.names",
+    "find_accelerator": "hardware.cards",
     "evaluate": "asking.looking",
     "explain": "asking.looking",
     "find_models": "asking.looking",

@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from vramcast.hardware.accelerator import RULES, capability
 from vramcast.hardware.build import PCIE_LANE, RATES
-from vramcast.hardware.capability import RULES, capability
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.quantization.rows import NAMED
 
 FACTS = tomllib.loads((Path(__file__).parent / "formats.toml").read_text())

@@ -3,7 +3,7 @@ from trace_events import ADD, GEMM, REDUCE, annotation, call, kernel, read_event
 
 from vramcast.asking.beside_trace import beside_trace
 from vramcast.errors import QuestionError
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.profiling.report import Report, report_of
 
 WORDS = {"fsdp": 2, "micro_batch": 1, "framework": "torchtitan"}

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.planning.serving import forecast_serving
 from vramcast.training.forecast import forecast_training

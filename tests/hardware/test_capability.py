@@ -3,8 +3,7 @@
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.hardware.capability import RULES, capability
-from vramcast.hardware.catalogue import catalogue
+from vramcast.hardware.accelerator import RULES, capability, catalogue
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from vramcast.hardware import build
-from vramcast.hardware.catalogue import FACTS, TWIN, catalogue, source_texts
+from vramcast.hardware.accelerator import FACTS, TWIN, catalogue, source_texts
 from vramcast.hardware.visible import visible_total
 from vramcast.units import MiB
 

@@ -7,8 +7,7 @@ import pytest
 
 from vramcast.cli import run
 from vramcast.errors import MissingError
-from vramcast.hardware.cards import parse_gpus
-from vramcast.hardware.detection import local_cards
+from vramcast.hardware.cards import local_cards, parse_gpus
 from vramcast.units import MiB
 
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramcast.errors import QuestionError
-from vramcast.hardware.cards import parse_gpus
-from vramcast.hardware.catalogue import catalogue
-from vramcast.hardware.names import find_accelerator, match_accelerator
+from vramcast.hardware.accelerator import catalogue
+from vramcast.hardware.cards import find_accelerator, match_accelerator, parse_gpus
 from vramcast.units import GiB
 
 
@@ -152,7 +151,7 @@ def test_macs_and_chinese_names() -> None:
 
 
 def test_every_machine_names_cards_of_the_catalogue() -> None:
-    from vramcast.hardware.machines import _AWS, _GOOGLE, _NAMED
+    from vramcast.hardware.cards import _AWS, _GOOGLE, _NAMED
 
     for text in {*_AWS.values(), *_NAMED.values(), *_GOOGLE.values()}:
         assert parse_gpus(text).cards[0].id in catalogue(), text

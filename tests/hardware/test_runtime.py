@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from vramcast.hardware.catalogue import catalogue
+from vramcast.hardware.accelerator import catalogue
 from vramcast.hardware.runtime import (
     CONTEXT_BASE_BYTES,
     CONTEXT_BYTES_PER_THREAD,

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.planning.attainable import attained, with_attainable
 from vramcast.profiling.breakdown import Where
 from vramcast.profiling.operators import CollectiveRow, Shaped

@@ -3,7 +3,7 @@
 import pytest
 
 from vramcast.cli.drawing import serving_page
-from vramcast.hardware.catalogue import catalogue
+from vramcast.hardware.accelerator import catalogue
 from vramcast.planning.serving import forecast_serving
 from vramcast.serving.engines.support import SUPPORT, why_not
 from vramcast.units import GiB

@@ -6,7 +6,7 @@ import pytest
 from trace_events import ADD, GEMM, HAND, REDUCE, annotation, call, kernel, read_events
 
 from vramcast.errors import MissingError
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.profiling.against import compare
 from vramcast.profiling.ranks import read_ranks
 from vramcast.profiling.report import Report, report_of

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.base import Answer
 from vramcast.serving.forecast import answer_of

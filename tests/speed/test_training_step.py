@@ -7,7 +7,7 @@ import pytest
 from vramcast.asking import training_question
 from vramcast.asking.doors import answer_training
 from vramcast.errors import QuestionError
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.quantity import SECONDS, evaluated
 from vramcast.speed.training.job import Job, network_of

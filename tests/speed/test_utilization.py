@@ -1,7 +1,7 @@
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.speed.utilization import from_flops, from_tokens, peak_of, training_work
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.training.counters import Pieces, segment_bytes
 from vramcast.training.forecast import forecast_training

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.training.forecast import forecast_training
 from vramcast.training.frameworks.hf_trainer import transformers_version

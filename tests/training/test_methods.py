@@ -3,7 +3,7 @@
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.training.forecast import TrainingForecast, forecast_training
 from vramcast.training.shape import Shape, shape_model
 from vramcast.workload import Adapter, Training

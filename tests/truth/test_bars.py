@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.serving.forecast import answer_of
 from vramcast.training.forecast import forecast_training

@@ -11,7 +11,7 @@ from public.fsdp_qlora_runs import fsdp_qlora_run
 from public.peft_runs import peft_run
 from public.torchtitan_runs import torchtitan_run
 from vramcast.errors import VramcastError
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.hardware.runtime import context_bytes, nccl_bytes
 from vramcast.models.inventory import Model
 from vramcast.planning.tracing.request import device_model

@@ -51,8 +51,7 @@ def command(names: tuple[str, ...], at_least: str | None, sort: str | None, as_j
 
 def _named(names: tuple[str, ...]) -> list[Accelerator]:
     """The cards of the words: several words may be one name (RTX 4090). Raises QuestionError for an unknown one."""
-    from vramcast.hardware.cards import least_card
-    from vramcast.hardware.names import fitting
+    from vramcast.hardware.cards import fitting, least_card
 
     if len(names) > 1 and fitting(" ".join(names)):
         names = (" ".join(names),)
@@ -61,7 +60,7 @@ def _named(names: tuple[str, ...]) -> list[Accelerator]:
 
 def _listed(at_least: str | None) -> list[Accelerator]:
     """The catalogue by maker and memory, from that much memory on."""
-    from vramcast.hardware.catalogue import catalogue
+    from vramcast.hardware.accelerator import catalogue
     from vramcast.units import parse_bytes
 
     least = parse_bytes(at_least, what="--at-least") if at_least else 0
@@ -95,14 +94,14 @@ def _figure(card: Accelerator, by: str) -> float:
 
 def _with_kernels(card: Accelerator) -> dict[str, Any]:
     """A card with the verdict about each format and kernel."""
-    from vramcast.hardware.capability import RULES, capability
+    from vramcast.hardware.accelerator import RULES, capability
 
     return {**msgspec.to_builtins(card), "runs": {name: capability(card, name).verdict for name in RULES}}
 
 
 def _whole_local() -> Accelerator:
     """This machine's least card with all its memory, whoever holds some of it."""
-    from vramcast.hardware.detection import local_cards
+    from vramcast.hardware.cards import local_cards
 
     return min((found.card for found in local_cards()), key=lambda card: card.visible_bytes)
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from vramcast.cli.page import Page
-from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.capability import capability
+from vramcast.hardware.accelerator import Accelerator, capability
 from vramcast.units import GiB
 
 # Sign + exponent + fraction bits. TF32 is stored in 32 bits and computed with 19. Source: IEEE 754; NVIDIA A100 whitepaper;

@@ -150,7 +150,7 @@ def _local_card(device: str) -> Any:
     if device != "cuda":
         return None
     from vramcast.errors import VramcastError
-    from vramcast.hardware.detection import local_cards
+    from vramcast.hardware.cards import local_cards
 
     try:
         return local_cards()[0].card

@@ -129,8 +129,7 @@ def _read(what: str) -> Any:
 
 def _card(gpu: str | None, trace: Any) -> Any:
     """The card that the question names, else the one that the trace names, else None."""
-    from vramcast.hardware.cards import least_card
-    from vramcast.hardware.names import match_accelerator
+    from vramcast.hardware.cards import least_card, match_accelerator
 
     if gpu:
         return least_card(gpu)

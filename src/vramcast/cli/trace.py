@@ -173,7 +173,7 @@ def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
 
 def _limits(traced: Any, tracer: Any, gpu: str | None, capacity: int) -> Any:
     """The limits on the card, or in --capacity."""
-    from vramcast.hardware.names import find_accelerator
+    from vramcast.hardware.cards import find_accelerator
     from vramcast.hardware.runtime import context_bytes
     from vramcast.planning.tracing.limits import limits_of
 

@@ -13,9 +13,8 @@ from typing import Any
 
 import msgspec
 
-from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.catalogue import FACTS, TWIN
-from vramcast.hardware.names import take_apart
+from vramcast.hardware.accelerator import FACTS, TWIN, Accelerator
+from vramcast.hardware.cards import take_apart
 from vramcast.hardware.visible import driver_total, visible_total
 from vramcast.units import MiB, parse_bytes
 

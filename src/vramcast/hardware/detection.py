@@ -4,13 +4,13 @@ NVML creates no CUDA context, so looking costs no memory. It needs the ``[gpu]``
 """
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from vramcast.errors import MissingError, QuestionError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.names import match_accelerator
 from vramcast.units import gib
 
 
@@ -43,8 +43,8 @@ class LocalCard(msgspec.Struct, frozen=True, kw_only=True):
         return f"GPU {self.index}: {gib(self.free_bytes)} free, {gib(self.used_bytes)} used{f' by {who}' if who else ''}"
 
 
-def local_cards() -> tuple[LocalCard, ...]:
-    """Every card of this machine that CUDA_VISIBLE_DEVICES leaves visible.
+def read_cards(named: Callable[[str], Accelerator]) -> tuple[LocalCard, ...]:
+    """Every card of this machine that CUDA_VISIBLE_DEVICES leaves visible; ``named`` finds the part of the driver's name.
 
     Raises MissingError without the extra, without a driver, or without a card.
     """
@@ -57,7 +57,7 @@ def local_cards() -> tuple[LocalCard, ...]:
         ) from None
     try:
         driver = _text(nvml.nvmlSystemGetDriverVersion())
-        cards = tuple(_read(nvml, index, driver) for index in _visible(nvml.nvmlDeviceGetCount()))
+        cards = tuple(_read(nvml, index, driver, named) for index in _visible(nvml.nvmlDeviceGetCount()))
     finally:
         nvml.nvmlShutdown()
     if not cards:
@@ -81,9 +81,13 @@ def _visible(count: int) -> list[int]:
     return [int(item) for item in listed.split(",") if item.strip() and int(item) < count]
 
 
-def _read(nvml: Any, index: int, driver: str) -> LocalCard:
+def _read(nvml: Any, index: int, driver: str, named: Callable[[str], Accelerator]) -> LocalCard:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    card = _part(_text(nvml.nvmlDeviceGetName(handle)), tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)))
+    name = _text(nvml.nvmlDeviceGetName(handle))
+    try:
+        card = named(name)
+    except QuestionError:
+        card = _unlisted(name, tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle)))
     try:
         memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
     except nvml.NVMLError:  # unified memory (GB10, Jetson): the driver has no figures of its own
@@ -100,23 +104,20 @@ def _read(nvml: Any, index: int, driver: str) -> LocalCard:
     )
 
 
-def _part(name: str, capability: tuple[int, int]) -> Accelerator:
-    """The catalogue's part of that name, or one of which only what NVML says is known."""
-    try:
-        return match_accelerator(name)[0]
-    except QuestionError:
-        return Accelerator(
-            id="local",
-            name=name,
-            vendor="NVIDIA",
-            architecture="",
-            capability=capability,
-            sold_bytes=0,
-            driver_bytes=0,
-            visible_bytes=0,
-            bandwidth_bytes_per_s=0,
-            note="not in the catalogue: its rates are unknown",
-        )
+def _unlisted(name: str, capability: tuple[int, int]) -> Accelerator:
+    """A part of which only what NVML says is known."""
+    return Accelerator(
+        id="local",
+        name=name,
+        vendor="NVIDIA",
+        architecture="",
+        capability=capability,
+        sold_bytes=0,
+        driver_bytes=0,
+        visible_bytes=0,
+        bandwidth_bytes_per_s=0,
+        note="not in the catalogue: its rates are unknown",
+    )
 
 
 def _tenants(nvml: Any, handle: Any) -> tuple[Tenant, ...]:

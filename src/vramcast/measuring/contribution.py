@@ -5,7 +5,7 @@ import re
 
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.names import match_accelerator
+from vramcast.hardware.cards import match_accelerator
 from vramcast.measuring.device_facts import DeviceFacts
 from vramcast.units import KiB, MiB
 

@@ -44,7 +44,7 @@ def cards_that_hold(question: Serving, model: Model) -> tuple[CardRow, ...]:
 
 def offered(suits: Callable[[Accelerator], bool]) -> tuple[Accelerator, ...]:
     """Fully described cards that suit, a few of each size of memory; one where the memory is the host's too."""
-    from vramcast.hardware.catalogue import catalogue
+    from vramcast.hardware.accelerator import catalogue
 
     sizes: dict[tuple[int, bool], list[Accelerator]] = {}
     for card in catalogue().values():

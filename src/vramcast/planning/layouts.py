@@ -48,7 +48,7 @@ def cards_that_train(question: Training, model: Model) -> tuple[CardRow, ...]:
 
     Only cards that compute the recipe's type by themselves: emulated bf16 trains, but nobody would rent it for that.
     """
-    from vramcast.hardware.capability import capability
+    from vramcast.hardware.accelerator import capability
     from vramcast.planning.cards import offered
 
     compute = resolve(question, model)[0].precision.compute

@@ -75,7 +75,7 @@ def _not_native(answer: TrainingForecast, card: Accelerator | None) -> tuple[Ass
     """The type of the matmuls, where the card does not compute it by itself."""
     if card is None:
         return ()
-    from vramcast.hardware.capability import capability
+    from vramcast.hardware.accelerator import capability
 
     compute = answer.recipe.precision.compute
     try:

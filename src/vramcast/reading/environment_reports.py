@@ -96,7 +96,7 @@ def _known(cards: tuple[CardState, ...]) -> tuple[CardState, ...]:
     """The cards with the compute capability of the catalogue's part of that name."""
     import msgspec
 
-    from vramcast.hardware.names import match_accelerator
+    from vramcast.hardware.cards import match_accelerator
 
     found = []
     for card in cards:

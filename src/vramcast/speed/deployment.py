@@ -5,7 +5,7 @@ import functools
 import msgspec
 from msgspec.structs import replace
 
-from vramcast.hardware.accelerator import Accelerator
+from vramcast.hardware.accelerator import NODE_CARDS, RAIL_BYTES_PER_S, Accelerator, island_cards
 from vramcast.models.inventory import Model
 from vramcast.models.operations import ExpertProducts, Linear, Numbers, Operation, Split, operations
 from vramcast.models.quantization.scheme import Scheme
@@ -15,10 +15,7 @@ from vramcast.speed.kernels.collectives import Fabric
 from vramcast.speed.scales import Scales
 from vramcast.speed.streams import Places
 
-NODE = 8
-# Cards whose NVLink domain spans a rack: 72 of them are one node to a collective.
-_RACK = ("gb200", "gb300")
-_DEFAULT_FABRIC = Fabric(rail_bytes_per_s=50e9, rails=8)
+_DEFAULT_FABRIC = Fabric(rail_bytes_per_s=RAIL_BYTES_PER_S["hopper"], rails=NODE_CARDS)
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +73,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
 
     def nodes(self, world: int) -> int:
         """Nodes that ``world`` neighbouring ranks span."""
-        domain = 72 if self.card.id.lower().startswith(_RACK) else NODE
+        domain = island_cards(self.card)
         return 1 if world <= domain else -(-world // domain)
 
 

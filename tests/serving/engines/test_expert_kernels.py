@@ -2,7 +2,7 @@
 
 import pytest
 
-from vramcast.hardware.catalogue import catalogue
+from vramcast.hardware.accelerator import catalogue
 from vramcast.models.reading import read_model
 from vramcast.models.sharding import cut, share_shape
 from vramcast.serving.engines.base import Answer

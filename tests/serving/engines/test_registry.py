@@ -5,7 +5,7 @@ import time
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.serving.engines import canonical_name, engine, engine_names
 from vramcast.serving.engines.versions import at, parse_version

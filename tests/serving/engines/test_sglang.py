@@ -2,7 +2,7 @@
 
 import pytest
 
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.sglang.messages import no_room
 from vramcast.serving.engines.sglang.pools import Cells, divide

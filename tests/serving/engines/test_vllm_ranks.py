@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.catalogue import catalogue
+from vramcast.hardware.accelerator import Accelerator, catalogue
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.base import Answer
 from vramcast.serving.engines.vllm.versions import non_torch_term

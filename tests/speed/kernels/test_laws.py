@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vramcast.errors import QuestionError, UnmodelledError
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.speed.kernels import (
     Fabric,
     all_gather,

@@ -7,7 +7,7 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.hardware.runtime import context_bytes
 from vramcast.ledger import Assumption, Forecast, Limits, ModelFacts, RankMemory, Unmodelled
 from vramcast.models.inventory import Model

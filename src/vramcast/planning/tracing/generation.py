@@ -2,7 +2,7 @@
 
 import msgspec
 
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.inventory import Model
 from vramcast.planning.serving import forecast_serving
 from vramcast.planning.tracing.answer import Traced, finish, shallow, traced_result

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vramcast.errors import QuestionError
-from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.capability import Capability, capability
+from vramcast.hardware.accelerator import Accelerator, Capability, capability
 from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.inventory import Model

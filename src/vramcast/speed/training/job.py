@@ -5,9 +5,10 @@ from typing import Literal
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.hardware.accelerator import Accelerator
+from vramcast.hardware.accelerator import Accelerator, island_cards, rails_of
 from vramcast.models.inventory import Model
 from vramcast.speed.kernels.collectives import Fabric
+from vramcast.training.optimizers.rules import update_bytes
 from vramcast.training.recipe.parts import GATHERED, Recipe, width
 from vramcast.workload import Training
 
@@ -15,14 +16,6 @@ Recomputed = Literal["none", "selective", "full"]
 
 # Products of a training recipe as kernel laws name them.
 _FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "bf16", "float8": "fp8", "int8": "int8"}
-# Bytes that one parameter's update reads and writes (SPEED: AdamW 24 to 30, 8-bit states 10 to 14, SGD 12).
-UPDATE_BYTES = {"adamw": 30.0, "adam": 30.0, "adamw_8bit": 14.0, "sgd": 12.0, "adafactor": 16.0, "lion": 20.0, "muon": 24.0}
-# Rails of a node and their rate one way, as reference systems have them: DGX A100 (8 x 200 Gb/s), DGX H100, H200 and B200
-# (8 x 400 Gb/s), GB200 and GB300 NVL72 (one 400 Gb/s rail a card; 72 cards share NVLink). NVIDIA, DGX and NVL72 datasheets.
-_RAIL_BYTES_PER_S = {"ampere": 25e9, "hopper": 50e9, "blackwell": 50e9}
-_ISLANDS = {"gb200": 72, "gb300": 72}
-_PLAIN_NODE = 8
-_ETHERNET_BYTES_PER_S = 12.5e9
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,12 +74,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 def network_of(card: Accelerator) -> Network:
     """The usual network of a card: its island of fast links and the rails between islands."""
-    kind = card.architecture.lower()
-    rate = next((r for name, r in _RAIL_BYTES_PER_S.items() if name in kind), _ETHERNET_BYTES_PER_S)
-    island = next((n for name, n in _ISLANDS.items() if card.id.startswith(name)), _PLAIN_NODE)
-    server = bool(card.link_bytes_per_s) and card.form != "pcie"
-    fabric = Fabric(rail_bytes_per_s=rate, rails=island) if server else Fabric(rail_bytes_per_s=_ETHERNET_BYTES_PER_S, rails=1)
-    return Network(island=island, fabric=fabric)
+    rate, rails = rails_of(card)
+    return Network(island=island_cards(card), fabric=Fabric(rail_bytes_per_s=rate, rails=rails))
 
 
 def job_of(question: Training, recipe: Recipe, model: Model, *, trained_parameters: int) -> Job:
@@ -118,7 +107,7 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         products="nvfp4" if narrow == "nvfp4" else "fp8" if narrow == "float8" else _FORMATS[recipe.precision.compute],
         weight_bytes=width(recipe.precision.compute),
         reduce_bytes=width(recipe.precision.reduce),
-        update_bytes=UPDATE_BYTES.get(recipe.update.optimizer, UPDATE_BYTES["adamw"]),
+        update_bytes=update_bytes(recipe.update.optimizer),
         frozen=trained_parameters < whole // 2,
         trained_parameters=trained_parameters,
         dequantizes=bool(recipe.quantization.scheme),

@@ -16,6 +16,9 @@ UPDATES = {
 }  # fmt: skip
 PAGED_FROM = 100_000  # elements; smaller states are not paged (bitsandbytes 0.50.2, optim/optimizer.py: get_state_buffer)
 ENDS = ("embedding", "head")
+# Bytes that one parameter's update reads and writes: gradient, weight, master and states, each as wide as it is kept (AdamW with
+# fp32 states 24 to 30, 8-bit states 10 to 14, SGD 12).
+_UPDATE_BYTES = {"adamw": 30.0, "adam": 30.0, "adamw_8bit": 14.0, "sgd": 12.0, "adafactor": 16.0, "lion": 20.0, "muon": 24.0}
 PRECONDITIONED = 10_000  # widest side that SOAP and Shampoo keep factors for (max_precondition_dim)
 
 
@@ -56,6 +59,11 @@ def optimizer(name: str) -> Optimizer:
 def update_of(name: str | None) -> str | None:
     """The implementation that an optimizer's name fixes: fused, foreach, loop; None where it leaves it open."""
     return UPDATES.get(_key(name)) if name else None
+
+
+def update_bytes(name: str) -> float:
+    """Bytes that the update of one parameter moves; an optimizer that is in no row moves as many as AdamW."""
+    return _UPDATE_BYTES.get(name, _UPDATE_BYTES["adamw"])
 
 
 def kept_states(parts: Iterable[TrainedTensor], row: Optimizer, *, width: float, rank: int, wide_ends: bool) -> StateBytes:

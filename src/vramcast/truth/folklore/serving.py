@@ -1,6 +1,6 @@
 """F1 to F8: weights, caches and contexts."""
 
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.describe import cache_bytes
 from vramcast.models.inventory import Model
 from vramcast.models.quantization import scheme_for, weight_bytes

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.ledger import RankMemory
 from vramcast.models.quantization import scheme_for, weight_bytes
 from vramcast.models.reading import read_model

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import VramcastError
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.hardware.runtime import context_bytes
 from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model

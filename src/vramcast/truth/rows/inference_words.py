@@ -7,7 +7,7 @@ import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.inventory import Model
 from vramcast.truth.rows import unsloth
 from vramcast.units import GiB

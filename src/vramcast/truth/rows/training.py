@@ -5,7 +5,7 @@ from typing import Any
 
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.names import anonymous_card, find_accelerator
+from vramcast.hardware.cards import anonymous_card, find_accelerator
 from vramcast.ledger import RankMemory
 from vramcast.training.forecast import TrainingForecast, forecast_training
 from vramcast.truth.bars import training_keys

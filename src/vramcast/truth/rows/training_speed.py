@@ -5,7 +5,7 @@ from typing import Any
 
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
 from vramcast.speed.training.job import Job, Recomputed

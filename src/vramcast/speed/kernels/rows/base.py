@@ -5,9 +5,8 @@ from typing import Any
 
 import msgspec
 
-from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.catalogue import catalogue
-from vramcast.hardware.names import find_accelerator
+from vramcast.hardware.accelerator import Accelerator, catalogue
+from vramcast.hardware.cards import find_accelerator
 
 # Names of public tables -> ids of the catalogue, where the name alone would be read as another part.
 _CARDS = {
