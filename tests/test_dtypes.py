@@ -5,9 +5,9 @@ import pytest
 
 from vramcast.dtypes import BY_NAME, HEADER_BITS, HEADER_FLOATS, TABLE, dtype_name, element_bytes
 from vramcast.errors import QuestionError
-from vramcast.models.quantization.formats import PLAIN
+from vramcast.models.quantization.scheme import PLAIN
 from vramcast.models.reading import read_model
-from vramcast.serving.precision import MXFP8_BYTES, NVFP4_BYTES, loaded_dtype
+from vramcast.serving.precision import loaded_dtype, scaled_bytes
 from vramcast.training.recipe.parts import DTYPES, width
 
 
@@ -53,5 +53,5 @@ def test_float32_checkpoints_are_loaded_in_16_bits_unless_asked() -> None:
 
 
 def test_cache_types_with_scales_take_their_share() -> None:
-    assert NVFP4_BYTES == 0.5 + 1 / 16
-    assert MXFP8_BYTES == 1 + 1 / 32
+    assert scaled_bytes("nvfp4") == 0.5 + 1 / 16
+    assert scaled_bytes("mxfp8") == 1 + 1 / 32

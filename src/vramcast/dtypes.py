@@ -1,7 +1,7 @@
 """Element types: the one table of their names and widths, asked by everything that reads, stores or counts numbers.
 
 The name is torch's. ``spellings`` are what people, configs and engines write; ``code`` is what a safetensors header writes
-(huggingface/safetensors, README; F4 holds two values a byte). GGUF's own types are in ``models/quantization/ggml.py``.
+(huggingface/safetensors, README; F4 holds two values a byte). GGUF's own types are in ``models/quantization/formats.py``.
 """
 
 import msgspec

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vramcast.models.quantization.ggml import GGML_BY_ID
+from vramcast.models.quantization.formats import GGML_BY_ID
 from vramcast.models.sources.gguf import read_header
 from vramcast.models.sources.ranges import open_ranges
 

@@ -9,7 +9,7 @@ import pytest
 from vramcast.hardware.accelerator import RULES, capability
 from vramcast.hardware.build import PCIE_LANE, RATES
 from vramcast.hardware.cards import find_accelerator
-from vramcast.models.quantization.rows import NAMED
+from vramcast.models.quantization.formats import NAMED
 
 FACTS = tomllib.loads((Path(__file__).parent / "formats.toml").read_text())
 SHAPE = (1000, 3072)

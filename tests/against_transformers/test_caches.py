@@ -10,7 +10,7 @@ from test_tiny_models import drawn, text_types
 
 from vramcast.models.families import read_config
 from vramcast.models.families.registry import MODULES
-from vramcast.models.stages import every_stage
+from vramcast.models.sharding import every_stage
 from vramcast.serving.engines.transformers.cache import Holding
 from vramcast.serving.splits import front_split
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramcast.models.attention import Attention, Indexer, LatentAttention
+from vramcast.models.layers import Attention, Indexer, LatentAttention
 
 small = st.integers(0, 60)
 GQA = {"heads": 8, "kv_heads": 2, "head_dim": 16}

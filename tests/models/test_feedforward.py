@@ -3,7 +3,7 @@
 import pytest
 
 from vramcast.models.families import read_config
-from vramcast.models.feedforward import Dense, Experts
+from vramcast.models.layers import Dense, Experts
 
 QWEN3_30B = {
     "model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128,

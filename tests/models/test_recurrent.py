@@ -3,7 +3,7 @@
 import pytest
 
 from vramcast import read_model
-from vramcast.models.recurrent import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
+from vramcast.models.layers import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
 
 GIB = 2**30
 

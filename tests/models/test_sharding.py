@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from one_of_each import FAMILIES
 
-from vramcast.models.attention import Attention
 from vramcast.models.families import parts
 from vramcast.models.inventory import Model, Tensor
+from vramcast.models.layers import Attention
 from vramcast.models.quantization.scheme import walk
 from vramcast.models.reading import read_model
 from vramcast.models.sharding import Layout, copies_held, cut, is_routed, share, share_shape, units_held

@@ -5,12 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vramcast.errors import QuestionError
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Tensor
+from vramcast.models.layers import Attention, GatedDeltaNet, LatentAttention, Mamba2
 from vramcast.models.reading import read_model
-from vramcast.models.recurrent import GatedDeltaNet, Mamba2
-from vramcast.models.sharding import Layout, cut, share_shape
-from vramcast.models.stages import distinct_stages, every_stage
+from vramcast.models.sharding import Layout, cut, distinct_stages, every_stage, share_shape
 from vramcast.serving.cache import cache_layer, cache_layers
 from vramcast.serving.splits import even_split, front_split, middle_split
 from vramcast.serving.storage import Storage

@@ -4,7 +4,7 @@ import pytest
 
 from vramcast.errors import QuestionError
 from vramcast.models.quantization import scheme_names
-from vramcast.models.quantization.rows import NAMED
+from vramcast.models.quantization.formats import NAMED
 from vramcast.models.reading import read_model
 from vramcast.training.forecast import forecast_training
 from vramcast.training.quantized import HELD, REFUSED, word_of

@@ -41,7 +41,7 @@ def show_training_words(find: str = "") -> int:
 
 def _training_words() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     from vramcast.asking.training import TrainingWords
-    from vramcast.models.quantization.rows import NAMED
+    from vramcast.models.quantization.formats import NAMED
     from vramcast.training.frameworks import names as frameworks
     from vramcast.training.methods import LOW_RANK, PARTIALS, PROMPTS, TASKS
     from vramcast.training.optimizers.rows import ROWS

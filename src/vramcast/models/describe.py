@@ -2,9 +2,8 @@
 
 from itertools import pairwise
 
-from vramcast.models.attention import Attention, LatentAttention
-from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Block, FeedForward, Mixer, Model
+from vramcast.models.layers import Attention, Experts, LatentAttention
 from vramcast.units import count
 
 _SIXTEEN_BITS = 2

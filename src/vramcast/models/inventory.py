@@ -11,9 +11,18 @@ from typing import Any
 import msgspec
 
 from vramcast.ledger import Assumption
-from vramcast.models.attention import Attention, LatentAttention
-from vramcast.models.feedforward import Dense, Experts
-from vramcast.models.recurrent import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
+from vramcast.models.layers import (
+    Attention,
+    Dense,
+    Experts,
+    GatedDeltaNet,
+    LatentAttention,
+    LinearAttention,
+    Mamba1,
+    Mamba2,
+    Rwkv,
+    ShortConv,
+)
 
 Mixer = Attention | LatentAttention | Mamba1 | Mamba2 | GatedDeltaNet | LinearAttention | ShortConv | Rwkv
 FeedForward = Dense | Experts
@@ -227,3 +236,20 @@ def resolved_id(model: Model) -> str:
     """The id that a name without a publisher was read as ("qwen2.5 7b"); an id of the hub stays as it was typed."""
     read_as = next((str(a.value) for a in model.assumed if a.name == "model"), None)
     return read_as if read_as and "/" not in model.id else model.id
+
+
+PARTS = ("embedding", "attention", "recurrent", "feed_forward", "experts", "norms", "head", "towers")
+_PART_OF_ROLE = {
+    "embedding": "embedding", "position": "embedding", "head": "head", "norm": "norms", "bias": "norms", "router": "experts",
+    "gate": "feed_forward", "up": "feed_forward", "gate_up": "feed_forward", "down": "feed_forward",
+    "mixer": "recurrent", "conv": "recurrent", "state": "recurrent",
+}  # fmt: skip
+
+
+def part_of(tensor: Tensor) -> str:
+    """The part of the model, one of ``PARTS``, that a tensor is shown under; shared experts count as feed-forward."""
+    if tensor.role.startswith("expert."):
+        return "experts"
+    if tensor.role == "state" and "sink" in tensor.name:
+        return "attention"
+    return _PART_OF_ROLE.get(tensor.role.removeprefix("shared."), "attention")

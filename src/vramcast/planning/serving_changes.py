@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
+from vramcast.models.layers import Experts
 from vramcast.planning.changes import (
     CACHE_TYPE,
     DOUBLED,

@@ -5,10 +5,9 @@ product; in attention three live beside queries, keys, values and outputs. Check
 """
 
 from vramcast.memo import by_identity
-from vramcast.models.attention import Attention, LatentAttention
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block
-from vramcast.models.stages import Stage
+from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
+from vramcast.models.sharding import Stage
 from vramcast.quantity import Quantity, ceil_div, named
 
 

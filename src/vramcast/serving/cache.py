@@ -8,11 +8,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Mixer, Tower
-from vramcast.models.recurrent import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
-from vramcast.models.sharding import units_held
-from vramcast.models.stages import Stage
+from vramcast.models.layers import Attention, GatedDeltaNet, LatentAttention, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
+from vramcast.models.sharding import Stage, units_held
 
 # fp8_ds_mla, the packed token of a sparse latent: 512 B latent, 16 B scales, 128 B rotary key in bf16
 # (vllm v1/attention/backends/mla/flashmla_sparse.py; sglang srt/mem_cache/memory_pool.py)

@@ -1,11 +1,6 @@
 """What the types of a question mean to an engine: the model's own, the one weights are loaded in, types that carry scales."""
 
 from vramcast.models.inventory import Model
-from vramcast.models.quantization.rows import NAMED
-
-# fp4 elements with one 8-bit scale for each 16 of them, and 8-bit ones with a scale for each 32
-NVFP4_BYTES = NAMED["nvfp4"].per_element
-MXFP8_BYTES = NAMED["mxfp8"].per_element
 
 
 def loaded_dtype(model: Model, asked: str | None) -> str:
@@ -21,3 +16,10 @@ def loaded_dtype(model: Model, asked: str | None) -> str:
 def same_as_model(dtype: str | None) -> bool:
     """Whether a type that was asked for says "the model's own"."""
     return dtype is None or dtype.lower() == "auto"
+
+
+def scaled_bytes(name: str) -> float:
+    """Bytes of an element with its share of a scale: ``nvfp4`` has one of 8 bits for 16 elements, ``mxfp8`` one for 32."""
+    from vramcast.models.quantization.formats import NAMED
+
+    return NAMED[name].per_element

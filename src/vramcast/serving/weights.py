@@ -11,11 +11,9 @@ import msgspec
 from vramcast.ledger import Term
 from vramcast.memo import by_identity
 from vramcast.models import rotary
-from vramcast.models.attention import Attention, LatentAttention
-from vramcast.models.inventory import Block, Model, Tensor, Tower
-from vramcast.models.quantization.weights import part_of
-from vramcast.models.sharding import Layout, share
-from vramcast.models.stages import Stage, outer_tensors
+from vramcast.models.inventory import Block, Model, Tensor, Tower, part_of
+from vramcast.models.layers import Attention, LatentAttention
+from vramcast.models.sharding import Layout, Stage, outer_tensors, share
 from vramcast.serving.storage import Storage
 from vramcast.units import MiB, gib
 from vramcast.units import count as counted

@@ -3,6 +3,7 @@
 from typing import Any
 
 from vramcast.errors import UnmodelledError
+from vramcast.models.layers import GatedDeltaNet, Mamba2
 from vramcast.models.operations import (
     Batch,
     Exchange,
@@ -15,7 +16,6 @@ from vramcast.models.operations import (
     Recurrence,
     Scores,
 )
-from vramcast.models.recurrent import GatedDeltaNet, Mamba2
 from vramcast.speed.deployment import Deployment, law_format, native_formats
 from vramcast.speed.kernels.attention import decode_attention, prefill_attention
 from vramcast.speed.kernels.backends import backend

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from vramcast.errors import UnmodelledError
-from vramcast.models.attention import Attention
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model
+from vramcast.models.layers import Attention, Dense, Experts
 from vramcast.models.sources.strict import read_json
 
 

@@ -13,7 +13,7 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import context_bytes, context_term, cublas_workspace_bytes, nccl_bytes
 from vramcast.ledger import Assumption, Instant, RankMemory, Term
-from vramcast.models.stages import Stage
+from vramcast.models.sharding import Stage
 from vramcast.quantity import Number, is_array, maximum, minimum, several, where, whole
 from vramcast.training.gathers import gather_pool, guarded, pending
 from vramcast.training.rank import Rank, retained_inputs

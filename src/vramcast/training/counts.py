@@ -7,8 +7,7 @@ import msgspec
 
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model, Tensor, Tower
-from vramcast.models.sharding import Layout, copies_held, cut, is_routed, share, share_shape
-from vramcast.models.stages import Stage, outer_tensors
+from vramcast.models.sharding import Layout, Stage, copies_held, cut, is_routed, outer_tensors, share, share_shape
 from vramcast.training.adapters.prompts import PROMPT_KINDS, prompt_shapes
 from vramcast.training.adapters.tensors import beside, is_linear, once
 from vramcast.training.methods import last_layers

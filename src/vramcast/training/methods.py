@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from vramcast.errors import unknown_name
-from vramcast.models.stages import Stage
+from vramcast.models.sharding import Stage
 from vramcast.training.adapters.kinds import KINDS
 from vramcast.training.adapters.prompts import PROMPT_KINDS
 from vramcast.training.recipe.parts import Dtype

@@ -9,8 +9,8 @@ from functools import cache
 from math import prod
 
 from vramcast.errors import QuestionError, unknown_name
-from vramcast.models.quantization.formats import Format
-from vramcast.models.quantization.rows import ALIASES, NAMED, awq, bnb4, gptq
+from vramcast.models.quantization.formats import ALIASES, NAMED, awq, bnb4, gptq
+from vramcast.models.quantization.scheme import Format
 from vramcast.training.recipe.parts import Recipe
 
 BITSANDBYTES = ("nf4", "fp4", "int8")

@@ -3,10 +3,9 @@
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.families import parts
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):

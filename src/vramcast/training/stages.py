@@ -17,7 +17,7 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.models.inventory import Block, Model
-from vramcast.models.stages import Stage, stage_of, whole
+from vramcast.models.sharding import Stage, stage_of, whole
 from vramcast.quantity import Number, minimum
 from vramcast.training.recipe.parts import Recipe
 from vramcast.workload import Parallel

@@ -8,10 +8,9 @@ import msgspec
 
 from vramcast.ledger import Assumption
 from vramcast.memo import by_identity
-from vramcast.models.attention import Attention
 from vramcast.models.inventory import Model
-from vramcast.models.sharding import cut, share
-from vramcast.models.stages import Stage
+from vramcast.models.layers import Attention
+from vramcast.models.sharding import Stage, cut, share
 from vramcast.quantity import Number, is_array, several
 from vramcast.training.activations.choice import style_of, updates_inside_backward
 from vramcast.training.activations.layers import Blended, LayerCosts, layers_of_part, windows_of

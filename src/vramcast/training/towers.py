@@ -12,10 +12,9 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.ledger import Term, Unmodelled
-from vramcast.models.attention import Attention
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Model, Tower
-from vramcast.models.stages import Stage
+from vramcast.models.layers import Attention, Dense
+from vramcast.models.sharding import Stage
 from vramcast.quantity import Number, maximum, whole
 from vramcast.training.activations.layers import StageLayers, layers_of
 from vramcast.training.activations.sizes import Shape

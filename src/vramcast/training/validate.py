@@ -1,9 +1,8 @@
 """What no run can be: products that do not divide, layouts a framework refuses, sequences beyond the model. One line each."""
 
 from vramcast.errors import QuestionError
-from vramcast.models.attention import Attention, LatentAttention
-from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
+from vramcast.models.layers import Attention, Experts, LatentAttention
 from vramcast.training.activations.choice import updates_inside_backward
 from vramcast.training.frameworks.limits import check_framework
 from vramcast.training.methods import PARTIALS, kind_of

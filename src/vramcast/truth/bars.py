@@ -11,9 +11,8 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Interval, RankMemory
-from vramcast.models.attention import Attention, LatentAttention
-from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
+from vramcast.models.layers import Attention, Experts, LatentAttention
 from vramcast.serving.engines.base import GGUF_ENGINES, POOL_ENGINES, Answer
 from vramcast.truth.intervals import interval_for, probability_fits
 

@@ -5,11 +5,11 @@ import pytest
 
 from vramcast.errors import ConfigError, QuestionError, UnmodelledError
 from vramcast.models.families import read_config
-from vramcast.models.quantization import compact_config, scheme_for, scheme_names, weight_bytes, weights_term
-from vramcast.models.quantization.ggml import GGML_BY_ID, GGML_TYPES, ggml_type
+from vramcast.models.quantization import scheme_for, scheme_names, weight_bytes, weights_term
+from vramcast.models.quantization.formats import ALIASES, GGML_BY_ID, GGML_TYPES, NAMED, ggml_type
 from vramcast.models.quantization.habits import with_habits
-from vramcast.models.quantization.plan import Plan
-from vramcast.models.quantization.rows import ALIASES, NAMED
+from vramcast.models.quantization.methods import compact_config
+from vramcast.models.quantization.scheme import Plan
 
 LLAMA_8B = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": 4096,

@@ -4,7 +4,7 @@ import pytest
 
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
-from vramcast.models.stages import Stage, every_stage
+from vramcast.models.sharding import Stage, every_stage
 from vramcast.serving.engines import engine
 from vramcast.serving.engines.vllm.answer import subtracts_graphs
 from vramcast.serving.engines.vllm.engine import Vllm

@@ -13,8 +13,8 @@ import msgspec
 from vramcast.errors import QuestionError, nearest, unknown_name
 from vramcast.ledger import Assumption
 from vramcast.models import catalogue
-from vramcast.models.attention import Attention
 from vramcast.models.inventory import Model
+from vramcast.models.layers import Attention
 from vramcast.models.names import Name, take_apart
 
 

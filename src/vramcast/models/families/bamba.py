@@ -4,13 +4,11 @@ Source of names and shapes: transformers 5.23, modeling_bamba.py, modeling_grani
 Granite's experts are named one by one although its checkpoints keep them as one tensor per layer.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
 from vramcast.models.families.mixtures import Mixture
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Mixer, Model, Tensor
-from vramcast.models.recurrent import Mamba2
+from vramcast.models.layers import Attention, Dense, Experts, Mamba2
 
 _KINDS = ("linear_attention", "full_attention")
 _GRANITE = Mixture(

@@ -9,12 +9,11 @@ from collections.abc import Callable
 import msgspec
 
 from vramcast.errors import ConfigError
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, spans
 from vramcast.models.families.skeleton import Switch, rotary_width, switched
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor
+from vramcast.models.layers import Attention, Dense
 
 _HIDDEN = ("n_embd", "hidden_size", "d_model", "n_embed")
 _LAYERS = ("n_layer", "num_hidden_layers", "n_layers", "num_layers")

@@ -4,11 +4,10 @@ The video model of CogVLM2 has no such second matrices. Source of names and shap
 checkpoints on the hub; cogvlm2-llama3-caption stores 12,507,532,544 elements, 2,048 of them rotary frequencies.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, qwen_senses
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor
+from vramcast.models.layers import Attention, Dense
 
 
 def read(config: Config) -> Model:

@@ -6,11 +6,10 @@ Names are the checkpoint's own. Source: the DeepSeek-V4 report (section 2) and t
 from typing import NamedTuple
 
 from vramcast.errors import ConfigError, UnmodelledError
-from vramcast.models.attention import Indexer, LatentAttention
 from vramcast.models.config import Config
 from vramcast.models.families import parts
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.layers import Dense, Experts, Indexer, LatentAttention
 
 _RATES = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 _SPARSE_RATE = 4  # the rate whose layers select compressed tokens with an indexer

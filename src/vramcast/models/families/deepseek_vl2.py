@@ -7,8 +7,8 @@ modeling_deepseekocr.py and deepencoder.py beside the checkpoints on the hub; De
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.families import parts, sam, vit, wrapper
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Model, Tensor, Tower
+from vramcast.models.layers import Dense
 
 _SIGLIP = vit.Style(attention="attn.", qkv="qkv", out="proj", norms=("norm1", "norm2"), rope=False)
 _CLIP = vit.Style(qkv="qkv_proj", rope=False)

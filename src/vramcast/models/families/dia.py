@@ -3,11 +3,10 @@
 Source of names and shapes: transformers 5.23, modeling_dia.py.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, wrapper
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.layers import Attention, Dense
 
 _ATTENTION = "self_attention."
 

@@ -9,8 +9,8 @@ import msgspec
 
 from vramcast.models.config import Config
 from vramcast.models.families import llama, parts
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor
+from vramcast.models.layers import Dense
 
 _AUXILIARY = 3
 

@@ -10,8 +10,8 @@ import msgspec
 
 from vramcast.models.config import Config
 from vramcast.models.families import parts, read_text, vit, wrapper
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.layers import Dense, Experts
 
 _STYLE = vit.Style(attention="attn.", qkv="qkv", out="proj", norms=("norm1", "norm2"), activation="quick_gelu")
 _PREFIX = "model.language_model."

@@ -4,13 +4,11 @@ Source of names and shapes: transformers 5.23, modeling_qwen3_next.py, modeling_
 the multi-token-prediction layers, which transformers does not build: vLLM, models/qwen3_next_mtp.py and qwen3_5_mtp.py.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import mixtures, parts, state_space
 from vramcast.models.families.mixtures import Mixture
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model, Tensor, Tower
-from vramcast.models.recurrent import GatedDeltaNet
+from vramcast.models.layers import Attention, Dense, Experts, GatedDeltaNet
 
 _KINDS = ("linear_attention", "full_attention")
 _MIXTURE = Mixture(

@@ -3,11 +3,10 @@
 Source of names and shapes: transformers 5.23, modeling_gemma4.py and modeling_gemma4_unified.py.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space, vit, wrapper
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Tensor, Tower
+from vramcast.models.layers import Attention, Dense
 
 _VISION = vit.Style(
     separate=("q_proj.linear", "k_proj.linear", "v_proj.linear"), out="o_proj.linear", bias=False, out_bias=False,

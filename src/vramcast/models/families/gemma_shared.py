@@ -6,13 +6,12 @@ Source: transformers 5.23, models/gemma3n and models/gemma4 (modeling and config
 import msgspec
 
 from vramcast.errors import ConfigError
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, skeleton, spans
 from vramcast.models.families.skeleton import Override, Style
 from vramcast.models.families.stacked import Stacked
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 
 _NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 _SHARED = ("self_attn.k_", "self_attn.v_")

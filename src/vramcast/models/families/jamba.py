@@ -3,13 +3,11 @@
 Source of names and shapes: transformers 5.23, modeling_jamba.py.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
 from vramcast.models.families.mixtures import Mixture
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model, Tensor
-from vramcast.models.recurrent import Mamba1
+from vramcast.models.layers import Attention, Dense, Experts, Mamba1
 
 _MIXTURE = Mixture(intermediate="intermediate_size", experts="feed_forward.experts.", router="feed_forward.router")
 

@@ -3,11 +3,10 @@
 Source of names and shapes: transformers 5.23, modeling_jetmoe.py; arXiv 2404.07413.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts
-from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Block, Model, Tensor
+from vramcast.models.layers import Attention, Experts
 
 
 def read(config: Config, *, prefix: str = "model.") -> Model:

@@ -8,9 +8,8 @@ from vramcast.models.config import Config
 from vramcast.models.families import mixtures, parts, state_space
 from vramcast.models.families.latent import latent_kind, latent_tensors
 from vramcast.models.families.mixtures import Mixture
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Mixer, Model, Tensor
-from vramcast.models.recurrent import GatedDeltaNet
+from vramcast.models.layers import Dense, Experts, GatedDeltaNet
 
 _KINDS = ("linear_attention", "full_attention")
 

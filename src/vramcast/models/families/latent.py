@@ -6,13 +6,12 @@ Source: DeepSeek-V2 (arXiv 2405.04434) and -V3 (arXiv 2412.19437); names and sha
 import msgspec
 
 from vramcast.errors import ConfigError, UnmodelledError
-from vramcast.models.attention import Attention, Indexer, LatentAttention
 from vramcast.models.config import Config
 from vramcast.models.families import draft, mixtures, parts, skeleton, spans
 from vramcast.models.families.mixtures import Mixture, shared_count
 from vramcast.models.families.skeleton import Override, Style
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Model, Tensor
+from vramcast.models.layers import Attention, Dense, Experts, Indexer, LatentAttention
 
 
 def read(config: Config, *, prefix: str = "model.") -> Model:

@@ -3,13 +3,11 @@
 Source of names and shapes: transformers 5.23, modeling_lfm2.py, modeling_lfm2_moe.py and modeling_lfm3.py.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
 from vramcast.models.families.mixtures import Mixture
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model, Tensor
-from vramcast.models.recurrent import ShortConv
+from vramcast.models.layers import Attention, Dense, Experts, ShortConv
 
 _KINDS = ("full_attention", "conv", "sliding_attention")
 _NAMES = ("w1", "w3", "w2")

@@ -3,12 +3,12 @@
 Source: the modeling files beside inclusionAI/Ling-lite and inclusionAI/Ling-mini-2.0 on the hub.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import draft, mixtures, parts, skeleton, spans
 from vramcast.models.families.mixtures import Mixture, shared_count
 from vramcast.models.families.skeleton import Style
 from vramcast.models.inventory import Model, Tensor
+from vramcast.models.layers import Attention
 
 
 def read(config: Config, *, prefix: str = "model.") -> Model:

@@ -4,11 +4,10 @@ Every token attends to every other at each step, nothing is cached: published co
 Source of names and shapes: modeling_llada.py beside the checkpoints, whose 8,015,581,184 elements this equals.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model
+from vramcast.models.layers import Attention, Dense
 
 _NAME = "model.transformer."
 

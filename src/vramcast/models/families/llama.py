@@ -3,12 +3,11 @@
 Source of names, shapes and defaults: the modeling and configuration files of each class in transformers 5.23.
 """
 
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.config import Config
 from vramcast.models.families import draft, parts, skeleton, spans
 from vramcast.models.families.skeleton import Style
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Model, Tensor
+from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 
 _GEMMA_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 _GLM4_NORMS = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")

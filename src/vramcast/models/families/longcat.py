@@ -4,12 +4,11 @@ A token may choose an expert that returns its input: such experts have a row in 
 Source: the LongCat-Flash report (arXiv 2509.01322) and transformers 5.23, models/longcat_flash; names are the checkpoint's.
 """
 
-from vramcast.models.attention import LatentAttention
 from vramcast.models.config import Config
 from vramcast.models.families import parts
 from vramcast.models.families.latent import latent_kind, latent_tensors
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model, Tensor
+from vramcast.models.layers import Dense, Experts, LatentAttention
 
 
 def read(config: Config, *, prefix: str = "model.") -> Model:

@@ -6,7 +6,7 @@ Source of names and shapes: transformers 5.23, modeling_mamba.py, modeling_falco
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
 from vramcast.models.inventory import Block, Model
-from vramcast.models.recurrent import Mamba1, Mamba2
+from vramcast.models.layers import Mamba1, Mamba2
 
 
 def read(config: Config, *, prefix: str = "backbone.") -> Model:

@@ -3,12 +3,11 @@
 Source of names and shapes: transformers 5.23, modeling_minimax.py; experts are named as in the checkpoints.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
 from vramcast.models.families.mixtures import Mixture
 from vramcast.models.inventory import Block, Model, Tensor
-from vramcast.models.recurrent import LinearAttention
+from vramcast.models.layers import Attention, LinearAttention
 
 _KINDS = ("linear_attention", "full_attention")
 _MIXTURE = Mixture(

@@ -4,12 +4,12 @@ Source: transformers 5.23, models/minimax_m3_vl (modeling and configuration file
 """
 
 from vramcast.errors import UnmodelledError
-from vramcast.models.attention import Attention, Indexer
 from vramcast.models.config import Config
 from vramcast.models.families import mixtures, parts, skeleton, spans, vit, wrapper
 from vramcast.models.families.mixtures import Mixture
 from vramcast.models.families.skeleton import Override, Style
 from vramcast.models.inventory import Model, Tensor, Tower
+from vramcast.models.layers import Attention, Indexer
 
 _PROJECTOR = "model.multi_modal_projector."
 

@@ -4,13 +4,12 @@ Source of names, shapes and defaults: each class in transformers 5.23 (modeling,
 """
 
 from vramcast.errors import UnmodelledError
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.config import Config
 from vramcast.models.families import draft, mixtures, parts, skeleton, spans
 from vramcast.models.families.mixtures import Mixture, shared_count, shared_field
 from vramcast.models.families.skeleton import Override, Style
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Model, Tensor
+from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 
 _MIXTRAL = ("w1", "w3", "w2")
 _FOUR_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm")

@@ -7,8 +7,8 @@ import msgspec
 from vramcast.errors import ConfigError, UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.families import parts
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Tensor
+from vramcast.models.layers import Dense, Experts
 
 Sparse = Callable[[Config, int], list[bool]]
 Width = Callable[[Config], int]

@@ -5,11 +5,10 @@ Source of names and shapes: transformers 5.23, modeling_mllama.py.
 
 import msgspec
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, vit, wrapper
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.layers import Attention, Dense
 
 _STYLE = vit.Style(out="o_proj", bias=False, out_bias=False, norms=("input_layernorm", "post_attention_layernorm"), rope=False)
 _IMAGE_TOKENS = 8

@@ -5,11 +5,10 @@ Source of names and shapes: transformers 5.23, modeling_modernbert.py.
 
 import msgspec
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor
+from vramcast.models.layers import Attention, Dense
 
 
 class _Layer(msgspec.Struct, frozen=True):

@@ -3,11 +3,11 @@
 Source of names and shapes: transformers 5.23, modeling_modernbert_decoder.py.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, spans
 from vramcast.models.families.modernbert import feed_forward, norms
 from vramcast.models.inventory import Block, Model, Tensor
+from vramcast.models.layers import Attention
 
 Key = tuple[spans.Span, bool]
 

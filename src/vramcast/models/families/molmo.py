@@ -4,11 +4,10 @@ The config gives the decoder alone; the tower's sizes are constants of the code 
 Source of names and shapes: modeling_molmo.py beside the checkpoints on the hub.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, vit
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.layers import Attention, Dense
 
 _STYLE = vit.Style(
     attention="attention.", separate=("wq", "wk", "wv"), out="wo", mlp=("feed_forward.w1", "feed_forward.w2"),

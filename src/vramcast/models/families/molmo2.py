@@ -5,8 +5,8 @@ Source of names and shapes: transformers 5.23, modeling_molmo2.py.
 
 from vramcast.models.config import Config
 from vramcast.models.families import parts, vit, wrapper
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Model, Tower
+from vramcast.models.layers import Dense
 
 _NAME = "model.multi_modal_projector."
 

@@ -5,12 +5,10 @@ transformers does not build: vLLM, models/nemotron_h_mtp.py.
 """
 
 from vramcast.errors import UnmodelledError
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model, Tensor, Tower
-from vramcast.models.recurrent import Mamba2
+from vramcast.models.layers import Attention, Dense, Experts, Mamba2
 
 _LETTERS = {"M": "linear_attention", "E": "moe", "*": "full_attention", "-": "mlp"}
 

@@ -6,11 +6,10 @@ Source: the modeling and configuration files beside nvidia/Llama-3_3-Nemotron-Su
 from typing import NamedTuple
 
 from vramcast.errors import ConfigError, UnmodelledError
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor
+from vramcast.models.layers import Attention, Dense
 
 
 class _Layer(NamedTuple):

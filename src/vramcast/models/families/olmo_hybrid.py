@@ -3,12 +3,10 @@
 Source of names and shapes: transformers 5.23, modeling_olmo_hybrid.py.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Mixer, Model, Tensor
-from vramcast.models.recurrent import GatedDeltaNet
+from vramcast.models.layers import Attention, Dense, GatedDeltaNet
 
 _KINDS = ("linear_attention", "full_attention")
 

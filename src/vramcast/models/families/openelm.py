@@ -6,11 +6,10 @@ Source: arXiv 2404.14619 and the modeling file beside apple/OpenELM-270M on the 
 from typing import NamedTuple
 
 from vramcast.errors import ConfigError
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model
+from vramcast.models.layers import Attention, Dense
 
 
 class _Layer(NamedTuple):

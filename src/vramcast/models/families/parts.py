@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.config import Config
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 
 GATED = ("gate_proj", "up_proj", "down_proj")
 Key = TypeVar("Key", bound=Hashable)
@@ -243,7 +242,7 @@ def quantization_of(config: Config) -> dict[str, Any] | None:
     """The checkpoint's own quantization_config, its lists of numbered modules folded."""
     if not any(config.has(name) for name in ("quantization_config", "compression_config", "quantization")):
         return None
-    from vramcast.models.quantization import checkpoint_config
+    from vramcast.models.quantization.methods import checkpoint_config
 
     return checkpoint_config(config.raw)
 

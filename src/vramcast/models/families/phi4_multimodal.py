@@ -6,11 +6,10 @@ speech_conformer_encoder.py beside the checkpoint on the hub, whose 5,574,460,38
 
 from typing import Any
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, vit, wrapper
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.layers import Attention, Dense
 
 _NAME = "model.embed_tokens_extend."
 _SIGLIP = {

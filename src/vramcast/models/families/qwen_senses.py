@@ -7,8 +7,8 @@ import msgspec
 
 from vramcast.models.config import Config
 from vramcast.models.families import minicpmv, parts, vit
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Model, Tensor, Tower
+from vramcast.models.layers import Dense
 
 _OPENCLIP = vit.Style(attention="attn.", qkv="in_proj", out="out_proj", mlp=("mlp.c_fc", "mlp.c_proj"), norms=("ln_1", "ln_2"))
 _WHISPER = vit.Style(

@@ -3,12 +3,10 @@
 Source of names and shapes: transformers 5.23, modeling_recurrent_gemma.py.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Mixer, Model, Tensor
-from vramcast.models.recurrent import Mamba1
+from vramcast.models.layers import Attention, Dense, Mamba1
 
 _KINDS = ("recurrent", "attention")
 _NAME = "temporal_block."

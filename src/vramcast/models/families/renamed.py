@@ -7,11 +7,10 @@ against their published weight indexes (Qwen-72B, ChatGLM3-6B, InternLM2.5-7B) o
 import msgspec
 
 from vramcast.errors import ConfigError
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, qwen_senses
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor
+from vramcast.models.layers import Attention, Dense
 
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):

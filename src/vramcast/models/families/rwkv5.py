@@ -6,9 +6,8 @@ transformers 5.23, modeling_rwkv.py; modeling_rwkv5.py beside the checkpoints on
 
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor
-from vramcast.models.recurrent import Rwkv
+from vramcast.models.layers import Dense, Rwkv
 
 
 def read(config: Config) -> Model:

@@ -6,9 +6,8 @@ models/rwkv7/modeling_rwkv7.py. arXiv 2404.05892 and 2503.14456.
 
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space, vit
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor
-from vramcast.models.recurrent import Rwkv
+from vramcast.models.layers import Dense, Rwkv
 
 
 def read(config: Config) -> Model:

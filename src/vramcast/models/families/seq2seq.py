@@ -5,10 +5,10 @@ Source of names and shapes: transformers 5.23, the modeling file of each class.
 
 import msgspec
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, vit
 from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.layers import Attention
 
 TEXT = vit.Style(mlp=("fc1", "fc2"), norms=("self_attn_layer_norm", "final_layer_norm"))
 SPEECH = msgspec.structs.replace(TEXT, key_bias=False)

@@ -8,12 +8,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, spans
 from vramcast.models.families.mixtures import Mixture
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 
 Switch = bool | str
 Attend = Callable[[Config, "Style", spans.Span], tuple[Attention | LatentAttention, tuple[Tensor, ...]]]

@@ -3,13 +3,12 @@
 Source: each class in transformers 5.23 and its conversion_mapping.py.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, skeleton, spans
 from vramcast.models.families.mixtures import Mixture, shared_field
 from vramcast.models.families.skeleton import Style
-from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Block, Model, Tensor
+from vramcast.models.layers import Attention, Experts
 
 
 def read(config: Config, *, prefix: str = "") -> Model:

@@ -10,7 +10,7 @@ from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.families import parts
 from vramcast.models.inventory import Tensor
-from vramcast.models.recurrent import Mamba1, Mamba2
+from vramcast.models.layers import Mamba1, Mamba2
 
 LEGACY = {"mamba": "linear_attention", "attention": "full_attention", "hybrid": "hybrid", "short_conv": "conv"}
 """What layers were called before transformers 5 settled the names."""

@@ -7,11 +7,10 @@ checkpoints.
 import msgspec
 
 from vramcast.errors import UnmodelledError
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, wrapper
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Tensor, Tower
+from vramcast.models.layers import Attention, Dense
 
 
 class Style(msgspec.Struct, frozen=True, kw_only=True):

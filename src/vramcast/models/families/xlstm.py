@@ -6,9 +6,8 @@ Source of names and shapes: transformers 5.23, modeling_xlstm.py; arXiv 2405.045
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.families import parts
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor
-from vramcast.models.recurrent import GatedDeltaNet
+from vramcast.models.layers import Dense, GatedDeltaNet
 
 
 def read(config: Config, *, prefix: str = "backbone.") -> Model:

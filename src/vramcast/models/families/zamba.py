@@ -5,12 +5,10 @@ tensors stand outside the layers, under the names of the block's first use. Zamb
 Source of names and shapes: transformers 5.23, modeling_zamba.py and modeling_zamba2.py.
 """
 
-from vramcast.models.attention import Attention
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor
-from vramcast.models.recurrent import Mamba1, Mamba2
+from vramcast.models.layers import Attention, Dense, Mamba1, Mamba2
 
 _KINDS = ("linear_attention", "hybrid")
 

@@ -6,7 +6,6 @@ flops = sum(one.count * one.flops(batch) for one in found)
 """
 
 from vramcast.models.operations.backward import backward, recomputed
-from vramcast.models.operations.batch import Batch, Split
 from vramcast.models.operations.building import Numbers, operations, tower_operations
 from vramcast.models.operations.kinds import (
     Exchange,
@@ -19,6 +18,7 @@ from vramcast.models.operations.kinds import (
     Recurrence,
     Scores,
 )  # fmt: skip
+from vramcast.models.operations.products import Batch, Split
 
 __all__ = [
     "Batch",

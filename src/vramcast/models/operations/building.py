@@ -10,10 +10,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace as change
 
-from vramcast.models.attention import Attention, LatentAttention
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Mixer, Model, Tensor, Tower
-from vramcast.models.operations.batch import Split
+from vramcast.models.layers import Attention, Dense, Experts, GatedDeltaNet, LatentAttention, Mamba2
 from vramcast.models.operations.kinds import (
     Exchange,
     ExpertProducts,
@@ -25,9 +23,8 @@ from vramcast.models.operations.kinds import (
     Recurrence,
     Scores,
 )  # fmt: skip
-from vramcast.models.quantization.formats import PLAIN, Format
-from vramcast.models.quantization.scheme import Scheme, stored_bytes
-from vramcast.models.recurrent import GatedDeltaNet, Mamba2
+from vramcast.models.operations.products import Split
+from vramcast.models.quantization.scheme import PLAIN, Format, Scheme, stored_bytes
 from vramcast.models.sharding import cut, share_shape, units_held
 
 # One kernel for products of the same input: what inference engines store as one matrix.

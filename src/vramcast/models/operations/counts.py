@@ -7,11 +7,11 @@ experts that were not chosen) are counted at all.
 
 import msgspec
 
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
-from vramcast.models.operations.batch import Batch
+from vramcast.models.layers import Attention, LatentAttention
 from vramcast.models.operations.building import operations
 from vramcast.models.operations.kinds import Exchange, LatentScores, Linear, Pointwise, Scores
+from vramcast.models.operations.products import Batch
 
 
 class PartCount(msgspec.Struct, frozen=True, kw_only=True):

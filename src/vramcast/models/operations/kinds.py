@@ -5,9 +5,8 @@ ONE run, for a ``Batch`` of numbers or arrays; a multiply-add is two FLOPs. ``pa
 latent attention, recurrent, feed_forward, experts, head, norms, tower, communication.
 """
 
-from vramcast.models.operations.attending import Indexing, LatentScores, Scores
+from vramcast.models.operations.mixers import Exchange, Indexing, LatentScores, Pointwise, Recurrence, Scores
 from vramcast.models.operations.products import ExpertProducts, Linear
-from vramcast.models.operations.streams import Exchange, Pointwise, Recurrence
 
 Operation = Linear | Scores | LatentScores | Indexing | ExpertProducts | Recurrence | Pointwise | Exchange
 

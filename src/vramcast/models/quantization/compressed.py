@@ -5,9 +5,8 @@ Source: vllm-project/compressed-tensors, QuantizationConfig and the compressors 
 
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
-from vramcast.models.quantization import rows
-from vramcast.models.quantization.formats import Format
-from vramcast.models.quantization.plan import Plan, Rule
+from vramcast.models.quantization import formats
+from vramcast.models.quantization.scheme import Format, Plan, Rule
 
 _CLASSES = frozenset({"Linear", "LinearBase", "FusedMoE", "MoEGPTQLinear"})
 
@@ -35,19 +34,19 @@ def weight_format(weights: Config, *, static: bool, packing: str = "") -> Format
     block = _block(weights)
     if kind == "float":
         return _float(bits, block, weights, static=static, packing=packing)
-    return rows.integer(bits, block, symmetric=weights.flag("symmetric", default=True))
+    return formats.integer(bits, block, symmetric=weights.flag("symmetric", default=True))
 
 
 def _float(bits: int, block: tuple[int, int], weights: Config, *, static: bool, packing: str) -> Format:
     if bits == 8:
         return (
-            rows.MXFP8
+            formats.MXFP8
             if "mxfp8" in packing or block == (1, 32)
-            else rows.fp8(block, scale_bytes=4 if block == (0, 0) else 2, static=static)
+            else formats.fp8(block, scale_bytes=4 if block == (0, 0) else 2, static=static)
         )
     if bits == 4:
         is_mx = "mxfp4" in packing or weights.integer("group_size", default=16) == 32
-        return rows.MXFP4 if is_mx else rows.nvfp4(static=static)
+        return formats.MXFP4 if is_mx else formats.nvfp4(static=static)
     raise UnmodelledError(f"{weights.path}: {bits}-bit floats have no storage rule here: name the nearest with --quant")
 
 
@@ -75,5 +74,5 @@ def _sparse_only(config: Config) -> Plan:
     sparsity = config.optional_child("sparsity_config")
     if sparsity is None:
         raise UnmodelledError(f"{config.path}: compressed-tensors without config_groups: name the scheme with --quant")
-    form = rows.per_weight("sparse-24", 16 / 2 + 1, "compressed-tensors sparse-24-bitmask: half the values, one bit per place")
+    form = formats.per_weight("sparse-24", 16 / 2 + 1, "compressed-tensors sparse-24-bitmask: half the values, one bit per place")
     return Plan(name=form.name, rules=(Rule(format=form),), ignore=tuple(sparsity.list("ignore", default=[])))

@@ -4,13 +4,16 @@ Field names are those that the exporting libraries write into config.json (trans
 torchao, quanto, EXL2/3, MLX); compressed-tensors and modelopt have a module of their own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
-from vramcast.models.quantization import compressed, modelopt, quark, rows
-from vramcast.models.quantization.formats import Format
-from vramcast.models.quantization.plan import Plan, Rule
+from vramcast.models.quantization import compressed, formats, modelopt, quark
+from vramcast.models.quantization.patterns import compact
+from vramcast.models.quantization.scheme import Format, Plan, Rule
+
+_LISTS = ("modules_to_not_convert", "ignored_layers", "llm_int8_skip_modules", "exclude_modules", "ignore", "exclude")
 
 
 def names(config: Config, *fields: str) -> tuple[str, ...]:
@@ -30,14 +33,14 @@ def _fp8(config: Config) -> Plan:
     static = config.text("activation_scheme", default="dynamic") == "static"
     if block:
         high, wide = (Config({"weight_block_size": v}, config.path).size("weight_block_size") for v in (block * 2)[:2])
-        return _one(rows.fp8((high, wide)), config)
-    return _one(rows.fp8(static=static), config)
+        return _one(formats.fp8((high, wide)), config)
+    return _one(formats.fp8(static=static), config)
 
 
 def _gptq(config: Config) -> Plan:
     bits, group = config.size("bits", "w_bit", default=4), config.integer("group_size", "q_group_size", default=128, least=-1)
     indexed = config.text("checkpoint_format", default="gptq") in {"gptq", "gptq_v2"}
-    main = rows.gptq(bits, group, index=indexed)
+    main = formats.gptq(bits, group, index=indexed)
     inside = _names_of_lists(config)
     rules = (*_dynamic(config, bits, group), Rule(format=main, targets=inside))
     head = main if config.flag("lm_head", default=False) else None
@@ -63,20 +66,20 @@ def _dynamic(config: Config, bits: int, group: int) -> tuple[Rule, ...]:
         if text.startswith("-:"):
             rules.append(Rule(format=None, targets=("re:" + text[2:],)))
         elif entry:
-            own = rows.gptq(entry.size("bits", default=bits), entry.integer("group_size", default=group, least=-1))
+            own = formats.gptq(entry.size("bits", default=bits), entry.integer("group_size", default=group, least=-1))
             rules.append(Rule(format=own, targets=("re:" + text.removeprefix("+:"),)))
     return tuple(rules)
 
 
 def _awq(config: Config) -> Plan:
     bits, group = config.size("bits", "w_bit", default=4), config.integer("group_size", "q_group_size", default=128, least=-1)
-    return _one(rows.awq(bits, group, zero=config.flag("zero_point", default=True)), config)
+    return _one(formats.awq(bits, group, zero=config.flag("zero_point", default=True)), config)
 
 
 def _auto_round(config: Config) -> Plan:
     bits, group = config.size("bits", default=4), config.integer("group_size", default=128, least=-1)
     awq = "awq" in config.text("packing_format", default="")
-    main = rows.awq(bits, group) if awq else rows.gptq(bits, group, index=False)
+    main = formats.awq(bits, group) if awq else formats.gptq(bits, group, index=False)
     extra = config.optional_child("extra_config")
     rules = [_round_rule(extra.child(name), name, bits, group) for name in (extra.raw if extra else ()) if extra]
     return Plan(name=f"auto-round-{main.name}", rules=(*rules, Rule(format=main)), ignore=names(config, "modules_to_not_convert"))
@@ -86,20 +89,20 @@ def _round_rule(entry: Config, name: str, bits: int, group: int) -> Rule:
     own = entry.size("bits", default=bits)
     kept = own >= 16
     return Rule(
-        format=None if kept else rows.gptq(own, entry.integer("group_size", default=group, least=-1), index=False),
+        format=None if kept else formats.gptq(own, entry.integer("group_size", default=group, least=-1), index=False),
         targets=(name,),
     )
 
 
 def _bitsandbytes(config: Config) -> Plan:
     if config.flag("load_in_8bit", "_load_in_8bit", default=False):
-        return _one(rows.LLM_INT8, config, towers=True)
+        return _one(formats.LLM_INT8, config, towers=True)
     kind = config.text("bnb_4bit_quant_type", default="fp4")
-    return _one(rows.bnb4(kind, double=config.flag("bnb_4bit_use_double_quant", default=False)), config, towers=True)
+    return _one(formats.bnb4(kind, double=config.flag("bnb_4bit_use_double_quant", default=False)), config, towers=True)
 
 
 def _mxfp4(config: Config) -> Plan:
-    rule = Rule(format=rows.MXFP4, roles=("expert.",))
+    rule = Rule(format=formats.MXFP4, roles=("expert.",))
     return Plan(name="mxfp4", rules=(rule,), ignore=names(config, "modules_to_not_convert"))
 
 
@@ -118,25 +121,25 @@ def _weights_of(setting: Config) -> Config:
 
 
 def _hqq_format(weights: Config) -> Format:
-    return rows.hqq(weights.size("nbits", default=4), weights.size("group_size", default=64))
+    return formats.hqq(weights.size("nbits", default=4), weights.size("group_size", default=64))
 
 
 def _higgs(config: Config) -> Plan:
-    return _one(rows.higgs(config.size("bits", default=4), config.size("group_size", default=256)), config)
+    return _one(formats.higgs(config.size("bits", default=4), config.size("group_size", default=256)), config)
 
 
 def _fp_quant(config: Config) -> Plan:
-    forms = {"mxfp4": rows.MXFP4, "nvfp4": rows.nvfp4()}
+    forms = {"mxfp4": formats.MXFP4, "nvfp4": formats.nvfp4()}
     return _one(forms[_known(config, "forward_dtype", "nvfp4", {name: name for name in forms})], config)
 
 
 def _sinq(config: Config) -> Plan:
-    return _one(rows.sinq(config.size("nbits", default=4), config.size("group_size", default=64)), config)
+    return _one(formats.sinq(config.size("nbits", default=4), config.size("group_size", default=64)), config)
 
 
 def _experts(config: Config) -> Plan:
     """Only the experts are 8-bit integers (vLLM)."""
-    rule = Rule(format=rows.NAMED["int8"], roles=("expert.",))
+    rule = Rule(format=formats.NAMED["int8"], roles=("expert.",))
     return Plan(name="experts-int8", rules=(rule,), ignore=names(config, "modules_to_not_convert"))
 
 
@@ -148,7 +151,7 @@ def _grouped(config: Config) -> Plan:
 
 def _aqlm(config: Config) -> Plan:
     inputs, outputs = config.size("in_group_size", default=8), config.size("out_group_size", default=1)
-    form = rows.aqlm(
+    form = formats.aqlm(
         config.integer("num_codebooks", default=1, least=1, most=64),
         config.integer("nbits_per_codebook", default=16, least=1, most=24),
         inputs, outputs,
@@ -158,7 +161,7 @@ def _aqlm(config: Config) -> Plan:
 
 def _quanto(config: Config) -> Plan:
     kinds = {"int8": "quanto-int8", "float8": "fp8-channel", "int4": "quanto-int4", "int2": "quanto-int2"}
-    return _one(rows.NAMED[_known(config, "weights", "int8", kinds)], config)
+    return _one(formats.NAMED[_known(config, "weights", "int8", kinds)], config)
 
 
 def _torchao(config: Config) -> Plan:
@@ -173,10 +176,10 @@ def _torchao(config: Config) -> Plan:
 
 
 _TORCHAO = (
-    ("int4", rows.TORCHAO_INT4),
-    ("int8", rows.TORCHAO_INT8),
-    ("float8", rows.fp8((1, 0))),
-    ("fp6", rows.per_weight("fp6", 6, "")),
+    ("int4", formats.TORCHAO_INT4),
+    ("int8", formats.TORCHAO_INT8),
+    ("float8", formats.fp8((1, 0))),
+    ("fp6", formats.per_weight("fp6", 6, "")),
 )
 
 
@@ -187,15 +190,15 @@ def _exl(config: Config) -> Plan:
     source = f"{name}: average bits per weight stated by the checkpoint"
     return Plan(
         name=f"{name}-{bits:g}",
-        rules=(Rule(format=rows.per_weight(f"{name}-{bits:g}", bits, source)),),
-        head=rows.per_weight(f"{name}-head-{head:g}", head, source),
+        rules=(Rule(format=formats.per_weight(f"{name}-{bits:g}", bits, source)),),
+        head=formats.per_weight(f"{name}-head-{head:g}", head, source),
     )
 
 
 def _mlx(config: Config) -> Plan:
     bits, group = config.size("bits"), config.size("group_size", default=64)
     form = Format(
-        name=f"mlx-int{bits}-g{group}", bits=bits, block=(1, group), scale_bytes=4, source=rows.NAMED["mlx-4bit"].source
+        name=f"mlx-int{bits}-g{group}", bits=bits, block=(1, group), scale_bytes=4, source=formats.NAMED["mlx-4bit"].source
     )
     own = tuple(
         Rule(format=_mlx(config.child(n)).rules[-1].format if config.raw[n] else None, targets=(n,))
@@ -206,7 +209,7 @@ def _mlx(config: Config) -> Plan:
 
 
 def _named(name: str) -> Callable[[Config], Plan]:
-    return lambda config: _one(rows.NAMED[name], config)
+    return lambda config: _one(formats.NAMED[name], config)
 
 
 def _known(config: Config, field: str, default: str, table: dict[str, str]) -> str:
@@ -285,3 +288,37 @@ def method_of(config: Config) -> str:
     if config.has("config_groups"):
         return "compressed-tensors"
     return "mlx" if config.has("group_size") and config.has("bits") else "unnamed"
+
+
+def checkpoint_config(raw: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The quantization_config in a config.json (in its text_config, or MLX's ``quantization``), lists folded; None if plain."""
+    inner = raw.get("text_config")
+    for holder in (raw, inner if isinstance(inner, Mapping) else {}):
+        for field in ("quantization_config", "compression_config", "quantization"):
+            if isinstance(holder.get(field), Mapping):
+                return compact_config(holder[field])
+    return None
+
+
+def compact_config(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The same quantization_config with its lists of numbered module names folded (``layers.{0-47}.mlp.gate``)."""
+    return {key: _compacted(key, value) for key, value in raw.items()}
+
+
+def _compacted(key: str, value: Any) -> Any:
+    if key in _LISTS and isinstance(value, list):
+        return compact(value)
+    if key == "config_groups" and isinstance(value, Mapping):
+        return {group: _compact_targets(rule) for group, rule in value.items()}
+    if key == "quantized_layers" and isinstance(value, Mapping):
+        alike: dict[str, tuple[Any, list[str]]] = {}
+        for name, how in value.items():
+            alike.setdefault(repr(how), (how, []))[1].append(name)
+        return {name: how for how, names in alike.values() for name in compact(names)}
+    return value
+
+
+def _compact_targets(rule: Any) -> Any:
+    if isinstance(rule, Mapping) and isinstance(rule.get("targets"), list):
+        return {**rule, "targets": compact(rule["targets"])}
+    return rule

@@ -5,26 +5,25 @@ Source: TensorRT Model Optimizer's export (quant_algo, exclude_modules, quantize
 
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
-from vramcast.models.quantization import compressed, rows
-from vramcast.models.quantization.formats import Format
-from vramcast.models.quantization.plan import Plan, Rule
+from vramcast.models.quantization import compressed, formats
+from vramcast.models.quantization.scheme import Format, Plan, Rule
 
 ALGORITHMS: dict[str, Format] = {
-    "FP8": rows.fp8(static=True),
-    "FP8_PER_CHANNEL_PER_TOKEN": rows.fp8((1, 0)),
-    "FP8_PB_WO": rows.fp8((128, 128)),
-    "FP8_PB_REAL": rows.fp8((128, 128)),
-    "MXFP8": rows.MXFP8,
-    "NVFP4": rows.nvfp4(),
-    "NVFP4_AWQ": rows.nvfp4(),
-    "NVFP4_SVDQUANT": rows.nvfp4(),
-    "W4A16_NVFP4": rows.nvfp4(static=False),
-    "MXFP4": rows.MXFP4,
-    "W4A16_AWQ": rows.awq(4, 128, zero=False),
-    "W4A8_AWQ": rows.awq(4, 128, zero=False),
-    "W8A8_SQ_PER_CHANNEL": rows.integer(8, (1, 0)),
-    "W8A16": rows.integer(8, (1, 0)),
-    "W4A16": rows.integer(4, (1, 128)),
+    "FP8": formats.fp8(static=True),
+    "FP8_PER_CHANNEL_PER_TOKEN": formats.fp8((1, 0)),
+    "FP8_PB_WO": formats.fp8((128, 128)),
+    "FP8_PB_REAL": formats.fp8((128, 128)),
+    "MXFP8": formats.MXFP8,
+    "NVFP4": formats.nvfp4(),
+    "NVFP4_AWQ": formats.nvfp4(),
+    "NVFP4_SVDQUANT": formats.nvfp4(),
+    "W4A16_NVFP4": formats.nvfp4(static=False),
+    "MXFP4": formats.MXFP4,
+    "W4A16_AWQ": formats.awq(4, 128, zero=False),
+    "W4A8_AWQ": formats.awq(4, 128, zero=False),
+    "W8A8_SQ_PER_CHANNEL": formats.integer(8, (1, 0)),
+    "W8A16": formats.integer(8, (1, 0)),
+    "W4A16": formats.integer(4, (1, 128)),
 }
 
 

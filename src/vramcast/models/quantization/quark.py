@@ -5,9 +5,8 @@ Source: AMD Quark's export to config.json (global_quant_config, layer_quant_conf
 
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
-from vramcast.models.quantization import rows
-from vramcast.models.quantization.formats import Format
-from vramcast.models.quantization.plan import Plan, Rule
+from vramcast.models.quantization import formats
+from vramcast.models.quantization.scheme import Format, Plan, Rule
 
 
 def plan(config: Config) -> Plan:
@@ -23,11 +22,11 @@ def _format(spec: Config) -> Format:
     weight = Config(raw[0] if isinstance(raw, list) and raw else raw or {}, f"{spec.path}: weight")
     kind, group = weight.text("dtype", default=""), weight.integer("group_size", default=0)
     if kind.startswith("fp8"):
-        return rows.fp8((1, 0) if weight.text("qscheme", default="") == "per_channel" else (0, 0), static=True)
+        return formats.fp8((1, 0) if weight.text("qscheme", default="") == "per_channel" else (0, 0), static=True)
     if kind in {"fp4", "mxfp4"}:
-        return rows.nvfp4() if group == 16 else rows.MXFP4
+        return formats.nvfp4() if group == 16 else formats.MXFP4
     if kind.startswith(("fp6", "mxfp6")):
-        return rows.MXFP6
+        return formats.MXFP6
     if kind in {"int8", "uint8", "int4", "uint4"}:
-        return rows.integer(int(kind[-1]), (1, group), symmetric=kind[0] == "i")
+        return formats.integer(int(kind[-1]), (1, group), symmetric=kind[0] == "i")
     raise UnmodelledError(f"{weight.path}: dtype {kind!r} has no storage rule here: name the nearest with --quant")

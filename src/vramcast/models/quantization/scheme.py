@@ -1,18 +1,115 @@
-"""A scheme: how every tensor of one model is stored, decided by the checkpoint's own config or by name.
+"""How tensors are stored: a format as a row of numbers, a config's rules as a plan, and the scheme of one model that follows.
 
-Without a config's word the convention of every quantiser is assumed: linear layers of the decoder are stored in the scheme's
-format; embeddings, output head, norms, routers, convolutions, biases and vision or audio towers stay in 16 bits.
+Bytes of a matrix of ``rows`` outputs and ``columns`` inputs (PyTorch's order) in a format:
+
+    data     rows * columns * bits / 8
+    groups   ceil(rows / block rows) * ceil(columns / block columns), or ceil(rows * columns / flat) for bitsandbytes
+    sidecar  groups * (scale_bytes + zero_bits / 8) + rows * row_bytes + columns * column_bytes + matrix_bytes
+
+A scheme says how every tensor of one model is stored, decided by the checkpoint's own config or by name. Without a config's word
+the convention of every quantiser is assumed: linear layers of the decoder are stored in the scheme's format; embeddings, output
+head, norms, routers, convolutions, biases and vision or audio towers stay in 16 bits. What a plain checkpoint does not ask
+(tables of formats, readers of configs, patterns of names) is imported where it is asked.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from math import ceil, prod
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from vramcast.dtypes import SPOKEN, TABLE, dtype_name
+from vramcast.errors import ConfigError, unknown_name
+from vramcast.models.config import Config
 from vramcast.models.inventory import Block, Model, Tensor, Tower
-from vramcast.models.quantization.exact import Exact
-from vramcast.models.quantization.formats import PLAIN, Format
-from vramcast.models.quantization.patterns import Patterns, numbered
-from vramcast.models.quantization.plan import Plan
+
+if TYPE_CHECKING:
+    from vramcast.models.quantization.exact import Exact
+    from vramcast.models.quantization.patterns import Patterns
+
+
+class Format(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The storage rule of one quantised (or plain) matrix; see the module's text for the sum.
+
+    ``block``: rows x columns that share a scale and a zero point, 0 = the whole axis. ``flat``: blocks run over the flattened
+    matrix instead, of that many elements; ``nested``: that many scales share one fp32 scale of scales (double quantisation).
+    ``source``: where the layout is written down.
+    """
+
+    name: str
+    bits: float
+    block: tuple[int, int] = (0, 0)
+    flat: int = 0
+    nested: int = 0
+    scale_bytes: float = 0
+    zero_bits: float = 0
+    row_bytes: float = 0
+    column_bytes: float = 0
+    matrix_bytes: float = 0
+    source: str = ""
+
+    def bytes_of(self, shape: tuple[int, ...]) -> int:
+        """Bytes of one tensor of that shape; leading axes beyond two are stacked matrices."""
+        columns = shape[-1] if shape else 1
+        rows = prod(shape[:-1])
+        groups = self._groups(rows, columns)
+        scales = groups * self.scale_bytes + (-(-groups // self.nested) * 4 if self.nested else 0)
+        sides = rows * self.row_bytes + columns * self.column_bytes + self.matrix_bytes
+        return round(_whole(rows * columns * self.bits / 8) + scales + _whole(groups * self.zero_bits / 8) + sides)
+
+    @property
+    def bits_per_weight(self) -> float:
+        """Bits per element of a large matrix (8192 x 8192), scales included."""
+        return self.bytes_of((8192, 8192)) * 8 / 8192**2
+
+    @property
+    def per_element(self) -> float:
+        """Bytes of one element with its share of a block's scale and zero point; what rows and matrices add is left out."""
+        shared = self.flat or prod(self.block)
+        return self.bits / 8 + ((self.scale_bytes + self.zero_bits / 8) / shared if shared else 0)
+
+    def _groups(self, rows: int, columns: int) -> int:
+        if self.flat:
+            return -(-rows * columns // self.flat)
+        high, wide = self.block
+        return -(-rows // (high or rows or 1)) * -(-columns // (wide or columns or 1))
+
+
+def _whole(size: float) -> int:
+    """Whole bytes that hold a size, which is exact in binary but for averages read off headers."""
+    return ceil(size - 1e-4)
+
+
+PLAIN = {d.name: Format(name=d.name, bits=d.bits, source="size of the element type") for d in TABLE if d.plain}
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """Modules stored in ``format`` (None = left in 16 bits); the first rule that names a module decides.
+
+    ``targets``: module names or patterns, empty = every linear layer. ``roles``: only tensors whose role starts so.
+    """
+
+    format: Format | None
+    targets: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole config. ``ignore``: modules it leaves alone, by name or pattern.
+
+    ``towers``: linear layers of vision and audio towers are quantised unless ignored. ``everywhere``: so are embeddings and head.
+    ``head``: the output head's own format. ``kv_cache``: element type the checkpoint asks for its KV cache.
+    """
+
+    name: str
+    rules: tuple[Rule, ...]
+    ignore: tuple[str, ...] = ()
+    towers: bool = False
+    everywhere: bool = False
+    head: Format | None = None
+    kv_cache: str | None = None
+
 
 _WHY = {
     "embedding": "a lookup, not a matrix product",
@@ -45,17 +142,16 @@ class Scheme:
 
     def __init__(self, model: Model, *, dtype: str, plan: Plan | None = None, exact: bool = False) -> None:
         self._model = model
-        self._exact = Exact(model.stored, PLAIN[dtype]) if exact and model.stored else None
+        self._exact = _read_exactly(model, PLAIN[dtype]) if exact and model.stored else None
         self.dtype = dtype
         self.base = PLAIN[dtype]
         self.plan = plan
         self.name = plan.name if plan else (self._exact and self._exact.label) or dtype
-        self._ignored = Patterns(plan.ignore if plan else ())
-        self._targets = tuple(Patterns(rule.targets) for rule in plan.rules) if plan else ()
+        self._ignored, self._targets = _named_modules(plan) if plan else (None, ())
 
     def format_of(self, tensor: Tensor, *, at: str = "", tower: bool = False) -> Format:
         """The format of one tensor under its full name."""
-        generic, number = numbered(at)
+        generic, number = _numbered(at) if at else ("", -1)
         return next(iter(self.formats(tensor, prefix=generic, indices=(number,), tower=tower)))
 
     def formats(
@@ -66,7 +162,9 @@ class Scheme:
             return self._by_header(self._exact, tensor, prefix, indices, tower=tower)
         return self._by_rule(tensor, prefix, indices, tower=tower)
 
-    def _by_header(self, exact: Exact, tensor: Tensor, prefix: str, indices: Sequence[int], *, tower: bool) -> dict[Format, int]:
+    def _by_header(
+        self, exact: "Exact", tensor: Tensor, prefix: str, indices: Sequence[int], *, tower: bool
+    ) -> dict[Format, int]:
         found: dict[Format, int] = {}
         for index in indices:
             form = exact.format(tensor, prefix, index) or next(iter(self._by_rule(tensor, prefix, (index,), tower=tower)))
@@ -142,6 +240,25 @@ class Scheme:
         return [*found, (self.base, left)]
 
 
+def _named_modules(plan: Plan) -> "tuple[Patterns | None, tuple[Patterns, ...]]":
+    """The modules that a plan leaves alone, None for none, and those that each of its rules names."""
+    from vramcast.models.quantization.patterns import Patterns
+
+    return Patterns(plan.ignore) if plan.ignore else None, tuple(Patterns(rule.targets) for rule in plan.rules)
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    from vramcast.models.quantization.patterns import numbered
+
+    return numbered(name)
+
+
+def _read_exactly(model: Model, base: Format) -> "Exact":
+    from vramcast.models.quantization.exact import Exact
+
+    return Exact(model.stored, base)
+
+
 def stored_bytes(form: Format, tensor: Tensor, elements: int | None = None) -> int:
     """Bytes of ``elements`` of a tensor in that format; shares of a rank carry their share of the scales."""
     whole = form.bytes_of(tensor.shape) * tensor.copies
@@ -168,3 +285,97 @@ def _reason(tensor: Tensor, tower: Tower | None, *, named: bool) -> tuple[str, s
     if tensor.dtype is not None:
         return tensor.role, f"always {tensor.dtype}"
     return tensor.role, _WHY.get(tensor.role.rpartition(".")[2], "vectors")
+
+
+_AVERAGE = re.compile(r"(exl2|exl3|bpw)[-_]?([0-9]{1,2}(?:\.[0-9]{1,4})?)(?:bpw)?|([0-9]{1,2}(?:\.[0-9]{1,4})?)[-_]?bpw")
+
+
+def scheme_for(model: Model, *, dtype: str | None = None, quant: str | None = None) -> Scheme:
+    """The storage of ``model``: its checkpoint's own scheme unless ``quant`` names another (``none`` for plain ``dtype``).
+
+    Raises QuestionError for an unknown name and UnmodelledError for a checkpoint whose method has no storage rule.
+    """
+    base = _dtype(dtype or "auto", model)
+    asked = (quant or "auto").strip().lower()
+    config = model.quantization
+    if asked == "auto" or (config and _same_method(asked, config)):
+        return _own_scheme(model, base, given=dtype is not None)
+    if config and asked != "none" and _same_format(asked, own := _own_scheme(model, base, given=dtype is not None)):
+        return own
+    from vramcast.models.quantization.formats import ALIASES
+    from vramcast.models.quantization.habits import with_habits
+
+    if asked == "none" or (dtype_name(asked) in PLAIN and asked.replace("_", "-") not in ALIASES):
+        return Scheme(model, dtype=base if asked == "none" else dtype_name(asked))
+    return Scheme(model, dtype=base, plan=with_habits(_named_plan(asked), model))
+
+
+def scheme_names() -> tuple[str, ...]:
+    """Every name that ``quant`` takes, without aliases; averages (``exl2-4.5``, ``4.5bpw``) come on top."""
+    from vramcast.models.quantization.formats import GGML_TYPES, NAMED
+
+    return (*NAMED, *GGML_TYPES)
+
+
+def _own_scheme(model: Model, dtype: str, *, given: bool) -> Scheme:
+    """The checkpoint's scheme. What a quantised one keeps is in 16 bits, also where its config leaves the type out (float32)."""
+    if model.quantization is None:
+        return Scheme(model, dtype=dtype, exact=True)
+    from vramcast.models.quantization.habits import with_habits
+    from vramcast.models.quantization.methods import plan_of
+
+    plan = plan_of(Config(model.quantization, "quantization_config"))
+    plan = with_habits(plan, model) if plan.name.startswith("modelopt") else plan
+    return Scheme(model, dtype="bfloat16" if dtype == "float32" and not given else dtype, plan=plan, exact=True)
+
+
+def _same_method(asked: str, config: Mapping[str, Any]) -> bool:
+    """Whether the name only repeats what the checkpoint is: engines have kernels' names for it (gptq_marlin, modelopt_fp4)."""
+    from vramcast.models.quantization.methods import method_of
+
+    own = method_of(Config(config, "quantization_config"))
+    return asked.replace("_", "-").startswith(own.replace("_", "-")) or own.startswith(asked)
+
+
+def _same_format(asked: str, own: Scheme) -> bool:
+    """Whether the checkpoint is already stored so: ``fp8`` asked of one with fp8 blocks, ``w4a16`` of one with int4 groups."""
+    from vramcast.models.quantization.formats import ALIASES, NAMED
+
+    name = ALIASES.get(asked.replace("_", "-"), asked)
+    kind = NAMED[name].name.partition("-")[0] if name in NAMED and name not in PLAIN else None
+    rules = own.plan.rules if own.plan else ()
+    return kind is not None and any(rule.format and rule.format.name.partition("-")[0] == kind for rule in rules)
+
+
+def _named_plan(asked: str) -> Plan:
+    form = _format(asked)
+    roles = ("expert.",) if asked == "mxfp4" else ()
+    return Plan(
+        name=form.name,
+        rules=(Rule(format=form, roles=roles),),
+        towers=asked.startswith(("nf4", "fp4", "llm", "bnb", "bitsandbytes")),
+    )
+
+
+def _format(asked: str) -> Format:
+    from vramcast.models.quantization.formats import ALIASES, GGML_TYPES, NAMED, ggml_type, per_weight
+
+    name = ALIASES.get(asked.replace("_", "-"), asked)
+    if name in NAMED:
+        return NAMED[name]
+    if name.startswith("gguf-") or name in GGML_TYPES:
+        return ggml_type(name.removeprefix("gguf-")).format
+    average = _AVERAGE.fullmatch(name)
+    if average is None:
+        raise unknown_name("quantisation scheme", asked, (*NAMED, *ALIASES, *GGML_TYPES))
+    bits = float(average[2] or average[3])
+    if not 0.5 <= bits <= 32:
+        raise ConfigError(f"quantisation scheme {asked!r} means {bits:g} bits per weight: expected 0.5 to 32")
+    return per_weight(asked, bits, "average bits per weight, as asked")
+
+
+def _dtype(text: str, model: Model) -> str:
+    name = dtype_name(model.dtype if text == "auto" else text)
+    if name not in PLAIN:
+        raise unknown_name("dtype", text if text != "auto" else model.dtype, (*SPOKEN, *PLAIN))
+    return name

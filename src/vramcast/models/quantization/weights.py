@@ -3,18 +3,10 @@
 import msgspec
 
 from vramcast.ledger import Term
-from vramcast.models.inventory import Block, Model, Tensor, Tower
-from vramcast.models.quantization.formats import Format
-from vramcast.models.quantization.scheme import Scheme, stored_bytes
+from vramcast.models.inventory import PARTS, Block, Model, Tensor, Tower, part_of
+from vramcast.models.quantization.scheme import Format, Scheme, stored_bytes
 from vramcast.models.sharding import Layout, cut, share
 from vramcast.units import count
-
-PARTS = ("embedding", "attention", "recurrent", "feed_forward", "experts", "norms", "head", "towers")
-_PART_OF_ROLE = {
-    "embedding": "embedding", "position": "embedding", "head": "head", "norm": "norms", "bias": "norms", "router": "experts",
-    "gate": "feed_forward", "up": "feed_forward", "gate_up": "feed_forward", "down": "feed_forward",
-    "mixer": "recurrent", "conv": "recurrent", "state": "recurrent",
-}  # fmt: skip
 
 
 class Slice(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,15 +98,6 @@ def _tower(scheme: Scheme, tower: Tower, held: Slice, into: _Sum) -> None:
 
 def _on_stage(block: Block, layers: range | None) -> tuple[int, ...]:
     return block.indices if layers is None else tuple(i for i in block.indices if i in layers)
-
-
-def part_of(tensor: Tensor) -> str:
-    """The part of the model, one of ``PARTS``, that a tensor is shown under; shared experts count as feed-forward."""
-    if tensor.role.startswith("expert."):
-        return "experts"
-    if tensor.role == "state" and "sink" in tensor.name:
-        return "attention"
-    return _PART_OF_ROLE.get(tensor.role.removeprefix("shared."), "attention")
 
 
 def _why(total: _Sum) -> str:

@@ -12,8 +12,8 @@ from vramcast.models.families import kind_of, read_config
 from vramcast.models.families.gguf import read_metadata
 from vramcast.models.families.registry import MODULES
 from vramcast.models.inventory import Model, Stored
-from vramcast.models.quantization import checkpoint_config, compact_config
 from vramcast.models.quantization.exact import module_of, strangers
+from vramcast.models.quantization.methods import checkpoint_config, compact_config
 from vramcast.models.quantization.scheme import walk
 from vramcast.models.sources.gguf import Header
 from vramcast.models.sources.strict import check_sizes

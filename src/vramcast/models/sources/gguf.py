@@ -12,7 +12,7 @@ import msgspec
 
 from vramcast.errors import UnmodelledError, UnsafeFileError
 from vramcast.models.inventory import Stored
-from vramcast.models.quantization.ggml import GGML_BY_ID
+from vramcast.models.quantization.formats import GGML_BY_ID
 from vramcast.models.sources.ranges import Cursor, Ranges
 from vramcast.units import MiB
 

@@ -10,10 +10,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from vramcast.errors import ConfigError, UnmodelledError
-from vramcast.models.attention import Attention
 from vramcast.models.families import parts
-from vramcast.models.feedforward import Dense
 from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.layers import Attention, Dense
 
 _LAYER = re.compile(r"^(.*?)(\d+)\.(.+)$")
 _MOST_LAYERS = 2_000

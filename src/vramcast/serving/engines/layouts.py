@@ -19,9 +19,8 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.memo import by_identity
-from vramcast.models.attention import Attention, LatentAttention
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Model
+from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 from vramcast.workload import Parallel
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vramcast.models.pairs import smaller
+from vramcast.models.layers import smaller
 
 __all__ = ["larger", "logarithm", "smaller", "whole"]
 

@@ -9,7 +9,7 @@ bandwidth^p)^(1/p)``: compute over tiles of queries with the softmax's cost for 
 from typing import Any
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.models.pairs import causal, everything, windowed
+from vramcast.models.layers import causal, everything, windowed
 from vramcast.speed.kernels.arrays import smaller, whole
 from vramcast.speed.kernels.law import Estimate, law_for
 from vramcast.speed.kernels.machine import Machine, machine

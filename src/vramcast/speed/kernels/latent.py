@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.models.pairs import causal, windowed
+from vramcast.models.layers import causal, windowed
 from vramcast.speed.kernels.arrays import larger, smaller, whole
 from vramcast.speed.kernels.attention import CACHE_BYTES, DECODE_FORMULA, decode_seconds
 from vramcast.speed.kernels.gemm import RECIPES

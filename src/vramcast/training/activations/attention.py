@@ -2,7 +2,7 @@
 
 import msgspec
 
-from vramcast.models.attention import Attention, LatentAttention
+from vramcast.models.layers import Attention, LatentAttention
 from vramcast.training.activations.kernels import Heads, Parts, heads_of, kernel
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.norms import bare_norm, norm

@@ -1,7 +1,7 @@
 """From a resolved recipe to the style of its layers."""
 
 from vramcast.models.classes import Layer, model_class
-from vramcast.models.quantization.rows import NAMED
+from vramcast.models.quantization.formats import NAMED
 from vramcast.training.activations.style import LowRank, Style
 from vramcast.training.adapters.tensors import parts_of
 from vramcast.training.optimizers.rules import optimizer

@@ -6,7 +6,7 @@ Qwen3NextRMSNormGated), which Qwen3.5 shares. Everything between the convolution
 
 import msgspec
 
-from vramcast.models.recurrent import GatedDeltaNet
+from vramcast.models.layers import GatedDeltaNet
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.sizes import Amount, chunks_of
 from vramcast.training.activations.style import Style

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from vramcast.models.feedforward import Dense, Experts
+from vramcast.models.layers import Dense, Experts
 from vramcast.training.activations.fused_experts import every_expert, fused_experts
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.sizes import Amount

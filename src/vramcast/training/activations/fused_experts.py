@@ -4,7 +4,7 @@ Source: transformers 5.23, integrations/moe.py (grouped_mm_experts_forward); for
 the expert tensor is replaced by its sum with the product of both factors.
 """
 
-from vramcast.models.feedforward import Experts
+from vramcast.models.layers import Experts
 from vramcast.training.activations.routers import PLACE, router
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.style import Style

@@ -6,7 +6,7 @@ flash_api.cpp; transformers 5.23, integrations/sdpa_attention.py and each family
 
 import msgspec
 
-from vramcast.models.attention import Attention
+from vramcast.models.layers import Attention
 from vramcast.training.activations.sizes import Amount, reaches
 from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape

@@ -4,9 +4,8 @@ from functools import lru_cache
 
 import msgspec
 
-from vramcast.models.attention import Attention, LatentAttention
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block
+from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 from vramcast.training.activations.attention import attention, cross_attention, latent
 from vramcast.training.activations.feedforward import dense, experts
 from vramcast.training.activations.linear import linear

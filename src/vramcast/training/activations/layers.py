@@ -13,8 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from vramcast.models.inventory import Block, Model
-from vramcast.models.sharding import cut, share
-from vramcast.models.stages import Stage
+from vramcast.models.sharding import Stage, cut, share
 from vramcast.quantity import Number, maximum, minimum
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.regions import module_bytes

@@ -4,7 +4,7 @@ Source: transformers 5.23, models/mamba/modeling_mamba.py (MambaMixer.forward, m
 share. A state of every token is kept, in float and narrowed for the product with its output matrix.
 """
 
-from vramcast.models.recurrent import Mamba1
+from vramcast.models.layers import Mamba1
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.style import Style

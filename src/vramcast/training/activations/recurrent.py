@@ -1,9 +1,8 @@
 """Mixers with a fixed state on the tape: their fused kernels save their inputs, their gates and one state per chunk."""
 
 from vramcast.ledger import Unmodelled
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
-from vramcast.models.recurrent import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
+from vramcast.models.layers import Attention, GatedDeltaNet, LatentAttention, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
 from vramcast.training.activations.delta_net import delta_net
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.mamba1 import mamba1_scan

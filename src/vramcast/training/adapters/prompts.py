@@ -6,9 +6,9 @@ xlora/classifier.py, utils/other.py (_prepare_prompt_learning_config: a prefix i
 
 from collections.abc import Callable
 
-from vramcast.models.attention import Attention
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model, Tensor
+from vramcast.models.layers import Attention
 from vramcast.training.adapters.kinds import Shapes, Sizes
 
 _PREPENDED = ("prompt", "prompt_tuning", "p_tuning", "ptuning")

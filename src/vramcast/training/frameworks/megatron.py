@@ -4,8 +4,8 @@ Sources: Megatron-LM core 0.16.1, optimizer/distrib_optimizer.py (6 + 12/dp byte
 Transformer Engine's LayerNormLinear (saves its input and the normed rows), core/fusions (bias + SwiGLU over the packed matmul).
 """
 
-from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
+from vramcast.models.layers import Experts
 from vramcast.training.recipe.draft import Draft, Overrides, Translation, because
 from vramcast.training.recipe.parts import (
     Adapters,

@@ -12,8 +12,8 @@ import msgspec
 from vramcast.errors import VramcastError
 from vramcast.hardware.cards import find_accelerator
 from vramcast.hardware.runtime import context_bytes
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
+from vramcast.models.layers import Attention, LatentAttention
 from vramcast.serving.engines import engine
 from vramcast.serving.engines.llama_cpp.answer import Worked, work
 from vramcast.truth.bars import family_keys

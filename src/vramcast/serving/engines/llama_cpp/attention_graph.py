@@ -3,7 +3,7 @@
 Source: src/llama-graph.cpp, build_attn and build_attn_mha.
 """
 
-from vramcast.models.attention import Attention
+from vramcast.models.layers import Attention
 from vramcast.serving.engines.llama_cpp.building import Builder, Weights
 from vramcast.serving.engines.llama_cpp.graph import Node
 

@@ -8,9 +8,9 @@ every sequence and one micro batch (src/llama-kv-cache-iswa.cpp). Latent attenti
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Block
-from vramcast.models.quantization.ggml import ggml_type
+from vramcast.models.layers import Attention, LatentAttention
+from vramcast.models.quantization.formats import ggml_type
 from vramcast.quantity import Number, element, maximum, minimum
 
 _STATE_BYTES = 4

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from vramcast.models.attention import Attention, LatentAttention
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Mixer, Model
+from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 from vramcast.serving.engines.llama_cpp.attention_graph import attention
 from vramcast.serving.engines.llama_cpp.building import Batch, Builder, Habits, Weights
 from vramcast.serving.engines.llama_cpp.feedforward_graph import experts, mlp

@@ -1,6 +1,6 @@
 """The graph of feed-forward layers: MLPs and mixtures of experts (src/llama-graph.cpp, build_ffn and build_moe_ffn)."""
 
-from vramcast.models.feedforward import Dense, Experts
+from vramcast.models.layers import Dense, Experts
 from vramcast.serving.engines.llama_cpp.building import Builder, Weights
 from vramcast.serving.engines.llama_cpp.graph import I32, Node
 

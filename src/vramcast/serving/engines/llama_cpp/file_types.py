@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from vramcast.errors import unknown_name
-from vramcast.models.quantization.ggml import GGML_TYPES
+from vramcast.models.quantization.formats import GGML_TYPES
 from vramcast.serving.engines.llama_cpp.tensors import GgufTensor
 
 BASE = {

@@ -13,7 +13,7 @@ from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.largest import edge_near
 from vramcast.ledger import Assumption
-from vramcast.models.feedforward import Experts
+from vramcast.models.layers import Experts
 from vramcast.quantity import is_array
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.llama_cpp.answer import Worked, longest_context, margin_bytes, work

@@ -5,7 +5,7 @@ keys and values for a prompt, by groups of heads so that the expansion stays bel
 of llama.cpp; src/graphs/build_deepseek2.cpp of ik_llama.cpp.
 """
 
-from vramcast.models.attention import LatentAttention
+from vramcast.models.layers import LatentAttention
 from vramcast.serving.engines.llama_cpp.attention_graph import scores
 from vramcast.serving.engines.llama_cpp.building import Builder, Weights
 from vramcast.serving.engines.llama_cpp.graph import F16, F32, Node

@@ -4,8 +4,8 @@ Source: ollama at fb3076099, server/routes.go, llm/llama_server.go, ml/device.go
 """
 
 from vramcast.errors import UnmodelledError
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
+from vramcast.models.layers import Attention, LatentAttention
 from vramcast.quantity import Number, extent
 from vramcast.units import GiB, MiB
 

@@ -7,7 +7,7 @@ are one fused operation each, whose result carries the new state behind the laye
 from collections.abc import Callable
 
 from vramcast.models.inventory import Mixer
-from vramcast.models.recurrent import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
+from vramcast.models.layers import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
 from vramcast.serving.engines.llama_cpp.building import Builder, Weights
 from vramcast.serving.engines.llama_cpp.graph import Node
 

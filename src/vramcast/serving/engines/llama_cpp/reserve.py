@@ -10,9 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from vramcast.memo import by_identity
-from vramcast.models.attention import Attention
-from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Block
+from vramcast.models.layers import Attention, Experts
 from vramcast.quantity import Number, is_array, minimum, where
 from vramcast.serving.engines.llama_cpp.affine import Span, line
 from vramcast.serving.engines.llama_cpp.building import Batch, Habits

@@ -12,11 +12,10 @@ import msgspec
 
 from vramcast.errors import UnmodelledError
 from vramcast.memo import by_identity
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.classes import model_class
-from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
-from vramcast.models.quantization.ggml import GGML_TYPES, GgmlType, ggml_type
+from vramcast.models.layers import Attention, Experts, LatentAttention
+from vramcast.models.quantization.formats import GGML_TYPES, GgmlType, ggml_type
 from vramcast.serving.engines.llama_cpp.file_types import BASE, Facts, file_type, tensor_types
 from vramcast.serving.engines.llama_cpp.tensors import GgufTensor, tensors_of
 

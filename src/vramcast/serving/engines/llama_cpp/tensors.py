@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vramcast.models.attention import LatentAttention
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Block, Model, Tensor
+from vramcast.models.layers import LatentAttention
 
 
 class GgufTensor(msgspec.Struct, frozen=True):

@@ -7,8 +7,7 @@ from vramcast.hardware.runtime import engine_start_bytes, engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Block
-from vramcast.models.sharding import cut, is_routed, share
-from vramcast.models.stages import Stage, distinct_stages
+from vramcast.models.sharding import Stage, cut, distinct_stages, is_routed, share
 from vramcast.quantity import Number, bytes_, is_array, is_nothing, maximum, minimum, named, whole
 from vramcast.serving.cache import INDEX_SCALE_BYTES, SPARSE_LATENT_BYTES, cache_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, narrowest
@@ -21,7 +20,7 @@ from vramcast.serving.engines.sglang.messages import no_room
 from vramcast.serving.engines.sglang.pools import Cells, Pools, Types, cells_of, divide
 from vramcast.serving.engines.versions import Version, at, parse_version
 from vramcast.serving.host import free_bytes
-from vramcast.serving.precision import MXFP8_BYTES, NVFP4_BYTES, loaded_dtype, same_as_model
+from vramcast.serving.precision import loaded_dtype, same_as_model, scaled_bytes
 from vramcast.serving.splits import front_split
 from vramcast.serving.storage import Storage, storage_of
 from vramcast.serving.weights import VOCAB_MULTIPLE, Loading, weights_term
@@ -185,7 +184,7 @@ def _types(resolved: Resolved, dtype: str) -> Types:
     if same_as_model(name):
         return Types(kv=plain, conv=plain, state=state, index_scale=INDEX_SCALE_BYTES)
     if name in ("nvfp4", "fp4_e2m1", "mxfp8"):
-        return Types(kv=MXFP8_BYTES if name == "mxfp8" else NVFP4_BYTES, conv=plain, state=state)
+        return Types(kv=scaled_bytes("mxfp8" if name == "mxfp8" else "nvfp4"), conv=plain, state=state)
     sparse = any(layer.index_elements for layer, _ in cache_layers(_whole(resolved), 1))
     packed = SPARSE_LATENT_BYTES if sparse else 0
     return Types(kv=element_bytes(str(name)), conv=plain, state=state, latent_token=packed, index_scale=INDEX_SCALE_BYTES)

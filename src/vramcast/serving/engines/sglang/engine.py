@@ -3,8 +3,8 @@
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.models.attention import LatentAttention
 from vramcast.models.inventory import Model
+from vramcast.models.layers import LatentAttention
 from vramcast.serving.engines.base import Answer, Resolved
 from vramcast.serving.engines.expert_kernels import named_kernel, sglang_kernel
 from vramcast.serving.engines.options import Option

@@ -6,7 +6,7 @@ and models that see, pipelines and DP attention have no prefill pieces (server_a
 """
 
 from vramcast.ledger import Term
-from vramcast.models.attention import LatentAttention
+from vramcast.models.layers import LatentAttention
 from vramcast.quantity import Number, bytes_, is_nothing, minimum, named
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.sglang.fraction import prefill_graphs_mib

@@ -5,8 +5,7 @@ import msgspec
 from vramcast.dtypes import element_bytes
 from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
-from vramcast.models.sharding import cut
-from vramcast.models.stages import Stage, distinct_stages
+from vramcast.models.sharding import Stage, cut, distinct_stages
 from vramcast.quantity import Number, bytes_, floored, is_array, is_nothing, maximum, minimum, named, where, whole
 from vramcast.serving.activations import widest_layer
 from vramcast.serving.cache import CacheLayer, cache_layers
@@ -16,7 +15,7 @@ from vramcast.serving.engines.layouts import spread_of
 from vramcast.serving.engines.tensorrt_llm import versions
 from vramcast.serving.engines.versions import at, parse_version
 from vramcast.serving.host import free_bytes
-from vramcast.serving.precision import NVFP4_BYTES, loaded_dtype, same_as_model
+from vramcast.serving.precision import loaded_dtype, same_as_model, scaled_bytes
 from vramcast.serving.splits import front_split
 from vramcast.serving.storage import storage_of
 from vramcast.serving.weights import Loading, weights_term
@@ -136,7 +135,7 @@ def _memory(rank: TrtllmRank, resolved: Resolved, tokens: Number, request: Numbe
 
 
 def _cache_element(name: str) -> float:
-    return NVFP4_BYTES if name == "nvfp4" else element_bytes(name)
+    return scaled_bytes(name) if name == "nvfp4" else element_bytes(name)
 
 
 def _state(layer: CacheLayer, element: float) -> float:

@@ -8,8 +8,8 @@ from vramcast.dtypes import element_bytes
 from vramcast.hardware.runtime import context_bytes, context_term, cublas_workspace_bytes
 from vramcast.largest import largest_of_each, largest_that_fits
 from vramcast.ledger import Instant, RankMemory, Term
-from vramcast.models.attention import Attention
-from vramcast.models.stages import Stage, every_stage
+from vramcast.models.layers import Attention
+from vramcast.models.sharding import Stage, every_stage
 from vramcast.quantity import Number, bytes_, extent, is_array, is_nothing, maximum, minimum, named, where, whole
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved
 from vramcast.serving.engines.transformers import versions

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vramcast.models.attention import LatentAttention
 from vramcast.models.inventory import Mixer, Model, Tower
-from vramcast.models.stages import Stage
+from vramcast.models.layers import LatentAttention
+from vramcast.models.sharding import Stage
 from vramcast.quantity import Number, minimum
 from vramcast.serving.cache import CacheLayer, cache_layer
 from vramcast.serving.engines.transformers import versions

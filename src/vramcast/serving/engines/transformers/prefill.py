@@ -8,10 +8,9 @@ model's type, in fp32 after the softmax, and again in the model's type.
 import msgspec
 
 from vramcast.ledger import Term
-from vramcast.models.attention import Attention, LatentAttention
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Block, Model
-from vramcast.models.stages import Stage
+from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
+from vramcast.models.sharding import Stage
 from vramcast.quantity import Number, Quantity, binding, bytes_, named
 
 RESIDUALS = 4

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 
 from vramcast.ledger import Instant, RankMemory, Term
-from vramcast.models.stages import Stage, distinct_stages, every_stage
+from vramcast.models.sharding import Stage, distinct_stages, every_stage
 from vramcast.quantity import Number, ceiling, floored, is_array, is_nothing, maximum, minimum, named, where, whole
 from vramcast.serving.cache import CacheLayer, cache_layers, tower_layers
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, narrowest

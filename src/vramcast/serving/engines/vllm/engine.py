@@ -4,8 +4,8 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.models.attention import Attention, LatentAttention
 from vramcast.models.inventory import Model
+from vramcast.models.layers import Attention, LatentAttention
 from vramcast.quantity import Number, is_array, minimum
 from vramcast.serving.engines.base import Answer, Resolved
 from vramcast.serving.engines.expert_kernels import named_kernel, vllm_kernel

@@ -7,12 +7,11 @@ import msgspec
 
 from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Term
-from vramcast.models.attention import LatentAttention
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model, Tensor
+from vramcast.models.layers import LatentAttention
 from vramcast.models.rotary import SECTION_ROWS
-from vramcast.models.sharding import cut, share, share_shape
-from vramcast.models.stages import Stage, every_stage
+from vramcast.models.sharding import Stage, cut, every_stage, share, share_shape
 from vramcast.quantity import Number, maximum, minimum
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.expert_kernels import pad_of

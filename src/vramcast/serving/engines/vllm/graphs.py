@@ -12,9 +12,8 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import cublas_workspace_bytes
 from vramcast.ledger import Term
-from vramcast.models.attention import Attention, LatentAttention
-from vramcast.models.feedforward import Experts
-from vramcast.models.stages import Stage
+from vramcast.models.layers import Attention, Experts, LatentAttention
+from vramcast.models.sharding import Stage
 from vramcast.quantity import Number, bytes_, is_nothing, maximum, minimum, named, where
 from vramcast.serving.engines.versions import Fitted, Version, at
 from vramcast.serving.engines.vllm import versions

@@ -17,10 +17,9 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import cublas_workspace_bytes
 from vramcast.ledger import Term, Unmodelled, either
 from vramcast.models.classes import model_class
-from vramcast.models.feedforward import Dense, Experts
 from vramcast.models.inventory import Model, Tower
-from vramcast.models.sharding import cut, share_shape
-from vramcast.models.stages import Stage
+from vramcast.models.layers import Dense, Experts
+from vramcast.models.sharding import Stage, cut, share_shape
 from vramcast.quantity import Number, Quantity, bytes_, maximum, minimum, named, whole
 from vramcast.serving.activations import widest_feedforward, widest_mixer
 from vramcast.serving.engines.versions import Version, at

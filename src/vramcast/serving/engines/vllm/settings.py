@@ -10,10 +10,9 @@ import msgspec
 
 from vramcast.dtypes import element_bytes
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.models.attention import LatentAttention
 from vramcast.models.classes import model_class
-from vramcast.models.feedforward import Experts
 from vramcast.models.inventory import Model
+from vramcast.models.layers import Experts, LatentAttention
 from vramcast.serving.cache import SPARSE_LATENT_BYTES
 from vramcast.serving.engines.base import Resolved
 from vramcast.serving.engines.expert_kernels import ExpertKernel, vllm_kernel
@@ -22,7 +21,7 @@ from vramcast.serving.engines.versions import Version, at, parse_version
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.pages import CacheTypes, Demand
 from vramcast.serving.engines.vllm.profile import dequantizes
-from vramcast.serving.precision import NVFP4_BYTES, loaded_dtype, same_as_model
+from vramcast.serving.precision import loaded_dtype, same_as_model, scaled_bytes
 from vramcast.serving.storage import storage_of
 
 
@@ -118,7 +117,7 @@ def cache_types(model: Model, kv_dtype: str | None, dtype: str, options: dict[st
         return CacheTypes(kv=plain, conv=conv, state=state, latent_multiple=latent_multiple, drafted=drafted)
     name = str(kv_dtype).lower()
     if name == "nvfp4":
-        return CacheTypes(kv=NVFP4_BYTES, conv=conv, state=state, drafted=drafted)
+        return CacheTypes(kv=scaled_bytes("nvfp4"), conv=conv, state=state, drafted=drafted)
     if name.endswith("_per_token_head"):
         return CacheTypes(kv=0.5 if name.startswith("int4") else 1, conv=conv, state=state, head_extra=4, drafted=drafted)
     packed = SPARSE_LATENT_BYTES if element_bytes(name) == 1 and _sparse(model) else 0

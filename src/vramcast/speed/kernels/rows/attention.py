@@ -3,7 +3,7 @@
 from typing import Any
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.models.pairs import windowed
+from vramcast.models.layers import windowed
 from vramcast.speed.kernels.arrays import smaller
 from vramcast.speed.kernels.attention import CACHE_BYTES, QUERY_TILE, work_heads
 from vramcast.speed.kernels.rows.base import Call
