@@ -37,17 +37,6 @@ def end_with_parent(inlet: int, folder: str) -> None:
     threading.Thread(target=_watch, args=(inlet, folder), daemon=True).start()
 
 
-def stop_on_signals() -> None:
-    """In the command line: SIGTERM and SIGHUP end it as Ctrl-C does, so that what it opened is closed."""
-
-    def stop(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    for name in ("SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), stop)
-
-
 def _watch(inlet: int, folder: str) -> None:
     """Nothing is read: what waits in the pipe is for the worker, or for the other ranks."""
     hung = select.poll()

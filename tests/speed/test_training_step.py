@@ -5,7 +5,7 @@ import math
 import pytest
 
 from vramcast.asking import training_question
-from vramcast.asking.doors import answer_training
+from vramcast.asking.asked import answer_training
 from vramcast.errors import QuestionError
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model

@@ -4,7 +4,7 @@ import shlex
 
 import msgspec
 
-from vramcast.asking.doors import answer_serving
+from vramcast.asking.asked import answer_serving
 from vramcast.asking.serving import serving_question
 from vramcast.errors import VramcastError
 from vramcast.ledger import Forecast

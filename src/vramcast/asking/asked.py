@@ -1,16 +1,16 @@
-"""A question as it was understood, with what reading it took for granted."""
+"""A question as it was understood, the words that serving and training share (cards, numbers, ranks), and its whole answer."""
 
 from collections.abc import Iterable, Mapping
-from typing import Generic, TypeVar
+from typing import Generic, TypedDict, TypeVar
 
 import msgspec
 
-from vramcast.errors import unknown_name
-from vramcast.ledger import Assumption, Unmodelled
+from vramcast.errors import QuestionError, unknown_name
+from vramcast.ledger import Assumption, Forecast, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.units import parse_count
 from vramcast.untrusted import whole_number
-from vramcast.workload import Serving, Training
+from vramcast.workload import Parallel, Serving, Training
 
 Question = TypeVar("Question", Serving, Training)
 
@@ -42,3 +42,92 @@ def count_of(value: int | str, name: str) -> int:
 def flag_of(name: str) -> str:
     """How the command line spells a word: ``micro_batch`` is ``--micro-batch``."""
     return f"--{name.replace('_', '-')}"
+
+
+def answer_serving(asked: Asked[Serving]) -> Forecast:
+    """The whole answer to a serving question as it was understood."""
+    from vramcast.planning.serving import forecast_serving
+
+    forecast = forecast_serving(asked.question, model=asked.model, assumed=asked.assumed)
+    return (
+        msgspec.structs.replace(forecast, unmodelled=(*asked.unmodelled, *forecast.unmodelled)) if asked.unmodelled else forecast
+    )
+
+
+def answer_training(asked: Asked[Training]) -> Forecast:
+    """The whole answer to a training question as it was understood."""
+    from vramcast.planning.training import forecast_training
+
+    return forecast_training(asked.question, model=asked.model, assumed=asked.assumed, unmodelled=asked.unmodelled)
+
+
+class NamedCards(msgspec.Struct, frozen=True, kw_only=True):
+    """``gpu``: the card that decides, None when none was named; ``count``: how many, 0 for none."""
+
+    gpu: str | None = None
+    count: int = 0
+    assumed: tuple[Assumption, ...] = ()
+
+
+def named_cards(text: str | None) -> NamedCards:
+    """Cards from text such as ``H100x8`` or ``RTX 5090, RTX 4090``: of several kinds the one with least memory decides.
+
+    Raises QuestionError for unknown names and counts out of range; MissingError for ``local`` without NVML.
+    """
+    if text is None:
+        return NamedCards()
+    from vramcast.hardware.cards import parse_gpus
+
+    found = parse_gpus(text)
+    kinds = sorted({c.name for c in found.cards})
+    mixed = (Assumption("gpu", ", ".join(kinds), "of cards of several kinds, the one with least memory decides"),)
+    least = min(found.cards, key=lambda c: c.visible_bytes).id.removeprefix("custom-")
+    return NamedCards(
+        gpu="local" if text.strip().lower() == "local" else least,
+        count=len(found.cards),
+        assumed=(*found.assumed, *(mixed if len(kinds) > 1 else ())),
+    )
+
+
+class LayoutWords(TypedDict, total=False):
+    """Ranks along each axis of parallelism; None is one, except that ``replicate`` and ``shard`` follow from each other."""
+
+    tp: int | None
+    pp: int | None
+    cp: int | None
+    ep: int | None
+    vpp: int | None
+    sp: bool | None
+    replicate: int | None
+    shard: int | None
+    hpz: int | None
+
+
+def layout_of(words: LayoutWords, gpus: int) -> tuple[Parallel, int]:
+    """The layout and the number of cards it is for: data parallelism is what the other axes leave.
+
+    Raises QuestionError when they do not divide, or when replicas and shards do not multiply to the data-parallel ranks.
+    """
+    axes = {name: words.get(name) for name in ("tp", "pp", "cp", "ep", "vpp", "hpz")}
+    given = {name: value for name, value in axes.items() if isinstance(value, int)}
+    model = Parallel(**given, sp=bool(words.get("sp")))
+    world = gpus if gpus > 1 else model.model_ranks
+    if world % model.model_ranks:
+        asked = f"tp {model.tp} x pp {model.pp} x cp {model.cp} = {model.model_ranks}"
+        raise QuestionError(f"{world} cards do not divide into {asked}")
+    data = world // model.model_ranks
+    replicate = _replicas(words.get("replicate"), words.get("shard"), data)
+    return Parallel(**given, sp=model.sp, dp=data, replicate=replicate), world
+
+
+def _replicas(replicate: int | None, shard: int | None, data: int) -> int:
+    """From ``replicate``, from ``shard``, or from both when they agree."""
+    if shard is None:
+        return 1 if replicate is None else replicate
+    if shard < 1:
+        raise QuestionError(f"shard is {shard}: expected at least 1")
+    if data % shard or (replicate is not None and replicate * shard != data):
+        asked = f"{replicate} replicas x {shard} shards" if replicate is not None else f"replicas of {shard} shards"
+        fits = max(n for n in range(1, min(data, shard) + 1) if data % n == 0)
+        raise QuestionError(f"{data} data-parallel ranks are not {asked}: use --replicate {data // fits} --shard {fits}")
+    return data // shard

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from vramcast.asking.asked import Asked
+from vramcast.asking.asked import Asked, answer_serving, answer_training, named_cards
 from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption, Forecast
 from vramcast.workload import Parallel, Serving, Training
@@ -54,8 +54,6 @@ def _cards_counted(question: Serving | Training) -> tuple[Serving | Training, tu
 
     Raises QuestionError when ``gpus`` says another number.
     """
-    from vramcast.asking.cards import named_cards
-
     cards = named_cards(question.gpu)
     if cards.count < 2 or question.gpu == "local":
         return question, cards.assumed
@@ -65,20 +63,3 @@ def _cards_counted(question: Serving | Training) -> tuple[Serving | Training, tu
     layout = spread if question.parallel == Parallel() else question.parallel
     counted = msgspec.structs.replace(question, gpu=cards.gpu, gpus=cards.count, parallel=layout)
     return counted, cards.assumed
-
-
-def answer_serving(asked: Asked[Serving]) -> Forecast:
-    """The whole answer to a serving question as it was understood."""
-    from vramcast.planning.serving import forecast_serving
-
-    forecast = forecast_serving(asked.question, model=asked.model, assumed=asked.assumed)
-    return (
-        msgspec.structs.replace(forecast, unmodelled=(*asked.unmodelled, *forecast.unmodelled)) if asked.unmodelled else forecast
-    )
-
-
-def answer_training(asked: Asked[Training]) -> Forecast:
-    """The whole answer to a training question as it was understood."""
-    from vramcast.planning.training import forecast_training
-
-    return forecast_training(asked.question, model=asked.model, assumed=asked.assumed, unmodelled=asked.unmodelled)

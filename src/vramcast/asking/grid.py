@@ -75,7 +75,7 @@ def ask_point(ask: Ask, words: Mapping[str, Any], point: Point) -> Asked[Any]:
     """The question with the point's values in the place of what was typed; ``gpus`` multiplies the card."""
     said = {**words, **{name: value for name, value in point.items() if name != "gpus"}}
     if "gpus" in point:
-        from vramcast.asking.cards import named_cards
+        from vramcast.asking.asked import named_cards
 
         cards = named_cards(said.get("gpu"))
         if cards.gpu is None:

@@ -1,21 +1,32 @@
-"""A serving question from words: names, suffix strings ("128k", "H100x4"), an engine's own flags."""
+"""A serving question from words: names, suffix strings ("128k", "H100x4"), traffic as people write it, an engine's own flags."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 
 from vramcast.asking.artefact import USUAL_TYPE, Artefact, artefact_of
-from vramcast.asking.asked import Asked, check_words, count_of
-from vramcast.asking.cards import named_cards
+from vramcast.asking.asked import Asked, check_words, count_of, named_cards
 from vramcast.asking.launched import Launched, launched, sorted_flags
-from vramcast.asking.traffic import traffic_of
-from vramcast.errors import QuestionError
+from vramcast.errors import QuestionError, unknown_name
 from vramcast.ledger import Assumption
-from vramcast.workload import Parallel, Serving
+from vramcast.units import parse_bytes
+from vramcast.workload import USUAL_TRAFFIC, Parallel, Serving, Traffic
+
+if TYPE_CHECKING:
+    from vramcast.serving.engines.base import Engine
 
 _COUNTS = ("context", "concurrency", "prompt", "output")
 _TEXTS = ("dtype", "quant", "kv_dtype")
+
+
+_TRAFFIC = ("rate", "cached", "acceptance", "slo", "link", "host_bandwidth", "workload", "profile")
+# One direction of one card's link, in bytes per second: PCIe x16 by generation, NVLink by generation (SXM parts of each).
+LINKS = {
+    "pcie3": 16e9, "pcie4": 32e9, "pcie5": 64e9, "pcie6": 128e9, "nvlink2": 150e9, "nvlink3": 300e9, "nvlink4": 450e9,
+    "nvlink5": 900e9, "ethernet100": 12.5e9, "ib200": 25e9, "ib400": 50e9,
+}  # fmt: skip
+_TIMES = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 class ServingWords(TypedDict, total=False):
@@ -53,17 +64,16 @@ def serving_question(
     an engine's own as typed (``["-c", "32k", "--max-num-seqs", "64"]``), which win over words. ``options``: the same by their
     Python names (``{"max_num_seqs": 64}``). Raises QuestionError for a word, flag, number, name or file that cannot be.
     """
-    from vramcast.asking.engine_line import fields as engine_fields
-    from vramcast.asking.engine_line import read_flags, read_options
     from vramcast.serving.engines import engine as engine_named
 
     check_words(words, ServingWords.__annotations__, what="serving word")
-    if held := launched(model, flags):
+    plain = not flags and _is_catalogued(model)
+    if not plain and (held := launched(model, flags)):
         return _of_launch(*held, options or {}, words)
-    said, rest = engine_fields(flags)
+    said, rest = _engine_fields(flags)
     asked: dict[str, Any] = {name: value for name, value in {**words, **said}.items() if value is not None}
     auto = str(asked.get("context", "")).lower() in ("auto", "max", "-1") and asked.pop("context")
-    artefact = artefact_of(model)
+    artefact = Artefact(model=model) if plain else artefact_of(model)
     cards = named_cards(asked.get("gpu"))
     asked, understood = _engine_fills(asked, artefact, cards.gpu)
     name, version = _engine(asked["engine"])
@@ -79,7 +89,7 @@ def serving_question(
         engine_version=version,
         parallel=parallel,
         traffic=traffic_of(asked),
-        options=read_options(options or {}, engine.options) | read_flags(rest, engine.options, engine=engine.name),
+        options=_engine_options(options or {}, rest, engine),
         **fields,
     )
     if auto:
@@ -90,15 +100,39 @@ def serving_question(
     return Asked(question=question, assumed=(*cards.assumed, *understood, *_unused_cards(question)))
 
 
+def _is_catalogued(model: str) -> bool:
+    """Whether the text is a bundled model's own id, which nothing but that model can be meant by."""
+    from vramcast.models.catalogue import read_index
+
+    name = model.lower()
+    return name in read_index().models and not name.endswith("gguf")
+
+
+def _engine_fields(flags: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    if not flags:
+        return {}, []
+    from vramcast.asking.engine_line import fields
+
+    return fields(flags)
+
+
+def _engine_options(options: Mapping[str, Any], flags: list[str], engine: "Engine") -> dict[str, Any]:
+    """The engine's options, those by Python name and those typed as flags, which win."""
+    if not options and not flags:
+        return {}
+    from vramcast.asking.engine_line import read_flags, read_options
+
+    return read_options(options, engine.options) | read_flags(flags, engine.options, engine=engine.name)
+
+
 def _of_launch(held: Launched, typed: Sequence[str], options: Mapping[str, Any], words: ServingWords) -> Asked[Serving]:
     """The question of a launch, under what was typed beside it."""
-    from vramcast.asking.engine_line import fields as engine_fields
     from vramcast.serving.engines import engine as engine_named
 
     launch, given = held.launch, {name: value for name, value in words.items() if value is not None}
     engine = str(given.get("engine") or (f"{launch.engine}=={launch.version}" if launch.version else launch.engine))
     flags = sorted_flags(launch.flags, engine_named(engine.partition("==")[0]).options, held.where)
-    said, rest = engine_fields(flags.known)
+    said, rest = _engine_fields(flags.known)
     asked: dict[str, Any] = {"engine": engine, **said, **given}
     if launch.gpus > 1 and asked.get("gpu") and named_cards(asked["gpu"]).count == 1:
         asked["gpu"] = f"{asked['gpu']}x{launch.gpus}"
@@ -127,7 +161,8 @@ def _engine_fills(asked: dict[str, Any], artefact: Artefact, gpu: str | None) ->
     loads = canonical_name(filled["engine"].partition("==")[0]) in GGUF_ENGINES
     if wanted.quant and loads and "quant" not in asked:
         filled["quant"] = wanted.quant
-    told = tuple(a for a in wanted.assumed() if a.name not in asked and filled.get(a.name) == a.value)
+    said = wanted.assumed() if wanted.because else ()
+    told = tuple(a for a in said if a.name not in asked and filled.get(a.name) == a.value)
     return filled, told
 
 
@@ -173,3 +208,74 @@ def _unused_cards(question: Serving) -> tuple[Assumption, ...]:
     idle, more = question.gpus - used, question.gpus // rest
     because = f"{used} of {question.gpus} cards do the work: --tp {more}, or more replicas with --dp, would use the others"
     return (Assumption("unused_cards", idle, because),)
+
+
+def traffic_of(words: Mapping[str, Any]) -> Traffic:
+    """The traffic that these words describe. Raises QuestionError for one that cannot be."""
+    if all(words.get(name) is None for name in _TRAFFIC):
+        return USUAL_TRAFFIC
+    ttft, tpot = _service_level(words["slo"]) if words.get("slo") else (None, None)
+    return Traffic(
+        rate=_number(words, "rate"),
+        cached=_share(words, "cached") or 0.0,
+        acceptance=_share(words, "acceptance"),
+        ttft_s=ttft,
+        tpot_s=tpot,
+        link_bytes_per_s=_link(str(words["link"])) if words.get("link") else None,
+        host_bandwidth_bytes_per_s=_rate_bytes(str(words["host_bandwidth"])) if words.get("host_bandwidth") else None,
+        requests=words.get("workload"),
+        profile=words.get("profile"),
+    )
+
+
+def _number(words: Mapping[str, Any], name: str) -> float | None:
+    given = words.get(name)
+    if given is None:
+        return None
+    try:
+        return float(str(given).removesuffix("/s"))
+    except ValueError:
+        raise QuestionError(f"--{name} is {given!r}: expected a number, for example --{name} 4") from None
+
+
+def _share(words: Mapping[str, Any], name: str) -> float | None:
+    text = str(words[name]) if words.get(name) is not None else None
+    if text is None:
+        return None
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise QuestionError(f"--{name} is {text!r}: expected a share, for example 0.8 or 80%") from None
+
+
+def _service_level(text: str) -> tuple[float | None, float | None]:
+    """``ttft=1s,tpot=50ms`` as seconds. Raises QuestionError for other names or units."""
+    found: dict[str, float] = {}
+    for part in str(text).split(","):
+        name, _, value = part.strip().lower().partition("=")
+        if name not in ("ttft", "tpot"):
+            raise QuestionError(f"--slo {text!r}: expected ttft=TIME and tpot=TIME, for example ttft=1s,tpot=50ms")
+        found[name] = _time_s(value, text)
+    return found.get("ttft"), found.get("tpot")
+
+
+def _time_s(value: str, text: str) -> float:
+    for unit, size in _TIMES.items():
+        number = value.removesuffix(unit)
+        if number != value and number.replace(".", "", 1).isdigit():
+            return float(number) * size
+    raise QuestionError(f"--slo {text!r}: {value!r} is no time; write for example 50ms or 1.5s")
+
+
+def _link(text: str) -> float:
+    name = text.lower().replace(" ", "").replace("-", "").replace("x16", "").replace("gen", "")
+    if name in LINKS:
+        return LINKS[name]
+    if name[:1].isdigit():
+        return _rate_bytes(text)
+    raise unknown_name("link", text, LINKS)
+
+
+def _rate_bytes(text: str) -> float:
+    """``64GB/s`` as bytes per second."""
+    return float(parse_bytes(text.lower().removesuffix("/s").upper(), what="bytes per second"))

@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from vramcast.asking.asked import Asked, check_words, count_of, flag_of
-from vramcast.asking.cards import named_cards
-from vramcast.asking.layout import LayoutWords, layout_of
+from vramcast.asking.asked import Asked, LayoutWords, check_words, count_of, flag_of, layout_of, named_cards
 from vramcast.dtypes import dtype_name
 from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption

@@ -6,6 +6,7 @@ Exit codes: 0 answered (and it fits, or no GPU was named), 1 it does not fit, 2 
 
 import importlib
 import os
+import signal
 import sys
 from typing import Any
 
@@ -75,10 +76,19 @@ def root() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit the process with the code of the contract."""
-    from vramcast.children import stop_on_signals
-
-    stop_on_signals()
+    _stop_on_signals()
     sys.exit(run(arguments))
+
+
+def _stop_on_signals() -> None:
+    """SIGTERM and SIGHUP end the program as Ctrl-C does, so that what it opened is closed."""
+
+    def stop(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), stop)
 
 
 def run(arguments: list[str] | None = None) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from vramcast.asking.layout import LayoutWords
+from vramcast.asking.asked import LayoutWords
 from vramcast.asking.training import IMAGES, MOMENTS
 from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
 from vramcast.cli.training_flags import training_flags, words_of

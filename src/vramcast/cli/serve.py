@@ -71,7 +71,7 @@ def command(**given: Any) -> int:
         from vramcast.cli.listing import show_engine_options
 
         return show_engine_options(given["engine"] or "vllm")
-    from vramcast.asking.doors import answer_serving
+    from vramcast.asking.asked import answer_serving
     from vramcast.planning.verdict import exit_code
 
     axes = [*given["sweep"], *(word for word in given["engine_flags"] if _AXIS.match(word))] if given["sweep"] else []

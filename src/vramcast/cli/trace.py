@@ -128,7 +128,7 @@ def _title(workload: dict[str, Any]) -> str:
 
 
 def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
-    from vramcast.asking.cards import named_cards
+    from vramcast.asking.asked import named_cards
     from vramcast.asking.training import training_question
     from vramcast.planning.tracing import answer
     from vramcast.planning.tracing.layout import LayoutOptions

@@ -52,7 +52,7 @@ def command(**given: Any) -> int:
         return show_sweep(ask, {**words}, grid, title=title, as_json=given["as_json"], plot=given["plot"])
     if given["plot"]:
         raise click.UsageError("--plot draws a grid: add --sweep, for example --sweep micro_batch=1,2,4,8")
-    from vramcast.asking.doors import answer_training
+    from vramcast.asking.asked import answer_training
     from vramcast.planning.verdict import exit_code
 
     forecast = answer_training(ask(**words))
