@@ -96,13 +96,24 @@ def parse_yaml(text: str, what: str) -> Any:
 
     Raises QuestionError that names ``what`` and the place.
     """
+    documents = _yaml_documents(text, what, several=False)
+    return documents[0] if documents else None
+
+
+def parse_yaml_documents(text: str, what: str) -> list[Any]:
+    """The values of every document of a YAML stream, under the bounds of ``parse_yaml`` together. Raises as it does."""
+    return _yaml_documents(text, what, several=True)
+
+
+def _yaml_documents(text: str, what: str, *, several: bool) -> list[Any]:
     import yaml
 
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         items = _yaml_items(text, yaml)
         if items > MOST_YAML_ITEMS:
             raise QuestionError(f"{what} writes out {items:,} items: more than {MOST_YAML_ITEMS:,} are not read")
-        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        found = list(yaml.load_all(text, Loader=loader)) if several else [yaml.load(text, Loader=loader)]
     except yaml.YAMLError as error:
         raise QuestionError(f"{what} is not YAML: {' '.join(str(error).split())[:120]}") from None
     except (ValueError, TypeError, IndexError, OverflowError, RecursionError) as error:

@@ -27,7 +27,7 @@ SHOWN = {
 
 def test_what_the_command_line_can_ask_python_can_by_the_same_names() -> None:
     typed = {p.name for p in serve_command.params} - SHOWN
-    assert typed == {*ServingWords.__annotations__, "model", "engine_flags"}
+    assert typed == {*ServingWords.__annotations__, "model", "engine_flags", "files", "variables", "only"}
     typed = {p.name for p in train_command.params} - SHOWN
     assert typed == {*TrainingWords.__annotations__, "model", "files"}
 

@@ -10,7 +10,7 @@ from vramcast.units import parse_bytes, parse_count
 # What engines call the flags that are ours: an engine's own spelling works wherever a person pastes their command line.
 FIELDS = {
     **dict.fromkeys(("--max-model-len", "--ctx-size", "-c", "--context-length", "--max-seq-len", "--num-ctx"), "context"),
-    **dict.fromkeys(("--tensor-parallel-size", "-tp", "--tp-size"), "tp"),
+    **dict.fromkeys(("--tensor-parallel-size", "-tp", "--tp-size", "--tp"), "tp"),
     **dict.fromkeys(("--pipeline-parallel-size", "-pp", "--pp-size"), "pp"),
     **dict.fromkeys(("--ep-size", "--expert-parallel-size"), "ep"),
     **dict.fromkeys(("--quantization", "-q"), "quant"),

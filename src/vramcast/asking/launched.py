@@ -1,103 +1,224 @@
-"""A question from what starts an engine: a pasted line, a script, a compose file, an engine's YAML, a Modelfile.
+"""A question from what starts an engine: a pasted line, a script, a compose file, a manifest, a program with ``LLM(...)``.
 
-What is typed beside it wins. Flags that cost no memory are listed as such; a flag that no rule reads is named, never dropped.
+What is typed beside it wins. Of several engines in one artefact the person says which; variables that nobody set are asked for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from vramcast.asking.asked import Asked, named_cards
+from vramcast.asking.sorting import sorted_flags
+from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption, Unmodelled
-from vramcast.reading.serving.launch import Launch
-from vramcast.serving.engines.options import Option
+from vramcast.reading.serving.launch import UNMODELLED, Launch
+from vramcast.reading.shell import open_names
+from vramcast.untrusted import printable
+from vramcast.workload import Serving
 
-_IDLE = frozenset(  # as words of a text, because a list of them is read by nobody
-    """
-    host port served-model-name api-key trust-remote-code tokenizer tokenizer-mode chat-template tool-call-parser seed
-    revision enable-auto-tool-choice reasoning-parser enable-reasoning disable-log-requests disable-log-stats log-level
-    uvicorn-log-level download-dir load-format code-revision tokenizer-revision generation-config override-generation-config
-    max-log-len ssl-keyfile ssl-certfile allowed-origins allowed-methods allowed-headers allow-credentials root-path
-    response-role enable-request-id-headers disable-fastapi-docs enable-metrics metrics no-webui jinja temp temperature top-p
-    top-k min-p repeat-penalty presence-penalty alias threads threads-batch prio mlock cont-batching slots log-disable
-    log-verbosity verbose timeout n-predict t tb n s a v chat-template-file reasoning-format reasoning-budget
-    no-display-prompt color interactive prompt file watchdog-timeout show-time-cost random-seed log-requests
-    enable-cache-report model-impl hf-token disable-uvicorn-access-log enable-prompt-tokens-details return-tokens-as-token-ids
-    collect-detailed-traces otlp-traces-endpoint
-    """.split()  # noqa: SIM905
-)
-
-
-_FILES = (".sh", ".bash", ".yml", ".yaml", ".txt", ".service", ".ps1", ".bat", "modelfile", "dockerfile")
+# Ends of names that start an engine where they stand in MODEL's place; a .json or .py there needs --from or no command at all.
+_FILES = (
+    ".sh", ".bash", ".yml", ".yaml", ".txt", ".service", ".ps1", ".bat", "modelfile", "dockerfile", ".sbatch", ".slurm", ".md",
+    ".pbtxt", ".modelfile", ".env",
+)  # fmt: skip
+_MOST_LISTED = 12
+_MOUNTS = frozenset({"models", "model", "mnt", "data", "workspace", "weights", "checkpoint", "checkpoints", "hf", "cache"})
 
 
 class Launched(msgspec.Struct, frozen=True, kw_only=True):
-    """A launch whose flags are sorted: those that an engine's table or our words know, and what to tell of the others."""
+    """The launch that is meant, what its artefact was taken for, and the model that is typed over its own."""
 
     launch: Launch
-    where: str
+    kind: str = "command line"
+    model: str | None = None
 
 
-class Sorted(msgspec.Struct, frozen=True, kw_only=True):
-    """``known``: flags as words; ``assumed`` and ``unmodelled``: what the answer must list of the rest."""
+def launched(
+    model: str | None,
+    flags: Sequence[str],
+    *,
+    files: Sequence[str] = (),
+    variables: Mapping[str, str] | None = None,
+    only: str | None = None,
+) -> tuple[Launched, tuple[str, ...]] | None:
+    """The launch that MODEL or the files stand for and the flags left to be typed over it; None where MODEL is a model.
 
-    known: tuple[str, ...]
-    assumed: tuple[Assumption, ...] = ()
-    unmodelled: tuple[Unmodelled, ...] = ()
-
-
-def launched(model: str, flags: Sequence[str]) -> tuple[Launched, tuple[str, ...]] | None:
-    """The launch that MODEL stands for and the flags left to be typed over it; None where MODEL is a model.
-
-    Raises QuestionError for a file that starts no engine.
+    ``files``: artefacts, and .env files for their variables; ``variables``: what they leave open; ``only``: which engine, by its
+    name. Raises QuestionError for a file that starts no engine, or several of which none is named.
     """
-    typed = bool(flags) and not flags[0].startswith("-")
-    if not (typed or " " in model or model.lower().endswith(_FILES)):
-        return None
-    from vramcast.reading.serving.files import is_serving_file, read_serving_file
-    from vramcast.reading.serving.launch import launch_of, read_script
+    from vramcast.reading.serving.files import Found, is_serving_file, read_serving_file, variables_of
+    from vramcast.reading.serving.programs import program_of
+    from vramcast.reading.serving.scripts import read_script
 
+    if files:
+        environments = tuple(file for file in files if Path(file).name.startswith(".env") or file.endswith(".env"))
+        held = [file for file in files if file not in environments]
+        if not held:
+            raise QuestionError(f"{environments[0]} gives variables alone: add the file that uses them, --from compose.yml")
+        given = {**variables_of(environments), **(variables or {})}
+        found = _read(held[0], given)
+        return Launched(launch=_chosen(found, held[0], only), kind=found.kind, model=model), tuple(flags)
+    if model is None:
+        return None
+    typed = bool(flags) and not flags[0].startswith("-")
+    if not (typed or " " in model or "\n" in model or model.lower().endswith(_FILES)):
+        return None
     if is_serving_file(model):
-        return Launched(launch=read_serving_file(model), where=model.rsplit("/", 1)[-1]), tuple(flags)
-    if " " in model and (found := read_script(model)):
-        return Launched(launch=found, where="the pasted line"), tuple(flags)
-    if typed and (found := launch_of([model, *flags])):
-        return Launched(launch=found, where="the pasted line"), ()
+        file = read_serving_file(model, variables=variables)
+        return Launched(launch=_chosen(file, model, only), kind=file.kind), tuple(flags)
+    held_ = msgspec.structs.replace(_pasted(), variables=dict(variables or {}))
+    if " " in model and (several := read_script(model, held_)):
+        return Launched(launch=_chosen(Found(kind="command line", launches=several), "the pasted text", only)), tuple(flags)
+    if typed and program_of([model, *flags]) and (several := read_script(_joined([model, *flags]), held_)):
+        return Launched(launch=several[0]), ()
     return None
 
 
-def sorted_flags(flags: Sequence[str], options: tuple[Option, ...], where: str) -> Sorted:
-    """Flags of a launch by what is known of them."""
-    from vramcast.asking.engine_line import FIELDS, OURS
+def _pasted() -> Any:
+    from vramcast.reading.serving.launch import Held
 
-    table = {flag: option for option in options for flag in (f"--{option.name.replace('_', '-')}", *option.flags)}
-    known: list[str] = []
-    idle: list[str] = []
-    unread: list[str] = []
-    waiting = list(flags)
-    while waiting:
-        word = waiting.pop(0)
-        name = _name(word.partition("=")[0])
-        option = table.get(name) or table.get(f"--{name.removeprefix('--no-')}")
-        takes = "=" not in word and bool(waiting) and not _is_flag(waiting[0])
-        values = [waiting.pop(0)] if takes and (option is None or option.kind != "bool" or waiting[0].lower() in _SWITCH) else []
-        if option is not None or name in FIELDS or name in OURS:
-            known += [word, *values]
-        else:
-            (idle if name.lstrip("-") in _IDLE else unread).append(name.lstrip("-"))
-    assumed = (Assumption("no effect on memory", ", ".join(idle), f"{where}: address, logging, sampling"),) if idle else ()
-    told = tuple(
-        Unmodelled(f"the flag --{name} in {where}: no rule reads it, and what it changes is not counted") for name in unread
-    )
-    return Sorted(known=tuple(known), assumed=assumed, unmodelled=told)
+    return Held(where="the pasted line")
 
 
-_SWITCH = frozenset({"true", "false", "on", "off", "1", "0", "yes", "no"})
+def _joined(words: Sequence[str]) -> str:
+    import shlex
+
+    return shlex.join(words)
 
 
-def _name(flag: str) -> str:
-    return flag.replace("_", "-") if flag.startswith("--") else flag
+def _read(file: str, variables: Mapping[str, str]) -> Any:
+    """An artefact by its name, or standard input for ``-``."""
+    from vramcast.reading.serving.files import read_serving_file, read_serving_text
+
+    if file != "-":
+        return read_serving_file(file, variables=variables)
+    import sys
+
+    from vramcast.reading.serving.files import MOST_BYTES
+
+    data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise QuestionError("standard input is larger than 4 MiB: give the part that starts the engine")
+    return read_serving_text(data.decode("utf-8", "replace"), "standard input", variables=variables)
 
 
-def _is_flag(word: str) -> bool:
-    """Whether a word is a flag rather than a value: -1 and -0.5 are values."""
-    return word.startswith("-") and not word[1:].replace(".", "", 1).isdigit()
+def _chosen(found: Any, what: str, only: str | None) -> Launch:
+    """The launch that is meant. Raises QuestionError where several are, with their names."""
+    launches: tuple[Launch, ...] = found.launches
+    name = what.rsplit("/", 1)[-1] if what != "-" else "standard input"
+    if only is not None:
+        meant = [x for place, x in enumerate(launches, 1) if only in (x.name, str(place), x.model)] or [
+            x for x in launches if only.lower() in f"{x.name} {x.model}".lower()
+        ]
+        if not meant:
+            raise QuestionError(f"{name} starts no engine called {only[:60]!r}: it has {_listed(launches)}")
+        if len(meant) == 1 or only in (meant[0].name, meant[0].model):
+            return meant[0]
+        launches = tuple(meant)
+    if len(launches) > 1:
+        raise QuestionError(
+            f"{name} starts {len(launches)} engines: choose one with --only NAME or its number: {_listed(launches)}"
+        )
+    return launches[0]
+
+
+def _listed(launches: Sequence[Launch]) -> str:
+    shown = [f"{place} {x.name or x.engine} ({printable(x.model)[:60] or 'no model'})" for place, x in enumerate(launches, 1)]
+    more = f", and {len(shown) - _MOST_LISTED} more" if len(shown) > _MOST_LISTED else ""
+    return ", ".join(shown[:_MOST_LISTED]) + more
+
+
+def question_of_launch(
+    held: Launched,
+    flags: Sequence[str],
+    options: Mapping[str, Any],
+    words: Mapping[str, Any],
+    ask: Callable[..., Asked[Serving]],
+) -> Asked[Serving]:
+    """The question of a launch, under what was typed beside it. Raises QuestionError for what is open or cannot be."""
+    from vramcast.asking.engine_line import fields
+    from vramcast.serving.engines import engine as engine_named
+
+    launch, given = held.launch, {name: value for name, value in words.items() if value is not None}
+    engine = _engine(launch, given)
+    table = engine_named(engine.partition("==")[0])
+    typed, _ = fields(flags)
+    found = sorted_flags(launch, table.options, typed={*given, *typed, *options, *(_plain(flag) for flag in flags)})
+    model = held.model or launch.model
+    _refuse_open((*open_names(model), *found.opened), launch)
+    said, rest = fields(found.known)
+    asked: dict[str, Any] = {"engine": engine, **said, **given}
+    cards, told, unread = _cards(launch, asked)
+    asked |= cards
+    if table.name in ("vllm", "sglang", "tensorrt_llm"):
+        asked.setdefault("tp", 1)
+    answer = ask(_named(model, launch), flags=(*rest, *flags), options=options, **asked)
+    kind = Assumption("engine", launch.engine, f"{launch.where or 'the pasted line'} starts it with {printable(model)[:120]}")
+    copies = Assumption("replicas", launch.replicas, f"{launch.where}: each like this one, and the answer is for one")
+    assumed = (kind, *told, *found.assumed, *((copies,) if launch.replicas > 1 else ()))
+    kept = tuple(a for a in answer.assumed if a.name != "engine")
+    return msgspec.structs.replace(answer, assumed=(*assumed, *kept), unmodelled=(*unread, *found.unmodelled))
+
+
+def _plain(flag: str) -> str:
+    return flag.partition("=")[0].lstrip("-").replace("_", "-")
+
+
+def _engine(launch: Launch, given: Mapping[str, Any]) -> str:
+    """The engine to answer for. Raises QuestionError for one that is read and has no rules here."""
+    if given.get("engine"):
+        return str(given["engine"])
+    if launch.engine in UNMODELLED or launch.engine == "triton":
+        name, model = UNMODELLED.get(launch.engine, "Triton"), printable(launch.model)[:80] or "a model that it does not name"
+        raise QuestionError(
+            f"{launch.where or 'this'} starts {name} with {model}: no memory rules are known for it; --engine vllm answers for "
+            "vLLM with the same model, cards and lengths"
+        )
+    return f"{launch.engine}=={launch.version}" if launch.version else launch.engine
+
+
+def _refuse_open(names: Sequence[str], launch: Launch) -> None:
+    """Raises QuestionError for variables that decide something and that nobody set."""
+    distinct = tuple(dict.fromkeys(names))
+    if distinct:
+        examples = " ".join(f"--var {name}=..." for name in distinct[:6])
+        raise QuestionError(
+            f"{launch.where or 'the line'} leaves {', '.join(distinct[:12])} open: say {examples}, or --from .env too"
+        )
+
+
+def _named(model: str, launch: Launch) -> str:
+    """The model of a launch; of another machine's path the name at its end. Raises QuestionError where neither names one."""
+    if not model:
+        raise QuestionError(
+            f"{launch.where or 'the line'} starts {launch.engine} and names no model: give it, vramcast serve MODEL --from FILE"
+        )
+    is_path = model.startswith(("/", "./", "~", "..")) or model.count("/") > 1
+    if not is_path or Path(model).expanduser().exists():
+        return model
+    name = model.rstrip("/").rpartition("/")[2]
+    if name.lower() in _MOUNTS:
+        raise QuestionError(
+            f"{launch.where or 'the line'} loads {printable(model)[:80]}, a folder of another machine: name its model, "
+            "vramcast serve MODEL --from FILE"
+        )
+    return name
+
+
+def _cards(launch: Launch, asked: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Assumption, ...], tuple[Unmodelled, ...]]:
+    """The cards: as typed, else those that the artefact selects, as many as it shows."""
+    count = f"x{launch.gpus}" if launch.gpus > 1 else ""
+    if asked.get("gpu"):
+        one = count and asked["gpu"] != "local" and named_cards(asked["gpu"]).count == 1
+        return ({"gpu": f"{asked['gpu']}{count}"} if one else {}), (), ()
+    if not launch.card:
+        return {}, (), ()
+    try:
+        named_cards(f"{launch.card}{count}")
+    except QuestionError:
+        unknown = f"the card {printable(launch.card)[:60]} in {launch.where}: none is known by that name, say it with --gpu"
+        return {}, (), (Unmodelled(unknown),)
+    told = Assumption("gpu", f"{launch.card}{count}", f"{launch.where}: what it asks the machine for")
+    return {"gpu": f"{launch.card}{count}"}, (told,), ()

@@ -1,13 +1,14 @@
 """A serving question from words: names, suffix strings ("128k", "H100x4"), traffic as people write it, an engine's own flags."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 
 from vramcast.asking.artefact import USUAL_TYPE, Artefact, artefact_of
 from vramcast.asking.asked import Asked, check_words, count_of, named_cards
-from vramcast.asking.launched import Launched, launched, sorted_flags
+from vramcast.asking.launched import launched, question_of_launch
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.ledger import Assumption
 from vramcast.units import parse_bytes
@@ -56,20 +57,32 @@ class ServingWords(TypedDict, total=False):
 
 
 def serving_question(
-    model: str, *, flags: Sequence[str] = (), options: Mapping[str, Any] | None = None, **words: Unpack[ServingWords]
+    model: str | None = None,
+    *,
+    flags: Sequence[str] = (),
+    options: Mapping[str, Any] | None = None,
+    files: Sequence[str | PathLike[str]] = (),
+    variables: Mapping[str, str] | None = None,
+    only: str | None = None,
+    **words: Unpack[ServingWords],
 ) -> Asked[Serving]:
-    """The question that these words ask.
+    """The question that these words ask, on top of what artefacts say.
 
     ``model``: as for ``read_model``, or what starts an engine: a pasted line, a script, a compose file, a Modelfile. ``flags``:
     an engine's own as typed (``["-c", "32k", "--max-num-seqs", "64"]``), which win over words. ``options``: the same by their
-    Python names (``{"max_num_seqs": 64}``). Raises QuestionError for a word, flag, number, name or file that cannot be.
+    Python names (``{"max_num_seqs": 64}``). ``files``: artefacts that start an engine (``-``: standard input), and .env files
+    beside them; ``variables``: what they leave open; ``only``: which of several engines, by its name. Raises QuestionError for a
+    word, flag, number, name or file that cannot be.
     """
     from vramcast.serving.engines import engine as engine_named
 
     check_words(words, ServingWords.__annotations__, what="serving word")
-    plain = not flags and _is_catalogued(model)
-    if not plain and (held := launched(model, flags)):
-        return _of_launch(*held, options or {}, words)
+    plain = model is not None and not flags and not files and _is_catalogued(model)
+    named = [fspath(file) for file in files]
+    if not plain and (held := launched(model, flags, files=named, variables=variables, only=only)):
+        return question_of_launch(*held, options or {}, words, serving_question)
+    if model is None:
+        raise QuestionError("no model: give an id, a path, or a file that starts an engine (--from compose.yml)")
     said, rest = _engine_fields(flags)
     asked: dict[str, Any] = {name: value for name, value in {**words, **said}.items() if value is not None}
     auto = str(asked.get("context", "")).lower() in ("auto", "max", "-1") and asked.pop("context")
@@ -125,31 +138,6 @@ def _engine_options(options: Mapping[str, Any], flags: list[str], engine: "Engin
     return read_options(options, engine.options) | read_flags(flags, engine.options, engine=engine.name)
 
 
-def _of_launch(held: Launched, typed: Sequence[str], options: Mapping[str, Any], words: ServingWords) -> Asked[Serving]:
-    """The question of a launch, under what was typed beside it."""
-    from vramcast.serving.engines import engine as engine_named
-
-    launch, given = held.launch, {name: value for name, value in words.items() if value is not None}
-    engine = str(given.get("engine") or (f"{launch.engine}=={launch.version}" if launch.version else launch.engine))
-    flags = sorted_flags(launch.flags, engine_named(engine.partition("==")[0]).options, held.where)
-    said, rest = _engine_fields(flags.known)
-    asked: dict[str, Any] = {"engine": engine, **said, **given}
-    if launch.gpus > 1 and asked.get("gpu") and named_cards(asked["gpu"]).count == 1:
-        asked["gpu"] = f"{asked['gpu']}x{launch.gpus}"
-    found = serving_question(_at_hand(launch.model), flags=(*rest, *typed), options=options, **asked)
-    told = Assumption("engine", launch.engine, f"{held.where} starts it with {launch.model}")
-    assumed = (told, *(a for a in found.assumed if a.name != "engine"), *flags.assumed)
-    return msgspec.structs.replace(found, assumed=assumed, unmodelled=flags.unmodelled)
-
-
-def _at_hand(model: str) -> str:
-    """The model of a launch; where its path is another machine's, the name at its end."""
-    from pathlib import Path
-
-    is_path = model.startswith(("/", "./", "~", "..")) or model.count("/") > 1
-    return model if not is_path or Path(model).expanduser().exists() else model.rstrip("/").rpartition("/")[2]
-
-
 def _engine_fills(asked: dict[str, Any], artefact: Artefact, gpu: str | None) -> tuple[dict[str, Any], tuple[Assumption, ...]]:
     """The words, with engine and type as the artefact says or as the card allows where none was typed; and what that assumed."""
     from vramcast.serving.engines import canonical_name
@@ -169,7 +157,7 @@ def _engine_fills(asked: dict[str, Any], artefact: Artefact, gpu: str | None) ->
 def _fitting_the_card(artefact: Artefact, gpu: str | None) -> Artefact:
     """llama.cpp with its usual type where vLLM does not start on the card (a Mac, a GTX 1080)."""
     from vramcast.hardware.cards import least_card
-    from vramcast.serving.engines.base import why_not
+    from vramcast.serving.engines.support import why_not
 
     reason = why_not("vllm", least_card(gpu)) if gpu and gpu != "local" else ""
     if not reason:

@@ -1,6 +1,7 @@
 """``vramcast serve``: memory of serving a model, whether it fits, and how far it can be pushed."""
 
 import re
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,9 @@ Examples:
   vramcast serve openai/gpt-oss-20b --engine sglang --gpu L40S --json
   vramcast serve Qwen/Qwen3-30B-A3B --engine llama.cpp --quant Q4_K_M --gpu 3090 -ngl 99 -c 32768
   vramcast serve ./config.json                       (no card: which cards hold it)
+  vramcast serve --from compose.yml --from .env --gpu 4090
+  vramcast serve --from deployment.yaml --only decode --json
+  kubectl get deployment NAME -o yaml | vramcast serve --from - --gpu L40S
 
 \b
 The engine's own flags are accepted as its users type them (--gpu-memory-utilization 0.95, --max-num-seqs 64,
@@ -35,6 +39,15 @@ _AXIS = re.compile(r"[a-z_]+=[^=]+$")
 )
 @click.argument("model", required=False)
 @click.argument("engine_flags", nargs=-1, type=click.UNPROCESSED, metavar="[ENGINE FLAGS]...")
+@_load(
+    "--from",
+    "files",
+    multiple=True,
+    metavar="FILE|-",
+    help="Start from what you hold: script, compose, Kubernetes, Helm, .py, .env.",
+)
+@_load("--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable that the file leaves open.")
+@_load("--only", metavar="NAME", help="Which engine of a file that starts several: its name or number.")
 @_load("--context", metavar="TOKENS", help="Longest sequence to allow; auto: the longest that fits; else the engine's default.")
 @_load("--concurrency", metavar="N", help="Sequences alive at once at that context.  [default: 1]")
 @_load("--prompt", metavar="TOKENS", help="Typical prompt length: adds the speed of the server to the answer.")
@@ -65,7 +78,8 @@ _AXIS = re.compile(r"[a-z_]+=[^=]+$")
 def command(**given: Any) -> int:
     """Forecast the memory of serving MODEL.
 
-    MODEL is a hub id, a folder, a config.json (- reads one from standard input), a safetensors index or file, or a GGUF file.
+    MODEL is a hub id, a folder, a config.json (- reads one from standard input), a safetensors index or file, or a GGUF file; or
+    what starts an engine, which --from takes too: a pasted line, a script, a compose file, a manifest, Helm values.
     """
     if given["list_options"]:
         from vramcast.cli.listing import show_engine_options
@@ -74,13 +88,14 @@ def command(**given: Any) -> int:
     from vramcast.asking.asked import answer_serving
     from vramcast.planning.verdict import exit_code
 
+    given["engine_flags"], given["model"] = _flags_and_model(given)
     axes = [*given["sweep"], *(word for word in given["engine_flags"] if _AXIS.match(word))] if given["sweep"] else []
     flags = [word for word in given["engine_flags"] if word not in axes]
     if axes:
         return _sweep(given, flags, axes)
     if given["plot"]:
         raise click.UsageError("--plot draws a grid: add --sweep, for example --sweep context=4096,8192,16384")
-    asked = serving_question(_model(given), flags=flags, **words_of(given))
+    asked = _ask(given, flags)(**words_of(given))
     if given["curve"]:
         from vramcast.cli.curve import show_curve
 
@@ -105,15 +120,45 @@ def _sweep(given: dict[str, Any], flags: list[str], axes: list[str]) -> int:
     from vramcast.asking.grid import axes_of
     from vramcast.cli.sweep import show_sweep
 
-    grid, model = axes_of(axes, ServingWords.__annotations__), _model(given)
-    ask = partial(serving_question, model, flags=flags)
-    return show_sweep(ask, {**words_of(given)}, grid, title=model, as_json=given["as_json"], plot=given["plot"])
+    grid, title = axes_of(axes, ServingWords.__annotations__), given["model"] or ", ".join(given["files"])
+    return show_sweep(_ask(given, flags), {**words_of(given)}, grid, title=title, as_json=given["as_json"], plot=given["plot"])
 
 
-def _model(given: dict[str, Any]) -> str:
-    if not given["model"]:
+def _ask(given: dict[str, Any], flags: list[str]) -> Callable[..., Any]:
+    """The question but for its words."""
+    return partial(
+        serving_question,
+        _model(given),
+        flags=flags,
+        files=given["files"],
+        variables=variables_of(given["variables"]),
+        only=given["only"],
+    )
+
+
+def _flags_and_model(given: dict[str, Any]) -> tuple[tuple[str, ...], str | None]:
+    """The engine's flags and MODEL; with --from a flag may stand where MODEL does."""
+    model = given["model"]
+    if given["files"] and model and model.startswith("-") and model != "-":
+        return (model, *given["engine_flags"]), None
+    return given["engine_flags"], model
+
+
+def _model(given: dict[str, Any]) -> str | None:
+    if not given["model"] and not given["files"]:
         raise click.UsageError("no model: write for example vramcast serve Qwen/Qwen2.5-7B-Instruct --gpu 4090")
-    return str(given["model"])
+    return str(given["model"]) if given["model"] else None
+
+
+def variables_of(pairs: Iterable[str]) -> dict[str, str]:
+    """``NAME=VALUE`` words as a mapping. Raises UsageError for one without its value."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f"--var {pair[:60]!r} is not NAME=VALUE")
+        found[name.strip()] = value
+    return found
 
 
 def words_of(given: dict[str, Any]) -> ServingWords:

@@ -25,8 +25,7 @@ VLLM = "vllm/vllm-openai"
     ],
 )
 def test_lines(line: str, engine: str, model: str, flags: tuple[str, ...]) -> None:
-    found = read_script(line)
-    assert found is not None
+    (found,) = read_script(line)
     assert (found.engine, found.model, found.flags) == (engine, model, flags)
 
 
@@ -36,8 +35,9 @@ def test_scripts_are_read_and_not_run(tmp_path: Path) -> None:
         "#!/bin/bash\nset -e\nexport CUDA_VISIBLE_DEVICES=0,1,2,3\nMODEL=m/x\nrm -rf nothing\n"
         "vllm serve ${MODEL} \\\n  --max-model-len 8192 \\\n  -tp 4  # four cards\n"
     )
-    found = read_serving_file(str(file))
-    assert found == Launch(engine="vllm", model="m/x", flags=("--max-model-len", "8192", "-tp", "4"), gpus=4)
+    (found,) = read_serving_file(str(file)).launches
+    flags = ("--max-model-len", "8192", "-tp", "4")
+    assert found == Launch(engine="vllm", model="m/x", flags=flags, gpus=4, where="serve.sh")
 
 
 def test_compose_files_tell_version_and_cards(tmp_path: Path) -> None:
@@ -47,26 +47,34 @@ def test_compose_files_tell_version_and_cards(tmp_path: Path) -> None:
         "    command: [--model, m/x, --max-num-seqs, '8']\n"
         "    deploy: {resources: {reservations: {devices: [{driver: nvidia, device_ids: ['0', '1']}]}}}\n"
     )
-    found = read_serving_file(str(file))
-    assert found == Launch(engine="vllm", model="m/x", flags=("--max-num-seqs", "8"), version="0.11.0", gpus=2)
+    (found,) = read_serving_file(str(file)).launches
+    assert (found.engine, found.model, found.flags) == ("vllm", "m/x", ("--max-num-seqs", "8"))
+    assert (found.version, found.gpus, found.name, found.where) == ("0.11.0", 2, "llm", "compose.yml: services.llm")
 
 
 def test_an_engines_own_yaml(tmp_path: Path) -> None:
     file = tmp_path / "v.yaml"
     file.write_text("model: m/x\nmax-model-len: 4096\nenforce-eager: true\n")
-    assert read_serving_file(str(file)).flags == ("--max-model-len=4096", "--enforce-eager=true")
+    (found,) = read_serving_file(str(file)).launches
+    assert found.flags == ("--max-model-len", "4096", "--enforce-eager", "true")
     file.write_text("max-model-len: 4096\n")
-    with pytest.raises(QuestionError, match=r"v.yaml configures vllm and names no model"):
-        read_serving_file(str(file))
+    (found,) = read_serving_file(str(file)).launches
+    assert found.model == ""
 
 
 def test_modelfiles_and_llama_swap(tmp_path: Path) -> None:
     file = tmp_path / "Modelfile"
     file.write_text("# mine\nFROM llama3.1:8b\nPARAMETER num_ctx 8192\nPARAMETER temperature 0.2\n")
-    assert read_serving_file(str(file)) == Launch(engine="ollama", model="llama3.1:8b", flags=("--num-ctx", "8192"))
+    (found,) = read_serving_file(str(file)).launches
+    assert (found.engine, found.model, found.flags, found.idle) == (
+        "ollama",
+        "llama3.1:8b",
+        ("--ctx-size=8192",),
+        ("temperature",),
+    )
     file = tmp_path / "swap.yaml"
     file.write_text("models:\n  a:\n    cmd: llama-server -m /m/a.gguf -c 4096\n")
-    assert read_serving_file(str(file)).model == "/m/a.gguf"
+    assert read_serving_file(str(file)).launches[0].model == "/m/a.gguf"
 
 
 def test_a_file_that_starts_nothing_says_what_would(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
-"""What people hold about serving: a pasted line, a script, a compose file, an engine's YAML, a Modelfile; each is a ``Launch``.
+"""What people hold about serving, one file a format; each yields ``Launch`` values: an engine, its model and its flags as words.
 
-A ``Launch`` is the engine, its model and its flags as words; ``asking.serving`` makes the question of them. Nothing is run.
+``asking`` makes the question of a launch. Nothing is run, nothing is fetched; files that an artefact names are read beside it.
 """
 
-from vramcast.reading.serving.files import read_serving_file
-from vramcast.reading.serving.launch import Launch, launch_of, read_script
+from vramcast.reading.serving.files import Found, find_launches, is_serving_file, read_serving_file, read_serving_text
+from vramcast.reading.serving.launch import Launch
+from vramcast.reading.serving.scripts import read_script
 
-__all__ = ["Launch", "launch_of", "read_script", "read_serving_file"]
+__all__ = ["Found", "Launch", "find_launches", "is_serving_file", "read_script", "read_serving_file", "read_serving_text"]

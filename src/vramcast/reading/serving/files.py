@@ -1,138 +1,235 @@
-"""Files that start a serving engine: compose files, llama-swap's, an engine's own YAML, Ollama's Modelfile, scripts."""
+"""Files that start a serving engine: which format one has, and the launches in it; files that it names are read beside it.
+
+Kinds: scripts and SLURM jobs, compose files, Kubernetes manifests, Helm values, an engine's own YAML, Ray Serve's and Dynamo's
+configurations, llama-swap's, Modelfiles and Dockerfiles, Triton's config.pbtxt, Python programs, Markdown, systemd units.
+"""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vramcast.errors import QuestionError
-from vramcast.reading.serving.launch import Launch, image_engine, launch_of, read_script
-from vramcast.units import MiB
-from vramcast.untrusted import parse_yaml, read_bytes
+import msgspec
 
-_ENDINGS = (".sh", ".bash", ".yml", ".yaml", ".txt", ".service", ".ps1", ".bat")
-# Keys that only an engine's own configuration has.
-_OWN_KEYS = {
-    "vllm": {
-        "max_model_len",
-        "gpu_memory_utilization",
-        "tensor_parallel_size",
-        "max_num_seqs",
-        "kv_cache_dtype",
-        "served_model_name",
-    },
-    "sglang": {"model_path", "mem_fraction_static", "context_length", "chunked_prefill_size", "tp_size"},
-}
-_PARAMETERS = {"num_ctx": "--num-ctx", "num_gpu": "-ngl", "num_batch": "-ub"}
+from vramcast.errors import ConfigError, QuestionError
+from vramcast.reading.serving.environment import read_environment_file
+from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.scripts import read_script
+from vramcast.units import MiB
+from vramcast.untrusted import existing_path, parse_json, parse_yaml_documents, read_bytes
+
+MOST_BYTES = 4 * MiB
+_MOST_LAUNCHES = 200
+ENDINGS = (
+    ".sh", ".bash", ".zsh", ".yml", ".yaml", ".txt", ".service", ".ps1", ".bat", ".sbatch", ".slurm", ".env", ".md", ".pbtxt",
+    ".py", ".modelfile", ".ipynb", ".conf", ".container",
+)  # fmt: skip
+_NAMES = ("modelfile", "dockerfile", "containerfile", ".env")
+_TEMPLATE = re.compile(r"\{\{-?\s*([^{}]{0,300}?)\s*-?\}\}")
+_CONTROL = re.compile(r"^\s*\{\{-?\s*(?:if|else|end|range|with|define|include|template|toYaml|/\*|\$)[^{}]*-?\}\}\s*$")
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """``kind``: what the file was taken for, in words; ``launches``: what it starts, in order."""
+
+    kind: str
+    launches: tuple[Launch, ...] = ()
 
 
 def is_serving_file(text: str) -> bool:
     """Whether the text names a file that may start an engine, and is there."""
-    path = Path(text).expanduser()
-    named = text.lower().endswith(_ENDINGS) or path.name.lower() in ("modelfile", "dockerfile") or path.suffix == ".modelfile"
-    return named and path.is_file()
+    path = existing_path(text)
+    if path is None or not path.is_file():
+        return False
+    name = path.name.lower()
+    return name.endswith((*ENDINGS, *_NAMES)) or name.startswith(("modelfile", "dockerfile", ".env"))
 
 
-def read_serving_file(text: str) -> Launch:
-    """The launch in a file. Raises QuestionError where there is none, or the file cannot be read."""
+def read_serving_file(text: str, *, variables: Mapping[str, str] | None = None) -> Found:
+    """The launches in a file. Raises QuestionError where there are none, or the file cannot be read."""
     path = Path(text).expanduser()
-    content = read_bytes(path, most=MiB).decode("utf-8", "replace")
-    found = _modelfile(content) if _is_modelfile(path, content) else None
-    if found is None and path.suffix in (".yml", ".yaml"):
-        found = _of_mapping(parse_yaml(content, path.name), path.name)
-    found = found or read_script(content)
-    if found is None:
+    content = read_bytes(path, most=MOST_BYTES).decode("utf-8", "replace")
+    return read_serving_text(content, path.name, folder=path.parent, variables=variables)
+
+
+def read_serving_text(
+    content: str, name: str = "", *, folder: Path | None = None, variables: Mapping[str, str] | None = None
+) -> Found:
+    """The launches in a text. ``name``: the file's, for messages and its ending; ``folder``: where files that it names lie.
+
+    ``variables``: what stands for the artefact's own. Raises QuestionError where it starts no engine known here.
+    """
+    what = name or "the text"
+    held = Held(where=name, variables=dict(variables or {}), text_of=_beside(folder))
+    found = _read(content, what, held)
+    if not found.launches:
         raise QuestionError(
-            f"{path.name} starts no engine known here: expected a line such as vllm serve MODEL, llama-server -m FILE, "
-            "python -m sglang.launch_server --model-path MODEL, a compose file, an engine's YAML or a Modelfile"
+            f"{what} starts no engine known here: expected a line such as vllm serve MODEL, llama-server -m FILE, "
+            "python -m sglang.launch_server --model-path MODEL, a compose file, a Kubernetes manifest, an engine's YAML, a "
+            "Modelfile or a program with LLM(...)"
         )
+    if len(found.launches) > _MOST_LAUNCHES:
+        raise QuestionError(f"{what} starts {len(found.launches):,} engines: give the part that is meant")
     return found
 
 
-def _is_modelfile(path: Path, content: str) -> bool:
-    return (
-        path.suffix == ".modelfile"
-        or (path.name.lower() == "modelfile")
-        or bool(re.match(r"\s*FROM \S+\s*\n\s*(PARAMETER|TEMPLATE|SYSTEM)", content))
+def find_launches(
+    content: str, name: str = "", *, folder: Path | None = None, variables: Mapping[str, str] | None = None
+) -> Found:
+    """As ``read_serving_text``, with no launches where the text starts nothing. Raises QuestionError for malformed files."""
+    held = Held(where=name, variables=dict(variables or {}), text_of=_beside(folder))
+    return _read(content, name or "the text", held)
+
+
+def _read(content: str, what: str, held: Held) -> Found:
+    lower = what.lower()
+    from vramcast.reading.serving import modelfile, triton
+
+    if lower.endswith(".modelfile") or lower.startswith("modelfile") or modelfile.is_modelfile(content):
+        return Found(kind=modelfile.NAME, launches=modelfile.read(content, held))
+    if lower.startswith(("dockerfile", "containerfile")) or (modelfile.is_dockerfile(content) and not lower.endswith(ENDINGS)):
+        return Found(kind="Dockerfile", launches=modelfile.read_dockerfile(content, held))
+    if lower.endswith(".pbtxt") or triton.is_triton(content):
+        return Found(kind=triton.NAME, launches=triton.read(content, held))
+    if lower.endswith(".ipynb"):
+        return _notebook(content, what, held)
+    if lower.endswith(".py"):
+        from vramcast.reading.serving import python_calls
+
+        return Found(kind=python_calls.NAME, launches=python_calls.read(content, held))
+    if lower.endswith((".md", ".mdx", ".markdown", ".rst")):
+        return _markdown(content, held)
+    if lower.endswith((".yml", ".yaml", ".json")) or _looks_like_yaml(content):
+        found = _yaml(content, what, held)
+        if found.launches or lower.endswith((".yml", ".yaml", ".json")):
+            return found
+    return _text(content, lower, held)
+
+
+def _text(content: str, lower: str, held: Held) -> Found:
+    """What has no format of its own: a script, a pasted line, a unit, a program without its ending."""
+    if lower.endswith((".service", ".container")) or re.search(r"^ExecStart=", content, re.M):
+        return Found(kind="systemd unit", launches=_unit(content, held))
+    launches = read_script(content, held)
+    kind = (
+        "SLURM script" if "#SBATCH" in content else "command line" if len(content.strip().splitlines()) == 1 else "shell script"
     )
+    if not launches and re.search(r"^\s*(?:from|import) \w+", content, re.M):
+        from vramcast.reading.serving import python_calls
 
-
-def _modelfile(content: str) -> Launch | None:
-    base = re.search(r"^\s*FROM\s+(\S+)", content, re.M | re.I)
-    if base is None:
-        return None
-    flags: list[str] = []
-    for name, value in re.findall(r"^\s*PARAMETER\s+(\w{1,40})\s+(\S{1,40})", content, re.M | re.I):
-        if name.lower() in _PARAMETERS:
-            flags += [_PARAMETERS[name.lower()], value]
-    return Launch(engine="ollama", model=base[1], flags=tuple(flags))
-
-
-def _of_mapping(mapping: Any, where: str) -> Launch | None:
-    if not isinstance(mapping, dict):
-        return None
-    if isinstance(mapping.get("services"), dict):
-        return next((found for service in mapping["services"].values() if (found := _service(service))), None)
-    if isinstance(mapping.get("models"), dict):
-        commands = (entry.get("cmd") for entry in mapping["models"].values() if isinstance(entry, dict))
-        return next((found for text in commands if isinstance(text, str) and (found := read_script(text))), None)
-    return _own_configuration({str(key).replace("-", "_"): value for key, value in mapping.items()}, where)
-
-
-def _service(service: Any) -> Launch | None:
-    """One service of a compose file: the image tells the engine, entry point and command its flags."""
-    if not isinstance(service, dict):
-        return None
-    command = [*_list(service.get("entrypoint")), *_list(service.get("command"))]
-    environment = _environment(service.get("environment"))
-    image = image_engine(str(service.get("image", "")))
-    found = launch_of([*environment, *command])
-    if found is None and image:
-        found = launch_of([*environment, "docker", str(service["image"]), *command])
-    if found is None:
-        return None
-    version = found.version or (image[1] if image and image[0] == found.engine else None)
-    return Launch(
-        engine=found.engine, model=found.model, flags=found.flags, version=version, gpus=_devices(service) or found.gpus
-    )
-
-
-def _list(value: Any) -> list[str]:
-    import shlex
-
-    if isinstance(value, str):
         try:
-            return shlex.split(value)
-        except ValueError:
-            return value.split()
-    return [str(word) for word in value] if isinstance(value, list) else []
+            return Found(kind=python_calls.NAME, launches=python_calls.read(content, held))
+        except QuestionError:
+            pass
+    from vramcast.reading.serving.markdown import is_markdown
+
+    if not launches and is_markdown(content):
+        return _markdown(content, held)
+    return Found(kind=kind, launches=launches)
 
 
-def _environment(value: Any) -> list[str]:
-    pairs = [f"{k}={v}" for k, v in value.items()] if isinstance(value, dict) else _list(value)
-    return [pair for pair in pairs if pair.startswith(("CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES=")) and " " not in pair]
+def _yaml(content: str, what: str, held: Held) -> Found:
+    from vramcast.reading.serving import compose, dynamo, engine_yaml, helm, kubernetes, llama_swap, ray_serve
+
+    plain = _untemplated(content) if "{{" in content else content
+    if what.lower().endswith(".json"):
+        documents: list[Any] = [parse_json(content, what)]
+    else:
+        documents = parse_yaml_documents(plain, what)
+    first = next((one for one in documents if one is not None), None)
+    if launches := kubernetes.read(documents, held):
+        return Found(kind=kubernetes.NAME, launches=launches)
+    for module in (compose, llama_swap, ray_serve, dynamo, helm, engine_yaml):
+        if launches := module.read(first, held):
+            return Found(kind=module.NAME, launches=launches)
+    return Found(kind="YAML")
 
 
-def _devices(service: dict[str, Any]) -> int:
-    """Cards that compose reserves: ``count`` or ``device_ids``; 0 for all or none said."""
-    found: Any = service
-    for key in ("deploy", "resources", "reservations", "devices"):
-        found = found.get(key) if isinstance(found, dict) else None
-    device = found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
-    ids, count = device.get("device_ids"), device.get("count")
-    return len(ids) if isinstance(ids, list) else count if isinstance(count, int) else 0
+def _untemplated(content: str) -> str:
+    """Helm's and Jinja's templates as variables: ``{{ .Values.model.name }}`` is ``${name}``; lines of control are dropped."""
+    lines = (line for line in content.splitlines() if not _CONTROL.match(line))
+    return "\n".join(_TEMPLATE.sub(_variable, line) for line in lines)
 
 
-def _own_configuration(mapping: dict[str, Any], where: str) -> Launch | None:
-    """``vllm serve --config``'s YAML and SGLang's: each key is a flag."""
-    engine = next((name for name, keys in _OWN_KEYS.items() if keys & set(mapping)), None)
-    model = mapping.get("model") or mapping.get("model_path") or mapping.get("model_tag")
-    if engine is None or "learning_rate" in mapping:
-        return None
-    if not isinstance(model, str):
-        raise QuestionError(f"{where} configures {engine} and names no model: add the key model")
-    flags: list[str] = []
-    for key, value in mapping.items():
-        if key in ("model", "model_path", "model_tag") or isinstance(value, dict | list) or value is None:
+def _variable(found: re.Match[str]) -> str:
+    default = re.search(r"default\s+\"?([\w./-]{1,80})\"?", found[1])
+    name = re.findall(r"\w+", found[1].split("|")[0])
+    return default[1] if default else f"${{{name[-1] if name else 'value'}}}"
+
+
+def _unit(content: str, held: Held) -> tuple[Launch, ...]:
+    """The command of a systemd unit, or of a quadlet's container, with its variables."""
+    plain = re.sub(r"\\\s*\n", " ", content)
+    pairs = re.findall(r"^Environment=[\"']?(\w{1,60})=([^\"'\n]{0,300})", plain, re.M)
+    commands = re.findall(r"^Exec(?:Start)?=[-@:+!]*(.{1,4000})$", plain, re.M)
+    image = re.search(r"^Image=(\S+)", plain, re.M)
+    text = "\n".join(f"docker run {image[1]} {command}" if image else command for command in commands)
+    return read_script(text, held, environment=dict(pairs))
+
+
+def _markdown(content: str, held: Held) -> Found:
+    """The fenced blocks of a Markdown file, each under its heading; blocks that are no artefact are passed over."""
+    from vramcast.reading.serving.markdown import blocks_of
+
+    launches: list[Launch] = []
+    for block in blocks_of(content):
+        ending = {
+            "python": ".py",
+            "py": ".py",
+            "yaml": ".yaml",
+            "yml": ".yaml",
+            "dockerfile": "dockerfile",
+            "modelfile": "modelfile",
+        }.get(block.language, "")
+        place = held.at(block.heading) if block.heading else held
+        try:
+            found = _read(block.text, f"block{ending}" if ending.startswith(".") else ending or "block", place)
+        except (QuestionError, ConfigError):
             continue
-        flags.append(f"--{key.replace('_', '-')}={str(value).lower() if isinstance(value, bool) else value}")
-    return Launch(engine=engine, model=model, flags=tuple(flags))
+        launches += [msgspec.structs.replace(x, name=x.name or block.heading) for x in found.launches if x.model]
+    distinct = [x for place, x in enumerate(launches) if not any(_same(x, other) for other in launches[:place])]
+    return Found(kind="Markdown", launches=tuple(distinct))
+
+
+def _same(one: Launch, other: Launch) -> bool:
+    return (one.engine, one.model, one.flags) == (other.engine, other.model, other.flags)
+
+
+def _notebook(content: str, what: str, held: Held) -> Found:
+    from vramcast.reading.notebooks import code_of, shell_of
+    from vramcast.reading.serving import python_calls
+
+    raw = parse_json(content, what)
+    launches = (*python_calls.read(code_of(raw, what), held), *read_script(shell_of(raw, what), held))
+    return Found(kind="notebook", launches=launches)
+
+
+def _looks_like_yaml(content: str) -> bool:
+    """Whether a text without a telling name begins as a mapping: ``key:`` at the start of a line, and no shell line."""
+    lines = [line for line in content.splitlines() if line.strip() and not line.lstrip().startswith(("#", "---"))]
+    return bool(lines) and len(lines) > 1 and re.match(r"[A-Za-z_][\w.-]*:(?:\s|$)", lines[0]) is not None
+
+
+def _beside(folder: Path | None) -> Any:
+    """A reader of files that lie in the folder or below; None for what is elsewhere, larger, or a device."""
+    if folder is None:
+        return lambda _name: None
+
+    def text_of(name: str) -> str | None:
+        if not isinstance(name, str) or not name or "$" in name:
+            return None
+        for candidate in (folder / name, folder / name.rsplit("/", 1)[-1]):
+            path = existing_path(candidate)
+            if path is not None and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
+                return read_bytes(path, most=MOST_BYTES).decode("utf-8", "replace")
+        return None
+
+    return text_of
+
+
+def variables_of(paths: tuple[str, ...]) -> dict[str, str]:
+    """The variables of ``.env`` files. Raises QuestionError for one that cannot be read."""
+    found: dict[str, str] = {}
+    for path in paths:
+        found |= read_environment_file(read_bytes(Path(path).expanduser(), most=MiB).decode("utf-8", "replace"))
+    return found

@@ -6,7 +6,8 @@ Lines: vLLM "Initializing a V1 LLM engine (v0.11.0) with config: model='m/x', ..
 
 import re
 
-from vramcast.reading.serving.launch import Launch, read_script
+from vramcast.reading.serving.launch import Launch
+from vramcast.reading.serving.scripts import read_script
 
 _STARTS = re.compile(r"(?:vllm serve|vllm\.entrypoints|sglang\.launch_server|llama-server|trtllm-serve|ollama run)\b")
 _ENGINE = re.compile(r"Initializing an? (?:V[01] )?LLM engine \(v?([\d.]{1,20})[^)]{0,40}\) with config: (.{1,6000})")
@@ -34,7 +35,7 @@ def launch_in_log(text: str) -> Launch | None:
     typed = [line for line in text.splitlines()[-_MOST_LINES:] if len(line) < 4000 and _STARTS.search(line)]
     for line in reversed(typed[-20:]):
         if found := read_script(line[_STARTS.search(line).start() if line.lstrip()[:1].isdigit() else 0 :]):  # type: ignore[union-attr]
-            return found
+            return found[0]
     return _vllm(text) or _sglang(text)
 
 

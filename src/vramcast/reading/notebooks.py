@@ -1,0 +1,47 @@
+"""Notebooks (.ipynb): their code as one program, and their shell lines as one script. Outputs are never read."""
+
+from typing import Any
+
+from vramcast.errors import QuestionError
+
+_MOST_CELLS = 5_000
+_SHELL = ("!", "%%bash", "%%sh", "%%shell", "%%script")
+
+
+def code_of(notebook: Any, what: str) -> str:
+    """The Python of the code cells; lines of the shell and of magics are left out. Raises QuestionError for no notebook."""
+    cells = (_source(cell) for cell in _cells(notebook, what))
+    plain = (text for text in cells if not text.startswith(_SHELL[1:]) and not text.startswith("%%"))
+    return "\n".join(_blank(line) for text in plain for line in text.splitlines())
+
+
+def shell_of(notebook: Any, what: str) -> str:
+    """The shell of a notebook: lines after ``!`` and cells of ``%%bash``. Raises QuestionError for no notebook."""
+    lines: list[str] = []
+    for cell in _cells(notebook, what):
+        text = _source(cell)
+        whole = text.startswith(_SHELL[1:])
+        going = False
+        for line in text.splitlines()[1:] if whole else text.splitlines():
+            if whole or going or line.lstrip().startswith("!"):
+                lines.append(line if whole or going else line.lstrip()[1:])
+                going = line.rstrip().endswith("\\")
+    return "\n".join(lines)
+
+
+def _cells(notebook: Any, what: str) -> list[Any]:
+    cells = notebook.get("cells") if isinstance(notebook, dict) else None
+    if not isinstance(cells, list):
+        raise QuestionError(f"{what} is no notebook: it has no cells")
+    return [cell for cell in cells[:_MOST_CELLS] if isinstance(cell, dict) and cell.get("cell_type") == "code"]
+
+
+def _source(cell: dict[str, Any]) -> str:
+    source = cell.get("source")
+    return "".join(str(line) for line in source) if isinstance(source, list) else str(source or "")
+
+
+def _blank(line: str) -> str:
+    """A line that Python can read: magics and shell lines become ``pass`` at their indentation."""
+    plain = line.lstrip()
+    return f"{line[: len(line) - len(plain)]}pass" if plain.startswith(("!", "%")) else line

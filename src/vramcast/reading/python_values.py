@@ -1,0 +1,147 @@
+"""Values in a Python program by its syntax tree: constants, names assigned once, defaults of its arguments. Nothing is executed.
+
+Used for ``LLM(...)`` calls and for TrainingArguments in a script. What the tree does not tell is ``Open``, with its name.
+"""
+
+import ast
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from vramcast.errors import QuestionError
+
+_MOST_NODES = 200_000
+_DEEPEST = 12
+_OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+}
+
+
+class Open(msgspec.Struct, frozen=True):
+    """A value that only running the program would tell; ``name``: what it is called there."""
+
+    name: str
+
+
+class Program:
+    """A parsed program with what its names stand for: assignments of the module and of functions, argparse's defaults."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.names: dict[str, ast.expr] = {}
+        self.arguments: dict[str, ast.expr] = {}
+        for node in ast.walk(tree):
+            self._note(node)
+
+    def _note(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            self.names.setdefault(node.targets[0].id, node.value)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            self.names.setdefault(node.target.id, node.value)
+        elif isinstance(node, ast.Call) and called(node) == "add_argument":
+            default = next((word.value for word in node.keywords if word.arg == "default"), None)
+            flags = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+            if default is not None and flags:
+                self.arguments.setdefault(flags[-1].lstrip("-").replace("-", "_"), default)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            named = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+            for argument, default in zip(named, node.args.defaults, strict=False):
+                self.names.setdefault(argument.arg, default)
+
+    def calls(self, *names: str) -> Iterator[ast.Call]:
+        """The calls of these functions or classes, by the last part of their name, in the program's order."""
+        found = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call) and called(node) in names]
+        yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+    def keywords(self, call: ast.Call) -> dict[str, Any]:
+        """A call's keyword arguments by name; ``**{...}`` and ``**dict(...)`` are opened where the tree tells them."""
+        found: dict[str, Any] = {}
+        for word in call.keywords:
+            value = self.value(word.value)
+            if word.arg is not None:
+                found[word.arg] = value
+            elif isinstance(value, dict):
+                found |= {str(name): inner for name, inner in value.items()}
+        return found
+
+    def value(self, node: ast.expr, depth: int = 0) -> Any:
+        """The value of an expression, or ``Open``."""
+        if depth > _DEEPEST:
+            return Open("...")
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.List | ast.Tuple | ast.Set):
+            return [self.value(one, depth + 1) for one in node.elts]
+        if isinstance(node, ast.Dict):
+            return {
+                self.value(k, depth + 1): self.value(v, depth + 1)
+                for k, v in zip(node.keys, node.values, strict=True)
+                if isinstance(k, ast.Constant)
+            }
+        return self._looked_up(node, depth)
+
+    def _looked_up(self, node: ast.expr, depth: int) -> Any:
+        if isinstance(node, ast.Name):
+            held = self.names.get(node.id)
+            return self.value(held, depth + 1) if held is not None else Open(node.id)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node, depth)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            inner = self.value(node.operand, depth + 1)
+            return -inner if isinstance(inner, int | float) else Open("...")
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+            return self._worked_out(node, depth)
+        if isinstance(node, ast.Call):
+            return self._called(node, depth)
+        return Open(ast.unparse(node)[:40])
+
+    def _attribute(self, node: ast.Attribute, depth: int) -> Any:
+        if isinstance(node.value, ast.Name) and node.value.id in ("torch", "jnp"):
+            return node.attr
+        held = self.arguments.get(node.attr)
+        return self.value(held, depth + 1) if held is not None else Open(node.attr)
+
+    def _worked_out(self, node: ast.BinOp, depth: int) -> Any:
+        left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+        numbers = isinstance(left, int | float) and isinstance(right, int | float)
+        if not numbers or abs(left) > 1e12 or abs(right) > 1e12 or (isinstance(node.op, ast.FloorDiv) and not right):
+            return Open(ast.unparse(node)[:40])
+        return _OPERATIONS[type(node.op)](left, right)
+
+    def _called(self, node: ast.Call, depth: int) -> Any:
+        """``dict(a=1)``, ``os.environ.get(NAME, default)``, ``int("8")``; other calls are open."""
+        name = called(node)
+        if name == "dict" and not node.args:
+            return self.keywords(node)
+        if name in ("get", "getenv") and len(node.args) == 2:
+            return self.value(node.args[1], depth + 1)
+        if name in ("int", "float", "str") and len(node.args) == 1:
+            inner = self.value(node.args[0], depth + 1)
+            return inner if isinstance(inner, int | float) or (isinstance(inner, str) and len(inner) < 40) else Open(name)
+        if name in ("get", "getenv") and node.args and isinstance(node.args[0], ast.Constant):
+            return Open(str(node.args[0].value))
+        return Open(name or "...")
+
+
+def called(node: ast.Call) -> str:
+    """The last part of the name that a call names."""
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+
+
+def parse_python(text: str, what: str) -> Program:
+    """The program's tree. Raises QuestionError that names ``what`` for what is no Python or too large."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise QuestionError(f"{what} is not Python: {str(error)[:80]}") from None
+    if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
+        raise QuestionError(f"{what} is larger than a program that is read: more than {_MOST_NODES:,} parts")
+    return Program(tree)

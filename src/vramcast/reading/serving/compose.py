@@ -1,0 +1,116 @@
+"""Docker compose files: services with image, command and variables; includes, extends and a .env beside are followed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from vramcast.errors import QuestionError
+from vramcast.reading.serving.commands import cards_of
+from vramcast.reading.serving.containers import Container, environment_of, words_of
+from vramcast.reading.serving.environment import read_environment_file
+from vramcast.reading.serving.launch import Held, Launch
+from vramcast.untrusted import parse_yaml
+
+NAME = "compose file"
+_DEEPEST = 8
+
+
+def read(document: Any, held: Held) -> tuple[Launch, ...]:
+    """The engines that the services start; () where it is no compose file. Raises QuestionError for a cycle of includes."""
+    if not isinstance(document, dict) or not isinstance(document.get("services"), dict):
+        return ()
+    beside = read_environment_file(held.text_of(".env") or "")
+    around = held.with_variables(beside)
+    services = {**_included(document, around, ()), **document["services"]}
+    found: list[Launch] = []
+    for name, service in services.items():
+        if isinstance(service, dict):
+            whole = _extended(service, services, around, ())
+            place = around.at(f"services.{name}")
+            found += _container(str(name), whole, place).launches(place)
+    return tuple(found)
+
+
+def _container(name: str, service: Mapping[str, Any], held: Held) -> Container:
+    environment: dict[str, str] = {}
+    for file in _files(service.get("env_file")):
+        environment |= read_environment_file(held.text_of(file) or "")
+    environment |= environment_of(service.get("environment"), dict(held.variables))
+    profiles = service.get("deploy") if isinstance(service.get("deploy"), dict) else {}
+    replicas = profiles.get("replicas") if isinstance(profiles, dict) else 1
+    return Container(
+        name=name,
+        image=str(service.get("image") or ""),
+        entry=_interpolated(words_of(service.get("entrypoint"))),
+        arguments=_interpolated(words_of(service.get("command"))),
+        environment={key: _unescaped(value) for key, value in environment.items()},
+        gpus=_devices(service),
+        replicas=replicas if isinstance(replicas, int) and not isinstance(replicas, bool) and replicas > 0 else 1,
+    )
+
+
+def _interpolated(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(_unescaped(word) for word in words)
+
+
+def _unescaped(text: str) -> str:
+    """Compose writes a dollar that the container's own shell shall see as two."""
+    return text.replace("$$", "$")
+
+
+def _included(document: Mapping[str, Any], held: Held, above: tuple[str, ...]) -> dict[str, Any]:
+    """Services of included files. Raises QuestionError for a file that includes itself."""
+    services: dict[str, Any] = {}
+    for entry in document.get("include") or () if isinstance(document.get("include"), list) else ():
+        file = entry.get("path") if isinstance(entry, dict) else entry
+        for path in file if isinstance(file, list) else [file]:
+            services |= _services_of(str(path), held, above)
+    return services
+
+
+def _services_of(path: str, held: Held, above: tuple[str, ...]) -> dict[str, Any]:
+    if path in above or len(above) >= _DEEPEST:
+        raise QuestionError(f"{path[:80]} is included by itself, through {len(above)} files: name the last one alone")
+    text = held.text_of(path)
+    found = parse_yaml(text, path) if text is not None else None
+    if not isinstance(found, dict) or not isinstance(found.get("services"), dict):
+        return {}
+    return {**_included(found, held, (*above, path)), **found["services"]}
+
+
+def _extended(service: dict[str, Any], services: Mapping[str, Any], held: Held, above: tuple[str, ...]) -> dict[str, Any]:
+    """A service over the one that it extends. Raises QuestionError for a circle."""
+    extends = service.get("extends")
+    if not extends:
+        return service
+    name = extends if isinstance(extends, str) else str(extends.get("service", "")) if isinstance(extends, dict) else ""
+    file = extends.get("file") if isinstance(extends, dict) else None
+    mark = f"{file or ''}:{name}"
+    if mark in above or len(above) >= _DEEPEST:
+        raise QuestionError(f"the service {name[:60]!r} extends itself, through {len(above)} others: name the last one alone")
+    others = _services_of(str(file), held, ()) if file else services
+    base = others.get(name)
+    if not isinstance(base, dict):
+        return service
+    whole = _extended(base, others, held, (*above, mark))
+    merged = {**whole, **{key: value for key, value in service.items() if key != "extends"}}
+    both = environment_of(whole.get("environment")) | environment_of(service.get("environment"))
+    return {**merged, "environment": both} if both else merged
+
+
+def _files(value: Any) -> list[str]:
+    entries = value if isinstance(value, list) else [value] if value else []
+    return [str(entry.get("path")) if isinstance(entry, dict) else str(entry) for entry in entries]
+
+
+def _devices(service: Mapping[str, Any]) -> int:
+    """Cards that compose reserves: ``count`` or ``device_ids``; 0 for all or none said."""
+    found: Any = service
+    for key in ("deploy", "resources", "reservations", "devices"):
+        found = found.get(key) if isinstance(found, dict) else None
+    device = found[0] if isinstance(found, list) and found and isinstance(found[0], dict) else {}
+    ids, count = device.get("device_ids"), device.get("count")
+    if isinstance(ids, list):
+        return sum(len(str(entry).split(",")) for entry in ids)
+    if isinstance(count, int) and not isinstance(count, bool):
+        return count
+    return cards_of(str(service.get("gpus", ""))) if service.get("gpus") not in (None, "all") else 0

@@ -1,0 +1,214 @@
+"""Helm values: the vLLM production stack's, llm-d's model service and benchmark scenarios, and charts that pass a command on."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of, words_of
+from vramcast.reading.serving.kubernetes import stored_model
+from vramcast.reading.serving.launch import Held, Launch
+
+NAME = "Helm values"
+_LLM_D = {"tensor": "tensor-parallel-size", "data": "data-parallel-size", "pipeline": "pipeline-parallel-size"}
+# llm-d-benchmark's model section by the variables that its commands use.
+_SCENARIO = {
+    "maxModelLen": "VLLM_MAX_MODEL_LEN", "blockSize": "VLLM_BLOCK_SIZE", "gpuMemoryUtilization": "VLLM_ACCELERATOR_MEM_UTIL",
+    "maxNumSeq": "VLLM_MAX_NUM_SEQ", "maxNumBatchedTokens": "VLLM_MAX_NUM_BATCHED_TOKENS",
+}  # fmt: skip
+_MOST = 200
+
+
+def read(document: Any, held: Held) -> tuple[Launch, ...]:
+    """The engines that these values start; () for values of another chart."""
+    if not isinstance(document, dict) or ("apiVersion" in document and "kind" in document):
+        return ()
+    engines = document.get("servingEngineSpec")
+    if isinstance(engines, dict):
+        return _production_stack(engines, held.at("servingEngineSpec"))
+    if isinstance(document.get("modelArtifacts"), dict):
+        return _model_service(document, held)
+    if isinstance(document.get("scenario"), list):
+        return tuple(x for place, one in enumerate(document["scenario"]) for x in _scenario(one, held.at(f"scenario[{place}]")))
+    return _plain_chart(document, held)
+
+
+def _production_stack(engines: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+    found: list[Launch] = []
+    for place, model in enumerate(engines.get("modelSpec") or () if isinstance(engines.get("modelSpec"), list) else ()):
+        if isinstance(model, dict):
+            found += _stack_model(model, engines, held.at(f"modelSpec[{place}]"))
+    return tuple(found)
+
+
+def _stack_model(model: Mapping[str, Any], engines: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+    config = model.get("vllmConfig")
+    options = dict(config) if isinstance(config, dict) else {}
+    extra = words_of(options.pop("extraArgs", None))
+    options.pop("v0", None)
+    options.pop("v1", None)
+    cache = model.get("lmcacheConfig")
+    shown = {} if not isinstance(cache, dict) or not cache.get("enabled") else {f"lmcacheConfig.{k}": v for k, v in cache.items()}
+    lora = ("--enable-lora",) if options.pop("enableLoRA", False) or model.get("enableLoRA") else ()
+    requested = str(model.get("requestGPU") or "")
+    environment = environment_of(model.get("env"))
+    if visible := str(shown.get("lmcacheConfig.cudaVisibleDevices", "")):
+        environment.setdefault("CUDA_VISIBLE_DEVICES", visible)
+    what = Container(
+        name=str(model.get("name") or ""),
+        image=f"{model.get('repository', '')}:{model.get('tag', '')}",
+        entry=("vllm", "serve", str(model.get("modelURL") or "")),
+        arguments=(*_camel_flags(options), *lora, *extra),
+        environment=environment,
+        gpus=int(requested) if requested.isdigit() else 0,
+        card=card_of({"nodeSelector": _selector(model) or engines.get("nodeSelector")}),
+        replicas=model["replicaCount"] if isinstance(model.get("replicaCount"), int) and model["replicaCount"] > 0 else 1,
+    )
+    unread = tuple(name for name in shown if name.endswith(("BufferSize", "maxLocalDiskSize")))
+    found = what.launches(held)
+    return tuple(msgspec.structs.replace(x, unread=(*x.unread, *unread)) for x in found)
+
+
+def _selector(model: Mapping[str, Any]) -> dict[str, str]:
+    """Node labels of ``nodeSelectorTerms`` that name one value each."""
+    found: dict[str, str] = {}
+    for term in model.get("nodeSelectorTerms") or () if isinstance(model.get("nodeSelectorTerms"), list) else ():
+        for one in term.get("matchExpressions") or () if isinstance(term, dict) else ():
+            values = one.get("values") if isinstance(one, dict) else None
+            if isinstance(values, list) and len(values) == 1:
+                found[str(one.get("key"))] = str(values[0])
+    return found
+
+
+def _camel_flags(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """``maxModelLen: 4096`` as ``--max-model-len=4096``."""
+    words = []
+    for key, value in options.items():
+        if value is None or isinstance(value, (dict, list)) or value == "":
+            continue
+        name = re.sub(r"(?<=[a-z0-9])([A-Z])", r"-\1", str(key)).lower().replace("_", "-")
+        words.append(f"--{name}={str(value).lower() if isinstance(value, bool) else value}")
+    return tuple(words)
+
+
+def _model_service(document: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+    """llm-d's chart: one model, decode pods and prefill pods, each with its layout and its container."""
+    model = stored_model(str(document["modelArtifacts"].get("uri") or document["modelArtifacts"].get("name") or ""))
+    found: list[Launch] = []
+    for part in ("decode", "prefill"):
+        section = document.get(part)
+        if not isinstance(section, dict) or section.get("create") is False or section.get("enabled") is False:
+            continue
+        containers = section.get("containers")
+        main = next((c for c in containers if isinstance(c, dict)), {}) if isinstance(containers, list) else {}
+        own = main.get("modelCommand") in ("custom", "imageDefault")
+        entry = words_of(main.get("command")) if own else ("vllm", "serve", model)
+        what = Container(
+            name=part,
+            image=str(main.get("image") or ""),
+            entry=entry,
+            arguments=(*words_of(main.get("args")), *_shape(section)),
+            environment=environment_of(main.get("env")) | {"MODEL_NAME": model},
+            gpus=cards_in(main.get("resources")),
+            card=card_of(section) or _accelerator(section),
+            replicas=section["replicas"] if isinstance(section.get("replicas"), int) and section["replicas"] > 0 else 1,
+        )
+        place = held.at(part)
+        found += [msgspec.structs.replace(x, model=x.model or model) for x in what.launches(place)]
+    return tuple(found)
+
+
+def _accelerator(section: Mapping[str, Any]) -> str:
+    kinds = section.get("acceleratorTypes") or section.get("acceleratorType")
+    if not isinstance(kinds, dict):
+        return ""
+    values = kinds.get("labelValues") or [kinds.get("labelValue")]
+    label = str(kinds.get("labelKey") or "nvidia.com/gpu.product")
+    return card_of({"nodeSelector": {label: values[0]}}) if isinstance(values, list) and len(values) == 1 and values[0] else ""
+
+
+def _shape(section: Mapping[str, Any]) -> tuple[str, ...]:
+    layout = section.get("parallelism")
+    if not isinstance(layout, dict):
+        return ()
+    return tuple(f"--{_LLM_D[name]}={value}" for name, value in layout.items() if name in _LLM_D and isinstance(value, int))
+
+
+def _scenario(one: Any, held: Held) -> tuple[Launch, ...]:
+    """A scenario of llm-d's benchmark: the commands of its pods with the variables of its model section."""
+    if not isinstance(one, dict):
+        return ()
+    common = _mapping(one.get("common"))
+    model = {**_mapping(one.get("model")), **_mapping(common.get("model"))}
+    name = str(model.get("huggingfaceId") or model.get("name") or "")
+    variables = {variable: str(model[key]) for key, variable in _SCENARIO.items() if key in model}
+    variables |= {"MODEL_NAME": name, "MODEL_PATH": name, "LLMDBENCH_DEPLOY_CURRENT_MODEL": name}
+    found: list[Launch] = []
+    service, alone = _mapping(one.get("modelservice")), _mapping(one.get("standalone"))
+    parts = {f"modelservice.{part}": service.get(part) for part in ("decode", "prefill")} | {"standalone": alone}
+    for part, value in parts.items():
+        section = _mapping(value)
+        above = service if part.startswith("modelservice") else alone
+        if not section or section.get("enabled") is False or above.get("enabled") is False:
+            continue
+        found += _scenario_part(part, {**section, "common": common}, name, held.at(part).with_variables(variables))
+    return tuple(found)
+
+
+def _scenario_part(part: str, section: Mapping[str, Any], model: str, held: Held) -> list[Launch]:
+    layout, vllm, common = (_mapping(section.get(key)) for key in ("parallelism", "vllm", "common"))
+    shape = {
+        "TP_SIZE": str(layout.get("tensor", 1)),
+        "VLLM_TENSOR_PARALLELISM": str(layout.get("tensor", 1)),
+        "DP_SIZE": str(layout.get("data", 1)),
+    }
+    command = vllm.get("customCommand")
+    what = Container(
+        name=part.removeprefix("modelservice."),
+        entry=("sh", "-c", str(command)) if command else ("vllm", "serve", model),
+        arguments=() if command else (*_shape(section), *words_of(vllm.get("additionalFlags") or vllm.get("args"))),
+        environment=environment_of(section.get("extraEnvVars")),
+        gpus=cards_in(section.get("resources")),
+        card=card_of(_mapping(common.get("affinity"))) or _accelerator(section) or _accelerator(common),
+        replicas=section["replicas"] if isinstance(section.get("replicas"), int) and section["replicas"] > 0 else 1,
+    )
+    mounts = ("/model-cache/", "/mnt/")
+    return [
+        msgspec.structs.replace(x, model=model) if x.model.startswith(mounts) and model else x
+        for x in what.launches(held.with_variables(shape))
+    ]
+
+
+def _plain_chart(document: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+    """Values with a command or arguments somewhere, beside the image that they are for."""
+    found: list[Launch] = []
+    level: list[tuple[str, Any]] = [("", document)]
+    met = 0
+    while level and met < _MOST:
+        path, value = level.pop(0)
+        if isinstance(value, dict):
+            met += 1
+            image = value.get("image")
+            named = f"{image.get('repository', '')}:{image.get('tag', '')}" if isinstance(image, dict) else str(image or "")
+            inner = image if isinstance(image, dict) else {}
+            entry = words_of(value.get("command") or inner.get("command"))
+            arguments = words_of(value.get("args") or value.get("extraArgs") or inner.get("args"))
+            if entry or arguments:
+                what = Container(
+                    name=path, image=named, entry=entry, arguments=arguments, environment=environment_of(value.get("env")),
+                    gpus=cards_in(value.get("resources")), card=card_of(value),
+                )  # fmt: skip
+                found += what.launches(held.at(path))
+            level += [
+                (f"{path}.{key}" if path else str(key), child)
+                for key, child in value.items()
+                if isinstance(child, (dict, list)) and key != "image"
+            ]
+        elif isinstance(value, list):
+            level += [(f"{path}[{place}]", child) for place, child in enumerate(value[:_MOST])]
+    return tuple(found)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,38 @@
+"""llama-swap's configuration: one command a model, with macros; the models take turns on the cards."""
+
+from typing import Any
+
+import msgspec
+
+from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.scripts import read_script
+
+NAME = "llama-swap configuration"
+
+
+def read(document: Any, held: Held) -> tuple[Launch, ...]:
+    """The commands of the models; () for any other mapping."""
+    models = document.get("models") if isinstance(document, dict) else None
+    if not isinstance(models, dict) or not any(isinstance(entry, dict) and "cmd" in entry for entry in models.values()):
+        return ()
+    found: list[Launch] = []
+    for name, entry in models.items():
+        if isinstance(entry, dict) and isinstance(entry.get("cmd"), str):
+            macros = {"PORT": "8080", "MODEL_ID": str(name), **_macros(document), **_macros(entry)}
+            place = msgspec.structs.replace(held.at(f"models.{name}.cmd"), variables={**macros, **held.variables})
+            environment = dict(pair.split("=", 1) for pair in entry.get("env") or () if isinstance(pair, str) and "=" in pair)
+            found += read_script(" ".join(_uncommented(entry["cmd"]).split("\n")), place, environment=environment, name=str(name))
+    return tuple(found)
+
+
+def _uncommented(text: str) -> str:
+    """The command less its comment lines, which llama-swap drops, and the marks that join lines."""
+    lines = (line.rstrip().removesuffix("\\") for line in text.splitlines() if not line.lstrip().startswith("#"))
+    return "\n".join(lines)
+
+
+def _macros(mapping: Any) -> dict[str, str]:
+    macros = mapping.get("macros")
+    if isinstance(macros, list):
+        macros = {key: value for one in macros if isinstance(one, dict) for key, value in one.items()}
+    return {str(key): " ".join(str(value).split()) for key, value in macros.items()} if isinstance(macros, dict) else {}

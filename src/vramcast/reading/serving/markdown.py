@@ -1,0 +1,44 @@
+"""Markdown: the fenced blocks of a recipe, each a script, a program or a file, under the heading that it stands below."""
+
+import re
+
+import msgspec
+
+NAME = "Markdown"
+_FENCE = re.compile(r"^\s{0,8}(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
+_HEADING = re.compile(r"^#{1,6}\s+(.{1,120}?)\s*#*$")
+_MOST_BLOCKS = 300
+
+
+class Block(msgspec.Struct, frozen=True, kw_only=True):
+    """A fenced block: the language after its fence, its text, and the last heading above it."""
+
+    language: str
+    text: str
+    heading: str = ""
+
+
+def is_markdown(text: str) -> bool:
+    """Whether a text has fenced blocks."""
+    return len(re.findall(r"^\s{0,8}(?:`{3,}|~{3,})", text, re.M)) >= 2
+
+
+def blocks_of(text: str) -> tuple[Block, ...]:
+    """The fenced blocks, in order."""
+    found: list[Block] = []
+    heading, language, fence = "", "", ""
+    held: list[str] = []
+    for line in text.splitlines():
+        mark = _FENCE.match(line)
+        if fence and mark and mark[1].startswith(fence) and not mark[2]:
+            found.append(Block(language=language.lower(), text="\n".join(held), heading=heading))
+            fence = ""
+        elif fence:
+            held.append(line)
+        elif mark:
+            fence, language, held = mark[1], mark[2], []
+        elif title := _HEADING.match(line):
+            heading = title[1]
+        if len(found) >= _MOST_BLOCKS:
+            break
+    return tuple(found)

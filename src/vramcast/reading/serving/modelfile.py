@@ -1,0 +1,81 @@
+"""Ollama's Modelfile, and Dockerfiles whose image starts an engine."""
+
+import json
+import re
+
+from vramcast.errors import VramcastError
+from vramcast.reading.serving.containers import Container, words_of
+from vramcast.reading.serving.launch import Held, Launch
+from vramcast.untrusted import parse_json
+
+NAME = "Modelfile"
+_PARAMETERS = {"num_ctx": "ctx-size", "num_gpu": "n-gpu-layers", "num_batch": "n-batch"}
+_IDLE = frozenset(
+    {"temperature", "top_p", "top_k", "min_p", "stop", "seed", "num_predict", "repeat_penalty", "repeat_last_n", "mirostat",
+     "mirostat_eta", "mirostat_tau", "tfs_z", "num_thread", "presence_penalty", "frequency_penalty", "penalize_newline",
+     "num_keep"}
+)  # fmt: skip
+_OWN = re.compile(r"^\s*(PARAMETER|TEMPLATE|SYSTEM|MESSAGE|ADAPTER|LICENSE)\b", re.M | re.I)
+_BUILDS = re.compile(r"^\s*(RUN|COPY|ENTRYPOINT|CMD|WORKDIR|EXPOSE|ARG|ENV)\b", re.M)
+
+
+def is_modelfile(text: str) -> bool:
+    """Whether a text is a Modelfile: a base, and Ollama's own instructions or nothing that a Dockerfile has."""
+    base = re.search(r"^\s*FROM\s+\S+", text, re.M | re.I)
+    return base is not None and not _BUILDS.search(text) and (bool(_OWN.search(text)) or len(text.split()) < 8)
+
+
+def is_dockerfile(text: str) -> bool:
+    """Whether a text is a Dockerfile."""
+    return re.search(r"^\s*FROM\s+\S+", text, re.M) is not None and bool(_BUILDS.search(text))
+
+
+def read(text: str, held: Held) -> tuple[Launch, ...]:
+    """The model and the parameters of a Modelfile."""
+    base = re.search(r"^\s*FROM\s+(\S+)", text, re.M | re.I)
+    if base is None:
+        return ()
+    flags: list[str] = []
+    idle: list[str] = []
+    unread: list[str] = []
+    for name, value in re.findall(r"^\s*PARAMETER\s+(\w{1,40})\s+(\S{1,200})", text, re.M | re.I):
+        plain = name.lower()
+        if plain in _PARAMETERS:
+            flags.append(f"--{_PARAMETERS[plain]}={value}")
+        else:
+            (idle if plain in _IDLE else unread).append(plain)
+    unread += ["ADAPTER"] if re.search(r"^\s*ADAPTER\s", text, re.M | re.I) else []
+    return (
+        Launch(
+            engine="ollama",
+            model=base[1],
+            flags=tuple(flags),
+            where=held.where,
+            idle=tuple(dict.fromkeys(idle)),
+            unread=tuple(unread),
+        ),
+    )
+
+
+def read_dockerfile(text: str, held: Held) -> tuple[Launch, ...]:
+    """What an image of this Dockerfile starts: its entry point and command, under its base image's."""
+    plain = re.sub(r"\\\s*\n", " ", text)
+    images = re.findall(r"^\s*FROM\s+(?:--\S+\s+)?(\S+)", plain, re.M)
+    variables = dict(re.findall(r"^\s*(?:ENV|ARG)\s+(\w{1,60})[= ]\"?([^\"\n]{0,300}?)\"?\s*$", plain, re.M))
+    entry = _instruction(plain, "ENTRYPOINT")
+    what = Container(image=images[-1] if images else "", entry=entry, arguments=_instruction(plain, "CMD"), environment=variables)
+    return what.launches(held)
+
+
+def _instruction(text: str, name: str) -> tuple[str, ...]:
+    found = re.findall(rf"^\s*{name}\s+(.{{1,4000}})$", text, re.M)
+    if not found:
+        return ()
+    value = found[-1].strip()
+    if value.startswith("["):
+        try:
+            words = parse_json(value, name)
+        except (VramcastError, json.JSONDecodeError):
+            return ()
+        return tuple(str(word) for word in words) if isinstance(words, list) else ()
+    return words_of(value)

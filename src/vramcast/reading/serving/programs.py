@@ -1,0 +1,162 @@
+"""Which engine the words of a command start: by program, Python module or container image; what wraps it is taken off.
+
+Sources of the names: each engine's own console scripts and modules (vLLM 0.33, SGLang 0.5, llama.cpp's tools/, trtllm-serve,
+text-generation-launcher, lmdeploy, KTransformers' server and local_chat, Dynamo's backends, KServe's huggingfaceserver).
+"""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w{0,60})=(.*)", re.S)
+_PROGRAMS = {
+    "llama-server": "llama_cpp", "llama-cli": "llama_cpp", "llama-bench": "llama_cpp", "llama-run": "llama_cpp",
+    "llama-perplexity": "llama_cpp", "llamafile": "llama_cpp", "koboldcpp": "llama_cpp", "koboldcpp.py": "llama_cpp",
+    "llama-speculative": "llama_cpp", "llama-mtmd-cli": "llama_cpp", "llama-embedding": "llama_cpp",
+    "trtllm-serve": "tensorrt_llm", "text-generation-launcher": "tgi", "tritonserver": "triton", "local_chat.py": "ktransformers",
+}  # fmt: skip
+_MODULES = {
+    "vllm.entrypoints.openai.api_server": "vllm", "vllm.entrypoints.api_server": "vllm", "vllm": "vllm",
+    "vllm.entrypoints.cli.main": "vllm", "sglang.launch_server": "sglang", "sglang": "sglang", "dynamo.vllm": "vllm",
+    "dynamo.sglang": "sglang", "dynamo.trtllm": "tensorrt_llm", "huggingfaceserver": "vllm", "llama_cpp.server": "llama_cpp",
+    "ktransformers.server.main": "ktransformers", "ktransformers.local_chat": "ktransformers", "lmdeploy": "lmdeploy",
+    "dynamo.sglang.worker": "sglang", "sglang_router.launch_server": "sglang",
+}  # fmt: skip
+# Programs that take a word before the model, and the words under which they start an engine.
+_VERBS = {
+    "vllm": ("vllm", ("serve", "chat", "complete", "bench", "run-batch", "run")),
+    "ollama": ("ollama", ("run", "pull", "show", "serve", "create")),
+    "sglang": ("sglang", ("serve", "launch_server")),
+    "lmdeploy": ("lmdeploy", ("serve", "chat")),
+    "ktransformers": ("ktransformers", ("serve", "run", "chat")),
+    "kt": ("ktransformers", ("run", "chat")),
+}
+_MORE_VERBS = ("api_server", "gradio", "latency", "throughput", "serve")
+# Fragments of image names, most telling first, and the engine that the image's own entry point starts.
+_IMAGES = (
+    ("vllm-openai", "vllm"), ("vllmserver", "vllm"), ("huggingfaceserver", "vllm"), ("rocm/vllm", "vllm"), ("vllm-cpu", "vllm"),
+    ("llm-d-cuda", "vllm"), ("llm-d/llm-d", "vllm"), ("vllm-serve", "vllm"), ("vllm-runtime", "vllm"), ("sglang", "sglang"),
+    ("llama.cpp", "llama_cpp"), ("llama-cpp", "llama_cpp"), ("llama-swap", ""), ("text-generation-inference", "tgi"),
+    ("lmdeploy", "lmdeploy"), ("ollama/ollama", "ollama"), ("tensorrt-llm", "tensorrt_llm"), ("ktransformers", "ktransformers"),
+    ("tritonserver", "triton"), ("vllm", "vllm"),
+)  # fmt: skip
+_SHELLS = ("sh", "bash", "zsh", "dash", "/bin/sh", "/bin/bash", "pwsh", "powershell")
+_BEFORE = frozenset(  # words that stand before a command and change nothing
+    """
+    nohup sudo exec time env uvx stdbuf setsid trtllm-llmapi-launch eval command tini dumb-init -- &
+    """.split()  # noqa: SIM905
+)
+_CONTAINERS = frozenset(  # programs that run the command among their own words
+    """
+    docker podman nerdctl docker-compose singularity apptainer enroot srun mpirun mpiexec salloc numactl taskset timeout nice
+    ionice conda micromamba uv pixi poetry torchrun xvfb-run nsys ncu hatch kubectl oc screen tmux watch su
+    """.split()  # noqa: SIM905
+)
+
+
+class Program(msgspec.Struct, frozen=True, kw_only=True):
+    """``engine``, the release that an image names, the words after the program; ``before``: the words of what wraps it.
+
+    ``shell``: the text of a nested shell command (``sh -c "..."``) instead of words.
+    """
+
+    engine: str = ""
+    version: str | None = None
+    words: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    shell: str = ""
+    verb: str = ""
+
+
+def program_of(words: Sequence[str]) -> Program | None:
+    """The engine that these words start, or None."""
+    rest = list(words)
+    before: list[str] = []
+    while rest and (_ASSIGNMENT.fullmatch(rest[0]) or rest[0] in _BEFORE):
+        before.append(rest.pop(0))
+    if not rest:
+        return None
+    name = rest[0].rsplit("/", 1)[-1].removesuffix(".exe")
+    if name in _CONTAINERS:
+        return _wrapped(rest, before)
+    if nested := _nested(rest, name):
+        return Program(shell=nested, before=tuple(before))
+    found = _direct(name, rest)
+    return msgspec.structs.replace(found, before=tuple(before)) if found else None
+
+
+def image_engine(image: str) -> tuple[str, str | None] | None:
+    """Engine and release of a container image (``vllm/vllm-openai:v0.11.0``); None for any other image."""
+    name, _, tag = image.lower().partition("@")[0].rpartition(":") if ":" in image.rsplit("/", 1)[-1] else (image.lower(), "", "")
+    engine = next((engine for part, engine in _IMAGES if part in name), "")
+    if not engine:
+        return None
+    release = re.fullmatch(r"v?(\d{1,3}(?:\.\d{1,4}){1,3})(?:\.post\d+)?(?:[.-].*)?", tag)
+    own = engine == "vllm" and not any(part in name for part in ("llm-d", "lmcache", "kserve", "runtime"))
+    return engine, release[1] if release and (own or engine == "sglang") else None
+
+
+def _direct(name: str, words: list[str]) -> Program | None:
+    rest = words[1:]
+    if name in _VERBS and rest and rest[0] in _VERBS[name][1]:
+        engine, verb = _VERBS[name][0], rest.pop(0)
+        while rest and rest[0] in _MORE_VERBS:
+            rest.pop(0)
+        return Program(engine=engine, words=tuple(rest), verb=verb)
+    if name.startswith(("python", "pypy")):
+        return _python(rest)
+    if name in _PROGRAMS:
+        return Program(engine=_PROGRAMS[name], words=tuple(rest[1:] if rest[:1] == ["serve"] else rest), verb=name)
+    if name in ("server", "main") and any(word.endswith(".gguf") for word in rest):
+        return Program(engine="llama_cpp", words=tuple(rest), verb=name)
+    return None
+
+
+def _python(words: list[str]) -> Program | None:
+    place = words.index("-m") if "-m" in words[:6] else -1
+    if 0 <= place < len(words) - 1:
+        module, rest = words[place + 1], words[place + 2 :]
+        if module not in _MODULES:
+            return None
+        while rest and rest[0] in ("serve", "api_server", "launch_server"):
+            rest = rest[1:]
+        return Program(engine=_MODULES[module], words=tuple(rest), verb=module)
+    script = next((word for word in words[:4] if word.endswith(".py")), "")
+    rest = words[words.index(script) + 1 :] if script else []
+    if script.endswith("vllm/entrypoints/openai/api_server.py"):
+        return Program(engine="vllm", words=tuple(rest))
+    if script.rsplit("/", 1)[-1] in ("local_chat.py", "koboldcpp.py") or "ktransformers/server/main.py" in script:
+        return Program(engine=_PROGRAMS.get(script.rsplit("/", 1)[-1], "ktransformers"), words=tuple(rest))
+    return None
+
+
+def _nested(words: list[str], name: str) -> str:
+    """The text of ``sh -c "..."``."""
+    if name not in _SHELLS and words[0] not in _SHELLS:
+        return ""
+    flag = next((place for place, word in enumerate(words[:5]) if re.fullmatch(r"-[a-z]*c", word)), 0)
+    return words[flag + 1] if flag and flag + 1 < len(words) else ""
+
+
+def _wrapped(words: list[str], before: list[str]) -> Program | None:
+    """What a container or a job starter runs: the first known program among its words, else the image's own."""
+    for place in range(1, len(words)):
+        name = words[place].rsplit("/", 1)[-1].removesuffix(".exe")
+        if (nested := _nested(words[place:], name)) and name in _SHELLS:
+            return Program(shell=nested, before=(*before, *words[:place]))
+        if name not in _CONTAINERS and (found := _direct(name, words[place:])):
+            image = next((image_engine(word) for word in words[:place] if "/" in word and image_engine(word)), None)
+            version = image[1] if image and image[0] == found.engine else None
+            return msgspec.structs.replace(found, before=(*before, *words[:place]), version=version)
+    for place, word in enumerate(words[1:], 1):
+        if not word.startswith("-") and not _ASSIGNMENT.fullmatch(word) and _is_image(words[place - 1], word):
+            engine, version = image_engine(word) or ("", None)
+            return Program(engine=engine, version=version, words=tuple(words[place + 1 :]), before=(*before, *words[: place + 1]))
+    return None
+
+
+def _is_image(previous: str, word: str) -> bool:
+    """An image's name, and no mount or name given to the flag before it."""
+    takes = previous in ("-v", "--volume", "--name", "-p", "-e", "--env", "--network", "--mount", "-w", "--hostname", "--label")
+    return not takes and image_engine(word) is not None and not word.startswith(("/", "./", "~", "$"))

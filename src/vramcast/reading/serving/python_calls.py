@@ -1,0 +1,107 @@
+"""Engines started from Python: ``LLM(...)`` and engine arguments of vLLM, SGLang's ``Engine``, llama-cpp-python's.
+
+Read from the syntax tree, never executed: constants, names assigned to them, defaults of argparse.
+"""
+
+import ast
+from typing import Any
+
+from vramcast.reading.python_values import Open, Program, called, parse_python
+from vramcast.reading.serving.engine_yaml import flags_of_mapping
+from vramcast.reading.serving.flags import taken_apart, words_of_flags
+from vramcast.reading.serving.launch import Held, Launch
+
+NAME = "Python program"
+# Calls that start an engine; LLM is TensorRT-LLM's where the program imports that.
+_CALLS = {
+    "LLM": "vllm", "EngineArgs": "vllm", "AsyncEngineArgs": "vllm", "Engine": "sglang", "ServerArgs": "sglang",
+    "Runtime": "sglang", "Llama": "llama_cpp", "LLMConfig": "ray", "pipeline": "lmdeploy",
+}  # fmt: skip
+_PACKAGES = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "tensorrt_llm": "tensorrt_llm",
+    "llama_cpp": "llama_cpp",
+    "lmdeploy": "lmdeploy",
+    "ray": "ray",
+}
+_MODELS = ("model", "model_path", "model_id")
+
+
+def read(text: str, held: Held) -> tuple[Launch, ...]:
+    """The engines that a program starts; () for a program that starts none. Raises QuestionError for what is no Python."""
+    program = parse_python(text, held.where or "the program")
+    packages = _imports(program.tree)
+    found: list[Launch] = []
+    for call in program.calls(*_CALLS):
+        engine = _engine(called(call), packages)
+        if engine == "ray":
+            found += _ray(program, call, held)
+        elif engine:
+            found += _launch(program, call, engine, held)
+    return tuple(launch for place, launch in enumerate(found) if launch not in found[:place])
+
+
+def _imports(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.split(".")[0])
+    return found & _PACKAGES.keys()
+
+
+def _engine(name: str, packages: set[str]) -> str:
+    """The engine whose package the program imports; "" where the call is another package's."""
+    if name == "LLM" and "tensorrt_llm" in packages:
+        return "tensorrt_llm"
+    usual = _CALLS[name]
+    package = {"vllm": "vllm", "sglang": "sglang", "llama_cpp": "llama_cpp", "ray": "ray", "lmdeploy": "lmdeploy"}[usual]
+    return usual if package in packages else ""
+
+
+def _launch(program: Program, call: ast.Call, engine: str, held: Held) -> list[Launch]:
+    given = program.keywords(call)
+    positional = program.value(call.args[0]) if call.args else None
+    model = next((given.pop(name) for name in _MODELS if name in given), positional)
+    if engine == "llama_cpp" and model is None and isinstance(given.get("repo_id"), str):
+        model = given.pop("repo_id")
+    if engine == "lmdeploy" and (config := next((x for x in call.keywords if x.arg == "backend_config"), None)):
+        given = program.keywords(config.value) if isinstance(config.value, ast.Call) else {}
+    name = called(call)
+    values = {
+        key: _shown(value)
+        for key, value in given.items()
+        if not isinstance(value, bool | int | float | str | type(None) | dict | list)
+    }
+    plain = {**given, **values}
+    words = [*words_of_flags(taken_apart(engine, flags_of_mapping(plain)).flags)]
+    words += ["--entry=offline"] if engine == "vllm" and name == "LLM" else []
+    where = held.at(f"{name}(...) in line {call.lineno}").where
+    return [Launch(engine=engine, model=_shown(model) if model is not None else "", flags=tuple(words), where=where)]
+
+
+def _ray(program: Program, call: ast.Call, held: Held) -> list[Launch]:
+    from vramcast.reading.serving import ray_serve
+
+    given = program.keywords(call)
+    return list(
+        ray_serve.read({key: _told(value) for key, value in given.items()}, held.at(f"LLMConfig(...) in line {call.lineno}"))
+    )
+
+
+def _told(value: Any) -> Any:
+    """The value with what is open written as a variable."""
+    if isinstance(value, dict):
+        return {key: _told(inner) for key, inner in value.items()}
+    return _shown(value) if isinstance(value, Open) else value
+
+
+def _shown(value: Any) -> str:
+    return f"${{{_identifier(value.name)}}}" if isinstance(value, Open) else str(value)
+
+
+def _identifier(name: str) -> str:
+    """What is open, as a name that can be given: ``args.model`` is args_model."""
+    return "".join(letter if letter.isalnum() else "_" for letter in name).strip("_")[:40] or "value"

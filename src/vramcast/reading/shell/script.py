@@ -1,0 +1,305 @@
+"""A script's statements in order: here-documents, continuations, assignments, branches; the commands that remain."""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from vramcast.reading.shell.conditions import holds
+from vramcast.reading.shell.variables import LONGEST, open_names, resolved
+
+__all__ = ["Line", "Script", "open_names", "read_script_text"]
+
+_ASSIGNS = re.compile(r"(?:(?:export|local|readonly|declare(?: -\w+)?|set|setx|\$env:)\s*)?([A-Za-z_]\w{0,60})(\+?)=(.*)", re.S)
+_WORD_ASSIGNS = re.compile(r"([A-Za-z_]\w{0,60})=(.*)", re.S)
+_ARRAY = re.compile(r"\$\{(\w{1,60})\[[@*]\](?::?[-+][^}]*)?\}")
+_HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w{1,60})\1")
+_TARGET = re.compile(r"(?:>>?|\btee(?:\s+-a)?)\s*([^\s<>|;&]{1,300})")
+_PROMPT = re.compile(r"^\s*(?:[$#>%]\s+|\w+@[\w.-]+:[^$#]*[$#]\s+|PS [^>]*>\s+)")
+_SPLITS = {"&&", "||", ";", "|", "&", "(", ")", "{", "}", "|&"}
+_SKIPPED = {"then", "do", "else", "time", "!"}
+_MOST_LINES, _MOST_COMMANDS = 20_000, 4_000
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One command: its words, resolved; ``environment``: the variables it was started with, exported or written before it."""
+
+    words: tuple[str, ...]
+    environment: dict[str, str] = {}
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True):
+    """Commands in order; ``files``: here-documents by the file they are written to; ``variables``: as they stand at the end."""
+
+    lines: tuple[Line, ...]
+    files: dict[str, str] = {}
+    variables: dict[str, str] = {}
+    directives: tuple[str, ...] = ()
+
+
+class _Reader:
+    def __init__(self, given: Mapping[str, str], source: Callable[[str], str | None]) -> None:
+        self.given, self.source = dict(given), source
+        self.known: dict[str, str] = dict(given)
+        self.arrays: dict[str, list[str]] = {}
+        self.files: dict[str, str] = {}
+        self.lines: list[Line] = []
+        self.branches: list[_Branch] = []
+        self.depth = 0
+
+
+class _Branch(msgspec.Struct, kw_only=True):
+    """One open ``if``: whether its present part runs (None: an open variable decides), and whether one has run."""
+
+    runs: bool | None
+    ran: bool = False
+    opened: tuple[str, ...] = ()
+
+
+def read_script_text(
+    text: str, given: Mapping[str, str] | None = None, *, source: Callable[[str], str | None] = lambda _name: None
+) -> Script:
+    """The commands of a script. ``given``: variables that stand whatever the script sets; ``source``: text of a file it sources.
+
+    Raises QuestionError for variables that write out without end.
+    """
+    reader = _Reader(given or {}, source)
+    _read(reader, text)
+    directives = tuple(line[1:].strip() for line in text.splitlines()[:400] if line.startswith(("#SBATCH", "#PBS", "#BSUB")))
+    return Script(lines=tuple(reader.lines), files=reader.files, variables=reader.known, directives=directives)
+
+
+def _read(reader: _Reader, text: str) -> None:
+    for statement in _statements(reader, text[: LONGEST * 5]):
+        if len(reader.lines) >= _MOST_COMMANDS:
+            return
+        _statement(reader, statement)
+
+
+def _statements(reader: _Reader, text: str) -> list[str]:
+    """Logical lines: here-documents kept apart, continuations joined, comments gone, open quotes and arrays whole."""
+    found: list[str] = []
+    lines, place = text.splitlines()[:_MOST_LINES], 0
+    while place < len(lines):
+        line, place = lines[place], place + 1
+        if heredoc := _HEREDOC.search(line):
+            body, place = _until(lines, place, heredoc[2])
+            if target := _TARGET.search(line):
+                reader.files[resolved(target[1].strip("\"'"), reader.known)] = "\n".join(body)
+            line = f"{line[: heredoc.start()]} {line[heredoc.end() :]}"
+        whole = _uncommented(_PROMPT.sub("", line))
+        while place < len(lines) and len(whole) < LONGEST and (more := _goes_on(whole)):
+            whole = f"{whole[:-1] if more == 'line' else whole}{' ' if more == 'line' else chr(10)}{_uncommented(lines[place])}"
+            place += 1
+        if whole.strip():
+            found.append(whole.strip())
+    return found
+
+
+def _until(lines: list[str], place: int, mark: str) -> tuple[list[str], int]:
+    body: list[str] = []
+    while place < len(lines) and lines[place].strip() != mark:
+        body.append(lines[place])
+        place += 1
+    return body, place + 1
+
+
+def _goes_on(line: str) -> str:
+    """Why a statement continues on the next line: a mark at its end ("line"), an open array or quote ("inside"), or ""."""
+    if line.endswith(("\\", " `", " ^")):
+        return "line"
+    inside = re.match(r"^\s*(?:(?:export|local|readonly|declare(?: -\w+)?)\s+)?\w+\+?=\(", line) and line.count("(") > line.count(
+        ")"
+    )
+    return "inside" if inside or _open_quote(line) else ""
+
+
+def _open_quote(line: str) -> bool:
+    """Whether a quote that begins a value is still open: ``CMD="vllm serve ...`` over several lines."""
+    return bool(re.search(r"=\"[^\"]*$|\s-l?c\s+\"[^\"]*$", line) and line.count('"') % 2) or bool(
+        re.search(r"[=\s]'[^']*$", line) and line.count("'") % 2 and re.search(r"(?:-l?c|=|config|json)\s*'[^']*$", line)
+    )
+
+
+def _uncommented(line: str) -> str:
+    """The line without its comment; a # inside quotes or a word is none."""
+    quote = ""
+    for place, letter in enumerate(line):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter == "#" and (place == 0 or line[place - 1].isspace()):
+            return line[:place].rstrip()
+    return line.rstrip()
+
+
+def _statement(reader: _Reader, text: str) -> None:
+    if _branch(reader, text):
+        return
+    runs = [branch.runs for branch in reader.branches]
+    if False in runs:
+        return
+    if (assigned := _ASSIGNS.fullmatch(text)) and _is_assignment(assigned[3]):
+        _assign(reader, assigned)
+        return
+    for part in _parts(text):
+        _command(reader, part)
+
+
+def _is_assignment(value: str) -> bool:
+    plain = value.strip()
+    if plain.startswith("("):
+        return True
+    if plain[:1] in ("'", '"'):
+        return plain.find(plain[0], 1) in (-1, len(plain) - 1)
+    return not re.search(r"\s", plain) or plain.startswith("$(")
+
+
+def _assign(reader: _Reader, assigned: re.Match[str]) -> None:
+    name, more, value = assigned[1], assigned[2], assigned[3].strip()
+    if name in reader.given:
+        return
+    if opened := next((branch.opened for branch in reader.branches if branch.runs is None), ()):
+        reader.known[name] = "".join(f"${{{open_}}}" for open_ in opened)
+        reader.arrays.pop(name, None)
+    elif value.startswith("("):
+        words = _words(reader, value[1 : value.rindex(")")] if ")" in value else value[1:])
+        reader.arrays[name] = [*reader.arrays.get(name, []), *words] if more else words
+        reader.known[name] = reader.arrays[name][0] if reader.arrays[name] else ""
+    elif value.startswith(("$(", "`")) and not value.startswith("$(("):
+        reader.known.pop(name, None)
+    else:
+        found = resolved(value[1:-1] if value[:1] in ("'", '"') and value[-1:] == value[:1] else value, reader.known)
+        found = "" if found == f"${{{name}}}" and not more else found
+        reader.known[name] = f"{reader.known.get(name, '')}{found}" if more else found
+        if not reader.known[name]:
+            reader.known.pop(name)
+
+
+def _branch(reader: _Reader, text: str) -> bool:
+    """Follow if, elif, else and fi; True where the statement was one of them."""
+    word = re.split(r"[\s;]", text, maxsplit=1)[0]
+    if word == "if":
+        inline = re.fullmatch(r"if\s+(.*?);\s*then\s+(.+?);?\s*(?:else\s+(.+?);?\s*)?fi;?", text, re.S)
+        truth, opened = holds(text, reader.known)
+        reader.branches.append(_Branch(runs=truth, ran=bool(truth), opened=opened))
+        if inline:
+            _inline(reader, inline)
+        return True
+    if not reader.branches or word not in ("elif", "else", "fi"):
+        return word in ("then", "fi", "done", "esac", "do", "set", "shift", "trap", "for", "while", "case")
+    branch = reader.branches[-1]
+    if word == "fi":
+        reader.branches.pop()
+    elif branch.runs is not None or branch.ran:
+        truth, opened = (True, ()) if word == "else" else holds(text, reader.known)
+        branch.runs = False if branch.ran else truth
+        branch.opened, branch.ran = opened, branch.ran or bool(truth)
+    if rest := re.match(r"else\s+(\S.*)", text, re.S):
+        _statement(reader, rest[1])
+    return True
+
+
+def _inline(reader: _Reader, found: re.Match[str]) -> None:
+    """``if A; then B; else C; fi`` in one line."""
+    branch = reader.branches[-1]
+    for part in found[2].split(";"):
+        _statement(reader, part.strip())
+    if found[3]:
+        branch.runs = None if branch.runs is None else not branch.ran
+        for part in found[3].split(";"):
+            _statement(reader, part.strip())
+    reader.branches.pop()
+
+
+def _parts(text: str) -> list[list[str]]:
+    """The commands of a statement as raw words, apart at ``&&``, ``;``, pipes and the like; what is redirected is dropped."""
+    text = re.sub(r"\s[12]?>&[12]|\s&>", " >", text) if ">" in text else text
+    text = re.sub(r"\s[12]>(?=\s*\S)", " >", text)
+    try:
+        lexer = shlex.shlex(text, posix=False, punctuation_chars="|&;()<>")
+        lexer.whitespace_split, lexer.commenters = True, ""
+        raw = _rejoined(list(lexer))
+    except ValueError:
+        raw = text.split()
+    parts: list[list[str]] = [[]]
+    skip = False
+    for word in raw:
+        if word in _SPLITS or set(word) <= set("&|;"):
+            parts.append([])
+            skip = False
+        elif set(word) <= set("<>&") and word:
+            skip = True
+        elif skip:
+            skip = False
+        elif not (word in _SKIPPED and not parts[-1]):
+            parts[-1].append(word)
+    return [part for part in parts if part]
+
+
+def _rejoined(tokens: list[str]) -> list[str]:
+    """``$(...)`` and ``${...}`` back in one word, which the lexer takes apart at their brackets."""
+    found: list[str] = []
+    depth = 0
+    for token in tokens:
+        inside = depth > 0
+        opens = token.count("(") if inside or (token.startswith("(") and found and found[-1].endswith("$")) else 0
+        if inside or opens:
+            found[-1] += f"{' ' if inside and token != ')' and not found[-1].endswith('(') else ''}{token}"
+            depth += opens - token.count(")")
+        else:
+            found.append(token)
+    return found
+
+
+def _command(reader: _Reader, raw: list[str]) -> None:
+    words = [word for piece in raw for word in _expanded(reader, piece)]
+    environment = dict(reader.known)
+    while words and (assigned := _WORD_ASSIGNS.fullmatch(words[0])):
+        environment[assigned[1]] = reader.given.get(assigned[1], assigned[2])
+        words = words[1:]
+    if words[:1] in (["export"], ["set"], ["declare"]) or not words:
+        _exports(reader, words[1:] if words else [], environment)
+        return
+    if words[0] in ("source", ".") and len(words) > 1:
+        _sourced(reader, words[1])
+        return
+    if words[0] == ":":
+        return
+    reader.lines.append(Line(words=tuple(words), environment=environment))
+
+
+def _exports(reader: _Reader, words: list[str], environment: dict[str, str]) -> None:
+    for word in words:
+        if (assigned := _WORD_ASSIGNS.fullmatch(word)) and assigned[1] not in reader.given:
+            reader.known[assigned[1]] = assigned[2]
+    if not words:
+        reader.known |= environment
+
+
+def _sourced(reader: _Reader, name: str) -> None:
+    text = reader.source(name) if reader.depth < 8 else None
+    if text is not None:
+        reader.depth += 1
+        _read(reader, text)
+        reader.depth -= 1
+
+
+def _words(reader: _Reader, text: str) -> list[str]:
+    return [word for part in _parts(text.replace("\n", " ")) for piece in part for word in _expanded(reader, piece)]
+
+
+def _expanded(reader: _Reader, raw: str) -> list[str]:
+    """A raw word as the shell would pass it: arrays as their words, an unquoted variable as the words of its value."""
+    if (found := _ARRAY.fullmatch(raw.strip('"'))) and found[1] in reader.arrays and found[1] not in reader.given:
+        return list(reader.arrays[found[1]])
+    single = raw.startswith("'") and raw.endswith("'")
+    filled = raw if single else resolved(raw, reader.known)
+    apart = not single and "$" in raw and not raw.startswith('"')
+    try:
+        words = shlex.split(filled) if apart or not re.search(r"\s", filled) or raw[:1] in "\"'" or "=" in raw else [filled]
+    except ValueError:
+        words = filled.split() if apart else [filled.strip("\"'")]
+    return words

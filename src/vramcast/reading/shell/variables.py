@@ -1,0 +1,71 @@
+"""A shell's variables: their values in words, with defaults, sums and arrays; what nobody set stays as ``${NAME}``."""
+
+import re
+from collections.abc import Mapping
+
+from vramcast.errors import QuestionError
+from vramcast.untrusted import whole_number
+
+LONGEST = 200_000
+_LARGEST_NUMBER = 10**15
+_NAME = re.compile(
+    r"\$\{!?(?P<braced>\w{1,60})(?:\[(?:[@*]|\d+)\])?(?::?(?P<how>[-=+?])(?P<other>(?:\$\{[^{}]*\}|[^{}]){0,500})|[%#:/^,][^{}]{0,200})?\}"
+    r"|\$(?P<bare>[A-Za-z_]\w{0,60}|\d)|\$\((?P<manifest>[A-Za-z_]\w{0,60})\)"
+)
+_SUM = re.compile(r"\$\(\(([\d\s+*/()-]+)\)\)")
+_INNER = re.compile(r"\$\(\(([^()]{1,200})\)\)")
+_TERM = re.compile(r"\s*(\d+)\s*([*/+-]?)")
+_OPEN = re.compile(r"\$\{([\w.]{1,80})\}")
+
+
+def resolved(text: str, known: Mapping[str, str], *, deepest: int = 6) -> str:
+    """The text with its variables filled in; unknown ones are left as ``${NAME}``. Raises QuestionError where it grows too long.
+
+    Understands ``$NAME``, ``${NAME}``, ``${NAME:-other}``, ``${NAME:+other}``, ``${NAME[@]}``, Kubernetes' ``$(NAME)`` and sums.
+    """
+    for _ in range(deepest):
+        if "$" not in text:
+            break
+        filled = _NAME.sub(lambda found: _value(found, known), text)
+        if len(filled) > LONGEST:
+            raise QuestionError(f"the script's variables write out more than {LONGEST:,} letters")
+        if filled == text:
+            break
+        text = filled
+    text = _INNER.sub(lambda found: f"$(({_bare(found[1], known)}))", text)
+    return _SUM.sub(lambda found: str(summed(found[1])), text)
+
+
+def open_names(text: str) -> tuple[str, ...]:
+    """The variables that stay open in a resolved text, in order, each once."""
+    return tuple(dict.fromkeys(_OPEN.findall(text)))
+
+
+def summed(expression: str) -> int:
+    """A sum of whole numbers left to right, which is what launch scripts need: 8*4. Raises QuestionError for huge ones."""
+    total, sign = 0, "+"
+    for digits, following in _TERM.findall(expression):
+        number = whole_number(digits)
+        if number is None or abs(total) > _LARGEST_NUMBER:
+            raise QuestionError(f"the script works out a number that is too large: {expression[:60]}")
+        total = {"+": total + number, "-": total - number, "*": total * number, "/": total // max(1, number)}[sign]
+        sign = following or sign
+    return total
+
+
+def _bare(expression: str, known: Mapping[str, str]) -> str:
+    """Names inside a sum, which need no dollar there."""
+    return re.sub(r"[A-Za-z_]\w*", lambda name: known.get(name[0], name[0])[:40], expression)
+
+
+def _value(found: re.Match[str], known: Mapping[str, str]) -> str:
+    name = found["braced"] or found["bare"] or found["manifest"]
+    how, other = found["how"], (found["other"] or "").strip("\"'")
+    value = known.get(name)
+    if how == "+":
+        return other if value else ""
+    if value:
+        return value
+    if how in ("-", "="):
+        return other
+    return value if value is not None else f"${{{name}}}"
