@@ -21,7 +21,7 @@ import msgspec
 from vramcast.asking.serving import serving_question
 from vramcast.errors import VramcastError
 from vramcast.models.operations import Batch
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import answer_of
 from vramcast.speed.answer import step_of
 from vramcast.speed.load import Load, Request
 from vramcast.speed.simulation import Served, Server, simulate

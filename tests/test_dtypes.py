@@ -7,7 +7,7 @@ from vramcast.dtypes import BY_NAME, HEADER_BITS, HEADER_FLOATS, TABLE, dtype_na
 from vramcast.errors import QuestionError
 from vramcast.models.quantization.scheme import PLAIN
 from vramcast.models.reading import read_model
-from vramcast.serving.precision import loaded_dtype, scaled_bytes
+from vramcast.serving.weights import loaded_dtype, scaled_bytes
 from vramcast.training.recipe.parts import DTYPES, width
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vramcast.serving.engines.versions import Fitted
+from vramcast.serving.engines.base import Fitted
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1] / "src" / "vramcast"

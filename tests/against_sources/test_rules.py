@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from vramcast.serving.engines.versions import Fitted, Version, at
+from vramcast.serving.engines.base import Fitted, Version, at
 from vramcast.training.frameworks.releases import RELEASED, released
 
 HERE = Path(__file__).parent

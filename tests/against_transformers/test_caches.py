@@ -11,8 +11,8 @@ from test_tiny_models import drawn, text_types
 from vramcast.models.families import read_config
 from vramcast.models.families.registry import MODULES
 from vramcast.models.sharding import every_stage
+from vramcast.serving.engines.layouts import front_split
 from vramcast.serving.engines.transformers.cache import Holding
-from vramcast.serving.splits import front_split
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 

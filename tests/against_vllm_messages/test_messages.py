@@ -2,7 +2,7 @@
 
 import pytest
 
-from vramcast.serving.engines.vllm.answer import NO_BLOCKS, cache_error
+from vramcast.serving.engines.vllm.engine import NO_BLOCKS, cache_error
 from vramcast.serving.engines.vllm.pages import Demand, Paged, plan
 from vramcast.units import GiB
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vramcast.serving.cache import CacheLayer
 from vramcast.serving.engines.vllm.pages import CacheTypes, Demand, Paged, group_size, hybrid_block, paged_layers, plan
+from vramcast.serving.layers import CacheLayer
 
 BF16 = CacheTypes()
 VERSION = (0, 33)

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from vramcast.asking.serving import serving_question
 from vramcast.cli import root
 from vramcast.errors import MissingError, QuestionError
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import answer_of
 from vramcast.speed import scales
 from vramcast.speed.answer import load_of, serving_speed
 from vramcast.speed.scales import Scales

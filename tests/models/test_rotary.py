@@ -7,7 +7,7 @@ import pytest
 from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
 from vramcast.models.rotary import LOCAL, ROWS, SECTIONS, with_tables
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import answer_of
 from vramcast.units import MiB
 from vramcast.workload import Serving
 

@@ -9,9 +9,8 @@ from vramcast.errors import QuestionError
 from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
 from vramcast.models.sharding import distinct_stages, every_stage, outer_tensors, stage_of, whole
-from vramcast.serving.splits import even_split, front_split, middle_split
-from vramcast.serving.storage import Storage
-from vramcast.serving.weights import Loading, weights_term
+from vramcast.serving.engines.layouts import even_split, front_split, middle_split
+from vramcast.serving.weights import Loading, Storage, weights_term
 from vramcast.training.stages import stages
 from vramcast.workload import Parallel
 

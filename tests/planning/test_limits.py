@@ -10,7 +10,7 @@ from vramcast.largest import edge_near
 from vramcast.models.reading import read_model
 from vramcast.planning.limits import Held
 from vramcast.planning.serving import forecast_serving
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import answer_of
 from vramcast.workload import Parallel, Serving
 
 QUESTIONS = [

@@ -5,7 +5,7 @@ import pytest
 from vramcast.cli.drawing import serving_page
 from vramcast.hardware.accelerator import catalogue
 from vramcast.planning.serving import forecast_serving
-from vramcast.serving.engines.support import SUPPORT, why_not
+from vramcast.serving.engines.base import SUPPORT, why_not
 from vramcast.units import GiB
 from vramcast.workload import Serving
 

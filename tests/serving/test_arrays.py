@@ -5,8 +5,7 @@ import pytest
 
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
-from vramcast.serving.engines.base import Answer
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import Answer, answer_of
 from vramcast.workload import Parallel, Serving
 
 LAYOUTS = 24

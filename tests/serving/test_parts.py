@@ -9,10 +9,9 @@ from vramcast.models.inventory import Tensor
 from vramcast.models.layers import Attention, GatedDeltaNet, LatentAttention, Mamba2
 from vramcast.models.reading import read_model
 from vramcast.models.sharding import Layout, cut, distinct_stages, every_stage, share_shape
-from vramcast.serving.cache import cache_layer, cache_layers
-from vramcast.serving.splits import even_split, front_split, middle_split
-from vramcast.serving.storage import Storage
-from vramcast.serving.weights import Loading, allocated_bytes, weights_term
+from vramcast.serving.engines.layouts import even_split, front_split, middle_split
+from vramcast.serving.layers import cache_layer, cache_layers
+from vramcast.serving.weights import Loading, Storage, allocated_bytes, weights_term
 from vramcast.units import GiB, MiB
 
 

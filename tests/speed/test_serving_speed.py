@@ -6,7 +6,7 @@ import pytest
 from vramcast.asking.serving import serving_question
 from vramcast.errors import QuestionError
 from vramcast.models.operations import Batch
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import answer_of
 from vramcast.speed.answer import serving_speed, step_of
 from vramcast.speed.closed_form import steady
 from vramcast.speed.load import Drafting, Load, Request, drawn

@@ -6,7 +6,7 @@ import pytest
 
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import answer_of
 from vramcast.training.forecast import forecast_training
 from vramcast.truth import bars, intervals
 from vramcast.truth.intervals import Cell

@@ -17,7 +17,7 @@ def longest_sure(question: Serving) -> tuple[Serving, Assumption]:
     from vramcast.hardware.cards import least_card
     from vramcast.models.reading import read_model
     from vramcast.planning.limits import Held, longest_context
-    from vramcast.serving.forecast import answer_of
+    from vramcast.serving.engines.base import answer_of
 
     if question.gpu is None:
         raise QuestionError("--context auto needs the card that it is the most of: add --gpu, for example --gpu 4090")

@@ -157,7 +157,7 @@ def _engine_fills(asked: dict[str, Any], artefact: Artefact, gpu: str | None) ->
 def _fitting_the_card(artefact: Artefact, gpu: str | None) -> Artefact:
     """llama.cpp with its usual type where vLLM does not start on the card (a Mac, a GTX 1080)."""
     from vramcast.hardware.cards import least_card
-    from vramcast.serving.engines.support import why_not
+    from vramcast.serving.engines.base import why_not
 
     reason = why_not("vllm", least_card(gpu)) if gpu and gpu != "local" else ""
     if not reason:

@@ -89,7 +89,7 @@ class _Run:
 
     def __init__(self, run: dict[str, Any], number: int) -> None:
         from vramcast.asking.serving import ServingWords, serving_question
-        from vramcast.serving.forecast import answer_of
+        from vramcast.serving.engines.base import answer_of
 
         words = {key: value for key, value in run.items() if key in ServingWords.__annotations__ and value is not None}
         if "model" not in run or "gpu" not in words:

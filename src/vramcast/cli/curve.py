@@ -38,7 +38,7 @@ def show_curve(asked: Asked[Serving], *, as_json: bool) -> int:
 
 def curve(asked: Asked[Serving]) -> list[dict[str, Any]]:
     """Steady states for 1, 2, 4 ... users, up to what seats and cache hold."""
-    from vramcast.serving.forecast import answer_of
+    from vramcast.serving.engines.base import answer_of
     from vramcast.speed.answer import load_of, step_of
     from vramcast.speed.closed_form import steady
     from vramcast.speed.placing import replicas_of

@@ -15,8 +15,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import CardRow
 from vramcast.models.inventory import Model
 from vramcast.planning.verdict import exit_code, serving_fit
-from vramcast.serving.engines.support import why_not
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import answer_of, why_not
 from vramcast.workload import Serving
 
 COUNTS = (1, 2, 4, 8)

@@ -24,7 +24,7 @@ def core_of(
 def _serving(question: Serving, model: Model, card: Accelerator | None) -> tuple[RankMemory, Fit]:
     from vramcast.planning.serving import with_intervals
     from vramcast.planning.verdict import serving_fit
-    from vramcast.serving.forecast import answer_of
+    from vramcast.serving.engines.base import answer_of
 
     answer = answer_of(question, model=model, card=card, limits=False)
     return max(with_intervals(answer), key=lambda r: r.needed_bytes), serving_fit(answer, card)

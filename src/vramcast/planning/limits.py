@@ -11,8 +11,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.largest import edge_near, largest_that_fits
 from vramcast.ledger import Fit, Limits
 from vramcast.planning.verdict import MOST_AT_ONCE, margin_of, serving_fit, worst_of
-from vramcast.serving.engines.base import GGUF_ENGINES, Answer
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import GGUF_ENGINES, Answer, answer_of
 from vramcast.workload import Serving
 
 _GGUF_STEP = 256  # llama.cpp pads a context to this many tokens

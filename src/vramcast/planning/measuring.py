@@ -100,7 +100,7 @@ def trace_beside(request: MeasureRequest, card: Accelerator | None, tracer: "Tra
 def _worst(question: Training | Serving, model: Model, card: Accelerator | None) -> RankMemory:
     if isinstance(question, Training):
         return forecast_training(question, model=model, card=card).worst
-    from vramcast.serving.forecast import answer_of
+    from vramcast.serving.engines.base import answer_of
 
     return max(answer_of(question, model=model, card=card).ranks, key=lambda rank: rank.device_bytes)
 

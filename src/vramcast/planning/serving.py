@@ -10,8 +10,7 @@ from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, ModelFac
 from vramcast.models.inventory import Model, resolved_id
 from vramcast.planning.limits import serving_limits
 from vramcast.planning.verdict import WANTING, serving_fit
-from vramcast.serving.engines.base import GGUF_ENGINES, Answer
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import GGUF_ENGINES, Answer, answer_of
 from vramcast.truth.bars import serving_spread
 from vramcast.workload import Serving, Traffic
 

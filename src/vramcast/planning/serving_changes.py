@@ -180,7 +180,7 @@ def _fewer_sequences(resolved: Resolved) -> Iterator[Change]:
 
 def _other_engine(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
     """llama.cpp with 4-bit files, for the whole load: its context is shared by all sequences."""
-    from vramcast.serving.engines.support import why_not
+    from vramcast.serving.engines.base import why_not
 
     question = resolved.question
     if question.engine in GGUF_ENGINES or why_not("llama_cpp", card):

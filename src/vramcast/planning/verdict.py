@@ -195,7 +195,7 @@ def _load(answer: "Answer", worst: RankMemory, margin_bytes: int, chance: Chance
 
 def _refusal(answer: "Answer", card: Accelerator) -> str:
     """Why the engine does not start on that card or with those formats, whatever the memory says."""
-    from vramcast.serving.engines.support import why_not
+    from vramcast.serving.engines.base import why_not
 
     if reason := why_not(answer.resolved.question.engine, card):
         starts = [name for name in ("llama_cpp", "transformers") if not why_not(name, card)]

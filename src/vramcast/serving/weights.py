@@ -1,7 +1,8 @@
-"""Weights of one rank: every tensor's share under tensor and expert parallelism, fused and rounded as engines load them.
+"""Weights of one rank in serving: the type they are loaded in, how each tensor is stored, and its share as engines load it.
 
 Vocabulary rows are padded, column- and row-parallel matrices cut, KV heads replicated beyond their number, experts spread over
-expert-parallel ranks, and the tensors that inference engines keep beside the checkpoint (rotary tables) added.
+expert-parallel ranks, and the tensors that inference engines keep beside the checkpoint (rotary tables) added. Shares are fused
+and rounded as engines load them.
 """
 
 from collections.abc import Iterable
@@ -13,10 +14,85 @@ from vramcast.memo import by_identity
 from vramcast.models import rotary
 from vramcast.models.inventory import Block, Model, Tensor, Tower, part_of
 from vramcast.models.layers import Attention, LatentAttention
-from vramcast.models.sharding import Layout, Stage, outer_tensors, share
-from vramcast.serving.storage import Storage
+from vramcast.models.quantization import Scheme, scheme_for
+from vramcast.models.quantization.scheme import stored_bytes
+from vramcast.models.sharding import Layout, Stage, is_routed, outer_tensors, share
 from vramcast.units import MiB, gib
 from vramcast.units import count as counted
+
+
+def loaded_dtype(model: Model, asked: str | None) -> str:
+    """The type plain weights are loaded in: asked, or the checkpoint's, float32 ones being loaded in 16 bits.
+
+    Source: vllm/config/model.py, sglang/srt/configs/model_config.py and tensorrt_llm/_torch/model_config.py alike.
+    """
+    if asked and not same_as_model(asked):
+        return asked
+    return "bfloat16" if model.dtype == "float32" else model.dtype
+
+
+def same_as_model(dtype: str | None) -> bool:
+    """Whether a type that was asked for says "the model's own"."""
+    return dtype is None or dtype.lower() == "auto"
+
+
+def scaled_bytes(name: str) -> float:
+    """Bytes of an element with its share of a scale: ``nvfp4`` has one of 8 bits for 16 elements, ``mxfp8`` one for 32."""
+    from vramcast.models.quantization.formats import NAMED
+
+    return NAMED[name].per_element
+
+
+class Storage:
+    """The storage of one model's tensors as an engine loads them; ``name`` is what to print.
+
+    ``quantizes_mtp``: the checkpoint's own fp8 covers multi-token-prediction layers; tools that quantise what transformers builds
+    never see them.
+    """
+
+    __slots__ = ("name", "quantizes_mtp", "scheme")
+
+    def __init__(self, model: Model, *, quant: str | None, dtype: str) -> None:
+        """``quant`` None keeps the checkpoint's own scheme; ``dtype`` is the type of whatever is not quantised."""
+        self.scheme: Scheme = scheme_for(model, quant=quant, dtype=dtype)
+        self.name = self.scheme.name
+        self.quantizes_mtp = bool(model.quantization) and (model.quantization or {}).get("quant_method") == "fp8"
+
+    def share_bytes(self, tensor: Tensor, elements: int, *, block: Block | None = None, side: bool = False) -> float:
+        """Bytes of that many elements of a tensor; the mean over a block's layers when a scheme differs from layer to layer.
+
+        ``side``: the tensor belongs to a tower beside the decoder, which quantisers usually leave alone.
+        """
+        if side and self._leaves_towers():
+            return elements * self.scheme.base.bits / 8
+        if self.scheme.plan is None:
+            return elements * self.scheme.format_of(tensor, tower=side).bits / 8
+        if block is None:
+            return stored_bytes(self.scheme.format_of(tensor, tower=side), tensor, elements)
+        forms = self.scheme.formats(tensor, prefix=block.name, indices=block.indices, tower=side)
+        return sum(stored_bytes(form, tensor, elements) * times for form, times in forms.items()) / block.count
+
+    def expert_format(self, model: Model) -> str:
+        """The name of the format that routed experts are stored in, the commonest where it differs; "" without experts."""
+        counts: dict[str, int] = {}
+        for block in model.blocks:
+            for tensor in block.tensors:
+                if is_routed(tensor) and len(tensor.shape) > 1:
+                    forms = self.scheme.formats(tensor, prefix=block.name, indices=block.indices)
+                    counts |= {form.name: counts.get(form.name, 0) + times for form, times in forms.items()}
+        return max(counts, key=lambda name: counts[name], default="")
+
+    def _leaves_towers(self) -> bool:
+        """ModelOpt and compressed-tensors quantise towers only where their config lists what else to leave alone."""
+        plan = self.scheme.plan
+        return plan is not None and not plan.ignore and plan.name.startswith(("modelopt", "compressed"))
+
+
+@by_identity(most=512)
+def storage_of(model: Model, *, quant: str | None, dtype: str) -> Storage:
+    """The storage of a model under a scheme, made once."""
+    return Storage(model, quant=quant, dtype=dtype)
+
 
 _FUSED = {
     "q": "qkv", "k": "qkv", "v": "qkv", "gate": "gate_up", "up": "gate_up",

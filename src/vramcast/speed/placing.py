@@ -8,8 +8,7 @@ from vramcast.errors import UnmodelledError
 from vramcast.models.operations import Split
 from vramcast.models.quantization.scheme import Scheme
 from vramcast.serving.engines.base import POOL_ENGINES, Answer, Resolved
-from vramcast.serving.precision import same_as_model
-from vramcast.serving.storage import storage_of
+from vramcast.serving.weights import same_as_model, storage_of
 from vramcast.speed.deployment import Deployment
 from vramcast.speed.engines import EngineSpeed, engine_speed
 from vramcast.speed.kernels.collectives import Fabric

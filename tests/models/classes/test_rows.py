@@ -10,7 +10,7 @@ from vramcast.models import catalogue
 from vramcast.models.classes import ROWS, ModelClass, aliased, known_classes, model_class, model_classes
 from vramcast.models.families import read_config
 from vramcast.models.inventory import Model, Tower
-from vramcast.serving.engines.versions import parse_version
+from vramcast.serving.engines.base import parse_version
 from vramcast.serving.engines.vllm.settings import second_runner
 
 # Fields that transformers answers need no source of their own; these are the others.

@@ -5,10 +5,9 @@ import pytest
 from vramcast.hardware.accelerator import catalogue
 from vramcast.models.reading import read_model
 from vramcast.models.sharding import cut, share_shape
-from vramcast.serving.engines.base import Answer
-from vramcast.serving.engines.expert_kernels import MARLIN, TRITON_HOPPER
-from vramcast.serving.engines.vllm.graphs import Capture
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import Answer, answer_of
+from vramcast.serving.engines.layouts import MARLIN, TRITON_HOPPER
+from vramcast.serving.engines.vllm.fixed import Capture
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 

@@ -4,8 +4,8 @@ import pytest
 
 from vramcast.errors import QuestionError
 from vramcast.models.reading import read_model
+from vramcast.serving.engines.base import answer_of
 from vramcast.serving.engines.layouts import Spread, spread_of
-from vramcast.serving.forecast import answer_of
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 

@@ -8,8 +8,7 @@ from vramcast.errors import QuestionError
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.serving.engines import canonical_name, engine, engine_names
-from vramcast.serving.engines.versions import at, parse_version
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import answer_of, at, parse_version
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 

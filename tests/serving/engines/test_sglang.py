@@ -4,9 +4,9 @@ import pytest
 
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
+from vramcast.serving.engines.base import answer_of
 from vramcast.serving.engines.sglang.messages import no_room
 from vramcast.serving.engines.sglang.pools import Cells, divide
-from vramcast.serving.forecast import answer_of
 from vramcast.units import GiB, MiB
 from vramcast.workload import Parallel, Serving
 

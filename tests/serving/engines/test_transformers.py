@@ -4,7 +4,7 @@ import pytest
 
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import answer_of
 from vramcast.units import GiB
 from vramcast.workload import Serving
 

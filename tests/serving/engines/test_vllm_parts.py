@@ -6,14 +6,13 @@ from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.models.sharding import Stage, every_stage
 from vramcast.serving.engines import engine
-from vramcast.serving.engines.vllm.answer import subtracts_graphs
-from vramcast.serving.engines.vllm.engine import Vllm
-from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
+from vramcast.serving.engines.base import answer_of
+from vramcast.serving.engines.layouts import even_split
+from vramcast.serving.engines.vllm.engine import Vllm, subtracts_graphs
+from vramcast.serving.engines.vllm.fixed import Capture, graphs_term
 from vramcast.serving.engines.vllm.profile import encoder_term
 from vramcast.serving.engines.vllm.settings import cache_types, settings_of
 from vramcast.serving.engines.vllm.versions import non_torch_term
-from vramcast.serving.forecast import answer_of
-from vramcast.serving.splits import even_split
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 

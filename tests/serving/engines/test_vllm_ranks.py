@@ -6,9 +6,8 @@ import pytest
 from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator, catalogue
 from vramcast.models.reading import read_model
-from vramcast.serving.engines.base import Answer
+from vramcast.serving.engines.base import Answer, answer_of
 from vramcast.serving.engines.vllm.versions import non_torch_term
-from vramcast.serving.forecast import answer_of
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 

@@ -1,23 +1,119 @@
-"""What every engine answers: its options and defaults by version, the ledger of each rank, its cache plan, its start-up error.
+"""Engines: found by name, asked a question, each with the ledger of each rank, its cache plan and its start-up error as answer.
 
 An engine is a frozen value with a ``name``, the ``versions`` its rules were read from, and ``resolve`` then ``forecast``:
 
     resolved = engine.resolve(question, model, card)     # every option has a value and a reason
     answer = engine.forecast(resolved)                   # ranks, cache plan, limits
+
+``answer_of`` does both for a question by its names. Here too is what all engines share: versions as tuples and tables of facts by
+the version they hold from, the cards an engine starts on, and what the host keeps where card and host share their memory. A card
+of unknown architecture is taken to run: the answer is about memory, and a refusal must have a source.
 """
 
+import importlib
+import re
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from vramcast.errors import UnmodelledError
+from vramcast.errors import QuestionError, UnmodelledError, unknown_name
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, RankMemory, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.quantity import Number, element, is_nothing, minimum
-from vramcast.serving.engines.options import Option
+from vramcast.units import GiB
 from vramcast.workload import Serving
+
+if TYPE_CHECKING:
+    from vramcast.serving.engines.options import Option
+
+Version = tuple[int, ...]
+Value = TypeVar("Value")
+Table = tuple[tuple[Version, Value], ...]
+"""Rows of (version it holds from, value), in version order."""
+
+_NUMBER = re.compile(r"\s*v?(\d+(?:\.\d+){0,3})")
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    """A number without a mechanism of its own here: fitted to measured cases, and said to be so in every answer it enters."""
+
+    value: float
+    cases: int
+    source: str
+
+    @property
+    def why(self) -> str:
+        """How many cases it rests on, and where they come from."""
+        return f"fitted, {self.cases} case{'s' * (self.cases != 1)}, from {self.source}"
+
+
+def parse_version(text: str, engine: str) -> Version:
+    """``0.19.0``, ``v0.11.2rc1`` or ``0.8.5.post1`` as numbers; raises QuestionError when there is no number in front."""
+    match = _NUMBER.match(text)
+    if match is None:
+        raise QuestionError(f"{engine} version {text[:40]!r} is not a version: write for example {engine}==0.19.0")
+    return tuple(int(part) for part in match[1].split("."))
+
+
+def at(version: Version, table: Table[Value]) -> Value:
+    """The value of the last row whose version is not newer; the first row's for anything older."""
+    found = table[0][1]
+    for since, value in table:
+        if since > version:
+            break
+        found = value
+    return found
+
+
+HOST_GIB = Fitted(10, 2, "a DGX Spark (111 of 121.7 GiB free before a server starts) and a Jetson Orin (51 of 61.4)")
+
+
+def free_bytes(card: Accelerator, shown_bytes: Number | None = None) -> Number:
+    """What is free of the memory a card shows before anything is loaded."""
+    return (card.visible_bytes if shown_bytes is None else shown_bytes) - (round(HOST_GIB.value * GiB) if card.unified else 0)
+
+
+class Support(msgspec.Struct, frozen=True, kw_only=True):
+    """``nvidia``: the least compute capability. ``chips``: architectures of other makers that it is built for."""
+
+    nvidia: tuple[int, int]
+    chips: frozenset[str] = frozenset()
+    source: str
+
+
+_ROCM = frozenset({"CDNA1", "CDNA2", "CDNA3", "CDNA4", "RDNA2", "RDNA3", "RDNA3.5", "RDNA4"})
+_GGML = Support(
+    nvidia=(5, 0),
+    chips=_ROCM | {"GCN5", "Apple GPU", "Xe2", "Xe HPC", "Xe HPG"},
+    source="llama.cpp docs/build.md: CUDA, HIP, Vulkan, Metal and SYCL",
+)
+SUPPORT = {
+    "vllm": Support(nvidia=(7, 0), chips=_ROCM - {"CDNA1", "RDNA2"}, source="vLLM docs, installation on GPUs"),
+    "sglang": Support(nvidia=(7, 5), chips=frozenset({"CDNA3", "CDNA4"}), source="SGLang docs, installation and AMD GPUs"),
+    "tensorrt_llm": Support(nvidia=(8, 0), source="TensorRT-LLM docs, support matrix"),
+    "transformers": Support(
+        nvidia=(5, 0),
+        chips=_ROCM | {"Apple GPU", "Xe2", "Xe HPC", "Xe HPG", "Gaudi"},
+        source="PyTorch builds for CUDA, ROCm, MPS, XPU and HPU",
+    ),
+    **dict.fromkeys(("llama_cpp", "ik_llama_cpp", "ollama"), _GGML),
+}
+
+
+def why_not(engine: str, card: Accelerator) -> str:
+    """Why the engine does not start on that card, with the source; empty when it does or when the card is of no known kind."""
+    rule = SUPPORT.get(engine)
+    if rule is None:
+        return ""
+    if card.capability is not None and card.capability < rule.nvidia:
+        least, own = (f"{a}.{b}" for a, b in (rule.nvidia, card.capability))
+        return f"{engine} needs compute capability {least}, {card.name} has {own} ({rule.source})"
+    if card.capability is None and card.vendor != "NVIDIA" and card.architecture and card.architecture not in rule.chips:
+        return f"{engine} has no build for {card.architecture} ({rule.source})"
+    return ""
+
 
 # Engines whose cache is a pool cut from a budget: what is left is counted in the pool, not on the card.
 Rank = TypeVar("Rank")
@@ -106,7 +202,7 @@ class Engine(Protocol):
         ...
 
     @property
-    def options(self) -> tuple[Option, ...]:
+    def options(self) -> "tuple[Option, ...]":
         """Its flags."""
         ...
 
@@ -117,3 +213,68 @@ class Engine(Protocol):
     def forecast(self, resolved: Resolved) -> Answer:
         """The answer by arithmetic alone."""
         ...
+
+
+_MODULES = {
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "tensorrt_llm": "tensorrt_llm",
+    "transformers": "transformers",
+    "llama_cpp": "llama_cpp",
+    "ik_llama_cpp": "llama_cpp",
+    "ollama": "llama_cpp",
+}
+_ALIASES = {
+    "trtllm": "tensorrt_llm", "trt_llm": "tensorrt_llm", "tensorrt": "tensorrt_llm", "hf": "transformers",
+    "huggingface": "transformers", "llamacpp": "llama_cpp", "llama.cpp": "llama_cpp", "ik_llama.cpp": "ik_llama_cpp",
+}  # fmt: skip
+
+
+def engine_names() -> tuple[str, ...]:
+    """Every engine that can be asked, by its own name."""
+    return tuple(_MODULES)
+
+
+def canonical_name(name: str) -> str:
+    """The engine's own name for what a person typed; raises QuestionError for an unknown one, naming the nearest."""
+    plain = name.strip().lower().replace("-", "_").replace(" ", "_")
+    found = _ALIASES.get(plain, plain)
+    if found not in _MODULES:
+        raise unknown_name("engine", name, (*_MODULES, *_ALIASES))
+    return found
+
+
+def engine(name: str) -> Engine:
+    """The engine of that name or alias: a module's ``ENGINES`` table, or its only ``ENGINE``."""
+    found = canonical_name(name)
+    module = importlib.import_module(f"vramcast.serving.engines.{_MODULES[found]}")
+    answer: Engine = module.ENGINES[found] if hasattr(module, "ENGINES") else module.ENGINE
+    return answer
+
+
+def answer_of(question: Serving, *, model: Model | None = None, card: Accelerator | None = None, limits: bool = True) -> Answer:
+    """Memory of every distinct rank, the cache plan and the limits of one serving question.
+
+    ``model`` and ``card`` are looked up from the question when not given; without a card the answer holds what the asked
+    context and concurrency need. ``limits``: whether the longest context is asked for too, where finding it takes many plans.
+    Lengths, counts and shares (context, concurrency, an engine's numeric options) may be NumPy arrays, one element per layout:
+    the answer's numbers are arrays then, and ``answer.at(i)`` is the answer of one. Raises QuestionError for an unknown engine,
+    option or an impossible layout.
+    """
+    rules = engine(question.engine)
+    resolved = rules.resolve(question, model or _model(question), card or _card(question))
+    return rules.forecast(resolved if limits else msgspec.structs.replace(resolved, limits=False))
+
+
+def _model(question: Serving) -> Model:
+    from vramcast.models.reading import read_model
+
+    return read_model(question.model)
+
+
+def _card(question: Serving) -> Accelerator | None:
+    if question.gpu is None:
+        return None
+    from vramcast.hardware.cards import least_card
+
+    return least_card(question.gpu)

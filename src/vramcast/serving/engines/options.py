@@ -1,4 +1,7 @@
-"""An engine's flags as a table: name, type, bounds and known words; and the one place where values are held against it."""
+"""An engine's flags as a table, held against their types, bounds and words at one place; then each one left open gets a default.
+
+Every engine does this with a question before its own rules: options, context and layout checked, defaults listed.
+"""
 
 from collections.abc import Callable, Mapping
 from math import inf
@@ -7,7 +10,14 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError, unknown_name
-from vramcast.quantity import extent, is_array
+from vramcast.hardware.accelerator import Accelerator, Capability, capability
+from vramcast.hardware.runtime import assumed_class
+from vramcast.ledger import Assumption, Unmodelled
+from vramcast.models.inventory import Model
+from vramcast.quantity import Number, extent, is_array
+from vramcast.serving.engines.base import Engine, Resolved, Version, parse_version, why_not
+from vramcast.serving.engines.layouts import REASONS, check_layout, spread_of
+from vramcast.workload import Serving
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,3 +114,120 @@ _TYPES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "shares": (_is_shares, "shares with commas between, such as 3,1"),
     "counts": (_is_counts, "names with counts, such as q4_k:192,f32:65"),
 }  # fmt: skip
+
+
+class Defaults:
+    """Fills what a question left open and remembers each filling as an assumption."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.values = dict(given)
+        self.assumed: list[Assumption] = []
+
+    def take(self, name: str, value: Any, because: str) -> Any:
+        """The given value of an option, or ``value`` with the reason noted."""
+        if self.values.get(name) is None:
+            self.values[name] = value
+            self.assumed.append(Assumption(name, value, because))
+        return self.values[name]
+
+    def note(self, name: str, value: Any, because: str) -> Any:
+        """``value``, noted as assumed."""
+        self.assumed.append(Assumption(name, value, because))
+        return value
+
+
+def opened(engine: Engine, question: Serving, model: Model) -> tuple[Defaults, str, Version]:
+    """What every resolving begins with: options and layout checked, and the release whose rules hold, as text and as numbers.
+
+    Raises QuestionError for unknown options, a layout that the engine refuses, and a version that no release can have.
+    """
+    given = checked(question.options, engine.options, engine.name)
+    defaults = Defaults(given)
+    text, number = _release(engine, question.engine_version, defaults)
+    if engine.name in REASONS:
+        check_layout(engine.name, text, model, spread_of(engine.name, question.parallel, given))
+    return defaults, text, number
+
+
+def _release(engine: Engine, asked: str | None, defaults: Defaults) -> tuple[str, Version]:
+    """A release beyond those read is answered by the nearest one's rules, and the answer says so; another major is refused."""
+    oldest, newest = engine.versions[0], engine.versions[-1]
+    if asked is None:
+        text = defaults.note("engine_version", newest, "newest release whose rules are known")
+        return text, parse_version(text, engine.name)
+    number = parse_version(asked, engine.name)
+    if number[0] > parse_version(newest, engine.name)[0]:
+        raise QuestionError(
+            f"{engine.name} {asked[:40]} is no known release: rules are known from {oldest} to {newest}; "
+            f"ask for one of those or leave the version out"
+        )
+    if number > parse_version(newest, engine.name):
+        defaults.note("engine_version", asked, f"newer than the releases read: the rules of {newest} are used")
+    elif number < parse_version(oldest, engine.name)[: len(number)]:
+        defaults.note("engine_version", asked, f"older than the releases read: the rules of {oldest} are used")
+    return asked, number
+
+
+def context_of(question: Serving, model: Model, defaults: Defaults, *, cap: int | None = None) -> Number:
+    """Tokens of the longest sequence: asked, or the model's; raises QuestionError beyond what the model can address."""
+    if question.context is None:
+        longest = model.positions or 4096
+        length = min(longest, cap or longest)
+        return int(
+            defaults.note("context", length, "max_position_embeddings of the model" if model.positions else "no limit known")
+        )
+    _, longest = extent(question.context)
+    if model.positions and longest > model.positions:
+        raise QuestionError(
+            f"context {longest:,} is beyond {model.id or model.family}'s {model.positions:,} positions: "
+            f"ask for at most {model.positions:,}"
+        )
+    return question.context
+
+
+def resolved(
+    question: Serving, model: Model, card: Accelerator | None, defaults: Defaults, *, version: str, context: Number
+) -> Resolved:
+    """The question with nothing left open, what was assumed on the way, and what no rule covers."""
+    concurrency = question.concurrency
+    if concurrency is None:
+        concurrency = defaults.note("concurrency", 1, "one request of the whole context")
+    return Resolved(
+        question=question,
+        model=model,
+        card=card,
+        version=version,
+        context=context,
+        concurrency=concurrency,
+        options=defaults.values,
+        assumed=(*_not_native(question, model, card), *assumed_class(card), *model.assumed, *defaults.assumed),
+        unmodelled=tuple(Unmodelled(what) for what in model.unmodelled),
+    )
+
+
+def _not_native(question: Serving, model: Model, card: Accelerator | None) -> list[Assumption]:
+    """What the card does not do by itself: the engine, or formats of the question; and what happens instead."""
+    if card is None:
+        return []
+    refused = why_not(question.engine, card)
+    found = [Assumption(question.engine, "refused", refused)] if refused else []
+    said = model.quantization or {}
+    method = next((m for m in (said.get("quant_algo"), said.get("quant_method")) if isinstance(m, str) and m), None)
+    wanted = {question.dtype or model.dtype, question.quant or method, f"{question.kv_dtype}_kv" if question.kv_dtype else None}
+    for feature in sorted(str(name).lower() for name in wanted if name):
+        try:
+            answer = capability(card, feature)
+        except QuestionError:
+            continue
+        if answer.verdict in ("emulated", "refused"):
+            found.append(_instead(question, feature, answer))
+    return found
+
+
+def _instead(question: Serving, feature: str, answer: Capability) -> Assumption:
+    """What happens where the card lacks a feature: emulated, refused, or, for bfloat16 nobody asked for, computed in fp16."""
+    if feature != "bfloat16" or question.engine not in ("vllm", "sglang") or answer.verdict != "emulated":
+        return Assumption(feature, answer.verdict, answer.because)
+    if question.dtype == feature:
+        return Assumption(feature, "refused", f"{answer.because}; asked for by name it is refused: use --dtype float16")
+    return Assumption("dtype", "float16", f"{answer.because}; --dtype auto")

@@ -5,7 +5,7 @@ from vramcast.models.describe import cache_bytes
 from vramcast.models.inventory import Model
 from vramcast.models.quantization import scheme_for, weight_bytes
 from vramcast.models.reading import read_model
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import answer_of
 from vramcast.truth.folklore import Entry, Exact, Figure, Measured, rules
 from vramcast.units import GB, GiB, MiB
 from vramcast.workload import Serving

@@ -34,7 +34,7 @@ def _case(row: Row) -> Case:
 
 
 def _serving(question: Serving) -> tuple[dict[str, float], dict[str, str]]:
-    from vramcast.serving.forecast import answer_of
+    from vramcast.serving.engines.base import answer_of
     from vramcast.truth.bars import model_keys
 
     answer = answer_of(question)

@@ -9,8 +9,7 @@ from typing import Any
 from vramcast.errors import VramcastError
 from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
-from vramcast.serving.engines.base import POOL_ENGINES, Answer
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import POOL_ENGINES, Answer, answer_of
 from vramcast.truth.bars import family_keys, platform_key
 from vramcast.truth.judgement import Judgement, Unexpressed
 from vramcast.truth.rows import inference_figures, inference_words

@@ -15,7 +15,7 @@ from vramcast.models.inventory import Model
 from vramcast.models.operations import Batch, Split
 from vramcast.models.quantization import scheme_for
 from vramcast.models.quantization.scheme import Scheme
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import answer_of
 from vramcast.speed.closed_form import steady
 from vramcast.speed.deployment import Deployment
 from vramcast.speed.engines import EngineSpeed, engine_speed

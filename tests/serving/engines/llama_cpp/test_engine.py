@@ -5,9 +5,9 @@ import pytest
 
 from vramcast.errors import QuestionError, UnmodelledError
 from vramcast.models.inventory import Stored
+from vramcast.serving.engines.base import answer_of
 from vramcast.serving.engines.llama_cpp import ollama
 from vramcast.serving.engines.llama_cpp.answer import work
-from vramcast.serving.forecast import answer_of
 from vramcast.units import GiB
 from vramcast.workload import Serving
 

@@ -6,9 +6,9 @@ import pytest
 
 from vramcast.models.reading import read_model
 from vramcast.serving.engines import engine
+from vramcast.serving.engines.base import answer_of
 from vramcast.serving.engines.llama_cpp import reserve
 from vramcast.serving.engines.llama_cpp.affine import Span, line
-from vramcast.serving.forecast import answer_of
 from vramcast.workload import Serving
 
 QUESTIONS = [

@@ -9,8 +9,8 @@ import re
 import msgspec
 
 from vramcast.errors import QuestionError
+from vramcast.serving.engines.base import Table, at
 from vramcast.serving.engines.llama_cpp.building import Habits
-from vramcast.serving.engines.versions import Table, at
 
 LATEST = 9900
 """0c1e57098 (2026-10-01), vendored in llama-cpp-python 0.3.36; the newest source read."""

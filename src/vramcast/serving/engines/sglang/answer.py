@@ -9,21 +9,24 @@ from vramcast.models.classes import model_class
 from vramcast.models.inventory import Block
 from vramcast.models.sharding import Stage, cut, distinct_stages, is_routed, share
 from vramcast.quantity import Number, bytes_, is_array, is_nothing, maximum, minimum, named, whole
-from vramcast.serving.cache import INDEX_SCALE_BYTES, SPARSE_LATENT_BYTES, cache_layers
-from vramcast.serving.engines.base import Answer, CachePlan, Resolved, narrowest
-from vramcast.serving.engines.expert_kernels import SGLANG_NVFP4, pad_of, sglang_kernel
-from vramcast.serving.engines.layouts import spread_of
+from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, free_bytes, narrowest, parse_version
+from vramcast.serving.engines.layouts import SGLANG_NVFP4, front_split, pad_of, sglang_kernel, spread_of
 from vramcast.serving.engines.sglang import versions
 from vramcast.serving.engines.sglang.fraction import LEAST_CHUNK, PREFILL_TOKEN_BYTES
 from vramcast.serving.engines.sglang.graphs import graphs_term
 from vramcast.serving.engines.sglang.messages import no_room
 from vramcast.serving.engines.sglang.pools import Cells, Pools, Types, cells_of, divide
-from vramcast.serving.engines.versions import Version, at, parse_version
-from vramcast.serving.host import free_bytes
-from vramcast.serving.precision import loaded_dtype, same_as_model, scaled_bytes
-from vramcast.serving.splits import front_split
-from vramcast.serving.storage import Storage, storage_of
-from vramcast.serving.weights import VOCAB_MULTIPLE, Loading, weights_term
+from vramcast.serving.layers import INDEX_SCALE_BYTES, SPARSE_LATENT_BYTES, cache_layers
+from vramcast.serving.weights import (
+    VOCAB_MULTIPLE,
+    Loading,
+    Storage,
+    loaded_dtype,
+    same_as_model,
+    scaled_bytes,
+    storage_of,
+    weights_term,
+)
 from vramcast.units import gib
 
 _SOURCE = "sglang/srt/mem_cache/kv_cache_configurator.py"

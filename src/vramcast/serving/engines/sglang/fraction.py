@@ -5,8 +5,8 @@ Source: sglang/srt/arg_groups/memory_hook.py:84-345 (0.5.23), all in MiB; server
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.quantity import Number, maximum, where, whole
+from vramcast.serving.engines.base import Version, at
 from vramcast.serving.engines.sglang import versions
-from vramcast.serving.engines.versions import Version, at
 from vramcast.units import MiB
 
 LARGE_CARD_MIB = 61440

@@ -8,9 +8,8 @@ and models that see, pipelines and DP attention have no prefill pieces (server_a
 from vramcast.ledger import Term
 from vramcast.models.layers import LatentAttention
 from vramcast.quantity import Number, bytes_, is_nothing, minimum, named
-from vramcast.serving.engines.base import Resolved
+from vramcast.serving.engines.base import Fitted, Resolved
 from vramcast.serving.engines.sglang.fraction import prefill_graphs_mib
-from vramcast.serving.engines.versions import Fitted
 from vramcast.units import MiB
 
 MIB_PER_SEQUENCE = 2

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from vramcast.quantity import Number, floored, maximum, minimum, whole
-from vramcast.serving.cache import CacheLayer
+from vramcast.serving.layers import CacheLayer
 
 
 class Cells(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ server_args.py of 0.4.6.post5, 0.5.2, 0.5.6 and 0.5.10.
 
 import msgspec
 
-from vramcast.serving.engines.versions import Table
+from vramcast.serving.engines.base import Table
 
 VERSIONS = ("0.4.6", "0.5.2", "0.5.6", "0.5.10", "0.5.23")
 

@@ -7,18 +7,11 @@ from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.sharding import Stage, cut, distinct_stages
 from vramcast.quantity import Number, bytes_, floored, is_array, is_nothing, maximum, minimum, named, where, whole
-from vramcast.serving.activations import widest_layer
-from vramcast.serving.cache import CacheLayer, cache_layers
-from vramcast.serving.engines.base import Answer, CachePlan, Resolved, narrowest
-from vramcast.serving.engines.expert_kernels import pad_of, tensorrt_llm_kernel
-from vramcast.serving.engines.layouts import spread_of
+from vramcast.serving.engines.base import Answer, CachePlan, Resolved, at, free_bytes, narrowest, parse_version
+from vramcast.serving.engines.layouts import front_split, pad_of, spread_of, tensorrt_llm_kernel
 from vramcast.serving.engines.tensorrt_llm import versions
-from vramcast.serving.engines.versions import at, parse_version
-from vramcast.serving.host import free_bytes
-from vramcast.serving.precision import loaded_dtype, same_as_model, scaled_bytes
-from vramcast.serving.splits import front_split
-from vramcast.serving.storage import storage_of
-from vramcast.serving.weights import Loading, weights_term
+from vramcast.serving.layers import CacheLayer, cache_layers, widest_layer
+from vramcast.serving.weights import Loading, loaded_dtype, same_as_model, scaled_bytes, storage_of, weights_term
 
 _SOURCE = "tensorrt_llm/_torch/pyexecutor/_util.py"
 _SAMPLER = "tensorrt_llm/_torch/pyexecutor/sampler.py greedy_search_sampling_batch"

@@ -1,6 +1,6 @@
 """TensorRT-LLM's rules by the version they hold from (tensorrt_llm/llmapi/llm_args.py, _torch/pyexecutor)."""
 
-from vramcast.serving.engines.versions import Table, Version, at
+from vramcast.serving.engines.base import Table, Version, at
 
 VERSIONS = ("0.11.0", "0.20.0", "1.0.0")
 

@@ -11,16 +11,13 @@ from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.layers import Attention
 from vramcast.models.sharding import Stage, every_stage
 from vramcast.quantity import Number, bytes_, extent, is_array, is_nothing, maximum, minimum, named, where, whole
-from vramcast.serving.engines.base import Answer, CachePlan, Resolved
+from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, parse_version
+from vramcast.serving.engines.layouts import front_split
 from vramcast.serving.engines.transformers import versions
 from vramcast.serving.engines.transformers.cache import Holding
 from vramcast.serving.engines.transformers.loaders import LOADERS, Loader
 from vramcast.serving.engines.transformers.prefill import Pass, activations_term, logits_term, returned_term
-from vramcast.serving.engines.versions import Version, at, parse_version
-from vramcast.serving.precision import same_as_model
-from vramcast.serving.splits import front_split
-from vramcast.serving.storage import storage_of
-from vramcast.serving.weights import Loading, weights_term
+from vramcast.serving.weights import Loading, same_as_model, storage_of, weights_term
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,9 +12,9 @@ from vramcast.models.inventory import Mixer, Model, Tower
 from vramcast.models.layers import LatentAttention
 from vramcast.models.sharding import Stage
 from vramcast.quantity import Number, minimum
-from vramcast.serving.cache import CacheLayer, cache_layer
+from vramcast.serving.engines.base import Version, at
 from vramcast.serving.engines.transformers import versions
-from vramcast.serving.engines.versions import Version, at
+from vramcast.serving.layers import CacheLayer, cache_layer
 
 _FLOAT32_BYTES = 4
 

@@ -3,7 +3,7 @@
 Read from transformers 4.35 to 5.23: the modeling files, cache_utils.py and generation/utils.py.
 """
 
-from vramcast.serving.engines.versions import Table
+from vramcast.serving.engines.base import Table
 
 VERSIONS = ("4.35.0", "4.38.2", "4.46.0", "4.51.3", "4.56.0", "5.0.0", "5.15.0", "5.23.0")
 

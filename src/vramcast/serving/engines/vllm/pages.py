@@ -10,9 +10,9 @@ import msgspec
 
 from vramcast.largest import largest_of_each, largest_that_fits
 from vramcast.quantity import Number, is_array, maximum, minimum
-from vramcast.serving.cache import INDEX_SCALE_BYTES, CacheLayer
-from vramcast.serving.engines.versions import Version, at
+from vramcast.serving.engines.base import Version, at
 from vramcast.serving.engines.vllm import versions
+from vramcast.serving.layers import INDEX_SCALE_BYTES, CacheLayer
 
 # kinds whose state is fp32 whatever is asked (mamba_utils.py linear_attention_state_dtype, kda_state_dtype)
 FLOAT32_STATES = frozenset({"LinearAttention", "KimiDelta", "Rwkv"})

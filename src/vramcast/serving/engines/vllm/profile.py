@@ -21,9 +21,9 @@ from vramcast.models.inventory import Model, Tower
 from vramcast.models.layers import Dense, Experts
 from vramcast.models.sharding import Stage, cut, share_shape
 from vramcast.quantity import Number, Quantity, bytes_, maximum, minimum, named, whole
-from vramcast.serving.activations import widest_feedforward, widest_mixer
-from vramcast.serving.engines.versions import Version, at
+from vramcast.serving.engines.base import Version, at
 from vramcast.serving.engines.vllm import versions
+from vramcast.serving.layers import widest_feedforward, widest_mixer
 
 # bytes per logit beside the model's own copy. A sort: fp32 logits, sorted values, 8-byte indices, and the sort's own key and
 # index buffers; a pivot search: fp32 logits, probabilities and exponential noise; FlashInfer: fp32 logits, those that top-k left,

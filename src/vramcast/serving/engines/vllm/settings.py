@@ -13,16 +13,13 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Experts, LatentAttention
-from vramcast.serving.cache import SPARSE_LATENT_BYTES
-from vramcast.serving.engines.base import Resolved
-from vramcast.serving.engines.expert_kernels import ExpertKernel, vllm_kernel
-from vramcast.serving.engines.layouts import has_experts, spread_of
-from vramcast.serving.engines.versions import Version, at, parse_version
+from vramcast.serving.engines.base import Resolved, Version, at, parse_version
+from vramcast.serving.engines.layouts import ExpertKernel, has_experts, spread_of, vllm_kernel
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.pages import CacheTypes, Demand
 from vramcast.serving.engines.vllm.profile import dequantizes
-from vramcast.serving.precision import loaded_dtype, same_as_model, scaled_bytes
-from vramcast.serving.storage import storage_of
+from vramcast.serving.layers import SPARSE_LATENT_BYTES
+from vramcast.serving.weights import loaded_dtype, same_as_model, scaled_bytes, storage_of
 
 
 class VllmSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ vllm/v1/worker/gpu_model_runner.py; the constants marked "logs" are what start-u
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Term
 from vramcast.quantity import Number, maximum, where
-from vramcast.serving.engines.versions import Fitted, Table, Version, at
+from vramcast.serving.engines.base import Fitted, Table, Version, at
 from vramcast.units import GiB
 
 VERSIONS = ("0.4.1", "0.5.4", "0.6.4", "0.7.3", "0.8.5", "0.9.2", "0.10.2", "0.11.0", "0.13.0", "0.16.0", "0.17.1", "0.19.1",
