@@ -1,13 +1,16 @@
-"""Change single facts of the program, one at a time, and see whether a test notices: ``python tools/mutate.py --sample 46``.
+"""Change single facts of the program, one at a time, and see whether a test notices: ``python tools/mutate.py --sample 60``.
 
 A mutant is one changed number, border, row, truth value or comparison. The checkout is copied once, and its tests must pass
-there; each mutant is written into the copy, the tests of its package run, and the change is taken back. Those that no test
-notices are printed. Texts, messages, limits on input (``_MOST...``, ``_LONGEST...``) and caching sizes are left alone: nothing of
-an answer hangs on them.
+there; each mutant is written into the copy, first the ledger of answers is asked again (seconds), then the tests of its package
+run, and the change is taken back. Those that nothing notices are printed, and which of the two noticed the others: what only the
+ledger noticed has no proof, it is only held still. Texts, messages, limits on input (``_MOST...``, ``_LONGEST...``) and caching
+sizes are left alone: nothing of an answer hangs on them. Mutants that change no answer at all stand with the reason in
+``mutate_equivalent.toml``; they are counted apart, and neither as caught nor as missed.
 """
 
 import argparse
 import ast
+import os
 import random
 import re
 import shutil
@@ -15,12 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("serving", "training", "models", "hardware", "planning")
+EQUIVALENT = Path(__file__).with_name("mutate_equivalent.toml")
+PACKAGES = ("serving", "training", "models", "hardware", "planning", "speed")
 TESTS = {
     "serving": (
         "serving", "against_vllm_logs", "against_vllm_planner", "against_vllm_messages", "against_sglang",
@@ -29,7 +34,14 @@ TESTS = {
     "training": ("training", "against_peft", "against_torchtitan", "against_traces"),
     "models": ("models", "against_gguf", "against_safetensors", "against_checkpoints", "serving"),
     "hardware": ("hardware", "serving"),
-    "planning": ("planning", "asking"),
+    "planning": ("planning", "asking", "cli/test_page.py"),
+    "speed": ("speed",),
+}  # fmt: skip
+# The topics of the ledger of answers that are asked first; the others follow.
+FIRST = {
+    "serving": "serving", "training": "training", "models": ("models", "serving", "training"),
+    "hardware": ("hardware", "serving"),
+    "planning": "planning", "speed": "speed",
 }  # fmt: skip
 _COMPARED = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
 _SPELLED = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -131,57 +143,98 @@ def _modules(copy: Path, package: str) -> list[Path]:
     return sorted(p for p in (copy / "src" / "vramcast" / package).rglob("*.py") if "tracing" not in p.parts)
 
 
-def noticed(mutant: Mutant, copy: Path, *, deadline_s: float) -> bool:
-    """Whether a test of its package fails on the changed copy of the checkout."""
+def noticed(mutant: Mutant, copy: Path, *, deadline_s: float, tests: bool = True) -> str:
+    """Who notices the change: ``answers``, ``tests`` of its package, or nobody ("")."""
     text = mutant.path.read_bytes()
     mutant.path.write_bytes(text[: mutant.start] + mutant.new.encode() + text[mutant.stop :])
+    package = package_of(mutant, copy)
     try:
-        return not passes(mutant.path.relative_to(copy / "src" / "vramcast").parts[0], copy, deadline_s=deadline_s)
+        if not answers_hold(package, copy, deadline_s=deadline_s):
+            return "answers"
+        return "tests" if tests and not passes(package, copy, deadline_s=deadline_s) else ""
     finally:
         mutant.path.write_bytes(text)
+
+
+def package_of(mutant: Mutant, copy: Path) -> str:
+    """The package that a mutant lies in."""
+    return mutant.path.relative_to(copy / "src" / "vramcast").parts[0]
+
+
+def answers_hold(package: str, copy: Path, *, deadline_s: float) -> bool:
+    """Whether every answer of the ledger is what it was, the package's own topics asked first."""
+    topics = sorted(
+        (path.stem for path in (copy / "tests" / "answers").glob("*.txt")), key=lambda t: not t.startswith(FIRST[package])
+    )
+    return _succeeds([sys.executable, str(copy / "tools" / "build_answers.py"), "--check", *topics], copy, deadline_s)
 
 
 def passes(package: str, copy: Path, *, deadline_s: float) -> bool:
     """Whether the tests of a package pass on the copy; a run past its deadline does not."""
     tests = [path for name in ("against_sources", *TESTS[package]) if (path := copy / "tests" / name).exists()]
     options = ["-q", "-x", "-n0", "-p", "no:cacheprovider", "-k", "not current", "-m", "not torch and not shared"]
+    return _succeeds([sys.executable, "-m", "pytest", *options, *map(str, tests)], copy, deadline_s)
+
+
+def _succeeds(command: list[str], copy: Path, deadline_s: float) -> bool:
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *map(str, tests)],
-            cwd=copy,
-            capture_output=True,
-            timeout=deadline_s,
-            check=False,
-        )
+        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=deadline_s, check=False)
     except subprocess.TimeoutExpired:
         return False
     return done.returncode == 0
 
 
+def equivalent(mutant: Mutant, copy: Path) -> bool:
+    """Whether the file of equivalent mutants names this change: its file, its whole line and what it becomes."""
+    rows = tomllib.loads(EQUIVALENT.read_text("utf-8")).get("mutant", [])
+    line = mutant.path.read_text("utf-8").splitlines()[mutant.line - 1].strip()
+    said = (mutant.path.relative_to(copy / "src" / "vramcast").as_posix(), line, f"{mutant.old.strip()} -> {mutant.new.strip()}")
+    return any((row["file"], row["line"], row["change"]) == said and row["because"] for row in rows)
+
+
 def main() -> None:
     """Sample, run, print the survivors and the share that was caught."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sample", type=int, default=46)
+    parser.add_argument("--sample", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--packages", nargs="*", default=list(PACKAGES), choices=PACKAGES)
     parser.add_argument("--deadline", type=float, default=300.0, help="seconds for one mutant's tests")
+    parser.add_argument("--answers-only", action="store_true", help="ask the ledger alone: a quick look, no measure of the tests")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "checkout"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns("__pycache__", ".*", "build", "dist"))
         for package in asked.packages:
-            if not passes(package, copy, deadline_s=4 * asked.deadline):
+            if not answers_hold(package, copy, deadline_s=4 * asked.deadline):
+                sys.exit("answers differ from the ledger without a change: run tools/build_answers.py")
+            if not (asked.answers_only or passes(package, copy, deadline_s=4 * asked.deadline)):
                 sys.exit(f"the tests of {package} fail, or take over {4 * asked.deadline:.0f} s, without a change")
-        survivors, chosen, begun = [], sample(copy, tuple(asked.packages), asked.sample, asked.seed), time.monotonic()
-        for index, mutant in enumerate(chosen, 1):
-            caught = noticed(mutant, copy, deadline_s=asked.deadline)
+        by: dict[str, dict[str, int]] = {package: {} for package in asked.packages}
+        begun = time.monotonic()
+        for index, mutant in enumerate(sample(copy, tuple(asked.packages), asked.sample, asked.seed), 1):
+            same = equivalent(mutant, copy)
+            who = (
+                "equivalent"
+                if same
+                else noticed(mutant, copy, deadline_s=asked.deadline, tests=not asked.answers_only) or "SURVIVED"
+            )
             where = f"{mutant.path.relative_to(copy)}:{mutant.line}"
-            verdict = "caught  " if caught else "SURVIVED"
-            print(f"{index:3d} {verdict} {mutant.kind:10s} {where}: {mutant.old.strip()} -> {mutant.new.strip()}", flush=True)
-            survivors += [] if caught else [mutant]
-    share = 1 - len(survivors) / max(1, len(chosen))
-    print(f"{len(chosen) - len(survivors)} of {len(chosen)} caught ({share:.0%}) in {time.monotonic() - begun:.0f} s")
-    sys.exit(bool(survivors))
+            print(f"{index:3d} {who:10s} {mutant.kind:10s} {where}: {mutant.old.strip()} -> {mutant.new.strip()}", flush=True)
+            counts = by[package_of(mutant, copy)]
+            counts[who] = counts.get(who, 0) + 1
+    for package, counts in by.items():
+        print(_summary(package, counts))
+    print(f"in {time.monotonic() - begun:.0f} s")
+    sys.exit(any(counts.get("SURVIVED") for counts in by.values()))
+
+
+def _summary(package: str, counts: dict[str, int]) -> str:
+    caught = counts.get("answers", 0) + counts.get("tests", 0)
+    whole = caught + counts.get("SURVIVED", 0)
+    apart = f", {counts['equivalent']} equivalent apart" if "equivalent" in counts else ""
+    share = f"{caught} of {whole} caught ({caught / max(1, whole):.0%})"
+    return f"{package}: {share}, {counts.get('tests', 0)} of them by tests alone{apart}"
 
 
 if __name__ == "__main__":
