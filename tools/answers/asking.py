@@ -22,7 +22,7 @@ from vramcast.models.inventory import Block, Model
 from vramcast.models.reading import read_model
 from vramcast.planning.serving import speed_of as speed_of_serving
 from vramcast.planning.training import speed_of as speed_of_training
-from vramcast.serving.forecast import answer_of as served
+from vramcast.serving.engines.base import answer_of as served
 from vramcast.training.forecast import forecast_training as trained
 from vramcast.training.recipe.options import flat
 from vramcast.training.recipe.parts import Recipe

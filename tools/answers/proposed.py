@@ -3,15 +3,16 @@
 ``build_answers.py --propose`` adds those that no topic asks yet, so that a new row of a table is asked once it stands there.
 """
 
-import importlib
-import pkgutil
 import shlex
+import tomllib
 from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
 
 from answers.asking import configs
-from vramcast.hardware.catalogue import catalogue
+from vramcast.hardware.accelerator import catalogue
 from vramcast.models.catalogue import known_ids
-from vramcast.models.quantization.rows import ALIASES, NAMED
+from vramcast.models.quantization.formats import ALIASES, NAMED
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.llama_cpp.file_types import BASE
 from vramcast.training.adapters.kinds import KINDS
@@ -21,6 +22,7 @@ from vramcast.training.methods import PARTIALS, PROMPTS, TASKS
 from vramcast.training.optimizers.rows import ROWS
 from vramcast.training.quantized import HELD, REFUSED
 
+RULES = Path(__file__).parents[2] / "tests" / "against_sources" / "rules.toml"
 Asked = Iterator[tuple[str, str]]
 
 QWEN, LLAMA, GEMMA = "Qwen/Qwen2.5-7B-Instruct", "meta-llama/Llama-3.1-8B-Instruct", "google/gemma-3-27b-it"
@@ -41,23 +43,12 @@ def _row(kind: str, flag: str, values: Iterable[str], question: str) -> str:
     return shlex.join([kind, flag, *dict.fromkeys(values)]) + f" : {question}"
 
 
-def borders(package: str) -> list[tuple[int, ...]]:
-    """Every release from which some row of a version table of an engine's package holds."""
-    found: set[tuple[int, ...]] = set()
-    module = importlib.import_module(package)
-    inner = pkgutil.iter_modules(module.__path__, f"{package}.") if hasattr(module, "__path__") else ()
-    for one in (module, *(importlib.import_module(info.name) for info in inner)):
-        for value in vars(one).values():
-            if isinstance(value, tuple) and value and all(_is_row(row) for row in value):
-                found |= {row[0] for row in value}
-    return sorted(found - {(0,)})
-
-
-def _is_row(row: object) -> bool:
-    """Whether this is (version, value)."""
-    if not (isinstance(row, tuple) and len(row) == 2 and isinstance(row[0], tuple) and row[0]):
-        return False
-    return all(isinstance(part, int) for part in row[0])
+@cache
+def borders(engine: str) -> list[tuple[int, ...]]:
+    """Every release from which some rule of an engine holds, as the facts of tests/against_sources name them."""
+    rules = tomllib.loads(RULES.read_text("utf-8"))["rule"]
+    own = (rule for rule in rules if f".engines.{engine}." in rule["module"])
+    return sorted({tuple(map(int, row[0].split("."))) for rule in own for row in rule["rows"]} - {(0,)})
 
 
 def _around(found: Iterable[tuple[int, ...]]) -> list[str]:
@@ -101,13 +92,11 @@ _GGUF = (
 def _releases() -> Asked:
     """Every release of every table, at both sides."""
     for engine, questions in _SERVED.items():
-        own = borders(f"vramcast.serving.engines.{engine}")
-        if engine == "vllm":
-            own = sorted({*own, *borders("vramcast.serving.engines.expert_kernels")})
+        own = borders(engine)
         for question in questions:
             values = [f"{engine}=={version}" for version in _around(own)] + [engine]
             yield f"serving_{engine}_releases", _row("along", "--engine", values, f"serve {question}")
-    builds = [str(build[0] - below) for build in borders("vramcast.serving.engines.llama_cpp") for below in (1, 0)]
+    builds = [str(build[0] - below) for build in borders("llama_cpp") for below in (1, 0)]
     for question in _GGUF:
         values = [*(f"llama_cpp==b{build}" for build in builds), "llama_cpp", "ik_llama_cpp", "ollama"]
         yield "serving_llama_cpp_releases", _row("along", "--engine", values, f"serve {question}")
