@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from vramcast.truth import intervals
+from vramcast.truth import bars
 from vramcast.truth.calibration import Choice, Held, calibrate, choose, encode, fold_of_row, fold_of_source, held_out
 from vramcast.truth.evaluation import Evaluation, evaluate
 from vramcast.truth.first_look import held_groups, looked_cells, read_looks
@@ -187,15 +187,15 @@ def main(arguments: list[str]) -> int:
     """Write or check; the exit code."""
     if "--check" in arguments:
         return int(PAGE.read_text("utf-8") != page(corpus()))
-    intervals.TABLE.write_bytes(b"{}\n")  # bars are made from errors alone, whatever state the table was left in
+    bars.TABLE.write_bytes(b"{}\n")  # bars are made from errors alone, whatever state the table was left in
     points = list(corpus().points)
-    intervals.SEEN.write_bytes(_combinations(points))
+    bars.SEEN.write_bytes(_combinations(points))
     choices = choose(points)
     CHOICES.write_bytes(msgspec.json.format(msgspec.json.encode(choices)) + b"\n")
-    intervals.TABLE.write_bytes(encode(looked_cells(read_looks(LOOKS)) | calibrate(points, choices)))
-    intervals.forget()
+    bars.TABLE.write_bytes(encode(looked_cells(read_looks(LOOKS)) | calibrate(points, choices)))
+    bars.forget()
     PAGE.write_text(page(corpus()), "utf-8")
-    sys.stdout.write(f"wrote {intervals.TABLE.name} and {PAGE.name}\n")
+    sys.stdout.write(f"wrote {bars.TABLE.name} and {PAGE.name}\n")
     return 0
 
 

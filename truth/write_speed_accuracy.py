@@ -16,9 +16,9 @@ from statistics import mean, median
 
 import msgspec
 
+from vramcast.truth.bars import COVERAGE, SPEED_TABLE, Range
 from vramcast.truth.evaluation import Evaluation, evaluate
 from vramcast.truth.scoring import Point
-from vramcast.truth.speed_bars import COVERAGE, TABLE, Range
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "accuracy_speed.md"
@@ -39,7 +39,7 @@ def main() -> None:
     found = evaluate(FILES)
     points = [p for p in found.points if p.scored and p.measure in MEASURES and p.predicted > 0 and p.measured > 0]
     bars, held = learned(points)
-    TABLE.write_bytes(msgspec.json.format(msgspec.json.encode(bars), indent=1) + b"\n")
+    SPEED_TABLE.write_bytes(msgspec.json.format(msgspec.json.encode(bars), indent=1) + b"\n")
     PAGE.write_text("\n".join(page(found, points, bars, held)) + "\n")
     sys.stdout.write(f"{len(points):,} figures, {len(bars)} bars\n")
 

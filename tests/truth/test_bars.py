@@ -8,8 +8,8 @@ from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.base import answer_of
 from vramcast.training.forecast import forecast_training
-from vramcast.truth import bars, intervals
-from vramcast.truth.intervals import Cell
+from vramcast.truth import bars
+from vramcast.truth.bars import Cell
 from vramcast.workload import Serving, Training
 
 CELL = Cell(low=0.9, high=1.2, quantiles=(0.8, 0.9, 0.92, 0.98, 1.0, 1.02, 1.08, 1.1, 1.2), cases=30, sources=3)
@@ -18,7 +18,7 @@ CELL = Cell(low=0.9, high=1.2, quantiles=(0.8, 0.9, 0.92, 0.98, 1.0, 1.02, 1.08,
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = {f"{measure}|*|*|*": CELL for measure in ("overhead", "allocated", "compute_buffer", "device")}
-    monkeypatch.setattr(intervals, "_table", lambda: cells)
+    monkeypatch.setattr(bars, "_table", lambda: cells)
 
 
 def test_weights_and_a_requested_cache_are_exact(table: None) -> None:
@@ -62,7 +62,7 @@ def test_kinds_of_models(model: str, kinds: set[str]) -> None:
 
 
 def test_no_case_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intervals, "_table", dict)
+    monkeypatch.setattr(bars, "_table", dict)
     answer = answer_of(Serving(model="Qwen/Qwen2.5-7B-Instruct", engine="transformers", context=1024))
     assert bars.serving_spread(answer, answer.ranks[0]).interval() is None
 
@@ -70,12 +70,12 @@ def test_no_case_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_shared_memory_and_other_vendors_have_cases_of_their_own() -> None:
     assert bars.platform_key(find_accelerator("H100")) == bars.platform_key(None) == {}
     assert bars.platform_key(find_accelerator("GB10")) == bars.platform_key(find_accelerator("MI300X")) == {"platform": "other"}
-    names = list(intervals.cell_names("overhead", {"engine": "vllm", "platform": "other"}))
+    names = list(bars.cell_names("overhead", {"engine": "vllm", "platform": "other"}))
     assert names == ["overhead|vllm@other|*|*", "overhead|*@other|*|*"]
 
 
 def test_classes_stored_alike_come_before_the_engine() -> None:
-    names = list(intervals.cell_names("overhead", {"engine": "vllm", "kind": "moe", "quant": "none"}))
+    names = list(bars.cell_names("overhead", {"engine": "vllm", "kind": "moe", "quant": "none"}))
     assert names == ["overhead|vllm|*|moe, 16-bit", "overhead|vllm|*|16-bit", "overhead|vllm|*|*", "overhead|*|*|*"]
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vramcast.truth import intervals
+from vramcast.truth import bars
+from vramcast.truth.bars import TABLE, Cell, cell_names, interval_for, kind_class, probability_fits, release
 from vramcast.truth.calibration import Case, calibrate, centred_range, choose, encode, fold_of_row, held_out, shortest_range
-from vramcast.truth.intervals import TABLE, Cell, cell_names, interval_for, kind_class, probability_fits, release
 from vramcast.truth.judgement import Judgement, Pair
 from vramcast.truth.scoring import Point, points_of
 
@@ -83,7 +83,7 @@ def test_questions_take_the_finest_cell_that_has_cases(monkeypatch: pytest.Monke
     cell = Cell(low=0.9, high=1.1, quantiles=(0.8, 0.9, 0.92, 0.98, 1.0, 1.02, 1.08, 1.1, 1.2), cases=30, sources=3)
     fine = msgspec.structs.replace(cell, low=0.99, high=1.01)
     table = {"total|*|*|*": cell, "total|vllm|0.19|mla, quantised": fine}
-    monkeypatch.setattr(intervals, "_table", lambda: table)
+    monkeypatch.setattr(bars, "_table", lambda: table)
     assert interval_for("total", 1000, KEYS).low_bytes == 990
     assert interval_for("total", 1000, {"engine": "sglang"}).high_bytes == 1100
     assert interval_for("unheard", 1000, KEYS) is None

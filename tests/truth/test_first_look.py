@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.truth import intervals
+from vramcast.truth import bars
+from vramcast.truth.bars import Cell, Combination, cell_in
 from vramcast.truth.first_look import FEWEST_GROUPS, Look, add_looks, held_groups, looked_cells, read_looks
-from vramcast.truth.intervals import Cell, Combination, cell_in
 from vramcast.truth.judgement import Judgement, Pair
 from vramcast.truth.scoring import points_of
 
@@ -72,7 +72,7 @@ def test_measured_and_new_combinations_have_bars_of_their_own() -> None:
     ],
 )
 def test_what_is_known_to_be_unknown_was_not_seen(monkeypatch, keys, seen) -> None:
-    monkeypatch.setattr(intervals, "_combinations", lambda: {"vllm": frozenset({"llama"})})
+    monkeypatch.setattr(bars, "_combinations", lambda: {"vllm": frozenset({"llama"})})
     assert Combination.of("weights", keys).seen is seen
 
 

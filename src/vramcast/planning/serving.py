@@ -45,7 +45,7 @@ def speed_of(answer: Answer) -> tuple[dict[str, Any], tuple[Assumption, ...], tu
     if not answer.resolved.question.asks_for_speed:
         return {}, (), ()
     from vramcast.speed.answer import as_block, serving_speed
-    from vramcast.truth.speed_bars import speed_intervals
+    from vramcast.truth.bars import speed_intervals
 
     try:
         speed = serving_speed(answer)

@@ -93,7 +93,7 @@ def _most_decisive_first(assumed: tuple[Assumption, ...]) -> tuple[Assumption, .
 def speed_of(answer: TrainingForecast, model: Model, card: Accelerator | None) -> tuple[dict[str, Any], tuple[Unmodelled, ...]]:
     """The speed block, and why there is none where the card has no law; nothing without a card."""
     from vramcast.speed.training.answer import as_block, run_of, training_speed
-    from vramcast.truth.intervals import interval_for
+    from vramcast.truth.bars import interval_for
 
     if card is None:
         return {}, ()

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from vramcast.truth.intervals import COVERAGE, PROBABILITIES, Cell, cell_names
+from vramcast.truth.bars import COVERAGE, PROBABILITIES, Cell, cell_names
 from vramcast.truth.scoring import Point
 
 FEWEST_CASES = 20

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.truth.intervals import COVERAGE, PROBABILITIES, Cell, Combination, first_look_names
+from vramcast.truth.bars import COVERAGE, PROBABILITIES, Cell, Combination, first_look_names
 from vramcast.truth.scoring import Point
 
 FEWEST_GROUPS = 9

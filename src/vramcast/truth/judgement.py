@@ -70,8 +70,3 @@ def public_source(text: str) -> str:
     """The source as this project names it: a stored file whose repository was not kept is known by its number."""
     unnamed = _UNNAMED.match(text)
     return f"public file {unnamed[1]}" if unnamed else text
-
-
-def engine_name(text: str) -> str:
-    """One spelling per engine: llama.cpp, llama-cpp and llama_cpp are the same."""
-    return text.lower().replace(".", "_").replace("-", "_")

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from vramcast.truth.intervals import interval_for
-from vramcast.truth.judgement import Judgement, Pair, engine_name, source_name
+from vramcast.truth.bars import engine_name, interval_for
+from vramcast.truth.judgement import Judgement, Pair, source_name
 
 PERCENTS = (1, 2, 3, 5, 10)
 _ROUNDING = 1e-9  # 102/100 - 1 is a little more than 0.02 in binary
