@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,6 +23,25 @@ _LONGEST_PATH = 4_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _REAL = re.compile(r"[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18}")
+
+
+_DISK_CLOSED: ContextVar[bool] = ContextVar("disk closed", default=False)
+
+
+@contextmanager
+def disk_closed() -> Iterator[None]:
+    """Inside, no file that a text names is opened or found: a visitor's names are never this machine's files."""
+    token = _DISK_CLOSED.set(True)
+    try:
+        yield
+    finally:
+        _DISK_CLOSED.reset(token)
+
+
+def check_disk(path: str | Path) -> None:
+    """Raises QuestionError for a named file where the disk is closed."""
+    if _DISK_CLOSED.get():
+        raise QuestionError(f"{printable(str(path))[:80]} names a file: files of the server are not read")
 
 
 def printable(text: str) -> str:
@@ -49,6 +69,8 @@ def real_number(text: str) -> float | None:
 
 def existing_path(text: str | Path) -> Path | None:
     """The file or folder of that name; None where there is none or no name can be so (too long, a NUL, a loop of links)."""
+    if _DISK_CLOSED.get():
+        return None
     try:
         path = Path(text).expanduser() if len(str(text)) <= _LONGEST_PATH and "\0" not in str(text) else None
         return path if path is not None and path.exists() else None
@@ -58,6 +80,7 @@ def existing_path(text: str | Path) -> Path | None:
 
 def read_bytes(path: Path, *, most: int) -> bytes:
     """The file's bytes. Raises QuestionError when it cannot be read, ConfigError when it is larger than ``most``."""
+    check_disk(path)
     try:
         with path.open("rb") as stream:
             data = stream.read(most + 1)

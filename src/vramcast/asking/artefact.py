@@ -7,11 +7,11 @@ https://huggingface.co/Qwen/Qwen3-8B     the id
 """
 
 import re
-from pathlib import Path
 
 import msgspec
 
 from vramcast.ledger import Assumption
+from vramcast.untrusted import existing_path
 
 USUAL_TYPE = "Q4_K_M"
 _TYPE = r"(?:u?d[-_])?(?:i?q\d(?:_[a-z0-9]+)*|tq\d_\d|fp16|f16|bf16|f32|mxfp4(?:_moe)?)"
@@ -43,7 +43,7 @@ def artefact_of(text: str) -> Artefact:
     plain = _ADDRESS.sub("", text.strip()).removesuffix("/").removesuffix("/tree/main").removesuffix("/resolve/main")
     if plain.lower().endswith(".gguf"):
         return _file(plain)
-    if Path(text).exists():
+    if existing_path(text):
         return Artefact(model=text)
     if match := _REPOSITORY.fullmatch(plain):
         return _repository(match)
@@ -53,7 +53,7 @@ def artefact_of(text: str) -> Artefact:
 
 
 def _file(text: str) -> Artefact:
-    match = None if Path(text).expanduser().exists() or "/" in text else _FILE.fullmatch(text)
+    match = None if existing_path(text) or "/" in text else _FILE.fullmatch(text)
     if match is None:
         return Artefact(model=text, engine="llama_cpp", because="a GGUF file is what llama.cpp loads")
     because = f"there is no file {text}: its name was read"

@@ -15,7 +15,7 @@ from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.reading.serving.launch import UNMODELLED, Launch
 from vramcast.reading.shell import open_names
-from vramcast.untrusted import printable
+from vramcast.untrusted import existing_path, printable
 from vramcast.workload import Serving
 
 # Ends of names that start an engine where they stand in MODEL's place; a .json or .py there needs --from or no command at all.
@@ -196,7 +196,7 @@ def _named(model: str, launch: Launch) -> str:
             f"{launch.where or 'the line'} starts {launch.engine} and names no model: give it, vramcast serve MODEL --from FILE"
         )
     is_path = model.startswith(("/", "./", "~", "..")) or model.count("/") > 1
-    if not is_path or Path(model).expanduser().exists():
+    if not is_path or existing_path(model):
         return model
     name = model.rstrip("/").rpartition("/")[2]
     if name.lower() in _MOUNTS:

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gpus": ("gpus", "The cards: memory as sold and as programs see it, rates, capabilities."),
     "evaluate": ("evaluate", "Forecasts against measured runs: error tables by engine, kind and source."),
     "calibrate": ("calibrate", "This machine's own speed, from its own runs: a profile that later answers name."),
+    "web": ("web", "The page and its API, served from this machine: English and Chinese."),
     "doctor": ("doctor", "What is installed here, and what each missing extra would add."),
 }
 

@@ -2,18 +2,10 @@
 
 from html import escape
 
+from vramcast.charts.palette import VERDICTS, colour_of
 from vramcast.ledger import Forecast, Term
 from vramcast.planning.verdict import headline
 from vramcast.units import count, gib
-
-# The terminal's colours as hexadecimal.
-_COLOURS = {
-    "weights": "#0087ff", "kv_cache": "#00d787", "state": "#00af5f", "activations": "#ffaf00", "logits": "#ffd700",
-    "graphs": "#d75fd7", "workspace": "#d787d7", "communication": "#ff8787", "context": "#808080", "gradients": "#00d7d7",
-    "optimizer": "#8787d7", "master_weights": "#5f5fff", "loss": "#ffd700", "gathered": "#ff8787", "temporaries": "#d787d7",
-    "fragmentation": "#a8a8a8",
-}  # fmt: skip
-_VERDICTS = {"fits": "#1a7f37", "tight": "#9a6700", "partly": "#bc4c00", "no": "#cf222e", "unknown": "#57606a"}
 
 
 def answer_html(forecast: Forecast) -> str:
@@ -40,21 +32,21 @@ def _verdict(forecast: Forecast) -> str:
     if fit.verdict == "unknown":
         return ""
     word = escape("does not start" if fit.refused else fit.verdict).upper()
-    badge = f'<span style="color:#fff;background:{_VERDICTS[fit.verdict]};padding:0 .5em;border-radius:.3em">{word}</span>'
+    badge = f'<span style="color:#fff;background:{VERDICTS[fit.verdict]};padding:0 .5em;border-radius:.3em">{word}</span>'
     return f'<div style="margin:.4em 0">{badge} {escape(headline(fit))}</div>'
 
 
 def _bar(terms: list[Term], whole: int) -> str:
     parts = "".join(
         f'<div title="{escape(t.name)} {escape(gib(t.bytes))}" '
-        f'style="width:{100 * t.bytes / whole:.3f}%;background:{_COLOURS.get(t.name, "#888")}"></div>'
+        f'style="width:{100 * t.bytes / whole:.3f}%;background:{colour_of(t.name)}"></div>'
         for t in terms
     )
     return f'<div style="display:flex;height:1.4em;background:#e6e6e6;border-radius:.3em;overflow:hidden">{parts}</div>'
 
 
 def _row(term: Term) -> str:
-    dot = f'<span style="color:{_COLOURS.get(term.name, "#888")}">&#9632;</span>'
+    dot = f'<span style="color:{colour_of(term.name)}">&#9632;</span>'
     size = f'<td style="text-align:right;white-space:nowrap">{escape(gib(term.bytes))}</td>'
     left = '<td style="text-align:left">'
     return f"<tr>{left}{dot} {escape(term.name)}</td>{size}{left}{escape(term.why)}</td></tr>"

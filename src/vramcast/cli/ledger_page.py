@@ -4,6 +4,7 @@ from vramcast.cli.page import Page
 from vramcast.cli.speed_page import opened_time
 from vramcast.errors import unknown_name
 from vramcast.ledger import Forecast, Instant, RankMemory, Term
+from vramcast.planning.verdict import missing_bytes
 from vramcast.quantity import SECONDS
 from vramcast.units import gib
 
@@ -21,7 +22,7 @@ def ledger(page: Page, forecast: Forecast) -> None:
     rank = forecast.worst
     terms = [t for t in rank.terms if t.bytes]
     held = sum(t.bytes for t in terms)
-    missing = max(0, rank.needed_bytes - held) if forecast.fit.verdict in ("no", "partly") else 0
+    missing = missing_bytes(forecast)
     capacity = forecast.fit.capacity_bytes or held
     page.heading(_title(forecast, rank))
     whole = max(capacity, held + missing)

@@ -10,7 +10,7 @@ from pathlib import Path
 from vramcast.errors import MissingError, QuestionError
 from vramcast.models import catalogue
 from vramcast.models.inventory import Model
-from vramcast.untrusted import existing_path
+from vramcast.untrusted import check_disk, existing_path
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
 _SURELY_MEANT = 3  # likeness of family and size or release: a slip of the pen rather than a model nobody here knows
@@ -29,6 +29,7 @@ def read_model(what: str, *, offline: bool | None = None) -> Model:
     if is_path(what):
         from vramcast.models.sources.local import read_path
 
+        check_disk(what)
         return read_path(existing_path(what) or Path(what))
     return catalogue.load(what) or (_by_hub(what, offline) if _HUB_ID.fullmatch(what) else _by_name(what))
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.ledger import Fit, Interval, RankMemory
+from vramcast.ledger import Fit, Forecast, Interval, RankMemory
 from vramcast.units import gib
 
 if TYPE_CHECKING:
@@ -136,6 +136,12 @@ def likely_text(probability: float) -> str:
 def margin_text(margin_bytes: int) -> str:
     """``3.10 GiB to spare`` or ``2.00 GiB short``."""
     return f"{gib(margin_bytes)} to spare" if margin_bytes >= 0 else f"{gib(-margin_bytes)} short"
+
+
+def missing_bytes(forecast: Forecast) -> int:
+    """What the question needs beyond what the engine would hold on the worst card; 0 where it serves what was asked."""
+    held = sum(term.bytes for term in forecast.worst.terms)
+    return max(0, forecast.worst.needed_bytes - held) if forecast.fit.verdict in ("no", "partly") else 0
 
 
 def binding_term(rank: RankMemory) -> str:

@@ -1,0 +1,18 @@
+"""One colour per meaning, the same in every picture: weights are always blue. Chosen to be told apart by colour-blind readers.
+
+The hues are those of Okabe and Ito (https://jfly.uni-koeln.de/color/) with two of IBM's palette for training's states.
+"""
+
+COLOURS = {
+    "weights": "#0072b2", "kv_cache": "#009e73", "state": "#44aa99", "activations": "#e69f00", "logits": "#f0e442",
+    "graphs": "#cc79a7", "workspace": "#d55e00", "communication": "#aa4499", "context": "#8c8c8c", "gradients": "#56b4e9",
+    "optimizer": "#785ef0", "master_weights": "#332288", "loss": "#f0e442", "gathered": "#aa4499", "temporaries": "#d55e00",
+    "gradient_copy": "#88ccee", "fragmentation": "#b0b0b0", "missing": "#cf222e",
+}  # fmt: skip
+OTHER = "#999999"
+VERDICTS = {"fits": "#1a7f37", "tight": "#9a6700", "partly": "#bc4c00", "no": "#cf222e", "unknown": "#57606a"}
+
+
+def colour_of(term: str) -> str:
+    """The colour of a top-level term of the ledger."""
+    return COLOURS.get(term, OTHER)

@@ -1,0 +1,154 @@
+"""The API: the objects of ``--json`` over HTTP. Answers depend on the address alone, so they carry an ETag and may be cached."""
+
+from functools import lru_cache
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Request, Response, get, post
+from litestar.params import JSONBody, QueryParameter
+
+from vramcast import __version__
+from vramcast.errors import QuestionError, VramcastError
+from vramcast.ledger import Forecast
+from vramcast.untrusted import disk_closed
+from vramcast.web.problems import Problem, problem_of
+from vramcast.web.threads import in_thread
+from vramcast.web.visitor import asked_by_visitor, asked_of_config
+
+_KEPT = 512  # answers remembered, some 20 kB each
+_MOST_FOUND = 50
+Named = Annotated[str, QueryParameter(max_length=200)]
+
+
+class Asking(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The body of a question: its words as in the address, and the model's own config.json where the model has no name here."""
+
+    words: dict[str, str | int | float | bool | None] = {}
+    config: dict[str, Any] | None = None
+
+
+class Pasted(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A log or a traceback; ``gpu`` names the card where the text does not."""
+
+    text: str
+    gpu: str | None = None
+
+
+def forecast_of(kind: str, words: dict[str, Any], config: bytes | None = None) -> Forecast:
+    """The answer to a visitor's question. Raises VramcastError for one that cannot be answered."""
+    from vramcast.asking.asked import answer_serving, answer_training
+
+    with disk_closed():
+        asked: Any = asked_of_config(config, words, kind=kind) if config is not None else asked_by_visitor(kind, words)
+        return answer_serving(asked) if kind == "serve" else answer_training(asked)
+
+
+@lru_cache(maxsize=_KEPT)
+def remembered(kind: str, words: tuple[tuple[str, Any], ...]) -> Forecast:
+    """The answer to a question by words alone, remembered. Errors are not."""
+    return forecast_of(kind, dict(words))
+
+
+def answered(kind: str, words: dict[str, Any]) -> Forecast:
+    """The answer to a question by words alone."""
+    return remembered(kind, tuple(sorted(words.items())))
+
+
+def words_of(request: Request[Any, Any, Any]) -> dict[str, Any]:
+    """The words of an address; a word given twice is refused."""
+    words: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name in words:
+            raise QuestionError(f"--{name.replace('_', '-')} is given twice")
+        words[name] = value
+    words.pop("lang", None)
+    return words
+
+
+def contract(forecast: Forecast) -> Response[bytes]:
+    """The contract's object as JSON."""
+    return Response(msgspec.json.encode(forecast.to_dict()), media_type="application/json")
+
+
+@get("/api/serve", summary="Memory, fit and speed of serving a model")
+@in_thread
+def serve(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """The words of ``vramcast serve`` as parameters: model, gpu, engine, context, concurrency, prompt, output, flags ..."""
+    return contract(answered("serve", words_of(request)))
+
+
+@get("/api/train", summary="Memory, fit and speed of a training step")
+@in_thread
+def train(request: Request[Any, Any, Any]) -> Response[bytes]:
+    """The words of ``vramcast train`` as parameters: model, gpu, framework, method, rank, micro_batch, seq, checkpointing ..."""
+    return contract(answered("train", words_of(request)))
+
+
+@post("/api/serve", status_code=200, summary="The same, for a config.json sent along")
+@in_thread
+def serve_config(data: JSONBody[Asking]) -> Response[bytes]:
+    """``words`` as the parameters of the address; ``config``: the model's config.json, read in memory and forgotten."""
+    return _posted("serve", data)
+
+
+@post("/api/train", status_code=200, summary="The same, for a config.json sent along")
+@in_thread
+def train_config(data: JSONBody[Asking]) -> Response[bytes]:
+    """``words`` as the parameters of the address; ``config``: the model's config.json, read in memory and forgotten."""
+    return _posted("train", data)
+
+
+def _posted(kind: str, data: JSONBody[Asking]) -> Response[bytes]:
+    if data.config is None:
+        return contract(forecast_of(kind, data.words))
+    return contract(forecast_of(kind, data.words, msgspec.json.encode(data.config)))
+
+
+@get("/api/models", summary="Models that are answered with no network")
+@in_thread
+def models(find: Named = "") -> dict[str, Any]:
+    """The ids that contain ``find``, the makers' own first."""
+    from vramcast.asking.looking import find_models
+
+    return {"schema": "vramcast/1", "models": find_models(find)[:_MOST_FOUND] if find else find_models("")}
+
+
+@get("/api/gpus", summary="The cards and their facts")
+@in_thread
+def gpus(name: Named = "") -> dict[str, Any]:
+    """All cards, or the one of that name."""
+    from vramcast.hardware.accelerator import catalogue
+    from vramcast.hardware.cards import least_card
+
+    if name.strip().lower() == "local":
+        raise QuestionError("gpu 'local' is the server's own card: name the card, for example RTX 4090")
+    found = [least_card(name)] if name else list(catalogue().values())
+    return {"schema": "vramcast/1", "gpus": [msgspec.to_builtins(card) for card in found]}
+
+
+@post("/api/explain", status_code=200, summary="An out-of-memory message or an engine's log, explained")
+@in_thread
+def explain(data: JSONBody[Pasted]) -> Response[bytes]:
+    """What the text says of memory, with figures; where it tells a run, the forecast of that run and one corrected line."""
+    from vramcast.asking.looking import explain_text
+
+    with disk_closed():
+        found = explain_text(data.text, gpu=data.gpu)
+    again = found.again
+    body = {
+        "schema": "vramcast/1",
+        "findings": [msgspec.to_builtins(f) for f in found.findings],
+        "out_of_memory": msgspec.to_builtins(found.memory) if found.memory else None,
+        "again": {"corrected": again.corrected, "answer": again.forecast.to_dict()} if again else None,
+    }
+    return Response(msgspec.json.encode(body, enc_hook=str), media_type="application/json")
+
+
+def refused(_: Request[Any, Any, Any], error: VramcastError) -> Response[Problem]:
+    """An error of the question as problem details."""
+    problem = problem_of(error)
+    return Response(problem, status_code=problem.status, media_type="application/problem+json")
+
+
+HANDLERS = (serve, train, serve_config, train_config, models, gpus, explain)
+VERSION = __version__

@@ -1,0 +1,237 @@
+"""An answer as the template needs it: what to draw and what to write, in the visitor's language, nothing of HTML but pictures."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from vramcast.charts.palette import colour_of
+from vramcast.charts.svg import card_bar, timeline
+from vramcast.ledger import Forecast, Interval, Term
+from vramcast.planning.verdict import WANTING, missing_bytes
+from vramcast.units import count, gib, time_text
+from vramcast.web.language import Language
+
+_DECIDING = 10  # assumptions shown before the fold: those that decide most come first in an answer
+_SURELY, _HARDLY = 0.99, 0.01
+_SPEED = ("ttft_s", "tpot_s", "tokens_per_s_per_user", "tokens_per_s", "tokens_per_s_per_gpu", "prefill_tokens_per_s")
+_STEP = ("step_s", "tokens_per_s", "tokens_per_s_per_gpu", "mfu", "hfu")
+
+
+def view_of(forecast: Forecast, asked: Mapping[str, Any], kind: str, say: Language) -> dict[str, Any]:
+    """Everything that ``answer.html`` shows of a forecast; ``asked`` are the visitor's words, for links and the command."""
+    rank, fit, w = forecast.worst, forecast.fit, forecast.workload
+    terms = [*(t for t in rank.terms if t.bytes), *_wanting(forecast)]
+    parts = [(t.name, float(t.bytes), f"{say.word('term', t.name)}: {gib(t.bytes)}. {t.why}") for t in terms]
+    bar = rank.interval
+    card = f"{w['gpu']} {gib(fit.capacity_bytes, 1)}" if fit.capacity_bytes else ""
+    return {
+        "model": forecast.model,
+        "parameters": count(forecast.model.parameters),
+        "active": count(forecast.model.active_parameters)
+        if forecast.model.active_parameters < 0.9 * forecast.model.parameters
+        else "",
+        "where": f"{w.get('gpus', 1)} x {w['gpu']}" if w.get("gpu") else say("no-card"),
+        "engine": " ".join(str(w[n]) for n in ("engine", "framework", "engine_version", "framework_version") if w.get(n)),
+        "fit": fit,
+        "verdict": "refused" if fit.refused else fit.verdict,
+        "headline": _headline(forecast, say),
+        "bar": card_bar(
+            parts, capacity=fit.capacity_bytes, low=bar.low if bar else None, high=bar.high if bar else None,
+            title=say("bar-title", model=forecast.model.id),
+        ),
+        "edge": card,
+        "terms": [_row(t, terms, say) for t in terms],
+        "needed": gib(rank.needed_bytes),
+        "interval": _interval(bar, say),
+        "steps": _steps(forecast, kind, say),
+        "limits": _limits(forecast, kind, say),
+        "speed": _speed(forecast, say),
+        "advice": _advice(forecast, asked, kind, say),
+        "cards": _cards(forecast, asked, kind),
+        "assumed": forecast.assumed[:_DECIDING],
+        "folded": forecast.assumed[_DECIDING:],
+        "unmodelled": forecast.unmodelled,
+        "command": command_of(asked, kind),
+    }  # fmt: skip
+
+
+def _wanting(forecast: Forecast) -> tuple[Term, ...]:
+    """The cache that the question wants and that has no room, as a term of its own."""
+    more = missing_bytes(forecast)
+    return (Term(name="missing", bytes=more, why="the requests want so much more cache than there is room for"),) if more else ()
+
+
+def _interval(bar: Interval | None, say: Language) -> str:
+    if bar is None:
+        return ""
+    return say("interval", low=gib(bar.low), high=gib(bar.high), cases=bar.cases, share=f"{bar.coverage:.0%}")
+
+
+def link(asked: Mapping[str, Any], kind: str, **changed: Any) -> str:
+    """The address of the question with some words changed; a word that is None is left out."""
+    words = {name: value for name, value in {**asked, **changed}.items() if value not in (None, "")}
+    return f"/{kind}?{urlencode(words)}"
+
+
+def command_of(asked: Mapping[str, Any], kind: str) -> str:
+    """The command line that asks the same."""
+    line = ["vramcast", kind, *([str(asked["model"])] if asked.get("model") else [])]
+    for name, value in asked.items():
+        if name not in ("model", "flags", "lang", "vs") and value not in (None, ""):
+            line += [f"--{name.replace('_', '-')}", str(value)]
+    try:
+        more = shlex.split(str(asked.get("flags") or ""))
+    except ValueError:
+        more = []
+    return shlex.join([*line, *more])
+
+
+def _headline(forecast: Forecast, say: Language) -> str:
+    fit = forecast.fit
+    if fit.verdict == "unknown" or fit.margin_bytes is None or fit.probability is None:
+        return fit.error
+    chance = fit.probability
+    likely = (
+        say("likely-surely")
+        if chance > _SURELY
+        else say("likely-hardly")
+        if chance < _HARDLY
+        else say("likely", share=f"{chance:.0%}")
+    )
+    margin = say("to-spare" if fit.margin_bytes >= 0 else "short", size=gib(abs(fit.margin_bytes)))
+    return say("headline", likely=likely, margin=margin) if not fit.refused else ""
+
+
+def _row(term: Term, terms: list[Term], say: Language) -> dict[str, Any]:
+    whole = sum(t.bytes for t in terms) or 1
+    parts = [{"name": p.name.replace("_", " "), "size": gib(p.bytes), "why": p.why} for p in term.terms if p.bytes]
+    return {
+        "id": term.name,
+        "name": say.word("term", term.name),
+        "colour": colour_of(term.name),
+        "size": gib(term.bytes),
+        "share": f"{term.bytes / whole:.1%}",
+        "why": term.why,
+        "source": term.source,
+        "parts": parts if len(parts) > 1 else [],
+    }
+
+
+def _steps(forecast: Forecast, kind: str, say: Language) -> str:
+    if kind != "train" or len(forecast.worst.instants) < 2:
+        return ""
+    shown = [(i.name.replace("_", " "), float(i.bytes), f"{i.name}: {gib(i.bytes)}") for i in forecast.worst.instants]
+    return timeline(shown, capacity=forecast.fit.capacity_bytes, title=say("timeline-title"))
+
+
+def _limits(forecast: Forecast, kind: str, say: Language) -> list[tuple[str, str]]:
+    found, training = forecast.limits, kind == "train"
+    rows = (
+        ("limit-sequence" if training else "limit-context", found.max_context, "{:,}"),
+        ("limit-users", found.max_concurrency, "{:,.1f}"),
+        ("limit-batch", found.max_micro_batch, "{:,}"),
+        ("limit-cache", found.cache_tokens, "{:,}"),
+    )
+    return [(say(key), form.format(value) if value else say("none")) for key, value, form in rows if value is not None]
+
+
+def _speed(forecast: Forecast, say: Language) -> list[tuple[str, str, str]]:
+    speed, bars = forecast.speed, forecast.speed.get("intervals", {})
+    rows = []
+    for name in _STEP if "step_s" in speed else _SPEED:
+        if (value := speed.get(name)) is None:
+            continue
+        text = _text_of(name)
+        bar = bars.get(name)
+        ends = [v for key, v in bar.items() if key.startswith(("low", "high"))] if bar else []
+        rows.append((say(name.replace("_", "-")), text(value), f"{text(ends[0])} ... {text(ends[1])}" if len(ends) == 2 else ""))
+    if "run" in speed:
+        run = speed["run"]
+        rows.append((say("run"), time_text(run["days"] * 86_400), say("run-more", hours=f"{run['gpu_hours']:,.0f}")))
+    if speed.get("bound"):
+        rows.append((say("bound"), say.word("bound", speed["bound"]), str(speed.get("warning", ""))))
+    return rows
+
+
+def _text_of(name: str) -> Any:
+    if name in ("mfu", "hfu"):
+        return lambda x: f"{x:.1%}"
+    return (
+        time_text
+        if name.endswith("_s") and not name.startswith(("tokens", "prefill"))
+        else lambda x: f"{x:,.1f}" if x < 100 else f"{x:,.0f}"
+    )
+
+
+def _advice(forecast: Forecast, asked: Mapping[str, Any], kind: str, say: Language) -> list[dict[str, Any]]:
+    if forecast.fit.verdict not in WANTING:
+        return []
+    return [
+        {
+            "change": a.change,
+            "saves": gib(a.saves_bytes) if a.saves_bytes else "",
+            "costs": a.costs,
+            "verdict": a.then_verdict if a.then_verdict not in ("", "no") else "unknown",
+            "word": say("not-alone") if a.then_verdict in ("", "no") else say(f"verdict-{a.then_verdict}"),
+            "link": _applied(a.change, asked, kind),
+        }
+        for a in forecast.advice
+    ]
+
+
+def _applied(change: str, asked: Mapping[str, Any], kind: str) -> str:
+    """The question with the change in it: our own words in their fields, an engine's flags behind the others."""
+    from vramcast.web.visitor import SERVING_WORDS, TRAINING_WORDS
+
+    known = SERVING_WORDS if kind == "serve" else TRAINING_WORDS
+    changed: dict[str, Any] = {}
+    flags = [str(asked.get("flags") or "")]
+    for name, value in _pairs(change):
+        field = name.removeprefix("--").replace("-", "_")
+        if name.startswith("--") and field in known:
+            changed[field] = value or "1"
+        else:
+            flags.append(f"{name} {value}".strip())
+    more = " ".join(filter(None, flags)) if kind == "serve" else None
+    return link(asked, kind, **{"flags": more, **changed})
+
+
+def _pairs(change: str) -> Iterable[tuple[str, str]]:
+    """Flags with their values; a flag without one stands with an empty text."""
+    words = change.split()
+    i = 0
+    while i < len(words):
+        name, equals, value = words[i].partition("=")
+        i += 1
+        if not equals and i < len(words) and not words[i].startswith("--"):
+            value = words[i]
+            i += 1
+        yield name, value
+
+
+def _cards(forecast: Forecast, asked: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": f"{c.gpus} x {c.gpu}",
+            "verdict": c.verdict,
+            "needed": f"{gib(c.needed_bytes, 1)} / {gib(c.capacity_bytes, 1)}",
+            "price": f"${c.cloud_usd_per_hour * c.gpus:.2f}/h" if c.cloud_usd_per_hour else "",
+            "layout": c.layout,
+            "link": link(asked, kind, gpu=f"{c.gpu}x{c.gpus}" if c.gpus > 1 else c.gpu),
+        }
+        for c in forecast.cards
+    ]
+
+
+def shown_of(forecast: Forecast, words: Mapping[str, Any], kind: str, say: Language) -> dict[str, Any]:
+    """What a template needs to draw an answer: the view, the words as asked, the addresses of its map and its JSON."""
+    here = {**words, "lang": say.code}
+    plain = {name: value for name, value in words.items() if name not in ("concurrency", "context")}
+    map_link = (
+        f"/map?{urlencode({**plain, 'lang': say.code})}" if kind == "serve" and words.get("gpu") and words.get("model") else ""
+    )
+    return {
+        "say": say, "asked": dict(words), "answer": view_of(forecast, here, kind, say), "map_link": map_link,
+        "json_link": f"/api{link(words, kind)}",
+    }  # fmt: skip

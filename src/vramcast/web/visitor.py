@@ -1,0 +1,137 @@
+"""What a visitor may ask: words of the question from a URL or a body, with nothing of the server's own disk or cards in reach.
+
+The command line opens files, standard input and the local card where it is told to. A visitor's words must not: names that are
+paths, words that name a file and ``--gpu local`` are refused here, before the question is read by ``asking``.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from vramcast.asking.asked import Asked
+from vramcast.asking.serving import ServingWords, serving_question
+from vramcast.asking.training import TrainingWords, training_question
+from vramcast.errors import QuestionError, unknown_name
+from vramcast.untrusted import shown
+from vramcast.workload import Serving, Training
+
+LONGEST_VALUE = 400
+MOST_WORDS = 64
+_OF_THE_SERVER = frozenset({"workload", "profile", "settings"})  # words that name a file or open a recipe's every part
+_EXTRA = frozenset({"model", "flags"})
+SERVING_WORDS = frozenset(ServingWords.__annotations__) - _OF_THE_SERVER
+TRAINING_WORDS = frozenset(TrainingWords.__annotations__) - _OF_THE_SERVER
+_NAME = re.compile(r"[\w.@:+~ ()-]+(?:/[\w.@:+-]+){0,2}")
+_PATHLIKE = re.compile(r"^[./~\\-]|\.\.|\\|\.(?:json|safetensors|gguf|ya?ml|sh|txt|toml|bin|pt|pth|pickle|pkl)$", re.IGNORECASE)
+_NUMBERS = ("rank", "eval_batch", "images", "image_patches", "zero", "fsdp", *(
+    "layers hidden heads kv_heads head_dim ffn vocab experts expert_ffn eval_kept".split()  # noqa: SIM905
+))  # fmt: skip
+_REALS = ("dropout", "epochs", "gpu_hour_usd")
+
+
+def asked_by_visitor(kind: str, given: Mapping[str, Any]) -> Asked[Serving] | Asked[Training]:
+    """The question of a visitor's words; ``kind`` is ``serve`` or ``train``.
+
+    ``flags`` holds the engine's own flags as one text. Raises QuestionError for a word, value or name that cannot be, or
+    that would read something of the server.
+    """
+    known = (SERVING_WORDS if kind == "serve" else TRAINING_WORDS) | _EXTRA
+    words = _words(given, known)
+    model, flags = str(words.pop("model", "")), _flags(words.pop("flags", ""))
+    if not model and not words.get("layers"):
+        raise QuestionError("no model: write for example Qwen/Qwen2.5-7B-Instruct, or llama3.1:8b")
+    if str(words.get("gpu", "")).strip().lower() == "local":
+        raise QuestionError("gpu 'local' is the server's own card: name the card, for example RTX 4090")
+    name = _public_name(model) if model else None
+    if kind == "serve":
+        return serving_question(name or "", flags=_known_flags(words, flags), **words)
+    if flags:
+        raise QuestionError(f"flags {shown(' '.join(flags))}: training has no flags of an engine; use the fields")
+    return training_question(name, **words)
+
+
+def asked_of_config(config: bytes, given: Mapping[str, Any], *, kind: str = "serve") -> Asked[Serving] | Asked[Training]:
+    """The question about a config.json that the visitor sent along; it is read in memory and forgotten."""
+    from vramcast.models.sources.described import from_config
+    from vramcast.models.sources.strict import LARGEST_CONFIG_BYTES, parse_json
+
+    if len(config) > LARGEST_CONFIG_BYTES:
+        raise QuestionError(f"the config is larger than {LARGEST_CONFIG_BYTES:,} bytes: a model's config.json is not")
+    where = "the config.json that was sent"
+    model = from_config(parse_json(config, where), name="your config.json", where=where)
+    asked = asked_by_visitor(kind, {**given, "model": "Qwen/Qwen2.5-0.5B"})
+    question = msgspec.structs.replace(asked.question, model=model.id)
+    return msgspec.structs.replace(asked, question=question, model=model)
+
+
+def _words(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    """The words with values, each bounded and of the kind that its question takes."""
+    if len(given) > MOST_WORDS:
+        raise QuestionError(f"{len(given)} words: a question has at most {MOST_WORDS}")
+    words: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            raise unknown_name("word", str(name), known)
+        if value is None or value == "" or value is False:
+            continue
+        text = value if isinstance(value, str) else str(value)
+        if len(text) > LONGEST_VALUE or "\0" in text:
+            raise QuestionError(f"--{name.replace('_', '-')} {shown(text, 20)} is longer than any value is")
+        words[name] = _typed(name, text)
+    return words
+
+
+def _typed(name: str, text: str) -> Any:
+    if name in _NUMBERS or name in _REALS:
+        try:
+            return float(text) if name in _REALS else int(text)
+        except ValueError:
+            raise QuestionError(f"--{name.replace('_', '-')} is {shown(text)}: expected a number") from None
+    if name == "compile":
+        return text.lower() in ("1", "true", "on", "yes")
+    return tuple(text.split(",")) if name == "offload" else text
+
+
+def _flags(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise QuestionError(f"flags {shown(text)}: {error}") from None
+
+
+def _known_flags(words: dict[str, Any], flags: tuple[str, ...]) -> tuple[str, ...]:
+    """The engine's flags; those that are words of the question (--quant fp8, as advice prints them) become words."""
+    kept: list[str] = []
+    waiting = list(flags)
+    while waiting:
+        word = waiting.pop(0)
+        name, equals, value = word.partition("=")
+        field = name.removeprefix("--").replace("-", "_")
+        if not (name.startswith("--") and field in SERVING_WORDS):
+            kept.append(word)
+        elif equals:
+            words[field] = value
+        elif waiting:
+            words[field] = waiting.pop(0)
+        else:
+            raise QuestionError(f"{name} needs a value")
+    return tuple(kept)
+
+
+def _public_name(text: str) -> str:
+    """The name, where it is one: an id, an alias, an Ollama tag, an address on the hub; never a path."""
+    from vramcast.asking.artefact import artefact_of
+    from vramcast.untrusted import existing_path
+
+    plain = text.strip().removeprefix("https://huggingface.co/").removeprefix("https://hf.co/").removesuffix("/")
+    gguf = plain.lower().endswith(".gguf") and "/" not in plain and not plain.startswith((".", "~"))
+    if gguf and existing_path(plain) is None and artefact_of(plain).quant:
+        return plain
+    if not _NAME.fullmatch(plain) or _PATHLIKE.search(plain) or existing_path(plain) is not None:
+        raise QuestionError(
+            f"model {shown(text)} is not a model's name: files of the server are not read; send a config.json instead"
+        )
+    return plain
