@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from vramcast.dtypes import BY_NAME, HEADER_BITS, HEADER_FLOATS, TABLE, dtype_name, element_bytes
 from vramcast.errors import QuestionError
 from vramcast.models.quantization.scheme import PLAIN
 from vramcast.models.reading import read_model
 from vramcast.serving.weights import loaded_dtype, scaled_bytes
 from vramcast.training.recipe.parts import DTYPES, width
+from vramcast.units import BY_NAME, HEADER_BITS, HEADER_FLOATS, TABLE, dtype_name, element_bytes
 
 
 def test_names_spellings_and_codes_are_said_once() -> None:

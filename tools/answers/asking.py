@@ -14,7 +14,7 @@ from answers.text import Groups, shown
 from vramcast.asking.doors import answer_serving, answer_training
 from vramcast.asking.serving import serving_question
 from vramcast.asking.training import training_question
-from vramcast.cli import serve, train, training_flags
+from vramcast.cli import serve, train
 from vramcast.errors import VramcastError
 from vramcast.hardware.cards import least_card
 from vramcast.ledger import Forecast, RankMemory, Term, Unmodelled
@@ -122,7 +122,7 @@ def _serve(verb: str, words: list[str]) -> Groups:
 
 def _train(verb: str, words: list[str]) -> Groups:
     given = train.command.make_context("train", words).params
-    asked = training_question(given["model"], files=given["files"], **training_flags.words_of(given))
+    asked = training_question(given["model"], files=given["files"], **train.words_of(given))
     model = asked.model or _read(asked.question.model)
     asked = msgspec.structs.replace(asked, model=model)
     if verb == "plan":

@@ -5,9 +5,9 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from vramcast.asking.asked import Asked, LayoutWords, check_words, count_of, flag_of, layout_of, named_cards
-from vramcast.dtypes import dtype_name
 from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption
+from vramcast.units import dtype_name
 from vramcast.workload import Adapter, Training
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import click
 from vramcast.asking.asked import LayoutWords
 from vramcast.asking.training import IMAGES, MOMENTS
 from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
-from vramcast.cli.training_flags import training_flags, words_of
+from vramcast.cli.train import training_flags, words_of
 from vramcast.errors import QuestionError
 
 _EPILOG = """\b

@@ -8,7 +8,7 @@ import click
 from vramcast.asking.launchers import read_launch
 from vramcast.asking.training import MOMENTS
 from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
-from vramcast.cli.training_flags import training_flags, words_of
+from vramcast.cli.train import training_flags, words_of
 from vramcast.errors import QuestionError, UntraceableError
 from vramcast.tracing.distribution import SCHEDULES
 

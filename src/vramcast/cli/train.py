@@ -1,13 +1,138 @@
-"""``vramcast train``: memory of a training step, whether it fits, and how far batch and length can be pushed."""
+"""``vramcast train``: memory of a training step, whether it fits, and how far batch and length can be pushed.
 
+The flags that describe a step, one per word of the question, are shared with ``trace`` and ``measure``.
+"""
+
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import click
 
-from vramcast.asking.training import TrainingWords, training_question
+from vramcast.asking.training import ShapeWords, TrainingWords, training_question
 from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
-from vramcast.cli.training_flags import training_flags, words_of
+
+_step, _recipe, _card, _shape = group("The step"), group("Recipe"), group("Card and layout"), group("A model given by numbers")
+_run = group("The whole run")
+
+Decorator = Callable[[Any], Any]
+
+
+def _options() -> Iterator[tuple[str, Decorator]]:
+    """Every flag by the word that it fills, in the order of the help."""
+    yield from _of_the_step()
+    yield from _of_the_card()
+    yield from _of_the_recipe()
+    yield from _of_the_run()
+    for name in ShapeWords.__annotations__:
+        yield name, _shape(f"--{name.replace('_', '-')}", name, type=int, help=f"{name.replace('_', ' ').capitalize()}.")
+
+
+def _of_the_step() -> Iterator[tuple[str, Decorator]]:
+    yield "method", _step("--method", show_default="full", help="full, lora, qlora, dpo, grpo ...")
+    yield "rank", _step("--rank", type=int, help="Adapter rank.")
+    yield "dropout", _step("--dropout", type=float, help="Adapter dropout: above 0 its masks and inputs are kept.")
+    yield "targets", _step("--targets", help="Adapted modules, by comma, or all-linear.")
+    yield "micro_batch", _step("--micro-batch", show_default="1", metavar="N", help="Sequences per forward pass and rank.")
+    yield "seq", _step("--seq", show_default="2048", metavar="TOKENS", help="Tokens per sequence: 4096, 8k = 8,000, 8K = 8,192.")
+    yield "accumulate", _step("--accumulate", show_default="1", metavar="N", help="Micro-batches per optimizer step.")
+    yield "eval_batch", _step("--eval-batch", type=int, metavar="N", help="Sequences per evaluation batch: adds that moment.")
+    yield (
+        "eval_kept",
+        _step("--eval-kept", type=int, metavar="N", help="Batches of logits kept on the card (eval_accumulation_steps)."),
+    )
+    yield (
+        "images",
+        _step("--images", type=int, metavar="N", help="Images per sequence, for the vision tower; 0 = text alone."),
+    )
+    yield (
+        "image_patches",
+        _step("--image-patches", type=int, metavar="N", help="Patches of one image, where the model takes any size."),
+    )
+    yield (
+        "saves",
+        _step("--save", "saves", metavar="HOW", help="Adds the moment of a checkpoint: full, device, sharded, async."),
+    )
+
+
+def _of_the_run() -> Iterator[tuple[str, Decorator]]:
+    yield "tokens", _run("--tokens", metavar="N", help="Tokens of the whole run, 15T or 400M: adds days, energy and cost.")
+    yield "epochs", _run("--epochs", type=float, metavar="N", help="With --samples: passes over the data.")
+    yield "samples", _run("--samples", metavar="N", help="Sequences of one epoch, each as long as --seq.")
+    yield "gpu_hour_usd", _run("--gpu-hour-usd", type=float, metavar="USD", help="What an hour of one card costs you.")
+
+
+def _of_the_card() -> Iterator[tuple[str, Decorator]]:
+    yield "gpu", _card("--gpu", metavar="NAME[xN]", help="The card, and how many: 4090, A100-80Gx8, local.")
+    yield "zero", _card("--zero", type=click.IntRange(0, 3), help="DeepSpeed ZeRO stage.")
+    versions = click.Choice(["1", "2"])
+    yield (
+        "fsdp",
+        _card("--fsdp", is_flag=False, flag_value="2", type=versions, help="PyTorch full sharding, version 1 or 2."),
+    )
+    yield "offload", _card("--offload", multiple=True, help="optimizer, parameters, activations (repeatable).")
+    axes = {
+        "tp": "Tensor parallel ranks.",
+        "pp": "Pipeline stages.",
+        "cp": "Context parallel ranks.",
+        "ep": "Expert parallel ranks.",
+        "vpp": "Virtual pipeline stages per rank.",
+    }
+    for name, about in axes.items():
+        yield name, _card(f"--{name}", type=int, show_default="1", help=about)
+    yield "sp", _card("--sp", is_flag=True, default=None, help="Megatron sequence parallelism.")
+    yield "replicate", _card("--replicate", type=int, metavar="N", help="HSDP: replicas of the sharded model.")
+    yield "shard", _card("--shard", type=int, metavar="N", help="HSDP: ranks that share one replica.")
+    yield "hpz", _card("--hpz", type=int, metavar="N", help="ZeRO++: ranks that share a second copy of the weights.")
+
+
+def _of_the_recipe() -> Iterator[tuple[str, Decorator]]:
+    yield (
+        "framework",
+        _recipe("--framework", show_default="hf_trainer", metavar="NAME[==VERSION]", help="Whose recipe of defaults."),
+    )
+    yield "optimizer", _recipe("--optimizer", help="adamw, adamw_8bit, adafactor, muon, sgd ...")
+    yield (
+        "checkpointing",
+        _recipe("--checkpointing", help="none, selective, full, offloaded, modules:NAME+..., uniform:N, block:N."),
+    )
+    yield "attention", _recipe("--attention", help="eager, sdpa, flash.")
+    yield "loss", _recipe("--loss", help="eager, fused, chunked, linear.")
+    yield "param_dtype", _recipe("--param-dtype", help="Type the trained weights are held in.")
+    yield "compute_dtype", _recipe("--compute-dtype", help="Type of the matmuls.")
+    yield "grad_dtype", _recipe("--grad-dtype", help="Type of the gradients.")
+    yield "quant", _recipe("--quant", help="Scheme of frozen weights: nf4, gptq ...")
+    yield "compile", _recipe("--compile/--no-compile", "compile", default=None, help="torch.compile.")
+    text = "Override one part of the recipe (repeatable)."
+    yield "settings", _recipe("--set", "settings", multiple=True, metavar="NAME=VALUE", help=text)
+
+
+def training_flags(*, without: frozenset[str] = frozenset()) -> Decorator:
+    """The flags on a command, less those of some words; MODEL and --from come with them."""
+
+    def decorate(function: Any) -> Any:
+        for name, option in reversed([*_options()]):
+            if name not in without:
+                function = option(function)
+        about = (
+            "A training file to start from: LLaMA-Factory, axolotl, TRL, DeepSpeed, Megatron ... (repeatable); typed flags win."
+        )
+        function = _step("--from", "files", multiple=True, metavar="FILE", help=about)(function)
+        return click.argument("model", required=False)(function)
+
+    return decorate
+
+
+def words_of(given: dict[str, Any]) -> TrainingWords:
+    """The words of the question among a command's parameters."""
+    words: TrainingWords = {}
+    words.update({name: given[name] for name in TrainingWords.__annotations__ if name in given})  # type: ignore[typeddict-item]
+    if words.get("fsdp") is not None:
+        words["fsdp"] = int(given["fsdp"])
+    if words.get("sp") is False:
+        words["sp"] = None
+    return words
+
 
 _output = group("Output")
 

@@ -9,7 +9,7 @@ def forecast_instead(given: dict[str, Any], lack: UntraceableError) -> int:
     """The forecast of the question that could not be traced. Raises ``lack`` for what has none: a script, a generation."""
     from vramcast.asking.training import training_question
     from vramcast.cli.output import print_json
-    from vramcast.cli.training_flags import words_of
+    from vramcast.cli.train import words_of
     from vramcast.ledger import Unmodelled
     from vramcast.planning.tracing.trained import by_known_rules
     from vramcast.planning.training import forecast_training

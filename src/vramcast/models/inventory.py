@@ -2,11 +2,16 @@
 
 A model has tens of thousands of tensors but few distinct ones, so it is kept as blocks (a group of equal layers with their
 indices) of tensors (with the number of equal copies, for experts). ``Model.all_tensors()`` writes them all out.
+
+A ``Model`` holds dictionaries, so it has no hash, and comparing it costs more than most formulas. It is never changed, so
+functions of models and stages remember their values by the object itself (``by_identity``), which is kept alive beside the
+value.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from math import prod
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
@@ -23,6 +28,37 @@ from vramcast.models.layers import (
     Rwkv,
     ShortConv,
 )
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def by_identity(objects: int = 1, *, most: int = 256) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator that remembers the last ``most`` values of a function of frozen objects.
+
+    The first ``objects`` arguments are known by identity, all others by value (they must have a hash). The value is handed out
+    again as it is, so it must be frozen too. Errors are not remembered.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        known: dict[Any, tuple[tuple[Any, ...], R]] = {}
+
+        @wraps(function)
+        def remembered(*args: P.args, **kwargs: P.kwargs) -> R:
+            own = args[:objects]
+            key = (*map(id, own), args[objects:], tuple(kwargs.items()))
+            found = known.get(key)
+            if found is None:
+                found = (own, function(*args, **kwargs))
+                for oldest in list(known)[: len(known) - most + 1]:
+                    known.pop(oldest, None)
+                known[key] = found
+            return found[1]
+
+        return remembered
+
+    return decorate
+
 
 Mixer = Attention | LatentAttention | Mamba1 | Mamba2 | GatedDeltaNet | LinearAttention | ShortConv | Rwkv
 FeedForward = Dense | Experts

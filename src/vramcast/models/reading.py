@@ -64,6 +64,8 @@ def is_path(what: str) -> bool:
     """Whether this is a file or folder rather than an id: it exists with a model in it, or is written as a path."""
     if what.lower().endswith(_FILES) or what.startswith((".", "/", "~")):
         return True
+    if what.lower() in catalogue.read_index().models and not Path(what).exists():
+        return False
     path = existing_path(what)
     return path is not None and path.is_dir() and any(child.suffix in _FILES for child in path.iterdir())
 

@@ -26,8 +26,7 @@ from math import prod
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.memo import by_identity
-from vramcast.models.inventory import Block, Model, Tensor
+from vramcast.models.inventory import Block, Model, Tensor, by_identity
 
 VOCABULARY = ("embedding", "head")
 ATTENTION = frozenset({"q", "k", "v", "qkv", "o"})

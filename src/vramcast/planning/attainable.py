@@ -9,9 +9,8 @@ import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.profiling.findings import Finding
 from vramcast.profiling.operators import CollectiveRow, Shaped
-from vramcast.profiling.report import Report
+from vramcast.profiling.report import Finding, Report
 from vramcast.speed.kernels.attention import decode_attention, prefill_attention
 from vramcast.speed.kernels.collectives import all_gather, all_reduce, all_to_all, reduce_scatter
 from vramcast.speed.kernels.gemm import RECIPES, gemm

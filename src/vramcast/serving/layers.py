@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from vramcast.memo import by_identity
-from vramcast.models.inventory import Block, Mixer, Tower
+from vramcast.models.inventory import Block, Mixer, Tower, by_identity
 from vramcast.models.layers import (
     Attention,
     Dense,

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 import msgspec
 
 from vramcast.ledger import Term
-from vramcast.memo import by_identity
 from vramcast.models import rotary
-from vramcast.models.inventory import Block, Model, Tensor, Tower, part_of
+from vramcast.models.inventory import Block, Model, Tensor, Tower, by_identity, part_of
 from vramcast.models.layers import Attention, LatentAttention
 from vramcast.models.quantization import Scheme, scheme_for
 from vramcast.models.quantization.scheme import stored_bytes

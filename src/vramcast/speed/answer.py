@@ -6,7 +6,7 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption, Term
-from vramcast.memo import by_identity
+from vramcast.models.inventory import by_identity
 from vramcast.models.operations import Batch
 from vramcast.serving.engines.base import Answer
 from vramcast.speed.closed_form import Steady, steady

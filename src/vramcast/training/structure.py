@@ -7,8 +7,7 @@ are worked out once and kept, because planners ask one structure for thousands o
 import msgspec
 
 from vramcast.ledger import Assumption
-from vramcast.memo import by_identity
-from vramcast.models.inventory import Model
+from vramcast.models.inventory import Model, by_identity
 from vramcast.models.layers import Attention
 from vramcast.models.sharding import Stage, cut, share
 from vramcast.quantity import Number, is_array, several

@@ -9,11 +9,11 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from vramcast.dtypes import HEADER_FLOATS
 from vramcast.models.inventory import Stored, Tensor
 from vramcast.models.quantization.formats import GGML_TYPES
 from vramcast.models.quantization.patterns import canonical
 from vramcast.models.quantization.scheme import PLAIN, Format
+from vramcast.units import HEADER_FLOATS
 
 _SIDES = frozenset({
     "weight", "qweight", "qzeros", "scales", "g_idx", "biases", "perm", "meta", "codes", "codebooks", "SCB", "weight_format",

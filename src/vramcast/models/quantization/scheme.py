@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from vramcast.dtypes import SPOKEN, TABLE, dtype_name
 from vramcast.errors import ConfigError, unknown_name
 from vramcast.models.config import Config
 from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.units import SPOKEN, TABLE, dtype_name
 
 if TYPE_CHECKING:
     from vramcast.models.quantization.exact import Exact

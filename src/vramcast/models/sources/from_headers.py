@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vramcast.dtypes import HEADER_BITS, HEADER_FLOATS
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.inventory import Block, Mixer, Model, Stored, Tensor, Tower
 from vramcast.models.layers import Attention
+from vramcast.units import HEADER_BITS, HEADER_FLOATS
 
 _LAYER = re.compile(r"(.*?\.)(\d{1,4})\.(.+)")
 _EXPERT = re.compile(r"(.*?experts?\.)(\d{1,4})\.(.+)")

@@ -7,12 +7,11 @@ Layout (huggingface/safetensors, README "Format"): 8 bytes little-endian header 
 import math
 from typing import Any
 
-from vramcast.dtypes import HEADER_BITS
 from vramcast.errors import UnmodelledError, UnsafeFileError
 from vramcast.models.inventory import Stored
 from vramcast.models.sources.ranges import Ranges
 from vramcast.models.sources.strict import parse_json
-from vramcast.units import MB, gib
+from vramcast.units import HEADER_BITS, MB, gib
 
 LARGEST_HEADER_BYTES = 100 * MB
 _MOST_TENSORS = 2_000_000

@@ -4,10 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from vramcast.dtypes import dtype_name
 from vramcast.errors import QuestionError, nearest
 from vramcast.reading.training.settings import UNSET, Settings
-from vramcast.units import parse_count
+from vramcast.units import dtype_name, parse_count
 from vramcast.untrusted import shown
 
 Convert = Callable[[Any], Any]

@@ -32,8 +32,7 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption
-from vramcast.memo import by_identity
-from vramcast.models.inventory import Model
+from vramcast.models.inventory import Model, by_identity
 from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 from vramcast.models.sharding import NO_PAD, ExpertPad, cut, is_routed, share
 from vramcast.serving.engines.base import Table, Version, at

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from vramcast import dtypes
+from vramcast import units
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.training.recipe.parts import Dtype, Part, Recipe
 from vramcast.training.recipe.policy import Policy, parse_policy
@@ -120,8 +120,8 @@ def _find(name: str) -> Option:
 
 def dtype_name(value: str) -> str:
     """The torch name of a dtype; other text is returned unchanged."""
-    found = dtypes.dtype_name(value)
-    return found if found in dtypes.BY_NAME else value
+    found = units.dtype_name(value)
+    return found if found in units.BY_NAME else value
 
 
 def dtype_of(value: str) -> Dtype:

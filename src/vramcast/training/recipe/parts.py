@@ -9,9 +9,9 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-from vramcast.dtypes import BY_NAME
 from vramcast.errors import QuestionError
 from vramcast.training.recipe.policy import Policy
+from vramcast.units import BY_NAME
 
 Dtype = Literal["float32", "bfloat16", "float16", "float8", "int8"]
 DTYPES: tuple[str, ...] = get_args(Dtype)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from vramcast.memo import by_identity
-from vramcast.models.inventory import Block, Model
+from vramcast.models.inventory import Block, Model, by_identity
 from vramcast.quantity import Number
 from vramcast.serving.engines.llama_cpp.compute import Layer
 from vramcast.serving.engines.llama_cpp.placement import Placement

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from vramcast.memo import by_identity
-from vramcast.models.inventory import Block
+from vramcast.models.inventory import Block, by_identity
 from vramcast.models.layers import Attention, Experts
 from vramcast.quantity import Number, is_array, minimum, where
 from vramcast.serving.engines.llama_cpp.affine import Span, line

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from vramcast.errors import UnmodelledError
-from vramcast.memo import by_identity
 from vramcast.models.classes import model_class
-from vramcast.models.inventory import Model
+from vramcast.models.inventory import Model, by_identity
 from vramcast.models.layers import Attention, Experts, LatentAttention
 from vramcast.models.quantization.formats import GGML_TYPES, GgmlType, ggml_type
 from vramcast.serving.engines.llama_cpp.file_types import BASE, Facts, file_type, tensor_types

@@ -1,7 +1,7 @@
 """The model buffer of one device, opened by part of the model: elements, their types, bytes."""
 
 from vramcast.ledger import Term
-from vramcast.memo import by_identity
+from vramcast.models.inventory import by_identity
 from vramcast.serving.engines.llama_cpp.loading import held_tensors
 from vramcast.serving.engines.llama_cpp.placement import Placement
 from vramcast.serving.engines.llama_cpp.stored import Part

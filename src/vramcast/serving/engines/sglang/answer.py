@@ -2,7 +2,6 @@
 
 import msgspec
 
-from vramcast.dtypes import element_bytes
 from vramcast.hardware.runtime import engine_start_bytes, engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.classes import model_class
@@ -27,7 +26,7 @@ from vramcast.serving.weights import (
     storage_of,
     weights_term,
 )
-from vramcast.units import gib
+from vramcast.units import element_bytes, gib
 
 _SOURCE = "sglang/srt/mem_cache/kv_cache_configurator.py"
 _SAMPLER = "sglang/srt/layers/sampler.py: the model's logits and an fp32 copy"

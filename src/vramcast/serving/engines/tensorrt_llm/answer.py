@@ -2,7 +2,6 @@
 
 import msgspec
 
-from vramcast.dtypes import element_bytes
 from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.sharding import Stage, cut, distinct_stages
@@ -12,6 +11,7 @@ from vramcast.serving.engines.layouts import front_split, pad_of, spread_of, ten
 from vramcast.serving.engines.tensorrt_llm import versions
 from vramcast.serving.layers import CacheLayer, cache_layers, widest_layer
 from vramcast.serving.weights import Loading, loaded_dtype, same_as_model, scaled_bytes, storage_of, weights_term
+from vramcast.units import element_bytes
 
 _SOURCE = "tensorrt_llm/_torch/pyexecutor/_util.py"
 _SAMPLER = "tensorrt_llm/_torch/pyexecutor/sampler.py greedy_search_sampling_batch"

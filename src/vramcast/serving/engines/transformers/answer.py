@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vramcast.dtypes import element_bytes
 from vramcast.hardware.runtime import context_bytes, context_term, cublas_workspace_bytes
 from vramcast.largest import largest_of_each, largest_that_fits
 from vramcast.ledger import Instant, RankMemory, Term
@@ -18,6 +17,7 @@ from vramcast.serving.engines.transformers.cache import Holding
 from vramcast.serving.engines.transformers.loaders import LOADERS, Loader
 from vramcast.serving.engines.transformers.prefill import Pass, activations_term, logits_term, returned_term
 from vramcast.serving.weights import Loading, same_as_model, storage_of, weights_term
+from vramcast.units import element_bytes
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

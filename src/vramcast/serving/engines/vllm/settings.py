@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from vramcast.dtypes import element_bytes
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
@@ -20,6 +19,7 @@ from vramcast.serving.engines.vllm.pages import CacheTypes, Demand
 from vramcast.serving.engines.vllm.profile import dequantizes
 from vramcast.serving.layers import SPARSE_LATENT_BYTES
 from vramcast.serving.weights import loaded_dtype, same_as_model, scaled_bytes, storage_of
+from vramcast.units import element_bytes
 
 
 class VllmSettings(msgspec.Struct, frozen=True, kw_only=True):

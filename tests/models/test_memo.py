@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from vramcast.memo import by_identity
+from vramcast.models.inventory import by_identity
 
 
 class Thing(msgspec.Struct, frozen=True):
