@@ -91,6 +91,8 @@ class Program:
             return self.value(held, depth + 1) if held is not None else Open(node.id)
         if isinstance(node, ast.Attribute):
             return self._attribute(node, depth)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            return Open(str(node.slice.value))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             inner = self.value(node.operand, depth + 1)
             return -inner if isinstance(inner, int | float) else Open("...")

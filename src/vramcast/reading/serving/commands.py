@@ -37,9 +37,9 @@ def launches_of(
     if program.shell:
         from vramcast.reading.serving.scripts import read_script
 
-        inner = held.with_variables(shown)
-        found = read_script(resolved(program.shell, shown), inner, environment=shown, name=name, depth=depth + 1)
-        return tuple(_with_cards(launch, cards) for launch in found)
+        arguments = program.words[1:]  # the first is the script's own name
+        found = read_script(program.shell, held, environment=shown, arguments=arguments, name=name, depth=depth + 1)
+        return tuple(_with_cards(_with_release(launch, program), cards) for launch in found)
     launch = launch_of(program, held, shown, name)
     return (_with_cards(launch, cards),) if launch else ()
 
@@ -121,7 +121,11 @@ def _configuration(engine: str, apart: Apart, held: Held, typed: set[str]) -> tu
         if text is None:
             found.append(Flag(name=f"{flag.name} (the file {_leaf(flag.values[0])} is not at hand)", typed=flag.typed))
             continue
-        mapping: Any = parse_yaml(text, _leaf(flag.values[0]))
+        try:
+            mapping: Any = parse_yaml(text, _leaf(flag.values[0]))
+        except QuestionError:
+            found.append(Flag(name=f"{flag.name} (the file {_leaf(flag.values[0])} is no YAML)", typed=flag.typed))
+            continue
         for more in taken_apart(engine, flags_of_mapping(mapping if isinstance(mapping, dict) else {})).flags:
             if more.name not in typed:
                 found.append(more)
@@ -169,6 +173,14 @@ def cards_of(text: str) -> int:
         return 0 if ids in ("", "all") else len(ids.split(","))
     last = re.search(r"(\d{1,4})\s*(?:\(.*\))?$", plain)
     return int(last[1]) if last and (plain[: last.start()] == "" or plain[: last.start()].endswith(":")) else 0
+
+
+def _with_release(launch: Launch, program: Program) -> Launch:
+    """The launch with the release of the image that its shell runs in."""
+    import msgspec
+
+    same = program.version and program.engine == launch.engine
+    return msgspec.structs.replace(launch, version=launch.version or program.version) if same else launch
 
 
 def _with_cards(launch: Launch, cards: int) -> Launch:

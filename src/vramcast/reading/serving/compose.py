@@ -8,6 +8,7 @@ from vramcast.reading.serving.commands import cards_of
 from vramcast.reading.serving.containers import Container, environment_of, words_of
 from vramcast.reading.serving.environment import read_environment_file
 from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.shell.variables import resolved
 from vramcast.untrusted import parse_yaml
 
 NAME = "compose file"
@@ -40,21 +41,21 @@ def _container(name: str, service: Mapping[str, Any], held: Held) -> Container:
     return Container(
         name=name,
         image=str(service.get("image") or ""),
-        entry=_interpolated(words_of(service.get("entrypoint"))),
-        arguments=_interpolated(words_of(service.get("command"))),
-        environment={key: _unescaped(value) for key, value in environment.items()},
+        entry=_interpolated(words_of(service.get("entrypoint")), held),
+        arguments=_interpolated(words_of(service.get("command")), held),
+        environment={key: _filled(value, held) for key, value in environment.items()},
         gpus=_devices(service),
         replicas=replicas if isinstance(replicas, int) and not isinstance(replicas, bool) and replicas > 0 else 1,
     )
 
 
-def _interpolated(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(_unescaped(word) for word in words)
+def _interpolated(words: tuple[str, ...], held: Held) -> tuple[str, ...]:
+    return tuple(_filled(word, held) for word in words)
 
 
-def _unescaped(text: str) -> str:
-    """Compose writes a dollar that the container's own shell shall see as two."""
-    return text.replace("$$", "$")
+def _filled(text: str, held: Held) -> str:
+    """Compose's variables filled in; a dollar that the container's own shell shall see is written as two."""
+    return "$".join(resolved(part, held.variables) for part in text.split("$$"))
 
 
 def _included(document: Mapping[str, Any], held: Held, above: tuple[str, ...]) -> dict[str, Any]:

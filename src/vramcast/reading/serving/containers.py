@@ -8,7 +8,7 @@ import msgspec
 
 from vramcast.reading.serving.commands import launches_of, of_image
 from vramcast.reading.serving.launch import Held, Launch
-from vramcast.reading.serving.programs import image_engine
+from vramcast.reading.serving.programs import image_engine, program_of
 from vramcast.reading.shell.variables import resolved
 
 # Resources that are whole cards, as Kubernetes' device plugins and Dynamo name them.
@@ -36,7 +36,10 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     def launches(self, held: Held) -> tuple[Launch, ...]:
         """What it starts: its words where they start an engine, else its image's entry point with its arguments."""
         variables = {name: resolved(value, held.variables) for name, value in self.environment.items()}
-        words = [resolved(word, {**held.variables, **variables}) for word in (*self.entry, *self.arguments)]
+        words = [*self.entry, *self.arguments]
+        program = program_of(words)
+        if program is None or not program.shell:  # a shell fills in its own
+            words = [resolved(word, {**held.variables, **variables}) for word in words]
         image = resolved(self.image, held.variables)
         found = launches_of(words, held, environment=variables, name=self.name)
         if not found and not self.entry:

@@ -94,9 +94,7 @@ def _read(content: str, what: str, held: Held) -> Found:
     if lower.endswith(".ipynb"):
         return _notebook(content, what, held)
     if lower.endswith(".py"):
-        from vramcast.reading.serving import python_calls
-
-        return Found(kind=python_calls.NAME, launches=python_calls.read(content, held))
+        return _python(content, lower, held)
     if lower.endswith((".md", ".mdx", ".markdown", ".rst")):
         return _markdown(content, held)
     if lower.endswith((".yml", ".yaml", ".json")) or _looks_like_yaml(content):
@@ -104,6 +102,18 @@ def _read(content: str, what: str, held: Held) -> Found:
         if found.launches or lower.endswith((".yml", ".yaml", ".json")):
             return found
     return _text(content, lower, held)
+
+
+def _python(content: str, lower: str, held: Held) -> Found:
+    """A program; in a Markdown block that is marked so by mistake, a script."""
+    from vramcast.reading.serving import python_calls
+
+    try:
+        return Found(kind=python_calls.NAME, launches=python_calls.read(content, held))
+    except QuestionError:
+        if lower != "block.py":
+            raise
+        return Found(kind="shell script", launches=read_script(content, held))
 
 
 def _text(content: str, lower: str, held: Held) -> Found:

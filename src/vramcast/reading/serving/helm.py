@@ -146,7 +146,7 @@ def _scenario(one: Any, held: Held) -> tuple[Launch, ...]:
     variables |= {"MODEL_NAME": name, "MODEL_PATH": name, "LLMDBENCH_DEPLOY_CURRENT_MODEL": name}
     found: list[Launch] = []
     service, alone = _mapping(one.get("modelservice")), _mapping(one.get("standalone"))
-    parts = {f"modelservice.{part}": service.get(part) for part in ("decode", "prefill")} | {"standalone": alone}
+    parts = {f"modelservice.{part}": service.get(part) or one.get(part) for part in ("decode", "prefill")} | {"standalone": alone}
     for part, value in parts.items():
         section = _mapping(value)
         above = service if part.startswith("modelservice") else alone

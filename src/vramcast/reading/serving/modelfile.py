@@ -21,13 +21,15 @@ _BUILDS = re.compile(r"^\s*(RUN|COPY|ENTRYPOINT|CMD|WORKDIR|EXPOSE|ARG|ENV)\b", 
 
 def is_modelfile(text: str) -> bool:
     """Whether a text is a Modelfile: a base, and Ollama's own instructions or nothing that a Dockerfile has."""
-    base = re.search(r"^\s*FROM\s+\S+", text, re.M | re.I)
-    return base is not None and not _BUILDS.search(text) and (bool(_OWN.search(text)) or len(text.split()) < 8)
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    base = bool(lines) and re.fullmatch(r"FROM\s+\S+", lines[0], re.I) is not None
+    return base and not _BUILDS.search(text) and (bool(_OWN.search(text)) or len(lines) == 1)
 
 
 def is_dockerfile(text: str) -> bool:
     """Whether a text is a Dockerfile."""
-    return re.search(r"^\s*FROM\s+\S+", text, re.M) is not None and bool(_BUILDS.search(text))
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return bool(lines) and re.match(r"(?:FROM|ARG)\s+\S+", lines[0]) is not None and bool(_BUILDS.search(text))
 
 
 def read(text: str, held: Held) -> tuple[Launch, ...]:

@@ -25,14 +25,14 @@ _MODULES = {
 }  # fmt: skip
 # Programs that take a word before the model, and the words under which they start an engine.
 _VERBS = {
-    "vllm": ("vllm", ("serve", "chat", "complete", "bench", "run-batch", "run")),
+    "vllm": ("vllm", ("serve", "run-batch", "run")),
     "ollama": ("ollama", ("run", "pull", "show", "serve", "create")),
     "sglang": ("sglang", ("serve", "launch_server")),
     "lmdeploy": ("lmdeploy", ("serve", "chat")),
     "ktransformers": ("ktransformers", ("serve", "run", "chat")),
     "kt": ("ktransformers", ("run", "chat")),
 }
-_MORE_VERBS = ("api_server", "gradio", "latency", "throughput", "serve")
+_MORE_VERBS = ("api_server", "gradio", "serve")
 # Fragments of image names, most telling first, and the engine that the image's own entry point starts.
 _IMAGES = (
     ("vllm-openai", "vllm"), ("vllmserver", "vllm"), ("huggingfaceserver", "vllm"), ("rocm/vllm", "vllm"), ("vllm-cpu", "vllm"),
@@ -47,6 +47,7 @@ _BEFORE = frozenset(  # words that stand before a command and change nothing
     nohup sudo exec time env uvx stdbuf setsid trtllm-llmapi-launch eval command tini dumb-init -- &
     """.split()  # noqa: SIM905
 )
+_DOCKERS, _RUNS = ("docker", "podman", "nerdctl"), frozenset({"run", "exec", "create"})
 _CONTAINERS = frozenset(  # programs that run the command among their own words
     """
     docker podman nerdctl docker-compose singularity apptainer enroot srun mpirun mpiexec salloc numactl taskset timeout nice
@@ -81,7 +82,7 @@ def program_of(words: Sequence[str]) -> Program | None:
     if name in _CONTAINERS:
         return _wrapped(rest, before)
     if nested := _nested(rest, name):
-        return Program(shell=nested, before=tuple(before))
+        return Program(shell=nested[0], words=tuple(nested[1:]), before=tuple(before))
     found = _direct(name, rest)
     return msgspec.structs.replace(found, before=tuple(before)) if found else None
 
@@ -101,6 +102,8 @@ def _direct(name: str, words: list[str]) -> Program | None:
     rest = words[1:]
     if name in _VERBS and rest and rest[0] in _VERBS[name][1]:
         engine, verb = _VERBS[name][0], rest.pop(0)
+        if rest[:1] == ["proxy"]:
+            return None
         while rest and rest[0] in _MORE_VERBS:
             rest.pop(0)
         return Program(engine=engine, words=tuple(rest), verb=verb)
@@ -131,20 +134,26 @@ def _python(words: list[str]) -> Program | None:
     return None
 
 
-def _nested(words: list[str], name: str) -> str:
-    """The text of ``sh -c "..."``."""
+def _nested(words: list[str], name: str) -> list[str]:
+    """The text of ``sh -c "..."`` and the words after it, of which the first is the script's own name."""
     if name not in _SHELLS and words[0] not in _SHELLS:
-        return ""
+        return []
     flag = next((place for place, word in enumerate(words[:5]) if re.fullmatch(r"-[a-z]*c", word)), 0)
-    return words[flag + 1] if flag and flag + 1 < len(words) else ""
+    return words[flag + 1 :] if flag else []
 
 
 def _wrapped(words: list[str], before: list[str]) -> Program | None:
     """What a container or a job starter runs: the first known program among its words, else the image's own."""
+    if words[0].rsplit("/", 1)[-1] in _DOCKERS and not _RUNS & set(words[1:4]):
+        return None
     for place in range(1, len(words)):
         name = words[place].rsplit("/", 1)[-1].removesuffix(".exe")
         if (nested := _nested(words[place:], name)) and name in _SHELLS:
-            return Program(shell=nested, before=(*before, *words[:place]))
+            engine, version = next(
+                (image_engine(word) for word in words[:place] if "/" in word and image_engine(word)), None
+            ) or ("", None)
+            wrapped = (*before, *words[:place])
+            return Program(shell=nested[0], words=tuple(nested[1:]), before=wrapped, engine=engine, version=version)
         if name not in _CONTAINERS and (found := _direct(name, words[place:])):
             image = next((image_engine(word) for word in words[:place] if "/" in word and image_engine(word)), None)
             version = image[1] if image and image[0] == found.engine else None
@@ -152,7 +161,10 @@ def _wrapped(words: list[str], before: list[str]) -> Program | None:
     for place, word in enumerate(words[1:], 1):
         if not word.startswith("-") and not _ASSIGNMENT.fullmatch(word) and _is_image(words[place - 1], word):
             engine, version = image_engine(word) or ("", None)
-            return Program(engine=engine, version=version, words=tuple(words[place + 1 :]), before=(*before, *words[: place + 1]))
+            rest = tuple(words[place + 1 :])
+            if rest and (rest[0].rsplit("/", 1)[-1] in _SHELLS or rest[0].startswith("/bin/")):
+                return None
+            return Program(engine=engine, version=version, words=rest, before=(*before, *words[: place + 1]))
     return None
 
 

@@ -1,24 +1,23 @@
 """A script's statements in order: here-documents, continuations, assignments, branches; the commands that remain."""
 
+import fnmatch
 import re
-import shlex
 from collections.abc import Callable, Mapping
 
 import msgspec
 
 from vramcast.reading.shell.conditions import holds
 from vramcast.reading.shell.variables import LONGEST, open_names, resolved
+from vramcast.reading.shell.words import Word, commands_of, expanded
 
 __all__ = ["Line", "Script", "open_names", "read_script_text"]
 
 _ASSIGNS = re.compile(r"(?:(?:export|local|readonly|declare(?: -\w+)?|set|setx|\$env:)\s*)?([A-Za-z_]\w{0,60})(\+?)=(.*)", re.S)
 _WORD_ASSIGNS = re.compile(r"([A-Za-z_]\w{0,60})=(.*)", re.S)
-_ARRAY = re.compile(r"\$\{(\w{1,60})\[[@*]\](?::?[-+][^}]*)?\}")
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w{1,60})\1")
 _TARGET = re.compile(r"(?:>>?|\btee(?:\s+-a)?)\s*([^\s<>|;&]{1,300})")
 _PROMPT = re.compile(r"^\s*(?:[$#>%]\s+|\w+@[\w.-]+:[^$#]*[$#]\s+|PS [^>]*>\s+)")
-_SPLITS = {"&&", "||", ";", "|", "&", "(", ")", "{", "}", "|&"}
-_SKIPPED = {"then", "do", "else", "time", "!"}
+_SKIPPED = {"then", "do", "else", "time", "!", "{", "}"}
 _MOST_LINES, _MOST_COMMANDS = 20_000, 4_000
 
 
@@ -35,18 +34,33 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[Line, ...]
     files: dict[str, str] = {}
     variables: dict[str, str] = {}
-    directives: tuple[str, ...] = ()
 
 
 class _Reader:
-    def __init__(self, given: Mapping[str, str], source: Callable[[str], str | None]) -> None:
-        self.given, self.source = dict(given), source
-        self.known: dict[str, str] = dict(given)
-        self.arrays: dict[str, list[str]] = {}
+    def __init__(self, around: "Around") -> None:
+        self.given, self.source = dict(around.given), around.source
+        self.known: dict[str, str] = {**around.environment, **around.given}
+        self.exported = set(around.environment)
+        self.exports_all = False
+        self.ended = False
+        self.arrays: dict[str, list[str]] = {"@": [*around.arguments], "*": [*around.arguments]}
+        self.known |= {str(place): word for place, word in enumerate(around.arguments[:9], 1)}
         self.files: dict[str, str] = {}
         self.lines: list[Line] = []
         self.branches: list[_Branch] = []
         self.depth = 0
+
+
+class Around(msgspec.Struct, frozen=True, kw_only=True):
+    """What surrounds a script. ``given``: variables that stand whatever it sets; ``environment``: those it starts with.
+
+    ``arguments``: the words after its name (``$@``); ``source``: the text of a file that it sources, or None.
+    """
+
+    given: Mapping[str, str] = {}
+    environment: Mapping[str, str] = {}
+    arguments: tuple[str, ...] = ()
+    source: Callable[[str], str | None] = lambda _name: None
 
 
 class _Branch(msgspec.Struct, kw_only=True):
@@ -57,22 +71,22 @@ class _Branch(msgspec.Struct, kw_only=True):
     opened: tuple[str, ...] = ()
 
 
-def read_script_text(
-    text: str, given: Mapping[str, str] | None = None, *, source: Callable[[str], str | None] = lambda _name: None
-) -> Script:
-    """The commands of a script. ``given``: variables that stand whatever the script sets; ``source``: text of a file it sources.
-
-    Raises QuestionError for variables that write out without end.
-    """
-    reader = _Reader(given or {}, source)
+def read_script_text(text: str, around: Around | None = None) -> Script:
+    """The commands of a script. Raises QuestionError for variables that write out without end."""
+    reader = _Reader(around or Around())
     _read(reader, text)
-    directives = tuple(line[1:].strip() for line in text.splitlines()[:400] if line.startswith(("#SBATCH", "#PBS", "#BSUB")))
-    return Script(lines=tuple(reader.lines), files=reader.files, variables=reader.known, directives=directives)
+    files = {resolved(name, reader.known): _heredoc(body, reader.known) for name, body in reader.files.items()}
+    return Script(lines=tuple(reader.lines), files=files, variables=reader.known)
+
+
+def _heredoc(body: str, known: Mapping[str, str]) -> str:
+    """The text of a here-document: its variables filled in, unless the mark was quoted."""
+    return body[1:] if body.startswith("'") else resolved(body, known)
 
 
 def _read(reader: _Reader, text: str) -> None:
     for statement in _statements(reader, text[: LONGEST * 5]):
-        if len(reader.lines) >= _MOST_COMMANDS:
+        if len(reader.lines) >= _MOST_COMMANDS or reader.ended:
             return
         _statement(reader, statement)
 
@@ -86,9 +100,15 @@ def _statements(reader: _Reader, text: str) -> list[str]:
         if heredoc := _HEREDOC.search(line):
             body, place = _until(lines, place, heredoc[2])
             if target := _TARGET.search(line):
-                reader.files[resolved(target[1].strip("\"'"), reader.known)] = "\n".join(body)
+                file, adds = target[1].strip("\"'"), ">>" in line or "tee -a" in line
+                before = [reader.files[file]] if adds and file in reader.files else []
+                reader.files[file] = "\n".join([*before, ("'" if heredoc[1] and not before else "") + "\n".join(body)])
             line = f"{line[: heredoc.start()]} {line[heredoc.end() :]}"
         whole = _uncommented(_PROMPT.sub("", line))
+        if whole.lstrip().startswith("case ") and not re.search(r"\besac\b", whole):
+            body, place = _until(lines, place, "esac")
+            found.append("\n".join([whole.strip(), *map(_uncommented, body), "esac"]))
+            continue
         while place < len(lines) and len(whole) < LONGEST and (more := _goes_on(whole)):
             whole = f"{whole[:-1] if more == 'line' else whole}{' ' if more == 'line' else chr(10)}{_uncommented(lines[place])}"
             place += 1
@@ -99,7 +119,7 @@ def _statements(reader: _Reader, text: str) -> list[str]:
 
 def _until(lines: list[str], place: int, mark: str) -> tuple[list[str], int]:
     body: list[str] = []
-    while place < len(lines) and lines[place].strip() != mark:
+    while place < len(lines) and lines[place].strip().rstrip(";") != mark:
         body.append(lines[place])
         place += 1
     return body, place + 1
@@ -141,11 +161,16 @@ def _statement(reader: _Reader, text: str) -> None:
     runs = [branch.runs for branch in reader.branches]
     if False in runs:
         return
+    if text.startswith("case "):
+        _case(reader, text)
+        return
     if (assigned := _ASSIGNS.fullmatch(text)) and _is_assignment(assigned[3]):
         _assign(reader, assigned)
+        if text.startswith(("export", "set", "$env")) or reader.exports_all:
+            reader.exported.add(assigned[1])
         return
-    for part in _parts(text):
-        _command(reader, part)
+    for place, command in enumerate(commands_of(text)):
+        _command(reader, command, first=not place)
 
 
 def _is_assignment(value: str) -> bool:
@@ -189,7 +214,7 @@ def _branch(reader: _Reader, text: str) -> bool:
             _inline(reader, inline)
         return True
     if not reader.branches or word not in ("elif", "else", "fi"):
-        return word in ("then", "fi", "done", "esac", "do", "set", "shift", "trap", "for", "while", "case")
+        return word in ("then", "fi", "done", "esac", "do", "shift", "trap", "for", "while")
     branch = reader.branches[-1]
     if word == "fi":
         reader.branches.pop()
@@ -200,6 +225,27 @@ def _branch(reader: _Reader, text: str) -> bool:
     if rest := re.match(r"else\s+(\S.*)", text, re.S):
         _statement(reader, rest[1])
     return True
+
+
+def _case(reader: _Reader, text: str) -> None:
+    """``case "$X" in a|b) ... ;; *) ... ;; esac``: the first part whose pattern fits; every part where X is open."""
+    found = re.fullmatch(r"case\s+(\S+|\"[^\"]*\")\s+in\b(.*)\besac\b;?", text, re.S)
+    if found is None:
+        return
+    value = resolved(found[1].strip("\"'"), reader.known)
+    opened = open_names(value)
+    for part in re.split(r";;&?", found[2]):
+        head, bracket, body = part.strip().partition(")")
+        patterns = [pattern.strip().strip("\"'") for pattern in head.lstrip("( \n").split("|")]
+        if not bracket or not (opened or any(fnmatch.fnmatchcase(value, pattern) for pattern in patterns)):
+            continue
+        reader.branches.append(_Branch(runs=None if opened else True, opened=opened))
+        for line in re.split(r"[\n;]", body):
+            if line.strip():
+                _statement(reader, line.strip())
+        reader.branches.pop()
+        if not opened:
+            return
 
 
 def _inline(reader: _Reader, found: re.Match[str]) -> None:
@@ -214,52 +260,19 @@ def _inline(reader: _Reader, found: re.Match[str]) -> None:
     reader.branches.pop()
 
 
-def _parts(text: str) -> list[list[str]]:
-    """The commands of a statement as raw words, apart at ``&&``, ``;``, pipes and the like; what is redirected is dropped."""
-    text = re.sub(r"\s[12]?>&[12]|\s&>", " >", text) if ">" in text else text
-    text = re.sub(r"\s[12]>(?=\s*\S)", " >", text)
-    try:
-        lexer = shlex.shlex(text, posix=False, punctuation_chars="|&;()<>")
-        lexer.whitespace_split, lexer.commenters = True, ""
-        raw = _rejoined(list(lexer))
-    except ValueError:
-        raw = text.split()
-    parts: list[list[str]] = [[]]
-    skip = False
-    for word in raw:
-        if word in _SPLITS or set(word) <= set("&|;"):
-            parts.append([])
-            skip = False
-        elif set(word) <= set("<>&") and word:
-            skip = True
-        elif skip:
-            skip = False
-        elif not (word in _SKIPPED and not parts[-1]):
-            parts[-1].append(word)
-    return [part for part in parts if part]
-
-
-def _rejoined(tokens: list[str]) -> list[str]:
-    """``$(...)`` and ``${...}`` back in one word, which the lexer takes apart at their brackets."""
-    found: list[str] = []
-    depth = 0
-    for token in tokens:
-        inside = depth > 0
-        opens = token.count("(") if inside or (token.startswith("(") and found and found[-1].endswith("$")) else 0
-        if inside or opens:
-            found[-1] += f"{' ' if inside and token != ')' and not found[-1].endswith('(') else ''}{token}"
-            depth += opens - token.count(")")
-        else:
-            found.append(token)
-    return found
-
-
-def _command(reader: _Reader, raw: list[str]) -> None:
-    words = [word for piece in raw for word in _expanded(reader, piece)]
-    environment = dict(reader.known)
+def _command(reader: _Reader, raw: list[Word], *, first: bool) -> None:
+    words = [found for word in raw for found in expanded(word, reader.known, reader.arrays, reader.given)]
+    while words and words[0] in _SKIPPED:
+        words = words[1:]
+    if words[:1] in (["exit"], ["return"]):  # a script's own check that fails is not where it is meant to end
+        reader.ended = words in (["exit"], ["exit", "0"]) and first and all(branch.runs for branch in reader.branches)
+        return
+    environment = {name: value for name, value in reader.known.items() if name in reader.exported}
     while words and (assigned := _WORD_ASSIGNS.fullmatch(words[0])):
         environment[assigned[1]] = reader.given.get(assigned[1], assigned[2])
         words = words[1:]
+    if words[:2] == ["set", "-a"] or words[:3] == ["set", "-o", "allexport"]:
+        reader.exports_all = True
     if words[:1] in (["export"], ["set"], ["declare"]) or not words:
         _exports(reader, words[1:] if words else [], environment)
         return
@@ -269,12 +282,15 @@ def _command(reader: _Reader, raw: list[str]) -> None:
     if words[0] == ":":
         return
     reader.lines.append(Line(words=tuple(words), environment=environment))
+    reader.ended = words[0] == "exec" and len(words) > 1 and first and all(branch.runs for branch in reader.branches)
 
 
 def _exports(reader: _Reader, words: list[str], environment: dict[str, str]) -> None:
     for word in words:
-        if (assigned := _WORD_ASSIGNS.fullmatch(word)) and assigned[1] not in reader.given:
+        assigned = _WORD_ASSIGNS.fullmatch(word)
+        if assigned and assigned[1] not in reader.given:
             reader.known[assigned[1]] = assigned[2]
+        reader.exported.add(assigned[1] if assigned else word)
     if not words:
         reader.known |= environment
 
@@ -285,21 +301,9 @@ def _sourced(reader: _Reader, name: str) -> None:
         reader.depth += 1
         _read(reader, text)
         reader.depth -= 1
+        reader.ended = False
 
 
 def _words(reader: _Reader, text: str) -> list[str]:
-    return [word for part in _parts(text.replace("\n", " ")) for piece in part for word in _expanded(reader, piece)]
-
-
-def _expanded(reader: _Reader, raw: str) -> list[str]:
-    """A raw word as the shell would pass it: arrays as their words, an unquoted variable as the words of its value."""
-    if (found := _ARRAY.fullmatch(raw.strip('"'))) and found[1] in reader.arrays and found[1] not in reader.given:
-        return list(reader.arrays[found[1]])
-    single = raw.startswith("'") and raw.endswith("'")
-    filled = raw if single else resolved(raw, reader.known)
-    apart = not single and "$" in raw and not raw.startswith('"')
-    try:
-        words = shlex.split(filled) if apart or not re.search(r"\s", filled) or raw[:1] in "\"'" or "=" in raw else [filled]
-    except ValueError:
-        words = filled.split() if apart else [filled.strip("\"'")]
-    return words
+    words = (word for command in commands_of(text.replace("\n", " ")) for word in command)
+    return [found for word in words for found in expanded(word, reader.known, reader.arrays, reader.given)]

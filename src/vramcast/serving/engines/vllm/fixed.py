@@ -56,7 +56,7 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
 
     ``core``: V0 or V1; ``speculative``: tokens drafted per step; ``element``: bytes of one activation; ``lora``:
     adapters' kernels are launched; ``dequantizes``: bitsandbytes' are; ``flashinfer``: attention is its; ``asked_largest``: what
-    the class sets whatever the sequences are, 0: nothing (model_executor/models/config.py GptOssForCausalLMConfig).
+    is asked for or the class sets whatever the sequences are, 0: nothing (models/config.py GptOssForCausalLMConfig).
     """
 
     version: Version
@@ -256,7 +256,8 @@ def _capture(resolved: Resolved, settings: VllmSettings) -> Capture:
         lora=bool(resolved.options.get("enable_lora")),
         dequantizes=settings.dequantizes,
         flashinfer=resolved.options.get("attention_backend") == "flashinfer",
-        asked_largest=model_class(resolved.model.family).served.largest_capture,
+        asked_largest=resolved.options.get("max_cudagraph_capture_size")
+        or model_class(resolved.model.family).served.largest_capture,
     )
 
 

@@ -33,6 +33,7 @@ OPTIONS = (
     Option(name="max_num_batched_tokens", kind="count", about="tokens of one step; length of the profile run", source=_ARGS),
     Option(name="block_size", kind="positive", most=2**20, about="tokens per cache block", source=_ARGS),
     Option(name="enforce_eager", kind="bool", about="no CUDA graphs", source=_ARGS),
+    Option(name="max_cudagraph_capture_size", kind="positive", most=10**4, about="largest batch captured", source=_ARGS),
     Option(name="enable_prefix_caching", kind="bool", about="keeps states at block ends in hybrid models", source=_ARGS),
     Option(name="enable_expert_parallel", kind="bool", about="experts spread over ranks instead of cut", source=_ARGS),
     Option(name="data_parallel_size", kind="positive", about="replicas that share experts", source=_ARGS),
