@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from vramcast.asking.training import training_question
 from vramcast.errors import QuestionError
 from vramcast.models.reading import read_model
 from vramcast.untrusted import disk_closed, existing_path, read_bytes
@@ -76,3 +77,16 @@ def test_names_as_people_type_them() -> None:
         "qwen2.5 7b",
     ):
         assert asked_by_visitor("serve", {"model": name, "gpu": "4090"}).question.model
+
+
+@pytest.mark.parametrize(("word", "value"), [("tp", "2"), ("pp", "4"), ("rank", "16"), ("dropout", "0.1"), ("sp", "true")])
+def test_numbers_of_training_are_numbers(word: str, value: str) -> None:
+    words = {"model": "meta-llama/Llama-3.1-8B", "gpu": "H100x8", "method": "lora", word: value}
+    question = asked_by_visitor("train", words).question
+    held = getattr(question.parallel, word, None) if word in ("tp", "pp", "sp") else getattr(question.adapter, word)
+    assert held == {"tp": 2, "pp": 4, "rank": 16, "dropout": 0.1, "sp": True}[word]
+
+
+def test_a_layout_given_as_text_is_refused_in_python() -> None:
+    with pytest.raises(QuestionError, match="--tp is '2': expected a whole number"):
+        training_question("meta-llama/Llama-3.1-8B", gpu="H100x8", tp="2")  # type: ignore[typeddict-item]

@@ -9,7 +9,7 @@ from vramcast.errors import QuestionError, unknown_name
 from vramcast.ledger import Assumption, Forecast, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.units import parse_count
-from vramcast.untrusted import whole_number
+from vramcast.untrusted import shown, whole_number
 from vramcast.workload import Parallel, Serving, Training
 
 Question = TypeVar("Question", Serving, Training)
@@ -108,6 +108,9 @@ def layout_of(words: LayoutWords, gpus: int) -> tuple[Parallel, int]:
 
     Raises QuestionError when they do not divide, or when replicas and shards do not multiply to the data-parallel ranks.
     """
+    for name, value in words.items():
+        if name in LayoutWords.__annotations__ and not (value is None or isinstance(value, int)):
+            raise QuestionError(f"{flag_of(name)} is {shown(value)}: expected a whole number, for example 2")
     axes = {name: words.get(name) for name in ("tp", "pp", "cp", "ep", "vpp", "hpz")}
     given = {name: value for name, value in axes.items() if isinstance(value, int)}
     model = Parallel(**given, sp=bool(words.get("sp")))

@@ -11,6 +11,7 @@ from vramcast import __version__
 from vramcast.errors import QuestionError, VramcastError
 from vramcast.ledger import Forecast
 from vramcast.untrusted import disk_closed
+from vramcast.web.document import REFUSALS, ServeOperation, TrainOperation
 from vramcast.web.problems import Problem, problem_of
 from vramcast.web.threads import in_thread
 from vramcast.web.visitor import asked_by_visitor, asked_of_config
@@ -70,28 +71,28 @@ def contract(forecast: Forecast) -> Response[bytes]:
     return Response(msgspec.json.encode(forecast.to_dict()), media_type="application/json")
 
 
-@get("/api/serve", summary="Memory, fit and speed of serving a model")
+@get("/api/serve", responses=REFUSALS, operation_class=ServeOperation, summary="Memory, fit and speed of serving a model")
 @in_thread
 def serve(request: Request[Any, Any, Any]) -> Response[bytes]:
     """The words of ``vramcast serve`` as parameters: model, gpu, engine, context, concurrency, prompt, output, flags ..."""
     return contract(answered("serve", words_of(request)))
 
 
-@get("/api/train", summary="Memory, fit and speed of a training step")
+@get("/api/train", responses=REFUSALS, operation_class=TrainOperation, summary="Memory, fit and speed of a training step")
 @in_thread
 def train(request: Request[Any, Any, Any]) -> Response[bytes]:
     """The words of ``vramcast train`` as parameters: model, gpu, framework, method, rank, micro_batch, seq, checkpointing ..."""
     return contract(answered("train", words_of(request)))
 
 
-@post("/api/serve", status_code=200, summary="The same, for a config.json sent along")
+@post("/api/serve", responses=REFUSALS, status_code=200, summary="The same, for a config.json sent along")
 @in_thread
 def serve_config(data: JSONBody[Asking]) -> Response[bytes]:
     """``words`` as the parameters of the address; ``config``: the model's config.json, read in memory and forgotten."""
     return _posted("serve", data)
 
 
-@post("/api/train", status_code=200, summary="The same, for a config.json sent along")
+@post("/api/train", responses=REFUSALS, status_code=200, summary="The same, for a config.json sent along")
 @in_thread
 def train_config(data: JSONBody[Asking]) -> Response[bytes]:
     """``words`` as the parameters of the address; ``config``: the model's config.json, read in memory and forgotten."""
@@ -104,7 +105,7 @@ def _posted(kind: str, data: JSONBody[Asking]) -> Response[bytes]:
     return contract(forecast_of(kind, data.words, msgspec.json.encode(data.config)))
 
 
-@get("/api/models", summary="Models that are answered with no network")
+@get("/api/models", responses=REFUSALS, summary="Models that are answered with no network")
 @in_thread
 def models(find: Named = "") -> dict[str, Any]:
     """The ids that contain ``find``, the makers' own first."""
@@ -113,7 +114,7 @@ def models(find: Named = "") -> dict[str, Any]:
     return {"schema": "vramcast/1", "models": find_models(find)[:_MOST_FOUND] if find else find_models("")}
 
 
-@get("/api/gpus", summary="The cards and their facts")
+@get("/api/gpus", responses=REFUSALS, summary="The cards and their facts")
 @in_thread
 def gpus(name: Named = "") -> dict[str, Any]:
     """All cards, or the one of that name."""
@@ -126,7 +127,7 @@ def gpus(name: Named = "") -> dict[str, Any]:
     return {"schema": "vramcast/1", "gpus": [msgspec.to_builtins(card) for card in found]}
 
 
-@post("/api/explain", status_code=200, summary="An out-of-memory message or an engine's log, explained")
+@post("/api/explain", responses=REFUSALS, status_code=200, summary="An out-of-memory message or an engine's log, explained")
 @in_thread
 def explain(data: JSONBody[Pasted]) -> Response[bytes]:
     """What the text says of memory, with figures; where it tells a run, the forecast of that run and one corrected line."""

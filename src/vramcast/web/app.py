@@ -20,7 +20,6 @@ from vramcast.web import api, pages
 from vramcast.web.problems import plain
 
 LARGEST_BODY_BYTES = 2 * 2**20
-LONGEST_ADDRESS = 6_000
 _STATIC = Path(__file__).parent / "static"
 _HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:; style-src-attr 'unsafe-inline'; object-src 'none'; "
@@ -57,11 +56,6 @@ def _framed(app: ASGIApp) -> ASGIApp:
             return
         address = scope["raw_path"] + b"?" + scope["query_string"]
         language = next((value for name, value in scope["headers"] if name == b"accept-language"), b"")
-        if len(address) > LONGEST_ADDRESS:
-            body = plain(414, "the address is too long", f"at most {LONGEST_ADDRESS:,} bytes")
-            long: Response[Any] = Response(body, status_code=414, media_type="application/problem+json")
-            await long.to_asgi_response(None, Request(scope))(scope, receive, send)
-            return
         tag = f'W/"{hashlib.sha256(b" ".join((__version__.encode(), address, language))).hexdigest()[:20]}"'
         known = next((value for name, value in scope["headers"] if name == b"if-none-match"), b"").decode("latin-1")
         if scope["method"] == "GET" and known == tag:
@@ -97,6 +91,7 @@ def _transport(_: Request[Any, Any, Any], error: HTTPException) -> Response[Any]
         plain(error.status_code, "the request is wrong", detail),
         status_code=error.status_code,
         media_type="application/problem+json",
+        headers=error.headers or {},
     )
 
 

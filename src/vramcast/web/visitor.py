@@ -7,7 +7,7 @@ paths, words that name a file and ``--gpu local`` are refused here, before the q
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -26,10 +26,14 @@ SERVING_WORDS = frozenset(ServingWords.__annotations__) - _OF_THE_SERVER
 TRAINING_WORDS = frozenset(TrainingWords.__annotations__) - _OF_THE_SERVER
 _NAME = re.compile(r"[\w.@:+~ ()-]+(?:/[\w.@:+-]+){0,2}")
 _PATHLIKE = re.compile(r"^[./~\\-]|\.\.|\\|\.(?:json|safetensors|gguf|ya?ml|sh|txt|toml|bin|pt|pth|pickle|pkl)$", re.IGNORECASE)
-_NUMBERS = ("rank", "eval_batch", "images", "image_patches", "zero", "fsdp", *(
-    "layers hidden heads kv_heads head_dim ffn vocab experts expert_ffn eval_kept".split()  # noqa: SIM905
-))  # fmt: skip
-_REALS = ("dropout", "epochs", "gpu_hour_usd")
+
+
+def kind_of(name: str, kind: str) -> type:
+    """What a word's text becomes: a whole number, a number, a switch, or the text itself where the question reads more."""
+    taken = get_args((TrainingWords.__annotations__ if kind == "train" else ServingWords.__annotations__).get(name, str))
+    if str in taken or not taken:
+        return str
+    return next((plain for plain in (bool, int, float) if plain in taken), str)
 
 
 def asked_by_visitor(kind: str, given: Mapping[str, Any]) -> Asked[Serving] | Asked[Training]:
@@ -39,7 +43,7 @@ def asked_by_visitor(kind: str, given: Mapping[str, Any]) -> Asked[Serving] | As
     that would read something of the server.
     """
     known = (SERVING_WORDS if kind == "serve" else TRAINING_WORDS) | _EXTRA
-    words = _words(given, known)
+    words = _words(given, known, kind)
     model, flags = str(words.pop("model", "")), _flags(words.pop("flags", ""))
     if not model and not words.get("layers"):
         raise QuestionError("no model: write for example Qwen/Qwen2.5-7B-Instruct, or llama3.1:8b")
@@ -67,7 +71,7 @@ def asked_of_config(config: bytes, given: Mapping[str, Any], *, kind: str = "ser
     return msgspec.structs.replace(asked, question=question, model=model)
 
 
-def _words(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+def _words(given: Mapping[str, Any], known: Iterable[str], kind: str) -> dict[str, Any]:
     """The words with values, each bounded and of the kind that its question takes."""
     if len(given) > MOST_WORDS:
         raise QuestionError(f"{len(given)} words: a question has at most {MOST_WORDS}")
@@ -80,18 +84,19 @@ def _words(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
         text = value if isinstance(value, str) else str(value)
         if len(text) > LONGEST_VALUE or "\0" in text:
             raise QuestionError(f"--{name.replace('_', '-')} {shown(text, 20)} is longer than any value is")
-        words[name] = _typed(name, text)
+        words[name] = _typed(name, text, kind)
     return words
 
 
-def _typed(name: str, text: str) -> Any:
-    if name in _NUMBERS or name in _REALS:
+def _typed(name: str, text: str, kind: str) -> Any:
+    plain = kind_of(name, kind)
+    if plain is bool:
+        return text.lower() in ("1", "true", "on", "yes")
+    if plain is not str:
         try:
-            return float(text) if name in _REALS else int(text)
+            return plain(text)
         except ValueError:
             raise QuestionError(f"--{name.replace('_', '-')} is {shown(text)}: expected a number") from None
-    if name == "compile":
-        return text.lower() in ("1", "true", "on", "yes")
     return tuple(text.split(",")) if name == "offload" else text
 
 
