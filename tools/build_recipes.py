@@ -6,9 +6,9 @@ from typing import get_args
 from vramcast.models.reading import read_model
 from vramcast.training.forecast import TrainingForecast, forecast_training
 from vramcast.training.frameworks import names
-from vramcast.training.frameworks.limits import LIMITS
-from vramcast.training.recipe.options import Option, options, part_types
-from vramcast.training.recipe.policy import Kind
+from vramcast.training.frameworks.common import LIMITS
+from vramcast.training.recipe.draft import Option, options, part_types
+from vramcast.training.recipe.parts import Kind
 from vramcast.units import GiB
 from vramcast.workload import Training
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from vramcast.models.families import mllama, qwen_vl, vit
+from vramcast.training.activations.choice import Style
 from vramcast.training.activations.layer import layer_life
-from vramcast.training.activations.style import Style
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -11,7 +11,7 @@ from vramcast.models.reading import read_model
 from vramcast.models.sharding import distinct_stages, every_stage, outer_tensors, stage_of, whole
 from vramcast.serving.engines.layouts import even_split, front_split, middle_split
 from vramcast.serving.weights import Loading, Storage, weights_term
-from vramcast.training.stages import stages
+from vramcast.training.counts import stages
 from vramcast.workload import Parallel
 
 SPLITS = (even_split, middle_split, front_split)

@@ -2,9 +2,8 @@
 
 import pytest
 
-from vramcast.training.activations.linear import linear
-from vramcast.training.activations.norms import norm
-from vramcast.training.activations.style import LowRank, Style
+from vramcast.training.activations.choice import LowRank, Style
+from vramcast.training.activations.linear import linear, norm
 from vramcast.training.activations.tape import Tape
 from vramcast.training.adapters.prompts import virtual_tokens
 

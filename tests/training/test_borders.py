@@ -9,7 +9,7 @@ import pytest
 
 from vramcast.models.inventory import Model
 from vramcast.training.optimizers.rules import optimizer, state_bytes
-from vramcast.training.recipe.options import flat
+from vramcast.training.recipe.draft import flat
 from vramcast.training.resolve import resolve
 from vramcast.training.shape import Shape, shape_model
 from vramcast.workload import Parallel, Training

@@ -2,7 +2,7 @@
 
 from vramcast.models.classes import Traced, model_class
 from vramcast.models.reading import read_model
-from vramcast.training.activations.known import SHOWN, usual_error
+from vramcast.training.activations.choice import SHOWN, usual_error
 from vramcast.training.forecast import TrainingForecast, forecast_training
 from vramcast.workload import Training
 

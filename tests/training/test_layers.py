@@ -2,15 +2,15 @@
 
 import pytest
 
+from vramcast.training.activations.choice import Style
 from vramcast.training.activations.layer import layer_life
 from vramcast.training.activations.layers import depth_reached, layers_of_part
 from vramcast.training.activations.sizes import Shape as Batch
-from vramcast.training.activations.style import Style
+from vramcast.training.counts import stages
 from vramcast.training.forecast import forecast_training
 from vramcast.training.methods import PARTIALS
-from vramcast.training.recipe.policy import Policy
+from vramcast.training.recipe.parts import Policy
 from vramcast.training.shape import Shape, shape_model
-from vramcast.training.stages import stages
 from vramcast.workload import Parallel, Training
 
 MODEL = shape_model(Shape(layers=16, hidden=1024, heads=16, ffn=4096, vocab=32000))

@@ -7,7 +7,7 @@ from vramcast.models.quantization import scheme_names
 from vramcast.models.quantization.formats import NAMED
 from vramcast.models.reading import read_model
 from vramcast.training.forecast import forecast_training
-from vramcast.training.quantized import HELD, REFUSED, word_of
+from vramcast.training.methods import HELD, REFUSED, word_of
 from vramcast.workload import Adapter, Parallel, Training
 
 MODEL = read_model("meta-llama/Llama-2-7b-hf", offline=True)

@@ -10,9 +10,8 @@ from vramcast.training.activations.regions import MODULES
 from vramcast.training.forecast import forecast_training
 from vramcast.training.frameworks import names
 from vramcast.training.loss import KINDS
-from vramcast.training.recipe.options import flat, options, part_types, read_option
-from vramcast.training.recipe.parts import LossKind, Recipe
-from vramcast.training.recipe.policy import Module, Policy, parse_policy
+from vramcast.training.recipe.draft import flat, options, part_types, read_option
+from vramcast.training.recipe.parts import LossKind, Module, Policy, Recipe, parse_policy
 from vramcast.training.resolve import resolve
 from vramcast.training.shape import Shape, shape_model
 from vramcast.workload import Parallel, Training

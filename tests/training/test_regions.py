@@ -3,14 +3,14 @@
 import pytest
 
 from vramcast.models.inventory import Model
+from vramcast.training.activations.choice import Style
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.layers import Layers, layers_of
 from vramcast.training.activations.regions import MODULES, module_bytes
 from vramcast.training.activations.sizes import Shape as Batch
-from vramcast.training.activations.style import Style
-from vramcast.training.recipe.policy import parse_policy
+from vramcast.training.counts import stages
+from vramcast.training.recipe.parts import parse_policy
 from vramcast.training.shape import Shape, shape_model
-from vramcast.training.stages import stages
 from vramcast.workload import Parallel
 
 TOKENS, HIDDEN, FFN, HEADS = 1024, 1024, 4096, 16

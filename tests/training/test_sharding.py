@@ -4,9 +4,9 @@ import pytest
 
 from vramcast.ledger import RankMemory
 from vramcast.training.counters import communicators
+from vramcast.training.counts import stages
 from vramcast.training.forecast import forecast_training
 from vramcast.training.shape import Shape, shape_model
-from vramcast.training.stages import stages
 from vramcast.training.structure import numbers_of, structure_of
 from vramcast.workload import Parallel, Training
 

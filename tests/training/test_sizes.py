@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from vramcast.models.reading import read_model
+from vramcast.training.activations.choice import LowRank, Style
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.sizes import TOKENS, Length, Peak, Shape, Size, at, chunks_of, highest, reaches
-from vramcast.training.activations.style import LowRank, Style
 
 STYLES = {
     "eager": Style(attention="eager"),

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from vramcast.training.counts import balanced_bounds, held_tensors, stages
 from vramcast.training.forecast import forecast_training
 from vramcast.training.shape import Shape, shape_model
-from vramcast.training.stages import balanced_bounds, held_tensors, stages
 from vramcast.workload import Parallel, Training
 
 MODEL = shape_model(Shape(layers=22, hidden=1024, heads=16, ffn=4096, vocab=32000, tied=True))

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from vramcast.models.operations import Linear, Split, operations
 from vramcast.models.reading import read_model
+from vramcast.training.activations.choice import LowRank, Style
 from vramcast.training.activations.layer import layer_life, layer_tape
-from vramcast.training.activations.style import LowRank, Style
 from vramcast.training.activations.tape import Tape, work_of
 from vramcast.training.shape import Shape, shape_model
 

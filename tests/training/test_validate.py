@@ -3,10 +3,10 @@
 import pytest
 
 from vramcast.errors import QuestionError
+from vramcast.training.counts import in_flight, stages
 from vramcast.training.forecast import forecast_training
 from vramcast.training.recipe.parts import ModelParallel, Recipe
 from vramcast.training.shape import Shape, shape_model
-from vramcast.training.stages import in_flight, stages
 from vramcast.workload import Adapter, Parallel, Training
 
 MODEL = shape_model(Shape(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=32000, positions=4096))

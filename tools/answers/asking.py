@@ -24,7 +24,7 @@ from vramcast.planning.serving import speed_of as speed_of_serving
 from vramcast.planning.training import speed_of as speed_of_training
 from vramcast.serving.engines.base import answer_of as served
 from vramcast.training.forecast import forecast_training as trained
-from vramcast.training.recipe.options import flat
+from vramcast.training.recipe.draft import flat
 from vramcast.training.recipe.parts import Recipe
 
 CONFIGS = Path(__file__).parents[2] / "tests" / "answers" / "configs.jsonl"

@@ -18,9 +18,8 @@ from vramcast.serving.engines.llama_cpp.file_types import BASE
 from vramcast.training.adapters.kinds import KINDS
 from vramcast.training.frameworks import names as frameworks
 from vramcast.training.frameworks.releases import RELEASED
-from vramcast.training.methods import PARTIALS, PROMPTS, TASKS
+from vramcast.training.methods import HELD, PARTIALS, PROMPTS, REFUSED, TASKS
 from vramcast.training.optimizers.rows import ROWS
-from vramcast.training.quantized import HELD, REFUSED
 
 RULES = Path(__file__).parents[2] / "tests" / "against_sources" / "rules.toml"
 Asked = Iterator[tuple[str, str]]

@@ -45,7 +45,7 @@ def _training_words() -> Iterator[tuple[str, list[tuple[str, str]]]]:
     from vramcast.training.frameworks import names as frameworks
     from vramcast.training.methods import LOW_RANK, PARTIALS, PROMPTS, TASKS
     from vramcast.training.optimizers.rows import ROWS
-    from vramcast.training.recipe.options import options
+    from vramcast.training.recipe.draft import options
 
     yield (
         "--method: what is trained",

@@ -17,7 +17,7 @@ from vramcast.planning.training_changes import training_changes
 from vramcast.planning.verdict import WANTING, exit_code, training_fit
 from vramcast.training.forecast import TrainingForecast
 from vramcast.training.forecast import forecast_training as answer_of
-from vramcast.training.recipe.options import flat
+from vramcast.training.recipe.draft import flat
 from vramcast.truth.bars import training_spread
 from vramcast.workload import Training
 

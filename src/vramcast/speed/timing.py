@@ -18,13 +18,12 @@ from vramcast.models.operations import (
 )
 from vramcast.speed.deployment import Deployment, law_format, native_formats
 from vramcast.speed.kernels.attention import decode_attention, prefill_attention
-from vramcast.speed.kernels.backends import backend
 from vramcast.speed.kernels.collectives import all_gather, all_reduce, reduce_scatter
-from vramcast.speed.kernels.elementwise import elementwise
 from vramcast.speed.kernels.experts import combine, dispatch
-from vramcast.speed.kernels.gemm import gemm
+from vramcast.speed.kernels.gemm import elementwise, gemm
 from vramcast.speed.kernels.latent import mla_decode, mla_prefill, sparse_attention
 from vramcast.speed.kernels.law import Estimate
+from vramcast.speed.kernels.machine import backend
 from vramcast.speed.kernels.moe import moe
 from vramcast.speed.kernels.recurrent import recurrent
 

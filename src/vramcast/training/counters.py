@@ -1,4 +1,4 @@
-"""From the instants of a rank to the three counters: allocated, reserved by the allocator, and seen by the driver.
+"""From the instants of a rank to its counters: allocated, reserved by the allocator, seen by the driver, and held on the host.
 
 Allocated is the largest instant plus the matmul workspaces. Reserved follows one rule, read off runs that report both: the
 caching allocator cuts its segments to the sizes of their first use, and tensors of another kind (layer temporaries, logits,
@@ -6,7 +6,16 @@ gathered blocks, gradients) seldom fit into the holes, so each kind keeps the se
 length renew the segments of what depends on the length a few times. When the card is full the allocator gives unused segments
 back and tries again (c10/cuda/CUDACachingAllocator.cpp), so reserved then ends a little above allocated. The driver sees the
 context and NCCL's buffers beside them: each communicator keeps its own on the card, whatever the tensors do.
+
+What one rank keeps in host memory: offloaded states, weights and activations in pinned pages, and what saving takes.
+
+Sources of saving: DeepSpeed 0.18.2, checkpoint/utils.py (clone_tensors_for_torch_save: below ZeRO-3 every process clones its
+weights to the host); accelerate 1.14, utils/fsdp_utils.py (save_fsdp_model, save_fsdp_optimizer: weights, then moments, whole on
+rank 0); transformers 5, modeling_utils.py (save_pretrained serialises shards of 50 GB, of 5 GB before); torch 2.13,
+distributed/checkpoint/state_dict_saver.py (async_save copies the rank's own states to the host first).
 """
+
+from collections.abc import Iterator
 
 import msgspec
 
@@ -14,11 +23,26 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import context_bytes, context_term, cublas_workspace_bytes, nccl_bytes
 from vramcast.ledger import Assumption, Instant, RankMemory, Term
 from vramcast.models.sharding import Stage
-from vramcast.quantity import Number, is_array, maximum, minimum, several, where, whole
-from vramcast.training.gathers import gather_pool, guarded, pending
-from vramcast.training.rank import Rank, retained_inputs
+from vramcast.quantity import (
+    Number,
+    Quantity,
+    binding,
+    bytes_,
+    is_array,
+    is_there,
+    maximum,
+    minimum,
+    named,
+    several,
+    smallest,
+    summed,
+    where,
+    whole,
+)
+from vramcast.training.gathers import gather_pool, guarded, is_cut, pending
 from vramcast.training.recipe.parts import GATHERED, Recipe
-from vramcast.training.structure import StepNumbers, Structure
+from vramcast.training.states import NOTHING
+from vramcast.training.structure import Rank, StepNumbers, Structure, retained_inputs
 from vramcast.training.timeline import EMBEDDING, FORWARD, LOAD, STEP
 from vramcast.workload import Parallel
 
@@ -247,3 +271,47 @@ def outside_terms(rank: RankMemory, found: Counters, card: Accelerator | None) -
         ("context", rank.device_bytes - rank.reserved_bytes - nccl - found.tenant_bytes, context.why, context.source),
     )  # fmt: skip
     return tuple(Term(name=name, bytes=size, why=why, source=source) for name, size, why, source in parts if size)
+
+
+FILE_BYTES = 50_000_000_000  # one safetensors file of transformers 5
+_OFFLOAD = "DeepSpeed 0.18, runtime/zero/offload_config.py"
+_GRADIENTS = "DeepSpeed 0.18, runtime/zero/stage_1_and_2.py: single_partition_of_fp32_groups[i].grad"
+
+
+def host_terms(rank: Rank) -> tuple[Term, ...]:
+    """The host's ledger of one rank, in pinned pages but for what is written; empty when nothing is offloaded."""
+    return tuple(Term(name=name, amount=size, source=source) for name, size, source in _parts(rank) if is_there(size))
+
+
+def _parts(rank: Rank) -> Iterator[tuple[str, Quantity, str]]:
+    states = rank.states
+    yield "host_optimizer", states.host_states, _OFFLOAD
+    yield "host_weights", states.host_weights, _OFFLOAD
+    yield "host_gradients", states.host_gradients, _GRADIENTS
+    if _offloads_checkpoints(rank):
+        passes = named(rank.in_flight, "passes") * named(rank.kind.stage.layers, "layers")
+        inputs = passes * bytes_(rank.layers.boundary, "of each one's input")
+        yield "host_activations", inputs, "unsloth_zoo: offloaded gradient checkpointing"
+    yield "host_checkpoint", _written(rank), "training/counters.py"
+
+
+def _offloads_checkpoints(rank: Rank) -> bool:
+    kind = rank.recipe.recomputation.policy.kind
+    return kind == "offloaded" or ("activations" in rank.recipe.sharding.offload and kind != "none")
+
+
+def _written(rank: Rank) -> Quantity:
+    """Memory of the process that saves, while it writes."""
+    recipe, states = rank.recipe, rank.states
+    if recipe.task.saves == "async":
+        return summed(states.weights, states.master, states.optimizer)
+    if recipe.task.saves != "full":
+        return NOTHING
+    if recipe.sharding.kind in ("zero1", "zero2"):
+        return states.weights
+    if not is_cut(recipe, rank.units):
+        return smallest(states.weights, bytes_(FILE_BYTES, "of one file"))
+    moments = states.optimizer if recipe.sharding.kind != "zero3" else NOTHING
+    larger = binding(states.weights, moments)
+    what = "moments" if larger is moments else "weights"
+    return larger * named(rank.units.ranks, f"shards (the whole {what} on rank 0)")

@@ -1,7 +1,7 @@
 """The forecast of a training step: a question and a model become the memory of each kind of rank.
 
-Resolve the question to a recipe (resolve.py), refuse what cannot be (validate.py), work out its structure (structure.py), put
-the numbers in (rank.py), lay the step out in time (timeline.py), and read the counters off it (counters.py).
+Resolve the question to a recipe and refuse what cannot be (resolve.py), work out its structure and put the numbers in
+(structure.py), lay the step out in time (timeline.py), and read the counters off it (counters.py).
 """
 
 import msgspec
@@ -11,19 +11,16 @@ from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Instant, RankMemory, Term, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.quantity import whole
-from vramcast.training.activations.known import traced_notes, unread_layers
-from vramcast.training.activations.recurrent import unchecked
-from vramcast.training.counters import Fitted, counters, outside_terms
+from vramcast.training.activations.choice import traced_notes, unchecked, unread_layers
+from vramcast.training.counters import Fitted, counters, host_terms, outside_terms
 from vramcast.training.frameworks.common import attention_on
-from vramcast.training.host import host_terms
 from vramcast.training.loss import spared_by_fusing
 from vramcast.training.methods import named_by_task
-from vramcast.training.rank import Rank, rank_of
 from vramcast.training.recipe.parts import Recipe
-from vramcast.training.structure import StepNumbers, numbers_of, resolved, structure_under
+from vramcast.training.resolve import validate
+from vramcast.training.structure import Rank, StepNumbers, numbers_of, rank_of, resolved, structure_under
 from vramcast.training.timeline import STEP, instants
 from vramcast.training.towers import unmodelled
-from vramcast.training.validate import validate
 from vramcast.workload import Training
 
 

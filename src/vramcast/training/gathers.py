@@ -16,7 +16,7 @@ import msgspec
 
 from vramcast.quantity import Number, Quantity, bytes_, named, several, summed
 from vramcast.training.counts import Count
-from vramcast.training.quantized import code_width
+from vramcast.training.methods import code_width
 from vramcast.training.recipe.parts import Recipe, width
 from vramcast.training.states import NOTHING, WEIGHTS_CUT, States, largest_matrix
 

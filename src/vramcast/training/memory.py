@@ -14,9 +14,8 @@ from vramcast.training.activations.layers import windows_of
 from vramcast.training.counters import counters
 from vramcast.training.frameworks.common import attention_on
 from vramcast.training.methods import named_by_task
-from vramcast.training.rank import rank_of
 from vramcast.training.recipe.parts import Recipe
-from vramcast.training.structure import StepNumbers, resolved, structure_under
+from vramcast.training.structure import StepNumbers, rank_of, resolved, structure_under
 from vramcast.training.timeline import instants
 from vramcast.workload import Training
 

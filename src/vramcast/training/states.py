@@ -7,8 +7,8 @@ import msgspec
 
 from vramcast.quantity import Number, Quantity, bytes_, largest, named, smallest, summed
 from vramcast.training.counts import Count
+from vramcast.training.methods import code_width
 from vramcast.training.optimizers.rules import ENDS, StateBytes, kept_states, optimizer, working_bytes
-from vramcast.training.quantized import code_width
 from vramcast.training.recipe.parts import Recipe, width
 
 WHOLE = ("none", "ddp")

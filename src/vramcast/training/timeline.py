@@ -9,12 +9,12 @@ import msgspec
 
 from vramcast.ledger import Instant, Term
 from vramcast.quantity import Number, Quantity, bytes_, is_array, is_there, maximum, named, summed, whole
+from vramcast.training.counts import between_stages
 from vramcast.training.gathers import gathered, gathered_to_save, reducing, secondary
 from vramcast.training.optimizers.rules import optimizer
-from vramcast.training.rank import Rank, retained_inputs
 from vramcast.training.recipe.parts import Recipe, width
-from vramcast.training.stages import between_stages
 from vramcast.training.states import GRADIENTS_CUT, NOTHING
+from vramcast.training.structure import Rank, retained_inputs
 from vramcast.training.towers import opened_by
 
 STEP = "optimizer step"

@@ -16,11 +16,10 @@ from vramcast.models.inventory import Model, Tower
 from vramcast.models.layers import Attention, Dense
 from vramcast.models.sharding import Stage
 from vramcast.quantity import Number, maximum, whole
+from vramcast.training.activations.choice import Style
 from vramcast.training.activations.layers import StageLayers, layers_of
 from vramcast.training.activations.sizes import Shape
-from vramcast.training.activations.style import Style
-from vramcast.training.recipe.parts import Recipe
-from vramcast.training.recipe.policy import Policy
+from vramcast.training.recipe.parts import Policy, Recipe
 
 # Patches of a tile and its class token are padded to a multiple of this (transformers 5.23, modeling_mllama.py, forward).
 MLLAMA_PADDING = 8

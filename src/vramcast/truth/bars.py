@@ -274,7 +274,7 @@ def overhead_bytes(answer: Answer, rank: RankMemory) -> int:
 
 def training_spread(answer: "TrainingForecast", rank: RankMemory) -> Spread:
     """A training rank's device memory, all of it as uncertain as its framework's cases, and as its layers' traces were off."""
-    from vramcast.training.activations.known import slack_bytes
+    from vramcast.training.activations.choice import slack_bytes
 
     slack = slack_bytes(answer.recipe, rank)
     keys = training_keys(answer)

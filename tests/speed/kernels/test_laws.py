@@ -28,7 +28,7 @@ from vramcast.speed.kernels import (
     recurrent,
     sparse_attention,
 )
-from vramcast.speed.kernels.arrays import larger, logarithm, smaller, whole
+from vramcast.speed.kernels.law import larger, logarithm, smaller, whole
 from vramcast.speed.kernels.moe import DISTRIBUTIONS, routed
 
 CARDS = ("H100", "H200", "B200", "A100-80G", "L40S", "RTX PRO 6000", "4090", "A6000", "T4", "MI300X")

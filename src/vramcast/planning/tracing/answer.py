@@ -23,7 +23,7 @@ from vramcast.tracing.extrapolation.depth import BASE_PERIODS, shallow_depths
 from vramcast.tracing.reports.report import TraceReport, report
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 from vramcast.tracing.run import Tracer, trace, trace_script
-from vramcast.training.activations.recurrent import scans_of
+from vramcast.training.activations.choice import scans_of
 from vramcast.training.resolve import resolve
 from vramcast.workload import Training
 

@@ -5,14 +5,12 @@ Constants are fitted from measured kernels by ``tools/fit_kernels.py`` and kept 
 """
 
 from vramcast.speed.kernels.attention import decode_attention, prefill_attention
-from vramcast.speed.kernels.backends import Backend, backend
 from vramcast.speed.kernels.collectives import Fabric, all_gather, all_reduce, all_to_all, reduce_scatter
-from vramcast.speed.kernels.elementwise import elementwise
 from vramcast.speed.kernels.experts import combine, dispatch
-from vramcast.speed.kernels.gemm import gemm
+from vramcast.speed.kernels.gemm import elementwise, gemm
 from vramcast.speed.kernels.latent import Latent, latent_module, mla_decode, mla_prefill, sparse_attention
 from vramcast.speed.kernels.law import Estimate, Law, Spread, law_for, laws
-from vramcast.speed.kernels.machine import card_class
+from vramcast.speed.kernels.machine import Backend, backend, card_class
 from vramcast.speed.kernels.moe import moe
 from vramcast.speed.kernels.recurrent import convolution, recurrent
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.layers import causal, everything, windowed
-from vramcast.speed.kernels.arrays import smaller, whole
-from vramcast.speed.kernels.law import Estimate, law_for
+from vramcast.speed.kernels.law import Estimate, law_for, smaller, whole
 from vramcast.speed.kernels.machine import Machine, machine
 
 CACHE_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "nvfp4": 0.5625, "fp32": 4}

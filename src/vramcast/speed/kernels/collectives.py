@@ -13,8 +13,7 @@ import msgspec
 
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.speed.kernels.arrays import smaller
-from vramcast.speed.kernels.law import Estimate, law_for
+from vramcast.speed.kernels.law import Estimate, law_for, smaller
 from vramcast.speed.kernels.machine import Machine, link, machine
 
 FORMULA = "launch + root + link (+ network)"

@@ -1,4 +1,4 @@
-"""A matrix product: the fastest of the tilings its library has, over the units, against the bytes that must move.
+"""A matrix product: the fastest of its library's tilings over the units, against the bytes; and kernels that only move bytes.
 
 ``t = launch + (compute^p + bandwidth^p)^(1/p) + quantise``, at least ``host``. Compute is counted in waves of tiles: a tile of
 outputs runs on one unit, as long as its multiplications or its loads from L2, whichever is longer; a first wave that is not full
@@ -12,9 +12,31 @@ import msgspec
 
 from vramcast.errors import unknown_name
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.speed.kernels.arrays import larger, smaller, whole
-from vramcast.speed.kernels.law import Estimate, law_for
+from vramcast.speed.kernels.law import Estimate, larger, law_for, smaller, whole
 from vramcast.speed.kernels.machine import Machine, machine
+
+POINTWISE_FORMULA = "launch + bandwidth"
+
+
+def elementwise(*, card: Accelerator, size_bytes: Any, eager: bool = False, kind: str = "add") -> Estimate:
+    """Seconds of a kernel that moves ``size_bytes`` (read and written); ``eager``: launched from Python rather than in a graph.
+
+    ``kind``: "add" (pointwise), "softmax" or "norm", whose reductions reach a smaller part of the bandwidth.
+    """
+    chosen = law_for("elementwise", "eager" if eager else "graph", kind, card)
+    parts = elementwise_parts(chosen.constants, machine(card), moved_bytes=size_bytes)
+    return Estimate(seconds=parts["launch"] + parts["bandwidth"], parts=parts, formula=POINTWISE_FORMULA, chosen=chosen)
+
+
+def elementwise_parts(constants: dict[str, float], on: Machine, *, moved_bytes: Any) -> dict[str, Any]:
+    """Seconds of launch and of the bytes; what fits in L2 was written by the kernel before and is read from there."""
+    resident = (moved_bytes <= on.l2_bytes) * 1.0
+    rate = constants["bandwidth"] + resident * (constants["l2"] - constants["bandwidth"])
+    return {
+        "launch": constants["launch_us"] * 1e-6,
+        "bandwidth": moved_bytes / (on.bandwidth_bytes_per_s * rate),
+    }
+
 
 COLUMNS = (64, 128, 256)  # outputs of a tile along the weight
 ROWS = (64, 128, 256)  # most tokens of a tile; they are spread evenly over tiles, in steps of GRAIN

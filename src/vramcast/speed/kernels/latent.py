@@ -12,10 +12,9 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.layers import causal, windowed
-from vramcast.speed.kernels.arrays import larger, smaller, whole
 from vramcast.speed.kernels.attention import CACHE_BYTES, DECODE_FORMULA, decode_seconds
 from vramcast.speed.kernels.gemm import RECIPES
-from vramcast.speed.kernels.law import Estimate, law_for
+from vramcast.speed.kernels.law import Estimate, larger, law_for, smaller, whole
 from vramcast.speed.kernels.machine import Machine, machine
 
 KEY_TILE = 64  # keys of one tile in FlashMLA and its kin

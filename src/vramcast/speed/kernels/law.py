@@ -8,8 +8,29 @@ import msgspec
 
 from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.speed.kernels.backends import backend as default_backend
+from vramcast.models.layers import smaller
 from vramcast.speed.kernels.machine import NEIGHBOURS, SUSTAINED, card_class
+from vramcast.speed.kernels.machine import backend as default_backend
+
+__all__ = ["larger", "logarithm", "smaller", "whole"]
+
+_SMALL = 1e-7
+
+
+def larger(a: Any, b: Any) -> Any:
+    """The larger of two numbers, or of two arrays element by element."""
+    return (a + b + abs(a - b)) / 2
+
+
+def whole(x: Any) -> Any:
+    """Rounded up to the next whole number."""
+    return -(-x // 1)
+
+
+def logarithm(x: Any) -> Any:
+    """Natural logarithm as the limit (x^e - 1)/e, to a relative error below 1e-5 for 1 <= x <= 1e12."""
+    return (x**_SMALL - 1) / _SMALL
+
 
 Key = tuple[str, str, str, str]
 """Operator, back end, precision, card class."""
@@ -129,7 +150,7 @@ def _laws_of(operator: str) -> dict[Key, Law]:
 def law_for(operator: str, backend: str, precision: str, card: Accelerator) -> Chosen:
     """The law of this operator on the card's class, or the nearest one there is, with what was missing.
 
-    ``backend``: empty for the one that current vLLM takes (backends.py).
+    ``backend``: empty for the one that current vLLM takes (machine.py).
 
     Tried in turn: the class itself and its neighbours, each with the same back end and then another engine's call of the same
     kernel; the same in the format nearest to this one; other back ends; any law of this operator and format.

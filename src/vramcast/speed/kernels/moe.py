@@ -10,9 +10,8 @@ from typing import Any
 
 from vramcast.errors import unknown_name
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.speed.kernels.arrays import larger, logarithm, smaller, whole
 from vramcast.speed.kernels.gemm import RECIPES, Recipe
-from vramcast.speed.kernels.law import Estimate, law_for
+from vramcast.speed.kernels.law import Estimate, larger, law_for, logarithm, smaller, whole
 from vramcast.speed.kernels.machine import Machine, machine
 
 FORMULA = "launch + tokens + (bandwidth^p + compute^p)^(1/p)"

@@ -5,9 +5,8 @@ from typing import Any
 
 from vramcast.speed.kernels.attention import decode_parts, decode_seconds, prefill_parts, prefill_seconds
 from vramcast.speed.kernels.collectives import collective_parts
-from vramcast.speed.kernels.elementwise import elementwise_parts
 from vramcast.speed.kernels.experts import exchange_parts
-from vramcast.speed.kernels.gemm import gemm_parts, gemm_seconds
+from vramcast.speed.kernels.gemm import elementwise_parts, gemm_parts, gemm_seconds
 from vramcast.speed.kernels.latent import (
     mla_decode_parts,
     mla_prefill_parts,

@@ -9,8 +9,7 @@ from typing import Any
 
 from vramcast.errors import unknown_name
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.speed.kernels.arrays import whole
-from vramcast.speed.kernels.law import Estimate, law_for
+from vramcast.speed.kernels.law import Estimate, law_for, whole
 from vramcast.speed.kernels.machine import Machine, machine
 
 CHUNK = 64  # tokens of one chunk in the published Triton and FlashInfer kernels

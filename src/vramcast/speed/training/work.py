@@ -26,8 +26,7 @@ from vramcast.models.operations import (
 )
 from vramcast.models.quantization import scheme_for
 from vramcast.speed.kernels import collectives
-from vramcast.speed.kernels.elementwise import elementwise
-from vramcast.speed.kernels.gemm import gemm
+from vramcast.speed.kernels.gemm import elementwise, gemm
 from vramcast.speed.kernels.law import Estimate
 from vramcast.speed.kernels.machine import link, machine
 from vramcast.speed.training.job import Job, Network

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from vramcast.training.activations.choice import LowRank, Style
 from vramcast.training.activations.sizes import Amount
-from vramcast.training.activations.style import LowRank, Style
 from vramcast.training.activations.tape import Tape
 
 

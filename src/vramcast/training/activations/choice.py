@@ -1,12 +1,109 @@
-"""From a resolved recipe to the style of its layers."""
+"""From a resolved recipe to the style of its layers: which kernels run, in which dtypes, and what is known of such layers.
 
-from vramcast.models.classes import Layer, model_class
+Known is whether the layers' class was read, and how far its traced layers were from the formulas.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from statistics import quantiles
+
+import msgspec
+
+from vramcast.ledger import Assumption, RankMemory, Unmodelled
+from vramcast.models.classes import Layer, Traced, model_class, model_classes
+from vramcast.models.inventory import Model
+from vramcast.models.layers import Attention, LatentAttention
 from vramcast.models.quantization.formats import NAMED
-from vramcast.training.activations.style import LowRank, Style
 from vramcast.training.adapters.tensors import parts_of
 from vramcast.training.optimizers.rules import optimizer
 from vramcast.training.recipe.parts import GATHERED, Recipe, width
 from vramcast.workload import Adapter, Parallel
+
+
+class LowRank(msgspec.Struct, frozen=True, kw_only=True):
+    """An adapter on linear layers, of a ``kind``: ranks by role, the dtype of its weights and its dropout.
+
+    ``casts``: the adapter's input is cast to its dtype first (PEFT); ``fused``: one autograd function per projection that saves
+    only its (dropped out) input (Unsloth's fast_lora); ``dora``: the magnitude path computes a second full output; ``padded``:
+    parts of a packed projection whose additions are copied into its whole width (litgpt).
+    """
+
+    kind: str = "lora"
+    ranks: Mapping[str, int] = {}
+    width: int = 4
+    dropout: float = 0.0
+    casts: bool = True
+    fused: bool = False
+    dora: bool = False
+    padded: frozenset[str] = frozenset()
+
+
+class Style(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides what a layer saves for one token. Widths are bytes.
+
+    ``width``: inputs and outputs of matmuls; ``residual``: the residual stream; ``cast_weights``: autocast keeps a copy of each
+    weight; ``norm``: eager (HF's upcasting RMSNorm), fused, native (torch's), ``norm_weight``: width of its weight; ``rope``:
+    eager or fused; ``glu``: eager (HF modules), torch (plain functions), fused, recomputed, packed (one matmul, fused product).
+    ``autocast``: pow, softmax and layer norms run in fp32, matmuls cast their inputs. ``norm_form``: where an eager RMSNorm casts
+    back (a row of models/classes). ``sdpa``: the kernel of each
+    layer is torch's choice, ``attention`` its first. ``fused_experts``, ``expert_width``: experts are one tensor, held in that
+    width, which grouped matmuls do not cast (transformers 5); ``float_router``: the router runs in fp32;
+    ``clamped_glu``: GPT-OSS's.
+    ``attention``: flash, cudnn, efficient, math, eager, unfused; ``repeats_kv``: keys and values are expanded to all heads;
+    ``qkv``: separate projections, or packed into one whose parts are views or copies. ``experts``: loop or grouped.
+    ``dequantize``: bytes of a dequantised weight element per call, 0 = none; ``quant_width``: width in which a quantised linear
+    saves its input though frozen (bitsandbytes up to 0.42), 0 = it does not; ``saved_inputs``: width in which a trained
+    matmul saves its input when that differs (fp8, fp4), 0 = as it is; ``saved_weights``: the same of its weight;
+    ``scans``: operations of their own take the absolute values of both, whose largest is wanted;
+    ``unpacks``: weights are unpacked by plain tensor operations, and the unpacked copy is saved for backward (AutoGPTQ's own
+    kernel in training); ``reached``: gradients are wanted of the layers' input, as of any above a trained embedding;
+    ``joined``: attention runs image by image, and its results are copied into one; ``written``: the class's own row.
+    ``recomputed``: layers run again in backward. ``scan``: recurrent mixers run in kernels of packages of their own, or in plain
+    torch operations. ``trains``: the layer's own weights want gradients; ``trains_norms``: those of its norms alone do (PEFT's LN
+    tuning), which save what they scale.
+    """
+
+    width: int = 2
+    residual: int = 2
+    autocast: bool = False
+    norm_form: str = "narrow"
+    sdpa: bool = False
+    cast_weights: bool = False
+    norm: str = "eager"
+    norm_weight: int = 2
+    rope: str = "eager"
+    glu: str = "eager"
+    attention: str = "flash"
+    repeats_kv: bool = False
+    qkv: str = "separate"
+    quant_width: int = 0
+    saved_inputs: float = 0
+    saved_weights: float = 0
+    scans: bool = False
+    unpacks: bool = False
+    experts: str = "loop"
+    fused_experts: bool = False
+    expert_width: int = 2
+    float_router: bool = False
+    clamped_glu: bool = False
+    trains: bool = True
+    trains_norms: bool = False
+    reached: bool = True
+    joined: bool = False
+    adapter: LowRank | None = None
+    dequantize: int = 0
+    hidden_dropout: float = 0.0
+    attention_dropout: float = 0.0
+    gradient_width: int = 2
+    tp: int = 1
+    sp: bool = False
+    ep: int = 1
+    expert_tp: int = 1
+    imbalance: float = 1.0
+    written: Layer = Layer()
+    scan: str = "kernels"
+    recomputed: bool = False
+
 
 # Bytes of one element as a narrow matmul saves it; NVFP4 is half a byte and one byte of scale for 16 elements.
 SAVED_WIDTHS = {"float8": 1, "nvfp4": NAMED["nvfp4"].per_element}
@@ -99,3 +196,79 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         recomputed=recipe.recomputation.policy.kind == "full",
         written=_written(recipe),
     )
+
+
+SHOWN = 0.05
+"""A traced error beyond this stands among what is not modelled; a smaller one among what was assumed."""
+
+
+def unread_layers(recipe: Recipe) -> tuple[Unmodelled, ...]:
+    """What the answer says where the layers that run belong to a class whose modelling file nobody read."""
+    modules = recipe.kernels.modules
+    if not modules or model_class(modules).layer is not None:
+        return ()
+    return (Unmodelled(f"how {modules} writes its layers was not read: activations are those of Llama's operations"),)
+
+
+def traced_error(recipe: Recipe) -> Traced | None:
+    """The error of the class's traced layers, that of nine in ten traced classes where it has none.
+
+    None where a framework brings layers of its own.
+    """
+    modules = recipe.kernels.modules
+    return (model_class(modules).traced or usual_error()) if modules else None
+
+
+@cache
+def usual_error() -> Traced:
+    """The errors that nine in ten of the traced classes keep within."""
+    rows = [row.traced for row in model_classes() if row.traced]
+    return Traced(**{f: quantiles([getattr(r, f) for r in rows], n=10)[-1] for f in Traced.__struct_fields__})
+
+
+def slack_bytes(recipe: Recipe, rank: RankMemory) -> int:
+    """How far the peak may be off for the layers' sake, bytes: what waits and the live layer, times their errors."""
+    error = traced_error(recipe)
+    if error is None:
+        return 0
+    peak = {term.name: term.bytes for term in rank.peak.terms}
+    waiting = error.kept if recipe.recomputation.policy.kind == "full" else error.saved
+    return round(waiting * peak.get("activations", 0) + max(error.forward, error.backward) * peak.get("temporaries", 0))
+
+
+def traced_notes(recipe: Recipe, ranks: tuple[RankMemory, ...]) -> tuple[tuple[Assumption, ...], tuple[Unmodelled, ...]]:
+    """The same in words, for the lists of the answer: what was assumed, or, where it is more than ``SHOWN``, not modelled."""
+    error, modules = traced_error(recipe), recipe.kernels.modules
+    if error is None:
+        return (), ()
+    worst, bound = max(getattr(error, f) for f in Traced.__struct_fields__), max(slack_bytes(recipe, rank) for rank in ranks)
+    if model_class(modules).traced is None:
+        said = f"no layer of {modules} was traced: nine in ten classes' were within {worst:.0%} of these formulas"
+        return (), (Unmodelled(said, bound),)
+    if worst > SHOWN:
+        tops = max(error.forward, error.backward)
+        said = f"traced {modules} layers were off by up to {error.saved:.1%} in what waits for backward, {tops:.1%} at their top"
+        return (), (Unmodelled(said, bound),)
+    because = "the largest error over traced layers of the class, truth/traced/activations.jsonl"
+    return (Assumption("traced_error", round(worst, 3), because),), ()
+
+
+WRITTEN_OUT = ("Mamba1", "Mamba2", "GatedDeltaNet")
+"""Mixers whose plain torch operations are written down and held against traces."""
+
+
+def scans_of(model: Model) -> tuple[str, ...]:
+    """The kinds of mixers with a state that a model has, by their names."""
+    kinds = (type(m).__name__ for b in model.blocks for m in b.mixers if not isinstance(m, (Attention, LatentAttention)))
+    return tuple(dict.fromkeys(name for name in kinds if name != "ShortConv"))
+
+
+def unchecked(model: Model, recipe: Recipe) -> tuple[Unmodelled, ...]:
+    """The scans that no trace has checked: those of kernels, and in plain torch all but those that are written down."""
+    kinds = [name for name in scans_of(model) if recipe.kernels.scan != "torch" or name not in WRITTEN_OUT]
+    how = (
+        "its kernels' own sources"
+        if recipe.kernels.scan != "torch"
+        else "its kernels, though it runs in plain torch and saves far more"
+    )
+    return tuple(Unmodelled(f"what a {name} scan saves follows {how}: no run or trace has checked it") for name in kinds)

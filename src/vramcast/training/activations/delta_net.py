@@ -7,9 +7,9 @@ Qwen3NextRMSNormGated), which Qwen3.5 shares. Everything between the convolution
 import msgspec
 
 from vramcast.models.layers import GatedDeltaNet
+from vramcast.training.activations.choice import Style
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.sizes import Amount, chunks_of
-from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
 
 FLOAT = 4

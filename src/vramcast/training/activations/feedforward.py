@@ -3,10 +3,10 @@
 import msgspec
 
 from vramcast.models.layers import Dense, Experts
+from vramcast.training.activations.choice import Style
 from vramcast.training.activations.fused_experts import every_expert, fused_experts
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.sizes import Amount
-from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
 
 

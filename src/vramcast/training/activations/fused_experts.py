@@ -5,9 +5,9 @@ the expert tensor is replaced by its sum with the product of both factors.
 """
 
 from vramcast.models.layers import Experts
+from vramcast.training.activations.choice import Style
 from vramcast.training.activations.routers import PLACE, router
 from vramcast.training.activations.sizes import Amount
-from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
 
 

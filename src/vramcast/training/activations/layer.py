@@ -7,12 +7,11 @@ import msgspec
 from vramcast.models.inventory import Block
 from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 from vramcast.training.activations.attention import attention, cross_attention, latent
+from vramcast.training.activations.choice import Style
 from vramcast.training.activations.feedforward import dense, experts
-from vramcast.training.activations.linear import linear
-from vramcast.training.activations.norms import add, norm
+from vramcast.training.activations.linear import add, linear, norm
 from vramcast.training.activations.recurrent import recurrent
 from vramcast.training.activations.sizes import Amount
-from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Life, Tape
 
 

@@ -15,13 +15,13 @@ import msgspec
 from vramcast.models.inventory import Block, Model
 from vramcast.models.sharding import Stage, cut, share
 from vramcast.quantity import Number, maximum, minimum
+from vramcast.training.activations.choice import Style
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.regions import module_bytes
 from vramcast.training.activations.sizes import TOKENS, Amount, Length, Peak, Shape, Size, at
-from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Life, Tape
 from vramcast.training.methods import Partial, last_layers
-from vramcast.training.recipe.policy import Policy
+from vramcast.training.recipe.parts import Policy
 
 MATMULS = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down", "mixer", "router"})
 _BEHIND = frozenset({"gate", "up", "gate_up", "down"})

@@ -1,23 +1,16 @@
 """Mixers with a fixed state on the tape: their fused kernels save their inputs, their gates and one state per chunk."""
 
-from vramcast.ledger import Unmodelled
-from vramcast.models.inventory import Model
-from vramcast.models.layers import Attention, GatedDeltaNet, LatentAttention, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
+from vramcast.models.layers import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
+from vramcast.training.activations.choice import Style
 from vramcast.training.activations.delta_net import delta_net
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.mamba1 import mamba1_scan
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.state_space import mamba2_scan
-from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
-from vramcast.training.recipe.parts import Recipe
 
 CHUNK = 256  # tokens per chunk of the state-space scan (mamba_ssm, ops/triton/ssd_combined.py)
 DELTA_CHUNK = 64  # tokens per chunk of the gated delta rule (flash-linear-attention, ops/gated_delta_rule/chunk.py)
-
-
-WRITTEN_OUT = ("Mamba1", "Mamba2", "GatedDeltaNet")
-"""Mixers whose plain torch operations are written down and held against traces."""
 
 
 def recurrent(tape: Tape, style: Style, kind: object, source: int, *, tokens: Amount, seq: Amount, hidden: float) -> int:
@@ -40,23 +33,6 @@ def recurrent(tape: Tape, style: Style, kind: object, source: int, *, tokens: Am
     )
     gated = tape.run("gate", [scanned, joint], tokens * inner * width, saves=[scanned, joint], keeps=tokens * 4)
     return linear(tape, style, gated, tokens=tokens, inputs=inner, outputs=hidden, role="o")
-
-
-def scans_of(model: Model) -> tuple[str, ...]:
-    """The kinds of mixers with a state that a model has, by their names."""
-    kinds = (type(m).__name__ for b in model.blocks for m in b.mixers if not isinstance(m, (Attention, LatentAttention)))
-    return tuple(dict.fromkeys(name for name in kinds if name != "ShortConv"))
-
-
-def unchecked(model: Model, recipe: Recipe) -> tuple[Unmodelled, ...]:
-    """The scans that no trace has checked: those of kernels, and in plain torch all but those that are written down."""
-    kinds = [name for name in scans_of(model) if recipe.kernels.scan != "torch" or name not in WRITTEN_OUT]
-    how = (
-        "its kernels' own sources"
-        if recipe.kernels.scan != "torch"
-        else "its kernels, though it runs in plain torch and saves far more"
-    )
-    return tuple(Unmodelled(f"what a {name} scan saves follows {how}: no run or trace has checked it") for name in kinds)
 
 
 def _widths(kind: object) -> tuple[float, float, float, float]:

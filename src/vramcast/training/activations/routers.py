@@ -1,8 +1,8 @@
 """Routers on the tape: scores of the experts, the chosen ones and their weights (transformers 5.23, each family's TopKRouter)."""
 
 from vramcast.models.layers import Experts
+from vramcast.training.activations.choice import Style
 from vramcast.training.activations.sizes import Amount
-from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
 
 PLACE = 8  # bytes of a token's or an expert's place

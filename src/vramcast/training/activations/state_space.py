@@ -7,9 +7,9 @@ Granite 4, Nemotron-H and Zamba 2 share. Everything is float; einsum copies what
 import msgspec
 
 from vramcast.models.layers import Mamba2
+from vramcast.training.activations.choice import Style
 from vramcast.training.activations.linear import linear
 from vramcast.training.activations.sizes import Amount, chunks_of
-from vramcast.training.activations.style import Style
 from vramcast.training.activations.tape import Tape
 
 FLOAT = 4

@@ -9,8 +9,7 @@ schemas/config.py (checkpointing off).
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.recipe.draft import Draft, Overrides, because
-from vramcast.training.recipe.parts import Precision, Quantization, Recomputation, Update
-from vramcast.training.recipe.policy import Policy
+from vramcast.training.recipe.parts import Policy, Precision, Quantization, Recomputation, Update
 from vramcast.workload import Training
 
 

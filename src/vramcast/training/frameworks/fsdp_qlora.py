@@ -6,8 +6,7 @@ Source: AnswerDotAI/fsdp_qlora at 02586ac7d, train.py (targets "all": every proj
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.recipe.draft import Draft, Overrides, because
-from vramcast.training.recipe.parts import Adapters, Precision, Quantization, Recomputation, Sharding, Update
-from vramcast.training.recipe.policy import Policy
+from vramcast.training.recipe.parts import Adapters, Policy, Precision, Quantization, Recomputation, Sharding, Update
 from vramcast.workload import Training
 
 TRANSFORMERS = "4.37"

@@ -11,12 +11,12 @@ from vramcast.models.classes import Layer, model_class
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import compiled_layers, sharding, version_of
 from vramcast.training.frameworks.releases import RELEASED, is_transformers, released
-from vramcast.training.recipe.draft import Draft, Overrides, because
-from vramcast.training.recipe.options import dtype_of
+from vramcast.training.recipe.draft import Draft, Overrides, because, dtype_of
 from vramcast.training.recipe.parts import (
     Adapters,
     Kernels,
     Loss,
+    Policy,
     Precision,
     Process,
     Quantization,
@@ -25,7 +25,6 @@ from vramcast.training.recipe.parts import (
     Update,
     width,
 )
-from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 NEWEST = "5.23"

@@ -9,8 +9,17 @@ from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import everything_in, sharding
 from vramcast.training.frameworks.releases import month_of
 from vramcast.training.recipe.draft import Draft, Overrides, because
-from vramcast.training.recipe.parts import GATHERED, Adapters, Kernels, Loss, Quantization, Recomputation, Sharding, Update
-from vramcast.training.recipe.policy import Policy
+from vramcast.training.recipe.parts import (
+    GATHERED,
+    Adapters,
+    Kernels,
+    Loss,
+    Policy,
+    Quantization,
+    Recomputation,
+    Sharding,
+    Update,
+)
 from vramcast.workload import Training
 
 

@@ -9,8 +9,7 @@ on).
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import sharding
 from vramcast.training.recipe.draft import Draft, Overrides, because
-from vramcast.training.recipe.parts import Kernels, Loss, Precision, Recomputation, Sharding, Update
-from vramcast.training.recipe.policy import Policy
+from vramcast.training.recipe.parts import Kernels, Loss, Policy, Precision, Recomputation, Sharding, Update
 from vramcast.workload import Training
 
 

@@ -12,13 +12,13 @@ from vramcast.training.recipe.parts import (
     Kernels,
     Loss,
     ModelParallel,
+    Policy,
     Precision,
     Process,
     Recomputation,
     Sharding,
     Update,
 )
-from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 

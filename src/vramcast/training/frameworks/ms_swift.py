@@ -12,8 +12,7 @@ from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.frameworks.releases import month_of
 from vramcast.training.recipe.draft import Draft, Overrides, because
-from vramcast.training.recipe.parts import Precision, Quantization, Recomputation, Task
-from vramcast.training.recipe.policy import Policy
+from vramcast.training.recipe.parts import Policy, Precision, Quantization, Recomputation, Task
 from vramcast.workload import Training
 
 NO_KBIT = (2024, 12)  # 3.0

@@ -7,8 +7,17 @@ unless the model is a chat one; 4 bits by GPTQConfig, whose rest prepare_model_f
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.recipe.draft import Draft, Overrides, because
-from vramcast.training.recipe.parts import Adapters, Loss, Precision, Process, Quantization, Recomputation, Sharding, Update
-from vramcast.training.recipe.policy import Policy
+from vramcast.training.recipe.parts import (
+    Adapters,
+    Loss,
+    Policy,
+    Precision,
+    Process,
+    Quantization,
+    Recomputation,
+    Sharding,
+    Update,
+)
 from vramcast.workload import Training
 
 TRANSFORMERS = "4.32"

@@ -15,13 +15,13 @@ from vramcast.training.recipe.parts import (
     Kernels,
     Loss,
     ModelParallel,
+    Policy,
     Precision,
     Process,
     Recomputation,
     Sharding,
     Update,
 )
-from vramcast.training.recipe.policy import Policy
 from vramcast.workload import Training
 
 FUSED_LOSS = (2025, 4)  # the compiled run of issue 929, of March, takes what January's took

@@ -9,8 +9,7 @@ from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import everything_in, sharding
 from vramcast.training.frameworks.releases import month_of
 from vramcast.training.recipe.draft import Draft, Overrides, because
-from vramcast.training.recipe.parts import Kernels, Loss, Recomputation, Sharding, Update
-from vramcast.training.recipe.policy import Policy
+from vramcast.training.recipe.parts import Kernels, Loss, Policy, Recomputation, Sharding, Update
 from vramcast.workload import Training
 
 LINEAR_LOSS = (2025, 5)  # after 0.6.1

@@ -11,10 +11,8 @@ trainer/grpo_config.py (beta 0.04 in 0.16.1, 0.0 in 0.19.1).
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.frameworks.releases import month_of
-from vramcast.training.recipe.draft import Draft, Overrides, Translation, because
-from vramcast.training.recipe.options import dtype_of
-from vramcast.training.recipe.parts import Adapters, Loss, Precision, Quantization, Recomputation
-from vramcast.training.recipe.policy import Policy
+from vramcast.training.recipe.draft import Draft, Overrides, Translation, because, dtype_of
+from vramcast.training.recipe.parts import Adapters, Loss, Policy, Precision, Quantization, Recomputation
 from vramcast.workload import Training
 
 CHECKPOINTS = (2025, 9)  # 0.22

@@ -9,8 +9,7 @@ from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.frameworks.common import version_of
 from vramcast.training.recipe.draft import Draft, Overrides, Translation, because
-from vramcast.training.recipe.parts import Adapters, Kernels, Loss, Precision, Quantization, Recomputation, Update
-from vramcast.training.recipe.policy import Policy
+from vramcast.training.recipe.parts import Adapters, Kernels, Loss, Policy, Precision, Quantization, Recomputation, Update
 from vramcast.workload import Training
 
 NEWEST = "2025.11"

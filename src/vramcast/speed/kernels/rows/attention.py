@@ -4,8 +4,8 @@ from typing import Any
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.layers import windowed
-from vramcast.speed.kernels.arrays import smaller
 from vramcast.speed.kernels.attention import CACHE_BYTES, QUERY_TILE, work_heads
+from vramcast.speed.kernels.law import smaller
 from vramcast.speed.kernels.rows.base import Call
 
 _ATTENTION = {
