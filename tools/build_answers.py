@@ -5,8 +5,8 @@ answer moves without somebody seeing it in review and saying why in the changelo
 
 ``tests/answers/TOPIC.txt`` holds questions (lines after ``> ``, as typed after ``vramcast``) and below each one its figures. A
 word in front says what is printed: nothing (the ledger), ``speed``, ``plan`` (verdict, limits, advice, cards), ``recipe``
-(training's decisions), ``model`` (tensors of a config of configs.jsonl or of a known model), ``card``. To ask more, write a
-question line and run this.
+(training's decisions), ``model`` (tensors of a config of configs.jsonl or of a known model), ``sums`` (the
+same in one line), ``card``. To ask more, write a question line and run this.
 
     python tools/build_answers.py                    answer every question again and write the files (under a minute)
     python tools/build_answers.py serving_vllm       one topic
@@ -16,13 +16,14 @@ question line and run this.
 """
 
 import argparse
+import json
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from answers.asking import figures
-from answers.reached import unreached
+from answers.reached import by_line, unreached
 from answers.text import Answers, changes, parse, written
 
 ROOT = Path(__file__).parents[1]
@@ -55,10 +56,11 @@ def propose() -> None:
             path.write_text(f"{text}> {question}\n", "utf-8")
 
 
-def wrong_answers(path: Path) -> Iterator[str]:
-    """Questions of a topic whose answer is another now, each with the terms that moved."""
+def wrong_answers(path: Path, only: Iterable[str] | None = None) -> Iterator[str]:
+    """Questions of a topic (``only`` these, in their order) whose answer is another now, each with the terms that moved."""
     held = parse(path.read_text("utf-8"))
-    for question, old in held.items():
+    for question in held if only is None else only:
+        old = held[question]
         moved = [*changes(old, figures(question))]
         if moved:
             yield "\n    ".join((question, *moved))
@@ -78,6 +80,12 @@ def since(commit: str, paths: list[Path]) -> Iterator[str]:
                 yield f"{path.stem}: {len(some)} {word}"
 
 
+def _write_reach(to: Path, paths: list[Path]) -> None:
+    """``{"questions": [[topic, question], ...], "lines": {file: {line: numbers of questions}}}``."""
+    asked = [(path.stem, question) for path in paths for question in parse(path.read_text("utf-8"))]
+    to.write_text(json.dumps({"questions": asked, "lines": by_line([question for _, question in asked], figures)}), "utf-8")
+
+
 def main() -> None:
     """Answer and write, or say what differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -85,6 +93,8 @@ def main() -> None:
     parser.add_argument("--since", metavar="COMMIT", help="say what changed by more than 0.5 %% since that commit")
     parser.add_argument("--propose", action="store_true", help="add the questions that the program's tables call for first")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 at the first topic with another answer")
+    parser.add_argument("--reach", metavar="FILE", help="write which questions come to which line (for tools/mutate.py)")
+    parser.add_argument("--only", metavar="FILE", help="with --check: the questions that this file lists, by topic")
     parser.add_argument("--unreached", action="store_true", help="print the lines that no question reaches")
     asked = parser.parse_args()
     if asked.propose:
@@ -94,9 +104,12 @@ def main() -> None:
         print("\n".join(since(asked.since, paths)) or "no answer changed by more than 0.5 %")
     elif asked.unreached:
         print("\n".join(unreached(lambda: [answered(parse(path.read_text("utf-8"))) for path in paths])))
+    elif asked.reach:
+        _write_reach(Path(asked.reach), paths)
     elif asked.check:
+        only = json.loads(Path(asked.only).read_text("utf-8")) if asked.only else None
         for path in paths:
-            if wrong := next(wrong_answers(path), None):
+            if wrong := next(wrong_answers(path, None if only is None else only.get(path.stem, [])), None):
                 sys.exit(f"{path.stem}: {wrong}")
     else:
         for path in paths:

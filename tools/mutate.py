@@ -10,6 +10,8 @@ sizes are left alone: nothing of an answer hangs on them. Mutants that change no
 
 import argparse
 import ast
+import hashlib
+import json
 import os
 import random
 import re
@@ -36,12 +38,6 @@ TESTS = {
     "hardware": ("hardware", "serving"),
     "planning": ("planning", "asking", "cli/test_page.py"),
     "speed": ("speed",),
-}  # fmt: skip
-# The topics of the ledger of answers that are asked first; the others follow.
-FIRST = {
-    "serving": "serving", "training": "training", "models": ("models", "serving", "training"),
-    "hardware": ("hardware", "serving"),
-    "planning": "planning", "speed": "speed",
 }  # fmt: skip
 _COMPARED = {ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "=="}
 _SPELLED = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
@@ -123,6 +119,64 @@ def _left_alone(tree: ast.Module) -> Iterator[ast.AST]:
             yield from ast.walk(top)
 
 
+class Reach:
+    """Which questions of the ledger come to a line; those that never do cannot notice a change of it."""
+
+    def __init__(self, copy: Path) -> None:
+        """Asks every question of the checkout once, under coverage.py: minutes, kept for the next run of the same sources."""
+        kept = Path(tempfile.gettempdir()) / f"vramcast-reach-{_fingerprint(copy)}.json"
+        if not kept.exists():
+            command = [sys.executable, str(copy / "tools" / "build_answers.py"), "--reach", str(kept)]
+            if not _succeeds(command, copy, 3600):
+                sys.exit("the questions of tests/answers cannot be asked: run tools/build_answers.py")
+        held = json.loads(kept.read_text("utf-8"))
+        self.questions: list[tuple[str, str]] = [(topic, question) for topic, question in held["questions"]]
+        self.lines: dict[str, dict[str, list[int]]] = held["lines"]
+
+    def questions_of(self, mutant: Mutant, copy: Path) -> dict[str, list[str]]:
+        """The questions that can notice, by topic: of its line, or of the lines that read the table it is a part of."""
+        name = _file_of(mutant, copy)
+        numbers = {*self.lines.get(name, {}).get(str(mutant.line), ())}
+        if mutant.kind == "table" or not numbers:
+            numbers |= self._of_readers(mutant, copy) or {n for some in self.lines.get(name, {}).values() for n in some}
+        found: dict[str, list[str]] = {}
+        for number in sorted(numbers):
+            topic, question = self.questions[number]
+            found.setdefault(topic, []).append(question)
+        return found
+
+    def _of_readers(self, mutant: Mutant, copy: Path) -> set[int]:
+        """Questions that come to a line which names what the mutant's statement assigns."""
+        named = _assigned(mutant)
+        if not named:
+            return set()
+        reads = re.compile(rf"\b{re.escape(named)}\b")
+        found: set[int] = set()
+        for path, lines in self.lines.items():
+            text = (copy / "src" / "vramcast" / path).read_text("utf-8").splitlines()
+            found.update(n for line, numbers in lines.items() if reads.search(text[int(line) - 1]) for n in numbers)
+        return found
+
+
+def _assigned(mutant: Mutant) -> str:
+    """The name that the module's own statement around a mutant assigns or defines, or empty."""
+    for top in ast.parse(mutant.path.read_text("utf-8")).body:
+        if top.lineno <= mutant.line <= (top.end_lineno or 0):
+            target = top.targets[0] if isinstance(top, ast.Assign) else top.target if isinstance(top, ast.AnnAssign) else top
+            return str(getattr(target, "id", "") or getattr(target, "name", ""))
+    return ""
+
+
+def _file_of(mutant: Mutant, copy: Path) -> str:
+    return mutant.path.relative_to(copy / "src" / "vramcast").as_posix()
+
+
+def _fingerprint(copy: Path) -> str:
+    """One word for all sources and questions."""
+    parts = [*sorted((copy / "src").rglob("*.*")), *sorted((copy / "tests" / "answers").glob("*.*"))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in parts if path.is_file())).hexdigest()[:16]
+
+
 def sample(copy: Path, packages: tuple[str, ...], count: int, seed: int) -> list[Mutant]:
     """As many mutants of tables as of comparisons and of other numbers, from all packages alike."""
     chance = random.Random(seed)
@@ -143,15 +197,15 @@ def _modules(copy: Path, package: str) -> list[Path]:
     return sorted(p for p in (copy / "src" / "vramcast" / package).rglob("*.py") if "tracing" not in p.parts)
 
 
-def noticed(mutant: Mutant, copy: Path, *, deadline_s: float, tests: bool = True) -> str:
+def noticed(mutant: Mutant, copy: Path, reach: Reach, *, deadline_s: float, tests: bool = True) -> str:
     """Who notices the change: ``answers``, ``tests`` of its package, or nobody ("")."""
     text = mutant.path.read_bytes()
+    questions = reach.questions_of(mutant, copy)
     mutant.path.write_bytes(text[: mutant.start] + mutant.new.encode() + text[mutant.stop :])
-    package = package_of(mutant, copy)
     try:
-        if not answers_hold(package, copy, deadline_s=deadline_s):
+        if questions and not answers_hold(copy, questions, deadline_s=deadline_s):
             return "answers"
-        return "tests" if tests and not passes(package, copy, deadline_s=deadline_s) else ""
+        return "tests" if tests and not passes(package_of(mutant, copy), copy, deadline_s=deadline_s) else ""
     finally:
         mutant.path.write_bytes(text)
 
@@ -161,12 +215,12 @@ def package_of(mutant: Mutant, copy: Path) -> str:
     return mutant.path.relative_to(copy / "src" / "vramcast").parts[0]
 
 
-def answers_hold(package: str, copy: Path, *, deadline_s: float) -> bool:
-    """Whether every answer of the ledger is what it was, the package's own topics asked first."""
-    topics = sorted(
-        (path.stem for path in (copy / "tests" / "answers").glob("*.txt")), key=lambda t: not t.startswith(FIRST[package])
-    )
-    return _succeeds([sys.executable, str(copy / "tools" / "build_answers.py"), "--check", *topics], copy, deadline_s)
+def answers_hold(copy: Path, questions: dict[str, list[str]], *, deadline_s: float) -> bool:
+    """Whether these questions of the ledger, by topic, have the answers they had."""
+    only = copy.parent / "only.json"
+    only.write_text(json.dumps(questions), "utf-8")
+    command = [sys.executable, str(copy / "tools" / "build_answers.py"), "--check", "--only", str(only), *questions]
+    return _succeeds(command, copy, deadline_s)
 
 
 def passes(package: str, copy: Path, *, deadline_s: float) -> bool:
@@ -205,20 +259,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "checkout"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns("__pycache__", ".*", "build", "dist"))
+        reach = Reach(copy)
+        everything = {path.stem: [*_questions(path)] for path in sorted((copy / "tests" / "answers").glob("*.txt"))}
+        if not answers_hold(copy, everything, deadline_s=4 * asked.deadline):
+            sys.exit("answers differ from the ledger without a change: run tools/build_answers.py")
         for package in asked.packages:
-            if not answers_hold(package, copy, deadline_s=4 * asked.deadline):
-                sys.exit("answers differ from the ledger without a change: run tools/build_answers.py")
             if not (asked.answers_only or passes(package, copy, deadline_s=4 * asked.deadline)):
                 sys.exit(f"the tests of {package} fail, or take over {4 * asked.deadline:.0f} s, without a change")
         by: dict[str, dict[str, int]] = {package: {} for package in asked.packages}
         begun = time.monotonic()
         for index, mutant in enumerate(sample(copy, tuple(asked.packages), asked.sample, asked.seed), 1):
-            same = equivalent(mutant, copy)
-            who = (
-                "equivalent"
-                if same
-                else noticed(mutant, copy, deadline_s=asked.deadline, tests=not asked.answers_only) or "SURVIVED"
-            )
+            who = "equivalent"
+            if not equivalent(mutant, copy):
+                who = noticed(mutant, copy, reach, deadline_s=asked.deadline, tests=not asked.answers_only) or "SURVIVED"
             where = f"{mutant.path.relative_to(copy)}:{mutant.line}"
             print(f"{index:3d} {who:10s} {mutant.kind:10s} {where}: {mutant.old.strip()} -> {mutant.new.strip()}", flush=True)
             counts = by[package_of(mutant, copy)]
@@ -227,6 +280,10 @@ def main() -> None:
         print(_summary(package, counts))
     print(f"in {time.monotonic() - begun:.0f} s")
     sys.exit(any(counts.get("SURVIVED") for counts in by.values()))
+
+
+def _questions(path: Path) -> Iterator[str]:
+    return (line[2:] for line in path.read_text("utf-8").splitlines() if line.startswith("> "))
 
 
 def _summary(package: str, counts: dict[str, int]) -> str:

@@ -30,7 +30,7 @@ from vramcast.training.recipe.parts import Recipe
 CONFIGS = Path(__file__).parents[2] / "tests" / "answers" / "configs.jsonl"
 # Counters that are left out where they equal another.
 _ALIKE = {"reserved": "allocated", "needed": "device", "claimed": "reserved"}
-_VERBS = ("speed", "plan", "recipe")
+_VERBS = ("speed", "plan", "recipe", "sums")
 
 
 def figures(line: str) -> Groups:
@@ -88,7 +88,8 @@ def _figures(words: list[str]) -> Groups:
     verb, words = (words[0], words[1:]) if words[0] in _VERBS else ("memory", words)
     try:
         if words[0] == "model":
-            return _model(_read(words[1]))
+            said = _model(_read(words[1]) if len(words) == 2 else _changed(words[1], words[2:]))
+            return _sums(said) if verb == "sums" else said
         if words[0] == "card":
             return _card(" ".join(words[1:]))
         return (_serve if words[0] == "serve" else _train)(verb, words[1:])
@@ -235,6 +236,21 @@ def _read(name: str) -> Model:
     return read_model(name, offline=True)
 
 
+def _changed(name: str, words: list[str]) -> Model:
+    """The model of a config of configs.jsonl under ``field=value`` changes; ``text_config.field=value`` for a nested one."""
+    from vramcast.models.sources.described import from_config
+
+    raw = json.loads(json.dumps(configs()[name.removeprefix("config:")]))
+    for word in words:
+        path, _, value = word.partition("=")
+        *above, field = path.split(".")
+        inner = raw
+        for part in above:
+            inner = inner.setdefault(part, {})
+        inner[field] = json.loads(value)
+    return from_config(raw, name=name, where="config.json")
+
+
 def _model(model: Model) -> Groups:
     """What a model is: counts, and per block and tower the elements by role, with a check sum over every tensor's facts."""
     counts = {n: getattr(model, n) for n in ("hidden", "vocab", "layers", "parameters", "active_parameters", "stored_parameters",
@@ -254,6 +270,12 @@ def _model(model: Model) -> Groups:
         for number, block in enumerate(tower.blocks):
             groups |= _block(f"{name} block {number}", block)
     return groups
+
+
+def _sums(said: Groups) -> Groups:
+    """The counts alone, and one check sum over all else that is said of a model."""
+    counts = {name: said["counts"][name] for name in ("parameters", "active_parameters", "stored_parameters")}
+    return {"sums": {**counts, "all": _sum_of(said)}}
 
 
 def _block(name: str, block: Block) -> Groups:

@@ -1,7 +1,7 @@
-"""Which lines of the program some work reaches, by coverage.py."""
+"""Which lines of the program some work reaches, and which questions come to a line, by coverage.py."""
 
 import dis
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -12,9 +12,7 @@ PACKAGES = ("serving", "training", "models", "hardware", "planning", "speed")
 
 def unreached(work: Callable[[], object]) -> Iterator[str]:
     """``path: lines`` of each module of PACKAGES that ``work`` never came to, then the share of lines that it did."""
-    import coverage
-
-    cover: Any = coverage.Coverage(data_file=None, source=[str(SOURCE / package) for package in PACKAGES], config_file=False)
+    cover = _recorder()
     with cover.collect():
         work()
     data = cover.get_data()
@@ -27,6 +25,29 @@ def unreached(work: Callable[[], object]) -> Iterator[str]:
             if left:
                 yield f"{path.relative_to(SOURCE)}: {', '.join(map(str, left))}"
     yield f"{whole - missed} of {whole} lines reached ({1 - missed / max(1, whole):.1%})"
+
+
+def by_line(questions: Sequence[str], ask: Callable[[str], object]) -> dict[str, dict[int, list[int]]]:
+    """Numbers of the questions that come to each line, by file (``serving/weights.py``) and line."""
+    cover = _recorder()
+    with cover.collect():
+        for number, question in enumerate(questions):
+            cover.switch_context(str(number))
+            ask(question)
+    data = cover.get_data()
+    return {
+        Path(name).relative_to(SOURCE).as_posix(): {
+            line: sorted(int(number) for number in asked if number) for line, asked in data.contexts_by_lineno(name).items()
+        }
+        for name in data.measured_files()
+    }
+
+
+def _recorder() -> Any:
+    import coverage
+
+    sources = [str(SOURCE / package) for package in PACKAGES]
+    return coverage.Coverage(data_file=None, source=sources, config_file=False, messages=False)
 
 
 def _lines(code: CodeType) -> set[int]:
