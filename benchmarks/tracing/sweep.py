@@ -1,197 +1,202 @@
-"""Forecast beside trace for many kinds of models: allocated bytes of one step of each recipe.
+"""Forecast beside trace for every kind of model that trains: allocated and reserved bytes of one step, term by term.
 
-    python benchmarks/tracing/sweep.py                   # every kind, appended to sweep.jsonl beside this file
-    python benchmarks/tracing/sweep.py gemma2 olmoe      # these kinds
-    python benchmarks/tracing/sweep.py --again           # the forecasts once more, beside the traces that are there
-    python benchmarks/tracing/sweep.py --page            # rewrite the table in docs/tracing.md from sweep.jsonl
+    python benchmarks/tracing/sweep.py                       # every cell that is not there yet, appended to sweep.jsonl
+    python benchmarks/tracing/sweep.py gemma2 fsdp2          # the cells with all of these words, traced anew
+    python benchmarks/tracing/sweep.py --again               # the forecasts once more, beside the traces that are there
+    python benchmarks/tracing/sweep.py --off [WORD ...]      # cells beyond 2 % allocated or 5 % reserved, with their terms
+    python benchmarks/tracing/sweep.py --page                # rewrite the tables in docs/tracing.md from sweep.jsonl
 
-Models have the widths of a published one and four layers, so that every part of a step is of real size and a trace takes
-seconds. Each is trained in full, with LoRA and with QLoRA on all linear layers, with and without checkpointing, on 256 and 2,048
-tokens, by the Trainer's own recipe. Needs the [torch] extra, no GPU.
+A cell is a model class, a method, a checkpointing, a layout and a shape, run by the Trainer's own recipe (other frameworks'
+under their name). Needs the [torch] extra, no GPU; ZeRO cells need DeepSpeed (``DS_BUILD_OPS=0 pip install deepspeed``).
 """
 
 import sys
 from collections.abc import Iterator
+from itertools import groupby, product
 from pathlib import Path
 
 import msgspec
+from sweep_kinds import KINDS, PUBLISHED, config_of, options_of, shapes_of, targets_of
 
+from vramcast.errors import VramcastError
 from vramcast.models.families import read_config
 from vramcast.planning.tracing.request import training_request
-from vramcast.tracing.allocator.replay import replay
 from vramcast.tracing.allocator.settings import AllocatorSettings
-from vramcast.tracing.execution.series import trace_each
 from vramcast.tracing.execution.worker import versions
-from vramcast.tracing.request import TraceRequest
+from vramcast.tracing.reports.report import report
+from vramcast.tracing.run import Tracer
 from vramcast.training.forecast import forecast_training
-from vramcast.workload import Adapter, Training
+from vramcast.workload import Adapter, Parallel, Training
 
 RESULTS = Path(__file__).with_name("sweep.jsonl")
-PAGE = Path(__file__).parents[2] / "docs" / "tracing.md"
-START, END = "<!-- sweep -->\n", "<!-- /sweep -->\n"
-LAYERS = 4
-METHODS, SEQUENCES, CHECKPOINTING = ("full", "lora", "qlora"), (256, 2048), ("none", "full")
-
-
-def _sizes(hidden: int, inner: int, heads: int, kv: int, vocab: int, **more: object) -> dict[str, object]:
-    shape = {"hidden_size": hidden, "intermediate_size": inner, "num_attention_heads": heads, "num_key_value_heads": kv}
-    return {**shape, "vocab_size": vocab, "num_hidden_layers": LAYERS, "pad_token_id": 0, **more}
-
-
-KINDS: dict[str, dict[str, object]] = {
-    "llama": _sizes(2048, 8192, 32, 8, 128256, head_dim=64, tie_word_embeddings=True),
-    "mistral": _sizes(4096, 14336, 32, 8, 32000, sliding_window=1024),
-    "qwen2": _sizes(3584, 18944, 28, 4, 152064),
-    "qwen3": _sizes(1024, 3072, 16, 8, 151936, head_dim=128, tie_word_embeddings=True),
-    "gemma2": _sizes(2304, 9216, 8, 4, 256000, head_dim=256, sliding_window=1024),
-    "gemma3_text": _sizes(1152, 6912, 4, 1, 262144, head_dim=256, sliding_window=512),
-    "phi3": _sizes(3072, 8192, 32, 32, 32064),
-    "phi": _sizes(2560, 10240, 32, 32, 51200, partial_rotary_factor=0.4),
-    "olmo2": _sizes(4096, 11008, 32, 32, 100352),
-    "granite": _sizes(4096, 12800, 32, 8, 49155),
-    "glm4": _sizes(4096, 13696, 32, 2, 151552, head_dim=128, partial_rotary_factor=0.5),
-    "stablelm": _sizes(2560, 6912, 32, 32, 50304, partial_rotary_factor=0.25),
-    "starcoder2": _sizes(3072, 12288, 24, 2, 49152),
-    "cohere": _sizes(4096, 11008, 32, 8, 64000),
-    "gpt_neox": _sizes(2048, 8192, 8, 8, 50304, rotary_pct=0.25, use_parallel_residual=True),
-    "gpt2": {"n_embd": 1024, "n_head": 16, "n_layer": LAYERS, "vocab_size": 50257, "n_positions": 2048},
-    "opt": {"hidden_size": 2048, "ffn_dim": 8192, "num_attention_heads": 32, "num_hidden_layers": LAYERS, "vocab_size": 50272},
-    "mixtral": _sizes(2048, 4096, 32, 8, 32000, num_local_experts=8, num_experts_per_tok=2),
-    "qwen3_moe": _sizes(
-        2048, 6144, 32, 4, 151936, head_dim=128, moe_intermediate_size=768, num_experts=32, num_experts_per_tok=8,
-    ),
-    "olmoe": _sizes(2048, 1024, 16, 16, 50304, num_experts=32, num_experts_per_tok=8),
-    "gpt_oss": _sizes(2880, 2880, 64, 8, 201088, head_dim=64, num_local_experts=8, num_experts_per_tok=4),
-    "deepseek_v3": _sizes(
-        2048, 10944, 16, 16, 102400, moe_intermediate_size=1408, n_routed_experts=16, num_experts_per_tok=6, n_shared_experts=2,
-        q_lora_rank=None, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128, first_k_dense_replace=1,
-        n_group=1, topk_group=1,
-    ),
-    "deepseek_v2": _sizes(
-        2048, 10944, 16, 16, 102400, moe_intermediate_size=1408, n_routed_experts=16, num_experts_per_tok=6, n_shared_experts=2,
-        q_lora_rank=None, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128, first_k_dense_replace=1,
-    ),
-    "glm4_moe": _sizes(
-        4096, 10944, 96, 8, 151552, head_dim=128, moe_intermediate_size=1408, n_routed_experts=16, num_experts_per_tok=8,
-        n_shared_experts=1, first_k_dense_replace=1, n_group=1, topk_group=1, partial_rotary_factor=0.5, use_qk_norm=True,
-    ),
-    "granitemoe": _sizes(1536, 512, 24, 8, 49155, num_local_experts=40, num_experts_per_tok=8),
-    "bamba": _sizes(
-        4096, 14336, 32, 8, 128000, attn_layer_indices=[1], mamba_n_heads=128, mamba_d_head=64, mamba_d_state=128,
-        mamba_n_groups=1, mamba_expand=2,
-    ),
-    "lfm2": _sizes(
-        2048, 8192, 32, 8, 65536, block_auto_adjust_ff_dim=False, layer_types=["conv", "conv", "full_attention", "conv"],
-    ),
-    "bert": {
-        "hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": LAYERS,
-        "vocab_size": 30522, "max_position_embeddings": 2048, "architectures": ["BertForMaskedLM"],
-    },
-    "t5": {
-        "d_model": 1024, "d_kv": 64, "d_ff": 4096, "num_heads": 16, "num_layers": LAYERS, "vocab_size": 32128,
-        "decoder_start_token_id": 0, "architectures": ["T5ForConditionalGeneration"],
-    },
+METHODS, CHECKPOINTING = ("full", "lora", "qlora"), ("none", "full")
+ALLOCATED, RESERVED = 0.02, 0.05
+RANKS = 8
+LAYOUTS: dict[str, dict[str, int]] = {
+    "one card": {}, "ddp": {}, "fsdp1": {"fsdp": 1}, "fsdp2": {"fsdp": 2}, "zero1": {"zero": 1}, "zero2": {"zero": 2},
+    "zero3": {"zero": 3},
 }  # fmt: skip
-SCANS = frozenset({"bamba"})  # run in plain torch here, where no kernels are installed
+ENGINE = ("llama", "qwen2", "gemma3_text", "qwen3_moe", "gpt2", "phi3")  # kinds that DeepSpeed's engine is asked for
+OTHERS = ("pytorch", "torchtitan")  # frameworks beside the Trainer
+ELSEWHERE = ("llama", "qwen3", "mistral", "qwen3_moe")
 
-TIED = {"llama", "qwen3", "gemma2", "gemma3_text", "starcoder2", "cohere", "gpt2", "opt", "bert", "t5"}
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One point of the sweep."""
+
+    kind: str
+    framework: str = "hf_trainer"
+    layout: str = "one card"
+    method: str
+    checkpointing: str
+    micro_batch: int
+    seq: int
+
+    @property
+    def words(self) -> frozenset[str]:
+        """What it is chosen by on the command line."""
+        return frozenset({self.kind, self.framework, self.method, self.layout, f"ckpt={self.checkpointing}", str(self.seq)})
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """One point of the sweep, bytes."""
+    """What became of a cell, bytes: allocated and reserved, and each term at the peak. ``error``: why there is no trace."""
 
-    kind: str
-    method: str
-    checkpointing: str
-    seq: int
-    traced: int = 0
-    forecast: int = 0
+    cell: Cell
+    traced: tuple[int, int] = (0, 0)
+    forecast: tuple[int, int] = (0, 0)
+    traced_terms: dict[str, int] = {}
+    forecast_terms: dict[str, int] = {}
     instant: str = ""
     error: str = ""
 
+    def off(self, counter: int) -> float:
+        """The forecast over the trace, less 1: of allocated (0) or reserved (1)."""
+        return self.forecast[counter] / self.traced[counter] - 1 if self.traced[counter] else float("nan")
+
     @property
-    def off(self) -> float:
-        """The forecast over the trace, less 1."""
-        return self.forecast / self.traced - 1 if self.traced else float("nan")
+    def holds(self) -> bool:
+        """Whether both counters are within their bounds."""
+        return abs(self.off(0)) <= ALLOCATED and abs(self.off(1)) <= RESERVED
 
 
-def asked(kinds: list[str]) -> Iterator[tuple[str, Training, TraceRequest, Result]]:
-    """Every point, with its forecast."""
-    for kind in kinds:
-        config = {"model_type": kind, "tie_word_embeddings": kind in TIED, **KINDS[kind]}
-        model = read_config(config)
-        for method in METHODS:
-            for checkpointing in CHECKPOINTING:
-                for seq in SEQUENCES:
-                    adapter = None if method == "full" else Adapter(rank=16)
-                    question = Training(
-                        model=kind, method=method, checkpointing=checkpointing, seq=seq, adapter=adapter, param_dtype="bfloat16"
-                    )  # fmt: skip
-                    request, _ = training_request(question, model, config, card=None, backend="cuda", layers=None)
-                    as_run = msgspec.structs.replace(question, options={"scan": "torch"}) if kind in SCANS else question
-                    rank = forecast_training(as_run, model=model).worst
-                    point = Result(
-                        kind=kind, method=method, checkpointing=checkpointing, seq=seq,
-                        forecast=rank.allocated_bytes, instant=rank.peak.name,
-                    )  # fmt: skip
-                    yield kind, question, request, point
+def cells() -> Iterator[Cell]:
+    """The whole sweep."""
+    for kind in KINDS:
+        for method, checkpointing, shape in product(METHODS, CHECKPOINTING, shapes_of(kind)):
+            yield Cell(kind=kind, method=method, checkpointing=checkpointing, micro_batch=shape[0], seq=shape[1])
+        yield from _divided(kind)
+    for framework, kind, layout, checkpointing in product(OTHERS, ELSEWHERE, ("one card", "fsdp2"), CHECKPOINTING):
+        how = {"framework": framework, "layout": layout, "method": "full", "checkpointing": checkpointing}
+        yield Cell(kind=kind, micro_batch=1, seq=2048, **how)
 
 
-def main(kinds: list[str]) -> None:
-    """Trace the kinds and append each point as soon as it is known."""
-    points = list(asked(kinds or list(KINDS)))
+def _divided(kind: str) -> Iterator[Cell]:
+    """Layouts of several ranks, in full and with LoRA; recomputed alone where widths are not published ones."""
+    micro_batch, seq = shapes_of(kind)[-1]
+    recomputed = CHECKPOINTING if kind in PUBLISHED else ("full",)
+    for layout, method, checkpointing in product(list(LAYOUTS)[1:], ("full", "lora"), recomputed):
+        if kind in ENGINE or not layout.startswith("zero"):
+            yield Cell(kind=kind, layout=layout, method=method, checkpointing=checkpointing, micro_batch=micro_batch, seq=seq)
+
+
+def question_of(cell: Cell) -> Training:
+    """What a cell asks."""
+    adapter = None if cell.method == "full" else Adapter(rank=16, targets=targets_of(cell.kind))
+    ranks = RANKS if cell.layout != "one card" else 1
+    return Training(
+        model=cell.kind, framework=cell.framework, method=cell.method, checkpointing=cell.checkpointing, adapter=adapter,
+        micro_batch=cell.micro_batch, seq=cell.seq,
+        parallel=Parallel(dp=ranks), gpus=ranks, **LAYOUTS[cell.layout],  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def forecast_of(cell: Cell) -> Result:
+    """The forecast alone; a refusal is its error."""
+    try:
+        question = msgspec.structs.replace(question_of(cell), options=options_of(cell.kind))
+        rank = forecast_training(question, model=read_config(config_of(cell.kind))).worst
+    except VramcastError as refused:
+        return Result(cell=cell, error=f"forecast: {refused}"[:200])
+    terms: dict[str, int] = {}
+    for term in rank.peak.terms:
+        terms[term.name] = terms.get(term.name, 0) + round(term.bytes)
+    sizes = (round(rank.allocated_bytes), round(rank.reserved_bytes))
+    return Result(cell=cell, forecast=sizes, forecast_terms=terms, instant=rank.peak.name)
+
+
+def traced(cell: Cell, tracer: Tracer) -> Result:
+    """A cell's forecast beside its trace."""
+    found = forecast_of(cell)
+    try:
+        config = config_of(cell.kind)
+        request, _ = training_request(question_of(cell), read_config(config), config, card=None, backend="cuda", layers=None)
+        outcome = tracer.trace(request)
+    except VramcastError as refused:
+        return msgspec.structs.replace(found, error=found.error or f"trace: {refused}"[:200])
+    if outcome.error:
+        return msgspec.structs.replace(found, error=found.error or outcome.error.partition(" at /")[0][:200])
+    seen = report(outcome.log, _settings(cell)).memory
+    terms: dict[str, int] = {}
+    for term in seen.peak.terms:
+        terms[term.name] = terms.get(term.name, 0) + term.bytes
+    return msgspec.structs.replace(found, traced=(seen.allocated_bytes, seen.reserved_bytes), traced_terms=terms)
+
+
+def _settings(cell: Cell) -> AllocatorSettings:
+    return AllocatorSettings(expandable_segments=cell.framework == "torchtitan")
+
+
+def known() -> dict[Cell, Result]:
+    """The newest result of every cell that is still asked."""
+    if not RESULTS.exists():
+        return {}
+    lines = [msgspec.json.decode(line, type=Result) for line in RESULTS.read_bytes().splitlines()[1:]]
+    found = {result.cell: result for result in lines}
+    return {cell: found[cell] for cell in cells() if cell in found}
+
+
+def main(words: list[str]) -> None:
+    """Trace what is missing, or what the words name, and append each cell as soon as it is known."""
+    there = known()
+    chosen = [c for c in cells() if (c.words >= set(words) if words else c not in there)]
     with RESULTS.open("ab") as file:
         if not file.tell():
             file.write(msgspec.json.encode({"versions": versions()}) + b"\n")
-        for (*_, point), (_, result) in zip(points, trace_each(p[2] for p in points), strict=True):
-            peak = replay(result.log, AllocatorSettings()).peak_allocated_bytes
-            done = msgspec.structs.replace(point, traced=peak, error=result.error.partition(" at /")[0][:200])
-            file.write(msgspec.json.encode(done) + b"\n")
-            file.flush()
-            print(f"{done.kind:12} {done.method:6} {done.checkpointing:5} {done.seq:5} {done.off:+7.1%} {done.error}", flush=True)
+        for kind, group in groupby(chosen, key=lambda c: c.kind):
+            with Tracer() as tracer:
+                for cell in group:
+                    done = traced(cell, tracer)
+                    file.write(msgspec.json.encode(done) + b"\n")
+                    file.flush()
+                    print(f"{kind:16} {_named(cell):50} {done.off(0):+7.1%} {done.off(1):+7.1%} {done.error[:90]}", flush=True)
 
 
-def latest() -> list[Result]:
-    """The newest result of every point, in the order of the kinds."""
-    lines = RESULTS.read_bytes().splitlines()[1:]
-    found = {(r.kind, r.method, r.checkpointing, r.seq): r for r in (msgspec.json.decode(line, type=Result) for line in lines)}
-    order = list(KINDS)
-    return sorted(found.values(), key=lambda r: (order.index(r.kind), METHODS.index(r.method), r.checkpointing == "full", r.seq))
-
-
-def table(results: list[Result]) -> str:
-    """The page's table: one line per kind and method, the error of each setting."""
-    settings = [(c, s) for c in CHECKPOINTING for s in SEQUENCES]
-    lines = ["| model | method | " + " | ".join(f"{'recomputed' if c == 'full' else 'saved'}, {s:,}" for c, s in settings) + " |"]
-    lines.append("|---" * (2 + len(settings)) + "|")
-    for kind in dict.fromkeys(r.kind for r in results):
-        for method in METHODS:
-            found = {(r.checkpointing, r.seq): r for r in results if (r.kind, r.method) == (kind, method)}
-            cells = [f"{found[s].off:+.1%}" if s in found and not found[s].error else "not traced" for s in settings]
-            lines.append(f"| {kind} | {method} | " + " | ".join(cells) + " |")
-    errors = sorted(abs(r.off) for r in results if not r.error)
-    within = sum(e <= 0.03 for e in errors)
-    lines.append(f"\n{within} of {len(errors)} points are within 3 %; the median error is {errors[len(errors) // 2]:.2%}.")
-    return "\n".join(lines) + "\n"
+def _named(cell: Cell) -> str:
+    return f"{cell.framework} {cell.layout} {cell.method} {cell.checkpointing} {cell.micro_batch}x{cell.seq}"
 
 
 def again() -> None:
-    """Forecast every point that was traced once more."""
-    known = {(r.kind, r.method, r.checkpointing, r.seq): r for r in latest()}
-    points = [p for *_, p in asked(list(dict.fromkeys(r.kind for r in known.values())))]
-    found = [(p, known.get((p.kind, p.method, p.checkpointing, p.seq))) for p in points]
-    done = [msgspec.structs.replace(p, traced=old.traced, error=old.error) for p, old in found if old]
+    """Forecast every cell that was traced once more, and leave out the lines that are no longer the newest."""
     first, *_ = RESULTS.read_bytes().splitlines()
-    RESULTS.write_bytes(b"\n".join([first, *map(msgspec.json.encode, done)]) + b"\n")
+    lines = [first]
+    for cell, old in known().items():
+        new = forecast_of(cell)
+        lines.append(msgspec.json.encode(msgspec.structs.replace(
+            new, traced=old.traced, traced_terms=old.traced_terms, error=new.error or ("" if old.traced[0] else old.error)
+        )))  # fmt: skip
+    RESULTS.write_bytes(b"\n".join(lines) + b"\n")
 
 
-def write_page() -> None:
-    """Put the table between its marks."""
-    before, rest = PAGE.read_text().split(START)
-    _, after = rest.split(END)
-    PAGE.write_text(before + START + table(latest()) + END + after)
+def show_off(words: list[str]) -> None:
+    """Print the cells beyond the bounds, the worst first, with the terms that differ."""
+    found = [r for c, r in known().items() if r.traced[0] and c.words >= set(words) and not r.holds]
+    for result in sorted(found, key=lambda r: -abs(r.off(0))):
+        print(f"{result.cell.kind:16} {_named(result.cell):50} {result.off(0):+7.1%} {result.off(1):+7.1%} {result.instant}")
+        names = dict.fromkeys((*result.traced_terms, *result.forecast_terms))
+        pairs = [(n, result.traced_terms.get(n, 0) >> 20, result.forecast_terms.get(n, 0) >> 20) for n in names]
+        print("    " + ", ".join(f"{n} {traced} / {forecast}" for n, traced, forecast in pairs if traced or forecast))
 
 
 if __name__ == "__main__":
-    modes = {"--page": write_page, "--again": again}
+    modes = {"--again": again, "--off": lambda: show_off(sys.argv[2:])}
     modes[sys.argv[1]]() if sys.argv[1:2] and sys.argv[1] in modes else main(sys.argv[1:])

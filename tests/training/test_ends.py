@@ -74,7 +74,13 @@ def test_a_loop_that_names_the_output_holds_the_logits_through_backward(framewor
 
 
 @pytest.mark.parametrize(
-    ("fields", "opened"), [({}, True), ({"compute_dtype": "float32"}, False), ({"fsdp": 1, "gpus": 8}, False)]
+    ("fields", "opened"),
+    [
+        ({}, True),
+        ({"compute_dtype": "float32"}, False),
+        ({"fsdp": 1, "gpus": 8}, True),
+        ({"fsdp": 1, "gpus": 8, "framework_version": "4.48"}, False),
+    ],
 )
 def test_the_trainer_opens_autocast_whatever_the_weights(fields: dict[str, object], opened: bool) -> None:
     question = msgspec.convert({"model": "x", "method": "lora", **fields}, Training)

@@ -5,13 +5,13 @@ import sys
 # What stands for a part of a bar where there is no colour, and where there is no Unicode.
 PATTERNS = {
     "weights": "█", "kv_cache": "▓", "gradients": "▓", "state": "▒", "activations": "▒", "optimizer": "▚", "master_weights": "▞",
-    "logits": "▞", "loss": "▞", "graphs": "▤", "gathered": "▤", "workspace": "▥", "temporaries": "▥", "gradient_copy": "▥",
-    "communication": "▦", "context": "▧", "fragmentation": "▨", "missing": "\u00d7", "free": "·",
+    "logits": "▞", "loss": "▞", "graphs": "▤", "gathered": "▤", "gathered_ahead": "▤", "workspace": "▥", "temporaries": "▥",
+    "gradient_copy": "▥", "communication": "▦", "context": "▧", "fragmentation": "▨", "missing": "\u00d7", "free": "·",
 }  # fmt: skip
 LETTERS = {
     "weights": "W", "kv_cache": "K", "gradients": "G", "state": "S", "activations": "A", "optimizer": "O", "master_weights": "M",
-    "logits": "L", "loss": "L", "graphs": "H", "gathered": "D", "workspace": "P", "temporaries": "T", "gradient_copy": "Y",
-    "communication": "C", "context": "X", "fragmentation": "F", "missing": "!", "free": ".",
+    "logits": "L", "loss": "L", "graphs": "H", "gathered": "D", "gathered_ahead": "D", "workspace": "P", "temporaries": "T",
+    "gradient_copy": "Y", "communication": "C", "context": "X", "fragmentation": "F", "missing": "!", "free": ".",
 }  # fmt: skip
 _PLAIN = str.maketrans(
     {

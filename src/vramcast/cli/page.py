@@ -22,7 +22,8 @@ COLOURS = {
     "weights": "dodger_blue1", "kv_cache": "medium_spring_green", "state": "spring_green3", "activations": "orange1",
     "logits": "gold1", "graphs": "orchid", "workspace": "plum2", "communication": "salmon1", "context": "grey58",
     "gradients": "turquoise2", "optimizer": "medium_purple1", "master_weights": "slate_blue1", "loss": "gold1",
-    "gathered": "salmon1", "temporaries": "plum2", "gradient_copy": "plum2", "fragmentation": "grey50", "free": "grey23",
+    "gathered": "salmon1", "gathered_ahead": "salmon1", "temporaries": "plum2", "gradient_copy": "plum2",
+    "fragmentation": "grey50", "free": "grey23",
     "missing": "red3", "good": "bold green", "warn": "bold yellow", "bad": "bold red", "title": "bold", "faint": "grey62",
     "number": "bold",
 }  # fmt: skip

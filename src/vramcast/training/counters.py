@@ -39,7 +39,7 @@ from vramcast.quantity import (
     where,
     whole,
 )
-from vramcast.training.gathers import gather_pool, guarded, is_cut, pending
+from vramcast.training.gathers import gather_pool, guarded, is_cut, pending, reduced_before
 from vramcast.training.recipe.parts import GATHERED, Recipe
 from vramcast.training.states import NOTHING
 from vramcast.training.structure import Rank, StepNumbers, Structure, retained_inputs
@@ -81,6 +81,7 @@ AFTER_RETRY = Fitted(name="reserved_after_a_retry", value=0.5, low=0.1, high=0.8
                      of="runs that filled their card, those on one card with equal batches")  # fmt: skip
 AFTER_SMALL_STEPS = Fitted(name="reserved_after_a_retry", value=0.95, low=0.8, high=1.0, cases=27,
                            of="runs that filled their card, those of varying lengths or sharded weights")  # fmt: skip
+AHEAD = "gathered_ahead"
 BY_LENGTH = ("loss", "temporaries")
 BETWEEN_STEPS = ("loss", "temporaries", "activations")  # free when the optimizer runs
 PASSING = ((LOAD, "weights"), (STEP, "temporaries"), (EMBEDDING, "temporaries"))  # short-lived: they fill holes of the others
@@ -152,7 +153,7 @@ def pieces_of(rank: Rank) -> Pieces:
     hooked = maximum(0.0, retained_inputs(rank) - rank.layers.waiting)
     return Pieces(
         loss_blocks=rank.loss.segments,
-        retained=hooked + pending(rank.recipe, rank.units),
+        retained=hooked + pending(rank.recipe, rank.units) + reduced_before(rank.recipe, rank.units, rank.units.block).value,
         guarded=guarded(rank.recipe, rank.units),
         streams=gather_pool(rank.recipe, rank.units),
     )
@@ -169,7 +170,7 @@ def segment_bytes(recipe: Recipe, moments: tuple[Instant, ...], pieces: Pieces) 
     peaks: dict[str, Number] = {}
     for moment in moments:
         for term in moment.terms:
-            if (moment.name, term.name) not in PASSING:
+            if (moment.name, term.name) not in PASSING and term.name != AHEAD:  # which has a stream of its own
                 peaks[term.name] = maximum(peaks.get(term.name, 0), term.bytes)
     peaks["loss"] = whole(peaks.get("loss", 0) * pieces.loss_blocks)
     renewed = (GENERATIONS.value - 1 if recipe.task.lengths == "variable" else 0) * sum(peaks.get(n, 0) for n in BY_LENGTH)
@@ -203,12 +204,12 @@ def _expandable_bytes(moments: tuple[Instant, ...], streams: float) -> Number:
     """An expandable segment for each stream, as long as its own maximum: sharded gradients have one where reduction has."""
     if not streams:
         return EXPANDABLE_SLACK.value * maximum(*(i.bytes for i in moments))
-    computing = maximum(*(i.bytes - _gradients(i) for i in moments))
-    return EXPANDABLE_SLACK.value * computing + maximum(*map(_gradients, moments)) + streams
+    computing = maximum(*(i.bytes - _named(i, "gradients") - _named(i, AHEAD) for i in moments))
+    return EXPANDABLE_SLACK.value * computing + maximum(*(_named(i, "gradients") for i in moments)) + streams
 
 
-def _gradients(moment: Instant) -> Number:
-    return sum(term.bytes for term in moment.terms if term.name == "gradients")
+def _named(moment: Instant, name: str) -> Number:
+    return sum(term.bytes for term in moment.terms if term.name == name)
 
 
 def _new_gradients(moments: tuple[Instant, ...]) -> Number:

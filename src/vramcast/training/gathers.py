@@ -39,6 +39,10 @@ class Units(msgspec.Struct, frozen=True, kw_only=True):
         """Elements of the root unit."""
         return self.embedding + (0 if self.tied else self.head)
 
+    def last_unit(self, recipe: Recipe) -> float:
+        """Elements of the unit that runs last in forward, where it is not a part of the root."""
+        return self.head if recipe.sharding.separate_ends else 0.0
+
 
 def is_cut(recipe: Recipe, units: Units) -> bool:
     """Whether weights are sharded at all."""
@@ -53,12 +57,25 @@ def gathered(recipe: Recipe, units: Units, *, blocks: int, ends: Ends) -> Quanti
     each = code_width(recipe) or compute
     if recipe.sharding.kind == "zero3":
         return _prefetched(recipe, units, each=each, first=blocks == 1 and ends == "none")
-    held = units.depth if not recipe.sharding.reshard else min(blocks, recipe.sharding.live_gathers)
+    at_once = 1 if recipe.sharding.kind == "fsdp2" else recipe.sharding.live_gathers  # the next is in gathered_ahead
+    held = units.depth if not recipe.sharding.reshard else min(blocks, at_once)
     outer = _ends_in_use(recipe, units, ends)
     return summed(
         named(held, "blocks") * named(units.block, "elements") * bytes_(each),
         named(outer, "elements of the ends") * bytes_(compute),
     )
+
+
+def gathered_ahead(recipe: Recipe, units: Units, *, ends: Ends = "none") -> Quantity:
+    """The buffer of FSDP2's next all-gather, on a stream of its own: of the next block, or of the embedding behind the first.
+
+    Source: torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param_group.py, _backward_prefetch.
+    """
+    if recipe.sharding.kind != "fsdp2" or not recipe.sharding.reshard or not is_cut(recipe, units):
+        return NOTHING
+    apart = units.embedding if recipe.sharding.separate_ends and not recipe.kernels.one_graph else 0.0
+    coming = units.block if ends == "none" else apart
+    return named(coming, "elements of the next unit") * bytes_(width(recipe.precision.compute), "(as it is gathered)")
 
 
 def _prefetched(recipe: Recipe, units: Units, *, each: float, first: bool) -> Quantity:
@@ -109,6 +126,42 @@ def pending(recipe: Recipe, units: Units) -> float:
     if not is_cut(recipe, units) or recipe.task.method != "full" or recipe.sharding.separate_ends:
         return 0.0
     return units.head * width(recipe.precision.backward_gradients)
+
+
+def reduced_before(recipe: Recipe, units: Units, elements: float) -> Quantity:
+    """The buffer from which FSDP2 reduces the unit before: it lives through the next unit's backward.
+
+    Source: torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param_group.py, post_backward (comm_ctx.reduce_scatter_state is
+    dropped when the next group reduces), _fsdp_collectives.py, foreach_reduce (reduce_scatter_input, in the reduce dtype).
+    """
+    by_hooks = recipe.sharding.kind == "fsdp2" and not recipe.kernels.one_graph
+    whole = by_hooks and recipe.task.method == "full" and is_cut(recipe, units)
+    return named(elements if whole else 0, "elements of the unit before") * bytes_(
+        width(recipe.precision.reduce), "(being reduced)"
+    )
+
+
+def flattening(recipe: Recipe, units: Units) -> Quantity:
+    """Gradients of a block under FSDP1 when its last one is there: each by itself and all of them in the flat one.
+
+    Source: torch 2.13, distributed/fsdp/_flat_param.py, _get_unflat_views_aligned (torch.split: its backward concatenates),
+    _runtime_utils.py, _reduce_grad (a copy in the reduce dtype where that differs).
+    """
+    whole = recipe.sharding.kind == "fsdp1" and recipe.task.method == "full" and is_cut(recipe, units)
+    own, reduce = width(recipe.precision.backward_gradients), width(recipe.precision.reduce)
+    each = own + max(own, reduce if reduce != own else 0)
+    return named(units.block if whole else 0, "elements of a block's gradients") * bytes_(each, "(each, and all in one)")
+
+
+def gathered_last(recipe: Recipe, units: Units) -> Quantity:
+    """The buffer of FSDP2's last all-gather, which the root drops when the model's forward, and so its loss, is over.
+
+    Source: torch 2.13, distributed/fsdp/_fully_shard/_fsdp_state.py, _post_forward (comm_ctx.all_gather_state).
+    """
+    if recipe.sharding.kind != "fsdp2" or not recipe.kernels.modules or not is_cut(recipe, units):
+        return NOTHING  # a loss outside the model comes after
+    last = units.last_unit(recipe) or units.block
+    return named(last, "elements of the last unit") * bytes_(width(recipe.precision.compute), "(as it was gathered)")
 
 
 def reducing(recipe: Recipe, units: Units, held: Count) -> Quantity:

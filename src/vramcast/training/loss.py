@@ -30,11 +30,13 @@ from vramcast.training.states import NOTHING
 class LossCost(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes beyond the last layer's output: highest point in forward and in backward.
 
-    ``segments``: distinct blocks the allocator ends up with, over the higher of the two.
+    ``held``: logits that a variable of the loop names until backward is over; ``segments``: distinct blocks the allocator ends
+    up with, over the higher of the two.
     """
 
     forward: Quantity
     backward: Quantity
+    held: Quantity = NOTHING
     segments: float = 1.0
 
 
@@ -79,6 +81,7 @@ def loss_cost(recipe: Recipe, logits: Logits) -> LossCost:
     return LossCost(
         forward=summed(kept, cost.forward),
         backward=summed(kept, binding(cost.backward, one_gradient)),
+        held=cost.held,
         segments=_SEGMENTS.get(recipe.loss.kind, 1.0),
     )
 
@@ -149,6 +152,7 @@ def _plain(recipe: Recipe, x: Logits) -> LossCost:
     return LossCost(
         forward=x.logits(max(kept, held) + 2 * work, "logits, float copy, log-softmax"),
         backward=x.logits(held + 3 * work, "log-softmax and two gradients"),
+        held=x.logits(held, "that a variable of the loop names") if held else NOTHING,
     )
 
 

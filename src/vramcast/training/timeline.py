@@ -8,14 +8,24 @@ from collections.abc import Iterator
 import msgspec
 
 from vramcast.ledger import Instant, Term
-from vramcast.quantity import Number, Quantity, bytes_, is_array, is_there, maximum, named, summed, whole
+from vramcast.quantity import Number, Quantity, bytes_, is_array, is_there, largest, maximum, named, summed, whole
 from vramcast.training.counts import between_stages
-from vramcast.training.gathers import gathered, gathered_to_save, reducing, secondary
+from vramcast.training.full_sharding import adapters_come_ahead, cut_gradients, cuts_units, flat_gradients, whole_at_the_loss
+from vramcast.training.gathers import (
+    gathered,
+    gathered_ahead,
+    gathered_last,
+    gathered_to_save,
+    reduced_before,
+    reducing,
+    secondary,
+)
 from vramcast.training.optimizers.rules import optimizer
-from vramcast.training.recipe.parts import Recipe, width
+from vramcast.training.recipe.parts import width
 from vramcast.training.states import GRADIENTS_CUT, NOTHING
 from vramcast.training.structure import Rank, retained_inputs
 from vramcast.training.towers import opened_by
+from vramcast.training.wording import saved_text
 
 STEP = "optimizer step"
 FORWARD = "end of forward"
@@ -28,21 +38,22 @@ _SOURCES = {
     "activations": "torch/csrc/autograd: what each operation saves",
     "loss": "the framework's loss function",
     "gathered": "torch 2.13, distributed/fsdp; DeepSpeed 0.18, runtime/zero/partition_parameters.py",
+    "gathered_ahead": "torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param_group.py",
     "temporaries": "torch/csrc/autograd/engine.cpp: order and life of gradients",
     "gradient_copy": "DeepSpeed 0.6.0, runtime/zero/stage_1_and_2.py: step, get_grad_norm_direct; bf16_optimizer.py",
     "secondary_weights": "DeepSpeed 0.18, runtime/zero/partition_parameters.py: _partition_param_sec; arXiv 2306.10209",
     "overflow_check": "DeepSpeed 0.6.0, runtime/zero/stage_1_and_2.py: _has_inf_or_nan",
     "communication": "DeepSpeed 0.6.0, runtime/zero/constants.py (buckets of 5e8); torch 2.13, nn/parallel/distributed.py",
 }
-_FOREACH = "torch 2.13, optim/adamw.py: _multi_tensor_adamw"
-_ACCUMULATE = "torch: derivatives.yaml, accumulate_grad.h"
+_FOREACH, _ACCUMULATE = "torch 2.13, optim/adamw.py: _multi_tensor_adamw", "torch: derivatives.yaml, accumulate_grad.h"
 
 
 class Alive(msgspec.Struct, frozen=True, kw_only=True):
     """What is alive at one moment beside what stays from step to step.
 
     ``gradients``: None where they are those that the micro-batch began with. ``activations`` of the decoder's layers and
-    ``tower``: bytes that wait for backward. ``source``: of the temporaries' rule, where they are not a layer's.
+    ``tower``: bytes that wait for backward. ``ahead``: in a buffer from which the next unit will be whole. ``source``: of the
+    temporaries' rule, where they are not a layer's.
     ``between_steps``: no step is under way.
     """
 
@@ -52,6 +63,7 @@ class Alive(msgspec.Struct, frozen=True, kw_only=True):
     tower: Number = 0.0
     loss: Quantity = NOTHING
     gathered: Quantity = NOTHING
+    ahead: Quantity = NOTHING
     temporaries: Quantity = NOTHING
     gradient_copy: Quantity = NOTHING
     overflow_check: Quantity = NOTHING
@@ -95,6 +107,7 @@ class _Timeline:
             yield self._at("loss", self._loss())
             yield self._at("backward of the loss", self._loss_backward())
         yield self._at("backward of the last block", self._last_block())
+        yield from self._units_reduced()
         yield self._at("backward of the first block", self._first_block())
         if self.rank.kind.embedding_gradient or self.rank.kind.partial_embedding:
             yield self._at(EMBEDDING, self._embedding())
@@ -128,18 +141,60 @@ class _Timeline:
         return self._waiting(
             temporaries=_autocast_copies(self.layers.copies),
             loss=self.rank.loss.forward,
-            gathered=gathered(self.recipe, self.units, blocks=1, ends="head"),
+            gathered=whole_at_the_loss(self.rank, again=False),
+            ahead=gathered_last(self.recipe, self.units),
         )
 
     def _loss_backward(self) -> Alive:
-        return self._waiting(loss=self.rank.loss.backward, gathered=gathered(self.recipe, self.units, blocks=1, ends="head"))
+        return self._waiting(loss=self.rank.loss.backward, gathered=whole_at_the_loss(self.rank, again=True))
 
     def _last_block(self) -> Alive:
         """The head's gradient already exists (or, sharded, is on its way), one block's working set is at its highest."""
         return self._waiting(
-            temporaries=summed(self._live_layer(self.layers.working), self.reducing),
-            gathered=gathered(self.recipe, self.units, blocks=2, ends="none"),
+            temporaries=summed(
+                self._live_layer(self.layers.working),
+                self.reducing,
+                reduced_before(self.recipe, self.units, self.units.last_unit(self.recipe)),
+            ),
+            gathered=gathered(self.recipe, self.units, blocks=2 - adapters_come_ahead(self.rank), ends="none"),
+            ahead=gathered_ahead(self.recipe, self.units),
+            loss=self.rank.loss.held,
         )
+
+    def _units_reduced(self) -> Iterator[Instant]:
+        """Where gradients of whole units are cut up: at the last block (or the one before it) and at the second."""
+        units, layers = self.units, self.layers
+        if not cuts_units(self.rank):
+            return
+        flat = self.recipe.sharding.kind == "fsdp1"
+        finds, two = self.rank.finds_gradients, gathered(self.recipe, units, blocks=2, ends="none")
+        ahead, held = gathered_ahead(self.recipe, units), self.rank.loss.held
+        late = flat_gradients(self.rank) if flat else self._beside(layers.working)
+        yield self._at(
+            "gradients of the last block" if flat else "backward of the block before the last",
+            msgspec.structs.replace(
+                self._waiting(temporaries=late, gathered=two, loss=held, ahead=ahead),
+                activations=layers.waiting - layers.last_kept,
+                gradients=None if finds or flat else cut_gradients(self.rank, 1),
+            ),
+        )
+        if units.depth > 2:
+            yield self._at(
+                "backward of the second block",
+                Alive(
+                    gradients=self.states.gradients if finds else cut_gradients(self.rank, units.depth - 2),
+                    activations=layers.first_kept * (1 if flat else 2),
+                    tower=self.tower.held,
+                    loss=held,
+                    ahead=ahead,
+                    temporaries=flat_gradients(self.rank) if flat else self._beside(layers.first_working),
+                    gathered=two,
+                ),
+            )
+
+    def _beside(self, working: Number) -> Quantity:
+        """A block's backward, the ends' gradients that wait, and under FSDP2 the reduction of the block before."""
+        return summed(self._live_layer(working), self.reducing, reduced_before(self.recipe, self.units, self.units.block))
 
     def _first_block(self) -> Alive:
         """All gradients exist but the embedding's, unless a tied head has made it; of the activations only the first block's."""
@@ -147,12 +202,15 @@ class _Timeline:
         retained = retained_inputs(rank)
         late = 0 if self.units.tied or rank.finds_gradients else rank.kind.embedding_gradient
         own = 0 if self.recipe.sharding.kind in GRADIENTS_CUT else layers.gradients + late
+        cuts = cuts_units(self.rank) and not rank.finds_gradients
         return Alive(
-            gradients=self._gradients_without(own),
+            gradients=cut_gradients(self.rank, self.units.depth - 1) if cuts else self._gradients_without(own),
             activations=retained if is_there(bytes_(retained)) else layers.first_kept,
             tower=self.tower.held,
-            temporaries=summed(self._live_layer(layers.first_working), self.reducing),
+            loss=self.rank.loss.held,
+            temporaries=largest(self._beside(layers.first_working), flat_gradients(self.rank)),
             gathered=gathered(self.recipe, self.units, blocks=1, ends="none"),
+            ahead=gathered_ahead(self.recipe, self.units, ends="embedding"),
             gradient_copy=self.states.wide_copy,
         )
 
@@ -175,6 +233,7 @@ class _Timeline:
         return Alive(
             gradients=self.states.gradients,
             tower=self.tower.held,
+            loss=self.rank.loss.held,
             temporaries=summed(output, bytes_(own, "the embedding's own gradient")),
             gathered=gathered(self.recipe, self.units, blocks=0, ends="embedding"),
             gradient_copy=self.states.wide_copy,
@@ -228,10 +287,22 @@ class _Timeline:
         put_together = gathered_to_save(self.recipe, self.units, self.rank.kind.held, self.states)
         return Alive(between_steps=True, gradients=self.rank.resting_gradients, gathered=put_together)
 
-    def _waiting(self, *, temporaries: Quantity = NOTHING, loss: Quantity = NOTHING, gathered: Quantity = NOTHING) -> Alive:
+    def _waiting(
+        self,
+        *,
+        temporaries: Quantity = NOTHING,
+        loss: Quantity = NOTHING,
+        gathered: Quantity = NOTHING,
+        ahead: Quantity = NOTHING,
+    ) -> Alive:
         """A moment at which all activations wait for backward."""
         return Alive(
-            activations=self.layers.waiting, tower=self.tower.held, temporaries=temporaries, loss=loss, gathered=gathered
+            activations=self.layers.waiting,
+            tower=self.tower.held,
+            temporaries=temporaries,
+            loss=loss,
+            gathered=gathered,
+            ahead=ahead,
         )
 
     def _live_layer(self, working: Number) -> Quantity:
@@ -251,6 +322,7 @@ class _Timeline:
             *self._activations(alive),
             *_term("loss", alive.loss),
             *_term("gathered", alive.gathered),
+            *_term("gathered_ahead", alive.ahead),
             *_term("temporaries", alive.temporaries, alive.source),
             *_term("gradient_copy", alive.gradient_copy),
             *_term("overflow_check", alive.overflow_check),
@@ -287,7 +359,7 @@ class _Timeline:
         term = Term(
             name="activations",
             bytes=whole(size.value),
-            why=lambda: _saved_text(self.rank, size),
+            why=lambda: saved_text(self.rank, size),
             source=_SOURCES["activations"],
             terms=opened,
         )
@@ -326,25 +398,3 @@ def _buckets(rank: Rank) -> Quantity:
         elements * bytes_(width(recipe.precision.compute)),
         named(outputs, "hidden states between stages") * bytes_(rank.layers.boundary, "each"),
     )
-
-
-def _saved_text(rank: Rank, size: Quantity) -> str:
-    """What waits for backward, by policy, and how much of it a token and layer leave on average."""
-    recipe, depth = rank.recipe, rank.kind.stage.layers
-    each = size.value / (rank.tokens * depth * rank.in_flight)
-    passes = f" x {rank.in_flight:g} passes in flight" if rank.in_flight > 1 else ""
-    return f"{rank.tokens:,.0f} tokens x {depth} layers{passes} x {each:,.6g} B of {_kept_text(recipe)}"
-
-
-def _kept_text(recipe: Recipe) -> str:
-    policy, kernels = recipe.recomputation.policy, recipe.kernels
-    words = {
-        "full": "each layer's input",
-        "offloaded": "nothing but masks: inputs are moved to the host",
-        "op": "each layer's input and chosen outputs",
-        "uniform": f"the input of every {policy.layers} layers",
-        "block": f"the input of {policy.layers} layers, and all that the others save",
-        "modules": f"what a layer saves outside {', '.join(policy.modules)}",
-    }
-    saved = f"what {kernels.attention} attention, {kernels.norm} norms and {kernels.glu} MLPs save"
-    return words.get(policy.kind, saved)

@@ -31,7 +31,8 @@ def distribution_of(question: Training, recipe: Recipe, options: LayoutOptions, 
     parallel = question.parallel
     _check_micro_batches(question)
     sharded = recipe.sharding.kind in {"fsdp1", "fsdp2"}
-    mixed = sharded and recipe.precision.compute != recipe.precision.weights and not recipe.quantization.scheme
+    wide = {recipe.precision.weights, *([recipe.adapters.adapter_dtype] if recipe.task.method == "adapter" else ())}
+    mixed = sharded and wide != {recipe.precision.compute} and not recipe.quantization.scheme
     return Distribution(
         parallel=parallel,
         sharding=recipe.sharding.kind if parallel.dp * parallel.cp > 1 else "none",

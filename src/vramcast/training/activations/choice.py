@@ -131,11 +131,16 @@ def _casts_weights(recipe: Recipe, adapter: Adapter | None, compute: int) -> boo
 
 
 def _low_rank(recipe: Recipe, adapter: Adapter, ranks: dict[str, int]) -> LowRank:
-    """How the adapters beside the layers' matrices are run."""
+    """How the adapters beside the layers' matrices are run.
+
+    FSDP2's mixed precision hands adapters over in the compute dtype; FSDP1's units still show their float shards to PEFT, which
+    casts the input to float first (torch 2.13, fsdp/_runtime_utils.py, _pre_forward: the unit's own hook casts it back).
+    """
+    gathered = recipe.precision.autocast and recipe.sharding.kind == "fsdp2"
     return LowRank(
         kind=adapter.kind,
         ranks=ranks,
-        width=width(recipe.adapters.adapter_dtype),
+        width=width(recipe.precision.compute if gathered else recipe.adapters.adapter_dtype),
         dropout=adapter.dropout,
         casts=not recipe.precision.autocast,
         fused=recipe.adapters.fused_adapter,

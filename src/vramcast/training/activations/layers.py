@@ -32,8 +32,8 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
 
     ``waiting``: held at the end of forward; ``copies``: autocast's of the weights of recomputed layers, which nothing saves but
     autocast keeps until it ends, after the loss; ``forward``: the live layer's forward beyond that; ``working``: the last layer's
-    backward beyond that, recomputation included; ``first_working`` and ``first_kept``: the same of the first layer, and what it
-    keeps; ``gradients``: weight gradients that the first layer's backward makes; ``boundary``: one layer's input;
+    backward beyond that, recomputation included; ``first_working``: the same of the first layer; ``first_kept``, ``last_kept``:
+    what each keeps; ``gradients``: weight gradients that the first layer's backward makes; ``boundary``: one layer's input;
     ``parts``: what waits, by the operation that made it, where nothing is recomputed; ``highest_at``: the operation at which the
     last layer's backward is highest.
     """
@@ -44,6 +44,7 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
     working: Number
     first_working: Number
     first_kept: Number
+    last_kept: Number
     gradients: Number
     block_elements: float
     boundary: Number
@@ -97,6 +98,7 @@ class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
             + (self.beside * maximum(boundary, at(beside, shape)) if self.beside else 0.0),
             first_working=self.first.working(shape, recomputed=recomputed),
             first_kept=at(self.first.kept, shape),
+            last_kept=at(self.last.kept, shape),
             gradients=at(self.first.life.weight_gradients, shape),
             block_elements=self.block_elements,
             boundary=boundary,

@@ -37,6 +37,10 @@ FUSED_DEFAULT = (4, 55)  # fused where torch is 2.8, which came out between 4.54
 FIRST_YEAR = 2000
 FUSED_EXPERTS = (5, 0)
 SEPARATE_ENDS = (5, 23)  # of accelerate 1.15's time, whose fsdp2_prepare_model shards untied ends by themselves
+FSDP_AUTOCAST = (
+    5,
+    0,
+)  # traced with 5.23 and accelerate 1.15; adapters of 4.45 and 4.48 under FSDP1 ran without (24 measured rows)
 NOT_REENTRANT = (5, 0)  # modeling_utils.py, gradient_checkpointing_enable: True in 4.57.1, False in 5.0.0
 UPCASTS = {"fsdp1": (4, 41), "fsdp2": (4, 51)}  # transformers of accelerate's releases
 ATTENTION_INTERFACE = (4, 48)  # one attention interface for all models: flash no longer repeats keys and values
@@ -100,9 +104,13 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
         frees_gradients=freed,
     )
     yield because("prefetch of the next block", Sharding, live_gathers=2)
-    apart = version >= SEPARATE_ENDS and draft.framework not in OWN_LOOPS and not model.tied
-    if draft.get("sharding") == "fsdp2" and apart:
+    apart = version >= SEPARATE_ENDS and draft.framework not in OWN_LOOPS
+    if draft.get("sharding") == "fsdp2" and apart and not model.tied:
         yield because("accelerate 1.15: embedding and head are groups of their own", Sharding, separate_ends=True)
+    if draft.get("sharding") == "fsdp2":
+        yield because(
+            "accelerate 1.15: the root unit is empty" if apart else "", Sharding, last_at_loss="" if apart else "backward"
+        )
 
 
 def _modules(model: Model) -> Overrides:
@@ -175,10 +183,11 @@ def _dtypes(draft: Draft, question: Training, model: Model, version: tuple[int, 
     yield because("as loaded", Precision, frozen=weights)
     whole = draft.get("sharding") not in ("fsdp1", "fsdp2", "zero3")
     narrower = width(weights) > width(draft.get("compute"))
+    opened = whole or (draft.get("sharding") != "zero3" and version >= FSDP_AUTOCAST)
     yield because(
-        "bf16 or fp16 opens autocast around the model" if whole else "FSDP hands layers weights in the compute dtype",
+        "bf16 or fp16 opens autocast around the model" if opened else "FSDP hands layers weights in the compute dtype",
         Precision,
-        autocast=narrower or (whole and draft.get("compute") != "float32"),
+        autocast=narrower or (opened and draft.get("compute") != "float32"),
     )
     if draft.get("quant") and whole and not str(draft.get("quant")).startswith("gptq"):
         yield because(

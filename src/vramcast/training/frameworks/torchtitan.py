@@ -101,6 +101,8 @@ def _layout(draft: Draft, question: Training, month: Version) -> Overrides:
     yield because(
         "embedding and head are groups of their own" if ends else together, Sharding, live_gathers=2, separate_ends=ends
     )
+    kept = "parallelize_llama: the last block is not resharded after forward"
+    yield because("" if ends else kept, Sharding, last_at_loss="" if ends else "whole")
     yield from _pipeline(draft, question)
     parallel = question.parallel.tp > 1
     yield because("DTensor sums the embedding's gradients" if parallel else "", ModelParallel, partial_embedding=parallel)

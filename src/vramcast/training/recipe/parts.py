@@ -149,6 +149,10 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True):
     live_gathers: Annotated[int, Meta(ge=1, description="blocks whose weights are whole at once")] = 1
     live_elements: Annotated[int, Meta(ge=0, description="weights that ZeRO-3 lets be whole at once")] = 1_000_000_000
     separate_ends: Annotated[bool, Meta(description="embedding and head are units of their own")] = False
+    last_at_loss: Annotated[
+        Literal["", "backward", "whole"],
+        Meta(description="FSDP2's last block at the loss: gathered before its backward by the root's hook, or whole throughout"),
+    ] = ""
     bucket_elements: Annotated[int, Meta(ge=0, description="elements of flat communication buckets")] = 0
     ddp_buckets: Annotated[bool, Meta(description="DDP keeps a copy of the gradients in its buckets")] = False
     whole_accumulation: Annotated[

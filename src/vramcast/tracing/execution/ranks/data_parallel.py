@@ -42,25 +42,28 @@ def copied(model: torch.nn.Module, how: Distribution, mesh: Any) -> torch.nn.Mod
 def flattened(model: torch.nn.Module, how: Distribution, mesh: Any, device: str) -> torch.nn.Module:
     """FullyShardedDataParallel: a flat parameter for every layer and one for the rest, materialised one after the other."""
     from torch.distributed.fsdp import BackwardPrefetch, CPUOffload, FullyShardedDataParallel, MixedPrecision, ShardingStrategy
-    from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+    from torch.distributed.fsdp.wrap import CustomPolicy
 
     whole, hybrid = ShardingStrategy.FULL_SHARD, ShardingStrategy.HYBRID_SHARD
     if not how.reshard:
         whole, hybrid = ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2
     compute, reduce = dtype_or_none(how.compute), dtype_or_none(how.reduce)
-    kinds = {type(layer) for layer in layers_of(model)}
-    # One type per flat parameter: where adapters are trained beside frozen weights, only the original parameters tell them apart.
+    units = {id(layer) for layer in units_of(model)}
+    # One type per flat parameter: adapters beside frozen weights are units of their own (peft/utils/other.py,
+    # fsdp_auto_wrap_policy); where some layers are trained as they are, only the original parameters tell them apart.
     mixed = any(not p.requires_grad for p in model.parameters())
+    adapted = mixed and hasattr(model, "peft_config")
+    units |= {id(m) for m in model.modules() if adapted and _is_trained_leaf(m)}
     return FullyShardedDataParallel(
         model,
         device_mesh=mesh,
         sharding_strategy=hybrid if how.parallel.replicate > 1 else whole,
-        auto_wrap_policy=partial(transformer_auto_wrap_policy, transformer_layer_cls=kinds),
+        auto_wrap_policy=CustomPolicy(lambda module: id(module) in units),
         mixed_precision=MixedPrecision(param_dtype=compute, reduce_dtype=reduce) if compute or reduce else None,
         backward_prefetch=BackwardPrefetch.BACKWARD_PRE if how.prefetch else None,
         cpu_offload=CPUOffload(offload_params=True) if how.host_weights else None,
         device_id=torch.device(device, 0),
-        use_orig_params=mixed,
+        use_orig_params=mixed and not adapted,
         param_init_fn=partial(_materialise, device=device),
     )
 
@@ -81,7 +84,7 @@ def shard_fully(model: torch.nn.Module, how: Distribution, mesh: Any, experts_me
     for module in model.modules() if experts_mesh is not None else ():
         if getattr(module, "_is_expert_parallel", False):
             fully_shard(module, **(options | {"mesh": experts_mesh["copies"]}))
-    for layer in layers_of(model):
+    for layer in units_of(model):
         fully_shard(layer, reshard_after_forward=how.reshard, **options)
     if how.ends_apart:
         first, last = _ends(model)
@@ -91,6 +94,21 @@ def shard_fully(model: torch.nn.Module, how: Distribution, mesh: Any, experts_me
             fully_shard(last, reshard_after_forward=False, **options)
     sharded: torch.nn.Module = fully_shard(model, reshard_after_forward=None if how.reshard else False, **options)
     return sharded
+
+
+def _is_trained_leaf(module: torch.nn.Module) -> bool:
+    weight = getattr(module, "weight", None)
+    return not any(True for _ in module.children()) and weight is not None and bool(weight.requires_grad)
+
+
+def units_of(model: Any) -> list[torch.nn.Module]:
+    """The modules that full sharding takes one by one: layers that the class must not have split, a tower's among them.
+
+    Source: accelerate 1.15, utils/dataclasses.py, set_auto_wrap_policy (transformers' ``_no_split_modules``).
+    """
+    whole = set(getattr(model, "_no_split_modules", None) or ())
+    lists = [list(m) for m in model.modules() if isinstance(m, torch.nn.ModuleList)]
+    return [layer for layers in lists for layer in layers if type(layer).__name__ in whole] or layers_of(model)
 
 
 def layers_of(model: Any) -> list[torch.nn.Module]:
