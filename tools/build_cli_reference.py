@@ -23,6 +23,8 @@ def reference() -> str:
     for name, (module, _) in COMMANDS.items():
         command: click.Command = importlib.import_module(f"vramcast.cli.{module}").command
         parts += ["", f"## {name}", "", _help(f"vramcast {name}", command)]
+        for own, part in (command.commands if isinstance(command, click.Group) else {}).items():
+            parts += ["", f"### {name} {own}", "", _help(f"vramcast {name} {own}", part)]
     return "\n".join(parts) + "\n"
 
 

@@ -18,6 +18,7 @@ __version__ = "0.2.0"
 if TYPE_CHECKING:
     from vramcast.asking.doors import forecast, serve, train
     from vramcast.asking.looking import evaluate, explain, find_models, sweep
+    from vramcast.asking.plan import plan
     from vramcast.errors import VramcastError
     from vramcast.hardware.cards import find_accelerator
     from vramcast.ledger import Forecast, Term
@@ -41,6 +42,7 @@ __all__ = [
     "find_models",
     "forecast",
     "measure",
+    "plan",
     "read_model",
     "serve",
     "sweep",
@@ -61,6 +63,7 @@ _HOMES = {
     "serve": "asking.doors",
     "train": "asking.doors",
     "measure": "planning",
+    "plan": "asking.plan",
     "trace": "planning",
     "read_model": "models.reading",
 }

@@ -202,11 +202,11 @@ def traffic_of(words: Mapping[str, Any]) -> Traffic:
     """The traffic that these words describe. Raises QuestionError for one that cannot be."""
     if all(words.get(name) is None for name in _TRAFFIC):
         return USUAL_TRAFFIC
-    ttft, tpot = _service_level(words["slo"]) if words.get("slo") else (None, None)
+    ttft, tpot = service_level(words["slo"]) if words.get("slo") else (None, None)
     return Traffic(
-        rate=_number(words, "rate"),
-        cached=_share(words, "cached") or 0.0,
-        acceptance=_share(words, "acceptance"),
+        rate=number_of(words, "rate"),
+        cached=share_of(words, "cached") or 0.0,
+        acceptance=share_of(words, "acceptance"),
         ttft_s=ttft,
         tpot_s=tpot,
         link_bytes_per_s=_link(str(words["link"])) if words.get("link") else None,
@@ -216,7 +216,7 @@ def traffic_of(words: Mapping[str, Any]) -> Traffic:
     )
 
 
-def _number(words: Mapping[str, Any], name: str) -> float | None:
+def number_of(words: Mapping[str, Any], name: str) -> float | None:
     given = words.get(name)
     if given is None:
         return None
@@ -226,7 +226,7 @@ def _number(words: Mapping[str, Any], name: str) -> float | None:
         raise QuestionError(f"--{name} is {given!r}: expected a number, for example --{name} 4") from None
 
 
-def _share(words: Mapping[str, Any], name: str) -> float | None:
+def share_of(words: Mapping[str, Any], name: str) -> float | None:
     text = str(words[name]) if words.get(name) is not None else None
     if text is None:
         return None
@@ -236,18 +236,18 @@ def _share(words: Mapping[str, Any], name: str) -> float | None:
         raise QuestionError(f"--{name} is {text!r}: expected a share, for example 0.8 or 80%") from None
 
 
-def _service_level(text: str) -> tuple[float | None, float | None]:
+def service_level(text: str) -> tuple[float | None, float | None]:
     """``ttft=1s,tpot=50ms`` as seconds. Raises QuestionError for other names or units."""
     found: dict[str, float] = {}
     for part in str(text).split(","):
         name, _, value = part.strip().lower().partition("=")
         if name not in ("ttft", "tpot"):
             raise QuestionError(f"--slo {text!r}: expected ttft=TIME and tpot=TIME, for example ttft=1s,tpot=50ms")
-        found[name] = _time_s(value, text)
+        found[name] = time_of(value, text)
     return found.get("ttft"), found.get("tpot")
 
 
-def _time_s(value: str, text: str) -> float:
+def time_of(value: str, text: str) -> float:
     for unit, size in _TIMES.items():
         number = value.removesuffix(unit)
         if number != value and number.replace(".", "", 1).isdigit():

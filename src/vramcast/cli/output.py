@@ -20,7 +20,7 @@ def as_contract(forecast: Forecast) -> dict[str, Any]:
         "assumed": [{"name": a.name, "value": a.value, "because": a.because} for a in forecast.assumed],
         "unmodelled": [{"what": u.what, "bound_bytes": u.bound_bytes} for u in forecast.unmodelled],
         "model": builtin["model"],
-        "memory": {"per_gpu": [_rank(r) for r in forecast.ranks], "host": [_term(t) for t in forecast.host]},
+        "memory": {"per_gpu": [as_rank(r) for r in forecast.ranks], "host": [_term(t) for t in forecast.host]},
         "fit": builtin["fit"],
         "limits": builtin["limits"],
         "speed": _speed(forecast.speed),
@@ -38,7 +38,8 @@ def _speed(speed: dict[str, Any]) -> dict[str, Any]:
     return {**speed, "terms": [_term(t) for t in speed["terms"]]} if "terms" in speed else speed
 
 
-def _rank(rank: RankMemory) -> dict[str, Any]:
+def as_rank(rank: RankMemory) -> dict[str, Any]:
+    """One kind of rank as the contract prints it."""
     peak = rank.peak
     return {
         "rank": rank.rank,

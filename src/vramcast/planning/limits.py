@@ -35,7 +35,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
             tried = self.ask(**fields)
         except VramcastError:
             return False
-        return not tried.start_error and margin_of(tried, worst_of(tried.ranks), self.card) >= 0
+        return not tried.start_error and margin_of(tried, worst_of(tried.ranks).needed_bytes, self.card) >= 0
 
     def ask(self, **fields: object) -> Answer:
         """The engine's answer with those fields in their place. Raises as the engine does."""

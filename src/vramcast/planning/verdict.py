@@ -20,6 +20,7 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Fit, Forecast, Interval, RankMemory
+from vramcast.quantity import Number, minimum, where
 from vramcast.units import gib
 
 if TYPE_CHECKING:
@@ -163,22 +164,25 @@ def serving_fit(answer: "Answer", card: Accelerator | None) -> Fit:
     if card is None:
         return Fit(verdict="unknown")
     worst = worst_of(answer.ranks)
-    margin, chance = margin_of(answer, worst, card), serving_spread(answer, worst).chance_within
+    margin, chance = margin_of(answer, worst.needed_bytes, card), serving_spread(answer, worst).chance_within
     load = _load(answer, worst, margin, chance) if answer.resolved.question.engine in POOL_ENGINES else None
     fit = judge(worst, capacity_bytes=card.visible_bytes, margin_bytes=margin, chance=chance, error=answer.start_error, load=load)
     refusal = _refusal(answer, card)
     return msgspec.structs.replace(fit, verdict="no", probability=0.0, error=refusal, refused=True) if refusal else fit
 
 
-def margin_of(answer: "Answer", worst: RankMemory, card: Accelerator) -> int:
-    """What is left in the pool of an engine that has one; of the card, when not even the weights left room for a pool."""
+def margin_of(answer: "Answer", needed_bytes: Number, card: Accelerator) -> Number:
+    """What is left in the pool of an engine that has one; of the card, when not even the weights left room for a pool.
+
+    ``needed_bytes``: of the worst rank. Numbers or arrays.
+    """
     from vramcast.serving.engines.base import POOL_ENGINES
 
-    on_card = card.visible_bytes - worst.needed_bytes
+    on_card = card.visible_bytes - needed_bytes
     if answer.resolved.question.engine not in POOL_ENGINES:
         return on_card
     in_pool = answer.cache.pool_bytes - answer.cache.request_bytes * answer.resolved.concurrency
-    return in_pool if answer.cache.pool_bytes > 0 else min(in_pool, on_card)
+    return where(answer.cache.pool_bytes > 0, in_pool, minimum(in_pool, on_card))
 
 
 def _load(answer: "Answer", worst: RankMemory, margin_bytes: int, chance: Chance) -> Load | None:

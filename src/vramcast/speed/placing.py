@@ -7,6 +7,7 @@ from typing import Any
 from vramcast.errors import UnmodelledError
 from vramcast.models.operations import Split
 from vramcast.models.quantization.scheme import Scheme
+from vramcast.quantity import Number, is_array
 from vramcast.serving.engines.base import POOL_ENGINES, Answer, Resolved
 from vramcast.serving.weights import same_as_model, storage_of
 from vramcast.speed.deployment import Deployment
@@ -15,7 +16,7 @@ from vramcast.speed.kernels.collectives import Fabric
 from vramcast.speed.streams import Places
 
 # The scheduler's options by engine: (tokens of a step, sequences of a step).
-_LIMITS = {
+SCHEDULER = {
     "vllm": ("max_num_batched_tokens", "max_num_seqs"),
     "sglang": ("chunked_prefill_size", "max_running_requests"),
     "tensorrt_llm": ("max_num_tokens", "max_batch_size"),
@@ -56,10 +57,14 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", re.split(r"rc|post|dev", text)[0])[:3])
 
 
-def _limits(resolved: Resolved, rules: EngineSpeed) -> tuple[int, int]:
-    tokens, seqs = _LIMITS.get(resolved.question.engine, ("", ""))
+def _limits(resolved: Resolved, rules: EngineSpeed) -> tuple[Number, Number]:
+    tokens, seqs = SCHEDULER.get(resolved.question.engine, ("", ""))
     options = resolved.options
-    return int(options.get(tokens) or rules.chunk_tokens), int(options.get(seqs) or rules.max_seqs)
+    return _count(options.get(tokens), rules.chunk_tokens), _count(options.get(seqs), rules.max_seqs)
+
+
+def _count(given: Number | None, usual: int) -> Number:
+    return given if is_array(given) else int(given or usual)
 
 
 def _hops(resolved: Resolved) -> int:

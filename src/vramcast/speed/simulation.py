@@ -166,9 +166,8 @@ class Server:
             tokens / share + own, ending / share, everyone=tokens + decoding * self.verified, prefills=True
         )
         seconds += self.decode_s(decoding, self.context) if decoding else 0.0
-        return self.step.floored(seconds, prompt_tokens=tokens) + self.step.host_seconds(
-            decoding / self.ranks + len(taken) / share
-        )
+        host = self.step.host_seconds(decoding / self.ranks + len(taken) / share)
+        return float(self.step.floored(seconds, prompt_tokens=tokens) + host)
 
     def _start(self, live: _Live, late: float) -> None:
         """A prompt is done: its first token is out, the rest is decoded."""
@@ -209,7 +208,7 @@ class Server:
         rows = self.batch * self.verified
         gpu = self.step.rows_seconds(rows / self.ranks, rows / self.ranks, everyone=rows)
         gpu += self.decode_s(self.batch, context or self.context)
-        return self.step.floored(gpu) + self.step.host_seconds(self.batch / self.ranks) + self.draft_s
+        return float(self.step.floored(gpu) + self.step.host_seconds(self.batch / self.ranks) + self.draft_s)
 
     def _pass(self, seconds: float, steps: int) -> None:
         self.now += seconds

@@ -5,6 +5,7 @@ prefilling sequences add. The ledger has the same sum: layer kind, then operator
 """
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from vramcast.models.operations import (
     Pointwise,
     Recurrence,
 )  # fmt: skip
+from vramcast.quantity import Number, is_array
 from vramcast.speed.deployment import Deployment
 from vramcast.speed.kernels.law import Estimate
 from vramcast.speed.scales import Scales
@@ -45,13 +47,30 @@ class Step:
         self._streams = StreamClock(self.stream, deployment.card, deployment.places) if self.stream else None
         self.layers_s = self._outside_s() if self.stream else 0.0
         found = deployment.operations
-        self._rows = tuple(one for one in found if not _by_context(one))
-        self._context = tuple(one for one in found if _by_context(one))
-        self._kept: dict[tuple[int, int, int], float] = {}
+        self.by_rows = tuple(one for one in found if not _by_context(one))
+        self.by_context = tuple(one for one in found if _by_context(one))
+        self.rows_s: dict[tuple[int, int, int], float] = {}
         self._added_s: dict[tuple[Any, ...], float] = {}
         self.ranks = deployment.split.attention_dp
+        self.pads = deployment.engine.pads
         self._plain = deployment.scales == Scales()
         self.launches = sum(one.count * _kernels(one) for one in found)
+
+    def under(self, *, chunk_tokens: Number, max_seqs: Number) -> "Step":
+        """The same steps under other limits of the scheduler (numbers or arrays), no limit of the cache; rows are shared."""
+        other = copy(self)
+        other.on = replace(self.on, chunk_tokens=chunk_tokens, max_seqs=max_seqs, pool_tokens=0, pool_sequences=0)
+        return other
+
+    @staticmethod
+    def rounded_rows(rows: float) -> int:
+        """Rows to what a law can tell apart, where a step has prompts."""
+        return _rounded(rows)
+
+    @staticmethod
+    def meets(one: Operation) -> bool:
+        """Whether data-parallel ranks' rows meet in it."""
+        return isinstance(one, ExpertProducts)
 
     def _outside_s(self) -> float:
         """Seconds of a step beside its bytes and FLOPs: a constant for each layer, and for each further card layers lie on."""
@@ -64,8 +83,15 @@ class Step:
         whole = (row.layer_s + more) * self.on.model.layers + row.expert_s * experts + row.hop_s * self.on.hops
         return whole * self.on.scales.host
 
-    def seconds(self, batch: Batch) -> float:
-        """Seconds of one step of all data-parallel ranks together, host included; the batch is spread over them."""
+    def seconds(self, batch: Batch) -> Number:
+        """Seconds of one step of all data-parallel ranks together, host included; the batch is spread over them.
+
+        The batch's numbers may be arrays, one element per step.
+        """
+        if is_array(batch.tokens):
+            from vramcast.speed.many import seconds_of_many
+
+            return seconds_of_many(self, batch)
         own = batch.times(1 / self.ranks)
         gpu = self.rows_seconds(own.tokens, own.sampled, everyone=batch.tokens, prefills=batch.prefills > 0)
         if batch.decodes:
@@ -74,7 +100,7 @@ class Step:
             gpu += self.prefill_seconds(own)
         return self.floored(gpu, prompt_tokens=batch.prefill_rows) + self.host_seconds(own.decodes + own.prefills)
 
-    def floored(self, gpu_seconds: float, *, prompt_tokens: float = 0) -> float:
+    def floored(self, gpu_seconds: Number, *, prompt_tokens: float = 0) -> Number:
         """What the GPU's time becomes outside a graph: gaps between kernels of a prompt's step, a constant for each layer.
 
         Gaps add to the GPU's time whatever the length of a prompt: every layer waits for its ranks and its small kernels. A
@@ -92,7 +118,7 @@ class Step:
         parts, cards = max(1.0, tokens / _MICRO_BATCH), self.on.hops + 1
         return (parts + cards - 1) / (parts * cards)
 
-    def host_seconds(self, sequences: float) -> float:
+    def host_seconds(self, sequences: Number) -> Number:
         """What the GPU waits for: a constant and a part for each sequence."""
         return (self.on.engine.host_s + self.on.engine.sequence_s * sequences) * self.on.scales.host
 
@@ -104,28 +130,31 @@ class Step:
         rounded = _rounded if prefills else self.padded
         rows, logits = rounded(tokens), max(1, self.padded(sampled))
         key = (rows, logits, rounded(max(tokens, everyone)) if self.ranks > 1 else rows)
-        if key not in self._kept:
+        if key not in self.rows_s:
             batch = Batch(prefills=rows, prefill_tokens=1, finishing=logits)
             meeting = Batch(prefills=key[2] / self.ranks, prefill_tokens=1)
-            self._kept[key] = sum(
-                one.count * _times(one) * sum(e.seconds for e in self._estimates(one, meeting if _meets(one) else batch))
-                for one in self._rows
-            )
-        return self._kept[key]
+            self.rows_s[key] = sum(self.operation_seconds(one, meeting if self.meets(one) else batch) for one in self.by_rows)
+        return self.rows_s[key]
 
-    def decode_seconds(self, batch: Batch) -> float:
+    def operation_seconds(self, one: Operation, batch: Batch) -> Number:
+        """Seconds of an operation that sees rows only, all its layers and kernels."""
+        return one.count * _times(one) * sum(e.seconds for e in self.estimates(one, batch))
+
+    def decode_seconds(self, batch: Batch) -> Number:
         """What decoding sequences add: attention over caches, states, absorbed latent products."""
         return self._added(("decode", batch.decodes, batch.decode_past, batch.decode_tokens), _only_decodes(batch), self._decode)
 
-    def prefill_seconds(self, batch: Batch) -> float:
+    def prefill_seconds(self, batch: Batch) -> Number:
         """What prefilling sequences add: attention over their own tokens and past, states, latent up-projections."""
         key = ("prefill", batch.prefills, batch.prefill_tokens, batch.prefill_past)
         return self._added(key, _only_prefills(batch), self._prefill)
 
-    def _added(self, key: tuple[Any, ...], batch: Batch, estimate: Callable[[Operation, Batch], Estimate | None]) -> float:
+    def _added(self, key: tuple[Any, ...], batch: Batch, estimate: Callable[[Operation, Batch], Estimate | None]) -> Number:
+        if is_array(batch.tokens):
+            return sum(one.count * e.seconds for one in self.by_context if (e := estimate(one, batch)))
         found = self._added_s.get(key)
         if found is None:
-            found = sum(one.count * e.seconds for one in self._context if (e := estimate(one, batch)))
+            found = sum(one.count * e.seconds for one in self.by_context if (e := estimate(one, batch)))
             if len(self._added_s) < _MOST_KEPT:
                 self._added_s[key] = found
         return found
@@ -179,9 +208,9 @@ class Step:
         return Term(name="host", seconds=self.host_seconds(sequences), why=why, source=rule.source)
 
     def _all(self, batch: Batch) -> Iterator[tuple[Operation, tuple[Estimate, ...]]]:
-        for one in self._rows:
-            yield one, self._estimates(one, batch)
-        for one in self._context:
+        for one in self.by_rows:
+            yield one, self.estimates(one, batch)
+        for one in self.by_context:
             found = (
                 self._decode(one, batch) if batch.decodes else None,
                 self._prefill(one, batch) if batch.prefills else None,
@@ -196,7 +225,8 @@ class Step:
         parts = {name: value * factor for name, value in found.parts.items()}
         return replace(found, seconds=found.seconds * factor, parts=parts)
 
-    def _estimates(self, one: Operation, batch: Batch) -> tuple[Estimate, ...]:
+    def estimates(self, one: Operation, batch: Batch) -> tuple[Estimate, ...]:
+        """What the laws say of an operation that sees rows only."""
         if isinstance(one, Exchange) and one.collective == "all_to_all":
             return self.clock.spread(one, batch)
         if self._streams and not isinstance(one, Exchange):
@@ -232,11 +262,6 @@ def _by_context(one: Operation) -> bool:
     if isinstance(one, Linear):
         return one.rows in ("decodes", "keys")
     return type(one).__name__ in ("Scores", "LatentScores", "Indexing", "Recurrence")
-
-
-def _meets(one: Operation) -> bool:
-    """Whether data-parallel ranks' rows meet in it."""
-    return isinstance(one, ExpertProducts)
 
 
 def _times(one: Operation) -> float:

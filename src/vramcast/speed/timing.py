@@ -16,6 +16,7 @@ from vramcast.models.operations import (
     Recurrence,
     Scores,
 )
+from vramcast.quantity import is_nothing
 from vramcast.speed.deployment import Deployment, law_format, native_formats
 from vramcast.speed.kernels.attention import decode_attention, prefill_attention
 from vramcast.speed.kernels.collectives import all_gather, all_reduce, reduce_scatter
@@ -96,7 +97,7 @@ class Clock:
 
     def _linear(self, one: Linear, batch: Batch) -> Estimate | None:
         rows = one.rows_of(batch)
-        if not rows:
+        if is_nothing(rows):
             return None
         form = self._format(one.form)
         # Batched small products (absorbed latents) stream all their weights in one launch: one wide product of the same bytes.

@@ -138,7 +138,7 @@ def _static(step: Step, measured: Row, settings: Row) -> Any:
 
 def _static_s(step: Step, count: int, prompt: float, output: float) -> float:
     prefill = step.seconds(Batch(prefills=count, prefill_tokens=max(1, prompt)))
-    return prefill + max(0, output - 1) * step.seconds(Batch(decodes=count, decode_past=prompt + output / 2))
+    return float(prefill + max(0, output - 1) * step.seconds(Batch(decodes=count, decode_past=prompt + output / 2)))
 
 
 def _saturated(step: Step, measured: Row, settings: Row) -> Any:

@@ -1,0 +1,192 @@
+"""A plan from words: what has to be served, on which cards at which prices, and what it may cost in time."""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from vramcast.asking.asked import check_words, count_of
+from vramcast.asking.serving import number_of, service_level, share_of, time_of
+from vramcast.errors import QuestionError, unknown_name
+from vramcast.ledger import Assumption
+
+if TYPE_CHECKING:
+    from vramcast.planning.plans.offers import Offer
+    from vramcast.planning.plans.serving import ServingPlan, Watch
+    from vramcast.planning.plans.wanted import Wanted
+
+MOST_CARDS = 32
+POOLS = ("vllm", "sglang", "tensorrt_llm")
+PROMPT, OUTPUT = 1024, 256
+_PRICE = re.compile(r"(?P<name>.+?)\s*(?:@\s*\$?|:\s*\$|:(?=\d*\.\d))(?P<price>[\d.]+)(?:\s*/\s*h(?:our)?)?\s*$")
+
+
+class PlanServeWords(TypedDict, total=False):
+    """What can be asked of a serving plan, in Python and as ``--words`` of ``vramcast plan serve``."""
+
+    gpu: str | Sequence[str] | None
+    engine: str | Sequence[str] | None
+    users: int | str | None
+    rate: float | str | None
+    context: int | str | None
+    prompt: int | str | None
+    output: int | str | None
+    cached: float | str | None
+    workload: str | None
+    slo: str | None
+    slo_ttft: str | None
+    slo_tpot: str | None
+    bits: float | str | None
+    by: str | None
+    most_gpus: int | str | None
+
+
+def plan(task: str, model: str, **words: Any) -> "ServingPlan":
+    """What ``vramcast plan`` answers: ``plan("serve", "Qwen/Qwen3-32B", gpu="H100x8", users=20, context="32k").ranked[0]``.
+
+    Raises QuestionError for another task than serve or words that cannot be, MissingError without NumPy.
+    """
+    if task != "serve":
+        raise unknown_name("plan", task, ("serve",))
+    return plan_serve(model, **words)
+
+
+def plan_serve(model: str, *, watch: "Watch | None" = None, **words: Unpack[PlanServeWords]) -> "ServingPlan":
+    """What ``vramcast plan serve`` answers: ``plan_serve("Qwen/Qwen3-32B", gpu=["H100", "A100-80G@2.1"], users=20)``.
+
+    Raises QuestionError for words that cannot be, UnmodelledError where nothing can be forecast, MissingError without NumPy.
+    """
+    from vramcast.models.reading import read_model
+    from vramcast.planning.plans.serving import check_numpy, plan_serving
+
+    check_numpy()
+    check_words(words, PlanServeWords.__annotations__, what="plan word")
+    wanted, assumed = wanted_of(model, {name: value for name, value in words.items() if value not in (None, ())})
+    return plan_serving(wanted, model=read_model(wanted.model), watch=watch, assumed=assumed)
+
+
+def wanted_of(model: str, words: dict[str, Any]) -> "tuple[Wanted, tuple[Assumption, ...]]":
+    """The service that these words ask for, and what was taken where they say nothing."""
+    from vramcast.planning.plans.wanted import ORDERS, Wanted
+
+    words = {**_replayed(words), **words}
+    assumed: list[Assumption] = []
+    counts: dict[str, int] = {
+        name: count_of(words[name], name) for name in ("users", "context", "prompt", "output") if name in words
+    }
+    for name, usual in (("prompt", PROMPT), ("output", OUTPUT)):
+        if name not in counts:
+            counts[name] = usual
+            assumed.append(Assumption(name, usual, "a typical length: the answer depends on it, say yours"))
+    for name, value in counts.items():
+        if value < 1:
+            raise QuestionError(f"--{name} is {value}: expected at least 1")
+    if "context" not in counts:
+        counts["context"] = counts["prompt"] + counts["output"]
+        assumed.append(Assumption("context", counts["context"], "prompt and output together: --context allows longer ones"))
+    rate = number_of(words, "rate")
+    if rate is not None and not 0 < rate < float("inf"):
+        raise QuestionError(f"--rate is {rate:g}: expected requests a second, above 0")
+    if rate is None and "users" not in counts:
+        counts["users"] = 1
+        assumed.append(Assumption("users", 1, "one user where neither --users nor --rate was said"))
+    order = str(words.get("by", "cost"))
+    if order not in ORDERS:
+        raise unknown_name("order", order, ORDERS)
+    ttft, tpot = _slo(words)
+    wanted = Wanted(
+        model=model, offers=offers_of(words.get("gpu"), most=_most(words)), engines=_engines(words.get("engine")), rate=rate,
+        cached=min(0.999, share_of(words, "cached") or 0.0), ttft_s=ttft, tpot_s=tpot, least_bits=_bits(words), order=order,
+        **counts,
+    )  # fmt: skip
+    return wanted, tuple(assumed)
+
+
+def offers_of(given: str | Sequence[str] | None, *, most: int) -> "tuple[Offer, ...]":
+    """Cards to choose from: ``H100``, ``H100x8`` (at most eight), ``A100@2.1`` (dollars an hour); all that are rented for none.
+
+    Raises QuestionError for unknown names, prices and counts.
+    """
+    from vramcast.hardware.cards import parse_gpus
+    from vramcast.planning.plans.offers import offer_of, usual_offers
+
+    if not given:
+        return usual_offers(most=min(most, 8))
+    found: list[Offer] = []
+    for text in (given,) if isinstance(given, str) else given:
+        priced = _PRICE.fullmatch(text)
+        cards = parse_gpus(priced["name"] if priced else text).cards
+        price = _dollars(priced["price"], text) if priced else None
+        for card in {c.id: c for c in cards}.values():
+            count = sum(c.id == card.id for c in cards)
+            found.append(offer_of(card, most=count if count > 1 else most, usd_per_hour=price))
+    return tuple(found)
+
+
+def _dollars(text: str, whole: str) -> float:
+    try:
+        price = float(text)
+    except ValueError:
+        price = -1.0
+    if not 0 < price < 10**6:
+        raise QuestionError(
+            f"--gpu {whole!r}: {text!r} is no price; write for example 'A100-80G@2.10', dollars an hour for one card"
+        )
+    return price
+
+
+def _engines(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    from vramcast.serving.engines import engine
+
+    if not given:
+        return POOLS
+    names = [name for text in ((given,) if isinstance(given, str) else given) for name in text.split(",")]
+    found = tuple(dict.fromkeys(engine(name.strip().partition("==")[0]).name for name in names))
+    for name in found:
+        if name not in (*POOLS, "llama_cpp"):
+            raise QuestionError(f"a plan compares servers: {name} is none; known are {', '.join((*POOLS, 'llama_cpp'))}")
+    return found
+
+
+def _slo(words: dict[str, Any]) -> tuple[float | None, float | None]:
+    ttft, tpot = service_level(str(words["slo"])) if words.get("slo") else (None, None)
+    own = {
+        name: time_of(str(words[f"slo_{name}"]), str(words[f"slo_{name}"]))
+        for name in ("ttft", "tpot")
+        if words.get(f"slo_{name}")
+    }
+    found = own.get("ttft", ttft), own.get("tpot", tpot)
+    if any(value is not None and value <= 0 for value in found):
+        raise QuestionError("a service level is a time above 0, for example --slo ttft=1s,tpot=50ms")
+    return found
+
+
+def _bits(words: dict[str, Any]) -> float:
+    bits = number_of(words, "bits")
+    if bits is None:
+        return 4
+    if not 1 <= bits <= 32:
+        raise QuestionError(f"--bits is {bits:g}: expected the fewest bits of a weight to consider, for example 16, 8 or 4")
+    return bits
+
+
+def _most(words: dict[str, Any]) -> int:
+    most = count_of(words.get("most_gpus", MOST_CARDS), "most_gpus")
+    if not 1 <= most <= 1024:
+        raise QuestionError(f"--most-gpus is {most}: expected 1 to 1024")
+    return most
+
+
+def _replayed(words: dict[str, Any]) -> dict[str, Any]:
+    """Mean lengths, rate and longest request of a log of requests."""
+    if not words.get("workload"):
+        return {}
+    from vramcast.planning.under_load import read_requests
+
+    requests = read_requests(str(words["workload"]))
+    count, span = len(requests), requests[-1].arrival_s - requests[0].arrival_s
+    found: dict[str, Any] = {
+        "prompt": max(1, round(sum(r.prompt for r in requests) / count)),
+        "output": max(1, round(sum(r.output for r in requests) / count)),
+        "context": max(r.prompt + r.output for r in requests),
+    }
+    return found | ({"rate": (count - 1) / span} if span > 0 and "users" not in words else {})

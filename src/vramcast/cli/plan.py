@@ -1,0 +1,80 @@
+"""``vramcast plan``: what to run. Every deployment or training layout on the cards at hand, ranked, with the command to type."""
+
+from typing import Any
+
+import click
+
+from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
+
+_load, _level, _cards, _output = group("Load"), group("What it may take"), group("Cards and engines"), group("Output")
+
+_SERVE_EPILOG = """\b
+Examples:
+  vramcast plan serve meta-llama/Llama-3.3-70B-Instruct --users 5 --context 128k --gpu H100 --gpu A100-80G@2.10
+  vramcast plan serve Qwen/Qwen3-30B-A3B --users 200 --prompt 2k --output 300 --gpu H100x8 --slo ttft=1s,tpot=40ms
+  vramcast plan serve openai/gpt-oss-20b --rate 4 --prompt 1500 --output 400       (which card: all that clouds rent)
+"""
+
+
+_EPILOG = """\b
+Examples:
+  vramcast plan serve meta-llama/Llama-3.3-70B-Instruct --users 5 --context 128k --gpu H100
+  vramcast plan serve --help
+"""
+
+
+@click.group(context_settings=CONTEXT, epilog=_EPILOG)
+def command() -> None:
+    """What should I run? Every way to serve or train MODEL on the cards at hand, ranked, with the command to type."""
+
+
+@command.command("serve", cls=GroupedCommand, epilog=_SERVE_EPILOG, context_settings=CONTEXT)
+@click.argument("model")
+@_load("--users", "--concurrency", "users", metavar="N", help="Requests alive at once.  [default: 1]")
+@_load("--rate", metavar="N", help="Requests a second, arriving at random, instead of --users.")
+@_load(
+    "--context",
+    metavar="TOKENS",
+    help="Longest request to allow; every user's cache is held at that length.  [default: prompt + output]",
+)
+@_load("--prompt", metavar="TOKENS", help="Typical prompt length.  [default: 1024]")
+@_load("--output", metavar="TOKENS", help="Typical output length.  [default: 256]")
+@_load("--cached", metavar="SHARE", help="Share of each prompt that the prefix cache holds.  [default: 0]")
+@_load(
+    "--workload",
+    metavar="FILE",
+    help="A log of requests (arrival_s, prompt, output): mean lengths, rate and longest come from it.",
+)
+@_level("--slo", metavar="TIMES", help="What the mean request must meet, for example ttft=1s,tpot=50ms.")
+@_level("--slo-ttft", metavar="TIME", help="Most time to the first token: 1s, 800ms.")
+@_level("--slo-tpot", metavar="TIME", help="Most time for each token after it: 50ms.")
+@_level("--bits", metavar="N", help="Fewest bits of weights and cache to consider: 16, 8 or 4.  [default: 4]")
+@_level("--by", metavar="ORDER", help="What is best: cost (a million tokens), speed (of a request) or cards.  [default: cost]")
+@_cards(
+    "--gpu",
+    multiple=True,
+    metavar="NAME[xN][@PRICE]",
+    help="A card to choose from, at most how many, dollars an hour for one; may be repeated.",
+)
+@_cards("--most-gpus", metavar="N", help="Most cards of one kind, where --gpu says no number.  [default: 32]")
+@_cards(
+    "--engine", multiple=True, metavar="NAME", help="Engines allowed; may be repeated.  [default: vllm, sglang, tensorrt_llm]"
+)
+@_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def serve(**given: Any) -> int:
+    """Rank the deployments of MODEL: engine, weights, layout, replicas, batch and chunk, on the cards offered."""
+    from vramcast.asking.plan import PlanServeWords, plan_serve
+    from vramcast.cli.progress import progress
+
+    words = {name: given[name] for name in PlanServeWords.__annotations__ if given.get(name) not in (None, ())}
+    with progress("structures", quiet=given["as_json"]) as watch:
+        plan = plan_serve(given["model"], watch=watch, **words)
+    if given["as_json"]:
+        from vramcast.cli.plan_json import print_plan
+
+        print_plan(plan)
+    else:
+        from vramcast.cli.plan_page import serving_plan_page
+
+        serving_plan_page(plan).show()
+    return 0 if plan.ranked and plan.meets else 1

@@ -1,0 +1,190 @@
+"""A plan as people read it: the best and its command, what lost and why, cost against speed, the fewest cards."""
+
+from vramcast.cli.page import Page, Span
+from vramcast.planning.plans.choices import Choice
+from vramcast.planning.plans.reasons import why_lost
+from vramcast.planning.plans.serving import ServingPlan
+from vramcast.planning.verdict import likely_text
+from vramcast.units import gib, time_text
+
+_BAR = 24
+_STYLES = {"fits": "good", "tight": "warn"}
+
+
+def serving_plan_page(plan: ServingPlan, *, terminal: bool | None = None) -> Page:
+    """The page of a serving plan."""
+    page = Page(terminal=terminal)
+    _title(page, plan)
+    if plan.ranked:
+        _best(page, plan)
+        _ranked(page, plan)
+        _front(page, plan)
+        _fewest(page, plan)
+        _weights(page, plan)
+    _assumed(page, plan)
+    return page
+
+
+def _title(page: Page, plan: ServingPlan) -> None:
+    wanted = plan.wanted
+    load = f"{wanted.users:,} at once" if wanted.users is not None else f"{wanted.rate:g} requests/s"
+    page.line(
+        (wanted.model, "title"), f"  {load}, context {wanted.context:,}, prompt {wanted.prompt:,}, output {wanted.output:,}"
+    )
+    told = f"{plan.tried:,} deployments of {plan.structures:,} structures"
+    level = ", ".join(f"{name} {time_text(value)}" for name, value in (("TTFT", wanted.ttft_s), ("TPOT", wanted.tpot_s)) if value)
+    page.line(("  " + told + (f"; to meet: {level}" if level else ""), "faint"))
+    page.blank()
+    if plan.nearest and not plan.ranked:
+        words, short = plan.nearest
+        page.line(("NOTHING HOLDS IT", "bad"), f"  the least short: {words}" + (f", by {gib(short)} a card" if short else ""))
+        page.line("  more cards (--most-gpus), fewer bits (--bits 4), fewer users or a shorter --context would help")
+    elif not plan.ranked[0].keeps_up:
+        most = plan.ranked[0].tokens_per_s / wanted.output
+        page.line(
+            ("THE RATE IS OUT OF REACH", "bad"),
+            f"  at most about {most:,.3g} requests/s on the cards offered; what does that is listed",
+        )
+    elif not plan.meets:
+        page.line(("THE SERVICE LEVEL IS OUT OF REACH", "bad"), "  what comes nearest is listed; its times are what one can get")
+
+
+def _best(page: Page, plan: ServingPlan) -> None:
+    best = plan.ranked[0]
+    chance = f", {likely_text(best.fit.probability)}" if best.fit.probability is not None else ""
+    page.line((best.fit.verdict.upper(), _STYLES.get(best.fit.verdict, "warn")), "  ", (_named(best), "title"), chance)
+    own = best.setting
+    room = f"{gib(best.needed_bytes, 1)} needed of {gib(own.card.visible_bytes, 1)} on each card"
+    page.line(f"  memory       {room}", hang=15)
+    page.line(f"  first token  {time_text(best.ttft_s)}", _longest(plan), hang=15)
+    users = plan.wanted.users
+    each = f"{1 / best.tpot_s:,.1f} tokens/s for each user, " if best.tpot_s else ""
+    page.line(
+        f"  each token   {time_text(best.tpot_s)}: {each}{best.tokens_per_s:,.0f} for all" + (f" {users:,}" if users else ""),
+        hang=15,
+    )
+    page.line(f"  cost         {_cost_text(best)}", hang=15)
+    page.line(f"  power        at most {best.power_w / 1000:,.1f} kW (the boards' limits)", hang=15)
+    from vramcast.writing.serving.lines import command_of
+
+    page.heading("Type")
+    for line in command_of(best.question, replicas=best.replicas, width=page.width - 4):
+        page.line("  ", (line, "title"), hang=6)
+
+
+def _longest(plan: ServingPlan) -> Span:
+    if plan.longest_ttft_s is None or plan.wanted.context < 2 * (plan.wanted.prompt + plan.wanted.output):
+        return "", ""
+    return f"; {time_text(plan.longest_ttft_s)} for a prompt that fills the context, alone", "faint"
+
+
+def _named(choice: Choice) -> str:
+    own = choice.setting
+    cache = f", cache {own.kv_dtype}" if own.kv_dtype else ""
+    return f"{choice.gpus} x {own.card.name}  {own.engine} {own.weights.name}{cache}  {choice.layout}"
+
+
+def _cost_text(choice: Choice) -> str:
+    if choice.usd_per_hour is None:
+        return f"no price known for {choice.setting.card.name}: --gpu '{choice.setting.card.name}@2.50' says yours"
+    million = f", ${choice.usd_per_million:,.2f} for a million output tokens at this load" if choice.usd_per_million else ""
+    return f"${choice.usd_per_hour:,.2f} an hour ({choice.setting.offer.priced}){million}"
+
+
+def _ranked(page: Page, plan: ServingPlan) -> None:
+    if len(plan.ranked) < 2:
+        return
+    page.heading(f"Ranked by {plan.wanted.order}, one of each kind")
+    page.table([_HEAD, *(_row(choice) for choice in plan.ranked)], styles=("title", "", "number"), right=_RIGHT)
+    for number, choice in enumerate(plan.ranked[1:3], 2):
+        page.line("  ", (f"{number} lost: ", "faint"), why_lost(choice, plan.ranked[0], plan.wanted.order), hang=10)
+
+
+_HEAD = ("cards", "what runs", "GiB", "TTFT", "TPOT", "tok/s", "$/Mtok")
+_RIGHT = frozenset({2, 3, 4, 5, 6})
+
+
+def _row(choice: Choice) -> tuple[str, ...]:
+    own = choice.setting
+    mark = "" if choice.fit.verdict == "fits" else " (tight)"
+    cache = " kv8" if own.kv_dtype else ""
+    return (
+        f"{choice.gpus} {_card(choice)}", f"{_brief(choice)}{cache} {choice.layout}{mark}",
+        f"{choice.needed_bytes / 2**30:.0f}", _short(choice.ttft_s), _short(choice.tpot_s), f"{choice.tokens_per_s:,.0f}",
+        f"{choice.usd_per_million:,.2f}" if choice.usd_per_million is not None else "-",
+    )  # fmt: skip
+
+
+# Names that a narrow table shortens.
+_BRIEF = {"tensorrt_llm": "trtllm", "bfloat16": "bf16", "float16": "fp16"}
+
+
+def _brief(choice: Choice) -> str:
+    """``trtllm fp8``: engine and weights in a few letters."""
+    own, name = choice.setting, choice.setting.weights.name
+    plain = _BRIEF.get(name, name.removeprefix("modelopt-").removeprefix("compressed-tensors-"))
+    return f"{_BRIEF.get(own.engine, own.engine)} {plain.split('-')[0]}"
+
+
+def _card(choice: Choice) -> str:
+    """``h100-sxm5``: the card in a few letters."""
+    return "-".join(choice.setting.card.id.split("-")[:2])
+
+
+def _short(seconds: float) -> str:
+    """``45ms`` or ``1.3s``, three digits at most."""
+    if seconds < 1:
+        return f"{seconds * 1e3:.3g}ms"
+    return f"{seconds:.1f}s" if seconds < 100 else f"{seconds:,.0f}s"
+
+
+def _front(page: Page, plan: ServingPlan) -> None:
+    if len(plan.front) < 2:
+        return
+    page.heading("Cheaper or faster: none of these is beaten in both")
+    least = min(choice.request_s for choice in plan.front)
+    for choice in plan.front:
+        length = max(1, round(_BAR * least / choice.request_s))
+        cost = f"${choice.usd_per_million:,.2f}" if choice.usd_per_million is not None else f"{choice.gpus} cards"
+        bar = page.mark("kv_cache") * length
+        page.line(
+            "  ", (cost.rjust(9), "number"), "  ", (bar.ljust(_BAR), "kv_cache"), f"  {_short(choice.request_s):>7}  ",
+            (f"{choice.gpus} {_card(choice)} {_brief(choice)} {choice.layout}", "faint"), hang=13,
+        )  # fmt: skip
+    page.line(("  dollars for a million tokens; the longer the bar, the sooner a request is done", "faint"))
+
+
+def _fewest(page: Page, plan: ServingPlan) -> None:
+    page.heading("The fewest cards of each kind")
+    rows = [
+        (f"{c.gpus} x {c.setting.card.name}", f"{_brief(c)} {c.layout}", _short(c.request_s),
+         f"${c.usd_per_hour:,.2f}/h" if c.usd_per_hour is not None else "")
+        for c in plan.fewest
+    ]  # fmt: skip
+    page.table(rows, styles=("title", "faint", "number", "number"), right=frozenset({2, 3}))
+
+
+def _weights(page: Page, plan: ServingPlan) -> None:
+    if len(plan.by_weights) < 2:
+        return
+    page.heading("By weights (fewer bits may lose quality: measure yours)")
+    rows = [
+        (c.setting.weights.name, f"{c.setting.weights.bits:.1f} bits, {c.setting.weights.how}", f"{c.gpus} {_card(c)}",
+         f"${c.usd_per_million:,.2f}" if c.usd_per_million is not None else "", _short(c.request_s))
+        for c in plan.by_weights
+    ]  # fmt: skip
+    page.table(rows, styles=("title", "faint", "", "number", "number"), right=frozenset({3, 4}))
+    for c in plan.by_weights:
+        if c.setting.weights.how == "a published upload":
+            page.line(("  " + c.setting.weights.model.id, "faint"))
+
+
+def _assumed(page: Page, plan: ServingPlan) -> None:
+    if plan.assumed:
+        page.heading("Assumed")
+        for a in plan.assumed:
+            page.line("  ", f"{a.name} = {a.value}", (f"  {a.because}", "faint"))
+    if plan.refused:
+        page.heading("Left out")
+        for reason, times in sorted(plan.refused.items(), key=lambda item: -item[1])[:4]:
+            page.line("  ", f"{times} structures: ", (reason, "faint"))

@@ -1,0 +1,39 @@
+"""Cards that a plan may use: which, how many, what an hour of one costs, and who says so."""
+
+import msgspec
+
+from vramcast.hardware.accelerator import Accelerator
+
+YOURS = "yours"
+# Whose list prices the catalogue holds, by the key of its source table, and when they were read.
+_PUBLIC = {
+    "fsdl": "public list price of 2025-03 (The Full Stack, cloud GPU table)",
+    "public-log": "public list price of 2025 (a provider's page quoted in start-up logs)",
+}
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """``most``: cards that may be taken; ``usd_per_hour``: of one card, None where no price is known; ``priced``: by whom."""
+
+    card: Accelerator
+    most: int
+    usd_per_hour: float | None = None
+    priced: str = ""
+
+
+def offer_of(card: Accelerator, *, most: int, usd_per_hour: float | None = None) -> Offer:
+    """A card at the user's price, else at the catalogue's dated public one, which is marked so."""
+    if usd_per_hour is not None:
+        return Offer(card=card, most=most, usd_per_hour=usd_per_hour, priced=YOURS)
+    if not card.cloud_usd_per_hour:
+        return Offer(card=card, most=most)
+    source = card.sources.get("cloud_usd_h", "")
+    return Offer(card=card, most=most, usd_per_hour=card.cloud_usd_per_hour, priced=_PUBLIC.get(source, "public list price"))
+
+
+def usual_offers(*, most: int) -> tuple[Offer, ...]:
+    """Cards that are rented by the hour at a public price, a few of each size of memory."""
+    from vramcast.planning.cards import offered
+
+    cards = offered(lambda card: card.vendor in ("NVIDIA", "AMD") and bool(card.cloud_usd_per_hour))
+    return tuple(offer_of(card, most=most) for card in sorted(cards, key=lambda card: (card.visible_bytes, card.id)))

@@ -1,0 +1,177 @@
+"""A serving plan: all deployments on the cards offered, ranked; cost against speed; the fewest cards; why the others lost."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from vramcast.errors import MissingError, UnmodelledError, VramcastError
+from vramcast.ledger import Assumption, RankMemory
+from vramcast.models.inventory import Model
+from vramcast.planning.plans.choices import Choice, Joined, Judge
+from vramcast.planning.plans.layouts import layouts
+from vramcast.planning.plans.serving_table import Columns, Steps, columns
+from vramcast.planning.plans.wanted import Setting, Wanted
+from vramcast.planning.plans.weights import weights_of
+from vramcast.serving.engines.base import answer_of, why_not
+from vramcast.speed.answer import load_of, step_of
+from vramcast.speed.closed_form import steady
+from vramcast.truth.bars import serving_spread
+
+SHOWN, _MOST_OF_THE_FRONT = 6, 8
+Watch = Callable[[int, int], None]
+
+
+class ServingPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """``ranked``: the best first, one of each kind (card, count, weights, engine). ``front``: none is both cheaper and faster.
+
+    ``fewest``: the least cards of each offer that hold the job. ``by_weights``: the best for each format of weights. ``meets``:
+    whether the service level is kept; where it is not, ``ranked`` comes as near as one can get. ``refused``: reasons with how
+    many structures each excluded. ``nearest``: where nothing fits, the structure that is least short and by how many bytes.
+    ``memory``: of the best one's ranks. ``longest_ttft_s``: of one prompt that fills the context, alone on the best.
+    """
+
+    wanted: Wanted
+    ranked: tuple[Choice, ...] = ()
+    front: tuple[Choice, ...] = ()
+    fewest: tuple[Choice, ...] = ()
+    by_weights: tuple[Choice, ...] = ()
+    meets: bool = True
+    tried: int = 0
+    structures: int = 0
+    refused: dict[str, int] = {}
+    nearest: tuple[str, int] | None = None
+    memory: tuple[RankMemory, ...] = ()
+    longest_ttft_s: float | None = None
+    assumed: tuple[Assumption, ...] = ()
+
+
+def plan_serving(
+    wanted: Wanted, *, model: Model, watch: Watch | None = None, assumed: tuple[Assumption, ...] = ()
+) -> ServingPlan:
+    """The plan; ``watch`` is told how many structures of how many are done.
+
+    Raises MissingError without NumPy and UnmodelledError where no structure can be forecast at all.
+    """
+    check_numpy()
+    settings, steps, refused = list(_settings(wanted, model)), Steps(), dict[str, int]()
+    tables: list[Columns] = []
+    for done, setting in enumerate(settings):
+        if watch:
+            watch(done, len(settings))
+        try:
+            tables.append(columns(wanted, setting, steps))
+        except VramcastError as error:
+            refused[str(error)] = refused.get(str(error), 0) + 1
+    if not tables:
+        because = next(iter(refused), "") or "; ".join(_not_started(wanted)) or "no engine, card and layout go together"
+        raise UnmodelledError(f"no deployment can be forecast: {because}")
+    plan = ServingPlan(
+        wanted=wanted, tried=sum(t.tried for t in tables), structures=len(settings), refused=refused,
+        assumed=(*assumed, *model.assumed, *_prices(wanted)),
+    )  # fmt: skip
+    return _ranked(plan, Joined(wanted, tables), tables)
+
+
+def check_numpy() -> None:
+    """Raises MissingError where NumPy is not installed."""
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        raise MissingError.extra("plan", "planning") from None
+
+
+def _settings(wanted: Wanted, model: Model) -> Iterator[Setting]:
+    """Every structure: engines that start on the card, weights that they load, layouts of the cards offered, types of cache."""
+    weights = weights_of(model, least_bits=wanted.least_bits)
+    for offer in wanted.offers:
+        for engine in wanted.engines:
+            if why_not(engine, offer.card):
+                continue
+            for layout in layouts(engine, model, offer.card, most=offer.most):
+                for own in (one for one in weights if one.loads_in(engine)):
+                    for kv_dtype in (None, "fp8") if wanted.least_bits <= 8 else (None,):
+                        yield Setting(weights=own, engine=engine, offer=offer, layout=layout, kv_dtype=kv_dtype)
+
+
+def _not_started(wanted: Wanted) -> list[str]:
+    return [why for offer in wanted.offers for engine in wanted.engines if (why := why_not(engine, offer.card))]
+
+
+def _prices(wanted: Wanted) -> tuple[Assumption, ...]:
+    """What is taken for the hour of a card where the user said nothing."""
+    told = [
+        Assumption("price", f"${o.usd_per_hour:g}/h for {o.card.name}", o.priced) for o in wanted.offers
+        if o.usd_per_hour is not None and o.priced != "yours"
+    ]  # fmt: skip
+    without = [o.card.name for o in wanted.offers if o.usd_per_hour is None]
+    if without:
+        names = ", ".join(without)
+        told.append(
+            Assumption("price", "unknown", f"{names}: no public price is known here; say yours, --gpu '{without[0]}@2.50'")
+        )
+    return tuple(told)
+
+
+def _ranked(plan: ServingPlan, joined: Joined, tables: Sequence[Columns]) -> ServingPlan:
+    if not joined.tables:
+        least = max(tables, key=lambda t: t.best_margin_bytes)
+        short = max(0, -least.best_margin_bytes)
+        return msgspec.structs.replace(plan, meets=False, nearest=(_words(least.setting), short))
+    judge, order = Judge(joined), joined.order().tolist()
+    kept = [index for index in order if joined.meets[index]]
+    meets = bool(kept)
+    best = list(judge.first(kept or order, kind=lambda i: _kind(joined, i), most=SHOWN))
+    shown = {choice.setting.card.id for choice in best}
+    others = [index for index in kept or order if joined.setting(index).card.id not in shown]
+    best += judge.first(others, kind=lambda i: joined.setting(i).card.id, most=SHOWN)
+    best.sort(key=lambda choice: choice.fit.verdict != "fits")
+    if not best:
+        return msgspec.structs.replace(plan, meets=False, nearest=(_words(joined.tables[joined.place[order[0]]].setting), 0))
+    answer = answer_of(best[0].question, model=best[0].setting.weights.model, card=best[0].setting.card, limits=False)
+    memory = tuple(msgspec.structs.replace(rank, interval=serving_spread(answer, rank).interval()) for rank in answer.ranks)
+    return msgspec.structs.replace(
+        plan, ranked=tuple(best), meets=meets, memory=memory, longest_ttft_s=_longest_ttft_s(plan.wanted, best[0]),
+        front=tuple(judge.first(_front(joined, kept or order), kind=lambda i: i, most=_MOST_OF_THE_FRONT)),
+        fewest=_fewest(judge, joined, kept or order),
+        by_weights=tuple(judge.first(kept or order, kind=lambda i: joined.setting(i).weights.name, most=4)),
+    )  # fmt: skip
+
+
+def _words(setting: Setting) -> str:
+    return f"{setting.layout.ranks} x {setting.card.name}, {setting.words}"
+
+
+def _kind(joined: Joined, index: int) -> Any:
+    own = joined.setting(index)
+    return own.card.id, int(joined.of["gpus"][index]), own.weights.name, own.engine
+
+
+def _fewest(judge: Judge, joined: Joined, order: Sequence[int]) -> tuple[Choice, ...]:
+    """For each card the least number that does the job, the best deployment of that many."""
+    gpus = joined.of["gpus"]
+    by_count = sorted(order, key=lambda index: gpus[index])  # stable: of one count the best first
+    found: dict[str, Choice] = {}
+    for choice in judge.first(by_count, kind=lambda i: (joined.setting(i).card.id, int(gpus[i])), most=4 * SHOWN):
+        found.setdefault(choice.setting.card.id, choice)
+    return tuple(found.values())
+
+
+def _front(joined: Joined, order: Sequence[int]) -> list[int]:
+    """Deployments that no other beats in both cost and time of a request, the cheapest first."""
+    cost, request = joined.cost(), joined.request_s
+    found: list[int] = []
+    fastest = float("inf")
+    for index in sorted(order, key=lambda i: (cost[i], request[i])):
+        if request[index] < fastest * 0.98:  # steps below two per cent are no choice
+            found.append(index)
+            fastest = request[index]
+    return found
+
+
+def _longest_ttft_s(wanted: Wanted, best: Choice) -> float | None:
+    """Seconds to the first token of a prompt that fills the context, with nobody else there."""
+    answer = answer_of(best.question, model=best.setting.weights.model, card=best.setting.card, limits=False)
+    load, _ = load_of(best.question, 1)
+    alone = msgspec.structs.replace(load, prompt=wanted.context - wanted.output, cached=0.0, concurrency=1, rate_per_s=0.0)
+    return float(steady(step_of(answer), alone).ttft_s)

@@ -1,0 +1,196 @@
+"""Every deployment of one structure as columns: memory by the engine's own arithmetic, times by the closed form, both on arrays.
+
+Times depend on replicas and chunk alone as long as every user has a seat and room in the cache, so they are worked out over
+those and spread over the seats; memory depends on all three.
+"""
+
+from typing import Any
+
+import msgspec
+
+from vramcast.errors import UnmodelledError
+from vramcast.planning.plans.wanted import Setting, Wanted
+from vramcast.planning.verdict import margin_of
+from vramcast.quantity import maximum, minimum
+from vramcast.serving.engines.base import Answer, answer_of
+from vramcast.speed.answer import load_of, step_of
+from vramcast.speed.closed_form import Steady, room_of, steady
+from vramcast.speed.placing import SCHEDULER, deployment_of
+from vramcast.speed.step import Step
+from vramcast.workload import Serving, Traffic
+
+CHUNKS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
+SEATS = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+_TIMES = ("ttft_s", "tpot_s", "tokens_per_s", "keeps_up")
+_FULL = 0.98  # of the largest rate: beyond it queues grow without end (the closed form stops there)
+_REPLICAS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
+
+
+class Columns(msgspec.Struct, frozen=True, kw_only=True):
+    """One element per deployment that fits its card by the forecast; ``tried``: how many there were before that.
+
+    ``best_margin_bytes``: of all tried, negative where none fits.
+    """
+
+    setting: Setting
+    tried: int
+    best_margin_bytes: int
+    replicas: Any
+    chunk: Any
+    seats: Any
+    gpus: Any
+    needed_bytes: Any
+    margin_bytes: Any
+    ttft_s: Any
+    tpot_s: Any
+    tokens_per_s: Any
+    keeps_up: Any
+
+
+class Steps:
+    """The steps of structures that differ in pipeline stages alone, made once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Step] = {}
+
+    def of(self, setting: Setting, answer: Answer) -> Step:
+        """The step whose rows are remembered over all structures that share it."""
+        own = setting.layout
+        key = (id(setting.weights), setting.engine, setting.card.id, own.parallel.tp, own.parallel.dp, own.parallel.ep,
+               *own.options.items(), setting.kv_dtype)  # fmt: skip
+        if key not in self._known:
+            self._known[key] = Step(deployment_of(answer))
+        return self._known[key]
+
+
+def question_of(wanted: Wanted, setting: Setting, **fields: Any) -> Serving:
+    """The question about one replica; ``replicas``, ``chunk`` and ``seats`` may be numbers or arrays."""
+    if setting.engine == "llama_cpp":
+        return _of_llama_cpp(wanted, setting, fields.get("replicas", 1))
+    own, options = setting.layout, dict(setting.layout.options)
+    names = SCHEDULER.get(setting.engine, ("", ""))
+    options |= {name: fields[what] for name, what in zip(names, ("chunk", "seats"), strict=True) if what in fields}
+    alive = 1 if wanted.users is None else -(-wanted.users // (fields.get("replicas", 1) * own.attention_ranks))
+    return Serving(
+        model=setting.weights.model.id, gpu=setting.card.id, gpus=own.ranks, engine=setting.engine, quant=setting.weights.quant,
+        kv_dtype=setting.kv_dtype, parallel=own.parallel, options=options, context=wanted.context, concurrency=alive,
+        prompt=wanted.prompt, output=wanted.output, traffic=Traffic(rate=wanted.rate, cached=wanted.cached),
+    )  # fmt: skip
+
+
+def columns(wanted: Wanted, setting: Setting, steps: Steps) -> Columns:
+    """The deployments of a structure. Raises VramcastError where the engine refuses it or no law covers it."""
+    import numpy as np
+
+    if setting.engine == "llama_cpp":
+        return one_by_one(wanted, setting)
+    copies = _replicas(wanted, setting)
+    seats = np.array(SEATS if wanted.users is None else _seats(wanted))
+    chunks = np.array([chunk for chunk in CHUNKS if chunk <= max(CHUNKS[0], 2 * wanted.context)])
+    grid = [axis.ravel() for axis in np.meshgrid(np.array(copies), chunks, seats, indexing="ij")]
+    asked = question_of(wanted, setting, replicas=grid[0], chunk=grid[1], seats=grid[2])
+    answer = answer_of(asked, model=setting.weights.model, card=setting.card, limits=False)
+    if refusal := next((a.because for a in answer.resolved.assumed if isinstance(a.value, str) and a.value == "refused"), ""):
+        raise UnmodelledError(refusal)
+    needed, margin = _memory(answer, setting, len(grid[0]))
+    fits = (margin >= 0) & (grid[2] * setting.layout.attention_ranks * grid[0] >= (wanted.users or 0))
+    kept = [axis[fits] for axis in grid]
+    times = _times(wanted, answer, steps.of(setting, answer), kept, fits) if fits.any() else dict.fromkeys(_TIMES, np.zeros(0))
+    return Columns(
+        setting=setting, tried=len(grid[0]), best_margin_bytes=int(margin.max()), replicas=kept[0], chunk=kept[1], seats=kept[2],
+        gpus=kept[0] * setting.layout.ranks, needed_bytes=needed[fits], margin_bytes=margin[fits], **times,
+    )  # fmt: skip
+
+
+def _replicas(wanted: Wanted, setting: Setting) -> list[int]:
+    """Copies of the replica that the cards allow, none without a user."""
+    most = min(setting.offer.most // setting.layout.ranks, wanted.users or _REPLICAS[-1])
+    return [copies for copies in _REPLICAS if copies <= most] or [1]
+
+
+def _seats(wanted: Wanted) -> tuple[int, ...]:
+    """Limits of sequences at once up to the first that seats all users on one rank; more would only cost memory."""
+    users = wanted.users or 1
+    return tuple(seats for before, seats in zip((0, *SEATS), SEATS, strict=False) if before < users) or SEATS[-1:]
+
+
+def _memory(answer: Answer, setting: Setting, count: int) -> tuple[Any, Any]:
+    """Needed bytes of the worst rank and what is left, one element per deployment."""
+    import numpy as np
+
+    worst = maximum(*(rank.needed_bytes for rank in answer.ranks))
+    claimed = maximum(*(rank.claimed_bytes for rank in answer.ranks))
+    left = minimum(margin_of(answer, worst, setting.card), setting.card.visible_bytes - claimed)
+    return np.broadcast_to(worst, count), np.broadcast_to(left, count)
+
+
+def _times(wanted: Wanted, answer: Answer, step: Step, kept: list[Any], fits: Any) -> dict[str, Any]:
+    """Times of the deployments: worked out once for each replicas, chunk and sequences that are served at once."""
+    import numpy as np
+
+    copies, chunk, _ = kept
+    load, _ = load_of(answer.resolved.question, wanted.users or 0)
+    stages = answer.resolved.question.parallel.pp
+    whole = deployment_of(answer)
+    room = np.broadcast_to(room_of(whole, load, step.ranks), fits.shape)[fits]
+    if wanted.users is not None:
+        room = np.minimum(room, np.maximum(1.0, wanted.users / (copies * stages)))
+    different, places = np.unique(np.stack([copies, chunk, room]), axis=1, return_inverse=True)
+    own = step.under(chunk_tokens=different[1], max_seqs=different[2] / step.ranks)
+    found = steady(own, load, replicas=different[0] * stages)
+    figures = _figures(wanted, found, different[0] * stages)
+    return {name: value[places.reshape(-1)] for name, value in figures.items()}
+
+
+def _figures(wanted: Wanted, found: Steady, copies: Any) -> dict[str, Any]:
+    """What is kept of a steady state; ``copies``: servers that share the load."""
+    import numpy as np
+
+    rate = found.requests_per_s * copies
+    keeps_up = found.most_per_s * copies * _FULL >= wanted.rate if wanted.rate is not None else copies > 0
+    own = {"ttft_s": found.ttft_s, "tpot_s": found.tpot_s, "tokens_per_s": rate * wanted.output, "keeps_up": keeps_up}
+    return {name: np.broadcast_to(value, np.shape(copies)) for name, value in own.items()}
+
+
+def one_by_one(wanted: Wanted, setting: Setting) -> Columns:
+    """The deployments of an engine that shares one context among its users: each number of replicas is asked alone."""
+    import numpy as np
+
+    found, tried = [], _replicas(wanted, setting)
+    margins = []
+    for copies in tried:
+        question = question_of(wanted, setting, replicas=copies)
+        answer = answer_of(question, model=setting.weights.model, card=setting.card, limits=False)
+        worst = max(rank.needed_bytes for rank in answer.ranks)
+        margins.append(int(margin_of(answer, worst, setting.card)))
+        if margins[-1] >= 0:
+            load, _ = load_of(question, wanted.users or 0)
+            state = steady(step_of(answer), load, replicas=copies)
+            found.append({"replicas": copies, "needed_bytes": worst, "margin_bytes": margins[-1],
+                          "chunk": 2048, "seats": question.concurrency, **_figures(wanted, state, copies)})  # fmt: skip
+    column = {name: np.array([row[name] for row in found]) for name in (*_KEPT, *_TIMES)}
+    return Columns(
+        setting=setting,
+        tried=len(tried),
+        best_margin_bytes=max(margins),
+        gpus=column["replicas"] * setting.layout.ranks,
+        **column,
+    )
+
+
+_KEPT = ("replicas", "needed_bytes", "margin_bytes", "chunk", "seats")
+
+
+def _of_llama_cpp(wanted: Wanted, setting: Setting, replicas: int) -> Serving:
+    """One llama-server: its context is shared out to as many slots as users come to it (llama.cpp, tools/server)."""
+    slots = -(-(wanted.users or _SLOTS) // replicas)
+    return Serving(
+        model=setting.weights.model.id, gpu=setting.card.id, gpus=setting.layout.ranks, engine="llama_cpp",
+        quant=setting.weights.quant, kv_dtype="q8_0" if setting.kv_dtype else None, context=wanted.context * slots,
+        concurrency=slots,
+        options={"n_parallel": slots}, prompt=wanted.prompt, output=wanted.output,
+        traffic=Traffic(rate=wanted.rate, cached=wanted.cached),
+    )  # fmt: skip
+
+
+_SLOTS = 16  # of a llama-server under random arrivals

@@ -1,0 +1,71 @@
+"""What a serving plan has to do, and one way of doing it."""
+
+from typing import Any
+
+import msgspec
+
+from vramcast.errors import QuestionError
+from vramcast.hardware.accelerator import Accelerator
+from vramcast.planning.plans.layouts import Layout
+from vramcast.planning.plans.offers import Offer
+from vramcast.planning.plans.weights import Weights
+
+ORDERS = ("cost", "speed", "cards")
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """The service: ``users`` at once, or ``rate`` requests a second; lengths in tokens, a service level in seconds (None: none).
+
+    ``context``: longest sequence to allow; each user's cache is held at that length. ``least_bits``: of weights and cache.
+    """
+
+    model: str
+    offers: tuple[Offer, ...]
+    engines: tuple[str, ...]
+    prompt: int
+    output: int
+    context: int
+    users: int | None = None
+    rate: float | None = None
+    cached: float = 0.0
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    least_bits: float = 4
+    order: str = "cost"
+
+    def __post_init__(self) -> None:
+        if (self.users is None) == (self.rate is None):
+            raise QuestionError("a plan is for so many users at once or so many requests a second: give --users or --rate")
+        if self.prompt + self.output > self.context:
+            raise QuestionError(
+                f"prompt {self.prompt:,} and output {self.output:,} are longer than the context of {self.context:,}: "
+                "raise --context, or shorten them"
+            )
+
+    def meets(self, ttft_s: Any, tpot_s: Any) -> Any:
+        """Whether times keep the service level; arrays element by element."""
+        met = (ttft_s > 0) & (tpot_s > 0)
+        if self.ttft_s:
+            met = met & (ttft_s <= self.ttft_s)
+        return met & (tpot_s <= self.tpot_s) if self.tpot_s else met
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """One structure: weights, engine, card and layout. Batches, chunks and replicas are numbers on top of it."""
+
+    weights: Weights
+    engine: str
+    offer: Offer
+    layout: Layout
+    kv_dtype: str | None
+
+    @property
+    def card(self) -> Accelerator:
+        """The card of each rank."""
+        return self.offer.card
+
+    @property
+    def words(self) -> str:
+        """``vllm fp8 tp 4, cache fp8``."""
+        cache = f", cache {self.kv_dtype}" if self.kv_dtype else ""
+        return f"{self.engine} {self.weights.name} {self.layout.words}{cache}"

@@ -1,0 +1,1 @@
+"""What starts a server: an engine's own line, a compose file, a Kubernetes manifest."""

@@ -1,0 +1,178 @@
+"""Serving plans: exact against the single forecast, ordered, and honest where nothing does the job."""
+
+import itertools
+import random
+
+import pytest
+
+import vramcast
+from vramcast.asking.plan import wanted_of
+from vramcast.errors import MissingError, QuestionError, UnmodelledError
+from vramcast.models.reading import read_model
+from vramcast.planning.plans import serving
+from vramcast.planning.plans.serving_table import Steps, columns, question_of
+from vramcast.planning.verdict import margin_of
+from vramcast.serving.engines.base import answer_of
+from vramcast.speed.answer import serving_speed
+
+QWEN, LLAMA = "Qwen/Qwen2.5-7B-Instruct", "meta-llama/Llama-3.3-70B-Instruct"
+
+
+def _tables(model: str, **words):
+    wanted, _ = wanted_of(model, words)
+    steps = Steps()
+    for setting in serving._settings(wanted, read_model(model)):
+        try:
+            yield wanted, columns(wanted, setting, steps)
+        except vramcast.VramcastError:
+            continue
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (LLAMA, {"users": 12, "context": "16k", "prompt": 4000, "output": 300, "gpu": ["H100x8", "A100-80Gx8@2.1"]}),
+        ("Qwen/Qwen3-30B-A3B", {"users": 24, "prompt": 2000, "output": 200, "gpu": "H100x8"}),
+        (QWEN, {"rate": 3, "prompt": 1000, "output": 200, "gpu": "4090x2"}),
+        (QWEN, {"users": 3, "prompt": 1000, "output": 200, "gpu": "4090x2", "engine": "llama_cpp"}),
+    ],
+)  # fmt: skip
+def test_columns_are_the_single_forecast(model: str, words: dict) -> None:
+    """Bytes are equal; times agree to 1e-9 (ranks that repeat attention apart: their requests are asked per rank)."""
+    draw, asked = random.Random(4), 0
+    for wanted, table in _tables(model, **words):
+        setting = table.setting
+        for i in draw.sample(range(len(table.gpus)), min(2, len(table.gpus))):
+            copies = int(table.replicas[i])
+            question = question_of(
+                wanted, setting, replicas=copies, chunk=int(table.chunk[i]), seats=int(table.seats[i])
+            )  # fmt: skip
+            answer = answer_of(question, model=setting.weights.model, card=setting.card, limits=False)
+            worst = max(rank.needed_bytes for rank in answer.ranks)
+            claimed = max(rank.claimed_bytes for rank in answer.ranks)
+            assert table.needed_bytes[i] == worst
+            left = margin_of(answer, worst, setting.card)
+            if setting.engine != "llama_cpp":
+                left = min(left, setting.card.visible_bytes - claimed)
+            assert table.margin_bytes[i] == left >= 0
+            if setting.layout.attention_ranks == 1 and (wanted.rate or wanted.users % copies == 0):
+                alone = _speed(question, answer, wanted, copies)
+                assert table.ttft_s[i] == pytest.approx(alone.ttft_s, rel=1e-9)
+                assert table.tpot_s[i] == pytest.approx(alone.tpot_s, rel=1e-9)
+            asked += 1
+    assert asked > 5
+
+
+def _speed(question, answer, wanted, copies):
+    """The steady state of one of ``copies`` servers."""
+    from vramcast.speed.answer import load_of, step_of
+    from vramcast.speed.closed_form import steady
+
+    if wanted.users and copies == 1:
+        speed = serving_speed(answer)
+        found = steady(step_of(answer), speed.load, replicas=question.parallel.pp)
+        assert (speed.ttft.seconds, speed.tpot.seconds) == pytest.approx((found.ttft_s, found.tpot_s), rel=1e-9)
+    load, _ = load_of(question, wanted.users or 0)
+    return steady(step_of(answer), load, replicas=copies * question.parallel.pp)
+
+
+def test_the_question_of_issue_12400_is_one_call() -> None:
+    plan = vramcast.plan("serve", LLAMA, users=5, context="128k", prompt="8k", output=512, gpu=["H100", "A100-80G@2.10"])
+    best = plan.ranked[0]
+    assert plan.meets and best.fit.verdict == "fits" and best.fit.probability >= 0.95
+    assert best.gpus == 4 and best.setting.card.name.startswith("H100")
+    assert 0 < best.ttft_s < 5 and 0 < best.tpot_s < 0.1 and best.tokens_per_s > 100
+    assert plan.longest_ttft_s > 5
+    assert best.usd_per_million == pytest.approx(best.usd_per_hour / best.tokens_per_s / 3600 * 1e6)
+    assert {c.setting.card.name for c in plan.ranked} == {"H100 SXM5 80GB", "A100 SXM4 80GB"}
+    assert {a.value for a in plan.assumed if a.name == "price"} == {"$1.99/h for H100 SXM5 80GB"}
+    costs = [c.usd_per_million for c in plan.ranked[:5]]
+    assert costs == sorted(costs)
+
+
+def test_nothing_on_the_front_is_beaten() -> None:
+    plan = vramcast.plan("serve", QWEN, users=40, prompt=1000, output=300, gpu=["H100x4", "4090x8", "L40S@0.9"])
+    points = [(c.usd_per_million, c.request_s) for c in plan.front]
+    assert len(points) > 2
+    assert all(a[0] <= b[0] and a[1] > b[1] for a, b in itertools.pairwise(points))
+
+
+@pytest.mark.parametrize("by", ["cost", "speed", "cards"])
+def test_orders(by: str) -> None:
+    plan = vramcast.plan("serve", QWEN, users=16, prompt=1000, output=300, gpu="H100x4", by=by)
+    best = plan.ranked[0]
+    figure = {"cost": lambda c: c.usd_per_million, "speed": lambda c: c.request_s, "cards": lambda c: c.gpus}[by]
+    assert all(figure(best) <= figure(other) * (1 + 1e-8) for other in (*plan.ranked, *plan.front) if other.fit.verdict == "fits")
+
+
+def test_a_service_level_is_kept_or_said_to_be_out_of_reach() -> None:
+    words = {"users": 64, "prompt": 2000, "output": 200, "gpu": "H100x8"}
+    kept = vramcast.plan("serve", QWEN, slo_ttft="400ms", slo_tpot="12ms", **words)
+    assert kept.meets and all(c.ttft_s <= 0.4 and c.tpot_s <= 0.012 for c in kept.ranked)
+    missed = vramcast.plan("serve", QWEN, slo="ttft=1ms,tpot=1ms", **words)
+    assert not missed.meets and missed.ranked
+    fastest = min(max(c.ttft_s, c.tpot_s) for c in missed.ranked)
+    assert max(missed.ranked[0].ttft_s, missed.ranked[0].tpot_s) == fastest
+
+
+def test_a_rate_beyond_all_cards_says_the_most() -> None:
+    plan = vramcast.plan("serve", QWEN, rate=10_000, prompt=1000, output=200, gpu="4090x2")
+    assert not plan.meets and not plan.ranked[0].keeps_up and plan.ranked[0].tokens_per_s < 10_000 * 200
+
+
+def test_nothing_holds_it() -> None:
+    plan = vramcast.plan("serve", LLAMA, users=50, context="64k", gpu="4090x2")
+    assert not plan.ranked and not plan.meets
+    assert plan.nearest[1] > 0
+
+
+def test_fewer_bits_are_left_out_when_asked() -> None:
+    plan = vramcast.plan("serve", "Qwen/Qwen3-32B", users=4, prompt=500, output=100, gpu="H100x4", bits=16)
+    assert {c.setting.weights.name for c in (*plan.ranked, *plan.front)} == {"bfloat16"}
+    assert all(c.setting.kv_dtype is None for c in plan.ranked)
+    wider = vramcast.plan("serve", "Qwen/Qwen3-32B", users=4, prompt=500, output=100, gpu="H100x4", bits=8)
+    assert {c.setting.weights.model.id for c in wider.by_weights} == {"Qwen/Qwen3-32B", "Qwen/Qwen3-32B-FP8"}
+
+
+def test_without_a_card_those_that_clouds_rent_are_offered() -> None:
+    plan = vramcast.plan("serve", QWEN, users=2, prompt=500, output=100, engine="vllm")
+    assert len(plan.wanted.offers) > 5 and all(o.usd_per_hour for o in plan.wanted.offers)
+    assert len({c.setting.card.id for c in plan.ranked}) > 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"users": 0}, "--users is 0: expected at least 1"),
+        ({"rate": 0}, "--rate is 0"),
+        ({"rate": "nan"}, "--rate is nan"),
+        ({"users": 2, "rate": 3}, "give --users or --rate"),
+        ({"gpu": "H999"}, "unknown GPU 'H999'"),
+        ({"gpu": "H100@0"}, "'0' is no price"),
+        ({"gpu": "H100@1.2.3"}, "'1.2.3' is no price"),
+        ({"engine": "transformers"}, "compares servers"),
+        ({"by": "luck"}, "unknown order 'luck'"),
+        ({"bits": 0}, "--bits is 0"),
+        ({"most_gpus": 0}, "--most-gpus is 0"),
+        ({"slo": "ttft=0s"}, "a time above 0"),
+        ({"slo_ttft": "fast"}, "'fast' is no time"),
+        ({"context": 100, "prompt": 200, "output": 1}, "longer than the context of 100"),
+        ({"flavour": 1}, "unknown plan word 'flavour'"),
+    ],
+)  # fmt: skip
+def test_bad_words(words: dict, message: str) -> None:
+    with pytest.raises(QuestionError, match=message.replace("(", r"\(")):
+        vramcast.plan("serve", QWEN, **{"gpu": "H100", **words})
+
+
+def test_a_context_beyond_the_model_is_refused() -> None:
+    with pytest.raises(UnmodelledError, match="beyond"):
+        vramcast.plan("serve", QWEN, context="10M", gpu="H100")
+
+
+def test_without_numpy_the_extra_is_named(monkeypatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(MissingError, match=r"vramcast\[plan\]"):
+        vramcast.plan("serve", QWEN, gpu="H100")
