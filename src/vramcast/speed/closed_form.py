@@ -85,12 +85,15 @@ class _Solver:
         first = Batch(
             prefills=together, prefill_tokens=self.new / parts, prefill_past=self.past + (self.new - self.new / parts) / 2
         )
-        if not self.rule.mixes or (not is_array(batch) and batch < 1):
+        few = is_nothing(batch >= 1) if is_array(batch) else batch < 1
+        if not self.rule.mixes or few:
             return parts * self.step.seconds(first) / together
         mixed = msgspec.structs.replace(first, decodes=batch, decode_past=self.context, decode_tokens=self.load.verified)
         alone = Batch(decodes=batch, decode_past=self.context, decode_tokens=self.load.verified)
         more = parts * (self.step.seconds(mixed) - self.step.seconds(alone)) / together
-        return where(batch < 1, parts * self.step.seconds(first) / together, more) if is_array(batch) else more
+        if not is_array(batch) or is_nothing(batch < 1):
+            return more
+        return where(batch < 1, parts * self.step.seconds(first) / together, more)
 
     def most_per_s(self) -> Number:
         """Requests a second with every seat taken and prompts filling their steps: 1 / (p + output * d(B) / B)."""

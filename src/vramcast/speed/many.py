@@ -4,16 +4,13 @@ Rows are rounded to captured graphs, so that few different ones are met: each is
 depends on contexts goes through the kernel laws as arrays.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from vramcast.models.operations import Batch, Exchange
+from vramcast.models.operations import Batch, Exchange, Operation
 from vramcast.quantity import is_array, is_nothing
-
-_WIDE = 2**20  # above the rows of any step, so that three counts make one key
-Key = tuple[int, int, int]
 
 
 def seconds_of_many(step: Any, batch: Batch) -> Any:
@@ -29,53 +26,100 @@ def seconds_of_many(step: Any, batch: Batch) -> Any:
     return step.floored(gpu, prompt_tokens=int(prompts)) + step.host_seconds(own.decodes + own.prefills)
 
 
+class Rounding:
+    """Counts rounded as ``function`` rounds each: tables of whole numbers, which grow with the most that was asked.
+
+    ``values``: what counts are rounded to, ascending; ``places``: of each count's value among them.
+    """
+
+    def __init__(self, function: Callable[[float], int]) -> None:
+        import numpy as np
+
+        self._function, self.values, self.places = function, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+
+    def of(self, counts: Any) -> Any:
+        """Places of the counts' values."""
+        import numpy as np
+
+        whole = np.rint(counts).astype(np.int64)
+        most = int(whole.max(initial=0))
+        if most >= len(self.places):
+            rounded = [max(1, self._function(count)) for count in range(max(_FIRST, 2 * most) + 1)]
+            self.values, self.places = np.unique(np.array(rounded, dtype=np.int64), return_inverse=True)
+        return self.places[whole]
+
+
+_roundings: dict[tuple[str, bool], Rounding] = {}
+_FIRST = 2048
+
+
+def _rounding(step: Any, *, prompts: bool) -> Rounding:
+    """The rounding of a step's rows, which is that of all engines that pad alike."""
+    key = ("rounded" if prompts else "padded", step.on.engine.pads)
+    if key not in _roundings:
+        _roundings[key] = Rounding(step.rounded_rows if prompts else step.padded)
+    return _roundings[key]
+
+
 def _rows_s(step: Any, own: Batch, everyone: Any, *, prompts: bool) -> Any:
-    """What depends on rows alone: each different triple of rows, logits and rows that meet in experts is asked once."""
+    """What depends on rows alone: of a rank's tokens, of its logits, and of the tokens that all ranks' experts see.
+
+    Each operation sees one of the three, so that each count has a table of its own: seconds by what it is rounded to.
+    """
     import numpy as np
 
-    rounding = step.rounded_rows if prompts else step.padded
-    rows, logits = _looked_up(rounding, own.tokens), np.maximum(1, _looked_up(step.padded, own.sampled))
-    meeting = _looked_up(rounding, np.maximum(own.tokens, everyone)) if step.ranks > 1 else rows
-    codes, places = np.unique((rows * _WIDE + logits) * _WIDE + meeting, return_inverse=True)
-    keys = [(code // _WIDE**2, code // _WIDE % _WIDE, code % _WIDE) for code in codes.tolist()]
-    unknown = [key for key in keys if key not in step.rows_s]
-    if unknown:
-        step.rows_s.update(zip(unknown, _asked(step, unknown), strict=True))
-    return np.array([step.rows_s[key] for key in keys])[places]
+    rounding, padding = _rounding(step, prompts=prompts), _rounding(step, prompts=False)
+    counts = {"tokens": (own.tokens, rounding), "sampled": (own.sampled, padding)}
+    if step.ranks > 1:
+        counts["meeting"] = (np.maximum(own.tokens, everyone), rounding)
+    return sum(_of_one_count(step, what, given, table) for what, (given, table) in counts.items())
 
 
-def _asked(step: Any, keys: Sequence[Key]) -> list[float]:
-    """Seconds of each triple. An exchange picks its kernel by its size, so that it is asked one by one."""
+def _of_one_count(step: Any, what: str, counts: Any, rounding: Rounding) -> Any:
+    """Seconds of the operations that see this count; each different one is asked once, NaN where it was not yet."""
     import numpy as np
 
-    rows, logits, meeting = (np.array(column, dtype=float) for column in zip(*keys, strict=True))
-    batch = Batch(prefills=rows, prefill_tokens=1, finishing=logits)
-    together = Batch(prefills=meeting / step.ranks, prefill_tokens=1)
-    found = np.zeros(len(keys))
+    places = rounding.of(counts)
+    key = (what, id(rounding))
+    known = step.tables.get(key)
+    if known is None or len(known) < len(rounding.values):
+        grown = np.full(len(rounding.values), np.nan)
+        grown[: 0 if known is None else len(known)] = () if known is None else known
+        known = step.tables[key] = grown
+    found = known[places]
+    if (unknown := np.isnan(found)).any():
+        new = np.unique(np.atleast_1d(places)[np.atleast_1d(unknown)])
+        known[new] = _asked(step, what, rounding.values[new].astype(float))
+        found = known[places]
+    return found
+
+
+def _asked(step: Any, what: str, rows: Any) -> Any:
+    """Seconds of the operations that see a count, for each of its values."""
+    import numpy as np
+
+    found = np.zeros(len(rows))
     for one in step.by_rows:
-        if isinstance(one, Exchange):
-            alone = (Batch(prefills=row, prefill_tokens=1, finishing=own) for row, own, _ in keys)
-            found = found + np.array([step.operation_seconds(one, each) for each in alone])
+        if _sees(step, one) != what:
+            continue
+        if isinstance(one, Exchange) and one.collective == "all_to_all":  # its kernels change with its size
+            found = found + np.array([step.operation_seconds(one, _batch(what, row, step.ranks)) for row in rows.tolist()])
         else:
-            found = found + step.operation_seconds(one, together if step.meets(one) else batch)
-    return [float(seconds) for seconds in found]
+            found = found + step.operation_seconds(one, _batch(what, rows, step.ranks))
+    return found
 
 
-_tables: dict[Any, Any] = {}
+def _sees(step: Any, one: Operation) -> str:
+    """Which count decides an operation: tokens, sampled, or the tokens of all ranks that meet in experts."""
+    if step.ranks > 1 and step.meets(one):
+        return "meeting"
+    return "sampled" if getattr(one, "rows", "") == "sampled" else "tokens"
 
 
-def _looked_up(rounding: Callable[[float], int], counts: Any) -> Any:
-    """Rows rounded as ``rounding`` does each: a table of whole numbers, which grows with the most that was asked."""
-    import numpy as np
-
-    whole = np.rint(counts).astype(np.int64)
-    most = int(whole.max(initial=0))
-    key = getattr(rounding, "__func__", rounding), getattr(getattr(rounding, "__self__", None), "pads", None)
-    known = _tables.get(key)
-    if known is None or len(known) <= most:
-        known = np.array([rounding(count) for count in range(max(1024, 2 * most + 1))], dtype=np.int64)
-        _tables[key] = known
-    return known[whole]
+def _batch(what: str, rows: Any, ranks: int) -> Batch:
+    if what == "sampled":
+        return Batch(prefills=1, prefill_tokens=1, finishing=rows)
+    return Batch(prefills=rows / ranks if what == "meeting" else rows, prefill_tokens=1, finishing=1)
 
 
 def _present(seconds: Callable[[Batch], Any], batch: Batch, name: str) -> Any:

@@ -50,9 +50,9 @@ class Step:
         self.by_rows = tuple(one for one in found if not _by_context(one))
         self.by_context = tuple(one for one in found if _by_context(one))
         self.rows_s: dict[tuple[int, int, int], float] = {}
+        self.tables: dict[tuple[str, int], Any] = {}  # what speed/many.py remembers
         self._added_s: dict[tuple[Any, ...], float] = {}
         self.ranks = deployment.split.attention_dp
-        self.pads = deployment.engine.pads
         self._plain = deployment.scales == Scales()
         self.launches = sum(one.count * _kernels(one) for one in found)
 
@@ -61,6 +61,10 @@ class Step:
         other = copy(self)
         other.on = replace(self.on, chunk_tokens=chunk_tokens, max_seqs=max_seqs, pool_tokens=0, pool_sequences=0)
         return other
+
+    def remember_as(self, other: "Step") -> None:
+        """Rows are remembered together with a step that differs in its cache alone."""
+        self.rows_s, self.tables = other.rows_s, other.tables
 
     @staticmethod
     def rounded_rows(rows: float) -> int:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from vramcast.errors import UnmodelledError
 from vramcast.models.layers import GatedDeltaNet, Mamba2
 from vramcast.models.operations import (
@@ -16,7 +18,7 @@ from vramcast.models.operations import (
     Recurrence,
     Scores,
 )
-from vramcast.quantity import is_nothing
+from vramcast.quantity import is_array, is_nothing, minimum, where
 from vramcast.speed.deployment import Deployment, law_format, native_formats
 from vramcast.speed.kernels.attention import decode_attention, prefill_attention
 from vramcast.speed.kernels.collectives import all_gather, all_reduce, reduce_scatter
@@ -132,9 +134,12 @@ class Clock:
         if one.collective == "reduce_scatter":
             return reduce_scatter(size_bytes=moved * world, **same)
         nccl = all_reduce(size_bytes=moved, **same)
-        if nodes > 1 or moved > _CUSTOM_MOST_BYTES or self.on.engine.all_reduce == "nccl":
+        if nodes > 1 or is_nothing(moved <= _CUSTOM_MOST_BYTES) or self.on.engine.all_reduce == "nccl":
             return nccl
         own = all_reduce(size_bytes=moved, implementation=self.on.engine.all_reduce, **same)
+        if is_array(moved):
+            faster = where(moved > _CUSTOM_MOST_BYTES, nccl.seconds, minimum(own.seconds, nccl.seconds))
+            return replace(nccl, seconds=faster)
         return own if own.seconds < nccl.seconds else nccl
 
     def spread(self, one: Exchange, batch: Batch) -> tuple[Estimate, ...]:

@@ -10,7 +10,7 @@ from vramcast.asking.plan import wanted_of
 from vramcast.errors import MissingError, QuestionError, UnmodelledError
 from vramcast.models.reading import read_model
 from vramcast.planning.plans import serving
-from vramcast.planning.plans.serving_table import Steps, columns, question_of
+from vramcast.planning.plans.serving_table import question_of
 from vramcast.planning.verdict import margin_of
 from vramcast.serving.engines.base import answer_of
 from vramcast.speed.answer import serving_speed
@@ -20,12 +20,8 @@ QWEN, LLAMA = "Qwen/Qwen2.5-7B-Instruct", "meta-llama/Llama-3.3-70B-Instruct"
 
 def _tables(model: str, **words):
     wanted, _ = wanted_of(model, words)
-    steps = Steps()
-    for setting in serving._settings(wanted, read_model(model)):
-        try:
-            yield wanted, columns(wanted, setting, steps)
-        except vramcast.VramcastError:
-            continue
+    settings = list(serving._settings(wanted, read_model(model)))
+    return wanted, serving._tables(wanted, settings, {}, lambda done, of: None)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +36,8 @@ def _tables(model: str, **words):
 def test_columns_are_the_single_forecast(model: str, words: dict) -> None:
     """Bytes are equal; times agree to 1e-9 (ranks that repeat attention apart: their requests are asked per rank)."""
     draw, asked = random.Random(4), 0
-    for wanted, table in _tables(model, **words):
+    wanted, tables = _tables(model, **words)
+    for table in tables:
         setting = table.setting
         for i in draw.sample(range(len(table.gpus)), min(2, len(table.gpus))):
             copies = int(table.replicas[i])

@@ -10,12 +10,13 @@ from vramcast.ledger import Assumption, RankMemory
 from vramcast.models.inventory import Model
 from vramcast.planning.plans.choices import Choice, Joined, Judge
 from vramcast.planning.plans.layouts import layouts
-from vramcast.planning.plans.serving_table import Columns, Steps, columns
+from vramcast.planning.plans.serving_table import Columns, Held, held, one_by_one, timed
 from vramcast.planning.plans.wanted import Setting, Wanted
 from vramcast.planning.plans.weights import weights_of
 from vramcast.serving.engines.base import answer_of, why_not
 from vramcast.speed.answer import load_of, step_of
 from vramcast.speed.closed_form import steady
+from vramcast.speed.step import Step
 from vramcast.truth.bars import serving_spread
 
 SHOWN, _MOST_OF_THE_FRONT = 6, 8
@@ -54,15 +55,8 @@ def plan_serving(
     Raises MissingError without NumPy and UnmodelledError where no structure can be forecast at all.
     """
     check_numpy()
-    settings, steps, refused = list(_settings(wanted, model)), Steps(), dict[str, int]()
-    tables: list[Columns] = []
-    for done, setting in enumerate(settings):
-        if watch:
-            watch(done, len(settings))
-        try:
-            tables.append(columns(wanted, setting, steps))
-        except VramcastError as error:
-            refused[str(error)] = refused.get(str(error), 0) + 1
+    settings, refused = list(_settings(wanted, model)), dict[str, int]()
+    tables = list(_tables(wanted, settings, refused, watch or (lambda done, of: None)))
     if not tables:
         because = next(iter(refused), "") or "; ".join(_not_started(wanted)) or "no engine, card and layout go together"
         raise UnmodelledError(f"no deployment can be forecast: {because}")
@@ -71,6 +65,28 @@ def plan_serving(
         assumed=(*assumed, *model.assumed, *_prices(wanted)),
     )  # fmt: skip
     return _ranked(plan, Joined(wanted, tables), tables)
+
+
+def _tables(wanted: Wanted, settings: Sequence[Setting], refused: dict[str, int], watch: Watch) -> Iterator[Columns]:
+    """The columns of every structure: memory first, then the times of those that share their steps together."""
+    alike: dict[Any, list[Held]] = {}
+    for done, setting in enumerate(settings):
+        watch(done, 2 * len(settings))
+        try:
+            if setting.engine == "llama_cpp":
+                yield one_by_one(wanted, setting)
+            else:
+                own = held(wanted, setting)
+                alike.setdefault(own.alike, []).append(own)
+        except VramcastError as error:
+            refused[str(error)] = refused.get(str(error), 0) + 1
+    known: dict[Any, Step] = {}
+    for done, group in enumerate(alike.values()):
+        watch(len(settings) + done * len(settings) // len(alike), 2 * len(settings))
+        try:
+            yield from timed(wanted, group, known)
+        except VramcastError as error:
+            refused[str(error)] = refused.get(str(error), 0) + len(group)
 
 
 def check_numpy() -> None:

@@ -4,6 +4,7 @@ Times depend on replicas and chunk alone as long as every user has a seat and ro
 those and spread over the seats; memory depends on all three.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -47,20 +48,27 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     keeps_up: Any
 
 
-class Steps:
-    """The steps of structures that differ in pipeline stages alone, made once."""
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """Deployments of a structure that its cards hold, before their times are known. ``room``: sequences served at once."""
 
-    def __init__(self) -> None:
-        self._known: dict[Any, Step] = {}
+    setting: Setting
+    tried: int
+    best_margin_bytes: int
+    answer: Answer
+    columns: dict[str, Any]
+    room: Any
 
-    def of(self, setting: Setting, answer: Answer) -> Step:
-        """The step whose rows are remembered over all structures that share it."""
-        own = setting.layout
-        key = (id(setting.weights), setting.engine, setting.card.id, own.parallel.tp, own.parallel.dp, own.parallel.ep,
-               *own.options.items(), setting.kv_dtype)  # fmt: skip
-        if key not in self._known:
-            self._known[key] = Step(deployment_of(answer))
-        return self._known[key]
+    @property
+    def rows_alike(self) -> tuple[Any, ...]:
+        """What decides the time of a step's rows: all but the pipeline's stages and the cache."""
+        own = self.setting.layout
+        layout = (own.parallel.tp, own.parallel.dp, own.parallel.ep, *own.options.items())
+        return (id(self.setting.weights), self.setting.engine, self.setting.card.id, *layout)
+
+    @property
+    def alike(self) -> tuple[Any, ...]:
+        """What decides the time of a step: all but the pipeline's stages."""
+        return (*self.rows_alike, self.setting.kv_dtype)
 
 
 def question_of(wanted: Wanted, setting: Setting, **fields: Any) -> Serving:
@@ -78,12 +86,10 @@ def question_of(wanted: Wanted, setting: Setting, **fields: Any) -> Serving:
     )  # fmt: skip
 
 
-def columns(wanted: Wanted, setting: Setting, steps: Steps) -> Columns:
-    """The deployments of a structure. Raises VramcastError where the engine refuses it or no law covers it."""
+def held(wanted: Wanted, setting: Setting) -> Held:
+    """The deployments of a structure that fit. Raises VramcastError where the engine refuses it or no law covers it."""
     import numpy as np
 
-    if setting.engine == "llama_cpp":
-        return one_by_one(wanted, setting)
     copies = _replicas(wanted, setting)
     seats = np.array(SEATS if wanted.users is None else _seats(wanted))
     chunks = np.array([chunk for chunk in CHUNKS if chunk <= max(CHUNKS[0], 2 * wanted.context)])
@@ -94,12 +100,40 @@ def columns(wanted: Wanted, setting: Setting, steps: Steps) -> Columns:
         raise UnmodelledError(refusal)
     needed, margin = _memory(answer, setting, len(grid[0]))
     fits = (margin >= 0) & (grid[2] * setting.layout.attention_ranks * grid[0] >= (wanted.users or 0))
-    kept = [axis[fits] for axis in grid]
-    times = _times(wanted, answer, steps.of(setting, answer), kept, fits) if fits.any() else dict.fromkeys(_TIMES, np.zeros(0))
-    return Columns(
-        setting=setting, tried=len(grid[0]), best_margin_bytes=int(margin.max()), replicas=kept[0], chunk=kept[1], seats=kept[2],
-        gpus=kept[0] * setting.layout.ranks, needed_bytes=needed[fits], margin_bytes=margin[fits], **times,
-    )  # fmt: skip
+    load, _ = load_of(asked, wanted.users or 0)
+    room = np.broadcast_to(room_of(deployment_of(answer), load, setting.layout.attention_ranks), fits.shape)[fits]
+    kept = dict(zip(("replicas", "chunk", "seats"), (axis[fits] for axis in grid), strict=True))
+    if wanted.users is not None:
+        room = np.minimum(room, np.maximum(1.0, wanted.users / (kept["replicas"] * setting.layout.parallel.pp)))
+    kept |= {"needed_bytes": needed[fits], "margin_bytes": margin[fits], "gpus": kept["replicas"] * setting.layout.ranks}
+    best = int(margin.max())
+    return Held(setting=setting, tried=len(grid[0]), best_margin_bytes=best, answer=answer, columns=kept, room=room)
+
+
+def timed(wanted: Wanted, alike: Sequence[Held], known: dict[Any, Step]) -> list[Columns]:
+    """The times of structures that share their steps: worked out once for each copies, chunk and sequences at once.
+
+    ``known``: a step by ``rows_alike``, whose rows others take over.
+    """
+    import numpy as np
+
+    step = Step(deployment_of(alike[0].answer))
+    step.remember_as(known.setdefault(alike[0].rows_alike, step))
+    load, _ = load_of(alike[0].answer.resolved.question, wanted.users or 0)
+    copies = np.concatenate([one.columns["replicas"] * one.setting.layout.parallel.pp for one in alike])
+    chunk, room = (np.concatenate([column for column in own]) for own in (
+        [one.columns["chunk"] for one in alike], [one.room for one in alike]))  # fmt: skip
+    different, places = np.unique(np.stack([copies, chunk, room]), axis=1, return_inverse=True)
+    own = step.under(chunk_tokens=different[1], max_seqs=different[2] / step.ranks)
+    figures = _figures(wanted, steady(own, load, replicas=different[0]), different[0])
+    spread = {name: value[places.reshape(-1)] for name, value in figures.items()}
+    ends = np.cumsum([len(one.room) for one in alike])[:-1]
+    parts = {name: np.split(value, ends) for name, value in spread.items()}
+    return [_columns(one, {name: parts[name][i] for name in _TIMES}) for i, one in enumerate(alike)]
+
+
+def _columns(one: Held, times: dict[str, Any]) -> Columns:
+    return Columns(setting=one.setting, tried=one.tried, best_margin_bytes=one.best_margin_bytes, **one.columns, **times)
 
 
 def _replicas(wanted: Wanted, setting: Setting) -> list[int]:
@@ -122,24 +156,6 @@ def _memory(answer: Answer, setting: Setting, count: int) -> tuple[Any, Any]:
     claimed = maximum(*(rank.claimed_bytes for rank in answer.ranks))
     left = minimum(margin_of(answer, worst, setting.card), setting.card.visible_bytes - claimed)
     return np.broadcast_to(worst, count), np.broadcast_to(left, count)
-
-
-def _times(wanted: Wanted, answer: Answer, step: Step, kept: list[Any], fits: Any) -> dict[str, Any]:
-    """Times of the deployments: worked out once for each replicas, chunk and sequences that are served at once."""
-    import numpy as np
-
-    copies, chunk, _ = kept
-    load, _ = load_of(answer.resolved.question, wanted.users or 0)
-    stages = answer.resolved.question.parallel.pp
-    whole = deployment_of(answer)
-    room = np.broadcast_to(room_of(whole, load, step.ranks), fits.shape)[fits]
-    if wanted.users is not None:
-        room = np.minimum(room, np.maximum(1.0, wanted.users / (copies * stages)))
-    different, places = np.unique(np.stack([copies, chunk, room]), axis=1, return_inverse=True)
-    own = step.under(chunk_tokens=different[1], max_seqs=different[2] / step.ranks)
-    found = steady(own, load, replicas=different[0] * stages)
-    figures = _figures(wanted, found, different[0] * stages)
-    return {name: value[places.reshape(-1)] for name, value in figures.items()}
 
 
 def _figures(wanted: Wanted, found: Steady, copies: Any) -> dict[str, Any]:
