@@ -10,6 +10,7 @@ value.
 
 from collections.abc import Callable, Iterator
 from functools import wraps
+from itertools import islice
 from math import prod
 from typing import Any, ParamSpec, TypeVar
 
@@ -50,7 +51,7 @@ def by_identity(objects: int = 1, *, most: int = 256) -> Callable[[Callable[P, R
             found = known.get(key)
             if found is None:
                 found = (own, function(*args, **kwargs))
-                for oldest in list(known)[: len(known) - most + 1]:
+                for oldest in list(islice(known, max(0, len(known) - most + 1))):
                     known.pop(oldest, None)
                 known[key] = found
             return found[1]

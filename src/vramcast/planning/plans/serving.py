@@ -141,7 +141,7 @@ def _ranked(plan: ServingPlan, joined: Joined, tables: Sequence[Columns]) -> Ser
     shown = {choice.setting.card.id for choice in best}
     others = [index for index in kept or order if joined.setting(index).card.id not in shown]
     best += judge.first(others, kind=lambda i: joined.setting(i).card.id, most=SHOWN)
-    best.sort(key=lambda choice: choice.fit.verdict != "fits")
+    best.sort(key=lambda choice: (choice.fit.verdict != "fits", *_order(plan.wanted, choice)))
     if not best:
         return msgspec.structs.replace(plan, meets=False, nearest=(_words(joined.tables[joined.place[order[0]]].setting), 0))
     answer = answer_of(best[0].question, model=best[0].setting.weights.model, card=best[0].setting.card, limits=False)
@@ -152,6 +152,19 @@ def _ranked(plan: ServingPlan, joined: Joined, tables: Sequence[Columns]) -> Ser
         fewest=_fewest(judge, joined, kept or order),
         by_weights=tuple(judge.first(kept or order, kind=lambda i: joined.setting(i).weights.name, most=4)),
     )  # fmt: skip
+
+
+def _order(wanted: Wanted, choice: Choice) -> tuple[float, ...]:
+    """What the plan is ordered by, of a judged choice; how far it misses the service level first."""
+    price = choice.setting.offer.usd_per_hour
+    cost = choice.gpus * (price or 1.0) / choice.tokens_per_s * (1 if price else _UNPRICED)
+    level = ((wanted.ttft_s, choice.ttft_s), (wanted.tpot_s, choice.tpot_s))
+    missed = max([1.0, *(own / asked for asked, own in level if asked)])
+    keys = {"cost": (cost, choice.request_s), "speed": (choice.request_s, cost), "cards": (choice.gpus, cost)}[wanted.order]
+    return (missed, *(float(f"{key:.8g}") for key in keys))
+
+
+_UNPRICED = 1e6  # cards without a price come after those with one
 
 
 def _words(setting: Setting) -> str:

@@ -121,8 +121,7 @@ def timed(wanted: Wanted, alike: Sequence[Held], known: dict[Any, Step]) -> list
     step.remember_as(known.setdefault(alike[0].rows_alike, step))
     load, _ = load_of(alike[0].answer.resolved.question, wanted.users or 0)
     copies = np.concatenate([one.columns["replicas"] * one.setting.layout.parallel.pp for one in alike])
-    chunk, room = (np.concatenate([column for column in own]) for own in (
-        [one.columns["chunk"] for one in alike], [one.room for one in alike]))  # fmt: skip
+    chunk, room = np.concatenate([one.columns["chunk"] for one in alike]), np.concatenate([one.room for one in alike])
     different, places = np.unique(np.stack([copies, chunk, room]), axis=1, return_inverse=True)
     own = step.under(chunk_tokens=different[1], max_seqs=different[2] / step.ranks)
     figures = _figures(wanted, steady(own, load, replicas=different[0]), different[0])

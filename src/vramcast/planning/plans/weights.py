@@ -2,7 +2,7 @@
 
 import msgspec
 
-from vramcast.memo import by_identity
+from vramcast.models.inventory import by_identity
 from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
 from vramcast.serving.weights import storage_of

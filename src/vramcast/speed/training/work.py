@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.models.inventory import by_identity
 from vramcast.models.inventory import Model
 from vramcast.models.operations import (
     Batch,
@@ -150,7 +151,7 @@ class _Site:
             return 0.0
         weight = self.job.products if narrow else "bf16"
         m, n, k = max(1, round(rows)), max(1, round(outputs)), max(1, round(inputs))
-        return _number(gemm(card=self.card, m=m, n=n, k=k, weight=weight, backend=_LIBRARY.get(weight, ""))) * matrices
+        return _gemm_s(self.card, m, n, k, weight) * matrices
 
     def _product_back(self, one: Linear) -> float:
         rows, narrow = self._rows(one), one.part != "head"
@@ -267,6 +268,12 @@ class _Site:
 
 
 _LIBRARY = {"fp8": "trtllm"}
+
+
+@by_identity(most=50_000)
+def _gemm_s(card: Accelerator, m: int, n: int, k: int, weight: str) -> float:
+    """Seconds of a product, remembered: layouts of a plan run the same products over and over."""
+    return _number(gemm(card=card, m=m, n=n, k=k, weight=weight, backend=_LIBRARY.get(weight, "")))
 
 
 def _number(found: Estimate) -> float:
