@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.2.0"
 
 if TYPE_CHECKING:
-    from vramcast.asking.doors import forecast, serve, train
+    from vramcast.asking.doors import forecast, plan, serve, train
     from vramcast.asking.looking import evaluate, explain, find_models, sweep
-    from vramcast.asking.plan import plan
     from vramcast.errors import VramcastError
     from vramcast.hardware.cards import find_accelerator
     from vramcast.ledger import Forecast, Term
@@ -63,7 +62,7 @@ _HOMES = {
     "serve": "asking.doors",
     "train": "asking.doors",
     "measure": "planning",
-    "plan": "asking.plan",
+    "plan": "asking.doors",
     "trace": "planning",
     "read_model": "models.reading",
 }

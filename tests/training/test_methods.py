@@ -4,9 +4,10 @@ import pytest
 
 from vramcast.errors import QuestionError
 from vramcast.hardware.cards import find_accelerator
+from vramcast.models.reading import read_model
 from vramcast.training.forecast import TrainingForecast, forecast_training
 from vramcast.training.shape import Shape, shape_model
-from vramcast.workload import Adapter, Training
+from vramcast.workload import Adapter, Parallel, Training
 
 MODEL = shape_model(Shape(layers=32, hidden=4096, heads=32, ffn=11008, vocab=32000))
 LAYER = 4 * 4096 * 4096 + 3 * 4096 * 11008 + 2 * 4096
@@ -101,3 +102,12 @@ def test_an_adapter_without_a_rank_stands_beside_fused_experts_too() -> None:
     mixture = shape_model(Shape(layers=2, hidden=256, heads=4, vocab=1000, experts=4, expert_ffn=128))
     question = Training(model="x", seq=128, method="ia3", options={"adapts_experts": "layers"})
     assert forecast_training(question, model=mixture).trainable_parameters > 0
+
+
+@pytest.mark.parametrize(
+    "layout", [Parallel(tp=8, dp=8), Parallel(tp=2, pp=4, dp=8), Parallel(pp=16, dp=4), Parallel(cp=8, dp=8)]
+)
+def test_what_is_trained_is_the_whole_models_however_it_is_cut(layout: Parallel) -> None:
+    model = read_model("meta-llama/Llama-3.1-70B")
+    asked = Training(model=model.id, framework="megatron", gpus=64, parallel=layout)
+    assert forecast_training(asked, model=model).trainable_parameters == model.parameters

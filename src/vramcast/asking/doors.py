@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, Unpack
 import msgspec
 
 from vramcast.asking.asked import Asked, answer_serving, answer_training, named_cards
-from vramcast.errors import QuestionError
+from vramcast.errors import QuestionError, unknown_name
 from vramcast.ledger import Assumption, Forecast
 from vramcast.workload import Parallel, Serving, Training
 
 if TYPE_CHECKING:
     from vramcast.asking.serving import ServingWords
     from vramcast.asking.training import TrainingWords
+    from vramcast.planning.plans.serving import ServingPlan
+    from vramcast.planning.plans.training import TrainingPlan
 
 
 def serve(
@@ -36,6 +38,22 @@ def train(model: str | None = None, *, files: Sequence[str | PathLike[str]] = ()
     from vramcast.asking.training import training_question
 
     return answer_training(training_question(model, files=files, **words))
+
+
+def plan(task: str, model: str, **words: Any) -> "ServingPlan | TrainingPlan":
+    """What ``vramcast plan`` answers: ``plan("serve", "Qwen/Qwen3-32B", gpu="H100x8", users=20, context="32k").ranked[0]``.
+
+    Raises QuestionError for another task than serve or train, or words that cannot be, MissingError without NumPy.
+    """
+    if task == "train":
+        from vramcast.asking.plan_training import plan_train
+
+        return plan_train(model, **words)
+    if task == "serve":
+        from vramcast.asking.plan import plan_serve
+
+        return plan_serve(model, **words)
+    raise unknown_name("plan", task, ("serve", "train"))
 
 
 def forecast(question: Serving | Training) -> Forecast:

@@ -40,16 +40,6 @@ class PlanServeWords(TypedDict, total=False):
     most_gpus: int | str | None
 
 
-def plan(task: str, model: str, **words: Any) -> "ServingPlan":
-    """What ``vramcast plan`` answers: ``plan("serve", "Qwen/Qwen3-32B", gpu="H100x8", users=20, context="32k").ranked[0]``.
-
-    Raises QuestionError for another task than serve or words that cannot be, MissingError without NumPy.
-    """
-    if task != "serve":
-        raise unknown_name("plan", task, ("serve",))
-    return plan_serve(model, **words)
-
-
 def plan_serve(model: str, *, watch: "Watch | None" = None, **words: Unpack[PlanServeWords]) -> "ServingPlan":
     """What ``vramcast plan serve`` answers: ``plan_serve("Qwen/Qwen3-32B", gpu=["H100", "A100-80G@2.1"], users=20)``.
 

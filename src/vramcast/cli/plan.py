@@ -19,6 +19,7 @@ Examples:
 _EPILOG = """\b
 Examples:
   vramcast plan serve meta-llama/Llama-3.3-70B-Instruct --users 5 --context 128k --gpu H100
+  vramcast plan train meta-llama/Llama-3.1-70B --gpu H100x256 --seq 8192 --tokens 1T --deadline 60d
   vramcast plan serve --help
 """
 
@@ -77,4 +78,49 @@ def serve(**given: Any) -> int:
         from vramcast.cli.plan_page import serving_plan_page
 
         serving_plan_page(plan).show()
+    return 0 if plan.ranked and plan.meets else 1
+
+
+_TRAIN_EPILOG = """\b
+Examples:
+  vramcast plan train meta-llama/Llama-3.1-70B --gpu H100x256 --seq 8192 --batch 512 --tokens 1T --deadline 60d
+  vramcast plan train Qwen/Qwen3-30B-A3B --gpu H100x64@2.50 --seq 4096 --tokens 100B --budget 50k --by cost
+  vramcast plan train meta-llama/Llama-3.1-8B --gpu 4090x4 --method qlora --samples 50k --epochs 3 --seq 2048
+"""
+_run, _limits, _how = group("Run"), group("What it may take"), group("Cards and frameworks")
+
+
+@command.command("train", cls=GroupedCommand, epilog=_TRAIN_EPILOG, context_settings=CONTEXT)
+@click.argument("model")
+@_run("--method", help="full (or pretrain), lora or qlora.  [default: full]")
+@_run("--rank", type=int, metavar="N", help="Rank of the adapter.")
+@_run("--optimizer", help="adamw, adamw_8bit, muon ...; the framework's own when absent.")
+@_run("--seq", metavar="TOKENS", help="Tokens of a sequence.  [default: 4096]")
+@_run("--batch", metavar="N", help="Sequences of an optimizer step over all cards.  [default: 1M tokens; 64 for adapters]")
+@_run("--tokens", metavar="N", help="Tokens of the whole run: 1T, 300B.")
+@_run("--samples", metavar="N", help="Sequences of one epoch, instead of --tokens.")
+@_run("--epochs", metavar="N", help="Epochs over --samples.  [default: 1]")
+@_limits("--deadline", metavar="TIME", help="Most time the run may take: 30d, 12h.")
+@_limits("--budget", metavar="USD", help="Most money the run may cost: 50k.")
+@_limits("--by", metavar="ORDER", help="What is best: time, cost or cards.  [default: time]")
+@_how("--gpu", multiple=True, metavar="NAMExN[@PRICE]", help="Cards: at most so many, and every halving; may be repeated.")
+@_how("--framework", multiple=True, metavar="NAME", help="Frameworks allowed.  [default: torchtitan and megatron; hf_trainer]")
+@_how("--offload", is_flag=True, help="Consider the optimizer's states in host memory.")
+@_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def train(**given: Any) -> int:
+    """Rank the layouts that train MODEL: parallel axes, sharding, recomputation and micro-batch, on the cards offered."""
+    from vramcast.asking.plan_training import PlanTrainWords, plan_train
+    from vramcast.cli.progress import progress
+
+    words = {name: given[name] for name in PlanTrainWords.__annotations__ if given.get(name) not in (None, (), False)}
+    with progress("structures", quiet=given["as_json"]) as watch:
+        plan = plan_train(given["model"], watch=watch, **words)
+    if given["as_json"]:
+        from vramcast.cli.plan_json import print_training_plan
+
+        print_training_plan(plan)
+    else:
+        from vramcast.cli.plan_training_page import training_plan_page
+
+        training_plan_page(plan).show()
     return 0 if plan.ranked and plan.meets else 1

@@ -9,6 +9,48 @@ from vramcast.cli.output import SCHEMA, as_rank
 from vramcast.planning.plans.choices import Choice
 from vramcast.planning.plans.reasons import why_lost
 from vramcast.planning.plans.serving import ServingPlan
+from vramcast.planning.plans.training import Trained, TrainingPlan
+
+
+def print_training_plan(plan: TrainingPlan) -> None:
+    """Write the training plan's object to standard output."""
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(training_object(plan)), indent=1) + b"\n")
+
+
+def training_object(plan: TrainingPlan) -> dict[str, Any]:
+    """The plan's object: the task, the layouts (``ranked``, ``front``, ``fewest``), what was assumed."""
+    task = plan.task
+    asked = {name: msgspec.to_builtins(getattr(task, name)) for name in task.__struct_fields__ if name != "offers"}
+    offers = [{"gpu": o.card.name, "most": o.most, "usd_per_hour": o.usd_per_hour, "priced": o.priced} for o in task.offers]
+    return {
+        "schema": SCHEMA,
+        "plan": {
+            "task": {**asked, "offers": offers},
+            "meets": plan.meets and bool(plan.ranked),
+            "ranked": [_trained(one) for one in plan.ranked],
+            "front": [_trained(one) for one in plan.front],
+            "fewest_cards": [_trained(one) for one in plan.fewest],
+            "nearest": {"what": plan.nearest[0], "short_bytes": plan.nearest[1]} if plan.nearest else None,
+            "tried": plan.tried,
+            "structures": plan.structures,
+            "refused": plan.refused,
+        },
+        "assumed": [{"name": a.name, "value": a.value, "because": a.because} for a in plan.assumed],
+        "memory": {"per_gpu": [as_rank(rank) for rank in plan.memory]},
+    }
+
+
+def _trained(one: Trained) -> dict[str, Any]:
+    own = one.question
+    layout = {k: getattr(own.parallel, k) for k in ("tp", "pp", "vpp", "cp", "ep", "dp", "sp")}
+    return {
+        "gpu": one.offer.card.name, "gpus": own.gpus, "framework": own.framework, "layout": one.words, "parallel": layout,
+        "micro_batch": own.micro_batch, "accumulate": own.accumulate, "checkpointing": own.checkpointing, "zero": own.zero,
+        "fsdp": own.fsdp, "offload": own.offload, "needed_bytes": one.needed_bytes,
+        "capacity_bytes": one.offer.card.visible_bytes, "verdict": one.fit.verdict, "probability": one.fit.probability,
+        "step_s": one.step_s, "mfu": one.mfu, "tokens_per_s": one.tokens_per_s, "bound": one.bound, "days": one.days,
+        "usd": one.usd, "priced": one.offer.priced, "power_w": one.power_w,
+    }  # fmt: skip
 
 
 def print_plan(plan: ServingPlan) -> None:

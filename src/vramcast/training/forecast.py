@@ -18,10 +18,10 @@ from vramcast.training.loss import spared_by_fusing
 from vramcast.training.methods import named_by_task
 from vramcast.training.recipe.parts import Recipe
 from vramcast.training.resolve import validate
-from vramcast.training.structure import Rank, StepNumbers, numbers_of, rank_of, resolved, structure_under
+from vramcast.training.structure import Rank, StepNumbers, Structure, numbers_of, rank_of, resolved, structure_under
 from vramcast.training.timeline import STEP, instants
 from vramcast.training.towers import unmodelled
-from vramcast.workload import Training
+from vramcast.workload import Parallel, Training
 
 
 class TrainingForecast(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,18 +60,26 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
     found = [_memory(rank, numbers, card) for rank in ranks]
     memories = tuple(memory for memory, _ in found)
     unread, (taken, untraced) = unread_layers(recipe), traced_notes(recipe, memories)
-    held = ranks[0].kind.held
     return TrainingForecast(
         question=question,
         recipe=recipe,
         ranks=memories,
-        trainable_parameters=held.trained + held.expert_trained + held.adapter,
+        trainable_parameters=_trainable(question, model, structure),
         family=model.family,
         novel=bool(model.unmodelled or unread),
         host=max((host_terms(rank) for rank in ranks), key=lambda terms: sum(t.bytes for t in terms)),
         assumed=(*assumed, *fitted, *assumed_class(card), *taken, *dict.fromkeys(f.note for _, notes in found for f in notes)),
         unmodelled=(*unread, *untraced, *unmodelled(model, recipe), *unchecked(model, recipe), *_may_be_spared(ranks)),
     )
+
+
+def _trainable(question: Training, model: Model, structure: Structure) -> int:
+    """Elements of the whole model that get gradients, however it is cut: those of one rank that holds all of it."""
+    if question.parallel.model_ranks * question.parallel.ep > 1:
+        whole = msgspec.structs.replace(question, parallel=Parallel())
+        structure = structure_under(whole, model, resolved(whole, model)[0])
+    held = structure.ranks[0].held
+    return held.trained + held.expert_trained + held.adapter
 
 
 def _memory(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> tuple[RankMemory, tuple[Fitted, ...]]:
