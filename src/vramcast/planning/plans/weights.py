@@ -2,8 +2,7 @@
 
 import msgspec
 
-from vramcast.models.inventory import by_identity
-from vramcast.models.inventory import Model
+from vramcast.models.inventory import Model, by_identity
 from vramcast.models.reading import read_model
 from vramcast.serving.weights import storage_of
 

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.models.inventory import by_identity
-from vramcast.models.inventory import Model
+from vramcast.models.inventory import Model, by_identity
 from vramcast.models.operations import (
     Batch,
     Exchange,
