@@ -5,8 +5,8 @@ import pytest
 from vramcast.errors import QuestionError
 from vramcast.models import catalogue
 from vramcast.models.catalogue.known import MAKERS, SHORT, in_english, is_by_maker
+from vramcast.models.inventory import facts_of
 from vramcast.models.reading import read_model
-from vramcast.planning.serving import facts_of
 
 
 def test_every_short_name_means_a_catalogued_model_of_its_maker() -> None:

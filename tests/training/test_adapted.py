@@ -3,7 +3,7 @@
 import pytest
 
 from vramcast.training.activations.choice import LowRank, Style
-from vramcast.training.activations.linear import linear, norm
+from vramcast.training.activations.dense import linear, norm
 from vramcast.training.activations.tape import Tape
 from vramcast.training.adapters.prompts import virtual_tokens
 

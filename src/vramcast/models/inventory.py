@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from vramcast.ledger import Assumption
+from vramcast.ledger import Assumption, ModelFacts
 from vramcast.models.layers import (
     Attention,
     Dense,
@@ -273,6 +273,17 @@ def resolved_id(model: Model) -> str:
     """The id that a name without a publisher was read as ("qwen2.5 7b"); an id of the hub stays as it was typed."""
     read_as = next((str(a.value) for a in model.assumed if a.name == "model"), None)
     return read_as if read_as and "/" not in model.id else model.id
+
+
+def facts_of(model: Model) -> ModelFacts:
+    """What the answer says of the model."""
+    return ModelFacts(
+        id=resolved_id(model),
+        parameters=model.parameters,
+        active_parameters=model.active_parameters,
+        layers=model.layers,
+        source=model.loaded_from,
+    )
 
 
 PARTS = ("embedding", "attention", "recurrent", "feed_forward", "experts", "norms", "head", "towers")

@@ -11,13 +11,13 @@ from vramcast.ledger import CardRow
 from vramcast.models.inventory import Model
 from vramcast.planning.verdict import training_fit
 from vramcast.training.forecast import forecast_training as answer_of
+from vramcast.training.frameworks import framework_name
 from vramcast.training.resolve import resolve
 from vramcast.workload import Parallel, Training
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 MOST_LAYOUTS = 4
 MOST_CARDS = 12
-_MODEL_PARALLEL = frozenset({"megatron", "megatron_lm", "nemo", "megatron-bridge"})
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ def cards_that_train(question: Training, model: Model) -> tuple[CardRow, ...]:
 
 def layouts(question: Training, gpus: int) -> Iterator[Layout]:
     """Ways to spread a step over that many cards, from what cuts least to what cuts most."""
-    if question.framework in _MODEL_PARALLEL:
+    if framework_name(question.framework) == "megatron":
         yield from _model_parallel(gpus)
         return
     together = {"parallel": Parallel(dp=gpus)}

@@ -6,8 +6,8 @@ import msgspec
 
 from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, ModelFacts, RankMemory, Unmodelled
-from vramcast.models.inventory import Model, resolved_id
+from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, RankMemory, Unmodelled
+from vramcast.models.inventory import Model, facts_of
 from vramcast.planning.limits import serving_limits
 from vramcast.planning.verdict import WANTING, serving_fit
 from vramcast.serving.engines.base import GGUF_ENGINES, Answer, answer_of
@@ -117,14 +117,3 @@ def _workload(answer: Answer) -> dict[str, Any]:
         "parallel": {k: getattr(resolved.question.parallel, k) for k in ("tp", "pp", "dp", "ep")},
         "options": resolved.options,
     }
-
-
-def facts_of(model: Model) -> ModelFacts:
-    """What the answer says of the model."""
-    return ModelFacts(
-        id=resolved_id(model),
-        parameters=model.parameters,
-        active_parameters=model.active_parameters,
-        layers=model.layers,
-        source=model.loaded_from,
-    )

@@ -8,11 +8,10 @@ from vramcast.errors import QuestionError, VramcastError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.largest import largest_that_fits
 from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, Limits, Unmodelled
-from vramcast.models.inventory import Model
+from vramcast.models.inventory import Model, facts_of
 from vramcast.planning.advice import advise
 from vramcast.planning.changes import Change
 from vramcast.planning.layouts import cards_that_train, smallest_layouts
-from vramcast.planning.serving import facts_of
 from vramcast.planning.training_changes import training_changes
 from vramcast.planning.verdict import WANTING, exit_code, training_fit
 from vramcast.training.forecast import TrainingForecast
@@ -92,7 +91,7 @@ def _most_decisive_first(assumed: tuple[Assumption, ...]) -> tuple[Assumption, .
 
 def speed_of(answer: TrainingForecast, model: Model, card: Accelerator | None) -> tuple[dict[str, Any], tuple[Unmodelled, ...]]:
     """The speed block, and why there is none where the card has no law; nothing without a card."""
-    from vramcast.speed.training.answer import as_block, run_of, training_speed
+    from vramcast.speed.training.step import as_block, run_of, training_speed
     from vramcast.truth.bars import interval_for
 
     if card is None:

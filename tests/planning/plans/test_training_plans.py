@@ -10,7 +10,7 @@ from vramcast.errors import QuestionError
 from vramcast.models.reading import read_model
 from vramcast.planning.plans.training import _candidates
 from vramcast.planning.plans.training_layouts import structures
-from vramcast.speed.training.answer import training_speed
+from vramcast.speed.training.step import training_speed
 from vramcast.training.forecast import forecast_training
 
 LLAMA = "meta-llama/Llama-3.1-8B"

@@ -12,9 +12,8 @@ from vramcast.planning.plans.offers import YOURS, Offer
 from vramcast.planning.plans.serving import Watch, check_numpy
 from vramcast.planning.plans.training_layouts import MICRO_BATCHES, Structure, Task, counts_of, structures
 from vramcast.planning.verdict import training_fit
-from vramcast.speed.training.answer import run_of, training_speed
 from vramcast.speed.training.job import job_of
-from vramcast.speed.training.step import step_time
+from vramcast.speed.training.step import run_of, step_time, training_speed
 from vramcast.training.forecast import forecast_training
 from vramcast.training.frameworks.common import attention_on
 from vramcast.training.memory import peak_bytes

@@ -10,8 +10,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.cards import find_accelerator
 from vramcast.hardware.runtime import context_bytes
 from vramcast.ledger import Assumption, Forecast, Limits, ModelFacts, RankMemory, Unmodelled
-from vramcast.models.inventory import Model
-from vramcast.planning.serving import facts_of
+from vramcast.models.inventory import Model, facts_of
 from vramcast.planning.tracing.layout import LayoutOptions, equal_parts, stages_of
 from vramcast.planning.tracing.request import device_model, training_request
 from vramcast.planning.tracing.trained import by_known_rules

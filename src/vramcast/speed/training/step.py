@@ -1,16 +1,22 @@
-"""The time of a training step as a ledger of seconds: what runs, what stays exposed, the pipeline's bubble, the update."""
+"""The time of a training step as a ledger of seconds (what runs, what stays exposed, bubble, update), and its speed block.
+
+The block says step time, tokens per second, utilisation, and what a whole run takes.
+"""
+
+from typing import Any
 
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.ledger import Term
+from vramcast.ledger import Interval, Term
 from vramcast.models.inventory import Model
 from vramcast.models.operations.counts import forward_flops, full_attention_flops
 from vramcast.quantity import SECONDS, Quantity, named, seconds
 from vramcast.speed.kernels.machine import card_class, machine
-from vramcast.speed.training.job import Job, Network, network_of
+from vramcast.speed.training.job import Job, Network, job_of, network_of
 from vramcast.speed.training.sustained import Sustained, kind_of, sustained
 from vramcast.speed.training.work import Parts, parts_of
+from vramcast.training.forecast import TrainingForecast
 
 _ADAPTED = 2.0  # launches of a layer whose projections each carry an adapter: two small products, dropout, casts, a sum (PEFT)
 _KERNELS = "speed/kernels: laws fitted on measured kernels (docs/kernels.md)"
@@ -172,3 +178,62 @@ def _times(term: Term, passes: Quantity) -> Term:
     """The same for every micro-batch."""
     inner = tuple(_times(t, passes) for t in term.terms)
     return Term(name=term.name, amount=term.amount * passes, source=term.source, terms=inner)
+
+
+BOARD_LOAD = 0.9  # training draws 85 to 100 % of a board's limit (SPEED, section 6)
+CONVENTION = "model FLOPs: every product a token meets, causal half of attention once, no recomputation; dense peak of the format"
+_DAY_S = 86_400
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What a whole run takes: steps, time, energy, and money where a price is known."""
+
+    tokens: int
+    steps: int
+    days: float
+    gpu_hours: float
+    energy_kwh: float
+    usd: float | None = None
+    usd_per_gpu_hour: float | None = None
+
+
+def training_speed(answer: TrainingForecast, model: Model, card: Accelerator) -> StepTime:
+    """The time of the answer's step. Raises UnmodelledError for a card without known rates, QuestionError for a world uneven."""
+    job = job_of(answer.question, answer.recipe, model, trained_parameters=answer.trainable_parameters)
+    return step_time(job, model, card)
+
+
+def run_of(speed: StepTime, card: Accelerator, *, tokens: int, usd_per_gpu_hour: float | None = None) -> Run:
+    """The run over so many tokens; prices are the user's, else the catalogue's dated public one."""
+    steps = -(-tokens // speed.job.tokens)
+    seconds = steps * speed.step_s
+    hours = seconds * speed.job.gpus / 3600
+    price = usd_per_gpu_hour if usd_per_gpu_hour is not None else card.cloud_usd_per_hour or None
+    return Run(
+        tokens=tokens,
+        steps=steps,
+        days=seconds / _DAY_S,
+        gpu_hours=hours,
+        energy_kwh=hours * card.tdp_w * BOARD_LOAD / 1000,
+        usd=hours * price if price is not None else None,
+        usd_per_gpu_hour=price,
+    )
+
+
+def as_block(speed: StepTime, bar: Interval | None, run: Run | None) -> dict[str, Any]:
+    """The contract's object; ``terms`` stays a ledger for whoever draws it."""
+    job: Job = speed.job
+    intervals = {"step_s": bar.as_dict("s")} if bar else {}
+    block: dict[str, Any] = {
+        "step_s": speed.step_s,
+        "tokens_per_step": job.tokens,
+        "tokens_per_s": speed.tokens_per_s_per_gpu * job.gpus,
+        "tokens_per_s_per_gpu": speed.tokens_per_s_per_gpu,
+        "mfu": speed.mfu,
+        "hfu": speed.hfu,
+        "convention": CONVENTION,
+        "bound": speed.bound,
+        "intervals": intervals,
+        "terms": (speed.term,),
+    }
+    return block | ({"run": msgspec.to_builtins(run)} if run else {})

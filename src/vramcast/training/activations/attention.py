@@ -8,7 +8,7 @@ import msgspec
 
 from vramcast.models.layers import Attention, LatentAttention
 from vramcast.training.activations.choice import Style
-from vramcast.training.activations.linear import bare_norm, linear, norm
+from vramcast.training.activations.dense import bare_norm, linear, norm
 from vramcast.training.activations.sizes import Amount, reaches
 from vramcast.training.activations.tape import Tape
 

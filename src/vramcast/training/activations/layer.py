@@ -8,8 +8,7 @@ from vramcast.models.inventory import Block
 from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 from vramcast.training.activations.attention import attention, cross_attention, latent
 from vramcast.training.activations.choice import Style
-from vramcast.training.activations.feedforward import dense, experts
-from vramcast.training.activations.linear import add, linear, norm
+from vramcast.training.activations.dense import add, dense, experts, linear, norm
 from vramcast.training.activations.recurrent import recurrent
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.tape import Life, Tape

@@ -6,7 +6,7 @@ share. A state of every token is kept, in float and narrowed for the product wit
 
 from vramcast.models.layers import Mamba1
 from vramcast.training.activations.choice import Style
-from vramcast.training.activations.linear import linear
+from vramcast.training.activations.dense import linear
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.tape import Tape
 

@@ -3,7 +3,7 @@
 from vramcast.models.layers import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.delta_net import delta_net
-from vramcast.training.activations.linear import linear
+from vramcast.training.activations.dense import linear
 from vramcast.training.activations.mamba1 import mamba1_scan
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.state_space import mamba2_scan

@@ -8,7 +8,7 @@ import msgspec
 
 from vramcast.models.layers import Mamba2
 from vramcast.training.activations.choice import Style
-from vramcast.training.activations.linear import linear
+from vramcast.training.activations.dense import linear
 from vramcast.training.activations.sizes import Amount, chunks_of
 from vramcast.training.activations.tape import Tape
 
