@@ -92,6 +92,18 @@ def read_bytes(path: Path, *, most: int) -> bytes:
     return data
 
 
+def read_input(name: str | Path, *, most: int) -> bytes:
+    """The bytes of a file, or of standard input for ``-``. Raises as ``read_bytes``."""
+    if str(name) != "-":
+        return read_bytes(Path(name).expanduser(), most=most)
+    import sys
+
+    data = sys.stdin.buffer.read(most + 1)
+    if len(data) > most:
+        raise ConfigError(f"standard input is larger than {gib(most)}: give the part that is meant")
+    return data
+
+
 def parse_json(data: bytes | str, what: str, *, most: int = 64 * MiB) -> Any:
     """The value of these bytes; a name given twice is refused, ``Infinity`` and ``NaN`` are floats, a byte order mark is skipped.
 

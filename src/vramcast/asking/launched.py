@@ -94,14 +94,11 @@ def _read(file: str, variables: Mapping[str, str]) -> Any:
 
     if file != "-":
         return read_serving_file(file, variables=variables)
-    import sys
-
     from vramcast.reading.serving.files import MOST_BYTES
+    from vramcast.untrusted import read_input
 
-    data = sys.stdin.buffer.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise QuestionError("standard input is larger than 4 MiB: give the part that starts the engine")
-    return read_serving_text(data.decode("utf-8", "replace"), "standard input", variables=variables)
+    text = read_input("-", most=MOST_BYTES).decode("utf-8", "replace")
+    return read_serving_text(text, "standard input", variables=variables)
 
 
 def _chosen(found: Any, what: str, only: str | None) -> Launch:

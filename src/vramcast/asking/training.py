@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vramcast.reading.training.settings import Settings
 
 # Files that may stand where the model does; a .json there is a model's own configuration.
-_ENDINGS = (".yaml", ".yml", ".toml", ".sh")
+_ENDINGS = (".yaml", ".yml", ".toml", ".sh", ".py", ".ipynb", ".sbatch", ".slurm")
 MOMENTS = ("eval_batch", "eval_kept", "saves")
 IMAGES = ("images", "image_patches")
 _TEXTS = ("method", "optimizer", "checkpointing", "attention", "loss", "param_dtype", "compute_dtype", "grad_dtype", "quant")
@@ -87,12 +87,7 @@ def training_question(
     """
     check_words(words, TrainingWords.__annotations__, what="training word")
     typed: dict[str, Any] = {name: value for name, value in words.items() if value is not None and value != ()}
-    if script := next((file for file in (model, *map(str, files)) if str(file or "").endswith(".py")), None):
-        raise QuestionError(
-            f"{script} is a program, not a configuration: vramcast trace -- python {script} runs its step without a GPU, "
-            "vramcast measure -- python FILE with one; or give its settings as flags or as a YAML"
-        )
-    if model is not None and model.endswith(_ENDINGS):
+    if model is not None and (model == "-" or model.endswith(_ENDINGS)):
         files = (*files, model)
     elif model is not None:
         typed["model"] = model

@@ -139,7 +139,7 @@ def _text(content: str, lower: str, held: Held) -> Found:
 
 
 def _yaml(content: str, what: str, held: Held) -> Found:
-    from vramcast.reading.serving import compose, dynamo, engine_yaml, helm, kubernetes, llama_swap, ray_serve
+    from vramcast.reading.serving import compose, dynamo, engine_yaml, helm, kubernetes, llama_swap, ray_serve, recipes
 
     plain = _untemplated(content) if "{{" in content else content
     if what.lower().endswith(".json"):
@@ -149,7 +149,7 @@ def _yaml(content: str, what: str, held: Held) -> Found:
     first = next((one for one in documents if one is not None), None)
     if launches := kubernetes.read(documents, held):
         return Found(kind=kubernetes.NAME, launches=launches)
-    for module in (compose, llama_swap, ray_serve, dynamo, helm, engine_yaml):
+    for module in (compose, llama_swap, ray_serve, dynamo, recipes, helm, engine_yaml):
         if launches := module.read(first, held):
             return Found(kind=module.NAME, launches=launches)
     return Found(kind="YAML")

@@ -45,7 +45,7 @@ class _Reader:
         self.ended = False
         self.arrays: dict[str, list[str]] = {"@": [*around.arguments], "*": [*around.arguments]}
         self.known |= {str(place): word for place, word in enumerate(around.arguments[:9], 1)}
-        self.files: dict[str, str] = {}
+        self.files: dict[str, list[tuple[bool, str]]] = {}
         self.lines: list[Line] = []
         self.branches: list[_Branch] = []
         self.depth = 0
@@ -79,9 +79,9 @@ def read_script_text(text: str, around: Around | None = None) -> Script:
     return Script(lines=tuple(reader.lines), files=files, variables=reader.known)
 
 
-def _heredoc(body: str, known: Mapping[str, str]) -> str:
-    """The text of a here-document: its variables filled in, unless the mark was quoted."""
-    return body[1:] if body.startswith("'") else resolved(body, known)
+def _heredoc(parts: list[tuple[bool, str]], known: Mapping[str, str]) -> str:
+    """The text of here-documents in one file: variables filled in, but where the mark was quoted."""
+    return "\n".join(body if quoted else resolved(body, known) for quoted, body in parts)
 
 
 def _read(reader: _Reader, text: str) -> None:
@@ -101,8 +101,8 @@ def _statements(reader: _Reader, text: str) -> list[str]:
             body, place = _until(lines, place, heredoc[2])
             if target := _TARGET.search(line):
                 file, adds = target[1].strip("\"'"), ">>" in line or "tee -a" in line
-                before = [reader.files[file]] if adds and file in reader.files else []
-                reader.files[file] = "\n".join([*before, ("'" if heredoc[1] and not before else "") + "\n".join(body)])
+                before = reader.files.get(file, []) if adds else []
+                reader.files[file] = [*before, (bool(heredoc[1]), "\n".join(body))]
             line = f"{line[: heredoc.start()]} {line[heredoc.end() :]}"
         whole = _uncommented(_PROMPT.sub("", line))
         if whole.lstrip().startswith("case ") and not re.search(r"\besac\b", whole):

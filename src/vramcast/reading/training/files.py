@@ -1,6 +1,8 @@
 """Which format a training file has, and the settings of one or several files read together."""
 
 import importlib
+import re
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,9 +12,10 @@ from vramcast.reading.training.keys import apply, flat
 from vramcast.reading.training.settings import Settings
 from vramcast.reading.training.shell import Command, read_command
 from vramcast.units import MiB
-from vramcast.untrusted import existing_path, parse_json, parse_toml, parse_yaml, printable, read_bytes
+from vramcast.untrusted import existing_path, parse_json, parse_toml, parse_yaml, printable, read_input
 
-LARGEST_BYTES = MiB
+LARGEST_BYTES, LARGEST_NOTEBOOK = MiB, 8 * MiB  # a notebook carries its pictures
+_SCRIPTS = (".sh", ".bash", ".txt", ".sbatch", ".slurm", "")
 DEEPEST_FILES = 8
 FORMATS = (
     "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",
@@ -50,10 +53,78 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
     if len(above) >= DEEPEST_FILES or path in above:
         raise QuestionError(f"{path} is named by itself, through {len(above)} files: name the last one alone")
     text = _text(path)
-    if path.suffix in (".sh", ".bash", ".txt", "") or text.startswith("#!"):
+    if path.suffix == ".py":
+        return _from_program(text, settings, path.name)
+    if path.suffix == ".ipynb":
+        return _from_notebook(text, settings, path, above)
+    if str(path) == "-" and (found := _from_pasted(text, settings, above)):
+        return found
+    if path.suffix in _SCRIPTS or text.startswith("#!"):
         return _from_command(read_command(text), settings, path, (*above, path))
     name = _apply(_parsed(path, text), settings, where=path.name)
     return [name, *_nested(settings, path.parent)]
+
+
+def _from_program(text: str, settings: Settings, where: str) -> list[str]:
+    """A program's arguments, read from its syntax tree."""
+    from vramcast.reading.training.programs import read_program
+
+    rules = rules_of("huggingface")
+    apply(settings, flat(read_program(text, settings, where=where)), rules.RULES, rules.IDLE, where=where)
+    return ["huggingface"]
+
+
+def _from_notebook(text: str, settings: Settings, path: Path, above: tuple[Path, ...]) -> list[str]:
+    """A notebook's program, else the commands that it gives to a shell."""
+    from vramcast.reading.notebooks import code_of, shell_of
+
+    raw = parse_json(text, path.name)
+    try:
+        return _from_program(code_of(raw, path.name), settings, path.name)
+    except QuestionError:
+        shell = shell_of(raw, path.name)
+        if not shell.strip():
+            raise
+        return _from_command(read_command(shell), settings, path, (*above, path))
+
+
+def _from_pasted(text: str, settings: Settings, above: tuple[Path, ...]) -> list[str]:
+    """What came through standard input: a program, a configuration, else a command line."""
+    if re.search(r"^\s*(?:from|import) \w+", text, re.M):
+        return _from_program(text, settings, "standard input")
+    form = None
+    with suppress(QuestionError):
+        form = _mapping_of(text, "")
+    if form:
+        return [_apply(form, settings, where="standard input"), *_nested(settings, Path())]
+    return _from_command(read_command(text), settings, Path("standard input"), (*above, Path("-")))
+
+
+def format_of_text(text: str, name: str = "") -> tuple[str, int]:
+    """The format that a text has most keys of, and how many. Raises QuestionError for one that has none of any."""
+    mapping = None
+    with suppress(QuestionError):
+        mapping = _mapping_of(text, name)
+    command = None if mapping or not _looks_like_command(text) else read_command(text)
+    keys = flat(mapping) if mapping else {**command.flags, **command.overrides} if command else {}
+    found = command.program if command and command.program else format_of(keys, where=name or "the text")
+    names = {*keys, *(key.split(".", 1)[0] for key in keys)}
+    return found, len(rules_of(found).SIGNATURE & names)
+
+
+def _looks_like_command(text: str) -> bool:
+    """Whether a text has a line of a command with flags."""
+    return re.search(r"^\s*(?:[\w./-]+=\S* )*[\w./-]+ [^\n]*--?[A-Za-z]", text, re.M) is not None
+
+
+def _mapping_of(text: str, name: str) -> dict[str, Any] | None:
+    """The keys and values of a YAML, JSON or TOML text; None for other text."""
+    if name.endswith(_SCRIPTS[:-1]) or text.startswith("#!"):
+        return None
+    if name.endswith(".toml") or re.match(r"\s*(?:#[^\n]*\n\s*)*\[[\w.]+\]\s*\n", text):
+        return parse_toml(text, name or "the text")
+    found = parse_json(text, name or "the text") if text.lstrip().startswith("{") else parse_yaml(text, name or "the text")
+    return found if isinstance(found, dict) and len(found) > 1 else None
 
 
 def _apply(mapping: dict[str, Any], settings: Settings, *, where: str) -> str:
@@ -124,9 +195,9 @@ def _launched(flags: dict[str, Any], settings: Settings, path: Path) -> dict[str
     """A command's flags less those of accelerate's launcher, which are read as its own file would be."""
     switches = {"use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP", "multi_gpu": "MULTI_GPU"}
     kind = next((kind for name, kind in switches.items() if flags.get(name)), None)
-    if kind is None:
+    if kind is None and not {"mixed_precision", "num_machines", "dynamo_backend"} & flags.keys():
         return flags
-    said: dict[str, Any] = {"distributed_type": kind}
+    said: dict[str, Any] = {"distributed_type": kind} if kind else {}
     said |= {_ACCELERATE[name]: value for name, value in flags.items() if name in _ACCELERATE}
     said |= {f"fsdp_config.{name}": value for name, value in flags.items() if name.startswith("fsdp_") and name != "fsdp_config"}
     rules = rules_of("accelerate")
@@ -152,7 +223,8 @@ def _nested(settings: Settings, folder: Path) -> list[str]:
     if not pointed or str(pointed) in ("False", "True"):
         return []
     file = Path(str(pointed))
-    at = next((p for p in (folder / file, file, folder / file.name) if existing_path(p) and p.is_file()), None)
+    above = [parent / file for parent in list(folder.resolve().parents)[:DEEPEST_FILES]]  # commands run from a repository's root
+    at = next((p for p in (folder / file, file, folder / file.name, *above) if existing_path(p) and p.is_file()), None)
     if at is None:
         named = printable(str(pointed))[:200]
         raise QuestionError(f"{named} cannot be read: the configuration points to it; put it beside, or give it with --from too")
@@ -162,7 +234,8 @@ def _nested(settings: Settings, folder: Path) -> list[str]:
 
 
 def _text(path: Path) -> str:
-    return read_bytes(path, most=LARGEST_BYTES).decode("utf-8", "replace")
+    most = LARGEST_NOTEBOOK if path.suffix == ".ipynb" else LARGEST_BYTES
+    return read_input(path, most=most).decode("utf-8", "replace")
 
 
 def _parsed(path: Path, text: str) -> dict[str, Any]:

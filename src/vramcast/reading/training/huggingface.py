@@ -223,6 +223,8 @@ IDLE = (
     "validation_file", "eval_data_path", "ignore_bias_buffers", "disable_dropout", "ref_model_*", "sync_ref_model",
     "desirable_weight", "undesirable_weight", "max_samples", "desc", "fsdp_min_num_params",
     "fsdp_transformer_layer_cls_to_wrap", "model_init_kwargs", "cache_dir", "token", "project", "trackio*",
+    "load_from_cache_file", "num_completions_to_print", "max_tool_calling_iterations",
+    "system_prompt", "with_tracking", "log_completions",
     *fsdp_idle("fsdp_config."),
 )  # fmt: skip
 

@@ -69,6 +69,7 @@ RULES: dict[str, Rule] = TRAINER | {
     "use_vllm": ("engine.on", flag),
 }
 IDLE = (
+    "load_from_cache_file", "max_new_tokens", "stream",
     *TRAINER_IDLE, "lora_alpha", "lora_bias", "lora_dtype", "freeze_*", "trainable_parameters*", "system", "model_type",
     "template", "num_labels", "model_name", "model_author", "custom_*", "val_dataset", "split_dataset_ratio",
     "dataset_num_proc", "quant_method", "strict", "tuner_backend", "use_hf", "check_model", "lazy_tokenize",

@@ -60,7 +60,8 @@ def _program(command: Command, word: str, following: str) -> None:
         command.files.append(word)
     if re.fullmatch(r"[A-Za-z_][\w.]*=\S+", word):
         name, _, value = word.partition("=")
-        command.overrides[name] = value
+        if not name.isupper():  # CUDA_VISIBLE_DEVICES=0,1 is the environment's
+            command.overrides[name] = value
 
 
 def _flags(command: Command, words: list[str]) -> None:

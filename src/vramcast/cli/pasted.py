@@ -1,0 +1,85 @@
+"""``vramcast FILE``, ``vramcast -`` and ``vramcast "pasted text"``: what it is, said first, and the command that answers it."""
+
+import io
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from vramcast.errors import QuestionError
+from vramcast.reading.kinds import CERTAIN, Kind, kinds_of, taken_for
+from vramcast.units import MiB
+from vramcast.untrusted import existing_path, printable, read_input
+
+_MOST = 256 * MiB
+_HEAD = 8 * MiB
+
+
+def is_pasted(word: str) -> bool:
+    """Whether the first word of a command line is a file, standard input or a pasted text rather than a command."""
+    return word == "-" or re.search(r"\s", word.strip()) is not None or existing_path(word) is not None
+
+
+def command_of(arguments: Sequence[str]) -> list[str]:
+    """The command line that answers a pasted text or a file, after what it was taken for has been said.
+
+    Raises QuestionError where the kind is not plain, with the two nearest.
+    """
+    what, rest = arguments[0], list(arguments[1:])
+    path = existing_path(what) if what != "-" and "\n" not in what else None
+    if path is not None and path.is_dir():
+        return _said(_folder(path), what, rest)
+    data = _data(what, path)
+    name = path.name if path is not None else ""
+    kinds = kinds_of(data, name, folder=path.parent if path is not None else None)
+    kind = taken_for(kinds)
+    if kind is None:
+        raise _unclear(what, kinds)
+    if path is None:
+        sys.stdin = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
+    return _said(kind, what if path is not None else "-", rest)
+
+
+def _folder(path: Path) -> Kind:
+    """A model's folder. Raises QuestionError for any other."""
+    own = next((found.name for pattern in ("config.json", "*.safetensors*", "*.gguf") for found in path.glob(pattern)), "")
+    if own:
+        return Kind(what="a model's folder", command=("models",), strength=CERTAIN, because=own)
+    raise QuestionError(f"{printable(str(path))[:80]} is a folder without a model: give the file that is meant")
+
+
+def _data(what: str, path: Path | None) -> bytes:
+    if path is not None:
+        with path.open("rb") as stream:
+            return stream.read(_HEAD)
+    return read_input("-", most=_MOST) if what == "-" else what.encode("utf-8", "replace")
+
+
+def _said(kind: Kind, shown: str, rest: list[str]) -> list[str]:
+    """The words of the command, and the sentence: to standard error, so that what the command prints stays whole."""
+    command = _words(kind, shown, rest)
+    line = " ".join(["vramcast", *command])
+    click.echo(printable(f"taken for {kind.what} ({kind.because}): {line}"), err=True)
+    return command
+
+
+def _words(kind: Kind, shown: str, rest: list[str]) -> list[str]:
+    """A model's own files are described, or asked about where a card is named beside them."""
+    if kind.command == ("models",) and any(word.startswith(("--gpu", "--engine", "--context")) for word in rest):
+        return ["serve", shown, *rest]
+    return [*kind.command, shown, *rest]
+
+
+def _unclear(what: str, kinds: Sequence[Kind]) -> QuestionError:
+    shown = "standard input" if what == "-" else printable(what.strip().splitlines()[0] if what.strip() else what)[:60]
+    file = what if existing_path(what) is not None or what == "-" else "-"
+    if not kinds:
+        return QuestionError(
+            f"{shown!r} is nothing known here, nor a command: expected a command line that serves or trains, its "
+            "configuration, a log, an out-of-memory message, a snapshot, a profiler trace, a topology or a model's files "
+            "(vramcast --help lists the commands)"
+        )
+    nearest = " or ".join(f"{kind.what}: vramcast {' '.join(kind.command)} {file}" for kind in kinds[:2])
+    return QuestionError(f"{shown!r} is not plainly one thing: it may be {nearest}")

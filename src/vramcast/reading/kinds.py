@@ -1,0 +1,225 @@
+"""What a pasted text or a file is, by what stands in it, and which command answers it. Kinds are weighed, never guessed.
+
+Each kind has a test that is sure of its own marks (magic bytes, keys of its own, lines that only one program prints). Where two
+kinds hold, the one that says why it is sure wins; where none does, the nearest are told.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from vramcast.errors import VramcastError
+from vramcast.reading.serving.markdown import is_markdown
+
+CERTAIN, LIKELY, HINT = 3, 2, 1
+_HEAD = 2**20
+_MEGATRON = re.compile(r"pretrain_\w+\.py$")
+# Files that hold no log of a run, whatever they quote; a trainer's own JSON is known by its keys.
+_STRUCTURED = (".json", ".yaml", ".yml", ".md", ".mdx", ".rst", ".py", ".toml", ".ipynb", ".html", ".pbtxt")
+_CONFIG_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_layer", "text_config")
+_TRAINS = re.compile(
+    r"\b(?:TrainingArguments|SFTConfig|DPOConfig|GRPOConfig|KTOConfig|ORPOConfig|RewardConfig|PPOConfig|Seq2SeqTrainingArguments)\s*\("
+)
+# Programs that start a training run, and the words of which one must follow; () for any script.
+_TRAINERS: dict[str, tuple[str, ...]] = {
+    "torchrun": (), "deepspeed": (), "accelerate": ("launch",), "llamafactory-cli": ("train",), "llamafactory": ("train",),
+    "axolotl": ("train",), "trl": ("sft", "dpo", "grpo", "kto", "reward", "rloo"), "swift": ("sft", "rlhf", "pt"),
+    "tune": ("run",), "litgpt": ("finetune", "finetune_lora", "finetune_full", "pretrain"), "composer": (),
+}  # fmt: skip
+_TRAINING_MODULES = ("torch.distributed.run", "torch.distributed.launch", "axolotl.cli.train", "accelerate.commands.launch")
+_ERRORS = re.compile(
+    r"out of memory|OutOfMemoryError|cudaMalloc failed|Traceback \(most recent call last\)|\b(?:ERROR|WARNING|INFO)\b", re.I
+)
+
+
+class Kind(msgspec.Struct, frozen=True, kw_only=True):
+    """``what``: the kind in words; ``command``: the words of the command that answers it; ``strength``: how sure; ``because``."""
+
+    what: str
+    command: tuple[str, ...]
+    strength: int
+    because: str
+
+
+def kinds_of(data: bytes, name: str = "", *, folder: Any = None) -> tuple[Kind, ...]:
+    """The kinds that these bytes may be, surest first. ``name``: the file's own; ``folder``: where it lies, for what it names."""
+    if found := _by_magic(data, name):
+        return (found,)
+    text = data[: 4 * _HEAD].decode("utf-8", "replace")
+    prose: tuple[Callable[[str, str], Kind | None], ...] = (_memory, _topology, _report, _training_log)
+    files: tuple[Callable[[str, str], Kind | None], ...] = (_json, _training, lambda t, n: _serving(t, n, folder), _rows)
+    tests = files if name.lower().endswith(_STRUCTURED) else (*prose, *files)
+    found_ = [kind for test in tests if (kind := _tried(test, text, name)) is not None]
+    if any(kind.command == ("explain",) for kind in found_):  # a command above a message is the run that the log tells of
+        found_ = [kind for kind in found_ if "--from" not in kind.command]
+    return tuple(sorted(found_, key=lambda kind: -kind.strength))
+
+
+def taken_for(kinds: tuple[Kind, ...]) -> Kind | None:
+    """The kind that stands out: the surest, where no other is as sure; None where two are, or none is more than a hint."""
+    if not kinds or kinds[0].strength < LIKELY:
+        return None
+    rivals = [kind for kind in kinds[1:] if kind.strength == kinds[0].strength and kind.command != kinds[0].command]
+    return None if rivals else kinds[0]
+
+
+def _tried(test: Callable[[str, str], Kind | None], text: str, name: str) -> Kind | None:
+    try:
+        return test(text, name)
+    except VramcastError:
+        return None
+
+
+def _by_magic(data: bytes, name: str) -> Kind | None:
+    if data[:4] == b"GGUF":
+        return Kind(what="a GGUF file", command=("serve",), strength=CERTAIN, because="its first four bytes")
+    if data[:1] == b"\x80":
+        return Kind(what="a memory snapshot of PyTorch", command=("explain",), strength=CERTAIN, because="it is a pickle")
+    if data.startswith(b"SQLite format 3"):
+        return Kind(what="a profile of Nsight Systems", command=("profile",), strength=CERTAIN, because="it is an SQLite file")
+    if data.startswith(b"\x1f\x8b"):
+        return Kind(what="a packed profiler trace", command=("profile",), strength=LIKELY, because="it is gzip")
+    head = data[:_HEAD]
+    if b'"traceEvents"' in head or (head.lstrip()[:1] == b"[" and b'"ph"' in head):
+        return Kind(what="a profiler trace", command=("profile",), strength=CERTAIN, because="traceEvents")
+    if name.endswith(".safetensors") or (re.match(rb".{8}\{\"", data[:10], re.S) and b'"dtype"' in data[:4096]):
+        return Kind(what="a safetensors file", command=("models",), strength=CERTAIN, because="its header")
+    return None
+
+
+def _json(text: str, name: str) -> Kind | None:
+    """A model's own files, a training configuration or engine arguments in JSON."""
+    if not text.lstrip().startswith("{"):
+        return None
+    from vramcast.untrusted import parse_json
+
+    raw = parse_json(text, name or "the text")
+    if not isinstance(raw, dict):
+        return None
+    if "weight_map" in raw:
+        return Kind(what="a safetensors index", command=("models",), strength=CERTAIN, because="weight_map")
+    if "log_history" in raw or "train_runtime" in raw:
+        return Kind(what="a trainer's state", command=("utilization",), strength=CERTAIN, because="log_history")
+    own = [key for key in _CONFIG_KEYS if key in raw]
+    if len(own) >= 2 and "model_name_or_path" not in raw:
+        return Kind(what="a model's config.json", command=("models",), strength=CERTAIN, because=", ".join(own[:3]))
+    return None
+
+
+def _memory(text: str, _name: str) -> Kind | None:
+    """A log or a traceback with a message about memory."""
+    from vramcast.reading.engine_messages import read_engine_messages
+    from vramcast.reading.out_of_memory import read_out_of_memory
+
+    if read_out_of_memory(text) is not None:
+        return Kind(what="an out-of-memory message", command=("explain",), strength=CERTAIN, because="the allocator's own words")
+    findings = read_engine_messages(text)
+    if not findings:
+        return None
+    strength = CERTAIN if len(text.splitlines()) > 1 or _ERRORS.search(text) else LIKELY
+    return Kind(what="an engine's log", command=("explain",), strength=strength, because=findings[0].what[:80])
+
+
+def _topology(text: str, _name: str) -> Kind | None:
+    from vramcast.hardware.topology import parse_topology
+
+    parse_topology(text[:_HEAD])
+    return Kind(what="the topology of a machine", command=("topology",), strength=CERTAIN, because="a matrix of cards")
+
+
+def _report(text: str, _name: str) -> Kind | None:
+    from vramcast.reading.environment_reports import read_environment
+
+    told = read_environment(text[:_HEAD]).told_by
+    return Kind(what=f"a report of {', '.join(told)}", command=("doctor",), strength=CERTAIN, because="its own lines")
+
+
+def _training_log(text: str, _name: str) -> Kind | None:
+    from vramcast.reading.training_logs import read_training_log
+
+    program = read_training_log(text[:_HEAD]).program
+    bar = program == "a progress bar"
+    what = f"a training log ({program})"
+    return Kind(what=what, command=("utilization",), strength=HINT if bar else LIKELY, because="lines with a throughput")
+
+
+def _training(text: str, name: str) -> Kind | None:
+    """A training configuration, a command line that trains, a program with TrainingArguments."""
+    if name.endswith(".py") or re.search(r"^\s*(?:from|import) \w+", text, re.M):
+        if match := _TRAINS.search(text):
+            because = match[0].rstrip("( ")
+            return Kind(what="a training program", command=("train", "--from"), strength=CERTAIN, because=because)
+        if name.endswith(".py"):
+            return None
+    if name.endswith(".ipynb"):
+        match = _TRAINS.search(text)
+        return (
+            Kind(what="a training notebook", command=("train", "--from"), strength=CERTAIN, because=match[0]) if match else None
+        )
+    if name.lower().endswith((".md", ".mdx", ".rst", ".html", ".cfg")) or is_markdown(text):
+        return None
+    if not name.endswith((".yaml", ".yml", ".json", ".toml")) and (found := _starts_training(text)):
+        return Kind(what="a command that trains", command=("train", "--from"), strength=CERTAIN, because=found)
+    from vramcast.reading.training.files import format_of_text, rules_of
+
+    form, marks = format_of_text(text, name)
+    title = rules_of(form).NAME
+    if not marks:
+        return None
+    strength = CERTAIN if marks > 3 else LIKELY if marks > 1 else HINT
+    because = f"{marks} keys of its own" if marks > 1 else "one key of its own"
+    return Kind(what=f"a training configuration ({title})", command=("train", "--from"), strength=strength, because=because)
+
+
+def _starts_training(text: str) -> str:
+    """The program of the first command that starts a training run, "" for none."""
+    from vramcast.reading.shell import read_script_text
+
+    for line in read_script_text(text).lines if len(text) < _HEAD else ():
+        words = [word for word in line.words if word not in ("sudo", "nohup", "srun", "exec", "time", "env", "uv", "run")]
+        if not words:
+            continue
+        program, rest = words[0].rsplit("/", 1)[-1], words[1:]
+        verbs = _TRAINERS.get(program)
+        script = any(word.endswith(".py") or word in ("-m", "--module") for word in rest)
+        if verbs is not None and (script if not verbs else bool(rest) and rest[0] in verbs and len(rest) > 1):
+            return program
+        module = rest[rest.index("-m") + 1] if "-m" in rest[:-1] else ""
+        if program.startswith("python") and (module in _TRAINING_MODULES or any(_MEGATRON.search(word) for word in rest[:3])):
+            return module or "a pretraining script"
+    return ""
+
+
+def _serving(text: str, name: str, folder: Any) -> Kind | None:
+    from vramcast.reading.serving.files import find_launches
+
+    found = find_launches(text, name, folder=folder)
+    if not found.launches:
+        return None
+    first = found.launches[0]
+    logged = len(text.splitlines()) > 30 and len(_ERRORS.findall(text[:_HEAD])) > 10
+    return Kind(
+        what=_article(found.kind),
+        command=("serve", "--from"),
+        strength=HINT if logged else CERTAIN,
+        because=f"it starts {first.engine}",
+    )
+
+
+def _rows(text: str, name: str) -> Kind | None:
+    """Measured runs, one JSON object a line."""
+    first = text.lstrip().split("\n", 1)[0]
+    if (
+        name.endswith(".jsonl")
+        and first.startswith("{")
+        and ('"measured"' in first or '"case"' in first or '"workload"' in first)
+    ):
+        return Kind(what="measured runs", command=("evaluate",), strength=LIKELY, because="one object a line")
+    return None
+
+
+def _article(kind: str) -> str:
+    plural = kind in ("Helm values", "Markdown")
+    return kind if plural else f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"

@@ -1,0 +1,62 @@
+"""vLLM's structured recipes (one YAML a model, a launch a variant) and those that srt-slurm runs (a launch a role)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from vramcast.reading.serving.containers import Container, environment_of, words_of
+from vramcast.reading.serving.engine_yaml import flags_of_mapping
+from vramcast.reading.serving.flags import taken_apart, words_of_flags
+from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.programs import image_engine
+
+NAME = "recipe"
+_ENGINES = {"sglang": "sglang", "vllm": "vllm", "trtllm": "tensorrt_llm", "tensorrt_llm": "tensorrt_llm"}
+
+
+def read(document: Any, held: Held) -> tuple[Launch, ...]:
+    """The launches of a recipe; () for any other mapping."""
+    if not isinstance(document, dict):
+        return ()
+    model = document.get("model")
+    if isinstance(model, dict) and "model_id" in model and isinstance(document.get("variants"), dict):
+        return tuple(x for name, one in document["variants"].items() for x in _variant(str(name), one, model, held))
+    backend = document.get("backend")
+    if isinstance(model, dict) and isinstance(backend, dict) and str(backend.get("type", "")).lower() in _ENGINES:
+        return _roles(document, model, backend, held)
+    return ()
+
+
+def _variant(name: str, variant: Any, model: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+    """One variant of vLLM's recipe: the model's own arguments, then its."""
+    one = variant if isinstance(variant, dict) else {}
+    layout = [f"--tensor-parallel-size={one['tp']}"] if isinstance(one.get("tp"), int) else []
+    what = Container(
+        name=name,
+        entry=("vllm", "serve", str(one.get("model_id") or model["model_id"])),
+        arguments=(*words_of(model.get("base_args")), *words_of(one.get("extra_args")), *layout),
+        environment=environment_of(model.get("base_env")) | environment_of(one.get("extra_env")),
+    )
+    return what.launches(held.at(f"variants.{name}"))
+
+
+def _roles(document: Mapping[str, Any], model: Mapping[str, Any], backend: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+    """Prefill, decode or both in one, each with its flags by name."""
+    engine = _ENGINES[str(backend["type"]).lower()]
+    config = next((value for key, value in backend.items() if str(key).endswith("_config") and isinstance(value, dict)), {})
+    image = image_engine(str(model.get("container") or ""))
+    resources = document.get("resources")
+    card = str(resources.get("gpu_type") or "") if isinstance(resources, dict) else ""
+    found: list[Launch] = []
+    for role in ("prefill", "decode", "aggregated", "agg"):
+        flags = config.get(role)
+        if isinstance(flags, dict):
+            own = {key: value for key, value in flags.items() if str(key).replace("-", "_") not in ("model_path", "model")}
+            words = words_of_flags(taken_apart(engine, flags_of_mapping(own)).flags)
+            named = flags.get("served-model-name") or flags.get("served_model_name") or model.get("path")
+            launch = Launch(
+                engine=engine, model=str(named or ""), flags=words, name=role, card=card, where=held.at(f"backend.{role}").where
+            )
+            found.append(msgspec.structs.replace(launch, version=image[1] if image and image[0] == engine else None))
+    return tuple(found)

@@ -1,0 +1,107 @@
+"""Training programs: the keyword arguments of TrainingArguments and its relatives, by the syntax tree, never executed.
+
+Beside them: LoraConfig, BitsAndBytesConfig, ``from_pretrained`` and Unsloth's FastLanguageModel. Each argument becomes the key
+that the same setting has in a file; what only running the program would tell stays ``${name}``.
+"""
+
+import re
+from typing import Any
+
+from vramcast.errors import QuestionError
+from vramcast.reading.python_values import Open, Program, called, parse_python
+from vramcast.reading.training.settings import Settings
+
+# Classes of arguments, and the task that each is for.
+ARGUMENTS = {
+    "TrainingArguments": "", "Seq2SeqTrainingArguments": "", "SFTConfig": "sft", "DPOConfig": "dpo", "GRPOConfig": "grpo",
+    "KTOConfig": "kto", "ORPOConfig": "orpo", "RewardConfig": "reward", "UnslothTrainingArguments": "sft", "PPOConfig": "",
+    "CPOConfig": "orpo", "AsyncGRPOConfig": "grpo",
+}  # fmt: skip
+_LORA = {
+    "r": "lora_r", "target_modules": "lora_target_modules", "lora_dropout": "lora_dropout",
+    "modules_to_save": "lora_modules_to_save",
+    "use_dora": "use_dora", "target_parameters": "lora_target_parameters", "lora_alpha": "lora_alpha",
+    "task_type": "lora_task_type",
+    "use_rslora": "use_rslora",
+}  # fmt: skip
+_BITS = {
+    "load_in_4bit": "load_in_4bit", "load_in_8bit": "load_in_8bit", "bnb_4bit_quant_type": "bnb_4bit_quant_type",
+    "bnb_4bit_use_double_quant": "use_bnb_nested_quant", "bnb_4bit_compute_dtype": "bnb_4bit_compute_dtype",
+    "bnb_4bit_quant_storage": "bnb_4bit_quant_storage",
+}  # fmt: skip
+_LOADED = {
+    "torch_dtype": "torch_dtype", "dtype": "dtype", "attn_implementation": "attn_implementation", "load_in_4bit": "load_in_4bit",
+    "load_in_8bit": "load_in_8bit", "max_seq_length": "max_seq_length", "trust_remote_code": "trust_remote_code",
+}  # fmt: skip
+_TRAINERS = ("Trainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "RewardTrainer", "Seq2SeqTrainer")
+_OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", "max_prompt_length", "beta")
+_MODELS = re.compile(
+    r"(?:Auto\w*Model\w*|\w+For(?:CausalLM|ConditionalGeneration)|FastLanguageModel|FastModel|FastVisionModel)\.from_pretrained"
+)
+
+
+def read_program(text: str, settings: Settings, *, where: str) -> dict[str, Any]:
+    """The keys that a program sets, as a file of TrainingArguments would hold them; task and framework go into ``settings``.
+
+    Raises QuestionError for what is no Python, or a program that sets none of them.
+    """
+    program = parse_python(text, where)
+    keys: dict[str, Any] = {}
+    for call in program.calls(*ARGUMENTS):
+        given = program.keywords(call)
+        keys = {**given, **keys}
+        if task := ARGUMENTS[called(call)]:
+            settings.put("options.task", task, f"{where}: {called(call)} in line {call.lineno}")
+    if not keys:
+        raise QuestionError(
+            f"{where} sets no TrainingArguments, SFTConfig or the like that can be read without running it: vramcast trace -- "
+            f"python {where} runs its step without a GPU; or give its settings as flags or as a YAML"
+        )
+    _beside(program, keys, settings, where)
+    return {name: _plain(value) for name, value in keys.items()}
+
+
+def _beside(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
+    """What stands beside the arguments: adapters, quantisation, the model and how it is loaded."""
+    for call in program.calls("LoraConfig", "get_peft_model"):
+        for name, value in program.keywords(call).items():
+            if name in _LORA:
+                keys.setdefault(_LORA[name], value)
+            if name == "use_gradient_checkpointing":
+                keys.setdefault("gradient_checkpointing", "offload" if value == "unsloth" else value)
+    for call in program.calls("BitsAndBytesConfig"):
+        keys.update(
+            {_BITS[name]: value for name, value in program.keywords(call).items() if name in _BITS and _BITS[name] not in keys}
+        )
+    for call in program.calls(*_TRAINERS):
+        given = program.keywords(call)
+        keys.update({name: given[name] for name in _OF_TRAINER if name in given and name not in keys})
+        if isinstance(given.get("model"), str):
+            keys.setdefault("model_name_or_path", given["model"])
+    _loaded(program, keys, settings, where)
+
+
+def _loaded(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
+    import ast
+
+    for call in program.calls("from_pretrained"):
+        if not _MODELS.fullmatch(ast.unparse(call.func)):
+            continue
+        given = program.keywords(call)
+        model = (
+            program.value(call.args[0]) if call.args else given.get("model_name") or given.get("pretrained_model_name_or_path")
+        )
+        if model is not None:
+            keys.setdefault("model_name_or_path", model)
+        keys.update({_LOADED[name]: value for name, value in given.items() if name in _LOADED and _LOADED[name] not in keys})
+        if "Fast" in ast.unparse(call.func):
+            settings.put("framework", "unsloth", f"{where}: {ast.unparse(call.func)} in line {call.lineno}")
+
+
+def _plain(value: Any) -> Any:
+    """The value, what is open as a variable."""
+    if isinstance(value, Open):
+        return "${" + re.sub(r"\W", "_", value.name)[:40] + "}"
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return {key: _plain(one) for key, one in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,57 @@
+"""A shell's words without a shell: quotes, variables, arrays, branches, here-documents; what is open stays open."""
+
+import pytest
+
+from vramcast.errors import QuestionError
+from vramcast.reading.shell import Around, read_script_text
+
+
+def _last(text: str, **around: object) -> tuple[str, ...]:
+    return read_script_text(text, Around(**around)).lines[-1].words  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("run 'a b' \"c d\" e\\ f", ("run", "a b", "c d", "e f")),
+        ("A=1\nrun $A ${A} ${B:-2} ${A:+3} '$A' \"x$A\"", ("run", "1", "1", "2", "3", "$A", "x1")),
+        ("A='--x 1'\nrun $A \"$A\"", ("run", "--x", "1", "--x 1")),
+        ("run $NOT_SET", ("run", "${NOT_SET}")),
+        ("run $((2 * 3 + 1))", ("run", "7")),
+        ("X=(a 'b c')\nX+=(d)\nrun \"${X[@]}\"", ("run", "a", "b c", "d")),
+        ("run \"{\\\"a\\\": 1}\" > log 2>&1", ("run", '{"a": 1}')),
+        ("run a \\\n  b # c\n", ("run", "a", "b")),
+        ("run <model> --x", ("run", "${model}", "--x")),
+        ("if [ \"$A\" -gt 1 ]; then\nX=1\nelse\nX=2\nfi\nrun $X", ("run", "${A}")),
+        ("A=3\nif [ \"$A\" -gt 1 ]; then\nX=1\nelse\nX=2\nfi\nrun $X", ("run", "1")),
+        ("if [[ -z \"$A\" ]]; then X=1; else X=2; fi\nrun $X", ("run", "1")),
+        ("A=b\ncase \"$A\" in\n  a|c) X=1 ;;\n  b*) X=2 ;;\nesac\nrun $X", ("run", "2")),
+        ("run $(nproc --all) `date`", ("run", "${output_of_nproc}", "${output_of_a_command}")),
+        ("exec run a\nrun b", ("run", "a")),
+    ],
+)  # fmt: skip
+def test_words(text: str, words: tuple[str, ...]) -> None:
+    found = _last(text)
+    assert found[found.index("run") :] == words
+
+
+def test_given_variables_stand_and_arguments_are_words() -> None:
+    assert _last("A=1\nrun $A", given={"A": "9"}) == ("run", "9")
+    assert _last("A=1\nrun $A", environment={"A": "9"}) == ("run", "1")
+    assert _last('run "$@" $1', arguments=("x y", "z")) == ("run", "x y", "z", "x", "y")
+
+
+def test_exported_variables_alone_are_the_environment() -> None:
+    script = read_script_text("A=1\nexport B=2\nC=3\nexport C\nD=4 run\nset -a\nE=5\nrun")
+    assert script.lines[0].environment == {"B": "2", "C": "3", "D": "4"}
+    assert script.lines[-1].environment == {"B": "2", "C": "3", "E": "5"}
+
+
+def test_here_documents_are_files_with_variables_filled_in() -> None:
+    script = read_script_text("A=1\nF=a.yml\ncat > $F <<EOF\nx: $A\nEOF\ncat <<'EOF' >> $F\ny: $A\nEOF\n")
+    assert script.files == {"a.yml": "x: 1\ny: $A"}
+
+
+def test_variables_without_end_are_refused() -> None:
+    with pytest.raises(QuestionError, match=r"the script's variables write out more than"):
+        read_script_text("A=xxxxxxxxxx\n" + "A=$A$A$A$A$A$A$A$A$A$A\n" * 6 + "run $A")
