@@ -9,8 +9,8 @@ from vramcast.reading.kinds import kinds_of, taken_for
 
 OOM = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.16 GiB. GPU 0 has a total capacity of 79.10 GiB of which "
-    "1.63 GiB is free. Including non-PyTorch memory, this process has 77.42 GiB memory in use. Of the allocated memory 68.16 GiB is "
-    "allocated by PyTorch, and 3.49 GiB is reserved by PyTorch but unallocated."
+    "1.63 GiB is free. Including non-PyTorch memory, this process has 77.42 GiB memory in use. Of the allocated memory 68.16 GiB "
+    "is allocated by PyTorch, and 3.49 GiB is reserved by PyTorch but unallocated."
 )
 TOPOLOGY = "        GPU0    GPU1    CPU Affinity\nGPU0     X      NV12    0-15\nGPU1    NV12     X      16-31\n"
 KINDS = [
