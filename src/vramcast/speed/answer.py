@@ -103,13 +103,14 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
     Raises UnmodelledError where no card is named or the engine or card has no law, QuestionError for lengths beyond the context.
     """
     resolved = answer.resolved
-    load, assumed = load_of(resolved.question, resolved.concurrency)
+    load, assumed = load_of(resolved.question, resolved.question.concurrency or 1)
     if resolved.question.context is not None and load.prompt + load.output > resolved.context:
         raise QuestionError(
             f"prompt {load.prompt:,.0f} and output {load.output:,.0f} are longer than the context of {resolved.context:,}: "
             f"raise --context, or shorten them"
         )
     step = step_of(answer, scales=scales)
+    assumed += _of_host(step, resolved.question)
     copies = replicas_of(resolved) * resolved.question.parallel.pp
     found = steady(step, load, replicas=copies)
     requests = found.requests_per_s * copies
@@ -127,6 +128,15 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
         load=load,
         assumed=assumed,
     )
+
+
+def _of_host(step: Step, question: Serving) -> tuple[Assumption, ...]:
+    """The host's memory, where part of the model lies in it and nobody said how fast it is."""
+    places = step.on.places
+    if question.traffic.host_bandwidth_bytes_per_s or not (places.layers or places.experts):
+        return ()
+    said = "two channels of DDR5-4800; weights on the host are read at about 60 % of it"
+    return (Assumption("host_bandwidth", f"{HOST_BANDWIDTH / 1e9:g} GB/s", said),)
 
 
 def bound(step: Step, decode: Batch, found: Steady) -> str:

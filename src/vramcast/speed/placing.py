@@ -23,8 +23,8 @@ SCHEDULER = {
     "llama_cpp": ("n_batch", "n_parallel"),
 }
 _KV = {"fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "q8_0": "int8", "int8": "int8", "nvfp4": "nvfp4", "float32": "fp32"}
-# Host memory when nothing else is known: two channels of DDR5-4800, read by all cores.
-HOST_BANDWIDTH = 70e9
+# Rated bandwidth of host memory when nothing else is known: two channels of DDR5-4800.
+HOST_BANDWIDTH = 76.8e9
 
 
 def deployment_of(

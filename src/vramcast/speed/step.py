@@ -24,7 +24,8 @@ from vramcast.quantity import Number, is_array
 from vramcast.speed.deployment import Deployment
 from vramcast.speed.kernels.law import Estimate
 from vramcast.speed.scales import Scales
-from vramcast.speed.streams import StreamClock, stream_of
+from vramcast.speed.stream_rows import Stream
+from vramcast.speed.streams import Beside, StreamClock, beside, stream_of
 from vramcast.speed.timing import Clock
 from vramcast.units import time_text
 
@@ -40,13 +41,13 @@ _SCAN_KERNELS = 40
 class Step:
     """Steps of one deployment. ``seconds`` answers schedulers, ``ledger`` people; rows are remembered between calls."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Deployment, *, stream: Stream | None = None) -> None:
         self.on = deployment
-        self.stream = stream_of(deployment.engine.engine, deployment.card, deployment.version)
+        self.stream = stream or stream_of(deployment.engine.engine, deployment.card, deployment.version)
         self.clock = Clock(deployment)
         self._streams = StreamClock(self.stream, deployment.card, deployment.places) if self.stream else None
-        self.layers_s = self._outside_s() if self.stream else 0.0
         found = deployment.operations
+        self.beside = self._beside(found)
         self.by_rows = tuple(one for one in found if not _by_context(one))
         self.by_context = tuple(one for one in found if _by_context(one))
         self.rows_s: dict[tuple[int, int, int], float] = {}
@@ -76,16 +77,13 @@ class Step:
         """Whether data-parallel ranks' rows meet in it."""
         return isinstance(one, ExpertProducts)
 
-    def _outside_s(self) -> float:
-        """Seconds of a step beside its bytes and FLOPs: a constant for each layer, and for each further card layers lie on."""
-        row = self.stream
-        if row is None:
-            return 0.0
-        forms = {one.form for one in self.on.operations if isinstance(one, Linear) and one.part != "head"}
-        more = max((size for form in forms for start, size in row.form_s if form.startswith(start)), default=0.0)
-        experts = sum(one.count * one.routed for one in self.on.operations if isinstance(one, ExpertProducts))
-        whole = (row.layer_s + more) * self.on.model.layers + row.expert_s * experts + row.hop_s * self.on.hops
-        return whole * self.on.scales.host
+    def _beside(self, found: tuple[Operation, ...]) -> Beside | None:
+        """What an engine without kernel tables adds to its operations, at the machine's own host factor."""
+        if self.stream is None:
+            return None
+        bare = beside(self.stream, found, layers=self.on.model.layers, hops=self.on.hops, places=self.on.places)
+        factor = self.on.scales.host
+        return replace(bare, host_s=bare.host_s * factor, gpu_s=bare.gpu_s * factor)
 
     def seconds(self, batch: Batch) -> Number:
         """Seconds of one step of all data-parallel ranks together, host included; the batch is spread over them.
@@ -110,10 +108,10 @@ class Step:
         Gaps add to the GPU's time whatever the length of a prompt: every layer waits for its ranks and its small kernels. A
         prompt on layers that lie on several cards runs as a pipeline of micro-batches over them.
         """
-        if self.stream:
+        if self.stream and self.beside:
             spread = self._piped(prompt_tokens) if self.on.hops and prompt_tokens else 1.0
-            outside = self.layers_s
-            return max(gpu_seconds, outside) if self.stream.eager else gpu_seconds * spread + outside
+            busy, host = gpu_seconds * spread + self.beside.gpu_s, self.beside.host_s
+            return max(busy, host) if self.stream.eager and not self.beside.waits else busy + host
         each = self.on.engine.prefill_launch_s if prompt_tokens else 0.0
         return gpu_seconds + each * self.launches * self.on.scales.host
 
@@ -190,9 +188,10 @@ class Step:
         return Term.total("step", (*terms, self._host_term(batch)))
 
     def _launch_why(self) -> str:
-        if self.stream:
-            hidden = " of host time, less the GPU's" * self.stream.eager
-            return f"{self.on.model.layers} layers x {time_text(self.stream.layer_s)}{hidden}, {self.on.hops} further cards"
+        if self.stream and self.beside:
+            kind = "of host time that the GPU's hides" if self.stream.eager and not self.beside.waits else "of host time"
+            each = f"{self.on.model.layers} layers x {time_text(self.stream.layer_s)} and what its modules add"
+            return f"{time_text(self.beside.host_s)} {kind} ({each}), {time_text(self.beside.gpu_s)} of small kernels and hops"
         return f"{self.launches:,.0f} kernels launched one by one x {time_text(self.on.engine.prefill_launch_s)} between them"
 
     def binding(self, batch: Batch) -> dict[str, float]:

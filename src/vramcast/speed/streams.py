@@ -1,116 +1,38 @@
 """Engines without kernel tables: each operation is bytes over a share of the bandwidth, or FLOPs over a share of the peak.
 
-One step is ``max(bytes / (bandwidth * share), FLOPs / (peak * share))`` summed over operations, plus a constant for each layer:
-launches, small kernels and what Python or the graph walk costs. Two constants an engine and card class explain decode at batch 1
-(docs of each row); two more the prefill. A part of the model may lie in host memory and run on the CPU (llama.cpp).
+One step is ``max(bytes / (bandwidth * share), FLOPs / (peak * share))`` summed over operations, plus what the host or the graph
+walk costs by layer, module and expert (``stream_rows``). An eager engine's host runs beside the GPU: the longer of both counts.
+A part of the model may lie in host memory and run on the CPU (llama.cpp).
 """
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.models.operations import Batch, ExpertProducts, LatentScores, Linear, Operation, Scores
+from vramcast.models.operations import Batch, Exchange, ExpertProducts, LatentScores, Linear, Operation, Scores
 from vramcast.speed.kernels.law import Chosen, Estimate, Law, Spread
-from vramcast.speed.kernels.machine import card_class, machine
+from vramcast.speed.kernels.machine import card_class, cycles_per_s, machine, readable_bytes_per_s
+from vramcast.speed.stream_rows import ROWS, Stream
 
-
-class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Constants of one engine on some card classes (none given: on all), from version ``since`` on.
-
-    ``bandwidth``, ``cache``: share of the card's bandwidth that weights and cache stream at (0: cache as weights). ``unpack``:
-    operations at the fp32 rate that unpack one weight below 16 bits in decode. ``layer_s``: seconds of a layer beside its bytes;
-    ``hop_s``: of each further card that layers lie on. ``compute``, ``compute_quantised``: share of the dense 16-bit peak in
-    prefill. ``score_passes``: times the fp32 matrix of scores is moved where attention is not fused. ``eager``: ``layer_s`` is
-    host time that overlaps with the GPU, so that the larger of both counts. ``form_s``: more of it for a layer whose weights are
-    stored in a form (by how its name starts); ``expert_s``: more for each routed expert. ``transfer``: relative error on a card
-    left out.
-    """
-
-    engine: str
-    classes: tuple[str, ...] = ()
-    since: tuple[int, ...] = ()
-    bandwidth: float
-    cache: float = 0.0
-    quantised: float = 0.0
-    unpack: float = 0.0
-    layer_s: float
-    hop_s: float = 0.0
-    compute: float
-    compute_quantised: float = 0.0
-    score_passes: float = 0.0
-    eager: bool = False
-    form_s: tuple[tuple[str, float], ...] = ()
-    expert_s: float = 0.0
-    transfer: float = 0.1
-    source: str = ""
-
-
-_BENCH = "llama-bench of May 2024 on 14 cards (XiongjieDai/GPU-Benchmarks-on-LLM-Inference@aa72e0ec86), fitted by class"
-_AWQ = "mit-han-lab/llm-awq@d6e797a42b tinychat/README.md"
-_QWEN = "QwenLM/Qwen3@7a2f61ffc7, a912d239c2: speed benchmarks of Qwen2, 2.5 and 3"
-# Flash attention by default: llama.cpp from b6700 (pull 15434, -fa auto); before, scores went through memory.
-_FUSED = (6700,)
-
-
-def _llama(classes: tuple[str, ...], *, compute: tuple[float, float], passes: float = 4.3, **rest: Any) -> tuple[Stream, ...]:
-    """A class's row before and after flash attention became the default."""
-    first = Stream(
-        engine="llama_cpp", classes=classes, compute=compute[0], compute_quantised=compute[1], score_passes=passes, source=_BENCH,
-        **rest,
-    )  # fmt: skip
-    return first, replace(first, since=_FUSED, score_passes=0.0)
-
-
-_GDDR: dict[str, Any] = {"bandwidth": 0.927, "cache": 0.41, "unpack": 1.5, "layer_s": 88e-6, "hop_s": 160e-6, "transfer": 0.055}
-
-ROWS: tuple[Stream, ...] = (
-    *_llama(("geforce",), compute=(0.44, 0.405), **_GDDR),
-    *_llama(("ampere_pro", "turing_pro"), compute=(0.42, 0.33), **_GDDR),
-    *_llama(("ada_pro", "blackwell_pro"), compute=(0.37, 0.28), **_GDDR),
-    *_llama(("ampere_dc",), compute=(0.38, 0.338), bandwidth=0.55, cache=0.15, layer_s=90e-6, hop_s=1.1e-3, transfer=0.14),
-    *_llama(("hopper_dc", "blackwell_dc"), compute=(0.21, 0.177), bandwidth=0.72, cache=0.22, layer_s=115e-6, hop_s=0.4e-3),
-    *_llama(("apple",), compute=(0.70, 0.57), bandwidth=0.89, cache=0.18, unpack=5.5, layer_s=176e-6, transfer=0.13),
-    *_llama((), compute=(0.3, 0.25), bandwidth=0.85, cache=0.3, unpack=1.5, layer_s=150e-6, hop_s=0.4e-3, transfer=0.25),
-    Stream(
-        engine="transformers", bandwidth=0.85, quantised=0.6, layer_s=740e-6, compute=0.6, compute_quantised=0.4, eager=True,
-        form_s=(("fp8", 1.7e-3), ("awq", 0.25e-3), ("gptq-int8", 0.4e-3), ("nf4", 0.3e-3), ("llm.int8", 2e-3), ("int8", 2e-3)),
-        expert_s=85e-6, transfer=0.2, source=_QWEN,
-    ),
-    Stream(
-        engine="litgpt", bandwidth=0.85, layer_s=1350e-6, compute=0.6, eager=True,
-        source="Lightning-AI/litgpt@26857050fe resource tables",
-    ),
-    Stream(
-        engine="exllama", bandwidth=0.90, layer_s=40e-6, compute=0.58, source="turboderp/exllamav2@b9c025b4b1 README",
-    ),
-    Stream(engine="tinychat", classes=("ampere_dc",), bandwidth=0.89, layer_s=112e-6, compute=0.5, source=_AWQ),
-    Stream(engine="tinychat", bandwidth=0.85, layer_s=40e-6, compute=0.5, source=_AWQ),
-    Stream(
-        engine="autoawq", bandwidth=0.81, layer_s=52e-6, compute=0.42, source="casper-hansen/AutoAWQ@88e4c76b20 README",
-    ),
-    Stream(
-        engine="gpt_fast", bandwidth=0.76, layer_s=72e-6, compute=0.6, source="pytorch-labs/gpt-fast@32971d3129 README",
-    ),
-    Stream(
-        engine="fastertransformer", bandwidth=0.80, layer_s=60e-6, compute=0.57,
-        source="NVIDIA/FasterTransformer@df4a753486 gpt_guide",
-    ),
-    Stream(
-        engine="lmdeploy", bandwidth=0.85, layer_s=60e-6, compute=0.63, source="InternLM/lmdeploy@1263d5cd88 a100_fp16",
-    ),
-)  # fmt: skip
+# Share of the host's rated bandwidth that ggml's CPU kernels read weights at: 53 % with 12 channels of DDR5-5600 and no GPU
+# (DeepSeek-R1 Q8_0 at 7.17 tokens/s, xlab.tencent.com 2025-03-16), 63 % with two of DDR4-3200 (gpt-oss-20b at 20 tokens/s, all
+# experts on the host, llama.cpp discussion 15396), 70 % with two of DDR5 (gpt-oss-120b at 25.6 on a 14900K).
+_HOST_SHARE = 0.62
+# A layer whose experts run on the host hands its rows over and back, between two GPU graphs: 36.7 tokens/s of Qwen3-30B-A3B with
+# 36 layers' experts in four channels of DDR4 (AlexsJones/llmfit pull 755), and the three above.
+_HANDED_S = 200e-6
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What of the model lies in host memory: shares of the layers and of the routed experts, and the host's own rates."""
+    """What of the model lies in host memory: shares of the layers and of the routed experts, and the host's rated bandwidth."""
 
     layers: float = 0.0
     experts: float = 0.0
-    host_bandwidth_bytes_per_s: float = 70e9
+    host_bandwidth_bytes_per_s: float = 76.8e9
     host_flops_per_s: float = 1e12
 
 
@@ -123,6 +45,8 @@ class StreamClock:
         peak = card.flops.get("fp16_acc16") if row.engine in ("llama_cpp", "exllama") else 0
         self.peak = peak or machine(card).flops_per_s
         self.unpack_s = row.unpack / card.flops["fp32"] if row.unpack and card.flops.get("fp32") else 0.0
+        self.cycles = cycles_per_s(card)
+        self.bandwidth = readable_bytes_per_s(card)
 
     def estimate(self, one: Operation, batch: Batch) -> Estimate | None:
         """Seconds of one run of an operation for what the batch brings to it; None where nothing runs."""
@@ -131,29 +55,47 @@ class StreamClock:
         if not moved and not flops:
             return None
         away = self.places.experts if isinstance(one, ExpertProducts) else self.places.layers
-        parts = self._parts(one, flops, moved, away=0.0 if one.part == "head" else away)
+        parts = self._parts(one, batch, flops, moved, away=0.0 if one.part == "head" else away)
         parts["unpack"] = self._unpacked(one, batch)
-        parts["scores"] = self._score_bytes(one, batch) / self.card.bandwidth_bytes_per_s
-        streamed = parts["bandwidth"] + parts["unpack"] if not batch.prefills else parts["bandwidth"]
-        seconds = max(streamed, parts["compute"]) + parts["scores"] + parts["host"]
+        parts["scores"] = self._score_bytes(one, batch) / self.bandwidth
+        seconds = max(parts["bandwidth"] + parts["unpack"], parts["compute"]) + parts["scores"] + parts["host"]
         return Estimate(seconds=seconds, parts=parts, formula=FORMULA, chosen=_chosen(self.row, self.kind))
 
-    def _parts(self, one: Operation, flops: float, moved: float, *, away: float) -> dict[str, Any]:
+    def _parts(self, one: Operation, batch: Batch, flops: float, moved: float, *, away: float) -> dict[str, Any]:
         row, places = self.row, self.places
         narrow = isinstance(one, Linear | ExpertProducts) and _narrow(one.form)
         share = (row.quantised or row.bandwidth) if narrow else row.bandwidth
-        if isinstance(one, Scores | LatentScores):
-            share = row.cache or share
         compute = (row.compute_quantised or row.compute) if narrow else row.compute
+        streamed = moved / (self.bandwidth * share)
+        if isinstance(one, Scores | LatentScores):
+            streamed = self._attending(one, batch, moved)
+        elif narrow and row.row_share and isinstance(one, Linear):
+            streamed *= 1 + row.row_share * max(0, one.rows_of(batch) - 1)
+        host_bytes_per_s = places.host_bandwidth_bytes_per_s * _HOST_SHARE
         return {
-            "bandwidth": (1 - away) * moved / (self.card.bandwidth_bytes_per_s * share),
+            "bandwidth": (1 - away) * streamed,
             "compute": (1 - away) * flops / (self.peak * compute),
-            "host": away * max(moved / places.host_bandwidth_bytes_per_s, flops / places.host_flops_per_s) if away else 0.0,
+            "host": away * max(moved / host_bytes_per_s, flops / places.host_flops_per_s) if away else 0.0,
         }
+
+    def _attending(self, one: Scores | LatentScores, batch: Batch, moved: float) -> float:
+        """Seconds of moving the cache: at a share of the bandwidth, or at what the SMs' or cores' cycles allow in decode.
+
+        An eager engine without a static cache reads and writes it whole to append a token, reads it to write the keys and
+        values of every query head, and reads those.
+        """
+        row = self.row
+        if row.expands and isinstance(one, Scores) and batch.decodes:
+            cached = one.cache_bytes(batch)
+            moved = cached * (3 + 2 * one.heads / one.kv_heads)
+        streamed = moved / (self.bandwidth * (row.cache or row.bandwidth))
+        if not row.cache_cycle or not self.cycles or batch.prefills:
+            return streamed
+        return max(streamed, moved / (self.cycles * row.cache_cycle))
 
     def _unpacked(self, one: Operation, batch: Batch) -> float:
         """Seconds of unpacking the weights met: each once a step, whatever the rows."""
-        if not self.unpack_s or batch.prefills or not isinstance(one, Linear | ExpertProducts) or not _narrow(one.form):
+        if not self.unpack_s or not isinstance(one, Linear | ExpertProducts) or not _narrow(one.form):
             return 0.0
         if isinstance(one, Linear):
             return float(one.inputs * one.outputs * one.matrices * self.unpack_s)
@@ -170,12 +112,51 @@ class StreamClock:
 FORMULA = "max(bandwidth + unpack, compute) + scores + host"
 
 
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of a step beside its operations: ``host_s`` runs before, after or (``eager``) beside them, ``gpu_s`` adds to them.
+
+    ``waits``: the host stands still while the GPU works, so that both add in an eager engine too.
+    """
+
+    host_s: float
+    gpu_s: float
+    waits: bool
+
+
+def beside(row: Stream, found: Iterable[Operation], *, layers: int, hops: int, places: Places) -> Beside:
+    """What a step costs beside its bytes and FLOPs: by step, layer, module, looped expert, collective, further card, host."""
+    host, gpu, waits = row.step_s + row.layer_s * layers, row.kernels_s * layers + row.hop_s * hops, False
+    for one in found:
+        if isinstance(one, Linear) and one.part != "head":
+            host += one.count * _modules(one) * _module_s(row, one.form)
+            waits = waits or one.form.startswith(row.waits or ("-",))
+        elif isinstance(one, ExpertProducts):
+            looped = one.active if row.loops == "hit" else one.routed
+            gpu += one.count * places.experts * _HANDED_S
+            host += one.count * min(looped, one.routed) * (row.expert_s + (3 if one.gated else 2) * _module_s(row, one.form))
+        elif isinstance(one, Exchange):
+            gpu += one.count * row.exchange_s
+    return Beside(host_s=host, gpu_s=gpu, waits=waits)
+
+
+def _modules(one: Linear) -> int:
+    """Modules of the checkpoint that the operation joins."""
+    return {"qkv": 3, "gate_up": 2}.get(one.name, 1)
+
+
+def _module_s(row: Stream, form: str) -> float:
+    return next((seconds for start, seconds in row.module_s if form.startswith(start)), 0.0)
+
+
 def stream_of(engine: str, card: Accelerator, version: tuple[int, ...] = (10**6,)) -> Stream | None:
     """The row of that engine and version for a card, or None where the engine's steps are told by kernel laws."""
     kind = card_class(card)
-    found = [row for row in ROWS if row.engine == engine and row.since <= version]
-    own = [row for row in found if kind in row.classes] or [row for row in found if not row.classes]
-    return own[-1] if own else None
+    found = [row for row in ROWS if row.engine == engine and row.since <= version and _holds(row, card, kind)]
+    return max(found, key=lambda row: (bool(row.cards), bool(row.classes), row.since), default=None)
+
+
+def _holds(row: Stream, card: Accelerator, kind: str) -> bool:
+    return (not row.classes or kind in row.classes) and (not row.cards or card.id.startswith(row.cards))
 
 
 def stream(engine: str, card: Accelerator) -> Stream:

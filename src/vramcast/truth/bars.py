@@ -347,11 +347,20 @@ def speed_intervals(answer: Answer, speed: "Speed") -> dict[str, Any]:
     return found
 
 
+# Times whose reciprocal rate was measured: engines that are benchmarked by rates have no row of times.
+_RATE_OF = {"tpot": "tokens_per_s", "ttft": "prefill_tokens_per_s"}
+
+
 def speed_interval(measure: str, value: float, engine: str) -> Interval | None:
-    """The bar of one figure: the engine's own range, or that of all engines."""
+    """The bar of one figure: the engine's own range, that of its reciprocal rate, or that of all engines."""
     table = _speed_table()
-    row = table.get(f"{measure}|{engine}") or table.get(f"{measure}|*")
+    row = table.get(f"{measure}|{engine}") or _reciprocal(table.get(f"{_RATE_OF.get(measure)}|{engine}"))
+    row = row or table.get(f"{measure}|*")
     return Interval(low=value * row.low, high=value * row.high, coverage=COVERAGE, cases=row.cases) if row else None
+
+
+def _reciprocal(rate: Range | None) -> Range | None:
+    return Range(low=1 / rate.high, high=1 / rate.low, cases=rate.cases) if rate else None
 
 
 @functools.cache

@@ -84,6 +84,27 @@ def machine(card: Accelerator, number_format: str = "bf16") -> Machine:
     )
 
 
+# fp32 operations of one SM, compute unit or core in a cycle (a multiply-add is two): 128 lanes, 64 on these architectures.
+_HALF_LANES = ("Volta", "Turing", "Ampere GA100", "CDNA", "CDNA2")
+
+
+# Boards whose GDDR6 keeps its error-correcting code in the same memory give a sixteenth of their capacity to it, and read it with
+# the data: A40 and L40S reach 7 % less than boards without (llama-bench of May 2024, F16 of an 8B model).
+_CODED, _ECC_CAPACITY = 0.93, 0.95
+
+
+def readable_bytes_per_s(card: Accelerator) -> float:
+    """The card's bandwidth less what an error-correcting code in the same memory takes."""
+    coded = card.memory_type.startswith("GDDR") and card.visible_bytes < _ECC_CAPACITY * card.sold_bytes
+    return card.bandwidth_bytes_per_s * (_CODED if coded else 1.0)
+
+
+def cycles_per_s(card: Accelerator) -> float:
+    """Cycles per second of all SMs together, from the fp32 rate; 0 where it is not known."""
+    lanes = 64 if card.architecture in _HALF_LANES else 128
+    return card.flops.get("fp32", 0.0) / (2 * lanes)
+
+
 def link(card: Accelerator) -> float:
     """Bytes per second one way of the card's link to its peers, the host link where it has no other.
 

@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 _SERVED = ("vllm", "sglang", "tensorrt_llm")
 # Engines beside those that cut layers over cards; others put layers on one card after the other.
-_CUT = ("fastertransformer", "gpt_fast", "lmdeploy")
+_CUT = ("fastertransformer", "gpt_fast", "gpt_fast_eager", "lmdeploy")
 _SIMULATED = 10
 _SILICON = "silicon_sample"
 _STEPS: dict[bytes, Step] = {}
@@ -50,7 +50,7 @@ def judge(row: Row) -> Judgement:
         raise Unexpressed("weights or cache on disk and host: no rule of that engine's transfers")
     try:
         step = _step(row)
-        figures = tuple(_figures(row, step, measured, settings))
+        figures = tuple(figures_of(row, step, measured, settings))
     except VramcastError as error:
         raise Unexpressed(str(error)) from error
     if not figures:
@@ -65,7 +65,8 @@ def _barred(pair: Pair, engine: str) -> Pair:
     return msgspec.structs.replace(pair, low=bar.low, high=bar.high) if bar else pair
 
 
-def _figures(row: Row, step: Step, measured: Row, settings: Row) -> Any:
+def figures_of(row: Row, step: Step, measured: Row, settings: Row) -> Any:
+    """Pairs of forecast and measured figures that the row holds, for a step of its deployment."""
     clients = settings.get("concurrency")
     if isinstance(clients, int) and "tpot_ms" in measured:
         yield from _closed_loop(row, step, clients)
@@ -151,7 +152,7 @@ def _saturated(step: Step, measured: Row, settings: Row) -> Any:
 
 def _step(row: Row) -> Step:
     """Steps of the row's deployment, kept between rows that share it."""
-    made = _deployment(row)
+    made = deployment_of_row(row)
     names = {
         name: getattr(made, name) for name in ("version", "split", "pp", "kv_dtype", "state_bytes", "backends", "chunk_tokens")
     }
@@ -164,7 +165,8 @@ def _step(row: Row) -> Step:
     return _STEPS[key]
 
 
-def _deployment(row: Row) -> Deployment:
+def deployment_of_row(row: Row) -> Deployment:
+    """What the row ran on. Raises Unexpressed or a VramcastError where no rule covers it."""
     engine, model, card = words.engine(row), words.model(row), words.card(row)
     version, stored = words.version(row, engine), words.quant(row, model)
     recipe = _recipe(row, engine)

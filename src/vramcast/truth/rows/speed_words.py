@@ -19,7 +19,7 @@ _ENGINES = (
     ("vllm", "vllm"), ("sglang (pd", ""), ("sglang", "sglang"), ("trtllm", "tensorrt_llm"), ("trt-llm", "tensorrt_llm"),
     ("tensorrt", "tensorrt_llm"), ("llama.cpp (cpu)", ""), ("llama.cpp", "llama_cpp"), ("hf transformers", "transformers"),
     ("transformers", "transformers"), ("litgpt", "litgpt"), ("exllama", "exllama"), ("tinychat", "tinychat"),
-    ("autoawq", "autoawq"),
+    ("autoawq", "autoawq"), ("gpt-fast (eager", "gpt_fast_eager"),
     ("gpt-fast", "gpt_fast"), ("fastertransformer", "fastertransformer"), ("lmdeploy", "lmdeploy"),
 )  # fmt: skip
 _STORED = {
@@ -42,7 +42,7 @@ def engine(row: Row) -> str:
     found = next((engine for start, engine in _ENGINES if name.startswith(start)), "")
     if not found:
         raise Unexpressed(f"no rules say how fast {row['engine']} is")
-    return found
+    return "autoawq_gemv" if found == "autoawq" and row["settings"].get("kernel") == "GEMV" else found
 
 
 def version(row: Row, name: str) -> tuple[int, ...]:
@@ -50,7 +50,8 @@ def version(row: Row, name: str) -> tuple[int, ...]:
     text = f"{row.get('version') or ''} {row['engine']}"
     match = _NUMBER.search(text)
     if name == "llama_cpp":
-        return (3000,) if "2024" in text else (10**6,)
+        build = re.search(r"\bb(\d{4,5})\b", text)
+        return (int(build[1]),) if build else (3000,) if "2024" in text else (10**6,)
     if name == "tensorrt_llm" and (match is None or text.startswith(_ORCHESTRATOR) or "nvidia" in text.lower()):
         match = None
     if match is None:

@@ -1,0 +1,183 @@
+"""Constants of engines without kernel tables: what ``streams.StreamClock`` multiplies, by engine, version and class of cards.
+
+Every number was fitted by ``tools/fit_streams.py`` to the rows that its row names, or follows from the source beside it.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+
+class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Constants of one engine on some cards, from version ``since`` on.
+
+    ``classes``: card classes; ``cards``: how the card's id starts (none given: all). ``bandwidth``, ``quantised``, ``cache``:
+    share of the card's bandwidth that 16-bit weights, narrower weights and the cache stream at (0: as the one before).
+    ``cache_cycle``: bytes of cache at most in a cycle of one SM or core, where attention is bound by its kernels (0: never).
+    ``expands``: the cache is copied at every token (torch.cat) and its heads repeated to those of the queries before attention.
+    ``unpack``: operations at the fp32 rate that unpack one narrow weight in decode.
+
+    ``step_s``, ``layer_s``: seconds of a step and of a layer beside its bytes; ``kernels_s``: of a layer's small kernels on the
+    GPU; ``hop_s``: of each further card that layers lie on; ``exchange_s``: launch of a collective outside a graph.
+    ``eager``: ``step_s`` and ``layer_s`` are host time that overlaps with the GPU, so that the larger of both counts.
+    ``module_s``: more host time for each module whose weights are stored in a form (by how its name starts; the first that fits
+    holds); ``waits``: forms whose modules wait for the GPU, so that both times add. ``expert_s``: host time for each expert that
+    is looped over; ``loops``: "all" experts, or those "hit" by a token.
+
+    ``compute``, ``compute_quantised``: share of the dense 16-bit peak in prefill. ``row_share``: what each row beyond the first
+    adds to the time of narrow weights, in kernels that walk them row by row. ``score_passes``: times the fp32 matrix of scores
+    is moved where attention is not fused. ``transfer``: relative error on a card left out.
+    """
+
+    engine: str
+    classes: tuple[str, ...] = ()
+    cards: tuple[str, ...] = ()
+    since: tuple[int, ...] = ()
+    bandwidth: float
+    quantised: float = 0.0
+    cache: float = 0.0
+    cache_cycle: float = 0.0
+    expands: bool = False
+    unpack: float = 0.0
+    step_s: float = 0.0
+    layer_s: float
+    kernels_s: float = 0.0
+    hop_s: float = 0.0
+    exchange_s: float = 0.0
+    eager: bool = False
+    module_s: tuple[tuple[str, float], ...] = ()
+    waits: tuple[str, ...] = ()
+    expert_s: float = 0.0
+    loops: str = "all"
+    compute: float
+    compute_quantised: float = 0.0
+    row_share: float = 0.0
+    score_passes: float = 0.0
+    transfer: float = 0.1
+    source: str = ""
+
+
+_BENCH = "llama-bench of May 2024 on 14 cards (XiongjieDai/GPU-Benchmarks-on-LLM-Inference@aa72e0ec86), fitted by class"
+_AWQ = "mit-han-lab/llm-awq@d6e797a42b tinychat/README.md"
+_QWEN = "QwenLM/Qwen3@7a2f61ffc7, a912d239c2: speed benchmarks of Qwen2, 2.5 and 3"
+_PREM = "premAI-io/benchmarks@16338c3108 README: one model on one A100, generate() from Python"
+# Flash attention by default: llama.cpp from b6700 (pull 15434, -fa auto); before, scores went through memory.
+_FUSED = (6700,)
+# CUDA graphs, fused norms and faster 2- to 6-bit kernels came in many steps from b2900 to b7000; measured before and after only.
+_GRAPHS = (4500,)
+_FLASH: dict[str, Any] = {"score_passes": 0.0, "cache": 0.8, "cache_cycle": 0.0}
+
+
+def _llama(
+    classes: tuple[str, ...],
+    *,
+    compute: tuple[float, float],
+    passes: float = 4.3,
+    newer: dict[str, Any] | None = None,
+    **rest: Any,
+) -> tuple[Stream, ...]:
+    """A class's rows: of 2024, with ``newer`` constants from CUDA graphs and fused norms on, with flash attention by default."""
+    first = Stream(
+        engine="llama_cpp", classes=classes, compute=compute[0], compute_quantised=compute[1], score_passes=passes, source=_BENCH,
+        **{"cache_cycle": 1.6, **rest},
+    )  # fmt: skip
+    second = replace(first, since=_GRAPHS, **(newer or {}))
+    return first, second, replace(second, since=_FUSED, **_FLASH)
+
+
+_GDDR: dict[str, Any] = {
+    "bandwidth": 0.93, "unpack": 0.95, "layer_s": 79e-6, "hop_s": 180e-6, "transfer": 0.055,
+    "newer": {"bandwidth": 0.87, "unpack": 4.5, "layer_s": 20e-6},
+}  # fmt: skip
+_APPLE: dict[str, Any] = {"bandwidth": 0.89, "layer_s": 165e-6, "cache_cycle": 1.0, "transfer": 0.13}
+_METAL = {"bandwidth": 0.92, "layer_s": 147e-6}
+_LLAMA = (
+    *_llama(
+        (), compute=(0.3, 0.25), bandwidth=0.85, unpack=1.5, layer_s=150e-6, hop_s=0.4e-3, transfer=0.25,
+        newer={"bandwidth": 0.82, "unpack": 0.0, "layer_s": 53e-6},
+    ),
+    *_llama(
+        ("low_power", "pascal_pro", "volta_dc"), compute=(0.3, 0.25), bandwidth=0.85, unpack=1.5, layer_s=100e-6, hop_s=0.4e-3,
+        transfer=0.25,
+    ),
+    *_llama(("geforce",), compute=(0.44, 0.405), **_GDDR),
+    *_llama(("ampere_pro", "turing_pro"), compute=(0.42, 0.33), **_GDDR),
+    *_llama(("ada_pro", "blackwell_pro"), compute=(0.37, 0.28), **_GDDR),
+    *_llama(
+        ("ampere_dc",), compute=(0.38, 0.338), bandwidth=0.52, quantised=0.65, layer_s=130e-6, hop_s=0.9e-3, cache_cycle=2.2,
+        transfer=0.11,
+    ),
+    *_llama(
+        ("hopper_dc", "blackwell_dc"), compute=(0.21, 0.177), bandwidth=0.71, quantised=0.68, layer_s=104e-6, hop_s=0.4e-3,
+        cache_cycle=1.9,
+    ),
+    *_llama(("apple",), compute=(0.70, 0.57), unpack=3.0, newer={**_METAL, "unpack": 2.3}, **_APPLE),
+    *_llama(("apple",), cards=("apple-m1",), compute=(0.70, 0.57), unpack=12.5, newer={**_METAL, "unpack": 7.0}, **_APPLE),
+)  # fmt: skip
+
+# Eager PyTorch: host time of a layer, which servers of 2020 to 2022 need more of than those after.
+_EAGER: dict[str, Any] = {
+    "engine": "transformers", "bandwidth": 0.92, "compute": 0.6, "compute_quantised": 0.4, "eager": True,
+    "step_s": 1e-3, "expert_s": 85e-6, "cache_cycle": 6.0, "expands": True, "waits": ("fp8",),
+    "module_s": (("fp8", 110e-6), ("awq", 33e-6), ("gptq-int8", 41e-6), ("nf4", 107e-6), ("llm.int8", 750e-6), ("int8", 750e-6)),
+    "transfer": 0.2, "source": _QWEN,
+}  # fmt: skip
+_OLD_HOSTS = ("ampere_dc", "volta_dc", "ampere_pro", "turing_pro", "low_power", "pascal_pro", "cdna2", "cdna3")
+
+
+def _eager() -> tuple[Stream, ...]:
+    """Rows before and after attention stopped repeating heads and experts without a token were skipped (transformers 4.53)."""
+    newer = Stream(layer_s=0.6e-3, kernels_s=80e-6, quantised=0.6, **_EAGER)
+    older = Stream(layer_s=0.82e-3, kernels_s=380e-6, quantised=0.37, classes=_OLD_HOSTS, **_EAGER)
+    return newer, older, *(replace(row, since=(4, 53), expands=False, loops="hit") for row in (newer, older))
+
+
+_SERVERS = ("ampere_dc", "hopper_dc")  # their hosts launch from Python slower than a desktop's
+_OTHERS = (
+    Stream(
+        engine="litgpt", bandwidth=0.85, layer_s=1.0e-3, compute=0.6, eager=True, module_s=(("nf4-dq", 150e-6), ("nf4", 110e-6)),
+        source="Lightning-AI/litgpt@26857050fe resource tables",
+    ),
+    Stream(
+        engine="exllama", bandwidth=0.90, layer_s=40e-6, compute=0.58, source="turboderp/exllamav2@b9c025b4b1 README",
+    ),
+    Stream(
+        engine="exllama", classes=_SERVERS, bandwidth=0.90, layer_s=240e-6, compute=0.58, eager=True, source=_PREM, transfer=0.3
+    ),
+    Stream(engine="tinychat", bandwidth=0.85, layer_s=40e-6, compute=0.5, source=_AWQ),
+    Stream(engine="tinychat", cards=("jetson",), bandwidth=0.79, layer_s=94e-6, compute=0.5, source=_AWQ),
+    Stream(engine="tinychat", classes=("ampere_dc",), bandwidth=0.89, layer_s=112e-6, compute=0.5, source=_AWQ),
+    Stream(
+        engine="autoawq", bandwidth=0.81, layer_s=52e-6, compute=0.42, source="casper-hansen/AutoAWQ@88e4c76b20 README",
+    ),
+    Stream(
+        engine="autoawq", classes=_SERVERS, bandwidth=0.81, layer_s=450e-6, compute=0.42, eager=True, source=_PREM, transfer=0.3
+    ),
+    Stream(
+        engine="autoawq_gemv", bandwidth=0.9, layer_s=40e-6, compute=0.42, row_share=0.3,
+        source="casper-hansen/AutoAWQ@88e4c76b20 README: the GEMV kernel walks rows one by one",
+    ),
+    Stream(
+        engine="gpt_fast", bandwidth=0.76, quantised=0.55, layer_s=25e-6, compute=0.6,
+        source="pytorch-labs/gpt-fast@32971d3129 README",
+    ),
+    Stream(
+        engine="gpt_fast_eager", bandwidth=0.76, layer_s=0.95e-3, compute=0.6, eager=True,
+        source="ROCm/rocm-blogs@c9a603f gpt-fast: compile=False",
+    ),
+    Stream(
+        engine="fastertransformer", bandwidth=0.80, layer_s=60e-6, exchange_s=20e-6, compute=0.57,
+        source="NVIDIA/FasterTransformer@df4a753486 gpt_guide",
+    ),
+    Stream(
+        engine="lmdeploy", bandwidth=0.85, layer_s=60e-6, compute=0.63, source="InternLM/lmdeploy@1263d5cd88 a100_fp16",
+    ),
+    Stream(
+        engine="lmdeploy", classes=("geforce", "ampere_pro", "ada_pro", "blackwell_pro"), bandwidth=0.93, layer_s=25e-6,
+        compute=0.63, transfer=0.2,
+        source="InternLM/lmdeploy@1263d5cd88 w4a16: one row; bandwidth as llama.cpp's on GDDR",
+    ),
+)  # fmt: skip
+# The last row that fits holds: rows without classes first, newer versions after older ones.
+ROWS: tuple[Stream, ...] = (*_LLAMA, *_eager(), *_OTHERS)
