@@ -6,7 +6,7 @@ import pytest
 from vramcast.asking.serving import serving_question
 from vramcast.hardware.cards import parse_gpus
 from vramcast.models.operations import Batch
-from vramcast.serving.forecast import answer_of
+from vramcast.serving.engines.base import answer_of
 from vramcast.speed.answer import serving_speed, step_of
 from vramcast.speed.kernels.machine import card_class, cycles_per_s, readable_bytes_per_s
 from vramcast.speed.step import Step

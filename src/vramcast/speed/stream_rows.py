@@ -14,9 +14,9 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``classes``: card classes; ``cards``: how the card's id starts (none given: all). ``bandwidth``, ``quantised``, ``cache``:
     share of the card's bandwidth that 16-bit weights, narrower weights and the cache stream at (0: as the one before).
-    ``cache_cycle``: bytes of cache at most in a cycle of one SM or core, where attention is bound by its kernels (0: never).
-    ``expands``: the cache is copied at every token (torch.cat) and its heads repeated to those of the queries before attention.
-    ``unpack``: operations at the fp32 rate that unpack one narrow weight in decode.
+    ``weight_cycle``, ``cache_cycle``: bytes of weights and of cache at most in a cycle of one SM or core, where loads in flight
+    or index arithmetic bind before memory does (0: never). ``expands``: the cache is copied at every token (torch.cat), its heads
+    repeated to those of the queries before attention. ``unpack``: operations at the fp32 rate that unpack one narrow weight.
 
     ``step_s``, ``layer_s``: seconds of a step and of a layer beside its bytes; ``kernels_s``: of a layer's small kernels on the
     GPU; ``hop_s``: of each further card that layers lie on; ``exchange_s``: launch of a collective outside a graph.
@@ -37,6 +37,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bandwidth: float
     quantised: float = 0.0
     cache: float = 0.0
+    weight_cycle: float = 0.0
     cache_cycle: float = 0.0
     expands: bool = False
     unpack: float = 0.0
@@ -119,18 +120,23 @@ _LLAMA = (
 # Eager PyTorch: host time of a layer, which servers of 2020 to 2022 need more of than those after.
 _EAGER: dict[str, Any] = {
     "engine": "transformers", "bandwidth": 0.92, "compute": 0.6, "compute_quantised": 0.4, "eager": True,
-    "step_s": 1e-3, "expert_s": 85e-6, "cache_cycle": 6.0, "expands": True, "waits": ("fp8",),
-    "module_s": (("fp8", 110e-6), ("awq", 33e-6), ("gptq-int8", 41e-6), ("nf4", 107e-6), ("llm.int8", 750e-6), ("int8", 750e-6)),
+    "step_s": 1e-3, "expert_s": 84e-6, "weight_cycle": 11.8, "expands": True, "waits": ("fp8",),
+    "module_s": (("fp8", 98e-6), ("awq", 33e-6), ("gptq-int8", 41e-6), ("nf4", 107e-6), ("llm.int8", 750e-6), ("int8", 750e-6)),
     "transfer": 0.2, "source": _QWEN,
 }  # fmt: skip
 _OLD_HOSTS = ("ampere_dc", "volta_dc", "ampere_pro", "turing_pro", "low_power", "pascal_pro", "cdna2", "cdna3")
 
 
+# GPTQModel unpacks 8 bits in Python-launched kernels where AutoGPTQ had one of its own; later rows have fewer repeats and loops.
+_GPTQMODEL = (("gptq-int8", 93e-6), *(pair for pair in _EAGER["module_s"] if pair[0] != "gptq-int8"))
+
+
 def _eager() -> tuple[Stream, ...]:
-    """Rows before and after attention stopped repeating heads and experts without a token were skipped (transformers 4.53)."""
-    newer = Stream(layer_s=0.6e-3, kernels_s=80e-6, quantised=0.6, **_EAGER)
-    older = Stream(layer_s=0.82e-3, kernels_s=380e-6, quantised=0.37, classes=_OLD_HOSTS, **_EAGER)
-    return newer, older, *(replace(row, since=(4, 53), expands=False, loops="hit") for row in (newer, older))
+    """Rows by release: with AutoGPTQ; GPTQModel from 4.48; heads not repeated and only experts with a token looped from 4.53."""
+    newer = Stream(layer_s=0.62e-3, kernels_s=80e-6, quantised=0.5, cache_cycle=4.9, **_EAGER)
+    older = Stream(layer_s=0.82e-3, kernels_s=380e-6, quantised=0.37, cache_cycle=6.0, classes=_OLD_HOSTS, **_EAGER)
+    middle = [replace(row, since=(4, 48), module_s=_GPTQMODEL) for row in (newer, older)]
+    return newer, older, *middle, *(replace(row, since=(4, 53), expands=False, loops="hit") for row in middle)
 
 
 _SERVERS = ("ampere_dc", "hopper_dc")  # their hosts launch from Python slower than a desktop's

@@ -67,6 +67,8 @@ class StreamClock:
         share = (row.quantised or row.bandwidth) if narrow else row.bandwidth
         compute = (row.compute_quantised or row.compute) if narrow else row.compute
         streamed = moved / (self.bandwidth * share)
+        if row.weight_cycle and self.cycles:
+            streamed = max(streamed, moved / (self.cycles * row.weight_cycle))
         if isinstance(one, Scores | LatentScores):
             streamed = self._attending(one, batch, moved)
         elif narrow and row.row_share and isinstance(one, Linear):

@@ -156,7 +156,16 @@ def _step(row: Row) -> Step:
     names = {
         name: getattr(made, name) for name in ("version", "split", "pp", "kv_dtype", "state_bytes", "backends", "chunk_tokens")
     }
-    more = (made.max_seqs, made.poll_steps, made.pool_tokens, made.model.id, made.card.id, made.engine.engine, made.scheme.name)
+    more = (
+        made.max_seqs,
+        made.poll_steps,
+        made.hops,
+        made.pool_tokens,
+        made.model.id,
+        made.card.id,
+        made.engine.engine,
+        made.scheme.name,
+    )
     key = msgspec.json.encode((names, more, made.part_bits))
     if key not in _STEPS:
         if len(_STEPS) > 64:
