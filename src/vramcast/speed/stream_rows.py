@@ -60,7 +60,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _BENCH = "llama-bench of May 2024 on 14 cards (XiongjieDai/GPU-Benchmarks-on-LLM-Inference@aa72e0ec86), fitted by class"
-_LATER = "reports of 2025 and 2026 on 14 cards (truth/speed/community_speed.jsonl; geerlingguy/ai-benchmarks@022fb93162 most of them)"
+_LATER = "reports of 2025 and 2026 on 14 cards (truth/speed/community_speed.jsonl, most of geerlingguy/ai-benchmarks)"
 _AWQ = "mit-han-lab/llm-awq@d6e797a42b tinychat/README.md"
 _QWEN = "QwenLM/Qwen3@7a2f61ffc7, a912d239c2: speed benchmarks of Qwen2, 2.5 and 3"
 _PREM = "premAI-io/benchmarks@16338c3108 README: one model on one A100, generate() from Python"
