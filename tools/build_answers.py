@@ -81,9 +81,15 @@ def since(commit: str, paths: list[Path]) -> Iterator[str]:
 
 
 def _write_reach(to: Path, paths: list[Path]) -> None:
-    """``{"questions": [[topic, question], ...], "lines": {file: {line: numbers of questions}}}``."""
-    asked = [(path.stem, question) for path in paths for question in parse(path.read_text("utf-8"))]
-    to.write_text(json.dumps({"questions": asked, "lines": by_line([question for _, question in asked], figures)}), "utf-8")
+    """``{"questions": [[topic, question], ...], "lines": {file: {line: numbers of questions}}}``; stops at another answer."""
+    held = {(path.stem, question): old for path in paths for question, old in parse(path.read_text("utf-8")).items()}
+    asked = [*held]
+
+    def ask(number: int) -> None:
+        if moved := [*changes(held[asked[number]], figures(asked[number][1]))]:
+            sys.exit(f"{asked[number]}: {moved[0]}")
+
+    to.write_text(json.dumps({"questions": asked, "lines": by_line(len(asked), ask)}), "utf-8")
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ FACTS_TABLE = tomllib.loads(FACTS.read_text("utf-8"))
 PARTS = {name: table for name, table in FACTS_TABLE.items() if name != "sources"}
 
 
-def test_the_compact_twin_is_current() -> None:
+def test_the_compact_twin_is_what_the_builder_makes() -> None:
     assert TWIN.read_bytes() == build.build(), "run: python -m vramcast.hardware.build"
 
 

@@ -69,6 +69,24 @@ def test_a_card_is_read_whole(machine) -> None:
     assert state.lacks == ()
 
 
+def test_what_is_asked_of_nvml_is_told_by_its_own_numbers(machine) -> None:
+    """The numbers passed to NVML are nvml.h's: which clock, which sensor, which errors since when."""
+    nvml = pytest.importorskip("pynvml")
+    asked: dict[str, list[tuple[int, ...]]] = {}
+
+    def note(name: str):
+        return lambda _, *numbers: asked.setdefault(name, []).append(numbers) or 1
+
+    names = ("GetClockInfo", "GetMaxClockInfo", "GetTemperature", "GetTotalEccErrors")
+    machine(**{f"nvmlDevice{name}": note(name) for name in names})
+    assert asked == {
+        "GetClockInfo": [(nvml.NVML_CLOCK_SM,)],
+        "GetMaxClockInfo": [(nvml.NVML_CLOCK_SM,), (nvml.NVML_CLOCK_MEM,)],
+        "GetTemperature": [(nvml.NVML_TEMPERATURE_GPU,)],
+        "GetTotalEccErrors": [(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC)],
+    }
+
+
 def test_what_a_card_does_not_answer_is_left_open(machine) -> None:
     def refuse(*_: object) -> None:
         raise FakeNvmlError("not supported")

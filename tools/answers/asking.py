@@ -229,25 +229,31 @@ def configs() -> dict[str, dict[str, Any]]:
 def _read(name: str) -> Model:
     """A config of configs.jsonl by its id after ``config:``, or a model as users name it."""
     if name.startswith("config:"):
-        from vramcast.models.sources.described import from_config
-
         held = name.removeprefix("config:")
-        return from_config(configs()[held], name=held, where="config.json")
+        return _of_config(configs()[held], held)
     return read_model(name, offline=True)
 
 
 def _changed(name: str, words: list[str]) -> Model:
     """The model of a config of configs.jsonl under ``field=value`` changes; ``text_config.field=value`` for a nested one."""
-    from vramcast.models.sources.described import from_config
-
     raw = json.loads(json.dumps(configs()[name.removeprefix("config:")]))
     for word in words:
         path, _, value = word.partition("=")
-        *above, field = path.split(".")
+        *above, field = [path] if path in raw or "general.architecture" in raw else path.split(".")
         inner = raw
         for part in above:
             inner = inner.setdefault(part, {})
-        inner[field] = json.loads(value)
+        inner[field] = json.loads(value) if value[:1] in "-0123456789[{tfn" else value
+    return _of_config(raw, name)
+
+
+def _of_config(raw: dict[str, Any], name: str) -> Model:
+    """The model of a config.json, or of a GGUF header where the architecture is told its way."""
+    from vramcast.models.families.gguf import read_metadata
+    from vramcast.models.sources.described import from_config
+
+    if "general.architecture" in raw:
+        return read_metadata({k: v for k, v in raw.items() if k != "tied"}, tied=raw.get("tied"))
     return from_config(raw, name=name, where="config.json")
 
 

@@ -1,7 +1,7 @@
 """Which lines of the program some work reaches, and which questions come to a line, by coverage.py."""
 
 import dis
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -27,13 +27,13 @@ def unreached(work: Callable[[], object]) -> Iterator[str]:
     yield f"{whole - missed} of {whole} lines reached ({1 - missed / max(1, whole):.1%})"
 
 
-def by_line(questions: Sequence[str], ask: Callable[[str], object]) -> dict[str, dict[int, list[int]]]:
-    """Numbers of the questions that come to each line, by file (``serving/weights.py``) and line."""
+def by_line(count: int, ask: Callable[[int], object]) -> dict[str, dict[int, list[int]]]:
+    """Numbers of the questions (0 to ``count``) that come to each line, by file (``serving/weights.py``) and line."""
     cover = _recorder()
     with cover.collect():
-        for number, question in enumerate(questions):
+        for number in range(count):
             cover.switch_context(str(number))
-            ask(question)
+            ask(number)
     data = cover.get_data()
     return {
         Path(name).relative_to(SOURCE).as_posix(): {
