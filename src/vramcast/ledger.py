@@ -23,10 +23,11 @@ class Term:
 
     Give the amount as ``bytes``, as ``seconds``, or as ``amount``, a quantity that knows its unit and writes its own formula; a
     value may be an array, one element per layout. ``why`` is text, or a function that writes it when it is read.
+    ``slack``: how far the amount may be off because a factor in it rests on few cases, in its unit; 0 where none does.
     Terms are values: never change one, ``renamed`` and ``at`` make another.
     """
 
-    __slots__ = ("_why", "name", "source", "terms", "unit", "value")
+    __slots__ = ("_why", "name", "slack", "source", "terms", "unit", "value")
 
     def __init__(
         self,
@@ -38,8 +39,9 @@ class Term:
         why: str | Quantity | Callable[[], str] = "",
         source: str = "",
         terms: tuple["Term", ...] = (),
+        slack: float = 0,
     ) -> None:
-        self.name, self.source, self.terms = name, source, terms
+        self.name, self.source, self.terms, self.slack = name, source, terms, slack
         if amount is not None:
             self.unit, self.value = amount.unit, whole(amount.value) if amount.unit == BYTES else amount.value
             self._why: str | Quantity | Callable[[], str] = why or amount
@@ -115,6 +117,7 @@ class Term:
     def _with(self, **changed: Any) -> "Term":
         term = object.__new__(Term)
         given = {"name": self.name, "source": self.source, "terms": self.terms, "unit": self.unit, "value": self.value}
+        given["slack"] = self.slack
         for field, value in {**given, "why": self._why, **changed}.items():
             setattr(term, "_why" if field == "why" else field, value)
         return term

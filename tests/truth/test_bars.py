@@ -2,6 +2,7 @@
 
 import math
 
+import msgspec
 import pytest
 
 from vramcast.hardware.cards import find_accelerator
@@ -10,7 +11,7 @@ from vramcast.serving.engines.base import answer_of
 from vramcast.training.forecast import forecast_training
 from vramcast.truth import bars
 from vramcast.truth.bars import Cell
-from vramcast.workload import Serving, Training
+from vramcast.workload import Parallel, Serving, Training
 
 CELL = Cell(low=0.9, high=1.2, quantiles=(0.8, 0.9, 0.92, 0.98, 1.0, 1.02, 1.08, 1.1, 1.2), cases=30, sources=3)
 
@@ -102,6 +103,23 @@ def test_slack_widens_both_sides_and_draws_the_verdict_to_the_middle(table: None
         assert near is not None
         assert far is not None
         assert abs(near - 0.5) < abs(far - 0.5)
+
+
+def test_a_factor_of_few_cases_widens_the_bar_of_its_release_alone(table: None) -> None:
+    """vLLM 0.6.5 on two cards rests on one start: 45 % of 3.58 GiB; 0.19 on one card on 24, whose cell holds what they miss."""
+    slack = {}
+    for version, tp in (("0.6.5", 2), ("0.19", 2), ("0.19", 1)):
+        question = Serving(
+            model="Qwen/Qwen2.5-7B-Instruct", gpu="H100", gpus=tp, parallel=Parallel(tp=tp), engine_version=version
+        )
+        answer = answer_of(question)
+        spread = bars.serving_spread(answer, answer.ranks[0])
+        slack[version, tp] = spread.slack_bytes / 2**30
+        wide, plain = spread.interval(), msgspec.structs.replace(spread, slack_bytes=0).interval()
+        assert (wide.high - wide.low > plain.high - plain.low) is bool(slack[version, tp])
+    assert slack["0.6.5", 2] == pytest.approx(0.455 * 3.58, rel=0.01)
+    assert slack["0.19", 2] == pytest.approx(0.455 * 2.10 / 4, rel=0.01)
+    assert slack["0.19", 1] == 0
 
 
 def test_what_the_layers_traces_were_off_by_is_slack(table: None) -> None:

@@ -255,7 +255,8 @@ def serving_spread(answer: Answer, rank: RankMemory) -> Spread:
     keys = {"engine": question.engine, "version": answer.resolved.version, **model_keys(answer.resolved.model, question.quant)}
     if question.engine in POOL_ENGINES:
         keys |= platform_key(answer.resolved.card)
-        return _spread("overhead", rank.needed_bytes, overhead_bytes(answer, rank), keys)
+        spread = _spread("overhead", rank.needed_bytes, overhead_bytes(answer, rank), keys)
+        return msgspec.structs.replace(spread, slack_bytes=_of_few_cases(rank))
     if question.engine in GGUF_ENGINES:  # Ollama runs llama.cpp: the runs of one speak for the other
         keys["engine"] = "llama_cpp"
         return _spread("compute_buffer", rank.needed_bytes, _term(rank, "activations"), keys)
@@ -318,6 +319,11 @@ def family_keys(model: Model) -> dict[str, str]:
 def _spread(measure: str, needed: int, uncertain: int, keys: dict[str, str]) -> Spread:
     part = max(0, uncertain)
     return Spread(measure=measure, exact_bytes=needed - part, uncertain_bytes=part, keys=keys)
+
+
+def _of_few_cases(rank: RankMemory) -> int:
+    """How far the factors of a rank's peak that rest on few cases may be off together: cases of other releases do not hold it."""
+    return ceil(hypot(*(part.slack for term in rank.peak.terms for _, part in term.walk())))
 
 
 def _term(rank: RankMemory, name: str) -> int:

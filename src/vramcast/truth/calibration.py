@@ -16,10 +16,10 @@ from types import MappingProxyType
 
 import msgspec
 
+from vramcast.serving.engines.base import FEWEST_CASES
 from vramcast.truth.bars import COVERAGE, PROBABILITIES, Cell, cell_names
 from vramcast.truth.scoring import Point
 
-FEWEST_CASES = 20
 SHARES = (0.86, 0.90, 0.92, 0.94, 0.95, 0.97)
 # A share of held-out rows this far below 90 % is within the noise of a few hundred rows (one standard error: 1.7 points of 300).
 _TOLERANCE = 0.015

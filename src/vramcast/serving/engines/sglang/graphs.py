@@ -28,8 +28,10 @@ def graphs_term(resolved: Resolved) -> Term:
     size = named(batch, "sequences of the largest batch") * bytes_(MIB_PER_SEQUENCE * MiB)
     prefill = _prefill_mib(resolved)
     size += bytes_(prefill * MiB, "of prefill sizes") if not is_nothing(prefill) else 0
-    size += bytes_(HOST_MIB.value * MiB, HOST_MIB.why) if resolved.card is not None and resolved.card.unified else 0
-    return Term(name="graphs", amount=size, source=_SOURCE)
+    if resolved.card is None or not resolved.card.unified:
+        return Term(name="graphs", amount=size, source=_SOURCE)
+    size += bytes_(HOST_MIB.value * MiB, HOST_MIB.why)
+    return Term(name="graphs", amount=size, source=_SOURCE, slack=HOST_MIB.slack(HOST_MIB.value * MiB))
 
 
 def _prefill_mib(resolved: Resolved) -> Number:

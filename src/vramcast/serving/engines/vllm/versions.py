@@ -4,6 +4,8 @@ Read from the releases 0.4.1 to 0.33.0: vllm/config, vllm/engine/arg_utils.py, v
 vllm/v1/worker/gpu_model_runner.py; the constants marked "logs" are what start-up logs of those releases print.
 """
 
+from math import hypot
+
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Term
 from vramcast.quantity import Number, maximum, where
@@ -157,12 +159,12 @@ def large(card: Accelerator | None) -> bool:
 def non_torch_term(version: Version, card: Accelerator | None, *, tp: int, pp: int) -> Term:
     """Memory outside torch that the profile run adds: libraries and collectives, and on a DGX Spark the process's own growth."""
     fitted = _libraries(version, card, tp=tp, pp=pp)
-    size = round(fitted.value * GiB)
+    size, slack = round(fitted.value * GiB), fitted.slack(fitted.value * GiB)
     why = f"{fitted.value:g} GiB of libraries and collectives outside torch at tp={tp} pp={pp}: {fitted.why}"
     if card is not None and card.capability == GB10 and at(version, READS_HOST):
-        size += round(HOST.value * GiB)
+        size, slack = size + round(HOST.value * GiB), hypot(slack, HOST.slack(HOST.value * GiB))
         why += f"; {HOST.value:g} GiB of the process in the same memory: {HOST.why}"
-    return Term(name="communication", bytes=size, why=why, source="vLLM start-up logs, by release")
+    return Term(name="communication", bytes=size, why=why, source="vLLM start-up logs, by release", slack=slack)
 
 
 def _libraries(version: Version, card: Accelerator | None, *, tp: int, pp: int) -> Fitted:
