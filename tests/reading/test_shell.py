@@ -55,3 +55,10 @@ def test_here_documents_are_files_with_variables_filled_in() -> None:
 def test_variables_without_end_are_refused() -> None:
     with pytest.raises(QuestionError, match=r"the script's variables write out more than"):
         read_script_text("A=xxxxxxxxxx\n" + "A=$A$A$A$A$A$A$A$A$A$A\n" * 6 + "run $A")
+
+
+def test_comments_are_no_commands() -> None:
+    assert [line.words for line in read_script_text("# run a\n$ run b\n  # run c\nrun d # e").lines] == [
+        ("run", "b"),
+        ("run", "d"),
+    ]

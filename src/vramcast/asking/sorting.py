@@ -3,7 +3,7 @@
 A value that the engine's table does not know is named with the rest; nothing is dropped without a word.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -35,37 +35,47 @@ def sorted_flags(launch: Launch, options: tuple[Option, ...], *, typed: Iterable
     switches = [o.name.replace("_", "-") for o in options if o.kind == "bool"]
     apart = taken_apart(launch.engine, launch.flags, switches).flags
     table = {option.name.replace("_", "-"): option for option in options}
-    won = {*typed}
-    known: list[str] = []
-    told: list[Assumption] = []
-    idle: list[str] = [*launch.idle]
-    speed: list[str] = []
-    unread: list[str] = [*launch.unread]
-    opened: list[str] = []
+    piles = _Piles(launch, won={*typed})
     names = {flag.name for flag in apart}
-    for flag in (_settled(launch.engine, one, names) for one in apart):
-        if flag is None:
-            continue
-        word = FIELDS.get(f"--{flag.name}") or FIELDS.get(flag.name)
-        option = _option(flag.name, table)
-        if word is None and option is None:
-            (idle if is_idle(flag.name) else speed if is_speed(flag.name) else unread).append(_shown(flag))
-        elif word in won or flag.name in won:
-            continue
-        elif flag.value is not None and open_names(flag.value):
-            opened += open_names(flag.value)
-        elif option is not None and word is None and not _can_be(option, flag):
-            unread.append(f"{flag.name} {printable(str(flag.value))[:_LONGEST]}")
-        else:
-            known.append(_word(flag))
-            name = word or (option.name if option else flag.name)
-            told.append(Assumption(name, _told(flag), f"{launch.said(flag.name)} {flag.typed or flag.name}".strip()))
+    for one in apart:
+        if (settled := _settled(launch.engine, one, names)) is not None:
+            flag = _in_full(settled, FIELDS, table)
+            option = table.get(flag.name) or table.get(flag.name.removeprefix("no-"))
+            piles.put(flag, FIELDS.get(f"--{flag.name}") or FIELDS.get(flag.name), option)
     return Sorted(
-        known=tuple(known),
-        assumed=(*told, *_without_effect(idle, speed, launch.where)),
-        unmodelled=tuple(Unmodelled(_unread(name, launch.where)) for name in dict.fromkeys(unread)),
-        opened=tuple(dict.fromkeys(opened)),
+        known=tuple(piles.known),
+        assumed=(*piles.told, *_without_effect(piles.idle, piles.speed, launch.where)),
+        unmodelled=tuple(Unmodelled(_unread(name, launch.where)) for name in dict.fromkeys(piles.unread)),
+        opened=tuple(dict.fromkeys(piles.opened)),
     )
+
+
+class _Piles:
+    """Flags as they are put apart; ``won``: words that were typed beside the launch."""
+
+    def __init__(self, launch: Launch, *, won: set[str]) -> None:
+        self.launch, self.won = launch, won
+        self.known: list[str] = []
+        self.told: list[Assumption] = []
+        self.idle: list[str] = [*launch.idle]
+        self.speed: list[str] = []
+        self.unread: list[str] = [*launch.unread]
+        self.opened: list[str] = []
+
+    def put(self, flag: Flag, word: str | None, option: Option | None) -> None:
+        """One flag to its pile: ``word`` and ``option`` are what our words and the engine's table have for it."""
+        if word is None and option is None:
+            (self.idle if is_idle(flag.name) else self.speed if is_speed(flag.name) else self.unread).append(_shown(flag))
+        elif word in self.won or flag.name in self.won:
+            return
+        elif flag.value is not None and open_names(flag.value):
+            self.opened += open_names(flag.value)
+        elif option is not None and word is None and not _can_be(option, flag):
+            self.unread.append(f"{flag.name} {printable(str(flag.value))[:_LONGEST]}")
+        else:
+            self.known.append(_word(flag))
+            name = word or (option.name if option else flag.name)
+            self.told.append(Assumption(name, _told(flag), f"{self.launch.said(flag.name)} {flag.typed or flag.name}".strip()))
 
 
 def _unread(name: str, where: str) -> str:
@@ -118,13 +128,14 @@ def _of_sglang(flag: Flag, value: str, names: set[str]) -> Flag | None:
     return flag
 
 
-def _option(name: str, table: dict[str, Option]) -> Option | None:
-    """The option of that name; of a negated switch; or the only one that it begins, as argparse takes it."""
-    found = table.get(name) or (table.get(name.removeprefix("no-")) if name.startswith("no-") else None)
-    if found is not None or len(name) < 6:
-        return found
-    begun = [option for known, option in table.items() if known.startswith(name)]
-    return begun[0] if len(begun) == 1 else None
+def _in_full(flag: Flag, fields: Mapping[str, str], table: Mapping[str, Option]) -> Flag:
+    """The flag by its whole name where it is the beginning of a single one, as argparse takes it."""
+    known = {name.lstrip("-") for name in fields if name.startswith("--")} | table.keys()
+    if len(flag.name) < 6 or flag.name in known or flag.name.removeprefix("no-") in known or is_idle(flag.name):
+        return flag
+    begun = [name for name in known if name.startswith(flag.name)]
+    meant = {fields.get(f"--{name}", name): name for name in begun}
+    return Flag(name=begun[0], values=flag.values, typed=flag.typed) if len(meant) == 1 else flag
 
 
 def _can_be(option: Option, flag: Flag) -> bool:

@@ -89,7 +89,7 @@ def _read(content: str, what: str, held: Held) -> Found:
         return Found(kind=modelfile.NAME, launches=modelfile.read(content, held))
     if lower.startswith(("dockerfile", "containerfile")) or (modelfile.is_dockerfile(content) and not lower.endswith(ENDINGS)):
         return Found(kind="Dockerfile", launches=modelfile.read_dockerfile(content, held))
-    if lower.endswith(".pbtxt") or triton.is_triton(content):
+    if lower.endswith(".pbtxt") or (not lower.endswith(ENDINGS) and triton.is_triton(content)):
         return Found(kind=triton.NAME, launches=triton.read(content, held))
     if lower.endswith(".ipynb"):
         return _notebook(content, what, held)

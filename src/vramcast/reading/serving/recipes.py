@@ -23,9 +23,15 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
     if isinstance(model, dict) and "model_id" in model and isinstance(document.get("variants"), dict):
         return tuple(x for name, one in document["variants"].items() for x in _variant(str(name), one, model, held))
     backend = document.get("backend")
-    if isinstance(model, dict) and isinstance(backend, dict) and str(backend.get("type", "")).lower() in _ENGINES:
-        return _roles(document, model, backend, held)
+    if isinstance(model, dict) and isinstance(backend, dict) and (engine := _engine_of(backend)):
+        return _roles(document, {**model, "engine": engine}, backend, held)
     return ()
+
+
+def _engine_of(backend: Mapping[str, Any]) -> str:
+    """The engine of a backend, by its type or by the section that configures it; "" for none known."""
+    sections = (str(key).removesuffix("_config") for key in backend if str(key).endswith("_config"))
+    return next((_ENGINES[name] for name in (str(backend.get("type", "")).lower(), *sections) if name in _ENGINES), "")
 
 
 def _variant(name: str, variant: Any, model: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
@@ -43,8 +49,9 @@ def _variant(name: str, variant: Any, model: Mapping[str, Any], held: Held) -> t
 
 def _roles(document: Mapping[str, Any], model: Mapping[str, Any], backend: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
     """Prefill, decode or both in one, each with its flags by name."""
-    engine = _ENGINES[str(backend["type"]).lower()]
-    config = next((value for key, value in backend.items() if str(key).endswith("_config") and isinstance(value, dict)), {})
+    engine = str(model["engine"])
+    sections = {str(key): value for key, value in backend.items() if str(key).removesuffix("_config") in _ENGINES}
+    config = next((value for value in sections.values() if isinstance(value, dict)), {})
     image = image_engine(str(model.get("container") or ""))
     resources = document.get("resources")
     card = str(resources.get("gpu_type") or "") if isinstance(resources, dict) else ""

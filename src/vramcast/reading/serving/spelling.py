@@ -83,6 +83,7 @@ SWITCHES = frozenset(  # as words of a text, because a list of them is read by n
 # Address, identity, logging, sampling, parsing of answers, checks: neither memory nor speed.
 IDLE = frozenset(
     """
+    parallel-tool-calls reasoning tokenizer-name chat-template-config safetensors-load-strategy
     host port served-model-name api-key api-key-file trust-remote-code tokenizer tokenizer-mode chat-template tool-call-parser
     seed revision enable-auto-tool-choice reasoning-parser enable-reasoning disable-log-requests disable-log-stats log-level
     uvicorn-log-level download-dir load-format code-revision tokenizer-revision generation-config override-generation-config
@@ -120,6 +121,7 @@ IDLE = frozenset(
 # What changes speed and no memory: listed apart, since a forecast of speed does not count it.
 SPEED = frozenset(
     """
+    disable-overlap-scheduler kv-cache-config.enable-block-reuse cuda-graph-config.enable-padding max-prefill-tokens
     async-scheduling no-async-scheduling threads threads-batch -t -tb prio poll cpu-mask cpu-range cpu-strict
     scheduling-policy schedule-policy schedule-conservativeness disable-overlap-schedule enable-mixed-chunk
     num-continuous-decode-steps enable-chunked-prefill no-enable-chunked-prefill max-num-partial-prefills

@@ -16,7 +16,7 @@ _ASSIGNS = re.compile(r"(?:(?:export|local|readonly|declare(?: -\w+)?|set|setx|\
 _WORD_ASSIGNS = re.compile(r"([A-Za-z_]\w{0,60})=(.*)", re.S)
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w{1,60})\1")
 _TARGET = re.compile(r"(?:>>?|\btee(?:\s+-a)?)\s*([^\s<>|;&]{1,300})")
-_PROMPT = re.compile(r"^\s*(?:[$#>%]\s+|\w+@[\w.-]+:[^$#]*[$#]\s+|PS [^>]*>\s+)")
+_PROMPT = re.compile(r"^\s*(?:[$>%]\s+|\w+@[\w.-]+:[^$#]*[$#]\s+|PS [^>]*>\s+)")
 _SKIPPED = {"then", "do", "else", "time", "!", "{", "}"}
 _MOST_LINES, _MOST_COMMANDS = 20_000, 4_000
 
