@@ -217,3 +217,35 @@ def test_the_trainer_accumulates_whole_gradients_under_fsdp() -> None:
     size, why = gradients(msgspec.structs.replace(asked, accumulate=4))
     assert size == 2 * model.parameters
     assert "x 2 B (bfloat16, whole until the last micro-batch)" in why
+
+
+@pytest.mark.parametrize(
+    ("framework", "weights", "gradients", "sharding", "recomputes", "loss"),
+    [
+        ("openrlhf", "bfloat16", "bfloat16", "zero2", "none", "fused"),
+        ("verl", "float32", "float32", "fsdp1", "full", "overwritten"),
+        ("nemo_rl", "float32", "float32", "fsdp2", "none", "plain"),
+        ("prime_rl", "float32", "float32", "fsdp2", "none", "plain"),
+        ("nanotron", "bfloat16", "float32", "none", "none", "vocab_parallel_copy"),
+        ("megatron_bridge", "bfloat16", "float32", "distributed_optimizer", "none", "overwritten"),
+    ],
+)
+def test_programs_around_models_have_defaults_of_their_own(
+    framework: str, weights: str, gradients: str, sharding: str, recomputes: str, loss: str
+) -> None:
+    found = recipe(framework=framework, parallel=Parallel(dp=8), gpus=8)
+    assert (found.precision.weights, found.precision.gradients) == (weights, gradients)
+    assert (found.sharding.kind, found.recomputation.policy.kind, found.loss.kind) == (sharding, recomputes, loss)
+
+
+def test_a_release_of_verl_is_not_one_of_transformers() -> None:
+    """0.4 of verl is of 2025: gradients are given back after a step, which transformers 0.4 did not do."""
+    assert recipe(framework="verl", framework_version="0.4", parallel=Parallel(dp=8), gpus=8).update.frees_gradients
+
+
+def test_logits_that_become_their_gradient_are_held_once() -> None:
+    """16-bit logits alone, beside what norm and head save: 2 bytes each instead of a float copy and two gradients."""
+    question = Training(model="x", framework="verl", seq=512, parallel=Parallel(dp=8), gpus=8)
+    rank = forecast_training(question, model=MODEL).worst
+    loss = next(t.bytes for i in rank.instants if i.name == "loss" for t in i.terms if t.name == "loss")
+    assert 2 * 512 * 32_000 < loss < 3 * 512 * 32_000

@@ -233,6 +233,23 @@ def _vocabulary_parallel(_recipe: Recipe, x: Logits) -> LossCost:
     return LossCost(forward=held, backward=held)
 
 
+def _vocabulary_parallel_copy(_recipe: Recipe, x: Logits) -> LossCost:
+    """nanotron: the same, its exponentials in a second float copy, less each row's maximum (tensor_parallel/functional.py)."""
+    return LossCost(
+        forward=x.logits(x.width + 8, "16-bit logits, float copy, exponentials"),
+        backward=x.logits(x.width + 4, "float softmax that becomes its gradient, its 16-bit copy"),
+    )
+
+
+def _overwritten(_recipe: Recipe, x: Logits) -> LossCost:
+    """A Triton kernel that writes the gradient over the 16-bit logits, of which no other copy exists.
+
+    Sources: flash-attention, ops/triton/cross_entropy.py (inplace_backward); Transformer Engine, pytorch/triton/cross_entropy.py.
+    """
+    held = x.logits(x.width, "logits that become their gradient")
+    return LossCost(forward=held, backward=held)
+
+
 def _chunked_linear(_recipe: Recipe, x: Logits) -> LossCost:
     """Head and loss over eight chunks of rows: one chunk's logits, float copies and gradients, the hidden states' gradient."""
     size = summed(
@@ -297,6 +314,8 @@ _KINDS: dict[str, Callable[[Recipe, Logits], LossCost]] = {
     "chunked_linear": _chunked_linear,
     "row_chunks": _row_chunks,
     "linear_chunks": _linear_chunks,
+    "overwritten": _overwritten,
+    "vocab_parallel_copy": _vocabulary_parallel_copy,
     "none": _none,
 }
 KINDS = tuple(_KINDS)

@@ -27,21 +27,27 @@ _MODULES = {
     "llama_recipes": "pytorch",
     "llm_foundry": "llm_foundry",
     "megatron": "megatron",
+    "megatron_bridge": "megatron",
     "megatron_deepspeed": "megatron_deepspeed",
     "ms_swift": "ms_swift",
+    "nanotron": "nanotron",
     "nemo_automodel": "pytorch",
+    "nemo_rl": "rl_trainers",
+    "openrlhf": "rl_trainers",
     "peft_bench": "pytorch",
+    "prime_rl": "rl_trainers",
     "pytorch": "pytorch",
     "qwen_finetune": "qwen_finetune",
     "torchtitan": "torchtitan",
     "torchtune": "torchtune",
     "trl": "trl",
     "unsloth": "unsloth",
+    "verl": "rl_trainers",
     "xtuner": "torchtitan",
 }
 ALIASES = {
     "hf": "hf_trainer", "huggingface": "hf_trainer", "trainer": "hf_trainer", "transformers": "hf_trainer", "peft": "hf_trainer",
-    "torch": "pytorch", "megatron_lm": "megatron", "megatron_core": "megatron", "nemo": "megatron", "megatron_bridge": "megatron",
+    "torch": "pytorch", "megatron_lm": "megatron", "megatron_core": "megatron", "nemo": "megatron", "bridge": "megatron_bridge",
     "llamafactory": "llama_factory", "swift": "ms_swift", "colossal": "colossalai", "composer": "llm_foundry",
     "lit_gpt": "litgpt", "titan": "torchtitan", "tune": "torchtune",
 }  # fmt: skip
@@ -181,8 +187,14 @@ LIMITS = {
     "llama_factory": Limits(lacks=("pp",), source=_TRAINER),
     "llm_foundry": Limits(lacks=("pp", "cp"), zero=False, source="composer/trainer: parallelism_config takes fsdp and tp"),
     "megatron": Limits(zero=False, source="Megatron-LM, training/arguments.py: --use-distributed-optimizer, --use-megatron-fsdp"),
+    "megatron_bridge": Limits(
+        zero=False, source="Megatron-Bridge, training/config.py: the distributed optimizer or Megatron FSDP"
+    ),
     "ms_swift": Limits(lacks=("pp",), source=_TRAINER),
+    "nemo_rl": Limits(lacks=("pp",), zero=False, source="NeMo RL, dtensor_policy_worker.py: FSDP2 with tp and cp"),
+    "openrlhf": Limits(lacks=("pp", "ep"), source="OpenRLHF, utils/deepspeed/deepspeed.py: ZeRO with tp and ring attention"),
     "peft_bench": Limits(lacks=_ALONE, zero=False, source="peft/method_comparison: one card"),
+    "prime_rl": Limits(lacks=("pp",), zero=False, source="prime-rl, configs trainer.py: FSDP2 with tp, cp and ep"),
     "qwen_finetune": Limits(lacks=_ALONE, source="Qwen/finetune.py: the Trainer with DeepSpeed"),
     "torchtitan": Limits(zero=False, source="torchtitan 0.3, distributed/fsdp.py: FSDP2 only"),
     "torchtune": Limits(
@@ -192,6 +204,9 @@ LIMITS = {
     ),
     "trl": Limits(lacks=("pp",), source=_TRAINER),
     "unsloth": Limits(lacks=_ALONE, zero=False, source="unsloth: one process per card, DDP at most"),
+    "verl": Limits(
+        lacks=_ALONE, zero=False, source="verl, workers/fsdp_workers.py: FSDP with Ulysses; its Megatron path: megatron"
+    ),
     "xtuner": Limits(lacks=("pp",), zero=False, source="xtuner/v1: FSDP2, tp and ep"),
 }
 _WORDS = {"tp": "tensor parallelism", "pp": "pipeline parallelism", "cp": "context parallelism", "ep": "expert parallelism"}

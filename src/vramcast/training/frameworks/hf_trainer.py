@@ -45,7 +45,15 @@ NOT_REENTRANT = (5, 0)  # modeling_utils.py, gradient_checkpointing_enable: True
 UPCASTS = {"fsdp1": (4, 41), "fsdp2": (4, 51)}  # transformers of accelerate's releases
 ATTENTION_INTERFACE = (4, 48)  # one attention interface for all models: flash no longer repeats keys and values
 
-OWN_LOOPS = ("pytorch", "llama_recipes", "nemo_automodel", "peft_bench")  # which call fully_shard without accelerate
+OWN_LOOPS = (
+    "pytorch",
+    "llama_recipes",
+    "nemo_automodel",
+    "peft_bench",
+    "verl",
+    "nemo_rl",
+    "prime_rl",
+)  # which call fully_shard without accelerate
 
 
 def under(question: Training, transformers: str) -> Training:

@@ -2,6 +2,8 @@
 
 Sources: Megatron-LM core 0.16.1, optimizer/distrib_optimizer.py (6 + 12/dp bytes per parameter), transformer_config.py,
 Transformer Engine's LayerNormLinear (saves its input and the normed rows), core/fusions (bias + SwiGLU over the packed matmul).
+Megatron-Bridge at 0d5f5558c, recipes/llama/llama3.py (cross_entropy_fusion_impl "te", grad_reduce_in_fp32, distributed optimizer,
+no recomputation); Transformer Engine, pytorch/triton/cross_entropy.py (the gradient is written over the logits).
 """
 
 from vramcast.models.inventory import Model
@@ -51,6 +53,8 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     yield because(
         "Transformer Engine's matmul workspace, and four streams of grouped ones", Process, workspaces=5 if grouped else 1
     )
+    if draft.framework == "megatron_bridge" and question.parallel.tp == 1:
+        yield because("recipes: cross_entropy_fusion_impl te, which overwrites the logits", Loss, kind="overwritten")
     yield because("vocab_parallel_cross_entropy", Loss, kind="vocab_parallel")
     yield because("vocab_parallel_cross_entropy", ModelParallel, vocab_parallel=True)
     yield because("--make-vocab-size-divisible-by 128", ModelParallel, pad_vocab_to=128)
