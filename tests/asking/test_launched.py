@@ -1,5 +1,8 @@
 """What starts an engine is a question: its flags count, what is typed beside it wins, nothing is dropped without a word."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,3 +52,35 @@ def test_ollamas_run_is_its_tag(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_line_without_a_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["serve", "vllm serve --max-model-len 4096"]) == 2
     assert "starts vllm and names no model" in capsys.readouterr().err
+
+
+def test_a_plain_models_question_loads_no_reader() -> None:
+    program = (
+        "import sys, vramcast; vramcast.serve('Qwen/Qwen2.5-1.5B-Instruct', gpu='4090'); "
+        "print(*[m for m in sys.modules if m.startswith('vramcast.reading')])"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout.split() == []
+
+
+def test_values_of_launches_as_the_engines_take_them() -> None:
+    line = (
+        "vllm serve Qwen/Qwen2.5-1.5B-Instruct --kv-cache-memory-bytes 1000000000 --max-num-seq 8 --max-cudagraph-capture-size 8"
+    )
+    options = serving_question(line, gpu="4090").question.options
+    assert options == {"kv_cache_memory_bytes": 10**9, "max_num_seqs": 8, "max_cudagraph_capture_size": 8}
+    asked = serving_question("llama-server -m a-Q4_K_M.gguf --mmproj p.gguf -ngl all -fa auto -c 0 -ts 3/1")
+    assert asked.question.options == {"n_gpu_layers": -1, "tensor_split": [3.0, 1.0]}
+    assert "mmproj" in asked.unmodelled[0].what
+    asked = serving_question(
+        "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --tp 2 --dp 2 --enable-dp-attention", gpu="H100x2"
+    )
+    assert asked.question.options == {"enable_dp_attention": True, "dp_size": 2}
+    assert asked.question.parallel == Parallel(tp=2)
+
+
+def test_a_line_without_a_layout_is_one_card() -> None:
+    asked = serving_question("vllm serve Qwen/Qwen2.5-1.5B-Instruct", gpu="4090x4")
+    assert asked.question.parallel == Parallel(tp=1)
+    assert next(a.value for a in asked.assumed if a.name == "unused_cards") == 3

@@ -5,18 +5,18 @@ What is typed beside it wins. Of several engines in one artefact the person says
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from vramcast.asking.asked import Asked, named_cards
-from vramcast.asking.sorting import sorted_flags
 from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption, Unmodelled
-from vramcast.reading.serving.launch import UNMODELLED, Launch
-from vramcast.reading.shell import open_names
 from vramcast.untrusted import existing_path, printable
 from vramcast.workload import Serving
+
+if TYPE_CHECKING:  # a plain model's question loads no reader
+    from vramcast.reading.serving.launch import Launch
 
 # Ends of names that start an engine where they stand in MODEL's place; a .json or .py there needs --from or no command at all.
 _FILES = (
@@ -30,7 +30,7 @@ _MOUNTS = frozenset({"models", "model", "mnt", "data", "workspace", "weights", "
 class Launched(msgspec.Struct, frozen=True, kw_only=True):
     """The launch that is meant, what its artefact was taken for, and the model that is typed over its own."""
 
-    launch: Launch
+    launch: "Launch"
     kind: str = "command line"
     model: str | None = None
 
@@ -48,11 +48,9 @@ def launched(
     ``files``: artefacts, and .env files for their variables; ``variables``: what they leave open; ``only``: which engine, by its
     name. Raises QuestionError for a file that starts no engine, or several of which none is named.
     """
-    from vramcast.reading.serving.files import Found, is_serving_file, read_serving_file, variables_of
-    from vramcast.reading.serving.programs import program_of
-    from vramcast.reading.serving.scripts import read_script
-
     if files:
+        from vramcast.reading.serving.files import variables_of
+
         environments = tuple(file for file in files if Path(file).name.startswith(".env") or file.endswith(".env"))
         held = [file for file in files if file not in environments]
         if not held:
@@ -65,6 +63,10 @@ def launched(
     typed = bool(flags) and not flags[0].startswith("-")
     if not (typed or " " in model or "\n" in model or model.lower().endswith(_FILES)):
         return None
+    from vramcast.reading.serving.files import Found, is_serving_file, read_serving_file
+    from vramcast.reading.serving.programs import program_of
+    from vramcast.reading.serving.scripts import read_script
+
     if is_serving_file(model):
         file = read_serving_file(model, variables=variables)
         return Launched(launch=_chosen(file, model, only), kind=file.kind), tuple(flags)
@@ -101,7 +103,7 @@ def _read(file: str, variables: Mapping[str, str]) -> Any:
     return read_serving_text(text, "standard input", variables=variables)
 
 
-def _chosen(found: Any, what: str, only: str | None) -> Launch:
+def _chosen(found: Any, what: str, only: str | None) -> "Launch":
     """The launch that is meant. Raises QuestionError where several are, with their names."""
     launches: tuple[Launch, ...] = found.launches
     name = what.rsplit("/", 1)[-1] if what != "-" else "standard input"
@@ -121,7 +123,7 @@ def _chosen(found: Any, what: str, only: str | None) -> Launch:
     return launches[0]
 
 
-def _listed(launches: Sequence[Launch]) -> str:
+def _listed(launches: "Sequence[Launch]") -> str:
     shown = [f"{place} {x.name or x.engine} ({printable(x.model)[:60] or 'no model'})" for place, x in enumerate(launches, 1)]
     more = f", and {len(shown) - _MOST_LISTED} more" if len(shown) > _MOST_LISTED else ""
     return ", ".join(shown[:_MOST_LISTED]) + more
@@ -136,6 +138,8 @@ def question_of_launch(
 ) -> Asked[Serving]:
     """The question of a launch, under what was typed beside it. Raises QuestionError for what is open or cannot be."""
     from vramcast.asking.engine_line import fields
+    from vramcast.asking.sorting import sorted_flags
+    from vramcast.reading.shell import open_names
     from vramcast.serving.engines import engine as engine_named
 
     launch, given = held.launch, {name: value for name, value in words.items() if value is not None}
@@ -163,8 +167,10 @@ def _plain(flag: str) -> str:
     return flag.partition("=")[0].lstrip("-").replace("_", "-")
 
 
-def _engine(launch: Launch, given: Mapping[str, Any]) -> str:
+def _engine(launch: "Launch", given: Mapping[str, Any]) -> str:
     """The engine to answer for. Raises QuestionError for one that is read and has no rules here."""
+    from vramcast.reading.serving.launch import UNMODELLED
+
     if given.get("engine"):
         return str(given["engine"])
     if launch.engine in UNMODELLED or launch.engine == "triton":
@@ -176,7 +182,7 @@ def _engine(launch: Launch, given: Mapping[str, Any]) -> str:
     return f"{launch.engine}=={launch.version}" if launch.version else launch.engine
 
 
-def _refuse_open(names: Sequence[str], launch: Launch) -> None:
+def _refuse_open(names: Sequence[str], launch: "Launch") -> None:
     """Raises QuestionError for variables that decide something and that nobody set."""
     distinct = tuple(dict.fromkeys(names))
     if distinct:
@@ -186,7 +192,7 @@ def _refuse_open(names: Sequence[str], launch: Launch) -> None:
         )
 
 
-def _named(model: str, launch: Launch) -> str:
+def _named(model: str, launch: "Launch") -> str:
     """The model of a launch; of another machine's path the name at its end. Raises QuestionError where neither names one."""
     if not model:
         raise QuestionError(
@@ -204,7 +210,7 @@ def _named(model: str, launch: Launch) -> str:
     return name
 
 
-def _cards(launch: Launch, asked: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Assumption, ...], tuple[Unmodelled, ...]]:
+def _cards(launch: "Launch", asked: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Assumption, ...], tuple[Unmodelled, ...]]:
     """The cards: as typed, else those that the artefact selects, as many as it shows."""
     count = f"x{launch.gpus}" if launch.gpus > 1 else ""
     if asked.get("gpu"):

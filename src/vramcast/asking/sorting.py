@@ -16,6 +16,7 @@ from vramcast.untrusted import printable
 
 _UNSET = frozenset({"", "none", "null", "None", "auto", "default", "~"})
 _LONGEST = 80
+_ARGPARSE = ("vllm", "sglang")
 _LLAMA = ("llama_cpp", "ik_llama_cpp", "ollama")
 
 
@@ -39,8 +40,10 @@ def sorted_flags(launch: Launch, options: tuple[Option, ...], *, typed: Iterable
     names = {flag.name for flag in apart}
     for one in apart:
         if (settled := _settled(launch.engine, one, names)) is not None:
-            flag = _in_full(settled, FIELDS, table)
+            flag = _in_full(settled, FIELDS, table) if launch.engine in _ARGPARSE else settled
             option = table.get(flag.name) or table.get(flag.name.removeprefix("no-"))
+            if option is not None and option.kind == "bytes" and (flag.value or "").isdigit():
+                flag = Flag(name=flag.name, values=(f"{flag.value}B",), typed=flag.typed)  # a bare number is bytes to the engine
             piles.put(flag, FIELDS.get(f"--{flag.name}") or FIELDS.get(flag.name), option)
     return Sorted(
         known=tuple(piles.known),
