@@ -42,6 +42,14 @@ _run, _output = group("The trace"), group("Output")
 @_output(
     "--timeline", metavar="FILE", help="Write .png, .svg or .html (a picture), .json (Chrome trace) or .pickle (for memory_viz)."
 )
+@_run(
+    "--steps",
+    type=click.IntRange(1, 100_000),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Of a script: optimizer steps to trace.",
+)
 @_run("--timeout", type=float, default=600, show_default=True, metavar="SECONDS", help="Stop the trace after that long.")
 @_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(**given: Any) -> int:
@@ -79,15 +87,15 @@ def command(**given: Any) -> int:
         from vramcast.cli.tracing_page import tracing_page
 
         tracing_page(traced, limited=limited, smallest=smallest, limits=limits, remedies=remedies).show()
-    if traced.result.error:
-        return 3
+    if traced.result.error or traced.answer.fit.error:
+        return 3  # nothing tells what the whole program needs
     return int(bool(exit_code(traced.answer.fit)) or (limited is not None and not limited.fits))
 
 
 def _check(given: dict[str, Any]) -> None:
     """Refuse before the trace what would be refused after it."""
-    if given["limits"] and given["program"]:
-        raise QuestionError("a script decides its own batch and length: limits are found for a named model only")
+    if given["program"]:
+        _check_script(given)
     if given["limits"] and not (given["gpu"] or given["capacity"]):
         raise QuestionError("limits of which card? name it with --gpu, or give --capacity 24GiB")
     if given["timeline"]:
@@ -97,6 +105,26 @@ def _check(given: dict[str, Any]) -> None:
         check_timeline(Path(given["timeline"]), pictures=ENDINGS)
         if Path(given["timeline"]).suffix.lower() in ENDINGS:
             altair()
+
+
+_OF_A_MODEL = (
+    "limits", "remedies", "whole", "compile", "only_layers", "seq", "micro_batch", "method", "optimizer", "framework", "generate",
+    "backend", "schedule", "static_graph", "tp", "pp", "cp", "ep", "zero", "fsdp", "checkpointing", "rank",
+)  # fmt: skip
+
+
+def _check_script(given: dict[str, Any]) -> None:
+    """Refuse flags that a script makes meaningless: it decides its own batch, length and recipe."""
+    from click import get_current_context
+    from click.core import ParameterSource
+
+    typed = get_current_context().get_parameter_source
+    for name in _OF_A_MODEL:
+        if name in given and typed(name) is ParameterSource.COMMANDLINE:
+            raise QuestionError(
+                f"--{name.replace('_', '-')} says nothing to a script, which decides that itself: change the script, or trace a "
+                "named model"
+            )
 
 
 def _write_timeline(traced: Any, file: str, capacity: int) -> None:
@@ -141,6 +169,7 @@ def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
             gpus=cards.count,
             processes=launch.processes,
             settings=settings,
+            steps=given["steps"],
             timeout_s=given["timeout"],
         )
     asked = training_question(given["model"], files=given["files"], **words_of(given))

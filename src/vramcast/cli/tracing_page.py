@@ -2,9 +2,11 @@
 
 from vramcast.cli.drawing import training_page
 from vramcast.cli.page import Page
+from vramcast.ledger import Fit
 from vramcast.planning.tracing.answer import Traced
 from vramcast.planning.tracing.limits import TracedLimits
 from vramcast.planning.tracing.remedies import Remedy
+from vramcast.planning.verdict import headline
 from vramcast.tracing.allocator.replay import Usage
 from vramcast.tracing.reports.report import TraceReport
 from vramcast.tracing.request import TraceResult
@@ -44,7 +46,9 @@ def _opening(traced: Traced, terminal: bool | None) -> Page:
     page.line((" ".join(answer.workload["script"])[:100], "title"))
     if result.error:
         page.line(("the script failed: ", "bad"), result.error)
-    page.line(f"{result.steps} optimizer steps traced")
+    _verdict(page, answer.fit, of_card=bool(answer.workload.get("gpu")))
+    more = ": what comes later and is longer is not in it (--steps N)" if result.steps and not result.error else ""
+    page.line(f"{result.steps} optimizer steps traced{more}")
     for note in result.notes:
         page.line(("note: ", "faint"), note)
     page.heading(f"Memory of one card ({answer.worst.peak.name})")
@@ -52,6 +56,15 @@ def _opening(traced: Traced, terminal: bool | None) -> Page:
         page.line("  ", (term.name.ljust(15), term.name), (gib(term.bytes).rjust(12), "number"))
     page.line("  ", ("needed".ljust(15), "title"), (gib(answer.worst.needed_bytes).rjust(12), "number"))
     return page
+
+
+def _verdict(page: Page, fit: Fit, *, of_card: bool) -> None:
+    """Whether it fits, where a card was named; why nothing tells, where nothing does."""
+    word, style = {"fits": ("FITS", "good"), "tight": ("TIGHT", "warn"), "no": ("DOES NOT FIT", "bad")}.get(
+        fit.verdict, ("UNKNOWN", "warn")
+    )
+    if fit.error or (of_card and fit.verdict != "unknown"):
+        page.line((word, style), "  ", fit.error or headline(fit))
 
 
 def _beside(page: Page, traced: Traced) -> None:

@@ -9,7 +9,7 @@ from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.cards import find_accelerator
 from vramcast.hardware.runtime import context_bytes
-from vramcast.ledger import Assumption, Forecast, Limits, ModelFacts, RankMemory, Unmodelled
+from vramcast.ledger import Assumption, Fit, Forecast, Limits, ModelFacts, RankMemory, Unmodelled
 from vramcast.models.inventory import Model, facts_of
 from vramcast.planning.tracing.layout import LayoutOptions, equal_parts, stages_of
 from vramcast.planning.tracing.request import device_model, training_request
@@ -134,15 +134,17 @@ def trace_program(
     gpus: int = 1,
     processes: int = 0,
     settings: AllocatorSettings | None = None,
+    steps: int = 2,
     timeout_s: float = 600,
 ) -> Traced:
-    """Trace a user's own script for two optimizer steps, as if it ran on that card, as rank 0 of ``gpus``.
+    """Trace a user's own script for some optimizer steps, as if it ran on that card, as rank 0 of ``gpus``.
 
     ``processes``: how many its launcher starts where one card is named; 0 without a launcher.
     """
     card = find_accelerator(gpu) if gpu else None
     ranks = gpus if gpus > 1 else max(processes, 1)
-    request = ScriptRequest(argv=argv, device=device_model(card), ranks=ranks, launched=processes > 0)
+    device = msgspec.structs.replace(device_model(card), count=ranks)
+    request = ScriptRequest(argv=argv, device=device, ranks=ranks, launched=processes > 0, steps=steps)
     result = trace_script(request, timeout_s=timeout_s)
     workload = {"script": list(argv), "gpu": card.name if card else None, "gpus": ranks}
     return finish(workload, result, settings, card=card)
@@ -165,12 +167,25 @@ def finish(
         workload=workload,
         model=facts_of(model) if model is not None else _facts(workload, result),
         ranks=(reading.memory,),
-        fit=traced_fit(reading.memory, card),
+        fit=_untold(result, traced_fit(reading.memory, card)),
         limits=Limits(),
         assumed=(*assumed, *_extrapolated(result)),
         unmodelled=_unmodelled(result),
     )
     return Traced(answer=answer, result=result, reading=reading, forecast=forecast)
+
+
+def _untold(result: TraceResult, fit: Fit) -> Fit:
+    """The verdict; none where the program failed or made no step (a lower bound), or only its eager form does not fit."""
+    if fit.verdict in ("no", "tight") and any(note.startswith("torch.compile was asked") for note in result.notes):
+        return Fit(
+            verdict="unknown", error="torch.compile was asked for: the eager step is an upper bound, and it does not surely fit"
+        )
+    if result.error:
+        return Fit(verdict="unknown", error=f"the program failed before its steps were done: {result.error}"[:500])
+    if not result.steps and any(note.startswith("the script made no") for note in result.notes):
+        return Fit(verdict="unknown", error="the program made no optimizer step: nothing tells what its training needs")
+    return fit
 
 
 # ZeRO-3 looks so many elements ahead, and keeps what is used again so soon: a shallower stack is handled otherwise (DeepSpeed

@@ -66,6 +66,31 @@ def replay(
     return peaks.usage()
 
 
+class Counters(msgspec.Struct, frozen=True, kw_only=True):
+    """What torch.cuda would answer at the end of a log; the peaks are those since the last reset."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    segments: int
+
+
+def counters(log: EventLog, settings: AllocatorSettings | None = None, *, since: int = 0) -> Counters:
+    """The counters at the end of a log. ``since``: the place from which on peaks count; what is held then counts too."""
+    allocator = new_allocator(settings)
+    peaks = _Peaks(allocator, since)
+    _drive(log, allocator, peaks.look)
+    allocated, reserved = allocator.allocated_bytes, allocator.reserved_bytes
+    return Counters(
+        allocated_bytes=allocated,
+        reserved_bytes=reserved,
+        peak_allocated_bytes=max(peaks.allocated, allocated),
+        peak_reserved_bytes=max(peaks.reserved, reserved),
+        segments=allocator.segments,
+    )
+
+
 def reserved_over(log: EventLog, settings: AllocatorSettings | None = None) -> list[int]:
     """Bytes reserved after each event of a log."""
     allocator, found = new_allocator(settings), [0] * len(log.order)

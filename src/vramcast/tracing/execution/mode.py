@@ -24,8 +24,10 @@ from vramcast.tracing.execution.kernels.operators import (
     ACCUMULATE,
     CPU_FACTORIES,
     INDEXED,
+    JUDGEMENTS,
     MATRIX_PRODUCTS,
     SCATTERS,
+    VALUES,
     ZEROS,
     Kind,
     is_weight_sized,
@@ -41,6 +43,7 @@ _COPY = aten._to_copy.default
 _WAIT = torch.ops._c10d_functional.wait_tensor.default
 _GROUPED = aten._grouped_mm.default if hasattr(aten, "_grouped_mm") else None
 _PINS = (aten.pin_memory.default, aten._pin_memory.default)
+_FILLS = (aten.index_put_.default, aten.index_put.default)
 _IS_PINNED = aten.is_pinned.default
 _ENGINE_FILES = ("_tensor.py", "autograd/__init__.py", "autograd/graph.py")
 
@@ -111,6 +114,9 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _run(self, func: Any, args: Any, kwargs: Any) -> Any:
         if func in INDEXED:
+            filled = self._filled(func, args, kwargs)
+            if filled is not None:
+                return filled
             args = (args[0], self._places(args[1]), *args[2:])
         kind = self._kinds.get(func)
         if kind is None:
@@ -170,6 +176,8 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             self.shadows.exchanged(*args[:2])
         else:
             self.shadows.follow(func, args, kwargs, out)
+            if func in JUDGEMENTS and isinstance(out, torch.Tensor) and self.shadows.of(out) is None:
+                self.shadows.presume(func, args, kwargs, out)
 
     def _touches_device(self, args: Any, kwargs: Any) -> bool:
         is_device = self.backend.is_device
@@ -181,6 +189,8 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
 
     def _on_cpu(self, func: Any, args: Any, kwargs: Any) -> Any:
         """CPU work stays real, but for page-locked memory, which needs a driver, and weights, which would fill the host."""
+        if func in VALUES and isinstance(args[0], FakeTensor):
+            return self._made_up(func, args[0])
         if func in _PINS:
             return args[0]
         if func is _IS_PINNED:
@@ -238,15 +248,32 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
     def _value(self, func: Any, args: Any, kwargs: Any) -> Any:
         """The program asks a tensor for its value: the twin's, or a made-up one that is counted."""
         real = self.shadows.on_cpu(func, args, kwargs)
-        if real is not None:
-            return real
+        return self._made_up(func, args[0]) if real is None else real
+
+    def _made_up(self, func: Any, tensor: torch.Tensor) -> Any:
+        """A value that nobody knows: 1.0, 1 or False; it is counted, with its place."""
+        self._guess(func)
+        if tensor.dtype.is_floating_point and func is not aten.is_nonzero.default:
+            return 1.0
+        return False if func in (aten.is_nonzero.default, aten.equal.default) or tensor.dtype == torch.bool else 1
+
+    def _guess(self, func: Any) -> None:
         where = self.recorder.places.here()[0]
         self.guessed[f"{self._names.setdefault(func, str(func))} in {where or 'the program'}"] += 1
-        if args[0].dtype.is_floating_point:
-            return 1.0
-        if func in (aten.is_nonzero.default, aten.equal.default) or args[0].dtype == torch.bool:
-            return False
-        return 1
+
+    def _filled(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """``x[mask] = value`` with one value fills in place, without places (at::native, canDispatchToMaskedFill); else None."""
+        target, indices, *more = args
+        filling = (
+            func in (aten.index_put_.default, aten.index_put.default) and len(indices) == 1 and not any(more[1:]) and not kwargs
+        )
+        mask = indices[0] if filling else None
+        if mask is None or mask.dtype != torch.bool or more[0].numel() != 1 or not self.backend.is_device(mask):
+            return None
+        with self:
+            wide = mask.reshape(*mask.shape, *([1] * (target.dim() - mask.dim())))
+            fill = target.masked_fill_ if func is aten.index_put_.default else target.masked_fill
+            return fill(wide, more[0].reshape(()).to(target.dtype))
 
     def _places(self, indices: Any) -> list[torch.Tensor | None]:
         """Indices of places: a mask is turned into the places where it holds, as on a GPU."""
@@ -269,7 +296,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         """Operators whose result's shape depends on values: shaped by the twins, when all are known."""
         real = self.shadows.on_cpu(func, args, kwargs)
         if real is None:
-            return None
+            return self._most(func, args[0])
         made = []
         for twin in real if isinstance(real, tuple) else (real,):
             with _disable_current_modes():
@@ -278,6 +305,19 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             self.shadows.put(result, twin)
             made.append(result)
         return tuple(made) if isinstance(real, tuple) else made[0]
+
+    def _most(self, func: Any, tensor: torch.Tensor) -> Any:
+        """Every element, where nobody knows which ones hold: the most that ``nonzero`` can find; counted as a guess."""
+        if func not in (aten.nonzero.default, aten.masked_select.default):
+            return None
+        self._guess(func)
+        shape = [tensor.numel(), tensor.dim()] if func is aten.nonzero.default else [tensor.numel()]
+        kind = torch.int64 if func is aten.nonzero.default else tensor.dtype
+        made = self.backend.call(
+            aten.empty.memory_format, (shape,), {"dtype": kind, "device": torch.device(self.backend.device_type)}
+        )
+        self.recorder.see(made, self._names[func])
+        return made
 
 
 @functools.cache

@@ -87,13 +87,23 @@ def data_assignment() -> None:
     torch.Tensor.data = property(original.__get__, assign)
 
 
+_OF_A_FAKE = frozenset({
+    "requires_grad", "fake_device", "_fake_device", "fake_mode", "constant", "real_tensor", "_vramcast_followed",
+})  # fmt: skip
+
+
 def parameters_by_class() -> None:
     """Libraries make a parameter anew by its class, ``type(old)(data, requires_grad)``; here it is that of any fake tensor."""
     original = FakeTensor.__new__
 
     def new(kind: Any, *args: Any, **options: Any) -> Any:
         if args and isinstance(args[0], torch.Tensor):
-            return torch.nn.Parameter(*args, **options)
+            wanted = options.get("requires_grad", args[1] if len(args) > 1 else True)
+            fresh = torch.nn.Parameter(args[0], wanted)
+            fresh.__dict__.update(
+                {n: v for n, v in options.items() if n not in _OF_A_FAKE}
+            )  # what libraries pass on of the old one
+            return fresh
         return original(kind, *args, **options)
 
     FakeTensor.__new__ = new

@@ -36,6 +36,13 @@ _NAMED = {
     Kind.EXCHANGE: (torch.ops.c10d.alltoall_base_.default,) if hasattr(torch.ops.c10d, "alltoall_base_") else (),
     Kind.SAMPLE: (aten.argmax.default, aten.multinomial.default),
 }  # fmt: skip
+VALUES = frozenset(_NAMED[Kind.VALUE])
+# What programs ask of a loss or a norm before they go on: answered for the value 1.0, so that "loss < 100" and "isfinite" hold.
+JUDGEMENTS = frozenset({
+    *(getattr(getattr(aten, name), kind) for name in ("lt", "le", "gt", "ge", "eq", "ne") for kind in ("Scalar", "Tensor")),
+    aten.isnan.default, aten.isinf.default, aten.all.default, aten.any.default, aten.logical_not.default,
+    aten.logical_and.default, aten.logical_or.default, aten.bitwise_not.default,
+})  # fmt: skip
 _BY_NAME = {op: kind for kind, ops in _NAMED.items() for op in ops}
 _VIEWS = (aten._unsafe_view.default, aten.view.default)
 

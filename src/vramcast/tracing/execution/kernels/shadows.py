@@ -63,6 +63,22 @@ class Shadows:
             if want and isinstance(twin, torch.Tensor) and twin.shape == result.shape:
                 self.put(result, twin)
 
+    def presume(self, func: Any, args: Any, kwargs: Any, out: torch.Tensor) -> None:
+        """Judgement policy: a comparison of single values holds or not as it does for 1.0; ``all`` holds, ``any`` does not."""
+        if out.dim() or out.dtype != torch.bool:
+            return
+        flat, spec = tree_flatten((args, kwargs))
+        if max((x.numel() for x in flat if isinstance(x, torch.Tensor)), default=0) > 1:
+            if func in (aten.all.default, aten.any.default):
+                with _disable_current_modes():
+                    self.put(out, torch.tensor(func is aten.all.default))
+            return
+        with _disable_current_modes():
+            known = [
+                torch.ones(x.shape, dtype=x.dtype) if self._is_device(x) and self.of(x) is None else self.of(x) for x in flat
+            ]
+            self.put(out, func(*tree_unflatten(known, spec)[0], **tree_unflatten(known, spec)[1]))
+
     def change(self, func: Any, args: Any, kwargs: Any) -> None:
         """Do to a twin what an operator does to its tensor in place; a change by unknown values leaves nothing known."""
         target = args[0]

@@ -112,8 +112,9 @@ def units_of(model: Any) -> list[torch.nn.Module]:
 
 
 def layers_of(model: Any) -> list[torch.nn.Module]:
-    """The longest list of modules: the decoder's layers."""
-    lists = [list(m) for m in model.modules() if isinstance(m, torch.nn.ModuleList)]
+    """The decoder's layers: the longest list of modules, of the text model where the model sees as well."""
+    text = getattr(model, "get_decoder", lambda: None)() if hasattr(getattr(model, "config", None), "vision_config") else None
+    lists = [list(m) for m in (text or model).modules() if isinstance(m, torch.nn.ModuleList)]
     return max(lists, key=len, default=[])
 
 

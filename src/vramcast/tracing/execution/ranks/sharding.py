@@ -1,6 +1,7 @@
 """Distribution in one process: a process group that only pretends, so that one rank's memory is the real library's own."""
 
 import os
+import sys
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -56,6 +57,7 @@ def _forget() -> None:
 def pretend_for_scripts(session: Session, ranks: int) -> None:
     """What a launcher gives to rank 0, and an ``init_process_group`` that joins the pretended group whatever it asks for."""
     import torch.distributed
+    import torch.distributed.device_mesh
 
     os.environ.update({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(min(ranks, 8))})
     os.environ.update({"MASTER_ADDR": "localhost", "MASTER_PORT": "29500"})
@@ -67,8 +69,9 @@ def pretend_for_scripts(session: Session, ranks: int) -> None:
         with session.mode.quiet():
             original("fake", rank=0, world_size=ranks, store=FakeStore())
 
-    torch.distributed.init_process_group = join
-    torch.distributed.distributed_c10d.init_process_group = join
+    for name, module in list(sys.modules.items()):  # device_mesh and others hold the function under their own name
+        if name.startswith("torch.distributed") and getattr(module, "init_process_group", None) is original:
+            module.init_process_group = join  # type: ignore[attr-defined]
     torch.distributed.distributed_c10d._set_pg_timeout = lambda *_, **__: None  # nobody is waited for
     patch_libraries(session)
 

@@ -1,6 +1,7 @@
 """Files and arrays of tensors without values: checkpoints are read but not filled in, none is written, arrays hold ones."""
 
 import functools
+import io
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,35 @@ _UNWRITTEN = "a checkpoint was not written: its tensors have no values"
 
 
 def install(session: Session) -> None:
-    """Patch torch.load, torch.save, safetensors' writer and the way from a tensor to an array."""
-    torch.load = _loading(torch.load)
-    torch.save = _saving(torch.save, session)
+    """Patch torch.load, torch.save, safetensors' writer, the way from a tensor to an array, and pickling."""
+    written: dict[str, bytes] = {}
+    FakeTensor.__reduce_ex__ = lambda tensor, _: (
+        _again,
+        (tuple(tensor.shape), tensor.dtype, str(tensor.device), tensor.requires_grad),
+    )
+    torch.serialization.add_safe_globals([_again])
+    torch.load = _loading(torch.load, written)
+    torch.save = _saving(torch.save, session, written)
     _safetensors(session)
     FakeTensor.numpy = functools.partialmethod(_array, session)
 
 
-def _loading(original: Any) -> Any:
-    """A checkpoint stays on disk, mapped into memory; what was asked onto the GPU becomes a tensor there without being read."""
+def _again(shape: tuple[int, ...], dtype: torch.dtype, device: str, wanted: bool) -> torch.Tensor:
+    """A tensor like the one that was saved, on its device."""
+    return torch.empty(shape, dtype=dtype, device=device, requires_grad=wanted)
+
+
+def _loading(original: Any, written: dict[str, bytes]) -> Any:
+    """A checkpoint stays on disk, mapped into memory; what was asked onto the GPU becomes a tensor there without being read.
+
+    What the program itself saved comes back from memory: it was never written.
+    """
 
     def load(source: Any, map_location: Any = None, *args: Any, **options: Any) -> Any:
-        if isinstance(source, str | Path) and zipfile.is_zipfile(source):
+        own = written.get(str(Path(source).resolve())) if isinstance(source, str | Path) else None
+        if own is not None:
+            source = io.BytesIO(own)
+        elif isinstance(source, str | Path) and zipfile.is_zipfile(source):
             options["mmap"] = True
         found = original(source, "cpu", *args, **options)
         wanted = map_location if isinstance(map_location, str | torch.device) else None
@@ -36,13 +54,19 @@ def _loading(original: Any) -> Any:
     return load
 
 
-def _saving(original: Any, session: Session) -> Any:
-    def save(value: Any, *args: Any, **options: Any) -> None:
+def _saving(original: Any, session: Session, written: dict[str, bytes] | None = None) -> Any:
+    """Tensors without values are kept as their shapes, in memory; anything else is saved as the program asks."""
+
+    def save(value: Any, target: Any = None, *args: Any, **options: Any) -> None:
         parts = value.state_dict() if isinstance(value, torch.nn.Module) else value
-        if any(isinstance(leaf, FakeTensor) for leaf in tree_leaves(parts)):
-            session.notes[_UNWRITTEN] = None
-        else:
-            original(value, *args, **options)
+        if not any(isinstance(leaf, FakeTensor) for leaf in tree_leaves(parts)):
+            original(value, target, *args, **options)
+            return
+        session.notes[_UNWRITTEN] = None
+        if written is not None and isinstance(target, str | Path):
+            kept = io.BytesIO()
+            original(value, kept, *args, **options)
+            written[str(Path(target).resolve())] = kept.getvalue()
 
     return save
 

@@ -11,7 +11,9 @@ import torch
 import torch.cuda.nccl
 import torch.distributed
 
+from vramcast.hardware.runtime import workspace_of_capability
 from vramcast.tracing.execution.recorder import Recorder
+from vramcast.tracing.execution.stand_ins import memory_counters
 from vramcast.tracing.policies import DeviceModel
 
 CUDA_VERSION = "13.0"
@@ -132,21 +134,30 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
         "is_available": True, "device_count": device.count, "current_device": 0, "set_device": None, "synchronize": None,
         "get_device_capability": device.capability, "get_device_name": device.name, "ipc_collect": None,
         "is_bf16_supported": True, "is_initialized": True, "init": None, "_lazy_init": None, "manual_seed": None,
-        "manual_seed_all": None, "is_current_stream_capturing": False, "memory_reserved": 0, "max_memory_reserved": 0,
-        "reset_peak_memory_stats": None, "memory_stats": {}, "get_rng_state_all": [], "set_rng_state": None,
-        "set_rng_state_all": None, "mem_get_info": (device.memory_bytes, device.memory_bytes), "seed": None, "seed_all": None,
+        "manual_seed_all": None, "is_current_stream_capturing": False, "get_rng_state_all": [], "set_rng_state": None,
+        "set_rng_state_all": None, "can_device_access_peer": True, "utilization": 0, "memory_usage": 0, "temperature": 40,
+        "power_draw": 0, "clock_rate": 0, "device_memory_used": 0, "list_gpu_processes": "no processes are running",
+        "get_arch_list": [f"sm_{device.capability[0]}{device.capability[1]}"], "get_gencode_flags": "", "get_sync_debug_mode": 0,
+        "set_sync_debug_mode": None, "initial_seed": 0, "is_tf32_supported": device.capability >= (8, 0), "_sleep": None,
+        "cudart": _Runtime(), "current_solver_handle": 0, "reset_accumulated_host_memory_stats": None,
+        "reset_peak_host_memory_stats": None, "host_memory_stats": {},
+        "host_memory_stats_as_nested_dict": {}, "caching_allocator_enable": None,
+        "mem_get_info": (device.memory_bytes, device.memory_bytes), "seed": None, "seed_all": None,
         "graph_pool_handle": POOL, "get_device_properties": _properties(device), "current_blas_handle": 0,
         "_exchange_device": 0, "_maybe_exchange_device": 0,
     }  # fmt: skip
     functions: dict[str, Any] = {
-        "current_stream": lambda *_: Stream.current, "default_stream": lambda *_: default, "Stream": Stream, "Event": Event,
+        "current_stream": lambda *_, **__: Stream.current, "default_stream": lambda *_, **__: default,
+        "Stream": Stream, "Event": Event,
         "CUDAGraph": Graph,
         "stream": _StreamContext, "StreamContext": _StreamContext, "set_stream": _set_stream,
-        "memory_allocated": lambda *_: recorder.live_bytes, "max_memory_allocated": lambda *_: recorder.peak_bytes,
         "empty_cache": recorder.empty_cache,
-        "get_rng_state": lambda *_: torch.zeros(16, dtype=torch.uint8),  # Philox: seed and offset, which DTensor takes apart
+        "get_rng_state": lambda *_, **__: torch.zeros(16, dtype=torch.uint8),  # Philox: seed and offset
     }  # fmt: skip
-    _put(torch.cuda, {name: _always(value) for name, value in constants.items()} | functions)
+    everywhere = {name: _always(value) for name, value in constants.items()} | functions
+    _put(torch.cuda, everywhere)
+    for module in (torch.cuda.memory, torch.cuda.random):  # the same names, held by modules of their own
+        _put(module, {name: function for name, function in everywhere.items() if hasattr(module, name)})
     torch.cuda.amp.common.amp_definitely_not_available = _always(False)
     torch.distributed.is_nccl_available = torch.distributed.distributed_c10d.is_nccl_available = _always(True)
     torch.cuda.nccl.version = _always(NCCL_VERSION)
@@ -154,14 +165,42 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
     torch.version.cuda = torch.version.cuda or CUDA_VERSION  # libraries ask it which GPU build this is
     torch._C._cuda_getCurrentRawStream = lambda *_: Stream.current.stream_id  # only CUDA builds have these two
     torch._C._host_emptyCache = _always(None)
+    for name in ("_cuda_getCublasWorkspaceSize", "_cuda_getCublasLtWorkspaceSize"):
+        setattr(torch._C, name, _always(workspace_of_capability(device.capability)))
     _put(torch.accelerator, {
         "is_available": _always(True), "device_count": _always(device.count), "current_device_index": _always(0),
         "set_device_index": _always(None), "synchronize": _always(None), "empty_cache": recorder.empty_cache,
-        "current_stream": lambda *_: Stream.current, "set_stream": _set_stream,
-        "get_device_capability": _always(device.capability), "max_memory_allocated": lambda *_: recorder.peak_bytes,
-        "memory_allocated": lambda *_: recorder.live_bytes, "reset_peak_memory_stats": _always(None),
-        "memory_stats": _always({}),
+        "current_stream": lambda *_, **__: Stream.current, "set_stream": _set_stream,
+        "get_device_capability": _always(device.capability), "empty_host_cache": _always(None),
+        "get_memory_info": _always((device.memory_bytes, device.memory_bytes)),
     })  # fmt: skip
+    memory_counters.install(recorder)
+    _profiling()
+    torch.Generator = _Generator
+
+
+class _Runtime:
+    """``torch.cuda.cudart()``: every call of the runtime succeeds and does nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _always((0, 0) if name == "cudaMemGetInfo" else 0)
+
+
+class _Generator(torch._C.Generator):  # type: ignore[misc]
+    """A random generator on the card is one of the host: nothing that it makes has a value."""
+
+    def __new__(cls, device: Any = None) -> "_Generator":
+        del device
+        return super().__new__(cls, device="cpu")  # type: ignore[no-any-return]
+
+
+def _profiling() -> None:
+    """Ranges and marks for profilers lead nowhere."""
+    import torch.cuda.nvtx
+    import torch.cuda.profiler
+
+    _put(torch.cuda.nvtx, {n: _always(0) for n in ("range_push", "range_pop", "range_start", "range_end", "mark")})
+    _put(torch.cuda.profiler, {n: _always(None) for n in ("start", "stop", "init")})
 
 
 def _always(value: Any) -> Callable[..., Any]:
@@ -180,6 +219,8 @@ def _properties(device: DeviceModel) -> SimpleNamespace:
         minor=device.capability[1],
         total_memory=device.memory_bytes,
         multi_processor_count=device.multiprocessors,
+        shared_memory_per_block=48 * 1024,
+        shared_memory_per_multiprocessor=164 * 1024,
         max_threads_per_multi_processor=device.threads_per_multiprocessor,
         warp_size=32,
         regs_per_multiprocessor=65536,

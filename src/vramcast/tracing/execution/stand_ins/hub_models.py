@@ -23,7 +23,7 @@ def install(session: Session) -> None:
             config = transformers.AutoConfig.from_pretrained(config or name, **known)
         if options.get("attn_implementation"):
             config._attn_implementation = options["attn_implementation"]
-        dtype = _dtype(options.get("dtype", options.get("torch_dtype", "auto")), config)
+        dtype = _dtype(options.get("dtype", options.get("torch_dtype", _usual(transformers.__version__))), config)
         scheme = _four_bit(options.get("quantization_config") or getattr(config, "quantization_config", None), dtype)
         card = session.backend.device_type
         with torch.device("meta" if scheme else _place(options.get("device_map"), card)):
@@ -36,6 +36,14 @@ def install(session: Session) -> None:
         return model.eval()
 
     base.from_pretrained = classmethod(from_pretrained)
+
+
+def _usual(version: str) -> Any:
+    """What ``from_pretrained`` takes where no type is named: the checkpoint's since transformers 5, float32 before.
+
+    Source: transformers 5.0 migration guide; modeling_utils.py of 4.57, ``dtype`` of None is torch.get_default_dtype().
+    """
+    return "auto" if int(version.partition(".")[0]) >= 5 else torch.get_default_dtype()
 
 
 def _place(device_map: Any, card: str) -> str:

@@ -8,7 +8,9 @@ import functools
 from typing import Any
 
 import torch
+import torch.jit._builtins
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_map_only
 
 from vramcast.tracing.execution import parameters
 from vramcast.tracing.execution.mode import TracingMode
@@ -24,6 +26,9 @@ def install(mode: TracingMode) -> None:
     parameters.install()
     tensors_of_values()
     gradient_scaling()
+    pinning()
+    formatting()
+    data_parallel()
     storage_resizing(mode.recorder)
     sharding_propagation(mode)
 
@@ -76,7 +81,10 @@ def tensors_of_values() -> None:
         (torch, "asarray", 0),
         (torch.Tensor, "new_tensor", 1),
     ):
-        setattr(holder, name, _lifting(getattr(holder, name), first))
+        original = getattr(holder, name)
+        setattr(holder, name, _lifting(original, first))
+        if (operator := torch.jit._builtins._find_builtin(original)) is not None:  # torch.jit.script finds functions by identity
+            torch.jit._builtins._register_builtin(getattr(holder, name), operator)
 
 
 def _lifting(original: Any, first: int) -> Any:
@@ -95,6 +103,49 @@ def _plain_values(data: Any) -> Any:
     if not isinstance(data, list | tuple) or not data or not isinstance(data[0], list | tuple | torch.Tensor):
         return data
     return [item.tolist() if isinstance(item, FakeTensor) else _plain_values(item) for item in data]
+
+
+def pinning() -> None:
+    """Page-locked memory needs a driver, and a loader pins in a thread of its own, which no mode sees: pinned is what it was."""
+    from torch.utils.data._utils import pin_memory
+
+    torch.Tensor.pin_memory = lambda tensor, *_, **__: tensor
+    torch.Tensor.is_pinned = lambda *_, **__: False
+    pin_memory.pin_memory = lambda data, *_, **__: data
+
+
+def formatting() -> None:
+    """``f"{loss:.4f}"``: a fake tensor of one value is written as that value, as PyTorch writes a tensor on a GPU."""
+    original = torch.Tensor.__format__
+
+    def write(tensor: torch.Tensor, form: str) -> str:
+        if isinstance(tensor, FakeTensor) and tensor.dim() == 0 and not tensor.is_meta:
+            return format(tensor.item(), form)
+        return str(tensor) if isinstance(tensor, FakeTensor) and form else original(tensor, form)
+
+    torch.Tensor.__format__ = FakeTensor.__format__ = write
+
+
+def data_parallel() -> None:
+    """``nn.DataParallel`` on the first card: it runs its part of the batch, and holds what all parts return.
+
+    The sums of the other cards' gradients arrive one by one and are not counted.
+    """
+
+    def forward(wrapper: Any, *inputs: Any, **named: Any) -> Any:
+        cards = max(1, len(wrapper.device_ids)) if wrapper.device_ids else 1
+
+        def part(value: torch.Tensor) -> torch.Tensor:
+            return value.chunk(cards)[0].cuda() if value.dim() else value.cuda()
+
+        def gathered(value: torch.Tensor) -> torch.Tensor:
+            return torch.cat([value] * cards) if value.dim() else value.repeat(cards)
+
+        parts, options = tree_map_only(torch.Tensor, part, (inputs, named))
+        out = wrapper.module(*parts, **options)
+        return out if cards == 1 else tree_map_only(torch.Tensor, gathered, out)
+
+    torch.nn.DataParallel.forward = forward
 
 
 def gradient_scaling() -> None:

@@ -1,0 +1,197 @@
+"""What programs do around their step: loaders, formatting, their own instruments, checkpoints, meshes; honest ends."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from vramcast.cli.trace import command
+from vramcast.planning.tracing.answer import Traced, trace_program
+
+pytestmark = pytest.mark.torch
+pytest.importorskip("torch")
+
+
+def _traced(folder: Path, text: str, **options: object) -> Traced:
+    script = folder / "train.py"
+    script.write_text(text)
+    return trace_program((str(script),), gpu="RTX 4090", **options)  # type: ignore[arg-type]
+
+
+INVENTORY = """
+import inspect, torch
+failed = []
+for module in (torch.cuda, torch.cuda.memory, torch.accelerator, torch.cuda.random, torch.backends.cuda):
+    for name in dir(module):
+        function = getattr(module, name)
+        if name.startswith("_") or not (inspect.isfunction(function) or inspect.isbuiltin(function)):
+            continue
+        try:
+            taken = inspect.signature(function).parameters.values()
+        except (ValueError, TypeError):
+            continue
+        if any(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in taken):
+            continue
+        try:
+            function()
+        except Exception as error:
+            failed.append(f"{module.__name__}.{name}: {error!r}")
+for call in (
+    lambda: torch.cuda.max_memory_allocated(device=0), lambda: torch.cuda.current_stream(device=0),
+    lambda: torch.cuda.get_rng_state(device=0), lambda: torch.cuda.memory_stats()["allocated_bytes.all.peak"],
+    lambda: torch.cuda.memory._record_memory_history(max_entries=10), lambda: torch.cuda.set_per_process_memory_fraction(0.5),
+    lambda: torch.cuda.nvtx.range_push("a"), lambda: torch.cuda.cudart().cudaProfilerStart(), lambda: torch.cuda.profiler.start(),
+    lambda: torch.cuda.can_device_access_peer(0, 0), lambda: torch.cuda.get_device_properties(0).shared_memory_per_block,
+    lambda: torch.Generator(device="cuda").manual_seed(1), lambda: torch.nn.init.trunc_normal_(torch.empty(300, 300)),
+    lambda: torch.randn(300, 300).mean().item(),
+):
+    try:
+        call()
+    except Exception as error:
+        failed.append(repr(error))
+assert not failed, failed
+model = torch.nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(2):
+    model(torch.randn(2, 4, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_every_function_of_torch_cuda_that_takes_nothing_is_answered(tmp_path: Path) -> None:
+    assert _traced(tmp_path, INVENTORY).result.error == ""
+
+
+LOADER = """
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(64, 128), torch.randint(0, 10, (64,)))
+model = torch.nn.Sequential(torch.nn.Linear(128, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 10)).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+best = 1e9
+for step, (x, y) in enumerate(DataLoader(data, batch_size=8, num_workers=1, pin_memory=True)):
+    torch.cuda.reset_peak_memory_stats()
+    logits = model(x.cuda(non_blocking=True))
+    loss = torch.nn.functional.cross_entropy(logits, y.cuda())
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    assert loss < 1e4 and torch.isfinite(loss) and not torch.isnan(logits).any() and not norm > 100
+    line = f"step {step} loss {loss:.4f} norm {norm.item():.2f} {loss:>8.3f}"
+    held, peak = torch.cuda.memory_allocated(), torch.cuda.max_memory_allocated(device="cuda:0")
+    assert 0 < held <= peak <= torch.cuda.max_memory_reserved(), (held, peak)
+    assert torch.cuda.memory_stats()["allocated_bytes.all.current"] == held
+    with torch.no_grad():
+        kept = torch.topk(logits, 3)[0]
+        logits[logits < kept[:, [-1]]] = -float("inf")
+        assert logits[logits > 0].dim() == 1
+    if loss.item() < best:
+        best = loss.item()
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, "best.pt")
+    found = torch.load("best.pt", map_location="cuda")
+    model.load_state_dict(found["model"])
+    optimizer.load_state_dict(found["optimizer"])
+"""
+
+
+def test_a_usual_loop_runs_to_its_second_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    traced = _traced(tmp_path, LOADER)
+    assert (traced.result.error, traced.result.steps) == ("", 2)
+    assert not (tmp_path / "best.pt").exists()  # a checkpoint without values never lands on a disk
+    assert traced.answer.fit.verdict == "fits"
+
+
+MESH = """
+import os, torch
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+assert torch.cuda.device_count() == int(os.environ["WORLD_SIZE"]) == 4
+mesh = init_device_mesh("cuda", (4,))
+model = torch.nn.Sequential(*[torch.nn.Linear(1024, 1024, bias=False) for _ in range(4)]).cuda()
+for layer in model:
+    fully_shard(layer, mesh=mesh)
+fully_shard(model, mesh=mesh)
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(3):
+    model(torch.randn(8, 1024, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
+def test_a_mesh_is_made_without_a_process_group_before_it(tmp_path: Path) -> None:
+    traced = _traced(tmp_path, MESH, gpus=4, processes=4, timeout_s=60)
+    assert (traced.result.error, traced.result.steps) == ("", 2)
+    assert traced.answer.worst.peak.terms
+    states = sum(t.bytes for t in traced.answer.worst.terms if t.name == "optimizer")
+    assert states == pytest.approx(2 * 4 * 4 * 1024 * 1024 / 4, rel=0.01)  # two moments in fp32, a quarter each
+
+
+COPIES = """
+import torch
+model = torch.nn.DataParallel(torch.nn.Linear(256, 256)).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(3):
+    out = model(torch.randn(64, 256, device="cuda"))
+    assert out.shape == (64, 256)
+    out.sum().backward()
+    optimizer.step()
+"""
+
+
+def test_data_parallel_runs_the_first_cards_part(tmp_path: Path) -> None:
+    assert _traced(tmp_path, COPIES, gpus=2).result.error == ""
+
+
+COMPILED = """
+import torch
+step = torch.compile(lambda model, x: model(x).sum())
+model = torch.nn.Linear(8192, 8192).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+while True:
+    step(model, torch.randn(400_000, 8192, device="cuda")).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (COMPILED, "torch.compile was asked for"),
+        ("print('nothing')", "made no optimizer step"),
+        (
+            "import torch\ntorch.zeros(4, device='cuda')\nraise ValueError('no data')",
+            "failed before its steps were done: ValueError",
+        ),
+    ],
+)
+def test_what_is_not_known_is_not_said_to_fit(tmp_path: Path, text: str, said: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    done = CliRunner().invoke(command, ["--gpu", "RTX 4090", "--json", "--", "python", str(script)], standalone_mode=False)
+    assert done.return_value == 3
+    fit = json.loads(done.stdout)["fit"]
+    assert (fit["verdict"], said in fit["error"]) == ("unknown", True)
+
+
+@pytest.mark.parametrize("flag", [["--seq", "4096"], ["--only-layers", "2"], ["--remedies"], ["--whole"], ["--limits"]])
+def test_flags_that_a_script_makes_meaningless_are_refused(flag: list[str]) -> None:
+    done = CliRunner().invoke(command, [*flag, "--", "python", "train.py"])
+    assert "says nothing to a script" in str(done.exception)
+
+
+def test_the_usual_type_of_a_checkpoint_follows_the_release_of_transformers() -> None:
+    import torch
+
+    from vramcast.tracing.execution.stand_ins.hub_models import _usual
+
+    assert [_usual(version) for version in ("4.46.3", "4.57.1", "5.0.0", "5.23.0")] == [
+        torch.float32,
+        torch.float32,
+        "auto",
+        "auto",
+    ]
