@@ -33,7 +33,8 @@ def under_load(answer: Answer, speed: Speed) -> dict[str, Any]:
     found: dict[str, Any] = {"percentiles": percentiles(served), "simulated_requests": len(served)}
     if load.rate_per_s > speed.most_per_s:
         found["warning"] = (
-            f"{load.rate_per_s:,.4g} requests/s are more than {speed.cards} cards can serve: the queue grows without end; "
+            f"{load.rate_per_s:,.6g} requests/s are more than {speed.cards} card{'s' * (speed.cards > 1)} can serve: "
+            "the queue grows without end; "
             f"the largest rate is {speed.most_per_s:,.3g}/s"
         )
     if traffic.ttft_s or traffic.tpot_s:
