@@ -3,144 +3,257 @@
     python tools/fit_training.py truth/training_speed.jsonl            # writes sustained.json, prints the errors
     python tools/fit_training.py truth/training_speed.jsonl --score    # errors alone
 
-Few factors for each kind of framework on each class of cards, pulled towards the class's common factors and those towards the
-prior (SPEED: products 1.2, scores 2, streams 1.4), so that a pair with few rows stays near its neighbours. A source weighs the
-square root of its rows. Errors: in sample, and with a row's whole source left out of the fit.
+The logarithm of a factor is its prior, plus a part for all runs, one for the kind of framework (the attention kernel, for
+scores), one for the class of cards and one for the pair; each part is pulled towards nothing by its width, so a pair that was
+seldom or never measured takes what its kind and its class show elsewhere. A source weighs little more than one of its rows.
+Errors: in sample; with a fifth of each source's rows left out, five times; and with a row's whole source left out.
 """
 
 import argparse
 import math
 import sys
-from collections import defaultdict
+from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from scipy.optimize import least_squares
 
 from vramcast.speed.kernels.machine import card_class
 from vramcast.speed.training import sustained as table
 from vramcast.speed.training.job import Job, network_of
-from vramcast.speed.training.step import ledger
-from vramcast.speed.training.sustained import Sustained, kind_of
-from vramcast.speed.training.work import Parts, parts_of
+from vramcast.speed.training.step import KINDS, Loads, loads_of, step_seconds
+from vramcast.speed.training.sustained import Sustained, kind_of, prior
+from vramcast.speed.training.work import parts_of
 from vramcast.truth.judgement import source_name
 from vramcast.truth.rows import read_rows
 from vramcast.truth.rows import training_speed as rows_of_speed
 
-NAMES = ("products", "experts", "scores", "streams", "exposed", "host_s")
-PRIOR = Sustained()
-WIDTHS = {"products": 0.10, "experts": 0.4, "scores": 0.35, "streams": 0.3, "exposed": 0.7, "host_s": 1.0}  # of the logarithm
-ROW_NOISE = 0.06
-BOUNDS = {
-    "products": (0.9, 2.5), "experts": (1.0, 8.0), "scores": (1.0, 8.0),
-    "streams": (0.5, 4.0), "exposed": (0.01, 1.0), "host_s": (2e-5, 5e-3),
+FACTORS = ("products", "narrow", "experts", "scores", "streams", "scans", "exposed", "host_s", "routed_s")
+# Widths of the logarithms: of the part for all runs, for a kind, for a class, for a pair.
+WIDTHS = {
+    "products": (0.10, 0.10, 0.10, 0.05), "narrow": (0.20, 0.15, 0.12, 0.05), "experts": (0.40, 0.20, 0.20, 0.10),
+    "scores": (0.10, 0.12, 0.12, 0.12), "streams": (0.30, 0.20, 0.15, 0.10), "scans": (0.25, 0.001, 0.001, 0.001),
+    "exposed": (0.60, 0.40, 0.30, 0.20), "host_s": (0.30, 0.30, 0.20, 0.10), "routed_s": (0.40, 0.001, 0.20, 0.001),
 }  # fmt: skip
+ROW_NOISE, BEYOND = 0.07, 2.5  # a row's own scatter; residuals beyond so many of it count as their square root
+CROWD = -0.3  # a row weighs (rows of its source) ** CROWD
+ROUNDS, STEP, FOLDS = 30, 1.002, 5
 
 
 class Run(NamedTuple):
-    """One row, ready to be put together under any factors."""
+    """One row, ready to be put together under any factors. ``keys``: of each factor, its kind (or attention kernel) and class."""
 
     id: str
     source: str
     kind: str
+    attention: str
     card: str
     job: Job
-    parts: Parts
+    loads: Loads
     measured: float
+
+    def key(self, factor: str) -> str:
+        """What a factor belongs to beside the class."""
+        return self.attention if factor == "scores" else self.kind
 
 
 def runs_of(path: Path) -> list[Run]:
-    """Every row of the file that can be asked."""
-    found = []
+    """Every row of the file that can be asked and whose words decide its time."""
+    found, marks = [], msgspec.json.decode((path.parent / "marks.json").read_bytes(), type=dict[str, str])
     for row in read_rows(path):
+        if row["id"] in marks:
+            continue
+        whole = rows_of_speed.whole_row(row)
         try:
-            whole = rows_of_speed.whole_row(row)
             model, card = rows_of_speed.model_of(whole), rows_of_speed.card_of(whole)
             job = rows_of_speed.job_of_row(whole, model)
-            parts = parts_of(job, model, card, network_of(card))
+            loads = loads_of(job, parts_of(job, model, card, network_of(card)))
             measured = rows_of_speed.measured_s(whole, job)
         except Exception as error:
             sys.stderr.write(f"{row.get('id')}: {error}\n")
             continue
-        kind = kind_of(job.framework, compiled=job.compiled)
-        found.append(Run(str(whole["id"]), source_name(str(whole["source"])), kind, card_class(card), job, parts, measured))
+        if rows_of_speed.doubt(whole):
+            sys.stderr.write(f"{row.get('id')}: {rows_of_speed.doubt(whole)}\n")
+            continue
+        kind, source = kind_of(job.framework, compiled=job.compiled), source_name(str(whole["source"]))
+        found.append(Run(str(whole["id"]), source, kind, job.attention, card_class(card), job, loads, measured))
     return found
 
 
-def fit(runs: list[Run], prior: Sustained) -> Sustained:
-    """The factors that fit these runs best, no further from the prior than their widths make likely."""
-    per_source: dict[str, int] = defaultdict(int)
-    for run in runs:
-        per_source[run.source] += 1
-    weights = np.array([1 / math.sqrt(math.sqrt(per_source[run.source])) for run in runs])
-    centre = np.array([math.log(getattr(prior, name)) for name in NAMES])
-    widths = np.array([WIDTHS[name] for name in NAMES])
-    low = np.array([math.log(BOUNDS[name][0]) for name in NAMES])
-    high = np.array([math.log(BOUNDS[name][1]) for name in NAMES])
+class Shape(NamedTuple):
+    """The parts there are: names of kinds and kernels, of classes, and pairs of both."""
 
-    def residuals(logs: np.ndarray) -> np.ndarray:
-        own = Sustained(**dict(zip(NAMES, np.exp(logs).tolist(), strict=True)))
-        errors = np.array([math.log(ledger(run.job, run.parts, own).seconds / run.measured) for run in runs])
-        return np.concatenate([weights * _robust(errors / ROW_NOISE), (logs - centre) / widths])
+    keys: list[str]
+    cards: list[str]
+    pairs: list[tuple[str, str]]
 
-    start = np.clip(centre, low + 1e-6, high - 1e-6)
-    found = least_squares(residuals, start, bounds=(low, high), max_nfev=60, diff_step=1e-3)
-    return Sustained(**dict(zip(NAMES, (round(float(v), 7) for v in np.exp(found.x)), strict=True)))
+    @classmethod
+    def of(cls, runs: list[Run]) -> "Shape":
+        """Those that these runs have."""
+        pairs = {(run.key(name), run.card) for run in runs for name in ("products", "scores")}
+        return cls(sorted({key for key, _ in pairs}), sorted({card for _, card in pairs}), sorted(pairs))
 
+    @property
+    def parts(self) -> int:
+        """Rows of the matrix of parts: one for all, then keys, cards, pairs."""
+        return 1 + len(self.keys) + len(self.cards) + len(self.pairs)
 
-def _robust(values: np.ndarray) -> np.ndarray:
-    """Residuals beyond three widths count as their square root: a row whose words do not say all must not bend the fit."""
-    size = np.abs(values)
-    return np.where(size <= 3, values, np.sign(values) * (2 * np.sqrt(3 * np.maximum(size, 3)) - 3))
-
-
-def table_of(runs: list[Run]) -> dict[str, Sustained]:
-    """All rows: every run together, each class, each kind, each pair; a finer row is pulled towards its class's."""
-    whole = fit(runs, PRIOR)
-    found = {"*|*": whole}
-    for card in sorted({run.card for run in runs}):
-        found[f"*|{card}"] = fit([run for run in runs if run.card == card], whole)
-    for kind in sorted({run.kind for run in runs}):
-        found[f"{kind}|*"] = fit([run for run in runs if run.kind == kind], whole)
-    for kind, card in sorted({(run.kind, run.card) for run in runs}):
-        found[f"{kind}|{card}"] = fit([run for run in runs if (run.kind, run.card) == (kind, card)], found[f"*|{card}"])
-    return found
+    def places(self, key: str, card: str) -> list[tuple[int, int]]:
+        """The rows of one key and class, each with its column of widths; a key or class that is not there has none."""
+        found = [(0, 0)]
+        if key in self.keys:
+            found.append((1 + self.keys.index(key), 1))
+        if card in self.cards:
+            found.append((1 + len(self.keys) + self.cards.index(card), 2))
+        if (key, card) in self.pairs:
+            found.append((1 + len(self.keys) + len(self.cards) + self.pairs.index((key, card)), 3))
+        return found
 
 
-def factors_in(found: dict[str, Sustained], run: Run) -> Sustained:
-    """The finest row of a table for a run."""
-    names = (f"{run.kind}|{run.card}", f"{run.kind}|*", f"*|{run.card}", "*|*")
-    return next(found[name] for name in names if name in found)
+class Sample:
+    """Runs as arrays: their loads, what was measured, and which parts each of their factors takes."""
+
+    def __init__(self, runs: list[Run], shape: Shape) -> None:
+        self.runs, self.shape = runs, shape
+        self.loads = _stacked([run.loads for run in runs])
+        self.measured = np.log([run.measured for run in runs])
+        self.centre = np.log([[getattr(prior(run.attention, run.card), f) for f in FACTORS] for run in runs])
+        self.taken = np.zeros((len(runs), len(FACTORS), shape.parts))
+        for i, run in enumerate(runs):
+            for j, name in enumerate(FACTORS):
+                for place, width in shape.places(run.key(name), run.card):
+                    self.taken[i, j, place] = WIDTHS[name][width]
+        crowd = Counter(run.source for run in runs)
+        self.weights = np.array([crowd[run.source] ** CROWD for run in runs])
+
+    def logs(self, parts: np.ndarray) -> np.ndarray:
+        """Logarithm of the forecast of each run under a matrix of parts [factor, part]."""
+        return self._time(self.centre + np.einsum("ijp,jp->ij", self.taken, parts))
+
+    def _time(self, logs: np.ndarray) -> np.ndarray:
+        return np.log(step_seconds(self.loads, Sustained(**dict(zip(FACTORS, np.exp(logs).T, strict=True)))))
+
+    def residuals(self, parts: np.ndarray) -> np.ndarray:
+        """Weighted errors of the runs in their scatter, then the parts themselves."""
+        errors = (self.logs(parts) - self.measured) / ROW_NOISE
+        return np.concatenate([self.weights * _robust(errors), parts.ravel()])
+
+    def slopes(self, parts: np.ndarray) -> np.ndarray:
+        """Derivatives of the residuals by every part: nine of the time, one a factor, spread over the parts that a run takes."""
+        logs = self.centre + np.einsum("ijp,jp->ij", self.taken, parts)
+        base = self._time(logs)
+        errors = np.abs(base - self.measured) / ROW_NOISE
+        bent = np.where(errors <= BEYOND, 1.0, np.sqrt(BEYOND / np.maximum(errors, BEYOND))) * self.weights / ROW_NOISE
+        found = np.zeros_like(self.taken)
+        for j in range(len(FACTORS)):
+            moved = logs.copy()
+            moved[:, j] += math.log(STEP)
+            found[:, j, :] = (bent * (self._time(moved) - base) / math.log(STEP))[:, None] * self.taken[:, j, :]
+        return np.vstack([found.reshape(len(self.runs), -1), np.eye(parts.size)])
 
 
-def errors_of(runs: list[Run], found: dict[str, Sustained]) -> dict[str, float]:
-    """Signed relative error of each run under a table."""
-    return {run.id: ledger(run.job, run.parts, factors_in(found, run)).seconds / run.measured - 1 for run in runs}
+def fit(runs: list[Run], shape: Shape) -> np.ndarray:
+    """The parts [factor, part] that fit these runs best under their widths (Levenberg and Marquardt)."""
+    sample, parts, damping = Sample(runs, shape), np.zeros((len(FACTORS), shape.parts)), 1e-3
+
+    def cost(at: np.ndarray) -> float:
+        return float(np.sum(sample.residuals(at) ** 2))
+
+    best = cost(parts)
+    for _ in range(ROUNDS):
+        slopes, errors = sample.slopes(parts), sample.residuals(parts)
+        square, pull = slopes.T @ slopes, -slopes.T @ errors
+        for _ in range(6):
+            move = np.clip(np.linalg.solve(square + damping * np.eye(len(pull)), pull), -2, 2).reshape(parts.shape)
+            found = cost(parts + move)
+            if found < best:
+                break
+            damping = max(damping * 10, 1e-2)
+        else:
+            return parts
+        gained, parts, best = best - found, parts + move, found
+        damping = max(damping / 5, 1e-6)
+        if gained < 1e-4 * best:
+            return parts
+    return parts
 
 
-def left_out(runs: list[Run]) -> dict[str, float]:
-    """Signed relative error of each run under a table made without its source."""
+def errors_of(runs: list[Run], shape: Shape, parts: np.ndarray) -> dict[str, float]:
+    """Signed relative error of each run."""
+    sample = Sample(runs, shape)
+    return dict(zip([run.id for run in runs], np.expm1(sample.logs(parts) - sample.measured).tolist(), strict=True))
+
+
+def left_out(runs: list[Run], shape: Shape, groups: dict[str, Any]) -> dict[str, float]:
+    """Signed relative error of each run under parts fitted without its group."""
     errors: dict[str, float] = {}
-    for source in sorted({run.source for run in runs}):
-        found = table_of([run for run in runs if run.source != source])
-        errors |= errors_of([run for run in runs if run.source == source], found)
+    for group in sorted(set(groups.values()), key=str):
+        parts = fit([run for run in runs if groups[run.id] != group], shape)
+        errors |= errors_of([run for run in runs if groups[run.id] == group], shape, parts)
     return errors
 
 
-def report(runs: list[Run], inside: dict[str, float], outside: dict[str, float]) -> dict[str, tuple[float, float]]:
-    """Median errors by source, in sample and left out; printed, the macro figures last."""
-    medians = {}
+def folds_of(runs: list[Run]) -> dict[str, int]:
+    """A fifth of each source's rows in each fold, by chance with a fixed seed."""
+    chance, found = np.random.default_rng(0), {}
     for source in sorted({run.source for run in runs}):
         own = [run.id for run in runs if run.source == source]
-        pair = tuple(float(np.median([abs(errors[i]) for i in own])) for errors in (inside, outside))
-        bias = float(np.median([inside[i] for i in own]))
-        medians[source] = (pair[0], pair[1])
-        sys.stdout.write(f"{len(own):4} {source:48} in sample {pair[0]:6.1%} (bias {bias:+.1%})  left out {pair[1]:6.1%}\n")
-    macro = [float(np.mean([pair[i] for pair in medians.values()])) for i in (0, 1)]
-    sys.stdout.write(f"{len(runs):4} {'macro over sources':48} in sample {macro[0]:6.1%}  left out {macro[1]:6.1%}\n")
-    return medians
+        found |= {own[i]: place % FOLDS for place, i in enumerate(chance.permutation(len(own)))}
+    return found
+
+
+def report(runs: list[Run], scored: dict[str, dict[str, float]]) -> None:
+    """Median errors by source under each way of leaving out; the macro figures last."""
+    medians = []
+    for source in sorted({run.source for run in runs}):
+        own = [run.id for run in runs if run.source == source]
+        medians.append([float(np.median([abs(errors[i]) for i in own])) for errors in scored.values()])
+        bias = float(np.median([next(iter(scored.values()))[i] for i in own]))
+        told = "  ".join(f"{name} {size:6.1%}" for name, size in zip(scored, medians[-1], strict=True))
+        sys.stdout.write(f"{len(own):4} {source:40} {told}  (bias {bias:+.1%})\n")
+    macro = np.mean(medians, axis=0)
+    told = "  ".join(f"{name} {size:6.1%}" for name, size in zip(scored, macro, strict=True))
+    sys.stdout.write(f"{len(runs):4} {'macro over sources':40} {told}\n")
+
+
+def table_of(runs: list[Run], shape: Shape, parts: np.ndarray, scored: dict[str, dict[str, float]]) -> dict[str, Sustained]:
+    """The rows of sustained.json: every kind and every attention kernel on every class, "*" for classes that nobody measured."""
+    kinds, kernels = sorted({run.kind for run in runs}), sorted({run.attention for run in runs})
+    found = {}
+    for key in [*kinds, *kernels]:
+        for card in [*shape.cards, "*"]:
+            own = [f for f in FACTORS if (f == "scores") == (key in kernels)]
+            given = prior(key, card)
+            values = {name: _factor(name, given, shape.places(key, card), parts) for name in own}
+            members = [run for run in runs if key in (run.kind, run.attention) and card in ("*", run.card)]
+            fitted = {"n": len(members), "sources": len({run.source for run in members})}
+            for name, errors in (("median", scored["in sample"]), ("left_out", scored["source left out"])):
+                if members:
+                    fitted[name] = round(float(np.median([abs(errors[run.id]) for run in members])), 4)
+            found[f"{key}|{card}"] = Sustained(**values, **fitted)
+    return found
+
+
+def _factor(name: str, given: Sustained, places: list[tuple[int, int]], parts: np.ndarray) -> float:
+    row = parts[FACTORS.index(name)]
+    log = math.log(getattr(given, name)) + sum(row[place] * WIDTHS[name][width] for place, width in places)
+    return float(f"{math.exp(log):.4g}")
+
+
+def _robust(values: np.ndarray) -> np.ndarray:
+    """A row whose words do not say all must not bend the fit."""
+    size = np.abs(values)
+    return np.where(size <= BEYOND, values, np.sign(values) * (2 * np.sqrt(BEYOND * np.maximum(size, BEYOND)) - BEYOND))
+
+
+def _stacked(loads: list[Loads]) -> Loads:
+    def column(name: str) -> Any:
+        if name in ("forward", "backward", "again"):
+            return {kind: np.array([getattr(one, name)[kind] for one in loads]) for kind in KINDS}
+        return np.array([getattr(one, name) for one in loads], dtype=float)
+
+    return Loads(**{name: column(name) for name in Loads.__struct_fields__})
 
 
 def main() -> int:
@@ -150,21 +263,16 @@ def main() -> int:
     asked.add_argument("--score", action="store_true", help="print errors, write nothing")
     given = asked.parse_args()
     runs = runs_of(given.rows)
-    found = table_of(runs)
-    inside, outside = errors_of(runs, found), left_out(runs)
-    report(runs, inside, outside)
+    shape = Shape.of(runs)
+    parts = fit(runs, shape)
+    scored = {
+        "in sample": errors_of(runs, shape, parts),
+        "a fifth left out": left_out(runs, shape, folds_of(runs)),
+        "source left out": left_out(runs, shape, {run.id: run.source for run in runs}),
+    }
+    report(runs, scored)
     if not given.score:
-        rows = {}
-        for name, own in found.items():
-            kind, card = name.split("|")
-            members = [run for run in runs if kind in ("*", run.kind) and card in ("*", run.card)]
-            rows[name] = msgspec.structs.replace(
-                own,
-                n=len(members),
-                sources=len({run.source for run in members}),
-                median=round(float(np.median([abs(inside[run.id]) for run in members])), 4),
-                left_out=round(float(np.median([abs(outside[run.id]) for run in members])), 4),
-            )
+        rows = table_of(runs, shape, parts, scored)
         table.CONSTANTS.write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=1) + b"\n")
     return 0
 

@@ -55,7 +55,9 @@ def test_recomputation_costs_time_and_no_model_flops() -> None:
 def test_frozen_weights_need_no_gradient_of_their_own() -> None:
     whole, frozen = step(sharding="ddp"), step(sharding="ddp", frozen=True, trained_parameters=10**7)
     assert frozen.model_flops == pytest.approx(2 / 3 * whole.model_flops)
-    assert frozen.step_s < 0.85 * whole.step_s
+    products = [found.term.find("backward").find("products").seconds for found in (whole, frozen)]
+    assert products[1] < 0.55 * products[0]
+    assert frozen.step_s < whole.step_s  # adapters stream beside every product: a step saves less than its products do
 
 
 def test_a_bubble_shrinks_with_micro_batches_and_chunks() -> None:

@@ -19,10 +19,11 @@ from vramcast.speed.kernels.machine import Machine, link, machine
 FORMULA = "launch + root + link (+ network)"
 IMPLEMENTATIONS = ("nccl", "vllm", "sglang", "trtllm")
 # Between nodes, from nccl-tests on H100 nodes with 1, 2, 4 and 8 rails of 50 GB/s (xxrjun/nccl-tests-cluster@455de4f), ring
-# collectives of 32 MiB to 8 GiB: 3 to 7 % in the median. A call's start grows with each doubling of nodes.
+# collectives of 32 MiB to 8 GiB: 3 to 7 % in the median. A call's start grows with each doubling of nodes. All-to-all: 43 to 47
+# GB/s of each card's 50 (DeepEP, README, normal kernels over RDMA).
 NETWORK_S = 30e-6
 NETWORK_ROOT_NS = 20.0
-RAIL_SHARE = {"all_reduce": 1.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 0.5}
+RAIL_SHARE = {"all_reduce": 1.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 0.85}
 
 
 class Fabric(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,8 +102,11 @@ def _collective(operation: str, card: Accelerator, call: Call, implementation: s
 
 def _across(operation: str, card: Accelerator, call: Call, fabric: Fabric, inside: float) -> dict[str, Any]:
     """What changes between nodes: the slower of the rails and the links inside carries the ring, and calls start later."""
-    rails = min(fabric.rails, call.world // call.nodes)
-    rate = min(link(card) * inside, rails * fabric.rail_bytes_per_s * RAIL_SHARE[operation])
+    inner = call.world // call.nodes
+    rails = min(fabric.rails, inner)
+    # A ring crosses to the next node once for all ranks of a node; in an all-to-all each of them sends its own bytes.
+    senders = inner if operation == "all_to_all" else 1
+    rate = min(link(card) * inside, rails * fabric.rail_bytes_per_s * RAIL_SHARE[operation] / senders)
     return {
         "link": call.moved_bytes * factor(operation, call.world) / rate,
         "network": NETWORK_S * math.log2(call.nodes) + NETWORK_ROOT_NS * 1e-9 * call.moved_bytes**0.5,

@@ -13,6 +13,12 @@ from vramcast.training.recipe.parts import GATHERED, Recipe, width
 from vramcast.workload import Training
 
 Recomputed = Literal["none", "selective", "full"]
+# Scores written to memory (PyTorch's math, Megatron before flash attention); FlashAttention 1 and its Triton twins;
+# FlashAttention 2, which torch's SDPA carries; cuDNN's, which Transformer Engine takes on Hopper and later.
+Attention = Literal["unfused", "flash1", "flash2", "cudnn"]
+# One scale a tensor (found by a pass before the cast), a row or column, a block of 32 numbers (MXFP8).
+Scaling = Literal["tensor", "row", "block"]
+Dispatcher = Literal["alltoall", "flex", "padded"]
 
 # Products of a training recipe as kernel laws name them.
 _FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "bf16", "float8": "fp8", "int8": "int8"}
@@ -30,8 +36,16 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     ``rows``: sequences of a micro-batch on one data-parallel rank; ``micro_batches``: of a step on each rank. ``shards``: ranks
     that share one copy of what is sharded. ``regathers``: weights gathered in forward are gathered again in backward.
-    ``products``: number format of matrix products. ``update_bytes``: moved for each local parameter in the optimizer's step.
-    ``trained``: share of the parameters that get gradients. ``dequantizes``: frozen weights are unpacked before each product.
+    ``products``: number format of matrix products; ``scaling``: what shares a scale of 8-bit ones. ``update_bytes``: moved for
+    each local parameter in the optimizer's step. ``trained_parameters``: those that get gradients. ``unpacks``: how frozen
+    weights are unpacked before each product (a key of ``work.UNPACKED_BYTES``). ``repeated``: what selective recomputation runs
+    again, in Megatron's words or an operation's part; ``repeated_share``: of the layers, where whole ones are. ``graphed``:
+    share of the launches that CUDA graphs replay. ``attention``: the kernel's generation (ATTENTION). ``dispatcher``: how
+    tokens reach their experts: "alltoall" (NCCL, after the host has read how many go where), "flex" (DeepEP, HybridEP: a token
+    crosses to a node once, the host does not wait) or "padded" (capacities known beforehand). ``expert_tp``: ranks that share
+    one expert. ``adds_up_bytes``: of a weight's gradient that each micro-batch adds to a sum kept beside it.
+    ``overlaps_tensor``: all-gathers and reduce-scatters run in chunks beside their products. ``predicts_ahead``: MTP layers
+    train.
     """
 
     seq: int
@@ -50,13 +64,23 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     regathers: bool = True
     recomputed: Recomputed = "none"
     products: str = "bf16"
+    scaling: Scaling = "tensor"
     weight_bytes: int = 2
     reduce_bytes: int = 2
     update_bytes: float = 30.0
     frozen: bool = False
     trained_parameters: int = 0
-    dequantizes: bool = False
+    unpacks: str = ""
+    repeated: tuple[str, ...] = ("scores",)
+    repeated_share: float = 1.0
+    graphed: float = 0.0
+    attention: Attention = "flash2"
+    dispatcher: Dispatcher = "alltoall"
+    expert_tp: int = 1
+    adds_up_bytes: int = 0
+    overlaps_tensor: bool = False
     overlaps_experts: bool = False
+    predicts_ahead: bool = False
     offload: tuple[str, ...] = ()
     framework: str = ""
     compiled: bool = False
@@ -110,12 +134,27 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         update_bytes=update_bytes(recipe.update.optimizer),
         frozen=trained_parameters < whole // 2,
         trained_parameters=trained_parameters,
-        dequantizes=bool(recipe.quantization.scheme),
+        unpacks=_unpacking(recipe),
+        attention=_attention(recipe),
+        expert_tp=recipe.model_parallel.expert_tp,
+        adds_up_bytes=width(recipe.precision.reduce) if recipe.framework == "megatron" else 0,
         overlaps_experts=recipe.model_parallel.overlaps_experts,
         offload=recipe.sharding.offload,
         framework=recipe.framework,
         compiled=recipe.kernels.compiled,
     )
+
+
+def _unpacking(recipe: Recipe) -> str:
+    """Whether frozen weights of fewer bits are unpacked by one kernel (bitsandbytes) or by plain tensor operations (AutoGPTQ)."""
+    stored = recipe.quantization
+    return "" if not stored.scheme else "operations" if stored.unpacks else "kernel"
+
+
+def _attention(recipe: Recipe) -> Attention:
+    if recipe.kernels.attention in ("eager", "unfused", "math"):
+        return "unfused"
+    return "cudnn" if recipe.framework == "megatron" or recipe.kernels.attention == "cudnn" else "flash2"
 
 
 def _recomputed(policy: str) -> Recomputed:

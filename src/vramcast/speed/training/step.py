@@ -12,16 +12,63 @@ from vramcast.ledger import Interval, Term
 from vramcast.models.inventory import Model
 from vramcast.models.operations.counts import forward_flops, full_attention_flops
 from vramcast.quantity import SECONDS, Quantity, named, seconds
+from vramcast.speed.kernels.law import larger
 from vramcast.speed.kernels.machine import card_class, machine
 from vramcast.speed.training.job import Job, Network, job_of, network_of
 from vramcast.speed.training.sustained import Sustained, kind_of, sustained
 from vramcast.speed.training.work import Parts, parts_of
 from vramcast.training.forecast import TrainingForecast
 
-_ADAPTED = 2.0  # launches of a layer whose projections each carry an adapter: two small products, dropout, casts, a sum (PEFT)
 _KERNELS = "speed/kernels: laws fitted on measured kernels (docs/kernels.md)"
 _SUSTAINED = "speed/training/sustained.json: fitted on published runs"
 _PIPELINE = "arXiv 2104.04473, section 2.2: (p - 1) / v passes of idle stages"
+KINDS = ("products", "narrow", "experts", "scores", "streams", "scans", "unpacking")
+# Launches of a layer whose projections each carry an adapter, against the same layer without: two small products, dropout, casts
+# and a sum for each (PEFT, tuners/lora/layer.py Linear.forward).
+ADAPTED = 2.0
+# Seconds of Python for a layer under DeepSpeed's ZeRO-3: its modules fetch and release their parameters by hooks, forward and
+# backward (deepspeed/runtime/zero/partitioned_param_coordinator.py): Qwen-7B's full runs against its LoRA runs (QwenLM/Qwen).
+HOOKED_S = 0.011
+# Launches of layers that run a forward beside another micro-batch's backward, part by part, against one after the other
+# (Megatron-LM, megatron/core/models/common/model_chunk_schedule_plan.py): Qwen3-30B-A3B on 16 H100 with and without it,
+# containers 26.02 and 26.02.01 (Megatron-Bridge, docs/performance-summary-archive.md).
+INTERLEAVED = 1.75
+PADDED = 0.5  # of the routing's launches where capacities are fixed: Qwen3-30B-A3B on 8 B200, container 25.09 against 25.11
+RELEASED = 0.95  # of a launch's host time that replaying it from a CUDA graph saves
+
+
+class Loads(msgspec.Struct, frozen=True, kw_only=True):
+    """A job and its parts as plain numbers (or arrays, one entry a run). Flags are 0 or 1.
+
+    ``forward``, ``backward``, ``again``: seconds by kind of kernel, KINDS all named; the rest as ``Parts`` and ``Job`` have it.
+    """
+
+    forward: dict[str, Any]
+    backward: dict[str, Any]
+    again: dict[str, Any]
+    layers: Any
+    routed: Any
+    gather: Any
+    scatter: Any
+    tensor: Any
+    context: Any
+    expert: Any
+    stages: Any
+    sync: Any
+    update: Any
+    host_update: Any
+    micro_batches: Any
+    idle: Any
+    full: Any
+    gathers: Any
+    regathers: Any
+    frozen: Any
+    hooked: Any
+    graphed: Any
+    waits: Any
+    padded: Any
+    overlaps_experts: Any
+    overlaps_tensor: Any
 
 
 class StepTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +111,7 @@ def step_time(
     job: Job, model: Model, card: Accelerator, *, network: Network | None = None, factors: Sustained | None = None
 ) -> StepTime:
     """The step's ledger. Raises UnmodelledError for a card without known rates."""
-    own = factors or sustained(kind_of(job.framework, compiled=job.compiled), card_class(card))
+    own = factors or sustained(kind_of(job.framework, compiled=job.compiled), job.attention, card_class(card))
     parts = parts_of(job, model, card, network or network_of(card))
     term = ledger(job, parts, own)
     forward = forward_flops(model, seq=job.seq) * job.rows * job.micro_batches * job.dp
@@ -87,77 +134,44 @@ def _scores_share(model: Model, seq: int) -> float:
 
 def ledger(job: Job, parts: Parts, own: Sustained) -> Term:
     """The parts put together: what a micro-batch runs and exposes, times micro-batches and bubble, then the step's end."""
+    on = loads_of(job, parts)
+    running = micro_batch(on, own)
     passes = named(job.micro_batches, "micro-batches")
-    idle = named(job.pp - 1, "stages wait") / named(job.vpp, "chunks")
-    running = _running(job, parts, own)
-    once = sum(t.seconds for t in running)
-    terms = [_times(t, passes) for t in running]
+    works = {"forward": parts.forward, "backward": parts.backward, "recomputation": parts.again}
+    terms = [_times(_kernels(name, work, own), passes) for name, work in works.items() if work]
+    for name, why in _reasons(job, on, own).items():
+        if running[name] > 0:
+            terms.append(_times(Term(name=name, seconds=running[name], why=why, source=_KERNELS), passes))
     if job.pp > 1:
-        terms.append(Term(name="bubble", amount=idle * seconds(once, "of a micro-batch"), source=_PIPELINE))
-    terms += _at_the_end(parts, own, backward=sum(t.seconds for t in running if t.name in ("backward", "recomputation")))
+        idle = named(job.pp - 1, "stages wait") / named(job.vpp, "chunks")
+        all_of_it = seconds(sum(running.values()), "of a micro-batch")
+        terms.append(Term(name="bubble", amount=idle * all_of_it, source=_PIPELINE))
+    ends = once(on, own, backward=running["backward"] + running["recomputation"])
+    terms += [Term(name=name, seconds=ends[name], why=why, source=_KERNELS) for name, why in _ENDS.items() if ends[name] > 0]
     return Term.total("step", terms, unit=SECONDS)
 
 
-def _running(job: Job, parts: Parts, own: Sustained) -> list[Term]:
-    """One micro-batch on the slowest stage: forward, backward, recomputation, exposed communication, waiting for the host."""
-    forward, backward, again = (_sustained(work, own) for work in (parts.forward, parts.backward, parts.again))
-    twice = 3.0 if job.recomputed == "full" else 2.0
-    terms = [
-        _kernels("forward", parts.forward, own),
-        _kernels("backward", parts.backward, own),
-        *([_kernels("recomputation", parts.again, own)] if again else []),
-    ]
-    ring = max(0.0, parts.context * 3 - (parts.forward.get("scores", 0.0) + parts.backward.get("scores", 0.0)) * own.scores)
-    experts = parts.expert * twice * (own.exposed if job.overlaps_experts else 1.0)
-    sharded = _sharding(job, parts, own, forward=forward, backward=backward + again)
-    exposed = {
-        "tensor_parallel": (parts.tensor * twice, f"{twice:g} x a pass's all-reduces"),
-        "context_parallel": (ring, "the ring's keys and values beyond the time of attention"),
-        "expert_parallel": (experts, f"{twice:g} x two all-to-alls a layer"),
-        "pipeline_sends": (parts.stages * 2 * own.exposed, "activations and their gradients to the next stage"),
-        "data_parallel": sharded,
+_ENDS = {
+    "gradient_sync": "gradients over data-parallel ranks, beyond the last micro-batch's backward",
+    "optimizer": "bytes of the update over 0.7 of the bandwidth",
+    "offloaded_update": "gradients down, weights up, Adam at the host's memory rate",
+}
+
+
+def _reasons(job: Job, on: Loads, own: Sustained) -> dict[str, str]:
+    """Why each exchange of a micro-batch takes its time, and why the card waits for the host."""
+    passes = f"{2 + on.full:g}"
+    part = f", {own.exposed:.0%} of it beside no product" if job.overlaps_tensor else ""
+    also = f", {own.exposed:.0%} of it beside no other micro-batch" if job.overlaps_experts else ""
+    waits = f"{on.layers:,.0f} layers' launches take {host(on, own) * 1e3:,.1f} ms, the card less"
+    return {
+        "tensor_parallel": f"{passes} x a pass's all-reduces{part}",
+        "context_parallel": "the ring's keys and values beyond the time of attention",
+        "expert_parallel": f"{passes} x two all-to-alls a layer{also}",
+        "pipeline_sends": "activations and their gradients to the next stage",
+        "data_parallel": "gathers and scatters beyond what hides them, the first and last layer, and the slowdown of overlap",
+        "host": waits,
     }
-    terms += [Term(name=name, seconds=size, why=why, source=_KERNELS) for name, (size, why) in exposed.items() if size > 0]
-    host = parts.layers * own.host_s * (1 + 0.5 * (job.recomputed == "full")) * (_ADAPTED if job.frozen else 1)
-    busy = sum(t.seconds for t in terms)
-    if host > busy:
-        why = f"{parts.layers:,.0f} layers x {own.host_s * 1e6:,.0f} us of launches, less {busy * 1e3:,.1f} ms that run meanwhile"
-        terms.append(Term(name="host", seconds=host - busy, why=why, source=_SUSTAINED))
-    return terms
-
-
-def _sharding(job: Job, parts: Parts, own: Sustained, *, forward: float, backward: float) -> tuple[float, str]:
-    """Gathers hide behind the layer before, scatters behind the layer after; the first and the last of them cannot."""
-    if not job.gathers:
-        return 0.0, ""
-    again = parts.gather if job.regathers else 0.0
-    first = (parts.gather + parts.scatter) / max(1.0, parts.layers)
-    beyond = max(0.0, parts.gather - forward) + max(0.0, again + parts.scatter - backward)
-    slowed = own.exposed * min(forward + backward, parts.gather + again + parts.scatter)
-    return (
-        beyond + first + slowed,
-        "gathers and scatters beyond what hides them, the first and last layer, and the slowdown of overlap",
-    )
-
-
-def _at_the_end(parts: Parts, own: Sustained, *, backward: float) -> list[Term]:
-    """Once a step: gradients that the last backward does not hide, the update on card or host."""
-    late = max(0.0, parts.sync - backward) + own.exposed * min(parts.sync, backward)
-    ends = {
-        "gradient_sync": (late, "gradients over data-parallel ranks, beyond the last micro-batch's backward"),
-        "optimizer": (parts.update, "bytes of the update over 0.7 of the bandwidth"),
-        "offloaded_update": (parts.host_update, "gradients down, weights up, Adam at the host's memory rate"),
-    }
-    return [Term(name=name, seconds=size, why=why, source=_KERNELS) for name, (size, why) in ends.items() if size > 0]
-
-
-def _sustained(work: dict[str, float], own: Sustained) -> float:
-    return sum(size * _factor(kind, own) for kind, size in work.items())
-
-
-def _factor(kind: str, own: Sustained) -> float:
-    factor: float = getattr(own, kind)
-    return factor
 
 
 def _kernels(name: str, work: dict[str, float], own: Sustained) -> Term:
@@ -165,7 +179,7 @@ def _kernels(name: str, work: dict[str, float], own: Sustained) -> Term:
     inner = [
         Term(
             name=kind,
-            amount=seconds(size, "by its laws") * named(_factor(kind, own), "sustained"),
+            amount=seconds(size, "by its laws") * named(factor(kind, own), "sustained"),
             source=f"{_KERNELS}; {_SUSTAINED}",
         )
         for kind, size in work.items()
@@ -237,3 +251,96 @@ def as_block(speed: StepTime, bar: Interval | None, run: Run | None) -> dict[str
         "terms": (speed.term,),
     }
     return block | ({"run": msgspec.to_builtins(run)} if run else {})
+
+
+def loads_of(job: Job, parts: Parts) -> Loads:
+    """The numbers of one job."""
+
+    def every(work: dict[str, float]) -> dict[str, float]:
+        return {kind: work.get(kind, 0.0) for kind in KINDS}
+
+    own = ("layers", "routed", "gather", "scatter", "tensor", "context", "expert", "stages", "sync", "update", "host_update")
+    return Loads(
+        forward=every(parts.forward),
+        backward=every(parts.backward),
+        again=every(parts.again),
+        **{name: getattr(parts, name) for name in own},
+        micro_batches=job.micro_batches,
+        idle=(job.pp - 1) / job.vpp,
+        full=job.repeated_share * (job.recomputed == "full"),
+        gathers=float(job.gathers),
+        regathers=float(job.gathers and job.regathers),
+        frozen=float(job.frozen),
+        hooked=float(job.sharding == "zero3"),
+        graphed=job.graphed,
+        padded=float(job.dispatcher == "padded"),
+        waits=float(job.dispatcher == "alltoall" and job.ep > 1),
+        overlaps_experts=float(job.overlaps_experts),
+        overlaps_tensor=float(job.overlaps_tensor),
+    )
+
+
+def kernels(work: dict[str, Any], own: Sustained) -> Any:
+    """Seconds of a pass's kernels under sustained factors."""
+    return sum(size * factor(kind, own) for kind, size in work.items())
+
+
+def factor(kind: str, own: Sustained) -> Any:
+    """The sustained factor of a kind of kernel; unpacking takes its bytes' time."""
+    return 1.0 if kind == "unpacking" else getattr(own, kind)
+
+
+def micro_batch(on: Loads, own: Sustained) -> dict[str, Any]:
+    """Seconds of one micro-batch on the slowest stage, by term: kernels, exchanges that stay exposed, waiting for the host."""
+    forward, backward, again = (kernels(work, own) for work in (on.forward, on.backward, on.again))
+    passes = 2.0 + on.full
+    scores = (on.forward["scores"] + on.backward["scores"]) * own.scores
+    terms = {
+        "forward": forward,
+        "backward": backward,
+        "recomputation": again,
+        "tensor_parallel": on.tensor * passes * (1 - on.overlaps_tensor * (1 - own.exposed)),
+        "context_parallel": larger(0.0, on.context * 3 - scores),
+        "expert_parallel": on.expert * passes * (1 - on.overlaps_experts * (1 - own.exposed)),
+        "pipeline_sends": on.stages * 2 * own.exposed,
+        "data_parallel": on.gathers * _sharding(on, own, forward=forward, backward=backward + again),
+    }
+    # An alltoall's host reads back how many tokens go where: what it launches after that, no kernel hides.
+    behind = on.waits * on.routed * own.routed_s * (1 + 0.5 * on.full) * (1 - RELEASED * on.graphed)
+    return terms | {"host": larger(behind, host(on, own) - sum(terms.values()))}
+
+
+def host(on: Loads, own: Sustained) -> Any:
+    """Seconds of Python that launch one micro-batch: layers, their adapters, their experts' sorting, ZeRO-3's hooks."""
+    launches = on.layers * own.host_s * (1 + on.frozen * (ADAPTED - 1)) + on.routed * own.routed_s * (
+        1 - on.padded * (1 - PADDED)
+    )
+    launches *= 1 + on.overlaps_experts * (INTERLEAVED - 1)
+    return launches * (1 + 0.5 * on.full) * (1 - RELEASED * on.graphed) + on.layers * on.hooked * HOOKED_S
+
+
+def _sharding(on: Loads, own: Sustained, *, forward: Any, backward: Any) -> Any:
+    """Gathers hide behind the layer before, scatters behind the layer after; the first and the last of them cannot."""
+    again = on.regathers * on.gather
+    first = (on.gather + on.scatter) / larger(1.0, on.layers)
+    beyond = larger(0.0, on.gather - forward) + larger(0.0, again + on.scatter - backward)
+    moved = on.gather + again + on.scatter
+    covered = forward + backward
+    return beyond + first + own.exposed * (covered + moved - larger(covered, moved))
+
+
+def once(on: Loads, own: Sustained, *, backward: Any) -> dict[str, Any]:
+    """Seconds once a step: gradients that the last backward does not hide, the update on card or host."""
+    hidden = backward + on.sync - larger(backward, on.sync)
+    return {
+        "gradient_sync": larger(0.0, on.sync - backward) + own.exposed * hidden,
+        "optimizer": on.update,
+        "offloaded_update": on.host_update,
+    }
+
+
+def step_seconds(on: Loads, own: Sustained) -> Any:
+    """The whole step: micro-batches and the pipeline's idle passes, then what comes once."""
+    running = micro_batch(on, own)
+    ends = once(on, own, backward=running["backward"] + running["recomputation"])
+    return sum(running.values()) * (on.micro_batches + on.idle) + sum(ends.values())

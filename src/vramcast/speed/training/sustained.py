@@ -1,12 +1,14 @@
 """What sustained training adds to isolated kernels: factors of a framework's kind on a card class, from published runs.
 
-``products``: matrix products run longer than alone (power limits, transposed layouts, accumulation into float32 gradients).
-``experts``: grouped products with their routing, permutation and uneven loads, against even ones.
-``scores``: attention forward and backward against its FLOPs at the dense peak. ``streams``: unfused norms, activations, casts.
-``exposed``: communication that should hide and does not, and the slowdown of what it hides behind. ``host_s``: seconds of Python
-for one layer, forward and backward; a layer that runs faster on the card waits for it.
+``products``: matrix products run longer than alone (power limits, transposed layouts). ``narrow``: those of 8 and 4 bits.
+``experts``: grouped products, with uneven loads, against even ones. ``scores``: attention forward and backward against its
+FLOPs at the dense peak. ``streams``: norms, activations, casts, permutations. ``scans``: chunked scans of recurrent layers.
+``exposed``: communication that should hide and does not, and the slowdown of what it hides behind. ``host_s``: seconds of
+Python for one layer, forward and backward; a layer that runs faster on the card waits for it. ``routed_s``: the same for
+sorting tokens into experts.
 
-Written by ``tools/fit_training.py`` with n and errors; a pair that was not measured takes its card class's row, then the prior.
+Written by ``tools/fit_training.py`` with n and errors; a pair that was not measured takes what its kind and its class show
+elsewhere.
 """
 
 import functools
@@ -21,15 +23,33 @@ class Sustained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The factors; ``n`` rows and ``sources`` they come from, errors in sample and with their source left out."""
 
     products: float = 1.2
-    experts: float = 1.8
+    narrow: float = 1.15
+    experts: float = 1.3
     scores: float = 2.0
     streams: float = 1.4
-    exposed: float = 0.1
-    host_s: float = 0.0004
+    scans: float = 1.0
+    exposed: float = 0.2
+    host_s: float = 0.0012
+    routed_s: float = 0.007
     n: int = 0
     sources: int = 0
     median: float = 0.0
     left_out: float = 0.0
+
+
+# What is known of the factors before a run is seen. Attention forward and backward as a part of the dense peak, upside down:
+# FlashAttention 1 and 2 on an A100 25 to 40 and 50 to 70 % (arXiv 2307.08691, figures 4 to 6), 2 and cuDNN's on an H100 33 and
+# 55 % (arXiv 2407.08608), MI300X about 35 % (Composable Kernel), kernels of Ampere's kind on Blackwell a fifth.
+_SCORES = {
+    "flash1|ampere_dc": 2.7, "flash1|hopper_dc": 4.0, "flash2|ampere_dc": 1.8, "flash2|hopper_dc": 3.0, "flash2|blackwell_dc":
+    4.5, "flash2|cdna3": 3.0, "flash2|geforce": 2.0, "flash2|ada_pro": 2.2, "cudnn|ampere_dc": 1.8, "cudnn|hopper_dc": 1.9,
+    "cudnn|blackwell_dc": 2.1,
+}  # fmt: skip
+
+
+def prior(attention: str, card_class: str) -> Sustained:
+    """The factors before any run is seen."""
+    return Sustained(scores=_SCORES.get(f"{attention}|{card_class}", 2.0))
 
 
 @functools.cache
@@ -37,15 +57,19 @@ def _table() -> dict[str, Sustained]:
     return msgspec.json.decode(CONSTANTS.read_bytes(), type=dict[str, Sustained]) if CONSTANTS.exists() else {}
 
 
-def sustained(kind: str, card_class: str) -> Sustained:
-    """The factors of a framework's kind ("fused", "compiled", "eager") on a class of cards, or the nearest row there is."""
+@functools.cache
+def sustained(kind: str, attention: str, card_class: str) -> Sustained:
+    """The factors of a framework's kind ("fused", "scripted", "compiled", "eager") and attention kernel on a class of cards."""
     table = _table()
-    names = (f"{kind}|{card_class}", f"{kind}|*", f"*|{card_class}", "*|*")
-    return next((table[name] for name in names if name in table), Sustained())
+    own, scores = (table.get(f"{key}|{card_class}") or table.get(f"{key}|*") for key in (kind, attention))
+    known = own or prior(attention, card_class)
+    return msgspec.structs.replace(known, scores=(scores or prior(attention, card_class)).scores)
 
 
 def kind_of(framework: str, *, compiled: bool) -> str:
-    """Which kernels a framework's layers run in: its own fused ones, a compiler's, or torch's one by one."""
-    if framework in ("megatron", "megatron_deepspeed"):
+    """Which kernels a framework's layers run in: its own fused ones, TorchScript's, a compiler's, or torch's one by one."""
+    if framework == "megatron_deepspeed":  # of 2021 and 2022
+        return "scripted"
+    if framework == "megatron":
         return "fused"
     return "compiled" if compiled else "eager"

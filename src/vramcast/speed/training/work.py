@@ -5,13 +5,13 @@ them (power, layouts, older kernels) is ``sustained.py``; what hides behind what
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.inventory import Model, by_identity
+from vramcast.models.layers import Attention
 from vramcast.models.operations import (
     Batch,
     Exchange,
@@ -20,36 +20,83 @@ from vramcast.models.operations import (
     Linear,
     Operation,
     Pointwise,
+    Recurrence,
     Scores,
     Split,
     operations,
+    tower_operations,
 )
 from vramcast.models.quantization import scheme_for
-from vramcast.speed.kernels import collectives
-from vramcast.speed.kernels.gemm import elementwise, gemm
-from vramcast.speed.kernels.law import Estimate
-from vramcast.speed.kernels.machine import link, machine
+from vramcast.speed.kernels.gemm import RECIPES, elementwise, gemm
+from vramcast.speed.kernels.machine import card_class, machine
+from vramcast.speed.training.exchanges import Exchanges
 from vramcast.speed.training.job import Job, Network
+from vramcast.speed.training.sustained import kind_of
 
 BACKWARD_SCORES = 2.5  # FlashAttention-2, arXiv 2307.08691: five products for two, the scores computed again
-_HOST_ADAM_BYTES_PER_S = 60e9  # DeepSpeed's CPU Adam is bound by the host's memory: 50 to 100 GB/s of one socket
-_UPDATE_SHARE = 0.7  # of the bandwidth that an optimizer's step over many tensors reaches
-_DEQUANTIZED_BYTES = 0.5 + 2 + 2  # codes in, 16-bit copy out, and in again
+# Bytes moved for each frozen weight to unpack it before a product. bitsandbytes: codes in, 16 bits out (csrc/kernels.cu,
+# kDequantizeBlockwise). AutoGPTQ's torch path (nn_modules/qlinear/qlinear_cuda.py forward, above 128 rows): a shift to int32,
+# a cast, a mask, zeros and scales, each kernel reading and writing every weight.
+UNPACKED_BYTES = {"kernel": 2.5, "operations": 18.5}
+# Bytes that an adapter beside a product streams for each of its inputs and outputs, forward and backward: dropout with its
+# mask, a cast, the small products' reads and writes, a scale and a sum, each a kernel of its own (PEFT, tuners/lora/layer.py
+# Linear.forward); frameworks that fuse or compile them move this share.
+_ADAPTER_BYTES, _ADAPTER_BYTES_BACK = (10.0, 12.0), (13.0, 8.0)
+_ADAPTER_SHARE = {"eager": 1.0, "compiled": 0.4, "fused": 0.5, "scripted": 0.5}
+# A chunked scan of a recurrent layer reaches 2 to 9 % of the dense peak (laws.json, recurrent_prefill: gdn and kda on Hopper and
+# Blackwell): small products in a chain.
+_SCAN_SHARE = 0.08
+# Bytes of a pair of tokens and head that unfused attention moves: scores out, softmax in and out, probabilities in; backward
+# their gradients likewise. Its products run over all pairs, masked or not, as batches of small ones at this share of the peak.
+_PAIR_BYTES, _PAIR_BYTES_BACK, _BATCHED_SHARE = 8.0, 14.0, 0.6
+# Bytes that the cross entropy moves for each logit, forward and backward: fused (Transformer Engine's or Megatron's: 16-bit
+# logits in, gradients out in place), compiled, or torch's own on a float32 copy (copy, log-softmax, gradient, cast; SPEED,
+# section 5).
+_LOSS_BYTES = {"fused": (4.0, 6.0), "scripted": (8.0, 8.0), "compiled": (8.0, 8.0), "eager": (14.0, 16.0)}
+# Bytes that casting one number to fewer bits moves beside the read and write that the product's law counts: the copy for the
+# transposed product, and a pass for the largest number where one scale serves a tensor; NVFP4 rotates blocks before it rounds.
+# Source: Transformer Engine, common/cast and common/transpose (cast_transpose), common/hadamard_transform.
+_CAST_BYTES = {"tensor": 3.0, "row": 3.0, "block": 1.1, "nvfp4": 4.5}
+# Watts per dense 16-bit TFLOP/s of the card whose clock under sustained products the class's factors are: A100 400 W, H100 700 W,
+# GB200 1200 W. A card of the class with less to spend runs slower: the clock's power goes with its cube and the rest is fixed.
+_WATTS_PER_TFLOP = {"ampere_dc": 400 / 312, "hopper_dc": 700 / 989.5, "blackwell_dc": 1200 / 2500}
+_CLOCK_OF_POWER, _CLOCK_RANGE = 0.4, (0.8, 1.2)
+_TILE = 128  # rows of a grouped product's tile: an expert's tokens are padded to it (CUTLASS grouped GEMM)
+# Elements of a token's copy that permutation, exchange and activation of routed experts stream beside the products: gathered
+# into expert order and back (read and write), sorted by local expert on arrival and back where ranks exchange; the activation
+# reads its products and writes one. Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py and moe_utils.py
+# permute/unpermute.
+_PERMUTED, _SORTED = 4, 4
+# What a framework names when it runs parts of a layer again: the layer's operations behind the word.
+# Source: Megatron-LM, megatron/core/transformer/transformer_config.py recompute_modules.
+# Each name stands with the share of its forward time.
+_NAMED: dict[str, dict[str, float]] = {
+    "core_attn": {"scores": 1.0},
+    "mla_up_proj": {"q_b": 1.0, "kv_b": 1.0, "rope and cache": 1.0},
+    "moe_act": {"expert activation": 1.0},
+    "activation": {"activation": 1.0, "expert activation": 1.0, "shared activation": 1.0},
+    "layernorm": {"norms": 1.0},
+    "mlp": {"feed_forward": 1.0},
+    "moe": {"experts": 1.0},
+    "shared_experts": {"shared.gate_up": 1.0, "shared.down": 1.0, "shared activation": 1.0},
+    "half_of_products": {"products": 0.5},
+}
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds by what is done. A micro-batch on the slowest stage, except ``sync``, ``update`` and ``host_update``: once a step.
 
-    ``forward``, ``backward``, ``again`` (recomputation): by kind, "products", "experts", "scores" or "streams".
-    ``gather``: of one pass over the stage's weights; ``scatter``: of its gradients. ``tensor``, ``context``, ``expert``,
-    ``stages``: exchanges of one forward pass. ``kernels``: launches of one forward pass.
+    ``forward``, ``backward``, ``again`` (recomputation): by kind, "products", "narrow" (products of 8 or 4 bits), "experts",
+    "scores", "streams" or "scans". ``gather``: of one pass over the stage's weights; ``scatter``: of its gradients.
+    ``tensor``, ``context``, ``expert``, ``stages``: exchanges of one forward pass. ``layers``: of the stage; ``routed``: those of
+    them with experts.
     """
 
     forward: dict[str, float]
     backward: dict[str, float]
     again: dict[str, float]
-    kernels: float
     layers: float
+    routed: float = 0.0
     gather: float = 0.0
     scatter: float = 0.0
     tensor: float = 0.0
@@ -63,217 +110,202 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 def parts_of(job: Job, model: Model, card: Accelerator, network: Network) -> Parts:
     """Every part of the step. Raises UnmodelledError for a card whose rates are unknown."""
-    site = _Site(job, model, card, network)
+    site = _Site(job, model, card)
     forward, backward, again = (defaultdict[str, float](float) for _ in range(3))
-    kernels = 0.0
     for one in site.operations:
-        share = site.share(one)
         if isinstance(one, Exchange):
             continue
-        kind, there = site.seconds(one)
-        forward[kind] += share * there
-        backward[kind] += share * site.back(one, there)
-        again[kind] += share * there * site.repeats(one)
-        kernels += share * (one.kernels if isinstance(one, Pointwise) else 1)
-    weights = site.stage_weights
+        share, repeats = site.share(one), site.repeats(one)
+        for name, kind, there, back in site.seconds(one):
+            forward[kind] += share * there
+            backward[kind] += share * back
+            again[kind] += share * there * repeats(name)
+    moved = Exchanges(job, model, card, network, site.operations)
+    routed = sum(one.count for one in site.operations if isinstance(one, ExpertProducts))
     return Parts(
         forward=dict(forward),
         backward=dict(backward),
-        again=dict(again),
-        kernels=kernels,
+        again={kind: size for kind, size in again.items() if size > 0},
         layers=model.layers / job.pp,
-        gather=site.sharded(weights * job.weight_bytes, "all_gather") if job.gathers else 0.0,
-        scatter=site.sharded(weights * job.reduce_bytes, "reduce_scatter") if job.gathers else 0.0,
-        tensor=site.tensor(),
-        context=site.context(),
-        expert=site.expert(),
-        stages=site.stages(),
-        sync=site.sync(),
-        update=site.update(),
-        host_update=site.host_update(),
+        routed=routed / job.pp,
+        gather=moved.gather(),
+        scatter=moved.scatter(),
+        tensor=moved.tensor(),
+        context=moved.context(),
+        expert=moved.expert(),
+        stages=moved.stages(),
+        sync=moved.sync(),
+        update=moved.update(),
+        host_update=moved.host_update(),
     )
+
+
+_Timed = tuple[str, str, float, float]  # name, kind, seconds forward, seconds backward
 
 
 class _Site:
     """A job on a card, while its parts are summed."""
 
-    def __init__(self, job: Job, model: Model, card: Accelerator, network: Network) -> None:
-        self.job, self.model, self.card, self.network = job, model, card, network
-        # Experts are cut by tp inside each of ep groups, or spread over as many more ranks: a rank's FLOPs are the same.
-        split = Split(tp=job.tp, attention_dp=job.ep, moe_ep=job.ep, moe_tp=job.tp, sequence=job.sequence_parallel)
-        found = operations(model, scheme=scheme_for(model, dtype="bfloat16"), split=split)
+    def __init__(self, job: Job, model: Model, card: Accelerator) -> None:
+        self.job, self.model, self.card = job, model, card
+        split = Split(tp=job.tp, attention_dp=job.ep, moe_ep=job.ep, moe_tp=job.expert_tp, sequence=job.sequence_parallel)
+        scheme = scheme_for(model, dtype="bfloat16")
+        found = operations(model, scheme=scheme, split=split)
+        for tower in model.towers if job.predicts_ahead else ():
+            if tower.kind == "mtp":
+                heads = tuple(one for one in found if one.part == "head" and not isinstance(one, Exchange))
+                found = (*found, *tower_operations(model, tower, scheme=scheme, split=split), *heads)
         self.operations: tuple[Operation, ...] = found
         self.rows = Batch(prefills=job.rows, prefill_tokens=job.seq / job.cp, all_logits=True)
         self.whole = Batch(prefills=job.rows, prefill_tokens=job.seq, all_logits=True)
+        # A layout that no stage divides evenly counts embedding and head as layers, so that the last stage has fewer.
+        # Source: Megatron-LM, transformer_config.py account_for_embedding_in_pipeline_split, pipeline_model_parallel_layout.
+        self.kind = kind_of(job.framework, compiled=job.compiled)
+        self.library = _LIBRARY | ({"fp8": "vllm/cutlass"} if job.scaling == "row" else {})
+        self.clock = _slowed(card)
+        self.balanced = job.pp > 1 and model.layers % (job.pp * job.vpp) != 0
 
     def share(self, one: Operation) -> float:
         """How often the slowest stage runs it: its part of the layers, or the whole head on the last stage."""
-        return one.count / self.job.pp if one.part != "head" else 1.0
+        return one.count / self.job.pp if one.part != "head" or self.balanced else float(one.count)
 
-    def seconds(self, one: Operation) -> tuple[str, float]:
-        """Its kind and the seconds of one forward run."""
+    def repeats(self, one: Operation) -> Any:
+        """How often a named kernel of this operation is run again before backward."""
+        job = self.job
+        if job.recomputed == "none" or one.part == "head":
+            return lambda name: 0.0
+        if job.recomputed == "full":
+            return lambda name: job.repeated_share
+        again: dict[str, float] = {}
+        for word in job.repeated:
+            again |= _NAMED.get(word, {word: 1.0})
+        whole = again.get(one.part, again.get("products", 0.0) if isinstance(one, Linear) else 0.0)
+        return lambda name: again.get(name, whole)
+
+    def seconds(self, one: Operation) -> list[_Timed]:
+        """Its kernels: name, kind, and the seconds of one forward and one backward run."""
         if isinstance(one, Linear):
-            narrow = one.part not in ("head",)
-            return "products", self._product(self._rows(one), one.outputs, one.inputs, matrices=one.matrices, narrow=narrow)
+            return self._linear(one)
         if isinstance(one, ExpertProducts):
-            rows = float(one.rows_of(self.rows)) / max(1, one.held)
-            each = self._product(rows, one.width * (2 if one.gated else 1), one.hidden) + self._product(
-                rows, one.hidden, one.width
-            )
-            return "experts", each * one.held
+            return self._experts(one)
         if isinstance(one, (Scores, LatentScores)):
-            return "scores", float(one.prefill_flops(self.whole)) / self.job.cp / machine(self.card, "bf16").flops_per_s
+            return self._scores(one)
         moved = float(one.read_bytes(self.rows) + one.write_bytes(self.rows))
-        return "streams", _number(elementwise(card=self.card, size_bytes=moved))
+        if isinstance(one, Pointwise) and one.name == "sampling":
+            logits = float(one.rows_of(self.rows)) * one.read / self.job.tp
+            ahead, behind = (self._streamed(logits * size) for size in _LOSS_BYTES[self.kind])
+            return [(one.name, "streams", ahead, behind)]
+        if isinstance(one, Pointwise) and one.part == "norms" and self.job.sequence_parallel:
+            moved /= self.job.tp
+        there = self._streamed(moved)
+        streamed = (one.name, "streams", there, there * 1.5)
+        if not isinstance(one, Recurrence):
+            return [streamed]
+        scanned = float(one.flops(self.whole)) / self.job.cp / machine(self.card, "bf16").flops_per_s / _SCAN_SHARE
+        return [streamed, (one.name, "scans", scanned, 2 * scanned)]
 
-    def back(self, one: Operation, forward: float) -> float:
-        """Seconds of its backward from those of its forward."""
-        if isinstance(one, Linear):
-            return self._product_back(one)
-        if isinstance(one, ExpertProducts):
-            return forward * (1.0 if self.job.frozen else 2.0)
-        if isinstance(one, (Scores, LatentScores)):
-            return forward * BACKWARD_SCORES
-        return forward * 1.5
+    def _streamed(self, moved: float) -> float:
+        return float(elementwise(card=self.card, size_bytes=moved).seconds)
 
-    def repeats(self, one: Operation) -> float:
-        """How often its forward is run again before backward."""
-        if self.job.recomputed == "none" or one.part == "head":
-            return 0.0
-        return 1.0 if self.job.recomputed == "full" or isinstance(one, (Scores, LatentScores)) else 0.0
+    def _scores(self, one: Scores | LatentScores) -> list[_Timed]:
+        """One fused kernel, or products over all pairs with the scores in memory between them."""
+        job, peak = self.job, machine(self.card, "bf16").flops_per_s / self.clock
+        if job.attention != "unfused":
+            there = float(one.prefill_flops(self.whole)) / job.cp / peak
+            return [(one.name, "scores", there, there * BACKWARD_SCORES)]
+        pairs = float(job.rows) * one.heads * job.seq**2 / job.cp
+        mixer = one.attention
+        wide = mixer.head_dim + (mixer.values if isinstance(mixer, Attention) else mixer.value_dim)
+        there = 2 * pairs * wide / peak / _BATCHED_SHARE
+        ahead, behind = self._streamed(pairs * _PAIR_BYTES), self._streamed(pairs * _PAIR_BYTES_BACK)
+        return [(one.name, "products", there, 2 * there), (one.name, "streams", ahead, behind)]
 
-    def _rows(self, one: Linear) -> float:
-        return float(one.rows_of(self.rows))
+    def _linear(self, one: Linear) -> list[_Timed]:
+        rows, plain = float(one.rows_of(self.rows)), one.part == "head" or one.name == "router"
+        if rows <= 0:
+            return []
+        kind = "products" if plain or self.job.products not in _NARROW else "narrow"
+        weight = "bf16" if plain and self.job.products in _NARROW else self.job.products
+        there = self._product(weight, rows, one.outputs, one.inputs) * one.matrices
+        back = self._product(weight, rows, one.inputs, one.outputs) * one.matrices
+        if not self.job.frozen:
+            back += self._product(weight, one.outputs, one.inputs, rows) * one.matrices
+            back += self._added(float(one.outputs) * one.inputs * one.matrices)
+        timed = [(one.name, kind, there, back)]
+        if kind == "narrow":
+            timed.append((one.name, "streams", self._cast(rows * one.inputs), self._cast(rows * one.outputs)))
+        if self.job.frozen and not plain:
+            timed.append(("adapter", "streams", *self._adapter(rows, one)))
+        if self.job.unpacks and not plain:
+            unpacked = self._streamed(float(one.outputs * one.inputs) * UNPACKED_BYTES[self.job.unpacks])
+            timed.append((one.name, "unpacking", unpacked, unpacked))
+        return timed
 
-    def _product(self, rows: float, outputs: float, inputs: float, *, matrices: int = 1, narrow: bool = True) -> float:
+    def _adapter(self, rows: float, one: Linear) -> tuple[float, float]:
+        """What an adapter beside a frozen product streams, forward and backward."""
+        share = rows * _ADAPTER_SHARE[self.kind]
+        (inner, outer), (inner_back, outer_back) = _ADAPTER_BYTES, _ADAPTER_BYTES_BACK
+        ahead = self._streamed(share * (one.inputs * inner + one.outputs * outer))
+        return ahead, self._streamed(share * (one.inputs * inner_back + one.outputs * outer_back))
+
+    def _experts(self, one: ExpertProducts) -> list[_Timed]:
+        """Both products of the experts held, grouped in one kernel each, and what sorts tokens into them and back."""
+        # A tensor-parallel group sends each of its tokens once, and its ranks hold different experts unless they share them.
+        copies = float(one.rows_of(self.rows)) * self.job.expert_tp / self.job.tp
+        weight, gates = self.job.products, 2 if one.gated else 1
+        there = self._grouped(weight, copies, one.held, one.width * gates, one.hidden)
+        there += self._grouped(weight, copies, one.held, one.hidden, one.width)
+        moved = copies * one.hidden * (_PERMUTED + (_SORTED if self.job.ep > 1 else 0)) * one.element
+        sorted_s = self._streamed(moved)
+        acted = self._streamed(copies * one.width * (gates + 1) * one.element)
+        if weight in _NARROW:
+            sorted_s += self._cast(copies * (one.hidden + one.width))
+        back = there * (1.0 if self.job.frozen else 2.0)
+        if not self.job.frozen:
+            back += self._added(float(one.held) * one.width * one.hidden * (gates + 1))
+        return [
+            (one.name, "experts", there, back),
+            ("permutation", "streams", sorted_s, sorted_s),
+            ("expert activation", "streams", acted, 1.5 * acted),
+        ]
+
+    def _grouped(self, weight: str, copies: float, held: int, outputs: float, inputs: float) -> float:
+        """One kernel over all experts held: tiles of each padded, the weights of every one read."""
+        padded = held * -(-(copies / held) // _TILE) * _TILE
+        stored = held * outputs * inputs * RECIPES[weight].weight_bytes
+        return max(self._product(weight, padded, outputs, inputs), stored / self.card.bandwidth_bytes_per_s)
+
+    def _added(self, weights: float) -> float:
+        """A micro-batch's weight gradients, added to their sum: read and written, less the write that the product counts."""
+        moved = 2 * self.job.adds_up_bytes - 2
+        return weights * moved / self.card.bandwidth_bytes_per_s if self.job.adds_up_bytes else 0.0
+
+    def _cast(self, numbers: float) -> float:
+        """Casting so many numbers to the products' format, beyond what the products' law counts."""
+        form = "nvfp4" if self.job.products == "nvfp4" else self.job.scaling
+        return self._streamed(numbers * _CAST_BYTES[form])
+
+    def _product(self, weight: str, rows: float, outputs: float, inputs: float) -> float:
         if rows <= 0 or outputs <= 0:
             return 0.0
-        weight = self.job.products if narrow else "bf16"
         m, n, k = max(1, round(rows)), max(1, round(outputs)), max(1, round(inputs))
-        return _gemm_s(self.card, m, n, k, weight) * matrices
-
-    def _product_back(self, one: Linear) -> float:
-        rows, narrow = self._rows(one), one.part != "head"
-        inputs = self._product(rows, one.inputs, one.outputs, matrices=one.matrices, narrow=narrow)
-        dequantized = one.outputs * one.inputs * _DEQUANTIZED_BYTES if self.job.dequantizes else 0.0
-        unpacked = dequantized / (self.card.bandwidth_bytes_per_s * _UPDATE_SHARE)
-        if self.job.frozen:
-            return inputs + 2 * unpacked
-        return inputs + self._product(one.outputs, one.inputs, rows, matrices=one.matrices, narrow=narrow)
-
-    @property
-    def stage_weights(self) -> float:
-        """Parameters that one rank's stage works with, whole: the layers of the stage cut over tp and ep."""
-        total = float(self.model.parameters)
-        routed = sum(b.count * sum(t.elements for t in b.tensors if t.role.startswith("expert.")) for b in self.model.blocks)
-        return ((total - routed) / self.job.tp + routed / max(self.job.ep, self.job.tp)) / self.job.pp
-
-    def collective(self, name: str, world: int, size: float, *, stride: int = 1) -> float:
-        """Seconds of a collective over ``world`` ranks that stand ``stride`` apart; between islands over their rails."""
-        if world <= 1 or size <= 0:
-            return 0.0
-        inside = max(1, min(world, self.network.island // max(1, stride)))
-        nodes = -(-world // inside)
-        call: Any = getattr(collectives, name)
-        found: Estimate = call(
-            card=self.card, world=inside * nodes, size_bytes=size, nodes=nodes, fabric=self._fabric(stride) if nodes > 1 else None
-        )
-        return _number(found)
-
-    def _fabric(self, stride: int) -> collectives.Fabric:
-        """The rails that one of ``stride`` interleaved groups has to itself."""
-        rails = max(1, self.network.fabric.rails // max(1, stride))
-        return collectives.Fabric(rail_bytes_per_s=self.network.fabric.rail_bytes_per_s, rails=rails)
-
-    def sharded(self, size: float, name: str) -> float:
-        """A gather or a scatter of the stage's weights over the ranks that share them, which stand tp apart."""
-        return self.collective(name, self.job.shards, size, stride=self.job.tp)
-
-    def tensor(self) -> float:
-        """All-reduces (or their halves under sequence parallelism) of one forward pass."""
-        exchanges = (one for one in self.operations if isinstance(one, Exchange) and one.collective == "all_reduce")
-        return self._exchanged(exchanges, self.job.tp) if self.job.tp > 1 else 0.0
-
-    def _exchanged(self, exchanges: Iterable[Exchange], world: int) -> float:
-        return sum(
-            self.share(one) * self.collective(one.collective, world, float(one.moved_bytes(self.rows))) for one in exchanges
-        )
-
-    def context(self) -> float:
-        """Keys and values of the other context ranks, passed around a ring in one forward pass."""
-        job = self.job
-        if job.cp == 1:
-            return 0.0
-        each = 0.0
-        for one in self.operations:
-            if isinstance(one, Scores):
-                width = one.kv_heads * (one.attention.head_dim + one.attention.values)
-                each += self.share(one) * self.collective("all_gather", job.cp, 2.0 * width * job.rows * job.seq, stride=job.tp)
-        return each
-
-    def expert(self) -> float:
-        """Tokens sent to their experts and back, in one forward pass."""
-        job = self.job
-        if job.ep == 1:
-            return 0.0
-        total = 0.0
-        for one in self.operations:
-            if isinstance(one, ExpertProducts):
-                sent = float(self.rows.tokens) / (job.tp if job.sequence_parallel else 1) * min(one.active, job.ep)
-                size = sent * one.hidden * one.element
-                total += self.share(one) * 2 * self.collective("all_to_all", job.ep, size, stride=1)
-        return total
-
-    def stages(self) -> float:
-        """Activations sent to the next stage, both ways counted later."""
-        job = self.job
-        if job.pp == 1:
-            return 0.0
-        size = float(self.rows.tokens) * self.model.hidden * 2 / (job.tp if job.sequence_parallel else 1)
-        beyond = job.tp * job.cp * job.dp >= self.network.island
-        rate = self.network.fabric.rail_bytes_per_s if beyond else link(self.card)
-        return size * job.vpp / rate
-
-    def sync(self) -> float:
-        """Gradients of the step over data-parallel ranks, where weights are whole: an all-reduce or its two halves."""
-        job = self.job
-        if job.gathers or job.dp * job.cp == 1 or job.sharding == "none":
-            return 0.0
-        trained = self.stage_weights * (job.trained_parameters / max(1, self.model.parameters) if job.frozen else 1.0)
-        sent = self.collective("reduce_scatter", job.dp * job.cp, trained * job.reduce_bytes, stride=job.tp)
-        return sent + self.collective("all_gather", job.dp * job.cp, trained * job.weight_bytes, stride=job.tp)
-
-    def update(self) -> float:
-        """The optimizer's step over this rank's own parameters, on the card."""
-        return 0.0 if "optimizer" in self.job.offload else self._local() * self.job.update_bytes / self._streaming()
-
-    def host_update(self) -> float:
-        """The same on the host: gradients down, weights up, and the update at the host's memory rate."""
-        if "optimizer" not in self.job.offload:
-            return 0.0
-        local, link = self._local(), self.card.host_link_bytes_per_s or 16e9
-        return (
-            local * (self.job.reduce_bytes + self.job.weight_bytes) / link
-            + local * self.job.update_bytes / _HOST_ADAM_BYTES_PER_S
-        )
-
-    def _streaming(self) -> float:
-        return self.card.bandwidth_bytes_per_s * _UPDATE_SHARE
-
-    def _local(self) -> float:
-        job = self.job
-        trained = self.stage_weights * (job.trained_parameters / max(1, self.model.parameters) if job.frozen else 1.0)
-        return trained / (job.shards if job.sharding not in ("none", "ddp") else 1)
+        return _gemm_s(self.card, m, n, k, weight, backend=self.library.get(weight, "")) * self.clock
 
 
-_LIBRARY = {"fp8": "trtllm"}
+def _slowed(card: Accelerator) -> float:
+    """How much longer products take than on the card of its class that the sustained factors describe, for want of power."""
+    usual, peak = _WATTS_PER_TFLOP.get(card_class(card), 0.0), machine(card, "bf16").flops_per_s / 1e12
+    if not usual or not card.tdp_w:
+        return 1.0
+    least, most = _CLOCK_RANGE
+    return float(min(most, max(least, (usual / (card.tdp_w / peak)) ** _CLOCK_OF_POWER)))
+
+
+_NARROW = frozenset({"fp8", "nvfp4", "int8"})
+_LIBRARY = {"fp8": "trtllm"}  # per-tensor scales; scales by row run in CUTLASS kernels
 
 
 @by_identity(most=50_000)
-def _gemm_s(card: Accelerator, m: int, n: int, k: int, weight: str) -> float:
+def _gemm_s(card: Accelerator, m: int, n: int, k: int, weight: str, *, backend: str) -> float:
     """Seconds of a product, remembered: layouts of a plan run the same products over and over."""
-    return _number(gemm(card=card, m=m, n=n, k=k, weight=weight, backend=_LIBRARY.get(weight, "")))
-
-
-def _number(found: Estimate) -> float:
-    return float(found.seconds)
+    return float(gemm(card=card, m=m, n=n, k=k, weight=weight, backend=backend).seconds)

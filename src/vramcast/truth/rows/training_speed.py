@@ -8,27 +8,20 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
-from vramcast.speed.training.job import Job, Recomputed
+from vramcast.speed.training.job import Job
 from vramcast.speed.training.step import StepTime, step_time
 from vramcast.training.shape import Shape, shape_model
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
+from vramcast.truth.rows import training_speed_words as words
 from vramcast.untrusted import finite
 
 Row = dict[str, Any]
 
-# How a row's framework is called here, longest beginnings first.
-FRAMEWORKS = (
-    ("megatron-deepspeed", "megatron_deepspeed"), ("megatron", "megatron"), ("nemo", "megatron"), ("llm-foundry", "llm_foundry"),
-    ("torchtitan", "torchtitan"), ("hf trainer + deepspeed (qwen", "qwen_finetune"), ("hf trainer", "hf_trainer"),
-    ("xtuner", "hf_trainer"), ("easycontext", "hf_trainer"), ("fsdp_qlora", "fsdp_qlora"), ("fms-fsdp", "fms_fsdp"),
-    ("paxml", "jax"), ("maxtext", "jax"), ("colossal", "colossalai"), ("tinyllama", "litgpt"), ("litgpt", "litgpt"),
-    ("torchtune", "torchtune"), ("deepspeed", "deepspeed"),
-)  # fmt: skip
-_COMPILED = frozenset({"jax", "torchtitan", "fms_fsdp"})
-_FP8 = re.compile(r"fp8|mxfp8|float8", re.IGNORECASE)
-_FP4 = re.compile(r"nvfp4|mxfp4|\bfp4", re.IGNORECASE)
 _DESCRIBED = re.compile(r"h=(\d+), L=(\d+)(?:, vocab (\d+)k)?|L=(\d+),h=(\d+),a=(\d+)")
-_OFFLOADS = re.compile(r"offload", re.IGNORECASE)
+# Models that a source describes and no hub has. Megatron-Kwai, examples/atc24/llama-175b (b2646e4d9f).
+_NAMED = {
+    "llama-175b (kwai)": Shape(layers=96, hidden=12288, heads=96, ffn=32768, vocab=32_000),
+}
 
 
 def judge(row: Row) -> Judgement:
@@ -38,11 +31,17 @@ def judge(row: Row) -> Judgement:
     keys = {
         "engine": answer.job.framework, "source": row.get("source") or "", "version": str(row.get("version") or ""),
         "gpu": str(row.get("gpu")), "recompute": answer.job.recomputed, "quant": answer.job.products, "family": model.family,
-        "method": str(settings.get("method") or "full"),
+        "method": words.method_of(settings),
         "parallel": "+".join(f"{k}{n}" for k in ("tp", "pp", "cp", "ep") if (n := getattr(answer.job, k)) > 1) or "dp",
     }  # fmt: skip
+    pair = Pair(measure="step_s", predicted=answer.step_s, measured=measured_s(row, answer.job))
+    doubtful, unread = doubt(row), words.unread(settings)
     return Judgement(
-        id=row["id"], keys=keys, pairs=(Pair(measure="step_s", predicted=answer.step_s, measured=measured_s(row, answer.job)),)
+        id=row["id"],
+        keys=keys,
+        pairs=(pair,),
+        quality="C" if doubtful else "A",
+        unread=(*unread, *([doubtful] if doubtful else ())),
     )
 
 
@@ -59,38 +58,38 @@ def forecast_of(row: Row) -> tuple[StepTime, Model]:
 def job_of_row(row: Row, model: Model) -> Job:
     """The row's words as a job. Raises Unexpressed for a batch or a layout that the row does not tell."""
     s, gpus = row["settings"], int(row.get("n_gpus") or 1)
-    framework = framework_of(str(row.get("framework")))
-    tp, pp, cp, ep, vpp = (_count(s.get(k)) or 1 for k in ("tp", "pp", "cp", "ep", "vp"))
+    framework = words.framework_of(str(row.get("framework")))
+    tp, pp, cp, ep, vpp = (words.count(s.get(k), gpus) or 1 for k in ("tp", "pp", "cp", "ep", "vp"))
+    if framework == "hf_trainer" and words.count(s.get("sequence_parallel")):
+        cp = int(s["sequence_parallel"])  # ranks that share one sequence: DeepSpeed-Ulysses (XTuner), a ring (EasyContext)
     if gpus % (tp * pp * cp):
         raise Unexpressed(f"{gpus} cards do not divide into tp {tp} x pp {pp} x cp {cp}")
-    dp, seq = gpus // (tp * pp * cp), _count(s.get("seq_len"))
+    dp, seq = gpus // (tp * pp * cp), words.count(s.get("seq_len"))
     if not seq:
         raise Unexpressed("the row tells no sequence length")
-    rows, micro_batches = _batch(s, dp)
-    method = str(s.get("method") or "full").lower()
-    frozen = "lora" in method or "adapter" in method
-    sharding = _sharding(s, framework)
-    offload = ("optimizer",) if s.get("cpu_offload") is True or _OFFLOADS.search(str(s.get("sharding") or "")) else ()
+    rows, micro_batches = words.batch(s, dp)
+    method = words.method_of(s)
+    frozen = method != "full"
     return Job(
-        seq=seq, rows=rows, micro_batches=micro_batches, gpus=gpus, tp=tp, pp=pp, vpp=vpp, cp=cp, ep=min(ep, dp * tp), dp=dp,
-        sequence_parallel=tp > 1 and framework in ("megatron", "torchtitan"), sharding=sharding,
-        shards=_shards(s, dp * cp), regathers=str(s.get("sharding")) != "SHARD_GRAD_OP",
-        recomputed=_recomputed(str(s.get("activation_checkpointing") or "")), products=_products(str(s.get("precision") or "")),
-        reduce_bytes=4 if framework.startswith("megatron") else 2, frozen=frozen,
-        trained_parameters=model.parameters // 200 if frozen else model.parameters,
-        dequantizes="qlora" in method or "nf4" in str(s.get("precision")) or "int4" in str(s.get("precision")),
-        overlaps_experts=bool(s.get("overlap")), offload=offload, framework=framework,
-        compiled=bool(s.get("compile", framework in _COMPILED)),
+        seq=seq, rows=rows, micro_batches=micro_batches, gpus=gpus, tp=tp, pp=pp, vpp=vpp, cp=cp, ep=min(ep, dp * cp * tp), dp=dp,
+        sequence_parallel=tp > 1 and framework in ("megatron", "torchtitan"), sharding=words.sharding(s, framework),
+        shards=words.shards(s, dp * cp), regathers=str(s.get("sharding")) != "SHARD_GRAD_OP",
+        **words.recomputation(row, model.layers, framework), products=words.products(str(s.get("precision") or "")),
+        reduce_bytes=words.reduced_bytes(row, framework), frozen=frozen,
+        trained_parameters=model.parameters // 200 if frozen else model.parameters, unpacks=words.unpacks(s, method),
+        offload=words.offloads(s), framework=words.kernels_of(row, framework), compiled=words.compiled(row, framework),
+        attention=words.attention(row, framework), scaling=words.scaling(str(s.get("precision"))),
+        adds_up_bytes=words.reduced_bytes(row, framework) if framework == "megatron" else 0, **words.launching(row),
     )  # fmt: skip
 
 
-def framework_of(text: str) -> str:
-    """Our name of a row's framework. Raises Unexpressed for one without a kind of kernels."""
-    lowered = text.lower()
-    found = next((name for begun, name in FRAMEWORKS if lowered.startswith(begun)), None)
-    if found is None:
-        raise Unexpressed(f"no rules for the framework {text[:60]!r}")
-    return found
+def doubt(row: Row) -> str:
+    """Why a row's words do not decide its time, or nothing."""
+    if "power limited" in str(row.get("gpu")):
+        return "the cards' power limit is not told"
+    if row["settings"].get("moe_capacity"):
+        return "experts padded to a capacity in a run that is slower than the same without: its other settings are not told"
+    return ""
 
 
 def whole_row(row: Row) -> Row:
@@ -105,9 +104,11 @@ def whole_row(row: Row) -> Row:
 def model_of(row: Row) -> Model:
     """The row's model: by its id, or by the numbers that stand in its name or settings. Raises VramcastError."""
     name, s = str(row.get("model_id")), row["settings"]
+    if name in _NAMED:
+        return shape_model(_NAMED[name])
     found = _DESCRIBED.search(name)
     if found and found[1]:
-        heads = _count(s.get("n_heads")) or int(found[1]) // 128
+        heads = words.count(s.get("n_heads")) or int(found[1]) // 128
         vocab = int(found[3] or 50) * 1000
         shape = Shape(
             layers=int(found[2]), hidden=int(found[1]), heads=heads, vocab=vocab, gated=False, ffn=4 * int(found[1]), tied=True,
@@ -119,7 +120,8 @@ def model_of(row: Row) -> Model:
 
 def card_of(row: Row) -> Accelerator:
     """The row's card; remarks in brackets (a power cap) are not part of its name."""
-    return find_accelerator(re.sub(r"\s*\(.*\)", "", str(row.get("gpu"))))
+    remarks = str(row.get("gpu"))
+    return words.limited(find_accelerator(re.sub(r"\s*\(.*\)", "", remarks)), remarks)
 
 
 def measured_s(row: Row, job: Job) -> float:
@@ -131,51 +133,3 @@ def measured_s(row: Row, job: Job) -> float:
     if not finite(rate) or rate <= 0:
         raise Unexpressed("the row tells neither a step time nor tokens per second")
     return job.tokens / float(rate) / job.gpus
-
-
-def _batch(s: Row, dp: int) -> tuple[int, int]:
-    rows, whole, times = (_count(s.get(k)) for k in ("micro_batch_size", "global_batch_size", "grad_accum"))
-    if rows is None and whole is not None and times is not None:
-        rows = max(1, whole // (dp * times))
-    if rows is None:
-        rows = _count(s.get("batch_per_dp")) or 1
-    if times is None:
-        times = max(1, round(whole / (rows * dp))) if whole else 1
-    return rows, times
-
-
-def _sharding(s: Row, framework: str) -> str:
-    text = str(s.get("sharding") or ("fsdp" if s.get("fsdp") else "")).lower()
-    if "zero-3" in text or "zero3" in text:
-        return "zero3"
-    if "zero-2" in text or "shard_grad_op" in text:
-        return "zero2" if "zero" in text else "fsdp1"
-    if "zero" in text:
-        return "zero1"
-    if "fsdp" in text or "full_shard" in text or "hsdp" in text:
-        return "fsdp2" if framework == "torchtitan" else "fsdp1"
-    if framework == "qwen_finetune":  # finetune/ds_config_zero3.json for full runs, zero2 for adapters (QwenLM/Qwen)
-        return "zero3" if str(s.get("method")) == "full" else "zero2"
-    return "distributed_optimizer" if framework.startswith("megatron") else "fsdp1" if framework == "jax" else "ddp"
-
-
-def _shards(s: Row, ranks: int) -> int:
-    told = re.search(r"FSDP (\d+)", str(s.get("sharding") or ""))
-    return min(ranks, int(told[1])) if told and int(told[1]) > 1 else min(8, ranks) if "HSDP" in str(s.get("sharding")) else ranks
-
-
-def _recomputed(text: str) -> Recomputed:
-    lowered = text.lower()
-    if lowered in ("", "none", "no", "minimal_flash"):
-        return "none"
-    return "full" if lowered.startswith("full") else "selective"
-
-
-def _products(text: str) -> str:
-    if _FP4.search(text) and "nf4" not in text:
-        return "nvfp4"
-    return "fp8" if _FP8.search(text) else "bf16"
-
-
-def _count(value: object) -> int | None:
-    return int(value) if finite(value) and value >= 1 else None  # type: ignore[call-overload, operator]
