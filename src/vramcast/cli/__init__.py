@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "Memory of serving a model: fits or not, how far, and why."),
     "train": ("train", "Memory of a training step, moment by moment: fits or not, how far, and why."),
     "plan": ("plan", "What should I run? Every way on the cards at hand, ranked, with the command to type."),
+    "check": ("check", "Will what these files start fit? A line each and an exit code, for CI."),
     "trace": ("trace", "The real training step, or your own script, on fake tensors: every allocation, no GPU."),
     "explain": ("explain", "A memory snapshot or an out-of-memory message: who held the memory, and what would help."),
     "measure": ("measure", "The real step on this machine's GPU, beside the forecast; sweeps that survive a kill."),

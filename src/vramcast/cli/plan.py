@@ -12,6 +12,7 @@ _SERVE_EPILOG = """\b
 Examples:
   vramcast plan serve meta-llama/Llama-3.3-70B-Instruct --users 5 --context 128k --gpu H100 --gpu A100-80G@2.10
   vramcast plan serve Qwen/Qwen3-30B-A3B --users 200 --prompt 2k --output 300 --gpu H100x8 --slo ttft=1s,tpot=40ms
+  vramcast plan serve Qwen/Qwen3-32B --gpu L40S@0.90 --users 10 --engine vllm --emit kubernetes > server.yaml
   vramcast plan serve openai/gpt-oss-20b --rate 4 --prompt 1500 --output 400       (which card: all that clouds rent)
 """
 
@@ -61,6 +62,7 @@ def command() -> None:
 @_cards(
     "--engine", multiple=True, metavar="NAME", help="Engines allowed; may be repeated.  [default: vllm, sglang, tensorrt_llm]"
 )
+@_output("--emit", metavar="KIND", help="Print only what starts the best one: line, compose or kubernetes.")
 @_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def serve(**given: Any) -> int:
     """Rank the deployments of MODEL: engine, weights, layout, replicas, batch and chunk, on the cards offered."""
@@ -70,6 +72,10 @@ def serve(**given: Any) -> int:
     words = {name: given[name] for name in PlanServeWords.__annotations__ if given.get(name) not in (None, ())}
     with progress("structures", quiet=given["as_json"]) as watch:
         plan = plan_serve(given["model"], watch=watch, **words)
+    if given["emit"]:
+        from vramcast.cli.plan_emitted import emit_server
+
+        return emit_server(plan, given["emit"])
     if given["as_json"]:
         from vramcast.cli.plan_json import print_plan
 
@@ -85,6 +91,7 @@ _TRAIN_EPILOG = """\b
 Examples:
   vramcast plan train meta-llama/Llama-3.1-70B --gpu H100x256 --seq 8192 --batch 512 --tokens 1T --deadline 60d
   vramcast plan train Qwen/Qwen3-30B-A3B --gpu H100x64@2.50 --seq 4096 --tokens 100B --budget 50k --by cost
+  vramcast plan train meta-llama/Llama-3.1-8B --gpu H100x16 --seq 8192 --emit torchtitan > run.toml
   vramcast plan train meta-llama/Llama-3.1-8B --gpu 4090x4 --method qlora --samples 50k --epochs 3 --seq 2048
 """
 _run, _limits, _how = group("Run"), group("What it may take"), group("Cards and frameworks")
@@ -106,6 +113,11 @@ _run, _limits, _how = group("Run"), group("What it may take"), group("Cards and 
 @_how("--gpu", multiple=True, metavar="NAMExN[@PRICE]", help="Cards: at most so many, and every halving; may be repeated.")
 @_how("--framework", multiple=True, metavar="NAME", help="Frameworks allowed.  [default: torchtitan and megatron; hf_trainer]")
 @_how("--offload", is_flag=True, help="Consider the optimizer's states in host memory.")
+@_output(
+    "--emit",
+    metavar="KIND",
+    help="Print only the best one's configuration: torchtitan, megatron, accelerate, deepspeed, axolotl or llama_factory.",
+)
 @_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def train(**given: Any) -> int:
     """Rank the layouts that train MODEL: parallel axes, sharding, recomputation and micro-batch, on the cards offered."""
@@ -113,8 +125,16 @@ def train(**given: Any) -> int:
     from vramcast.cli.progress import progress
 
     words = {name: given[name] for name in PlanTrainWords.__annotations__ if given.get(name) not in (None, (), False)}
+    if given["emit"] and not given["framework"]:
+        from vramcast.writing.training.files import framework_for
+
+        words["framework"] = framework_for(given["emit"])
     with progress("structures", quiet=given["as_json"]) as watch:
         plan = plan_train(given["model"], watch=watch, **words)
+    if given["emit"]:
+        from vramcast.cli.plan_emitted import emit_training
+
+        return emit_training(plan, given["emit"])
     if given["as_json"]:
         from vramcast.cli.plan_json import print_training_plan
 

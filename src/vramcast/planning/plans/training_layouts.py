@@ -21,7 +21,7 @@ PIPELINED = frozenset({"torchtitan", "megatron"})
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The training to plan. ``batch``: sequences of an optimizer step over all cards; ``tokens``: of the run.
 
-    ``deadline_s``, ``budget_usd``: what the run may take, None for no limit.
+    ``deadline_s``, ``budget_usd``: what the run may take, None for no limit. ``exact``: on all cards of an offer, not on fewer.
     """
 
     model: str
@@ -37,6 +37,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     budget_usd: float | None = None
     offload: bool = False
     order: str = "time"
+    exact: bool = False
 
 
 class Structure(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +68,7 @@ def counts_of(offer: Offer, structure: Structure, task: Task) -> list[tuple[int,
         dp, rest = divmod(gpus, own.model_ranks)
         if dp >= 1 and not rest and task.batch % dp == 0 and dp % max(1, own.ep // own.tp) == 0:
             found.append((gpus, dp))
-        gpus //= 2
+        gpus = 0 if task.exact else gpus // 2
     return found
 
 
@@ -79,7 +80,7 @@ def _layouts(task: Task, model: Model, framework: str, most: int) -> Iterator[Pa
                 if tp * cp * pp > most or pp > model.layers:
                     continue
                 for ep in (n for n in _EP if n == 1 or (n <= experts and framework in PIPELINED and n <= most // pp)):
-                    plain = Parallel(tp=tp, pp=pp, cp=cp, ep=ep, sp=tp > 1)
+                    plain = Parallel(tp=tp, pp=pp, cp=cp, ep=ep, sp=tp > 1 and framework == "megatron")
                     yield plain
                     for vpp in _VPP if pp > 1 and framework == "megatron" else ():
                         if model.layers % (pp * vpp) == 0:
@@ -87,9 +88,7 @@ def _layouts(task: Task, model: Model, framework: str, most: int) -> Iterator[Pa
 
 
 def _shardings(framework: str) -> tuple[dict[str, Any], ...]:
-    if framework == "torchtitan":
-        return ({"fsdp": 2},)
-    return ({},) if framework == "megatron" else _SHARDED
+    return ({},) if framework in PIPELINED else _SHARDED  # torchtitan shards by FSDP2, Megatron by its distributed optimizer
 
 
 def _policies(framework: str) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ SIGNATURE = frozenset(
         "training.seq_len",
     }
 )
-_MODELS = {
+MODELS = {
     ("llama3", "8B"): "meta-llama/Llama-3.1-8B", ("llama3", "70B"): "meta-llama/Llama-3.1-70B",
     ("llama3", "405B"): "meta-llama/Llama-3.1-405B", ("deepseek_v3", "671B"): "deepseek-ai/DeepSeek-V3",
     ("deepseek_v3", "16B"): "deepseek-ai/DeepSeek-V2-Lite", ("qwen3", "32B"): "Qwen/Qwen3-32B",
@@ -108,7 +108,7 @@ def finish(settings: Settings) -> None:
     """The model of a flavor, and the policy of selective checkpointing."""
     settings.put("framework", "torchtitan", "the sections of this file")
     named = (settings.get("titan.name", ""), settings.get("titan.flavor", ""))
-    settings.put("model", _MODELS.get(named), f"model.name {named[0]}, model.flavor {named[1]}")
+    settings.put("model", MODELS.get(named), f"model.name {named[0]}, model.flavor {named[1]}")
     settings.put("micro_batch", 8, "torchtitan: training.local_batch_size 8")
     settings.put("seq", 2048, "torchtitan: training.seq_len 2048")
     mode, option = settings.get("checkpoint.mode", "selective"), settings.get("checkpoint.option", "2")

@@ -123,7 +123,7 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         cp=layout.cp,
         ep=layout.ep,
         dp=dp,
-        sequence_parallel=layout.sp,
+        sequence_parallel=layout.sp or bool(recipe.model_parallel.sequence_parallel),
         sharding=recipe.sharding.kind,
         shards=max(1, dp * layout.cp // layout.replicate),
         regathers=recipe.sharding.reshard,

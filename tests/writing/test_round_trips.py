@@ -1,0 +1,159 @@
+"""What is emitted asks, read back, the same question."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from vramcast.asking.serving import serving_question
+from vramcast.asking.training import training_question
+from vramcast.errors import QuestionError
+from vramcast.hardware.cards import least_card
+from vramcast.models.reading import read_model
+from vramcast.speed.training.answer import training_speed
+from vramcast.training.forecast import forecast_training
+from vramcast.workload import Adapter, Parallel, Serving, Training
+from vramcast.writing.serving.files import emitted as emitted_server
+from vramcast.writing.training.files import emitted as emitted_training
+
+SERVERS = (
+    Serving(
+        model="Qwen/Qwen3-32B-FP8", engine="vllm", gpu="h100-sxm5-80", gpus=4, context=32768, kv_dtype="fp8",
+        parallel=Parallel(tp=4), options={"max_num_seqs": 64, "max_num_batched_tokens": 8192},
+    ),
+    Serving(
+        model="Qwen/Qwen3-30B-A3B", engine="vllm", gpu="h100-sxm5-80", gpus=8, context=8192, quant="fp8",
+        parallel=Parallel(tp=2, dp=4), options={"enable_expert_parallel": True, "max_num_seqs": 32},
+    ),
+    Serving(
+        model="meta-llama/Llama-3.3-70B-Instruct", engine="sglang", gpu="h100-sxm5-80", gpus=8, context=128000, quant="fp8",
+        kv_dtype="fp8_e4m3", parallel=Parallel(tp=4, pp=2), options={"chunked_prefill_size": 4096, "max_running_requests": 16},
+    ),
+    Serving(
+        model="deepseek-ai/DeepSeek-V3", engine="sglang", gpu="h200", gpus=8, context=16384, parallel=Parallel(tp=8, ep=8),
+        options={"enable_dp_attention": True, "dp_size": 8},
+    ),
+    Serving(
+        model="Qwen/Qwen3-32B", engine="tensorrt_llm", gpu="h100-sxm5-80", gpus=4, context=32768, parallel=Parallel(tp=2, pp=2),
+        options={"max_batch_size": 64, "max_num_tokens": 8192},
+    ),
+    Serving(
+        model="Qwen3-32B", engine="llama_cpp", gpu="rtx-4090", gpus=1, context=8192, quant="Q4_K_M", kv_dtype="q8_0",
+        options={"n_parallel": 4},
+    ),
+)  # fmt: skip
+
+
+def _told(question: Serving) -> dict:
+    """What a line says of a question."""
+    own = msgspec.to_builtins(question)
+    kept = {name: own.get(name) for name in ("engine", "context", "quant", "kv_dtype", "parallel", "options")}
+    kept["model"] = question.model.rpartition("/")[2] if question.engine == "llama_cpp" else question.model
+    if question.engine == "llama_cpp":
+        kept["quant"], kept["model"] = question.quant, kept["model"].removesuffix(".gguf").removesuffix(f"-{question.quant}")
+        kept.pop("parallel")
+        kept["options"] = {k: v for k, v in question.options.items() if not k.startswith("cache_type")}
+        kept.pop("kv_dtype")
+    return kept
+
+
+@pytest.mark.parametrize("kind", ["line", "compose", "kubernetes"])
+@pytest.mark.parametrize("question", SERVERS, ids=lambda q: f"{q.engine}-{q.model.rpartition('/')[2]}")
+def test_servers(question: Serving, kind: str, tmp_path: Path) -> None:
+    text = emitted_server(kind, question, told="from a plan")
+    ending = {"line": "start.sh", "compose": "docker-compose.yml", "kubernetes": "server.yaml"}[kind]
+    (tmp_path / ending).write_text(text)
+    found = serving_question(str(tmp_path / ending), gpu=f"{question.gpu}x{question.gpus}").question
+    assert _told(found) == _told(question)
+    assert found.gpus == question.gpus
+
+
+def test_several_replicas_are_told() -> None:
+    assert emitted_server("line", SERVERS[0], replicas=3).startswith("# 3 servers")
+    assert "replicas: 3" in emitted_server("compose", SERVERS[0], replicas=3)
+    assert "replicas: 3" in emitted_server("kubernetes", SERVERS[0], replicas=3)
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(QuestionError, match="unknown --emit 'helm2'"):
+        emitted_server("helm2", SERVERS[0])
+
+
+LLAMA = "meta-llama/Llama-3.1-70B"
+RUNS = (
+    ("torchtitan", "run.toml", Training(
+        model=LLAMA, gpu="H100", gpus=64, framework="torchtitan", compile=True, checkpointing="full", micro_batch=2,
+        accumulate=4, seq=8192, parallel=Parallel(tp=8, dp=8))),
+    ("torchtitan", "run.toml", Training(
+        model="Qwen/Qwen3-30B-A3B", gpu="H100", gpus=32, framework="torchtitan", compile=True, checkpointing="selective",
+        micro_batch=1, accumulate=8, seq=4096, parallel=Parallel(pp=2, ep=8, dp=16))),
+    ("megatron", "run.sh", Training(
+        model=LLAMA, gpu="H100", gpus=64, framework="megatron", checkpointing="none", micro_batch=1, accumulate=32, seq=8192,
+        parallel=Parallel(tp=4, pp=4, vpp=4, dp=4, sp=True))),
+    ("megatron", "run.sh", Training(
+        model=LLAMA, gpu="H100", gpus=64, framework="megatron", checkpointing="selective", micro_batch=1, accumulate=8, seq=8192,
+        parallel=Parallel(tp=8, cp=2, dp=4, sp=True))),
+    ("axolotl", "run.yml", Training(
+        model="Qwen/Qwen2.5-7B", gpu="A100-80G", gpus=8, framework="axolotl", method="lora", adapter=Adapter(rank=16), zero=2,
+        checkpointing="full", micro_batch=4, accumulate=2, seq=4096, optimizer="adamw", parallel=Parallel(dp=8))),
+    ("axolotl", "run.yml", Training(
+        model="Qwen/Qwen2.5-7B", gpu="A100-80G", gpus=8, framework="axolotl", fsdp=2, checkpointing="full", micro_batch=1,
+        accumulate=4, seq=8192, optimizer="adamw", parallel=Parallel(dp=8))),
+    ("llama_factory", "run.yaml", Training(
+        model="Qwen/Qwen2.5-7B", gpu="A100-80G", gpus=8, framework="llama_factory", method="qlora", adapter=Adapter(rank=32),
+        quant="nf4", checkpointing="full", micro_batch=2, accumulate=8, seq=2048, parallel=Parallel(dp=8))),
+    ("llama_factory", "run.yaml", Training(
+        model="Qwen/Qwen2.5-7B", gpu="A100-80G", gpus=8, framework="llama_factory", zero=3, checkpointing="none", micro_batch=1,
+        accumulate=2, seq=4096, parallel=Parallel(dp=8))),
+    ("deepspeed", "ds.json", Training(
+        model="Qwen/Qwen2.5-7B", gpu="A100-80G", gpus=8, zero=3, offload=("optimizer",), checkpointing="full", micro_batch=2,
+        accumulate=4, seq=4096, parallel=Parallel(dp=8))),
+    ("accelerate", "acc.yaml", Training(
+        model="Qwen/Qwen2.5-7B", gpu="A100-80G", gpus=8, fsdp=2, checkpointing="full", micro_batch=2, accumulate=4, seq=4096,
+        parallel=Parallel(dp=8))),
+    ("accelerate", "acc.yaml", Training(
+        model="Qwen/Qwen2.5-7B", gpu="A100-80G", gpus=8, zero=2, checkpointing="none", micro_batch=2, accumulate=4, seq=4096,
+        parallel=Parallel(dp=8))),
+)  # fmt: skip
+# What an accelerate or DeepSpeed file leaves to the script's own arguments.
+LEFT = {
+    "accelerate": ("micro_batch", "accumulate", "seq", "checkpointing", "framework"),
+    "deepspeed": ("seq", "checkpointing", "framework"),
+}
+
+
+@pytest.mark.parametrize(("kind", "name", "question"), RUNS, ids=lambda v: v if isinstance(v, str) else "")
+def test_trainings(kind: str, name: str, question: Training, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(
+        emitted_training(kind, question, read_model(question.model), told="" if name.endswith("json") else "from a plan")
+    )
+    typed = {"seq": question.seq, "checkpointing": question.checkpointing} if kind in LEFT else {}
+    asked = training_question(question.model, files=[tmp_path / name], gpu=f"{question.gpu}x{question.gpus}", **typed)
+    found = asked.question
+    for field in ("model", "framework", "method", "zero", "fsdp", "micro_batch", "accumulate", "seq", "checkpointing", "offload"):
+        if field not in LEFT.get(kind, ()):
+            same = {"op": "selective"} if kind == "torchtitan" else {}  # torchtitan's own name of what it saves
+            assert same.get(getattr(found, field), getattr(found, field)) == getattr(question, field), field
+    for axis in ("tp", "pp", "vpp", "cp", "ep", "dp"):
+        assert getattr(found.parallel, axis) == getattr(question.parallel, axis), axis
+    if kind in ("torchtitan", "megatron"):
+        model, card = read_model(question.model), least_card("H100")
+        ours, theirs = (forecast_training(one, model=model, card=card) for one in (question, found))
+        assert theirs.worst.device_bytes == ours.worst.device_bytes
+        assert training_speed(theirs, model, card).step_s == training_speed(ours, model, card).step_s
+    if question.adapter:
+        assert found.adapter and found.adapter.rank == question.adapter.rank
+
+
+def test_megatrons_flags_hold_the_models_own_shape(tmp_path: Path) -> None:
+    model = read_model(LLAMA)
+    (tmp_path / "run.sh").write_text(emitted_training("megatron", RUNS[2][2], model))
+    asked = training_question(None, files=[tmp_path / "run.sh"], gpu="H100x64")
+    assert asked.model is not None and asked.model.parameters == pytest.approx(model.parameters, rel=1e-3)
+
+
+def test_a_kind_for_another_framework_is_refused() -> None:
+    with pytest.raises(QuestionError, match="writes what megatron runs"):
+        emitted_training("megatron", RUNS[0][2], read_model(LLAMA))
+    with pytest.raises(QuestionError, match="unknown --emit 'slurm'"):
+        emitted_training("slurm", RUNS[0][2], read_model(LLAMA))
