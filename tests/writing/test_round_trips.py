@@ -10,7 +10,7 @@ from vramcast.asking.training import training_question
 from vramcast.errors import QuestionError
 from vramcast.hardware.cards import least_card
 from vramcast.models.reading import read_model
-from vramcast.speed.training.answer import training_speed
+from vramcast.speed.training.step import training_speed
 from vramcast.training.forecast import forecast_training
 from vramcast.workload import Adapter, Parallel, Serving, Training
 from vramcast.writing.serving.files import emitted as emitted_server
