@@ -137,6 +137,24 @@ def test_kernels_that_walk_rows_cost_by_row() -> None:
     assert walked.rows_seconds(8, 8) > 2 * step.rows_seconds(1, 1)
 
 
+def test_micro_batches_of_a_prompt_read_the_weights_again() -> None:
+    step = step_of(_answer("openai/gpt-oss-120b", gpu="GB10", quant="MXFP4"))
+    once = _with(step, micro_rows=0)
+    short, long = (Batch(prefills=1, prefill_tokens=n) for n in (512, 2048))
+    assert once.seconds(short) == step.seconds(short)
+    experts = sum(one.count * one.routed * one.expert_bytes for one in step.on.operations if hasattr(one, "expert_bytes"))
+    floor = 4 * experts * 0.99 / step.on.card.bandwidth_bytes_per_s
+    assert once.seconds(long) < floor < step.seconds(long)
+
+
+@pytest.mark.parametrize(("cards", "tokens", "faster"), [(2, 512, 1.0), (2, 2048, 1.6), (4, 2048, 16 / 7), (4, 8192, 16 / 7)])
+def test_prompts_run_as_a_pipeline_of_micro_batches(cards: int, tokens: int, faster: float) -> None:
+    batch = Batch(prefills=1, prefill_tokens=tokens)
+    one, many = (step_of(_answer(gpu=f"4090x{n}", quant="Q8_0", context=16384)) for n in (1, cards))
+    busy = [step.seconds(batch) - step.beside.host_s - step.beside.gpu_s - step.host_seconds(1) for step in (one, many)]
+    assert busy[0] / busy[1] == pytest.approx(faster, rel=1e-3)
+
+
 def test_classes_of_rows_are_classes_of_cards() -> None:
     known = {
         card_class(_card(n)) for n in ("A100-80G", "H100", "4090", "A40", "RTX 6000 Ada", "B200", "M3 Max", "T4", "P40", "V100")

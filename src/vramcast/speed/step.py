@@ -116,8 +116,11 @@ class Step:
         return gpu_seconds + each * self.launches * self.on.scales.host
 
     def _piped(self, tokens: float) -> float:
-        """Share of the time that m micro-batches over n cards take: (m + n - 1) / (m n) (llama.cpp, -sm layer, -ub 512)."""
-        parts, cards = max(1.0, tokens / _MICRO_BATCH), self.on.hops + 1
+        """Share of the time that m micro-batches over n cards take: (m + n - 1) / (m n) (llama.cpp, -sm layer, -ub 512).
+
+        Micro-batches of one batch (-b 2048) alone overlap: 4090 x2, x4, x8 prefill an 8B model 1.6, 2.4 and 2.9 times as fast.
+        """
+        parts, cards = max(1.0, min(tokens, self.on.chunk_tokens) / _MICRO_BATCH), self.on.hops + 1
         return (parts + cards - 1) / (parts * cards)
 
     def host_seconds(self, sequences: Number) -> Number:

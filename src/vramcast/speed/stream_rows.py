@@ -26,8 +26,9 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is looped over; ``loops``: "all" experts, or those "hit" by a token.
 
     ``compute``, ``compute_quantised``: share of the dense 16-bit peak in prefill. ``row_share``: what each row beyond the first
-    adds to the time of narrow weights, in kernels that walk them row by row. ``score_passes``: times the fp32 matrix of scores
-    is moved where attention is not fused. ``transfer``: relative error on a card left out.
+    adds to the time of narrow weights, in kernels that walk them row by row. ``micro_rows``: rows of a micro-batch (llama.cpp
+    -ub), each of which reads the weights. ``score_passes``: times the fp32 matrix of scores is moved where attention is not
+    fused. ``transfer``: relative error on a card left out.
     """
 
     engine: str
@@ -54,6 +55,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     compute: float
     compute_quantised: float = 0.0
     row_share: float = 0.0
+    micro_rows: int = 0
     score_passes: float = 0.0
     transfer: float = 0.1
     source: str = ""
@@ -81,7 +83,8 @@ def _llama(
 ) -> tuple[Stream, ...]:
     """A class's rows: of 2024, with ``newer`` constants from CUDA graphs and fused norms on, with flash attention by default."""
     first = Stream(
-        engine="llama_cpp", classes=classes, compute=compute[0], compute_quantised=compute[1], score_passes=passes, source=_BENCH,
+        engine="llama_cpp", classes=classes, compute=compute[0], compute_quantised=compute[1], score_passes=passes,
+        micro_rows=512, source=_BENCH,
         **{"cache_cycle": 1.6, **rest},
     )  # fmt: skip
     second = replace(first, since=_GRAPHS, source=_LATER if newer else _BENCH, **(newer or {}))
@@ -93,7 +96,7 @@ _GDDR: dict[str, Any] = {
     "newer": {"bandwidth": 0.87, "unpack": 4.5, "layer_s": 20e-6},
 }  # fmt: skip
 _APPLE: dict[str, Any] = {"bandwidth": 0.89, "layer_s": 165e-6, "cache_cycle": 1.0, "transfer": 0.13}
-_METAL = {"bandwidth": 0.92, "layer_s": 147e-6}
+_METAL = {"bandwidth": 0.92, "layer_s": 147e-6, "compute": 0.76, "compute_quantised": 0.68}
 _LLAMA = (
     *_llama(
         (), compute=(0.3, 0.25), bandwidth=0.85, unpack=1.5, layer_s=150e-6, hop_s=0.4e-3, transfer=0.25,
@@ -103,9 +106,9 @@ _LLAMA = (
         ("low_power", "pascal_pro", "volta_dc"), compute=(0.3, 0.25), bandwidth=0.85, unpack=1.5, layer_s=100e-6, hop_s=0.4e-3,
         transfer=0.25,
     ),
-    *_llama(("geforce",), compute=(0.44, 0.405), **_GDDR),
+    *_llama(("geforce",), compute=(0.436, 0.357), passes=3.1, **_GDDR),
     *_llama(("ampere_pro", "turing_pro"), compute=(0.42, 0.33), **_GDDR),
-    *_llama(("ada_pro", "blackwell_pro"), compute=(0.37, 0.28), **_GDDR),
+    *_llama(("ada_pro", "blackwell_pro"), compute=(0.40, 0.27), passes=3.2, **_GDDR),
     *_llama(
         ("ampere_dc",), compute=(0.38, 0.338), bandwidth=0.52, quantised=0.65, layer_s=130e-6, hop_s=0.9e-3, cache_cycle=2.2,
         transfer=0.11,
@@ -114,8 +117,8 @@ _LLAMA = (
         ("hopper_dc", "blackwell_dc"), compute=(0.21, 0.177), bandwidth=0.71, quantised=0.68, layer_s=104e-6, hop_s=0.4e-3,
         cache_cycle=1.9,
     ),
-    *_llama(("apple",), compute=(0.70, 0.57), unpack=3.0, newer={**_METAL, "unpack": 2.3}, **_APPLE),
-    *_llama(("apple",), cards=("apple-m1",), compute=(0.70, 0.57), unpack=12.5, newer={**_METAL, "unpack": 7.0}, **_APPLE),
+    *_llama(("apple",), compute=(0.76, 0.62), unpack=3.0, newer={**_METAL, "unpack": 2.3}, **_APPLE),
+    *_llama(("apple",), cards=("apple-m1",), compute=(0.60, 0.49), unpack=12.5, newer={**_METAL, "unpack": 7.0}, **_APPLE),
 )  # fmt: skip
 
 # Eager PyTorch: host time of a layer, which servers of 2020 to 2022 need more of than those after.
@@ -143,11 +146,11 @@ def _eager() -> tuple[Stream, ...]:
 _SERVERS = ("ampere_dc", "hopper_dc")  # their hosts launch from Python slower than a desktop's
 _OTHERS = (
     Stream(
-        engine="litgpt", bandwidth=0.85, layer_s=1.0e-3, compute=0.6, eager=True, module_s=(("nf4-dq", 150e-6), ("nf4", 110e-6)),
+        engine="litgpt", bandwidth=0.85, layer_s=0.99e-3, compute=0.6, eager=True, module_s=(("nf4-dq", 93e-6), ("nf4", 82e-6)),
         source="Lightning-AI/litgpt@26857050fe resource tables",
     ),
     Stream(
-        engine="exllama", bandwidth=0.90, layer_s=40e-6, compute=0.58, source="turboderp/exllamav2@b9c025b4b1 README",
+        engine="exllama", bandwidth=0.91, layer_s=41e-6, compute=0.58, source="turboderp/exllamav2@b9c025b4b1 README",
     ),
     Stream(
         engine="exllama", classes=_SERVERS, bandwidth=0.90, layer_s=240e-6, compute=0.58, eager=True, source=_PREM, transfer=0.3
@@ -162,7 +165,7 @@ _OTHERS = (
         engine="autoawq", classes=_SERVERS, bandwidth=0.81, layer_s=450e-6, compute=0.42, eager=True, source=_PREM, transfer=0.3
     ),
     Stream(
-        engine="autoawq_gemv", bandwidth=0.9, layer_s=40e-6, compute=0.42, row_share=0.3,
+        engine="autoawq_gemv", bandwidth=0.87, layer_s=38e-6, compute=0.42, row_share=0.35,
         source="casper-hansen/AutoAWQ@88e4c76b20 README: the GEMV kernel walks rows one by one",
     ),
     Stream(
@@ -174,7 +177,7 @@ _OTHERS = (
         source="ROCm/rocm-blogs@c9a603f gpt-fast: compile=False",
     ),
     Stream(
-        engine="fastertransformer", bandwidth=0.80, layer_s=60e-6, exchange_s=20e-6, compute=0.57,
+        engine="fastertransformer", bandwidth=0.84, layer_s=83e-6, exchange_s=25e-6, compute=0.57,
         source="NVIDIA/FasterTransformer@df4a753486 gpt_guide",
     ),
     Stream(

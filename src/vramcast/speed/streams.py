@@ -54,6 +54,7 @@ class StreamClock:
         moved = one.read_bytes(batch) + one.write_bytes(batch)
         if not moved and not flops:
             return None
+        moved += self._read_again(one, batch)
         away = self.places.experts if isinstance(one, ExpertProducts) else self.places.layers
         parts = self._parts(one, batch, flops, moved, away=0.0 if one.part == "head" else away)
         parts["unpack"] = self._unpacked(one, batch)
@@ -79,6 +80,17 @@ class StreamClock:
             "compute": (1 - away) * flops / (self.peak * compute),
             "host": away * max(moved / host_bytes_per_s, flops / places.host_flops_per_s) if away else 0.0,
         }
+
+    def _read_again(self, one: Operation, batch: Batch) -> float:
+        """Bytes of weights that later micro-batches of a long prompt read again, each all that its rows meet."""
+        most = self.row.micro_rows
+        if not most or batch.tokens <= most or not isinstance(one, Linear | ExpertProducts):
+            return 0.0
+        parts = batch.tokens / most
+        if isinstance(one, Linear):
+            return float(one.weight_bytes * (parts - 1)) if one.rows == "tokens" else 0.0
+        each = one.touched(Batch(prefills=1, prefill_tokens=most))
+        return float((parts * each - one.touched(batch)) * one.expert_bytes)
 
     def _attending(self, one: Scores | LatentScores, batch: Batch, moved: float) -> float:
         """Seconds of moving the cache: at a share of the bandwidth, or at what the SMs' or cores' cycles allow in decode.
