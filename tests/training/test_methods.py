@@ -32,6 +32,14 @@ def test_freezing_the_lower_layers_ends_backward_there() -> None:
     assert term(answer(method="freeze"), "activations") * 8 < term(answer(method="badam"), "activations")
 
 
+def test_the_head_is_adapted_under_the_name_that_peft_targets() -> None:
+    rank, trained = 16, {}
+    for name in ("lm_head", "embed_out", "head", "q_proj"):
+        adapter = Adapter(rank=rank, targets=("q_proj", name))
+        trained[name] = answer(method="lora", adapter=adapter).trainable_parameters
+    assert trained["lm_head"] == trained["embed_out"] == trained["head"] == trained["q_proj"] + rank * (4096 + 32000)
+
+
 def test_lomo_has_no_gradients() -> None:
     assert not any(t.name == "gradients" for i in answer(optimizer="lomo").worst.instants for t in i.terms)
 

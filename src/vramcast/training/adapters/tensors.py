@@ -13,7 +13,8 @@ LINEAR_ROLES = frozenset({"q", "k", "v", "qkv", "o", "q_a", "q_b", "kv_a", "kv_b
 _QKV, _MLP = frozenset({"q", "k", "v", "qkv"}), frozenset({"gate", "up", "gate_up", "down"})
 # what a module name or a report's word means when no tensor of the model carries it
 _MEANINGS: dict[str, frozenset[str]] = {
-    "all-linear": LINEAR_ROLES, "all": LINEAR_ROLES, "attn": _QKV, "attention": _QKV, "mlp": _MLP, "head": frozenset({"head"}),
+    "all-linear": LINEAR_ROLES, "all": LINEAR_ROLES, "attn": _QKV, "attention": _QKV, "mlp": _MLP,
+    "head": frozenset({"head"}), "lm_head": frozenset({"head"}), "embed_out": frozenset({"head"}),
     "c_attn": _QKV, "query_key_value": _QKV, "w_pack": _QKV, "wqkv": _QKV, "in_proj": _QKV, "linear_qkv": _QKV,
     "c_proj": frozenset({"o", "down"}), "projection": frozenset({"o"}), "proj": frozenset({"o"}), "dense": frozenset({"o"}),
     "out_proj": frozenset({"o"}), "wo": frozenset({"o"}), "linear_proj": frozenset({"o"}), "query": frozenset({"q"}),
