@@ -43,6 +43,8 @@ def test_what_is_nothing_known_says_so(tmp_path: Path, capsys: pytest.CaptureFix
     assert "vramcast train --from" in told
     assert run(["trian"]) == 2
     assert "did you mean train" in capsys.readouterr().err
+    assert run(["nofile.yml"]) == 2
+    assert "there is no file nofile.yml, and no command of that name" in capsys.readouterr().err
     assert run([str(tmp_path)]) == 2
     assert "is a folder without a model" in capsys.readouterr().err
 
@@ -126,3 +128,12 @@ def test_conflicting_flags_the_last_one_counts_as_for_the_engine(tmp_path: Path,
     script.write_text("vllm serve Qwen/Qwen2.5-1.5B-Instruct --max-model-len 1024 --max-model-len 2048\n")
     assert run(["serve", "--from", str(script), "--gpu", "4090"]) == 0
     assert "context 2,048 tokens" in capsys.readouterr().out
+
+
+def test_a_training_log_with_its_model_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("{'train_runtime': 10.0, 'train_samples_per_second': 3.0, 'train_steps_per_second': 0.3}\n")
+    assert run([str(log), "Qwen/Qwen2.5-1.5B-Instruct", "--gpu", "H100", "--seq", "2048"]) == 0
+    said = capsys.readouterr()
+    assert "vramcast utilization Qwen/Qwen2.5-1.5B-Instruct --log" in said.err
+    assert "MFU" in said.out

@@ -14,11 +14,17 @@ from vramcast.units import MiB
 from vramcast.untrusted import existing_path, printable, read_input
 
 _MOST = 256 * MiB
+_FILE = re.compile(r"/|\.[A-Za-z]\w{0,11}$")
 _HEAD = 8 * MiB
 
 
 def is_pasted(word: str) -> bool:
-    """Whether the first word of a command line is a file, standard input or a pasted text rather than a command."""
+    """Whether the first word of a command line is a file, standard input or a pasted text rather than a command.
+
+    Raises QuestionError for the name of a file that is not there.
+    """
+    if _FILE.search(word) and not re.search(r"\s", word) and existing_path(word) is None:
+        raise QuestionError(f"there is no file {printable(word)[:200]}, and no command of that name")
     return word == "-" or re.search(r"\s", word.strip()) is not None or existing_path(word) is not None
 
 
@@ -69,6 +75,8 @@ def _words(kind: Kind, shown: str, rest: list[str]) -> list[str]:
     """A model's own files are described, or asked about where a card is named beside them."""
     if kind.command == ("models",) and any(word.startswith(("--gpu", "--engine", "--context")) for word in rest):
         return ["serve", shown, *rest]
+    if kind.command == ("utilization",) and rest and not rest[0].startswith("-"):
+        return ["utilization", rest[0], "--log", shown, *rest[1:]]
     return [*kind.command, shown, *rest]
 
 
