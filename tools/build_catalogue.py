@@ -1,4 +1,4 @@
-"""Build the bundled catalogue: config.json files -> derived models, in src/vramcast/models/catalogue.
+"""Build the bundled catalogue: config.json files -> derived models, in src/vramcast/models/reading.
 
 Run it again whenever a family lands or changes:
 
@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import ConfigError, UnmodelledError, VramcastError
-from vramcast.models.catalogue import FOLDER, Alias, Index, Place, Row
 from vramcast.models.families import read_config
 from vramcast.models.inventory import Model
+from vramcast.models.reading import FOLDER, Alias, Index, Place, Row
 from vramcast.models.sources.described import UNTYPED
 from vramcast.models.sources.local import read_path
 

@@ -3,14 +3,14 @@
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.models import catalogue
-from vramcast.models.catalogue.known import MAKERS, SHORT, in_english, is_by_maker
+from vramcast.models import reading
 from vramcast.models.inventory import facts_of
 from vramcast.models.reading import read_model
+from vramcast.models.reading.known import MAKERS, SHORT, in_english, is_by_maker
 
 
 def test_every_short_name_means_a_catalogued_model_of_its_maker() -> None:
-    index = catalogue.read_index()
+    index = reading.read_index()
     for short, meant in SHORT.items():
         assert meant.lower() in index.models or meant.lower() in index.aliases, short
         assert is_by_maker(meant), meant

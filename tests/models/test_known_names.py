@@ -7,7 +7,7 @@ import pytest
 
 from vramcast import read_model
 from vramcast.errors import VramcastError
-from vramcast.models import catalogue
+from vramcast.models import reading
 from vramcast.models.names import take_apart
 
 TABLE = Path(__file__).with_name("known_parameters.tsv")
@@ -32,13 +32,13 @@ def test_every_known_name_leads_to_its_parameters() -> None:
 
 
 def test_sizes_in_names_agree_with_parameters() -> None:
-    index, off = catalogue.read_index(), []
+    index, off = reading.read_index(), []
     for key, place in {**{k: a.row for k, a in index.aliases.items()}, **index.models}.items():
         spelled = take_apart(key).key
         sizes = SIZE.findall(spelled)
         if len(sizes) == 1 and spelled not in BEYOND_THE_NAME:
             said = float(sizes[0][0]) * {"m": 1e6, "b": 1e9, "t": 1e12}[sizes[0][1]]
-            held = catalogue.model_of(catalogue.row_at(place)).parameters
+            held = reading.model_of(reading.row_at(place)).parameters
             rounding = 1.7 if said < 3e9 else 1.28
             if not 0.8 * said - 0.5e6 < held < rounding * said + 0.5e6:
                 off.append((key, held))

@@ -7,7 +7,7 @@ import pytest
 
 from vramcast import read_model
 from vramcast.errors import MissingError, QuestionError
-from vramcast.models import catalogue
+from vramcast.models import reading
 from vramcast.models.names import take_apart
 
 
@@ -72,10 +72,10 @@ def test_names_come_apart(name: str, core: str, ending: str) -> None:
 
 
 def test_one_model_is_loaded_quickly() -> None:
-    catalogue.load("meta-llama/Llama-3.1-8B")
+    reading.load("meta-llama/Llama-3.1-8B")
     start = time.process_time()
     for _ in range(50):
-        catalogue.load("meta-llama/Llama-3.1-8B")
+        reading.load("meta-llama/Llama-3.1-8B")
     assert (time.process_time() - start) / 50 < 0.003
 
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from vramcast.hardware.cards import find_accelerator
 from vramcast.largest import edge_near
 from vramcast.models.reading import read_model
-from vramcast.planning.limits import Held
-from vramcast.planning.serving import forecast_serving
+from vramcast.planning.serving import Held, forecast_serving
 from vramcast.serving.engines.base import answer_of
 from vramcast.workload import Parallel, Serving
 

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from answers.asking import configs
 from vramcast.hardware.accelerator import catalogue
-from vramcast.models.catalogue import known_ids
 from vramcast.models.quantization.formats import ALIASES, NAMED
-from vramcast.models.reading import read_model
+from vramcast.models.reading import known_ids, read_model
 from vramcast.serving.engines.llama_cpp.file_types import BASE
 from vramcast.training.adapters.kinds import KINDS
 from vramcast.training.frameworks import names as frameworks

@@ -16,7 +16,7 @@ def longest_sure(question: Serving) -> tuple[Serving, Assumption]:
     """
     from vramcast.hardware.cards import least_card
     from vramcast.models.reading import read_model
-    from vramcast.planning.limits import Held, longest_context
+    from vramcast.planning.serving import Held, longest_context
     from vramcast.serving.engines.base import answer_of
 
     if question.gpu is None:

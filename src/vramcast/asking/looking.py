@@ -87,8 +87,8 @@ def explain_text(text: str, *, gpu: str | None = None) -> Explained:
 
 def find_models(text: str = "") -> tuple[str, ...]:
     """Ids of the bundled catalogue that contain the text, the makers' own first."""
-    from vramcast.models.catalogue import known_ids
-    from vramcast.models.catalogue.known import is_by_maker
+    from vramcast.models.reading import known_ids
+    from vramcast.models.reading.known import is_by_maker
 
     found = [name for name in known_ids() if text.lower() in name.lower()]
     return tuple(sorted(found, key=lambda name: (not is_by_maker(name), name.lower())))

@@ -115,7 +115,7 @@ def serving_question(
 
 def _is_catalogued(model: str) -> bool:
     """Whether the text is a bundled model's own id, which nothing but that model can be meant by."""
-    from vramcast.models.catalogue import read_index
+    from vramcast.models.reading import read_index
 
     name = model.lower()
     return name in read_index().models and not name.endswith("gguf")

@@ -150,14 +150,14 @@ def _smaller_file(now: str | None) -> Iterator[Change]:
 
 def _upload(model: Model, scheme: str) -> str:
     """The published upload in that scheme, where the catalogue holds one."""
-    from vramcast.models import catalogue
+    from vramcast.models import reading
 
-    known, key = catalogue.read_index(), model.id.lower()
+    known, key = reading.read_index(), model.id.lower()
     spelt = (form.format(id=key, name=key.rpartition("/")[2]) for form in _UPLOADS.get(scheme, ()))
     found = next((name for name in spelt if name in known.models or name in known.aliases), None)
     if found is None:
         return ""
-    written = catalogue.row_at(known.models[found]).id if found in known.models else found
+    written = reading.row_at(known.models[found]).id if found in known.models else found
     return f" ({written} is published)"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from vramcast.models import catalogue
+from vramcast.models import reading
 from vramcast.models.classes import ROWS, ModelClass, aliased, known_classes, model_class, model_classes
 from vramcast.models.families import read_config
 from vramcast.models.inventory import Model, Tower
@@ -69,7 +69,7 @@ DECODERS = {
 
 @pytest.mark.parametrize(("wrapper", "text"), DECODERS.items())
 def test_a_wrapper_names_its_decoder(wrapper: str, text: str) -> None:
-    model = catalogue.load(wrapper)
+    model = reading.load(wrapper)
     assert model is not None
     assert model.text_class == text
 
@@ -107,7 +107,7 @@ def _side(tower: Tower) -> int:
 
 
 def _catalogued(family: str) -> list[Model]:
-    return [m for m in map(catalogue.load, catalogue.known_ids()) if m and m.family == family]
+    return [m for m in map(reading.load, reading.known_ids()) if m and m.family == family]
 
 
 def _attention_kept(scheme: dict[str, object]) -> bool | None:
@@ -119,7 +119,7 @@ def _attention_kept(scheme: dict[str, object]) -> bool | None:
 
 def test_nvidias_own_lists_say_whose_attention_is_in_four_bits() -> None:
     """Attention stands in the ignore list of catalogued NVFP4 checkpoints, or the class's row says that it is quantised."""
-    models = [catalogue.load(name) for name in catalogue.known_ids() if name.startswith("nvidia/") and "NVFP4" in name]
+    models = [reading.load(name) for name in reading.known_ids() if name.startswith("nvidia/") and "NVFP4" in name]
     seen = {m.family: _attention_kept(m.quantization) for m in models if m and m.quantization}
     seen = {family: kept for family, kept in seen.items() if kept is not None}
     assert len(seen) >= 6

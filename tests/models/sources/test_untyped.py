@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vramcast.models import catalogue
+from vramcast.models import reading
 from vramcast.models.reading import read_model
 from vramcast.models.sources.described import UNTYPED
 from vramcast.planning.serving import forecast_serving
@@ -42,7 +42,7 @@ def test_the_bar_reaches_the_16_bit_weights(tmp_path: Path) -> None:
 
 def test_every_catalogued_float32_is_stated_settled_or_named() -> None:
     """No id is float32 because its copied config said nothing: two that nobody could settle say so."""
-    models = [catalogue.load(name) for name in catalogue.known_ids()]
+    models = [reading.load(name) for name in reading.known_ids()]
     unsettled = {m.id for m in models if m and UNTYPED in m.unmodelled}
     assert unsettled == {"RWKV/rwkv-5-world-3b", "bigcode/gpt_bigcode-santacoder"}
     assert all("dtype" in {a.name for a in m.assumed} for m in models if m and m.id in unsettled)
@@ -51,6 +51,6 @@ def test_every_catalogued_float32_is_stated_settled_or_named() -> None:
 @pytest.mark.parametrize(("name", "dtype"), [("google/gemma-3-12b-it", "bfloat16"), ("huggyllama/llama-65b", "float16"),
     ("MiniMaxAI/MiniMax-M2", "bfloat16"), ("google-bert/bert-base-uncased", "float32")])  # fmt: skip
 def test_settled_types(name: str, dtype: str) -> None:
-    model = catalogue.load(name)
+    model = reading.load(name)
     assert model is not None
     assert model.dtype == dtype

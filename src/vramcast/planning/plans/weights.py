@@ -47,9 +47,9 @@ def weights_of(model: Model, *, least_bits: float) -> tuple[Weights, ...]:
 
 def published(model: Model) -> tuple[str, ...]:
     """Ids of the catalogue's uploads of the same model in another quantisation."""
-    from vramcast.models.catalogue import row_at
-    from vramcast.models.catalogue.by_name import cores
     from vramcast.models.names import take_apart
+    from vramcast.models.reading import row_at
+    from vramcast.models.reading.by_name import cores
 
     asked = take_apart(model.id)
     alike = (

@@ -12,7 +12,7 @@ import msgspec
 
 from vramcast.errors import QuestionError, nearest, unknown_name
 from vramcast.ledger import Assumption
-from vramcast.models import catalogue
+from vramcast.models import reading
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention
 from vramcast.models.names import Name, take_apart
@@ -23,7 +23,7 @@ class Near(msgspec.Struct, frozen=True):
 
     key: str
     name: Name
-    row: catalogue.Row
+    row: reading.Row
 
     def likeness(self, asked: Name) -> tuple[object, ...]:
         """Sorts the candidate to show and to copy from: same ending, else unquantised, then most words in common."""
@@ -52,14 +52,14 @@ def by_name(name: str, *, why: str) -> Model | None:
 
 def _misspelled(name: str) -> str | None:
     """The catalogued id that differs by a letter or two and in no number: a slip, where a longer name would be a fine-tune."""
-    index = catalogue.read_index()
+    index = reading.read_index()
     close = nearest(name, (*index.models, *index.aliases), most=1, cutoff=0.95)
     return close[0] if close and re.findall(r"\d+", close[0]) == re.findall(r"\d+", name) else None
 
 
-def under_name(name: str, row: catalogue.Row, because: str) -> Model:
+def under_name(name: str, row: reading.Row, because: str) -> Model:
     """A row's model under another name, quantised as that name says; both substitutions are listed."""
-    model, ending = catalogue.model_of(row), take_apart(name).ending
+    model, ending = reading.model_of(row), take_apart(name).ending
     taken = [Assumption("model", row.id, because)]
     if take_apart(row.id).ending != ending:
         scheme = _sparing(model, take_apart(name).quantization)
@@ -102,13 +102,13 @@ _OTHERWISE = re.compile(
 )
 # Google names Gemma 4's drafters after their targets: an assistant to 31B has 0.5 B parameters.
 _DRAFTER = re.compile(r"gemma-?4-.*-assistant")
-Places = tuple[tuple[str, Name, catalogue.Place], ...]
+Places = tuple[tuple[str, Name, reading.Place], ...]
 
 
 @cache
 def cores() -> dict[str, Places]:
     """Every catalogued name by its spelling."""
-    index, table = catalogue.read_index(), dict[str, Places]()
+    index, table = reading.read_index(), dict[str, Places]()
     for key, place in {**{k: a.row for k, a in index.aliases.items()}, **index.models}.items():
         apart = take_apart(key)
         table[apart.key] = (*table.get(apart.key, ()), (key, apart, place))
@@ -116,7 +116,7 @@ def cores() -> dict[str, Places]:
 
 
 def _rows(places: Places) -> list[Near]:
-    return [Near(key, name, catalogue.row_at(place)) for key, name, place in places]
+    return [Near(key, name, reading.row_at(place)) for key, name, place in places]
 
 
 def _base(asked: str) -> Places:
