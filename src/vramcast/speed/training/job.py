@@ -1,6 +1,6 @@
 """What decides the time of a training step: batch, layout, number format, what is recomputed, where ranks stand."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -9,7 +9,7 @@ from vramcast.hardware.accelerator import Accelerator, island_cards, rails_of
 from vramcast.models.inventory import Model
 from vramcast.speed.kernels.collectives import Fabric
 from vramcast.training.optimizers.rules import update_bytes
-from vramcast.training.recipe.parts import GATHERED, Recipe, width
+from vramcast.training.recipe.parts import GATHERED, Policy, Recipe, width
 from vramcast.workload import Training
 
 Recomputed = Literal["none", "selective", "full"]
@@ -20,6 +20,9 @@ Attention = Literal["unfused", "flash1", "flash2", "cudnn"]
 Scaling = Literal["tensor", "row", "block"]
 Dispatcher = Literal["alltoall", "flex", "padded"]
 
+# torchtitan's policy by operation keeps attention and every second matrix product: half of the products and all that streams run
+# again (torchtitan/distributed/activation_checkpoint.py).
+OPERATIONS_AGAIN = ("half_of_products", "norms", "activation", "rope and cache")
 # Products of a training recipe as kernel laws name them.
 _FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "bf16", "float8": "fp8", "int8": "int8"}
 
@@ -127,7 +130,7 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         sharding=recipe.sharding.kind,
         shards=max(1, dp * layout.cp // layout.replicate),
         regathers=recipe.sharding.reshard,
-        recomputed=_recomputed(recipe.recomputation.policy.kind),
+        **_recomputed(recipe.recomputation.policy, model.layers // layout.pp),
         products="nvfp4" if narrow == "nvfp4" else "fp8" if narrow == "float8" else _FORMATS[recipe.precision.compute],
         weight_bytes=width(recipe.precision.compute),
         reduce_bytes=width(recipe.precision.reduce),
@@ -157,7 +160,15 @@ def _attention(recipe: Recipe) -> Attention:
     return "cudnn" if recipe.framework == "megatron" or recipe.kernels.attention == "cudnn" else "flash2"
 
 
-def _recomputed(policy: str) -> Recomputed:
-    if policy in ("none", ""):
-        return "none"
-    return "full" if policy in ("full", "uniform", "block", "offloaded") else "selective"
+def _recomputed(policy: Policy, stage: int) -> dict[str, Any]:
+    """What a policy runs again: whole layers, and of which share of a stage's; or its parts (a key of ``work._NAMED``)."""
+    if policy.kind in ("none", ""):
+        return {"recomputed": "none"}
+    if policy.kind in ("layer", "block"):
+        share = 1 / policy.layers if policy.kind == "layer" else policy.layers / max(1, stage)
+        return {"recomputed": "full", "repeated_share": min(1.0, share)}
+    if policy.kind in ("full", "uniform", "offloaded"):
+        return {"recomputed": "full"}
+    if policy.kind == "op":
+        return {"recomputed": "selective", "repeated": OPERATIONS_AGAIN}
+    return {"recomputed": "selective", "repeated": tuple(policy.modules) or ("core_attn",)}

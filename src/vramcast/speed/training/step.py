@@ -115,7 +115,8 @@ def step_time(
     parts = parts_of(job, model, card, network or network_of(card))
     term = ledger(job, parts, own)
     forward = forward_flops(model, seq=job.seq) * job.rows * job.micro_batches * job.dp
-    extra = {"none": 0.0, "selective": _scores_share(model, job.seq), "full": 1.0}[job.recomputed]
+    again = 0.5 if "half_of_products" in job.repeated else _scores_share(model, job.seq)
+    extra = {"none": 0.0, "selective": again, "full": job.repeated_share}[job.recomputed]
     back = 1.0 if job.frozen else 2.0
     return StepTime(
         job=job,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.speed.training.job import Attention, Recomputed, Scaling
+from vramcast.speed.training.job import OPERATIONS_AGAIN, Attention, Recomputed, Scaling
 from vramcast.truth.judgement import Unexpressed
 from vramcast.truth.rows.bridge_recipes import captured, recipe_of
 from vramcast.untrusted import finite
@@ -31,14 +31,12 @@ _FOR_GPUS = re.compile(r"(\d+)\s*\((\d+) GPUs?\)(?:\s*/\s*(\d+))?")
 _WATTS = re.compile(r"(\d{2,4})\s*W\b")
 _RATE = re.compile(r"([\d.]+)\s*TB/s")
 _AHEAD = ("deepseek-v3", "nemotron-3-super", "nemotron-3-ultra", "qwen3-next")  # models whose recipes train MTP layers
-# What selective recomputation runs again, in the framework's own words. torchtitan's per-operator policy keeps attention and
-# every second matrix product (torchtitan/distributed/activation_checkpoint.py): half of the products and all that streams run
-# again.
+# What selective recomputation runs again, in the row's own words.
 _AGAIN = {
     "core_attn": ("core_attn",),
     "moe": ("moe",),
     "custom rematerialisation": ("layernorm", "activation"),
-    "selective op": ("half_of_products", "norms", "activation", "rope and cache"),
+    "selective op": OPERATIONS_AGAIN,
 }
 
 
