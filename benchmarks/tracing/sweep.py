@@ -29,6 +29,8 @@ from vramcast.training.forecast import forecast_training
 from vramcast.workload import Adapter, Parallel, Training
 
 RESULTS = Path(__file__).with_name("sweep.jsonl")
+PAGE = Path(__file__).parents[2] / "docs" / "tracing.md"
+START, END = "<!-- sweep -->\n", "<!-- /sweep -->\n"
 METHODS, CHECKPOINTING = ("full", "lora", "qlora"), ("none", "full")
 ALLOCATED, RESERVED = 0.02, 0.05
 RANKS = 8
@@ -197,6 +199,44 @@ def show_off(words: list[str]) -> None:
         print("    " + ", ".join(f"{n} {traced} / {forecast}" for n, traced, forecast in pairs if traced or forecast))
 
 
+def table(found: list[Result]) -> str:
+    """How many cells hold, by layout and method, and each class whose cells do not: the errors of its allocated bytes."""
+    traced = [r for r in found if r.traced[0] and r.forecast[0]]
+    lines = ["| layout | method | cells | allocated within 2 % | reserved within 5 % | allocated, median |", "|---" * 6 + "|"]
+    groups = {(r.cell.framework, r.cell.layout, r.cell.method): [] for r in traced}
+    for result in traced:
+        groups[result.cell.framework, result.cell.layout, result.cell.method].append(result)
+    for (framework, layout, method), group in [*groups.items(), (("", "all", ""), traced)]:
+        name = layout if framework in ("", "hf_trainer") else f"{layout}, {framework}"
+        lines.append(f"| {name} | {method} | {_counted(group)} |")
+    lines.append("\nClasses with cells beyond 2 %, the forecast over the trace, less 1:\n")
+    lines += ["| class | cells | beyond | errors of these |", "|---" * 4 + "|"]
+    for kind in dict.fromkeys(r.cell.kind for r in traced):
+        own = [r for r in traced if r.cell.kind == kind]
+        beyond = [r for r in own if abs(r.off(0)) > ALLOCATED]
+        if beyond:
+            errors = sorted({f"{r.off(0):+.0%}" for r in beyond}, key=lambda e: int(e.rstrip("%")))
+            lines.append(f"| {kind} | {len(own)} | {len(beyond)} | {', '.join(errors)} |")
+    failed = [r for r in found if r.error]
+    reasons = dict.fromkeys(r.error.partition(":")[0] for r in failed)
+    lines.append(f"\n{len(failed)} cells were not traced ({', '.join(reasons)}): `--off` and the file name each.")
+    return "\n".join(lines) + "\n"
+
+
+def _counted(group: list[Result]) -> str:
+    errors = sorted(abs(r.off(0)) for r in group)
+    within = sum(e <= ALLOCATED for e in errors) / len(errors)
+    reserved = sum(abs(r.off(1)) <= RESERVED for r in group) / len(group)
+    return f"{len(group)} | {within:.0%} | {reserved:.0%} | {errors[len(errors) // 2]:.2%}"
+
+
+def write_page() -> None:
+    """Put the tables between their marks."""
+    before, rest = PAGE.read_text().split(START)
+    _, after = rest.split(END)
+    PAGE.write_text(before + START + table(list(known().values())) + END + after)
+
+
 if __name__ == "__main__":
-    modes = {"--again": again, "--off": lambda: show_off(sys.argv[2:])}
+    modes = {"--again": again, "--page": write_page, "--off": lambda: show_off(sys.argv[2:])}
     modes[sys.argv[1]]() if sys.argv[1:2] and sys.argv[1] in modes else main(sys.argv[1:])

@@ -92,15 +92,17 @@ def quantize_linears(model: torch.nn.Module, *, scheme: Scheme, device: str) -> 
     """Put a model built on meta onto the device, every linear layer but the head as a 4-bit one.
 
     As transformers loads for QLoRA: weight after weight, so that no two are there at full width, and without what its class
-    keeps in float32 (quantizers/base.py, get_modules_to_not_convert).
+    keeps in float32 (quantizers/base.py, get_modules_to_not_convert). GPT-2's Conv1D, a linear layer whose weight lies the
+    other way, is one of them (integrations/bitsandbytes.py, replace_with_bnb_linear).
     """
     import bitsandbytes
+    from transformers.pytorch_utils import Conv1D
 
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     left = {"lm_head", *(getattr(model, "_keep_in_fp32_modules", None) or ())}
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if isinstance(child, torch.nn.Linear) and name not in left and child is not head:
+            if isinstance(child, (torch.nn.Linear, Conv1D)) and name not in left and child is not head:
                 setattr(module, name, _quantized(bitsandbytes, child, scheme, device))
     _announce(model, scheme)
     model._apply(lambda t: torch.empty_like(t, device=device) if t.is_meta and t.device.type == "meta" else t)
@@ -142,12 +144,12 @@ def _on_host(parameter: torch.nn.Parameter) -> torch.nn.Parameter:
     return torch.nn.Parameter(parameter.data.cpu(), parameter.requires_grad)
 
 
-def _quantized(bitsandbytes: Any, linear: torch.nn.Linear, scheme: Scheme, device: str) -> torch.nn.Module:
+def _quantized(bitsandbytes: Any, linear: Any, scheme: Scheme, device: str) -> torch.nn.Module:
     stored = {"compress_statistics": scheme.double, "quant_type": scheme.kind, "quant_storage": scheme.storage}
-    layer = bitsandbytes.nn.Linear4bit(
-        linear.in_features, linear.out_features, bias=False, compute_dtype=scheme.compute, device="meta", **stored
-    )
-    wide = torch.empty_like(linear.weight, device=device)
+    weight = linear.weight if isinstance(linear, torch.nn.Linear) else linear.weight.T
+    outputs, inputs = weight.shape
+    layer = bitsandbytes.nn.Linear4bit(inputs, outputs, bias=False, compute_dtype=scheme.compute, device="meta", **stored)
+    wide = torch.empty(outputs, inputs, dtype=weight.dtype, device=device)
     packed, state = bitsandbytes.functional.quantize_4bit(wide, blocksize=64, **stored)
     layer.weight = bitsandbytes.nn.Params4bit(
         packed, requires_grad=False, quant_state=state, bnb_quantized=True, module=layer, **stored
