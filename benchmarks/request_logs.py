@@ -4,7 +4,8 @@
 
 Logs (folders of that path): requests of one H100 under vLLM 0.23, load stages of vLLM on H100 (BLIS), requests under vLLM 0.19
 on an RTX 4090 and others (LLMServingSim), closed loops on GeForce cards, llama.cpp on many cards (LocalScore) and on Radeon
-8060S. Needs pyarrow. Prints one table; --json prints it as one object.
+8060S. Needs pyarrow. Prints one table; --json prints it as one object; --record keeps the errors of the two logs of vLLM on H100
+beside this file, for docs/accuracy_speed.md.
 """
 
 import csv
@@ -23,7 +24,7 @@ from vramcast.errors import VramcastError
 from vramcast.models.operations import Batch
 from vramcast.serving.engines.base import answer_of
 from vramcast.speed.answer import step_of
-from vramcast.speed.load import Load, Request
+from vramcast.speed.load import Load, Request, drawn
 from vramcast.speed.simulation import Served, Server, simulate
 from vramcast.speed.step import Step
 
@@ -32,6 +33,17 @@ Row = dict[str, Any]
 CLIENTS = 256
 # The pools of prompts of BLIS's loads are in the prefix cache after the first minute: about one block of each is computed.
 UNCACHED = 16
+# Its clients give up after five minutes: the longest of each overloaded run's answers took 298 to 300 s, thousands failed. The
+# server goes on with what nobody waits for; means are over answers that came in time.
+PATIENCE_S = 300
+
+
+RECORD = Path(__file__).with_suffix(".json")
+RECORDED = ("vllm_request_traces", "blis_observations")
+
+
+def _short(value: Any) -> Any:
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def main(folder: Path, *, as_json: bool) -> None:
@@ -39,6 +51,9 @@ def main(folder: Path, *, as_json: bool) -> None:
     found: list[Row] = []
     for part in (_traces, _stages, _requests, _consumer, _localscore, _strix):
         found += list(part(folder))
+    if "--record" in sys.argv[2:]:
+        kept = [row for row in found if row["log"] in RECORDED]
+        RECORD.write_text(json.dumps([{k: _short(v) for k, v in row.items()} for row in kept], indent=1) + "\n")
     if as_json:
         sys.stdout.write(json.dumps(found, indent=1) + "\n")
         return
@@ -77,23 +92,43 @@ def _traces(folder: Path) -> Any:
         rate = len(rows) / max(1.0, rows[-1]["start_s"])
         full = mean(r["e2e_ms"] for r in rows) / 1e3 * rate > 0.9 * CLIENTS
         load = Load(prompt=1024, output=128, trace=trace)
-        served = Server(step, load).run(trace, clients=CLIENTS if full else 0)
+        served = _overloaded(step, point, len(rows)) if full else Server(step, load).run(trace)
         means = {name: mean(r[f"{name}_ms"] for r in rows) / 1e3 for name in ("ttft", "tpot", "e2e")}
         yield {"log": "vllm_request_traces", "point": f"{point} {rate:.1f}/s{' full' * full}", **_errors(served, means)}
+
+
+def _overloaded(step: Step, point: str, count: int) -> list[Served]:
+    """A point whose log shows when its clients could send, not what they were offered: Poisson at the rate of its name."""
+    load = Load(prompt=1024, output=128, rate_per_s=float(re.sub(r"\D", "", point)))
+    return Server(step, load).run(drawn(load, count), clients=CLIENTS)
 
 
 def _stages(folder: Path) -> Any:
     for line in (folder / "blis_observations/runs.jsonl").read_text().splitlines():
         run = json.loads(line)
         options = {"max_num_batched_tokens": run["max_num_batched_tokens"], "max_num_seqs": run["max_num_seqs"]}
-        step = _step(run["model"], f"H100x{run['tp']}", engine="vllm==0.13.0", context=run["max_model_len"], options=options)
+        step = _step(run["model"], f"H100x{run['tp']}", engine="vllm==0.15.1", context=run["max_model_len"], options=options)
         cached = max(0.0, 1 - UNCACHED / run["input_len"])
-        for stage in run["per_stage"]:
-            load = Load(prompt=run["input_len"], output=run["output_len"], rate_per_s=stage["rate"], cached=cached)
+        for stage, duration in zip(run["per_stage"], (part["duration"] for part in run["stages"]), strict=True):
             ttft, e2e = stage["ttft_ms"]["mean"] / 1e3, stage["e2e_ms"]["mean"] / 1e3
-            means = {"ttft": ttft, "tpot": (e2e - ttft) / (run["output_len"] - 1), "e2e": e2e}
+            output = _tokens_out(run)
+            load = Load(prompt=run["input_len"], output=output, rate_per_s=stage["rate"], cached=cached)
+            means = {"ttft": ttft, "tpot": (e2e - ttft) / (output - 1), "e2e": e2e}
             name = f"{run['id'].split('-', 3)[-1]} {stage['rate']:g}/s"
-            yield {"log": "blis_observations", "point": name, **_errors(simulate(step, load), means)}
+            served = simulate(step, load)
+            if run["failures"]:
+                every = Server(step, load).run(drawn(load, round(stage["rate"] * duration)))
+                served = [one for one in every if one.e2e_s < PATIENCE_S]
+            yield {"log": "blis_observations", "point": name, **_errors(served, means)}
+
+
+def _tokens_out(run: Row) -> float:
+    """Tokens that the server streamed: ``output_len`` counts the text tokenised again, which Llama-2-7B's is shorter by a fifth.
+
+    Two chunks come for each token (README of the data), so that the mean chunk interval tells them apart: half a TPOT.
+    """
+    streamed = (run["e2e_ms"]["mean"] - run["ttft_ms"]["mean"]) / (2 * run["itl_ms"]["mean"]) + 1
+    return float(streamed if streamed > 1.1 * run["output_len"] else run["output_len"])
 
 
 _MODELS = {

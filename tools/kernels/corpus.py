@@ -1,5 +1,6 @@
 """The measured tables, read group by group into tables of one law on one class of cards."""
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from fitting import Array, Table
 from vramcast.errors import VramcastError
 from vramcast.speed.kernels.machine import Machine, card_class, machine
 from vramcast.speed.kernels.rows import KINDS, card_of
+from vramcast.speed.kernels.rows.products import BUILDS
 
 SEED = 20
 
@@ -124,8 +126,15 @@ def gather(tables: Iterator[Table]) -> dict[tuple[str, str, str, str], Table]:
     """Tables joined by law and class."""
     lists: dict[tuple[str, str, str, str], list[Table]] = defaultdict(list)
     for table in tables:
-        lists[table.operator, table.backend, table.precision, table.card_class].append(table)
-    return {key: _join(parts) for key, parts in lists.items()}
+        for name in _filed(table):
+            lists[table.operator, name, table.precision, table.card_class].append(table)
+    return {key: dataclasses.replace(_join(parts), backend=key[1]) for key, parts in lists.items()}
+
+
+def _filed(table: Table) -> tuple[str, ...]:
+    """The back ends a table counts for: its own, and the kernel's over all engines' builds (training, unknown engines)."""
+    engine, _, kernel = table.backend.partition("/")
+    return (table.backend, kernel) if kernel == "cublas" and engine in BUILDS else (table.backend,)
 
 
 def _join(parts: list[Table]) -> Table:

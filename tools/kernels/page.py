@@ -10,6 +10,7 @@ MEANING = {
     "bandwidth": "share of the memory bandwidth that is reached",
     "launch_us": "start and end of the kernel, in microseconds",
     "l2": "rate of loads from L2, as a multiple of the memory bandwidth",
+    "routing_ns": "of a launch, more for each expert that rows are sorted by, in nanoseconds",
     "wave_us": "fixed time of a wave of tiles",
     "split_us": "reduction after splitting k",
     "blend": "exponent p by which parts overlap",

@@ -24,7 +24,7 @@ def speed_section(page: Page, speed: dict[str, Any]) -> None:
             ("tokens/s, all users", f"{speed['tokens_per_s']:,.0f}", _bar(bars.get("tokens_per_s"), lambda x: f"{x:,.0f}")),
             ("tokens/s per card", f"{speed['tokens_per_s_per_gpu']:,.0f}", ""),
             ("prompt tokens/s, one prompt", f"{speed['prefill_tokens_per_s']:,.0f}", ""),
-            ("largest rate of requests", f"{speed['largest_rate_per_s']:,.3g}/s", f"{speed['batch']:,.1f} at once here"),
+            ("largest rate of requests", f"{speed['largest_rate_per_s']:,.3g}/s", _state(speed)),
         ],
         styles=("", "number", "faint"),
         right=frozenset({1}),
@@ -58,6 +58,10 @@ def training_speed_section(page: Page, speed: dict[str, Any]) -> None:
         page.line("  whole run: ", (time_text(run["days"] * 86_400), "title"), f"  {run['steps']:,} steps, {took}")
 
 
+def _state(speed: dict[str, Any]) -> str:
+    return f"{speed['batch']:,.1f} at once here" + (f", {speed['state']}" if speed["state"] != "steady" else "")
+
+
 def _percentiles(page: Page, speed: dict[str, Any]) -> None:
     if "percentiles" not in speed:
         return
@@ -74,6 +78,8 @@ def _bar(interval: dict[str, Any] | None, text: Any) -> str:
     if not interval:
         return ""
     low, high = (value for name, value in interval.items() if name.startswith(("low", "high")))
+    if high is None:
+        return f"at least {text(low)}: the queue grows, or may grow ({interval['cases']} measured)"
     return f"{text(low)} to {text(high)} ({interval['coverage']:.0%} of {interval['cases']} measured)"
 
 

@@ -35,7 +35,12 @@ def under_load(answer: Answer, speed: Speed) -> dict[str, Any]:
         found["warning"] = (
             f"{load.rate_per_s:,.6g} requests/s are more than {speed.cards} card{'s' * (speed.cards > 1)} can serve: "
             "the queue grows without end; "
-            f"the largest rate is {speed.most_per_s:,.3g}/s"
+            f"the largest rate is {speed.most_per_s:,.3g}/s; times are those of {len(served):,} requests and grow with more"
+        )
+    elif speed.state == "near saturation":
+        found["warning"] = (
+            f"{load.rate_per_s:,.6g} requests/s are {load.rate_per_s / speed.most_per_s:.0%} of the largest rate: a step a tenth "
+            f"longer than forecast would let the queue grow"
         )
     if traffic.ttft_s or traffic.tpot_s:
         good = _within(served, traffic.ttft_s, traffic.tpot_s)

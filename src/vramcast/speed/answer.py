@@ -1,5 +1,6 @@
 """Speed of a serving question: times to and per token, tokens per second, what binds, each opened to its formulas."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -19,6 +20,9 @@ from vramcast.units import time_text
 from vramcast.workload import Serving
 
 PROMPT, OUTPUT = 1024, 256
+# From this share of the largest rate on, an error of a tenth in a step's time decides whether a queue grows.
+NEAR = 0.9
+_DRAFTING = 8  # sequences that draft together where a load tells a rate and not how many
 
 
 class Speed(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +48,12 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     def user_tokens_per_s(self) -> float:
         """Tokens a second that one user sees."""
         return 1 / self.tpot.seconds
+
+    @property
+    def state(self) -> str:
+        """``saturated``: more requests come than leave; ``near saturation``: so close to it that the forecast cannot tell."""
+        share = self.load.rate_per_s / self.most_per_s
+        return "saturated" if share > 1 else "near saturation" if share >= NEAR else "steady"
 
     @property
     def e2e_s(self) -> float:
@@ -111,6 +121,8 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
         )
     step = step_of(answer, scales=scales)
     assumed += _of_host(step, resolved.question)
+    load, untimed = _with_drafting(step, load, resolved.question.options)
+    assumed += untimed
     copies = replicas_of(resolved) * resolved.question.parallel.pp
     found = steady(step, load, replicas=copies)
     requests = found.requests_per_s * copies
@@ -137,6 +149,26 @@ def _of_host(step: Step, question: Serving) -> tuple[Assumption, ...]:
         return ()
     said = "two channels of DDR5-4800; weights on the host are read at about 60 % of it"
     return (Assumption("host_bandwidth", f"{HOST_BANDWIDTH / 1e9:g} GB/s", said),)
+
+
+def _with_drafting(step: Step, load: Load, options: Mapping[str, Any]) -> tuple[Load, tuple[Assumption, ...]]:
+    """The load with the seconds of a drafted token: one layer and the head for draft layers (MTP, EAGLE, Medusa).
+
+    Nothing for tokens looked up in the prompt; a draft model of its own is not timed, which the answer says.
+    """
+    if load.drafting is None:
+        return load, ()
+    method = str(options.get("speculative_method") or "")
+    if method.startswith(("ngram", "suffix")):
+        return load, ()
+    if "draft_model" in method:
+        return load, (Assumption("drafting", 0.0, "the draft model's own steps are not timed: times are lower ends"),)
+    one = Batch(decodes=max(1.0, float(load.concurrency or _DRAFTING)), decode_past=load.prompt + load.output / 2)
+    ledger = step.ledger(one)
+    apart = sum(term.seconds for term in ledger.terms if term.name in ("head", "host", "launch"))
+    head = sum(term.seconds for term in ledger.terms if term.name == "head")
+    seconds = head + (ledger.seconds - apart) / step.on.model.layers
+    return msgspec.structs.replace(load, drafting=msgspec.structs.replace(load.drafting, draft_s=seconds)), ()
 
 
 def bound(step: Step, decode: Batch, found: Steady) -> str:
@@ -210,6 +242,7 @@ def as_block(speed: Speed, intervals: dict[str, Any]) -> dict[str, Any]:
         "requests_per_s": speed.requests_per_s,
         "largest_rate_per_s": speed.most_per_s,
         "batch": speed.batch,
+        "state": speed.state,
         "bound": speed.bound,
         "intervals": intervals,
         "terms": (speed.ttft, speed.tpot),

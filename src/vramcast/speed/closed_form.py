@@ -110,7 +110,9 @@ class _Solver:
             busy = minimum(0.97, asked * prompt)
             tpot = decode / (1 - busy)
             batch = minimum(room, 0.5 * batch + 0.5 * asked * self.output * tpot)
-        return self._steady(batch, decode=decode, prompt=prompt, busy=busy, rate=asked, most=most)
+        found = self._steady(batch, decode=decode, prompt=prompt, busy=busy, rate=asked, most=most)
+        seated = maximum(decode, room / (asked * self.output))
+        return msgspec.structs.replace(found, tpot_s=minimum(found.tpot_s, seated))
 
     def closed(self, clients: Number, most: Number) -> Steady:
         """So many clients, each asking again when its answer is done."""

@@ -5,6 +5,7 @@ depends on contexts goes through the kernel laws as arrays.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ def seconds_of_many(step: Any, batch: Batch) -> Any:
     own, prompts = batch.times(1 / step.ranks), not is_nothing(batch.prefills)
     gpu = _rows_s(step, own, batch.tokens, prompts=prompts)
     if not is_nothing(batch.decodes):
-        gpu = gpu + _present(step.decode_seconds, own, "decodes")
+        gpu = gpu + _present(partial(step.decode_seconds, beside=prompts), own, "decodes")
     if prompts:
         gpu = gpu + _present(step.prefill_seconds, own, "prefills")
     return step.floored(gpu, prompt_tokens=int(prompts)) + step.host_seconds(own.decodes + own.prefills)

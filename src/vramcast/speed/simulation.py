@@ -72,16 +72,17 @@ class Server:
         self.prefilling: deque[_Live] = deque()
         self.prefilled = 0.0
         self.served: list[Served] = []
-        self._decode: dict[tuple[int, int], float] = {}
+        self._decode: dict[tuple[int, int, bool], float] = {}
         self._prefill: dict[tuple[int, int], float] = {}
         self.busy, self.next_poll = 0.0, 0
 
     def run(self, requests: Iterable[Request], *, clients: int = 0) -> list[Served]:
-        """Serve them all. ``clients``: so many are alive at once (closed loop), the next starts when one ends."""
+        """Serve them all. ``clients``: at most so many are alive at once, the next is sent when one ends, not before it arrives.
+
+        Requests that all arrive at 0 make a closed loop.
+        """
         lives = [_Live(i, r) for i, r in enumerate(requests)]
-        self.coming = deque(
-            self._sent(live, 0.0 if clients else live.arrival) for live in (lives[:clients] if clients else lives)
-        )
+        self.coming = deque(self._sent(live, live.arrival) for live in (lives[:clients] if clients else lives))
         self.idle = deque(lives[clients:] if clients else ())
         while self.coming or self.waiting or self.prefilling or self.batch:
             self._receive()
@@ -93,8 +94,13 @@ class Server:
                     continue
                 self._decodes(self.coming[0].seen if self.coming else inf)
             for _ in range(min(self._ended(), len(self.idle))):
-                self.coming.append(self._sent(self.idle.popleft(), self.now + self.rule.return_s))
+                self._send_next()
         return self.served
+
+    def _send_next(self) -> None:
+        """A client whose request has ended sends the next one, when it has come."""
+        live = self.idle.popleft()
+        self.coming.append(self._sent(live, max(live.arrival, self.now + self.rule.return_s)))
 
     def _sent(self, live: _Live, at_s: float) -> _Live:
         """A request that a client sends at that time, and the time at which the scheduler sees it."""
@@ -165,7 +171,7 @@ class Server:
         seconds += self.step.rows_seconds(
             tokens / share + own, ending / share, everyone=tokens + decoding * self.verified, prefills=True
         )
-        seconds += self.decode_s(decoding, self.context) if decoding else 0.0
+        seconds += self.decode_s(decoding, self.context, beside=True) if decoding else 0.0
         host = self.step.host_seconds(decoding / self.ranks + len(taken) / share)
         return float(self.step.floored(seconds, prompt_tokens=tokens) + host)
 
@@ -248,21 +254,21 @@ class Server:
         live.preempted += 1
         self.waiting.appendleft(live)
 
-    def decode_s(self, batch: int, context: float) -> float:
-        """Seconds that decoding sequences add, linear between remembered contexts."""
+    def decode_s(self, batch: int, context: float, *, beside: bool = False) -> float:
+        """Seconds that decoding sequences add, linear between remembered contexts; ``beside`` a prompt or alone."""
         mean = max(1.0, context / batch)
         place = log(mean) * _BINS
         low = int(place)
-        first, second = self._decode_at(batch, low), self._decode_at(batch, low + 1)
+        first, second = self._decode_at(batch, low, beside), self._decode_at(batch, low + 1, beside)
         return first + (second - first) * (place - low)
 
-    def _decode_at(self, batch: int, place: int) -> float:
-        key = (batch, place)
+    def _decode_at(self, batch: int, place: int, beside: bool) -> float:
+        key = (batch, place, beside)
         found = self._decode.get(key)
         if found is None:
             past = 2.718281828459045 ** (place / _BINS)
             one = Batch(decodes=batch / self.ranks, decode_past=past, decode_tokens=self.verified)
-            found = self._decode[key] = self.step.decode_seconds(one)
+            found = self._decode[key] = self.step.decode_seconds(one, beside=beside)
         return found
 
     def prefill_s(self, new: int, past: int) -> float:

@@ -20,7 +20,7 @@ from vramcast.models.operations import (
     Pointwise,
     Recurrence,
 )  # fmt: skip
-from vramcast.quantity import Number, is_array
+from vramcast.quantity import Number, is_array, maximum
 from vramcast.speed.deployment import Deployment
 from vramcast.speed.kernels.law import Estimate
 from vramcast.speed.scales import Scales
@@ -97,7 +97,7 @@ class Step:
         own = batch.times(1 / self.ranks)
         gpu = self.rows_seconds(own.tokens, own.sampled, everyone=batch.tokens, prefills=batch.prefills > 0)
         if batch.decodes:
-            gpu += self.decode_seconds(own)
+            gpu += self.decode_seconds(own, beside=batch.prefills > 0)
         if batch.prefills:
             gpu += self.prefill_seconds(own)
         return self.floored(gpu, prompt_tokens=batch.prefill_rows) + self.host_seconds(own.decodes + own.prefills)
@@ -113,7 +113,8 @@ class Step:
             busy, host = gpu_seconds * spread + self.beside.gpu_s, self.beside.host_s
             return max(busy, host) if self.stream.eager and not self.beside.waits else busy + host
         each = self.on.engine.prefill_launch_s if prompt_tokens else 0.0
-        return gpu_seconds + each * self.launches * self.on.scales.host
+        host = each * self.launches * self.on.scales.host
+        return maximum(gpu_seconds, host) if self.on.engine.runs_ahead else gpu_seconds + host
 
     def _piped(self, tokens: float) -> float:
         """Share of the time that m micro-batches over n cards take: (m + n - 1) / (m n) (llama.cpp, -sm layer, -ub 512).
@@ -145,9 +146,10 @@ class Step:
         """Seconds of an operation that sees rows only, all its layers and kernels."""
         return one.count * _times(one) * sum(e.seconds for e in self.estimates(one, batch))
 
-    def decode_seconds(self, batch: Batch) -> Number:
-        """What decoding sequences add: attention over caches, states, absorbed latent products."""
-        return self._added(("decode", batch.decodes, batch.decode_past, batch.decode_tokens), _only_decodes(batch), self._decode)
+    def decode_seconds(self, batch: Batch, *, beside: bool = False) -> Number:
+        """What decoding sequences add: attention over caches, states, absorbed latent products; ``beside`` a prompt or alone."""
+        key = ("decode", batch.decodes, batch.decode_past, batch.decode_tokens, beside)
+        return self._added(key, _only_decodes(batch, beside=beside), self._decode)
 
     def prefill_seconds(self, batch: Batch) -> Number:
         """What prefilling sequences add: attention over their own tokens and past, states, latent up-projections."""
@@ -256,8 +258,10 @@ class Step:
         return self._scaled(self.clock.rows(one, batch) if isinstance(one, Linear) else self.clock.prefill(one, batch))
 
 
-def _only_decodes(batch: Batch) -> Batch:
-    return Batch(decodes=batch.decodes, decode_past=batch.decode_past, decode_tokens=batch.decode_tokens)
+def _only_decodes(batch: Batch, *, beside: bool = False) -> Batch:
+    """The decodes of a batch; ``beside``: with a prompt of no length, which kernels that take both in one call see."""
+    found = Batch(decodes=batch.decodes, decode_past=batch.decode_past, decode_tokens=batch.decode_tokens)
+    return replace(found, prefills=1) if beside else found
 
 
 def _only_prefills(batch: Batch) -> Batch:

@@ -20,15 +20,16 @@ from vramcast.models.operations import (
 )
 from vramcast.quantity import is_array, is_nothing, minimum, where
 from vramcast.speed.deployment import Deployment, law_format, native_formats
-from vramcast.speed.kernels.attention import decode_attention, prefill_attention
+from vramcast.speed.kernels.attention import beside_prompts, decode_attention, prefill_attention
 from vramcast.speed.kernels.collectives import all_gather, all_reduce, reduce_scatter
 from vramcast.speed.kernels.experts import combine, dispatch
 from vramcast.speed.kernels.gemm import elementwise, gemm
+from vramcast.speed.kernels.harness import in_step
 from vramcast.speed.kernels.latent import mla_decode, mla_prefill, sparse_attention
 from vramcast.speed.kernels.law import Estimate
 from vramcast.speed.kernels.machine import backend
 from vramcast.speed.kernels.moe import moe
-from vramcast.speed.kernels.recurrent import recurrent
+from vramcast.speed.kernels.recurrent import convolution, recurrent
 
 # Above this message an engine's own all-reduce gives way to NCCL (vllm/distributed/device_communicators/custom_all_reduce.py).
 _CUSTOM_MOST_BYTES = 8 * 2**20
@@ -61,14 +62,12 @@ class Clock:
         return None
 
     def decode(self, one: Operation, batch: Batch) -> Estimate | None:
-        """What decoding sequences add: attention over their caches, states; None for other operations."""
+        """What decoding sequences add: attention over their caches, states; None for other operations.
+
+        Prompts in the batch matter to kernels that take both in one call.
+        """
         if isinstance(one, Scores):
-            return decode_attention(
-                card=self.card, batch=batch.decodes, context_tokens_sum=batch.decodes * one.decode_keys(batch),
-                heads=one.heads * batch.decode_tokens, kv_heads=one.kv_heads, head_dim=one.attention.head_dim,
-                v_dim=one.attention.values, kv_dtype=self.on.kv_dtype,
-                backend=self._backend("decode_attention", self.on.kv_dtype),
-            )  # fmt: skip
+            return self._decode_scores(one, batch)
         if isinstance(one, LatentScores):
             return self._latent_decode(one, batch)
         if isinstance(one, Recurrence):
@@ -80,22 +79,40 @@ class Clock:
         new, past, count = batch.prefill_tokens, batch.prefill_past, batch.prefills
         if isinstance(one, Scores):
             mixer = one.attention
-            return prefill_attention(
+            found = prefill_attention(
                 card=self.card, new=new, past=past, heads=one.heads, kv_heads=one.kv_heads, head_dim=mixer.head_dim,
                 v_dim=mixer.values, window=one.reach or mixer.chunk, batch=count, kv_dtype=self.on.kv_dtype,
                 dtype="fp8" if self.on.kv_dtype == "fp8" and "fp8" in self.native else "bf16",
                 backend=self._backend("prefill_attention", self.on.kv_dtype), masked=mixer.causal,
             )  # fmt: skip
+            return in_step(found)
         if isinstance(one, LatentScores):
             if one.absorbs_prefill:
                 return self._sparse(one, new, past, count)
-            return mla_prefill(
+            found = mla_prefill(
                 card=self.card, new=new, past=past, heads=one.heads, batch=count, key_dim=one.attention.head_dim,
                 value_dim=one.attention.value_dim, backend=self._backend("mla_prefill", "bf16"),
             )  # fmt: skip
+            return in_step(found)
         if isinstance(one, Recurrence):
             return self._state(one, "prefill", count, new)
         return None
+
+    def _decode_scores(self, one: Scores, batch: Batch) -> Estimate:
+        keys, heads = batch.decodes * one.decode_keys(batch), one.heads * batch.decode_tokens
+        found = decode_attention(
+            card=self.card, batch=batch.decodes, context_tokens_sum=keys, heads=heads, kv_heads=one.kv_heads,
+            head_dim=one.attention.head_dim, v_dim=one.attention.values, kv_dtype=self.on.kv_dtype,
+            backend=self._backend("decode_attention", self.on.kv_dtype),
+        )  # fmt: skip
+        found = in_step(found)
+        if not batch.prefills:
+            return found
+        return beside_prompts(
+            found, card=self.card, context_tokens_sum=keys, heads=one.heads,
+            key_value_dim=one.attention.head_dim + one.attention.values,
+            backend=self._backend("prefill_attention", self.on.kv_dtype),
+        )  # fmt: skip
 
     def _linear(self, one: Linear, batch: Batch) -> Estimate | None:
         rows = one.rows_of(batch)
@@ -106,16 +123,18 @@ class Clock:
         found = gemm(
             card=self.card, m=rows, n=one.outputs * one.matrices, k=one.inputs, weight=form, backend=self._backend("gemm", form)
         )
+        found = in_step(found)
         fused = (form == "fp8" and one.form == "fp8-tensor") or (form == "nvfp4" and self.on.engine.fuses_quantising)
         return _quantised_before(found) if fused else found
 
     def _experts(self, one: ExpertProducts, batch: Batch) -> Estimate:
         form = self._format(one.form)
-        return moe(
+        found = moe(
             card=self.card, tokens=batch.tokens * one.replicas, hidden=one.hidden, inter=one.width, experts=one.routed,
             top_k=one.active, weight=form, ep=one.routed / one.held, gated=one.gated, backend=self._backend("moe", form),
             distribution=self.on.distribution,
         )  # fmt: skip
+        return in_step(found)
 
     def _pointwise(self, one: Pointwise, batch: Batch) -> Estimate:
         """A small kernel inside a captured graph: its rows at the law's bandwidth, and the graph's own launch."""
@@ -127,7 +146,7 @@ class Clock:
         moved, nodes = one.moved_bytes(batch), self.on.nodes(one.world)
         world = one.world
         same: dict[str, Any] = {"card": self.card, "world": -(-world // nodes) * nodes, "nodes": nodes, "fabric": self.on.fabric}
-        if one.collective == "all_to_all":
+        if one.collective == "all_to_all" or (one.name == "norm of all heads" and self.on.backends.get("qk_norm") == "fused"):
             return None
         if one.collective == "all_gather":
             return all_gather(size_bytes=moved * world, **same)
@@ -156,11 +175,12 @@ class Clock:
         mixer = one.attention
         if one.absorbs_prefill:
             return self._sparse(one, batch.decode_tokens, batch.decode_past, batch.decodes, phase="decode")
-        return mla_decode(
+        found = mla_decode(
             card=self.card, batch=batch.decodes, context_tokens_sum=batch.decodes * one.decode_keys(batch),
             heads=one.heads * batch.decode_tokens, latent=mixer.kv_rank, rope=mixer.rope_dim, kv_dtype=self.on.kv_dtype,
             backend=self._backend("mla_decode", self.on.kv_dtype),
         )  # fmt: skip
+        return in_step(found)
 
     def _sparse(self, one: LatentScores, new: Any, past: Any, count: Any, *, phase: str = "prefill") -> Estimate:
         mixer = one.attention
@@ -189,7 +209,15 @@ class Clock:
             moved = count * 2 * one.sequence_bytes + count * new * one.token_bytes * 4 / 3
             return elementwise(card=self.card, size_bytes=moved)
         shape = {**shape, "heads": shape["heads"] * one.share, "key_heads": max(1.0, shape["key_heads"] * one.share)}
-        return recurrent(card=self.card, kind=kind, phase=phase, batch=count, new=new, state_bytes=one.state_bytes, **shape)
+        core = recurrent(
+            card=self.card, kind=kind, phase=phase, batch=count, new=new, state_bytes=one.state_bytes,
+            backend=self._backend(f"recurrent_{phase}", kind), **shape,
+        )  # fmt: skip
+        before = convolution(
+            card=self.card, kind=kind, phase=phase, batch=count, new=new, channels=mixer.conv_width * one.share,
+            width=mixer.conv, backend=self._backend(f"convolution_{phase}", kind),
+        )  # fmt: skip
+        return _after(in_step(before), in_step(core))
 
     def _format(self, form: str) -> str:
         return self.on.formats.get(form) or law_format(form, self.native)
@@ -207,6 +235,14 @@ class Clock:
             ).name
         except UnmodelledError:
             return ""
+
+
+def _after(first: Estimate, then: Estimate) -> Estimate:
+    """Two kernels one after the other, told as the second."""
+    parts = {name: value + first.parts.get(name, 0.0) for name, value in then.parts.items()}
+    return Estimate(
+        seconds=first.seconds + then.seconds, parts=parts, formula=f"convolution + {then.formula}", chosen=then.chosen
+    )
 
 
 def _quantised_before(found: Estimate) -> Estimate:

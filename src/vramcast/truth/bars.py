@@ -342,7 +342,10 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def speed_intervals(answer: Answer, speed: "Speed") -> dict[str, Any]:
-    """Bars of ttft_s, tpot_s and tokens_per_s; nothing where no case of that measure was met."""
+    """Bars of ttft_s, tpot_s and tokens_per_s; nothing where no case of that measure was met.
+
+    Where the queue grows, or may grow, times have a lower end alone: the upper one is None.
+    """
     engine = answer.resolved.question.engine
     values = {"ttft_s": speed.ttft.seconds, "tpot_s": speed.tpot.seconds, "tokens_per_s": speed.tokens_per_s}
     found: dict[str, Any] = {}
@@ -350,6 +353,8 @@ def speed_intervals(answer: Answer, speed: "Speed") -> dict[str, Any]:
         bar = speed_interval(name.removesuffix("_s") if name != "tokens_per_s" else name, value, engine)
         if bar:
             found[name] = bar.as_dict("s" if name.startswith("t") and name != "tokens_per_s" else "")
+            if speed.state != "steady" and name != "tokens_per_s":
+                found[name]["high_s"] = None
     return found
 
 

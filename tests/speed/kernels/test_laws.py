@@ -142,7 +142,7 @@ def test_an_estimate_says_what_binds_and_why() -> None:
     small, large = gemm(card=card, m=1, n=8192, k=8192), gemm(card=card, m=8192, n=8192, k=8192)
     assert (small.binds, large.binds) == ("bandwidth", "compute")
     assert gemm(card=card, m=1, n=512, k=512).binds in {"launch", "compute"}
-    assert "launch" in small.why and "gemm cublas bf16 on hopper_dc" in small.why
+    assert "launch" in small.why and "gemm vllm/cublas bf16 on hopper_dc" in small.why
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,11 @@ def tower_operations(
     return (*found, *site.linears(tower.tensors, part="tower"))
 
 
+# Kernels around the exchange of a norm over all heads: to fp32, squares, their mean, joined, and the product with the root
+# (vllm/model_executor/layers/mamba/linear_attn.py MiniMaxText01RMSNormTP.forward_qk, 0.19).
+_JOINT_NORM_KERNELS = 5
+
+
 class _Site:
     """One model under one storage and split, while its operations are listed."""
 
@@ -187,7 +192,13 @@ class _Site:
         if mixer.indexer:
             yield Indexing(name="index", part="attention", indexer=mixer.indexer, count=block.count)
         wide = heads * mixer.head_dim + kv_heads * (mixer.head_dim + mixer.values)
-        yield self._stream("rope and cache", "attention", wide, wide, block, kernels=2 + mixer.qk_norm + mixer.gated)
+        joint = self.split.tp > 1 and _normed_together(mixer, block)
+        kernels = 2 + mixer.qk_norm + mixer.gated + joint * _JOINT_NORM_KERNELS
+        yield self._stream("rope and cache", "attention", wide, wide, block, kernels=kernels)
+        if joint:
+            yield Exchange(
+                name="norm of all heads", collective="all_reduce", world=self.split.tp, wide=2, element=4.0, count=block.count
+            )  # fmt: skip
 
     def _activation(self, dense: Dense, block: Block) -> Operation:
         width = dense.intermediate / self.split.tp
@@ -269,6 +280,12 @@ def _multiplies(tensor: Tensor) -> bool:
     if len(tensor.shape) < 2 or tensor.kind == "buffer" or role.startswith("expert."):
         return False
     return role not in _NO_PRODUCT and role.rpartition(".")[2] != "bias"
+
+
+def _normed_together(mixer: Attention, block: Block) -> bool:
+    """Whether one norm spans all query heads (MiniMax-M2, OLMo 2), so that ranks exchange its sums of squares."""
+    whole = mixer.heads * mixer.head_dim
+    return mixer.qk_norm and any(t.role == "norm" and "q_norm" in t.name and t.shape[-1] == whole for t in block.tensors)
 
 
 def _part(tensor: Tensor, block: Block | None, part: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.layers import causal, everything, windowed
-from vramcast.speed.kernels.law import Estimate, law_for, smaller, whole
+from vramcast.speed.kernels.law import Estimate, larger, law_for, smaller, whole
 from vramcast.speed.kernels.machine import Machine, machine
 
 CACHE_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1, "nvfp4": 0.5625, "fp32": 4}
@@ -21,6 +21,11 @@ QUERY_TILE = (
 )
 DECODE_FORMULA = "launch + cold + (bandwidth^p + compute^p + unit^p)^(1/p)"
 PREFILL_FORMULA = "launch + store + (compute^p + tail^p + bandwidth^p)^(1/p)"
+# Query rows that a decoding sequence's tile computes in a call that holds a prompt too: FlashAttention then takes its tiles for
+# prompts (64 to 128 rows) for every query head. From 7 tables of mixed steps, 4 and 8 query heads to a KV head, contexts of
+# 500 to 16,000: 70 to 95, whatever the group (casys-kaist/LLMServingSim@5daddb2, attention inside vLLM).
+MIXED_ROWS = 85
+MIXING = ("fa2", "fa3")
 # FlashAttention 2 packs the query heads of a KV head into one tile only without a window (flash_api.cpp, ngroups_swapped).
 UNPACKED_WITH_WINDOW = ("vllm/fa2", "sglang/fa2")
 
@@ -41,6 +46,25 @@ def decode_attention(
         items=batch * work_heads(chosen.law.backend, heads, kv_heads, window),
     )  # fmt: skip
     return Estimate(seconds=decode_seconds(chosen.constants, parts), parts=parts, formula=DECODE_FORMULA, chosen=chosen)
+
+
+def beside_prompts(
+    found: Estimate, *, card: Accelerator, context_tokens_sum: Any, heads: Any, key_value_dim: Any, backend: str
+) -> Estimate:
+    """A decode step's attention where a prompt is in the same call: whole tiles of rows at the prompt kernel's rate, if slower.
+
+    The launch is the prompt's. ``backend``: of the prompts' attention; kernels that take decodes and prompts apart leave the
+    estimate as it is.
+    """
+    if backend.rpartition("/")[2] not in MIXING:
+        return found
+    chosen = law_for("prefill_attention", backend, "bf16", card)
+    on, constants = machine(card, chosen.law.precision), chosen.constants
+    per_pair = 2 * key_value_dim + constants["softmax_flops"]
+    padded = per_pair * heads * MIXED_ROWS * context_tokens_sum / (on.flops_per_s * constants["compute"])
+    seconds = larger(found.seconds - found.parts["launch"] - found.parts["cold"], padded)
+    parts = {**found.parts, "launch": 0.0, "cold": 0.0, "compute": padded}
+    return Estimate(seconds=seconds, parts=parts, formula="larger(decode, compute)", chosen=chosen)
 
 
 def work_heads(backend: str, heads: Any, kv_heads: Any, window: Any) -> Any:

@@ -131,6 +131,8 @@ HOPPER, BLACKWELL, CDNA = ("hopper_dc",), ("blackwell_dc",), ("cdna3", "cdna4")
 _AITER = "ROCm/aiter, the kernels that vLLM and SGLang take on Instinct cards"
 _VLLM_ATTENTION = "vLLM vllm/platforms/cuda.py get_valid_backends; measured kernels of 0.24"
 _VLLM_LINEAR = "vLLM vllm/model_executor/kernels/linear; measured kernels of 0.24"
+# FlashInfer's CUTLASS product for 4-bit floats is TensorRT-LLM's own.
+_VLLM_CUTEDSL = "vLLM pull 42235 (2026-05): FlashInfer's CuTe DSL before its CUTLASS kernel for NVFP4 on Blackwell"
 _VLLM_MIXER = "vLLM vllm/model_executor/layers/mamba; measured kernels of 0.24"
 _VLLM_MOE = "vLLM vllm/model_executor/layers/fused_moe/oracle; measured kernels of 0.24"
 _SGLANG = "SGLang python/sglang/srt/server_args.py defaults; measured kernels of 0.5.14"
@@ -168,11 +170,12 @@ RULES = (
     Rule("sglang", "gemm", "aiter", _AITER, classes=CDNA),
     Rule("sglang", "moe", "aiter", _AITER, classes=CDNA),
     Rule("sglang", "recurrent_decode", "aiter/triton", _AITER, classes=CDNA),
-    Rule("vllm", "gemm", "cublas", _VLLM_LINEAR, precisions=("bf16", "fp16", "fp32", "tf32")),
+    Rule("vllm", "gemm", "vllm/cublas", _VLLM_LINEAR, precisions=("bf16", "fp16", "fp32", "tf32")),
     Rule("vllm", "gemm", "vllm/cutlass", _VLLM_LINEAR, precisions=("fp8", "int8")),
     Rule("vllm", "gemm", "deepgemm", _VLLM_LINEAR, (0, 8, 5), ("fp8_block",), HOPPER + BLACKWELL),
     Rule("vllm", "gemm", "vllm/triton", _VLLM_LINEAR, precisions=("fp8_block",)),
-    Rule("vllm", "gemm", "cutedsl", _VLLM_LINEAR, precisions=("nvfp4", "mxfp4"), classes=BLACKWELL),
+    Rule("vllm", "gemm", "cutedsl", _VLLM_CUTEDSL, (0, 21), ("nvfp4", "mxfp4"), BLACKWELL),
+    Rule("vllm", "gemm", "trtllm", _VLLM_CUTEDSL, precisions=("nvfp4", "mxfp4"), classes=BLACKWELL),
     Rule("vllm", "gemm", "marlin", _VLLM_LINEAR),
     Rule("vllm", "decode_attention", "vllm/fa3", _VLLM_ATTENTION, (0, 7, 2), classes=HOPPER),
     Rule("vllm", "decode_attention", "vllm/trtllm_gen", _VLLM_ATTENTION, (0, 11), classes=BLACKWELL),
@@ -196,7 +199,7 @@ RULES = (
     Rule("vllm", "recurrent_prefill", "vllm/flashinfer", _VLLM_MIXER, (0, 16), classes=HOPPER + BLACKWELL),
     Rule("vllm", "recurrent_prefill", "vllm/triton", _VLLM_MIXER),
     Rule("vllm", "recurrent_decode", "vllm/triton", _VLLM_MIXER),
-    Rule("sglang", "gemm", "cublas", _SGLANG, precisions=("bf16", "fp16", "fp32", "tf32")),
+    Rule("sglang", "gemm", "sglang/cublas", _SGLANG, precisions=("bf16", "fp16", "fp32", "tf32")),
     Rule("sglang", "gemm", "sglang/cutlass", _SGLANG, precisions=("fp8", "int8")),
     Rule("sglang", "gemm", "deepgemm", _SGLANG, precisions=("fp8_block",), classes=HOPPER + BLACKWELL),
     Rule("sglang", "gemm", "vllm/triton", _SGLANG, precisions=("fp8_block",)),
@@ -222,7 +225,7 @@ RULES = (
     Rule("sglang", "recurrent_decode", "sglang/triton", _SGLANG),
     Rule("tensorrt_llm", "recurrent_prefill", "trtllm/triton", _TRTLLM),
     Rule("tensorrt_llm", "recurrent_decode", "trtllm/triton", _TRTLLM),
-    Rule("tensorrt_llm", "gemm", "cublas", _TRTLLM, precisions=("bf16", "fp16", "fp32", "tf32")),
+    Rule("tensorrt_llm", "gemm", "trtllm/cublas", _TRTLLM, precisions=("bf16", "fp16", "fp32", "tf32")),
     Rule("tensorrt_llm", "gemm", "deepgemm", _TRTLLM, precisions=("fp8_block",), classes=BLACKWELL),
     Rule("tensorrt_llm", "gemm", "trtllm", _TRTLLM),
     Rule("tensorrt_llm", "decode_attention", "trtllm", _TRTLLM),

@@ -1,6 +1,7 @@
 """A mixture-of-experts layer of one rank: permutation, the products of every active expert, activation, combination.
 
-``t = launch + tokens + (bandwidth^p + compute^p)^(1/p)``: the weights of the experts that receive a token, once; tiles of rows on
+``t = launch + tokens + (bandwidth^p + compute^p)^(1/p)``: launches, longer with the experts that rows are sorted by; the
+weights of the experts that receive a token, once; tiles of rows on
 the units, as in a GEMM, for each expert; and the rows gathered, activated and summed (``tokens``). Tokens fall on experts evenly,
 at random or by a power law, and the rank forecast is the busiest of its group. The router and shared experts are GEMMs of their
 own. Form: SPEED 3; constants: ``laws.json``.
@@ -60,7 +61,7 @@ def moe_parts(
     products = (((matrices - 1) * inter, hidden), (hidden, inter))
     tiles = _tiles_of(rows / active, exponent == 0)
     return {
-        "launch": constants["launch_us"] * 1e-6,
+        "launch": (constants["launch_us"] + constants.get("routing_ns", 0) * 1e-3 * experts) * 1e-6,
         "tokens": (rows + elsewhere) * (4 * hidden + 2 * matrices * inter) / memory,
         "bandwidth": active * matrices * hidden * inter * recipe.weight_bytes / memory,
         "compute": _tiles(constants, on, active=active, rows=tiles, products=products, recipe=recipe),

@@ -289,7 +289,8 @@ class _Site:
         if rows <= 0 or outputs <= 0:
             return 0.0
         m, n, k = max(1, round(rows)), max(1, round(outputs)), max(1, round(inputs))
-        return _gemm_s(self.card, m, n, k, weight, backend=self.library.get(weight, "")) * self.clock
+        pooled = "cublas" if weight == "bf16" and self.card.vendor == "NVIDIA" else ""  # over all builds of PyTorch
+        return _gemm_s(self.card, m, n, k, weight, backend=self.library.get(weight, pooled)) * self.clock
 
 
 def _slowed(card: Accelerator) -> float:

@@ -237,6 +237,8 @@ def _split(settings: Row, cards: int) -> Split:
     """The row's layout. InferenceX writes tp n and ep n for n cards; its importer multiplied both, which is undone here."""
     named = re.match(r"TP(\d+)$", str(settings.get("parallelism") or ""))
     tp = int(settings.get("tp_size") or settings.get("tp") or (named[1] if named else 0) or max(1, cards // _pp(settings)))
+    if found := _shared_attention(settings, tp):
+        settings, tp = settings | found, 1
     shared, cut, spread = (int(settings.get(k) or 1) for k in ("attention_dp_size", "moe_tp_size", "moe_ep_size"))
     if spread > 1 and cut == spread and tp * shared == cut * spread:
         return Split(tp=1, attention_dp=spread, moe_ep=spread) if shared > 1 else Split(tp=spread, moe_ep=spread)
@@ -245,6 +247,14 @@ def _split(settings: Row, cards: int) -> Split:
     if settings.get("moe_tp_size"):
         return Split(tp=tp, attention_dp=shared, moe_tp=max(1, tp * shared // spread), moe_ep=spread)
     return Split(tp=tp, moe_tp=tp)
+
+
+def _shared_attention(settings: Row, tp: int) -> Row:
+    """Attention data parallelism that a row tells by its batch alone: a batch is a rank's, so tp of them make the clients."""
+    batch, clients = settings.get("batch_size"), settings.get("concurrency")
+    if settings.get("attention_dp_size") or not isinstance(batch, int) or tp == 1 or clients != batch * tp:
+        return {}
+    return {"attention_dp_size": tp, "tp_size": 1}
 
 
 def _recipe(row: Row, engine: str) -> dict[str, Any]:
@@ -262,6 +272,8 @@ def _recipe(row: Row, engine: str) -> dict[str, Any]:
         found["state_bytes"] = 2.0
     if "gpt-oss" in row["model_id"] and engine == "vllm" and str(row["gpu"]).startswith("H100"):
         found["backends"] = {"moe": "vllm/marlin"}  # VLLM_MXFP4_USE_MARLIN=1
+    if "MiniMax" in row["model_id"] and str(row["gpu"]).startswith("H100"):
+        found["backends"] = {"qk_norm": "fused"}  # pass_config: fuse_minimax_qk_norm
     if (
         "DeepSeek" in row["model_id"]
         and engine == "tensorrt_llm"
@@ -269,7 +281,10 @@ def _recipe(row: Row, engine: str) -> dict[str, Any]:
         and (row["settings"].get("attention_dp_size") or 1) == 1
     ):
         found["first_steps"] = 8  # stream_interval 10: a first token is sent with the tenth
-        found["backends"] = {"moe": "trtllm/min_latency"}  # moe_config: backend TRTLLM, except with attention data parallelism
+        # moe_config: backend TRTLLM, except with attention data parallelism; for fp8 since 1.2
+        older = not str(row.get("version")).startswith(("1.2", "1.3"))
+        narrow = row["settings"]["precision"] == "fp4"
+        found["backends"] = {"moe": "trtllm/min_latency" if narrow else "trtllm/deepgemm" if older else "sglang/trtllm_gen"}
     return found
 
 
