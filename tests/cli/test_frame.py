@@ -65,3 +65,15 @@ def test_cards_that_a_layout_leaves_alone_are_told(capsys: pytest.CaptureFixture
     assert "unused_cards = 2  2 of 4 cards do the work: --tp 4, or more replicas with --dp" in capsys.readouterr().out
     assert run(["serve", "Qwen/Qwen2.5-1.5B-Instruct", "--gpu", "4090x4", "--context", "4096", "--tp", "4"]) == 0
     assert "unused_cards" not in capsys.readouterr().out
+
+
+def test_a_group_of_commands_without_one_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan"]) == 0
+    assert "\nCommands:\n" in capsys.readouterr().out
+
+
+def test_moments_stand_under_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["train", "meta-llama/Llama-3.1-8B", "--gpu", "H100x8", "--framework", "torchtitan", "--fsdp", "2", "--seq", "8192"])
+    moments = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  backward of the")]
+    assert len(moments) > 3
+    assert len({line.index(" GiB") for line in moments}) == 1, moments

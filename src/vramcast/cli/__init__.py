@@ -110,6 +110,9 @@ def run(arguments: list[str] | None = None) -> int:
         return _complain(str(error), error.exit_code)
     except click.NoSuchOption as error:
         return _complain(f"{_no_such_option(error)}{_help_hint(error.ctx)}", 2)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
     except click.UsageError as error:
         return _complain(f"{error.format_message()}{_help_hint(error.ctx)}", 2)
     except click.ClickException as error:

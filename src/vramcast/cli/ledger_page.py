@@ -80,11 +80,12 @@ def instants(page: Page, rank: RankMemory) -> None:
     """The moments of a step, each with its own bar, the peak marked."""
     page.heading("The step, moment by moment")
     peak = rank.peak.bytes
-    room = max(4, min(_MOST_CELLS, page.width - _BESIDE_CELLS))
+    widest = max(28, *(len(instant.name) + 1 for instant in rank.instants))
+    room = max(4, min(_MOST_CELLS, page.width - _BESIDE_CELLS - (widest - 28)))
     for instant in rank.instants:
         mark = ("  ← peak", "bad") if instant is rank.peak else ("", "")
         cells = "▇" * max(1, round(instant.bytes / peak * room)) if page.terminal and peak else ""
-        page.line("  ", instant.name.ljust(28), (gib(instant.bytes).rjust(12), "number"), "  ", (cells, "faint"), mark)
+        page.line("  ", instant.name.ljust(widest), (gib(instant.bytes).rjust(12), "number"), "  ", (cells, "faint"), mark)
     notes = [_lead_text(peak, rank.runner_up)] if rank.runner_up else []
     if rank.first_step_bytes is not None and rank.first_step_bytes < peak:
         notes.append(f"the first step peaks at {gib(rank.first_step_bytes)}, before the optimizer has states")
