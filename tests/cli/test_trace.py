@@ -25,7 +25,10 @@ def test_it_takes_the_flags_of_train_that_describe_a_step() -> None:
         (["meta-llama/Llama-3.1-8B", "--framework", "megatron", "--gpu", "H100x2"], "Megatron's layers are its own"),
         (["meta-llama/Llama-3.1-8B", "--alloc-conf", "expandable:True"], "unknown allocator option 'expandable'"),
         (["meta-llama/Llama-3.1-8B", "--limits"], "limits of which card? name it with --gpu, or give --capacity 24GiB"),
-        (["--limits", "--gpu", "H100", "--", "python", "train.py"], "limits are found for a named model only"),
+        (
+            ["--limits", "--gpu", "H100", "--", "python", "train.py"],
+            "--limits says nothing to a script",
+        ),
         (["meta-llama/Llama-3.1-8B", "--timeline", "step.gif"], "not 'step.gif'"),
         (["meta-llama/Llama-3.1-8B", "--timeline", "/no/such/folder/step.png"], "the folder of '/no/such/folder/step.png'"),
         (["deepseek-ai/DeepSeek-V3"], "trace its own folder or config.json"),

@@ -134,14 +134,17 @@ def _present(seconds: Callable[[Batch], Any], batch: Batch, name: str) -> Any:
 
 
 def _one_by_one(step: Any, batch: Batch) -> Any:
-    """Each element as its own step."""
+    """Each element as its own step, under its own limits of the scheduler."""
     import numpy as np
 
     given = {name: getattr(batch, name) for name in Batch.__struct_fields__ if is_array(getattr(batch, name))}
-    columns = dict(zip(given, np.broadcast_arrays(*given.values()), strict=True))
-    shape = next(iter(columns.values())).shape
-    found = [
-        step.seconds(msgspec.structs.replace(batch, **{name: column.flat[i].item() for name, column in columns.items()}))
-        for i in range(int(np.prod(shape)))
-    ]
+    limits = (step.on.chunk_tokens, step.on.max_seqs)
+    *arrays, chunks, seats = np.broadcast_arrays(*given.values(), *limits)
+    bounded = any(map(is_array, limits))
+    found = []
+    for i in range(chunks.size):
+        own = step.under(chunk_tokens=chunks.flat[i].item(), max_seqs=seats.flat[i].item()) if bounded else step
+        told = {name: column.flat[i].item() for name, column in zip(given, arrays, strict=True)}
+        found.append(own.seconds(msgspec.structs.replace(batch, **told)))
+    shape = chunks.shape
     return np.array(found).reshape(shape)

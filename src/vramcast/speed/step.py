@@ -20,7 +20,7 @@ from vramcast.models.operations import (
     Pointwise,
     Recurrence,
 )  # fmt: skip
-from vramcast.quantity import Number, is_array, maximum
+from vramcast.quantity import Number, is_array, maximum, minimum
 from vramcast.speed.deployment import Deployment
 from vramcast.speed.kernels.law import Estimate
 from vramcast.speed.scales import Scales
@@ -111,17 +111,17 @@ class Step:
         if self.stream and self.beside:
             spread = self._piped(prompt_tokens) if self.on.hops and prompt_tokens else 1.0
             busy, host = gpu_seconds * spread + self.beside.gpu_s, self.beside.host_s
-            return max(busy, host) if self.stream.eager and not self.beside.waits else busy + host
+            return maximum(busy, host) if self.stream.eager and not self.beside.waits else busy + host
         each = self.on.engine.prefill_launch_s if prompt_tokens else 0.0
         host = each * self.launches * self.on.scales.host
         return maximum(gpu_seconds, host) if self.on.engine.runs_ahead else gpu_seconds + host
 
-    def _piped(self, tokens: float) -> float:
+    def _piped(self, tokens: Number) -> Number:
         """Share of the time that m micro-batches over n cards take: (m + n - 1) / (m n) (llama.cpp, -sm layer, -ub 512).
 
         Micro-batches of one batch (-b 2048) alone overlap: 4090 x2, x4, x8 prefill an 8B model 1.6, 2.4 and 2.9 times as fast.
         """
-        parts, cards = max(1.0, min(tokens, self.on.chunk_tokens) / _MICRO_BATCH), self.on.hops + 1
+        parts, cards = maximum(1.0, minimum(tokens, self.on.chunk_tokens) / _MICRO_BATCH), self.on.hops + 1
         return (parts + cards - 1) / (parts * cards)
 
     def host_seconds(self, sequences: Number) -> Number:
