@@ -7,7 +7,6 @@ import msgspec
 from litestar import Request, Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
-from vramcast import __version__
 from vramcast.errors import QuestionError, VramcastError
 from vramcast.ledger import Forecast
 from vramcast.untrusted import disk_closed
@@ -152,4 +151,3 @@ def refused(_: Request[Any, Any, Any], error: VramcastError) -> Response[Problem
 
 
 HANDLERS = (serve, train, serve_config, train_config, models, gpus, explain)
-VERSION = __version__

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -31,7 +30,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
 
-def serve(*, host: str, port: int, hub: bool, ready: Any = None) -> None:
+def serve(*, host: str, port: int, hub: bool) -> None:
     """Serve until interrupted. ``hub``: whether ids that the catalogue lacks may be asked of the hub.
 
     Raises OSError where the address is taken.
@@ -46,7 +45,4 @@ def serve(*, host: str, port: int, hub: bool, ready: Any = None) -> None:
         h11_max_incomplete_event_size=_LARGEST_HEAD_BYTES,
         server_header=False, timeout_graceful_shutdown=3,
     )  # fmt: skip
-    server = uvicorn.Server(config)
-    if ready is not None:
-        ready()
-    server.run()
+    uvicorn.Server(config).run()
