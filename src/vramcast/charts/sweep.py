@@ -37,9 +37,7 @@ def _across(values: list[dict[str, Any]], name: str, alt: Any) -> Any:
     ticks = list(dict.fromkeys(v["across"] for v in values))
     words = name.replace("_", " ")
     if all(isinstance(tick, int | float) for tick in ticks):
-        return alt.X(
-            "across:Q", title=words, axis=alt.Axis(values=ticks, format=",d" if all(isinstance(t, int) for t in ticks) else "")
-        )
+        return alt.X("across:Q", title=words, axis=alt.Axis(values=ticks, format=_ticks_as(ticks)))
     return alt.X("across:N", title=words, sort=None)
 
 

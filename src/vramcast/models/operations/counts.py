@@ -10,7 +10,7 @@ import msgspec
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, LatentAttention
 from vramcast.models.operations.building import operations
-from vramcast.models.operations.kinds import Exchange, LatentScores, Linear, Pointwise, Scores
+from vramcast.models.operations.kinds import Exchange, LatentScores, Pointwise, Scores
 from vramcast.models.operations.products import Batch
 
 
@@ -83,12 +83,6 @@ def full_attention_flops(model: Model, *, seq: int) -> float:
             elif isinstance(mixer, LatentAttention):
                 total += block.count * 2 * mixer.heads * (mixer.head_dim + mixer.value_dim) * seq**2
     return total
-
-
-def product_flops(model: Model, *, seq: int) -> float:
-    """Matrix products with plain weights alone: what module hooks on linear layers see."""
-    batch = Batch(prefills=1, prefill_tokens=seq, all_logits=True)
-    return sum(float(one.count * one.flops(batch)) for one in operations(model) if isinstance(one, Linear))
 
 
 def _score_flops(model: Model, *, seq: int) -> float:

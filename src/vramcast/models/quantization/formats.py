@@ -122,7 +122,6 @@ LLM_INT8 = Format(
 MXFP4 = Format(name="mxfp4", bits=4, block=(1, 32), scale_bytes=1, source=_OCP)
 MXFP6 = Format(name="mxfp6", bits=6, block=(1, 32), scale_bytes=1, source=_OCP)
 MXFP8 = Format(name="mxfp8", bits=8, block=(1, 32), scale_bytes=1, source=_OCP)
-MXINT4 = Format(name="mxint4", bits=4, block=(1, 32), scale_bytes=1, source=_OCP)
 TORCHAO_INT4 = Format(name="torchao-int4", bits=4, block=(1, 128), scale_bytes=4, source="torchao tinygemm: scale and zero bf16")
 TORCHAO_INT8 = Format(name="torchao-int8", bits=8, row_bytes=2, source="torchao Int8WeightOnlyConfig: a scale per output")
 

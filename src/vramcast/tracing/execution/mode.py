@@ -264,9 +264,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
     def _filled(self, func: Any, args: Any, kwargs: Any) -> Any:
         """``x[mask] = value`` with one value fills in place, without places (at::native, canDispatchToMaskedFill); else None."""
         target, indices, *more = args
-        filling = (
-            func in (aten.index_put_.default, aten.index_put.default) and len(indices) == 1 and not any(more[1:]) and not kwargs
-        )
+        filling = func in _FILLS and len(indices) == 1 and not any(more[1:]) and not kwargs
         mask = indices[0] if filling else None
         if mask is None or mask.dtype != torch.bool or more[0].numel() != 1 or not self.backend.is_device(mask):
             return None

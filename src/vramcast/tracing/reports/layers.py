@@ -41,15 +41,6 @@ def layer_cost(log: EventLog, prefix: str) -> LayerCost:
     return _cost(log, inside, prefix)
 
 
-def outside_cost(log: EventLog, prefixes: tuple[str, ...]) -> LayerCost:
-    """The cost of everything outside the layers: embedding, final norm, head and loss."""
-
-    def outside(allocation: Allocation) -> bool:
-        return not allocation.module.startswith(prefixes)
-
-    return _cost(log, outside, "")
-
-
 def _cost(log: EventLog, belongs: Callable[[Allocation], bool], prefix: str) -> LayerCost:
     forward, backward, end = step_places(log)
     alive = [a for a in log.alive_at(backward) if belongs(a) and a.phase == "forward" and a.start >= forward and _activation(a)]

@@ -7,12 +7,10 @@ from vramcast.errors import UnmodelledError
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, LatentAttention
 from vramcast.quantity import Number, extent
-from vramcast.units import GiB, MiB
+from vramcast.units import GiB
 
 _CONTEXTS = ((47 * GiB, 262_144), (23 * GiB, 32_768), (0, 4096))
 _BATCHES = ((32_768, 2048), (4096, 1024), (0, 512))
-MINIMUM_BYTES = 457 * MiB
-"""Left free on each CUDA GPU (ml/device.go)."""
 
 
 def default_context(total_bytes: int) -> int:
