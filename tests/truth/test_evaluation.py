@@ -59,8 +59,8 @@ def test_what_a_person_sees(rows: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "its GPU is not named" in page
 
 
-def test_a_missing_file_is_one_line_and_code_3(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["evaluate", "nowhere.jsonl"]) == 3
+def test_a_missing_file_is_one_line_and_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["evaluate", "nowhere.jsonl"]) == 2
     assert "vramcast: no file 'nowhere.jsonl': give a JSON-lines file" in capsys.readouterr().err
 
 

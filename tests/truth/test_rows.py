@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vramcast.errors import MissingError
+from vramcast.errors import QuestionError
 from vramcast.truth.rows import Unexpressed, format_of, judge, read_rows, row_id
 
 SAMPLES = {
@@ -59,7 +59,7 @@ def test_bad_lines_cost_themselves_alone(tmp_path: Path, text: str, message: str
 
 
 def test_a_missing_file_says_what_is_expected(tmp_path: Path) -> None:
-    with pytest.raises(MissingError, match=r"no file .*: give a JSON-lines file of measured rows"):
+    with pytest.raises(QuestionError, match=r"no file .*: give a JSON-lines file of measured rows"):
         list(read_rows(tmp_path / "none.jsonl"))
 
 

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from vramcast.cli.page import Page
-from vramcast.errors import MissingError, QuestionError
+from vramcast.errors import QuestionError
 from vramcast.units import time_text
 
 _EPILOG = """\b
@@ -117,10 +117,10 @@ def _positive(value: Any, key: str, number: int) -> float:
 def read_runs(path: Path) -> list[dict[str, Any]]:
     """The runs of a file: JSON lines, or one result of ``vllm bench serve``.
 
-    Raises MissingError where there is none, QuestionError for what is neither.
+    Raises QuestionError where there is no such file, or for what is neither.
     """
     if not path.is_file():
-        raise MissingError(f"no file {str(path)!r}: give a file of measured runs")
+        raise QuestionError(f"no file {str(path)!r}: give a file of measured runs")
     text = path.read_bytes()
     try:
         whole = msgspec.json.decode(text)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.errors import MissingError, QuestionError
+from vramcast.errors import QuestionError
 from vramcast.serving.engines.base import Answer
 from vramcast.speed.answer import Speed, step_of
 from vramcast.speed.load import Load, Request
@@ -79,11 +79,11 @@ def _largest(step: Step, load: Load, speed: Speed, copies: int, slo: tuple[float
 def read_requests(name: str) -> tuple[Request, ...]:
     """Requests of a file, one a line: JSON objects or CSV with a header; arrival_s, prompt, output, and cached where known.
 
-    Raises MissingError where there is no such file, QuestionError for a line that is none, quoting it.
+    Raises QuestionError where there is no such file, or for a line that is none, quoting it.
     """
     path = Path(name)
     if not path.is_file():
-        raise MissingError(f"no file {name!r}: give lines with arrival_s, prompt and output")
+        raise QuestionError(f"no file {name!r}: give lines with arrival_s, prompt and output")
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[: _MOST_LINES + 1]
     if len(lines) > _MOST_LINES:
         raise QuestionError(f"{path.name} has more than {_MOST_LINES:,} lines")

@@ -93,11 +93,11 @@ def row_id(row: Row) -> str:
 def read_rows(path: Path) -> Iterator[Row]:
     """The objects of a JSON-lines file, in order; blank lines are skipped.
 
-    A line that is no JSON object is a row that cannot be asked: it costs itself alone. Raises MissingError when there is no such
+    A line that is no JSON object is a row that cannot be asked: it costs itself alone. Raises QuestionError when there is no such
     file, UnsafeFileError for a line that is far too long.
     """
     if not path.is_file():
-        raise MissingError(f"no file {str(path)!r}: give a JSON-lines file of measured rows or cases")
+        raise QuestionError(f"no file {str(path)!r}: give a JSON-lines file of measured rows or cases")
     if path.suffix == ".parquet":
         yield from _table_rows(path)
         return
