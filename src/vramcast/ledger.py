@@ -349,20 +349,20 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """The object that ``--json`` prints."""
-        contract: dict[str, Any] = _shown("output").as_contract(self)
+        contract: dict[str, Any] = shown_in("output").as_contract(self)
         return contract
 
     def __str__(self) -> str:
-        return str(_shown("drawing").answer_page(self, terminal=False).text())
+        return str(shown_in("drawing").answer_page(self, terminal=False).text())
 
     def __repr__(self) -> str:
         on = f" on {self.workload['gpu']}" if self.workload.get("gpu") else ""
         return f"<Forecast {self.model.id}{on}: {self.fit.verdict}, needs {gib(self.worst.needed_bytes)}>"
 
     def _repr_html_(self) -> str:
-        return str(_shown("html_page").answer_html(self))
+        return str(shown_in("html_page").answer_html(self))
 
 
-def _shown(name: str) -> Any:
+def shown_in(name: str) -> Any:
     """The module that shows answers so: it stands above the ledger, and is loaded only when an answer is shown."""
     return importlib.import_module(f"vramcast.cli.{name}")

@@ -1,6 +1,7 @@
 """The API answers with the objects of --json, and refuses with problem details."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -105,3 +106,13 @@ def test_nothing_foreign_may_run_on_the_page(client: Any) -> None:
     assert "script-src" not in headers["content-security-policy"]
     assert "default-src 'self'" in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_pasted_command_opens_no_path_of_the_server(client: Any, tmp_path: Path) -> None:
+    secret = tmp_path / "secret" / "config.json"
+    secret.parent.mkdir()
+    secret.write_text('{"model_type": "llama", "secret": "hunter2"}')
+    found = client.post("/paste", data={"text": f"vllm serve {secret.parent} --max-model-len 4096", "gpu": "4090"})
+    assert found.status_code == 200
+    assert "hunter2" not in found.text
+    assert 'class="problem"' in found.text

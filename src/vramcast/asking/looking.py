@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vramcast.errors import QuestionError, unknown_name
+from vramcast.ledger import shown_in
 
 if TYPE_CHECKING:
     from vramcast.asking.again import Again
@@ -29,6 +30,19 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
     findings: "tuple[Finding, ...]" = ()
     memory: "OutOfMemory | None" = None
     again: "Again | None" = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The findings, the message's numbers and the run asked again, as one object."""
+        again = self.again
+        return {
+            "schema": "vramcast/1",
+            "findings": [msgspec.to_builtins(finding) for finding in self.findings],
+            "out_of_memory": msgspec.to_builtins(self.memory, enc_hook=str) if self.memory else None,
+            "again": {"corrected": again.corrected, "answer": again.forecast.to_dict()} if again else None,
+        }
+
+    def __str__(self) -> str:
+        return "".join(page.text() for page in shown_in("explain").pages_of(self))
 
 
 def sweep(

@@ -84,7 +84,7 @@ def task_of(model: str, words: dict[str, Any]) -> "tuple[Task, tuple[Assumption,
         model=model, offers=offers_of(words["gpu"], most=_MOST_CARDS), frameworks=_frameworks(words, method), seq=seq,
         batch=batch,
         tokens=_tokens(words, seq), method="full" if method == "pretrain" else method, optimizer=words.get("optimizer"),
-        adapter=Adapter(rank=int(words["rank"])) if words.get("rank") else None, deadline_s=_deadline(words),
+        adapter=Adapter(rank=rank) if (rank := _positive(words, "rank")) else None, deadline_s=_deadline(words),
         budget_usd=_budget(words), offload=bool(words.get("offload")), order=order,
     )  # fmt: skip
     if (task.deadline_s or task.budget_usd) and task.tokens is None:

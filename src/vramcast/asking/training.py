@@ -78,12 +78,17 @@ class TrainingWords(LayoutWords, ShapeWords, total=False):
 
 
 def training_question(
-    model: str | None = None, *, files: Sequence[str | PathLike[str]] = (), **words: Unpack[TrainingWords]
+    model: str | None = None,
+    *,
+    files: Sequence[str | PathLike[str]] = (),
+    text: str | None = None,
+    **words: Unpack[TrainingWords],
 ) -> Asked[Training]:
     """The question that these words ask, on top of what training files say.
 
     ``model``: as for ``read_model``, or a training file that names one; without it the files tell, or a shape (``layers``,
-    ``hidden``, ``heads`` ...). Raises QuestionError for a word, number, name or file that cannot be.
+    ``hidden``, ``heads`` ...). ``text``: a configuration, program or command line itself, in place of files.
+    Raises QuestionError for a word, number, name or file that cannot be.
     """
     check_words(words, TrainingWords.__annotations__, what="training word")
     typed: dict[str, Any] = {name: value for name, value in words.items() if value is not None and value != ()}
@@ -91,7 +96,7 @@ def training_question(
         files = (*files, model)
     elif model is not None:
         typed["model"] = model
-    settings = _read(files)
+    settings = _read(files) if text is None else _read_text(text)
     _check_types(typed)
     cards = named_cards(typed.get("gpu"))
     question, shaped = _question(typed, settings, cards.gpu, cards.count)
@@ -135,6 +140,12 @@ def _read(files: Sequence[str | PathLike[str]]) -> "Settings | None":
     from vramcast.reading.training.files import read_training_files
 
     return read_training_files(tuple(fspath(file) for file in files))
+
+
+def _read_text(text: str) -> "Settings":
+    from vramcast.reading.training.files import read_training_text
+
+    return read_training_text(text)
 
 
 def _question(typed: dict[str, Any], settings: "Settings | None", gpu: str | None, gpus: int) -> "tuple[Training, Model | None]":

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "evaluate": ("evaluate", "Forecasts against measured runs: error tables by engine, kind and source."),
     "calibrate": ("calibrate", "This machine's own speed, from its own runs: a profile that later answers name."),
     "web": ("web", "The page and its API, served from this machine: English and Chinese."),
+    "mcp": ("mcp", "Tools for assistants (Model Context Protocol): serve, train, plan, explain, read."),
     "doctor": ("doctor", "What is installed here, and what each missing extra would add."),
 }
 

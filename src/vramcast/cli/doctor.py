@@ -29,6 +29,7 @@ _EXTRAS = (
     ("profile", ("numpy",), "read profiler traces"),
     ("charts", ("altair", "vl_convert"), "plots as PNG, SVG or HTML"),
     ("web", ("litestar", "uvicorn", "jinja2", "fluent.runtime"), "the page and its API (vramcast web)"),
+    ("mcp", ("mcp",), "tools for assistants (vramcast mcp)"),
     ("gguf", ("gguf",), "write GGUF test files"),
     ("cluster", ("ray",), "sweeps over a cluster's GPUs"),
 )

@@ -1,12 +1,17 @@
 """``vramcast explain``: why the memory is where it is, from what a person holds: a snapshot, or a log with what ended it."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vramcast.errors import QuestionError
+
+if TYPE_CHECKING:
+    from vramcast.asking.looking import Explained
+    from vramcast.cli.page import Page
 
 _EPILOG = """\b
 Examples:
@@ -77,26 +82,29 @@ def _explain_log(data: bytes, what: str, options: dict[str, Any]) -> int:
         found = explain_text(text, gpu=options["gpu"])
     except QuestionError:
         raise _nothing(what, _other_command(data, text)) from None
-    findings, memory, again = found.findings, found.memory, found.again
     if options["as_json"]:
-        _print_log(what, findings, memory, again)
+        _print_log(what, found.findings, found.memory, found.again)
         return 0
-    from vramcast.cli.engine_message_page import engine_message_page
+    for page in pages_of(found):
+        page.show()
+    return 0
+
+
+def pages_of(found: "Explained") -> "Iterator[Page]":
+    """A log explained as people read it: engines' messages, the allocator's last one, the run asked again."""
+    from vramcast.cli.engine_message_page import again_page, engine_message_page
     from vramcast.cli.out_of_memory_page import out_of_memory_page
     from vramcast.cli.page import Line
 
-    if findings:
-        engine_message_page(findings).show()
-    if memory is not None:
-        page = out_of_memory_page(memory)
-        if findings:
+    if found.findings:
+        yield engine_message_page(found.findings)
+    if found.memory is not None:
+        page = out_of_memory_page(found.memory)
+        if found.findings:
             page.lines.insert(0, Line(()))
-        page.show()
-    if again is not None:
-        from vramcast.cli.engine_message_page import again_page
-
-        again_page(again).show()
-    return 0
+        yield page
+    if found.again is not None:
+        yield again_page(found.again)
 
 
 def _print_log(what: str, findings: tuple[Any, ...], memory: Any, again: Any) -> None:

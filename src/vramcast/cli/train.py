@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from vramcast.asking.training import ShapeWords, TrainingWords, training_question
+from vramcast.asking.training import TrainingWords, training_question
 from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
 
 _step, _recipe, _card, _shape = group("The step"), group("Recipe"), group("Card and layout"), group("A model given by numbers")
@@ -24,8 +24,16 @@ def _options() -> Iterator[tuple[str, Decorator]]:
     yield from _of_the_card()
     yield from _of_the_recipe()
     yield from _of_the_run()
-    for name in ShapeWords.__annotations__:
-        yield name, _shape(f"--{name.replace('_', '-')}", name, type=int, help=f"{name.replace('_', ' ').capitalize()}.")
+    for name, about in _SHAPE.items():
+        yield name, _shape(f"--{name.replace('_', '-')}", name, type=int, help=about)
+
+
+_SHAPE = {
+    "layers": "Blocks of the decoder.", "hidden": "Width of the residual stream.", "heads": "Heads of queries.",
+    "kv_heads": "Heads of keys and values, where fewer share them.", "head_dim": "Width of a head, where not hidden / heads.",
+    "ffn": "Width of the feed-forward.", "vocab": "Words of the vocabulary.", "experts": "Experts of a block.",
+    "expert_ffn": "Width of one expert.",
+}  # fmt: skip
 
 
 def _of_the_step() -> Iterator[tuple[str, Decorator]]:

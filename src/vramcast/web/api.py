@@ -7,13 +7,13 @@ import msgspec
 from litestar import Request, Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
+from vramcast.asking.visitor import asked_by_visitor, asked_of_config
 from vramcast.errors import QuestionError, VramcastError
 from vramcast.ledger import Forecast
 from vramcast.untrusted import disk_closed
 from vramcast.web.document import REFUSALS, ServeOperation, TrainOperation
 from vramcast.web.problems import Problem, problem_of
 from vramcast.web.threads import in_thread
-from vramcast.web.visitor import asked_by_visitor, asked_of_config
 
 _KEPT = 512  # answers remembered, some 20 kB each
 _MOST_FOUND = 50
@@ -133,14 +133,7 @@ def explain(data: JSONBody[Pasted]) -> Response[bytes]:
     from vramcast.asking.looking import explain_text
 
     with disk_closed():
-        found = explain_text(data.text, gpu=data.gpu)
-    again = found.again
-    body = {
-        "schema": "vramcast/1",
-        "findings": [msgspec.to_builtins(f) for f in found.findings],
-        "out_of_memory": msgspec.to_builtins(found.memory) if found.memory else None,
-        "again": {"corrected": again.corrected, "answer": again.forecast.to_dict()} if again else None,
-    }
+        body = explain_text(data.text, gpu=data.gpu).to_dict()
     return Response(msgspec.json.encode(body, enc_hook=str), media_type="application/json")
 
 

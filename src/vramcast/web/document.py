@@ -6,8 +6,8 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Operation, Parameter, Reference, Schema
 from litestar.openapi.spec.enums import OpenAPIType
 
+from vramcast.asking.visitor import LONGEST_VALUE, SERVING_WORDS, TRAINING_WORDS, kind_of
 from vramcast.web.problems import Problem
-from vramcast.web.visitor import LONGEST_VALUE, SERVING_WORDS, TRAINING_WORDS, kind_of
 
 _PROBLEM = "application/problem+json"
 _WHY = {

@@ -182,7 +182,7 @@ def _advice(forecast: Forecast, asked: Mapping[str, Any], kind: str, say: Langua
 
 def _applied(change: str, asked: Mapping[str, Any], kind: str) -> str:
     """The question with the change in it: our own words in their fields, an engine's flags behind the others."""
-    from vramcast.web.visitor import SERVING_WORDS, TRAINING_WORDS
+    from vramcast.asking.visitor import SERVING_WORDS, TRAINING_WORDS
 
     known = SERVING_WORDS if kind == "serve" else TRAINING_WORDS
     changed: dict[str, Any] = {}

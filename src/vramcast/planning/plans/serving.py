@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import MissingError, UnmodelledError, VramcastError
-from vramcast.ledger import Assumption, RankMemory
+from vramcast.ledger import Assumption, RankMemory, shown_in
 from vramcast.models.inventory import Model
 from vramcast.planning.plans.choices import Choice, Joined, Judge
 from vramcast.planning.plans.layouts import layouts
@@ -45,6 +45,14 @@ class ServingPlan(msgspec.Struct, frozen=True, kw_only=True):
     memory: tuple[RankMemory, ...] = ()
     longest_ttft_s: float | None = None
     assumed: tuple[Assumption, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that ``--json`` prints."""
+        found: dict[str, Any] = shown_in("plan_json").as_object(self)
+        return found
+
+    def __str__(self) -> str:
+        return str(shown_in("plan_page").serving_plan_page(self, terminal=False).text())
 
 
 def plan_serving(

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import UnmodelledError, VramcastError
-from vramcast.ledger import Assumption, Fit, RankMemory, Term
+from vramcast.ledger import Assumption, Fit, RankMemory, Term, shown_in
 from vramcast.models.inventory import Model
 from vramcast.planning.plans.offers import YOURS, Offer
 from vramcast.planning.plans.serving import Watch, check_numpy
@@ -67,6 +67,14 @@ class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
     nearest: tuple[str, int] | None = None
     memory: tuple[RankMemory, ...] = ()
     assumed: tuple[Assumption, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object that ``--json`` prints."""
+        found: dict[str, Any] = shown_in("plan_json").training_object(self)
+        return found
+
+    def __str__(self) -> str:
+        return str(shown_in("plan_training_page").training_plan_page(self, terminal=False).text())
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):

@@ -40,6 +40,18 @@ def read_training_files(paths: tuple[str, ...]) -> Settings:
     return settings
 
 
+def read_training_text(text: str, *, where: str = "the text") -> Settings:
+    """What a configuration, a program or a command line says that is given as text.
+
+    Files that it names are read where the disk is open. Raises as ``read_training_files``.
+    """
+    settings = Settings()
+    formats = _from_pasted(text, settings, (), where=where)
+    for name in sorted(formats, key=lambda n: n in BESIDE):
+        _finish(name, settings)
+    return settings
+
+
 def read_training_mapping(mapping: dict[str, Any], *, where: str) -> Settings:
     """What one configuration says, already parsed; ``where`` names it in the answer."""
     settings = Settings()
@@ -88,16 +100,16 @@ def _from_notebook(text: str, settings: Settings, path: Path, above: tuple[Path,
         return _from_command(read_command(shell), settings, path, (*above, path))
 
 
-def _from_pasted(text: str, settings: Settings, above: tuple[Path, ...]) -> list[str]:
-    """What came through standard input: a program, a configuration, else a command line."""
+def _from_pasted(text: str, settings: Settings, above: tuple[Path, ...], *, where: str = "standard input") -> list[str]:
+    """What came without a name: a program, a configuration, else a command line."""
     if re.search(r"^\s*(?:from|import) \w+", text, re.M):
-        return _from_program(text, settings, "standard input")
+        return _from_program(text, settings, where)
     form = None
     with suppress(QuestionError):
         form = _mapping_of(text, "")
     if form:
-        return [_apply(form, settings, where="standard input"), *_nested(settings, Path())]
-    return _from_command(read_command(text), settings, Path("standard input"), (*above, Path("-")))
+        return [_apply(form, settings, where=where), *_nested(settings, Path())]
+    return _from_command(read_command(text), settings, Path(where), (*above, Path("-")))
 
 
 def format_of_text(text: str, name: str = "") -> tuple[str, int]:

@@ -1,4 +1,4 @@
-"""What a visitor may ask: words of the question from a URL or a body, with nothing of the server's own disk or cards in reach.
+"""What a visitor may ask: words from a URL, a body or an assistant, with nothing of this machine's own disk or cards in reach.
 
 The command line opens files, standard input and the local card where it is told to. A visitor's words must not: names that are
 paths, words that name a file and ``--gpu local`` are refused here, before the question is read by ``asking``.
@@ -6,24 +6,32 @@ paths, words that name a file and ``--gpu local`` are refused here, before the q
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, get_args
 
 import msgspec
 
 from vramcast.asking.asked import Asked
+from vramcast.asking.plan import PlanServeWords
+from vramcast.asking.plan_training import PlanTrainWords
 from vramcast.asking.serving import ServingWords, serving_question
 from vramcast.asking.training import TrainingWords, training_question
 from vramcast.errors import QuestionError, unknown_name
-from vramcast.untrusted import shown
+from vramcast.untrusted import shown, whole_number
 from vramcast.workload import Serving, Training
 
 LONGEST_VALUE = 400
 MOST_WORDS = 64
 _OF_THE_SERVER = frozenset({"workload", "profile", "settings"})  # words that name a file or open a recipe's every part
+_LISTS = frozenset({"gpu", "engine", "framework"})  # words of a plan that may hold several texts
 _EXTRA = frozenset({"model", "flags"})
 SERVING_WORDS = frozenset(ServingWords.__annotations__) - _OF_THE_SERVER
 TRAINING_WORDS = frozenset(TrainingWords.__annotations__) - _OF_THE_SERVER
+PLAN_WORDS = {
+    "serve": frozenset(PlanServeWords.__annotations__) - _OF_THE_SERVER,
+    "train": frozenset(PlanTrainWords.__annotations__) - _OF_THE_SERVER,
+}
+MOST_OFFERS, MOST_PLANNED = 8, 256  # kinds of cards, and cards of one kind, that a visitor's plan may choose from
 _NAME = re.compile(r"[\w.@:+~ ()-]+(?:/[\w.@:+-]+){0,2}")
 _PATHLIKE = re.compile(r"^[./~\\-]|\.\.|\\|\.(?:json|safetensors|gguf|ya?ml|sh|txt|toml|bin|pt|pth|pickle|pkl)$", re.IGNORECASE)
 
@@ -47,8 +55,7 @@ def asked_by_visitor(kind: str, given: Mapping[str, Any]) -> Asked[Serving] | As
     model, flags = str(words.pop("model", "")), _flags(words.pop("flags", ""))
     if not model and not words.get("layers"):
         raise QuestionError("no model: write for example Qwen/Qwen2.5-7B-Instruct, or llama3.1:8b")
-    if str(words.get("gpu", "")).strip().lower() == "local":
-        raise QuestionError("gpu 'local' is the server's own card: name the card, for example RTX 4090")
+    _refuse_own_card(str(words.get("gpu", "")))
     name = _public_name(model) if model else None
     if kind == "serve":
         return serving_question(name or "", flags=_known_flags(words, flags), **words)
@@ -71,8 +78,62 @@ def asked_of_config(config: bytes, given: Mapping[str, Any], *, kind: str = "ser
     return msgspec.structs.replace(asked, question=question, model=model)
 
 
+def plan_of_visitor(task: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The model and the words of a visitor's plan; ``task`` is ``serve`` or ``train``. A word may be a list of texts.
+
+    Raises QuestionError for a word, value or name that cannot be, for more cards than a visitor may ask about, and as
+    ``asked_by_visitor``.
+    """
+    if task not in PLAN_WORDS:
+        raise unknown_name("task", shown(task, 20), PLAN_WORDS)
+    words = _checked({name: value for name, value in given.items() if name != "model"}, PLAN_WORDS[task], _of_a_plan)
+    model = given.get("model")
+    if not isinstance(model, str) or not model.strip():
+        raise QuestionError("no model: write for example Qwen/Qwen2.5-7B-Instruct")
+    cards = words.get("gpu", [])
+    offers = (cards,) if isinstance(cards, str) else cards
+    if len(offers) > MOST_OFFERS:
+        raise QuestionError(f"{len(offers)} kinds of cards: a plan chooses from at most {MOST_OFFERS}")
+    for offer in offers:
+        _refuse_own_card(offer)
+    _refuse_too_many(offers, words.get("most_gpus"))
+    return _public_name(model), words
+
+
+def _refuse_own_card(gpu: str) -> None:
+    if gpu.strip().lower() == "local":
+        raise QuestionError("gpu 'local' is the server's own card: name the card, for example RTX 4090")
+
+
+def _refuse_too_many(offers: Iterable[str], most: object) -> None:
+    """Raises QuestionError for more cards of a kind than a visitor's plan may take."""
+    from vramcast.asking.plan import offers_of
+
+    counted = [offer.most for text in offers for offer in offers_of(text, most=1)]
+    counted += [number for number in [whole_number(str(most))] if number]
+    if max(counted, default=0) > MOST_PLANNED:
+        raise QuestionError(f"{max(counted):,} cards: a plan asked from outside has at most {MOST_PLANNED} of a kind")
+
+
+def _of_a_plan(name: str, value: Any) -> Any:
+    """A plan's word as it reads it: text, a number, a switch, or a list of texts."""
+    if isinstance(value, list | tuple) and name in _LISTS:
+        return [_bounded(name, part) for part in value]
+    return value if isinstance(value, bool) else _bounded(name, value)
+
+
 def _words(given: Mapping[str, Any], known: Iterable[str], kind: str) -> dict[str, Any]:
-    """The words with values, each bounded and of the kind that its question takes."""
+    """The words with values, each bounded and of the kind that its question takes; a list is a text with commas."""
+
+    def typed(name: str, value: Any) -> Any:
+        text = ",".join(_bounded(name, part) for part in value) if isinstance(value, list | tuple) else _bounded(name, value)
+        return _typed(name, text, kind)
+
+    return _checked(given, known, typed)
+
+
+def _checked(given: Mapping[str, Any], known: Iterable[str], typed: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """The words that are known and have a value, each as ``typed`` reads it."""
     if len(given) > MOST_WORDS:
         raise QuestionError(f"{len(given)} words: a question has at most {MOST_WORDS}")
     words: dict[str, Any] = {}
@@ -81,11 +142,18 @@ def _words(given: Mapping[str, Any], known: Iterable[str], kind: str) -> dict[st
             raise unknown_name("word", str(name), known)
         if value is None or value == "" or value is False:
             continue
-        text = value if isinstance(value, str) else str(value)
-        if len(text) > LONGEST_VALUE or "\0" in text:
-            raise QuestionError(f"--{name.replace('_', '-')} {shown(text, 20)} is longer than any value is")
-        words[name] = _typed(name, text, kind)
+        words[name] = typed(name, value)
     return words
+
+
+def _bounded(name: str, value: Any) -> str:
+    """The value as text. Raises QuestionError for one that is too long or no text, number or switch."""
+    text = value if isinstance(value, str) else str(value)
+    if isinstance(value, dict | list | tuple):
+        raise QuestionError(f"--{name.replace('_', '-')} {shown(text, 20)}: expected a text or a number")
+    if len(text) > LONGEST_VALUE or "\0" in text:
+        raise QuestionError(f"--{name.replace('_', '-')} {shown(text, 20)} is longer than any value is")
+    return text
 
 
 def _typed(name: str, text: str, kind: str) -> Any:

@@ -2,15 +2,14 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from vramcast.asking.training import training_question
+from vramcast.asking.visitor import asked_by_visitor
 from vramcast.errors import QuestionError
 from vramcast.models.reading import read_model
 from vramcast.untrusted import disk_closed, existing_path, read_bytes
-from vramcast.web.visitor import asked_by_visitor
 
 CONFIGS = Path(__file__).parents[1]
 PATHS = [
@@ -50,16 +49,6 @@ def test_a_closed_disk_finds_and_opens_nothing(tmp_path: Path) -> None:
         with pytest.raises(QuestionError, match="files of the server are not read"):
             read_model(str(file))
     assert existing_path(file) == file
-
-
-def test_a_pasted_command_opens_no_path_of_the_server(client: Any, tmp_path: Path) -> None:
-    secret = tmp_path / "secret" / "config.json"
-    secret.parent.mkdir()
-    secret.write_text('{"model_type": "llama", "secret": "hunter2"}')
-    found = client.post("/paste", data={"text": f"vllm serve {secret.parent} --max-model-len 4096", "gpu": "4090"})
-    assert found.status_code == 200
-    assert "hunter2" not in found.text
-    assert 'class="problem"' in found.text
 
 
 def test_flags_of_the_engine_and_of_ours_are_taken() -> None:
