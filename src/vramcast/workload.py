@@ -168,6 +168,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     chunked, linear.
     ``zero``: 0-3, or ``fsdp`` 1/2 for PyTorch's own full sharding. ``offload``: any of optimizer, parameters, activations.
     ``tokens``: of the whole run, for its days and its cost; ``gpu_hour_usd``: what an hour of one card costs.
+    ``link_bytes_per_s``: one way between the cards of a machine, where it is not the cards' own.
     """
 
     model: str
@@ -196,6 +197,7 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: dict[str, Any] = {}
     tokens: int | None = None
     gpu_hour_usd: float | None = None
+    link_bytes_per_s: float | None = None
 
     def __post_init__(self) -> None:
         counts = ("micro_batch", "seq", "accumulate", "gpus")
@@ -207,3 +209,5 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             _within("tokens", self.tokens, 10**18)
         if self.gpu_hour_usd is not None and not 0 <= self.gpu_hour_usd < 10**6:
             raise QuestionError(f"gpu_hour_usd is {self.gpu_hour_usd}: expected a price from 0 on")
+        if self.link_bytes_per_s is not None and not 0 < self.link_bytes_per_s < 10**15:
+            raise QuestionError(f"link_bytes_per_s is {self.link_bytes_per_s}: expected bytes a second, above 0")

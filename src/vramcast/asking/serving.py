@@ -9,9 +9,9 @@ import msgspec
 from vramcast.asking.artefact import USUAL_TYPE, Artefact, artefact_of
 from vramcast.asking.asked import Asked, check_words, count_of, named_cards
 from vramcast.asking.launched import launched, question_of_launch
-from vramcast.errors import QuestionError, unknown_name
+from vramcast.asking.links import link_of, rate_of
+from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption
-from vramcast.units import parse_bytes
 from vramcast.workload import USUAL_TRAFFIC, Parallel, Serving, Traffic
 
 if TYPE_CHECKING:
@@ -22,11 +22,6 @@ _TEXTS = ("dtype", "quant", "kv_dtype")
 
 
 _TRAFFIC = ("rate", "cached", "acceptance", "slo", "link", "host_bandwidth", "workload", "profile")
-# One direction of one card's link, in bytes per second: PCIe x16 by generation, NVLink by generation (SXM parts of each).
-LINKS = {
-    "pcie3": 16e9, "pcie4": 32e9, "pcie5": 64e9, "pcie6": 128e9, "nvlink2": 150e9, "nvlink3": 300e9, "nvlink4": 450e9,
-    "nvlink5": 900e9, "ethernet100": 12.5e9, "ib200": 25e9, "ib400": 50e9,
-}  # fmt: skip
 _TIMES = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -209,8 +204,8 @@ def traffic_of(words: Mapping[str, Any]) -> Traffic:
         acceptance=share_of(words, "acceptance"),
         ttft_s=ttft,
         tpot_s=tpot,
-        link_bytes_per_s=_link(str(words["link"])) if words.get("link") else None,
-        host_bandwidth_bytes_per_s=_rate_bytes(str(words["host_bandwidth"])) if words.get("host_bandwidth") else None,
+        link_bytes_per_s=link_of(str(words["link"])) if words.get("link") else None,
+        host_bandwidth_bytes_per_s=rate_of(str(words["host_bandwidth"])) if words.get("host_bandwidth") else None,
         requests=words.get("workload"),
         profile=words.get("profile"),
     )
@@ -253,17 +248,3 @@ def time_of(value: str, text: str) -> float:
         if number != value and number.replace(".", "", 1).isdigit():
             return float(number) * size
     raise QuestionError(f"--slo {text!r}: {value!r} is no time; write for example 50ms or 1.5s")
-
-
-def _link(text: str) -> float:
-    name = text.lower().replace(" ", "").replace("-", "").replace("x16", "").replace("gen", "")
-    if name in LINKS:
-        return LINKS[name]
-    if name[:1].isdigit():
-        return _rate_bytes(text)
-    raise unknown_name("link", text, LINKS)
-
-
-def _rate_bytes(text: str) -> float:
-    """``64GB/s`` as bytes per second."""
-    return float(parse_bytes(text.lower().removesuffix("/s").upper(), what="bytes per second"))

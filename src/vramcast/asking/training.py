@@ -5,6 +5,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from vramcast.asking.asked import Asked, LayoutWords, check_words, count_of, flag_of, layout_of, named_cards
+from vramcast.asking.links import link_of
 from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption
 from vramcast.units import dtype_name
@@ -74,6 +75,7 @@ class TrainingWords(LayoutWords, ShapeWords, total=False):
     epochs: float | None
     samples: int | str | None
     gpu_hour_usd: float | None
+    link: str | None
     settings: Mapping[str, Any] | Sequence[str] | None
 
 
@@ -176,6 +178,7 @@ def _question(typed: dict[str, Any], settings: "Settings | None", gpu: str | Non
         accumulate=_accumulate(typed, asked, settings, layout.dp),
         tokens=_tokens(asked),
         gpu_hour_usd=asked.get("gpu_hour_usd"),
+        link_bytes_per_s=link_of(str(asked["link"])) if asked.get("link") else None,
         **fields,
     )
     return question, shaped

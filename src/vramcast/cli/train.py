@@ -88,6 +88,8 @@ def _of_the_card() -> Iterator[tuple[str, Decorator]]:
     }
     for name, about in axes.items():
         yield name, _card(f"--{name}", type=int, show_default="1", help=about)
+    about = "Link between a machine's cards where it is not their own: pcie4, nvlink4, 64GB/s."
+    yield "link", _card("--link", metavar="NAME", help=about)
     yield "sp", _card("--sp", is_flag=True, default=None, help="Megatron sequence parallelism.")
     yield "replicate", _card("--replicate", type=int, metavar="N", help="HSDP: replicas of the sharded model.")
     yield "shard", _card("--shard", type=int, metavar="N", help="HSDP: ranks that share one replica.")

@@ -19,6 +19,8 @@ _RACKS = {"gb200": 72, "gb300": 72}
 # GB200 and GB300 (one 400 Gb/s rail a card). NVIDIA, DGX and NVL72 datasheets. Other machines: 100 Gb/s Ethernet.
 RAIL_BYTES_PER_S = {"ampere": 25e9, "hopper": 50e9, "blackwell": 50e9}
 _ETHERNET_BYTES_PER_S = 12.5e9
+# Cards that an NVLink bridge joins: two boards side by side; H200 NVL two or four. NVIDIA's product briefs of these boards.
+_BRIDGED = {"pcie": 2, "nvl": 2, "h200-nvl": 4}
 
 
 class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,6 +74,23 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 def island_cards(card: Accelerator) -> int:
     """How many such cards the usual machine joins by direct links: a node of eight, or a rack."""
     return next((cards for name, cards in _RACKS.items() if card.id.lower().startswith(name)), NODE_CARDS)
+
+
+def link_between(card: Accelerator, cards: int) -> float:
+    """Bytes per second one way between so many cards of one machine: their direct links where these join them all.
+
+    Boards are joined in pairs or fours by a bridge; more of them meet on the host's link. Zero where neither is known.
+    """
+    bridged = _BRIDGED["h200-nvl"] if card.id.startswith("h200-nvl") else _BRIDGED.get(card.form, 0)
+    direct = card.link_bytes_per_s if not bridged or cards <= bridged else 0
+    return direct or card.host_link_bytes_per_s
+
+
+def with_link(card: Accelerator, bytes_per_s: float | None) -> Accelerator:
+    """The card behind the link that the user named; itself where none was."""
+    if not bytes_per_s:
+        return card
+    return msgspec.structs.replace(card, link_bytes_per_s=bytes_per_s, host_link_bytes_per_s=bytes_per_s)
 
 
 def rails_of(card: Accelerator) -> tuple[float, int]:

@@ -6,6 +6,7 @@ kinds hold, the one that says why it is sure wins; where none does, the nearest 
 
 import re
 from collections.abc import Callable
+from textwrap import shorten
 from typing import Any
 
 import msgspec
@@ -111,6 +112,7 @@ def _json(text: str, name: str) -> Kind | None:
 def _memory(text: str, _name: str) -> Kind | None:
     """A log or a traceback with a message about memory."""
     from vramcast.reading.engine_messages import read_engine_messages
+    from vramcast.reading.engine_messages.platforms import PLATFORMS
     from vramcast.reading.out_of_memory import read_out_of_memory
 
     if read_out_of_memory(text) is not None:
@@ -119,7 +121,8 @@ def _memory(text: str, _name: str) -> Kind | None:
     if not findings:
         return None
     strength = CERTAIN if len(text.splitlines()) > 1 or _ERRORS.search(text) else LIKELY
-    return Kind(what="an engine's log", command=("explain",), strength=strength, because=findings[0].what[:80])
+    what = "an engine's log" if findings[0].engine not in PLATFORMS else "a message about memory"
+    return Kind(what=what, command=("explain",), strength=strength, because=shorten(findings[0].what, 80, placeholder=" ..."))
 
 
 def _topology(text: str, _name: str) -> Kind | None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vramcast.errors import UnmodelledError
+from vramcast.hardware.accelerator import with_link
 from vramcast.models.operations import Split
 from vramcast.models.quantization.scheme import Scheme
 from vramcast.quantity import Number, is_array
@@ -40,7 +41,7 @@ def deployment_of(
     version = _version(resolved.version)
     rules = engine_speed(resolved.question.engine, version)
     chunk, seats = _limits(resolved, rules)
-    card = _linked(resolved.card, link_bytes_per_s)
+    card = with_link(resolved.card, link_bytes_per_s)
     pool: dict[str, Any] = _pool(answer)
     scheme, bits, places = _stored(answer, host_bandwidth_bytes_per_s)
     return Deployment(
@@ -122,12 +123,6 @@ def _pool(answer: Answer) -> dict[str, float]:
         "pool_tokens": tokens,
         "pool_sequences": cache.pool_bytes / cache.state_bytes if cache.state_bytes and not cache.bytes_per_token else 0,
     }
-
-
-def _linked(card: Any, link_bytes_per_s: float) -> Any:
-    from msgspec.structs import replace
-
-    return replace(card, link_bytes_per_s=link_bytes_per_s, host_link_bytes_per_s=link_bytes_per_s) if link_bytes_per_s else card
 
 
 def _stored(answer: Answer, host_bandwidth: float) -> tuple[Scheme, dict[str, float], Places]:

@@ -7,6 +7,8 @@ import re
 
 from vramcast.reading.engine_messages import Figure, Finding, Signature, count, size
 
+#: Who speaks in them: no engine.
+PLATFORMS = frozenset({"mps", "cuda", "tensorflow", "jax", "linux"})
 _GB_OF_MPS = {"GB": "GiB", "MB": "MiB", "KB": "KiB", "bytes": "bytes"}  # MPS prints binary sizes with decimal names
 _SIZE = r"([\d.]{1,12}) (GB|MB|KB|bytes)"
 _SEE = "see what fills it: vramcast train or serve with the same settings"
@@ -86,7 +88,7 @@ def _killed(found: re.Match[str]) -> Finding:
         figures = (Figure("held of the host", count(found[2]) * 1024, "bytes"),)
     return Finding(
         engine="linux",
-        moment="while running",
+        moment="running",
         what="Linux killed the process: the host's memory ran out, not the card's",
         figures=figures,
         advice=(

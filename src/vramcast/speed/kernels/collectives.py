@@ -14,7 +14,7 @@ import msgspec
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.speed.kernels.law import Estimate, law_for, smaller
-from vramcast.speed.kernels.machine import Machine, link, machine
+from vramcast.speed.kernels.machine import Machine, link
 
 FORMULA = "launch + root + link (+ network)"
 IMPLEMENTATIONS = ("nccl", "vllm", "sglang", "trtllm")
@@ -94,7 +94,8 @@ def _collective(operation: str, card: Accelerator, call: Call, implementation: s
     inside = 1 << max(1, (call.world // call.nodes - 1).bit_length())
     chosen = law_for(operation, implementation, str(min(8, inside)), card)
     share = factor(operation, call.world)
-    parts = collective_parts(chosen.constants, machine(card, "link"), moved_bytes=call.moved_bytes, share=share)
+    on = Machine(units=1, flops_per_s=1.0, bandwidth_bytes_per_s=link(card, call.world // call.nodes))
+    parts = collective_parts(chosen.constants, on, moved_bytes=call.moved_bytes, share=share)
     if call.fabric is not None and call.nodes > 1:
         parts |= _across(operation, card, call, call.fabric, chosen.constants["link"])
     return Estimate(seconds=sum(parts.values()), parts=parts, formula=FORMULA, chosen=chosen)
@@ -106,7 +107,7 @@ def _across(operation: str, card: Accelerator, call: Call, fabric: Fabric, insid
     rails = min(fabric.rails, inner)
     # A ring crosses to the next node once for all ranks of a node; in an all-to-all each of them sends its own bytes.
     senders = inner if operation == "all_to_all" else 1
-    rate = min(link(card) * inside, rails * fabric.rail_bytes_per_s * RAIL_SHARE[operation] / senders)
+    rate = min(link(card, inner) * inside, rails * fabric.rail_bytes_per_s * RAIL_SHARE[operation] / senders)
     return {
         "link": call.moved_bytes * factor(operation, call.world) / rate,
         "network": NETWORK_S * math.log2(call.nodes) + NETWORK_ROOT_NS * 1e-9 * call.moved_bytes**0.5,

@@ -60,7 +60,7 @@ def _exchange(
     fabric: Fabric | None, implementation: str,
 ) -> Estimate:  # fmt: skip
     chosen = law_for(operation, implementation, "1" if nodes == 1 else "2" if nodes == 2 else "4", card)
-    rate = fabric.rail_bytes_per_s if fabric is not None and nodes > 1 else link(card)
+    rate = fabric.rail_bytes_per_s if fabric is not None and nodes > 1 else link(card, int(ep) // nodes)
     copies = top_k if implementation == "low_latency" else ranks_reached(top_k, ep)
     on = Machine(units=1, flops_per_s=1.0, bandwidth_bytes_per_s=rate)
     parts = exchange_parts(chosen.constants, on, tokens=tokens, hidden=hidden, copies=copies, element_bytes=element_bytes)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import UnmodelledError
-from vramcast.hardware.accelerator import Accelerator
+from vramcast.hardware.accelerator import Accelerator, link_between
 
 LOW_POWER_W = 80  # T4, P4, L4, A2: boards of about 70 W do not hold their rated clock under sustained tensor work (SPEED 3)
 # What such a board holds of the compute share of a class without its limit: fp32 products of T4 and P4 against V100 and A100
@@ -105,12 +105,12 @@ def cycles_per_s(card: Accelerator) -> float:
     return card.flops.get("fp32", 0.0) / (2 * lanes)
 
 
-def link(card: Accelerator) -> float:
-    """Bytes per second one way of the card's link to its peers, the host link where it has no other.
+def link(card: Accelerator, cards: int = 2) -> float:
+    """Bytes per second one way between so many cards of a machine: their direct links, the host's where these do not join them.
 
     Raises UnmodelledError where neither is known.
     """
-    rate = card.link_bytes_per_s or card.host_link_bytes_per_s
+    rate = link_between(card, cards)
     if not rate:
         raise UnmodelledError(f"{card.name} has no known link: no collective can be forecast on it")
     return rate

@@ -114,7 +114,7 @@ class Exchanges:
             return 0.0
         size = float(self.rows.tokens) * self.model.hidden * 2 / (job.tp if job.sequence_parallel else 1)
         beyond = job.tp * job.cp * job.dp >= self.network.island
-        rate = self.network.fabric.rail_bytes_per_s if beyond else link(self.card)
+        rate = self.network.fabric.rail_bytes_per_s if beyond else link(self.card, job.pp)
         return size * job.vpp / rate
 
     def sync(self) -> float:

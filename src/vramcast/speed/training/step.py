@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.hardware.accelerator import Accelerator
+from vramcast.hardware.accelerator import Accelerator, with_link
 from vramcast.ledger import Interval, Term
 from vramcast.models.inventory import Model
 from vramcast.models.operations.counts import forward_flops, full_attention_flops
@@ -215,7 +215,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 def training_speed(answer: TrainingForecast, model: Model, card: Accelerator) -> StepTime:
     """The time of the answer's step. Raises UnmodelledError for a card without known rates, QuestionError for a world uneven."""
     job = job_of(answer.question, answer.recipe, model, trained_parameters=answer.trainable_parameters)
-    return step_time(job, model, card)
+    return step_time(job, model, with_link(card, answer.question.link_bytes_per_s))
 
 
 def run_of(speed: StepTime, card: Accelerator, *, tokens: int, usd_per_gpu_hour: float | None = None) -> Run:

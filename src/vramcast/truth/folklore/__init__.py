@@ -50,6 +50,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 def entries() -> tuple[Entry, ...]:
     """Every rule, in order."""
     from vramcast.truth.folklore.serving import serving_entries
+    from vramcast.truth.folklore.speed import speed_entries
     from vramcast.truth.folklore.training import training_entries
 
-    return (*serving_entries(), *training_entries())
+    return (*serving_entries(), *training_entries(), *speed_entries())

@@ -7,11 +7,13 @@ from vramcast.models.quantization import scheme_for, weight_bytes
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.base import answer_of
 from vramcast.truth.folklore import Entry, Exact, Figure, Measured, rules
+from vramcast.truth.folklore.rules import Numbers
 from vramcast.units import GB, GiB, MiB
 from vramcast.workload import Serving
 
 _LLAMA_2_7B = "meta-llama/Llama-2-7b-hf"
 _LLAMA_3_8B = "meta-llama/Meta-Llama-3-8B"
+_BAICHUAN = Numbers(parameters=7_000_559_616)  # Baichuan-7B's count to the last parameter, quoted as LLaMA's
 _ROTARY_TABLES = (
     2 * 4096 * 128 + 64
 )  # cos and sin of 4,096 positions and the inverse frequencies, held by each layer of old transformers
@@ -32,10 +34,10 @@ def _parameters_times_bytes() -> Entry:
         id="F1",
         rule="weights = parameters x bytes: 4, 2, 1, 0.5 G per billion",
         figures=(
-            Figure(label="7.0e9 in fp16", said=13.04, reproduced=rules.parameters_gib(7.0e9, 2)),
-            Figure(label="7.0e9 in fp32", said=26.08, reproduced=rules.parameters_gib(7.0e9, 4)),
-            Figure(label="7,000,559,616 in int8", said=6.5, reproduced=rules.parameters_gib(7_000_559_616, 1), within=0.03),
-            Figure(label="7,000,559,616 in int4", said=3.26, reproduced=rules.parameters_gib(7_000_559_616, 0.5)),
+            Figure(label="7.0e9 in fp16", said=13.04, reproduced=rules.weights(Numbers(), 2).value / GiB),
+            Figure(label="7.0e9 in fp32", said=26.08, reproduced=rules.weights(Numbers(), 4).value / GiB),
+            Figure(label="7,000,559,616 in int8", said=6.5, reproduced=rules.weights(_BAICHUAN, 1).value / GiB, within=0.03),
+            Figure(label="7,000,559,616 in int4", said=3.26, reproduced=rules.weights(_BAICHUAN, 0.5).value / GiB),
         ),
         exact=(
             Exact(label="Llama-2-7B, 6,738,415,616 parameters, bf16", value=_weights_gib(llama, "bf16")),
@@ -56,7 +58,7 @@ def _parameters_times_bytes() -> Entry:
 
 
 def _two_tensors() -> Entry:
-    said = rules.inputs_and_activations_gib(7.0e9, bytes_each=4, batch=1, tokens=8192, hidden=4096)
+    said = rules.inputs_and_activations(Numbers(bytes_each=4, tokens=8192)).value / GiB
     question = Serving(model=_LLAMA_3_8B, engine="transformers", dtype="float32", context=8192)
     answer = answer_of(question)
     worst = max(answer.ranks, key=lambda r: r.needed_bytes)
@@ -96,7 +98,7 @@ def _twenty_percent() -> Entry:
 def _calculator() -> Entry:
     llama, bert = read_model(_LLAMA_2_7B), read_model("google-bert/bert-base-cased")
     head, layer = llama.vocab * llama.hidden, llama.blocks[0].elements
-    total = rules.calculator_gib(llama.parameters, head=head, layers=llama.layers, buffers=_ROTARY_TABLES, bytes_each=2)
+    total = rules.calculator(llama.parameters, head=head, layers=llama.layers, buffers=_ROTARY_TABLES, bytes_each=2).value / GiB
     return Entry(
         id="F4",
         rule="the model-memory calculator on Llama-2-7B: largest layer 388.02 MB, total 12.37 GB, training with Adam 49.48 GB",
@@ -104,10 +106,15 @@ def _calculator() -> Entry:
             Figure(
                 label="largest layer",
                 said=388.02,
-                reproduced=rules.layer_mib(layer, buffers=_ROTARY_TABLES, bytes_each=2),
+                reproduced=rules.layer(layer, buffers=_ROTARY_TABLES, bytes_each=2).value / MiB,
                 unit="MiB",
             ),
             Figure(label="total, fp16", said=12.37, reproduced=total),
+            Figure(
+                label="model step, 2 x: 16-bit weights counted as float32 where training is mixed",
+                said=24.74,
+                reproduced=2 * total,
+            ),
             Figure(label="gradients step, 3 x", said=37.11, reproduced=3 * total),
             Figure(label="Adam, 4 x", said=49.48, reproduced=4 * total),
         ),
@@ -118,13 +125,13 @@ def _calculator() -> Entry:
         ),
         measured=(Measured(label="bert-base-cased", text="413.68 MB loaded, 413.18 MB said", source="accelerate documentation"),),
         why="it builds the model without its head, counts rotary tables of every layer as weights, prints GiB as GB, and "
-        "takes Adam as "
-        "four copies in one type with no activations",
+        "takes Adam as four copies in one type with no activations; its four figures by step are moments, so their sum "
+        "means nothing",
     )
 
 
 def _cache() -> Entry:
-    said = rules.cache_mib(hidden=4096, layers=32, batch=1, tokens=1024, bytes_each=2)
+    said = rules.cache(Numbers(tokens=1024)).value / MiB
     models = (_LLAMA_2_7B, _LLAMA_3_8B, "deepseek-ai/DeepSeek-V3")
     return Entry(
         id="F5",
@@ -137,7 +144,7 @@ def _cache() -> Entry:
             ),
             Exact(
                 label="the rule on DeepSeek-V3",
-                value=rules.cache_mib(hidden=7168, layers=61, batch=1, tokens=1024, bytes_each=2),
+                value=rules.cache(Numbers(hidden=7168, layers=61, tokens=1024)).value / MiB,
                 unit="MiB",
             ),
         ),
@@ -207,7 +214,7 @@ def _cards() -> Entry:
     return Entry(
         id="F8",
         rule="a 24 GB card cannot hold a 7B in fp32, an 8 GB card runs int8, a 4 GB card int4 (3.26 GiB)",
-        figures=(Figure(label="int4", said=3.26, reproduced=rules.parameters_gib(7_000_559_616, 0.5)),),
+        figures=(Figure(label="int4", said=3.26, reproduced=rules.weights(_BAICHUAN, 0.5).value / GiB),),
         exact=tuple(exact),
         why="the first holds; int8 leaves 0.9 GiB of an 8 GiB card for context, cache and logits; 4-bit files are 3.6 to "
         "3.9 GiB, more than a "

@@ -8,7 +8,8 @@ from vramcast.models.quantization import scheme_for, weight_bytes
 from vramcast.models.reading import read_model
 from vramcast.training.forecast import TrainingForecast, forecast_training
 from vramcast.truth.folklore import Entry, Exact, Figure, Measured, rules
-from vramcast.units import GB, GiB
+from vramcast.truth.folklore.rules import Numbers
+from vramcast.units import GB, MB, GiB
 from vramcast.workload import Adapter, Parallel, Training
 
 _7B = "meta-llama/Llama-2-7b-hf"
@@ -51,7 +52,7 @@ def _sixteen_phi() -> Entry:
     return Entry(
         id="F9",
         rule="fp32 everything is 16 bytes per parameter, fp16 everything 8",
-        figures=(Figure(label="7B at 8 bytes", said=52, reproduced=rules.parameters_gib(7.0e9, 8), within=0.2),),
+        figures=(Figure(label="7B at 8 bytes", said=52, reproduced=rules.weights(Numbers(), 8).value / GiB, within=0.2),),
         exact=(
             _peak("Llama-2-7B, AdamW in fp32, 512 tokens", _7B, **fp32),
             _peak("the same in bf16", _7B, **bf16),
@@ -81,8 +82,8 @@ def _sixteen_n() -> Entry:
         id="F10",
         rule="mixed precision AdamW is 2 + 2 + 12 = 16 bytes per parameter: 16n G, and 20n G in practice",
         figures=(
-            Figure(label="7B at 16 bytes", said=16 * 7, reproduced=7.0e9 * 16 / GB, unit="GB"),
-            Figure(label="7B at 20 bytes", said=20 * 7, reproduced=7.0e9 * 20 / GB, unit="GB"),
+            Figure(label="7B at 16 bytes", said=16 * 7, reproduced=rules.weights(Numbers(), 16).value / GB, unit="GB"),
+            Figure(label="7B at 20 bytes", said=20 * 7, reproduced=rules.weights(Numbers(), 20).value / GB, unit="GB"),
         ),
         exact=(_peak("Llama-2-7B, FSDP over 8 cards, fp32 weights, per card", _7B, **sharded),),
         measured=(
@@ -96,42 +97,57 @@ def _sixteen_n() -> Entry:
 
 
 def _fourteen_bytes() -> Entry:
+    stream = 32 * rules.stream(Numbers(tokens=4096, bytes_each=4)).value
     return Entry(
         id="F11",
         rule="2 + 4 + 8 = 14 bytes per parameter: 98 G for a 7B, about 100 G with activations",
         figures=(
-            Figure(label="states", said=98, reproduced=7.0e9 * 14 / GB, unit="GB"),
-            Figure(label="with 2.1 G of activations", said=100, reproduced=7.0e9 * 14 / GB + 2.1, unit="GB", within=0.2),
+            Figure(label="states", said=98, reproduced=rules.weights(Numbers(), 14).value / GB, unit="GB"),
+            Figure(
+                label="with 2.1 G of activations (32 layers x 4,096 tokens in fp32)",
+                said=100,
+                reproduced=rules.weights(Numbers(), 14).value / GB + stream / GB,
+                unit="GB",
+                within=0.2,
+            ),
         ),
         exact=(_peak("Llama-2-7B, Megatron recipe, 1 x 2,048", _7B, framework="megatron"),),
-        why="fp32 gradients but no fp32 master weights: a recipe nobody runs; Megatron's 18 adds the master copy",
+        why="fp32 gradients but no fp32 master weights: a recipe nobody runs; Megatron's 18 adds the master copy; the 2.1 G are "
+        "the residual stream alone",
     )
 
 
 def _thirteen_b() -> Entry:
+    asked = Numbers(parameters=13e9, hidden=5120, layers=40, heads=40, tokens=1024)
+    published = rules.paper_activations(asked).value / GiB
+    total = rules.weights(asked, 16).value / GB + published + rules.ends(asked).value / GB
     return Entry(
         id="F12",
         rule="13B in mixed precision: weights 26, optimizer 156, gradients 26, activations 14.5, in/out 0.02 = 222.5 GB",
-        figures=(Figure(label="total", said=222.5, reproduced=26 + 156 + 26 + 14.5 + 0.02, unit="GB", within=0.1),),
+        figures=(
+            Figure(label="of it activations, by the published formula of F13", said=14.5, reproduced=published, within=0.1),
+            Figure(label="total", said=222.5, reproduced=total, unit="GB", within=0.1),
+        ),
         exact=(
             _peak("Llama-2-13B, Megatron, 1 x 1,024", _13B, framework="megatron", seq=1024),
             _peak("HF Trainer over fp32 weights", _13B, seq=1024, param_dtype="float32"),
             _peak("HF Trainer over bf16 weights", _13B, seq=1024, param_dtype="bfloat16"),
         ),
-        why="the words name four recipes between 8 and 20 bytes per parameter; and states and activations do not peak at "
-        "the same moment",
+        why="the words name four recipes between 8 and 20 bytes per parameter; states and activations do not peak at the same "
+        "moment; and 14.5 are GiB among GB, from the published formula and not from the one that the article gives (32.8)",
     )
 
 
 def _doubled_paper() -> Entry:
-    shape = {"tokens": 2048, "batch": 1, "hidden": 4096, "layers": 32, "heads": 32}
+    shape = Numbers()
     return Entry(
         id="F13",
         rule="activations = 4 s b h L (34 + s a / h)",
-        figures=(Figure(label="7B, 2,048 tokens", said=50, reproduced=rules.doubled_paper_activations_gib(**shape)),),
+        figures=(Figure(label="7B, 2,048 tokens", said=50, reproduced=rules.doubled_paper_activations(shape).value / GiB),),
         exact=(
             Exact(
-                label="the published formula, s b h (34 + 5 a s / h) bytes per layer", value=rules.paper_activations_gib(**shape)
+                label="the published formula, s b h (34 + 5 a s / h) bytes per layer",
+                value=rules.paper_activations(shape).value / GiB,
             ),
             _term("Llama-2-7B in bf16, FlashAttention, saved by all layers", "activations", _7B, seq=2048, attention="flash"),
             _term("the same with eager attention", "activations", _7B, seq=2048, attention="eager"),
@@ -141,7 +157,7 @@ def _doubled_paper() -> Entry:
 
 
 def _two_widths() -> Entry:
-    said = rules.two_widths_mb(hidden=4096, ffn=11008, tokens=2048, layers=32, bytes_each=1)
+    said = rules.two_widths(Numbers(bytes_each=1)).value / MB
     return Entry(
         id="F14",
         rule="activations = (hidden + ffn) x tokens x layers x bytes: 990 MB per sequence at int8, so a batch of 50 on 80 GB",
@@ -152,7 +168,7 @@ def _two_widths() -> Entry:
 
 
 def _residual_stream() -> Entry:
-    said = 2048 * 4096 * 2 * 32 / GiB
+    said = 32 * rules.stream(Numbers()).value / GiB
     return Entry(
         id="F15",
         rule="activations = batch x tokens x hidden x bytes (x layers)",
@@ -170,7 +186,7 @@ def _optimizer_bytes() -> Entry:
     return Entry(
         id="F16",
         rule="optimizer states: AdamW 8, 8-bit AdamW 2, SGD with momentum 4 bytes per parameter",
-        figures=(Figure(label="AdamW on 7B", said=52.15, reproduced=rules.parameters_gib(7.0e9, 8)),),
+        figures=(Figure(label="AdamW on 7B", said=52.15, reproduced=rules.weights(Numbers(), 8).value / GiB),),
         exact=tuple(
             _term(f"{n} on Llama-2-7B held in fp32", "optimizer", _7B, optimizer=n, param_dtype="float32") for n in names
         ),
@@ -196,7 +212,7 @@ def _lora_gradients() -> Entry:
     return Entry(
         id="F18",
         rule="LoRA keeps weights and gradients of the base model, only the optimizer is saved: 26 G for a 7B; 0.4785 % trained",
-        figures=(Figure(label="4 bytes per parameter", said=26, reproduced=rules.parameters_gib(7.0e9, 4), within=0.1),),
+        figures=(Figure(label="4 bytes per parameter", said=26, reproduced=rules.weights(Numbers(), 4).value / GiB, within=0.1),),
         exact=(
             Exact(label="trained share, rank 8 on seven projections", value=share, unit="%"),
             Exact(label="Llama-2-7B LoRA, 1 x 2,048: peak allocated", value=_worst(answer).allocated_bytes / GiB),

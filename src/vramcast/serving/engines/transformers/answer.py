@@ -19,6 +19,8 @@ from vramcast.serving.engines.transformers.prefill import Pass, activations_term
 from vramcast.serving.weights import Loading, same_as_model, storage_of, weights_term
 from vramcast.units import element_bytes
 
+_BEYOND_TOKENS = 2**20  # where the search for the longest sequence ends when no positions bound it
+
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A resolved question as the numbers the rules take."""
@@ -188,7 +190,7 @@ def _cache_terms(
     crossed = whole(run.batch * run.holding.cross_bytes(stage, run.resolved.model, run.prompt))
 
     def why() -> str:
-        text = f"{run.batch} x {held:,} tokens x {size / (run.batch * max(1, held)):,.6g} B"
+        text = (named(run.batch, "") * named(held, "tokens") * bytes_(size / (run.batch * max(1, held)))).why
         text += ", and the copy each step makes before the old one is dropped" if held_twice else ""
         return text + (f", and {crossed:,} B of what the encoder read" if crossed else "")
 
@@ -234,7 +236,9 @@ def _longest(run: Run, placed: tuple[tuple[Stage, Term], ...]) -> Number:
         return maximum(*(i.bytes for stage, weights in placed for i in _instants(longer, stage, weights)))
 
     _, asked = extent(run.resolved.context)
-    most, room = max(run.resolved.model.positions or 2**20, asked), card.visible_bytes - context_bytes(card)
+    positions = run.resolved.model.positions
+    most = positions if positions and asked <= positions else _BEYOND_TOKENS  # asked beyond the model: what the memory holds
+    room = card.visible_bytes - context_bytes(card)
     if is_array(run.batch) or is_array(run.total):
         return largest_of_each(peak, room=room, most=most)
     return largest_that_fits(peak, room=room, most=most, first=most)
