@@ -5,7 +5,8 @@ import tomllib
 import pytest
 
 from vramcast.hardware import build
-from vramcast.hardware.accelerator import FACTS, TWIN, catalogue, source_texts
+from vramcast.hardware.accelerator import FACTS, TWIN, catalogue, link_between, source_texts
+from vramcast.hardware.cards import find_accelerator
 from vramcast.hardware.visible import visible_total
 from vramcast.units import MiB
 
@@ -63,3 +64,13 @@ def test_worked_out_rates_meet_the_read_ones(part: str) -> None:
 )
 def test_what_logs_show(part: str, visible_mib: int, within_mib: int) -> None:
     assert catalogue()[part].visible_bytes / MiB == pytest.approx(visible_mib, abs=within_mib)
+
+
+@pytest.mark.parametrize(
+    ("name", "reach"),
+    [("A100 PCIe 80GB", 2), ("H100 PCIe 80GB", 2), ("H100 NVL 94GB", 2), ("H200 NVL 141GB", 4), ("H100 SXM5 80GB", 8)],
+)
+def test_a_bridge_reaches_so_many_boards(name: str, reach: int) -> None:
+    card = find_accelerator(name)
+    assert link_between(card, reach) == card.link_bytes_per_s
+    assert reach == 8 or link_between(card, reach + 1) == card.host_link_bytes_per_s > 0

@@ -67,6 +67,12 @@ def test_closed_form_and_simulation_agree_where_arrivals_are_random(step: Step) 
     assert found.ttft_s == pytest.approx(_mean(served, "ttft_s"), rel=0.15)
 
 
+def test_one_client_alone_meets_nobody(step: Step) -> None:
+    load = Load(prompt=512, output=64, concurrency=1)
+    served, found = simulate(step, load, count=20), steady(step, load)
+    assert found.ttft_s == pytest.approx(_mean(served, "ttft_s"), rel=1e-6)
+
+
 def test_littles_law_holds_in_the_simulation(step: Step) -> None:
     server = Server(step, Load(prompt=512, output=64, concurrency=32))
     served = server.run(drawn(server.load, 1000), clients=32)

@@ -117,6 +117,19 @@ def test_an_answer_has_time_and_a_whole_run_has_days_and_cost() -> None:
     assert run["days"] * 24 * 8 == pytest.approx(run["gpu_hours"])
 
 
+def _zero3(gpu: str, **words) -> float:
+    asked = training_question("meta-llama/Llama-2-7b-hf", gpu=gpu, zero=3, framework="deepspeed", **words)
+    return answer_training(asked).speed["step_s"]
+
+
+def test_a_bridge_joins_two_boards_and_a_named_link_replaces_it() -> None:
+    bridged, hosted = _zero3("A100-PCIE-80Gx2"), _zero3("A100-PCIE-80Gx2", link="pcie4")
+    assert hosted > 1.5 * bridged
+    eight = _zero3("A100-PCIE-80Gx8")
+    assert eight == pytest.approx(_zero3("A100-PCIE-80Gx8", link="pcie4"), rel=0.05), "beyond a pair it is the host's link"
+    assert eight > 2.5 * _zero3("A100-PCIE-80Gx8", link="nvlink3")
+
+
 def test_epochs_over_samples_are_tokens() -> None:
     asked = training_question(LLAMA, seq=2048, epochs=3, samples="10k").question
     assert asked.tokens == 3 * 10_000 * 2048

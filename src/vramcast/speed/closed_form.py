@@ -110,7 +110,7 @@ class _Solver:
             busy = minimum(0.97, asked * prompt)
             tpot = decode / (1 - busy)
             batch = minimum(room, 0.5 * batch + 0.5 * asked * self.output * tpot)
-        found = self._steady(batch, decode=decode, prompt=prompt, busy=busy, rate=asked, most=most)
+        found = self._steady(batch, decode=decode, prompt=prompt, busy=busy, rate=asked, most=most, met=batch)
         seated = maximum(decode, room / (asked * self.output))
         return msgspec.structs.replace(found, tpot_s=minimum(found.tpot_s, seated))
 
@@ -126,7 +126,8 @@ class _Solver:
             batch = maximum(1.0, minimum(seats, 0.5 * batch + 0.5 * (seats - rate * alone)))
         busy = minimum(0.97, rate * prompt)
         queue = where(clients > seats, (clients - seats) / rate, 0.0)
-        found = self._steady(batch, decode=decode, prompt=prompt, busy=busy, rate=rate, most=most)
+        others = maximum(0.0, batch - 1)
+        found = self._steady(batch, decode=decode, prompt=prompt, busy=busy, rate=rate, most=most, met=others)
         return msgspec.structs.replace(found, tpot_s=tpot, ttft_s=found.ttft_s + queue)
 
     def _together(self, rate: Number) -> Number:
@@ -137,15 +138,20 @@ class _Solver:
     def _idle_s(self, prompt_s: Number) -> Number:
         return self.rule.ingest_s + self.rule.ingest_token_s * self.new + self.rule.return_s + prompt_s
 
-    def _steady(self, batch: Number, *, decode: Number, prompt: Number, busy: Number, rate: Number, most: Number) -> Steady:
+    def _steady(
+        self, batch: Number, *, decode: Number, prompt: Number, busy: Number, rate: Number, most: Number, met: Number
+    ) -> Steady:
+        """``met``: sequences that a request meets: all under random arrivals, the others in a closed loop (arrival theorem)."""
         alone = self.prompt_s(0.0)
         step = decode * self.load.per_step
         entry = self.rule.ingest_s + self.rule.ingest_token_s * self.new
         polls = self.step.on.poll_steps / 2 * step
         held = self.rule.ahead + self.step.on.first_steps
-        waits = (0.5 + self.rule.lookahead + held) * step * minimum(1.0, batch) + polls
-        queue = busy * maximum(prompt, alone) / (2 * (1 - busy)) + busy * maximum(prompt, alone) / 2
-        taken = self.prompt_s(batch) + where(batch >= 1, step, 0.0) * self.rule.mixes
+        running = minimum(1.0, met)
+        waits = (0.5 + self.rule.lookahead) * step * running + held * step * minimum(1.0, batch) + polls
+        ahead = busy * met / maximum(1.0, batch)
+        queue = ahead * maximum(prompt, alone) / (2 * (1 - ahead)) + ahead * maximum(prompt, alone) / 2
+        taken = self.prompt_s(met) + where(met >= 1, step, 0.0) * self.rule.mixes
         return Steady(
             ttft_s=entry + waits + queue + maximum(alone, taken), tpot_s=decode / (1 - busy), requests_per_s=rate, batch=batch,
             decode_s=decode, prompt_s=prompt, prefill_s=alone, busy=busy, most_per_s=most,

@@ -97,8 +97,8 @@ def _flops_ratio() -> Entry:
             Exact(label="the A100's dense bf16 rate", value=peak, unit="TFLOP/s"),
             Exact(label="the same 100 of the sparse rate that data sheets print large", value=100 * 100 / (2 * peak), unit="%"),
         ),
-        why="right where the program counts model FLOPs; printed figures differ by attention (half or full) and by recomputation, "
-        "and the sparse rate halves the share: vramcast utilization names the convention",
+        why="right where the program counts model FLOPs; printed figures differ by attention (half or full) and by "
+        "recomputation, and the sparse rate halves the share: vramcast utilization names the convention",
     )  # fmt: skip
 
 
