@@ -21,6 +21,7 @@ from vramcast.planning.health import Line
 from vramcast.profiling.against import Comparison
 from vramcast.profiling.ranks import Ranks
 from vramcast.profiling.report import Report
+from vramcast.truth.folklore.calculator import Reckoning
 
 TARGET = Path(__file__).parents[1] / "docs" / "json-tools.md"
 COMMANDS = (
@@ -28,6 +29,7 @@ COMMANDS = (
     ("profile FOLDER", "kind `profile of ranks`", (Ranks,)),
     ("profile FILE --against FILE", "kind `profile comparison`", (Comparison,)),
     ("utilization", "kind `utilization`", (Answer,)),
+    ("rules NAME", "kind `rule`; without a name `rules`: name, id, rule and the flags it takes", (Reckoning,)),
     ("topology", "kind `topology`; `placement` beside the fields below", (Topology, Placement)),
     ("doctor", "kind `doctor`: `state`, and `lines`, what is said about it", (State, Line)),
     ("gpus NAME", "`gpu`, or `gpus` for several, each with `runs`: the verdict by format and kernel", (Accelerator,)),

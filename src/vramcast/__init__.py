@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vramcast.models.inventory import Model
     from vramcast.models.reading import read_model
     from vramcast.planning import measure, trace
+    from vramcast.truth.folklore.calculator import reckon
     from vramcast.workload import Adapter, Parallel, Serving, Training
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "measure",
     "plan",
     "read_model",
+    "reckon",
     "serve",
     "sweep",
     "trace",
@@ -65,6 +67,7 @@ _HOMES = {
     "plan": "asking.doors",
     "trace": "planning",
     "read_model": "models.reading",
+    "reckon": "truth.folklore.calculator",
 }
 
 

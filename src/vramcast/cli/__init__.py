@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("explain", "A memory snapshot or an out-of-memory message: who held the memory, and what would help."),
     "measure": ("measure", "The real step on this machine's GPU, beside the forecast; sweeps that survive a kill."),
     "models": ("models", "What a model is: parameters, sizes by precision, layer map, cache per token."),
+    "rules": ("rules", "The rules of thumb with your own numbers: what each says, the exact answer, and why they differ."),
     "utilization": ("utilization", "MFU and HFU from FLOPs, throughput, step time or a training log."),
     "profile": ("profile", "A profiler trace: where the GPU's time went, on which kernels, and what limits."),
     "topology": ("topology", "How a machine's cards are joined; the parallel groups that suggests."),

@@ -42,7 +42,9 @@ def weights(asked: Numbers, bytes_each: float | None = None) -> Quantity:
 
 def stream(asked: Numbers) -> Quantity:
     """F15: batch x tokens x hidden x bytes, of one layer."""
-    return named(asked.batch, "x") * named(asked.tokens, "tokens") * named(asked.hidden, "wide") * bytes_(asked.bytes_each)
+    return (
+        named(asked.batch, "sequences") * named(asked.tokens, "tokens") * named(asked.hidden, "wide") * bytes_(asked.bytes_each)
+    )
 
 
 def inputs_and_activations(asked: Numbers) -> Quantity:
@@ -64,7 +66,7 @@ def layer(parameters: int, *, buffers: int, bytes_each: int) -> Quantity:
 def cache(asked: Numbers) -> Quantity:
     """F5: two tensors of hidden width per layer and token."""
     width = 2 * named(asked.hidden, "wide") * named(asked.layers, "layers")
-    return width * named(asked.batch, "x") * named(asked.tokens, "tokens") * bytes_(asked.bytes_each)
+    return width * named(asked.batch, "sequences") * named(asked.tokens, "tokens") * bytes_(asked.bytes_each)
 
 
 def doubled_paper_activations(asked: Numbers) -> Quantity:
@@ -92,7 +94,7 @@ def mixed_precision(asked: Numbers) -> Quantity:
 
 def ends(asked: Numbers) -> Quantity:
     """F12: what goes in and comes out, two 16-bit tensors of batch x tokens x hidden."""
-    return bytes_(4, "in and out") * named(asked.batch, "x") * named(asked.tokens, "tokens") * named(asked.hidden, "wide")
+    return bytes_(4, "in and out") * named(asked.batch, "sequences") * named(asked.tokens, "tokens") * named(asked.hidden, "wide")
 
 
 def prefill_flops(asked: Numbers) -> Quantity:
@@ -102,7 +104,7 @@ def prefill_flops(asked: Numbers) -> Quantity:
 
 def decode_flops(asked: Numbers) -> Quantity:
     """F23: two operations per parameter, for one token of each sequence."""
-    return flops(2, "each") * named(asked.parameters, "parameters") * named(asked.batch, "x")
+    return flops(2, "each") * named(asked.parameters, "parameters") * named(asked.batch, "sequences")
 
 
 def first_token_s(asked: Numbers) -> Quantity:
@@ -131,4 +133,9 @@ def share_of_paper(asked: Numbers) -> Quantity:
 
 
 def _area(asked: Numbers) -> Quantity:
-    return named(asked.tokens, "tokens") * named(asked.batch, "x") * named(asked.hidden, "wide") * named(asked.layers, "layers")
+    return (
+        named(asked.tokens, "tokens")
+        * named(asked.batch, "sequences")
+        * named(asked.hidden, "wide")
+        * named(asked.layers, "layers")
+    )

@@ -34,12 +34,13 @@ def _worst(answer: TrainingForecast) -> RankMemory:
     return max(answer.ranks, key=lambda r: r.needed_bytes)
 
 
-def _peak(label: str, model: str, **fields: Any) -> Exact:
+def peak(label: str, model: str, **fields: Any) -> Exact:
+    """What the worst rank allocates at its peak, and when that is."""
     rank = _worst(_ask(model, **fields))
     return Exact(label=f"{label}: peak allocated, at the {rank.peak.name}", value=rank.allocated_bytes / GiB)
 
 
-def _term(label: str, name: str, model: str, **fields: Any) -> Exact:
+def largest_term(label: str, name: str, model: str, **fields: Any) -> Exact:
     """The largest that a term gets over the instants of the step."""
     rank = _worst(_ask(model, **fields))
     size = max(sum(t.bytes for t in i.terms if t.name == name) for i in rank.instants)
@@ -54,8 +55,8 @@ def _sixteen_phi() -> Entry:
         rule="fp32 everything is 16 bytes per parameter, fp16 everything 8",
         figures=(Figure(label="7B at 8 bytes", said=52, reproduced=rules.weights(Numbers(), 8).value / GiB, within=0.2),),
         exact=(
-            _peak("Llama-2-7B, AdamW in fp32, 512 tokens", _7B, **fp32),
-            _peak("the same in bf16", _7B, **bf16),
+            peak("Llama-2-7B, AdamW in fp32, 512 tokens", _7B, **fp32),
+            peak("the same in bf16", _7B, **bf16),
         ),
         measured=(
             Measured(
@@ -85,7 +86,7 @@ def _sixteen_n() -> Entry:
             Figure(label="7B at 16 bytes", said=16 * 7, reproduced=rules.weights(Numbers(), 16).value / GB, unit="GB"),
             Figure(label="7B at 20 bytes", said=20 * 7, reproduced=rules.weights(Numbers(), 20).value / GB, unit="GB"),
         ),
-        exact=(_peak("Llama-2-7B, FSDP over 8 cards, fp32 weights, per card", _7B, **sharded),),
+        exact=(peak("Llama-2-7B, FSDP over 8 cards, fp32 weights, per card", _7B, **sharded),),
         measured=(
             Measured(
                 label="7B with bf16=True under FSDP, 2 and 4 cards", text="20.01 bytes per parameter over all cards", source=_FMS
@@ -111,7 +112,7 @@ def _fourteen_bytes() -> Entry:
                 within=0.2,
             ),
         ),
-        exact=(_peak("Llama-2-7B, Megatron recipe, 1 x 2,048", _7B, framework="megatron"),),
+        exact=(peak("Llama-2-7B, Megatron recipe, 1 x 2,048", _7B, framework="megatron"),),
         why="fp32 gradients but no fp32 master weights: a recipe nobody runs; Megatron's 18 adds the master copy; the 2.1 G are "
         "the residual stream alone",
     )
@@ -129,9 +130,9 @@ def _thirteen_b() -> Entry:
             Figure(label="total", said=222.5, reproduced=total, unit="GB", within=0.1),
         ),
         exact=(
-            _peak("Llama-2-13B, Megatron, 1 x 1,024", _13B, framework="megatron", seq=1024),
-            _peak("HF Trainer over fp32 weights", _13B, seq=1024, param_dtype="float32"),
-            _peak("HF Trainer over bf16 weights", _13B, seq=1024, param_dtype="bfloat16"),
+            peak("Llama-2-13B, Megatron, 1 x 1,024", _13B, framework="megatron", seq=1024),
+            peak("HF Trainer over fp32 weights", _13B, seq=1024, param_dtype="float32"),
+            peak("HF Trainer over bf16 weights", _13B, seq=1024, param_dtype="bfloat16"),
         ),
         why="the words name four recipes between 8 and 20 bytes per parameter; states and activations do not peak at the same "
         "moment; and 14.5 are GiB among GB, from the published formula and not from the one that the article gives (32.8)",
@@ -149,8 +150,10 @@ def _doubled_paper() -> Entry:
                 label="the published formula, s b h (34 + 5 a s / h) bytes per layer",
                 value=rules.paper_activations(shape).value / GiB,
             ),
-            _term("Llama-2-7B in bf16, FlashAttention, saved by all layers", "activations", _7B, seq=2048, attention="flash"),
-            _term("the same with eager attention", "activations", _7B, seq=2048, attention="eager"),
+            largest_term(
+                "Llama-2-7B in bf16, FlashAttention, saved by all layers", "activations", _7B, seq=2048, attention="flash"
+            ),
+            largest_term("the same with eager attention", "activations", _7B, seq=2048, attention="eager"),
         ),
         why="34 already counts bytes, and the score term has a 5; the paper's block is a GPT with dropout, not a Llama",
     )
@@ -162,7 +165,9 @@ def _two_widths() -> Entry:
         id="F14",
         rule="activations = (hidden + ffn) x tokens x layers x bytes: 990 MB per sequence at int8, so a batch of 50 on 80 GB",
         figures=(Figure(label="one sequence of 2,048", said=990, reproduced=said, unit="MB", within=0.5),),
-        exact=(_term("Llama-2-7B in bf16, 1 x 2,048, saved by all layers", "activations", _7B, seq=2048, attention="flash"),),
+        exact=(
+            largest_term("Llama-2-7B in bf16, 1 x 2,048, saved by all layers", "activations", _7B, seq=2048, attention="flash"),
+        ),
         why="a block saves ten tensors of hidden width and four of the ffn width, in 16 bits: activations are not kept in int8",
     )
 
@@ -174,8 +179,8 @@ def _residual_stream() -> Entry:
         rule="activations = batch x tokens x hidden x bytes (x layers)",
         figures=(Figure(label="7B, 2,048 tokens, 32 layers", said=0.5, reproduced=said),),
         exact=(
-            _term("with full checkpointing", "activations", _7B, seq=2048, checkpointing="full", attention="flash"),
-            _term("without", "activations", _7B, seq=2048, attention="flash"),
+            largest_term("with full checkpointing", "activations", _7B, seq=2048, checkpointing="full", attention="flash"),
+            largest_term("without", "activations", _7B, seq=2048, attention="flash"),
         ),
         why="that is the residual stream: what full checkpointing keeps, before the live layer's working set and the logits",
     )
@@ -188,7 +193,7 @@ def _optimizer_bytes() -> Entry:
         rule="optimizer states: AdamW 8, 8-bit AdamW 2, SGD with momentum 4 bytes per parameter",
         figures=(Figure(label="AdamW on 7B", said=52.15, reproduced=rules.weights(Numbers(), 8).value / GiB),),
         exact=tuple(
-            _term(f"{n} on Llama-2-7B held in fp32", "optimizer", _7B, optimizer=n, param_dtype="float32") for n in names
+            largest_term(f"{n} on Llama-2-7B held in fp32", "optimizer", _7B, optimizer=n, param_dtype="float32") for n in names
         ),
         why="states follow the weights' type: 4 bytes per parameter for AdamW over bf16 weights; 8-bit AdamW keeps "
         "embeddings in fp32",
@@ -200,7 +205,7 @@ def _int8_training() -> Entry:
         id="F17",
         rule="int8 training of a 6B: weights 6 + gradients 6 + AdamW 12 + context 1.3 = 25.3 GB",
         figures=(Figure(label="total", said=25.3, reproduced=6 + 6 + 12 + 1.3, unit="GB"),),
-        exact=(_peak("Yi-6B in LLM.int8 with LoRA of rank 8, 1 x 512", "01-ai/Yi-6B", method="lora", quant="llm.int8", seq=512),),
+        exact=(peak("Yi-6B in LLM.int8 with LoRA of rank 8, 1 x 512", "01-ai/Yi-6B", method="lora", quant="llm.int8", seq=512),),
         why="int8 weights take no gradient: what is trained is an adapter; full fine-tuning keeps 8 to 20 bytes per parameter",
     )
 
@@ -216,7 +221,7 @@ def _lora_gradients() -> Entry:
         exact=(
             Exact(label="trained share, rank 8 on seven projections", value=share, unit="%"),
             Exact(label="Llama-2-7B LoRA, 1 x 2,048: peak allocated", value=_worst(answer).allocated_bytes / GiB),
-            _term("of it activations", "activations", _7B, method="lora", adapter=adapter, seq=2048),
+            largest_term("of it activations", "activations", _7B, method="lora", adapter=adapter, seq=2048),
         ),
         measured=(
             Measured(
@@ -237,7 +242,7 @@ def _int4_65b() -> Entry:
         quoted=("about 50 G at least",),
         exact=(
             Exact(label="weights in NF4 with double quantisation", value=weights),
-            _peak("QLoRA, rank 64, 1 x 512, checkpointing", "huggyllama/llama-65b", **recipe),
+            peak("QLoRA, rank 64, 1 x 512, checkpointing", "huggyllama/llama-65b", **recipe),
         ),
         why="a fair floor: 4-bit weights are 0.52 bytes each with their scales, embeddings and head stay 16-bit, the rest "
         "is batch x length",
@@ -262,15 +267,15 @@ def _v100s() -> Entry:
 
 
 def _rank_and_batch() -> Entry:
-    def peak(rank: int, batch: int) -> Exact:
+    def tried(rank: int, batch: int) -> Exact:
         fields = {"method": "lora", "adapter": Adapter(rank=rank), "seq": 1024, "checkpointing": "full", "micro_batch": batch}
-        return _peak(f"Llama-3-8B LoRA, rank {rank}, batch {batch} x 1,024, checkpointing", _8B, **fields)
+        return peak(f"Llama-3-8B LoRA, rank {rank}, batch {batch} x 1,024, checkpointing", _8B, **fields)
 
     return Entry(
         id="F21",
         rule="how LoRA rank (2, 4, 8) and batch (2, 4, 8, 12) move the memory of Llama-3-8B",
         quoted=("twelve runs, each read off nvidia-smi",),
-        exact=(peak(2, 2), peak(8, 2), peak(2, 12), peak(8, 12)),
+        exact=(tried(2, 2), tried(8, 2), tried(2, 12), tried(8, 12)),
         measured=(
             Measured(label="rank 16, batch 4, 8, 16 x 4,096, fused loss", text="23.2, 31.3, 47.4 GiB allocated", source=_FMS),
         ),
@@ -279,10 +284,10 @@ def _rank_and_batch() -> Entry:
 
 
 def _divides() -> Entry:
-    one = _term("activations of Llama-2-7B, 1 x 2,048: one card", "activations", _7B, framework="megatron", seq=2048)
+    one = largest_term("activations of Llama-2-7B, 1 x 2,048: one card", "activations", _7B, framework="megatron", seq=2048)
     layouts = (("tensor parallel 4", Parallel(tp=4)), ("and sequence parallel", Parallel(tp=4, sp=True)))
     split = tuple(
-        _term(f"Megatron, {words}", "activations", _7B, framework="megatron", seq=2048, gpus=4, parallel=layout)
+        largest_term(f"Megatron, {words}", "activations", _7B, framework="megatron", seq=2048, gpus=4, parallel=layout)
         for words, layout in layouts
     )
     return Entry(
