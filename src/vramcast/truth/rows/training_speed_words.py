@@ -37,6 +37,7 @@ _AGAIN = {
     "moe": ("moe",),
     "custom rematerialisation": ("layernorm", "activation"),
     "selective op": OPERATIONS_AGAIN,
+    "all but linear products": ("scores", "layernorm", "activation"),
 }
 
 
@@ -126,7 +127,7 @@ def recomputation(row: Row, layers: int, framework: str) -> dict[str, Any]:
             stage = max(1, layers // (count(s.get("pp")) or 1))
             return {"recomputed": "full", "repeated_share": min(1.0, own["layers"] / stage)}
         return {"recomputed": "selective" if own.get("again") else "none", "repeated": tuple(own.get("again", ()))}
-    lowered = str(s.get("activation_checkpointing") or "").lower()
+    lowered = str(s.get("activation_checkpointing") or _default_recomputation(row)).lower()
     kind: Recomputed = "selective"
     if lowered in ("", "none", "no", "minimal_flash"):
         return {"recomputed": "none"}
@@ -141,6 +142,17 @@ def recomputation(row: Row, layers: int, framework: str) -> dict[str, Any]:
     if found is None:
         found = _AGAIN["selective op"] if framework == "torchtitan" else ("core_attn",)
     return {"recomputed": kind, "repeated": found}
+
+
+def _default_recomputation(row: Row) -> str:
+    """What a framework runs again where the row is silent.
+
+    Paxml's base experiment saves nothing of a layer (paxml/tasks/lm/model_params.py, CHECKPOINT_POLICY SAVE_NOTHING); its GPT 5B
+    for GPUs saves the products of its weights (paxml/contrib/gpu/scripts_gpu/configs.py, SAVE_DOT_WITH_NO_BATCH_DIM).
+    """
+    if "paxml" not in str(row.get("framework")).lower() or not str(row.get("model_id")).startswith("gpt3"):
+        return ""
+    return "all but linear products" if str(row.get("model_id")).endswith("5b") and "175b" not in str(row.get("model_id")) else "full"
 
 
 def products(text: str) -> str:
