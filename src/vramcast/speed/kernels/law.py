@@ -171,7 +171,7 @@ def law_for(operator: str, backend: str, precision: str, card: Accelerator) -> C
 
 def _sustained(law: Law, kind: str) -> dict[str, float]:
     """The law's constants on another class: a board that cannot hold its clock computes less."""
-    if kind not in SUSTAINED or law.card_class == kind or "compute" not in law.constants:
+    if kind not in SUSTAINED or law.card_class[:4] == kind[:4] or "compute" not in law.constants:
         return law.constants
     return law.constants | {"compute": law.constants["compute"] * SUSTAINED[kind]}
 

@@ -13,8 +13,9 @@ from vramcast.hardware.accelerator import Accelerator, link_between
 
 LOW_POWER_W = 80  # T4, P4, L4, A2: boards of about 70 W do not hold their rated clock under sustained tensor work (SPEED 3)
 # What such a board holds of the compute share of a class without its limit: fp32 products of T4 and P4 against V100 and A100
-# (sitar-lab/NeuSight@6945927, 10,831 rows; laws.json, gemm fp32).
-SUSTAINED = {"low_power": 0.5}
+# (sitar-lab/NeuSight@6945927, 10,831 rows; laws.json, gemm fp32). What an MI300X holds of it where it takes the law of another
+# maker's card: 668 of 1,300 TFLOP/s against 795 of 989 on an H100 (stas00/ml-engineering, compute/accelerator, MAMF table).
+SUSTAINED = {"low_power": 0.5, "cdna3": 0.64}
 _FORMATS = {
     "bf16": ("bf16", "fp16", "fp16_vector", "fp32"),
     "fp16": ("fp16", "bf16", "fp16_vector", "fp32"),

@@ -8,10 +8,19 @@ from vramcast.models.inventory import Model
 from vramcast.models.operations import Batch, Exchange, ExpertProducts, Operation, Scores
 from vramcast.speed.kernels import collectives
 from vramcast.speed.kernels.machine import link
-from vramcast.speed.training.job import Job, Network
+from vramcast.speed.training.job import NARROW, Job, Network
 
 _UPDATE_SHARE = 0.7  # of the bandwidth that an optimizer's step over many tensors reaches
-_HOST_ADAM_BYTES_PER_S = 60e9  # DeepSpeed's CPU Adam is bound by the host's memory: 50 to 100 GB/s of one socket
+# Of an all-reduce cut into its halves, what is left where inputs are cast to 8 bits before they are gathered; sums stay in 16 bits
+# (Transformer Engine, pytorch/module/layernorm_linear.py; torchao, float8/float8_tensor_parallel.py). Scales by row are cast after.
+_GATHERED_NARROW = 0.75
+# torchtitan's policy by operation saves what was reduced and gathers inputs again: ten halves of all-reduces a layer for eight
+# (torchtitan/distributed/activation_checkpoint.py, reduce_scatter_tensor among the saved).
+_GATHERED_AGAIN = 1.25
+# DeepSpeed's CPU Adam is bound by the host's memory: 50 to 100 GB/s for one rank, and what all ranks of a host share: two sockets
+# of eight DDR4 channels stream some 200 GB/s.
+_HOST_ADAM_BYTES_PER_S, _HOST_BYTES_PER_S = 60e9, 200e9
+_RANKS_OF_A_HOST = 8
 _HOST_LINK_BYTES_PER_S = 16e9  # PCIe 3 x16, where the catalogue knows no host link
 
 
@@ -72,7 +81,9 @@ class Exchanges:
         if self.job.tp == 1:
             return 0.0
         reduced = (one for one in self.operations if isinstance(one, Exchange) and one.collective == "all_reduce")
-        return self._exchanged(reduced, self.job.tp)
+        narrow = self.job.products in NARROW and self.job.scaling != "row" and self.job.sequence_parallel
+        again = _GATHERED_AGAIN if self.job.recomputed == "selective" and "half_of_products" in self.job.repeated else 1.0
+        return self._exchanged(reduced, self.job.tp) * (_GATHERED_NARROW if narrow else 1.0) * again
 
     def _exchanged(self, exchanges: Iterable[Exchange], world: int) -> float:
         return sum(
@@ -137,7 +148,8 @@ class Exchanges:
             return 0.0
         local, rate = self._local(), self.card.host_link_bytes_per_s or _HOST_LINK_BYTES_PER_S
         moved = local * (self.job.reduce_bytes + self.job.weight_bytes) / rate
-        return moved + local * self.job.update_bytes / _HOST_ADAM_BYTES_PER_S
+        ranks = min(self.job.gpus, _RANKS_OF_A_HOST)
+        return moved + local * self.job.update_bytes / min(_HOST_ADAM_BYTES_PER_S, _HOST_BYTES_PER_S / ranks)
 
     def _trained(self) -> float:
         job = self.job

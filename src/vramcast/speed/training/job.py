@@ -26,6 +26,8 @@ OPERATIONS_AGAIN = ("half_of_products", "norms", "activation", "rope and cache")
 # Products of a training recipe as kernel laws name them.
 _FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "bf16", "float8": "fp8", "int8": "int8"}
 
+NARROW = frozenset({"fp8", "nvfp4", "int8"})  # products of 8 and 4 bits
+
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
     """Cards that share fast links, and what joins such islands."""

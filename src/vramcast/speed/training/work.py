@@ -30,7 +30,7 @@ from vramcast.models.quantization import scheme_for
 from vramcast.speed.kernels.gemm import RECIPES, elementwise, gemm
 from vramcast.speed.kernels.machine import card_class, machine
 from vramcast.speed.training.exchanges import Exchanges
-from vramcast.speed.training.job import Job, Network
+from vramcast.speed.training.job import NARROW, Job, Network
 from vramcast.speed.training.sustained import kind_of
 
 BACKWARD_SCORES = 2.5  # FlashAttention-2, arXiv 2307.08691: five products for two, the scores computed again
@@ -224,8 +224,8 @@ class _Site:
         rows, plain = float(one.rows_of(self.rows)), one.part == "head" or one.name == "router"
         if rows <= 0:
             return []
-        kind = "products" if plain or self.job.products not in _NARROW else "narrow"
-        weight = "bf16" if plain and self.job.products in _NARROW else self.job.products
+        kind = "products" if plain or self.job.products not in NARROW else "narrow"
+        weight = "bf16" if plain and self.job.products in NARROW else self.job.products
         there = self._product(weight, rows, one.outputs, one.inputs) * one.matrices
         back = self._product(weight, rows, one.inputs, one.outputs) * one.matrices
         if not self.job.frozen:
@@ -258,7 +258,7 @@ class _Site:
         moved = copies * one.hidden * (_PERMUTED + (_SORTED if self.job.ep > 1 else 0)) * one.element
         sorted_s = self._streamed(moved)
         acted = self._streamed(copies * one.width * (gates + 1) * one.element)
-        if weight in _NARROW:
+        if weight in NARROW:
             sorted_s += self._cast(copies * (one.hidden + one.width))
         back = there * (1.0 if self.job.frozen else 2.0)
         if not self.job.frozen:
@@ -302,7 +302,6 @@ def _slowed(card: Accelerator) -> float:
     return float(min(most, max(least, (usual / (card.tdp_w / peak)) ** _CLOCK_OF_POWER)))
 
 
-_NARROW = frozenset({"fp8", "nvfp4", "int8"})
 _LIBRARY = {"fp8": "trtllm"}  # per-tensor scales; scales by row run in CUTLASS kernels
 
 

@@ -75,7 +75,7 @@ def job_of_row(row: Row, model: Model) -> Job:
         sequence_parallel=tp > 1 and framework in ("megatron", "torchtitan"), sharding=words.sharding(s, framework),
         shards=words.shards(s, dp * cp), regathers=str(s.get("sharding")) != "SHARD_GRAD_OP",
         **words.recomputation(row, model.layers, framework), products=words.products(str(s.get("precision") or "")),
-        reduce_bytes=words.reduced_bytes(row, framework), frozen=frozen,
+        weight_bytes=words.gathered_bytes(row, framework), reduce_bytes=words.reduced_bytes(row, framework), frozen=frozen,
         trained_parameters=model.parameters // 200 if frozen else model.parameters, unpacks=words.unpacks(s, method),
         offload=words.offloads(s), framework=words.kernels_of(row, framework), compiled=words.compiled(row, framework),
         attention=words.attention(row, framework), scaling=words.scaling(str(s.get("precision"))),

@@ -152,7 +152,11 @@ def _default_recomputation(row: Row) -> str:
     """
     if "paxml" not in str(row.get("framework")).lower() or not str(row.get("model_id")).startswith("gpt3"):
         return ""
-    return "all but linear products" if str(row.get("model_id")).endswith("5b") and "175b" not in str(row.get("model_id")) else "full"
+    return (
+        "all but linear products"
+        if str(row.get("model_id")).endswith("5b") and "175b" not in str(row.get("model_id"))
+        else "full"
+    )
 
 
 def products(text: str) -> str:
@@ -194,11 +198,18 @@ def reduced_bytes(row: Row, framework: str) -> int:
     """Bytes of a gradient as ranks add it up.
 
     Megatron adds in float32, its performance recipes in 16 bits (Megatron-Bridge, perf_recipes/_common.py); Composer's DEFAULT
-    mode adds in float32, PURE in 16 bits.
+    mode adds in float32, PURE in 16 bits; torchtitan knows only float32 (torchtitan/config, mixed_precision_reduce).
     """
     if "bridge" in str(row.get("framework")).lower():
         return 2
-    return 4 if framework.startswith("megatron") or row["settings"].get("mp_mode") == "DEFAULT" else 2
+    return 4 if framework.startswith(("megatron", "torchtitan")) or row["settings"].get("mp_mode") == "DEFAULT" else 2
+
+
+def gathered_bytes(row: Row, framework: str) -> int:
+    """Bytes of a weight as ranks gather it: torchtitan's float8 with one scale a tensor casts before (its docs/float8.md)."""
+    text = str(row["settings"].get("precision"))
+    told = re.search(r"\b(f8|float8|fp8) all-gather", text)
+    return 1 if told or (framework == "torchtitan" and products(text) == "fp8" and scaling(text) == "tensor") else 2
 
 
 def kernels_of(row: Row, framework: str) -> str:
@@ -224,6 +235,10 @@ def attention(row: Row, framework: str) -> Attention:
         )
     if framework in ("megatron", "jax"):
         return "cudnn"
+    if (
+        "xtuner" in name
+    ):  # its sequence parallelism needs FlashAttention 2 on any torch (docs/zh_cn/legacy/acceleration/flash_attn.rst)
+        return "flash2"
     return "flash1" if framework == "llm_foundry" or "torch 1.13" in version else "flash2"
 
 
