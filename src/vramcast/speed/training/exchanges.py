@@ -11,8 +11,9 @@ from vramcast.speed.kernels.machine import link
 from vramcast.speed.training.job import NARROW, Job, Network
 
 _UPDATE_SHARE = 0.7  # of the bandwidth that an optimizer's step over many tensors reaches
-# Of an all-reduce cut into its halves, what is left where inputs are cast to 8 bits before they are gathered; sums stay in 16 bits
-# (Transformer Engine, pytorch/module/layernorm_linear.py; torchao, float8/float8_tensor_parallel.py). Scales by row are cast after.
+# Of an all-reduce cut into its halves, what is left where inputs are cast to 8 bits before they are gathered; sums stay in
+# 16 bits (Transformer Engine, pytorch/module/layernorm_linear.py; torchao, float8/float8_tensor_parallel.py). Scales by row
+# need a cast afterwards.
 _GATHERED_NARROW = 0.75
 # torchtitan's policy by operation saves what was reduced and gathers inputs again: ten halves of all-reduces a layer for eight
 # (torchtitan/distributed/activation_checkpoint.py, reduce_scatter_tensor among the saved).

@@ -59,8 +59,10 @@ _LOSS_BYTES = {"fused": (4.0, 6.0), "scripted": (8.0, 8.0), "compiled": (8.0, 8.
 _CAST_BYTES = {"tensor": 3.0, "row": 3.0, "block": 1.1, "nvfp4": 4.5}
 # Watts per dense 16-bit TFLOP/s of the card whose clock under sustained products the class's factors are: A100 400 W, H100 700 W,
 # GB200 1200 W. A card of the class with less to spend runs slower: the clock's power goes with its cube and the rest is fixed.
+# Blackwell's sustained clocks lie where voltage falls no further: power beyond a fixed quarter buys clock in proportion (Llama
+# 3.1 405B takes 1.21 to 1.24 times as long on GB200 as on GB300 in FP8, MXFP8 and NVFP4; Megatron-Bridge, performance summary).
 _WATTS_PER_TFLOP = {"ampere_dc": 400 / 312, "hopper_dc": 700 / 989.5, "blackwell_dc": 1200 / 2500}
-_CLOCK_OF_POWER, _CLOCK_RANGE = 0.4, (0.8, 1.2)
+_CUBE, _CLOCK_OF_POWER, _CLOCK_RANGE = 0.4, {"blackwell_dc": 1.2}, (0.8, 1.2)
 _TILE = 128  # rows of a grouped product's tile: an expert's tokens are padded to it (CUTLASS grouped GEMM)
 # Elements of a token's copy that permutation, exchange and activation of routed experts stream beside the products: gathered
 # into expert order and back (read and write), sorted by local expert on arrival and back where ranks exchange; the activation
@@ -299,7 +301,7 @@ def _slowed(card: Accelerator) -> float:
     if not usual or not card.tdp_w:
         return 1.0
     least, most = _CLOCK_RANGE
-    return float(min(most, max(least, (usual / (card.tdp_w / peak)) ** _CLOCK_OF_POWER)))
+    return float(min(most, max(least, (usual / (card.tdp_w / peak)) ** _CLOCK_OF_POWER.get(card_class(card), _CUBE))))
 
 
 _LIBRARY = {"fp8": "trtllm"}  # per-tensor scales; scales by row run in CUTLASS kernels
