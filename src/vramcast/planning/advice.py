@@ -6,8 +6,9 @@ cards with recomputation may do what 64 cards do. What fits comes first, by what
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import combinations
+from math import ceil
 
 import msgspec
 
@@ -15,32 +16,53 @@ from vramcast.errors import VramcastError
 from vramcast.ledger import Advice, Fit
 from vramcast.planning.changes import Change
 
-Asked = tuple[int, Fit]
-Ask = Callable[[Change], Asked]
 MOST = 8
-MOST_ASKED = 160  # questions that one answer's advice may take: 20 to 150 ms
+MOST_ASKED = 160  # questions that one answer's advice may take: 5 to 40 ms
 _MOST_TOGETHER = 4
+_ON_THE_LINE = 4  # looks along a dial before every second one halves
 _MOST_ALONE = 3  # changes shown that help without being enough
 
 
-class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """A change with what was answered after it; ``steps`` tells which step of each kind's dial it takes."""
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What is answered after a change: bytes needed by the worst rank and left over, and the verdict when somebody wants it.
 
-    change: Change
+    ``short``: it would be short on a larger share of the card too.
+    """
+
     needed_bytes: int
-    fit: Fit
+    margin_bytes: int
+    judged: Callable[[], Fit]
+    short: bool = False
+
+
+Ask = Callable[[Change], Asked]
+
+
+class Tried:
+    """A change with what was answered after it; the verdict is worked out once, when it is asked for."""
+
+    def __init__(self, change: Change, asked: Asked) -> None:
+        self.change, self.asked = change, asked
+
+    @cached_property
+    def fit(self) -> Fit:
+        """The verdict after the change."""
+        return self.asked.judged()
 
     @property
     def fits(self) -> bool:
-        """Whether the run surely fits after it."""
-        return self.fit.verdict == "fits"
+        """Whether the run surely fits after it; never with less than nothing left over (``verdict.judge``)."""
+        return self.asked.margin_bytes >= 0 and self.fit.verdict == "fits"
 
 
 class Search:
-    """Asks for changes, each once, and stops answering after ``most`` of them; what the engine refuses is None."""
+    """Asks for changes, each once, and stops answering after ``most`` of them; what the engine refuses is None.
 
-    def __init__(self, ask: Ask, *, most: int) -> None:
-        self._ask, self._most = ask, most
+    ``sure_bytes``: what has to be left over for a verdict of ``fits``, nearly: where a dial's edge is looked for first.
+    """
+
+    def __init__(self, ask: Ask, *, most: int, sure_bytes: int = 0) -> None:
+        self._ask, self._most, self._sure = ask, most, sure_bytes
         self._known: dict[str, Tried | None] = {}
 
     @property
@@ -56,15 +78,9 @@ class Search:
 
     def _answer(self, change: Change) -> Tried | None:
         try:
-            needed, fit = self._ask(change)
+            return Tried(change, self._ask(change))
         except VramcastError:
             return None
-        return Tried(change=change, needed_bytes=needed, fit=fit)
-
-    def _some_that_fits(self, steps: Sequence[Change]) -> int:
-        """Where a dial that can be turned too far fits, looked for at every eighth of it; its end when nowhere."""
-        places = range(len(steps) - 1, -1, -max(1, len(steps) // 8))
-        return next((place for place in places if self.fits(steps[place])), len(steps) - 1)
 
     def fits(self, change: Change) -> bool:
         """Whether it is answered and fits."""
@@ -78,19 +94,54 @@ class Search:
             known -= 1
         if known < 0 or not self.fits(steps[known]):
             return self.tried(steps[known]) if known >= 0 else None
-        low, high = -1, known
+        return self.tried(steps[self._edge(steps, known)])
+
+    def _some_that_fits(self, steps: Sequence[Change]) -> int:
+        """Where a dial that can be turned too far fits, looked for at every eighth of it; its end when nowhere.
+
+        A pool grows with its share of the card: one that is too small at the largest share is so at every smaller one.
+        """
+        for place in range(len(steps) - 1, -1, -max(1, len(steps) // 8)):
+            found = self.tried(steps[place])
+            if found is not None and found.fits:
+                return place
+            if found is not None and found.asked.short:
+                break
+        return len(steps) - 1
+
+    def _edge(self, steps: Sequence[Change], fitting: int) -> int:
+        """The least step that fits, ``fitting`` being one: looked for on the line between margins that are known.
+
+        Every second look after the first few halves what is left, so that a bent line costs little more than halving would.
+        """
+        low, high, looks = -1, fitting, 0
         while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self.fits(steps[middle]) else (middle, high)
-        return self.tried(steps[high])
+            halved = looks >= _ON_THE_LINE and looks % 2
+            place = (low + high) // 2 if halved else self._on_the_line(steps, low, high)
+            low, high = (low, place) if self.fits(steps[place]) else (place, high)
+            looks += 1
+        return high
+
+    def _on_the_line(self, steps: Sequence[Change], low: int, high: int) -> int:
+        """Where to look between a step that is too little (-1: none was tried) and one that fits."""
+        if low < 0:
+            return 0
+        below, above = self.tried(steps[low]), self.tried(steps[high])
+        if below is None or above is None:
+            return (low + high) // 2
+        rise = above.asked.margin_bytes - below.asked.margin_bytes
+        share = (self._sure - below.asked.margin_bytes) / rise if rise > 0 else 0.5
+        return max(low + 1, min(low + ceil(share * (high - low)), high - 1))
 
 
-def advise(changes: Iterable[Change], ask: Ask, *, needed_bytes: int, most_asked: int = MOST_ASKED) -> tuple[Advice, ...]:
+def advise(
+    changes: Iterable[Change], ask: Ask, *, needed_bytes: int, sure_bytes: int = 0, most_asked: int = MOST_ASKED
+) -> tuple[Advice, ...]:
     """At most eight pieces of advice, those that make it fit first.
 
-    ``ask`` returns the needed bytes of the worst rank and the verdict after a change, and raises where the engine refuses it.
+    ``ask`` answers after a change, and raises where the engine refuses it. ``sure_bytes``: as ``Search`` has it.
     """
-    search, kinds = Search(ask, most=most_asked), _by_kind(changes)
+    search, kinds = Search(ask, most=most_asked, sure_bytes=sure_bytes), _by_kind(changes)
     alone = {kind: found for kind, steps in kinds.items() if (found := search.least(steps)) is not None}
     helping = {kind: found for kind, found in alone.items() if not found.fits or len(kinds[kind]) > 1}
     good = [*(found for found in alone.values() if found.fits), *_pairs(search, kinds, alone, helping)]
@@ -98,8 +149,8 @@ def advise(changes: Iterable[Change], ask: Ask, *, needed_bytes: int, most_asked
         good += _as_many_as_it_takes(search, kinds, helping)
     good = list({t.change.text: t for t in good}.values())
     good.sort(key=lambda t: (t.change.price, -(t.fit.margin_bytes or 0)))
-    rest = [t for t in alone.values() if not t.fits and t.needed_bytes < needed_bytes]
-    rest.sort(key=lambda t: t.needed_bytes)
+    rest = [t for t in alone.values() if not t.fits and t.asked.needed_bytes < needed_bytes]
+    rest.sort(key=lambda t: t.asked.needed_bytes)
     shown = good[:MOST]
     return tuple(_advice(t, needed_bytes) for t in (*shown, *rest[: min(_MOST_ALONE, MOST - len(shown))]))
 
@@ -175,7 +226,7 @@ def _joined(changes: Sequence[Change]) -> Change:
 def _advice(tried: Tried, needed_bytes: int) -> Advice:
     return Advice(
         change=tried.change.text,
-        saves_bytes=max(0, needed_bytes - tried.needed_bytes),
+        saves_bytes=max(0, needed_bytes - tried.asked.needed_bytes),
         costs=tried.change.costs,
         then_fits=tried.fits,
         then_verdict=tried.fit.verdict,

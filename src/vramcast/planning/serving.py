@@ -13,7 +13,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.largest import edge_near, largest_that_fits
 from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, Limits, RankMemory, Unmodelled
 from vramcast.models.inventory import Model, facts_of
-from vramcast.planning.verdict import MOST_AT_ONCE, WANTING, margin_of, serving_fit, worst_of
+from vramcast.planning.verdict import MOST_AT_ONCE, WANTING, margin_of, serving_fit, sure_margin, worst_of
 from vramcast.serving.engines.base import GGUF_ENGINES, Answer, answer_of
 from vramcast.truth.bars import serving_spread
 from vramcast.workload import Serving, Traffic
@@ -93,19 +93,22 @@ def _cards(question: Serving, model: Model) -> tuple[CardRow, ...]:
 
 
 def _advice(answer: Answer, card: Accelerator) -> tuple[Advice, ...]:
-    from vramcast.planning.advice import MOST_ASKED, advise
+    from vramcast.planning.advice import MOST_ASKED, Asked, advise
     from vramcast.planning.changes import Change
     from vramcast.planning.serving_changes import serving_changes
 
-    resolved = answer.resolved
+    resolved, worst = answer.resolved, worst_of(answer.ranks)
 
-    def ask(change: Change) -> tuple[int, Fit]:
+    def ask(change: Change) -> Asked:
         tried = answer_of(change.apply(resolved.question), model=resolved.model, card=card, limits=False)
-        return max(r.needed_bytes for r in tried.ranks), serving_fit(tried, card)
+        needed = worst_of(tried.ranks).needed_bytes
+        margin = margin_of(tried, needed, card)
+        return Asked(needed_bytes=needed, margin_bytes=margin, short=margin < 0, judged=lambda: serving_fit(tried, card))
 
-    needed = max(r.needed_bytes for r in answer.ranks)
+    sure = sure_margin(worst.needed_bytes, serving_spread(answer, worst).chance_within, most_bytes=card.visible_bytes)
     most = _MOST_ASKED_OF_GGML if resolved.question.engine in GGUF_ENGINES else MOST_ASKED
-    return advise(serving_changes(resolved, card), ask, needed_bytes=needed, most_asked=most)
+    changes = serving_changes(resolved, card)
+    return advise(changes, ask, needed_bytes=worst.needed_bytes, sure_bytes=sure, most_asked=most)
 
 
 def _workload(answer: Answer) -> dict[str, Any]:

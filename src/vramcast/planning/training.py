@@ -9,11 +9,11 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.largest import largest_that_fits
 from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, Limits, Unmodelled
 from vramcast.models.inventory import Model, facts_of
-from vramcast.planning.advice import advise
+from vramcast.planning.advice import Asked, advise
 from vramcast.planning.changes import Change
 from vramcast.planning.layouts import cards_that_train, smallest_layouts
 from vramcast.planning.training_changes import training_changes
-from vramcast.planning.verdict import WANTING, exit_code, training_fit
+from vramcast.planning.verdict import WANTING, exit_code, sure_margin, training_fit, worst_of
 from vramcast.training.forecast import TrainingForecast
 from vramcast.training.forecast import forecast_training as answer_of
 from vramcast.training.recipe.draft import flat
@@ -134,12 +134,14 @@ def _limits(question: Training, model: Model, card: Accelerator) -> Limits:
 
 
 def _advice(question: Training, answer: TrainingForecast, model: Model, card: Accelerator) -> tuple[Advice, ...]:
-    def ask(change: Change) -> tuple[int, Fit]:
+    def ask(change: Change) -> Asked:
         tried = answer_of(change.apply(question), model=model, card=card)
-        return max(r.needed_bytes for r in tried.ranks), training_fit(tried, card)
+        needed = worst_of(tried.ranks).needed_bytes
+        return Asked(needed_bytes=needed, margin_bytes=card.visible_bytes - needed, judged=lambda: training_fit(tried, card))
 
-    needed = max(r.needed_bytes for r in answer.ranks)
-    return advise(training_changes(question, answer.recipe), ask, needed_bytes=needed)
+    worst = worst_of(answer.ranks)
+    sure = sure_margin(worst.needed_bytes, training_spread(answer, worst).chance_within, most_bytes=card.visible_bytes)
+    return advise(training_changes(question, answer.recipe), ask, needed_bytes=worst.needed_bytes, sure_bytes=sure)
 
 
 def _workload(answer: TrainingForecast, card: Accelerator | None) -> dict[str, Any]:

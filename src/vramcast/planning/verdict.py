@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SURE = 0.95
 LIKELY = 0.5
 WANTING = ("no", "partly", "tight")  # verdicts that ask for advice
+_FINE_BYTES = 2**20  # of a margin that is only where a search begins
 _NORMAL = NormalDist()
 Chance = Callable[[int], float | None]
 # What each engine calls the most sequences that it runs at once.
@@ -100,6 +101,17 @@ def _verdict(margin_bytes: int, probability: float | None) -> str:
     if likely < LIKELY:
         return "no"
     return "fits" if likely >= SURE and margin_bytes >= 0 else "tight"
+
+
+def sure_margin(needed_bytes: int, chance: Chance, *, most_bytes: int) -> int:
+    """The least that has to be left over for the chance to be sure; ``most_bytes`` where not even that is enough."""
+    if (now := chance(needed_bytes)) is None or now >= SURE:
+        return 0
+    low, high = 0, most_bytes
+    while high - low > _FINE_BYTES:
+        middle = (low + high) // 2
+        low, high = (low, middle) if (chance(needed_bytes + middle) or 0.0) >= SURE else (middle, high)
+    return high
 
 
 def exit_code(fit: Fit) -> int:

@@ -114,7 +114,12 @@ def probability_fits(measure: str, predicted: float, capacity: float, keys: Mapp
 
 def cell_for(measure: str, keys: Mapping[str, str]) -> Cell | None:
     """The finest first-look cell that has enough groups, held together with the engine's own tuned cell where there is one."""
-    return cell_in(_table(), measure, keys)
+    return _cell_of(measure, tuple(keys.items()))
+
+
+@functools.lru_cache(maxsize=1024)
+def _cell_of(measure: str, keys: tuple[tuple[str, str], ...]) -> Cell | None:
+    return cell_in(_table(), measure, dict(keys))
 
 
 def cell_in(table: Mapping[str, Cell], measure: str, keys: Mapping[str, str]) -> Cell | None:
@@ -174,8 +179,8 @@ def engine_name(text: str) -> str:
 
 def forget() -> None:
     """Read the table again at the next question: it was written anew."""
-    _table.cache_clear()
-    _combinations.cache_clear()
+    for remembered in (_table, _combinations, _cell_of):
+        remembered.cache_clear()
 
 
 @functools.cache

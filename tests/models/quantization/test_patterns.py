@@ -60,3 +60,14 @@ def test_experts_fold_too_and_the_first_stands_for_all():
 def test_long_lists_fold():
     names = [f"model.layers.{i}.mlp.{p}" for i in range(60) for p in ("gate", "up")]
     assert compact(names) == ["model.layers.{0-59}.mlp.gate", "model.layers.{0-59}.mlp.up"]
+
+
+@pytest.mark.parametrize(
+    "glob", ["model.layers.*.self_attn", "*.mlp.router", "lm_head", "layers.*.mlp.*_proj", "model.layers.1*.mlp"]
+)
+def test_globs_cover_the_same_layers_as_each_layer_asked_by_name(glob: str) -> None:
+    found = Patterns([glob])
+    for prefix in ("model.layers.{}.", "layers.{}.", "language_model.model.layers.{}."):
+        for module in ("self_attn.q_proj", "mlp.router", "mlp.up_proj", "mlp.experts.0.up"):
+            covered = {i for i in range(24) if found.covers(f"{prefix.replace('{}', str(i))}{module}")}
+            assert found.layers(prefix, module, tuple(range(24))) == covered

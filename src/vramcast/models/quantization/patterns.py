@@ -16,6 +16,8 @@ from vramcast.untrusted import whole_number
 
 _WRAPPERS = frozenset({"model", "language_model", "backbone", "transformer", "text_model", "thinker", "llm"})
 _RANGES = re.compile(r"\{([0-9,-]+)\}")
+# A glob with none of these meets a number (or the "{}" that stands for one) with its stars alone, which take any text.
+_TELLS_NUMBERS = re.compile(r"[0-9?{}]")
 _LONGEST = 2_000
 _LARGEST_LAYER = 10_000
 
@@ -31,13 +33,14 @@ def canonical(name: str) -> str:
 class Patterns:
     """A set of module names; ``layers`` says in which layers of a block a module is one of them."""
 
-    __slots__ = ("_exact", "_globs", "_loose", "layers", "texts")
+    __slots__ = ("_blind", "_exact", "_globs", "_loose", "layers", "texts")
 
     def __init__(self, texts: Iterable[str]) -> None:
         self.texts = tuple(texts)
         self._exact: dict[str, set[int]] = {}
         self._globs: dict[str, set[int]] = {}
         self._loose: list[Expression] = []
+        self._blind: list[Expression] = []  # globs that cannot tell one number from another: one look does for all layers
         for text in self.texts:
             self._add(text)
         self.layers = lru_cache(maxsize=4096)(self._layers)
@@ -48,10 +51,12 @@ class Patterns:
     def covers(self, name: str) -> bool:
         """Whether the module of that full name is one of them."""
         generic, number = numbered(canonical(name))
-        return number in self._numbers(generic) or self._by_search(name)
+        return number in self._numbers(generic) or self._by_search(name) or _any_matches(self._blind, name)
 
     def _layers(self, prefix: str, module: str, indices: tuple[int, ...]) -> frozenset[int]:
         """Those of ``indices`` whose module (``prefix`` holds "{}" for the layer) is one of these names."""
+        if _any_matches(self._blind, f"{prefix}{module}"):
+            return frozenset(indices)
         exact = self._numbers(canonical(f"{prefix}{module}"))
         names = {i: f"{prefix.replace('{}', str(i), 1)}{module}" for i in indices}
         return frozenset(i for i in indices if i in exact or self._by_search(names[i]))
@@ -63,8 +68,7 @@ class Patterns:
         return set().union(*(self._exact.get(name, ()) for name in above), *globs)
 
     def _by_search(self, name: str) -> bool:
-        bare = canonical(name)
-        return any(p.match(name) or p.match(bare) for p in self._loose)
+        return _any_matches(self._loose, name)
 
     def _add(self, text: str) -> None:
         if checked(text).startswith("re:"):
@@ -75,7 +79,13 @@ class Patterns:
                 where = self._globs if "*" in generic or "?" in generic else self._exact
                 where.setdefault(generic, set()).add(number)
             else:
-                self._loose.append(_as_search(canonical(text)))
+                glob = canonical(text)
+                (self._loose if _TELLS_NUMBERS.search(glob) else self._blind).append(_as_search(glob))
+
+
+def _any_matches(expressions: Iterable[Expression], name: str) -> bool:
+    bare = canonical(name)
+    return any(expression.match(name) or expression.match(bare) for expression in expressions)
 
 
 def compact(names: Iterable[str]) -> list[str]:

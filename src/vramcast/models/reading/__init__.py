@@ -11,7 +11,7 @@ copied text.
 """
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +154,9 @@ class Index(msgspec.Struct, frozen=True):
     aliases: dict[str, Alias]
 
 
+@lru_cache(maxsize=64)
 def load(name: str) -> Model | None:
-    """The model of that id or alias, letter case ignored, or None."""
+    """The model of that id or alias, letter case ignored, or None; the same value again for the same name."""
     index, key = read_index(), name.lower()
     if key in index.models:
         return model_of(row_at(index.models[key]))
