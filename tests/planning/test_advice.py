@@ -17,6 +17,10 @@ QUESTIONS = [
     "train meta-llama/Llama-3.1-8B --gpu 4090",
     "train meta-llama/Meta-Llama-3-8B --method qlora --gpu 3060 --micro-batch 2 --seq 2048",
     "train meta-llama/Llama-3.1-8B --gpu A100-40Gx4 --micro-batch 4",
+    "serve Qwen/Qwen2.5-32B-Instruct --gpu L40Sx4 --tp 1 --dp 4 --context 32k",
+    "serve deepseek-ai/DeepSeek-V3 --gpu H200x8 --context 128k --concurrency 40 --engine sglang",
+    "train meta-llama/Llama-3.1-70B --gpu H100x64 --framework torchtitan --seq 8192",
+    "train meta-llama/Llama-3.1-70B --gpu H100x64 --framework megatron --tp 2 --seq 8192 --accumulate 32",
 ]
 
 
@@ -72,3 +76,15 @@ def test_the_longest_context_is_found_and_no_longer_one_fits(capsys: pytest.Capt
     assert ask([*line, "--context", str(longest + 1)], capsys)[1]["fit"]["verdict"] != "fits"
     assert run(["serve", "Qwen/Qwen3-32B-AWQ", "--context", "auto"]) == 2
     assert "--context auto needs the card" in capsys.readouterr().err
+
+
+def test_layouts_of_the_planner_are_advised_for_the_same_work(capsys: pytest.CaptureFixture[str]) -> None:
+    dp, latent, titan, megatron = (changes(QUESTIONS[i], capsys) for i in (9, 10, 11, 12))
+    assert "--tp 4 --dp 1 --concurrency 4" in dp, "four ranks of one sequence each become one of four"
+    assert any("--enable-dp-attention --dp-size 8 --concurrency 5" in change for change in latent)
+    assert "--tp 4 --accumulate 4" in titan, "a quarter of the data-parallel ranks, four times the accumulation"
+    assert any(change.startswith("--tp 8 --pp 2 --sp --accumulate 256") for change in megatron)
+    for advised in (dp, latent, titan, megatron):
+        for change in advised:
+            words = [word for word in change.split() if word.startswith("--")]
+            assert len(words) == len(set(words)), f"{change} says one thing twice"

@@ -89,12 +89,24 @@ class Search:
 
     def least(self, steps: Sequence[Change]) -> Tried | None:
         """Of a dial the least step that fits, else the furthest that is not refused; a step helps more than those before it."""
+        if len(steps) > 1 and steps[0].unordered and steps[1].unordered:
+            return self._first_that_fits(steps)
         known = len(steps) - 1 if not steps[-1].widens else self._some_that_fits(steps)
         while known >= 0 and self.tried(steps[known]) is None:
             known -= 1
         if known < 0 or not self.fits(steps[known]):
             return self.tried(steps[known]) if known >= 0 else None
         return self.tried(steps[self._edge(steps, known)])
+
+    def _first_that_fits(self, choices: Sequence[Change]) -> Tried | None:
+        """Of choices the most wanted that fits, else the one that needs least."""
+        answered = []
+        for choice in choices:
+            found = self.tried(choice)
+            if found is not None and found.fits:
+                return found
+            answered += [found] if found is not None else []
+        return min(answered, key=lambda t: t.asked.needed_bytes, default=None)
 
     def _some_that_fits(self, steps: Sequence[Change]) -> int:
         """Where a dial that can be turned too far fits, looked for at every eighth of it; its end when nowhere.
@@ -143,6 +155,8 @@ def advise(
     """
     search, kinds = Search(ask, most=most_asked, sure_bytes=sure_bytes), _by_kind(changes)
     alone = {kind: found for kind, steps in kinds.items() if (found := search.least(steps)) is not None}
+    for kind in [kind for kind in alone if kinds[kind][0].unordered]:
+        kinds[kind] = [alone[kind].change]  # of choices the best alone goes on into pairs
     helping = {kind: found for kind, found in alone.items() if not found.fits or len(kinds[kind]) > 1}
     good = [*(found for found in alone.values() if found.fits), *_pairs(search, kinds, alone, helping)]
     if not any(tried.change.keeps_the_job for tried in good):
@@ -203,7 +217,7 @@ def _as_many_as_it_takes(search: Search, kinds: dict[str, list[Change]], helping
     """All changes together that keep the job, on these cards or on the fewest more, less those that are not needed."""
     keeping = sorted((t.change for t in helping.values() if t.change.keeps_the_job), key=lambda change: change.price)
     for more in ([], *([change] for change in kinds.get("cards", []))):
-        together = [*keeping, *more]
+        together = [*(change for change in keeping if not any(change.excludes(other) for other in more)), *more]
         if len(together) > 2 and search.fits(_joined(together)):
             found = search.tried(_joined(_without_idle(search, together)))
             return [found] if found else []

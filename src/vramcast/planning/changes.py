@@ -10,6 +10,8 @@ FREE, SLOWER, CACHE_TYPE, LIGHTER, MUCH_LIGHTER, ON_HOST, LESS_SERVED, OTHER_PRO
 DOUBLED = 5  # each doubling of the number of cards, on top of MORE_CARDS
 
 # Kinds that give up a part of the work, or ask for another program or more cards.
+# Kinds that set the same words: layouts say how many cards and sequences each rank has.
+_SAME_WORDS = (frozenset({"layout", "cards"}), frozenset({"layout", "sequences"}), frozenset({"layout", "sharding"}))
 _GIVES_UP = frozenset({"context", "sequences", "seq", "method", "engine", "framework", "cards"})
 
 
@@ -17,6 +19,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """One change. Of a kind one is enough; ``price`` orders kinds by what they cost a person.
 
     ``widens``: it gives the engine more of the card rather than needing less, and too much of it leaves no room for the rest.
+    ``unordered``: its steps are choices, the most wanted first, of which any may fit.
     ``alone``: it replaces so much of the question that no other change is made beside it.
     """
 
@@ -26,6 +29,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     price: int
     apply: Callable[[Any], Any]
     widens: bool = False
+    unordered: bool = False
     alone: bool = False
 
     @property
@@ -35,7 +39,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
     def excludes(self, other: "Change") -> bool:
         """Whether both cannot be made together."""
-        return self.alone or other.alone
+        kinds = {*self.kind.split(" and "), *other.kind.split(" and ")}
+        return self.alone or other.alone or any(same <= kinds for same in _SAME_WORDS)
 
     def then(self, other: "Change") -> "Change":
         """Both changes, one after the other."""
@@ -46,6 +51,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
             price=self.price + other.price,
             apply=lambda question: other.apply(self.apply(question)),
             widens=self.widens or other.widens,
+            unordered=self.unordered or other.unordered,
         )
 
 

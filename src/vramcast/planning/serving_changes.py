@@ -1,7 +1,8 @@
 """The changes people can make to a serving question, each as the flag to type."""
 
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,6 +29,9 @@ from vramcast.serving.engines.base import GGUF_ENGINES, Resolved
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 
+if TYPE_CHECKING:
+    from vramcast.planning.plans.layouts import Layout
+
 _SIXTEEN_BIT_CACHE = frozenset({None, "auto", "bfloat16", "float16", "f16", "bf16"})
 _PCIE4_BYTES_PER_S = 25e9  # what a x16 slot copies from pinned memory (HARDWARE C5: PIX 20-27 GB/s on PCIe 4)
 _MOST_UTILIZATION = 95  # per cent: above it other processes and fragmentation have nowhere to go
@@ -46,6 +50,7 @@ def serving_changes(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
     yield from _SETTINGS.get(question.engine, _no_settings)(resolved)
     yield from _cache_type(question, card)
     yield from _lighter_weights(question, model, card)
+    yield from _other_layout(resolved, card)
     yield from _offload(question, model)
     yield from _shorter_context(resolved)
     yield from _fewer_sequences(resolved)
@@ -200,6 +205,46 @@ def _other_engine(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
     costs += f"; leave out {question.engine}'s own flags" if question.options else ""
     change = set_fields("engine", text, costs, OTHER_PROGRAM, **fields)
     yield msgspec.structs.replace(change, alone=True)
+
+
+def _other_layout(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
+    """The planner's other layouts of as many cards, the widest in tensor parallelism first; as many sequences over all ranks."""
+    question = resolved.question
+    if question.gpus == 1 or question.engine in GGUF_ENGINES or question.engine == "transformers":
+        return
+    from vramcast.planning.plans.layouts import Layout, attention_ranks, layouts
+
+    everywhere = resolved.concurrency * attention_ranks(question.parallel, question.options)
+    now = Layout(parallel=question.parallel, options=dict(question.options))
+    others = [one for one in layouts(question.engine, resolved.model, card, most=question.gpus) if one.ranks == question.gpus]
+    for one in sorted(others, key=lambda one: (-one.parallel.tp, len(one.options))):
+        if one.parallel == now.parallel and one.options.items() <= now.options.items():
+            continue
+        each = -(-everywhere // one.attention_ranks)
+        change = set_fields("layout", _layout_flags(one, each, resolved), _cost_of_layout(one.parallel), SLOWER)
+        yield msgspec.structs.replace(change, unordered=True, apply=partial(_laid_out, one, each))
+
+
+def _layout_flags(layout: "Layout", each: int, resolved: Resolved) -> str:
+    """The words that make the layout of what was asked, those that are taken back included."""
+    own, now, before = layout.parallel, resolved.question.parallel, resolved.concurrency
+    sizes = {
+        name: getattr(own, name) for name in ("tp", "pp", "dp", "ep") if name == "tp" or getattr(own, name) != getattr(now, name)
+    }
+    words = [f"--{name} {size}" for name, size in sizes.items()]
+    words += [f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}") for name, value in layout.options.items()]
+    return " ".join([*words, *([f"--concurrency {each}"] if each != before else [])])
+
+
+def _laid_out(layout: "Layout", each: int, question: Serving) -> Serving:
+    options = {**question.options, **layout.options}
+    return msgspec.structs.replace(question, parallel=layout.parallel, options=options, concurrency=each)
+
+
+def _cost_of_layout(layout: Parallel) -> str:
+    if layout.pp > 1:
+        return "stages take turns: a single request is slower"
+    return "ranks hold requests of their own" if layout.dp > 1 else "more traffic between the cards"
 
 
 def _offload(question: Serving, model: Model) -> Iterator[Change]:

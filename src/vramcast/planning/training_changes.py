@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from vramcast.models.inventory import Model
 from vramcast.planning.changes import (
     DOUBLED,
     FREE,
@@ -25,13 +26,15 @@ from vramcast.workload import Adapter, Parallel, Training
 _LEAN_LOSSES = frozenset({"linear", "chunked", "chunked_head", "none"})
 _TRAINERS = frozenset({"hf_trainer", "trl", "accelerate", "axolotl", "llama_factory"})
 _LEAST_SEQ = 512
+_MOST_MODEL_RANKS = 16  # of a layout that is advised: further cuts are the planner's to weigh, by time
 
 
-def training_changes(question: Training, recipe: Recipe) -> Iterator[Change]:
+def training_changes(question: Training, recipe: Recipe, model: Model) -> Iterator[Change]:
     """Changes worth trying, the steps of each kind from the least to the most."""
     yield from _kernels(question, recipe)
     yield from _smaller_batch(question)
     yield from _sharding(question)
+    yield from _other_layout(question, recipe, model)
     yield from _other_framework(question)
     yield from _lighter_method(question)
     yield from _shorter(question)
@@ -65,6 +68,33 @@ def _smaller_batch(question: Training) -> Iterator[Change]:
 def _sharding(question: Training) -> Iterator[Change]:
     if question.gpus > 1 and _is_plain(question):
         yield set_fields("sharding", "--fsdp", "weights gathered layer by layer over the links", SLOWER, fsdp=2)
+
+
+def _other_layout(question: Training, recipe: Recipe, model: Model) -> Iterator[Change]:
+    """The planner's layouts of as many cards under the same framework that cut the model further, the least cut first.
+
+    The batch of an optimizer step stays as it is: fewer data-parallel ranks accumulate more.
+    """
+    from vramcast.planning.plans.training_layouts import PIPELINED, Task, parallel_layouts
+
+    own, framework = question.parallel, recipe.framework
+    if question.gpus == 1 or framework not in PIPELINED or question.method not in ("full", "pretrain"):
+        return
+    sequences = question.micro_batch * question.accumulate * own.dp
+    task = Task(model=question.model, offers=(), frameworks=(framework,), seq=question.seq, batch=sequences)
+    cuts = (one for one in parallel_layouts(task, model, framework, question.gpus) if (one.cp, one.ep) == (own.cp, own.ep))
+    further = [one for one in cuts if own.model_ranks < one.model_ranks <= _MOST_MODEL_RANKS and one.vpp == 1]
+    for one in sorted(further, key=lambda one: (one.model_ranks, one.pp)):
+        dp, rest = divmod(question.gpus, one.model_ranks)
+        if rest or sequences % (dp * question.micro_batch) or own.sp > one.sp or own.vpp > 1:
+            continue
+        accumulate = sequences // (dp * question.micro_batch)
+        words = [f"--{name} {getattr(one, name)}" for name in ("tp", "pp") if getattr(one, name) != getattr(own, name)]
+        words += ["--sp"] if one.sp and not own.sp else []
+        words += [f"--accumulate {accumulate}"] if accumulate != question.accumulate else []
+        fields: dict[str, Any] = {"parallel": msgspec.structs.replace(one, dp=dp), "accumulate": accumulate}
+        costs = "stages wait for each other" if one.pp > 1 else "activations cross the links in every layer"
+        yield msgspec.structs.replace(set_fields("layout", " ".join(words), costs, SLOWER, **fields), unordered=True)
 
 
 def _is_plain(question: Training) -> bool:

@@ -1,6 +1,6 @@
 """Layouts of one replica that an engine may run: tensor, pipeline and expert parallel ranks, attention repeated or cut."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -37,6 +37,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         named += ["ep"] if own.ep > 1 or self.options.get("enable_expert_parallel") else []
         named += [f"attention dp {self.attention_ranks}"] if self.options.get("enable_dp_attention") else []
         return " ".join(named) or "one card"
+
+
+def attention_ranks(parallel: Parallel, options: Mapping[str, Any]) -> int:
+    """Groups of ranks that hold different sequences: data-parallel ranks, or SGLang's within the tensor-parallel ones."""
+    return int(options.get("dp_size") or 1) if options.get("enable_dp_attention") else parallel.dp
 
 
 def layouts(engine: str, model: Model, card: Accelerator, *, most: int) -> Iterator[Layout]:

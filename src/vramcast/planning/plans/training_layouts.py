@@ -52,7 +52,7 @@ def structures(task: Task, model: Model) -> Iterator[Structure]:
     """Every structure that may be worth asking; what a framework refuses is refused when it is asked."""
     for offer in task.offers:
         for framework in task.frameworks:
-            for layout in _layouts(task, model, framework, offer.most):
+            for layout in parallel_layouts(task, model, framework, offer.most):
                 for sharding in _shardings(framework):
                     for checkpointing in _policies(framework):
                         for offload in ((), ("optimizer",)) if task.offload else ((),):
@@ -72,7 +72,8 @@ def counts_of(offer: Offer, structure: Structure, task: Task) -> list[tuple[int,
     return found
 
 
-def _layouts(task: Task, model: Model, framework: str, most: int) -> Iterator[Parallel]:
+def parallel_layouts(task: Task, model: Model, framework: str, most: int) -> Iterator[Parallel]:
+    """The ways to cut the model over at most ``most`` cards under a framework, one data-parallel rank each."""
     experts = max((b.feedforward.routed for b in model.blocks if isinstance(b.feedforward, Experts)), default=0)
     for tp in _TP if framework in PIPELINED and task.method == "full" else (1,):
         for cp in (n for n in _CP if n == 1 or (task.seq >= _LONG and task.seq // n >= _LEAST_SEQ_OF_A_RANK)):
