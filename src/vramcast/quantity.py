@@ -191,7 +191,8 @@ def rounded(part: Quantity) -> Quantity:
 
 def is_array(value: Number) -> bool:
     """Whether a value is a NumPy array."""
-    return not isinstance(value, int | float) and hasattr(value, "__array__") and getattr(value, "ndim", 0) > 0
+    kind = type(value)
+    return kind is not int and kind is not float and hasattr(value, "__array__") and getattr(value, "ndim", 0) > 0
 
 
 def maximum(*values: Number) -> Number:

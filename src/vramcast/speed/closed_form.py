@@ -8,6 +8,7 @@ with random arrivals (Pollaczek-Khinchine). For percentiles and start-up waves r
 Clients, replicas and the scheduler's limits may be arrays, one element per deployment; the figures are arrays then.
 """
 
+from functools import cached_property
 from math import inf
 
 import msgspec
@@ -73,13 +74,31 @@ class _Solver:
 
     def decode_s(self, batch: Number) -> Number:
         """Seconds of a step of so many decodes, over tokens gained."""
-        one = Batch(decodes=maximum(1.0, batch), decode_past=self.context, decode_tokens=self.load.verified)
+        return self._with_drafts(self._decodes_s(maximum(1.0, batch)))
+
+    def _decodes_s(self, batch: Number) -> Number:
+        """Seconds of a step of so many decodes."""
+        return self.step.seconds(Batch(decodes=batch, decode_past=self.context, decode_tokens=self.load.verified))
+
+    def _with_drafts(self, decodes_s: Number) -> Number:
         draft = self.load.drafting
         drafting = draft.draft_s * draft.tokens if draft else 0.0
-        return (self.step.seconds(one) + drafting) / self.load.per_step
+        return (decodes_s + drafting) / self.load.per_step
 
-    def prompt_s(self, batch: Number, together: Number = 1.0) -> Number:
-        """What one prompt adds: the step with it and the decodes less the decodes', or all of it where prompts go alone."""
+    def _both_s(self, batch: Number, others: Number) -> tuple[Number, Number]:
+        """``decode_s(batch)``, and a step of the others alone where prompts mix with it; arrays go as one through the laws."""
+        if not (is_array(batch) and self.rule.mixes):
+            return self.decode_s(batch), None
+        import numpy as np
+
+        found = self._decodes_s(np.concatenate([maximum(1.0, batch), others]))
+        return self._with_drafts(found[: len(batch)]), found[len(batch) :]
+
+    def prompt_s(self, batch: Number, together: Number = 1.0, *, alone_s: Number = None) -> Number:
+        """What one prompt adds: the step with it and the decodes less the decodes', or all of it where prompts go alone.
+
+        ``alone_s``: the step of the decodes, where it is known.
+        """
         chunk = self.step.on.chunk_tokens * self.ranks
         parts = maximum(1.0, self.new / chunk)
         first = Batch(
@@ -89,8 +108,8 @@ class _Solver:
         if not self.rule.mixes or few:
             return parts * self.step.seconds(first) / together
         mixed = msgspec.structs.replace(first, decodes=batch, decode_past=self.context, decode_tokens=self.load.verified)
-        alone = Batch(decodes=batch, decode_past=self.context, decode_tokens=self.load.verified)
-        more = parts * (self.step.seconds(mixed) - self.step.seconds(alone)) / together
+        alone_s = self._decodes_s(batch) if alone_s is None else alone_s
+        more = parts * (self.step.seconds(mixed) - alone_s) / together
         if not is_array(batch) or is_nothing(batch < 1):
             return more
         return where(batch < 1, parts * self.step.seconds(first) / together, more)
@@ -119,8 +138,10 @@ class _Solver:
         seats = minimum(clients, self.room())
         batch, rate = seats, 0.0
         for _ in range(_ROUNDS):
-            decode, prompt = self.decode_s(batch), self.prompt_s(maximum(0.0, batch - 1), self._together(rate))
-            tpot = decode + maximum(0.0, batch - 1) * prompt / self.output
+            others = maximum(0.0, batch - 1)
+            decode, alone_s = self._both_s(batch, others)
+            prompt = self.prompt_s(others, self._together(rate), alone_s=alone_s)
+            tpot = decode + others * prompt / self.output
             alone = self._idle_s(prompt)
             rate = batch / (self.output * tpot + alone)
             batch = maximum(1.0, minimum(seats, 0.5 * batch + 0.5 * (seats - rate * alone)))
@@ -132,8 +153,13 @@ class _Solver:
 
     def _together(self, rate: Number) -> Number:
         """Prompts that share a step: those that come while one runs, no more than the step takes."""
-        meanwhile = 0.0 if is_nothing(rate) else rate * self.step.seconds(Batch(prefills=1, prefill_tokens=self.new))
+        meanwhile = 0.0 if is_nothing(rate) else rate * self._prompt_alone_s
         return maximum(1.0, minimum(meanwhile, self.step.on.chunk_tokens * self.ranks / self.new))
+
+    @cached_property
+    def _prompt_alone_s(self) -> Number:
+        """Seconds of a step of one whole prompt."""
+        return self.step.seconds(Batch(prefills=1, prefill_tokens=self.new))
 
     def _idle_s(self, prompt_s: Number) -> Number:
         return self.rule.ingest_s + self.rule.ingest_token_s * self.new + self.rule.return_s + prompt_s

@@ -65,6 +65,15 @@ class Joined:
         self.request_s = self.of["ttft_s"] + self.of["tpot_s"] * max(0, wanted.output - 1)
         self.meets = np.asarray(wanted.meets(self.of["ttft_s"], self.of["tpot_s"]) & (self.of["keeps_up"] > 0), dtype=bool)
 
+    def kinds(self, of: Callable[[Setting], Any], *, counted: bool = False) -> Any:
+        """A number for each deployment, the same for those of one kind: what ``of`` says of a structure, and cards if counted."""
+        import numpy as np
+
+        numbers: dict[Any, int] = {}
+        own = np.array([numbers.setdefault(of(table.setting), len(numbers)) for table in self.tables], dtype=np.int64)
+        found = own[self.place]
+        return found * (int(self.of["gpus"].max(initial=0)) + 1) + self.of["gpus"] if counted else found
+
     def setting(self, index: int) -> Setting:
         """The structure of a deployment."""
         return self.tables[int(self.place[index])].setting
@@ -132,22 +141,27 @@ class Judge:
         self.joined = joined
         self._known: dict[int, Choice] = {}
 
-    def first(self, indices: Sequence[int], *, kind: Callable[[int], Any], most: int) -> Iterator[Choice]:
-        """The first of each kind that fits, else its first that is tight, at most ``most`` kinds in order of appearance."""
-        groups: dict[Any, list[int]] = {}
-        for index in indices:
-            groups.setdefault(kind(index), []).append(index)
+    def first(self, indices: Any, *, kinds: Any, most: int) -> Iterator[Choice]:
+        """The first of each kind that fits, else its first that is tight, at most ``most`` kinds in order of appearance.
+
+        ``indices``: deployments in order; ``kinds``: a number for each deployment of the plan.
+        """
+        import numpy as np
+
+        indices = np.asarray(indices, dtype=np.int64)
+        own = kinds[indices]
+        _, places = np.unique(own, return_index=True)
         found = 0
-        for group in list(groups.values())[: 3 * most]:
-            if (choice := self._of_kind(group)) is not None:
+        for place in np.sort(places)[: 3 * most].tolist():
+            if (choice := self._of_kind(indices[own == own[place]])) is not None:
                 yield choice
                 found += 1
             if found == most:
                 return
 
-    def _of_kind(self, group: list[int]) -> Choice | None:
+    def _of_kind(self, group: Any) -> Choice | None:
         tight = None
-        for index in _spread(group):
+        for index in _spread(group.tolist()):
             choice = self._judged(index)
             if choice.fit.verdict == "fits":
                 return choice

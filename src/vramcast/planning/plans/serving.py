@@ -138,17 +138,22 @@ def _prices(wanted: Wanted) -> tuple[Assumption, ...]:
 
 
 def _ranked(plan: ServingPlan, joined: Joined, tables: Sequence[Columns]) -> ServingPlan:
+    import numpy as np
+
     if not joined.tables:
         least = max(tables, key=lambda t: t.best_margin_bytes)
         short = max(0, -least.best_margin_bytes)
         return msgspec.structs.replace(plan, meets=False, nearest=(_words(least.setting), short))
-    judge, order = Judge(joined), joined.order().tolist()
-    kept = [index for index in order if joined.meets[index]]
-    meets = bool(kept)
-    best = list(judge.first(kept or order, kind=lambda i: _kind(joined, i), most=SHOWN))
+    judge, order = Judge(joined), joined.order()
+    kept = order[joined.meets[order]]
+    meets = len(kept) > 0
+    order = kept if meets else order
+    cards, of_card = joined.kinds(lambda own: own.card.id, counted=True), joined.kinds(lambda own: own.card.id)
+    alike = joined.kinds(lambda own: (own.card.id, own.weights.name, own.engine), counted=True)
+    best = list(judge.first(order, kinds=alike, most=SHOWN))
     shown = {choice.setting.card.id for choice in best}
-    others = [index for index in kept or order if joined.setting(index).card.id not in shown]
-    best += judge.first(others, kind=lambda i: joined.setting(i).card.id, most=SHOWN)
+    others = [place for place, table in enumerate(joined.tables) if table.setting.card.id not in shown]
+    best += judge.first(order[np.isin(joined.place[order], others)], kinds=of_card, most=SHOWN)
     best.sort(key=lambda choice: (choice.fit.verdict != "fits", *_order(plan.wanted, choice)))
     if not best:
         return msgspec.structs.replace(plan, meets=False, nearest=(_words(joined.tables[joined.place[order[0]]].setting), 0))
@@ -156,9 +161,9 @@ def _ranked(plan: ServingPlan, joined: Joined, tables: Sequence[Columns]) -> Ser
     memory = tuple(msgspec.structs.replace(rank, interval=serving_spread(answer, rank).interval()) for rank in answer.ranks)
     return msgspec.structs.replace(
         plan, ranked=tuple(best), meets=meets, memory=memory, longest_ttft_s=_longest_ttft_s(plan.wanted, best[0]),
-        front=tuple(judge.first(_front(joined, kept or order), kind=lambda i: i, most=_MOST_OF_THE_FRONT)),
-        fewest=_fewest(judge, joined, kept or order),
-        by_weights=tuple(judge.first(kept or order, kind=lambda i: joined.setting(i).weights.name, most=4)),
+        front=tuple(judge.first(_front(joined, order), kinds=np.arange(len(joined.place)), most=_MOST_OF_THE_FRONT)),
+        fewest=_fewest(judge, joined, order, cards),
+        by_weights=tuple(judge.first(order, kinds=joined.kinds(lambda own: own.weights.name), most=4)),
     )  # fmt: skip
 
 
@@ -179,27 +184,23 @@ def _words(setting: Setting) -> str:
     return f"{setting.layout.ranks} x {setting.card.name}, {setting.words}"
 
 
-def _kind(joined: Joined, index: int) -> Any:
-    own = joined.setting(index)
-    return own.card.id, int(joined.of["gpus"][index]), own.weights.name, own.engine
-
-
-def _fewest(judge: Judge, joined: Joined, order: Sequence[int]) -> tuple[Choice, ...]:
-    """For each card the least number that does the job, the best deployment of that many."""
-    gpus = joined.of["gpus"]
-    by_count = sorted(order, key=lambda index: gpus[index])  # stable: of one count the best first
+def _fewest(judge: Judge, joined: Joined, order: Any, cards: Any) -> tuple[Choice, ...]:
+    """For each card the least number that does the job, the best deployment of that many. ``cards``: kinds by card and count."""
+    by_count = order[joined.of["gpus"][order].argsort(kind="stable")]  # of one count the best first
     found: dict[str, Choice] = {}
-    for choice in judge.first(by_count, kind=lambda i: (joined.setting(i).card.id, int(gpus[i])), most=4 * SHOWN):
+    for choice in judge.first(by_count, kinds=cards, most=4 * SHOWN):
         found.setdefault(choice.setting.card.id, choice)
     return tuple(found.values())
 
 
-def _front(joined: Joined, order: Sequence[int]) -> list[int]:
+def _front(joined: Joined, order: Any) -> list[int]:
     """Deployments that no other beats in both cost and time of a request, the cheapest first."""
+    import numpy as np
+
     cost, request = joined.cost(), joined.request_s
     found: list[int] = []
     fastest = float("inf")
-    for index in sorted(order, key=lambda i: (cost[i], request[i])):
+    for index in order[np.lexsort((request[order], cost[order]))].tolist():
         if request[index] < fastest * 0.98:  # steps below two per cent are no choice
             found.append(index)
             fastest = request[index]
