@@ -7,6 +7,8 @@ torchao, quanto, EXL2/3, MLX); compressed-tensors and modelopt have a module of 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.quantization import compressed, formats, modelopt, quark
@@ -29,6 +31,14 @@ def _one(format_: Format, config: Config, *, towers: bool = False, head: Format 
 
 
 def _fp8(config: Config) -> Plan:
+    plan = _plain_fp8(config)
+    if config.text("expert_dtype", default="") != "fp4":
+        return plan
+    experts = Rule(format=formats.MXFP4, roles=("expert.",))  # DeepSeek-V4: packed FP4, an e8m0 scale for 32 inputs
+    return msgspec.structs.replace(plan, name=f"{plan.name}+mxfp4-experts", rules=(experts, *plan.rules))
+
+
+def _plain_fp8(config: Config) -> Plan:
     block = config.list("weight_block_size", default=[])
     static = config.text("activation_scheme", default="dynamic") == "static"
     if block:
@@ -296,8 +306,14 @@ def checkpoint_config(raw: Mapping[str, Any]) -> dict[str, Any] | None:
     for holder in (raw, inner if isinstance(inner, Mapping) else {}):
         for field in ("quantization_config", "compression_config", "quantization"):
             if isinstance(holder.get(field), Mapping):
-                return compact_config(holder[field])
+                return compact_config(_with_experts(holder[field], raw, inner))
     return None
+
+
+def _with_experts(scheme: Mapping[str, Any], *holders: Any) -> Mapping[str, Any]:
+    """The scheme with the experts' type, which DeepSeek-V4 names beside it (V4.1 within it)."""
+    told = next((part["expert_dtype"] for part in holders if isinstance(part, Mapping) and part.get("expert_dtype")), None)
+    return {"expert_dtype": told, **scheme} if told and scheme.get("quant_method") == "fp8" else scheme
 
 
 def compact_config(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.inventory import Model
@@ -16,7 +15,7 @@ from vramcast.models.layers import Attention, LatentAttention
 from vramcast.models.sharding import Stage, distinct_stages, every_stage
 from vramcast.quantity import Number, ceiling, floored, is_array, is_nothing, maximum, minimum, named, where, whole
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, narrowest
-from vramcast.serving.engines.layouts import even_split, expert_group, middle_split, named_kernel, vllm_kernel
+from vramcast.serving.engines.layouts import check_context_ranks, even_split, expert_group, middle_split, named_kernel, vllm_kernel
 from vramcast.serving.engines.options import Defaults, Option, context_of, opened, resolved
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.fixed import DEFAULT_RANK, VllmTerms, fixed_terms
@@ -286,7 +285,7 @@ class Vllm(msgspec.Struct, frozen=True):
         """The question with vLLM's defaults for the version, the card and the entry point filled in."""
         defaults, version, number = opened(self, question, model)
         _note_group(defaults, question.parallel)
-        _check_context_ranks(defaults.values.get("decode_context_parallel_size") or 1, question.parallel.tp)
+        check_context_ranks(model, defaults.values.get("decode_context_parallel_size") or 1, question.parallel.tp)
         context = context_of(question, model, defaults)
         _fill(defaults, number, card, context)
         defaults.take("block_size", _block(model), "default of CUDA backends")
@@ -311,12 +310,6 @@ def _note_group(defaults: Defaults, parallel: Parallel) -> None:
     group = expert_group(parallel, defaults.values)
     if parallel.ep not in (1, group):
         defaults.note("ep", group, f"--enable-expert-parallel deals experts out over all tp x dp = {group} ranks")
-
-
-def _check_context_ranks(ranks: int, tp: Number) -> None:
-    """Decode context parallelism uses the tensor-parallel ranks anew (vllm/config/parallel.py)."""
-    if not is_array(tp) and tp % ranks:
-        raise QuestionError(f"decode_context_parallel_size is {ranks}: vLLM wants it to divide tp, which is {tp}")
 
 
 def _fill(defaults: Defaults, version: Version, card: Accelerator | None, context: Number) -> None:
