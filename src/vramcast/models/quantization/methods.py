@@ -31,11 +31,19 @@ def _one(format_: Format, config: Config, *, towers: bool = False, head: Format 
 
 
 def _fp8(config: Config) -> Plan:
-    plan = _plain_fp8(config)
-    if config.text("expert_dtype", default="") != "fp4":
+    """fp8 throughout, unless DeepSeek-V4's experts have a type of their own.
+
+    Its makers' are packed FP4 with an e8m0 scale for 32 inputs (``expert_dtype``). NVIDIA's copy has them in NVFP4
+    (``moe_quant_algo``); its list of what was left alone means: as it was, in fp8.
+    """
+    plan, nvidia = _plain_fp8(config), config.text("moe_quant_algo", default="") == "NVFP4"
+    if not nvidia and config.text("expert_dtype", default="") != "fp4":
         return plan
-    experts = Rule(format=formats.MXFP4, roles=("expert.",))  # DeepSeek-V4: packed FP4, an e8m0 scale for 32 inputs
-    return msgspec.structs.replace(plan, name=f"{plan.name}+mxfp4-experts", rules=(experts, *plan.rules))
+    own = formats.nvfp4() if nvidia else formats.MXFP4
+    rules = (Rule(format=own, roles=("expert.",)), *plan.rules)
+    return msgspec.structs.replace(
+        plan, name=f"{plan.name}+{own.name}-experts", rules=rules, ignore=() if nvidia else plan.ignore
+    )
 
 
 def _plain_fp8(config: Config) -> Plan:

@@ -15,7 +15,14 @@ from vramcast.models.layers import Attention, LatentAttention
 from vramcast.models.sharding import Stage, distinct_stages, every_stage
 from vramcast.quantity import Number, ceiling, floored, is_array, is_nothing, maximum, minimum, named, where, whole
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, narrowest
-from vramcast.serving.engines.layouts import check_context_ranks, even_split, expert_group, middle_split, named_kernel, vllm_kernel
+from vramcast.serving.engines.layouts import (
+    check_context_ranks,
+    even_split,
+    expert_group,
+    middle_split,
+    named_kernel,
+    vllm_kernel,
+)
 from vramcast.serving.engines.options import Defaults, Option, context_of, opened, resolved
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.fixed import DEFAULT_RANK, VllmTerms, fixed_terms
