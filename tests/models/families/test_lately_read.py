@@ -70,3 +70,10 @@ def test_the_first_spelling_of_qwen() -> None:
     }  # fmt: skip
     model = read_config(config)
     assert (model.parameters, model.positions) == (14_167_290_880, 8192)
+
+
+def test_whisper_has_the_positions_of_its_text() -> None:
+    """448 of text (max_target_positions), whatever the spectrogram's 1,500 are."""
+    sizes = {"d_model": 384, "decoder_layers": 4, "encoder_layers": 4, "decoder_attention_heads": 6, "encoder_attention_heads": 6}
+    config = {"model_type": "whisper", "decoder_ffn_dim": 1536, "encoder_ffn_dim": 1536, "vocab_size": 51865, **sizes}
+    assert read_config({**config, "max_target_positions": 448}).positions == 448
