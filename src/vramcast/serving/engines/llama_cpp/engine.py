@@ -41,7 +41,7 @@ class LlamaCpp(msgspec.Struct, frozen=True):
             concurrency=defaults.values["n_parallel"],
             options=defaults.values,
             assumed=tuple(defaults.assumed),
-            unmodelled=(*_unmodelled(question, model), *crossed(question, model, question.concurrency or 1)),
+            unmodelled=(*_unmodelled(question, model), *crossed(question, model, defaults.values["n_parallel"])),
         )
 
     def forecast(self, resolved: Resolved) -> Answer:
