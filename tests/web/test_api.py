@@ -98,7 +98,9 @@ def test_an_answer_is_cached_by_its_address(client: Any) -> None:
 
 def test_the_document_lists_every_path(client: Any) -> None:
     paths = client.get("/api/docs/openapi.json").json()["paths"]
-    assert set(paths) == {"/api/serve", "/api/train", "/api/models", "/api/gpus", "/api/explain"}
+    assert set(paths) == {
+        "/api/serve", "/api/train", "/api/plan", "/api/plan/train", "/api/models", "/api/gpus", "/api/explain", "/api/profile",
+    }  # fmt: skip
 
 
 def test_nothing_foreign_may_run_on_the_page(client: Any) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from vramcast.web.language import FOLDER, LANGUAGES, language
+from vramcast.language import LANGUAGES
 
 SHORT = "/serve?model=Qwen/Qwen2.5-72B-Instruct&gpu=H100&context=32768"
 
@@ -70,11 +70,22 @@ def test_more_cache_than_there_is_room_for_is_drawn(client: Any) -> None:
     assert '<tr data-term="missing">' in text
 
 
-def test_the_map_has_a_cell_for_each_pair(client: Any) -> None:
-    text = client.get("/map?model=Qwen/Qwen2.5-7B-Instruct&gpu=4090&alone=1").text
-    cells = re.findall(r'class="cell (\w+)"', text)
-    assert len(cells) == 4 * 7  # contexts of 4k to 32k, the model's end; one to 64 users
-    assert {"fits", "partly"} <= set(cells)
+def test_the_pictures_beside_an_answer(client: Any) -> None:
+    text = client.get("/pictures?model=Qwen/Qwen2.5-7B-Instruct&gpu=4090&prompt=1000&output=300&alone=1").text
+    wide, narrow = text[: text.index("narrow-picture")], text[text.index("narrow-picture") :]
+    for half in (wide, narrow):
+        cells = re.findall(r'class="cell (\w+)"', half)
+        assert len(cells) == 5 * 7  # contexts of 2k to 32k, the model's end; one to 64 users
+        assert {"fits", "partly"} <= set(cells)
+    assert text.count("<svg") == 6  # the map, the curve and the roofline, each for a wide place and for a phone
+    assert ">qkv<" in text
+
+
+def test_a_cell_of_the_map_asks_its_question(client: Any) -> None:
+    text = client.get("/pictures?model=Qwen/Qwen2.5-7B-Instruct&gpu=4090&prompt=1000&alone=1").text
+    for verdict, address in re.findall(r'<a href="([^"]+)" class="cell (\w+)"', text[: text.index("narrow-picture")])[::7]:
+        then = client.get(verdict.replace("&amp;", "&")).text
+        assert f'<span class="verdict {address}">' in then, verdict
 
 
 def test_a_pasted_command_is_answered(client: Any) -> None:
@@ -97,27 +108,6 @@ def test_two_set_ups_stand_beside_each_other(client: Any) -> None:
     text = client.get("/compare", params={"vs": [one, two, "model=nope"]}).text
     assert text.count("<article>") == 3
     assert text.count('class="problem"') == 1
-
-
-def test_no_language_lacks_a_message() -> None:
-    ids = {code: set(language(code)._bundle._messages) for code in LANGUAGES}
-    own = {
-        code: set(re.findall(r"^([a-z0-9-]+) =", (FOLDER / f"{code}.ftl").read_text("utf-8"), re.MULTILINE)) for code in LANGUAGES
-    }
-    assert own["en"] == own["zh"] == ids["en"]
-
-
-def test_messages_take_the_same_values_in_every_language() -> None:
-    folder = FOLDER
-    taken = {
-        code: {
-            line.split(" =")[0]: set(re.findall(r"\$(\w+)", line))
-            for line in (folder / f"{code}.ftl").read_text("utf-8").splitlines()
-            if " = " in line
-        }
-        for code in LANGUAGES
-    }
-    assert taken["en"] == taken["zh"]
 
 
 class _Balanced(HTMLParser):

@@ -72,7 +72,11 @@ def asked_of_config(config: bytes, given: Mapping[str, Any], *, kind: str = "ser
     if len(config) > LARGEST_CONFIG_BYTES:
         raise QuestionError(f"the config is larger than {LARGEST_CONFIG_BYTES:,} bytes: a model's config.json is not")
     where = "the config.json that was sent"
-    model = from_config(parse_json(config, where), name="your config.json", where=where)
+    return asked_of_model(from_config(parse_json(config, where), name="your config.json", where=where), given, kind=kind)
+
+
+def asked_of_model(model: Any, given: Mapping[str, Any], *, kind: str = "serve") -> Asked[Serving] | Asked[Training]:
+    """The question about a model that the visitor described; its own name stands in the answer."""
     asked = asked_by_visitor(kind, {**given, "model": "Qwen/Qwen2.5-0.5B"})
     question = msgspec.structs.replace(asked.question, model=model.id)
     return msgspec.structs.replace(asked, question=question, model=model)

@@ -9,10 +9,18 @@ COLOURS = {
     "optimizer": "#785ef0", "master_weights": "#332288", "loss": "#f0e442", "gathered": "#aa4499", "temporaries": "#d55e00",
     "gradient_copy": "#88ccee", "fragmentation": "#b0b0b0", "missing": "#cf222e",
 }  # fmt: skip
+PHASES = {"prefill": "#e69f00", "decode": "#0072b2"}  # the two moments of a server, and what it does most in each
+ENGINES = {"vllm": "#0072b2", "sglang": "#e69f00", "tensorrt_llm": "#009e73", "llama_cpp": "#aa4499"}
+# Where a GPU's time goes, and the classes of kernels on its streams.
+TIMES = {"compute": "#0072b2", "exposed_communication": "#aa4499", "exposed_copies": "#e69f00", "idle": "#c9ced6"}
+KERNELS = {
+    "GEMM": "#0072b2", "attention": "#009e73", "MoE": "#44aa99", "other compute": "#88ccee", "communication": "#aa4499",
+    "copies": "#e69f00",
+}  # fmt: skip
 OTHER = "#999999"
 VERDICTS = {"fits": "#1a7f37", "tight": "#9a6700", "partly": "#bc4c00", "no": "#cf222e", "unknown": "#57606a"}
 
 
 def colour_of(term: str) -> str:
-    """The colour of a top-level term of the ledger."""
-    return COLOURS.get(term, OTHER)
+    """The colour of a top-level term of the ledger, or of a part of a GPU's time."""
+    return COLOURS.get(term) or TIMES.get(term, OTHER)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from vramcast.charts.palette import KERNELS, TIMES
 from vramcast.charts.write import altair, write_chart
 from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
@@ -11,13 +12,8 @@ from vramcast.profiling.kernels import kernel_class
 from vramcast.profiling.ranks import Ranks
 from vramcast.profiling.report import Report
 
-_PARTS = {
-    "compute": "#4c6fa5", "exposed communication": "#cc5b4a", "exposed copies": "#e0a030", "idle": "#c9ced6",
-}  # fmt: skip
-_GROUPS = {
-    "GEMM": "#2f5d9b", "attention": "#3f9e8f", "MoE": "#6aa84f", "other compute": "#9fb8dc", "communication": "#cc5b4a",
-    "copies": "#e0a030",
-}  # fmt: skip
+_PARTS = {name.replace("_", " "): colour for name, colour in TIMES.items()}
+GROUPS = KERNELS
 _MOST_BARS = 4000
 _WIDTH = 860
 _MOST_STREAMS = 16
@@ -26,7 +22,7 @@ _MOST_STREAMS = 16
 def draw_streams(trace: Trace, report: Report, file: str) -> None:
     """Write the streams of the busiest GPU over time, coloured by class; neighbours closer than a pixel are drawn as one."""
     alt = altair()
-    values, order = _bars(trace, report)
+    values, order = stream_bars(trace, report)
     chart = (
         alt.Chart(alt.Data(values=values))
         .mark_bar()
@@ -34,7 +30,7 @@ def draw_streams(trace: Trace, report: Report, file: str) -> None:
             x=alt.X("start:Q", title="ms from the GPU's first work"),
             x2="end:Q",
             y=alt.Y("stream:N", sort=order, title=None),
-            color=alt.Color("what:N", scale=alt.Scale(domain=list(_GROUPS), range=list(_GROUPS.values())), title=None),
+            color=alt.Color("what:N", scale=alt.Scale(domain=list(GROUPS), range=list(GROUPS.values())), title=None),
             tooltip=["what:N", "start:Q", "end:Q"],
         )
         .properties(width=_WIDTH, height=max(80, 34 * len(order)), title=_title(alt, report))
@@ -42,37 +38,42 @@ def draw_streams(trace: Trace, report: Report, file: str) -> None:
     write_chart(chart.configure_view(stroke=None).configure_axis(grid=False), file)
 
 
-def _bars(trace: Trace, report: Report) -> tuple[list[dict[str, Any]], list[str]]:
-    """Bars of the streams with most work, merged until they are few enough to draw."""
+def stream_bars(
+    trace: Trace, report: Report, *, most: int = _MOST_BARS, streams: int = _MOST_STREAMS, pixels: int = 4 * _WIDTH
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Bars of the streams with most work, merged until they are few enough to draw, and the streams' names in order.
+
+    A bar tells its stream, what ran, start and end in ms from the GPU's first work.
+    """
     import numpy as np
 
     mine = (trace.device == report.device) & (trace.kind != SYNC)
     first = int(trace.start[mine].min())
     groups = _groups(trace)
     busy = np.bincount(trace.stream[mine], weights=(trace.end - trace.start)[mine], minlength=len(trace.streams))
-    shown = sorted(np.argsort(-busy)[:_MOST_STREAMS].tolist(), key=lambda s: trace.streams[s].zfill(9))
+    shown = sorted(np.argsort(-busy)[:streams].tolist(), key=lambda s: trace.streams[s].zfill(9))
     shown = [s for s in shown if busy[s] > 0]
-    pixel_ns = max(1, int(report.where.span_s * 1e9 / _WIDTH / 4))
+    pixel_ns = max(1, int(report.where.span_s * 1e9 / pixels))
     while True:
         values = [bar for s in shown for bar in _stream_bars(trace, mine & (trace.stream == s), groups, pixel_ns, first)]
-        if len(values) <= _MOST_BARS:
+        if len(values) <= most:
             return values, [f"stream {trace.streams[s]}" for s in shown]
         pixel_ns *= 2
 
 
 def _groups(trace: Trace) -> Any:
-    """By GPU event: its group's index in _GROUPS."""
+    """By GPU event: its group's index in GROUPS."""
     import numpy as np
 
-    names = list(_GROUPS)
-    by_name = [names.index(c) if (c := kernel_class(n)) in _GROUPS else names.index("other compute") for n in trace.names]
+    names = list(GROUPS)
+    by_name = [names.index(c) if (c := kernel_class(n)) in GROUPS else names.index("other compute") for n in trace.names]
     groups = np.array(by_name, dtype=np.int64)[trace.name]
     return np.where(trace.kind == KERNEL, np.where(trace.talks, names.index("communication"), groups), len(names) - 1)
 
 
 def _stream_bars(trace: Trace, mine: Any, groups: Any, pixel_ns: int, first: int) -> list[dict[str, Any]]:
     bars = []
-    for index, what in enumerate(_GROUPS):
+    for index, what in enumerate(GROUPS):
         chosen = mine & (groups == index)
         spans = union(trace.start[chosen], trace.end[chosen] + pixel_ns)
         stream = f"stream {trace.streams[trace.stream[chosen][0]]}" if spans.start.size else ""

@@ -105,7 +105,7 @@ def _stop_on_signals() -> None:
 def run(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code; mistakes of the user print one line to standard error."""
     try:
-        given = sys.argv[1:] if arguments is None else arguments
+        given = _spoken(sys.argv[1:] if arguments is None else arguments)
         result: Any = root.main(args=given or ["--help"], prog_name="vramcast", standalone_mode=False)
         return int(result or 0)
     except VramcastError as error:
@@ -126,6 +126,24 @@ def run(arguments: list[str] | None = None) -> int:
         return 0
     except Exception as error:
         return _internal(error)
+
+
+def _spoken(arguments: list[str]) -> list[str]:
+    """The words less ``--lang CODE``, which may stand anywhere and sets the language of this run."""
+    from vramcast.language import LANGUAGES, speak
+
+    left: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        name, equals, code = word.partition("=")
+        if name != "--lang":
+            left.append(word)
+            continue
+        code = code if equals else next(words, "")
+        if code not in LANGUAGES:
+            raise unknown_name("language", code, LANGUAGES)
+        speak(code)
+    return left
 
 
 def _complain(message: str, code: int) -> int:

@@ -1,6 +1,5 @@
 """``vramcast profile``: what a profiler trace says: where the GPU's time went, on which kernels, and what limits."""
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +11,7 @@ import click
 from vramcast.cli.run_options import RUN_NAMES, run_options
 from vramcast.cli.structs import print_struct
 from vramcast.errors import MissingError, QuestionError
-from vramcast.units import GiB
 
-_LONGEST_NAME = 80
 _EPILOG = """\b
 Examples:
   vramcast profile trace.json.gz
@@ -96,18 +93,10 @@ def _check(given: dict[str, Any]) -> None:
 
 def _one(what: str, gpu: str | None) -> tuple[Any, Any, Any]:
     """The trace, its report and the card of one file. Raises QuestionError when no GPU worked in it."""
-    from vramcast.profiling.report import report_of
+    from vramcast.asking.profiling import report_on
 
     trace = _read(what)
-    card = _card(gpu, trace)
-    report = report_of(trace, file=what, card=card)
-    if report is None:
-        raise QuestionError(
-            f"{what} holds no work of a GPU ({trace.reading.events:,} events): was the profiler given ProfilerActivity.CUDA?"
-        )
-    from vramcast.planning.attainable import with_attainable
-
-    return trace, with_attainable(report, card), card
+    return trace, *report_on(trace, file=what, gpu=gpu)
 
 
 def _read(what: str) -> Any:
@@ -125,28 +114,6 @@ def _read(what: str) -> Any:
             return read_trace(path, progress=advance)
     except QuestionError as error:
         raise QuestionError(f"{what}: {error}") from None
-
-
-def _card(gpu: str | None, trace: Any) -> Any:
-    """The card that the question names, else the one that the trace names, else None."""
-    from vramcast.hardware.cards import least_card, match_accelerator
-
-    if gpu:
-        return least_card(gpu)
-    for name in _names(trace.origin):
-        try:
-            return match_accelerator(name)[0]
-        except QuestionError:
-            continue
-    return None
-
-
-def _names(origin: Any) -> list[str]:
-    """The trace's own name of its GPU, then without its board (A100-PG509-200) and with its memory instead."""
-    name = next((n for n in origin.gpu_names if n), "")[:_LONGEST_NAME]
-    board = re.match(r"(?:NVIDIA )?([A-Z]+[0-9]+[A-Z]*)-PG[0-9]+", name)
-    size = next(iter(origin.gpu_bytes), 0)
-    return [name, *([f"{board[1]} {round(size / GiB)}GB"] if board and size else [])] if name else []
 
 
 def _pictures(trace: Any, report: Any, card: Any, given: dict[str, Any]) -> None:

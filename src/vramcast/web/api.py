@@ -14,6 +14,7 @@ from vramcast.untrusted import disk_closed
 from vramcast.web.document import REFUSALS, ServeOperation, TrainOperation
 from vramcast.web.problems import Problem, problem_of
 from vramcast.web.threads import in_thread
+from vramcast.web.words import words_of
 
 _KEPT = 512  # answers remembered, some 20 kB each
 _MOST_FOUND = 50
@@ -52,17 +53,6 @@ def remembered(kind: str, words: tuple[tuple[str, Any], ...]) -> Forecast:
 def answered(kind: str, words: dict[str, Any]) -> Forecast:
     """The answer to a question by words alone."""
     return remembered(kind, tuple(sorted(words.items())))
-
-
-def words_of(request: Request[Any, Any, Any]) -> dict[str, Any]:
-    """The words of an address; a word given twice is refused."""
-    words: dict[str, Any] = {}
-    for name, value in request.query_params.multi_items():
-        if name in words:
-            raise QuestionError(f"--{name.replace('_', '-')} is given twice")
-        words[name] = value
-    words.pop("lang", None)
-    return words
 
 
 def contract(forecast: Forecast) -> Response[bytes]:

@@ -1,6 +1,8 @@
 """The application: routes, limits, headers and errors. No database, no session, no file written, no network of its own."""
 
+import asyncio
 import hashlib
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,12 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from vramcast import __version__
 from vramcast.errors import VramcastError
-from vramcast.web import api, pages
+from vramcast.web import api, pages, plans, uploads
 from vramcast.web.problems import plain
+from vramcast.web.worker import Refused
 
 LARGEST_BODY_BYTES = 2 * 2**20
+LONGEST_BODY_S = 30.0
 _STATIC = Path(__file__).parent / "static"
 _HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' data:; style-src-attr 'unsafe-inline'; object-src 'none'; "
@@ -35,9 +39,12 @@ def create_app() -> Litestar:
     """The application, ready for any ASGI server."""
     static = create_static_files_router("/static", [_STATIC], include_in_schema=False, cache_control=None)
     return Litestar(
-        route_handlers=[*pages.HANDLERS, *api.HANDLERS, static],
+        route_handlers=[*pages.HANDLERS, *plans.HANDLERS, *uploads.HANDLERS, *api.HANDLERS, static],
         middleware=[_framed],
-        exception_handlers={VramcastError: _refused, HTTPException: _transport, Exception: _internal},
+        exception_handlers={
+            VramcastError: _refused, Refused: _refused_by_worker, TimeoutError: _late, HTTPException: _transport,
+            Exception: _internal,
+        },
         compression_config=CompressionConfig(backend="gzip", gzip_compress_level=5, minimum_size=1_000),
         request_max_body_size=LARGEST_BODY_BYTES,
         openapi_config=OpenAPIConfig(
@@ -74,13 +81,40 @@ def _framed(app: ASGIApp) -> ASGIApp:
                     headers["vary"] = "accept-language, accept-encoding"
             await send(message)
 
-        await app(scope, receive, sent)
+        await app(scope, _patient(receive), sent)
 
     return framed
 
 
+def _patient(receive: Receive) -> Receive:
+    """The body must arrive within ``LONGEST_BODY_S``, however slowly it is sent."""
+    until, whole = time.monotonic() + LONGEST_BODY_S, False
+
+    async def received() -> Any:
+        nonlocal whole
+        if whole:
+            return await receive()
+        async with asyncio.timeout(max(0.0, until - time.monotonic())):
+            message = await receive()
+        whole = not message.get("more_body", False)
+        return message
+
+    return received
+
+
 def _refused(request: Request[Any, Any, Any], error: VramcastError) -> Response[Any]:
     return api.refused(request, error)
+
+
+def _refused_by_worker(_: Request[Any, Any, Any], error: Refused) -> Response[Any]:
+    found = error.problem
+    headers = {"retry-after": "5"} if found.status == 503 else {}
+    return Response(found, status_code=found.status, media_type="application/problem+json", headers=headers)
+
+
+def _late(_: Request[Any, Any, Any], __: TimeoutError) -> Response[Any]:
+    text = f"the body did not arrive within {LONGEST_BODY_S:.0f} s"
+    return Response(plain(408, "too slow", text), status_code=408, media_type="application/problem+json")
 
 
 def _transport(_: Request[Any, Any, Any], error: HTTPException) -> Response[Any]:

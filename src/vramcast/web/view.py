@@ -5,12 +5,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from vramcast.charts.answer import card_bar, step_moments, terms_of
 from vramcast.charts.palette import colour_of
-from vramcast.charts.svg import card_bar, timeline
+from vramcast.language import Language
 from vramcast.ledger import Forecast, Interval, Term
-from vramcast.planning.verdict import WANTING, missing_bytes
+from vramcast.planning.verdict import WANTING
 from vramcast.units import count, gib, time_text
-from vramcast.web.language import Language
+from vramcast.web.drawing import pictured
+from vramcast.web.problems import Problem
 
 _DECIDING = 10  # assumptions shown before the fold: those that decide most come first in an answer
 _SURELY, _HARDLY = 0.99, 0.01
@@ -21,8 +23,7 @@ _STEP = ("step_s", "tokens_per_s", "tokens_per_s_per_gpu", "mfu", "hfu")
 def view_of(forecast: Forecast, asked: Mapping[str, Any], kind: str, say: Language) -> dict[str, Any]:
     """Everything that ``answer.html`` shows of a forecast; ``asked`` are the visitor's words, for links and the command."""
     rank, fit, w = forecast.worst, forecast.fit, forecast.workload
-    terms = [*(t for t in rank.terms if t.bytes), *_wanting(forecast)]
-    parts = [(t.name, float(t.bytes), f"{say.word('term', t.name)}: {gib(t.bytes)}. {t.why}") for t in terms]
+    terms = list(terms_of(forecast))
     bar = rank.interval
     card = f"{w['gpu']} {gib(fit.capacity_bytes, 1)}" if fit.capacity_bytes else ""
     return {
@@ -36,15 +37,12 @@ def view_of(forecast: Forecast, asked: Mapping[str, Any], kind: str, say: Langua
         "fit": fit,
         "verdict": "refused" if fit.refused else fit.verdict,
         "headline": _headline(forecast, say),
-        "bar": card_bar(
-            parts, capacity=fit.capacity_bytes, low=bar.low if bar else None, high=bar.high if bar else None,
-            title=say("bar-title", model=forecast.model.id),
-        ),
+        "bar": pictured(card_bar(forecast, say)),
         "edge": card,
         "terms": [_row(t, terms, say) for t in terms],
         "needed": gib(rank.needed_bytes),
         "interval": _interval(bar, say),
-        "steps": _steps(forecast, kind, say),
+        "steps": pictured(step_moments(forecast, say)) if kind == "train" else "",
         "limits": _limits(forecast, kind, say),
         "speed": _speed(forecast, say),
         "advice": _advice(forecast, asked, kind, say),
@@ -56,12 +54,6 @@ def view_of(forecast: Forecast, asked: Mapping[str, Any], kind: str, say: Langua
     }  # fmt: skip
 
 
-def _wanting(forecast: Forecast) -> tuple[Term, ...]:
-    """The cache that the question wants and that has no room, as a term of its own."""
-    more = missing_bytes(forecast)
-    return (Term(name="missing", bytes=more, why="the requests want so much more cache than there is room for"),) if more else ()
-
-
 def _interval(bar: Interval | None, say: Language) -> str:
     if bar is None:
         return ""
@@ -69,14 +61,15 @@ def _interval(bar: Interval | None, say: Language) -> str:
 
 
 def link(asked: Mapping[str, Any], kind: str, **changed: Any) -> str:
-    """The address of the question with some words changed; a word that is None is left out."""
+    """The address of the question with some words changed; a word that is None is left out. ``kind``: the place, or its start."""
     words = {name: value for name, value in {**asked, **changed}.items() if value not in (None, "")}
-    return f"/{kind}?{urlencode(words)}"
+    mark = "" if kind.endswith("&") else "?"
+    return f"/{kind}{mark}{urlencode(words)}"
 
 
 def command_of(asked: Mapping[str, Any], kind: str) -> str:
     """The command line that asks the same."""
-    line = ["vramcast", kind, *([str(asked["model"])] if asked.get("model") else [])]
+    line = ["vramcast", *kind.split(), *([str(asked["model"])] if asked.get("model") else [])]
     for name, value in asked.items():
         if name not in ("model", "flags", "lang", "vs") and value not in (None, ""):
             line += [f"--{name.replace('_', '-')}", str(value)]
@@ -116,13 +109,6 @@ def _row(term: Term, terms: list[Term], say: Language) -> dict[str, Any]:
         "source": term.source,
         "parts": parts if len(parts) > 1 else [],
     }
-
-
-def _steps(forecast: Forecast, kind: str, say: Language) -> str:
-    if kind != "train" or len(forecast.worst.instants) < 2:
-        return ""
-    shown = [(i.name.replace("_", " "), float(i.bytes), f"{i.name}: {gib(i.bytes)}") for i in forecast.worst.instants]
-    return timeline(shown, capacity=forecast.fit.capacity_bytes, title=say("timeline-title"))
 
 
 def _limits(forecast: Forecast, kind: str, say: Language) -> list[tuple[str, str]]:
@@ -225,13 +211,20 @@ def _cards(forecast: Forecast, asked: Mapping[str, Any], kind: str) -> list[dict
 
 
 def shown_of(forecast: Forecast, words: Mapping[str, Any], kind: str, say: Language) -> dict[str, Any]:
-    """What a template needs to draw an answer: the view, the words as asked, the addresses of its map and its JSON."""
+    """What a template needs to draw an answer: the view, the words as asked, the addresses of its pictures and its JSON."""
     here = {**words, "lang": say.code}
-    plain = {name: value for name, value in words.items() if name not in ("concurrency", "context")}
-    map_link = (
-        f"/map?{urlencode({**plain, 'lang': say.code})}" if kind == "serve" and words.get("gpu") and words.get("model") else ""
-    )
+    more = f"/pictures?{urlencode(here)}" if kind == "serve" and words.get("gpu") and words.get("model") else ""
     return {
-        "say": say, "asked": dict(words), "answer": view_of(forecast, here, kind, say), "map_link": map_link,
-        "json_link": f"/api{link(words, kind)}",
+        "say": say, "asked": dict(words), "answer": view_of(forecast, here, kind, say), "more_link": more,
+        "json_link": link(words, f"api/{kind}"),
     }  # fmt: skip
+
+
+def with_links(problem: Problem, words: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """A problem with the words it offers as addresses of the mended question."""
+    field = problem.field or "model"
+    return {
+        "detail": problem.detail,
+        "field": problem.field,
+        "offers": [(word, link(words, kind, **{field: word})) for word in problem.suggestions],
+    }

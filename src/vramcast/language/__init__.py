@@ -1,0 +1,88 @@
+"""What people read, by language: one catalogue of messages for the page, the charts and the terminal.
+
+The catalogues (``en.ftl``, ``zh.ftl``) are Fluent files of one line a message, ``key = text { $value }``, and nothing else of
+Fluent; they are read here without a library, so that a terminal's answer in Chinese costs a millisecond and no dependency.
+A test reads them with Fluent's own parser too and holds that both say the same.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+LANGUAGES = {"en": "English", "zh": "中文"}
+FOLDER = Path(__file__).parent
+VARIABLE = "VRAMCAST_LANG"
+_PLACE = re.compile(r"\{ \$(\w+) \}")
+_LOCALES = ("LC_ALL", "LC_MESSAGES", "LANG")  # in the order of POSIX
+
+
+class Language:
+    """One language: ``say("headline", likely=..., margin=...)`` is the message with its values."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self.messages = {**catalogue("en"), **catalogue(code)}
+
+    def __call__(self, key: str, **values: Any) -> str:
+        """The message of that key. Raises KeyError for a key or a value that is not there: a fault of ours, caught by tests."""
+        text = self.messages[key]
+        return _PLACE.sub(lambda found: str(values[found[1]]), text) if "{ $" in text else text
+
+    def word(self, kind: str, name: str) -> str:
+        """A word of the answer, such as a term of the ledger or what binds, as the catalogue has it; else as it stands."""
+        found = self.messages.get(f"{kind}-{name.replace('_', '-').replace(' ', '-')}")
+        return name.replace("_", " ") if found is None else found
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return language, (self.code,)
+
+
+@cache
+def catalogue(code: str) -> dict[str, str]:
+    """The messages of one file by key."""
+    lines = (FOLDER / f"{code}.ftl").read_text("utf-8").splitlines()
+    pairs = (line.split(" = ", 1) for line in lines if " = " in line and not line.startswith("#"))
+    return {line[0]: line[1] for line in pairs}
+
+
+@cache
+def language(code: str) -> Language:
+    """That language; English for one that is not there."""
+    return Language(code if code in LANGUAGES else "en")
+
+
+def preferred(asked: str | None, header: str | None) -> str:
+    """The language of a visit: as asked, else the first of Accept-Language that is there, else English."""
+    if asked in LANGUAGES:
+        return str(asked)
+    return _first((header or "")[:200].split(","))
+
+
+def of_terminal() -> str:
+    """The language of a terminal: ``VRAMCAST_LANG``, else the locale's, else English."""
+    if os.environ.get(VARIABLE):
+        return _first([os.environ[VARIABLE]])
+    return _first([next((os.environ[name] for name in _LOCALES if os.environ.get(name)), "")])
+
+
+_SPOKEN: ContextVar[str | None] = ContextVar("spoken", default=None)
+
+
+def speak(code: str) -> None:
+    """Set the language of this run, as ``--lang`` does."""
+    _SPOKEN.set(code)
+
+
+def spoken() -> Language:
+    """The language of this run: as ``--lang`` said, else the terminal's."""
+    return language(_SPOKEN.get() or of_terminal())
+
+
+def _first(tags: Iterable[str]) -> str:
+    """The first of these tags (``zh-CN;q=0.9``, ``zh_CN.UTF-8``) that is a language here, else English."""
+    codes = (re.split(r"[;._-]", tag.strip().lower())[0] for tag in tags)
+    return next((code for code in codes if code in LANGUAGES), "en")
