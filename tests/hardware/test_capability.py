@@ -21,6 +21,8 @@ from vramcast.hardware.accelerator import RULES, capability, catalogue
         ("b200-sxm-180", "flash_attention_3", "refused"),
         ("gtx-1080-ti", "awq", "refused"),
         ("mi300x", "fp8", "native"),
+        ("mi300x", "mxfp4", "emulated"),
+        ("mi300x", "nvfp4", "refused"),
         ("mi210", "fp8", "refused"),
         ("tpu-v5e", "bf16", "unknown"),
     ],

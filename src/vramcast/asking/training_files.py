@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from vramcast.errors import QuestionError
 from vramcast.reading.training.settings import Settings
 
 _SAME = (
@@ -13,7 +14,15 @@ _ADAPTER = ("rank", "targets", "dropout", "modules_to_save", "dora", "parameters
 
 
 def under_words(words: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """The words, with what the files say wherever none was typed."""
+    """The words, with what the files say wherever none was typed.
+
+    Raises QuestionError where they point to a DeepSpeed file that is not at hand and no stage was typed.
+    """
+    if settings.missing and not {"zero", "fsdp"} & words.keys():
+        raise QuestionError(
+            f"{settings.missing[0]} cannot be read: the configuration points to it; put it beside, give it with --from too, or "
+            "say its stage with --zero N"
+        )
     return words | {name: value for name, value in _words_of(settings).items() if name not in words}
 
 

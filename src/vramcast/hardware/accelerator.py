@@ -179,6 +179,8 @@ _CHIPS = {
     "Apple GPU": {"fp32", "fp16", "bf16", "gguf"},
     "Gaudi": {"fp32", "fp16", "bf16", "fp8"},
 }
+# What other chips unpack to 16 bits inside a kernel. Source: vllm-project/vllm#55934 measures gpt-oss-120b so on gfx942 (MI300X)
+_UNPACKED = {("CDNA3", "mxfp4"): "AITER's and Triton's 16-bit kernels unpack it: memory saved, no faster arithmetic"}
 _SPELLINGS = {
     "float32": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8",
     "fp4": "nvfp4", "w8a8": "int8", "gptq_marlin": "marlin", "awq_marlin": "marlin", "nf4": "bitsandbytes",
@@ -198,6 +200,8 @@ def capability(card: Accelerator, feature: str) -> Capability:
         return Capability("unknown", f"nothing is known about {name} on {card.name}")
     if name in native:
         return Capability("native", f"{card.architecture} computes {name}")
+    if how := _UNPACKED.get((card.architecture, name)):
+        return Capability("emulated", f"{card.architecture} has no {name}: {how}")
     return Capability(
         "unknown" if name not in {"fp8", "mxfp4", "nvfp4", "bf16"} else "refused", f"{card.architecture} has no {name}"
     )

@@ -3,7 +3,7 @@
 One table per distinct width, base and scaling; layers share equal ones. Rows are the positions, but: linear scaling and dynamic
 NTK times their factor; YaRN the original positions times its factor; LongRoPE a short table and a long one; multimodal positions
 by sections four times as many (video), unless the sections are interleaved. Sliding layers turn by a base of their own where the
-config gives one (Gemma 3, Gemma 4, ModernBERT).
+config gives one (Gemma 3, Gemma 4, ModernBERT). Latent attention without positions (Kimi Linear, Kimi K3) has no table.
 
 Source: vllm/model_executor/layers/rotary_embedding (linear_scaling_rope.py, dynamic_ntk_scaling_rope.py, yarn_scaling_rope.py,
 phi3_long_rope_scaled_rope.py, mrope.py); sglang/srt/layers/rotary_embedding.py alike.
@@ -50,6 +50,8 @@ def _spoken(text: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, An
 
 
 def _facts(text: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, float]:
+    if text.get("mla_use_nope"):
+        return {ROWS: 0}
     if isinstance(told.get("mrope_section"), list | tuple) and not told.get("mrope_interleaved"):
         return {SECTIONS: 1}
     positions, factor = _number(text.get("max_position_embeddings")), _number(told.get("factor"))

@@ -150,7 +150,11 @@ def _training_log(text: str, _name: str) -> Kind | None:
 
 def _training(text: str, name: str) -> Kind | None:
     """A training configuration, a command line that trains, a program with TrainingArguments."""
+    from vramcast.reading.training.xtuner import is_config as is_xtuner
+
     if name.endswith(".py") or re.search(r"^\s*(?:from|import) \w+", text, re.M):
+        if name.endswith(".py") and is_xtuner(text):
+            return Kind(what="a training program", command=("train", "--from"), strength=CERTAIN, because="XTuner's own names")
         if match := _TRAINS.search(text):
             because = match[0].rstrip("( ")
             return Kind(what="a training program", command=("train", "--from"), strength=CERTAIN, because=because)

@@ -12,7 +12,7 @@ def code_of(notebook: Any, what: str) -> str:
     """The Python of the code cells; lines of the shell and of magics are left out. Raises QuestionError for no notebook."""
     cells = (_source(cell) for cell in _cells(notebook, what))
     plain = (text for text in cells if not text.startswith(_SHELL[1:]) and not text.startswith("%%"))
-    return "\n".join(_blank(line) for text in plain for line in text.splitlines())
+    return "\n".join(_without_shell(text) for text in plain)
 
 
 def shell_of(notebook: Any, what: str) -> str:
@@ -39,6 +39,16 @@ def _cells(notebook: Any, what: str) -> list[Any]:
 def _source(cell: dict[str, Any]) -> str:
     source = cell.get("source")
     return "".join(str(line) for line in source) if isinstance(source, list) else str(source or "")
+
+
+def _without_shell(text: str) -> str:
+    """A cell whose shell lines are ``pass``, those that go on after a backslash included."""
+    lines, inside = [], False
+    for line in text.splitlines():
+        shell = inside or line.lstrip().startswith(("!", "%"))
+        lines.append("" if inside else _blank(line))
+        inside = shell and line.rstrip().endswith("\\")
+    return "\n".join(lines)
 
 
 def _blank(line: str) -> str:

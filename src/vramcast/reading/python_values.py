@@ -37,9 +37,13 @@ class Program:
         self.arguments: dict[str, ast.expr] = {}
         for node in ast.walk(tree):
             self._note(node)
+        for name in _decided_by_branches(tree):
+            self.names[name] = ast.Name(id=f"{name} ")  # either value: open
 
     def _note(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+        if isinstance(node, ast.ClassDef):
+            self._fields(node)
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             self.names.setdefault(node.targets[0].id, node.value)
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             self.names.setdefault(node.target.id, node.value)
@@ -52,6 +56,11 @@ class Program:
             named = node.args.args[len(node.args.args) - len(node.args.defaults) :]
             for argument, default in zip(named, node.args.defaults, strict=False):
                 self.names.setdefault(argument.arg, default)
+
+    def _fields(self, node: ast.ClassDef) -> None:
+        """Defaults of a dataclass's fields, which ``args.name`` reads where no flag says otherwise (HfArgumentParser)."""
+        for name, default in field_defaults(node):
+            self.arguments.setdefault(name, default)
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """The calls of these functions or classes, by the last part of their name, in the program's order."""
@@ -86,6 +95,8 @@ class Program:
         return self._looked_up(node, depth)
 
     def _looked_up(self, node: ast.expr, depth: int) -> Any:
+        if isinstance(node, ast.JoinedStr):
+            return self._joined(node, depth)
         if isinstance(node, ast.Name):
             held = self.names.get(node.id)
             return self.value(held, depth + 1) if held is not None else Open(node.id)
@@ -102,6 +113,12 @@ class Program:
             return self._called(node, depth)
         return Open(ast.unparse(node)[:40])
 
+    def _joined(self, node: ast.JoinedStr, depth: int) -> Any:
+        """An f-string whose parts are all told."""
+        parts = [self.value(one.value if isinstance(one, ast.FormattedValue) else one, depth + 1) for one in node.values]
+        plain = all(isinstance(part, str | int | float) for part in parts) and sum(len(str(part)) for part in parts) < 400
+        return "".join(map(str, parts)) if plain else Open(ast.unparse(node)[:40])
+
     def _attribute(self, node: ast.Attribute, depth: int) -> Any:
         if isinstance(node.value, ast.Name) and node.value.id in ("torch", "jnp"):
             return node.attr
@@ -110,6 +127,8 @@ class Program:
 
     def _worked_out(self, node: ast.BinOp, depth: int) -> Any:
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+        if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str) and len(left) + len(right) < 400:
+            return left + right
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
         if not numbers or abs(left) > 1e12 or abs(right) > 1e12 or (isinstance(node.op, ast.FloorDiv) and not right):
             return Open(ast.unparse(node)[:40])
@@ -128,6 +147,37 @@ class Program:
         if name in ("get", "getenv") and node.args and isinstance(node.args[0], ast.Constant):
             return Open(str(node.args[0].value))
         return Open(name or "...")
+
+
+def field_defaults(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
+    """Annotated fields of a class with their defaults: ``x: int = 4`` and ``x: int = field(default=4)``."""
+    for one in node.body:
+        if not isinstance(one, ast.AnnAssign) or not isinstance(one.target, ast.Name) or one.value is None:
+            continue
+        value: ast.expr | None = one.value
+        if isinstance(value, ast.Call) and called(value) in ("field", "Field"):
+            value = next((word.value for word in value.keywords if word.arg == "default"), None)
+        if value is not None:
+            yield one.target.id, value
+
+
+def _decided_by_branches(tree: ast.Module) -> set[str]:
+    """Names that an ``if`` and its ``else`` set to different values: which one, only running the program tells."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and node.orelse:
+            one, other = _set_in(node.body), _set_in(node.orelse)
+            found |= {name for name in one.keys() & other.keys() if one[name] != other[name]}
+    return found
+
+
+def _set_in(body: list[ast.stmt]) -> dict[str, str]:
+    plain = (node for node in body if isinstance(node, ast.Assign) and len(node.targets) == 1)
+    return {
+        node.targets[0].id: ast.dump(node.value)
+        for node in plain
+        if isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Constant)
+    }
 
 
 def called(node: ast.Call) -> str:

@@ -32,6 +32,13 @@ def test_decode_context_parallelism_has_to_divide_tp() -> None:
         answer(decode_context_parallel_size=3)
 
 
+def test_decode_context_parallelism_needs_ranks_that_hold_the_same_heads() -> None:
+    """vllm/config/model.py: without latent attention, tp has to exceed the KV heads."""
+    with pytest.raises(QuestionError, match=r"8 KV heads on tp=8 have 1; use --tp 16 or leave it out"):
+        answer(model="meta-llama/Llama-3.1-8B", decode_context_parallel_size=2)
+    assert answer(model="Qwen/Qwen3-235B-A22B", decode_context_parallel_size=2).cache.tokens > 0
+
+
 def test_large_collective_buffers_belong_to_linked_hopper_and_data_centre_blackwell() -> None:
     def gib(card: Accelerator) -> float:
         return non_torch_term((0, 19), card, tp=2, pp=1).bytes / GiB

@@ -98,6 +98,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     llama.cpp's converter keeps, 0: all. ``gguf_mix``: the branch of llama-quant.cpp that names this architecture.
     ``largest_capture``: the largest batch that vLLM captures as a graph for this class, 0: by the engine's own rule.
     ``sglang_cuts_towers``: SGLang's vision tower is cut by tensor parallelism (VisionAttention and parallel linears).
+    ``vllm_until``: the last vLLM release that had the class, "": the newest has it.
     """
 
     image_tokens: int = 0
@@ -113,6 +114,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gguf_mix: Literal["", "llama", "falcon"] = ""
     largest_capture: int = 0
     sglang_cuts_towers: bool = False
+    vllm_until: str = ""
 
 
 class Traced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

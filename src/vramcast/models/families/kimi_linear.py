@@ -1,7 +1,13 @@
-"""Kimi Linear and Ling 3: delta attention with a forget gate per channel (KDA), latent attention every few layers, experts.
+"""Kimi Linear, Kimi K3 and Ling 3: delta attention with a forget gate per channel (KDA), latent attention, experts.
 
-Source of names and shapes: transformers 5.23, modeling_kimi_linear.py and modeling_bailing_hybrid.py.
+Kimi K3 gates latent attention's output, keeps the output gate of delta attention whole, lets routed experts work in a
+narrower space, and mixes the outputs of earlier blocks of layers by learned scores (attention residuals).
+
+Source of names and shapes: transformers 5.23, modeling_kimi_linear.py and modeling_bailing_hybrid.py; for Kimi K3 vllm/models/
+kimi_k3 and the tensors of its published checkpoint.
 """
+
+import msgspec
 
 from vramcast.errors import ConfigError
 from vramcast.models.config import Config
@@ -20,7 +26,8 @@ def read(config: Config, *, prefix: str = "model.") -> Model:
     keys = zip(_pattern(config), _sparse(config), strict=True)
     blocks = parts.stack(keys, lambda key: _layer(config, hidden, *key, name=f"{prefix}layers.{{}}."))
     untied = Config({**config.raw, "tie_word_embeddings": False}, config.path)  # the class ties nothing
-    return parts.decoder(untied, hidden=hidden, prefix=prefix, blocks=blocks)
+    last = _residual(config, hidden, f"{prefix}output_attn")
+    return parts.decoder(untied, hidden=hidden, prefix=prefix, blocks=blocks, extra=last)
 
 
 def _pattern(config: Config) -> list[str]:
@@ -50,12 +57,26 @@ def _layer(config: Config, hidden: int, kind: str, sparse: bool, *, name: str) -
     mixer, mixer_tensors = _delta(config, hidden) if kind == "linear_attention" else _latent(config, hidden)
     feed, feed_tensors = _feed_forward(config, hidden, sparse=sparse)
     norms = parts.norms(hidden, "input_layernorm", "post_attention_layernorm")
-    return Block(name=name, indices=(), mixers=(mixer,), feedforward=feed, tensors=(*mixer_tensors, *feed_tensors, *norms))
+    mixed = (t for half in ("self_attention", "mlp") for t in _residual(config, hidden, half))
+    return Block(
+        name=name, indices=(), mixers=(mixer,), feedforward=feed, tensors=(*mixer_tensors, *feed_tensors, *norms, *mixed)
+    )
+
+
+def _residual(config: Config, hidden: int, name: str) -> tuple[Tensor, ...]:
+    """Kimi K3's scores over the outputs of earlier blocks of layers: a norm and one row, before each half and at the end."""
+    if not config.integer("attn_res_block_size", default=0):
+        return ()
+    return (*parts.norms(hidden, f"{name}_res_norm"), *parts.linear(f"{name}_res_proj", 1, hidden, "mixer", shard=None))
 
 
 def _latent(config: Config, hidden: int) -> tuple[Mixer, tuple[Tensor, ...]]:
     kind = latent_kind(config)
-    gate = parts.linear("self_attn.g_proj", kind.heads, hidden, "mixer", shard=0) if _is_ling(config) else ()
+    gate: tuple[Tensor, ...] = ()
+    if _is_ling(config):
+        gate = parts.linear("self_attn.g_proj", kind.heads, hidden, "mixer", shard=0)
+    elif config.flag("mla_use_output_gate", default=False):
+        gate = parts.linear("self_attn.g_proj", kind.heads * kind.value_dim, hidden, "q", shard=0, groups=kind.heads)
     return kind, (*latent_tensors(kind, hidden, bias=config.flag("attention_bias", default=False)), *gate)
 
 
@@ -78,7 +99,7 @@ def _delta(config: Config, hidden: int) -> tuple[Mixer, tuple[Tensor, ...]]:
         *(t for x in "qkv" for t in parts.linear(f"{name}{x}_proj", inner, hidden, x, shard=0, groups=heads)),
         *(t for x in "qkv" for t in state_space.convolution(f"{name}{x}_conv1d", inner, conv, bias=False)),
         state_space.state(f"{name}dt_bias", inner),
-        Tensor(name=f"{name}A_log", shape=(1, 1, heads, 1), role="state", shard=2),
+        _decay(config, heads, width, f"{name}A_log"),
         *parts.linear(f"{name}b_proj", heads, hidden, "mixer", shard=0),
         *_gates(config, hidden, (inner, width), name),
         *parts.norms(width, f"{name}o_norm"),
@@ -86,14 +107,27 @@ def _delta(config: Config, hidden: int) -> tuple[Mixer, tuple[Tensor, ...]]:
     )
 
 
+def _whole_gate(config: Config) -> bool:
+    listed = config.optional_child("linear_attn_config")
+    return listed is not None and listed.flag("use_full_rank_gate", default=False)
+
+
+def _decay(config: Config, heads: int, width: int, name: str) -> Tensor:
+    """Each head's rate of forgetting; each channel's, shared by the heads, in Kimi K3's checkpoint."""
+    if _whole_gate(config):
+        return Tensor(name=name, shape=(width,), role="state")
+    return Tensor(name=name, shape=(1, 1, heads, 1), role="state", shard=2)
+
+
 def _gates(config: Config, hidden: int, widths: tuple[int, int], name: str) -> tuple[Tensor, ...]:
-    """The forget and the output gate, of low rank in Kimi Linear, whole in Ling."""
+    """The forget and the output gate: of low rank in Kimi Linear, whole in Ling, the output's alone whole in Kimi K3."""
     inner, width = widths
-    if _is_ling(config):
-        return tuple(t for x in "fg" for t in parts.linear(f"{name}{x}_proj", inner, hidden, "mixer", shard=0))
+    whole = "fg" if _is_ling(config) else "g" if _whole_gate(config) else ""
+    low = [x for x in "fg" if x not in whole]
     return (
-        *(t for x in "fg" for t in parts.linear(f"{name}{x}_a_proj", width, hidden, "mixer", shard=None)),
-        *(t for x in "fg" for t in parts.linear(f"{name}{x}_b_proj", inner, width, "mixer", shard=0)),
+        *(t for x in whole for t in parts.linear(f"{name}{x}_proj", inner, hidden, "mixer", shard=0)),
+        *(t for x in low for t in parts.linear(f"{name}{x}_a_proj", width, hidden, "mixer", shard=None)),
+        *(t for x in low for t in parts.linear(f"{name}{x}_b_proj", inner, width, "mixer", shard=0)),
     )
 
 
@@ -108,10 +142,22 @@ def _mixture(config: Config) -> Mixture:
     return Mixture(routed=routed, active=active, shared=mixtures.shared_count(shared), correction=correction)
 
 
+def _narrowing(config: Config, hidden: int, narrow: int) -> tuple[Tensor, ...]:
+    """The way into the space that routed experts work in, and back (Kimi K3)."""
+    if not narrow:
+        return ()
+    return (
+        *parts.linear("mlp.routed_expert_down_proj", narrow, hidden, "latent", shard=None),
+        *parts.linear("mlp.routed_expert_up_proj", hidden, narrow, "latent", shard=None),
+        *(parts.norms(narrow, "mlp.routed_expert_norm") if config.flag("latent_moe_use_norm", default=False) else ()),
+    )
+
+
 def _feed_forward(config: Config, hidden: int, *, sparse: bool) -> tuple[Dense | Experts, tuple[Tensor, ...]]:
     if sparse:
         mixture = _mixture(config)
-        mixed = mixture.kind(config)
-        return mixed, mixture.tensors(config, mixed, hidden)
+        narrow = config.integer("routed_expert_hidden_size", default=0)
+        mixed = msgspec.structs.replace(mixture.kind(config), latent=narrow)
+        return mixed, (*mixture.tensors(config, mixed, hidden), *_narrowing(config, hidden, narrow))
     kind = Dense(intermediate=config.size("intermediate_size"), activation=config.text("hidden_act", default="silu"))
     return kind, parts.gated_mlp(kind, hidden)

@@ -40,6 +40,12 @@ def latent(config: Config, style: Style, span: spans.Span) -> tuple[LatentAttent
     return kind, (*latent_tensors(kind, hidden, bias=bias), *(indexer_tensors(kind, hidden) if kind.indexer else ()))
 
 
+def _evenly(config: Config, style: Style, span: spans.Span) -> tuple[LatentAttention, tuple[Tensor, ...]]:
+    """MiniCPM3's published configs leave values' width out: the hidden size over the heads (modeling_minicpm.py beside them)."""
+    width = config.size("hidden_size") // config.size("num_attention_heads")
+    return latent(Config({"v_head_dim": width, **config.raw}, config.path), style, span)
+
+
 def latent_tensors(kind: LatentAttention, hidden: int, *, bias: bool = False, prefix: str = "self_attn.") -> tuple[Tensor, ...]:
     """Down-projections are held whole by every rank, up-projections are cut in heads (arXiv 2405.04434, 2.1.2)."""
     queries, values = kind.heads * kind.head_dim, kind.heads * (kind.nope_dim + kind.value_dim)
@@ -169,6 +175,6 @@ STYLES: dict[str, Style] = {
     "hy_v4": Style(attend=latent, overrides=_hy4_indexed, extra=_hy4, outer=_hy4_end, mixture=_V3_FIRST_DENSE),
     "mistral4": Style(attend=latent, mixture=_V2),
     "axk1": Style(attend=latent, mixture=_V3_AFTER_ONE, extra=_after_mlp),
-    "minicpm3": Style(attend=latent, mlp_bias="mlp_bias"),
+    "minicpm3": Style(attend=_evenly, mlp_bias="mlp_bias"),
     "youtu": Style(attend=latent, mlp_bias="mlp_bias"),
 }

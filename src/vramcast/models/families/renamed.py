@@ -48,7 +48,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 def read(config: Config, *, prefix: str = "") -> Model:
     """A model of one of these classes. ``prefix`` replaces the class's own."""
     kind = config.text("model_type")
-    config = Config({**_ABSENT.get(kind, {}), **config.raw}, config.path)
+    older = {new: config.raw[old] for new, old in _OLDER.get(kind, ()) if config.has(old)}
+    config = Config({**_ABSENT.get(kind, {}), **older, **config.raw}, config.path)
     sizes, names, extra = _READERS[kind](config)
     model = _built(config, sizes, msgspec.structs.replace(names, prefix=prefix or names.prefix), extra)
     return qwen_senses.with_tower(config, model) if any(config.has(sense) for sense in qwen_senses.FIELDS) else model
@@ -235,6 +236,13 @@ def _phi3small(config: Config) -> Read:
 
 
 # What a class takes where its config says nothing: Qwen 1 loads in bfloat16.
+# Qwen's first configs (CodeFuse-DevOps) have GPT-2's names
+_OLDER = {
+    "qwen": (
+        ("hidden_size", "n_embd"), ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head"),
+        ("intermediate_size", "ffn_hidden_size"), ("max_position_embeddings", "n_positions"),
+    ),
+}  # fmt: skip
 _ABSENT = {"qwen": {"torch_dtype": "bfloat16"}}
 
 _READERS = {

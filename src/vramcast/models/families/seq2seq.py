@@ -55,8 +55,9 @@ def read(config: Config) -> Model:
         "model.decoder.layers.{}.", count, hidden, heads, intermediate=config.size("decoder_ffn_dim"), style=style,
         extra=_cross(hidden, heads, style),
     )  # fmt: skip
+    places = {"max_position_embeddings": config.size("max_target_positions", default=448)} if whisper else {}
     return parts.decoder(
-        config,
+        Config({**config.raw, **places}, config.path),
         hidden=hidden,
         vocab=config.size("decoder_vocab_size", "vocab_size"),
         blocks=(_decoding(block, heads, hidden),),

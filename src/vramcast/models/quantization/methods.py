@@ -7,6 +7,8 @@ torchao, quanto, EXL2/3, MLX); compressed-tensors and modelopt have a module of 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.quantization import compressed, formats, modelopt, quark
@@ -29,6 +31,22 @@ def _one(format_: Format, config: Config, *, towers: bool = False, head: Format 
 
 
 def _fp8(config: Config) -> Plan:
+    """fp8 throughout, unless DeepSeek-V4's experts have a type of their own.
+
+    Its makers' are packed FP4 with an e8m0 scale for 32 inputs (``expert_dtype``). NVIDIA's copy has them in NVFP4
+    (``moe_quant_algo``); its list of what was left alone means: as it was, in fp8.
+    """
+    plan, nvidia = _plain_fp8(config), config.text("moe_quant_algo", default="") == "NVFP4"
+    if not nvidia and config.text("expert_dtype", default="") != "fp4":
+        return plan
+    own = formats.nvfp4() if nvidia else formats.MXFP4
+    rules = (Rule(format=own, roles=("expert.",)), *plan.rules)
+    return msgspec.structs.replace(
+        plan, name=f"{plan.name}+{own.name}-experts", rules=rules, ignore=() if nvidia else plan.ignore
+    )
+
+
+def _plain_fp8(config: Config) -> Plan:
     block = config.list("weight_block_size", default=[])
     static = config.text("activation_scheme", default="dynamic") == "static"
     if block:
@@ -296,8 +314,14 @@ def checkpoint_config(raw: Mapping[str, Any]) -> dict[str, Any] | None:
     for holder in (raw, inner if isinstance(inner, Mapping) else {}):
         for field in ("quantization_config", "compression_config", "quantization"):
             if isinstance(holder.get(field), Mapping):
-                return compact_config(holder[field])
+                return compact_config(_with_experts(holder[field], raw, inner))
     return None
+
+
+def _with_experts(scheme: Mapping[str, Any], *holders: Any) -> Mapping[str, Any]:
+    """The scheme with the experts' type, which DeepSeek-V4 names beside it (V4.1 within it)."""
+    told = next((part["expert_dtype"] for part in holders if isinstance(part, Mapping) and part.get("expert_dtype")), None)
+    return {"expert_dtype": told, **scheme} if told and scheme.get("quant_method") == "fp8" else scheme
 
 
 def compact_config(raw: Mapping[str, Any]) -> dict[str, Any]:

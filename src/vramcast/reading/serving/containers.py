@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from vramcast.reading.serving.commands import launches_of, of_image
+from vramcast.reading.serving.commands import launch_of, launches_of, of_image
+from vramcast.reading.serving.environment import engine_of_environment
 from vramcast.reading.serving.launch import Held, Launch
-from vramcast.reading.serving.programs import image_engine, program_of
+from vramcast.reading.serving.programs import Program, image_engine, program_of
 from vramcast.reading.shell.variables import resolved
 
 # Resources that are whole cards, as Kubernetes' device plugins and Dynamo name them.
@@ -46,6 +47,9 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
             found = of_image(image, words, variables, held, self.name)
         if not found and self.entry and self.entry[-1].endswith(("serve", "entrypoint.sh", "server", "api_server")):
             found = of_image(image, words[len(self.entry) :], variables, held, self.name)
+        if not found and (engine := engine_of_environment(variables)):
+            launch = launch_of(Program(engine=engine), held, variables, self.name)
+            found = (launch,) if launch else ()
         return tuple(self._completed(launch, image) for launch in found)
 
     def _completed(self, launch: Launch, image: str) -> Launch:

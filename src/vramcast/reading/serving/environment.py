@@ -53,6 +53,12 @@ def flags_of_environment(engine: str, environment: Mapping[str, str]) -> tuple[l
     return flags, idle, unread
 
 
+def engine_of_environment(environment: Mapping[str, str]) -> str:
+    """The engine whose server alone reads variables that are set here; "" where none is, or of two engines."""
+    found = {"ollama" if name in _OLLAMA else "llama_cpp" for name in environment if name in _OLLAMA or name in _LLAMA}
+    return found.pop() if len(found) == 1 else ""
+
+
 def variable_of(engine: str, flag: str) -> str:
     """The variable that stands for a flag, for the place that an answer names; "" for none."""
     tables = {"llama_cpp": {v: k for k, v in _LLAMA.items()}, "ollama": {n: k for k, names in _OLLAMA.items() for n in names}}

@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import ConfigError, QuestionError
-from vramcast.reading.serving.environment import read_environment_file
+from vramcast.reading.serving.commands import launch_of
+from vramcast.reading.serving.environment import engine_of_environment, read_environment_file
 from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.programs import Program
 from vramcast.reading.serving.scripts import read_script
 from vramcast.units import MiB
 from vramcast.untrusted import existing_path, parse_json, parse_yaml_documents, read_bytes
@@ -120,6 +122,8 @@ def _text(content: str, lower: str, held: Held) -> Found:
     """What has no format of its own: a script, a pasted line, a unit, a program without its ending."""
     if lower.endswith((".service", ".container")) or re.search(r"^ExecStart=", content, re.M):
         return Found(kind="systemd unit", launches=_unit(content, held))
+    if launches := _environment(content, held):
+        return Found(kind="file of variables", launches=launches)
     launches = read_script(content, held)
     kind = (
         "SLURM script" if "#SBATCH" in content else "command line" if len(content.strip().splitlines()) == 1 else "shell script"
@@ -139,7 +143,7 @@ def _text(content: str, lower: str, held: Held) -> Found:
 
 
 def _yaml(content: str, what: str, held: Held) -> Found:
-    from vramcast.reading.serving import compose, dynamo, engine_yaml, helm, kubernetes, llama_swap, ray_serve, recipes
+    from vramcast.reading.serving import compose, dynamo, engine_yaml, helm, jobs, kubernetes, llama_swap, ray_serve, recipes
 
     plain = _untemplated(content) if "{{" in content else content
     if what.lower().endswith(".json"):
@@ -149,7 +153,7 @@ def _yaml(content: str, what: str, held: Held) -> Found:
     first = next((one for one in documents if one is not None), None)
     if launches := kubernetes.read(documents, held):
         return Found(kind=kubernetes.NAME, launches=launches)
-    for module in (compose, llama_swap, ray_serve, dynamo, recipes, helm, engine_yaml):
+    for module in (compose, llama_swap, ray_serve, dynamo, recipes, jobs, helm, engine_yaml):
         if launches := module.read(first, held):
             return Found(kind=module.NAME, launches=launches)
     return Found(kind="YAML")
@@ -165,6 +169,17 @@ def _variable(found: re.Match[str]) -> str:
     default = re.search(r"default\s+\"?([\w./-]{1,80})\"?", found[1])
     name = re.findall(r"\w+", found[1].split("|")[0])
     return default[1] if default else f"${{{name[-1] if name else 'value'}}}"
+
+
+def _environment(content: str, held: Held) -> tuple[Launch, ...]:
+    """What a file of nothing but NAME=value lines sets for a server that reads them by itself (Ollama, llama-server)."""
+    lines = [line for line in content.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if not lines or not all(re.match(r"\s*(?:export\s+)?[A-Za-z_]\w*=", line) for line in lines):
+        return ()
+    variables = read_environment_file(content)
+    engine = engine_of_environment(variables)
+    launch = launch_of(Program(engine=engine), held, variables) if engine else None
+    return (launch,) if launch else ()
 
 
 def _unit(content: str, held: Held) -> tuple[Launch, ...]:

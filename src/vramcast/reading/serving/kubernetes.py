@@ -92,7 +92,7 @@ def _pods(one: Mapping[str, Any]) -> Iterator[_Pod]:
             count = value.get("replicas")
             replicas = count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else replicas
             gpus = cards_in(value.get("resources")) or gpus
-            main = value.get("mainContainer")
+            main = value.get("mainContainer") or value.get("runner")  # Dynamo's; OME's engine of a ServingRuntime
             containers = (
                 value.get("containers")
                 if isinstance(value.get("containers"), list)
@@ -104,7 +104,7 @@ def _pods(one: Mapping[str, Any]) -> Iterator[_Pod]:
                 met += 1
                 yield _Pod(spec=value, containers=containers, path=path, replicas=replicas, gpus=gpus, name=name)
             for key, inner in value.items():
-                if key not in ("containers", "initContainers", "mainContainer", "resources", "env") and isinstance(
+                if key not in ("containers", "initContainers", "mainContainer", "runner", "resources", "env") and isinstance(
                     inner, (dict, list)
                 ):
                     level.append((inner, f"{path}.{key}", replicas, gpus, str(key) if path.endswith(".services") else name))

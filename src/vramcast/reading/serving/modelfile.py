@@ -6,6 +6,7 @@ import re
 from vramcast.errors import VramcastError
 from vramcast.reading.serving.containers import Container, words_of
 from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.programs import image_engine
 from vramcast.untrusted import parse_json
 
 NAME = "Modelfile"
@@ -66,7 +67,10 @@ def read_dockerfile(text: str, held: Held) -> tuple[Launch, ...]:
     variables = dict(re.findall(r"^\s*(?:ENV|ARG)\s+(\w{1,60})[= ]\"?([^\"\n]{0,300}?)\"?\s*$", plain, re.M))
     entry = _instruction(plain, "ENTRYPOINT")
     what = Container(image=images[-1] if images else "", entry=entry, arguments=_instruction(plain, "CMD"), environment=variables)
-    return what.launches(held)
+    found = what.launches(held)
+    if not found and images and (engine := image_engine(images[-1])) and engine[0]:  # an entry point of its own, not at hand
+        return (Launch(engine=engine[0], model="", version=engine[1], where=held.where),)
+    return found
 
 
 def _instruction(text: str, name: str) -> tuple[str, ...]:

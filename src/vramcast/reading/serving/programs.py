@@ -139,7 +139,8 @@ def _nested(words: list[str], name: str) -> list[str]:
     if name not in _SHELLS and words[0] not in _SHELLS:
         return []
     flag = next((place for place, word in enumerate(words[:5]) if re.fullmatch(r"-[a-z]*c", word)), 0)
-    return words[flag + 1 :] if flag else []
+    rest = words[flag + 1 :] if flag else []
+    return rest[1:] if rest[:1] == ["--"] else rest
 
 
 def _wrapped(words: list[str], before: list[str]) -> Program | None:

@@ -48,7 +48,7 @@ def _imports(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module.split(".")[0])
+            found |= {node.module.split(".")[0], node.module.split(".")[-1]}  # lmcache_vllm.vllm has vLLM's own LLM
     return found & _PACKAGES.keys()
 
 

@@ -52,8 +52,12 @@ def _one(config: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
     kwargs = dict(given) if isinstance(given, dict) else {}
     scaling = config.get("scaling_config")
     workers = scaling.get("num_workers") if isinstance(scaling, dict) else None
+    degree = config.get("tensor_parallelism")
+    workers = degree.get("degree", workers) if isinstance(degree, dict) else workers
     if isinstance(workers, int) and "tensor_parallel_size" not in kwargs:
         kwargs["tensor_parallel_size"] = workers
+    if isinstance(longest := config.get("max_request_context_length"), int):
+        kwargs.setdefault("max_model_len", longest)
     name = str(source.get("model_id") or model or "")
     words = words_of_flags(taken_apart("vllm", flags_of_mapping(kwargs)).flags)
     kind = str(config.get("llm_engine") or "vllm").lower()

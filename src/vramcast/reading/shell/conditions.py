@@ -74,7 +74,7 @@ def _plain(test: str, known: Mapping[str, str]) -> tuple[bool | None, tuple[str,
     if (compared := _BINARY.fullmatch(test)) is None:
         value = resolved(test.strip("\"'"), known)
         return (None, open_names(value)) if open_names(value) else (bool(value), ())
-    left, right = (resolved(compared[side].strip("\"'"), known) for side in ("left", "right"))
+    left, right = (resolved(re.sub("[\"']", "", compared[side]), known) for side in ("left", "right"))
     if names := (*open_names(left), *open_names(right)):
         return None, names
     return _compared(left, compared["how"], right), ()

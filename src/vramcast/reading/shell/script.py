@@ -49,6 +49,7 @@ class _Reader:
         self.lines: list[Line] = []
         self.branches: list[_Branch] = []
         self.depth = 0
+        self.skipped = 0
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,8 +156,21 @@ def _uncommented(line: str) -> str:
     return line.rstrip()
 
 
+def _passed_over(reader: _Reader, text: str) -> bool:
+    """Whether a statement stands in a loop over the script's own arguments, and there are none: such a loop never runs."""
+    word = re.split(r"[\s;]", text, maxsplit=1)[0]
+    opens = word in ("while", "until", "for") and not re.search(r"[;\s]done\b", text)
+    if reader.skipped:
+        reader.skipped += opens - (word == "done")
+        return True
+    if opens and not reader.arrays["@"] and re.match(r"(?:while|until)\b.*\$(?:\{?[1#@*])", text):
+        reader.skipped = 1
+        return True
+    return False
+
+
 def _statement(reader: _Reader, text: str) -> None:
-    if _branch(reader, text):
+    if _passed_over(reader, text) or _branch(reader, text):
         return
     runs = [branch.runs for branch in reader.branches]
     if False in runs:
@@ -187,12 +201,15 @@ def _assign(reader: _Reader, assigned: re.Match[str]) -> None:
     if name in reader.given:
         return
     if opened := next((branch.opened for branch in reader.branches if branch.runs is None), ()):
-        reader.known[name] = "".join(f"${{{open_}}}" for open_ in opened)
+        mark = "".join(f"${{{open_}}}" for open_ in opened)
+        adds = more or re.match(rf"[\"']?\$\{{?{name}\b", value)
+        reader.known[name] = f"{reader.known.get(name, '')} {mark}" if adds else mark  # what may be added to it
         reader.arrays.pop(name, None)
     elif value.startswith("("):
         words = _words(reader, value[1 : value.rindex(")")] if ")" in value else value[1:])
         reader.arrays[name] = [*reader.arrays.get(name, []), *words] if more else words
         reader.known[name] = reader.arrays[name][0] if reader.arrays[name] else ""
+        reader.known[f"{name}[@]"] = " ".join(reader.arrays[name])
     elif value.startswith(("$(", "`")) and not value.startswith("$(("):
         reader.known.pop(name, None)
     else:

@@ -9,7 +9,7 @@ from vramcast.untrusted import whole_number
 LONGEST = 200_000
 _LARGEST_NUMBER = 10**15
 _NAME = re.compile(
-    r"\$\{!?(?P<braced>\w{1,60})(?:\[(?:[@*]|\d+)\])?(?::?(?P<how>[-=+?])(?P<other>(?:\$\{[^{}]*\}|[^{}]){0,500})|[%#:/^,][^{}]{0,200})?\}"
+    r"\$\{!?(?P<braced>\w{1,60})(?P<all>\[[@*]\])?(?:\[\d+\])?(?::?(?P<how>[-=+?])(?P<other>(?:\$\{[^{}]*\}|[^{}]){0,500})|[%#:/^,][^{}]{0,200})?\}"
     r"|\$(?P<bare>[A-Za-z_]\w{0,60}|\d)|\$\((?P<manifest>[A-Za-z_]\w{0,60})\)"
 )
 _SUM = re.compile(r"\$\(\(([\d\s+*/()-]+)\)\)")
@@ -61,7 +61,7 @@ def _bare(expression: str, known: Mapping[str, str]) -> str:
 def _value(found: re.Match[str], known: Mapping[str, str]) -> str:
     name = found["braced"] or found["bare"] or found["manifest"]
     how, other = found["how"], (found["other"] or "").strip("\"'")
-    value = known.get(name)
+    value = known.get(f"{name}[@]" if found["all"] else name, known.get(name))
     if how == "+":
         return other if value else ""
     if value:

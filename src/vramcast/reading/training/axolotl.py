@@ -45,6 +45,14 @@ def _plugins(settings: Settings, value: Any, because: str) -> None:
         settings.put("loss", "linear", f"{because}: cut cross entropy")
 
 
+def _offloading(settings: Settings, value: Any, because: str) -> None:
+    """True offloads what layers save; ``legacy`` and ``disk`` the inputs of checkpointed layers (schemas/config.py)."""
+    if str(value).lower() in ("legacy", "disk"):
+        settings.replace("checkpointing", "offloaded", because)
+    elif flag(value):
+        settings.add("offload", "activations", because)
+
+
 def _unfrozen(settings: Settings, value: Any, because: str) -> None:
     if value:
         settings.unread.append(because.rsplit(": ", 1)[-1])
@@ -59,7 +67,7 @@ RULES: dict[str, Rule] = {
     "pad_to_sequence_len": ("lengths.padded", flag),
     "gradient_checkpointing": checkpointing,
     "gradient_checkpointing_kwargs.use_reentrant": ("options.reentrant", flag),
-    "activation_offloading": offloads("activations"),
+    "activation_offloading": _offloading,
     "layer_offloading": offloads("parameters"),
     "optimizer": ("optimizer", text),
     "optim_args": optimizer_args,

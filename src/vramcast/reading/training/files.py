@@ -79,8 +79,12 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
 
 def _from_program(text: str, settings: Settings, where: str) -> list[str]:
     """A program's arguments, read from its syntax tree."""
+    from vramcast.reading.training import xtuner
     from vramcast.reading.training.programs import read_program
 
+    if xtuner.is_config(text):
+        xtuner.read_config(text, settings, where=where)
+        return []
     rules = rules_of("huggingface")
     apply(settings, flat(read_program(text, settings, where=where)), rules.RULES, rules.IDLE, where=where)
     return ["huggingface"]
@@ -156,6 +160,9 @@ def format_of(keys: dict[str, Any], *, where: str) -> str:
     names = {*keys, *(key.split(".", 1)[0] for key in keys)}
     scores = {name: len(rules_of(name).SIGNATURE & names) for name in FORMATS}
     best = max(FORMATS, key=lambda name: scores[name])
+    if best == "huggingface":  # its keys are LLaMA-Factory's and ms-swift's too: two of their own decide
+        best = max(("llama_factory", "ms_swift"), key=lambda name: scores[name])
+        best = best if scores[best] >= 2 else "huggingface"
     if not scores[best]:
         known = ", ".join(rules_of(name).NAME for name in FORMATS)
         raise QuestionError(
@@ -238,8 +245,8 @@ def _nested(settings: Settings, folder: Path) -> list[str]:
     above = [parent / file for parent in list(folder.resolve().parents)[:DEEPEST_FILES]]  # commands run from a repository's root
     at = next((p for p in (folder / file, file, folder / file.name, *above) if existing_path(p) and p.is_file()), None)
     if at is None:
-        named = printable(str(pointed))[:200]
-        raise QuestionError(f"{named} cannot be read: the configuration points to it; put it beside, or give it with --from too")
+        settings.missing.append(printable(str(pointed))[:200])
+        return []
     rules = rules_of("deepspeed")
     apply(settings, flat(_parsed(at, _text(at))), rules.RULES, rules.IDLE, where=at.name)
     return ["deepspeed"]

@@ -202,6 +202,10 @@ TRL: dict[str, Rule] = {
     "use_nested_quant": ("options.double_quant", flag),
     "use_reentrant": ("options.reentrant", flag),
     "model_max_length": ("seq", whole),
+    "max_seq_len": ("seq", whole),
+    "block_size": ("seq", whole),
+    "model_name": ("model", text),
+    "base_model": ("model", text),
 }
 RULES = TRAINER | TRL
 IDLE = (

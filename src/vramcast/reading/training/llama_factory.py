@@ -77,6 +77,7 @@ RULES: dict[str, Rule] = TRAINER | {
     "deepspeed": ("file.deepspeed", lambda value: value),
     "vllm_gpu_util": ("engine.share", number),
     "infer_dtype": ("infer_dtype", text),
+    "ray_num_workers": ("gpus", whole),
 }
 IDLE = (
     *TRAINER_IDLE, "template", "dataset*", "eval_dataset", "overwrite_cache", "plot_loss", "val_size", "lora_alpha",

@@ -38,6 +38,11 @@ def _offload(settings: Settings, value: Any, because: str) -> None:
         settings.add("offload", "optimizer", because)
 
 
+def _decoder(settings: Settings, value: Any, because: str) -> None:
+    """The language model's own length, where --seq-length is its vision encoder's."""
+    settings.replace("seq", whole(value), because)
+
+
 def _grouped(settings: Settings, value: Any, _because: str) -> None:
     if not flag(value):
         settings.drop("shape.kv_heads")
@@ -68,6 +73,8 @@ RULES: dict[str, Rule] = {
     "add_bias_linear": ("shape.bias", flag),
     "add_qkv_bias": ("shape.qkv_bias", flag),
     "position_embedding_type": ("shape.position", one_of({"learned_absolute": "learned", "rope": "rope", "none": "alibi"})),
+    "decoder_seq_length": _decoder,
+    "encoder_seq_length": ("seq", whole),
     "seq_length": ("seq", whole),
     "micro_batch_size": ("micro_batch", whole),
     "global_batch_size": ("global_batch", whole),
@@ -84,6 +91,9 @@ RULES: dict[str, Rule] = {
     "recompute_granularity": ("recompute.granularity", text),
     "recompute_method": ("recompute.method", text),
     "recompute_num_layers": ("recompute.layers", whole),
+    "activations_checkpoint_granularity": ("recompute.granularity", text),  # NeMo 1's names
+    "activations_checkpoint_method": ("recompute.method", text),
+    "activations_checkpoint_num_layers": ("recompute.layers", whole),
     "recompute_modules": _modules,
     "recompute_activations": ("recompute.granularity", when("selective")),
     "checkpoint_activations": ("recompute.granularity", when("full")),
@@ -141,7 +151,11 @@ IDLE = (
     "create_attention_mask*", "deterministic_mode", "num_floating_point_operations", "legacy_*", "app_*", "rdzv_*", "enable_*",
     "microbatch_*", "account_for_*", "recompute_*", "cuda_graph*", "external_*", "gc_*", "nccl_*", "use_cpu_initialization",
     "start_weight_decay", "end_weight_decay", "inference_*", "cpu_offloading*", "model_parallel_size", "tqdm", "ema*",
-    "use_checkpoint_*",
+    "use_checkpoint_*", "apply_query_key_layer_scaling", "layernorm_epsilon", "layernorm_zero_centered_gamma", "pre_process",
+    "post_process", "persist_layer_norm", "headscale", "transformer_block_type", "normalize_attention_scores", "attention_type",
+    "native_amp_*", "hysteresis", "grad_allreduce_chunk_size_mb", "grad_div_ar_fusion", "onnx_safe", "apex_*", "gradient_as_*",
+    "sync_batch_comm", "batch_p2p_comm", "sharp", "mcore_gpt", "ub_tp_*", "nsys_profile*", "use_scaled_init_method",
+    "do_layer_norm_weight_decay", "megatron_amp_O2", "use_te", "transformer_engine", "resume_from_checkpoint", "load",
 )  # fmt: skip
 
 

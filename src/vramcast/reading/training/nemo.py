@@ -25,7 +25,7 @@ IDLE = (
     *(f"{section}.{name}".lstrip(".") for section in _SECTIONS for name in megatron.IDLE), "trainer.*", "exp_manager*",
     "logger*", "log.*", "resume*", "checkpoint.*", "rng*", "scheduler*", "tokenizer*", "profiling*", "dist.*", "nvrx*",
     "straggler*", "rerun*", "ft*", "comm_overlap*", "dataset.*", "data.*", "train.*", "ddp.*", "optimizer.*", "model.optim.*",
-    "name", "run*", "model.data.*", "model.tokenizer.*",
+    "name", "run*", "defaults", "hydra*", "model.data.*", "model.tokenizer.*",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from vramcast.errors import QuestionError
-from vramcast.reading.python_values import Open, Program, called, parse_python
+from vramcast.reading.python_values import Open, Program, called, field_defaults, parse_python
 from vramcast.reading.training.settings import Settings
 
 # Classes of arguments, and the task that each is for.
@@ -52,6 +52,7 @@ def read_program(text: str, settings: Settings, *, where: str) -> dict[str, Any]
         keys = {**given, **keys}
         if task := ARGUMENTS[called(call)]:
             settings.put("options.task", task, f"{where}: {called(call)} in line {call.lineno}")
+    keys |= {name: value for name, value in _own_fields(program).items() if name not in keys}
     if not keys:
         raise QuestionError(
             f"{where} sets no TrainingArguments, SFTConfig or the like that can be read without running it: vramcast trace -- "
@@ -59,6 +60,17 @@ def read_program(text: str, settings: Settings, *, where: str) -> dict[str, Any]
         )
     _beside(program, keys, settings, where)
     return {name: _plain(value) for name, value in keys.items()}
+
+
+def _own_fields(program: Program) -> dict[str, Any]:
+    """Defaults that the program's own subclass of TrainingArguments sets: ``class TrainingArguments(...): optim = field(...)``."""
+    import ast
+
+    found: dict[str, Any] = {}
+    for node in ast.walk(program.tree):
+        if isinstance(node, ast.ClassDef) and {ast.unparse(base).rsplit(".", 1)[-1] for base in node.bases} & ARGUMENTS.keys():
+            found |= {name: program.value(default) for name, default in field_defaults(node)}
+    return found
 
 
 def _beside(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:

@@ -18,6 +18,7 @@ class Settings:
         self.because: dict[str, str] = {}
         self.idle: list[str] = []
         self.unread: list[str] = []
+        self.missing: list[str] = []  # files pointed to that are not at hand, of which memory depends
 
     def put(self, target: str, value: Any, because: str) -> None:
         """Set a target that is still open."""

@@ -38,6 +38,8 @@ def read_command(text: str) -> Command:
         _program(command, word, words[i + 1] if i + 1 < len(words) else "")
     _flags(command, words)
     _cards(command, known)
+    if not command.flags:  # a file of arguments for another script: VARIABLE="--flag value ..."
+        _flags(command, [word for value in known.values() if value.lstrip().startswith("--") for word in (*value.split(), END)])
     if not command.flags and not command.files and not command.overrides:
         raise QuestionError("no flag (--name value) was found in that script: give a command line or a configuration file")
     return command

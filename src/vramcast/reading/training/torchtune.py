@@ -18,7 +18,7 @@ _MODELS = {
     "llama3_1": "meta-llama/Llama-3.1-{}", "llama3_2": "meta-llama/Llama-3.2-{}",
     "llama3_3": "meta-llama/Llama-3.3-{}-Instruct", "mistral": "mistralai/Mistral-{}-v0.1", "qwen2": "Qwen/Qwen2-{}",
     "qwen2_5": "Qwen/Qwen2.5-{}", "gemma": "google/gemma-{}", "gemma2": "google/gemma-2-{}",
-    "phi3": "microsoft/Phi-3-{}-4k-instruct", "phi4": "microsoft/phi-4",
+    "llama3_2_vision": "meta-llama/Llama-3.2-{}-Vision", "phi3": "microsoft/Phi-3-{}-4k-instruct", "phi4": "microsoft/phi-4",
 }  # fmt: skip
 _SMALL = ("gemma", "gemma2")
 

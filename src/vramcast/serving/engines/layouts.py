@@ -35,6 +35,7 @@ from vramcast.ledger import Assumption
 from vramcast.models.inventory import Model, by_identity
 from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 from vramcast.models.sharding import NO_PAD, ExpertPad, cut, is_routed, share
+from vramcast.quantity import Number, is_array
 from vramcast.serving.engines.base import Table, Version, at
 from vramcast.serving.weights import Storage
 from vramcast.units import gib
@@ -150,6 +151,25 @@ def check_layout(engine: str, version: str, model: Model, spread: Spread) -> Non
                 f"{named} needs each rank's part of a matrix to be whole blocks of fp8 scales: {what} width {width} / {ranks} "
                 f"ranks = {width // ranks}, blocks of {scales} ({reasons.blocks}){more}"
             )
+
+
+def check_context_ranks(model: Model, ranks: int, tp: Number) -> None:
+    """Raises QuestionError where vLLM refuses decode context parallelism: it uses the tensor-parallel ranks that repeat KV heads.
+
+    Source: vllm/config/parallel.py (tp is a multiple of it) and vllm/config/model.py, verify_with_parallel_config: without latent
+    attention tp has to exceed the KV heads, and at most tp / KV heads ranks share a sequence.
+    """
+    if ranks == 1 or is_array(tp):
+        return
+    asked = f"decode_context_parallel_size is {ranks}"
+    if tp % ranks:
+        raise QuestionError(f"{asked}: vLLM wants it to divide tp, which is {tp}")
+    keys = min(_units(model)[1], default=1)
+    if tp // keys < ranks:
+        raise QuestionError(
+            f"{asked}: vLLM shares a sequence among ranks that hold the same KV heads, of which {keys} KV heads on tp={tp} have "
+            f"{max(1, tp // keys)}; use --tp {keys * ranks} or leave it out"
+        )
 
 
 def _widths(model: Model, spread: Spread) -> Iterator[tuple[str, int, int]]:

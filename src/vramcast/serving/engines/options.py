@@ -17,6 +17,7 @@ from vramcast.models.inventory import Model
 from vramcast.quantity import Number, extent, is_array
 from vramcast.serving.engines.base import Engine, Resolved, Version, parse_version, why_not
 from vramcast.serving.engines.layouts import REASONS, check_layout, spread_of
+from vramcast.units import element_bytes
 from vramcast.workload import Serving
 
 
@@ -201,8 +202,29 @@ def resolved(
         concurrency=concurrency,
         options=defaults.values,
         assumed=(*_not_native(question, model, card), *assumed_class(card), *model.assumed, *defaults.assumed),
-        unmodelled=tuple(Unmodelled(what) for what in model.unmodelled),
+        unmodelled=(*(Unmodelled(what) for what in model.unmodelled), *crossed(question, model, concurrency)),
     )
+
+
+def crossed(question: Serving, model: Model, concurrency: Number) -> tuple[Unmodelled, ...]:
+    """Keys and values that layers keep of what an ear or an eye read, where the engine's pool has no rule for them here.
+
+    transformers' EncoderDecoderCache has one, but no images are asked of it: only an image's are told.
+    """
+    layers = [(block.cross, block.count) for block in model.blocks if block.cross]
+    sizes = {"audio": "positions", "vision": "tokens_per_image"}
+    told = [t for t in model.towers if t.kind in sizes and (t.kind == "vision" or question.engine != "transformers")]
+    tokens = round(sum(tower.facts.get(sizes[tower.kind], 0) for tower in told))
+    if not layers or not tokens or is_array(concurrency):
+        return ()
+    elements = sum(kind.cache_elements * count for kind, count in layers)
+    size = round(concurrency * tokens * elements * element_bytes(_narrow(model)))
+    what = f"keys and values of {tokens:,} encoded tokens a request, which {sum(count for _, count in layers)} layers attend to"
+    return (Unmodelled(what, size),)
+
+
+def _narrow(model: Model) -> str:
+    return "bfloat16" if model.dtype == "float32" else model.dtype
 
 
 def _not_native(question: Serving, model: Model, card: Accelerator | None) -> list[Assumption]:

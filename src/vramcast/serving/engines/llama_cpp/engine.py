@@ -13,7 +13,7 @@ from vramcast.serving.engines.llama_cpp.fit import fitted
 from vramcast.serving.engines.llama_cpp.generations import VERSIONS, build_note
 from vramcast.serving.engines.llama_cpp.options import ALL_LAYERS, OPTIONS
 from vramcast.serving.engines.llama_cpp.settings import devices_of, fill
-from vramcast.serving.engines.options import Defaults, Option, checked, context_of
+from vramcast.serving.engines.options import Defaults, Option, checked, context_of, crossed
 from vramcast.workload import Serving
 
 
@@ -41,7 +41,7 @@ class LlamaCpp(msgspec.Struct, frozen=True):
             concurrency=defaults.values["n_parallel"],
             options=defaults.values,
             assumed=tuple(defaults.assumed),
-            unmodelled=_unmodelled(question, model),
+            unmodelled=(*_unmodelled(question, model), *crossed(question, model, defaults.values["n_parallel"])),
         )
 
     def forecast(self, resolved: Resolved) -> Answer:

@@ -8,15 +8,22 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.ledger import Instant, RankMemory, Term
+from vramcast.ledger import Assumption, Instant, RankMemory, Term
+from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, LatentAttention
 from vramcast.models.sharding import Stage, distinct_stages, every_stage
 from vramcast.quantity import Number, ceiling, floored, is_array, is_nothing, maximum, minimum, named, where, whole
-from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, narrowest
-from vramcast.serving.engines.layouts import even_split, expert_group, middle_split, named_kernel, vllm_kernel
+from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, narrowest, parse_version
+from vramcast.serving.engines.layouts import (
+    check_context_ranks,
+    even_split,
+    expert_group,
+    middle_split,
+    named_kernel,
+    vllm_kernel,
+)
 from vramcast.serving.engines.options import Defaults, Option, context_of, opened, resolved
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.fixed import DEFAULT_RANK, VllmTerms, fixed_terms
@@ -286,7 +293,7 @@ class Vllm(msgspec.Struct, frozen=True):
         """The question with vLLM's defaults for the version, the card and the entry point filled in."""
         defaults, version, number = opened(self, question, model)
         _note_group(defaults, question.parallel)
-        _check_context_ranks(defaults.values.get("decode_context_parallel_size") or 1, question.parallel.tp)
+        check_context_ranks(model, defaults.values.get("decode_context_parallel_size") or 1, question.parallel.tp)
         context = context_of(question, model, defaults)
         _fill(defaults, number, card, context)
         defaults.take("block_size", _block(model), "default of CUDA backends")
@@ -295,7 +302,9 @@ class Vllm(msgspec.Struct, frozen=True):
         found = resolved(question, model, card, defaults, version=version, context=context)
         storage = storage_of(model, quant=question.quant, dtype=loaded_dtype(model, question.dtype))
         kernel, other = vllm_kernel(storage, card, number, defaults.values)
-        said = named_kernel(model, storage, kernel, other, expert_group(question.parallel, defaults.values))
+        said = _gone(model, number) + named_kernel(
+            model, storage, kernel, other, expert_group(question.parallel, defaults.values)
+        )
         more = unsized_images(model)
         if not (said or more):
             return found
@@ -306,17 +315,21 @@ class Vllm(msgspec.Struct, frozen=True):
         return answer(resolved)
 
 
+def _gone(model: Model, version: Version) -> tuple[Assumption, ...]:
+    """That the release has no such class any more (vllm/model_executor/models/registry.py, _PREVIOUSLY_SUPPORTED_MODELS)."""
+    last = model_class(model.family).served.vllm_until
+    if not last or version[:3] <= parse_version(last, "vllm")[:3]:
+        return ()
+    return (
+        Assumption("vllm", "refused", f"vLLM had {model.architecture or model.family} up to {last}: use --engine vllm=={last}"),
+    )
+
+
 def _note_group(defaults: Defaults, parallel: Parallel) -> None:
     """An ``--ep`` that is not the size of the group: vLLM only takes it as the switch."""
     group = expert_group(parallel, defaults.values)
     if parallel.ep not in (1, group):
         defaults.note("ep", group, f"--enable-expert-parallel deals experts out over all tp x dp = {group} ranks")
-
-
-def _check_context_ranks(ranks: int, tp: Number) -> None:
-    """Decode context parallelism uses the tensor-parallel ranks anew (vllm/config/parallel.py)."""
-    if not is_array(tp) and tp % ranks:
-        raise QuestionError(f"decode_context_parallel_size is {ranks}: vLLM wants it to divide tp, which is {tp}")
 
 
 def _fill(defaults: Defaults, version: Version, card: Accelerator | None, context: Number) -> None:
