@@ -21,6 +21,7 @@ from vramcast.training.recipe.parts import (
     Recomputation,
     Sharding,
     Update,
+    width,
 )
 from vramcast.workload import Training
 
@@ -52,6 +53,7 @@ def _precision(draft: Draft, question: Training) -> Overrides:
     yield from sharding(question, fallback="fsdp2")
     yield from _stays_wide(draft, question)
     yield because("as the shards", Precision, frozen=draft.get("weights"), gradients=draft.get("weights"))
+    yield from _autocast(draft, question)
     yield because(
         "mixed_precision_param bfloat16", Precision, compute="bfloat16", backward_gradients="bfloat16", norm_weight="bfloat16"
     )
@@ -128,6 +130,20 @@ def _stays_wide(draft: Draft, question: Training) -> Overrides:
     yield Translation(reason, "compute", {"bfloat16": held, "float16": held})
     yield because(reason, Precision, compute=held, backward_gradients=held, norm_weight=held, residual=held)
     yield because(reason, Adapters, adapter_dtype=held)
+
+
+def _autocast(draft: Draft, question: Training) -> Overrides:
+    """Whole weights are cast by autocast: layers hand the stream and its gradients on in the dtype of the weights.
+
+    Source: torchtitan 0.2.2, distributed/utils.py, maybe_enable_amp: torch.autocast where neither FSDP nor model parallelism is.
+    """
+    parallel = question.parallel
+    if draft.framework != "torchtitan" or draft.get("sharding") not in ("none", "ddp") or parallel.tp * parallel.pp > 1:
+        return
+    held, reason = draft.get("weights"), "maybe_enable_amp opens autocast without FSDP"
+    if width(held) > width(draft.get("compute") or "bfloat16"):
+        yield because(reason, Precision, autocast=True, backward_gradients=held, norm_weight=held, residual=held)
+        yield because(reason, Adapters, adapter_dtype=held)
 
 
 def _pipeline(draft: Draft, question: Training) -> Overrides:
