@@ -163,7 +163,8 @@ def test_a_card_before_ampere_runs_the_memory_efficient_kernel() -> None:
 
 def test_a_four_bit_matmul_saves_codes_and_its_output_is_not_the_policys() -> None:
     def activations(**question: object) -> int:
-        asked = Training(**({"model": "x", "seq": 512, "framework": "torchtitan", "checkpointing": "op"} | question))
+        layout = {"parallel": Parallel(dp=2), "gpus": 2}
+        asked = Training(**({"model": "x", "seq": 512, "framework": "torchtitan", "checkpointing": "op"} | layout | question))
         return max(
             t.bytes for i in forecast_training(asked, model=MODEL).worst.instants for t in i.terms if t.name == "activations"
         )

@@ -164,9 +164,11 @@ def count(
     scales = 0.0
     shapes: list[TrainedTensor] = []
     layout = layout_of(parallel, recipe)
+    kept_wide = frozenset(model_class(model.text_class).whole.unquantized)
     for tensor, copies, active in _parts(model, stage, recipe):
         elements = copies * share(tensor, layout)
-        kind = _kind(tensor, recipe, adapter) if active or adapter else "frozen"
+        left = kept_wide and not kept_wide.isdisjoint(tensor.name.split("."))
+        kind = _kind(tensor, recipe, adapter) if (active or adapter) and not (left and adapter) else "frozen"
         total[kind] = total.get(kind, 0) + elements
         if kind == "quantized":
             scales += copies * copies_held(tensor, layout) * scale_bytes(recipe, share_shape(tensor, layout))
@@ -209,7 +211,9 @@ def _parts(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor,
     """Tensors with copies and whether they are trained: all of them, all but frozen towers, or the last layers' alone."""
     if recipe.task.method != "partial":
         yield from ((tensor, n, True) for tensor, n in _tensors(model, stage, recipe))
-        yield from ((tensor, n, not recipe.task.freezes_towers) for tensor, n in _beside(model, stage))
+        yield from (
+            (tensor, n, not recipe.task.freezes_towers and not rests) for tensor, n, rests in _beside(model, stage, recipe)
+        )
         return
     trained = last_layers(stage, recipe.task.trainable_layers or 0)
     taken = {id(block): n for block, n in trained.blocks}
@@ -218,7 +222,8 @@ def _parts(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor,
         yield from ((t, active, True) for t in block.tensors if active)
         yield from ((t, n - active, False) for t in block.tensors if n > active)
     bare = msgspec.structs.replace(stage, blocks=())
-    yield from ((tensor, n, recipe.task.trains_ends) for tensor, n in (*_tensors(model, bare, recipe), *_beside(model, bare)))
+    yield from ((tensor, n, recipe.task.trains_ends) for tensor, n in _tensors(model, bare, recipe))
+    yield from ((tensor, n, recipe.task.trains_ends and not rests) for tensor, n, rests in _beside(model, bare, recipe))
 
 
 def _tensors(model: Model, stage: Stage, recipe: Recipe) -> list[tuple[Tensor, int]]:
@@ -232,10 +237,15 @@ def _tensors(model: Model, stage: Stage, recipe: Recipe) -> list[tuple[Tensor, i
     return held
 
 
-def _beside(model: Model, stage: Stage) -> Iterator[tuple[Tensor, int]]:
-    """Tensors of the towers that stand beside the decoder, on the stage that embeds."""
+def _beside(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor, int, bool]]:
+    """Tensors of the towers that stand beside the decoder, on the stage that embeds, and whether they rest.
+
+    Without images no gradient reaches a vision tower, so it gets none and no optimizer state; flat buffers (DDP, FSDP1, ZeRO)
+    hold room for them all the same. Source: torch 2.13, optim/adamw.py, _init_group passes over parameters without a gradient.
+    """
+    alone = not recipe.task.images and recipe.sharding.kind in ("none", "fsdp2")
     towers = (tower for tower in model.towers if stage.first and tower.kind != "mtp" and not tower.stored_only)
-    return (pair for tower in towers for pair in _tower(tower))
+    return ((tensor, n, alone and tower.kind == "vision") for tower in towers for tensor, n in _tower(tower))
 
 
 def _tower(tower: Tower) -> list[tuple[Tensor, int]]:

@@ -46,6 +46,7 @@ NO_HEAD = LossCost(forward=NOTHING, backward=NOTHING)
 class Logits(msgspec.Struct, frozen=True, kw_only=True):
     """The problem: ``tokens`` rows, ``vocab`` columns on this rank, ``hidden`` features; rows may be an array.
 
+    ``transformed``: a dense layer, its activation and a norm stand before the head (encoders);
     ``rows``: sequences in the batch; ``heads``: times the head is applied (once more per prediction head), each of which leaves
     float probabilities. ``cache``: elements of the keys and values that the model returns beside its logits.
     """
@@ -59,6 +60,7 @@ class Logits(msgspec.Struct, frozen=True, kw_only=True):
     heads: int = 1
     head_trains: bool
     head_gradient: float
+    transformed: bool = False
 
     def logits(self, each: Number, what: str) -> Quantity:
         """``each`` bytes for every logit."""
@@ -100,6 +102,10 @@ def _norm(recipe: Recipe, x: Logits) -> Quantity:
     A float weight makes an eager norm return float.
     """
     residual = width(recipe.precision.residual)
+    if x.transformed:
+        wide = recipe.precision.autocast and x.width < 4
+        each = (x.width if residual > x.width else 0) + x.width + (4 if wide else x.width) + x.width
+        return x.states(each, "the dense layer before the head, its activation, the norm's input, the head's input")
     if recipe.kernels.norm != "eager":
         return x.states(residual + x.width, "the final norm's input, the head's input")
     out = max(x.width, width(recipe.precision.norm_weight))

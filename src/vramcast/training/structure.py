@@ -7,6 +7,7 @@ are worked out once and kept, because planners ask one structure for thousands o
 import msgspec
 
 from vramcast.ledger import Assumption
+from vramcast.models.ends import norms_embedding
 from vramcast.models.inventory import Model, by_identity
 from vramcast.models.layers import Attention
 from vramcast.models.sharding import Stage, cut, share
@@ -175,7 +176,8 @@ class _Build:
     ) -> None:
         self.question, self.model, self.recipe, self.adapter, self.reached = question, model, recipe, adapter, reached
         self.ranks = adapter_ranks(model, recipe, adapter)
-        self.style = style_of(recipe, question.parallel, adapter, self.ranks)
+        style = style_of(recipe, question.parallel, adapter, self.ranks)
+        self.style = msgspec.structs.replace(style, normed_embedding=norms_embedding(model))
         self.policy = _policy(recipe, question.parallel)
 
     def rank(self, stage: Stage, place: int) -> RankStructure:
@@ -343,6 +345,7 @@ def _loss(kind: RankStructure, structure: Structure, *, tokens: Number, rows: Nu
             width=width(recipe.precision.compute),
             heads=kind.prediction_heads,
             head_trains=trained,
+            transformed=any(t.role == "head" and t.shape == (model.hidden, model.hidden) for t in model.tensors),
             head_gradient=kind.columns * model.hidden * width(recipe.precision.backward_gradients) if trained else 0,
         ),
     )

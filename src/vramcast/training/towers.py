@@ -47,7 +47,10 @@ class TowerCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TowerLayers(msgspec.Struct, frozen=True, kw_only=True):
-    """One tower, for every batch. ``images`` of a sequence, of ``patches`` each; 0 for an encoder, which reads the text."""
+    """One tower, for every batch. ``images`` of a sequence, of ``patches`` each; 0 for an encoder, which reads the text.
+
+    ``outputs``: copies of an encoder's result that recomputed decoder layers and its own last norm keep.
+    """
 
     name: str
     layers: StageLayers
@@ -57,6 +60,7 @@ class TowerLayers(msgspec.Struct, frozen=True, kw_only=True):
     images: int = 0
     patches: int = 0
     pixel_bytes: int = 0
+    outputs: int = 0
 
     def at(self, text: Shape, *, rows: Number, in_flight: Number) -> TowerCost:
         """The cost of a batch of ``rows`` sequences."""
@@ -67,7 +71,7 @@ class TowerLayers(msgspec.Struct, frozen=True, kw_only=True):
         return TowerCost(
             name="vision tower" if self.images else "encoder",
             pixels=tokens * self.pixel_bytes,
-            saved=layers.waiting,
+            saved=layers.waiting + (0 if self.images else self.outputs * layers.boundary),
             forward=layers.forward,
             working=layers.working,
             why=f"{self.name}: {read} through {self.depth} {self.state} layers of {self.hidden}",
@@ -141,9 +145,18 @@ def patches_of(tower: Tower, recipe: Recipe) -> int:
 
 def _encoder(tower: Tower, policy: Policy, style: Style, reached: frozenset[int]) -> TowerLayers:
     """The text encoder, whose sequences are as long as the decoder's."""
-    layers = layers_of(policy, _stage(tower), style, hidden=tower.hidden, reached=reached)
+    stage = msgspec.structs.replace(_stage(tower), first=True)  # with an embedding of its own
+    layers = layers_of(policy, stage, style, hidden=tower.hidden, reached=reached)
     depth = sum(b.count for b in tower.blocks)
-    return TowerLayers(name=tower.name.rstrip("."), layers=layers, depth=depth, state="text", hidden=tower.hidden)
+    normed = any(t.role == "norm" and "embed" not in t.name for t in tower.tensors)
+    return TowerLayers(
+        name=tower.name.rstrip("."),
+        layers=layers,
+        depth=depth,
+        state="text",
+        hidden=tower.hidden,
+        outputs=(1 + normed) * policy.recomputes_layers,
+    )
 
 
 def _vision(tower: Tower, recipe: Recipe, policy: Policy, style: Style) -> TowerLayers:

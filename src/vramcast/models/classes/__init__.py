@@ -29,11 +29,12 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stream's width or in float.
 
     ``eager``: attention scores are always written out, as the class knows no kernel; ``softmax_as_is``: their softmax stays in
-    their own width; ``biased``: positions that train are added to them, which no fused kernel can. ``gated_norm``: a scan's
-    result is normed with its gate, or only multiplied with it.
+    their own width; ``biased``: positions that train are added to them, which no fused kernel can; ``clamped_scores``: they are
+    compared with the least number, which saves them; ``names_scores``: Python names them until attention is over.
+    ``gated_norm``: a scan's result is normed with its gate, or only multiplied with it.
 
     ``expands_kv``: keys and values are written out for every query head before any kernel; ``value_norm``: values pass an
-    RMSNorm without a weight.
+    RMSNorm without a weight; ``sub_norms``: norms stand before the last projection of attention and of the MLP.
 
     ``router``: softmax over all experts, of the chosen ones alone (top), sigmoid, or sigmoid with groups of experts (groups);
     ``normalised``: the chosen weights are divided by their sum; ``float_routes``: they stay in float; ``float_router``: input and
@@ -51,6 +52,8 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     eager: bool = False
     softmax_as_is: bool = False
     biased: bool = False
+    clamped_scores: bool = False
+    names_scores: bool = False
     gated_norm: bool = True
     router: Literal["softmax", "top", "sigmoid", "groups"] = "softmax"
     normalised: bool = True
@@ -61,6 +64,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     clamped_glu: bool = False
     expands_kv: bool = False
     value_norm: bool = False
+    sub_norms: bool = False
 
 
 class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -71,7 +75,8 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     until the attention interface of 4.48 its flash class repeated keys and values to all heads. ``converts_experts``: PEFT
     carries adapters over to tensors that hold all experts (conversion_mapping.py). ``transposed``: weights are stored as (in,
     out), in pytorch_utils.Conv1D. ``tuned_norms``: the only norms that PEFT's LN tuning reaches; None: all of them
-    (peft 0.21.2, utils/constants.py).
+    (peft 0.21.2, utils/constants.py). ``unquantized``: matrices that every quantiser leaves alone, by name
+    (_keep_in_fp32_modules, quantizers/base.py: get_modules_to_not_convert).
     """
 
     hidden_dropout: float = 0.0
@@ -82,6 +87,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     converts_experts: bool = False
     transposed: bool = False
     tuned_norms: tuple[str, ...] | None = None
+    unquantized: tuple[str, ...] = ()
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -106,7 +106,7 @@ STYLES: dict[str, Style] = {
     "jais2": Style(mlp="plain", mlp_bias="mlp_bias", norm_bias=True),
     "gemma2": Style(span=spans.every(2), softcap=True, norms=_GEMMA_NORMS),
     "gemma3_text": Style(span=spans.every(6), qk_norm="head", norms=_GEMMA_NORMS),
-    "vaultgemma": Style(span=spans.every(2), norms=("input_layernorm", "pre_feedforward_layernorm")),
+    "vaultgemma": Style(span=spans.every(2), softcap=True, norms=("input_layernorm", "pre_feedforward_layernorm")),
     "iquestcoder": Style(mlp_bias="mlp_bias"),
     "hyperclovax": Style(mlp_bias="mlp_bias", extra=_hyperclova),
     "nanochat": Style(mlp="plain", mlp_names=("fc1", "fc2"), norms=(), final_norm=""),

@@ -118,7 +118,7 @@ def _fused(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads) -> int
     expanded = rows * (heads.key_dim + heads.value_dim) * style.width if heads.grouped else 0
     accumulator = rows * _rounded(heads.key_dim) * 4 if name != "cudnn" else 0
     mask = heads.tokens * heads.seq * style.width if heads.masked and style.sdpa else 0
-    mask += heads.seq**2 * heads.queries * style.residual if heads.biased else 0
+    mask += heads.seq**2 * heads.queries * (style.width if style.autocast else style.residual) if heads.biased else 0
     return tape.run(
         "attention", qkv, rows * heads.value_dim * style.width, saves=qkv, saves_output=True,
         keeps=statistics + mask + RANDOM_STATE.get(name, 0), back_scratch=accumulator + statistics + expanded,
@@ -163,6 +163,7 @@ def _math(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
 def _materialised(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads) -> int:
     """Scores written out: eager softmaxes in fp32 and casts back; Megatron's fused softmax stays in 16 bits."""
     scores, width, (q, k, v) = heads.scores, style.width, qkv
+    named: tuple[int, ...] = ()
     out = heads.tokens * heads.queries * heads.value_dim * width
     if heads.grouped and name != "unfused":
         k, v = _repeated(tape, k, v, heads, width)
@@ -176,15 +177,26 @@ def _materialised(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads)
         probabilities = _with_sinks(tape, style, raw, scores, heads.tokens * heads.queries)
     else:
         raw = _softcapped(tape, raw, scores * width) if heads.softcap else raw
-        wide = max(width, style.residual)  # the mask has the stream's width
-        masked = tape.run("mask", [raw], scores * wide, aliases=wide == width)
-        float_width = width if style.written.softmax_as_is and not style.autocast else 4
-        masked = masked if wide >= float_width else tape.run("softmax.float", [masked], scores * 4)
-        softmax = tape.run("softmax", [masked], scores * max(float_width, wide), saves_output=True)
-        probabilities = softmax if width >= max(float_width, wide) else tape.run("softmax.back", [softmax], scores * width)
+        masked, probabilities = _masked_softmax(tape, style, raw, scores)
+        named = (raw, masked) if style.written.names_scores else ()
     if style.attention_dropout:
         probabilities = tape.run("dropout", [probabilities], scores * width, keeps=scores)
-    return tape.run("weighted", [probabilities, v], out, saves=[probabilities, v])
+    made = tape.run("weighted", [probabilities, v], out, saves=[probabilities, v])
+    tape.hold(*named)
+    return made
+
+
+def _masked_softmax(tape: Tape, style: Style, raw: int, scores: Amount) -> tuple[int, int]:
+    """The masked scores, and their softmax in the width of the values; the mask has the width of the embeddings."""
+    width = style.width
+    wide = width if style.normed_embedding else max(width, style.residual)
+    masked = tape.run("mask", [raw], scores * wide, aliases=wide == width)
+    if style.written.clamped_scores:
+        masked = tape.run("mask.most", [masked], scores * wide, saves=[masked])
+    float_width = width if style.written.softmax_as_is and not style.autocast else 4
+    given = masked if wide >= float_width else tape.run("softmax.float", [masked], scores * 4)
+    softmax = tape.run("softmax", [given], scores * max(float_width, wide), saves_output=True)
+    return masked, softmax if width >= max(float_width, wide) else tape.run("softmax.back", [softmax], scores * width)
 
 
 def _softcapped(tape: Tape, raw: int, size: Amount) -> int:
@@ -246,6 +258,8 @@ def attention(
     if kind.gated:
         gate = tape.run("gate.sigmoid", [gate], tape.sizes[gate], saves_output=True)
         out = tape.run("gate.product", [out, gate], tape.sizes[out], saves=[out, gate])
+    if style.written.sub_norms:
+        out = norm(tape, style, out, tokens=tokens, width=heads * kind.values)
     made = linear(tape, style, out, tokens=tokens, inputs=heads * kind.values, outputs=hidden, role="o")
     tape.hold(source, q, k, v, out)
     return made

@@ -57,6 +57,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ``scans``: operations of their own take the absolute values of both, whose largest is wanted;
     ``unpacks``: weights are unpacked by plain tensor operations, and the unpacked copy is saved for backward (AutoGPTQ's own
     kernel in training); ``reached``: gradients are wanted of the layers' input, as of any above a trained embedding;
+    ``normed_embedding``: a LayerNorm of the embeddings saves its input;
     ``joined``: attention runs image by image, and its results are copied into one; ``written``: the class's own row.
     ``recomputed``: layers run again in backward. ``scan``: recurrent mixers run in kernels of packages of their own, or in plain
     torch operations. ``trains``: the layer's own weights want gradients; ``trains_norms``: those of its norms alone do (PEFT's LN
@@ -100,6 +101,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ep: int = 1
     expert_tp: int = 1
     imbalance: float = 1.0
+    normed_embedding: bool = False
     written: Layer = Layer()
     scan: str = "kernels"
     recomputed: bool = False

@@ -12,6 +12,7 @@ from vramcast.training.activations.fused_experts import every_expert, fused_expe
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.tape import Tape
 
+_SQUARED = ("relu2", "squared_relu")
 LATENT = {"q_a": "q", "q_b": "q", "kv_a": "k", "kv_b": "v"}  # what latent attention's projections yield in the end
 UNPACKING = 6  # bytes per weight alive while AutoGPTQ unpacks: int32 shifts, then int8 codes and their difference to the zeros
 
@@ -187,6 +188,8 @@ def dense(
         mid = _gated(tape, style, kind, source, tokens=tokens, hidden=hidden, inner=inner, prefix=prefix)
     if style.written.inner_dropout and style.hidden_dropout:
         mid = tape.run("dropout", [mid], tape.sizes[mid], keeps=tokens * inner)
+    if style.written.sub_norms:
+        mid = norm(tape, style, mid, tokens=tokens, width=inner)
     made = linear(tape, style, mid, tokens=tokens, inputs=inner, outputs=hidden, role=prefix + "down")
     tape.hold(source)
     return made
@@ -201,8 +204,8 @@ def _gated(
         up = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=inner, role=prefix + "up")
         return tape.run("glu", [gate, up], size, saves=[gate, up], back_scratch=-2 * size)
     size = tape.sizes[gate]  # a 4-bit linear returns the dtype of its input
-    if kind.activation == "gelu_new" and style.glu == "eager":
-        activated = _written_gelu(tape, style, gate, tokens * inner)
+    if kind.activation in ("gelu_new", *_SQUARED) and style.glu == "eager":
+        activated = _pointwise(tape, style, kind.activation, gate, tokens * inner)
         size = tape.sizes[activated]
     else:
         activated = tape.run("activation", [gate], size, saves=[gate])
@@ -215,7 +218,9 @@ def _pointwise(tape: Tape, style: Style, activation: str, source: int, elements:
     size = tape.sizes[source]
     if activation == "relu":  # its backward asks its result alone
         return tape.run("activation", [source], size, saves_output=True)
-    if activation in ("relu2", "squared_relu") and style.glu != "packed":
+    if activation == "xielu" and style.glu == "eager":
+        return _xielu(tape, style, source, elements)
+    if activation in _SQUARED and style.glu != "packed":
         rectified = tape.run("relu", [source], size, saves_output=True)
         wide = max(size, elements * 4) if style.autocast else size
         x = tape.run("square.float", [rectified], wide) if wide > size else rectified
@@ -228,6 +233,17 @@ def _pointwise(tape: Tape, style: Style, activation: str, source: int, elements:
         sigmoid = tape.run("gelu.sigmoid", [tape.run("gelu.scale", [source], size)], size, saves_output=True)
         return tape.run("gelu.product", [source, sigmoid], size, saves=[source, sigmoid])
     return tape.run("activation", [source], size, saves=[source])
+
+
+def _xielu(tape: Tape, style: Style, source: int, elements: Amount) -> int:
+    """Two branches and their choice, in float under autocast: a x^2 + b x, and (expm1(min(x, e)) - x) a + b x.
+
+    Source: transformers/activations.py, XIELUActivation._xielu_python; expm1 saves its output, a product of a trained factor
+    its other side too.
+    """
+    wide = max(tape.sizes[source], elements * 4) if style.autocast else tape.sizes[source]
+    keeps = (2 + style.trains) * wide + elements  # alpha times x, expm1, its difference to x; where x is positive
+    return tape.run("activation", [source], wide, saves=[source], keeps=keeps, scratch=wide, back_scratch=2 * wide)
 
 
 def _written_gelu(tape: Tape, style: Style, source: int, elements: Amount) -> int:

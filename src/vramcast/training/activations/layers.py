@@ -13,6 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from vramcast.models.inventory import Block, Model
+from vramcast.models.layers import Attention
 from vramcast.models.sharding import Stage, cut, share
 from vramcast.quantity import Number, maximum, minimum
 from vramcast.training.activations.choice import Style
@@ -69,7 +70,8 @@ class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
 
     ``one_pass``: what a forward pass leaves for backward; ``mask``: of the dropout over the embedding, for each pass;
     ``embedded``: the embedding's output; ``beside``: layers recomputed together with the last one, counted; ``parts``: what a
-    pass leaves by the operation that made it.
+    pass leaves by the operation that made it; ``biases``: positions that the first layer makes and hands to all that are
+    recomputed, which makes them again.
     """
 
     policy: Policy
@@ -81,6 +83,7 @@ class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
     forward: tuple[Amount | Peak, ...]
     first: _Block
     last: _Block
+    biases: Amount
     beside: int
     block_elements: float
     parts: tuple[tuple[str, Amount], ...]
@@ -91,13 +94,13 @@ class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
         embedded = at(self.mask, shape) * in_flight + at(self.embedded, shape)
         beside = self.last.life.saved + self.last.life.input_saved
         return Layers(
-            waiting=at(self.one_pass, shape) * in_flight + embedded,
+            waiting=at(self.one_pass, shape) * in_flight + embedded + at(self.biases, shape),
             copies=at(self.copies, shape),
             forward=maximum(*(at(size, shape) for size in self.forward)),
             working=self.last.working(shape, recomputed=recomputed)
             + (self.beside * maximum(boundary, at(beside, shape)) if self.beside else 0.0),
-            first_working=self.first.working(shape, recomputed=recomputed),
-            first_kept=at(self.first.kept, shape),
+            first_working=self.first.working(shape, recomputed=recomputed) + at(self.biases, shape),
+            first_kept=at(self.first.kept, shape) + at(self.biases, shape) / 2,
             last_kept=at(self.last.kept, shape),
             gradients=at(self.first.life.weight_gradients, shape),
             block_elements=self.block_elements,
@@ -154,16 +157,18 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
     recomputed = policy.recomputes_layers
     forward = (c.life.transient_peak if recomputed else c.life.forward_peak - c.life.saved for c in costs.values())
     masked = stage.first and style.hidden_dropout
+    normed = policy.kind == "none" or style.normed_embedding
     return StageLayers(
         policy=policy,
         boundary=boundary,
         one_pass=_one_pass(policy, stage, {i: cost.kept for i, cost in costs.items()}, boundary),
         mask=boundary / style.residual if masked else 0.0,
-        embedded=boundary if stage.first and policy.kind == "none" else 0.0,
+        embedded=(boundary if stage.first and normed else 0.0) + (0.0 if recomputed else _zeros(stage, style, seq)),
         copies=sum(costs[id(block)].life.cached * count for block, count in stage.blocks) if recomputed else 0.0,
         forward=tuple(forward),
         first=costs[id(first)],
         last=costs[id(last)],
+        biases=_biases(stage, style, seq) if recomputed and style.written.biased else 0.0,
         beside=(stage.layers - 1) % policy.layers if policy.kind == "uniform" else 0,
         block_elements=_elements(max(blocks, key=lambda b: b.elements), style),
         parts=_parts(stage, {i: cost.life for i, cost in costs.items()}) if policy.kind == "none" else (),
@@ -228,6 +233,22 @@ def _one_pass(policy: Policy, stage: Stage, kept_of: dict[int, Amount], boundary
         left -= recomputed
         total += recomputed * boundary + (count - recomputed) * kept_of[id(block)]
     return total
+
+
+def _biases(stage: Stage, style: Style, seq: Amount) -> Amount:
+    """A number for every pair of places and head, of the layer's own sequence and of the encoder's, which are zeros.
+
+    Source: transformers 5.23, models/t5/modeling_t5.py, T5Attention.forward and T5Stack.forward (position_bias).
+    """
+    block, _ = stage.blocks[0]
+    heads = next(m.heads for m in block.mixers if isinstance(m, Attention)) / style.tp
+    return seq**2 * heads * style.residual * (2 if block.cross else 1)
+
+
+def _zeros(stage: Stage, style: Style, seq: Amount) -> Amount:
+    """The encoder's positions, all zeros, that every layer's attention across adds and its backward may ask for."""
+    crosses = style.written.biased and any(block.cross for block, _ in stage.blocks)
+    return _biases(stage, style, seq) / 2 if crosses else 0.0
 
 
 def _elements(block: Block, style: Style) -> float:

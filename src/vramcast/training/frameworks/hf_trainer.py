@@ -8,6 +8,7 @@ Sources: transformers/training_args.py, modeling_utils.py (dtype "auto" since 5)
 import msgspec
 
 from vramcast.models.classes import Layer, model_class
+from vramcast.models.ends import norms_embedding
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import compiled_layers, sharding, version_of
 from vramcast.training.frameworks.releases import RELEASED, is_transformers, released
@@ -205,6 +206,9 @@ def _dtypes(draft: Draft, question: Training, model: Model, version: tuple[int, 
         Precision,
         norm_weight=draft.get("unquantized") or sharded,
     )
+    layer = model_class(model.text_class).layer
+    if draft.get("autocast") and (norms_embedding(model) or (layer and layer.norms == "sum")):
+        yield because("autocast's LayerNorm of the stream itself returns float32", Precision, residual="float32")
     yield because("norms return the dtype of their weight", Precision, residual=draft.get("norm_weight"))
     yield because("PEFT autocast_adapter_dtype", Adapters, adapter_dtype="float32")
 
