@@ -64,6 +64,33 @@ class Parallel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return max(1, self.dp * self.cp // self.replicate)
 
 
+_MOST_WORKERS = 4096
+
+
+class Disaggregated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Prefill and decode on workers of their own (xPyD): how many of each, and the tensor parallelism of a prefill worker.
+
+    ``prefill_tp`` 0: a prefill worker is laid out as a decode worker. ``link_bytes_per_s``: of the link that caches move
+    over, for each card (None: the machine's own). ``clients``: of all workers; the question's ``concurrency`` is a decode
+    worker's.
+    """
+
+    prefill_workers: int = 1
+    decode_workers: int = 1
+    clients: int = 0
+    prefill_tp: int = 0
+    link_bytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("prefill_workers", "decode_workers"):
+            if not 1 <= getattr(self, name) <= _MOST_WORKERS:
+                raise QuestionError(
+                    f"{name} is {getattr(self, name)}: expected 1 to {_MOST_WORKERS:,}, for example --disagg 2P1D"
+                )
+        if not 0 <= self.prefill_tp <= _MOST_WORKERS:
+            raise QuestionError(f"prefill_tp is {self.prefill_tp}: expected at least 1")
+
+
 class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How requests come to a server and what is expected of it, for speed.
 
@@ -71,7 +98,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     the prefix cache. ``acceptance``: probability that a drafted token is accepted. ``ttft_s``, ``tpot_s``: the service level
     that a request must meet. ``link_bytes_per_s``, ``host_bandwidth_bytes_per_s``: of the machine at hand, where the
     catalogue's card says otherwise. ``requests``: a file of requests to replay. ``profile``: a machine's own
-    factors by name.
+    factors by name. ``pools``: prefill and decode apart, where the rest of the question is about one decode worker.
     """
 
     rate: float | None = None
@@ -83,6 +110,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     host_bandwidth_bytes_per_s: float | None = None
     requests: str | None = None
     profile: str | None = None
+    pools: Disaggregated | None = None
 
     def __post_init__(self) -> None:
         for name in ("rate", "ttft_s", "tpot_s", "link_bytes_per_s", "host_bandwidth_bytes_per_s"):
@@ -134,7 +162,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def asks_for_speed(self) -> bool:
         """Whether it says anything that speed depends on."""
         traffic = self.traffic
-        named = (self.prompt, self.output, traffic.rate, traffic.requests, traffic.ttft_s, traffic.tpot_s)
+        named = (self.prompt, self.output, traffic.rate, traffic.requests, traffic.ttft_s, traffic.tpot_s, traffic.pools)
         return any(value is not None for value in named)
 
 

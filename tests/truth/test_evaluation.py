@@ -83,3 +83,17 @@ SHAPES = [
 def test_no_row_however_broken_costs_the_answer(row: dict) -> None:
     found = evaluation.evaluate_rows([row])
     assert found.rows == len(found.judgements) + len(found.unexpressed) == 1
+
+
+@pytest.mark.parametrize(
+    ("measure", "value", "said"),
+    [("tokens_per_s", 122.7, "122.7/s"), ("prefill_tokens_per_s", 15432.0, "15,432/s"), ("mfu", 0.4321, "43.2%"),
+     ("ttft", 0.25, "250.00 ms"), ("step_s", 1.5, "1.50 s"), ("weights", 2**30, "1.00 GiB")],
+)  # fmt: skip
+def test_worst_rows_are_told_in_the_unit_of_their_measure(
+    measure: str, value: float, said: str, rows: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = Judgement(id="one", keys={}, pairs=(Pair(measure=measure, predicted=value, measured=value / 2),))
+    monkeypatch.setattr(evaluation, "judge", lambda row: found)
+    assert cli.run(["evaluate", str(rows)]) == 0
+    assert f"{said} for " in capsys.readouterr().out

@@ -55,9 +55,22 @@ def test_layouts_are_read_as_they_were_run(settings, split: Split) -> None:
     assert _split(settings, 8) == split
 
 
+def _disaggregated(row: dict, *, workers: bool) -> bool:
+    settings = row["settings"]
+    return settings["mode"] == "disagg" and ("decode_num_workers" in settings) == workers
+
+
+def test_pools_are_laid_out_as_the_row_says() -> None:
+    rows = (restore_row(r) for r in read_rows(FOLDER / "serving_latency.jsonl") if _disaggregated(r, workers=True))
+    row = next(r for r in rows if r["settings"]["concurrency"] <= 8)
+    pairs = {pair.measure: pair for pair in judge(row).pairs}
+    assert set(pairs) == {"ttft", "tpot"}
+    assert pairs["tpot"].predicted == pytest.approx(pairs["tpot"].measured, rel=0.4)
+
+
 def test_what_cannot_be_asked_says_why() -> None:
-    row = restore_row(next(r for r in read_rows(FOLDER / "serving_latency.jsonl") if r["settings"]["mode"] == "disagg"))
-    with pytest.raises(Unexpressed, match="how many cards each has"):
+    row = restore_row(next(r for r in read_rows(FOLDER / "serving_latency.jsonl") if _disaggregated(r, workers=False)))
+    with pytest.raises(Unexpressed, match="how many workers each has"):
         judge(row)
     for change, said in (
         ({"engine": "abacus"}, "no rules say how fast abacus is"),

@@ -1,7 +1,7 @@
 """What a picture of a serving question is drawn from: more and more users, the operators of a step, context by users."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -10,6 +10,10 @@ from vramcast.errors import QuestionError, VramcastError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Fit
 from vramcast.workload import Serving
+
+if TYPE_CHECKING:
+    from vramcast.serving.engines.base import Answer
+    from vramcast.speed.load import Load
 
 _MOST_USERS = 2048
 _LEAST = 0.01  # of a step's time: an operator that takes less has no point
@@ -39,30 +43,52 @@ class Square(msgspec.Struct, frozen=True, kw_only=True):
 def curve(asked: Asked[Serving]) -> list[dict[str, Any]]:
     """Steady states for 1, 2, 4 ... users, up to what seats and cache hold. Raises QuestionError without a card."""
     from vramcast.serving.engines.base import answer_of
-    from vramcast.speed.answer import load_of, step_of
-    from vramcast.speed.closed_form import steady
-    from vramcast.speed.placing import replicas_of
+    from vramcast.speed.answer import load_of
 
     question = asked.question
     if question.gpu is None:
         raise QuestionError("--curve needs a card: name one with --gpu")
     answer = answer_of(question, model=asked.model)
-    step, copies = step_of(answer), replicas_of(answer.resolved) * question.parallel.pp
+    state = _state_of(answer)
     load, _ = load_of(question, 1)
     points: list[dict[str, Any]] = []
     users = 1
     while users <= _MOST_USERS:
         tried = msgspec.structs.replace(load, concurrency=users, rate_per_s=0.0)
-        found = steady(step, tried, replicas=copies)
-        rate = found.requests_per_s * copies
+        ttft, tpot, rate, batch = state(tried)
         points.append({
-            "concurrency": users, "ttft_s": found.ttft_s, "tpot_s": found.tpot_s, "tokens_per_s": rate * load.output,
-            "requests_per_s": rate, "batch": found.batch * copies,
+            "concurrency": users, "ttft_s": ttft, "tpot_s": tpot, "tokens_per_s": rate * load.output,
+            "requests_per_s": rate, "batch": batch,
         })  # fmt: skip
-        if found.batch * copies < _FILLED * users:
+        if batch < _FILLED * users:
             break
         users *= 2
     return points
+
+
+def _state_of(answer: "Answer") -> "Callable[[Load], tuple[float, float, float, float]]":
+    """TTFT, TPOT, requests a second and sequences decoded at once of the whole server, by the closed form."""
+    from vramcast.speed.answer import step_of
+    from vramcast.speed.closed_form import steady
+    from vramcast.speed.disaggregation import steady_pools
+    from vramcast.speed.placing import replicas_of
+    from vramcast.speed.pools import pools_of
+
+    if answer.resolved.question.traffic.pools:
+        pools, _ = pools_of(answer)
+
+        def apart(load: "Load") -> tuple[float, float, float, float]:
+            found = steady_pools(pools, load)
+            return found.ttft_s, found.tpot_s, found.requests_per_s, found.batch * pools.decode_workers
+
+        return apart
+    step, copies = step_of(answer), replicas_of(answer.resolved) * answer.resolved.question.parallel.pp
+
+    def whole(load: "Load") -> tuple[float, float, float, float]:
+        found = steady(step, load, replicas=copies)
+        return found.ttft_s, found.tpot_s, found.requests_per_s * copies, found.batch * copies
+
+    return whole
 
 
 def operators(asked: Asked[Serving]) -> tuple[tuple[Operator, ...], Accelerator, str]:

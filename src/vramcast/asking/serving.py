@@ -10,6 +10,8 @@ from vramcast.asking.artefact import USUAL_TYPE, Artefact, artefact_of
 from vramcast.asking.asked import Asked, check_words, count_of, named_cards
 from vramcast.asking.launched import launched, question_of_launch
 from vramcast.asking.links import link_of, rate_of
+from vramcast.asking.pools import WORDS as POOL_WORDS
+from vramcast.asking.pools import cards_of_a_worker, of_one_worker, pools_of
 from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption
 from vramcast.workload import USUAL_TRAFFIC, Parallel, Serving, Traffic
@@ -21,7 +23,7 @@ _COUNTS = ("context", "concurrency", "prompt", "output")
 _TEXTS = ("dtype", "quant", "kv_dtype")
 
 
-_TRAFFIC = ("rate", "cached", "acceptance", "slo", "link", "host_bandwidth", "workload", "profile")
+_TRAFFIC = ("rate", "cached", "acceptance", "slo", "link", "host_bandwidth", "workload", "profile", *POOL_WORDS)
 _TIMES = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -45,6 +47,9 @@ class ServingWords(TypedDict, total=False):
     host_bandwidth: str | None
     workload: str | None
     profile: str | None
+    disagg: str | None
+    prefill_tp: int | str | None
+    transfer_link: str | None
     tp: int | str | None
     pp: int | str | None
     dp: int | str | None
@@ -86,17 +91,21 @@ def serving_question(
     asked, understood = _engine_fills(asked, artefact, cards.gpu)
     name, version = _engine(asked["engine"])
     engine = engine_named(name)
-    parallel, ranks = _layout(asked, cards.count)
+    traffic, count = traffic_of(asked), cards.count
+    if traffic.pools:
+        count = cards_of_a_worker(traffic.pools, asked, count)
+        asked |= of_one_worker(traffic.pools, asked)
+    parallel, ranks = _layout(asked, count)
     fields: dict[str, Any] = {name: count_of(asked[name], name) for name in _COUNTS if name in asked}
     fields |= {name: asked[name] for name in _TEXTS if name in asked}
     question = Serving(
         model=artefact.model,
         gpu=cards.gpu,
-        gpus=max(1, cards.count, ranks),
+        gpus=max(1, count, ranks),
         engine=engine.name,
         engine_version=version,
         parallel=parallel,
-        traffic=traffic_of(asked),
+        traffic=traffic,
         options=_engine_options(options or {}, rest, engine),
         **fields,
     )
@@ -208,6 +217,7 @@ def traffic_of(words: Mapping[str, Any]) -> Traffic:
         host_bandwidth_bytes_per_s=rate_of(str(words["host_bandwidth"])) if words.get("host_bandwidth") else None,
         requests=words.get("workload"),
         profile=words.get("profile"),
+        pools=pools_of(words, link_of(str(words["transfer_link"])) if words.get("transfer_link") else None),
     )
 
 

@@ -101,9 +101,19 @@ def _fit(page: Page, found: Evaluation) -> None:
         page.line(f"  runs that fitted: {counts['false_no']} of {counts['ran']} wrongly called no")
 
 
+# Measures whose name says no unit of time or rate: shares of a peak.
+_SHARES = frozenset({"mfu", "hfu"})
+_TIMES = frozenset({"ttft", "tpot"})
+
+
 def _amount(point: Point, value: float) -> str:
-    """The figure in the unit of its measure: kernel rows are times, the others sizes."""
-    return time_text(value) if "backend" in point.keys else gib(value)
+    """The figure in the unit of its measure: rates a second, shares of a peak, times (all kernel rows are), else sizes."""
+    name = point.measure
+    if "_per_s" in name:
+        return f"{value:,.{0 if value >= 1000 else 1}f}/s"
+    if name in _SHARES:
+        return f"{value:.1%}"
+    return time_text(value) if "backend" in point.keys or name in _TIMES or name.endswith("_s") else gib(value)
 
 
 def _worst(page: Page, points: list[Point]) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from vramcast.cli.page import Page
 from vramcast.ledger import Term
-from vramcast.units import time_text
+from vramcast.units import gib, time_text
 
 _BINDS = {
     "bandwidth": "memory bandwidth", "compute": "arithmetic of the matrix units", "launch": "launches of small kernels",
@@ -29,10 +29,21 @@ def speed_section(page: Page, speed: dict[str, Any]) -> None:
         styles=("", "number", "faint"),
         right=frozenset({1}),
     )  # fmt: skip
+    _pools(page, speed.get("pools"))
     page.line("  bound by ", (_BINDS.get(speed["bound"], speed["bound"]), "title"), "; --explain tpot and --explain ttft open it")
     if "warning" in speed:
         page.line("  ", (speed["warning"], "bad"))
     _percentiles(page, speed)
+
+
+def _pools(page: Page, pools: dict[str, Any] | None) -> None:
+    """Prefill and decode apart: how many workers of each, and what a prefill worker needs."""
+    if not pools:
+        return
+    sides = [f"{pools[f'{side}_workers']} {side} of {pools[f'{side}_cards']} cards" for side in ("prefill", "decode")]
+    page.line(f"  workers: {', '.join(sides)}; caches move at {pools['link_bytes_per_s'] / 1e9:g} GB/s a card")
+    page.line(f"  memory above is a decode worker's; a prefill worker needs {gib(pools['prefill_needed_bytes'])} a card: ",
+              (pools["prefill_fit"], "good" if pools["prefill_fit"] == "fits" else "bad"))  # fmt: skip
 
 
 def training_speed_section(page: Page, speed: dict[str, Any]) -> None:

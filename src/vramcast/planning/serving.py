@@ -4,7 +4,7 @@ Every limit is asked again before it is said, under every other setting: it is e
 token (or sequence) more is not. It says nothing of the forecast's own error, which the verdict tells.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,9 @@ from vramcast.planning.verdict import MOST_AT_ONCE, WANTING, margin_of, serving_
 from vramcast.serving.engines.base import GGUF_ENGINES, Answer, answer_of
 from vramcast.truth.bars import serving_spread
 from vramcast.workload import Serving, Traffic
+
+if TYPE_CHECKING:
+    from vramcast.speed.answer import Speed
 
 
 def forecast_serving(
@@ -52,7 +55,7 @@ def speed_of(answer: Answer) -> tuple[dict[str, Any], tuple[Assumption, ...], tu
     from vramcast.truth.bars import speed_intervals
 
     try:
-        speed = serving_speed(answer)
+        speed = _in_pools(answer) if answer.resolved.question.traffic.pools else serving_speed(answer)
     except UnmodelledError as error:
         return {}, (), (Unmodelled(f"speed: {error}"),)
     block = as_block(speed, speed_intervals(answer, speed))
@@ -61,6 +64,12 @@ def speed_of(answer: Answer) -> tuple[dict[str, Any], tuple[Assumption, ...], tu
 
         block |= under_load(answer, speed)
     return block, speed.assumed, ()
+
+
+def _in_pools(answer: Answer) -> "Speed":
+    from vramcast.speed.pools import pools_speed
+
+    return pools_speed(answer)
 
 
 _MOST_ASKED_OF_GGML = 60  # a change of weights or layers lays the whole file out again: 5 ms each

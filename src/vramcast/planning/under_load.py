@@ -1,6 +1,7 @@
 """What the simulation adds to an answer: percentiles, goodput under a service level, the largest rate that meets it."""
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from vramcast.speed.answer import Speed, step_of
 from vramcast.speed.load import Load, Request
 from vramcast.speed.placing import replicas_of
 from vramcast.speed.simulation import Served, simulate
-from vramcast.speed.step import Step
 from vramcast.truth.scoring import quantile
 
 _MOST_LINES = 1_000_000
@@ -24,13 +24,12 @@ def under_load(answer: Answer, speed: Speed) -> dict[str, Any]:
 
     Raises QuestionError for a file of requests that cannot be read as one.
     """
-    traffic, step = answer.resolved.question.traffic, step_of(answer)
-    copies = replicas_of(answer.resolved) * answer.resolved.question.parallel.pp
-    load = speed.load
+    traffic, load = answer.resolved.question.traffic, speed.load
     if traffic.requests:
         load = msgspec.structs.replace(load, trace=read_requests(traffic.requests))
-    served = simulate(step, load, copies=copies)
-    found: dict[str, Any] = {"percentiles": percentiles(served), "simulated_requests": len(served)}
+    run, more = _runner(answer)
+    served = run(load, 0)
+    found: dict[str, Any] = {"percentiles": percentiles(served), "simulated_requests": len(served), **more}
     if load.rate_per_s > speed.most_per_s:
         found["warning"] = (
             f"{load.rate_per_s:,.6g} requests/s are more than {speed.cards} card{'s' * (speed.cards > 1)} can serve: "
@@ -46,8 +45,37 @@ def under_load(answer: Answer, speed: Speed) -> dict[str, Any]:
         good = _within(served, traffic.ttft_s, traffic.tpot_s)
         rate = load.rate_per_s or speed.requests_per_s
         found |= {"within_slo": good, "goodput_per_s": good * min(rate, speed.most_per_s)}
-        found["largest_rate_within_slo_per_s"] = _largest(step, load, speed, copies, (traffic.ttft_s, traffic.tpot_s))
+        found["largest_rate_within_slo_per_s"] = _largest(run, load, speed, (traffic.ttft_s, traffic.tpot_s))
     return found
+
+
+Runner = Callable[[Load, int], list[Served]]
+"""What becomes of a load's requests; the number is how many, 0 for the usual number."""
+
+
+def _runner(answer: Answer) -> tuple[Runner, dict[str, Any]]:
+    """The simulation of the question's server, and what is told of its pools where prefill and decode are apart."""
+    if answer.resolved.question.traffic.pools:
+        return _of_pools(answer)
+    step, copies = step_of(answer), replicas_of(answer.resolved) * answer.resolved.question.parallel.pp
+    return lambda load, count: simulate(step, load, copies=copies, count=count), {}
+
+
+def _of_pools(answer: Answer) -> tuple[Runner, dict[str, Any]]:
+    from vramcast.planning.verdict import serving_fit
+    from vramcast.speed.disaggregation import simulate_pools
+    from vramcast.speed.pools import pools_of, prefill_answer
+
+    pools, _ = pools_of(answer)
+    prefill = prefill_answer(answer)
+    told = {
+        "prefill_workers": pools.prefill_workers, "decode_workers": pools.decode_workers,
+        "prefill_cards": pools.prefill.on.ranks, "decode_cards": pools.decode.on.ranks,
+        "prefill_fit": serving_fit(prefill, prefill.resolved.card).verdict,
+        "prefill_needed_bytes": max(rank.needed_bytes for rank in prefill.ranks),
+        "link_bytes_per_s": pools.rate_bytes_per_s,
+    }  # fmt: skip
+    return lambda load, count: simulate_pools(pools, load, count=count), {"pools": told}
 
 
 def percentiles(served: list[Served]) -> dict[str, dict[str, float]]:
@@ -65,13 +93,13 @@ def _within(served: list[Served], ttft_s: float | None, tpot_s: float | None) ->
     return good / len(served)
 
 
-def _largest(step: Step, load: Load, speed: Speed, copies: int, slo: tuple[float | None, float | None]) -> float:
+def _largest(run: Runner, load: Load, speed: Speed, slo: tuple[float | None, float | None]) -> float:
     """The largest rate at which 90 % of requests meet the service level, by halving; 0 where even a lone request does not."""
     low, high = 0.0, speed.most_per_s
     for _ in range(_SEARCHES):
         rate = (low + high) / 2
         tried = msgspec.structs.replace(load, concurrency=0, rate_per_s=rate, trace=())
-        met = _within(simulate(step, tried, copies=copies, count=600), *slo) >= _WITHIN
+        met = _within(run(tried, 600), *slo) >= _WITHIN
         low, high = (rate, high) if met else (low, rate)
     return low
 

@@ -89,6 +89,18 @@ def load_of(question: Serving, concurrency: int) -> tuple[Load, tuple[Assumption
     return load, assumed
 
 
+def checked_load(answer: Answer, concurrency: int) -> tuple[Load, tuple[Assumption, ...]]:
+    """The load as ``load_of``. Raises QuestionError for lengths beyond the context."""
+    resolved = answer.resolved
+    load, assumed = load_of(resolved.question, concurrency)
+    if resolved.question.context is not None and load.prompt + load.output > resolved.context:
+        raise QuestionError(
+            f"prompt {load.prompt:,.0f} and output {load.output:,.0f} are longer than the context of {resolved.context:,}: "
+            f"raise --context, or shorten them"
+        )
+    return load, assumed
+
+
 def step_of(answer: Answer, *, scales: Scales | None = None) -> Step:
     """The steps of one replica of the server that the answer is about.
 
@@ -113,15 +125,10 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
     Raises UnmodelledError where no card is named or the engine or card has no law, QuestionError for lengths beyond the context.
     """
     resolved = answer.resolved
-    load, assumed = load_of(resolved.question, resolved.question.concurrency or 1)
-    if resolved.question.context is not None and load.prompt + load.output > resolved.context:
-        raise QuestionError(
-            f"prompt {load.prompt:,.0f} and output {load.output:,.0f} are longer than the context of {resolved.context:,}: "
-            f"raise --context, or shorten them"
-        )
+    load, assumed = checked_load(answer, resolved.question.concurrency or 1)
     step = step_of(answer, scales=scales)
     assumed += _of_host(step, resolved.question)
-    load, untimed = _with_drafting(step, load, resolved.question.options)
+    load, untimed = with_drafting(step, load, resolved.question.options)
     assumed += untimed
     copies = replicas_of(resolved) * resolved.question.parallel.pp
     found = steady(step, load, replicas=copies)
@@ -151,7 +158,7 @@ def _of_host(step: Step, question: Serving) -> tuple[Assumption, ...]:
     return (Assumption("host_bandwidth", f"{HOST_BANDWIDTH / 1e9:g} GB/s", said),)
 
 
-def _with_drafting(step: Step, load: Load, options: Mapping[str, Any]) -> tuple[Load, tuple[Assumption, ...]]:
+def with_drafting(step: Step, load: Load, options: Mapping[str, Any]) -> tuple[Load, tuple[Assumption, ...]]:
     """The load with the seconds of a drafted token: one layer and the head for draft layers (MTP, EAGLE, Medusa).
 
     Nothing for tokens looked up in the prompt; a draft model of its own is not timed, which the answer says.
@@ -197,7 +204,7 @@ def _ttft_term(step: Step, load: Load, found: Steady) -> Term:
     if waiting > 0:
         why_waits = f"for the running step, decodes in the same step and other prompts, which take {found.busy:.0%} of the time"
         parts.insert(1, Term(name="waiting", seconds=waiting, why=why_waits, source="speed/closed_form.py"))
-    return Term.total("ttft", parts, why=lambda: _textbook(step, Batch(prefills=1, prefill_tokens=max(1.0, new)), found.ttft_s))
+    return Term.total("ttft", parts, why=lambda: textbook(step, Batch(prefills=1, prefill_tokens=max(1.0, new)), found.ttft_s))
 
 
 def _tpot_term(step: Step, decode: Batch, found: Steady, load: Load) -> Term:
@@ -211,10 +218,10 @@ def _tpot_term(step: Step, decode: Batch, found: Steady, load: Load) -> Term:
     if prompts > 1e-9:
         why = f"prompts of other users take {found.busy:.0%} of the time, {time_text(found.prompt_s)} each"
         parts.append(Term(name="prompts", seconds=prompts, why=why, source="speed/closed_form.py"))
-    return Term.total("tpot", parts, why=lambda: _textbook(step, decode, found.tpot_s))
+    return Term.total("tpot", parts, why=lambda: textbook(step, decode, found.tpot_s))
 
 
-def _textbook(step: Step, batch: Batch, seconds: float) -> str:
+def textbook(step: Step, batch: Batch, seconds: float) -> str:
     """The rule of thumb beside the answer: FLOPs over the peak, bytes over the bandwidth, of one rank."""
     found = step.on.operations
     own = batch.times(1 / step.ranks)

@@ -37,8 +37,8 @@ class Served(msgspec.Struct, array_like=True):
         return (self.e2e_s - self.ttft_s) / max(1, self.output - 1)
 
 
-class _Live:
-    """A request inside the server."""
+class Live:
+    """A request inside a server: prompt tokens ``past`` and ``todo``, tokens ``out`` and still ``left``, times in seconds."""
 
     __slots__ = ("arrival", "first", "index", "left", "out", "past", "preempted", "seen", "start", "todo")
 
@@ -64,12 +64,12 @@ class Server:
         self.gain, self.verified = load.per_step, load.verified
         self.draft_s = load.drafting.draft_s * load.drafting.tokens if load.drafting else 0.0
         self.now, self.began, self.steps = 0.0, 0.0, 0
-        self.running: list[tuple[int, int, _Live]] = []
+        self.running: list[tuple[int, int, Live]] = []
         self.batch, self.context = 0, 0.0
-        self.coming: deque[_Live] = deque()
-        self.idle: deque[_Live] = deque()
-        self.waiting: deque[_Live] = deque()
-        self.prefilling: deque[_Live] = deque()
+        self.coming: deque[Live] = deque()
+        self.idle: deque[Live] = deque()
+        self.waiting: deque[Live] = deque()
+        self.prefilling: deque[Live] = deque()
         self.prefilled = 0.0
         self.served: list[Served] = []
         self._decode: dict[tuple[int, int, bool], float] = {}
@@ -81,28 +81,36 @@ class Server:
 
         Requests that all arrive at 0 make a closed loop.
         """
-        lives = [_Live(i, r) for i, r in enumerate(requests)]
+        lives = [Live(i, r) for i, r in enumerate(requests)]
         self.coming = deque(self._sent(live, live.arrival) for live in (lives[:clients] if clients else lives))
         self.idle = deque(lives[clients:] if clients else ())
-        while self.coming or self.waiting or self.prefilling or self.batch:
-            self._receive()
-            if not self._prompts_step():
-                if not self.batch:
-                    if not self.coming:
-                        break
-                    self.now = max(self.now, self.coming[0].seen)
-                    continue
-                self._decodes(self.coming[0].seen if self.coming else inf)
-            for _ in range(min(self._ended(), len(self.idle))):
+        while self.alive:
+            self.advance()
+            for _ in range(min(self.ended(), len(self.idle))):
                 self._send_next()
         return self.served
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has requests, or knows of some that will come."""
+        return bool(self.coming or self.waiting or self.prefilling or self.batch)
+
+    def advance(self, until_s: float = inf) -> None:
+        """One step of prompts, or decode steps to the next event, past ``until_s`` by one step at most; idle, to what comes."""
+        self._receive()
+        if self._prompts_step():
+            return
+        if self.batch:
+            self._decodes(min(until_s, self.coming[0].seen) if self.coming else until_s)
+        elif self.coming:
+            self.now = max(self.now, self.coming[0].seen)
 
     def _send_next(self) -> None:
         """A client whose request has ended sends the next one, when it has come."""
         live = self.idle.popleft()
         self.coming.append(self._sent(live, max(live.arrival, self.now + self.rule.return_s)))
 
-    def _sent(self, live: _Live, at_s: float) -> _Live:
+    def _sent(self, live: Live, at_s: float) -> Live:
         """A request that a client sends at that time, and the time at which the scheduler sees it."""
         live.arrival = at_s
         live.seen = at_s + self.rule.ingest_s + self.rule.ingest_token_s * live.todo
@@ -114,9 +122,9 @@ class Server:
         while self.coming and self.coming[0].seen <= seen:
             self.waiting.append(self.coming.popleft())
 
-    def _admit(self, room: int) -> list[tuple[_Live, int]]:
+    def _admit(self, room: int) -> list[tuple[Live, int]]:
         """Prompts of this step, each with its tokens: those begun first, then waiting ones while seats and cache last."""
-        taken: list[tuple[_Live, int]] = []
+        taken: list[tuple[Live, int]] = []
         for live in self.prefilling:
             if room <= 0:
                 return taken
@@ -161,7 +169,7 @@ class Server:
             return False
         return True
 
-    def _prompts_s(self, taken: list[tuple[_Live, int]], decoding: int) -> float:
+    def _prompts_s(self, taken: list[tuple[Live, int]], decoding: int) -> float:
         """Seconds of that step: prompts are dealt out over data-parallel ranks, the fullest decides."""
         share = min(self.ranks, len(taken))
         tokens = sum(part for _, part in taken)
@@ -175,7 +183,7 @@ class Server:
         host = self.step.host_seconds(decoding / self.ranks + len(taken) / share)
         return float(self.step.floored(seconds, prompt_tokens=tokens) + host)
 
-    def _start(self, live: _Live, late: float) -> None:
+    def _start(self, live: Live, late: float) -> None:
         """A prompt is done: its first token is out, the rest is decoded."""
         self.prefilling.remove(live)
         self.prefilled -= live.past
@@ -184,7 +192,11 @@ class Server:
             live.left -= 1
         if live.left <= 0:
             self._finish(live)
-            return
+        else:
+            self._seat(live)
+
+    def _seat(self, live: Live) -> None:
+        """Its cache is here: from the next step on it decodes."""
         live.start = self.steps
         heapq.heappush(self.running, (self.steps + ceil(live.left / self.gain), live.index, live))
         self.batch += 1
@@ -223,7 +235,7 @@ class Server:
         self.steps += steps
         self.context += self.batch * self.gain * steps
 
-    def _ended(self) -> int:
+    def ended(self) -> int:
         """Take out what has produced its last token."""
         ended = 0
         while self.running and self.running[0][0] <= self.steps:
@@ -236,7 +248,7 @@ class Server:
             self.context = 0.0
         return ended
 
-    def _finish(self, live: _Live) -> None:
+    def _finish(self, live: Live) -> None:
         self.served.append(Served(live.arrival, live.first - live.arrival, self.now - live.arrival, live.out, live.preempted))
 
     def _preempt(self) -> None:

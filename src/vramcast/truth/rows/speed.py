@@ -18,12 +18,14 @@ from vramcast.models.quantization.scheme import Scheme
 from vramcast.serving.engines.base import answer_of
 from vramcast.speed.closed_form import steady
 from vramcast.speed.deployment import Deployment
+from vramcast.speed.disaggregation import Pools, simulate_pools
 from vramcast.speed.engines import EngineSpeed, engine_speed
 from vramcast.speed.load import Load, drawn
 from vramcast.speed.placing import deployment_of
 from vramcast.speed.simulation import Server
 from vramcast.speed.step import Step
 from vramcast.speed.streams import stream
+from vramcast.speed.transfer import usual_rate
 from vramcast.truth.bars import speed_interval
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows import speed_words as words
@@ -36,21 +38,21 @@ _SERVED = ("vllm", "sglang", "tensorrt_llm")
 _CUT = ("fastertransformer", "gpt_fast", "gpt_fast_eager", "lmdeploy")
 _SIMULATED = 10
 _SILICON = "silicon_sample"
+_OTHER = {"prefill": "decode_", "decode": "prefill_"}
 _STEPS: dict[bytes, Step] = {}
 
 
 def judge(row: Row) -> Judgement:
     """The row beside its forecast. Raises Unexpressed with the reason when it cannot be asked."""
     settings, measured = row["settings"], row["measured"]
-    if settings.get("mode") == "disagg":
-        raise Unexpressed("prefill and decode pools apart: the row does not say how many cards each has")
     if settings.get("scenario"):
         raise Unexpressed("MLPerf: the mean length of prompts is not printed")
     if settings.get("offload"):
         raise Unexpressed("weights or cache on disk and host: no rule of that engine's transfers")
     try:
-        step = _step(row)
-        figures = tuple(figures_of(row, step, measured, settings))
+        pools = _pools(row) if settings.get("mode") == "disagg" else None
+        step = pools.decode if pools else _step(row)
+        figures = tuple(_in_pools(row, pools) if pools else figures_of(row, step, measured, settings))
     except VramcastError as error:
         raise Unexpressed(str(error)) from error
     if not figures:
@@ -84,6 +86,28 @@ def figures_of(row: Row, step: Step, measured: Row, settings: Row) -> Any:
 def _closed_loop(row: Row, step: Step, clients: int) -> Any:
     load = _load(row, clients, mixes=step.on.engine.mixes)
     served = Server(step, load).run(drawn(load, _SIMULATED * clients), clients=clients)
+    for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
+        value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
+        yield Pair(measure=name, predicted=value, measured=row["measured"][key] / 1e3)
+
+
+def _pools(row: Row) -> Pools:
+    """Prefill and decode workers of a row: each side's settings are those of a server."""
+    if not row["settings"].get("decode_num_workers"):
+        raise Unexpressed("prefill and decode pools apart: the row does not say how many workers each has")
+    sides = {}
+    for side in ("prefill", "decode"):
+        own = {k.removeprefix(f"{side}_"): v for k, v in row["settings"].items() if not k.startswith(_OTHER[side])}
+        sides[side] = (_step(row | {"settings": own, "n_gpus": None}), int(own.get("num_workers") or 1))
+    (prefill, first), (decode, then) = sides["prefill"], sides["decode"]
+    rate, _ = usual_rate(prefill.on, decode.on, first * prefill.on.ranks + then * decode.on.ranks)
+    return Pools(prefill=prefill, decode=decode, prefill_workers=first, decode_workers=then, rate_bytes_per_s=rate)
+
+
+def _in_pools(row: Row, pools: Pools) -> Any:
+    clients = row["settings"]["concurrency"]
+    load = _load(row, clients, mixes=True)
+    served = simulate_pools(pools, load, count=_SIMULATED * clients, all_of_it=True)
     for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
         value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
         yield Pair(measure=name, predicted=value, measured=row["measured"][key] / 1e3)
@@ -282,7 +306,7 @@ def _recipe(row: Row, engine: str) -> dict[str, Any]:
     ):
         found["first_steps"] = 8  # stream_interval 10: a first token is sent with the tenth
         # moe_config: backend TRTLLM, except with attention data parallelism; for fp8 since 1.2
-        older = not str(row.get("version")).startswith(("1.2", "1.3"))
+        older = words.version(row, engine) < (1, 2)
         narrow = row["settings"]["precision"] == "fp4"
         found["backends"] = {"moe": "trtllm/min_latency" if narrow else "trtllm/deepgemm" if older else "sglang/trtllm_gen"}
     return found
