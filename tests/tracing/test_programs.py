@@ -96,6 +96,80 @@ for step, (x, y) in enumerate(DataLoader(data, batch_size=8, num_workers=1, pin_
 """
 
 
+AROUND = """
+import subprocess, torch
+listed = subprocess.run(["nvidia-smi"], capture_output=True, text=True, check=True).stdout
+asked = subprocess.run(["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"], capture_output=True, text=True)
+assert "4090" in listed and "4090" in asked.stdout and asked.stdout.strip().endswith("MiB"), (listed, asked)
+import pynvml
+pynvml.nvmlInit()
+card = pynvml.nvmlDeviceGetHandleByIndex(0)
+assert pynvml.nvmlDeviceGetMemoryInfo(card).total == torch.cuda.get_device_properties(0).total_memory
+from flash_attn_interface import flash_attn_func
+queries = torch.randn(2, 64, 4, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+out, sums = flash_attn_func(queries, queries, queries, causal=True, return_softmax_lse=True)
+assert (out.shape, sums.shape) == (queries.shape, (2, 4, 64))
+out.sum().backward()
+launch = torch.cuda._compile_kernel("source", "name", compute_capability="90")
+launch.set_shared_memory_config(100)
+launch((1, 1, 1), (128, 1, 1), (queries,))
+model = torch.nn.Linear(4100, 4100)
+model.weight.rate = 0.1
+model.cuda()
+assert model.weight.rate == 0.1 and model.weight.is_cuda
+assert model.weight.detach().cpu().numpy().shape == (4100, 4100)
+with open("model.pt", "wb") as file:
+    torch.save(model, file)
+with open("model.pt", "rb") as file:
+    again = torch.load(file, weights_only=False)
+assert again.weight.shape == model.weight.shape
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(2):
+    model(torch.randn(2, 4100, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_what_programs_do_around_their_steps_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pynvml")
+    monkeypatch.chdir(tmp_path)
+    assert _traced(tmp_path, AROUND).result.error == ""
+
+
+HUB = """
+import importlib.util
+import kernels, evaluate
+assert importlib.util.find_spec("evaluate")
+flash = kernels.get_kernel("kernels-community/flash-attn3", version=1).flash_attn_interface
+assert flash.flash_attn_func
+try:
+    kernels.get_kernel("someone/other")
+except ImportError as refused:
+    assert "someone/other is compiled for a GPU" in str(refused)
+import torch
+model = torch.nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(2):
+    model(torch.randn(2, 4, device="cuda")).sum().backward()
+    optimizer.step()
+metric = evaluate.load("accuracy")
+metric.add_batch(predictions=[1], references=[1])
+assert metric.compute() == {"accuracy": 1.0}
+"""
+PACKAGES = {
+    "kernels.py": "def get_kernel(name): raise OSError('no network')\n",
+    "evaluate.py": "def load(name): raise FileNotFoundError(name)\n",
+}
+
+
+def test_what_lies_on_a_hub_is_made_up_or_refused_by_name(tmp_path: Path) -> None:
+    for name, text in PACKAGES.items():
+        (tmp_path / name).write_text(text)
+    traced = _traced(tmp_path, HUB, steps=3)
+    assert traced.result.error == ""
+    assert any("evaluate.load('accuracy') found no metric" in note for note in traced.result.notes)
+
+
 def test_a_usual_loop_runs_to_its_second_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     traced = _traced(tmp_path, LOADER)

@@ -12,6 +12,7 @@ from vramcast.tracing.reports.report import TraceReport
 from vramcast.tracing.request import TraceResult
 from vramcast.units import MiB, gib
 
+_MOST_TOLD = 5
 _MOST_TOP = 10
 _MOST_MODULES = 8
 _WORTH_COMPARING = 32 * MiB
@@ -46,6 +47,8 @@ def _opening(traced: Traced, terminal: bool | None) -> Page:
     page.line((" ".join(answer.workload["script"])[:100], "title"))
     if result.error:
         page.line(("the script failed: ", "bad"), result.error)
+        for line in result.told[-_MOST_TOLD:]:
+            page.line(("  its error output: ", "faint"), line)
     _verdict(page, answer.fit, of_card=bool(answer.workload.get("gpu")))
     more = ": what comes later and is longer is not in it (--steps N)" if result.steps and not result.error else ""
     page.line(f"{result.steps} optimizer steps traced{more}")

@@ -19,10 +19,12 @@ import msgspec
 from vramcast import errors
 from vramcast.children import end_group, environment
 from vramcast.errors import MissingError, QuestionError
-from vramcast.tracing.request import TraceResult
+from vramcast.tracing.request import BEGINS, TraceResult
 
 _BEGIN = "vramcast.tracing.execution.start"
 _SHOWN = 300
+_TOLD = 15  # lines
+_LONGEST_TAIL = 1 << 16  # bytes
 
 
 class CrashedError(Exception):
@@ -74,16 +76,19 @@ class TracingProcess:
             done = self._exchange(f"{kind}\t{asked}\t{answered}\n")
         finally:
             watch.cancel()
-        if late.is_set():
-            self._process.wait()
-            raise QuestionError(f"the trace was stopped after {timeout_s:.0f} s: give it a smaller model or --timeout")
-        if not done:
-            raise self._failure()
         if done.strip():
             name, _, message = done.strip().partition("\t")
             raise getattr(errors, name)(message)
+        if not done and not answered.exists():
+            raise self._lost(timeout_s if late.is_set() else 0)
         result = msgspec.msgpack.decode(answered.read_bytes(), type=TraceResult)
         answered.unlink()
+        if not done:
+            code = self._process.wait()
+            reason = f"stopped after {timeout_s:g} s, in code that does not answer" if late.is_set() else _ended(code)
+            result.error = result.error or (reason if result.partial else "")
+        if result.error:
+            result.told = self._last_lines(_TOLD)
         return result
 
     def _stop(self, late: threading.Event) -> None:
@@ -106,11 +111,27 @@ class TracingProcess:
             return ""
         return self._process.stdout.readline()
 
-    def _failure(self) -> Exception:
+    def _last_lines(self, count: int) -> tuple[str, ...]:
+        """What the process wrote last to its error output, without the lines that a progress bar wrote over."""
+        with self._errors.open("rb") as told:
+            told.seek(max(0, self._errors.stat().st_size - _LONGEST_TAIL))
+            text = told.read().decode(errors="replace").rpartition(BEGINS)[2]
+        lines = [line.rpartition("\r")[2].rstrip() for line in text.split("\n")]
+        return tuple(line[:_SHOWN] for line in lines if line.strip())[-count:]
+
+    def _lost(self, stopped_after_s: float) -> Exception:
         code = self._process.wait()
-        lines = self._errors.read_text(errors="replace").splitlines()
-        last = next((line for line in reversed(lines) if line.strip()), "no message")
+        if stopped_after_s:
+            return QuestionError(f"the trace was stopped after {stopped_after_s:.0f} s: give it a smaller model or --timeout")
+        last = (self._last_lines(1) or ("no message",))[0]
         last = re.sub(r"^\[rank\d+\]: ", "", last)  # torch says so once a process group exists
         if missing := re.fullmatch(r"ModuleNotFoundError: No module named '([\w.-]+)'", last):
             return MissingError(f"tracing this needs {missing[1]}: pip install {missing[1]}")
         return CrashedError(f"the tracing process ended with code {code}: {last[:_SHOWN]}")
+
+
+def _ended(code: int) -> str:
+    """Why a process ended that wrote no reason."""
+    if code < 0:
+        return f"the script's process was killed: {signal.Signals(-code).name}"
+    return f"the script ended its process with code {code}"

@@ -9,6 +9,9 @@ from vramcast.tracing.eventlog import EventLog
 from vramcast.tracing.policies import DeviceModel
 from vramcast.workload import Adapter
 
+# Written to the error output where a script begins: what libraries said before is not its own.
+BEGINS = "\x1e"
+
 
 class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One traced run of a transformers model, described by its config.json alone.
@@ -101,7 +104,8 @@ class TraceResult(msgspec.Struct, kw_only=True):
 
     ``guessed``: values made up because nothing knew them, with how often. ``error``: why the run stopped early, "" when it did
     not; the log then holds what was recorded until there. ``outside_bytes``: managed memory that the caching allocator does not
-    hold. ``depths``: the numbers of layers that were traced where the log was written from theirs.
+    hold. ``depths``: the numbers of layers that were traced where the log was written from theirs. ``partial``: the
+    program still ran when this was written. ``told``: the last lines that a script which failed wrote to its error output.
     """
 
     log: EventLog
@@ -119,3 +123,5 @@ class TraceResult(msgspec.Struct, kw_only=True):
     notes: tuple[str, ...] = ()
     outside_bytes: int = 0
     error: str = ""
+    partial: bool = False
+    told: tuple[str, ...] = ()

@@ -87,7 +87,7 @@ def _instantiate(request: TraceRequest, device: str) -> torch.nn.Module:
 
 def from_config(kind: Any, config: Any, dtype: torch.dtype) -> torch.nn.Module:
     """A model of that class with random weights of that type, whatever type its config states."""
-    setattr(config, "dtype" if hasattr(config, "dtype") else "torch_dtype", dtype)  # renamed in transformers 4.56
+    setattr(config, "torch_dtype" if "torch_dtype" in vars(config) else "dtype", dtype)  # renamed in transformers 4.56
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:

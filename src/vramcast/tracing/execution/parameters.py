@@ -48,6 +48,7 @@ def _convert(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter, 
         parameter.data = converted
         return
     fresh = torch.nn.Parameter(converted, parameter.requires_grad)
+    fresh.__dict__.update(_noted_on(parameter))
     if parameter.grad is not None:
         with torch.no_grad():
             fresh.grad = convert(parameter.grad)
@@ -78,6 +79,7 @@ def data_assignment() -> None:
         if isinstance(value, FakeTensor) and not isinstance(tensor, FakeTensor):
             wanted = tensor.requires_grad
             fresh = torch.nn.Parameter(value, wanted) if isinstance(tensor, torch.nn.Parameter) else value.detach()
+            fresh.__dict__.update(_noted_on(tensor))
             _take_over(tensor, fresh)
             return
         original.__set__(tensor, value)
@@ -92,6 +94,11 @@ _OF_A_FAKE = frozenset({
 })  # fmt: skip
 
 
+def _noted_on(tensor: torch.Tensor) -> dict[str, Any]:
+    """What programs wrote on a tensor (a label, a learning rate): PyTorch keeps it where a tensor moves."""
+    return {name: value for name, value in tensor.__dict__.items() if name not in _OF_A_FAKE}
+
+
 def parameters_by_class() -> None:
     """Libraries make a parameter anew by its class, ``type(old)(data, requires_grad)``; here it is that of any fake tensor."""
     original = FakeTensor.__new__
@@ -100,9 +107,7 @@ def parameters_by_class() -> None:
         if args and isinstance(args[0], torch.Tensor):
             wanted = options.get("requires_grad", args[1] if len(args) > 1 else True)
             fresh = torch.nn.Parameter(args[0], wanted)
-            fresh.__dict__.update(
-                {n: v for n, v in options.items() if n not in _OF_A_FAKE}
-            )  # what libraries pass on of the old one
+            fresh.__dict__.update({n: v for n, v in options.items() if n not in _OF_A_FAKE})  # passed on of the old one
             return fresh
         return original(kind, *args, **options)
 

@@ -6,24 +6,27 @@ import os
 import runpy
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from vramcast.tracing.execution import steps
 from vramcast.tracing.execution.compiled import compile_what_is_asked
 from vramcast.tracing.execution.garbage import settle
+from vramcast.tracing.execution.keeper import Keeper, limit_host_memory
 from vramcast.tracing.execution.ranks import sharding
 from vramcast.tracing.execution.session import OutOfTimeError, Session
 from vramcast.tracing.execution.stand_ins import (
     checkpoints,
+    driver_tools,
     flash_package,
     flex_attention,
     four_bit,
+    hub_kernels,
     hub_models,
+    metrics,
     patches,
     triton_kernels,
 )
@@ -32,8 +35,8 @@ from vramcast.tracing.libraries import lacking
 from vramcast.tracing.request import ScriptRequest, TraceResult
 
 
-def run_script(request: ScriptRequest) -> TraceResult:
-    """Run ``argv`` as ``python`` would, as if a GPU were there; the log holds everything up to where it stopped."""
+def run_script(request: ScriptRequest, path: Path, complete: Callable[[TraceResult], TraceResult]) -> None:
+    """Run ``argv`` as ``python`` would, as if a GPU were there; ``path`` gets the result, with all up to where it stopped."""
     try:
         session = Session(backend="cuda", device=request.device, lines=True, limit=request.operator_limit)
     except (FakeCudaError, ImportError, AttributeError) as lack:
@@ -41,13 +44,15 @@ def run_script(request: ScriptRequest) -> TraceResult:
     _prepare_process(request.argv)
     if request.launched:
         _launch_here()
-    with steps.timed() as spent:
-        prepare_libraries(session, request.ranks, launched=request.launched)
-        settle()
-        with _limited(request.seconds):
-            error = session.trace(lambda: _execute(request.argv), steps=request.steps)
-    notes = () if session.steps else ("the script made no optimizer step: the peak is of what ran before",)
-    return session.result(seconds=spent[0], notes=notes, error=error)
+    prepare_libraries(session, request.ranks, launched=request.launched)
+    driver_tools.install(session.device, path.parent)
+    settle()
+    limit_host_memory()
+    keeper = Keeper(session, path, complete)
+    keeper.begin(request.seconds)
+    with _limited(request.seconds):
+        error = session.trace(lambda: _execute(request.argv), steps=request.steps)
+    keeper.end(error)
 
 
 def prepare_libraries(session: Session, ranks: int, *, launched: bool = False, compiled: bool = False) -> None:
@@ -57,7 +62,9 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False, c
     """
     checkpoints.install(session)
     flash_package.install()
+    hub_kernels.install()
     triton_kernels.install()
+    metrics.install(session)
     patches.transformers()
     hub_models.install(session)
     if importlib.util.find_spec("bitsandbytes") is not None:

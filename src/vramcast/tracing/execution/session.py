@@ -21,6 +21,7 @@ from vramcast.tracing.request import TraceResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import FrameType
 
 _OWN = str(Path(__file__).parents[2])
 
@@ -56,6 +57,7 @@ class Session:
         self._steps: Counter[int] = Counter()
         self.parameters = self.trainable = 0
         self.mesh: Any = None
+        self.on_step: list[Callable[[bool], None]] = []
         self._outside: list[torch.Tensor] = []
         self._homes: dict[int, str] = {}
         self.places.on_module.append(self._label_module)
@@ -194,7 +196,11 @@ class Session:
         for parameter, state in optimizer.state.items():
             for value in state.values() if isinstance(state, dict) else ():
                 self.label(value, "optimizer", self._homes.get(id(parameter), ""))
-        if self.wanted_steps and self.steps >= self.wanted_steps:
+        enough = bool(self.wanted_steps) and self.steps >= self.wanted_steps
+        for follow in self.on_step:
+            follow(enough)
+        if enough:
+            self.recorder.closed = True
             raise EnoughStepsError(f"{self.steps} optimizer steps traced")
 
     def label(self, tensor: Any, category: str, module: str = "") -> None:
@@ -213,7 +219,16 @@ def describe(failure: BaseException) -> str:
 
 def place_of(failure: BaseException) -> str:
     """The innermost line of code that is not the tracer's, and the line of no library above it."""
-    frames = [f for f in traceback.extract_tb(failure.__traceback__) if not f.filename.startswith(_OWN)]
+    return _place(traceback.extract_tb(failure.__traceback__))
+
+
+def place_of_frame(frame: "FrameType") -> str:
+    """The same of a thread that still runs."""
+    return _place(traceback.extract_stack(frame))
+
+
+def _place(stack: traceback.StackSummary) -> str:
+    frames = [f for f in stack if not f.filename.startswith(_OWN)]
     own = [f for f in frames if not is_library(f.filename)]
     where = f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     if own and own[-1] is not frames[-1]:

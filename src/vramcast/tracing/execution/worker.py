@@ -34,14 +34,12 @@ class Worker:
         data = Path(request_path).read_bytes()
         try:
             if kind == "script":
-                result = run_script(msgspec.msgpack.decode(data, type=ScriptRequest))
+                run_script(msgspec.msgpack.decode(data, type=ScriptRequest), Path(result_path), _completed)
             else:
                 result = self.trace_model(msgspec.msgpack.decode(data, type=TraceRequest))
+                Path(result_path).write_bytes(msgspec.msgpack.encode(_completed(result)))
         except VramcastError as refusal:
             return f"{type(refusal).__name__}\t{' '.join(str(refusal).split())}"
-        result.versions = versions()
-        result.resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        Path(result_path).write_bytes(msgspec.msgpack.encode(result))
         return ""
 
     def trace_model(self, request: TraceRequest) -> TraceResult:
@@ -65,6 +63,13 @@ class Worker:
         models.import_classes(request)
         settle()
         return self._session
+
+
+def _completed(result: TraceResult) -> TraceResult:
+    """The result with what only the process knows: its libraries and its own memory."""
+    result.versions = versions()
+    result.resident_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return result
 
 
 def _trace_once(request: TraceRequest, session: Session) -> TraceResult:

@@ -2,6 +2,7 @@
 
 import functools
 import io
+import os
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from vramcast.tracing.execution.session import Session
 
-_LARGEST_ARRAY = 1 << 24  # elements
+_LARGEST_FILLED = 1 << 24  # elements
 _UNWRITTEN = "a checkpoint was not written: its tensors have no values"
 
 
@@ -35,6 +36,12 @@ def _again(shape: tuple[int, ...], dtype: torch.dtype, device: str, wanted: bool
     return torch.empty(shape, dtype=dtype, device=device, requires_grad=wanted)
 
 
+def _file_of(place: Any) -> str:
+    """The file that a path or an open file means; "" for anything else."""
+    named = place if isinstance(place, str | os.PathLike) else getattr(place, "name", None)
+    return str(Path(named).resolve()) if isinstance(named, str | os.PathLike) else ""
+
+
 def _loading(original: Any, written: dict[str, bytes]) -> Any:
     """A checkpoint stays on disk, mapped into memory; what was asked onto the GPU becomes a tensor there without being read.
 
@@ -42,7 +49,7 @@ def _loading(original: Any, written: dict[str, bytes]) -> Any:
     """
 
     def load(source: Any, map_location: Any = None, *args: Any, **options: Any) -> Any:
-        own = written.get(str(Path(source).resolve())) if isinstance(source, str | Path) else None
+        own = written.get(_file_of(source))
         if own is not None:
             source = io.BytesIO(own)
         elif isinstance(source, str | Path) and zipfile.is_zipfile(source):
@@ -63,10 +70,10 @@ def _saving(original: Any, session: Session, written: dict[str, bytes] | None = 
             original(value, target, *args, **options)
             return
         session.notes[_UNWRITTEN] = None
-        if written is not None and isinstance(target, str | Path):
+        if written is not None and (file := _file_of(target)):
             kept = io.BytesIO()
             original(value, kept, *args, **options)
-            written[str(Path(target).resolve())] = kept.getvalue()
+            written[file] = kept.getvalue()
 
     return save
 
@@ -81,9 +88,8 @@ def _safetensors(session: Session) -> None:
 
 
 def _array(tensor: torch.Tensor, session: Session, *_: Any, **__: Any) -> Any:
-    """An array of ones in the tensor's shape; it counts as a guess."""
-    if tensor.numel() > _LARGEST_ARRAY:
-        raise RuntimeError(f"the program asks for {tensor.numel():,} values of a tensor that has none under the tracer")
+    """An array of ones in the tensor's shape, a large one of zeros, whose pages the host never fills; it counts as a guess."""
+    fill = torch.ones if tensor.numel() <= _LARGEST_FILLED else torch.zeros
     session.mode.guessed[f"numpy() in {session.places.here()[0] or 'the program'}"] += 1
     with session.mode.quiet():
-        return torch.ones(tuple(tensor.shape), dtype=tensor.dtype, device="cpu").detach().numpy()
+        return fill(tuple(tensor.shape), dtype=tensor.dtype, device="cpu").detach().numpy()

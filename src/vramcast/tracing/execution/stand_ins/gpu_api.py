@@ -150,6 +150,7 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
         "current_stream": lambda *_, **__: Stream.current, "default_stream": lambda *_, **__: default,
         "Stream": Stream, "Event": Event,
         "CUDAGraph": Graph,
+        "_compile_kernel": _Kernel,
         "stream": _StreamContext, "StreamContext": _StreamContext, "set_stream": _set_stream,
         "empty_cache": recorder.empty_cache,
         "get_rng_state": lambda *_, **__: torch.zeros(16, dtype=torch.uint8),  # Philox: seed and offset
@@ -177,6 +178,19 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
     memory_counters.install(recorder)
     _profiling()
     torch.Generator = _Generator
+
+
+class _Kernel:
+    """``torch.cuda._compile_kernel``: a kernel fills what its caller made, as Triton's do; launched, it does nothing."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def __call__(self, *_: Any, **__: Any) -> None:
+        """A launch."""
+
+    def __getattr__(self, name: str) -> Any:
+        return _always(None)
 
 
 class _Runtime:

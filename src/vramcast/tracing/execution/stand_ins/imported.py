@@ -1,0 +1,37 @@
+"""Patches of libraries that a program may import or not: applied when it does, so that none is loaded for nothing."""
+
+import sys
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from typing import Any, ClassVar
+
+
+def when_imported(name: str, patch: Callable[[Any], None]) -> None:
+    """Call ``patch`` with the module of that name, now where it is imported already, else right after its import."""
+    if name in sys.modules:
+        patch(sys.modules[name])
+        return
+    _Finder.wanted.setdefault(name, []).append(patch)
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder:
+    """Finds the modules that patches wait for, as Python would, and lets the patches follow their execution."""
+
+    wanted: ClassVar[dict[str, list[Callable[[Any], None]]]] = {}
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """See importlib.abc.MetaPathFinder."""
+        spec = PathFinder.find_spec(name, path, target) if name in self.wanted else None
+        if spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def then_patch(module: Any) -> None:
+            execute(module)
+            for patch in self.wanted.pop(name, ()):
+                patch(module)
+
+        spec.loader.exec_module = then_patch  # type: ignore[method-assign]
+        return spec
