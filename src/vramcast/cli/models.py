@@ -74,7 +74,8 @@ def _draw(model: Model) -> None:
     rows.append(("largest block", f"{largest.elements:,}", count(largest.elements)))
     page.table(rows, styles=("", "number", "faint"), right=frozenset({1}))
     page.heading("Weights by precision")
-    page.table([(name, gib(size)) for name, size in _sizes(model)], styles=("", "number"), right=frozenset({1}))
+    rows = [(name, gib(size), _quality(name, model)) for name, size in _sizes(model)]
+    page.table(rows, styles=("", "number", "faint"), right=frozenset({1}))
     page.heading("Layers")
     for block in sorted(model.blocks, key=lambda b: b.indices[0]):
         page.line("  ", *block_line(block))
@@ -104,6 +105,14 @@ def _sizes(model: Model) -> list[tuple[str, int]]:
     return rows + [(q, weight_bytes(plain, scheme_for(plain, quant=q))) for q in _PRECISIONS]
 
 
+def _quality(name: str, model: Model) -> str:
+    """What the scheme costs in quality, as published for the model nearest in size."""
+    from vramcast.models.quantization.quality import published_quality
+
+    found = published_quality(name, parameters=model.parameters)
+    return found.text if found else ""
+
+
 def _unquantised(model: Model) -> Model:
     import msgspec
 
@@ -129,6 +138,7 @@ def _facts(model: Model, *, tensors: bool) -> dict[str, Any]:
             "source": model.loaded_from,
         },
         "weights_bytes": dict(_sizes(model)),
+        "quality": _qualities(model),
         "largest_block": {"name": largest.name, "parameters": largest.elements},
         "cache_bytes_per_token": cache_bytes_per_token(model),
         "cache_bytes_at_positions": cache_bytes(model, model.positions),
@@ -141,6 +151,16 @@ def _facts(model: Model, *, tensors: bool) -> dict[str, Any]:
             for name, t in model.all_tensors()
         ]
     return facts
+
+
+def _qualities(model: Model) -> dict[str, Any]:
+    """By scheme the published figure of the model nearest in size, with its source."""
+    import msgspec
+
+    from vramcast.models.quantization.quality import published_quality
+
+    found = {name: published_quality(name, parameters=model.parameters) for name, _ in _sizes(model)}
+    return {name: {**msgspec.to_builtins(one), "text": one.text} for name, one in found.items() if one is not None}
 
 
 def _block(block: Block) -> dict[str, Any]:

@@ -131,26 +131,30 @@ def _lighter_weights(question: Serving, model: Model, card: Accelerator) -> Iter
     if question.quant and question.engine not in GGUF_ENGINES:
         return
     if question.engine in GGUF_ENGINES:
-        yield from _smaller_file(question.quant)
+        yield from _smaller_file(question.quant, model)
         return
-    eight = ("fp8", "hardly any loss; faster", LIGHTER) if _has_fp8(card) else ("w8a8", "small loss; int8 tensor cores", LIGHTER)
-    four = ("awq", "some loss of quality; 4-bit weights", MUCH_LIGHTER)
-    for scheme, costs, price in (four,) if model.quantization else (eight, four):
-        yield set_fields("weights", f"--quant {scheme}", f"{costs}{_upload(model, scheme)}", price, quant=scheme)
+    eight = ("fp8", "faster", LIGHTER) if _has_fp8(card) else ("w8a8", "int8 tensor cores", LIGHTER)
+    four = ("awq", "4-bit weights", MUCH_LIGHTER)
+    for scheme, what, price in (four,) if model.quantization else (eight, four):
+        costs = f"{what}; {_loss(model, scheme)}{_upload(model, scheme)}"
+        yield set_fields("weights", f"--quant {scheme}", costs, price, quant=scheme)
 
 
-def _smaller_file(now: str | None) -> Iterator[Change]:
-    files = [
-        ("Q8_0", "hardly any loss", LIGHTER),
-        ("Q6_K", "hardly any loss", LIGHTER),
-        ("Q5_K_M", "small loss", LIGHTER),
-        ("Q4_K_M", "some loss of quality", MUCH_LIGHTER),
-        ("IQ4_XS", "some loss of quality", MUCH_LIGHTER),
-        ("Q3_K_M", "clear loss of quality", MUCH_LIGHTER),
-    ]
-    names = [name for name, _, _ in files]
-    for name, costs, price in files[names.index(now.upper()) + 1 if now and now.upper() in names else 0 :]:
-        yield set_fields("weights", f"--quant {name}", costs, price, quant=name)
+_FILES = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "IQ4_XS", "Q3_K_M")
+
+
+def _smaller_file(now: str | None, model: Model) -> Iterator[Change]:
+    for name in _FILES[_FILES.index(now.upper()) + 1 if now and now.upper() in _FILES else 0 :]:
+        price = MUCH_LIGHTER if name in _FILES[3:] else LIGHTER
+        yield set_fields("weights", f"--quant {name}", _loss(model, name), price, quant=name)
+
+
+def _loss(model: Model, scheme: str) -> str:
+    """What the scheme costs in quality, as published for the model nearest in size."""
+    from vramcast.models.quantization.quality import published_quality
+
+    found = published_quality(scheme, parameters=model.parameters)
+    return found.text if found else "what it loses in quality is not known here"
 
 
 def _upload(model: Model, scheme: str) -> str:
