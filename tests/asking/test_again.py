@@ -70,3 +70,45 @@ def test_a_log_without_card_or_model_is_explained_without_it(tmp_path: Path, cap
     log.write_text(ERROR)
     assert run(["explain", str(log)]) == 0
     assert "asked again" not in capsys.readouterr().out
+
+
+STARTED = (
+    "INFO [core.py:77] Initializing a V1 LLM engine (v0.19.0) with config: model='Qwen/Qwen2.5-7B-Instruct', "
+    "dtype=torch.bfloat16, max_seq_len=8192, tensor_parallel_size=1\n"
+    "INFO non-default args: {'model': 'Qwen/Qwen2.5-7B-Instruct', 'max_model_len': 8192, 'gpu_memory_utilization': 0.95, "
+    "'max_num_batched_tokens': 8192, 'max_num_seqs': 1024}\n"
+    "INFO Model loading took 14.25 GiB and 3.1 seconds\n"
+    "INFO Available KV cache memory: 58.53 GiB\n"
+    "INFO GPU KV cache size: 1,095,952 tokens\n"
+)
+
+
+def test_what_a_log_printed_stands_beside_the_forecast_and_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, cases = tmp_path / "vllm.log", tmp_path / "runs.jsonl"
+    log.write_text(STARTED)
+    assert run(["explain", str(log), "--gpu", "H100", "--cases", str(cases), "--json"]) == 0
+    beside = {row["measure"]: row for row in json.loads(capsys.readouterr().out)["asked_again"]["beside"]}
+    assert set(beside) == {"weights", "kv_pool", "cache_tokens"}
+    for row in beside.values():
+        assert row["forecast"] == pytest.approx(row["measured"], rel=0.005)
+    assert run(["explain", str(log), "--gpu", "H100"]) == 0
+    assert "room for the cache" in capsys.readouterr().out
+    assert run(["evaluate", str(cases), "--json"]) == 0
+    scored = json.loads(capsys.readouterr().out)
+    assert scored["expressed"] == 1
+    assert {m["measure"] for m in scored["measures"]} == {"weights", "kv_pool"}
+
+
+def test_no_case_without_a_run_or_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, cases = tmp_path / "vllm.log", str(tmp_path / "runs.jsonl")
+    log.write_text(STARTED)
+    assert run(["explain", str(log), "--cases", cases]) == 2
+    assert "add --gpu NAME" in capsys.readouterr().err
+    log.write_text(CONFIG + ERROR)
+    assert run(["explain", str(log), "--gpu", "4090", "--cases", cases]) == 2
+    assert "no case in it" in capsys.readouterr().err
+    assert run(["explain", str(log), "--gpu", "4090", "--cases", str(tmp_path)]) == 2
+    log.write_text(STARTED)
+    assert run(["explain", str(log), "--gpu", "H100", "--cases", str(tmp_path)]) == 2
+    assert "cannot write" in capsys.readouterr().err
+    assert not (tmp_path / "runs.jsonl").exists()

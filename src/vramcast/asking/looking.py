@@ -96,7 +96,7 @@ def explain_text(text: str, *, gpu: str | None = None) -> Explained:
         )
     told = [f.value for finding in findings for f in finding.figures if f.name == "of"]
     size = memory.capacity_bytes if memory is not None and memory.capacity_bytes else int(told[-1]) if told else None
-    return Explained(findings=findings, memory=memory, again=asked_again(text, gpu=gpu, card_bytes=size))
+    return Explained(findings=findings, memory=memory, again=asked_again(text, gpu=gpu, card_bytes=size, findings=findings))
 
 
 def find_models(text: str = "") -> tuple[str, ...]:

@@ -28,6 +28,13 @@ def again_page(again: Again) -> Page:
     page.line(f"  {again.forecast.model.id} on {workload['gpus']} x {workload['gpu']}, context {workload['context']:,} tokens")
     word = {"no": "DOES NOT FIT"}.get(fit.verdict, fit.verdict.upper())
     page.line("  ", (word, "bad" if exit_code(fit) else "good"), "  ", headline(fit))
+    rows = [
+        (_MEASURES[name], _size(name, own), _size(name, said), f"{said / own - 1:+.1%}")
+        for name, own, said in again.beside
+        if own
+    ]
+    if rows:
+        page.table([("", "printed", "forecast", ""), *rows], styles=("", "number", "number", "faint"), right=frozenset({1, 2, 3}))
     for advice in again.forecast.advice:
         if advice.then_fits:
             page.line("  ", ("enough: ", "good"), (advice.change, "title"), (f"  {advice.costs}", "faint"))
@@ -35,6 +42,13 @@ def again_page(again: Again) -> Page:
         page.heading("Corrected")
         page.line("  ", (again.corrected, "title"))
     return page
+
+
+_MEASURES = {"weights": "weights", "kv_pool": "room for the cache", "cache_tokens": "tokens of cache"}
+
+
+def _size(measure: str, value: float) -> str:
+    return f"{value:,.0f}" if measure == "cache_tokens" else gib(round(value))
 
 
 def _failure(page: Page, finding: Finding) -> None:

@@ -19,6 +19,7 @@ Examples:
   vramcast explain snapshot.pickle --json
   vramcast explain train.log                the last out-of-memory message in a log
   vllm serve MODEL 2>&1 | vramcast explain -   why its cache holds less than was promised
+  vramcast explain vllm.log --gpu H100 --cases runs.jsonl    what it printed beside the forecast, kept for evaluate
   pbpaste | vramcast explain -              a pasted traceback
 """
 _LARGEST = 2 * 2**30
@@ -30,8 +31,9 @@ _PICKLE = b"\x80"  # every pickle of protocol 2 and above begins so
 @click.argument("what", metavar="FILE|-")
 @click.option("--gpu", metavar="NAME", help="The card of a log that does not tell it: the run is then asked again.")
 @click.option("--device", type=int, help="The device of a snapshot (default: the one with most memory).")
+@click.option("--cases", metavar="FILE", help="Append what a server's log printed to FILE as a case for vramcast evaluate.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(what: str, gpu: str | None, device: int | None, *, as_json: bool) -> int:
+def command(what: str, gpu: str | None, device: int | None, cases: str | None, *, as_json: bool) -> int:
     """Explain what ran out of memory: a snapshot (peak, fragmentation, leaks, stacks), PyTorch's message, or a serving engine's.
 
     Engines: vLLM, SGLang, llama.cpp, Ollama, TensorRT-LLM, TGI; also MPS, NPU, TensorFlow, JAX and Linux' own killer. Of a
@@ -39,7 +41,7 @@ def command(what: str, gpu: str | None, device: int | None, *, as_json: bool) ->
     """
     data = _read(what)
     explain = _explain_snapshot if data[:1] == _PICKLE else _explain_log
-    return explain(data, what, {"gpu": gpu, "device": device, "as_json": as_json})
+    return explain(data, what, {"gpu": gpu, "device": device, "cases": cases, "as_json": as_json})
 
 
 def _read(what: str) -> bytes:
@@ -82,12 +84,28 @@ def _explain_log(data: bytes, what: str, options: dict[str, Any]) -> int:
         found = explain_text(text, gpu=options["gpu"])
     except QuestionError:
         raise _nothing(what, _other_command(data, text)) from None
+    if options["cases"]:
+        _keep(found, options["cases"])
     if options["as_json"]:
         _print_log(what, found.findings, found.memory, found.again)
         return 0
     for page in pages_of(found):
         page.show()
     return 0
+
+
+def _keep(found: "Explained", file: str) -> None:
+    """Append the log's case. Raises QuestionError where the log does not tell its run, or the file cannot be written."""
+    from vramcast.truth.case import encode_case
+
+    if found.again is None:
+        raise QuestionError("--cases: the log does not tell the model and the card of its run; add --gpu NAME, or the whole log")
+    line = encode_case(found.again.case())
+    try:
+        with Path(file).expanduser().open("ab") as kept:
+            kept.write(line)
+    except OSError as error:
+        raise QuestionError(f"cannot write {file}: {error.strerror}") from None
 
 
 def pages_of(found: "Explained") -> "Iterator[Page]":
@@ -118,6 +136,7 @@ def _print_log(what: str, findings: tuple[Any, ...], memory: Any, again: Any) ->
         body["engine_messages"] = findings
     if again is not None:
         body["asked_again"] = {"fit": again.forecast.fit, "advice": again.forecast.advice, "corrected": again.corrected}
+        body["asked_again"]["beside"] = [{"measure": m, "measured": own, "forecast": said} for m, own, said in again.beside]
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n")
 
 

@@ -10,12 +10,12 @@ _LIBRARIES = ("torch", "transformers", "peft", "accelerate", "bitsandbytes")
 
 
 class Counters:
-    """The counters of torch's card ``index``. Made before the card is touched: what is in use then belongs to others."""
+    """The counters of torch's card ``index``. Made on an ``untouched`` card, what is in use then belongs to others."""
 
-    def __init__(self, torch: Any, device: str, index: int = 0) -> None:
+    def __init__(self, torch: Any, device: str, index: int = 0, *, untouched: bool = True) -> None:
         self._cuda: Any = torch.cuda if device == "cuda" else None
         self._index = index
-        self._others = nvml.used_bytes(index) if self._cuda else None
+        self._others = nvml.used_bytes(index) if self._cuda and untouched else None
 
     def clock(self) -> float:
         """Seconds, after everything that was launched has finished."""
