@@ -13,6 +13,8 @@ class VramcastError(Exception):
     """Base of everything this package raises on purpose."""
 
     exit_code = 2
+    told: tuple[str, dict[str, str]] | None = None
+    """The message's key in the catalogues and its values, where it has one: said so in other languages."""
 
 
 class QuestionError(VramcastError):
@@ -39,7 +41,9 @@ class MissingError(VramcastError):
     @classmethod
     def extra(cls, extra: str, because: str) -> "MissingError":
         """The error for a missing optional dependency, with the line that installs it."""
-        return cls(f"{because} needs the [{extra}] extra: pip install 'vramcast[{extra}]'")
+        error = cls(f"{because} needs the [{extra}] extra: pip install 'vramcast[{extra}]'")
+        error.told = "error-extra", {"because": because, "extra": extra}
+        return error
 
 
 class UntraceableError(MissingError):
@@ -52,7 +56,12 @@ def unknown_name(kind: str, given: str, known: Iterable[str], *, hint: str = "")
     begun = re.compile(rf"(?:^|[/ _.-]){re.escape(given.lower())}")
     near = [n for n in names if given and begun.search(n.lower())][:3] or nearest(given, names)
     offer = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(names[:12])}{' ...' if len(names) > 12 else ''}"
-    return QuestionError(f"unknown {kind} {given[:80]!r}: {offer}{' ' + hint if hint else ''}")
+    more = f" {hint}" if hint else ""
+    error = QuestionError(f"unknown {kind} {given[:80]!r}: {offer}{more}")
+    listed = ", ".join(near) if near else offer.removeprefix("known: ")
+    values = {"kind": kind, "given": repr(given[:80]), "near": listed, "hint": more}
+    error.told = ("error-unknown-near" if near else "error-unknown-known", values)
+    return error
 
 
 def nearest(given: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0.58) -> list[str]:

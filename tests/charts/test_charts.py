@@ -47,4 +47,19 @@ def test_a_sweep_has_a_title_the_card_and_its_own_values_as_ticks(tmp_path: Path
     for shown in ("Qwen/Qwen2.5-7B-Instruct, 4090", "the card: 23.5 GiB", ">4,096<", ">8,192<", ">16,384<"):
         assert shown in drawn, shown
     assert "unknown" not in drawn, "no legend for verdicts that no point has"
-    assert run(["serve", "Qwen/Qwen2.5-7B-Instruct", "--plot", str(file)]) == 2
+
+
+@pytest.mark.parametrize(("ending", "start"), [(".png", b"\x89PNG"), (".svg", b"<svg"), (".html", b"<!doctype html>")])
+def test_an_answer_is_drawn_as_the_page_draws_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str, start: bytes
+) -> None:
+    file = tmp_path / f"answer{ending}"
+    line = ["train", "meta-llama/Llama-3.1-8B", "--gpu", "H100", "--method", "lora", "--seq", "512", "--lang", "zh"]
+    assert run([*line, "--plot", str(file)]) == 0
+    assert file.read_bytes().startswith(start)
+    if ending != ".png":
+        text = file.read_text("utf-8")
+        assert 'class="part weights"' in text
+        assert "激活值" in text
+    assert run([*line, "--plot", str(tmp_path / "answer.bmp")]) == 2
+    assert "a plot cannot be written to" in capsys.readouterr().err

@@ -52,9 +52,9 @@ def card_bar(forecast: Forecast, say: Language) -> Bar:
 
 
 def step_moments(forecast: Forecast, say: Language) -> Moments | None:
-    """The moments of a training step; None where there is only one."""
+    """The moments of a training step; None for serving, whose moments are no step."""
     rank = forecast.worst
-    if len(rank.instants) < 2:
+    if "micro_batch" not in forecast.workload or len(rank.instants) < 2:
         return None
     size = forecast.fit.capacity_bytes
     outside = [part_of(term, say) for term in rank.outside if term.bytes]

@@ -26,6 +26,11 @@ def drawn(picture: Picture, *, width: int = WIDE) -> str:
     return found
 
 
+def height_of(text: str) -> float:
+    """The height of a drawn picture."""
+    return float(text.split('height="', 1)[1].split('"', 1)[0])
+
+
 def _svg(title: str, width: float, height: float, body: str, *, more: str = "") -> str:
     frame = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"{more}'
     font = 'font-size="13" font-family="inherit" fill="currentColor"'
@@ -117,7 +122,10 @@ def _column(moment: Moment, scale: Scale, x: float, wide: float) -> str:
 
 
 def _lines_of(text: str, most: int) -> list[str]:
-    """The words of a label on lines of at most so many letters."""
+    """The words of a label on lines of at most so many letters; a text without spaces is cut where a line is full."""
+    if not text.isascii():
+        each = max(2, most // 2)  # letters of Chinese are twice as wide
+        return [text[i : i + each] for i in range(0, len(text), each)]
     lines: list[str] = []
     for word in text.split():
         if lines and len(lines[-1]) + len(word) < most:

@@ -73,8 +73,18 @@ class LazyCommands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
+        from vramcast.language import spoken
+
+        say = spoken()
+        with formatter.section(say("help-commands")):
+            formatter.write_dl([(name, say(f"help-{name}")) for name in COMMANDS])
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from vramcast.language import spoken
+
+        formatter.write_paragraph()
+        with formatter.indentation():
+            formatter.write_text(spoken()("help-root"))
 
 
 @click.command(
@@ -109,7 +119,7 @@ def run(arguments: list[str] | None = None) -> int:
         result: Any = root.main(args=given or ["--help"], prog_name="vramcast", standalone_mode=False)
         return int(result or 0)
     except VramcastError as error:
-        return _complain(str(error), error.exit_code)
+        return _complain(_told(error), error.exit_code)
     except click.NoSuchOption as error:
         return _complain(f"{_no_such_option(error)}{_help_hint(error.ctx)}", 2)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -126,10 +136,15 @@ def run(arguments: list[str] | None = None) -> int:
         return 0
     except Exception as error:
         return _internal(error)
+    finally:
+        if "vramcast.language" in sys.modules:
+            sys.modules["vramcast.language"].speak(None)
 
 
 def _spoken(arguments: list[str]) -> list[str]:
     """The words less ``--lang CODE``, which may stand anywhere and sets the language of this run."""
+    if not any(word.partition("=")[0] == "--lang" for word in arguments):
+        return arguments
     from vramcast.language import LANGUAGES, speak
 
     left: list[str] = []
@@ -146,7 +161,19 @@ def _spoken(arguments: list[str]) -> list[str]:
     return left
 
 
+def _told(error: VramcastError) -> str:
+    """The message in the language of this run, where the catalogues have it; else as it stands."""
+    from vramcast.language import spoken
+
+    return spoken()(error.told[0], **error.told[1]) if error.told else str(error)
+
+
 def _complain(message: str, code: int) -> int:
+    from vramcast.language import spoken
+
+    say = spoken()
+    if f"error-{code}" in say.messages:
+        message = say(f"error-{code}", text=message)
     click.echo(f"vramcast: {printable(' '.join(message.split()))}", err=True)
     return code
 

@@ -1,6 +1,7 @@
 """What was assumed: what decides first, each with the flag that changes it, the rest folded; and what no rule covers."""
 
 from vramcast.cli.page import Page
+from vramcast.language import spoken
 from vramcast.ledger import Assumption, Forecast
 from vramcast.units import gib
 
@@ -18,7 +19,7 @@ def assumptions(page: Page, forecast: Forecast) -> None:
     """The dozen that decide, a count of the rest, and what is not modelled."""
     assumed = [a for a in forecast.assumed if a.value not in ("emulated", "refused")]
     if assumed:
-        page.heading("Assumed (what decides comes first)")
+        page.heading(spoken()("t-assumed"))
         for a in assumed[:_MOST]:
             flag = flag_of(a, forecast)
             page.line("  ", f"{a.name} = {a.value}", (f"  {a.because}", "faint"), (f"  ({flag})" if flag else "", "faint"))

@@ -2,25 +2,23 @@
 
 from math import floor
 
+from msgspec import structs
+
+from vramcast.asking.wording import headline_in, term_in
 from vramcast.cli.assumed_page import assumptions
 from vramcast.cli.ledger_page import instants, ledger
-from vramcast.cli.page import Page, Span
+from vramcast.cli.page import Page, Span, filled
 from vramcast.cli.speed_page import speed_section, training_speed_section
+from vramcast.language import spoken
 from vramcast.ledger import Advice, Fit, Forecast
-from vramcast.planning.verdict import WANTING, headline
+from vramcast.planning.verdict import WANTING
 from vramcast.units import count, gib
 
-_VERDICTS = {
-    "fits": ("FITS", "good"),
-    "tight": ("TIGHT", "warn"),
-    "partly": ("PARTLY", "bad"),
-    "no": ("DOES NOT FIT", "bad"),
-    "unknown": ("", "faint"),
-}
-_REFUSED = "DOES NOT START"
+_VERDICTS = {"fits": "good", "tight": "warn", "partly": "bad", "no": "bad"}
 _WIDEST_CHANGE = 46
 _NARROW = 100  # below so many columns what a change costs stands on a line of its own
-_MARKS = {"fits": ("fits     ", "good"), "tight": ("tight    ", "warn"), "partly": ("partly   ", "warn")}
+_MARKS = {"fits": "good", "tight": "warn", "partly": "warn"}
+_MARK_CELLS = 9
 
 
 def serving_page(forecast: Forecast, *, terminal: bool | None = None) -> Page:
@@ -61,9 +59,12 @@ def answer_page(forecast: Forecast, *, terminal: bool | None = None) -> Page:
 def _title(page: Page, forecast: Forecast) -> None:
     w, m = forecast.workload, forecast.model
     typed = f" (asked: {w['model']})" if w["model"] != m.id and "/" not in str(w["model"]) else ""
-    active = f" ({count(m.active_parameters)} active)" if m.active_parameters < 0.9 * m.parameters else ""
-    page.line((m.id, "title"), (typed, "faint"), "  ", (f"{count(m.parameters)} parameters{active}, {m.layers} layers", "faint"))
-    where = f"{w.get('gpus', 1)} x {w['gpu']}" if w.get("gpu") else "no card named"
+    say = spoken()
+    few = m.active_parameters < 0.9 * m.parameters
+    active = f" {say('t-active', active=count(m.active_parameters))}" if few else ""
+    told = say("t-model", parameters=count(m.parameters), active=active, layers=m.layers)
+    page.line((m.id, "title"), (typed, "faint"), "  ", (told, "faint"))
+    where = f"{w.get('gpus', 1)} x {w['gpu']}" if w.get("gpu") else say("no-card")
     what = f"{w.get('engine') or w.get('framework')} {w.get('engine_version') or w.get('framework_version') or ''}".strip()
     page.line(f"{where}  ·  {what}  ·  {_load(w)}")
     _trained(page, forecast)
@@ -72,13 +73,14 @@ def _title(page: Page, forecast: Forecast) -> None:
 
 
 def _verdict(page: Page, fit: Fit) -> None:
-    word, style = _VERDICTS[fit.verdict]
-    if not word:
+    if fit.verdict not in _VERDICTS:
         return
+    say = spoken()
+    said = headline_in(fit, say)
     page.blank()
-    binding = f"  largest: {fit.binding}" if fit.binding and not fit.refused else ""
-    page.line((_REFUSED if fit.refused else word, style), "  ", headline(fit), binding)
-    if fit.error and fit.error not in headline(fit):
+    binding = f"  {say('t-largest', term=term_in(fit.binding, say))}" if fit.binding and not fit.refused else ""
+    page.line((say("t-refused" if fit.refused else f"t-{fit.verdict}"), _VERDICTS[fit.verdict]), "  ", said, binding)
+    if fit.error and fit.error not in said:
         page.line("  ", (fit.error, "warn"), hang=2)
 
 
@@ -91,7 +93,7 @@ def _not_native(page: Page, forecast: Forecast) -> None:
 
 def _load(workload: dict[str, object]) -> str:
     if "micro_batch" not in workload:
-        return f"context {workload.get('context') or 0:,} tokens, {workload.get('concurrency') or 1} at once"
+        return spoken()("t-load", context=f"{workload.get('context') or 0:,}", users=workload.get("concurrency") or 1)
     recipe = workload.get("recipe")
     task = recipe.get("task") if isinstance(recipe, dict) else None
     method = f"{task} ({workload.get('method')})" if task and task not in ("sft", "pretrain") else workload.get("method")
@@ -107,27 +109,27 @@ def _trained(page: Page, forecast: Forecast) -> None:
 
 
 def _limits(page: Page, forecast: Forecast) -> None:
-    limits, training = forecast.limits, "micro_batch" in forecast.workload
+    limits, training, say = forecast.limits, "micro_batch" in forecast.workload, spoken()
     rows = [
         (
-            "longest sequence, this batch" if training else "largest context, one request",
+            say("limit-sequence" if training else "limit-context"),
             limits.max_context,
-            "{:,} tokens" if limits.max_context else "none fits",
+            say("t-tokens", count="{:,}") if limits.max_context else say("none"),
         ),
-        ("sequences at once", None if limits.max_concurrency is None else floor(10 * limits.max_concurrency) / 10, "{:,.1f}"),
-        ("largest micro-batch, this length", limits.max_micro_batch, "{:,}" if limits.max_micro_batch else "not even 1"),
-        ("tokens of cache", limits.cache_tokens, "{:,}"),
+        (say("limit-users"), None if limits.max_concurrency is None else floor(10 * limits.max_concurrency) / 10, "{:,.1f}"),
+        (say("t-limit-batch"), limits.max_micro_batch, "{:,}" if limits.max_micro_batch else say("t-not-one")),
+        (say("limit-cache"), limits.cache_tokens, "{:,}"),
     ]
     shown = [(name, form.format(value)) for name, value, form in rows if value is not None]
     if shown and forecast.fit.verdict != "unknown":
-        page.heading("Limits by the forecast (its error is in the verdict)")
+        page.heading(say("t-limits"))
         page.table(shown, styles=("", "number"))
 
 
 def _cards(page: Page, forecast: Forecast) -> None:
     if not forecast.cards:
         return
-    page.heading("What would hold it (fewest cards first, then the smallest)")
+    page.heading(spoken()("t-cards"))
     rows = [
         (
             f"{c.gpus} x {c.gpu}",
@@ -145,11 +147,14 @@ def _cards(page: Page, forecast: Forecast) -> None:
 def _advice(page: Page, forecast: Forecast) -> None:
     if not forecast.advice or forecast.fit.verdict not in WANTING:
         return
-    page.heading("What to change (each as it is typed behind this command)")
+    say = spoken()
+    page.heading(say("t-advice"))
     widest = min(_WIDEST_CHANGE, max(len(a.change) for a in forecast.advice))
     for a in forecast.advice:
-        saved = f"saves {gib(a.saves_bytes)}" if a.saves_bytes else ""
-        mark: Span = _MARKS.get(a.then_verdict, ("not alone", "warn"))
+        saved = say("saves", size=gib(a.saves_bytes)) if a.saves_bytes else ""
+        word = say(f"t-mark-{a.then_verdict}" if a.then_verdict in _MARKS else "t-mark-none")
+        mark: Span = (filled(word, _MARK_CELLS), _MARKS.get(a.then_verdict, "warn"))
+        a = structs.replace(a, costs=say.phrase("cost", a.costs))  # noqa: PLW2901
         _piece(page, a, mark, saved, widest)
 
 
@@ -160,7 +165,7 @@ def _piece(page: Page, advice: Advice, mark: Span, saved: str, widest: int) -> N
         page.line(" " * 13, ("; ".join(filter(None, (saved, advice.costs))), "faint"), hang=13)
     elif len(advice.change) > widest:
         page.line("  ", mark, "  ", (advice.change, "title"), hang=13)
-        page.line(" " * (15 + widest), saved.ljust(18), (advice.costs, "faint"), hang=widest + 33)
+        page.line(" " * (15 + widest), filled(saved, 18), (advice.costs, "faint"), hang=widest + 33)
     else:
         change = (advice.change.ljust(widest), "title")
-        page.line("  ", mark, "  ", change, "  ", saved.ljust(18), (advice.costs, "faint"), hang=widest + 33)
+        page.line("  ", mark, "  ", change, "  ", filled(saved, 18), (advice.costs, "faint"), hang=widest + 33)

@@ -1,8 +1,10 @@
 """The ledger of the worst card: a bar, its terms, what is needed and claimed; the moments of a step; one term opened."""
 
-from vramcast.cli.page import Page
+from vramcast.asking.wording import term_in
+from vramcast.cli.page import Page, cells, filled
 from vramcast.cli.speed_page import opened_time
 from vramcast.errors import unknown_name
+from vramcast.language import spoken
 from vramcast.ledger import Forecast, Instant, RankMemory, Term
 from vramcast.planning.verdict import missing_bytes
 from vramcast.quantity import SECONDS
@@ -28,26 +30,28 @@ def ledger(page: Page, forecast: Forecast) -> None:
     whole = max(capacity, held + missing)
     label = gib(capacity, 1) if whole == capacity else f"{gib(whole, 1)} on {gib(capacity, 1)}"
     page.bar([*((t.name, t.bytes) for t in terms), ("missing", missing)], total=whole, label=label, end=capacity)
+    say = spoken()
+    width = max(15, *(cells(term_in(t.name, say)) + 1 for t in terms)) if terms else 15
     for term in terms:
         share = f"{term.bytes / capacity:>{'7.1%' if term.bytes < 10 * capacity else '7.0%'}}  "
         legend = f"{page.mark(term.name)} " if page.terminal else ""
-        page.line("  ", (legend, term.name), (term.name.ljust(15), term.name),
-                  (gib(term.bytes).rjust(12), "number"), share, (page.fitted(term.why, used=42), "faint"))  # fmt: skip
+        page.line("  ", (legend, term.name), (filled(term_in(term.name, say), width), term.name),
+                  (gib(term.bytes).rjust(12), "number"), share, (page.fitted(term.why, used=27 + width), "faint"))  # fmt: skip
     _sums(page, forecast, rank, missing)
 
 
 def _sums(page: Page, forecast: Forecast, rank: RankMemory, missing: int) -> None:
     """Needed with its error bar, counters, what is claimed and missing, and the other ranks."""
-    _sum_line(page, "needed", rank.needed_bytes, _interval(rank))
+    _sum_line(page, spoken()("needed"), rank.needed_bytes, _interval(rank))
     if rank.first_step_bytes is not None:
         counters = {"allocated": rank.allocated_bytes, "reserved": rank.reserved_bytes, "device": rank.device_bytes}
         said = "  ·  ".join(f"{name} {gib(size)}" for name, size in counters.items())
         page.line("  ", _indent(page), (said, "faint"))
     if rank.claimed_bytes > rank.needed_bytes:
-        _sum_line(page, "claimed", rank.claimed_bytes, "the share of the card that the engine takes, needed or not")
+        _sum_line(page, spoken()("t-claimed"), rank.claimed_bytes, spoken()("t-claimed-why"))
     pool = forecast.limits.cache_bytes
     if missing and pool is not None:
-        wanted = f"the request wants {gib(pool + missing)} of cache, there is room for {gib(pool)}"
+        wanted = spoken()("t-wanted", wanted=gib(pool + missing), room=gib(pool))
         page.line("  ", _indent(page), (wanted, "warn"))
     if len(forecast.ranks) > 1:
         others = ", ".join(f"{r.rank} {gib(r.needed_bytes)}" for r in forecast.ranks if r is not rank)
@@ -55,7 +59,7 @@ def _sums(page: Page, forecast: Forecast, rank: RankMemory, missing: int) -> Non
 
 
 def _sum_line(page: Page, name: str, size_bytes: int, note: str) -> None:
-    start = (_indent(page) + name.ljust(15), "title")
+    start = (_indent(page) + filled(name, 15), "title")
     page.line("  ", start, (gib(size_bytes).rjust(12), "number"), "  ", (note, "faint"), hang=len(_indent(page)) + 31)
 
 
@@ -64,8 +68,9 @@ def _indent(page: Page) -> str:
 
 
 def _title(forecast: Forecast, rank: RankMemory) -> str:
-    which = f"rank {rank.rank}, " if len(forecast.ranks) > 1 else ""
-    return f"Memory of one card ({which}{rank.peak.name})"
+    say = spoken()
+    which = f"{say('t-rank', rank=rank.rank)}, " if len(forecast.ranks) > 1 else ""
+    return say("t-memory", moment=f"{which}{say.word('instant', rank.peak.name)}")
 
 
 def _interval(rank: RankMemory) -> str:
@@ -73,12 +78,12 @@ def _interval(rank: RankMemory) -> str:
         return ""
     i = rank.interval
     low, high = gib(i.low_bytes), gib(i.high_bytes)
-    return f"{low} to {high} with {i.coverage:.0%} probability, by {i.cases} measured runs of this kind"
+    return spoken()("t-interval", low=low, high=high, share=f"{i.coverage:.0%}", cases=i.cases)
 
 
 def instants(page: Page, rank: RankMemory) -> None:
     """The moments of a step, each with its own bar, the peak marked."""
-    page.heading("The step, moment by moment")
+    page.heading(spoken()("t-steps"))
     peak = rank.peak.bytes
     widest = max(28, *(len(instant.name) + 1 for instant in rank.instants))
     room = max(4, min(_MOST_CELLS, page.width - _BESIDE_CELLS - (widest - 28)))

@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from unicodedata import east_asian_width
 
 import msgspec
 
@@ -91,11 +92,11 @@ class Page:
         self, rows: Sequence[tuple[str, ...]], *, styles: tuple[str, ...] = (), right: frozenset[int] = frozenset()
     ) -> None:
         """Columns padded to their widest cell; columns in ``right`` are aligned right; the last goes on under itself."""
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
+        widths = [max(cells(row[i]) for row in rows) for i in range(len(rows[0]))] if rows else []
         hang = min(2 + sum(width + 2 for width in widths[:-1]), self.width // 2)
         for row in rows:
-            cells = [cell.rjust(w) if i in right else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
-            styled = [(cell, styles[i] if i < len(styles) else "") for i, cell in enumerate(cells)]
+            padded = [filled(cell, w, right=i in right) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
+            styled = [(cell, styles[i] if i < len(styles) else "") for i, cell in enumerate(padded)]
             self.line("  ", *(span for cell in styled for span in (cell, ("  ", ""))), hang=hang)
 
     def fitted(self, text: str, *, used: int) -> str:
@@ -115,6 +116,17 @@ class Page:
             sys.stdout.write(written(self.text()))
 
 
+def cells(text: str) -> int:
+    """Columns that a text takes in a terminal: two for a Chinese letter."""
+    return len(text) if text.isascii() else sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def filled(text: str, width: int, *, right: bool = False) -> str:
+    """The text with spaces to so many columns, behind it or before it."""
+    space = " " * max(0, width - cells(text))
+    return space + text if right else text + space
+
+
 def is_terminal() -> bool:
     """Whether standard output is a person's terminal (FORCE_COLOR counts as one)."""
     return bool(os.environ.get("FORCE_COLOR")) or (sys.stdout.isatty() and os.environ.get("TERM") != "dumb")
@@ -123,18 +135,18 @@ def is_terminal() -> bool:
 def wrapped(line: Line, width: int) -> list[tuple[Span, ...]]:
     """The line in pieces no longer than ``width``, cut between words, the later ones under its hang."""
     spans = _without_trailing_space(line.spans)
-    if sum(len(text) for text, _ in spans) <= width:
+    if sum(cells(text) for text, _ in spans) <= width:
         return [spans]
     hang = min(line.hang, width - 12)
     pieces: list[list[Span]] = [[]]
     used = 0
     for word, style in _words(spans):
-        if used + len(word.rstrip()) > width and used > (hang if len(pieces) > 1 else 0):
+        if used + cells(word.rstrip()) > width and used > (hang if len(pieces) > 1 else 0):
             pieces.append([(" " * hang, "")])
             used = hang
         shown = word.lstrip() if used == hang and len(pieces) > 1 else word
         pieces[-1].append((shown, style))
-        used += len(shown)
+        used += cells(shown)
     return [tuple(_without_trailing_space(tuple(piece))) for piece in pieces]
 
 

@@ -101,5 +101,5 @@ def _choice(choice: Choice) -> dict[str, Any]:
         "probability": choice.fit.probability, "ttft_s": choice.ttft_s, "tpot_s": choice.tpot_s, "request_s": choice.request_s,
         "tokens_per_s": choice.tokens_per_s, "usd_per_hour": choice.usd_per_hour, "priced": own.offer.priced,
         "usd_per_million_tokens": choice.usd_per_million, "power_w": choice.power_w,
-        "command": " ".join(line.rstrip(" \\") for line in command_of(choice.question)),
+        "command": " ".join(line.strip(" \\") for line in command_of(choice.question)),
     }  # fmt: skip

@@ -75,7 +75,7 @@ _AXIS = re.compile(r"[a-z_]+=[^=]+$")
 @_output("--curve", is_flag=True, help="Draw throughput against latency for more and more users.")
 @_output("--explain", metavar="TERM", help="Open one term of the ledger down to its formula.")
 @_output("--sweep", "sweep", multiple=True, metavar="NAME=V,V,...", help="Answer a grid: context=4096,8192 concurrency=1,4,16.")
-@_output("--plot", "plot", metavar="FILE", help="With --sweep: draw it to FILE (.png, .svg or .html).")
+@_output("--plot", "plot", metavar="FILE", help="Draw the answer, or with --sweep the grid, to FILE (.png, .svg or .html).")
 @_output("--options", "list_options", is_flag=True, help="List the engine's flags and leave.")
 @_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(**given: Any) -> int:
@@ -96,14 +96,16 @@ def command(**given: Any) -> int:
     flags = [word for word in given["engine_flags"] if word not in axes]
     if axes:
         return _sweep(given, flags, axes)
-    if given["plot"]:
-        raise click.UsageError("--plot draws a grid: add --sweep, for example --sweep context=4096,8192,16384")
     asked = _ask(given, flags)(**words_of(given))
     if given["curve"]:
         from vramcast.cli.curve import show_curve
 
         return show_curve(asked, as_json=given["as_json"])
     forecast = answer_serving(asked)
+    if given["plot"]:
+        from vramcast.cli.plotted import plot_answer
+
+        plot_answer(forecast, given["plot"])
     if given["as_json"]:
         from vramcast.cli.output import print_json
 

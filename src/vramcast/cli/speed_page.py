@@ -3,6 +3,7 @@
 from typing import Any
 
 from vramcast.cli.page import Page
+from vramcast.language import spoken
 from vramcast.ledger import Term
 from vramcast.units import gib, time_text
 
@@ -14,17 +15,17 @@ _BINDS = {
 
 def speed_section(page: Page, speed: dict[str, Any]) -> None:
     """The speed block of an answer."""
-    page.heading("Speed")
-    bars = speed.get("intervals", {})
+    page.heading(spoken()("speed"))
+    bars, say = speed.get("intervals", {}), spoken()
     page.table(
         [
-            ("time to first token", time_text(speed["ttft_s"]), _bar(bars.get("ttft_s"), time_text)),
-            ("time per output token", time_text(speed["tpot_s"]), _bar(bars.get("tpot_s"), time_text)),
-            ("tokens/s, one user", f"{speed['tokens_per_s_per_user']:,.1f}", ""),
-            ("tokens/s, all users", f"{speed['tokens_per_s']:,.0f}", _bar(bars.get("tokens_per_s"), lambda x: f"{x:,.0f}")),
-            ("tokens/s per card", f"{speed['tokens_per_s_per_gpu']:,.0f}", ""),
-            ("prompt tokens/s, one prompt", f"{speed['prefill_tokens_per_s']:,.0f}", ""),
-            ("largest rate of requests", f"{speed['largest_rate_per_s']:,.3g}/s", _state(speed)),
+            (say("ttft-s"), time_text(speed["ttft_s"]), _bar(bars.get("ttft_s"), time_text)),
+            (say("tpot-s"), time_text(speed["tpot_s"]), _bar(bars.get("tpot_s"), time_text)),
+            (say("tokens-per-s-per-user"), f"{speed['tokens_per_s_per_user']:,.1f}", ""),
+            (say("t-all-users"), f"{speed['tokens_per_s']:,.0f}", _bar(bars.get("tokens_per_s"), lambda x: f"{x:,.0f}")),
+            (say("tokens-per-s-per-gpu"), f"{speed['tokens_per_s_per_gpu']:,.0f}", ""),
+            (say("prefill-tokens-per-s"), f"{speed['prefill_tokens_per_s']:,.0f}", ""),
+            (say("t-rate"), f"{speed['largest_rate_per_s']:,.3g}/s", _state(speed)),
         ],
         styles=("", "number", "faint"),
         right=frozenset({1}),
@@ -48,7 +49,7 @@ def _pools(page: Page, pools: dict[str, Any] | None) -> None:
 
 def training_speed_section(page: Page, speed: dict[str, Any]) -> None:
     """The speed of a training step: its time by part, throughput, utilisation, and the whole run where its tokens are told."""
-    page.heading("Speed")
+    page.heading(spoken()("speed"))
     step: Term = speed["terms"][0]
     page.table(
         [

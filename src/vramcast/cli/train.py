@@ -162,7 +162,7 @@ Examples:
 @training_flags()
 @click.argument("axes", nargs=-1, metavar="[NAME=V,V,...]...")
 @_output("--sweep", "sweep", metavar="NAME=V,V,...", help="Answer a grid: rank=2,4,8 micro_batch=2,4,8,12.")
-@_output("--plot", "plot", metavar="FILE", help="With --sweep: draw it to FILE (.png, .svg or .html).")
+@_output("--plot", "plot", metavar="FILE", help="Draw the answer, or with --sweep the grid, to FILE (.png, .svg or .html).")
 @_output("--explain", metavar="TERM", help="Open one term of the ledger down to its formula.")
 @_output("--options", "list_options", is_flag=True, help="List every word (with WORD in MODEL's place: those with it).")
 @_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -185,12 +185,14 @@ def command(**given: Any) -> int:
         grid = axes_of(axes, TrainingWords.__annotations__)
         title = f"{model or 'the model of the files'}  {words.get('method') or ''}".strip()
         return show_sweep(ask, {**words}, grid, title=title, as_json=given["as_json"], plot=given["plot"])
-    if given["plot"]:
-        raise click.UsageError("--plot draws a grid: add --sweep, for example --sweep micro_batch=1,2,4,8")
     from vramcast.asking.asked import answer_training
     from vramcast.planning.verdict import exit_code
 
     forecast = answer_training(ask(**words))
+    if given["plot"]:
+        from vramcast.cli.plotted import plot_answer
+
+        plot_answer(forecast, given["plot"])
     if given["as_json"]:
         from vramcast.cli.output import print_json
 

@@ -17,6 +17,7 @@ LANGUAGES = {"en": "English", "zh": "中文"}
 FOLDER = Path(__file__).parent
 VARIABLE = "VRAMCAST_LANG"
 _PLACE = re.compile(r"\{ \$(\w+) \}")
+_OTHER = re.compile(r"[^a-z0-9]+")
 _LOCALES = ("LC_ALL", "LC_MESSAGES", "LANG")  # in the order of POSIX
 
 
@@ -37,8 +38,17 @@ class Language:
         found = self.messages.get(f"{kind}-{name.replace('_', '-').replace(' ', '-')}")
         return name.replace("_", " ") if found is None else found
 
+    def phrase(self, kind: str, text: str) -> str:
+        """A text of several parts (``a; b``), each as the catalogue has it under its own words; else as it stands."""
+        return "; ".join(self.messages.get(f"{kind}-{_slug(part)}", part) for part in text.split("; "))
+
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return language, (self.code,)
+
+
+def _slug(text: str) -> str:
+    """``No CUDA graphs: slower`` as ``no-cuda-graphs-slower``."""
+    return _OTHER.sub("-", text.lower()).strip("-")
 
 
 @cache
@@ -72,8 +82,8 @@ def of_terminal() -> str:
 _SPOKEN: ContextVar[str | None] = ContextVar("spoken", default=None)
 
 
-def speak(code: str) -> None:
-    """Set the language of this run, as ``--lang`` does."""
+def speak(code: str | None) -> None:
+    """Set the language of this run, as ``--lang`` does; None: the terminal's own."""
     _SPOKEN.set(code)
 
 

@@ -42,7 +42,7 @@ def view_of(forecast: Forecast, asked: Mapping[str, Any], kind: str, say: Langua
         "terms": [_row(t, terms, say) for t in terms],
         "needed": gib(rank.needed_bytes),
         "interval": _interval(bar, say),
-        "steps": pictured(step_moments(forecast, say)) if kind == "train" else "",
+        "steps": pictured(step_moments(forecast, say)),
         "limits": _limits(forecast, kind, say),
         "speed": _speed(forecast, say),
         "advice": _advice(forecast, asked, kind, say),
@@ -157,7 +157,7 @@ def _advice(forecast: Forecast, asked: Mapping[str, Any], kind: str, say: Langua
         {
             "change": a.change,
             "saves": gib(a.saves_bytes) if a.saves_bytes else "",
-            "costs": a.costs,
+            "costs": say.phrase("cost", a.costs),
             "verdict": a.then_verdict if a.then_verdict not in ("", "no") else "unknown",
             "word": say("not-alone") if a.then_verdict in ("", "no") else say(f"verdict-{a.then_verdict}"),
             "link": _applied(a.change, asked, kind),
