@@ -65,6 +65,7 @@ class Parallel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _MOST_WORKERS = 4096
+_MOST_PATCHES = 10**7
 
 
 class Disaggregated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -99,6 +100,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     that a request must meet. ``link_bytes_per_s``, ``host_bandwidth_bytes_per_s``: of the machine at hand, where the
     catalogue's card says otherwise. ``requests``: a file of requests to replay. ``profile``: a machine's own
     factors by name. ``pools``: prefill and decode apart, where the rest of the question is about one decode worker.
+    ``images``: in each prompt, beside its text; ``image_patches``: of each, where the model takes any size.
     """
 
     rate: float | None = None
@@ -111,12 +113,17 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requests: str | None = None
     profile: str | None = None
     pools: Disaggregated | None = None
+    images: int = 0
+    image_patches: int = 0
 
     def __post_init__(self) -> None:
         for name in ("rate", "ttft_s", "tpot_s", "link_bytes_per_s", "host_bandwidth_bytes_per_s"):
             value = getattr(self, name)
             if value is not None and not (math.isfinite(value) and value > 0):
                 raise QuestionError(f"{name} is {value}: expected a number above 0")
+        for name in ("images", "image_patches"):
+            if not 0 <= getattr(self, name) <= _MOST_PATCHES:
+                raise QuestionError(f"{name} is {getattr(self, name):,}: expected 0 to {_MOST_PATCHES:,}")
         for name, value in (("cached", self.cached), ("acceptance", self.acceptance)):
             if value is not None and not 0 <= value <= 1:
                 raise QuestionError(f"{name} is {value}: expected a share from 0 to 1")
@@ -162,7 +169,16 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def asks_for_speed(self) -> bool:
         """Whether it says anything that speed depends on."""
         traffic = self.traffic
-        named = (self.prompt, self.output, traffic.rate, traffic.requests, traffic.ttft_s, traffic.tpot_s, traffic.pools)
+        named = (
+            self.prompt,
+            self.output,
+            traffic.rate,
+            traffic.requests,
+            traffic.ttft_s,
+            traffic.tpot_s,
+            traffic.pools,
+            traffic.images or None,
+        )
         return any(value is not None for value in named)
 
 

@@ -23,7 +23,8 @@ _COUNTS = ("context", "concurrency", "prompt", "output")
 _TEXTS = ("dtype", "quant", "kv_dtype")
 
 
-_TRAFFIC = ("rate", "cached", "acceptance", "slo", "link", "host_bandwidth", "workload", "profile", *POOL_WORDS)
+_IMAGES = ("images", "image_patches")
+_TRAFFIC = ("rate", "cached", "acceptance", "slo", "link", "host_bandwidth", "workload", "profile", *_IMAGES, *POOL_WORDS)
 _TIMES = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -47,6 +48,8 @@ class ServingWords(TypedDict, total=False):
     host_bandwidth: str | None
     workload: str | None
     profile: str | None
+    images: int | str | None
+    image_patches: int | str | None
     disagg: str | None
     prefill_tp: int | str | None
     transfer_link: str | None
@@ -217,6 +220,7 @@ def traffic_of(words: Mapping[str, Any]) -> Traffic:
         host_bandwidth_bytes_per_s=rate_of(str(words["host_bandwidth"])) if words.get("host_bandwidth") else None,
         requests=words.get("workload"),
         profile=words.get("profile"),
+        **{name: count_of(words[name], name) for name in _IMAGES if words.get(name) is not None},
         pools=pools_of(words, link_of(str(words["transfer_link"])) if words.get("transfer_link") else None),
     )
 

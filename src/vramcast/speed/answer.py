@@ -17,7 +17,7 @@ from vramcast.speed.scales import Scales
 from vramcast.speed.scales import load as load_profile
 from vramcast.speed.step import Step
 from vramcast.units import time_text
-from vramcast.workload import Serving
+from vramcast.workload import Serving, Traffic
 
 PROMPT, OUTPUT = 1024, 256
 # From this share of the largest rate on, an error of a tenth in a step's time decides whether a queue grows.
@@ -93,6 +93,12 @@ def checked_load(answer: Answer, concurrency: int) -> tuple[Load, tuple[Assumpti
     """The load as ``load_of``. Raises QuestionError for lengths beyond the context."""
     resolved = answer.resolved
     load, assumed = load_of(resolved.question, concurrency)
+    if resolved.question.traffic.images:
+        from vramcast.speed.towers import images_in
+
+        images, more = images_in(resolved.model, resolved.question.traffic)
+        assumed += more
+        load = msgspec.structs.replace(load, prompt=load.prompt + (images.count * images.tokens if images else 0))
     if resolved.question.context is not None and load.prompt + load.output > resolved.context:
         raise QuestionError(
             f"prompt {load.prompt:,.0f} and output {load.output:,.0f} are longer than the context of {resolved.context:,}: "
@@ -129,13 +135,14 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
     step = step_of(answer, scales=scales)
     assumed += _of_host(step, resolved.question)
     load, untimed = with_drafting(step, load, resolved.question.options)
+    load, encoded = with_images(step, load, resolved.question.traffic)
     assumed += untimed
     copies = replicas_of(resolved) * resolved.question.parallel.pp
     found = steady(step, load, replicas=copies)
     requests = found.requests_per_s * copies
     decode = Batch(decodes=max(1.0, found.batch), decode_past=load.prompt + load.output / 2, decode_tokens=load.verified)
     return Speed(
-        ttft=_ttft_term(step, load, found),
+        ttft=_ttft_term(step, load, found, encoded),
         tpot=_tpot_term(step, decode, found, load),
         tokens_per_s=requests * load.output,
         prefill_tokens_per_s=load.prompt * (1 - load.cached) / found.prefill_s,
@@ -178,6 +185,18 @@ def with_drafting(step: Step, load: Load, options: Mapping[str, Any]) -> tuple[L
     return msgspec.structs.replace(load, drafting=msgspec.structs.replace(load.drafting, draft_s=seconds)), ()
 
 
+def with_images(step: Step, load: Load, traffic: Traffic) -> tuple[Load, tuple[Term, ...]]:
+    """The load with the seconds that a prompt's images take in their tower, and the term that says so."""
+    if not traffic.images:
+        return load, ()
+    from vramcast.speed.towers import images_in, tower_term
+
+    images, _ = images_in(step.on.model, traffic)
+    assert images is not None
+    term = tower_term(step, images)
+    return msgspec.structs.replace(load, encode_s=term.seconds), (term,)
+
+
 def bound(step: Step, decode: Batch, found: Steady) -> str:
     """What most of the time goes to: bandwidth, compute, launch, unit, link or host; prompts count as their own step's."""
     shares = {name: seconds * (1 - found.busy) for name, seconds in step.binding(decode).items()}
@@ -189,7 +208,7 @@ def bound(step: Step, decode: Batch, found: Steady) -> str:
     return max(shares, key=lambda name: shares[name])
 
 
-def _ttft_term(step: Step, load: Load, found: Steady) -> Term:
+def _ttft_term(step: Step, load: Load, found: Steady, encoded: tuple[Term, ...]) -> Term:
     """Way in, waiting, and the prompt's own steps opened to their operators."""
     rule = step.on.engine
     new = load.prompt * (1 - load.cached)
@@ -198,9 +217,10 @@ def _ttft_term(step: Step, load: Load, found: Steady) -> Term:
     why = f"{time_text(rule.ingest_s)} + {new:,.0f} tokens x {time_text(rule.ingest_token_s)} ({rule.engine})"
     parts = [
         Term(name="ingestion", seconds=way_in, why=why, source=rule.source),
+        *encoded,
         prefill.renamed("prefill"),
     ]
-    waiting = found.ttft_s - way_in - prefill.seconds
+    waiting = found.ttft_s - sum(part.seconds for part in parts)
     if waiting > 0:
         why_waits = f"for the running step, decodes in the same step and other prompts, which take {found.busy:.0%} of the time"
         parts.insert(1, Term(name="waiting", seconds=waiting, why=why_waits, source="speed/closed_form.py"))

@@ -106,13 +106,13 @@ class _Solver:
         )
         few = is_nothing(batch >= 1) if is_array(batch) else batch < 1
         if not self.rule.mixes or few:
-            return parts * self.step.seconds(first) / together
+            return parts * self.step.seconds(first) / together + self.load.encode_s
         mixed = msgspec.structs.replace(first, decodes=batch, decode_past=self.context, decode_tokens=self.load.verified)
         alone_s = self._decodes_s(batch) if alone_s is None else alone_s
-        more = parts * (self.step.seconds(mixed) - alone_s) / together
+        more = parts * (self.step.seconds(mixed) - alone_s) / together + self.load.encode_s
         if not is_array(batch) or is_nothing(batch < 1):
             return more
-        return where(batch < 1, parts * self.step.seconds(first) / together, more)
+        return where(batch < 1, parts * self.step.seconds(first) / together + self.load.encode_s, more)
 
     def most_per_s(self) -> Number:
         """Requests a second with every seat taken and prompts filling their steps: 1 / (p + output * d(B) / B)."""

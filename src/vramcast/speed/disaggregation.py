@@ -238,7 +238,7 @@ class _PoolSolver:
     def _prompts_s(self, step: Step, count: float, part: float) -> float:
         tokens = self.new * part
         one = Batch(prefills=count, prefill_tokens=tokens, prefill_past=self.past + (self.new - tokens) / 2)
-        return float(step.seconds(one)) / part
+        return float(step.seconds(one)) / part + count * self.load.encode_s
 
     def decode_s(self, batch: float) -> float:
         """Seconds of one token of a decode worker's batch."""

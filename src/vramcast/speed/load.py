@@ -40,7 +40,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``prompt``, ``output``: mean lengths; ``spread``: half width of their uniform distribution as a share of the mean (0: fixed;
     0.11 is a random-range ratio of 0.8 around 0.9 of nominal). ``arrivals``: poisson or constant. ``cached``: share of each
-    prompt that is in the prefix cache. ``drafting``: speculative decoding, where there is any.
+    prompt that is in the prefix cache. ``drafting``: speculative decoding, where there is any. ``encode_s``: seconds of
+    encoding one prompt's images before its first step.
     """
 
     prompt: float
@@ -52,6 +53,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     spread: float = 0.0
     cached: float = 0.0
     drafting: Drafting | None = None
+    encode_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.trace and (self.concurrency > 0) == (self.rate_per_s > 0):

@@ -6,7 +6,7 @@ from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption, Term
 from vramcast.models.operations import Batch
 from vramcast.serving.engines.base import Answer, answer_of
-from vramcast.speed.answer import Speed, bound, checked_load, step_of, textbook, with_drafting
+from vramcast.speed.answer import Speed, bound, checked_load, step_of, textbook, with_drafting, with_images
 from vramcast.speed.closed_form import Steady
 from vramcast.speed.disaggregation import Pools, SteadyPools, steady_pools
 from vramcast.speed.load import Load
@@ -60,10 +60,11 @@ def pools_speed(answer: Answer) -> Speed:
     load, assumed = checked_load(answer, _asked(answer).clients or answer.resolved.question.concurrency or 1)
     pools, more = pools_of(answer)
     load, untimed = with_drafting(pools.decode, load, answer.resolved.question.options)
+    load, encoded = with_images(pools.prefill, load, answer.resolved.question.traffic)
     found = steady_pools(pools, load)
     decode = Batch(decodes=max(1.0, found.batch), decode_past=load.prompt + load.output / 2, decode_tokens=load.verified)
     return Speed(
-        ttft=_ttft_term(pools, load, found),
+        ttft=_ttft_term(pools, load, found, encoded),
         tpot=_tpot_term(pools, load, decode, found),
         tokens_per_s=found.requests_per_s * load.output,
         prefill_tokens_per_s=load.prompt * (1 - load.cached) / found.prefill_s,
@@ -85,7 +86,7 @@ def _alone(found: SteadyPools) -> Steady:
     )  # fmt: skip
 
 
-def _ttft_term(pools: Pools, load: Load, found: SteadyPools) -> Term:
+def _ttft_term(pools: Pools, load: Load, found: SteadyPools, encoded: tuple[Term, ...]) -> Term:
     """Way in, waiting, the prompt's own steps on a prefill worker, and its cache's way to the decode worker."""
     rule, handover = pools.decode.on.engine, pools.handover
     new = max(1.0, load.prompt * (1 - load.cached))
@@ -98,7 +99,7 @@ def _ttft_term(pools: Pools, load: Load, found: SteadyPools) -> Term:
     part = "the last chunk of " if handover.by_chunk else ""
     why = f"{part}{gib(moved)} of the busiest card / ({pools.rate_bytes_per_s / 1e9:g} GB/s x {REACHED:g})"
     transfer = Term(name="transfer", seconds=found.transfer_s, why=why, source=handover.source)
-    parts = [entry, prefill, transfer]
+    parts = [entry, *encoded, prefill, transfer]
     waiting = found.ttft_s - sum(part.seconds for part in parts)
     if waiting > 1e-9:
         why = f"for {pools.prefill_workers} prefill workers, {found.busy:.0%} busy, and for the decode worker's running step"

@@ -40,13 +40,13 @@ class Served(msgspec.Struct, array_like=True):
 class Live:
     """A request inside a server: prompt tokens ``past`` and ``todo``, tokens ``out`` and still ``left``, times in seconds."""
 
-    __slots__ = ("arrival", "first", "index", "left", "out", "past", "preempted", "seen", "start", "todo")
+    __slots__ = ("arrival", "encoded", "first", "index", "left", "out", "past", "preempted", "seen", "start", "todo")
 
     def __init__(self, index: int, request: Request) -> None:
         self.index, self.arrival, self.seen = index, request.arrival_s, 0.0
         self.past, self.todo = request.cached, max(1, request.prompt - request.cached)
         self.out, self.left = request.output, float(request.output)
-        self.first, self.preempted, self.start = -1.0, 0, 0
+        self.first, self.preempted, self.start, self.encoded = -1.0, 0, 0, False
 
 
 class Server:
@@ -176,6 +176,10 @@ class Server:
         ending = sum(part == live.todo for live, part in taken) + decoding * self.verified
         own = decoding * self.verified / self.ranks
         seconds = sum(self.prefill_s(part, live.past) for live, part in taken) / share
+        if self.load.encode_s:
+            seconds += self.load.encode_s * sum(not live.encoded for live, _ in taken) / share
+            for live, _ in taken:
+                live.encoded = True
         seconds += self.step.rows_seconds(
             tokens / share + own, ending / share, everyone=tokens + decoding * self.verified, prefills=True
         )

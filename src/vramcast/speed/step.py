@@ -4,7 +4,7 @@ Seconds split in three: what depends on rows alone (kept per number of rows), wh
 prefilling sequences add. The ledger has the same sum: layer kind, then operator, each with the law that was asked.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import Any
 
@@ -141,6 +141,17 @@ class Step:
             meeting = Batch(prefills=key[2] / self.ranks, prefill_tokens=1)
             self.rows_s[key] = sum(self.operation_seconds(one, meeting if self.meets(one) else batch) for one in self.by_rows)
         return self.rows_s[key]
+
+    def seconds_of(self, found: Iterable[Operation], batch: Batch) -> float:
+        """Seconds of operations beside the decoder's (a tower's) on a batch of prompts, launched one by one."""
+        gpu, kernels = 0.0, 0.0
+        for one in found:
+            estimate = self._prefill(one, batch) if _by_context(one) else None
+            each = (estimate,) if estimate else () if _by_context(one) else self.estimates(one, batch)
+            gpu += float(one.count * _times(one) * sum(e.seconds for e in each))
+            kernels += one.count * _kernels(one)
+        host = 0.0 if self.stream else self.on.engine.prefill_launch_s * kernels * self.on.scales.host
+        return max(gpu, host) if self.on.engine.runs_ahead else gpu + host
 
     def operation_seconds(self, one: Operation, batch: Batch) -> Number:
         """Seconds of an operation that sees rows only, all its layers and kernels."""

@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vramcast.errors import UnmodelledError
-from vramcast.models.layers import GatedDeltaNet, Mamba2
+from vramcast.models.layers import GatedDeltaNet, LinearAttention, Mamba1, Mamba2
 from vramcast.models.operations import (
     Batch,
     Exchange,
@@ -18,7 +18,7 @@ from vramcast.models.operations import (
     Recurrence,
     Scores,
 )
-from vramcast.quantity import is_array, is_nothing, minimum, where
+from vramcast.quantity import is_array, is_nothing, maximum, minimum, where
 from vramcast.speed.deployment import Deployment, law_format, native_formats
 from vramcast.speed.kernels.attention import beside_prompts, decode_attention, prefill_attention
 from vramcast.speed.kernels.collectives import all_gather, all_reduce, reduce_scatter
@@ -27,9 +27,9 @@ from vramcast.speed.kernels.gemm import elementwise, gemm
 from vramcast.speed.kernels.harness import in_step
 from vramcast.speed.kernels.latent import mla_decode, mla_prefill, sparse_attention
 from vramcast.speed.kernels.law import Estimate
-from vramcast.speed.kernels.machine import backend
+from vramcast.speed.kernels.machine import backend, cycles_per_s
 from vramcast.speed.kernels.moe import moe
-from vramcast.speed.kernels.recurrent import convolution, recurrent
+from vramcast.speed.kernels.recurrent import LIGHTNING_BLOCK, convolution, recurrent
 
 # Above this message an engine's own all-reduce gives way to NCCL (vllm/distributed/device_communicators/custom_all_reduce.py).
 _CUSTOM_MOST_BYTES = 8 * 2**20
@@ -38,6 +38,7 @@ _LOW_LATENCY_TOKENS = 256
 GRAPH_LAUNCH_S = 2e-6
 # Launch of a product whose rows come quantised: as that of a 16-bit one.
 FUSED_LAUNCH_S = 3e-6
+_EXPONENTIALS = 16  # a cycle of one SM
 
 
 class Clock:
@@ -47,6 +48,7 @@ class Clock:
         self.on = deployment
         self.card = deployment.card
         self.native = native_formats(deployment.card)
+        self.cycles = cycles_per_s(deployment.card)
         self._chosen: dict[tuple[str, str], str] = {}
 
     def rows(self, one: Operation, batch: Batch) -> Estimate | None:
@@ -205,19 +207,39 @@ class Clock:
         elif isinstance(mixer, Mamba2):
             kind = "mamba2"
             shape = {"heads": mixer.heads, "key_heads": mixer.groups, "key_dim": mixer.state, "value_dim": mixer.head_dim}
+        elif isinstance(mixer, LinearAttention):
+            # Products inside a block and a head_dim x head_dim state between blocks, without a convolution.
+            kind = "mamba2"
+            shape = {"heads": mixer.heads, "key_heads": mixer.heads, "key_dim": mixer.head_dim, "value_dim": mixer.head_dim,
+                     "chunk": LIGHTNING_BLOCK}  # fmt: skip
         else:
-            moved = count * 2 * one.sequence_bytes + count * new * one.token_bytes * 4 / 3
-            return elementwise(card=self.card, size_bytes=moved)
+            return self._scanned(one, count, new)
         shape = {**shape, "heads": shape["heads"] * one.share, "key_heads": max(1.0, shape["key_heads"] * one.share)}
         core = recurrent(
             card=self.card, kind=kind, phase=phase, batch=count, new=new, state_bytes=one.state_bytes,
             backend=self._backend(f"recurrent_{phase}", kind), **shape,
         )  # fmt: skip
+        if isinstance(mixer, LinearAttention):
+            return in_step(core)
         before = convolution(
             card=self.card, kind=kind, phase=phase, batch=count, new=new, channels=mixer.conv_width * one.share,
             width=mixer.conv, backend=self._backend(f"convolution_{phase}", kind),
         )  # fmt: skip
         return _after(in_step(before), in_step(core))
+
+    def _scanned(self, one: Recurrence, count: Any, new: Any) -> Estimate:
+        """Mamba 1, RWKV and short convolutions: what they move, or the fp32 units' time where that is longer.
+
+        A selective scan takes an exponential for each number of the state and token, sixteen a cycle of an SM (CUDA C++
+        Programming Guide, arithmetic instructions: special functions on compute capability 8.0 and 9.0).
+        """
+        moved = count * 2 * one.sequence_bytes + count * new * one.token_bytes * 4 / 3
+        found = elementwise(card=self.card, size_bytes=moved)
+        if not isinstance(one.mixer, Mamba1) or not self.cycles:
+            return found
+        scanned = count * new * one.mixer.state_elements * one.share / (_EXPONENTIALS * self.cycles)
+        more = maximum(0.0, scanned - found.parts["bandwidth"])
+        return replace(found, seconds=found.seconds + more, parts={**found.parts, "compute": more})
 
     def _format(self, form: str) -> str:
         return self.on.formats.get(form) or law_format(form, self.native)

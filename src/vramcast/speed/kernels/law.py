@@ -44,6 +44,8 @@ ALIKE = {
     "mamba2": ("gdn",),  # the same state, read and written once a token
     "kda": ("gdn",),
     "gdn": ("kda",),
+    # The modules of sparse attention were measured with an 8-bit cache alone.
+    "bf16, bf16 cache": ("bf16, fp8 cache",), "fp8_block, bf16 cache": ("fp8_block, fp8 cache", "bf16, fp8 cache"),
 }  # fmt: skip
 _ANY = 0.35  # relative error assumed where a law is borrowed from a class and its transfer was never measured
 

@@ -12,6 +12,8 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.speed.kernels.law import Estimate, law_for, whole
 from vramcast.speed.kernels.machine import Machine, machine
 
+# Tokens of one block of lightning attention (vllm/model_executor/layers/lightning_attn.py, BLOCK).
+LIGHTNING_BLOCK = 256
 CHUNK = 64  # tokens of one chunk in the published Triton and FlashInfer kernels
 KINDS = ("gdn", "kda", "mamba2")
 FORMULA = "launch + (bandwidth^p + compute^p + chain^p)^(1/p)"
@@ -20,17 +22,19 @@ _DECODE_FLOPS = 8  # per number of the state: decay, product with the key, updat
 
 def recurrent(
     *, card: Accelerator, kind: str, phase: str, batch: Any, new: Any = 1, heads: Any, key_dim: Any, value_dim: Any,
-    key_heads: Any = 0, state_bytes: float = 4, backend: str = "",
+    key_heads: Any = 0, state_bytes: float = 4, chunk: int = CHUNK, backend: str = "",
 ) -> Estimate:  # fmt: skip
     """Seconds of the core of one recurrent layer (convolution and projections apart) on one rank.
 
     ``kind``: gdn, kda or mamba2. ``phase``: "prefill" or "decode". ``heads`` carry a state of ``key_dim x value_dim`` numbers of
-    ``state_bytes`` each (Mamba-2: d_state x head_dim). ``new``: tokens of each of the ``batch`` sequences.
+    ``state_bytes`` each (Mamba-2: d_state x head_dim). ``new``: tokens of each of the ``batch`` sequences; ``chunk`` of them are
+    scanned at once.
     """
     chosen = law_for(f"recurrent_{phase}", backend, _known(kind), card)
     parts = recurrent_parts(
         chosen.constants, machine(card), prefills=(phase == "prefill") * 1.0, new=new, batch=batch, heads=heads,
         key_heads=key_heads or heads, key_dim=key_dim, value_dim=value_dim, state_bytes=state_bytes,
+        chunk=chunk,
     )  # fmt: skip
     return Estimate(seconds=recurrent_seconds(chosen.constants, parts), parts=parts, formula=FORMULA, chosen=chosen)
 
@@ -46,13 +50,13 @@ def convolution(
 
 def recurrent_parts(
     constants: dict[str, float], on: Machine, *, prefills: Any, new: Any, batch: Any, heads: Any, key_heads: Any,
-    key_dim: Any, value_dim: Any, state_bytes: float,
+    key_dim: Any, value_dim: Any, state_bytes: float, chunk: int = CHUNK,
 ) -> dict[str, Any]:  # fmt: skip
     """Seconds of launch, of states and token vectors moved, of the products, and of one sequence's chain of chunks."""
-    chunks = whole(new / CHUNK)
+    chunks = whole(new / chunk)
     state = 2 * batch * heads * key_dim * value_dim * state_bytes
     vectors = batch * new * 2 * (2 * key_heads * key_dim + 2 * heads * value_dim)
-    chunked = 2 * heads * batch * chunks * CHUNK * (CHUNK * (key_dim + value_dim) + 3 * key_dim * value_dim)
+    chunked = 2 * heads * batch * chunks * chunk * (chunk * (key_dim + value_dim) + 3 * key_dim * value_dim)
     work = prefills * chunked + (1 - prefills) * _DECODE_FLOPS * heads * batch * new * key_dim * value_dim
     return {
         "launch": constants["launch_us"] * 1e-6,

@@ -187,13 +187,13 @@ def images_of(model: Model, tower: Tower, budget: Number) -> Images:
 
 def profiled_tokens(model: Model, towers: tuple[Tower, ...], tokens: Number, *, whole_image: bool) -> Number:
     """Tokens of the dummy step: the V0 engine never cut an image, so its step was at least the largest one."""
-    tower = _vision(towers)
+    tower = vision_tower(towers)
     return maximum(tokens, images_of(model, tower, tokens).tokens) if whole_image and tower else tokens
 
 
 def kept_outputs(model: Model, towers: tuple[Tower, ...], budget: Number, element: float, pixel: float) -> list[Term]:
     """Encoder outputs and pixel values of ``pixel`` bytes, which stay allocated while the decoder is profiled."""
-    tower = _vision(towers)
+    tower = vision_tower(towers)
     if tower is None:
         return []
     images = images_of(model, tower, budget)
@@ -209,7 +209,7 @@ def encoder_term(
 
     Tensor parallelism cuts layers of vLLM's own towers as it cuts the decoder's (``mm_encoder_tp_mode`` weights).
     """
-    tower = _vision(towers)
+    tower = vision_tower(towers)
     if tower is None:
         return None
     tp = tp if splits_towers(model) else 1
@@ -221,7 +221,7 @@ def encoder_term(
 
 def unsized_images(model: Model) -> tuple[Unmodelled, ...]:
     """What the answer says where images have any size and nobody noted the largest that the preprocessor lets through."""
-    tower = _vision(model.towers)
+    tower = vision_tower(model.towers)
     if tower is None or "image_size" in tower.facts or model_class(model.family).served.image_tokens:
         return ()
     return (Unmodelled(f"the largest image of {model.family} is not known: its profile run encodes the step's tokens"),)
@@ -238,7 +238,8 @@ def _per_image(model: Model, facts: dict[str, float], merge: float) -> int:
     return max(1, model_class(model.family).served.image_tokens)
 
 
-def _vision(towers: tuple[Tower, ...]) -> Tower | None:
+def vision_tower(towers: tuple[Tower, ...]) -> Tower | None:
+    """The tower that images go through, or None."""
     return next((t for t in towers if t.kind == "vision" and "patch_size" in t.facts), None)
 
 
