@@ -5,7 +5,7 @@
 
 A folder holds the files and ``truth.json``: by file name ``{"task": "serving" | "training" | "none"}`` and, for serving,
 ``engine``, ``model``, ``memory`` and ``speed`` (keys by the engine's long flag, with values); for training, ``framework``,
-``model`` and ``memory`` (by our word: micro_batch, seq, adapter.rank ...). ``open`` is a value that the file leaves to a variable.
+``model`` and ``memory`` (by our word: micro_batch, seq, adapter.rank ...). ``open`` is a value that a file leaves to a variable.
 Neither the files nor their truths are part of the project. Nothing is run or fetched.
 """
 

@@ -7,7 +7,7 @@ import pytest
 
 from vramcast.asking.serving import serving_question
 from vramcast.asking.training import training_question
-from vramcast.errors import QuestionError
+from vramcast.errors import QuestionError, UnmodelledError
 from vramcast.hardware.cards import least_card
 from vramcast.models.reading import read_model
 from vramcast.speed.training.step import training_speed
@@ -157,3 +157,28 @@ def test_a_kind_for_another_framework_is_refused() -> None:
         emitted_training("megatron", RUNS[0][2], read_model(LLAMA))
     with pytest.raises(QuestionError, match="unknown --emit 'slurm'"):
         emitted_training("slurm", RUNS[0][2], read_model(LLAMA))
+
+
+def test_a_draft_is_one_flag_of_vllm() -> None:
+    options = {"speculative_method": "mtp", "num_speculative_tokens": 2}
+    line = emitted_server("line", msgspec.structs.replace(SERVERS[0], options=options))
+    assert '--speculative-config \'{"method": "mtp", "num_speculative_tokens": 2}\'' in line
+    assert serving_question(line, gpu="H100x4").question.options == options
+
+
+def test_what_no_flag_says_is_not_put_into_a_line() -> None:
+    with pytest.raises(UnmodelledError, match="vllm has no flag for engine_core"):
+        emitted_server("line", msgspec.structs.replace(SERVERS[0], options={"engine_core": "V1"}))
+
+
+def test_switches_of_llama_server_have_their_words() -> None:
+    line = emitted_server("line", msgspec.structs.replace(SERVERS[5], options={"flash_attn": True, "fit": False, "n_parallel": 4}))
+    assert "--flash-attn on" in line
+    assert "--fit off" in line
+    assert "-np 4" in line
+
+
+def test_what_the_parsers_said_is_recorded() -> None:
+    recorded = msgspec.json.decode((Path(__file__).parents[2] / "benchmarks/emitted/parsed.json").read_bytes())["parsers"]
+    assert {one["parser"] for one in recorded} >= {"vllm", "sglang", "torchtitan", "accelerate", "axolotl", "llama_factory"}
+    assert all(one["accepted"] == one["given"] > 0 for one in recorded)

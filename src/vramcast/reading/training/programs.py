@@ -63,7 +63,7 @@ def read_program(text: str, settings: Settings, *, where: str) -> dict[str, Any]
 
 
 def _own_fields(program: Program) -> dict[str, Any]:
-    """Defaults that the program's own subclass of TrainingArguments sets: ``class TrainingArguments(...): optim = field(...)``."""
+    """Defaults that the program's own class of TrainingArguments sets: ``class TrainingArguments(...): optim = field(...)``."""
     import ast
 
     found: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 Flags: vllm/engine/arg_utils.py, sglang/srt/server_args.py, tensorrt_llm/commands/serve.py, llama.cpp common/arg.cpp.
 """
 
+import json
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -107,15 +108,42 @@ def _flags(question: Serving, spelling: Spelling) -> Iterator[str]:
             yield from (getattr(spelling, name), str(own))
 
 
+# Our options that an engine's line says in another word, as its own parser has it (benchmarks/emitted).
+_OWN_NAMES = {
+    "sglang": {"num_speculative_tokens": "speculative_num_draft_tokens", "mamba_ssm_dtype": "mamba_ssm_dtype"},
+}  # fmt: skip
+# Options that no flag of the engine says: what its environment sets, and what only a question of ours has.
+_NO_FLAG = ("engine_core", "entry", "gpu_total_bytes", "expandable_segments", "flashinfer_sampler", "swap_space",
+            "file_bytes", "tensor_types", "mmproj_bytes", "draft_model_bytes", "pipeline_copies", "latent_layout", "devices",
+            "free_gpu_bytes")  # fmt: skip
+_DRAFT = {"speculative_method": "method", "speculative_model": "model", "num_speculative_tokens": "num_speculative_tokens"}
+
+
 def _options(question: Serving, spelling: Spelling) -> Iterator[str]:
+    engine = question.engine
+    draft = {word: question.options[name] for name, word in _DRAFT.items() if engine == "vllm" and name in question.options}
+    if draft:
+        yield from ("--speculative-config", json.dumps(draft))
     for name, value in question.options.items():
-        flag = f"--{name}" if spelling.underscores else f"--{name.replace('_', '-')}"
+        _refuse_without_flag(engine, name)
+        if draft and name in _DRAFT:
+            continue
+        own = _OWN_NAMES.get(engine, {}).get(name, name)
+        if engine == "sglang" and name == "enable_expert_parallel":
+            yield from ("--ep-size", str(question.parallel.tp)) if value else ()
+            continue
+        flag = f"--{own}" if spelling.underscores else f"--{own.replace('_', '-')}"
         if value is True:
             yield flag
         elif value is False:
-            yield f"--no-{name.replace('_', '-')}"
+            yield from () if engine == "sglang" else (f"--no-{own.replace('_', '-')}",)  # its switches are off by themselves
         elif value is not None:
             yield from (flag, _text(value))
+
+
+def _refuse_without_flag(engine: str, name: str) -> None:
+    if name in _NO_FLAG:
+        raise UnmodelledError(f"{engine} has no flag for {name}: it is no part of a command line")
 
 
 def _text(value: Any) -> str:
@@ -131,7 +159,9 @@ def _file(question: Serving) -> str:
 
 
 # llama-server's short flags of the options that plans set.
-_SHORT = {"n_gpu_layers": "-ngl", "n_batch": "-b", "n_ubatch": "-ub", "n_parallel": "-np", "cache_type_k": "-ctk",
+_SHORT = {"kv_unified": "-kvu", "fit_target_mib": "-fitt", "fit_context": "-fitc", "draft_tokens": "--draft-max",
+          "tensor_split": "-ts", "override_tensor": "-ot", "attn_max_batch": "-amb", "fused_moe": "-fmoe", "mla": "-mla",
+          "run_time_repack": "-rtr", "n_gpu_layers": "-ngl", "n_batch": "-b", "n_ubatch": "-ub", "n_parallel": "-np", "cache_type_k": "-ctk",
           "cache_type_v": "-ctv", "split_mode": "-sm", "cpu_moe": "-cmoe", "n_cpu_moe": "-ncmoe"}  # fmt: skip
 
 
@@ -141,8 +171,11 @@ def _llama_cpp(question: Serving) -> Iterator[str]:
     if question.kv_dtype:
         yield from ("-ctk", question.kv_dtype, "-ctv", question.kv_dtype)
     for name, value in question.options.items():
+        _refuse_without_flag(question.engine, name)
         flag = _SHORT.get(name, f"--{name.replace('_', '-')}")
-        if value is True:
+        if name in ("flash_attn", "fit") and value is not None:
+            yield from (flag, "on" if value else "off")
+        elif value is True:
             yield flag
         elif value not in (None, False):
             yield from (flag, _text(value))

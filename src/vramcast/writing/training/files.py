@@ -105,13 +105,16 @@ def _megatron_shape(model: Model) -> dict[str, Any]:
     }  # fmt: skip
 
 
+_TRAINER_NAMES = {"adamw": "adamw_torch"}  # transformers 5.6, training_args.py OptimizerNames; axolotl takes the same
+
+
 def _trainer(question: Training, model: Model) -> dict[str, Any]:
     """Keys that TrainingArguments and LLaMA-Factory share."""
     policy = {"gradient_checkpointing": question.checkpointing == "full"}
     return {
         "model_name_or_path": model.id, "bf16": True, "per_device_train_batch_size": question.micro_batch,
         "gradient_accumulation_steps": question.accumulate, **policy,
-        **({"optim": question.optimizer} if question.optimizer else {}),
+        **({"optim": _TRAINER_NAMES.get(question.optimizer, question.optimizer)} if question.optimizer else {}),
     }  # fmt: skip
 
 
@@ -119,6 +122,7 @@ def _llama_factory(question: Training, model: Model) -> str:
     own = _trainer(question, model)
     own.pop("gradient_checkpointing")
     own |= {"stage": "pt" if question.method == "pretrain" else "sft", "cutoff_len": question.seq, "template": "default"}
+    own |= {"dataset": "your_dataset", "output_dir": "outputs"}  # it starts with neither open
     own["disable_gradient_checkpointing"] = question.checkpointing != "full"
     adapter = question.adapter
     own["finetuning_type"] = "full" if question.method in ("full", "pretrain") else "lora"
@@ -140,8 +144,10 @@ def _axolotl(question: Training, model: Model) -> str:
         "gradient_accumulation_steps": question.accumulate, "bf16": True, "sample_packing": True,
         "gradient_checkpointing": question.checkpointing == "full", "flash_attention": True,
     }  # fmt: skip
+    own["datasets"] = [{"path": "your-org/your-dataset", "type": "chat_template"}]  # its schema has no file without one
     if question.optimizer:
-        own["optimizer"] = question.optimizer
+        own["optimizer"] = _TRAINER_NAMES.get(question.optimizer, question.optimizer)
+    own["learning_rate"] = 2e-4 if question.adapter else 2e-5  # required too, and of no effect on memory
     if question.method in ("lora", "qlora"):
         own |= {"adapter": question.method, "lora_r": adapter.rank if adapter else 8, "lora_target_linear": True}
         own |= {"load_in_4bit": True} if question.method == "qlora" else {}

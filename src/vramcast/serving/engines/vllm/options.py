@@ -24,6 +24,8 @@ BACKENDS = (
 EXPERT_KERNELS = (
     "auto", "triton", "triton_unfused", "deep_gemm", "cutlass", "flashinfer_trtllm", "flashinfer_trtllm_afp8",
     "flashinfer_cutlass", "flashinfer_cutlass_afp8", "flashinfer_cutedsl", "marlin", "humming", "aiter", "emulation", "ck", "xpu",
+    "aiter_mega_moe", "aiter_triton_mxfp4_bf16", "aiter_triton_mxfp4_mxfp4", "b12x", "batched_triton", "deep_gemm_mega_moe",
+    "flashinfer_b12x", "flashinfer_moe_ep_cutedsl", "flashinfer_moe_ep_mega_deep_gemm", "flydsl", "hpc", "rdna3",
 )  # fmt: skip
 
 OPTIONS = (
