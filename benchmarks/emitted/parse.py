@@ -3,7 +3,8 @@
     python benchmarks/emitted/parse.py IN.json vllm [PATH ...]        prints a JSON line: version, accepted, refused with why
 
 Needs no GPU and not vramcast: vLLM's and SGLang's argument parsers, torchtitan's ConfigManager, accelerate's loader, axolotl's
-pydantic schema, LLaMA-Factory's argument classes, Megatron's argument groups. ``PATH``: where packages lie that are not installed.
+pydantic schema, LLaMA-Factory's argument classes, Megatron's argument groups. ``PATH``: where packages lie that are not
+installed.
 """
 
 import argparse
@@ -15,11 +16,12 @@ import sys
 import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 
 def _vllm(entry: dict[str, Any]) -> None:
-    import vllm.platforms as platforms
+    from vllm import platforms
     from vllm.platforms.cpu import CpuPlatform
 
     platforms._current_platform = platforms.current_platform = CpuPlatform()
@@ -88,8 +90,8 @@ def _megatron(entry: dict[str, Any]) -> None:
 
 PARSERS: dict[str, tuple[str, Callable[[dict[str, Any]], None]]] = {
     "vllm": ("vllm", _vllm), "sglang": ("sglang", _sglang), "torchtitan": ("torchtitan", _torchtitan),
-    "accelerate": ("accelerate", _accelerate), "axolotl": ("axolotl", _axolotl), "llama_factory": ("llamafactory", _llama_factory),
-    "megatron": ("megatron-core", _megatron),
+    "accelerate": ("accelerate", _accelerate), "axolotl": ("axolotl", _axolotl),
+    "llama_factory": ("llamafactory", _llama_factory), "megatron": ("megatron-core", _megatron),
 }  # fmt: skip
 
 
@@ -110,8 +112,7 @@ def main(file: str, name: str, paths: list[str]) -> None:
     """Print the outcome of one parser."""
     sys.path[:0] = paths
     package, read = PARSERS[name]
-    with open(file, encoding="utf-8") as given:
-        entries = [entry for entry in json.load(given) if entry["parser"] == name]
+    entries = [entry for entry in json.loads(Path(file).read_text(encoding="utf-8")) if entry["parser"] == name]
     refused = [why for entry in entries if (why := _said(read, entry))]
     try:
         release = version(package)

@@ -8,6 +8,7 @@ Each entry: the parser, the words of a line or the text of a file, and what was 
 import json
 import shlex
 import sys
+from pathlib import Path
 
 from vramcast.models.reading import read_model
 from vramcast.serving.engines import engine as engine_named
@@ -79,5 +80,4 @@ def trainings() -> list[dict[str, object]]:
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1], "w", encoding="utf-8") as out:
-        json.dump([*servers(), *trainings()], out, indent=1)
+    Path(sys.argv[1]).write_text(json.dumps([*servers(), *trainings()], indent=1), encoding="utf-8")

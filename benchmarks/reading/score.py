@@ -26,7 +26,8 @@ from vramcast.reading.shell import open_names
 from vramcast.serving.engines import engine as engine_named
 
 TASKS = {("serve", "--from"): "serving", ("serve",): "serving", ("train", "--from"): "training"}
-READ, UNREAD, MISREAD, DROPPED = "read", "listed as unread", "misread", "dropped"
+READ, TOLD, UNREAD, MISREAD, DROPPED = "read", "told without a rule", "listed as unread", "misread", "dropped"
+GOOD = (READ, TOLD)  # its value stands in the answer; TOLD: beside what it changes, which no rule counts
 
 
 def score(folder: Path) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def _serving(path: Path, truth: dict[str, Any], row: dict[str, Any]) -> None:
         row["faults"].append(f"engine {truth['engine']} not found, but {started}")
         row["keys"] = dict.fromkeys((*truth["memory"], *truth["speed"]), DROPPED)
         return
-    best = max(rows, key=lambda one: (sum(fate == READ for fate in one["keys"].values()), one["model"]))
+    best = max(rows, key=lambda one: (sum(fate in GOOD for fate in one["keys"].values()), one["model"]))
     row["recognised"] = best["model"]
     row["keys"] = best["keys"]
     row["faults"] += best["faults"]
@@ -81,13 +82,16 @@ def _launch(launch: Launch, truth: dict[str, Any]) -> dict[str, Any]:
     known = {word.lstrip("-").partition("=")[0]: word.partition("=")[2] or "on" for word in told.known}
     typed = {flag.name: flag.value for flag in taken_apart(launch.engine, launch.flags, ()).flags}
     unread = " ".join(u.what for u in told.unmodelled)
-    quiet = " ".join(str(a.value) for a in told.assumed if a.name == "no effect on memory").replace("_", "-")
+    quiet = " ".join(str(a.value) for a in told.assumed if a.name == "no effect on memory")
+    shown_only = {a.name: str(a.value) for a in told.assumed if a.name not in known}
     keys, faults = {}, []
     for group in ("memory", "speed"):
         for key, value in truth[group].items():
-            fate = _fate(plain_name(f"--{key}", ALIASES.get(launch.engine, {})), value, (known, typed), (unread, quiet))
+            fate = _fate(
+                plain_name(f"--{key}", ALIASES.get(launch.engine, {})), value, (known, typed, shown_only), (unread, quiet)
+            )
             keys[key] = READ if group == "speed" and fate == "quiet" else DROPPED if fate == "quiet" else fate
-            if keys[key] != READ:
+            if keys[key] not in GOOD:
                 shown = known.get(key, typed.get(key))
                 faults.append(f"{key}={value}: {fate}{f' (found {shown})' if shown else ''}")
     model = _model(launch, truth["model"])
@@ -98,18 +102,20 @@ def _launch(launch: Launch, truth: dict[str, Any]) -> dict[str, Any]:
     return {"keys": keys, "faults": faults, "model": model}
 
 
-def _fate(name: str, value: str, flags: tuple[dict[str, str], dict[str, Any]], lists: tuple[str, str]) -> str:
-    """``flags``: those read and those typed; ``lists``: the words of those unread and of those without effect on memory."""
-    (known, typed), (unread, quiet) = flags, lists
+def _fate(name: str, value: str, flags: tuple[dict[str, Any], ...], lists: tuple[str, str]) -> str:
+    """``flags``: those read, those typed, those told without a rule; ``lists``: words of those unread, those without effect."""
+    (known, typed, told), (unread, quiet) = flags, lists
     if value == "open":
         return READ if open_names(str(typed.get(name, ""))) else DROPPED
     for spelling, given in ((name, known.get(name)), (f"no-{name}", "off" if f"no-{name}" in known else None)):
         if given is not None:
             return READ if _plain(given) == _plain(value) else MISREAD
+        if spelling in told and spelling not in typed.keys() - told.keys():
+            return TOLD if _plain(told[spelling]) == _plain(value) else MISREAD
         if spelling in unread.split() or f"--{spelling}" in unread.replace(" in ", " ").split():
             return UNREAD
     words = quiet.replace(",", " ").split()
-    if name in words or f"no-{name}" in words:
+    if name in words or f"no-{name}" in words or f"{name.replace('-', '_')}={value}" in words:
         return "quiet"
     return DROPPED
 
@@ -184,9 +190,13 @@ def show(rows: dict[str, Any], *, everything: bool) -> None:
         print(f"\n{task}: {len(some)} files; kind right {kinds['right']}, undecided {kinds['undecided']}, wrong {kinds['wrong']}")
         if task == "none":
             continue
-        whole = sum(bool(row.get("recognised")) and all(f == READ for f in row["keys"].values()) for row in some)
+        whole, ruled = (
+            sum(bool(row.get("recognised")) and all(f in good for f in row["keys"].values()) for row in some)
+            for good in (GOOD, (READ,))
+        )
         misread = sum(MISREAD in row["keys"].values() for row in some)
-        print(f"  recognised with its model {sum(bool(row.get('recognised')) for row in some)}, every key read {whole}, ", end="")
+        recognised = sum(bool(row.get("recognised")) for row in some)
+        print(f"  recognised with its model {recognised}, every key read {whole} ({ruled} by rules alone), ", end="")
         print(f"files with a misread key {misread}")
         fates = Counter(fate for row in some for fate in row["keys"].values())
         print(f"  keys: {dict(fates)} of {sum(fates.values())}")

@@ -172,7 +172,9 @@ def test_what_no_flag_says_is_not_put_into_a_line() -> None:
 
 
 def test_switches_of_llama_server_have_their_words() -> None:
-    line = emitted_server("line", msgspec.structs.replace(SERVERS[5], options={"flash_attn": True, "fit": False, "n_parallel": 4}))
+    line = emitted_server(
+        "line", msgspec.structs.replace(SERVERS[5], options={"flash_attn": True, "fit": False, "n_parallel": 4})
+    )
     assert "--flash-attn on" in line
     assert "--fit off" in line
     assert "-np 4" in line

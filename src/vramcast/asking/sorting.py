@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from vramcast.ledger import Assumption, Unmodelled
+from vramcast.reading.serving.effects import effect_of
 from vramcast.reading.serving.flags import Flag, is_idle, is_speed, taken_apart
 from vramcast.reading.serving.launch import Launch
 from vramcast.reading.shell import open_names
@@ -48,7 +49,10 @@ def sorted_flags(launch: Launch, options: tuple[Option, ...], *, typed: Iterable
     return Sorted(
         known=tuple(piles.known),
         assumed=(*piles.told, *_without_effect(piles.idle, piles.speed, launch.where)),
-        unmodelled=tuple(Unmodelled(_unread(name, launch.where)) for name in dict.fromkeys(piles.unread)),
+        unmodelled=(
+            *(Unmodelled(what) for what in dict.fromkeys(piles.uncounted)),
+            *(Unmodelled(_unread(name, launch.where)) for name in dict.fromkeys(piles.unread)),
+        ),
         opened=tuple(dict.fromkeys(piles.opened)),
     )
 
@@ -61,14 +65,15 @@ class _Piles:
         self.known: list[str] = []
         self.told: list[Assumption] = []
         self.idle: list[str] = [*launch.idle]
-        self.speed: list[str] = []
+        self.speed: list[str] = [*launch.speed]
         self.unread: list[str] = [*launch.unread]
         self.opened: list[str] = []
+        self.uncounted: list[str] = []
 
     def put(self, flag: Flag, word: str | None, option: Option | None) -> None:
         """One flag to its pile: ``word`` and ``option`` are what our words and the engine's table have for it."""
         if word is None and option is None:
-            (self.idle if is_idle(flag.name) else self.speed if is_speed(flag.name) else self.unread).append(_shown(flag))
+            self._without_rule(flag)
         elif word in self.won or flag.name in self.won:
             return
         elif flag.value is not None and open_names(flag.value):
@@ -79,6 +84,21 @@ class _Piles:
             self.known.append(_word(flag))
             name = word or (option.name if option else flag.name)
             self.told.append(Assumption(name, _told(flag), f"{self.launch.said(flag.name)} {flag.typed or flag.name}".strip()))
+
+    def _without_rule(self, flag: Flag) -> None:
+        """A flag that no rule counts: without effect, on speed alone, with an effect that is told, or unknown."""
+        if is_idle(flag.name) or is_speed(flag.name):
+            (self.idle if is_idle(flag.name) else self.speed).append(_shown(flag))
+        elif effect := effect_of(self.launch.engine, flag.name):
+            if flag.value is not None and open_names(flag.value):
+                self.unread.append(_shown(flag))
+                return
+            value = "set" if "{" in (flag.value or "") else _told(flag)
+            self.told.append(Assumption(flag.name, value, f"{self.launch.said(flag.name)} {flag.typed or flag.name}".strip()))
+            name = flag.name if flag.name.startswith("-") else f"--{flag.name}"
+            self.uncounted.append(f"the flag {name} {value} in {self.launch.where}: it changes {effect}, which no rule counts")
+        else:
+            self.unread.append(_shown(flag))
 
 
 def _unread(name: str, where: str) -> str:
@@ -152,7 +172,10 @@ def _word(flag: Flag) -> str:
 
 
 def _told(flag: Flag) -> str:
-    return printable(flag.value)[:_LONGEST] if flag.value is not None else "off" if flag.name.startswith("no-") else "on"
+    if flag.value is None:
+        return "off" if flag.name.startswith("no-") else "on"
+    long = len(flag.value) > _LONGEST and "/" in flag.value  # of a long path its file
+    return printable(flag.value.rsplit("/", 1)[-1] if long else flag.value)[:_LONGEST]
 
 
 def _shown(flag: Flag) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vramcast.errors import QuestionError
-from vramcast.reading.serving.environment import flags_of_environment, read_environment_file, variable_of
+from vramcast.reading.serving.environment import read_environment_file, variable_of, variables_of_engine
 from vramcast.reading.serving.flags import Apart, Flag, taken_apart, words_of_flags
 from vramcast.reading.serving.launch import Held, Launch, visible_cards
 from vramcast.reading.serving.programs import Program, image_engine, program_of
@@ -48,10 +48,10 @@ def launch_of(program: Program, held: Held, environment: Mapping[str, str], name
     """One launch of a program; its model is "" where nothing names it."""
     import msgspec
 
-    said, idle, unread = flags_of_environment(program.engine, environment)
+    variables = variables_of_engine(program.engine, environment)
     apart = taken_apart(program.engine, [resolved(word, environment) for word in program.words])
     typed = {flag.name for flag in apart.flags}
-    extra = [flag for flag in taken_apart(program.engine, said).flags if flag.name not in typed]
+    extra = [flag for flag in taken_apart(program.engine, variables.flags).flags if flag.name not in typed]
     read, files = _configuration(program.engine, apart, held, typed)
     flags = (*apart.flags, *read, *extra)
     model, flags = _model(program.engine, Apart(flags=flags, words=apart.words))
@@ -62,8 +62,9 @@ def launch_of(program: Program, held: Held, environment: Mapping[str, str], name
         flags=words_of_flags(flags),
         gpus=visible_cards(environment),
         places=places,
-        idle=tuple(idle),
-        unread=tuple(unread),
+        idle=tuple(variables.idle),
+        speed=tuple(variables.speed),
+        unread=tuple(variables.unread),
     )
 
 

@@ -7,6 +7,11 @@ text-generation-launcher's main.rs (every flag has its name in capitals).
 import re
 from collections.abc import Mapping
 
+import msgspec
+
+from vramcast.reading.serving.effects import chooses_kernels
+
+_SHORT = 12  # a switch or a number: nothing that could be a secret
 _LINE = re.compile(r"^\s*(?:export\s+|set\s+)?([A-Za-z_][\w.]{0,80})\s*=\s*(.*?)\s*$")
 _LLAMA = {
     "LLAMA_ARG_CTX_SIZE": "ctx-size", "LLAMA_ARG_N_GPU_LAYERS": "n-gpu-layers", "LLAMA_ARG_N_PARALLEL": "n-parallel",
@@ -37,10 +42,20 @@ _IDLE = re.compile(
 _ENGINES = re.compile(r"(?:VLLM|SGLANG|SGL|LLAMA_ARG|OLLAMA|TRTLLM|TLLM|GGML|LMCACHE|LMDEPLOY)_\w+")
 
 
-def flags_of_environment(engine: str, environment: Mapping[str, str]) -> tuple[list[str], list[str], list[str]]:
-    """Flags that variables stand for (``--name=value``), names without effect, and names of the engine that no rule reads."""
+class Variables(msgspec.Struct, frozen=True, kw_only=True):
+    """Flags that variables stand for (``--name=value``); names without effect, that choose kernels, that no rule reads."""
+
     flags: list[str] = []
     idle: list[str] = []
+    speed: list[str] = []
+    unread: list[str] = []
+
+
+def variables_of_engine(engine: str, environment: Mapping[str, str]) -> Variables:
+    """An environment's variables as an engine takes them."""
+    flags: list[str] = []
+    idle: list[str] = []
+    speed: list[str] = []
     unread: list[str] = []
     for name, value in environment.items():
         found = _flags(engine, name, value)
@@ -49,8 +64,9 @@ def flags_of_environment(engine: str, environment: Mapping[str, str]) -> tuple[l
         elif _IDLE.fullmatch(name):
             idle.append(name)
         elif _ENGINES.fullmatch(name) and _is_its_own(engine, name):
-            unread.append(name)
-    return flags, idle, unread
+            kernels = chooses_kernels(name) and len(value) <= _SHORT
+            (speed if kernels else unread).append(f"{name}={value}" if kernels else name)
+    return Variables(flags=flags, idle=idle, speed=speed, unread=unread)
 
 
 def engine_of_environment(environment: Mapping[str, str]) -> str:

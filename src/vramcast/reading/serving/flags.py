@@ -15,6 +15,7 @@ from vramcast.reading.serving.spelling import ALIASES, IDLE, SPEED, SWITCHES
 
 _SWITCH_WORDS = frozenset({"true", "false", "on", "off", "1", "0", "yes", "no", "auto", "enabled", "disabled"})
 _MOST_FLAGS = 2_000
+_PLAIN = 40
 _NESTED = ("speculative-config", "compilation-config", "attention-config", "limit-mm-per-prompt", "kernel-config")
 _DRAFT = {
     "method": "speculative-method", "model": "speculative-model", "num-speculative-tokens": "num-speculative-tokens",
@@ -130,7 +131,7 @@ def _of_config(name: str, held: dict[str, Any], typed: str) -> list[Flag]:
         return (
             [Flag(name="language-model-only", typed=f"{typed} of none")]
             if none
-            else [Flag(name=name, values=("set",), typed=typed)]
+            else [Flag(name=f"{name}.{key}", values=(_shown(value),), typed=f"{typed} {key}") for key, value in plain.items()]
         )
     found: list[Flag] = []
     for key, value in plain.items():
@@ -155,8 +156,16 @@ def _of_config(name: str, held: dict[str, Any], typed: str) -> list[Flag]:
         elif name == "kernel-config" and key == "moe-backend":
             found.append(Flag(name="moe-backend", values=(str(value),), typed=f"{typed} {key}"))
         else:
-            found.append(Flag(name=f"{name}.{key}", values=("set",), typed=f"{typed} {key}"))
+            found.append(Flag(name=f"{name}.{key}", values=(_shown(value),), typed=f"{typed} {key}"))
     return found
+
+
+def _shown(value: Any) -> str:
+    """A value of a JSON flag as a word; what is no plain word is only said to be set."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    plain = isinstance(value, int | float) or (isinstance(value, str) and len(value) < _PLAIN)
+    return str(value) if plain else "set"
 
 
 def _mapping(text: str) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ import msgspec
 from vramcast.reading.serving import ray_serve
 from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of, words_of
 from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.scripts import read_script
 from vramcast.untrusted import parse_yaml
 
 NAME = "Kubernetes manifest"
@@ -44,6 +45,8 @@ def _of_manifest(one: Mapping[str, Any], held: Held, maps: Mapping[str, Any], ru
         return found
     if one["kind"] == "Model" and isinstance(spec.get("url"), str):
         return _kubeai(one, spec, held)
+    if one["kind"] == "RayJob" and isinstance(spec.get("entrypoint"), str):
+        return read_script(spec["entrypoint"], held.at("spec.entrypoint"))
     if one["kind"] == "RayService" and isinstance(spec.get("serveConfigV2"), str):
         inner = parse_yaml(spec["serveConfigV2"], "serveConfigV2")
         if launches := ray_serve.read(inner, held.at("serveConfigV2")):

@@ -16,8 +16,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """``flags``: the engine's own, as typed; ``gpus``: how many cards the environment shows, 0 where it says nothing.
 
     ``name``: what the file calls it (a service, a deployment); ``where``: the file and the key that hold it; ``places``: flags by
-    name that were said elsewhere, and where; ``card``: the card that the file selects; ``idle`` and ``unread``: keys beside the
-    flags that change neither memory nor speed, and those that no rule reads; ``replicas``: copies that share nothing.
+    name that were said elsewhere, and where; ``card``: the card that the file selects; ``idle``, ``speed`` and ``unread``: keys
+    beside the flags that change neither memory nor speed, that choose kernels, and that no rule reads; ``replicas``:
+    copies that share nothing.
     """
 
     engine: str
@@ -32,6 +33,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 1
     idle: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    speed: tuple[str, ...] = ()
 
     @property
     def opened(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size", "-q": "quantization",
         "-dcp": "decode-context-parallel-size", "-ep": "enable-expert-parallel", "kv-cache-memory": "kv-cache-memory-bytes",
         "max-num-seq": "max-num-seqs", "-sc": "speculative-config", "-cc": "compilation-config", "-ac": "attention-config",
+        "spec-method": "speculative-method", "spec-model": "speculative-model", "spec-tokens": "num-speculative-tokens",
         "num-lookahead-slots": "num-speculative-tokens", "num-gpu-blocks": "num-gpu-blocks-override",
     },
     "sglang": {

@@ -161,7 +161,8 @@ def _file(question: Serving) -> str:
 # llama-server's short flags of the options that plans set.
 _SHORT = {"kv_unified": "-kvu", "fit_target_mib": "-fitt", "fit_context": "-fitc", "draft_tokens": "--draft-max",
           "tensor_split": "-ts", "override_tensor": "-ot", "attn_max_batch": "-amb", "fused_moe": "-fmoe", "mla": "-mla",
-          "run_time_repack": "-rtr", "n_gpu_layers": "-ngl", "n_batch": "-b", "n_ubatch": "-ub", "n_parallel": "-np", "cache_type_k": "-ctk",
+          "run_time_repack": "-rtr", "n_gpu_layers": "-ngl",
+          "n_batch": "-b", "n_ubatch": "-ub", "n_parallel": "-np", "cache_type_k": "-ctk",
           "cache_type_v": "-ctv", "split_mode": "-sm", "cpu_moe": "-cmoe", "n_cpu_moe": "-ncmoe"}  # fmt: skip
 
 
