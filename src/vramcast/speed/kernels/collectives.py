@@ -13,7 +13,7 @@ import msgspec
 
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.speed.kernels.law import Estimate, law_for, smaller
+from vramcast.speed.kernels.law import Chosen, Estimate, law_for, smaller
 from vramcast.speed.kernels.machine import Machine, link
 
 FORMULA = "launch + root + link (+ network)"
@@ -24,6 +24,9 @@ IMPLEMENTATIONS = ("nccl", "vllm", "sglang", "trtllm")
 NETWORK_S = 30e-6
 NETWORK_ROOT_NS = 20.0
 RAIL_SHARE = {"all_reduce": 1.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 0.85}
+# Four and eight L40S keep 1 to 6 GB/s in a host that was measured, as bytes pass through the other socket's memory; RTX PRO 6000,
+# joined by PCIe like them, keep 0.36 of it and more. Boards that were not measured have hosts of their own.
+_LEAST_LINK = 0.35
 
 
 class Fabric(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,10 +98,18 @@ def _collective(operation: str, card: Accelerator, call: Call, implementation: s
     chosen = law_for(operation, implementation, str(min(8, inside)), card)
     share = factor(operation, call.world)
     on = Machine(units=1, flops_per_s=1.0, bandwidth_bytes_per_s=link(card, call.world // call.nodes))
-    parts = collective_parts(chosen.constants, on, moved_bytes=call.moved_bytes, share=share)
+    constants = _of_the_host(chosen)
+    parts = collective_parts(constants, on, moved_bytes=call.moved_bytes, share=share)
     if call.fabric is not None and call.nodes > 1:
-        parts |= _across(operation, card, call, call.fabric, chosen.constants["link"])
+        parts |= _across(operation, card, call, call.fabric, constants["link"])
     return Estimate(seconds=sum(parts.values()), parts=parts, formula=FORMULA, chosen=chosen)
+
+
+def _of_the_host(chosen: Chosen) -> dict[str, float]:
+    """The constants; for boards not measured, without a share of the link that only the measured boards' host explains."""
+    if not chosen.borrowed or chosen.law.operator == "all_to_all":
+        return chosen.constants
+    return chosen.constants | {"link": max(_LEAST_LINK, chosen.constants["link"])}
 
 
 def _across(operation: str, card: Accelerator, call: Call, fabric: Fabric, inside: float) -> dict[str, Any]:
