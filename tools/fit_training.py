@@ -33,7 +33,7 @@ FACTORS = ("products", "narrow", "experts", "scores", "streams", "scans", "expos
 # Widths of the logarithms: of the part for all runs, for a kind, for a class, for a pair.
 WIDTHS = {
     "products": (0.10, 0.10, 0.10, 0.05), "narrow": (0.20, 0.15, 0.12, 0.05), "experts": (0.40, 0.20, 0.20, 0.10),
-    "scores": (0.10, 0.12, 0.12, 0.12), "streams": (0.30, 0.20, 0.15, 0.10), "scans": (0.25, 0.001, 0.001, 0.001),
+    "scores": (0.10, 0.12, 0.12, 0.12), "streams": (0.30, 0.20, 0.15, 0.10), "scans": (0.50, 0.001, 0.001, 0.001),
     "exposed": (0.60, 0.40, 0.30, 0.20), "host_s": (0.30, 0.30, 0.20, 0.10), "routed_s": (0.40, 0.001, 0.20, 0.001),
 }  # fmt: skip
 ROW_NOISE, BEYOND = 0.07, 2.5  # a row's own scatter; residuals beyond so many of it count as their square root

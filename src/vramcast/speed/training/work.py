@@ -43,9 +43,12 @@ UNPACKED_BYTES = {"kernel": 2.5, "operations": 18.5}
 # Linear.forward); frameworks that fuse or compile them move this share.
 _ADAPTER_BYTES, _ADAPTER_BYTES_BACK = (10.0, 12.0), (13.0, 8.0)
 _ADAPTER_SHARE = {"eager": 1.0, "compiled": 0.4, "fused": 0.5, "scripted": 0.5}
-# A chunked scan of a recurrent layer reaches 2 to 9 % of the dense peak (laws.json, recurrent_prefill: gdn and kda on Hopper and
-# Blackwell): small products in a chain.
-_SCAN_SHARE = 0.08
+# Share of the dense peak that a chunked scan of a recurrent layer reaches, small products in a chain: the middle of Triton's gated
+# delta nets (laws.json, recurrent_prefill, gdn).
+_SCAN_SHARE = {"hopper_dc": 0.06, "blackwell_dc": 0.037}
+# Its backward computes the forward's states again and twice as many products. The states after each chunk are written, passed on
+# (read and written) and read; backward does so again, and with their gradients (mamba_ssm/ops/triton/ssd_combined.py).
+_BACKWARD_SCANS, _STATE_PASSES = 3.0, (4.0, 10.0)
 # Bytes of a pair of tokens and head that unfused attention moves: scores out, softmax in and out, probabilities in; backward
 # their gradients likewise. Its products run over all pairs, masked or not, as batches of small ones at this share of the peak.
 _PAIR_BYTES, _PAIR_BYTES_BACK, _BATCHED_SHARE = 8.0, 14.0, 0.6
@@ -201,10 +204,16 @@ class _Site:
             moved /= self.job.tp
         there = self._streamed(moved)
         streamed = (one.name, "streams", there, there * 1.5)
-        if not isinstance(one, Recurrence):
-            return [streamed]
-        scanned = float(one.flops(self.whole)) / self.job.cp / machine(self.card, "bf16").flops_per_s / _SCAN_SHARE
-        return [streamed, (one.name, "scans", scanned, 2 * scanned)]
+        return [streamed, *self._scans(one)] if isinstance(one, Recurrence) else [streamed]
+
+    def _scans(self, one: Recurrence) -> list[_Timed]:
+        """The scan in chunks: its small products, and the state after each chunk, kept in float32 between its kernels."""
+        share = _SCAN_SHARE.get(card_class(self.card), _SCAN_SHARE["hopper_dc"])
+        there = float(one.flops(self.whole)) / self.job.cp / machine(self.card, "bf16").flops_per_s / share
+        chunks = float(self.rows.tokens) / max(1, one.chunk)
+        kept = chunks * one.mixer.state_elements * one.share * 4
+        ahead, behind = (self._streamed(kept * passes) for passes in _STATE_PASSES)
+        return [(one.name, "scans", there, there * _BACKWARD_SCANS), (one.name, "streams", ahead, behind)]
 
     def _streamed(self, moved: float) -> float:
         return float(elementwise(card=self.card, size_bytes=moved).seconds)
@@ -272,10 +281,18 @@ class _Site:
         ]
 
     def _grouped(self, weight: str, copies: float, held: int, outputs: float, inputs: float) -> float:
-        """One kernel over all experts held: tiles of each padded, the weights of every one read."""
-        padded = held * -(-(copies / held) // _TILE) * _TILE
+        """All experts held: tiles of each padded, the weights of every one read.
+
+        A product each (Transformer Engine's GroupedLinear calls cuBLAS once an expert, common/gemm/cublaslt_gemm.cu
+        multi_stream_cublas_gemm; loops over experts do so too); compiled layers run torch._grouped_mm, one kernel over all.
+        """
+        rows = -(-(copies / held) // _TILE) * _TILE
+        one = self.kind == "compiled"
+        products = (
+            self._product(weight, rows * held, outputs, inputs) if one else held * self._product(weight, rows, outputs, inputs)
+        )
         stored = held * outputs * inputs * RECIPES[weight].weight_bytes
-        return max(self._product(weight, padded, outputs, inputs), stored / self.card.bandwidth_bytes_per_s)
+        return max(products, stored / self.card.bandwidth_bytes_per_s)
 
     def _added(self, weights: float) -> float:
         """A micro-batch's weight gradients, added to their sum: read and written, less the write that the product counts."""
