@@ -28,7 +28,7 @@ from vramcast.models.quantization.scheme import PLAIN, Format, Scheme, stored_by
 from vramcast.models.sharding import cut, share_shape, units_held
 
 # One kernel for products of the same input: what inference engines store as one matrix.
-_FUSED = {
+FUSED = {
     "q": "qkv", "k": "qkv", "v": "qkv", "q_a": "qkv_a", "kv_a": "qkv_a", "gate": "gate_up", "up": "gate_up",
     "shared.gate": "shared.gate_up", "shared.up": "shared.gate_up",
 }  # fmt: skip
@@ -156,7 +156,7 @@ class _Site:
         if role == "indexer":
             small = self.numbers.fuses and outputs < _SMALL_ROWS
             return "indexer_k" if small else tensor.name.removesuffix(".weight")
-        return _FUSED.get(role, role) if self.numbers.fuses else role
+        return FUSED.get(role, role) if self.numbers.fuses else role
 
     def _mixer(self, mixer: Mixer, block: Block) -> Iterator[Operation]:
         numbers, count = self.numbers, block.count

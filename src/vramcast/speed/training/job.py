@@ -7,7 +7,9 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator, island_cards, rails_of
 from vramcast.models.inventory import Model
+from vramcast.models.operations.building import FUSED
 from vramcast.speed.kernels.collectives import Fabric
+from vramcast.training.adapters.tensors import is_linear, targeted
 from vramcast.training.optimizers.rules import update_bytes
 from vramcast.training.recipe.parts import GATHERED, Policy, Recipe, width
 from vramcast.workload import Training
@@ -42,8 +44,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     ``rows``: sequences of a micro-batch on one data-parallel rank; ``micro_batches``: of a step on each rank. ``shards``: ranks
     that share one copy of what is sharded. ``regathers``: weights gathered in forward are gathered again in backward.
     ``products``: number format of matrix products; ``scaling``: what shares a scale of 8-bit ones. ``update_bytes``: moved for
-    each local parameter in the optimizer's step. ``trained_parameters``: those that get gradients. ``unpacks``: how frozen
-    weights are unpacked before each product (a key of ``work.UNPACKED_BYTES``). ``repeated``: what selective recomputation runs
+    each local parameter in the optimizer's step. ``trained_parameters``: those that get gradients. ``adapted``: frozen
+    products with an adapter beside them, by name (qkv, o, gate_up, down; none named: every one). ``unpacks``: how frozen weights
+    are unpacked before each product (a key of ``work.UNPACKED_BYTES``). ``repeated``: what selective recomputation runs
     again, in Megatron's words or an operation's part; ``repeated_share``: of the layers, where whole ones are. ``graphed``:
     share of the launches that CUDA graphs replay. ``attention``: the kernel's generation (ATTENTION). ``dispatcher``: how
     tokens reach their experts: "alltoall" (NCCL, after the host has read how many go where), "flex" (DeepEP, HybridEP: a token
@@ -75,6 +78,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     update_bytes: float = 30.0
     frozen: bool = False
     trained_parameters: int = 0
+    adapted: tuple[str, ...] = ()
+    adapted: tuple[str, ...] = ()
     unpacks: str = ""
     repeated: tuple[str, ...] = ("scores",)
     repeated_share: float = 1.0
@@ -139,6 +144,7 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         update_bytes=update_bytes(recipe.update.optimizer),
         frozen=trained_parameters < whole // 2,
         trained_parameters=trained_parameters,
+        adapted=_adapted(question, model),
         unpacks=_unpacking(recipe),
         attention=_attention(recipe),
         expert_tp=recipe.model_parallel.expert_tp,
@@ -148,6 +154,15 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         framework=recipe.framework,
         compiled=recipe.kernels.compiled,
     )
+
+
+def _adapted(question: Training, model: Model) -> tuple[str, ...]:
+    """The products that the question's adapters reach; none named where they reach every one."""
+    if question.adapter is None:
+        return ()
+    reached = {FUSED.get(role, role) for role in targeted(model, question.adapter)}
+    every = {FUSED.get(t.role, t.role) for block in model.blocks for t in block.tensors if is_linear(t)}
+    return () if every <= reached else tuple(sorted(reached))
 
 
 def _unpacking(recipe: Recipe) -> str:

@@ -40,7 +40,8 @@ RELEASED = 0.95  # of a launch's host time that replaying it from a CUDA graph s
 class Loads(msgspec.Struct, frozen=True, kw_only=True):
     """A job and its parts as plain numbers (or arrays, one entry a run). Flags are 0 or 1.
 
-    ``forward``, ``backward``, ``again``: seconds by kind of kernel, KINDS all named; the rest as ``Parts`` and ``Job`` have it.
+    ``forward``, ``backward``, ``again``: seconds by kind of kernel, KINDS all named; ``adapted``: share of the products that
+    carry an adapter; the rest as ``Parts`` and ``Job`` have it.
     """
 
     forward: dict[str, Any]
@@ -62,7 +63,7 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
     full: Any
     gathers: Any
     regathers: Any
-    frozen: Any
+    adapted: Any
     hooked: Any
     graphed: Any
     waits: Any
@@ -271,7 +272,7 @@ def loads_of(job: Job, parts: Parts) -> Loads:
         full=job.repeated_share * (job.recomputed == "full"),
         gathers=float(job.gathers),
         regathers=float(job.gathers and job.regathers),
-        frozen=float(job.frozen),
+        adapted=job.frozen * (len(job.adapted) / 4 if job.adapted else 1.0),
         hooked=float(job.sharding == "zero3"),
         graphed=job.graphed,
         padded=float(job.dispatcher == "padded"),
@@ -313,7 +314,7 @@ def micro_batch(on: Loads, own: Sustained) -> dict[str, Any]:
 
 def host(on: Loads, own: Sustained) -> Any:
     """Seconds of Python that launch one micro-batch: layers, their adapters, their experts' sorting, ZeRO-3's hooks."""
-    launches = on.layers * own.host_s * (1 + on.frozen * (ADAPTED - 1)) + on.routed * own.routed_s * (
+    launches = on.layers * own.host_s * (1 + on.adapted * (ADAPTED - 1)) + on.routed * own.routed_s * (
         1 - on.padded * (1 - PADDED)
     )
     launches *= 1 + on.overlaps_experts * (INTERLEAVED - 1)

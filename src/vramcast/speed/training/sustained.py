@@ -37,13 +37,13 @@ class Sustained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     left_out: float = 0.0
 
 
-# What is known of the factors before a run is seen. Attention forward and backward as a part of the dense peak, upside down:
-# FlashAttention 1 and 2 on an A100 25 to 40 and 50 to 70 % (arXiv 2307.08691, figures 4 to 6), 2 and cuDNN's on an H100 33 and
-# 55 % (arXiv 2407.08608), MI300X about 35 % (Composable Kernel), kernels of Ampere's kind on Blackwell a fifth.
+# What is known of the factors before a run is seen. Attention forward and backward as a part of the dense peak, upside down, in
+# long sequences: FlashAttention 1 and 2 on an A100 25 to 40 and 60 to 70 % (arXiv 2307.08691, figures 4 to 6), 2 and cuDNN's on
+# an H100 37 and 62 % (arXiv 2407.08608), MI300X about 40 % (Composable Kernel), kernels of Ampere's kind on Blackwell a quarter.
 _SCORES = {
-    "flash1|ampere_dc": 2.7, "flash1|hopper_dc": 4.0, "flash2|ampere_dc": 1.8, "flash2|hopper_dc": 3.0, "flash2|blackwell_dc":
-    4.5, "flash2|cdna3": 3.0, "flash2|geforce": 2.0, "flash2|ada_pro": 2.2, "cudnn|ampere_dc": 1.8, "cudnn|hopper_dc": 1.9,
-    "cudnn|blackwell_dc": 2.1,
+    "flash1|ampere_dc": 2.7, "flash1|hopper_dc": 4.0, "flash2|ampere_dc": 1.55, "flash2|hopper_dc": 2.7, "flash2|blackwell_dc":
+    3.8, "flash2|cdna3": 2.5, "flash2|geforce": 1.65, "flash2|ada_pro": 1.8, "cudnn|ampere_dc": 1.5, "cudnn|hopper_dc": 1.6,
+    "cudnn|blackwell_dc": 1.75,
 }  # fmt: skip
 
 

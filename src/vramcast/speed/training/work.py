@@ -34,6 +34,9 @@ from vramcast.speed.training.job import NARROW, Job, Network
 from vramcast.speed.training.sustained import kind_of
 
 BACKWARD_SCORES = 2.5  # FlashAttention-2, arXiv 2307.08691: five products for two, the scores computed again
+# Tokens that a causal sequence's kernel loses to half masked tiles and its last wave: 99, 133, 155 and 190 TFLOP/s forward, 68,
+# 107, 130 and 175 backward at 512, 1k, 2k and 16k tokens on an A100 (arXiv 2307.08691, figures 5 and 6, head 128, causal).
+_RAMP_TOKENS = 900
 # Bytes moved for each frozen weight to unpack it before a product. bitsandbytes: codes in, 16 bits out (csrc/kernels.cu,
 # kDequantizeBlockwise). AutoGPTQ's torch path (nn_modules/qlinear/qlinear_cuda.py forward, above 128 rows): a shift to int32,
 # a cast, a mask, zeros and scales, each kernel reading and writing every weight.
@@ -43,8 +46,8 @@ UNPACKED_BYTES = {"kernel": 2.5, "operations": 18.5}
 # Linear.forward); frameworks that fuse or compile them move this share.
 _ADAPTER_BYTES, _ADAPTER_BYTES_BACK = (10.0, 12.0), (13.0, 8.0)
 _ADAPTER_SHARE = {"eager": 1.0, "compiled": 0.4, "fused": 0.5, "scripted": 0.5}
-# Share of the dense peak that a chunked scan of a recurrent layer reaches, small products in a chain: the middle of Triton's gated
-# delta nets (laws.json, recurrent_prefill, gdn).
+# Share of the dense peak that a chunked scan of a recurrent layer reaches, small products in a chain: the middle of Triton's
+# gated delta nets (laws.json, recurrent_prefill, gdn).
 _SCAN_SHARE = {"hopper_dc": 0.06, "blackwell_dc": 0.037}
 # Its backward computes the forward's states again and twice as many products. The states after each chunk are written, passed on
 # (read and written) and read; backward does so again, and with their gradients (mamba_ssm/ops/triton/ssd_combined.py).
@@ -222,7 +225,7 @@ class _Site:
         """One fused kernel, or products over all pairs with the scores in memory between them."""
         job, peak = self.job, machine(self.card, "bf16").flops_per_s / self.clock
         if job.attention != "unfused":
-            there = float(one.prefill_flops(self.whole)) / job.cp / peak
+            there = float(one.prefill_flops(self.whole)) / job.cp / peak * self._shortened()
             return [(one.name, "scores", there, there * BACKWARD_SCORES)]
         pairs = float(job.rows) * one.heads * job.seq**2 / job.cp
         mixer = one.attention
@@ -230,6 +233,10 @@ class _Site:
         there = 2 * pairs * wide / peak / _BATCHED_SHARE
         ahead, behind = self._streamed(pairs * _PAIR_BYTES), self._streamed(pairs * _PAIR_BYTES_BACK)
         return [(one.name, "products", there, 2 * there), (one.name, "streams", ahead, behind)]
+
+    def _shortened(self) -> float:
+        """How much longer a fused kernel takes for each pair of tokens in sequences of this length."""
+        return 1.0 if self.job.attention == "flash1" else 1 + _RAMP_TOKENS / self.job.seq
 
     def _linear(self, one: Linear) -> list[_Timed]:
         rows, plain = float(one.rows_of(self.rows)), one.part == "head" or one.name == "router"
@@ -245,7 +252,7 @@ class _Site:
         timed = [(one.name, kind, there, back)]
         if kind == "narrow":
             timed.append((one.name, "streams", self._cast(rows * one.inputs), self._cast(rows * one.outputs)))
-        if self.job.frozen and not plain:
+        if self.job.frozen and not plain and (not self.job.adapted or one.name in self.job.adapted):
             timed.append(("adapter", "streams", *self._adapter(rows, one)))
         if self.job.unpacks and not plain:
             unpacked = self._streamed(float(one.outputs * one.inputs) * UNPACKED_BYTES[self.job.unpacks])

@@ -77,6 +77,7 @@ def job_of_row(row: Row, model: Model) -> Job:
         **words.recomputation(row, model.layers, framework), products=words.products(str(s.get("precision") or "")),
         weight_bytes=words.gathered_bytes(row, framework), reduce_bytes=words.reduced_bytes(row, framework), frozen=frozen,
         trained_parameters=model.parameters // 200 if frozen else model.parameters, unpacks=words.unpacks(s, method),
+        adapted=words.adapted(row, method),
         offload=words.offloads(s), framework=words.kernels_of(row, framework), compiled=words.compiled(row, framework),
         attention=words.attention(row, framework), scaling=words.scaling(str(s.get("precision"))),
         adds_up_bytes=words.reduced_bytes(row, framework) if framework == "megatron" else 0, **words.launching(row),

@@ -172,6 +172,14 @@ def scaling(text: str) -> Scaling:
     return "row" if "row" in lowered else "block" if "mx" in lowered else "tensor"
 
 
+def adapted(row: Row, method: str) -> tuple[str, ...]:
+    """Products with adapters: NeMo's default is attention_qkv, Megatron-Bridge's performance recipes adapt linear_qkv alone.
+
+    Source: NeMo, examples/nlp/language_modeling/tuning/conf, lora_tuning; Megatron-Bridge, perf_recipes/llama, peft.
+    """
+    return ("qkv",) if method == "lora" and any(word in str(row.get("framework")).lower() for word in ("bridge", "nemo")) else ()
+
+
 def unpacks(s: Row, method: str) -> str:
     """How frozen weights are unpacked (``work.UNPACKED_BYTES``)."""
     text = str(s.get("precision") or "").lower()
