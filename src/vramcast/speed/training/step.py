@@ -307,8 +307,9 @@ def micro_batch(on: Loads, own: Sustained) -> dict[str, Any]:
         "pipeline_sends": on.stages * 2 * own.exposed,
         "data_parallel": on.gathers * _sharding(on, own, forward=forward, backward=backward + again),
     }
-    # An alltoall's host reads back how many tokens go where: what it launches after that, no kernel hides.
-    behind = on.waits * on.routed * own.routed_s * (1 + 0.5 * on.full) * (1 - RELEASED * on.graphed)
+    # An alltoall's host reads back how many tokens go where; no kernel hides what it launches after that. Backward
+    # knows already.
+    behind = on.waits * on.routed * own.routed_s * 0.5 * (1 + on.full) * (1 - RELEASED * on.graphed)
     return terms | {"host": larger(behind, host(on, own) - sum(terms.values()))}
 
 
