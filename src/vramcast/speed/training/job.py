@@ -79,7 +79,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     frozen: bool = False
     trained_parameters: int = 0
     adapted: tuple[str, ...] = ()
-    adapted: tuple[str, ...] = ()
     unpacks: str = ""
     repeated: tuple[str, ...] = ("scores",)
     repeated_share: float = 1.0
