@@ -35,7 +35,7 @@ def draw_sweep(rows: list[dict[str, Any]], axes: list[str], file: str, *, title:
 def _across(values: list[dict[str, Any]], name: str, alt: Any) -> Any:
     """The axis across: its own values as ticks where they are numbers, else in their order."""
     ticks = list(dict.fromkeys(v["across"] for v in values))
-    words = name.replace("_", " ")
+    words = {"context": "context, tokens", "seq": "sequence, tokens"}.get(name, name.replace("_", " "))
     if all(isinstance(tick, int | float) for tick in ticks):
         return alt.X("across:Q", title=words, axis=alt.Axis(values=ticks, format=_ticks_as(ticks)))
     return alt.X("across:N", title=words, sort=None)

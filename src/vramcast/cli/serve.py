@@ -19,6 +19,7 @@ Examples:
   vramcast serve openai/gpt-oss-20b --engine sglang --gpu L40S --json
   vramcast serve Qwen/Qwen3-30B-A3B --engine llama.cpp --quant Q4_K_M --gpu 3090 -ngl 99 -c 32768
   vramcast serve ./config.json                       (no card: which cards hold it)
+  vramcast serve Qwen/Qwen3-32B-AWQ --gpu 4090 --best context
   vramcast serve --from compose.yml --from .env --gpu 4090
   vramcast serve --from deployment.yaml --only decode --json
   kubectl get deployment NAME -o yaml | vramcast serve --from - --gpu L40S
@@ -74,6 +75,12 @@ _AXIS = re.compile(r"[a-z_]+=[^=]+$")
 @_card("--link", metavar="NAME", help="Link between the cards where it is not the card's own: pcie4, nvlink4, 64GB/s.")
 @_card("--host-bandwidth", metavar="RATE", help="Memory bandwidth of the host, for layers that run on the CPU: 90GB/s.")
 @_card("--profile", metavar="NAME", help="The machine's own speed, as vramcast calibrate learned it.")
+@_output(
+    "--best",
+    "best",
+    type=click.Choice(("context", "users")),
+    help="The most the cards give, setting by setting, with the line to type.",
+)
 @_output("--curve", is_flag=True, help="Draw throughput against latency for more and more users.")
 @_output("--explain", metavar="TERM", help="Open one term of the ledger down to its formula.")
 @_output("--sweep", "sweep", multiple=True, metavar="NAME=V,V,...", help="Answer a grid: context=4096,8192 concurrency=1,4,16.")
@@ -99,6 +106,10 @@ def command(**given: Any) -> int:
     if axes:
         return _sweep(given, flags, axes)
     asked = _ask(given, flags)(**words_of(given))
+    if given["best"]:
+        from vramcast.cli.best import show_best
+
+        return show_best(asked, given["best"], as_json=given["as_json"])
     if given["curve"]:
         from vramcast.cli.curve import show_curve
 

@@ -1,0 +1,99 @@
+"""The most that cards give: the longest context or the most users, setting by setting, each with what it costs."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from vramcast.errors import QuestionError, VramcastError
+from vramcast.hardware.accelerator import Accelerator
+from vramcast.largest import edge_near
+from vramcast.models.inventory import Model
+from vramcast.planning.changes import Change
+from vramcast.planning.serving import Held, longest_context
+from vramcast.planning.serving_changes import serving_changes
+from vramcast.serving.engines.base import GGUF_ENGINES, answer_of
+from vramcast.workload import Serving
+
+WANTED = ("context", "users")
+# Kinds of change that keep the program, the cards and the work; in the order in which people give things up for room.
+_SETTINGS = ("share", "batched tokens", "chunk", "micro-batch", "flash attention", "eager", "cache")
+_PROBE_TOKENS = 1024  # the search begins at a context that any engine starts with
+_MOST_USERS = 100_000
+
+
+class Rung(msgspec.Struct, frozen=True, kw_only=True):
+    """One more setting than the rung before it: all flags so far, what the last one costs, and the most that is then served.
+
+    ``value``: tokens of the longest sequence, or sequences at once; 0 where nothing surely fits.
+    """
+
+    flags: str
+    costs: str
+    value: int
+    question: Serving
+
+
+def most_of(question: Serving, model: Model, card: Accelerator, wanted: str) -> tuple[Rung, ...]:
+    """The ladder of ``context`` or ``users``: as asked, then each setting that gives more, then lighter weights on top of them.
+
+    Every value is the largest whose verdict is ``fits``. Raises QuestionError for users where the engine shares one context.
+    """
+    if wanted == "users" and question.engine in GGUF_ENGINES:
+        raise QuestionError("llama.cpp shares one context between its slots: ask --best context, and -np for the slots")
+    start = _started(question, model, wanted)
+    changes = tuple(serving_changes(answer_of(start, model=model, card=card, limits=False).resolved, card))
+    rungs = [Rung(flags="", costs="as asked", value=_most(start, model, card, wanted), question=start)]
+    for change in _settings(changes):
+        rungs += _better(rungs[-1], change, model, card, wanted)
+    top = rungs[-1]
+    for change in (c for c in changes if c.kind == "weights"):
+        rungs += _better(msgspec.structs.replace(top, value=rungs[-1].value), change, model, card, wanted)
+    if not top.value and rungs[-1].value:  # no setting alone was enough: with lighter weights each may give more
+        for change in _settings(changes):
+            rungs += _better(rungs[-1], change, model, card, wanted)
+    return tuple(rungs)
+
+
+def _started(question: Serving, model: Model, wanted: str) -> Serving:
+    """The question at a context that the search may begin from."""
+    if wanted == "users" and question.context is not None:
+        return question
+    if wanted == "users":
+        raise QuestionError("--best users needs the length of a sequence: add --context, for example --context 8k")
+    return msgspec.structs.replace(question, context=min(_PROBE_TOKENS, model.positions or _PROBE_TOKENS))
+
+
+def _settings(changes: tuple[Change, ...]) -> Iterator[Change]:
+    """The furthest step of each kind of setting."""
+    for kind in _SETTINGS:
+        steps = [change for change in changes if change.kind == kind]
+        if steps:
+            yield steps[-1]
+
+
+def _better(before: Rung, change: Change, model: Model, card: Accelerator, wanted: str) -> list[Rung]:
+    """The rung with this change, where it gives more."""
+    asked = change.apply(before.question)
+    try:
+        value = _most(asked, model, card, wanted)
+    except VramcastError:
+        return []
+    if value <= before.value:
+        return []
+    return [Rung(flags=f"{before.flags} {change.text}".strip(), costs=change.costs, value=value, question=asked)]
+
+
+def _most(question: Serving, model: Model, card: Accelerator, wanted: str) -> int:
+    held = Held(question=question, answer=answer_of(question, model=model, card=card), card=card)
+    if wanted == "context":
+        return longest_context(held, sure=True, concurrency=question.concurrency or held.answer.resolved.concurrency)
+
+    def fits(users: int) -> bool:
+        return held.serves(concurrency=users) and held.fit(concurrency=users).verdict == "fits"
+
+    return edge_near(int(held.answer.max_concurrency), fits, most=_MOST_USERS)
+
+
+def with_most(rung: Rung, wanted: str) -> Serving:
+    """The question that serves the rung's most."""
+    return msgspec.structs.replace(rung.question, **{"context" if wanted == "context" else "concurrency": rung.value})

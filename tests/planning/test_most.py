@@ -1,0 +1,65 @@
+"""``--best``: each rung gives more than the one before, its value surely fits, and one step more does not."""
+
+import json
+
+import msgspec
+import pytest
+
+from vramcast import cli
+from vramcast.asking import serving_question
+from vramcast.hardware.cards import least_card
+from vramcast.models.reading import read_model
+from vramcast.planning.core import core_of
+from vramcast.planning.most import most_of, with_most
+
+ASKED = [
+    ("Qwen/Qwen3-32B-AWQ", {"gpu": "4090"}, "context"),
+    ("meta-llama/Llama-3.1-8B-Instruct", {"gpu": "3060"}, "context"),
+    ("meta-llama/Llama-3.3-70B-Instruct", {"gpu": "H100x4", "context": "128K"}, "users"),
+    ("google/gemma-3-27b-it", {"gpu": "3090", "engine": "llama.cpp", "quant": "Q4_K_M"}, "context"),
+    ("Qwen/Qwen2.5-7B-Instruct", {"gpu": "4090", "engine": "sglang"}, "context"),
+]
+
+
+@pytest.mark.parametrize(("model", "words", "wanted"), ASKED, ids=lambda v: str(v)[:24])
+def test_every_rung_is_the_edge_of_what_surely_fits(model, words, wanted) -> None:
+    question = serving_question(model, **words).question
+    card, facts = least_card(question.gpu), read_model(question.model)
+    rungs = most_of(question, facts, card, wanted)
+    values = [rung.value for rung in rungs]
+    assert values == sorted(set(values)), "each gives more"
+    step = {"llama_cpp": 256, "sglang": 1}.get(question.engine, 16)
+    for rung in (r for r in rungs[-2:] if r.value):
+        asked = with_most(rung, wanted)
+        assert core_of(asked, model=facts, card=card)[1].verdict == "fits", rung.flags
+        field = "context" if wanted == "context" else "concurrency"
+        beyond = rung.value + (step if wanted == "context" else 1)
+        if wanted == "users" or beyond <= (facts.positions or beyond):
+            more = msgspec.structs.replace(asked, **{field: beyond})
+            assert core_of(more, model=facts, card=card)[1].verdict != "fits", rung.flags
+
+
+def test_the_page_ends_in_a_line_to_type_and_json_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["serve", "Qwen/Qwen3-32B-AWQ", "--gpu", "4090", "--best", "context"]
+    assert cli.run(line) == 0
+    page = capsys.readouterr().out
+    assert cli.run([*line, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    best = told["rungs"][-1]
+    assert f"{best['context_tokens']:,} tokens" in page
+    assert f"--max-model-len {best['context_tokens']}" in told["command"]
+    assert all(part.strip() in page for part in told["command"].splitlines())
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--best", "context"], 2, "needs the card"),
+        (["--best", "users", "--gpu", "4090"], 2, "add --context"),
+        (["--best", "users", "--gpu", "4090", "--engine", "llama.cpp", "--context", "4096"], 2, "shares one context"),
+        (["--best", "speed", "--gpu", "4090"], 2, "'speed' is not one of"),
+    ],
+)
+def test_what_cannot_be_answered_says_why(words, code, message, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["serve", "Qwen/Qwen2.5-7B-Instruct", *words]) == code
+    assert message in capsys.readouterr().err
