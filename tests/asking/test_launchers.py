@@ -20,6 +20,8 @@ from vramcast.errors import QuestionError
         ("python -m torch.distributed.run --nproc_per_node 4 train.py --nnodes 3", "train.py --nnodes 3", 4),
         ("accelerate launch --num_processes 16 --num_machines 2 train.py", "train.py", 16),
         ("accelerate launch -m trl.cli", "-m trl.cli", 1),
+        ("deepspeed --num_gpus 8 --num_nodes=2 train.py --deepspeed", "train.py --local_rank=0 --deepspeed", 16),
+        ("deepspeed --no_local_rank train.py", "train.py", 1),
     ],
 )  # fmt: skip
 def test_the_script_is_found_behind_its_launcher(line: str, argv: str, processes: int) -> None:

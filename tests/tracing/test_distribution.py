@@ -240,3 +240,28 @@ def test_an_impossible_layout_is_refused() -> None:
         Distribution(sharding="fspd2")
     with pytest.raises(QuestionError, match="8,192 ranks are more than the tracer pretends"):
         Distribution(parallel=Parallel(dp=8192))
+
+
+SHARED = {
+    "bert": {
+        "model_type": "bert", "hidden_size": H, "intermediate_size": FF, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "vocab_size": VOCAB, "architectures": ["BertForMaskedLM"],
+    },
+    "t5": {
+        "model_type": "t5", "d_model": H, "d_ff": FF, "num_layers": 2, "num_heads": 4, "d_kv": 64, "vocab_size": VOCAB, "decoder_start_token_id": 0,
+        "architectures": ["T5ForConditionalGeneration"],
+    },
+}  # fmt: skip
+
+
+@torch_only
+@pytest.mark.parametrize("kind", SHARED)
+def test_weights_that_several_modules_share_are_one_group(kind: str) -> None:
+    pytest.importorskip("transformers")
+    request = TraceRequest(
+        config=SHARED[kind], seq=64, backend="cuda", param_dtype="float32", distribution=_sharded("fsdp2", ends_apart=True)
+    )
+    result = trace_all([request], timeout_s=120)[0]
+    assert result.error == ""
+    kept = sum(a.size for a in result.log.allocations if a.category == "weights" and a.end < 0)
+    assert kept == pytest.approx(FP32 * result.parameters / RANKS, rel=0.02)  # shards are padded to equal rows

@@ -170,6 +170,35 @@ def test_what_lies_on_a_hub_is_made_up_or_refused_by_name(tmp_path: Path) -> Non
     assert any("evaluate.load('accuracy') found no metric" in note for note in traced.result.notes)
 
 
+TOWERS = """
+import json, os, torch
+from transformers import AutoModel, BertConfig
+BertConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4).save_pretrained("whole/text")
+text = AutoModel.from_pretrained("whole", subfolder="text")
+assert text.config.hidden_size == 64
+import diffusers.models.modeling_utils as diffusers
+class Tower(diffusers.ModelMixin, torch.nn.Linear):
+    @classmethod
+    def load_config(cls, name, subfolder):
+        return {"in_features": 8, "out_features": 16} if (name, subfolder) == ("whole", "unet") else None
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+tower = Tower.from_pretrained("whole", subfolder="unet", torch_dtype=torch.float16)
+assert (tower.weight.dtype, tower.weight.device.type) == (torch.float16, "cpu")
+"""
+
+
+def test_models_of_parts_are_built_from_the_configs_of_their_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "diffusers" / "models"
+    package.mkdir(parents=True)
+    for file in (package.parent / "__init__.py", package / "__init__.py"):
+        file.touch()
+    (package / "modeling_utils.py").write_text("class ModelMixin: pass\n")
+    monkeypatch.chdir(tmp_path)
+    assert _traced(tmp_path, TOWERS).result.error == ""
+
+
 def test_a_usual_loop_runs_to_its_second_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     traced = _traced(tmp_path, LOADER)

@@ -10,10 +10,10 @@ import msgspec
 from vramcast.errors import QuestionError
 
 _PYTHONS = {"python", "python3"}
-_LAUNCHERS = {"torchrun", "accelerate"}
+_LAUNCHERS = {"torchrun", "accelerate", "deepspeed"}
 _LAUNCHING_MODULES = {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
 _LONGEST_FIRST_LINE = 1024
-_COUNTS = {"nproc_per_node", "nnodes", "num_processes"}
+_COUNTS = {"nproc_per_node", "nnodes", "num_processes", "num_gpus", "num_nodes"}
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +35,8 @@ def read_launch(words: tuple[str, ...]) -> Launch:
     module = words[start] in {"-m", "--module"}
     argv = ("-m", *words[start + 1 :]) if module else words[start:]
     launched = name in _LAUNCHERS or _LAUNCHING_MODULES.intersection(before)
+    if name == "deepspeed" and not any(word in before for word in ("--no_local_rank", "--module")):
+        argv = (*argv[:1], "--local_rank=0", *argv[1:])  # deepspeed 0.19, launcher/launch.py
     return Launch(argv=argv, processes=_processes(before) if launched else 0)
 
 
@@ -58,9 +60,10 @@ def _script(words: tuple[str, ...]) -> int | None:
 
 
 def _processes(flags: Iterable[str]) -> int:
-    """Nodes times processes on each, or accelerate's count of all; what is no number ("gpu", "1:4") counts once."""
+    """Nodes times processes (or cards) on each, or accelerate's count of all; what is no number ("gpu", "1:4") counts once."""
     counts = {name: int(value) for name, value in _given(flags) if name in _COUNTS and value.isdigit()}
-    return counts.get("num_processes") or counts.get("nproc_per_node", 1) * counts.get("nnodes", 1)
+    each = counts.get("nproc_per_node") or counts.get("num_gpus") or 1
+    return counts.get("num_processes") or each * (counts.get("nnodes") or counts.get("num_nodes") or 1)
 
 
 def _given(flags: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -214,7 +214,7 @@ class Session:
 
 def describe(failure: BaseException) -> str:
     """The failure in one line, and its place."""
-    return f"{type(failure).__name__}: {str(failure)[:400]}{place_of(failure)}"
+    return f"{type(failure).__name__}: {' '.join(str(failure).split())[:400]}{place_of(failure)}"
 
 
 def place_of(failure: BaseException) -> str:

@@ -132,7 +132,18 @@ def _ends(model: Any) -> tuple[list[torch.nn.Module], list[torch.nn.Module]]:
     norms = [m for m in base.children() if "Norm" in type(m).__name__]
     tied = None not in {head, embedding} and head.weight is embedding.weight
     last = [*norms, *([embedding] if tied else []), *([head] if head is not None else [])]
-    return ([] if tied or embedding is None else [embedding]), last
+    return ([] if tied or embedding is None else [embedding]), [*last, *sharing(model, last)]
+
+
+def sharing(model: torch.nn.Module, group: list[torch.nn.Module]) -> list[torch.nn.Module]:
+    """Other modules that hold a weight of the group's: T5's three embeddings, the bias that BERT's head has twice.
+
+    torch takes a shared weight in one group alone from 2.13 on (_fsdp_state.py, _validate_no_duplicate_params) and says to put
+    its modules together; accelerate 1.15 does so for an embedding and a head.
+    """
+    taken = {id(m) for module in group for m in module.modules()}
+    held = {id(p) for module in group for p in module.parameters()}
+    return [m for m in model.modules() if id(m) not in taken and any(id(p) in held for p in m._parameters.values())]
 
 
 def _materialise(module: torch.nn.Module, device: str) -> None:

@@ -7,6 +7,7 @@ import torch
 from vramcast.tracing.execution.models import from_config
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins import four_bit
+from vramcast.tracing.execution.stand_ins.imported import when_imported
 
 
 def install(session: Session) -> None:
@@ -19,7 +20,7 @@ def install(session: Session) -> None:
 
     def from_pretrained(cls: Any, name: Any, /, *_: Any, config: Any = None, **options: Any) -> Any:
         if config is None or isinstance(config, str):
-            known = {k: options[k] for k in ("revision", "token", "cache_dir", "local_files_only") if k in options}
+            known = {k: options[k] for k in _OF_THE_CONFIG if k in options}
             config = transformers.AutoConfig.from_pretrained(config or name, **known)
         if options.get("attn_implementation"):
             config._attn_implementation = options["attn_implementation"]
@@ -36,6 +37,24 @@ def install(session: Session) -> None:
         return model.eval()
 
     base.from_pretrained = classmethod(from_pretrained)
+    when_imported("diffusers.models.modeling_utils", lambda module: _diffusers(module, session))
+
+
+_OF_THE_CONFIG = ("revision", "token", "cache_dir", "local_files_only", "subfolder", "trust_remote_code")
+
+
+def _diffusers(module: Any, session: Session) -> None:
+    """The same for the models of diffusers: towers, denoisers and autoencoders, built on the host from their configs."""
+
+    def from_pretrained(cls: Any, name: Any, /, **options: Any) -> Any:
+        known = {k: options[k] for k in _OF_THE_CONFIG if k in options and k != "trust_remote_code"}
+        config = cls.load_config(name, **known)
+        place = _place(options.get("device_map"), session.backend.device_type)
+        with torch.device(place):
+            model = cls.from_config(config)
+        return model.to(options.get("torch_dtype") or torch.float32).eval()
+
+    module.ModelMixin.from_pretrained = classmethod(from_pretrained)
 
 
 def _usual(version: str) -> Any:
