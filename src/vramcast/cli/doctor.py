@@ -28,7 +28,7 @@ _EXTRAS = (
     ("gpu", ("pynvml",), "read the local card (--gpu local) and measure on it"),
     ("profile", ("numpy",), "read profiler traces"),
     ("charts", ("altair", "vl_convert"), "plots as PNG, SVG or HTML"),
-    ("web", ("litestar", "uvicorn", "jinja2", "fluent.runtime"), "the page and its API (vramcast web)"),
+    ("web", ("litestar", "uvicorn", "jinja2"), "the page and its API (vramcast web)"),
     ("mcp", ("mcp",), "tools for assistants (vramcast mcp)"),
     ("gguf", ("gguf",), "write GGUF test files"),
     ("cluster", ("ray",), "sweeps over a cluster's GPUs"),

@@ -61,6 +61,10 @@ def _framed(app: ASGIApp) -> ASGIApp:
         if scope["type"] != ScopeType.HTTP:
             await app(scope, receive, send)
             return
+        if "\0" in scope["path"]:  # the files' router would ask the disk for it
+            await send({"type": "http.response.start", "status": 400, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         address = scope["raw_path"] + b"?" + scope["query_string"]
         language = next((value for name, value in scope["headers"] if name == b"accept-language"), b"")
         tag = f'W/"{hashlib.sha256(b" ".join((__version__.encode(), address, language))).hexdigest()[:20]}"'

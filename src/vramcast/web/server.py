@@ -6,7 +6,7 @@ import os
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MOST_CONNECTIONS = 1_000
+MOST_CONNECTIONS = 2_000
 _FIRST_BYTES_S = 10.0
 _KEEP_ALIVE_S = 5
 _LARGEST_HEAD_BYTES = 16 * 1024
