@@ -1,7 +1,7 @@
 """The example notebooks, executed: ``python tools/build_notebooks.py`` writes examples/*.ipynb with their outputs.
 
 No notebook server is needed: the cells run in this process, in order, and what the last line of a cell gives is shown by its own
-``_repr_html_``, as a notebook does. ``tests/examples`` runs every cell again and holds that the outputs are those in the file.
+``_repr_html_``, as a notebook does. ``tests/examples`` runs every cell again.
 """
 
 import ast
