@@ -21,3 +21,11 @@ def test_a_windowed_models_cache_is_that_of_an_engine_which_keeps_windows(capsys
 def test_the_id_that_a_name_means_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["models", "qwen2.5 7b"]) == 0
     assert capsys.readouterr().out.startswith("Qwen/Qwen2.5-7B (asked: qwen2.5 7b)")
+
+
+def test_what_is_missing_or_taken_for_granted_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """The published config of deepseek-vl names its tower's classes and none of their sizes."""
+    assert run(["models", "deepseek-ai/deepseek-vl-7b-chat"]) == 0
+    assert "not modelled: vision tower: the config does not describe it" in capsys.readouterr().out
+    assert run(["models", "deepseek-ai/deepseek-vl-7b-chat", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unmodelled"] == ["vision tower: the config does not describe it"]

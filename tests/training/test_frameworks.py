@@ -228,7 +228,7 @@ def test_the_trainer_accumulates_whole_gradients_under_fsdp() -> None:
         ("nemo_rl", "float32", "float32", "fsdp2", "none", "plain"),
         ("prime_rl", "float32", "float32", "fsdp2", "none", "plain"),
         ("nanotron", "bfloat16", "float32", "none", "none", "vocab_parallel_copy"),
-        ("megatron_bridge", "bfloat16", "float32", "distributed_optimizer", "none", "overwritten"),
+        ("megatron_bridge", "bfloat16", "float32", "distributed_optimizer", "none", "float_gradient"),
     ],
 )
 def test_programs_around_models_have_defaults_of_their_own(

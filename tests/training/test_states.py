@@ -38,7 +38,8 @@ def test_pure_bf16_adamw_is_eight_bytes_per_parameter() -> None:
 
 
 def test_the_distributed_optimizer_holds_six_bytes_and_twelve_shared() -> None:
-    held = sum(steady(ask(framework="megatron", gpus=8, parallel=Parallel(dp=8))).values())
+    plain = {"placeholders": False}  # no fused accumulation: nothing stays of the gradients themselves
+    held = sum(steady(ask(framework="megatron", gpus=8, parallel=Parallel(dp=8), options=plain)).values())
     assert held == pytest.approx((6 + 12 / 8) * LLAMA2_7B.parameters, rel=2e-3)  # the vocabulary is padded to 128
 
 

@@ -93,6 +93,10 @@ def _draw(model: Model) -> None:
     if state := state_bytes_per_sequence(model):
         page.line("  fixed state (16-bit)                              ", (gib(state), "number"))
     page.line("  positions                                         ", (f"{model.positions:,}", "number"))
+    for taken in model.assumed:
+        page.line("assumed: ", f"{taken.name} = {taken.value}", (f"  {taken.because}", "faint"))
+    for what in model.unmodelled:
+        page.line(("not modelled: ", "warn"), what, hang=2)
     page.show()
 
 
@@ -144,6 +148,8 @@ def _facts(model: Model, *, tensors: bool) -> dict[str, Any]:
         "cache_bytes_at_positions": cache_bytes(model, model.positions),
         "state_bytes_per_sequence": state_bytes_per_sequence(model),
         "blocks": [_block(b) for b in model.blocks],
+        "assumed": [{"name": a.name, "value": a.value, "because": a.because} for a in model.assumed],
+        "unmodelled": list(model.unmodelled),
     }
     if tensors:
         facts["tensors"] = [

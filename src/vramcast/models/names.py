@@ -54,12 +54,16 @@ _UNSLOTH = {**_NF4, "llm_int8_skip_modules": ["visual", "vision_tower", "vision_
 _NF4_TEXT = {**_UNSLOTH, "bnb_4bit_use_double_quant": False}
 
 
+# llm-compressor's examples of mixtures and of gated-delta hybrids leave these in 16 bits (examples/quantizing_moe, qwen3_next)
+_COMPRESSOR_KEEPS = ("lm_head", "*linear_attn*", "*visual*", "*vision*", "*mlp.gate", "*shared_expert_gate", "mtp*")
+
+
 def _compressed(kind: str, bits: int, strategy: str, group: int | None = None) -> dict[str, Any]:
     weights = {"num_bits": bits, "type": kind, "strategy": strategy, "group_size": group, "symmetric": True}
     return {
         "quant_method": "compressed-tensors",
         "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
-        "ignore": ["lm_head"],
+        "ignore": [*_COMPRESSOR_KEEPS],
     }
 
 

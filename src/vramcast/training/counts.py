@@ -260,6 +260,30 @@ def layout_of(parallel: Parallel, recipe: Recipe) -> Layout:
     return cut(parallel.tp, ep=parallel.ep, expert_tp=recipe.model_parallel.expert_tp, vocab_multiple=multiple)
 
 
+# Projections that Megatron-LM's layers hold in one tensor
+_PACKED = dict.fromkeys(("q", "k", "v"), "qkv") | {
+    f"{of}{half}": f"{of}up" for of in ("", "expert.", "shared.") for half in ("gate", "up")
+}
+_BY_PLAIN_TORCH = ("router", "embedding", "norm", "patch", "position")
+
+
+def placeholder_elements(model: Model, stage: Stage, parallel: Parallel, recipe: Recipe) -> float:
+    """Elements of one gradient per distinct shape of a rank's weights, packed as Megatron-LM holds them; 0 where none is kept."""
+    if not recipe.precision.placeholders:
+        return 0.0
+    layout, shapes = layout_of(parallel, recipe), set[tuple[int, int]]()
+    ends = [t for t in outer_tensors(model, stage) if t.role == "head" or (model.tied and stage.last and t.role == "embedding")]
+    for tensors in (*(block.tensors for block, _ in stage.blocks), ends):
+        packed: dict[str, tuple[int, int]] = {}
+        for tensor in tensors:
+            if len(tensor.shape) == 2 and (tensors is ends or not tensor.role.startswith(_BY_PLAIN_TORCH)):
+                rows, columns = share_shape(tensor, layout)
+                name = _PACKED.get(tensor.role, tensor.name)
+                packed[name] = (packed.get(name, (0, 0))[0] + rows, columns)
+        shapes.update(packed.values())
+    return float(sum(rows * columns for rows, columns in shapes))
+
+
 def _kind(tensor: Tensor, recipe: Recipe, adapter: Adapter | None) -> str:
     if adapter is None and recipe.task.method != "frozen":
         return "expert_trained" if is_routed(tensor) else "trained"

@@ -250,10 +250,22 @@ def _vocabulary_parallel_copy(_recipe: Recipe, x: Logits) -> LossCost:
 def _overwritten(_recipe: Recipe, x: Logits) -> LossCost:
     """A Triton kernel that writes the gradient over the 16-bit logits, of which no other copy exists.
 
-    Sources: flash-attention, ops/triton/cross_entropy.py (inplace_backward); Transformer Engine, pytorch/triton/cross_entropy.py.
+    Sources: flash-attention, ops/triton/cross_entropy.py (inplace_backward); Transformer Engine, pytorch/triton/cross_entropy.py
+    up to July 2026.
     """
     held = x.logits(x.width, "logits that become their gradient")
     return LossCost(forward=held, backward=held)
+
+
+def _float_gradient(_recipe: Recipe, x: Logits) -> LossCost:
+    """A Triton kernel whose forward writes a float32 gradient beside the 16-bit logits; autograd casts it for the head.
+
+    Source: Transformer Engine since #3193 of July 2026, pytorch/cross_entropy.py and common/triton/cross_entropy.py.
+    """
+    return LossCost(
+        forward=x.logits(x.width + 4, "logits, their float gradient"),
+        backward=x.logits(x.width + 4, "the float gradient, a narrow copy"),
+    )
 
 
 def _chunked_linear(_recipe: Recipe, x: Logits) -> LossCost:
@@ -321,6 +333,7 @@ _KINDS: dict[str, Callable[[Recipe, Logits], LossCost]] = {
     "row_chunks": _row_chunks,
     "linear_chunks": _linear_chunks,
     "overwritten": _overwritten,
+    "float_gradient": _float_gradient,
     "vocab_parallel_copy": _vocabulary_parallel_copy,
     "none": _none,
 }

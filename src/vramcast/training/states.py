@@ -74,6 +74,12 @@ def states(held: Count, recipe: Recipe, sharers: Sharers) -> States:
     )
 
 
+def placeholders(recipe: Recipe, elements: float) -> Quantity:
+    """Gradients that nobody reads: matmuls have added the real ones to their buffer, and autograd wants a tensor."""
+    each = bytes_(width(recipe.precision.backward_gradients))
+    return named(elements, "of one placeholder per weight shape") * each if elements else NOTHING
+
+
 class _Rules:
     """One rank's elements under a recipe: what is cut over its sharers, and in which widths."""
 

@@ -17,7 +17,7 @@ from vramcast.training.activations.layers import Blended, LayerCosts, Layers, la
 from vramcast.training.activations.sizes import Shape
 from vramcast.training.adapters.prompts import virtual_tokens
 from vramcast.training.adapters.tensors import targeted
-from vramcast.training.counts import Count, bounds_of, count, in_flight, places, stages, trains
+from vramcast.training.counts import Count, bounds_of, count, in_flight, placeholder_elements, places, stages, trains
 from vramcast.training.gathers import Units
 from vramcast.training.loss import NO_HEAD, Logits, LossCost, loss_cost
 from vramcast.training.methods import PARTIALS, PROMPTS, adapter_of, named_by_task
@@ -53,6 +53,7 @@ class RankStructure(msgspec.Struct, frozen=True, kw_only=True):
 
     ``place``: its stage in the pipeline; ``embedding`` and ``head``: elements of the ends it gathers; ``embedding_gradient``:
     bytes of the embedding's own gradient, ``partial_embedding``: of a whole one on every rank, which becomes its part afterwards;
+    ``placeholders``: elements of one gradient per distinct weight shape;
     ``columns``: of the vocabulary; ``returned``: elements a token leaves in a cache that the model returns.
     """
 
@@ -67,6 +68,7 @@ class RankStructure(msgspec.Struct, frozen=True, kw_only=True):
     tied: bool
     embedding_gradient: float
     partial_embedding: float
+    placeholders: float
     columns: float
     prediction_heads: int
     trains_head: bool
@@ -196,6 +198,7 @@ class _Build:
             tied=model.tied and recipe.loss.tied is not False and stage.first and stage.last,
             embedding_gradient=self._embedding_gradient(stage, ends["embedding"]),
             partial_embedding=self._partial_embedding(stage),
+            placeholders=placeholder_elements(model, stage, parallel, recipe),
             columns=model.vocab / (parallel.tp if recipe.model_parallel.vocab_parallel else 1),
             prediction_heads=1 + sum(t.kind == "mtp" and not t.stored_only for t in model.towers),
             trains_head=trains(model, recipe, self.adapter, "head"),
@@ -346,7 +349,9 @@ def _loss(kind: RankStructure, structure: Structure, *, tokens: Number, rows: Nu
             heads=kind.prediction_heads,
             head_trains=trained,
             transformed=any(t.role == "head" and t.shape == (model.hidden, model.hidden) for t in model.tensors),
-            head_gradient=kind.columns * model.hidden * width(recipe.precision.backward_gradients) if trained else 0,
+            head_gradient=kind.columns * model.hidden * width(recipe.precision.backward_gradients)
+            if trained and not recipe.precision.placeholders
+            else 0,
         ),
     )
 

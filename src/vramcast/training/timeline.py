@@ -22,14 +22,13 @@ from vramcast.training.gathers import (
 )
 from vramcast.training.optimizers.rules import optimizer
 from vramcast.training.recipe.parts import width
-from vramcast.training.states import GRADIENTS_CUT, NOTHING
+from vramcast.training.states import GRADIENTS_CUT, NOTHING, placeholders
 from vramcast.training.structure import Rank, retained_inputs
 from vramcast.training.towers import opened_by
 from vramcast.training.wording import saved_text
 
 STEP = "optimizer step"
-FORWARD = "end of forward"
-LOAD = "load"
+FORWARD, LOAD = "end of forward", "load"
 EMBEDDING = "backward of the embedding"
 
 _SOURCES = {
@@ -94,6 +93,7 @@ class _Timeline:
         )
         self.all_saved: tuple[Term, ...] | None = None
         self.reducing = reducing(self.recipe, self.units, held)
+        self.placeholders = placeholders(self.recipe, rank.kind.placeholders)
 
     def moments(self) -> Iterator[Instant]:
         """In the order of a step."""
@@ -316,7 +316,7 @@ class _Timeline:
         """The instant: what stays, and what is alive beside it, in the order of the ledger."""
         terms = (
             *self.weights,
-            *_term("gradients", self._gradients(name, alive)),
+            *_term("gradients", summed(self._gradients(name, alive), self.placeholders)),
             *self.optimizer,
             *self.second,
             *self._activations(alive),

@@ -43,6 +43,12 @@ def _decoder(settings: Settings, value: Any, because: str) -> None:
     settings.replace("seq", whole(value), because)
 
 
+def _accumulation(settings: Settings, value: Any, because: str) -> None:
+    """Without the fusion autograd makes each weight's gradient anew, and nothing stays in its place."""
+    if not flag(value):
+        settings.put("options.placeholders", False, because)
+
+
 def _grouped(settings: Settings, value: Any, _because: str) -> None:
     if not flag(value):
         settings.drop("shape.kv_heads")
@@ -123,7 +129,10 @@ RULES: dict[str, Rule] = {
     "hidden_dropout": ("options.hidden_dropout", number),
     "attention_backend": ("attention", one_of({"fused": "flash", "auto": None, "unfused": "unfused", "local": "unfused"})),
     "use_flash_attn": ("attention", when("flash")),
-    "cross_entropy_loss_fusion": ("loss", when("vocab_parallel")),
+    "cross_entropy_loss_fusion": ("loss.fused", flag),
+    "cross_entropy_fusion_impl": ("loss.by", text),
+    "gradient_accumulation_fusion": _accumulation,
+    "no_gradient_accumulation_fusion": lambda settings, value, because: _accumulation(settings, not flag(value), because),
     "make_vocab_size_divisible_by": ("options.pad_vocab_to", whole),
     "mtp_num_layers": ("shape.mtp", whole),
     # Megatron-SWIFT
@@ -146,7 +155,7 @@ IDLE = (
     "moe_permute_fusion", "moe_router_*", "moe_z_loss_coeff", "moe_per_layer_logging", "moe_enable_deepep", "moe_flex_*",
     "moe_layer_freq", "calculate_*", "fp8_*", "te_rng_tracker", "tp_comm_*", "ddp_*", "decoupled_*", "qk_layernorm",
     "apply_layernorm_1p", "attention_softmax_in_fp32", "masked_softmax_fusion", "bias_*", "apply_rope_fusion",
-    "gradient_accumulation_fusion", "finetune", "dataloader_type", "rampup_*", "exp_avg_sq_dtype", "check_*", "reset_*",
+    "finetune", "dataloader_type", "rampup_*", "exp_avg_sq_dtype", "check_*", "reset_*",
     "eod_*", "override_*", "async_*", "auto_*", "tiktoken_*", "squared_relu", "dist_ckpt_*", "use_dist_ckpt*",
     "create_attention_mask*", "deterministic_mode", "num_floating_point_operations", "legacy_*", "app_*", "rdzv_*", "enable_*",
     "microbatch_*", "account_for_*", "recompute_*", "cuda_graph*", "external_*", "gc_*", "nccl_*", "use_cpu_initialization",
@@ -164,10 +173,17 @@ def finish(settings: Settings) -> None:
     settings.put("framework", "megatron", "the arguments of this file")
     settings.put("micro_batch", 1, "one sequence")
     _gradients(settings)
+    _loss(settings)
     _recompute(settings)
     if not settings.get("optimizer.distributed") and not settings.get("fsdp"):
         settings.put("options.sharding", "ddp", "Megatron: --use-distributed-optimizer is off")
     _shape(settings)
+
+
+def _loss(settings: Settings) -> None:
+    """The fused cross entropy: Megatron's own (core/fusions/fused_cross_entropy.py), or Transformer Engine's."""
+    if settings.get("loss.fused"):
+        settings.put("loss", "fused" if settings.get("loss.by") == "te" else "vocab_parallel_copy", "--cross-entropy-loss-fusion")
 
 
 def _gradients(settings: Settings) -> None:

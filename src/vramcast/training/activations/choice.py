@@ -193,7 +193,9 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         dequantize=compute if recipe.quantization.scheme and not recipe.quantization.scheme.startswith("gptq") else 0,
         hidden_dropout=recipe.kernels.hidden_dropout,
         attention_dropout=recipe.kernels.attention_dropout,
-        gradient_width=0 if updates_inside_backward(recipe) else width(recipe.precision.backward_gradients),
+        gradient_width=0
+        if updates_inside_backward(recipe) or recipe.precision.placeholders
+        else width(recipe.precision.backward_gradients),
         tp=parallel.tp,
         sp=parallel.sp if recipe.model_parallel.sequence_parallel is None else recipe.model_parallel.sequence_parallel,
         ep=parallel.ep,

@@ -38,8 +38,8 @@ FUSED_DEFAULT = (4, 55)  # fused where torch is 2.8, which came out between 4.54
 FIRST_YEAR = 2000
 FUSED_EXPERTS = (5, 0)
 SEPARATE_ENDS = (5, 23)  # of accelerate 1.15's time, whose fsdp2_prepare_model shards untied ends by themselves
-# Traced with 5.23 and accelerate 1.15. The border has no source: eight measured rows of adapters under 4.45 and 4.48 ran without.
-FSDP_AUTOCAST = (5, 0)
+# accelerate 0.24, get_mixed_precision_context_manager: FSDP joins the layouts that run under autocast (0.23 left it out)
+FSDP_AUTOCAST = (4, 35)  # transformers of that month
 NOT_REENTRANT = (5, 0)  # modeling_utils.py, gradient_checkpointing_enable: True in 4.57.1, False in 5.0.0
 UPCASTS = {"fsdp1": (4, 41), "fsdp2": (4, 51)}  # transformers of accelerate's releases
 ATTENTION_INTERFACE = (4, 48)  # one attention interface for all models: flash no longer repeats keys and values

@@ -3,16 +3,23 @@
 Sources: Megatron-LM core 0.16.1, optimizer/distrib_optimizer.py (6 + 12/dp bytes per parameter), transformer_config.py,
 Transformer Engine's LayerNormLinear (saves its input and the normed rows), core/fusions (bias + SwiGLU over the packed matmul).
 Megatron-Bridge at 0d5f5558c, recipes/llama/llama3.py (cross_entropy_fusion_impl "te", grad_reduce_in_fp32, distributed optimizer,
-no recomputation); Transformer Engine, pytorch/triton/cross_entropy.py (the gradient is written over the logits).
+no recomputation); Transformer Engine, pytorch/triton/cross_entropy.py (up to #3193 of July 2026 the gradient is written over the
+logits, since then into a float32 tensor beside them); pytorch/module/base.py, get_dummy_wgrad, since #1651 of April 2025 one
+tensor per distinct weight shape (before, one for every matmul), which Megatron-LM's tensor_parallel/layers.py takes for the
+output layer too.
 """
+
+from typing import cast
 
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Experts
+from vramcast.training.frameworks.common import version_of
 from vramcast.training.recipe.draft import Draft, Overrides, Translation, because
 from vramcast.training.recipe.parts import (
     Adapters,
     Kernels,
     Loss,
+    LossKind,
     ModelParallel,
     Policy,
     Precision,
@@ -22,6 +29,16 @@ from vramcast.training.recipe.parts import (
     Update,
 )
 from vramcast.workload import Training
+
+# Changes of Transformer Engine: the month after, and the release of Megatron-LM's core that followed (none yet for the second)
+REUSES_PLACEHOLDERS, KEEPS_LOGITS = ((2025, 5), (0, 12)), ((2026, 8), (2000,))
+FIRST_YEAR = 2000
+
+
+def _since(question: Training, change: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:
+    month, release = change
+    asked = version_of(question, "9999.1")
+    return asked >= (month if asked[0] >= FIRST_YEAR else release)
 
 
 def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
@@ -34,6 +51,8 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     yield because(
         "fp32 main parameters and moments", Update, master="float32", states="float32", optimizer="adamw", implementation="fused"
     )
+    shared = not question.fsdp and question.method == "full" and _since(question, REUSES_PLACEHOLDERS)
+    yield because("gradient_accumulation_fusion: Transformer Engine's get_dummy_wgrad", Precision, placeholders=shared)
     if question.fsdp:
         yield because("Megatron FSDP", Sharding, kind="fsdp2")
     yield because("distributed optimizer", Sharding, kind="distributed_optimizer")
@@ -53,8 +72,10 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     yield because(
         "Transformer Engine's matmul workspace, and four streams of grouped ones", Process, workspaces=5 if grouped else 1
     )
+    by_engine = "float_gradient" if _since(question, KEEPS_LOGITS) else "overwritten"
+    yield Translation("--cross-entropy-fusion-impl te", "loss", {"fused": by_engine})
     if draft.framework == "megatron_bridge" and question.parallel.tp == 1:
-        yield because("recipes: cross_entropy_fusion_impl te, which overwrites the logits", Loss, kind="overwritten")
+        yield because("recipes: cross_entropy_fusion_impl te", Loss, kind=cast(LossKind, by_engine))
     yield because("vocab_parallel_cross_entropy", Loss, kind="vocab_parallel")
     yield because("vocab_parallel_cross_entropy", ModelParallel, vocab_parallel=True)
     yield because("--make-vocab-size-divisible-by 128", ModelParallel, pad_vocab_to=128)

@@ -1,10 +1,11 @@
 """nanotron: 16-bit weights, float32 gradients in a buffer of their own, ZeRO-1 where it is asked for.
 
-Sources: nanotron at 00708b80c, optim/gradient_accumulator.py (FP32GradientAccumulator: a float32 copy of the weights and a
-contiguous float32 buffer of gradients), optim/zero.py (stage 1 cuts masters and moments), config/config.py (OptimizerArgs has
-no default stage; examples set accumulate_grad_in_fp32 and torch_adam_is_fused), models/llama.py (packed projections,
-TritonRMSNorm, flash-attention, no recomputation), parallel/tensor_parallel/functional.py (sharded_cross_entropy: a float copy of
-the logits, and another less their maximum, which the softmax and then its gradient overwrite).
+Sources: nanotron at 069c21cf, optim/gradient_accumulator.py (FP32GradientAccumulator: a float32 copy of the weights that this
+rank updates, and a contiguous float32 buffer of all gradients, to which 16-bit ones are added after backward), optim/zero.py
+(stage 1 slices masters and moments); at 00708b80c, config/config.py (OptimizerArgs has no default stage; examples set
+accumulate_grad_in_fp32 and torch_adam_is_fused), models/llama.py (packed projections, TritonRMSNorm, flash-attention, no
+recomputation), parallel/tensor_parallel/functional.py (sharded_cross_entropy: a float copy of the logits, and another less their
+maximum, which the softmax and then its gradient overwrite).
 """
 
 from vramcast.models.inventory import Model

@@ -1,12 +1,14 @@
 """OpenRLHF, verl, NeMo RL and prime-rl: the loop that updates a policy, around transformers' own models.
 
-Sources: OpenRLHF at 0a3fbcef0, utils/deepspeed/deepspeed_utils.py and deepspeed.py (ZeRO-2, FusedAdam, buckets of DeepSpeed's own
-size, no overlap), models/actor.py (logits.to(float32)) and models/utils.py (flash-attention's Triton cross entropy).
+Sources: OpenRLHF at 3c3be623, utils/deepspeed/deepspeed_utils.py and deepspeed.py (ZeRO-2, FusedAdam, buckets of DeepSpeed's own
+size, no overlap), models/actor.py (logits.to(float32), labels rolled instead of logits cut) and models/utils.py,
+log_probs_from_logits (flash-attention's Triton cross entropy, its gradient in a tensor of its own).
 verl at 004c88800, workers/fsdp_workers.py (an actor in float32, MixedPrecision bf16 with float32 reduction, torch's AdamW,
 non-reentrant checkpointing) and trainer/config (strategy fsdp, enable_gradient_checkpointing True); workers/actor/dp_actor.py
-(autocast, log probabilities by flash-attention's cross entropy with inplace_backward).
-NeMo RL at 030e6e06a, models/policy/workers/dtensor_policy_worker.py (always loaded in float32) and models/dtensor/parallelize.py
-(FSDP2, output_dtype float32, the root unit not resharded); examples' configs (foreach and fused off).
+at 0081137b (autocast in bf16; flash-attention's cross entropy with inplace_backward, unless an entropy is asked).
+NeMo RL at 7ea279abf, models/policy/workers/dtensor_policy_worker.py (always loaded in float32; autocast around the forward) and
+models/dtensor/parallelize.py (fully_shard of each layer, reduce_dtype and output_dtype float32, the root unit not resharded);
+examples' configs (foreach and fused off).
 prime-rl at 008cbefc9, trainer/model.py (FSDP2, the last block not resharded, logits.float()) and configs trainer.py
 (optimization_dtype and reduce_dtype float32, no activation checkpointing).
 """

@@ -70,7 +70,7 @@ DTYPES: tuple[str, ...] = get_args(Dtype)
 ShardingKind = Literal["none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "distributed_optimizer"]
 LossKind = Literal[
     "eager", "plain", "fused", "in_place", "linear", "chunked", "chunked_head", "whole_chunked", "vocab_parallel", "compiled",
-    "chunked_linear", "row_chunks", "linear_chunks", "overwritten", "vocab_parallel_copy", "none",
+    "chunked_linear", "row_chunks", "linear_chunks", "overwritten", "float_gradient", "vocab_parallel_copy", "none",
 ]  # fmt: skip
 Offloaded = Literal["optimizer", "parameters", "activations", "gradients"]
 NormForm = Literal["narrow", "wide", "offset", "centred", "mixed"]
@@ -96,6 +96,9 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
         Literal[Dtype, ""],
         Meta(description="gradients of backward beside wider ones, to which they are added"),
     ] = ""
+    placeholders: Annotated[
+        bool, Meta(description="matmuls add weight gradients to their buffer; one narrow placeholder stays per weight shape")
+    ] = False
     saved_inputs: Annotated[
         Literal["float8", "nvfp4", ""], Meta(description="narrow copies that 8- and 4-bit matmuls keep of their inputs")
     ] = ""

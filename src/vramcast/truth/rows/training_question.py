@@ -178,6 +178,7 @@ def _layout_options(s: dict[str, Any]) -> dict[str, Any]:
         "microbatch_group": int(group) if group else None,
         "one_graph": "graph trainer" in str(parallel.get("impl")) or None,
         "overlaps_experts": bool(flags.get("overlap-moe-expert-parallel-comm")) or None,
+        "placeholders": False if flags.get("no-gradient-accumulation-fusion") else None,
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -195,8 +196,8 @@ def _dtype_options(s: dict[str, Any]) -> dict[str, Any]:
         options["compute"] = compute
     if held and "not stated" not in held and "/" not in held:
         options["weights"] = "float32" if held.startswith("fp32") else _first(held, DTYPES[1:]) or compute
-    if "autocast" in str(s.get("amp") or ""):
-        options["autocast"] = True
+    if mixed := str(s.get("amp") or ""):
+        options["autocast"] = "autocast" in mixed
     if str(s.get("grad_dtype") or "").startswith("fp32"):
         options["gradients"] = "float32"
     adapter = (s.get("adapters") or {}).get("dtype")

@@ -51,8 +51,8 @@ ATTENTION = (
 )
 LOSS = (
     ("megatron vocab-parallel", "vocab_parallel"),
-    ("fused te", "vocab_parallel"),
-    ("fused native", "vocab_parallel"),
+    ("fused te", "fused"),
+    ("fused native", "vocab_parallel_copy"),
     ("fused (megatron", "vocab_parallel"),
     ("fused-linear", "linear"),
     ("flce", "linear"),
