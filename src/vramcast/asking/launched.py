@@ -160,7 +160,7 @@ def question_of_launch(
     copies = Assumption("replicas", launch.replicas, f"{launch.where}: each like this one, and the answer is for one")
     assumed = (kind, *told, *found.assumed, *((copies,) if launch.replicas > 1 else ()))
     kept = tuple(a for a in answer.assumed if a.name != "engine")
-    return msgspec.structs.replace(answer, assumed=(*assumed, *kept), unmodelled=(*unread, *found.unmodelled))
+    return msgspec.structs.replace(answer, assumed=(*assumed, *kept), unmodelled=(*_in_place_of(launch, table.name), *unread, *found.unmodelled))
 
 
 def _plain(flag: str) -> str:
@@ -176,10 +176,30 @@ def _engine(launch: "Launch", given: Mapping[str, Any]) -> str:
     if launch.engine in UNMODELLED or launch.engine == "triton":
         name, model = UNMODELLED.get(launch.engine, "Triton"), printable(launch.model)[:80] or "a model that it does not name"
         raise QuestionError(
-            f"{launch.where or 'this'} starts {name} with {model}: no memory rules are known for it; --engine vllm answers for "
-            "vLLM with the same model, cards and lengths"
+            f"{launch.where or 'this'} starts {name} with {model}{_read_of(launch)}: no memory rules are known for it; --engine vllm "
+            "answers for vLLM with the same model, cards and lengths"
         )
     return f"{launch.engine}=={launch.version}" if launch.version else launch.engine
+
+
+def _read_of(launch: "Launch") -> str:
+    """What was read of a launch whose engine has no rules, in brackets; "" for nothing."""
+    from vramcast.asking.sorting import sorted_flags
+    from vramcast.serving.engines import engine as engine_named
+
+    told = [a for a in sorted_flags(launch, engine_named("vllm").options).assumed if a.name != "no effect on memory"]
+    said = ", ".join(f"{a.name} {a.value}" for a in told[:_MOST_LISTED])
+    return f" ({said})" if said else ""
+
+
+def _in_place_of(launch: "Launch", engine: str) -> tuple[Unmodelled, ...]:
+    """What an answer by another engine's rules leaves out, where the launch's own has none."""
+    from vramcast.reading.serving.launch import UNMODELLED
+
+    if launch.engine not in UNMODELLED:
+        return ()
+    name = UNMODELLED[launch.engine]
+    return (Unmodelled(f"{name}'s own pool, buffers and graphs: {engine} was asked for in its place, and its rules answer"),)
 
 
 def _refuse_open(names: Sequence[str], launch: "Launch") -> None:
