@@ -106,7 +106,7 @@ def _fate(name: str, value: str, flags: tuple[dict[str, Any], ...], lists: tuple
     """``flags``: those read, those typed, those told without a rule; ``lists``: words of those unread, those without effect."""
     (known, typed, told), (unread, quiet) = flags, lists
     if value == "open":
-        return READ if open_names(str(typed.get(name, ""))) else DROPPED
+        return READ if open_names(str(typed.get(name, ""))) else MISREAD if name in known else DROPPED
     for spelling, given in ((name, known.get(name)), (f"no-{name}", "off" if f"no-{name}" in known else None)):
         if given is not None:
             return READ if _plain(given) == _plain(value) else MISREAD

@@ -34,7 +34,11 @@ GROWS = "A=x\n" + 'A="$A$A$A$A$A$A$A$A$A$A"\n' * 8 + "vllm serve $A\n"
         ("huge.yml", "a: " + "x " * 2_200_000, "is larger than 4.0 MiB"),
         ("grow.sh", GROWS, "the script's variables write out more than 200,000 letters"),
         ("conflict.sh", "vllm serve Qwen/Qwen3-8B --gpu-memory-utilization 1.7\n", "gpu_memory_utilization is 1.7: vllm takes"),
-        ("tgi.sh", "text-generation-launcher --model-id Qwen/Qwen3-8B --max-total-tokens 4096\n", "(context 4096): no memory rules"),
+        (
+            "tgi.sh",
+            "text-generation-launcher --model-id Qwen/Qwen3-8B --max-total-tokens 4096\n",
+            "(context 4096): no memory rules",
+        ),
         ("none.yml", "services:\n  db: {image: postgres}\n", "starts no engine known here"),
     ],
 )

@@ -160,7 +160,9 @@ def question_of_launch(
     copies = Assumption("replicas", launch.replicas, f"{launch.where}: each like this one, and the answer is for one")
     assumed = (kind, *told, *found.assumed, *((copies,) if launch.replicas > 1 else ()))
     kept = tuple(a for a in answer.assumed if a.name != "engine")
-    return msgspec.structs.replace(answer, assumed=(*assumed, *kept), unmodelled=(*_in_place_of(launch, table.name), *unread, *found.unmodelled))
+    return msgspec.structs.replace(
+        answer, assumed=(*assumed, *kept), unmodelled=(*_in_place_of(launch, table.name), *unread, *found.unmodelled)
+    )
 
 
 def _plain(flag: str) -> str:
@@ -176,8 +178,8 @@ def _engine(launch: "Launch", given: Mapping[str, Any]) -> str:
     if launch.engine in UNMODELLED or launch.engine == "triton":
         name, model = UNMODELLED.get(launch.engine, "Triton"), printable(launch.model)[:80] or "a model that it does not name"
         raise QuestionError(
-            f"{launch.where or 'this'} starts {name} with {model}{_read_of(launch)}: no memory rules are known for it; --engine vllm "
-            "answers for vLLM with the same model, cards and lengths"
+            f"{launch.where or 'this'} starts {name} with {model}{_read_of(launch)}: no memory rules are known for it; --engine "
+            "vllm answers for vLLM with the same model, cards and lengths"
         )
     return f"{launch.engine}=={launch.version}" if launch.version else launch.engine
 

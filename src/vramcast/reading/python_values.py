@@ -14,11 +14,14 @@ from vramcast.errors import QuestionError
 
 _MOST_NODES = 200_000
 _DEEPEST = 12
+_LARGEST_POWER, _LARGEST_BASE = 16, 10**6  # what a length or a batch is worked out with
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
     ast.Mult: lambda a, b: a * b,
     ast.FloorDiv: lambda a, b: a // b,
+    ast.Div: lambda a, b: a / b,
+    ast.Pow: lambda a, b: a**b if 0 <= b <= _LARGEST_POWER and abs(a) <= _LARGEST_BASE else float("inf"),
 }
 
 
@@ -130,9 +133,10 @@ class Program:
         if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str) and len(left) + len(right) < 400:
             return left + right
         numbers = isinstance(left, int | float) and isinstance(right, int | float)
-        if not numbers or abs(left) > 1e12 or abs(right) > 1e12 or (isinstance(node.op, ast.FloorDiv) and not right):
+        if not numbers or abs(left) > 1e12 or abs(right) > 1e12 or (isinstance(node.op, ast.FloorDiv | ast.Div) and not right):
             return Open(ast.unparse(node)[:40])
-        return _OPERATIONS[type(node.op)](left, right)
+        found = _OPERATIONS[type(node.op)](left, right)
+        return Open(ast.unparse(node)[:40]) if found == float("inf") else found
 
     def _called(self, node: ast.Call, depth: int) -> Any:
         """``dict(a=1)``, ``os.environ.get(NAME, default)``, ``int("8")``; other calls are open."""

@@ -66,6 +66,10 @@ deepspeed: examples/deepspeed/ds_z3_config.json
         ("d.yaml", FULL, {"framework": "llama_factory", "method": "full", "seq": 1024, "accumulate": 16}),
         ("e.sh", 'MODEL_OPTIONS="--num-layers 4 --hidden-size 64 --seq-length 261"\nMORE="--decoder-seq-length 3200"\n',
          {"shape.layers": 4, "seq": 3200, "framework": "megatron"}),
+        ("g.yaml", "fsdp_config:\n  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_offload_params: true\n",
+         {"offload": ["parameters"]}),
+        ("h.py", XTUNER.replace("max_length = 2048", "max_length = int(2048 - (336 / 14) ** 2)"), {"seq": 1472}),
+        ("i.py", XTUNER.replace("max_length = 2048", "max_length = int(9 ** 9 ** 9)"), {"seq": None}),
         ("f.yaml", "base_model: x/y\nsequence_len: 8\nmicro_batch_size: 1\ngradient_checkpointing: true\n"
          "activation_offloading: legacy\n", {"checkpointing": "offloaded"}),
     ],

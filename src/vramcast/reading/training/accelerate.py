@@ -10,7 +10,10 @@ from vramcast.reading.training.keys import Rule, flag, one_of, text, whole
 from vramcast.reading.training.settings import UNSET, Settings
 
 NAME = "accelerate YAML"
-SIGNATURE = frozenset({"compute_environment", "distributed_type", "num_processes", "mixed_precision"})
+SIGNATURE = frozenset(
+    {"compute_environment", "distributed_type", "num_processes", "mixed_precision"}
+    | {"fsdp_config.fsdp_sharding_strategy", "fsdp_config.fsdp_auto_wrap_policy"}
+)
 
 
 def _device(part: str) -> Rule:

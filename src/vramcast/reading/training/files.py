@@ -14,6 +14,7 @@ from vramcast.reading.training.shell import Command, read_command
 from vramcast.units import MiB
 from vramcast.untrusted import existing_path, parse_json, parse_toml, parse_yaml, printable, read_input
 
+_ARGUMENTS = 3  # lines of a flag each: arguments held in a variable for another script
 LARGEST_BYTES, LARGEST_NOTEBOOK = MiB, 8 * MiB  # a notebook carries its pictures
 _SCRIPTS = (".sh", ".bash", ".txt", ".sbatch", ".slurm", "")
 DEEPEST_FILES = 8
@@ -130,7 +131,8 @@ def format_of_text(text: str, name: str = "") -> tuple[str, int]:
 
 def _looks_like_command(text: str) -> bool:
     """Whether a text has a line of a command with flags."""
-    return re.search(r"^\s*(?:[\w./-]+=\S* )*[\w./-]+ [^\n]*--?[A-Za-z]", text, re.M) is not None
+    command = re.search(r"^\s*(?:[\w./-]+=\S* )*[\w./-]+ [^\n]*--?[A-Za-z]", text, re.M)
+    return command is not None or len(re.findall(r"^\s*--[a-z][\w-]+(?: \S+)? *\\?$", text, re.M)) > _ARGUMENTS
 
 
 def _mapping_of(text: str, name: str) -> dict[str, Any] | None:
@@ -140,7 +142,8 @@ def _mapping_of(text: str, name: str) -> dict[str, Any] | None:
     if name.endswith(".toml") or re.match(r"\s*(?:#[^\n]*\n\s*)*\[[\w.]+\]\s*\n", text):
         return parse_toml(text, name or "the text")
     found = parse_json(text, name or "the text") if text.lstrip().startswith("{") else parse_yaml(text, name or "the text")
-    return found if isinstance(found, dict) and len(found) > 1 else None
+    several = isinstance(found, dict) and (len(found) > 1 or (len(found) == 1 and isinstance(next(iter(found.values())), dict)))
+    return found if several else None
 
 
 def _apply(mapping: dict[str, Any], settings: Settings, *, where: str) -> str:

@@ -99,7 +99,7 @@ def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Ru
         if rule is None:
             known = key in quiet or any(key.startswith(word[:-1]) for word in quiet if word.endswith("*"))
             (settings.idle if known else settings.unread).append(key if known else _perhaps(key, (*rules, *quiet)))
-        elif isinstance(value, str) and _OPEN.search(value):
+        elif any(isinstance(one, str) and _OPEN.search(one) for one in (value if isinstance(value, list) else [value])):
             settings.unread.append(f"{key} ({value})")
         elif value is not None:
             _read(settings, rule, key, value, where)
