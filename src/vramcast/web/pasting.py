@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from vramcast.asking.asked import Asked, answer_serving, answer_training
+from vramcast.charts.palette import colour_of
 from vramcast.charts.trace import lanes_of, parts_of, roofline_of
 from vramcast.errors import ConfigError, QuestionError
 from vramcast.language import Language
@@ -170,12 +171,14 @@ def _trace(data: bytes, name: str, gpu: str, say: Language) -> dict[str, Any]:
 
     trace = trace_of(data)
     report, card = report_on(trace, file=printable(name)[:80] or "the trace", gpu=gpu or None)
+    bar = parts_of(report, say)
     pictures = [lanes_of(trace, report, say), roofline_of(report, card, say) if card else None]
     return {
         "found": say("kind-trace"),
         "trace": {
             "where": say("trace-parts", gpu=report.gpu, span=time_text(report.where.span_s)),
-            "parts": pictured(parts_of(report, say)),
+            "parts": pictured(bar),
+            "legend": [{"label": p.label, "colour": colour_of(p.name), "time": time_text(p.size)} for p in bar.parts],
             "pictures": [pictured(one) for one in pictures if one],
             "classes": [(row.name, time_text(row.seconds), f"{row.seconds / report.where.span_s:.1%}") for row in report.classes],
             "kernels": [(k.name, f"{k.calls:,}", time_text(k.seconds)) for k in report.kernels[:_MOST_ROWS]],

@@ -126,8 +126,9 @@ function follow() {
     if (event.target.type === "range") return;
     if (event.target.id === "model") config = null;
     clearTimeout(waiting);
-    waiting = setTimeout(ask, 120);
+    waiting = setTimeout(ask, event.target.getAttribute("aria-expanded") === "true" ? 900 : 120); // a list is open: a name is half typed
   });
+  if (!slow) form.addEventListener("change", (event) => { if (event.target.getAttribute("role") === "combobox") { clearTimeout(waiting); ask(); } });
   form.addEventListener("submit", (event) => { event.preventDefault(); clearTimeout(waiting); ask({ push: true }); });
   answer.addEventListener("click", (event) => {
     const link = event.target.closest(".advice a.button, .problem a.button, a.cell");
