@@ -117,6 +117,30 @@ IDLE = frozenset(
     disagg-kv-port bootstrap-port kv-events-config is-prefill-worker is-decode-worker component endpoint connector
     dyn-tool-call-parser dyn-reasoning-parser dyn-chat-processor publish-events-and-metrics extra-engine-args served
     request-plane event-plane discovery-backend model-type store-kv model-config skip-tokenizer-init numa show
+    grpc trust-request-mm-kwargs reasoning-effort-map tool-strict-level tool-server enable-per-request-metrics
+    sse-keep-alive-interval enable-log-outputs enable-log-deltas cohere-is-reasoning-model cohere-format
+    anthropic-disabled-thinking-effort log-error-stack tokens-only fingerprint-mode fingerprint-value grpc-port
+    data-parallel-supervisor-port uds ssl-cert-reqs ssl-ciphers h11-max-incomplete-event-size enable-offline-docs
+    enable-return-routed-experts io-processor-plugin ignore-patterns use-tqdm-on-load pt-load-map-location distributed-
+    timeout-seconds
+    cpu-distributed-timeout-seconds data-parallel-backend max-parallel-loading-workers ray-workers-use-nsight
+    safetensors-prefetch-num-threads safetensors-prefetch-block-size prefix-caching-hash-algo media-io-kwargs mm-hasher-algorithm
+    interleave-mm-strings logging-config log-config-file per-request-spec-decode-metrics kv-cache-metrics kv-cache-metrics-sample
+    custom-histogram-buckets cudagraph-metrics enable-layerwise-nvtx-tracing enable-mfu-metrics enable-logging-iteration-details
+    jit-monitor-mode jit-monitor-verbose reasoning-config profiler-config watchdog-config aggregate-engine-logging
+    fail-on-environ-validation shutdown-timeout fastapi-root-path grpc-mode warmups nccl-port ssl-keyfile-password
+    incremental-streaming-output stream-response-default-include-usage enable-streaming-session constrained-json-
+    whitespace-pattern
+    constrained-json-disable-any-whitespace soft-watchdog-timeout model-checksum gpu-id-step custom-sigquit-handler log-level-http
+    log-requests-format log-requests-target uvicorn-access-log-exclude-prefixes enable-metrics-for-all-schedulers
+    tokenizer-metrics-custom-labels-header tokenizer-metrics-allowed-custom-labels extra-metric-labels bucket-time-to-first-token
+    bucket-inter-token-latency bucket-e2e-request-latency collect-tokens-histogram prompt-tokens-buckets generation-tokens-buckets
+    gc-warning-threshold-secs enable-trace export-metrics-to-file export-metrics-to-file-dir admin-api-key weight-version
+    hf-chat-template-name completion-template file-storage-path enable-expert-distribution-metrics expert-distribution-
+    recorder-mode
+    mooncake-ib-device enable-profile-cuda-graph disable-outlines-disk-cache enable-torch-compile-debug-mode enable-nan-detection
+    enable-custom-logit-processor weight-loader-disable-mmap debug-tensor-dump-output-folder debug-tensor-dump-layers
+    engine-info-bootstrap-port
     """.split()  # noqa: SIM905
 )
 # What changes speed and no memory: listed apart, since a forecast of speed does not count it.
@@ -131,5 +155,12 @@ SPEED = frozenset(
     enable-torch-compile torch-compile-max-bs load-balance-method stream-output enable-nccl-nvls use-v2-block-manager
     disable-cascade-attn enable-p2p-check cpu-infer cpu-moe-threads no-op-offload-min-batch defrag-thold -dt cache-reuse
     no-prefill-assistant scheduler-recv-interval enable-dbo performance-mode optimization-level
+    numa-bind numa-bind-nodes numa-bind-cpus numa-node renderer-num-workers max-num-queued-reqs max-num-queued-tokens
+    scheduler-cls
+    scheduler-reserve-full-isl prefill-schedule-interval dp-sync-interval enable-priority-scheduling disable-priority-preemption
+    default-priority-value schedule-low-priority-values-first priority-scheduling-preemption-threshold sleep-on-idle
+    pp-async-batch-depth prefill-round-robin-balance disable-tokenizer-batch-decode disable-fast-image-processor gc-threshold
+    enable-dynamic-batch-tokenizer dynamic-batch-tokenizer-batch-size dynamic-batch-tokenizer-batch-timeout pre-warm-nccl
+    enable-shm-tensor-arena disable-nccl-for-dp-synchronization
     """.split()  # noqa: SIM905
 )
