@@ -248,7 +248,8 @@ SHARED = {
         "vocab_size": VOCAB, "architectures": ["BertForMaskedLM"],
     },
     "t5": {
-        "model_type": "t5", "d_model": H, "d_ff": FF, "num_layers": 2, "num_heads": 4, "d_kv": 64, "vocab_size": VOCAB, "decoder_start_token_id": 0,
+        "model_type": "t5", "d_model": H, "d_ff": FF, "num_layers": 2, "num_heads": 4, "d_kv": 64, "vocab_size": VOCAB,
+        "decoder_start_token_id": 0,
         "architectures": ["T5ForConditionalGeneration"],
     },
 }  # fmt: skip
