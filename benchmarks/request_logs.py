@@ -23,10 +23,12 @@ from vramcast.asking.serving import serving_question
 from vramcast.errors import VramcastError
 from vramcast.models.operations import Batch
 from vramcast.serving.engines.base import answer_of
-from vramcast.speed.answer import step_of
+from vramcast.speed.answer import NEAR, step_of
+from vramcast.speed.closed_form import steady
 from vramcast.speed.load import Load, Request, drawn
 from vramcast.speed.simulation import Served, Server, simulate
 from vramcast.speed.step import Step
+from vramcast.truth.scoring import quantile
 
 Row = dict[str, Any]
 # What the clients of the first log can hold open at once: its overloaded points never have more requests alive than this.
@@ -40,6 +42,10 @@ PATIENCE_S = 300
 
 RECORD = Path(__file__).with_suffix(".json")
 RECORDED = ("vllm_request_traces", "blis_observations")
+# Measured over simulated percentiles of all logs that have them, for the bars of percentiles (truth/write_speed_accuracy.py).
+PERCENTILES = Path(__file__).with_name("percentiles.json")
+PLACES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+RATIOS: list[Row] = []
 
 
 def _short(value: Any) -> Any:
@@ -53,6 +59,7 @@ def main(folder: Path, *, as_json: bool) -> None:
         found += list(part(folder))
     if "--record" in sys.argv[2:]:
         kept = [row for row in found if row["log"] in RECORDED]
+        PERCENTILES.write_text("[\n" + ",\n".join(json.dumps(row) for row in RATIOS) + "\n]\n")
         RECORD.write_text(json.dumps([{k: _short(v) for k, v in row.items()} for row in kept], indent=1) + "\n")
     if as_json:
         sys.stdout.write(json.dumps(found, indent=1) + "\n")
@@ -79,6 +86,25 @@ def _errors(served: list[Served], measured: Row) -> Row:
     return {name: means[name] / value - 1 for name, value in measured.items() if value}
 
 
+def _ratios(group: str, served: list[Served], measured: dict[str, dict[str, float]]) -> None:
+    """Keep measured/simulated of each percentile of each time (seconds)."""
+    for name, places in measured.items():
+        values = sorted(getattr(one, f"{name}_s") for one in served)
+        for place, value in places.items():
+            simulated = quantile(values, PLACES[place])
+            if value > 0 and simulated > 0:
+                RATIOS.append({"group": group, "measure": f"{name}_{place}", "ratio": round(value / simulated, 4)})
+
+
+def _keeps_up(step: Step, load: Load) -> bool:
+    """Whether a rate is far enough from the largest that an answer prints bars of its percentiles (speed/answer.py, NEAR)."""
+    return load.rate_per_s < NEAR * steady(step, load).most_per_s
+
+
+def _places(values: list[float]) -> dict[str, float]:
+    return {place: quantile(sorted(values), share) for place, share in PLACES.items()}
+
+
 def _traces(folder: Path) -> Any:
     from pyarrow import parquet
 
@@ -94,6 +120,10 @@ def _traces(folder: Path) -> Any:
         load = Load(prompt=1024, output=128, trace=trace)
         served = _overloaded(step, point, len(rows)) if full else Server(step, load).run(trace)
         means = {name: mean(r[f"{name}_ms"] for r in rows) / 1e3 for name in ("ttft", "tpot", "e2e")}
+        lengths = {n: mean(r[f"num_{n}_tokens"] for r in rows) for n in ("input", "output")}
+        if not full and _keeps_up(step, Load(prompt=lengths["input"], output=lengths["output"], rate_per_s=rate)):
+            spread = {name: _places([r[f"{name}_ms"] / 1e3 for r in rows]) for name in ("ttft", "tpot", "e2e")}
+            _ratios("traces H100 Qwen3-14B", served, spread)
         yield {"log": "vllm_request_traces", "point": f"{point} {rate:.1f}/s{' full' * full}", **_errors(served, means)}
 
 
@@ -119,6 +149,11 @@ def _stages(folder: Path) -> Any:
             if run["failures"]:
                 every = Server(step, load).run(drawn(load, round(stage["rate"] * duration)))
                 served = [one for one in every if one.e2e_s < PATIENCE_S]
+            elif _keeps_up(step, load):
+                told = {"ttft": stage["ttft_ms"], "e2e": stage["e2e_ms"]}
+                places = {"p50": "median", "p90": "p90", "p99": "p99"}
+                _ratios(f"blis {run['model']} tp{run['tp']}", served,
+                        {n: {p: v[key] / 1e3 for p, key in places.items()} for n, v in told.items()})  # fmt: skip
             yield {"log": "blis_observations", "point": name, **_errors(served, means)}
 
 
@@ -156,6 +191,16 @@ def _requests(folder: Path) -> Any:
         ttft = mean(r["first_token_s"] - r["t_arrival_s"] for r in rows)
         tpot = mean((r["last_token_s"] - r["first_token_s"]) / max(1, r["output_toks"] - 1) for r in rows)
         means = {"ttft": ttft, "tpot": tpot, "e2e": mean(r["last_token_s"] - r["t_arrival_s"] for r in rows)}
+        rate = len(rows) / max(1.0, rows[-1]["t_arrival_s"])
+        lengths = {n: mean(r[f"{k}_toks"] for r in rows) for n, k in (("prompt", "input"), ("output", "output"))}
+        if not _keeps_up(step, Load(rate_per_s=rate, **lengths)):
+            yield {"log": "llmservingsim", "point": f"{card} {model}", **_errors(served, means)}
+            continue
+        firsts = [r["first_token_s"] - r["t_arrival_s"] for r in rows]
+        gaps = [(r["last_token_s"] - r["first_token_s"]) / max(1, r["output_toks"] - 1) for r in rows]
+        _ratios(f"llmservingsim {card} {model}", served, {
+            "ttft": _places(firsts), "tpot": _places(gaps), "e2e": _places([r["last_token_s"] - r["t_arrival_s"] for r in rows]),
+        })  # fmt: skip
         yield {"log": "llmservingsim", "point": f"{card} {model}", **_errors(served, means)}
 
 
@@ -180,6 +225,9 @@ def _consumer(folder: Path) -> Any:
             prompt=load["synthetic_input_tokens_mean"], output=load["output_tokens_mean"], concurrency=clients, spread=0.1
         )
         served = simulate(step, asked, count=load.get("request_count") or 500)
+        keys = {"ttft": "time_to_first_token", "tpot": "inter_token_latency", "e2e": "request_latency"}
+        told = {n: {p: run[f"{key}_ms_{p}"] / 1e3 for p in PLACES if f"{key}_ms_{p}" in run} for n, key in keys.items()}
+        _ratios(f"consumer {run['gpu']}x{run['n_gpus']} {run['model']}", served, told)
         means = {"ttft": run["time_to_first_token_ms_avg"] / 1e3, "tpot": run["inter_token_latency_ms_avg"] / 1e3}
         yield {"log": "consumer_vllm", "point": run["id"].removeprefix("holtmann/")[:44], **_errors(served, means)}
 

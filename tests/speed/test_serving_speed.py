@@ -6,6 +6,7 @@ import pytest
 from vramcast.asking.serving import serving_question
 from vramcast.errors import QuestionError
 from vramcast.models.operations import Batch
+from vramcast.planning.serving import forecast_serving
 from vramcast.serving.engines.base import answer_of
 from vramcast.speed.answer import serving_speed, step_of
 from vramcast.speed.closed_form import steady
@@ -151,3 +152,18 @@ def test_lengths_beyond_the_context_are_refused() -> None:
 def test_a_load_that_cannot_be_is_refused(fields) -> None:
     with pytest.raises(QuestionError):
         Load(prompt=10, output=10, **fields)
+
+
+def test_percentiles_have_the_bars_of_their_kind_of_load_while_the_queue_is_steady() -> None:
+    calm, clients, full = (
+        forecast_serving(_answer(**words).resolved.question).speed for words in (
+            {"rate": 4}, {"concurrency": 4, "slo": "ttft=1s"}, {"rate": 500},
+        )
+    )  # fmt: skip
+    bars = calm["percentiles"]["ttft_s"]["intervals"]
+    for place in ("p50", "p90", "p99"):
+        assert bars[place]["low_s"] < calm["percentiles"]["ttft_s"][place] < bars[place]["high_s"]
+    assert bars["p99"]["high_s"] / bars["p99"]["low_s"] > bars["p50"]["high_s"] / bars["p50"]["low_s"]
+    assert 0.9999 * bars["p50"]["low_s"] <= calm["percentiles"]["ttft_s"]["p50"] * calm["intervals"]["ttft_s"]["low_s"] / calm["ttft_s"]
+    assert "intervals" not in clients["percentiles"]["ttft_s"]
+    assert "intervals" not in full["percentiles"]["ttft_s"]

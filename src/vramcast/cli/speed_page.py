@@ -80,6 +80,11 @@ def _percentiles(page: Page, speed: dict[str, Any]) -> None:
     names = {"ttft_s": "time to first token", "tpot_s": "time per output token", "e2e_s": "whole request"}
     head = ("", "mean", "p50", "p90", "p99")
     rows = [(names[key], *(time_text(row[p]) for p in head[1:])) for key, row in speed["percentiles"].items()]
+    for key, row in speed["percentiles"].items():
+        bars = row.get("intervals", {})
+        if bars:
+            texts = [f"{time_text(bar['low_s'])} to {time_text(bar['high_s'])}" if bar else "" for bar in map(bars.get, head[2:])]
+            rows.insert(1 + next(i for i, one in enumerate(rows) if one[0] == names[key]), ("  90% between", "", *texts))
     page.table([head, *rows], styles=("", "number", "number", "number", "number"), right=frozenset({1, 2, 3, 4}))
     if "goodput_per_s" in speed:
         page.line(f"  within the service level: {speed['within_slo']:.1%} of requests, {speed['goodput_per_s']:,.3g}/s; ",

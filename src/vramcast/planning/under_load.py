@@ -13,6 +13,7 @@ from vramcast.speed.answer import Speed, step_of
 from vramcast.speed.load import Load, Request
 from vramcast.speed.placing import replicas_of
 from vramcast.speed.simulation import Served, simulate
+from vramcast.truth.bars import percentile_bars
 from vramcast.truth.scoring import quantile
 
 _MOST_LINES = 1_000_000
@@ -29,7 +30,12 @@ def under_load(answer: Answer, speed: Speed) -> dict[str, Any]:
         load = msgspec.structs.replace(load, trace=read_requests(traffic.requests))
     run, more = _runner(answer)
     served = run(load, 0)
-    found: dict[str, Any] = {"percentiles": percentiles(served), "simulated_requests": len(served), **more}
+    barred = answer.resolved.question.engine if load.rate_per_s and speed.state == "steady" else ""
+    found: dict[str, Any] = {
+        "percentiles": percentiles(served, engine=barred),
+        "simulated_requests": len(served),
+        **more,
+    }
     if load.rate_per_s > speed.most_per_s:
         found["warning"] = (
             f"{load.rate_per_s:,.6g} requests/s are more than {speed.cards} card{'s' * (speed.cards > 1)} can serve: "
@@ -78,13 +84,18 @@ def _of_pools(answer: Answer) -> tuple[Runner, dict[str, Any]]:
     return lambda load, count: simulate_pools(pools, load, count=count), {"pools": told}
 
 
-def percentiles(served: list[Served]) -> dict[str, dict[str, float]]:
-    """Mean, p50, p90 and p99 of TTFT, TPOT and end-to-end time."""
-    found: dict[str, dict[str, float]] = {}
+def percentiles(served: list[Served], *, engine: str = "") -> dict[str, dict[str, Any]]:
+    """Mean, p50, p90 and p99 of TTFT, TPOT and end-to-end time.
+
+    ``engine``: whose intervals are told, where logs of this kind of load have earned some.
+    """
+    found: dict[str, dict[str, Any]] = {}
     for name in ("ttft_s", "tpot_s", "e2e_s"):
         values = sorted(getattr(one, name) for one in served)
         places = {f"p{p}": quantile(values, p / 100) for p in (50, 90, 99)}
         found[name] = {"mean": sum(values) / len(values), **places}
+        if engine:
+            found[name]["intervals"] = percentile_bars(name.removesuffix("_s"), places, engine)
     return found
 
 

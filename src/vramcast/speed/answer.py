@@ -221,7 +221,7 @@ def _ttft_term(step: Step, load: Load, found: Steady, encoded: tuple[Term, ...])
         prefill.renamed("prefill"),
     ]
     waiting = found.ttft_s - sum(part.seconds for part in parts)
-    if waiting > 0:
+    if waiting > 1e-9:
         why_waits = f"for the running step, decodes in the same step and other prompts, which take {found.busy:.0%} of the time"
         parts.insert(1, Term(name="waiting", seconds=waiting, why=why_waits, source="speed/closed_form.py"))
     return Term.total("ttft", parts, why=lambda: textbook(step, Batch(prefills=1, prefill_tokens=max(1.0, new)), found.ttft_s))

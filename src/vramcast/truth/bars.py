@@ -375,6 +375,23 @@ def speed_interval(measure: str, value: float, engine: str) -> Interval | None:
     return Interval(low=value * row.low, high=value * row.high, coverage=COVERAGE, cases=row.cases) if row else None
 
 
+def percentile_bars(measure: str, places: Mapping[str, float], engine: str) -> dict[str, dict[str, Any]]:
+    """Bars of percentiles (``p50`` ... of ttft, tpot or e2e) under random arrivals; none where no log told of them.
+
+    Each is the range that holds both: what request logs under random arrivals saw of this percentile, and what the engine's rows
+    saw of the mean (of TTFT and TPOT for a whole request).
+    """
+    means = [speed_interval(name, 1.0, engine) for name in ((measure,) if measure != "e2e" else ("ttft", "tpot"))]
+    found = {}
+    for place, value in places.items():
+        own = _speed_table().get(f"{measure}_{place}|rate")
+        if own:
+            low = min(own.low, *(bar.low for bar in means if bar))
+            high = max(own.high, *(bar.high for bar in means if bar))
+            found[place] = Interval(low=value * low, high=value * high, coverage=COVERAGE, cases=own.cases).as_dict("s")
+    return found
+
+
 def _reciprocal(rate: Range | None) -> Range | None:
     return Range(low=1 / rate.high, high=1 / rate.low, cases=rate.cases) if rate else None
 
