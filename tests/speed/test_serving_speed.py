@@ -164,6 +164,26 @@ def test_percentiles_have_the_bars_of_their_kind_of_load_while_the_queue_is_stea
     for place in ("p50", "p90", "p99"):
         assert bars[place]["low_s"] < calm["percentiles"]["ttft_s"][place] < bars[place]["high_s"]
     assert bars["p99"]["high_s"] / bars["p99"]["low_s"] > bars["p50"]["high_s"] / bars["p50"]["low_s"]
-    assert 0.9999 * bars["p50"]["low_s"] <= calm["percentiles"]["ttft_s"]["p50"] * calm["intervals"]["ttft_s"]["low_s"] / calm["ttft_s"]
+    assert (
+        0.9999 * bars["p50"]["low_s"]
+        <= calm["percentiles"]["ttft_s"]["p50"] * calm["intervals"]["ttft_s"]["low_s"] / calm["ttft_s"]
+    )
     assert "intervals" not in clients["percentiles"]["ttft_s"]
     assert "intervals" not in full["percentiles"]["ttft_s"]
+
+
+def test_micro_batches_of_llama_cpp_are_read_again_and_fill_further_cards() -> None:
+    def first(gpu: str, micro: int) -> float:
+        flags = {"n_ubatch": micro, "n_batch": 2048}
+        words = {"engine": "llama.cpp", "quant": "Q4_K_M", "prompt": 4000, "output": 10, "options": flags}
+        return serving_speed(_answer("Qwen/Qwen3-8B", gpu, **words)).ttft.seconds
+
+    assert first("RTX 4090", 16) > 1.5 * first("RTX 4090", 512)  # the file once for every 16 tokens
+    assert first("RTX 4090x2", 2048) > 1.4 * first("RTX 4090x2", 512)  # one micro-batch fills one card at a time
+
+
+def test_machines_of_a_card_are_joined_by_their_own_rails() -> None:
+    h100, a100 = (
+        step_of(_answer("meta-llama/Llama-3.1-70B-Instruct", f"{gpu}x16", tp=16)).on.fabric for gpu in ("H100", "A100-80G")
+    )
+    assert (h100.rail_bytes_per_s, a100.rail_bytes_per_s) == (50e9, 25e9)

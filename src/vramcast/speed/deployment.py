@@ -27,7 +27,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     new requests (0: every step); ``first_steps``: decode steps that a first token is held back to be sent with others.
     ``pool_tokens``: tokens the cache holds; ``pool_sequences``: sequences whose states it holds (0: no limit known).
     ``distribution``: how tokens fall on experts. ``scales``: the machine's own factors on seconds. ``hops``: further cards that
-    layers lie on, one after the other. ``part_bits``: mean bits of a weight by part, where a file is told so (GGUF) rather than
+    layers lie on, one after the other. ``micro_rows``: rows that llama.cpp computes at once (-ub), 0: its default.
+    ``part_bits``: mean bits of a weight by part, where a file is told so (GGUF) rather than
     by ``scheme``.
     """
 
@@ -53,6 +54,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     places: Places = Places()
     part_bits: dict[str, float] = {}
     hops: int = 0
+    micro_rows: int = 0
     scales: Scales = Scales()
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vramcast.errors import UnmodelledError
-from vramcast.hardware.accelerator import with_link
+from vramcast.hardware.accelerator import Accelerator, rails_of, with_link
 from vramcast.models.operations import Split
 from vramcast.models.quantization.scheme import Scheme
 from vramcast.quantity import Number, is_array
@@ -49,8 +49,15 @@ def deployment_of(
         scheme=scheme, split=_split(resolved), pp=resolved.question.parallel.pp, kv_dtype=_kv(resolved),
         state_bytes=_state(resolved),
         chunk_tokens=chunk, max_seqs=seats, poll_steps=_polls(resolved),
-        part_bits=bits, hops=_hops(resolved), places=places, fabric=Fabric(rail_bytes_per_s=50e9), **pool,
+        part_bits=bits, hops=_hops(resolved), places=places, fabric=_fabric(card),
+        micro_rows=int(resolved.options.get("n_ubatch") or 0), **pool,
     )  # fmt: skip
+
+
+def _fabric(card: Accelerator) -> Fabric:
+    """What usually joins machines of that card."""
+    rate, rails = rails_of(card)
+    return Fabric(rail_bytes_per_s=rate, rails=rails)
 
 
 def _version(text: str) -> tuple[int, ...]:

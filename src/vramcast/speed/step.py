@@ -45,7 +45,11 @@ class Step:
         self.on = deployment
         self.stream = stream or stream_of(deployment.engine.engine, deployment.card, deployment.version)
         self.clock = Clock(deployment)
-        self._streams = StreamClock(self.stream, deployment.card, deployment.places) if self.stream else None
+        self._streams = (
+            StreamClock(self.stream, deployment.card, deployment.places, micro_rows=deployment.micro_rows)
+            if self.stream
+            else None
+        )
         found = deployment.operations
         self.beside = self._beside(found)
         self.by_rows = tuple(one for one in found if not _by_context(one))
@@ -121,7 +125,10 @@ class Step:
 
         Micro-batches of one batch (-b 2048) alone overlap: 4090 x2, x4, x8 prefill an 8B model 1.6, 2.4 and 2.9 times as fast.
         """
-        parts, cards = maximum(1.0, minimum(tokens, self.on.chunk_tokens) / _MICRO_BATCH), self.on.hops + 1
+        parts, cards = (
+            maximum(1.0, minimum(tokens, self.on.chunk_tokens) / (self.on.micro_rows or _MICRO_BATCH)),
+            self.on.hops + 1,
+        )
         return (parts + cards - 1) / (parts * cards)
 
     def host_seconds(self, sequences: Number) -> Number:

@@ -39,8 +39,9 @@ class Places(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class StreamClock:
     """Estimates of operations by streaming; the counterpart of ``timing.Clock``."""
 
-    def __init__(self, row: Stream, card: Accelerator, places: Places) -> None:
+    def __init__(self, row: Stream, card: Accelerator, places: Places, *, micro_rows: int = 0) -> None:
         self.row, self.card, self.places = row, card, places
+        self.micro_rows = (micro_rows or row.micro_rows) if row.micro_rows else 0
         self.kind = card_class(card)
         peak = card.flops.get("fp16_acc16") if row.engine in ("llama_cpp", "exllama") else 0
         self.peak = peak or machine(card).flops_per_s
@@ -83,7 +84,7 @@ class StreamClock:
 
     def _read_again(self, one: Operation, batch: Batch) -> float:
         """Bytes of weights that later micro-batches of a long prompt read again, each all that its rows meet."""
-        most = self.row.micro_rows
+        most = self.micro_rows
         if not most or batch.tokens <= most or not isinstance(one, Linear | ExpertProducts):
             return 0.0
         parts = batch.tokens / most
