@@ -14,7 +14,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 LAYERS = {
     "errors": 0, "children": 0, "language": 0, "units": 1, "quantity": 1, "ledger": 2, "workload": 2,
     "largest": 2, "untrusted": 2, "models": 3, "hardware": 3,
-    "serving": 4, "training": 4, "speed": 4.5, "tracing": 4, "profiling": 4, "measuring": 6,
+    "serving": 4, "training": 4.2, "speed": 4.5, "tracing": 4, "profiling": 4, "measuring": 6,
     "truth": 5, "planning": 7, "reading": 7, "writing": 7.5, "charts": 8.2, "asking": 8,
     "web": 8.5, "mcp": 8.5, "callbacks": 8.5, "cli": 9,
 }  # fmt: skip
@@ -81,7 +81,7 @@ PACKAGES = sorted(path for path in ROOT.iterdir() if (path / "__init__.py").exis
 TRAINING = {
     "recipe": 0, "optimizers": 0, "adapters": 0, "shape": 0, "methods": 1, "frameworks": 1, "activations": 2, "counts": 2,
     "resolve": 3, "states": 3, "towers": 3, "gathers": 4, "loss": 4, "structure": 5, "full_sharding": 6, "wording": 6,
-    "timeline": 7, "counters": 8, "forecast": 9, "memory": 9,
+    "timeline": 7, "counters": 8, "replay": 8, "forecast": 9, "memory": 9,
 }  # fmt: skip
 
 

@@ -116,7 +116,7 @@ def forecast_of(cell: Cell) -> Result:
     """The forecast alone; a refusal is its error."""
     try:
         question = msgspec.structs.replace(question_of(cell), options=options_of(cell.kind))
-        rank = forecast_training(question, model=read_config(config_of(cell.kind))).worst
+        rank = forecast_training(question, model=read_config(config_of(cell.kind)), replays=True).worst
     except VramcastError as refused:
         return Result(cell=cell, error=f"forecast: {refused}"[:200])
     terms: dict[str, int] = {}

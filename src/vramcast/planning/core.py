@@ -35,5 +35,5 @@ def _training(question: Training, model: Model, card: Accelerator | None) -> tup
     from vramcast.planning.verdict import training_fit
     from vramcast.training.forecast import forecast_training
 
-    answer = with_intervals(forecast_training(question, model=model, card=card))
+    answer = with_intervals(forecast_training(question, model=model, card=card, replays=True))
     return max(answer.ranks, key=lambda r: r.needed_bytes), training_fit(answer, card)

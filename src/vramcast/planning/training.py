@@ -45,7 +45,7 @@ def forecast_training(
         from vramcast.hardware.cards import least_card
 
         card = least_card(question.gpu)
-    answer = with_intervals(answer_of(question, model=model, card=card))
+    answer = with_intervals(answer_of(question, model=model, card=card, replays=True))
     fit = training_fit(answer, card)
     speed, slow = speed_of(answer, model, card)
     return Forecast(

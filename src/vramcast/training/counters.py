@@ -1,6 +1,7 @@
 """From the instants of a rank to its counters: allocated, reserved by the allocator, seen by the driver, and held on the host.
 
-Allocated is the largest instant plus the matmul workspaces. Reserved follows one rule, read off runs that report both: the
+Allocated is the largest instant plus the matmul workspaces. Reserved is replayed where every event is known (replay.py); else it
+follows one rule, read off runs that report both: the
 caching allocator cuts its segments to the sizes of their first use, and tensors of another kind (layer temporaries, logits,
 gathered blocks, gradients) seldom fit into the holes, so each kind keeps the segments of its own maximum. Batches of varying
 length renew the segments of what depends on the length a few times. When the card is full the allocator gives unused segments
@@ -121,22 +122,27 @@ class Pieces(msgspec.Struct, frozen=True, kw_only=True):
     streams: float = 0.0
 
 
-def counters(rank: Rank, moments: tuple[Instant, ...], *, numbers: StepNumbers, card: Accelerator | None) -> Counters:
-    """The counters of a rank from the instants of its step."""
+def counters(
+    rank: Rank, moments: tuple[Instant, ...], *, numbers: StepNumbers, card: Accelerator | None, share: float | None = None
+) -> Counters:
+    """The counters of a rank from the instants of its step; ``share``: reserved over allocated, where the step was replayed."""
     recipe = rank.recipe
     workspace = (HANDLES + recipe.process.workspaces) * cublas_workspace_bytes(card)
     allocated = maximum(*(i.bytes for i in moments)) + workspace
     groups = communicators(rank.structure, rank.kind.stage, numbers)
     outside = context_bytes(card, lazy=recipe.process.lazy_modules) + sum(nccl_bytes(ranks) for ranks in groups)
-    reserved = maximum(SLACK.value * allocated, segment_bytes(recipe, moments, pieces_of(rank)) + workspace)
+    if share is None:
+        reserved = maximum(SLACK.value * allocated, segment_bytes(recipe, moments, pieces_of(rank)) + workspace)
+    else:
+        reserved = share * allocated
     varies = recipe.task.lengths == "variable"
     fitted: tuple[Fitted, ...] = (GENERATIONS,) if varies and not recipe.process.expandable else ()
     if card is not None:
-        share = AFTER_SMALL_STEPS if varies or recipe.sharding.kind in GATHERED else AFTER_RETRY
+        filled = AFTER_SMALL_STEPS if varies or recipe.sharding.kind in GATHERED else AFTER_RETRY
         room = card.visible_bytes - outside
         full = (reserved > room) & (room >= allocated)
-        reserved = where(full, allocated + share.value * (room - allocated), reserved)
-        fitted += (share,) if not is_array(full) and full else ()
+        reserved = where(full, allocated + filled.value * (room - allocated), reserved)
+        fitted += (filled,) if not is_array(full) and full else ()
     tenant = round(recipe.task.tenant * card.visible_bytes) if card else 0
     return Counters(
         allocated_bytes=allocated,

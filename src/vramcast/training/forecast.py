@@ -46,8 +46,10 @@ class TrainingForecast(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.ranks, key=lambda r: r.device_bytes)
 
 
-def forecast_training(question: Training, *, model: Model, card: Accelerator | None = None) -> TrainingForecast:
-    """Memory of one step of ``question`` on ``model``.
+def forecast_training(
+    question: Training, *, model: Model, card: Accelerator | None = None, replays: bool = False
+) -> TrainingForecast:
+    """Memory of one step of ``question`` on ``model``. ``replays``: reserved by the allocator model where its events are known.
 
     Raises QuestionError for an impossible layout or an unknown name.
     """
@@ -57,7 +59,7 @@ def forecast_training(question: Training, *, model: Model, card: Accelerator | N
     validate(question, model, recipe)
     structure, numbers = structure_under(question, model, recipe, assumed), numbers_of(question)
     ranks = tuple(rank_of(kind, structure, numbers) for kind in structure.ranks)
-    found = [_memory(rank, numbers, card) for rank in ranks]
+    found = [_memory(rank, numbers, card, replays=replays) for rank in ranks]
     memories = tuple(memory for memory, _ in found)
     unread, (taken, untraced) = unread_layers(recipe), traced_notes(recipe, memories)
     return TrainingForecast(
@@ -82,10 +84,12 @@ def _trainable(question: Training, model: Model, structure: Structure) -> int:
     return held.trained + held.expert_trained + held.adapter
 
 
-def _memory(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> tuple[RankMemory, tuple[Fitted, ...]]:
+def _memory(
+    rank: Rank, numbers: StepNumbers, card: Accelerator | None, *, replays: bool
+) -> tuple[RankMemory, tuple[Fitted, ...]]:
     """The ledger and the counters of one kind of rank, and the fitted factors that decided them."""
     moments = instants(rank)
-    found = counters(rank, moments, numbers=numbers, card=card)
+    found = counters(rank, moments, numbers=numbers, card=card, share=_share(rank, numbers, card) if replays else None)
     memory = RankMemory(
         rank=rank.kind.stage.name,
         instants=moments,
@@ -97,6 +101,12 @@ def _memory(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> tuple
         first_step_bytes=_first_step(moments),
     )
     return msgspec.structs.replace(memory, outside=outside_terms(memory, found, card)), found.fitted
+
+
+def _share(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> float | None:
+    from vramcast.training.replay import reserved_share
+
+    return reserved_share(rank, numbers, card)
 
 
 def _first_step(moments: tuple[Instant, ...]) -> int:

@@ -61,6 +61,7 @@ class RankStructure(msgspec.Struct, frozen=True, kw_only=True):
     place: int
     held: Count
     layers: LayerCosts
+    style: Style
     block_elements: float
     towers: tuple[TowerLayers, ...]
     embedding: float
@@ -191,6 +192,7 @@ class _Build:
             place=place,
             held=count(model, stage, parallel, recipe, adapter=self.adapter, ranks=self.ranks),
             layers=layers,
+            style=self.style,
             block_elements=block_elements(layers),
             towers=towers_of(model, recipe, stage, self.policy, self.style, reached=self.reached),
             embedding=ends["embedding"] * stage.first,

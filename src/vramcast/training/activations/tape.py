@@ -209,13 +209,17 @@ class Tape:
             found[maker] += size
         return {maker: size for maker, size in found.items() if size}
 
-    def _forward(self, saved: set[int] | None) -> Amount | Peak:
+    def last_uses(self) -> dict[int, int]:
+        """The place of the operation after which Python lets go of each tensor that is read or named."""
         last = {self.views.get(r, r): n for n, op in enumerate(self.operations) for r in op.reads}
         for r, n in self.named_until.items():
             whole = self.views.get(r, r)
             last[whole] = max(n, last.get(whole, -1))
+        return last
+
+    def _forward(self, saved: set[int] | None) -> Amount | Peak:
         ends: dict[int, list[int]] = {}
-        for r, n in last.items():
+        for r, n in self.last_uses().items():
             if r not in self.outside and not (saved and r in saved):
                 ends.setdefault(n, []).append(r)
         alive: Amount = 0.0

@@ -50,7 +50,7 @@ def _training(question: Training | None) -> tuple[dict[str, float], dict[str, st
 
     if question is None:
         raise Unexpressed("the case holds no question")
-    answer = forecast_training(question, model=read_model(question.model))
+    answer = forecast_training(question, model=read_model(question.model), replays=True)
     return _figures(answer.worst), training_keys(answer)
 
 

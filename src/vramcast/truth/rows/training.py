@@ -17,7 +17,7 @@ from vramcast.units import GiB
 
 def forecast_of(row: dict[str, Any]) -> TrainingForecast:
     """The forecast for a row. Raises VramcastError with the reason when the row cannot be expressed."""
-    return forecast_training(question_of(row), model=model_of(row), card=card_of(row))
+    return forecast_training(question_of(row), model=model_of(row), card=card_of(row), replays=True)
 
 
 def card_of(row: dict[str, Any]) -> Accelerator | None:

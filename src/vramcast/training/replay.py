@@ -1,0 +1,358 @@
+"""Reserved memory by the allocator model: two steps of the forecast's own events, in order.
+
+What the caching allocator ends up holding follows from the order and the sizes of requests, which no sum of maxima knows: logits
+leave blocks that layers cut up, gradients of one step are the room of the next forward. Each layer's tape already says what is
+allocated when; here it is run, layer by layer, through the model of c10/cuda/CUDACachingAllocator.cpp that replays traces.
+
+Replayed are steps whose every event is known: whole copies of a model (one card, DDP), layers run eagerly, logits whole, batches
+of one length. All else keeps the closed form of counters.py, and so does a search: one replay takes some 3 ms a layer.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from vramcast.hardware.accelerator import Accelerator
+from vramcast.hardware.runtime import cublas_workspace_bytes
+from vramcast.models.inventory import by_identity
+from vramcast.tracing.allocator.blocks import Block
+from vramcast.tracing.allocator.caching import CachingAllocator
+from vramcast.tracing.allocator.expandable import ExpandableAllocator
+from vramcast.tracing.allocator.settings import AllocatorSettings
+from vramcast.training.activations.layer import layer_tape
+from vramcast.training.activations.layers import StageLayers
+from vramcast.training.activations.tape import Operation, Tape
+from vramcast.training.loss import WHOLE_LOGITS
+from vramcast.training.recipe.parts import width
+from vramcast.training.structure import Rank, StepNumbers, Structure, rank_of
+
+STEPS = 2  # the second finds the optimizer's states there, and the segments that the first one left
+BUCKET_BYTES = 25 << 20  # torch 2.13, nn/parallel/distributed.py: bucket_cap_mb
+Held = Block | None
+
+
+def reserved_share(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> float | None:
+    """Reserved over allocated, both at their peaks, of a replayed step; None where it is not all known."""
+    if not replays(rank):
+        return None
+    return _share(rank.structure, numbers, cublas_workspace_bytes(card))
+
+
+def replays(rank: Rank) -> bool:
+    """Whether every event of the step is known."""
+    recipe, structure = rank.recipe, rank.structure
+    empties = recipe.framework == "peft_bench"  # its cache, every tenth step (method_comparison/MetaMathQA/run.py)
+    alone = structure.parallel.model_ranks == 1 and recipe.sharding.kind in ("none", "ddp") and not recipe.sharding.offload
+    plain = not rank.kind.towers and isinstance(rank.kind.layers, StageLayers) and rank.kind.prediction_heads == 1
+    eager = not (recipe.kernels.compiled or recipe.task.eval_batch or recipe.task.saves)
+    policy = recipe.recomputation.policy.kind in ("none", "full") and not recipe.recomputation.reentrant
+    one = recipe.task.lengths != "variable" and not empties and not recipe.task.frozen_copies and not recipe.task.trained_copies
+    step = recipe.update.implementation != "in_backward" and not recipe.update.flattens and not recipe.update.master
+    return alone and plain and eager and policy and one and step and recipe.loss.kind in WHOLE_LOGITS
+
+
+@by_identity(1, most=64)
+def _share(structure: Structure, numbers: StepNumbers, workspace: int) -> float:
+    expandable = structure.recipe.process.expandable
+    kind = ExpandableAllocator if expandable else CachingAllocator
+    allocator = kind(AllocatorSettings(expandable_segments=expandable))
+    _Step(rank_of(structure.ranks[0], structure, numbers), allocator, workspace).run()
+    return allocator.peak_reserved_bytes / allocator.peak_allocated_bytes
+
+
+class _Memory:
+    """The allocator as a step sees it: sizes that may be nothing, blocks that may be none."""
+
+    def __init__(self, allocator: CachingAllocator) -> None:
+        self.allocator = allocator
+
+    def take(self, size: Any) -> Held:
+        return self.allocator.malloc(int(size)) if size >= 1 else None
+
+    def give(self, *blocks: Held) -> None:
+        for block in blocks:
+            if block is not None:
+                self.allocator.free(block)
+
+
+class _Pass:
+    """One layer's forward that waits for its backward: what is saved, by tensor and by operation, and what is handed on."""
+
+    def __init__(self, layer: "_Layer", memory: _Memory, *, keeps: bool, cached: list[Held]) -> None:
+        self.layer, self.memory = layer, memory
+        self.live: dict[int, Held] = {}
+        self.kept: dict[int, Held] = {}
+        for place, op in enumerate(layer.tape.operations):
+            self._forward(place, op, keeps=keeps, cached=cached)
+        self.output = self.live.pop(layer.output)
+        if not keeps:
+            memory.give(*self.live.values())
+            self.live = {}
+
+    def _forward(self, place: int, op: Operation, *, keeps: bool, cached: list[Held]) -> None:
+        layer, take, give = self.layer, self.memory.take, self.memory.give
+        scratch = take(op.scratch)
+        if op.writes not in layer.tape.views:
+            self.live[op.writes] = take(layer.tape.sizes[op.writes])
+        if op.cached:
+            cached.append(take(op.cached))
+        kept = take(op.keeps - op.cached)
+        if keeps:
+            self.kept[place] = kept
+        else:
+            give(kept)
+        give(scratch)
+        for tensor in layer.ends.get(place, ()):
+            if tensor in self.live and not (keeps and tensor in layer.saved):
+                give(self.live.pop(tensor))
+
+    def backward(self, gradient: Held, gradients: Callable[[Any], None]) -> Held:
+        """From the gradient of the output to that of the input; weight gradients go to ``gradients``."""
+        return _Backward(self, gradient, gradients).run()
+
+
+class _Layer:
+    """A tape with what its forward frees where."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape, self.output = tape, tape.operations[-1].writes
+        self.saved = {i for op in tape.operations for i in op.saves}
+        self.ends: dict[int, list[int]] = {}
+        for tensor, place in tape.last_uses().items():
+            if tensor not in tape.outside and tensor != self.output:
+                self.ends.setdefault(place, []).append(tensor)
+
+
+class _Backward:
+    """Autograd's order over one layer, block by block: the rules are those of tape.py."""
+
+    def __init__(self, forward: _Pass, gradient: Held, gradients: Callable[[Any], None]) -> None:
+        self.forward, self.tape, self.memory, self.gradients = forward, forward.layer.tape, forward.memory, gradients
+        self.holders: dict[int, int] = {}
+        for op in self.tape.operations:
+            for i in op.saves:
+                self.holders[i] = self.holders.get(i, 0) + 1
+        self.blocks: list[Held] = [gradient]
+        self.sizes: list[Any] = [self.tape.sizes[forward.layer.output]]
+        self.owners = [1]
+        self.of: dict[int, int] = {forward.layer.output: 0}
+
+    def run(self) -> Held:
+        for place in range(len(self.tape.operations) - 1, -1, -1):
+            op = self.tape.operations[place]
+            given = [self.of.pop(i) for i in (op.writes, *op.also) if i in self.of]
+            if given:
+                self._step(op, given)
+            self.memory.give(self.forward.kept.pop(place, None))
+            self._release(op)
+        self.memory.give(*self.forward.live.values())
+        first = self.of.pop(0, None)
+        for index in self.of.values():
+            self._drop(index)
+        return None if first is None else self.blocks[first]
+
+    def _step(self, op: Operation, given: list[int]) -> None:
+        tape, made = self.tape, []
+        scratch = self.memory.take(op.back_scratch)
+        wanted = [r for r in op.reads if tape.needs_grad[r]]
+        for tensor in wanted:
+            if op.aliases and abs(tape.sizes[tensor] - tape.sizes[op.writes]) < 1:
+                self.owners[given[0]] += 1
+                made.append(given[0])
+            else:
+                made.append(self._new(tape.sizes[tensor]))
+        if op.weight_gradient:
+            self.gradients(op.weight_gradient)
+        self.memory.give(scratch)
+        for tensor, gradient in zip(wanted, made, strict=True):
+            self._accumulate(tensor, gradient)
+        for used in given:
+            self._drop(used)
+
+    def _release(self, op: Operation) -> None:
+        for i in op.saves:
+            self.holders[i] -= 1
+            if not self.holders[i] and i in self.forward.live:
+                self.memory.give(self.forward.live.pop(i))
+
+    def _accumulate(self, tensor: int, gradient: int) -> None:
+        old = self.of.get(tensor)
+        if old is None:
+            self.of[tensor] = gradient
+            return
+        if self.owners[old] > 1:
+            self.of[tensor] = self._new(self.sizes[old])
+            self._drop(old)
+        self._drop(gradient)
+
+    def _new(self, size: Any) -> int:
+        self.blocks.append(self.memory.take(size))
+        self.sizes.append(size)
+        self.owners.append(1)
+        return len(self.blocks) - 1
+
+    def _drop(self, index: int) -> None:
+        self.owners[index] -= 1
+        if not self.owners[index]:
+            self.memory.give(self.blocks[index])
+
+
+class _Step:
+    """Steps of one rank: weights, then forward, loss, backward and optimizer, as often as it takes to be steady."""
+
+    def __init__(self, rank: Rank, allocator: CachingAllocator, workspace: int) -> None:
+        self.rank, self.recipe, self.memory, self.workspace = rank, rank.recipe, _Memory(allocator), workspace
+        model, style = rank.structure.model, rank.kind.style
+        self.model, self.style, self.seq = model, style, rank.tokens / max(1, rank.rows)
+        own = {id(block): self._layer(block) for block in model.blocks}
+        self.layers = [own[id(block)] for block in model.layer_list()]
+        self.full = self.recipe.task.method == "full"
+        self.tensors = [t.elements * t.copies for b in model.layer_list() for t in b.tensors if t.kind != "buffer"]
+        self.tensors += [t.elements * t.copies for t in model.tensors if t.kind != "buffer"]
+        self.recomputes = self.recipe.recomputation.policy.kind == "full"
+        self.gradients: list[Held] = []
+        self.named: list[Held] = []
+
+    def _layer(self, block: Any) -> _Layer:
+        rank = self.rank
+        return _Layer(layer_tape(block, rank.kind.style, hidden=rank.structure.model.hidden, tokens=rank.tokens, seq=self.seq))
+
+    def run(self) -> None:
+        """All steps."""
+        states, take = self.rank.states, self.memory.take
+        self._spread(states.weights.value)
+        if self.recipe.sharding.ddp_buckets:
+            for _ in range(int(states.gradients.value // BUCKET_BYTES) + 1):
+                take(min(BUCKET_BYTES, states.gradients.value))
+        for step in range(STEPS):
+            for batch in range(2 if self.rank.accumulates else 1):
+                self._batch(first=step + batch == 0, adds=batch > 0)
+            if not step:
+                self._spread(states.optimizer.value / 2)
+                self._spread(states.optimizer.value / 2)
+            copies = self._spread(states.step_copy.value)
+            self.memory.give(*copies)
+            if self.recipe.update.frees_gradients:
+                self.memory.give(*self.gradients)
+                self.gradients = []
+
+    def _spread(self, size: Any) -> list[Held]:
+        """Blocks of one tensor each where everything is trained, else one for what adapters add."""
+        whole = sum(self.tensors)
+        return [self.memory.take(size * n / whole) for n in self.tensors] if size else []
+
+    def _batch(self, *, first: bool, adds: bool) -> None:
+        memory, boundary = self.memory, self.rank.layers.boundary
+        if first:
+            memory.take(self.workspace)
+        cached: list[Held] = []
+        waiting: list[tuple[Held, _Pass]] = []
+        stream = memory.take(boundary)
+        for layer in self.layers:
+            made = _Pass(layer, memory, keeps=not self.recomputes, cached=cached)
+            if not (self.recomputes or 0 in layer.saved):
+                memory.give(stream)
+                stream = None
+            waiting.append((stream, made))
+            stream = made.output
+        gradient = self._loss(cached, first=first, adds=adds)
+        memory.give(stream)
+        for given, made in reversed(waiting):
+            again = made
+            if self.recomputes:
+                again = _Pass(made.layer, memory, keeps=True, cached=[])
+                memory.give(again.output)
+            gradient = again.backward(gradient, lambda size: self._gradient(size, adds=adds))
+            memory.give(given)
+        self._embedding(gradient, adds=adds)
+        memory.give(*self.named)
+        self.named = []
+
+    def _gradient(self, size: Any, *, adds: bool) -> None:
+        """A gradient that stays, or that is added to one that is there."""
+        block = self.memory.take(size)
+        if adds:
+            self.memory.give(block)
+        else:
+            self.gradients.append(block)
+
+    def _embedding(self, gradient: Held, *, adds: bool) -> None:
+        """Its gradient has a matrix of its own, which a tied head's takes in."""
+        if self.full:
+            size = self.model.vocab * self.model.hidden * width(self.recipe.precision.backward_gradients)
+            self._gradient(size, adds=adds or self.model.tied)
+        self.memory.give(gradient)
+
+    def _loss(self, cached: list[Held], *, first: bool, adds: bool) -> Held:
+        """Norm, head, cross entropy and their backward, to the gradient of the last layer's output."""
+        take, give, w, recipe = self.memory.take, self.memory.give, self.style.width, self.recipe
+        states, logits = self.rank.tokens * self.model.hidden, self.rank.tokens * recipe.loss.scored * self.model.vocab
+        eager = recipe.kernels.norm == "eager"
+        normed = [take(states * 4) if eager else None, take(states * w)]
+        head = take(self.model.vocab * self.model.hidden * w if self._casts_head() else 0)
+        made, squashed = take(logits * w), None
+        if recipe.loss.logits_softcap:
+            divided = take(logits * w)
+            give(made)
+            squashed = take(logits * w)
+            give(divided)
+            made = take(logits * w)
+        gradient = (self._direct if recipe.loss.direct_loss else self._upcast)(logits, made, cached)
+        for held in (None, squashed, None) if squashed is not None else ():  # of the product, the tanh and the quotient
+            through = take(logits * w)
+            give(gradient, held)
+            gradient = through
+        if first:
+            take(self.workspace)
+        if self.rank.kind.trains_head and self.full:
+            self._gradient(self.model.vocab * self.model.hidden * width(recipe.precision.backward_gradients), adds=adds)
+        narrow = take(states * w)
+        give(gradient, head, *normed)
+        wide = take(self.rank.layers.boundary)
+        give(narrow)
+        return wide
+
+    def _casts_head(self) -> bool:
+        """Whether autocast copies the head (loss.py)."""
+        held = (
+            self.recipe.precision.weights if self.full else self.recipe.quantization.unquantized or self.recipe.precision.frozen
+        )
+        return self.recipe.precision.autocast and width(held) > self.style.width
+
+    def _upcast(self, logits: Any, made: Held, cached: list[Held]) -> Held:
+        """A float copy and its log-softmax; two float gradients; one as narrow as the logits.
+
+        The logits live through backward where a variable of the loop names them.
+        """
+        take, give, w, loss = self.memory.take, self.memory.give, self.style.width, self.recipe.loss
+        work = 4 if loss.logits_upcast else w
+        wide = take(logits * work) if work != w or loss.logits_kept else made
+        if wide is not made and not loss.logits_kept:
+            give(made)
+            made = None
+        shifted = take(logits * work) if loss.kind == "eager" and self.rank.rows > 1 else None
+        softmax = take(logits * work)
+        give(*cached)
+        self.named = [made if wide is not made else None] if loss.holds_logits else []
+        give(shifted, wide, None if loss.holds_logits or wide is made else made)
+        cached.clear()
+        through = take(logits * work)
+        gradient = take(logits * work)
+        give(through, softmax)
+        narrow = take(logits * w) if work != w else gradient
+        give(gradient if narrow is not gradient else None)
+        return narrow
+
+    def _direct(self, logits: Any, made: Held, cached: list[Held]) -> Held:
+        """The log-softmax as wide as the logits, float for the rest under autocast (loss.py)."""
+        take, give, w = self.memory.take, self.memory.give, self.style.width
+        softmax = take(logits * w)
+        wide = take(logits * 4) if self.recipe.precision.autocast and w < 4 else None
+        give(made, *cached)
+        cached.clear()
+        through = take(logits * (4 if wide else w))
+        give(wide)
+        narrow = take(logits * w) if wide else through
+        give(through if narrow is not through else None)
+        gradient = take(logits * w)
+        give(narrow, softmax)
+        return gradient

@@ -1,0 +1,59 @@
+"""Reserved memory replayed: held to traced steps, asked only where every event is known, and left out of searches."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from vramcast.models.families import read_config
+from vramcast.training.forecast import forecast_training
+from vramcast.workload import Parallel, Training
+
+SWEEP = Path(__file__).parents[2] / "benchmarks" / "tracing" / "sweep.jsonl"
+CONFIG = {
+    "model_type": "llama", "dtype": "bfloat16", "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32,
+    "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 128256, "num_hidden_layers": 4, "tie_word_embeddings": True,
+}  # fmt: skip
+QUESTION = Training(model="x", framework="hf_trainer", method="full", micro_batch=1, seq=2048)
+"""The cell "llama, full, 1 x 2,048" of benchmarks/tracing/sweep.py."""
+
+
+def traced(kind: str, *, layout: str, checkpointing: str, seq: int, method: str = "full") -> int:
+    """Reserved bytes of a cell of the Trainer's own recipe."""
+    wanted = {"kind": kind, "method": method, "checkpointing": checkpointing, "seq": seq}
+    for line in SWEEP.read_bytes().splitlines()[1:]:
+        row = msgspec.json.decode(line)
+        cell = {"framework": "hf_trainer", "layout": "one card"} | row["cell"]
+        if wanted.items() <= cell.items() and cell["layout"] == layout and cell["framework"] == "hf_trainer":
+            return int(row["traced"][1])
+    raise LookupError(f"{kind}, {layout}: no such cell in {SWEEP.name}")
+
+
+def reserved(question: Training, *, replays: bool) -> int:
+    return forecast_training(question, model=read_config(CONFIG), replays=replays).worst.reserved_bytes
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+@pytest.mark.parametrize("layout", ["one card", "ddp"])
+def test_a_replayed_step_reserves_what_the_traced_one_did(checkpointing: str, layout: str) -> None:
+    seen = traced("llama", layout=layout, checkpointing=checkpointing, seq=2048)
+    ranks = 8 if layout == "ddp" else 1
+    asked = msgspec.structs.replace(QUESTION, checkpointing=checkpointing, parallel=Parallel(dp=ranks), gpus=ranks)
+    if layout == "ddp":
+        asked = msgspec.structs.replace(asked, options={"sharding": "ddp"})
+    assert reserved(asked, replays=True) == pytest.approx(seen, rel=0.01)
+    assert reserved(asked, replays=False) != pytest.approx(seen, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parallel": Parallel(dp=8), "gpus": 8, "fsdp": 2},
+        {"options": {"lengths": "variable"}},
+        {"options": {"loss": "linear"}},
+        {"framework": "peft_bench"},
+    ],
+)
+def test_steps_with_unknown_events_keep_the_closed_form(changes: dict[str, object]) -> None:
+    asked = msgspec.structs.replace(QUESTION, **changes)
+    assert reserved(asked, replays=True) == reserved(asked, replays=False)
