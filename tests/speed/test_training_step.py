@@ -10,7 +10,8 @@ from vramcast.errors import QuestionError
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.quantity import SECONDS, evaluated
-from vramcast.speed.training.job import Job, network_of
+from vramcast.speed.kernels.collectives import all_gather
+from vramcast.speed.training.job import Job, gathered_bytes, network_of
 from vramcast.speed.training.step import ledger, step_time
 from vramcast.speed.training.sustained import Sustained
 from vramcast.speed.training.work import parts_of
@@ -135,3 +136,47 @@ def test_epochs_over_samples_are_tokens() -> None:
     assert asked.tokens == 3 * 10_000 * 2048
     with pytest.raises(QuestionError, match="--epochs needs --samples"):
         training_question(LLAMA, epochs=3)
+
+
+def test_adapters_stream_beside_the_products_they_name() -> None:
+    def seconds(targets: tuple[str, ...]) -> float:
+        asked = {"model": LLAMA, "gpu": "H100", "method": "lora", "targets": targets, "seq": 2048}
+        return answer_training(training_question(**asked)).speed["step_s"]
+
+    assert seconds(("q_proj", "v_proj")) < seconds(("q_proj", "v_proj", "down_proj")) < seconds(("all-linear",))
+
+
+def test_blackwell_follows_its_power_and_older_cards_a_little() -> None:
+    """Llama-3.1-405B takes 1.21 to 1.24 times as long on GB200 as on GB300 (Megatron-Bridge, performance summary)."""
+    products = {name: parts_of(job(), read_model(LLAMA), find_accelerator(name), network_of(H100)).forward["products"]
+                for name in ("GB200", "GB300")}  # fmt: skip
+    assert 1.15 < products["GB200"] / products["GB300"] < 1.3
+
+
+def test_a_tensor_scaled_torchtitan_gathers_one_byte_a_weight() -> None:
+    assert [gathered_bytes("torchtitan", "fp8", scaling) for scaling in ("tensor", "row")] == [1, 2]
+    assert gathered_bytes("megatron", "fp8", "tensor") == 2
+    wide, narrow = (parts_of(job(weight_bytes=n), read_model(LLAMA), H100, network_of(H100)).gather for n in (2, 1))
+    assert 0.45 < narrow / wide < 0.6
+
+
+def test_ranks_of_a_host_share_its_memory_in_an_offloaded_update() -> None:
+    alone, eight = (
+        parts_of(job(offload=("optimizer",), gpus=n, dp=n, shards=n), read_model(LLAMA), H100, network_of(H100)).host_update
+        for n in (1, 8)
+    )
+    assert alone / eight < 4  # an eighth of the parameters each, at less than half of the rate
+
+
+def test_a_sequence_pays_for_its_masked_tiles_once() -> None:
+    """1.5 times as long for each pair of tokens at 2k as at 64k tokens: FlashAttention 2 on an A100 (arXiv 2307.08691)."""
+    short, long = (
+        parts_of(job(seq=n, rows=65536 // n), read_model(LLAMA), H100, network_of(H100)).forward["scores"] / n
+        for n in (2048, 65536)
+    )
+    assert 1.3 < short / long < 1.5
+
+
+def test_boards_that_were_not_measured_have_a_host_of_their_own() -> None:
+    measured, other = (all_gather(card=find_accelerator(n), world=8, size_bytes=1e9).seconds for n in ("L40S", "RTX 6000 Ada"))
+    assert other < measured / 5

@@ -120,6 +120,7 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         raise QuestionError(f"{world} cards do not divide into tp {layout.tp} x pp {layout.pp} x cp {layout.cp}")
     dp = world // model_ranks
     narrow = recipe.precision.saved_inputs
+    products = "nvfp4" if narrow == "nvfp4" else "fp8" if narrow == "float8" else _FORMATS[recipe.precision.compute]
     whole = model.parameters
     return Job(
         seq=question.seq,
@@ -137,8 +138,8 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         shards=max(1, dp * layout.cp // layout.replicate),
         regathers=recipe.sharding.reshard,
         **_recomputed(recipe.recomputation.policy, model.layers // layout.pp),
-        products="nvfp4" if narrow == "nvfp4" else "fp8" if narrow == "float8" else _FORMATS[recipe.precision.compute],
-        weight_bytes=width(recipe.precision.compute),
+        products=products,
+        weight_bytes=min(width(recipe.precision.compute), gathered_bytes(recipe.framework, products, "tensor")),
         reduce_bytes=width(recipe.precision.reduce),
         update_bytes=update_bytes(recipe.update.optimizer),
         frozen=trained_parameters < whole // 2,
@@ -153,6 +154,13 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         framework=recipe.framework,
         compiled=recipe.kernels.compiled,
     )
+
+
+def gathered_bytes(framework: str, products: str, scaling: Scaling) -> int:
+    """Bytes of a weight as ranks gather it: torchtitan's float8 with one scale a tensor casts before (its docs/float8.md)."""
+    if framework == "torchtitan" and products == "fp8" and scaling == "tensor":
+        return 1
+    return 4 if products in ("fp32", "tf32") else 2
 
 
 def _adapted(question: Training, model: Model) -> tuple[str, ...]:

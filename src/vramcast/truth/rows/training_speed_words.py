@@ -7,6 +7,7 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.speed.training.job import OPERATIONS_AGAIN, Attention, Recomputed, Scaling
+from vramcast.speed.training.job import gathered_bytes as job_gathers
 from vramcast.truth.judgement import Unexpressed
 from vramcast.truth.rows.bridge_recipes import captured, recipe_of
 from vramcast.untrusted import finite
@@ -214,10 +215,11 @@ def reduced_bytes(row: Row, framework: str) -> int:
 
 
 def gathered_bytes(row: Row, framework: str) -> int:
-    """Bytes of a weight as ranks gather it: torchtitan's float8 with one scale a tensor casts before (its docs/float8.md)."""
+    """Bytes of a weight as ranks gather it: as the row says, else by the framework's rule."""
     text = str(row["settings"].get("precision"))
-    told = re.search(r"\b(f8|float8|fp8) all-gather", text)
-    return 1 if told or (framework == "torchtitan" and products(text) == "fp8" and scaling(text) == "tensor") else 2
+    if re.search(r"\b(f8|float8|fp8) all-gather", text):
+        return 1
+    return 2 if "bf16 all-gather" in text else job_gathers(framework, products(text), scaling(text))
 
 
 def kernels_of(row: Row, framework: str) -> str:
