@@ -41,10 +41,13 @@ class Steady(msgspec.Struct, frozen=True, kw_only=True):
     most_per_s: Number
 
 
-def steady(step: Step, load: Load, *, replicas: Number = 1) -> Steady:
-    """The steady state of one of ``replicas`` equal servers (pipeline stages count as such: each holds a micro-batch)."""
+def steady(step: Step, load: Load, *, replicas: Number = 1, largest: bool = True) -> Steady:
+    """The steady state of one of ``replicas`` equal servers (pipeline stages count as such: each holds a micro-batch).
+
+    ``largest``: whether the largest rate is worked out too, which a closed loop does not need; infinite without.
+    """
     solver = _Solver(step, load)
-    most = solver.most_per_s()
+    most = solver.most_per_s() if largest or load.rate_per_s else inf
     if load.rate_per_s:
         return solver.open(load.rate_per_s / replicas, most)
     return solver.closed(maximum(1.0, load.concurrency / replicas), most)

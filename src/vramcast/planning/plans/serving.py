@@ -212,4 +212,4 @@ def _longest_ttft_s(wanted: Wanted, best: Choice) -> float | None:
     answer = answer_of(best.question, model=best.setting.weights.model, card=best.setting.card, limits=False)
     load, _ = load_of(best.question, 1)
     alone = msgspec.structs.replace(load, prompt=wanted.context - wanted.output, cached=0.0, concurrency=1, rate_per_s=0.0)
-    return float(steady(step_of(answer), alone).ttft_s)
+    return float(steady(step_of(answer), alone, largest=False).ttft_s)

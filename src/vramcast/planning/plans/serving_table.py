@@ -124,7 +124,7 @@ def timed(wanted: Wanted, alike: Sequence[Held], known: dict[Any, Step]) -> list
     chunk, room = np.concatenate([one.columns["chunk"] for one in alike]), np.concatenate([one.room for one in alike])
     different, places = np.unique(np.stack([copies, chunk, room]), axis=1, return_inverse=True)
     own = step.under(chunk_tokens=different[1], max_seqs=different[2] / step.ranks)
-    figures = _figures(wanted, steady(own, load, replicas=different[0]), different[0])
+    figures = _figures(wanted, steady(own, load, replicas=different[0], largest=False), different[0])
     spread = {name: value[places.reshape(-1)] for name, value in figures.items()}
     ends = np.cumsum([len(one.room) for one in alike])[:-1]
     parts = {name: np.split(value, ends) for name, value in spread.items()}
@@ -180,7 +180,7 @@ def one_by_one(wanted: Wanted, setting: Setting) -> Columns:
         margins.append(int(margin_of(answer, worst, setting.card)))
         if margins[-1] >= 0:
             load, _ = load_of(question, wanted.users or 0)
-            state = steady(step_of(answer), load, replicas=copies)
+            state = steady(step_of(answer), load, replicas=copies, largest=False)
             found.append({"replicas": copies, "needed_bytes": worst, "margin_bytes": margins[-1],
                           "chunk": 2048, "seats": question.concurrency, **_figures(wanted, state, copies)})  # fmt: skip
     column = {name: np.array([row[name] for row in found]) for name in (*_KEPT, *_TIMES)}

@@ -6,12 +6,14 @@ is filled by splitting k. Source of the form: NVIDIA, "Matrix Multiplication Bac
 constants: ``laws.json``.
 """
 
+from functools import reduce
 from typing import Any
 
 import msgspec
 
 from vramcast.errors import unknown_name
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.quantity import is_array
 from vramcast.speed.kernels.law import Estimate, larger, law_for, smaller, whole
 from vramcast.speed.kernels.machine import Machine, machine
 
@@ -42,6 +44,8 @@ COLUMNS = (64, 128, 256)  # outputs of a tile along the weight
 ROWS = (64, 128, 256)  # most tokens of a tile; they are spread evenly over tiles, in steps of GRAIN
 GRAIN = 64
 LARGEST = 256 * 128  # accumulators of one unit: a tile of 256 x 256 does not fit (CUTLASS, default tile shapes)
+_TILINGS = tuple((most, columns) for most in ROWS for columns in COLUMNS if most * columns <= LARGEST)
+_TOGETHER = 4096  # products whose tilings are worked out as one array; of more, one tiling after the other
 LEAST_K = 256  # k of one part of a split: below it the reduction costs more than the units it fills
 MOST_SPLITS = 16
 LONG_S = 1e-3  # kernels longer than about this settle at the clock that the power limit allows
@@ -144,22 +148,28 @@ def gemm_seconds(constants: dict[str, float], parts: dict[str, Any]) -> Any:
 
 def _waves(constants: dict[str, float], on: Machine, *, m: Any, n: Any, k: Any, recipe: Recipe) -> Any:
     """Seconds of the fastest tiling: waves x (a tile's multiplications or loads + a fixed time) + a split's reduction."""
+    if is_array(m) and 1 < m.size <= _TOGETHER and not (is_array(n) or is_array(k)):
+        import numpy as np
+
+        most, columns = (np.array(sizes)[:, None] for sizes in zip(*_TILINGS, strict=True))
+        return reduce(smaller, _of_a_tiling(constants, on, m=m, n=n, k=k, recipe=recipe, most=most, columns=columns))
+    found = (_of_a_tiling(constants, on, m=m, n=n, k=k, recipe=recipe, most=most, columns=columns) for most, columns in _TILINGS)
+    return reduce(smaller, found)
+
+
+def _of_a_tiling(
+    constants: dict[str, float], on: Machine, *, m: Any, n: Any, k: Any, recipe: Recipe, most: Any, columns: Any
+) -> Any:
+    """Seconds with tiles of at most ``most`` tokens and ``columns`` outputs."""
     per_flop = on.units / (on.flops_per_s * constants["compute"])
     per_byte = on.units / (on.bandwidth_bytes_per_s * constants["l2"])
     wave_s, split_s = constants["wave_us"] * 1e-6, constants["split_us"] * 1e-6
-    best = None
-    for most in ROWS:
-        along = whole(m / most)
-        rows = whole(m / along / GRAIN) * GRAIN
-        for columns in COLUMNS:
-            if most * columns > LARGEST:
-                continue
-            tiles = along * whole(n / columns)
-            loaded = smaller(rows, m / along) * recipe.activation_bytes + columns * recipe.weight_bytes
-            per_k = larger(2 * rows * columns * per_flop, loaded * per_byte)
-            parts = larger(1, smaller(smaller(on.units // tiles, k // LEAST_K), MOST_SPLITS))
-            plain = whole(tiles / on.units) * (per_k * k + wave_s)
-            split = whole(tiles * parts / on.units) * (per_k * k / parts + wave_s) + split_s * (parts > 1)
-            fastest = smaller(plain, split)
-            best = fastest if best is None else smaller(best, fastest)
-    return best
+    along = whole(m / most)
+    rows = whole(m / along / GRAIN) * GRAIN
+    tiles = along * whole(n / columns)
+    loaded = smaller(rows, m / along) * recipe.activation_bytes + columns * recipe.weight_bytes
+    per_k = larger(2 * rows * columns * per_flop, loaded * per_byte)
+    parts = larger(1, smaller(smaller(on.units // tiles, k // LEAST_K), MOST_SPLITS))
+    plain = whole(tiles / on.units) * (per_k * k + wave_s)
+    split = whole(tiles * parts / on.units) * (per_k * k / parts + wave_s) + split_s * (parts > 1)
+    return smaller(plain, split)
