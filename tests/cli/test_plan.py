@@ -66,3 +66,56 @@ def test_bad_words_are_one_line(more: list[str], message: str, capsys) -> None:
     assert run([*SERVE, *more]) == 2
     said = capsys.readouterr().err
     assert message in said and said.count("\n") == 1
+
+
+def test_which_card_for_a_training_with_what_it_costs(capsys) -> None:
+    words = [
+        "plan",
+        "train",
+        "Qwen/Qwen2.5-0.5B",
+        "--gpu",
+        "any",
+        "--method",
+        "lora",
+        "--samples",
+        "2k",
+        "--by",
+        "cost",
+        "--json",
+    ]
+    assert run(words) == 0
+    plan = json.loads(capsys.readouterr().out)["plan"]
+    assert len({offer["gpu"] for offer in plan["task"]["offers"]}) > 5
+    assert all(offer["usd_per_hour"] for offer in plan["task"]["offers"])
+    costs = [choice["usd"] for choice in plan["ranked"] if choice["verdict"] == "fits"]
+    assert costs == sorted(costs) and costs[0] > 0
+    assert run([*words[:-1]]) == 0
+    told = capsys.readouterr().out
+    assert "more time for a token" not in told or "-" not in told.split("more time for a token")[0].rsplit(":", 1)[1]
+
+
+def test_a_card_without_a_price_is_said_in_both_plans(capsys) -> None:
+    for line in (
+        [*SERVE[:3], "--gpu", "B300", "--users", "2"],
+        [*TRAIN[:3], "--gpu", "B300x8", *TRAIN[5:], "--framework", "megatron"],
+    ):
+        run([*line, "--json"])
+        assumed = json.loads(capsys.readouterr().out)["assumed"]
+        assert any(a["name"] == "price" and a["value"] == "unknown" and "@2.50" in a["because"] for a in assumed), line
+
+
+@pytest.mark.parametrize("line", [SERVE, [*TRAIN, "--framework", "torchtitan"]], ids=("serve", "train"))
+def test_python_shows_the_same_page_and_object(line: list[str], capsys, monkeypatch) -> None:
+    import vramcast
+
+    monkeypatch.setenv("COLUMNS", "100")
+    _, task, model, *words = line
+    given: dict[str, object] = {}
+    for name, value in zip(words[::2], words[1::2], strict=True):
+        key = name.removeprefix("--")
+        given[key] = [*given.get(key, []), value] if key == "gpu" else value
+    plan = vramcast.plan(task, model, **given)
+    assert run(line) == 0
+    assert capsys.readouterr().out == str(plan)
+    assert run([*line, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"] == json.loads(json.dumps(plan.to_dict()["plan"]))

@@ -92,17 +92,18 @@ def wanted_of(model: str, words: dict[str, Any]) -> "tuple[Wanted, tuple[Assumpt
 
 
 def offers_of(given: str | Sequence[str] | None, *, most: int) -> "tuple[Offer, ...]":
-    """Cards to choose from: ``H100``, ``H100x8`` (at most eight), ``A100@2.1`` (dollars an hour); all that are rented for none.
+    """Cards to choose from: ``H100``, ``H100x8`` (at most eight), ``A100@2.1`` (dollars an hour); ``any``: all rented ones.
 
     Raises QuestionError for unknown names, prices and counts.
     """
     from vramcast.hardware.cards import parse_gpus
     from vramcast.planning.plans.offers import offer_of, usual_offers
 
-    if not given:
+    texts = (given,) if isinstance(given, str) else tuple(given or ())
+    if not texts or [text.strip().lower() for text in texts] == ["any"]:
         return usual_offers(most=min(most, 8))
     found: list[Offer] = []
-    for text in (given,) if isinstance(given, str) else given:
+    for text in texts:
         priced = _PRICE.fullmatch(text)
         cards = parse_gpus(priced["name"] if priced else text).cards
         price = _dollars(priced["price"], text) if priced else None

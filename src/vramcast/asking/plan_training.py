@@ -64,7 +64,7 @@ def task_of(model: str, words: dict[str, Any]) -> "tuple[Task, tuple[Assumption,
     from vramcast.planning.plans.training_layouts import Task
 
     if not words.get("gpu"):
-        raise QuestionError("a training plan needs cards: name some with --gpu, for example --gpu H100x64")
+        raise QuestionError("a training plan needs cards: name some with --gpu, for example --gpu H100x64, or any")
     assumed: list[Assumption] = []
     method = str(words.get("method", "full"))
     if method not in _METHODS:

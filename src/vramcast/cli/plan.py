@@ -1,10 +1,14 @@
 """``vramcast plan``: what to run. Every deployment or training layout on the cards at hand, ranked, with the command to type."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
+
+if TYPE_CHECKING:
+    from vramcast.planning.plans.serving import ServingPlan
+    from vramcast.planning.plans.training import TrainingPlan
 
 _load, _level, _cards, _output = group("Load"), group("What it may take"), group("Cards and engines"), group("Output")
 
@@ -56,7 +60,7 @@ def command() -> None:
     "--gpu",
     multiple=True,
     metavar="NAME[xN][@PRICE]",
-    help="A card to choose from, at most how many, dollars an hour for one; may be repeated.",
+    help="A card to choose from, at most how many, dollars an hour for one; may be repeated.  [default: any that clouds rent]",
 )
 @_cards("--most-gpus", metavar="N", help="Most cards of one kind, where --gpu says no number.  [default: 32]")
 @_cards(
@@ -72,19 +76,7 @@ def serve(**given: Any) -> int:
     words = {name: given[name] for name in PlanServeWords.__annotations__ if given.get(name) not in (None, ())}
     with progress("structures", quiet=given["as_json"]) as watch:
         plan = plan_serve(given["model"], watch=watch, **words)
-    if given["emit"]:
-        from vramcast.cli.plan_emitted import emit_server
-
-        return emit_server(plan, given["emit"])
-    if given["as_json"]:
-        from vramcast.cli.plan_json import print_plan
-
-        print_plan(plan)
-    else:
-        from vramcast.cli.plan_page import serving_plan_page
-
-        serving_plan_page(plan).show()
-    return 0 if plan.ranked and plan.meets else 1
+    return _answered(plan, given)
 
 
 _TRAIN_EPILOG = """\b
@@ -92,6 +84,7 @@ Examples:
   vramcast plan train meta-llama/Llama-3.1-70B --gpu H100x256 --seq 8192 --batch 512 --tokens 1T --deadline 60d
   vramcast plan train Qwen/Qwen3-30B-A3B --gpu H100x64@2.50 --seq 4096 --tokens 100B --budget 50k --by cost
   vramcast plan train meta-llama/Llama-3.1-8B --gpu H100x16 --seq 8192 --emit torchtitan > run.toml
+  vramcast plan train Qwen/Qwen2.5-7B --gpu any --method lora --samples 20k --by cost      (which card, at what cost)
   vramcast plan train meta-llama/Llama-3.1-8B --gpu 4090x4 --method qlora --samples 50k --epochs 3 --seq 2048
 """
 _run, _limits, _how = group("Run"), group("What it may take"), group("Cards and frameworks")
@@ -110,7 +103,9 @@ _run, _limits, _how = group("Run"), group("What it may take"), group("Cards and 
 @_limits("--deadline", metavar="TIME", help="Most time the run may take: 30d, 12h.")
 @_limits("--budget", metavar="USD", help="Most money the run may cost: 50k.")
 @_limits("--by", metavar="ORDER", help="What is best: time, cost or cards.  [default: time]")
-@_how("--gpu", multiple=True, metavar="NAMExN[@PRICE]", help="Cards: at most so many, and every halving; may be repeated.")
+@_how(
+    "--gpu", multiple=True, metavar="NAMExN[@PRICE]", help="Cards: at most so many, and every halving; any: all that clouds rent."
+)
 @_how("--framework", multiple=True, metavar="NAME", help="Frameworks allowed.  [default: torchtitan and megatron; hf_trainer]")
 @_how("--offload", is_flag=True, help="Consider the optimizer's states in host memory.")
 @_output(
@@ -131,16 +126,19 @@ def train(**given: Any) -> int:
         words["framework"] = framework_for(given["emit"])
     with progress("structures", quiet=given["as_json"]) as watch:
         plan = plan_train(given["model"], watch=watch, **words)
+    return _answered(plan, given)
+
+
+def _answered(plan: "ServingPlan | TrainingPlan", given: dict[str, Any]) -> int:
+    """What was asked for of a plan: what starts the best one, the object, or the page; 1 where nothing does the job."""
     if given["emit"]:
-        from vramcast.cli.plan_emitted import emit_training
+        from vramcast.cli.plan_emitted import emit
 
-        return emit_training(plan, given["emit"])
+        return emit(plan, given["emit"])
     if given["as_json"]:
-        from vramcast.cli.plan_json import print_training_plan
+        from vramcast.cli.plan_json import print_plan
 
-        print_training_plan(plan)
+        print_plan(plan)
     else:
-        from vramcast.cli.plan_training_page import training_plan_page
-
-        training_plan_page(plan).show()
+        plan.page().show()
     return 0 if plan.ranked and plan.meets else 1

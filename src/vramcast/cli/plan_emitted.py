@@ -8,35 +8,35 @@ from vramcast.planning.plans.training import TrainingPlan
 from vramcast.units import time_text
 
 
-def emit_server(plan: ServingPlan, kind: str) -> int:
-    """Write the best deployment's line, compose file or manifest. Raises QuestionError where nothing holds the job."""
-    from vramcast.writing.serving.files import emitted
-
+def emit(plan: ServingPlan | TrainingPlan, kind: str) -> int:
+    """Write what starts the best choice. Raises QuestionError where nothing holds the job."""
     if not plan.ranked:
         raise QuestionError(
             "nothing on these cards holds the job, so there is nothing to emit; without --emit it says what is short"
         )
+    sys.stdout.write(_server(plan, kind) if isinstance(plan, ServingPlan) else _training(plan, kind))
+    return 0 if plan.meets else 1
+
+
+def _server(plan: ServingPlan, kind: str) -> str:
+    """The best deployment's line, compose file or manifest."""
+    from vramcast.writing.serving.files import emitted
+
     best = plan.ranked[0]
     level = "" if plan.meets else "; the service level is out of reach"
     told = (
         f"{best.gpus} x {best.setting.card.name}: TTFT {time_text(best.ttft_s)}, TPOT {time_text(best.tpot_s)}, "
         f"{best.tokens_per_s:,.0f} tokens/s by vramcast's forecast{level}"
     )
-    sys.stdout.write(emitted(kind, best.question, replicas=best.replicas, told=told))
-    return 0 if plan.meets else 1
+    return emitted(kind, best.question, replicas=best.replicas, told=told)
 
 
-def emit_training(plan: TrainingPlan, kind: str) -> int:
-    """Write the best layout's configuration. Raises QuestionError where nothing holds the job."""
+def _training(plan: TrainingPlan, kind: str) -> str:
+    """The best layout's configuration."""
     from vramcast.models.reading import read_model
     from vramcast.writing.training.files import emitted
 
-    if not plan.ranked:
-        raise QuestionError(
-            "nothing on these cards holds the job, so there is nothing to emit; without --emit it says what is short"
-        )
     best = plan.ranked[0]
     told = f"{best.gpus} x {best.offer.card.name}: {time_text(best.step_s)} a step, MFU {best.mfu:.0%} by vramcast's forecast"
     told = "" if kind == "deepspeed" else told  # JSON has no comments
-    sys.stdout.write(emitted(kind, best.question, read_model(best.question.model), told=told))
-    return 0 if plan.meets else 1
+    return emitted(kind, best.question, read_model(best.question.model), told=told)

@@ -1,40 +1,51 @@
 """A plan as one JSON object."""
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from vramcast.cli.output import SCHEMA, as_rank
 from vramcast.planning.plans.choices import Choice
+from vramcast.planning.plans.offers import Offer
+from vramcast.planning.plans.plan import Plan
 from vramcast.planning.plans.reasons import why_lost
 from vramcast.planning.plans.serving import ServingPlan
 from vramcast.planning.plans.training import Trained, TrainingPlan
 
 
-def print_training_plan(plan: TrainingPlan) -> None:
-    """Write the training plan's object to standard output."""
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(training_object(plan)), indent=1) + b"\n")
+def print_plan(plan: ServingPlan | TrainingPlan) -> None:
+    """Write the plan's object to standard output."""
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(plan.to_dict()), indent=1) + b"\n")
 
 
 def training_object(plan: TrainingPlan) -> dict[str, Any]:
-    """The plan's object: the task, the layouts (``ranked``, ``front``, ``fewest``), what was assumed."""
-    task = plan.task
-    asked = {name: msgspec.to_builtins(getattr(task, name)) for name in task.__struct_fields__ if name != "offers"}
-    offers = [{"gpu": o.card.name, "most": o.most, "usd_per_hour": o.usd_per_hour, "priced": o.priced} for o in task.offers]
+    """The plan's object: the task, the layouts (``ranked``, ``front``, ``fewest_cards``), what was assumed."""
+    own = {
+        "task": _asked(plan.task, plan.task.offers),
+        "meets": plan.meets and bool(plan.ranked),
+        "ranked": [_trained(one) for one in plan.ranked],
+        "front": [_trained(one) for one in plan.front],
+        "fewest_cards": [_trained(one) for one in plan.fewest],
+    }
+    return _whole(plan, own)
+
+
+def _asked(asked: msgspec.Struct, offers: Sequence[Offer]) -> dict[str, Any]:
+    """What was asked, field by field, and the cards that were offered."""
+    fields = {name: msgspec.to_builtins(getattr(asked, name)) for name in asked.__struct_fields__ if name != "offers"}
+    told = [{"gpu": o.card.name, "most": o.most, "usd_per_hour": o.usd_per_hour, "priced": o.priced} for o in offers]
+    return {**fields, "offers": told}
+
+
+def _whole(plan: Plan, own: dict[str, Any]) -> dict[str, Any]:
+    """The object of a plan: its own fields, then what every plan tells."""
+    nearest = {"what": plan.nearest[0], "short_bytes": plan.nearest[1]} if plan.nearest else None
+    searched = {"nearest": nearest, "tried": plan.tried, "structures": plan.structures, "refused": plan.refused}
     return {
         "schema": SCHEMA,
-        "plan": {
-            "task": {**asked, "offers": offers},
-            "meets": plan.meets and bool(plan.ranked),
-            "ranked": [_trained(one) for one in plan.ranked],
-            "front": [_trained(one) for one in plan.front],
-            "fewest_cards": [_trained(one) for one in plan.fewest],
-            "nearest": {"what": plan.nearest[0], "short_bytes": plan.nearest[1]} if plan.nearest else None,
-            "tried": plan.tried,
-            "structures": plan.structures,
-            "refused": plan.refused,
-        },
+        "plan": {**own, **searched},
         "assumed": [{"name": a.name, "value": a.value, "because": a.because} for a in plan.assumed],
         "memory": {"per_gpu": [as_rank(rank) for rank in plan.memory]},
     }
@@ -53,38 +64,23 @@ def _trained(one: Trained) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def print_plan(plan: ServingPlan) -> None:
-    """Write the plan's object to standard output."""
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(as_object(plan)), indent=1) + b"\n")
-
-
-def as_object(plan: ServingPlan) -> dict[str, Any]:
-    """The plan's object: the question, the choices (``ranked``, ``front``, ``fewest``, ``by_weights``), what was assumed."""
-    wanted = plan.wanted
-    asked = {name: getattr(wanted, name) for name in wanted.__struct_fields__ if name != "offers"}
-    offers = [{"gpu": o.card.name, "most": o.most, "usd_per_hour": o.usd_per_hour, "priced": o.priced} for o in wanted.offers]
+def serving_object(plan: ServingPlan) -> dict[str, Any]:
+    """The plan's object: the service, the choices (``ranked``, ``front``, ``fewest_cards``, ``by_weights``), what was assumed."""
     best = plan.ranked[0] if plan.ranked else None
     lost = [
-        {**_choice(c), "lost": why_lost(c, best, wanted.order)} if best and c is not best else _choice(c) for c in plan.ranked
+        {**_choice(c), "lost": why_lost(c, best, plan.wanted.order)} if best and c is not best else _choice(c)
+        for c in plan.ranked
     ]
-    return {
-        "schema": SCHEMA,
-        "plan": {
-            "wanted": {**asked, "offers": offers},
-            "meets": plan.meets and bool(plan.ranked),
-            "ranked": lost,
-            "front": [_choice(c) for c in plan.front],
-            "fewest_cards": [_choice(c) for c in plan.fewest],
-            "by_weights": [_choice(c) for c in plan.by_weights],
-            "nearest": {"what": plan.nearest[0], "short_bytes": plan.nearest[1]} if plan.nearest else None,
-            "longest_prompt_ttft_s": plan.longest_ttft_s,
-            "tried": plan.tried,
-            "structures": plan.structures,
-            "refused": plan.refused,
-        },
-        "assumed": [{"name": a.name, "value": a.value, "because": a.because} for a in plan.assumed],
-        "memory": {"per_gpu": [as_rank(rank) for rank in plan.memory]},
+    own = {
+        "wanted": _asked(plan.wanted, plan.wanted.offers),
+        "meets": plan.meets and bool(plan.ranked),
+        "ranked": lost,
+        "front": [_choice(c) for c in plan.front],
+        "fewest_cards": [_choice(c) for c in plan.fewest],
+        "by_weights": [_choice(c) for c in plan.by_weights],
+        "longest_prompt_ttft_s": plan.longest_ttft_s,
     }
+    return _whole(plan, own)
 
 
 def _choice(choice: Choice) -> dict[str, Any]:

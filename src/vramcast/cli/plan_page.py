@@ -1,14 +1,11 @@
 """A plan as people read it: the best and its command, what lost and why, cost against speed, the fewest cards."""
 
 from vramcast.cli.page import Page, Span
+from vramcast.cli.plan_parts import bar, ending, fact, lost_lines, needed_of, nothing_holds, power_text, verdict_line
 from vramcast.planning.plans.choices import Choice
 from vramcast.planning.plans.reasons import why_lost
 from vramcast.planning.plans.serving import ServingPlan
-from vramcast.planning.verdict import likely_text
-from vramcast.units import gib, time_text
-
-_BAR = 24
-_STYLES = {"fits": "good", "tight": "warn"}
+from vramcast.units import time_text
 
 
 def serving_plan_page(plan: ServingPlan, *, terminal: bool | None = None) -> Page:
@@ -21,7 +18,7 @@ def serving_plan_page(plan: ServingPlan, *, terminal: bool | None = None) -> Pag
         _front(page, plan)
         _fewest(page, plan)
         _weights(page, plan)
-    _assumed(page, plan)
+    ending(page, plan.assumed, plan.refused)
     return page
 
 
@@ -36,9 +33,8 @@ def _title(page: Page, plan: ServingPlan) -> None:
     page.line(("  " + told + (f"; to meet: {level}" if level else ""), "faint"))
     page.blank()
     if plan.nearest and not plan.ranked:
-        words, short = plan.nearest
-        page.line(("NOTHING HOLDS IT", "bad"), f"  the least short: {words}" + (f", by {gib(short)} a card" if short else ""))
-        page.line("  more cards (--most-gpus), fewer bits (--bits 4), fewer users or a shorter --context would help")
+        helps = "more cards (--most-gpus), fewer bits (--bits 4), fewer users or a shorter --context would help"
+        nothing_holds(page, plan.nearest, helps)
     elif not plan.ranked[0].keeps_up:
         most = plan.ranked[0].tokens_per_s / wanted.output
         page.line(
@@ -51,20 +47,15 @@ def _title(page: Page, plan: ServingPlan) -> None:
 
 def _best(page: Page, plan: ServingPlan) -> None:
     best = plan.ranked[0]
-    chance = f", {likely_text(best.fit.probability)}" if best.fit.probability is not None else ""
-    page.line((best.fit.verdict.upper(), _STYLES.get(best.fit.verdict, "warn")), "  ", (_named(best), "title"), chance)
-    own = best.setting
-    room = f"{gib(best.needed_bytes, 1)} needed of {gib(own.card.visible_bytes, 1)} on each card"
-    page.line(f"  memory       {room}", hang=15)
-    page.line(f"  first token  {time_text(best.ttft_s)}", _longest(plan), hang=15)
-    users = plan.wanted.users
+    users, own = plan.wanted.users, best.setting
+    verdict_line(page, best.fit, _named(best))
+    fact(page, "memory", needed_of(best.needed_bytes, own.card.visible_bytes))
+    fact(page, "first token", time_text(best.ttft_s), _longest(plan))
     each = f"{1 / best.tpot_s:,.1f} tokens/s for each user, " if best.tpot_s else ""
-    page.line(
-        f"  each token   {time_text(best.tpot_s)}: {each}{best.tokens_per_s:,.0f} for all" + (f" {users:,}" if users else ""),
-        hang=15,
-    )
-    page.line(f"  cost         {_cost_text(best)}", hang=15)
-    page.line(f"  power        at most {best.power_w / 1000:,.1f} kW (the boards' limits)", hang=15)
+    told = f"{time_text(best.tpot_s)}: {each}{best.tokens_per_s:,.0f} for all"
+    fact(page, "each token", told + (f" {users:,}" if users else ""))
+    fact(page, "cost", _cost_text(best))
+    fact(page, "power", power_text(best.power_w))
     from vramcast.writing.serving.lines import command_of
 
     page.heading("Type")
@@ -96,8 +87,7 @@ def _ranked(page: Page, plan: ServingPlan) -> None:
         return
     page.heading(f"Ranked by {plan.wanted.order}, one of each kind")
     page.table([_HEAD, *(_row(choice) for choice in plan.ranked)], styles=("title", "", "number"), right=_RIGHT)
-    for number, choice in enumerate(plan.ranked[1:3], 2):
-        page.line("  ", (f"{number} lost: ", "faint"), why_lost(choice, plan.ranked[0], plan.wanted.order), hang=10)
+    lost_lines(page, (why_lost(choice, plan.ranked[0], plan.wanted.order) for choice in plan.ranked[1:3]))
 
 
 _HEAD = ("cards", "what runs", "GiB", "TTFT", "TPOT", "tok/s", "$/Mtok")
@@ -144,11 +134,9 @@ def _front(page: Page, plan: ServingPlan) -> None:
     page.heading("Cheaper or faster: none of these is beaten in both")
     least = min(choice.request_s for choice in plan.front)
     for choice in plan.front:
-        length = max(1, round(_BAR * least / choice.request_s))
         cost = f"${choice.usd_per_million:,.2f}" if choice.usd_per_million is not None else f"{choice.gpus} cards"
-        bar = page.mark("kv_cache") * length
         page.line(
-            "  ", (cost.rjust(9), "number"), "  ", (bar.ljust(_BAR), "kv_cache"), f"  {_short(choice.request_s):>7}  ",
+            "  ", (cost.rjust(9), "number"), "  ", bar(page, least / choice.request_s), f"  {_short(choice.request_s):>7}  ",
             (f"{choice.gpus} {_card(choice)} {_brief(choice)} {choice.layout}", "faint"), hang=13,
         )  # fmt: skip
     page.line(("  dollars for a million tokens; the longer the bar, the sooner a request is done", "faint"))
@@ -177,14 +165,3 @@ def _weights(page: Page, plan: ServingPlan) -> None:
     for c in plan.by_weights:
         if c.setting.weights.how == "a published upload":
             page.line(("  " + c.setting.weights.model.id, "faint"))
-
-
-def _assumed(page: Page, plan: ServingPlan) -> None:
-    if plan.assumed:
-        page.heading("Assumed")
-        for a in plan.assumed:
-            page.line("  ", f"{a.name} = {a.value}", (f"  {a.because}", "faint"))
-    if plan.refused:
-        page.heading("Left out")
-        for reason, times in sorted(plan.refused.items(), key=lambda item: -item[1])[:4]:
-            page.line("  ", f"{times} structures: ", (reason, "faint"))

@@ -1,12 +1,11 @@
 """A training plan as people read it: the best layout and what binds it, what lost, money against time, the fewest cards."""
 
 from vramcast.cli.page import Page
+from vramcast.cli.plan_parts import bar, ending, fact, lost_lines, needed_of, nothing_holds, power_text, verdict_line
 from vramcast.planning.plans.training import Trained, TrainingPlan
-from vramcast.planning.verdict import likely_text
-from vramcast.units import count, gib, time_text
+from vramcast.units import count, time_text
 
-_BAR, _MOST_TERMS = 24, 5
-_STYLES = {"fits": "good", "tight": "warn"}
+_MOST_TERMS = 5
 _DAY_S = 86_400
 
 
@@ -19,7 +18,7 @@ def training_plan_page(plan: TrainingPlan, *, terminal: bool | None = None) -> P
         _ranked(page, plan)
         _front(page, plan)
         _fewest(page, plan)
-    _assumed(page, plan)
+    ending(page, plan.assumed, plan.refused)
     return page
 
 
@@ -30,32 +29,32 @@ def _title(page: Page, plan: TrainingPlan) -> None:
     page.line((f"  {plan.tried:,} layouts of {plan.structures:,} structures", "faint"))
     page.blank()
     if not plan.ranked:
-        words, short = plan.nearest or ("no layout", 0)
-        page.line(("NOTHING HOLDS IT", "bad"), f"  the least short: {words}" + (f", by {gib(short)} a card" if short else ""))
-        page.line("  more cards, --offload, --method lora, --optimizer adamw_8bit or a shorter --seq would help")
+        helps = "more cards, --offload, --method lora, --optimizer adamw_8bit or a shorter --seq would help"
+        nothing_holds(page, plan.nearest, helps)
     elif not plan.meets:
         page.line(("DEADLINE OR BUDGET OUT OF REACH", "bad"), "  what comes nearest is listed")
 
 
 def _best(page: Page, plan: TrainingPlan) -> None:
     best, own = plan.ranked[0], plan.ranked[0].question
-    chance = f", {likely_text(best.fit.probability)}" if best.fit.probability is not None else ""
-    named = f"{best.gpus} x {best.offer.card.name}  {best.words}, dp {own.parallel.dp}"
-    page.line((best.fit.verdict.upper(), _STYLES.get(best.fit.verdict, "warn")), "  ", (named, "title"), chance)
-    page.line(f"  batch        micro-batch {own.micro_batch} x {own.accumulate} accumulated x {own.parallel.dp} ranks", hang=15)
-    page.line(
-        f"  memory       {gib(best.needed_bytes, 1)} needed of {gib(best.offer.card.visible_bytes, 1)} on each card", hang=15
-    )
-    page.line(f"  step         {time_text(best.step_s)}, {best.tokens_per_s:,.0f} tokens/s, MFU {best.mfu:.1%}", hang=15)
+    verdict_line(page, best.fit, f"{best.gpus} x {best.offer.card.name}  {best.words}, dp {own.parallel.dp}")
+    fact(page, "batch", f"micro-batch {own.micro_batch} x {own.accumulate} accumulated x {own.parallel.dp} ranks")
+    fact(page, "memory", needed_of(best.needed_bytes, best.offer.card.visible_bytes))
+    fact(page, "step", f"{time_text(best.step_s)}, {best.tokens_per_s:,.0f} tokens/s, MFU {best.mfu:.1%}")
     terms = sorted(best.term.terms, key=lambda t: -t.seconds)[:_MOST_TERMS]
-    page.line("  what binds   ", ", ".join(f"{t.name} {t.seconds / best.step_s:.0%}" for t in terms), hang=15)
+    fact(page, "what binds", ", ".join(f"{t.name} {t.seconds / best.step_s:.0%}" for t in terms))
     if best.days is not None:
-        page.line(f"  run          {time_text(best.days * _DAY_S)}{_money(best)}", hang=15)
-    page.line(f"  power        at most {best.power_w / 1000:,.1f} kW (the boards' limits)", hang=15)
+        fact(page, "run", f"{time_text(best.days * _DAY_S)}{_money(best)}")
+    fact(page, "power", power_text(best.power_w))
 
 
 def _money(one: Trained) -> str:
-    return f", ${one.usd:,.0f} ({one.offer.priced})" if one.usd is not None else ", no price known for the card"
+    return f", ${_dollars(one.usd)} ({one.offer.priced})" if one.usd is not None else ", no price known for the card"
+
+
+def _dollars(usd: float) -> str:
+    """``161,767`` or ``3.94``."""
+    return f"{usd:,.0f}" if usd >= 100 else f"{usd:.2f}"
 
 
 def _ranked(page: Page, plan: TrainingPlan) -> None:
@@ -64,22 +63,24 @@ def _ranked(page: Page, plan: TrainingPlan) -> None:
     page.heading(f"Ranked by {plan.task.order}, one of each kind")
     head = ("cards", "layout", "mb", "GiB", "step", "MFU", "days", "$")
     rows = [
-        (f"{t.gpus} {'-'.join(t.offer.card.id.split('-')[:1])}", t.words + ("" if t.fit.verdict == "fits" else " (tight)"),
+        (f"{t.gpus} {'-'.join(t.offer.card.id.split('-')[:2])}", t.words + ("" if t.fit.verdict == "fits" else " (tight)"),
          str(t.question.micro_batch), f"{t.needed_bytes / 2**30:.0f}", time_text(t.step_s), f"{t.mfu:.0%}",
-         f"{t.days:,.1f}" if t.days is not None else "-", f"{t.usd:,.0f}" if t.usd is not None else "-")
+         f"{t.days:,.1f}" if t.days is not None else "-", _dollars(t.usd) if t.usd is not None else "-")
         for t in plan.ranked
     ]  # fmt: skip
     page.table([head, *rows], styles=("title", "", "", "number"), right=frozenset({2, 3, 4, 5, 6, 7}))
     best = plan.ranked[0]
-    for number, lost in enumerate(plan.ranked[1:3], 2):
-        page.line("  ", (f"{number} lost: ", "faint"), why_lost(lost, best), hang=10)
+    lost_lines(page, (why_lost(lost, best) for lost in plan.ranked[1:3]))
 
 
 def why_lost(lost: Trained, best: Trained) -> str:
-    """How much longer a step takes, and the part of it that grew most."""
+    """How much longer a token takes, and the part of a step that grew most; how much dearer it is where it is quicker."""
     if lost.fit.verdict != best.fit.verdict:
         return f"it is {lost.fit.verdict} where the best {best.fit.verdict}"
     slower = best.tokens_per_s / lost.tokens_per_s - 1
+    if slower < 0:  # by cost or cards a quicker one may lose
+        dearer = lost.usd_per_token / best.usd_per_token - 1
+        return f"{dearer:.1%} dearer for a token on {lost.gpus} cards, {-slower:.0%} less time; {lost.words}"
     own = {t.name: t.seconds / (lost.tokens_per_s * lost.step_s) for t in lost.term.terms}
     other = {t.name: t.seconds / (best.tokens_per_s * best.step_s) for t in best.term.terms}
     grown = max(own, key=lambda name: own[name] - other.get(name, 0.0))
@@ -92,11 +93,10 @@ def _front(page: Page, plan: TrainingPlan) -> None:
     page.heading("Cheaper or sooner: none of these is beaten in both")
     most = max(one.tokens_per_s for one in plan.front)
     for one in plan.front:
-        bar = page.mark("kv_cache") * max(1, round(_BAR * one.tokens_per_s / most))
         days = f"{one.days:,.1f} days" if one.days is not None else time_text(one.step_s)
-        usd = f"${one.usd:,.0f}" if one.usd is not None else f"{one.gpus} cards"
+        usd = f"${_dollars(one.usd)}" if one.usd is not None else f"{one.gpus} cards"
         tail = (f"{one.gpus} x {one.words}", "faint")
-        page.line("  ", (usd.rjust(12), "number"), "  ", (bar.ljust(_BAR), "kv_cache"), f"  {days:>11}  ", tail, hang=16)
+        page.line("  ", (usd.rjust(12), "number"), "  ", bar(page, one.tokens_per_s / most), f"  {days:>11}  ", tail, hang=16)
 
 
 def _fewest(page: Page, plan: TrainingPlan) -> None:
@@ -104,14 +104,3 @@ def _fewest(page: Page, plan: TrainingPlan) -> None:
     for one in plan.fewest:
         days = f", {time_text(one.days * _DAY_S)}" if one.days is not None else ""
         page.line("  ", (f"{one.gpus} x {one.offer.card.name}", "title"), f"  {one.words}  {one.fit.verdict}{days}", hang=4)
-
-
-def _assumed(page: Page, plan: TrainingPlan) -> None:
-    if plan.assumed:
-        page.heading("Assumed")
-        for a in plan.assumed:
-            page.line("  ", f"{a.name} = {a.value}", (f"  {a.because}", "faint"))
-    if plan.refused:
-        page.heading("Left out")
-        for reason, times in sorted(plan.refused.items(), key=lambda item: -item[1])[:4]:
-            page.line("  ", f"{times} structures: ", (reason, "faint"))

@@ -1,15 +1,16 @@
 """A serving plan: all deployments on the cards offered, ranked; cost against speed; the fewest cards; why the others lost."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from vramcast.errors import MissingError, UnmodelledError, VramcastError
-from vramcast.ledger import Assumption, RankMemory, shown_in
+from vramcast.ledger import Assumption
 from vramcast.models.inventory import Model
 from vramcast.planning.plans.choices import Choice, Joined, Judge
 from vramcast.planning.plans.layouts import layouts
+from vramcast.planning.plans.plan import Plan, prices_taken
 from vramcast.planning.plans.serving_table import Columns, Held, held, one_by_one, timed
 from vramcast.planning.plans.wanted import Setting, Wanted
 from vramcast.planning.plans.weights import weights_of
@@ -23,13 +24,11 @@ SHOWN, _MOST_OF_THE_FRONT = 6, 8
 Watch = Callable[[int, int], None]
 
 
-class ServingPlan(msgspec.Struct, frozen=True, kw_only=True):
+class ServingPlan(Plan, frozen=True, kw_only=True):
     """``ranked``: the best first, one of each kind (card, count, weights, engine). ``front``: none is both cheaper and faster.
 
-    ``fewest``: the least cards of each offer that hold the job. ``by_weights``: the best for each format of weights. ``meets``:
-    whether the service level is kept; where it is not, ``ranked`` comes as near as one can get. ``refused``: reasons with how
-    many structures each excluded. ``nearest``: where nothing fits, the structure that is least short and by how many bytes.
-    ``memory``: of the best one's ranks. ``longest_ttft_s``: of one prompt that fills the context, alone on the best.
+    ``fewest``: the least cards of each offer that hold the job. ``by_weights``: the best for each format of weights.
+    ``longest_ttft_s``: of one prompt that fills the context, alone on the best.
     """
 
     wanted: Wanted
@@ -37,22 +36,9 @@ class ServingPlan(msgspec.Struct, frozen=True, kw_only=True):
     front: tuple[Choice, ...] = ()
     fewest: tuple[Choice, ...] = ()
     by_weights: tuple[Choice, ...] = ()
-    meets: bool = True
-    tried: int = 0
-    structures: int = 0
-    refused: dict[str, int] = {}
-    nearest: tuple[str, int] | None = None
-    memory: tuple[RankMemory, ...] = ()
     longest_ttft_s: float | None = None
-    assumed: tuple[Assumption, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """The object that ``--json`` prints."""
-        found: dict[str, Any] = shown_in("plan_json").as_object(self)
-        return found
-
-    def __str__(self) -> str:
-        return str(shown_in("plan_page").serving_plan_page(self, terminal=False).text())
+    shown_by: ClassVar[tuple[str, str, str]] = ("plan_page", "serving_plan_page", "serving_object")
 
 
 def plan_serving(
@@ -70,7 +56,7 @@ def plan_serving(
         raise UnmodelledError(f"no deployment can be forecast: {because}")
     plan = ServingPlan(
         wanted=wanted, tried=sum(t.tried for t in tables), structures=len(settings), refused=refused,
-        assumed=(*assumed, *model.assumed, *_prices(wanted)),
+        assumed=(*assumed, *model.assumed, *prices_taken(wanted.offers)),
     )  # fmt: skip
     return _ranked(plan, Joined(wanted, tables), tables)
 
@@ -120,21 +106,6 @@ def _settings(wanted: Wanted, model: Model) -> Iterator[Setting]:
 
 def _not_started(wanted: Wanted) -> list[str]:
     return [why for offer in wanted.offers for engine in wanted.engines if (why := why_not(engine, offer.card))]
-
-
-def _prices(wanted: Wanted) -> tuple[Assumption, ...]:
-    """What is taken for the hour of a card where the user said nothing."""
-    told = [
-        Assumption("price", f"${o.usd_per_hour:g}/h for {o.card.name}", o.priced) for o in wanted.offers
-        if o.usd_per_hour is not None and o.priced != "yours"
-    ]  # fmt: skip
-    without = [o.card.name for o in wanted.offers if o.usd_per_hour is None]
-    if without:
-        names = ", ".join(without)
-        told.append(
-            Assumption("price", "unknown", f"{names}: no public price is known here; say yours, --gpu '{without[0]}@2.50'")
-        )
-    return tuple(told)
 
 
 def _ranked(plan: ServingPlan, joined: Joined, tables: Sequence[Columns]) -> ServingPlan:

@@ -1,14 +1,15 @@
 """A training plan: every layout on the cards offered, ranked by time, money or cards; what binds; the fewest cards."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from vramcast.errors import UnmodelledError, VramcastError
-from vramcast.ledger import Assumption, Fit, RankMemory, Term, shown_in
+from vramcast.ledger import Assumption, Fit, Term
 from vramcast.models.inventory import Model
-from vramcast.planning.plans.offers import YOURS, Offer
+from vramcast.planning.plans.offers import Offer
+from vramcast.planning.plans.plan import Plan, prices_taken
 from vramcast.planning.plans.serving import Watch, check_numpy
 from vramcast.planning.plans.training_layouts import MICRO_BATCHES, Structure, Task, counts_of, structures
 from vramcast.planning.verdict import training_fit
@@ -44,37 +45,28 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
     power_w: float
 
     @property
+    def usd_per_token(self) -> float:
+        """Dollars a token; cards times seconds where there is no price."""
+        return (self.offer.usd_per_hour or 1.0) / 3600 * self.gpus / self.tokens_per_s
+
+    @property
     def gpus(self) -> int:
         """Cards of the run."""
         return self.question.gpus
 
 
-class TrainingPlan(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingPlan(Plan, frozen=True, kw_only=True):
     """``ranked``: the best first, one of each framework, axes and number of cards. ``fewest``: the least cards of each offer.
 
-    ``front``: none is both cheaper and sooner. ``meets``: whether deadline and budget are kept. ``nearest``: where nothing
-    fits, the layout that is least short and by how many bytes.
+    ``front``: none is both cheaper and sooner.
     """
 
     task: Task
     ranked: tuple[Trained, ...] = ()
     front: tuple[Trained, ...] = ()
     fewest: tuple[Trained, ...] = ()
-    meets: bool = True
-    tried: int = 0
-    structures: int = 0
-    refused: dict[str, int] = {}
-    nearest: tuple[str, int] | None = None
-    memory: tuple[RankMemory, ...] = ()
-    assumed: tuple[Assumption, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
-        """The object that ``--json`` prints."""
-        found: dict[str, Any] = shown_in("plan_json").training_object(self)
-        return found
-
-    def __str__(self) -> str:
-        return str(shown_in("plan_training_page").training_plan_page(self, terminal=False).text())
+    shown_by: ClassVar[tuple[str, str, str]] = ("plan_training_page", "training_plan_page", "training_object")
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +113,9 @@ def plan_training(task: Task, *, model: Model, watch: Watch | None = None, assum
         raise UnmodelledError(
             f"no layout can be forecast: {next(iter(refused), 'the batch divides over no number of these cards')}"
         )
-    plan = TrainingPlan(task=task, tried=tried, structures=len(all_), refused=refused, assumed=(*assumed, *_prices(task)))
+    plan = TrainingPlan(
+        task=task, tried=tried, structures=len(all_), refused=refused, assumed=(*assumed, *prices_taken(task.offers))
+    )
     return _ranked(plan, found, model) if found else msgspec.structs.replace(plan, meets=False, nearest=nearest)
 
 
@@ -269,11 +263,4 @@ def _trained(task: Task, one: Candidate, model: Model) -> Trained:
         needed_bytes=max(r.needed_bytes for r in answer.ranks), step_s=one.step_s, mfu=one.mfu, tokens_per_s=one.tokens_per_s,
         bound=one.bound, term=one.term, days=run.days if run else None, usd=run.usd if run else None,
         power_w=offer.card.tdp_w * own.gpus,
-    )  # fmt: skip
-
-
-def _prices(task: Task) -> tuple[Assumption, ...]:
-    return tuple(
-        Assumption("price", f"${o.usd_per_hour:g}/h for {o.card.name}", o.priced) for o in task.offers
-        if o.usd_per_hour is not None and o.priced != YOURS
     )  # fmt: skip
