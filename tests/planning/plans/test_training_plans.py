@@ -91,3 +91,19 @@ def test_bad_words(words: dict, message: str) -> None:
 def test_another_task_is_refused() -> None:
     with pytest.raises(QuestionError, match="unknown plan 'cook'"):
         vramcast.plan("cook", LLAMA)
+
+
+def test_the_cuts_of_a_model_are_powers_of_two_as_nodes_are() -> None:
+    from vramcast.models.reading import read_model
+    from vramcast.planning.plans.training_layouts import Task, parallel_layouts
+
+    model = read_model("meta-llama/Llama-3.1-70B")
+    task = Task(model=model.id, offers=(), frameworks=("megatron",), seq=131_072, batch=64)
+    found = list(parallel_layouts(task, model, "megatron", 64))
+    assert {one.tp for one in found} == {1, 2, 4, 8}
+    assert {one.pp for one in found} == {1, 2, 4, 8, 16}
+    assert {one.cp for one in found} == {1, 2, 4, 8}
+    assert {one.vpp for one in found if one.pp > 1} == {1, 2, 4}
+    assert {one.ep for one in found} == {1}, "a dense model has no experts to deal out"
+    mixture = read_model("deepseek-ai/DeepSeek-V3")
+    assert {one.ep for one in parallel_layouts(task, mixture, "megatron", 64)} == {1, 4, 8, 16, 32, 64}
