@@ -107,3 +107,13 @@ def test_the_cuts_of_a_model_are_powers_of_two_as_nodes_are() -> None:
     assert {one.ep for one in found} == {1}, "a dense model has no experts to deal out"
     mixture = read_model("deepseek-ai/DeepSeek-V3")
     assert {one.ep for one in parallel_layouts(task, mixture, "megatron", 64)} == {1, 4, 8, 16, 32, 64}
+
+
+def test_a_trainer_is_asked_with_every_way_of_sharding() -> None:
+    from vramcast.asking.plan_training import task_of
+    from vramcast.models.reading import read_model
+    from vramcast.planning.plans.training_layouts import structures
+
+    task, _ = task_of("Qwen/Qwen2.5-0.5B", {"gpu": "4090x2", "method": "lora"})
+    found = {(one.question.fsdp, one.question.zero) for one in structures(task, read_model(task.model))}
+    assert found == {(2, 0), (0, 1), (0, 2), (0, 3)}
