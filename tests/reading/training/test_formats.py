@@ -291,6 +291,15 @@ def test_every_value_says_where_it_came_from(tmp_path: Path, name: str, text: st
     assert any(a.because.startswith(name) for a in settings.assumed())
 
 
+@pytest.mark.parametrize(
+    ("schedule", "chunks"), [("Interleaved1F1B", 2), ("interleaved1f1b", 2), ("1F1B", None), ("GPipe", None)]
+)
+def test_looped_schedules_of_torchtitan_have_two_stages_a_rank(tmp_path: Path, schedule: str, chunks: int | None) -> None:
+    table = f'pipeline_parallel_degree = 4\npipeline_parallel_schedule = "{schedule}"\n'
+    settings = read(tmp_path, "titan.toml", TORCHTITAN.replace("[parallelism]\n", f"[parallelism]\n{table}"))
+    assert settings.get("parallel.vpp") == chunks
+
+
 def test_no_key_is_dropped_without_a_word(tmp_path: Path) -> None:
     settings = read(tmp_path, "lf.yaml", LLAMA_FACTORY)
     told = {a.name: a.value for a in settings.assumed()}

@@ -58,6 +58,16 @@ def _loss_parallel(settings: Settings, value: Any, because: str) -> None:
         settings.put("options.vocab_parallel", False, because)
 
 
+# Schedules of torch with several stages a rank (torch 2.13, distributed/pipelining/schedules.py, PipelineScheduleMulti)
+_LOOPED = ("interleaved1f1b", "loopedbfs", "interleavedzerobubble", "zbvzerobubble", "dualpipev")
+
+
+def _schedule(settings: Settings, value: Any, because: str) -> None:
+    """Two stages a rank, torchtitan's default for such schedules (distributed/pipeline_parallel.py, stages_per_rank)."""
+    if str(value).lower() in _LOOPED:
+        settings.put("parallel.vpp", 2, f"{because}: two stages a rank")
+
+
 def _in_backward(settings: Settings, value: Any, because: str) -> None:
     if flag(value):
         settings.replace("options.update", "in_backward", because)
@@ -83,6 +93,7 @@ RULES: dict[str, Rule] = {
     "parallelism.fsdp_reshard_after_forward": _reshard,
     "parallelism.tensor_parallel_degree": _degree("parallel.tp"),
     "parallelism.pipeline_parallel_degree": _degree("parallel.pp"),
+    "parallelism.pipeline_parallel_schedule": _schedule,
     "parallelism.context_parallel_degree": _degree("parallel.cp"),
     "parallelism.expert_parallel_degree": _degree("parallel.ep"),
     "parallelism.expert_tensor_parallel_degree": _degree("options.expert_tp"),
