@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Term
 from vramcast.models import rotary
 from vramcast.models.inventory import Block, Model, Tensor, Tower, by_identity, part_of
@@ -19,15 +20,20 @@ from vramcast.models.sharding import Layout, Stage, is_routed, outer_tensors, sh
 from vramcast.units import MiB, gib
 from vramcast.units import count as counted
 
+_BFLOAT16 = (8, 0)  # vllm/platforms/cuda.py, supported_dtypes: Ampere and newer
 
-def loaded_dtype(model: Model, asked: str | None) -> str:
+
+def loaded_dtype(model: Model, asked: str | None, card: Accelerator | None) -> str:
     """The type plain weights are loaded in: asked, or the checkpoint's, float32 ones being loaded in 16 bits.
 
+    A card without bfloat16 arithmetic takes float16 where nobody asked for a type.
     Source: vllm/config/model.py, sglang/srt/configs/model_config.py and tensorrt_llm/_torch/model_config.py alike.
     """
     if asked and not same_as_model(asked):
         return asked
-    return "bfloat16" if model.dtype == "float32" else model.dtype
+    own = "bfloat16" if model.dtype == "float32" else model.dtype
+    older = card is not None and card.capability is not None and card.capability < _BFLOAT16
+    return "float16" if older and own == "bfloat16" else own
 
 
 def same_as_model(dtype: str | None) -> bool:

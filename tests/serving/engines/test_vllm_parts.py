@@ -273,3 +273,10 @@ def test_states_kept_at_block_ends_take_a_second_block(version: str, caching: bo
     question = Serving(model=name, engine_version=version, context=4096, options=options)
     resolved = engine("vllm").resolve(question, read_model(name, offline=True), None)
     assert settings_of(resolved).demand.state_blocks == blocks
+
+
+@pytest.mark.parametrize(("gpu", "dtype"), [("T4", "float16"), ("A10", "bfloat16"), ("V100-32G", "float16")])
+def test_weights_are_named_by_the_type_that_the_card_loads(gpu: str, dtype: str) -> None:
+    answer = answer_of(Serving(model="meta-llama/Llama-3.1-8B-Instruct", gpu=gpu, context=512))
+    weights = next(t for t in answer.ranks[0].peak.terms if t.name == "weights")
+    assert f"parameters, {dtype}," in weights.why

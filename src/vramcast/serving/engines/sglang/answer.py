@@ -83,7 +83,7 @@ def answer(resolved: Resolved) -> Answer:
 def _rank(resolved: Resolved, stage: Stage) -> SglangRank:
     options, parallel = resolved.options, resolved.question.parallel
     version = parse_version(resolved.version, "sglang")
-    dtype = loaded_dtype(resolved.model, resolved.question.dtype)
+    dtype = loaded_dtype(resolved.model, resolved.question.dtype, resolved.card)
     weights = _weights(resolved, stage, dtype)
     ratio = options.get("swa_full_tokens_ratio") or model_class(resolved.model.text_class).served.window_pool
     held = Stage(name=stage.name, first=stage.first, last=stage.last, blocks=_cached_blocks(resolved, stage, version))

@@ -28,7 +28,7 @@ class Sglang(msgspec.Struct, frozen=True):
         defaults, version, number = opened(self, question, model)
         _fill(defaults, question, model, number, card)
         context = context_of(question, model, defaults)
-        storage = storage_of(model, quant=question.quant, dtype=loaded_dtype(model, question.dtype))
+        storage = storage_of(model, quant=question.quant, dtype=loaded_dtype(model, question.dtype, card))
         kernel = sglang_kernel(storage, card, defaults.values)
         defaults.assumed += named_kernel(model, storage, kernel, None, question.parallel.tp)
         return resolved(question, model, card, defaults, version=version, context=context)

@@ -74,7 +74,7 @@ def answer(resolved: Resolved) -> Answer:
 
 def _rank(resolved: Resolved, stage: Stage) -> TrtllmRank:
     question, options = resolved.question, resolved.options
-    dtype = loaded_dtype(resolved.model, question.dtype)
+    dtype = loaded_dtype(resolved.model, question.dtype, resolved.card)
     element = element_bytes(dtype)
     kv = element if same_as_model(question.kv_dtype) else _cache_element(str(question.kv_dtype))
     layers = list(cache_layers(stage, question.parallel.tp))

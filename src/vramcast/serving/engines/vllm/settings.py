@@ -59,7 +59,7 @@ def settings_of(resolved: Resolved) -> VllmSettings:
     options, model = resolved.options, resolved.model
     version, parallel = parse_version(resolved.version, "vllm"), resolved.question.parallel
     second = second_runner(version, model, quantized=bool(resolved.question.quant or model.quantization))
-    dtype = loaded_dtype(model, resolved.question.dtype)
+    dtype = loaded_dtype(model, resolved.question.dtype, resolved.card)
     spread = spread_of("vllm", parallel, options)
     return VllmSettings(
         version=version,
