@@ -15,6 +15,7 @@ from vramcast.workload import Parallel, Serving, Training
 
 QWEN = "Qwen/Qwen2.5-1.5B-Instruct"
 SHOWN = {
+    "best",
     "curve",
     "explain",
     "as_json",

@@ -1,13 +1,13 @@
 """Flags that change memory or speed and that no rule here counts: what each changes, one table an engine.
 
-Read of vLLM 0.33.0 (entrypoints/common/cli_args.py, engine/arg_utils.py), SGLang 0.5.10 (srt/server_args.py), llama.cpp 0c1e57098
-(common/arg.cpp), TensorRT-LLM 1.0 (llmapi/llm_args.py), text-generation-launcher 3.3 (launcher/src/main.rs), LMDeploy 0.10
-(cli/utils.py, messages.py), KTransformers 0.5 (kt-kernel, server/args.py). A name that ends in * stands for all that begin so.
+Listed from vLLM 0.33.0's and SGLang 0.5.10's own parsers. The names of text-generation-launcher 3.3.6 (db931fcf, launcher/src),
+LMDeploy 0.16.0 (1263d5cd8, cli/, messages.py) and KTransformers (95009ea6) were held against their sources; those of llama.cpp and
+TensorRT-LLM come from the files people publish and were not. A name that ends in * stands for all that begin so.
 Their values are told in an answer beside what they change, so that nobody takes the figure for more than it is.
 """
 
-VERSIONS = {"vllm": "0.33.0", "sglang": "0.5.10", "llama_cpp": "0c1e57098", "tensorrt_llm": "1.0", "tgi": "3.3",
-            "lmdeploy": "0.10", "ktransformers": "0.5"}  # fmt: skip
+VERSIONS = {"vllm": "0.33.0", "sglang": "0.5.10", "llama_cpp": "0c1e57098", "tensorrt_llm": "1.0", "tgi": "3.3.6",
+            "lmdeploy": "0.16.0", "ktransformers": "95009ea6"}  # fmt: skip
 _DRAFT = "the draft's weights, cache and graphs"
 _TOWER = "weights and activations of vision and audio towers"
 _HOST = "host memory, and what moves between it and the card"
@@ -94,13 +94,13 @@ _TABLES: dict[str, dict[str, str]] = {
     "lmdeploy": {
         _CACHE: "cache-max-entry-count cache-block-seq-len quant-policy enable-prefix-caching rope-scaling-factor",
         _BATCH: "max-prefill-token-num num-tokens-per-iter max-prefill-iters prefill-interval",
-        _KERNELS: "backend communicator eager-mode device attn-backend async", _DRAFT: "speculative-* spec-*",
-        _WEIGHTS: "adapters hf-overrides disable-vision-encoder", _SPLIT: "role migration-backend",
+        _KERNELS: "backend communicator eager-mode device async", _DRAFT: "speculative-* spec-*",
+        _WEIGHTS: "adapters hf-overrides", _SPLIT: "role migration-backend",
         _EXPERTS: "enable-microbatch enable-eplb dllm-*", _LAYOUT: "cp nnodes node-rank attn-tp-size",
     },
     "ktransformers": {
-        _HOST: "kt-* cpu-infer gguf-path cpu-memory* num-cpu-threads", _LAYOUT: "optimize-config-path gpu-split* num-gpu-experts",
-        _BATCH: "chunk-size max-batch-size chunk-prefill-size", _CACHE: "cache-q4 page-size cache-8bit memory-gpu*",
+        _HOST: "kt-* cpu-infer gguf-path cpu-memory*", _LAYOUT: "optimize-config-path gpu-split* num-gpu-experts",
+        _BATCH: "chunk-size max-batch-size", _CACHE: "cache-q4 page-size cache-8bit memory-gpu*",
         _KERNELS: "use-cuda-graph backend-type attn*",
     },
 }  # fmt: skip
