@@ -1,8 +1,8 @@
 """Flags that change memory or speed and that no rule here counts: what each changes, one table an engine.
 
 Listed from vLLM 0.33.0's and SGLang 0.5.10's own parsers. The names of text-generation-launcher 3.3.6 (db931fcf, launcher/src),
-LMDeploy 0.16.0 (1263d5cd8, cli/, messages.py) and KTransformers (95009ea6) were held against their sources; those of llama.cpp and
-TensorRT-LLM come from the files people publish and were not. A name that ends in * stands for all that begin so.
+LMDeploy 0.16.0 (1263d5cd8, cli/, messages.py) and KTransformers (95009ea6) were held against their sources; those of llama.cpp
+and TensorRT-LLM come from the files people publish and were not. A name that ends in * stands for all that begin so.
 Their values are told in an answer beside what they change, so that nobody takes the figure for more than it is.
 """
 
