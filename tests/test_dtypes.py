@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from vramcast.errors import QuestionError
+from vramcast.hardware.cards import find_accelerator
 from vramcast.models.quantization.scheme import PLAIN
 from vramcast.models.reading import read_model
 from vramcast.serving.weights import loaded_dtype, scaled_bytes
@@ -47,9 +48,10 @@ def test_every_reader_of_the_table_agrees() -> None:
 def test_float32_checkpoints_are_loaded_in_16_bits_unless_asked() -> None:
     base = read_model("openai-community/gpt2", offline=True)
     wide, half = (msgspec.structs.replace(base, dtype=dtype) for dtype in ("float32", "float16"))
-    assert loaded_dtype(wide, None) == loaded_dtype(wide, "auto") == "bfloat16"
-    assert loaded_dtype(wide, "float32") == "float32"
-    assert loaded_dtype(half, None) == "float16"
+    assert loaded_dtype(wide, None, None) == loaded_dtype(wide, "auto", None) == "bfloat16"
+    assert loaded_dtype(wide, "float32", None) == "float32"
+    assert loaded_dtype(half, None, None) == "float16"
+    assert loaded_dtype(wide, None, find_accelerator("T4")) == "float16", "no bfloat16 arithmetic on that card"
 
 
 def test_cache_types_with_scales_take_their_share() -> None:

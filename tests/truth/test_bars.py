@@ -1,6 +1,7 @@
 """Bars of answers: the exact part stays, the measured part carries the spread of its kind."""
 
 import math
+from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -14,6 +15,13 @@ from vramcast.truth.bars import Cell
 from vramcast.workload import Parallel, Serving, Training
 
 CELL = Cell(low=0.9, high=1.2, quantiles=(0.8, 0.9, 0.92, 0.98, 1.0, 1.02, 1.08, 1.1, 1.2), cases=30, sources=3)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> Iterator[None]:
+    bars.forget()
+    yield
+    bars._cell_of.cache_clear()
 
 
 @pytest.fixture

@@ -165,8 +165,20 @@ def advise(
     good.sort(key=lambda t: (t.change.price, -(t.fit.margin_bytes or 0)))
     rest = [t for t in alone.values() if not t.fits and t.asked.needed_bytes < needed_bytes]
     rest.sort(key=lambda t: t.asked.needed_bytes)
-    shown = good[:MOST]
+    shown = _varied(good, alone)[:MOST]
     return tuple(_advice(t, needed_bytes) for t in (*shown, *rest[: min(_MOST_ALONE, MOST - len(shown))]))
+
+
+def _varied(good: list[Tried], alone: dict[str, Tried]) -> list[Tried]:
+    """Without the second pair of a kind that is enough by itself: it would be the same advice, a little less of it."""
+    enough, paired, kept = {kind for kind, found in alone.items() if found.fits}, set[str](), []
+    for tried in good:
+        kinds = tried.change.kind.split(" and ")
+        again = enough & set(kinds) if len(kinds) > 1 else set()
+        if not again & paired:
+            kept.append(tried)
+        paired |= again
+    return kept
 
 
 def _by_kind(changes: Iterable[Change]) -> dict[str, list[Change]]:

@@ -69,9 +69,13 @@ _ALIKE = {"awq": "gptq", "w4a16": "gptq"}
 
 
 def published_quality(scheme: str, *, parameters: float) -> Quality | None:
-    """The published figure of the model nearest in size; None where nobody published one that is known here."""
+    """The published figure of the model nearest in size; None where nobody published one that is known here.
+
+    A much larger model's stands only where no other does: it would promise too much.
+    """
     wanted = _ALIKE.get(scheme.lower(), scheme.lower())
     rows = [row for row in PUBLISHED if row.scheme.lower() == wanted]
     if not rows:
         return None
+    rows = [row for row in rows if row.parameters <= 2 * parameters] or rows
     return min(rows, key=lambda row: max(row.parameters, parameters) / max(1.0, min(row.parameters, parameters)))
