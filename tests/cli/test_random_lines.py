@@ -21,6 +21,9 @@ SERVE = {
     "--context": [*COUNTS, "8192", "16384"], "--concurrency": COUNTS, "--quant": ["fp8", "awq", "nf4", "Q4_K_M", "x"],
     "--kv-dtype": ["fp8", "auto", "q8_0"], "--tp": COUNTS, "--pp": COUNTS, "--gpu-memory-utilization": ["0.5", "0.95", "1", "2"],
     "--max-num-seqs": COUNTS, "--cpu-offload-gb": COUNTS, "-ngl": COUNTS, "--enforce-eager": [None], "--prompt": COUNTS,
+    "--rate": ["0", "1", "x"], "--output": COUNTS, "--slo": ["ttft=1s,tpot=50ms", "x"],
+    "--link": ["pcie4", "64GB/s", "0GB/s", "x"],
+    "--disagg": ["2P1D", "0P1D", "x"], "--images": COUNTS, "--dp": COUNTS, "--ep": COUNTS, "--block-size": ["16", "7", "0"],
 }  # fmt: skip
 TRAIN = {
     "--gpu": GPUS, "--framework": ["hf_trainer", "unsloth", "megatron", "torchtitan", "trl", "x"], "--rank": COUNTS,
@@ -28,6 +31,8 @@ TRAIN = {
     "--micro-batch": COUNTS, "--seq": [*COUNTS, "512", "2048"], "--checkpointing": ["none", "full", "x"], "--fsdp": ["1", "2"],
     "--zero": ["1", "3"], "--tp": COUNTS, "--loss": ["eager", "linear"], "--quant": ["nf4", "fp8"],
     "--param-dtype": ["float32", "x"],
+    "--link": ["pcie4", "x"], "--pp": COUNTS, "--cp": COUNTS, "--accumulate": COUNTS, "--tokens": ["1T", "0", "x"],
+    "--offload": ["optimizer", "activations", "x"], "--set": ["residual=float32", "x=1", "scan"], "--targets": ["lm_head", "x"],
 }  # fmt: skip
 
 

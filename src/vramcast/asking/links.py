@@ -17,7 +17,7 @@ def link_of(text: str) -> float:
         return LINKS[name]
     if name[:1].isdigit():
         return rate_of(text)
-    raise unknown_name("link", text, LINKS)
+    raise unknown_name("link", text, LINKS, hint="(or a rate one way: 64GB/s)")
 
 
 def rate_of(text: str) -> float:

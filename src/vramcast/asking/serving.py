@@ -1,6 +1,6 @@
 """A serving question from words: names, suffix strings ("128k", "H100x4"), traffic as people write it, an engine's own flags."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -77,8 +77,6 @@ def serving_question(
     beside them; ``variables``: what they leave open; ``only``: which of several engines, by its name. Raises QuestionError for a
     word, flag, number, name or file that cannot be.
     """
-    from vramcast.serving.engines import engine as engine_named
-
     check_words(words, ServingWords.__annotations__, what="serving word")
     plain = model is not None and not flags and not files and _is_catalogued(model)
     named = [fspath(file) for file in files]
@@ -88,8 +86,15 @@ def serving_question(
         raise QuestionError("no model: give an id, a path, or a file that starts an engine (--from compose.yml)")
     said, rest = _engine_fields(flags)
     asked: dict[str, Any] = {name: value for name, value in {**words, **said}.items() if value is not None}
-    auto = str(asked.get("context", "")).lower() in ("auto", "max", "-1") and asked.pop("context")
     artefact = Artefact(model=model) if plain else artefact_of(model)
+    return _asked(asked, artefact, lambda engine: _engine_options(options or {}, rest, engine))
+
+
+def _asked(asked: dict[str, Any], artefact: Artefact, options_of: Callable[[Any], dict[str, Any]]) -> Asked[Serving]:
+    """The question of these words about this artefact; ``options_of`` reads the engine's own flags once the engine is known."""
+    from vramcast.serving.engines import engine as engine_named
+
+    auto = str(asked.get("context", "")).lower() in ("auto", "max", "-1") and asked.pop("context")
     cards = named_cards(asked.get("gpu"))
     asked, understood = _engine_fills(asked, artefact, cards.gpu)
     name, version = _engine(asked["engine"])
@@ -109,7 +114,7 @@ def serving_question(
         engine_version=version,
         parallel=parallel,
         traffic=traffic,
-        options=_engine_options(options or {}, rest, engine),
+        options=options_of(engine),
         **fields,
     )
     if auto:

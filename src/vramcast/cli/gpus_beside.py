@@ -3,22 +3,9 @@
 from collections.abc import Callable
 
 from vramcast.cli.page import Page
-from vramcast.hardware.accelerator import Accelerator, capability
+from vramcast.hardware.accelerator import FORMATS, Accelerator, capability
 from vramcast.units import GiB
 
-# Sign + exponent + fraction bits. TF32 is stored in 32 bits and computed with 19. Source: IEEE 754; NVIDIA A100 whitepaper;
-# OCP Microscaling and 8-bit floating point specifications.
-FORMATS = {
-    "fp64": "1+11+52",
-    "fp32": "1+8+23",
-    "tf32": "1+8+10 = 19",
-    "bf16": "1+8+7",
-    "fp16": "1+5+10",
-    "fp8": "1+4+3, 1+5+2",
-    "int8": "8",
-    "fp4": "1+2+1",
-    "int4": "4",
-}
 _KERNELS = {
     "bf16": "bf16 arithmetic",
     "fp8": "fp8 arithmetic",

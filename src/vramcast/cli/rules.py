@@ -103,7 +103,8 @@ def _listed(as_json: bool) -> None:
         return
     page = Page()
     page.line(
-        ("Rules of thumb", "title"), ("  vramcast rules NAME --help says which numbers; docs/folklore.md has them all", "faint")
+        ("Rules of thumb", "title"),
+        ("  vramcast rules NAME asks one and shows the numbers it takes; docs/folklore.md has them all", "faint"),
     )
     page.blank()
     page.table(

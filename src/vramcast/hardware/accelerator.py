@@ -19,8 +19,15 @@ _RACKS = {"gb200": 72, "gb300": 72}
 # GB200 and GB300 (one 400 Gb/s rail a card). NVIDIA, DGX and NVL72 datasheets. Other machines: 100 Gb/s Ethernet.
 RAIL_BYTES_PER_S = {"ampere": 25e9, "hopper": 50e9, "blackwell": 50e9}
 _ETHERNET_BYTES_PER_S = 12.5e9
-# Cards that an NVLink bridge joins: two boards side by side; H200 NVL two or four. NVIDIA's product briefs of these boards.
-_BRIDGED = {"pcie": 2, "nvl": 2, "h200-nvl": 4}
+# Cards that an NVLink bridge joins, by the beginning of their id or their form: two boards side by side, H200 NVL two or four.
+# NVIDIA's product briefs of these boards.
+_BRIDGED = {"h200-nvl": 4, "pcie": 2, "nvl": 2}
+# Sign + exponent + fraction bits. TF32 is stored in 32 bits and computed with 19. Source: IEEE 754; NVIDIA A100 whitepaper;
+# OCP Microscaling and 8-bit floating point specifications.
+FORMATS = {
+    "fp64": "1+11+52", "fp32": "1+8+23", "tf32": "1+8+10 = 19", "bf16": "1+8+7", "fp16": "1+5+10", "fp8": "1+4+3, 1+5+2",
+    "int8": "8", "fp4": "1+2+1", "int4": "4",
+}  # fmt: skip
 
 
 class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -81,7 +88,7 @@ def link_between(card: Accelerator, cards: int) -> float:
 
     Boards are joined in pairs or fours by a bridge; more of them meet on the host's link. Zero where neither is known.
     """
-    bridged = _BRIDGED["h200-nvl"] if card.id.startswith("h200-nvl") else _BRIDGED.get(card.form, 0)
+    bridged = next((reach for name, reach in _BRIDGED.items() if card.id.startswith(name) or card.form == name), 0)
     direct = card.link_bytes_per_s if not bridged or cards <= bridged else 0
     return direct or card.host_link_bytes_per_s
 

@@ -136,8 +136,9 @@ def _numbers(model: Model | None, card: Accelerator | None, given: dict[str, flo
             "bandwidth": card.bandwidth_bytes_per_s,
             "peak_flops": card.flops.get("bf16", 0),
         }
-        if not own["peak_flops"] or not own["bandwidth"]:
-            raise QuestionError(f"{card.name} has no known dense bf16 rate or bandwidth: give --peak-tflops and --bandwidth")
+        if missing := [word for word in ("peak_flops", "bandwidth") if not (own[word] or word in given)]:
+            flags = " and ".join({"peak_flops": "--peak-tflops", "bandwidth": "--bandwidth"}[word] for word in missing)
+            raise QuestionError(f"{card.name} has no known dense bf16 rate or no bandwidth: give {flags} beside it")
     return msgspec.structs.replace(Numbers(), **(own | given))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from vramcast.hardware.accelerator import FORMATS
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.operations.counts import conventions, forward_flops
 from vramcast.models.reading import read_model
@@ -164,12 +165,15 @@ def _profilers() -> Entry:
 
 
 def _formats() -> Entry:
-    bits = (("fp32: 1 + 8 + 23", 32), ("tf32: 1 + 8 + 10", 19), ("bf16: 1 + 8 + 7", 16), ("fp16: 1 + 5 + 10", 16),
-            ("fp8 e4m3: 1 + 4 + 3", 8), ("fp4 e2m1: 1 + 2 + 1", 4))  # fmt: skip
+    names = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
+    parts = {name: FORMATS[name].replace(",", " ").split()[0] for name in names}
+    bits = {name: sum(int(part) for part in text.split("+")) for name, text in parts.items()}
     return Entry(
         id="F29",
         rule="TF32 has 19 bits",
-        figures=(Figure(label="sign, exponent, fraction", said=19, reproduced=1 + 8 + 10, unit="bits"),),
-        exact=tuple(Exact(label=label, value=value, unit="bits") for label, value in bits),
+        figures=(Figure(label="sign, exponent, fraction", said=19, reproduced=bits["tf32"], unit="bits"),),
+        exact=tuple(
+            Exact(label=f"{name}: {parts[name].replace('+', ' + ')}", value=size, unit="bits") for name, size in bits.items()
+        ),
         why="it computes with 19 and is stored in 32: TF32 makes matrix products faster and no tensor smaller",
     )
