@@ -20,10 +20,17 @@ TABLES = (
     "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "AUDIO_TEXT_TO_TEXT",
     "MASKED_LM",
 )  # fmt: skip
+QWEN4: dict[str, Any] = {
+    "indexer_n_heads": 8, "indexer_kv_heads": 1, "indexer_head_dim": 128, "indexer_budget": 2048, "indexer_compress_ratio": 4,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e7, "partial_rotary_factor": 0.25}, "ple_layer_ids": [2, 6],
+    "eos_token_id": 1, "ngram_vocab_size_base": 20_000,
+}  # fmt: skip
 # What a published config says and the default leaves out.
 SAID: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"num_experts_per_tok": 6},
     "hunyuan_vl": {"text_config": {"head_dim": 128, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}},
+    "qwen4_exp": {"text_config": QWEN4},
+    "qwen4_exp_text": QWEN4,
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
 }
 # transformers allocates weights for LongCat's experts that do nothing, which no checkpoint has.
@@ -135,15 +142,37 @@ def differences(model_type: str, seeds: range) -> Iterator[tuple[str, int | str,
             yield ("" if ours == found[0] else f"seed {seed}, {how}", ours, found[0])
 
 
+def row(model_type: str) -> str:
+    """The fields of the class's default config that decide shapes, and the parameters transformers builds of it."""
+    from build_class_defaults import relevant
+
+    def kept(raw: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: kept(value) if isinstance(value, dict) else value
+            for name, value in raw.items()
+            if name == "model_type"
+            or (value is not None and relevant(name) and (not isinstance(value, dict) or "config" in name or name.isdigit()))
+        }
+
+    raw = default_of(model_type)
+    found = counted(model_type, raw)
+    parameters = found[0] if found else None
+    return json.dumps({"id": model_type, "parameters": parameters, "config": {**kept(raw), "model_type": model_type}})
+
+
 def main() -> None:
     """Sweep the types that are named, or all."""
     import transformers
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="configs of each type: the default and others perturbed")
+    parser.add_argument("--rows", action="store_true", help="print each type's default config and count, for a test, instead")
     parser.add_argument("types", nargs="*")
     asked = parser.parse_args()
     transformers.logging.set_verbosity_error()
+    if asked.rows:
+        print(*map(row, asked.types), sep="\n")
+        return
     tally: Counter[str] = Counter()
     for model_type in asked.types or sorted({*model_types()} & {*transformers.CONFIG_MAPPING} - OTHER):
         if class_of(model_type) is None:

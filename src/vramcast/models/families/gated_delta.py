@@ -41,14 +41,15 @@ def _mixed(config: Config) -> bool:
 
 
 def _layer(config: Config, hidden: int, key: tuple[str, bool], name: str) -> Block:
-    mixer, mixer_tensors = _delta(config, hidden) if key[0] == "linear_attention" else _attention(config, hidden)
-    feed, feed_tensors = _feed_forward(config, hidden, sparse=key[1])
+    mixer, mixer_tensors = delta(config, hidden) if key[0] == "linear_attention" else attention(config, hidden)
+    feed, feed_tensors = feed_forward(config, hidden, sparse=key[1])
     norms = parts.norms(hidden, "input_layernorm", "post_attention_layernorm")
     tensors = (*mixer_tensors, *feed_tensors, *norms)
     return Block(name=name, indices=(), mixers=(mixer,), feedforward=feed, tensors=tensors)
 
 
-def _attention(config: Config, hidden: int) -> tuple[Attention, tuple[Tensor, ...]]:
+def attention(config: Config, hidden: int) -> tuple[Attention, tuple[Tensor, ...]]:
+    """Attention whose query projection also yields an output gate."""
     heads = config.size("num_attention_heads")
     kind = Attention(
         heads=heads,
@@ -61,7 +62,8 @@ def _attention(config: Config, hidden: int) -> tuple[Attention, tuple[Tensor, ..
     return kind, (*projections, *parts.norms(kind.head_dim, "self_attn.q_norm", "self_attn.k_norm"))
 
 
-def _delta(config: Config, hidden: int) -> tuple[GatedDeltaNet, tuple[Tensor, ...]]:
+def delta(config: Config, hidden: int) -> tuple[GatedDeltaNet, tuple[Tensor, ...]]:
+    """A gated delta net layer."""
     kind = GatedDeltaNet(
         key_heads=config.size("linear_num_key_heads", default=16),
         value_heads=config.size("linear_num_value_heads", default=32),
@@ -88,7 +90,8 @@ def _delta_inputs(kind: GatedDeltaNet, hidden: int, *, fused: bool) -> tuple[Ten
     return tuple(t for n, w in widths.items() for t in parts.linear(f"linear_attn.in_proj_{n}", w, hidden, "mixer", shard=0))
 
 
-def _feed_forward(config: Config, hidden: int, *, sparse: bool) -> tuple[Dense | Experts, tuple[Tensor, ...]]:
+def feed_forward(config: Config, hidden: int, *, sparse: bool) -> tuple[Dense | Experts, tuple[Tensor, ...]]:
+    """The MLP or the mixture of one layer."""
     if sparse:
         mixed = _MIXTURE.kind(config)
         return mixed, _MIXTURE.tensors(config, mixed, hidden)

@@ -80,7 +80,7 @@ def _latent(config: Config, hidden: int) -> tuple[Mixer, tuple[Tensor, ...]]:
     return kind, (*latent_tensors(kind, hidden, bias=config.flag("attention_bias", default=False)), *gate)
 
 
-def _sizes(config: Config) -> tuple[int, int, int]:
+def sizes(config: Config) -> tuple[int, int, int]:
     """Heads, their width and the convolution's length; Ling's heads are those of its attention."""
     if _is_ling(config):
         width = config.size("linear_head_dim", "head_dim", default=128)
@@ -92,7 +92,7 @@ def _sizes(config: Config) -> tuple[int, int, int]:
 
 
 def _delta(config: Config, hidden: int) -> tuple[Mixer, tuple[Tensor, ...]]:
-    heads, width, conv = _sizes(config)
+    heads, width, conv = sizes(config)
     kind = GatedDeltaNet(key_heads=heads, value_heads=heads, key_dim=width, value_dim=width, conv=conv)
     name, inner = "self_attn.", heads * width
     return kind, (

@@ -33,7 +33,7 @@ def latent_kind(config: Config) -> LatentAttention:
 
 def latent(config: Config, style: Style, span: spans.Span) -> tuple[LatentAttention, tuple[Tensor, ...]]:
     """Latent attention and its tensors; queries are projected directly when ``q_lora_rank`` is null or 0."""
-    indexer = _indexer(config) if config.flag("has_indexer", default=False) else None
+    indexer = indexer_of(config) if config.flag("has_indexer", default=False) else None
     kind = msgspec.structs.replace(latent_kind(config), window=span.window, indexer=indexer)
     hidden = config.size("hidden_size")
     bias = skeleton.switched(config, style.qkv_bias)
@@ -48,7 +48,7 @@ def _evenly(config: Config, style: Style, span: spans.Span) -> tuple[LatentAtten
 
 def latent_tensors(kind: LatentAttention, hidden: int, *, bias: bool = False, prefix: str = "self_attn.") -> tuple[Tensor, ...]:
     """Down-projections are held whole by every rank, up-projections are cut in heads (arXiv 2405.04434, 2.1.2)."""
-    queries, values = kind.heads * kind.head_dim, kind.heads * (kind.nope_dim + kind.value_dim)
+    queries = kind.heads * kind.head_dim
     if kind.query_rank:
         query = (
             *parts.linear(f"{prefix}q_a_proj", kind.query_rank, hidden, "q_a", shard=None, bias=bias),
@@ -57,16 +57,27 @@ def latent_tensors(kind: LatentAttention, hidden: int, *, bias: bool = False, pr
         )
     else:
         query = parts.linear(f"{prefix}q_proj", queries, hidden, "q", shard=0, groups=kind.heads)
-    return (
-        *query,
+    return (*query, *compressed(kind, hidden, bias=bias, prefix=prefix))
+
+
+def compressed(
+    kind: LatentAttention, hidden: int, *, bias: bool = False, prefix: str = "self_attn.", owns: bool = True
+) -> tuple[Tensor, ...]:
+    """All but the queries: what is cached, its expansion and the output; ``owns`` false: an earlier layer's cache is read."""
+    values = kind.heads * (kind.nope_dim + kind.value_dim)
+    cached = (
         *parts.linear(f"{prefix}kv_a_proj_with_mqa", kind.cache_elements, hidden, "kv_a", shard=None, bias=bias),
         *parts.norms(kind.kv_rank, f"{prefix}kv_a_layernorm"),
+    )
+    return (
+        *(cached if owns else ()),
         *parts.linear(f"{prefix}kv_b_proj", values, kind.kv_rank, "kv_b", shard=0, groups=kind.heads),
         *parts.output(kind, hidden, f"{prefix}o_proj", bias=bias),
     )
 
 
-def _indexer(config: Config) -> Indexer:
+def indexer_of(config: Config) -> Indexer:
+    """The indexer's sizes as DeepSeek's keys give them."""
     return Indexer(heads=config.size("index_n_heads"), head_dim=config.size("index_head_dim"), top_k=config.size("index_topk"))
 
 
@@ -90,10 +101,11 @@ def _indexed(config: Config, reach: list[spans.Span]) -> list[Override]:
 
 def _partly_indexed(config: Config, reach: list[spans.Span]) -> list[Override]:
     """Layers that reuse the selection of an earlier one have no indexer (GLM-5): a list, a pattern of F and S, or a period."""
-    return [(("has_indexer", int(kind == "full")),) for kind in _indexer_types(config, len(reach))]
+    return [(("has_indexer", int(kind == "full")),) for kind in indexer_types(config, len(reach))]
 
 
-def _indexer_types(config: Config, count: int) -> list[str]:
+def indexer_types(config: Config, count: int) -> list[str]:
+    """Which layers have an indexer ("full") and which reuse an earlier one's selection ("shared")."""
     pattern = config.raw.get("indexer_types") or config.raw.get("index_topk_pattern")
     if isinstance(pattern, list | str) and pattern:
         types = [{"F": "full", "S": "shared"}.get(str(kind), str(kind)) for kind in pattern]
@@ -138,7 +150,7 @@ def _hy4_indexed(config: Config, reach: list[spans.Span]) -> list[Override]:
     """The first layer and every fourth from the second on have an indexer (HY 4)."""
     told = config.has("indexer_types")
     usual = ["full" if i == 0 or (i - 1) % 4 == 0 else "shared" for i in range(len(reach))]
-    return [(("has_indexer", int(k == "full")),) for k in (_indexer_types(config, len(reach)) if told else usual)]
+    return [(("has_indexer", int(k == "full")),) for k in (indexer_types(config, len(reach)) if told else usual)]
 
 
 def _dots_layers(config: Config, reach: list[spans.Span]) -> list[Override]:

@@ -14,6 +14,9 @@ from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 _MIXTRAL = ("w1", "w3", "w2")
 _FOUR_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm")
 _GLM4_NORMS = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
+_GEMMA_NORMS = (
+    "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
+)  # fmt: skip
 _AFTER = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 
@@ -40,6 +43,23 @@ def _afmoe_gate(config: Config, kind: Attention | LatentAttention, feed: Dense |
     """An output gate as wide as the queries."""
     queries = kind.heads * kind.head_dim
     return parts.linear("self_attn.gate_proj", queries, config.size("hidden_size"), "q", shard=0, groups=kind.heads)
+
+
+def _beam_gate(config: Config, kind: Attention | LatentAttention, feed: Dense | Experts) -> tuple[Tensor, ...]:
+    """An output gate as wide as the queries, with one bias for each head."""
+    bias = Tensor(name="self_attn.gate_bias", shape=(kind.heads,), role="state", shard=0, groups=kind.heads)
+    return (*_afmoe_gate(config, kind, feed), bias)
+
+
+def _beam_spans(config: Config, count: int) -> list[spans.Span]:
+    """Every sixth layer and the last see everything (Beam)."""
+    window = spans.window_of(config)
+    return [spans.FULL if (i + 1) % 6 == 0 or i == count - 1 else window for i in range(count)]
+
+
+def _three_dense(config: Config, count: int) -> list[bool]:
+    """Sparse after three layers, unless ``mlp_layer_types`` says otherwise (Beam)."""
+    return mixtures.listed(config, count) or [i >= 3 for i in range(count)]
 
 
 def _laguna_gate(config: Config, kind: Attention | LatentAttention, feed: Dense | Experts) -> tuple[Tensor, ...]:
@@ -253,6 +273,10 @@ STYLES: dict[str, Style] = {
             sparse=_step_layers, routed=("n_routed_experts", "num_experts"), shared=shared_field("share_expert_dim"),
             correction="mlp.gate.e_score_correction_bias",
         ),
+    ),
+    "beam": Style(
+        span=_beam_spans, qk_norm="head", norms=_GEMMA_NORMS, extra=_beam_gate,
+        mixture=Mixture(sparse=_three_dense, correction="mlp.gate.e_score_correction_bias"),
     ),
     "minicpm": Style(
         tied=True, mixture=Mixture(sparse=_minicpm_layers, intermediate="intermediate_size", names=_MIXTRAL),

@@ -160,13 +160,17 @@ def _glm(config: Config, prefix: str) -> Tower:
 
 
 def _ocr(config: Config, prefix: str) -> Tower:
-    """GLM-OCR: no learned positions, normalised queries and keys, biased MLPs; the merger is three times the decoder's width."""
+    """GLM-OCR and GLM-5 Next: no learned positions, normalised queries and keys, biased MLPs.
+
+    The merger is as wide as said, else three times the decoder's width.
+    """
     hidden, heads = config.size("hidden_size"), config.size("num_heads")
-    channels, biased = config.size("in_channels", default=3), config.flag("attention_bias", default=True)
+    biased = config.flag("attention_bias", default=True)
+    usual = config.size("in_channels", default=3) * config.size("out_hidden_size")
     tensors = (
         *_patches(config, hidden, prefix, bias=True),
         *parts.norms(hidden, f"{prefix}post_layernorm"),
-        *_downsampled(config, prefix, hidden, channels * config.size("out_hidden_size")),
+        *_downsampled(config, prefix, hidden, config.size("projection_intermediate_size", default=usual)),
     )
     style = msgspec.structs.replace(_GLM, bias=biased, out_bias=biased, mlp_bias=biased)
     normed = parts.norms(max(1, hidden // heads), "attn.q_norm", "attn.k_norm")
@@ -195,4 +199,5 @@ _BUILDERS = {
     "glm4v_moe": _glm,
     "glm46v": _glm,
     "glm_ocr": _ocr,
+    "glm5_next": _ocr,
 }
