@@ -81,6 +81,7 @@ DEEP = {
     "zamba",
     "zamba2",
     "mllama_text_model",
+    "qwen4_exp_text",
 }  # their patterns want all layers
 HEADS = ("", "FOR_SEQUENCE_CLASSIFICATION_", "FOR_TOKEN_CLASSIFICATION_", "FOR_QUESTION_ANSWERING_")
 
