@@ -96,7 +96,8 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How requests come to a server and what is expected of it, for speed.
 
     ``rate``: requests a second, open loop (None: ``concurrency`` clients, closed loop). ``cached``: share of a prompt found in
-    the prefix cache. ``acceptance``: probability that a drafted token is accepted. ``ttft_s``, ``tpot_s``: the service level
+    the prefix cache. ``spread``: how far lengths vary to either side of the typical ones, as a share, in a closed loop (0: all
+    alike). ``acceptance``: probability that a drafted token is accepted. ``ttft_s``, ``tpot_s``: the service level
     that a request must meet. ``link_bytes_per_s``, ``host_bandwidth_bytes_per_s``: of the machine at hand, where the
     catalogue's card says otherwise. ``requests``: a file of requests to replay. ``profile``: a machine's own
     factors by name. ``pools``: prefill and decode apart, where the rest of the question is about one decode worker.
@@ -105,6 +106,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     rate: float | None = None
     cached: float = 0.0
+    spread: float | None = None
     acceptance: float | None = None
     ttft_s: float | None = None
     tpot_s: float | None = None
@@ -124,7 +126,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for name in ("images", "image_patches"):
             if not 0 <= getattr(self, name) <= _MOST_PATCHES:
                 raise QuestionError(f"{name} is {getattr(self, name):,}: expected 0 to {_MOST_PATCHES:,}")
-        for name, value in (("cached", self.cached), ("acceptance", self.acceptance)):
+        for name, value in (("cached", self.cached), ("acceptance", self.acceptance), ("length_spread", self.spread)):
             if value is not None and not 0 <= value <= 1:
                 raise QuestionError(f"{name} is {value}: expected a share from 0 to 1")
 

@@ -66,6 +66,8 @@ def test_a_file_of_requests_is_replayed(tmp_path) -> None:
         (["--prompt", "10", "--slo", "ttft=fast"], "is no time"),
         (["--prompt", "10", "--link", "carrier-pigeon"], "link"),
         (["--prompt", "10", "--cached", "lots"], "expected a share"),
+        (["--prompt", "10", "--length-spread", "wide"], "expected a share"),
+        (["--prompt", "10", "--length-spread", "2"], "expected a share from 0 to 1"),
         (["--prompt", "10", "--workload", "/no/such/file"], "no file"),
     ],
 )

@@ -24,7 +24,19 @@ _TEXTS = ("dtype", "quant", "kv_dtype")
 
 
 _IMAGES = ("images", "image_patches")
-_TRAFFIC = ("rate", "cached", "acceptance", "slo", "link", "host_bandwidth", "workload", "profile", *_IMAGES, *POOL_WORDS)
+_TRAFFIC = (
+    "rate",
+    "cached",
+    "length_spread",
+    "acceptance",
+    "slo",
+    "link",
+    "host_bandwidth",
+    "workload",
+    "profile",
+    *_IMAGES,
+    *POOL_WORDS,
+)
 _TIMES = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
@@ -42,6 +54,7 @@ class ServingWords(TypedDict, total=False):
     kv_dtype: str | None
     rate: float | str | None
     cached: float | str | None
+    length_spread: float | str | None
     acceptance: float | str | None
     slo: str | None
     link: str | None
@@ -218,6 +231,7 @@ def traffic_of(words: Mapping[str, Any]) -> Traffic:
     return Traffic(
         rate=number_of(words, "rate"),
         cached=share_of(words, "cached") or 0.0,
+        spread=share_of(words, "length_spread"),
         acceptance=share_of(words, "acceptance"),
         ttft_s=ttft,
         tpot_s=tpot,

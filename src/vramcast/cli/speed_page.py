@@ -20,6 +20,7 @@ def speed_section(page: Page, speed: dict[str, Any]) -> None:
     page.table(
         [
             (say("ttft-s"), time_text(speed["ttft_s"]), _bar(bars.get("ttft_s"), time_text)),
+            *_in_waves(speed),
             (say("tpot-s"), time_text(speed["tpot_s"]), _bar(bars.get("tpot_s"), time_text)),
             (say("tokens-per-s-per-user"), f"{speed['tokens_per_s_per_user']:,.1f}", ""),
             (say("t-all-users"), f"{speed['tokens_per_s']:,.0f}", _bar(bars.get("tokens_per_s"), lambda x: f"{x:,.0f}")),
@@ -35,6 +36,12 @@ def speed_section(page: Page, speed: dict[str, Any]) -> None:
     if "warning" in speed:
         page.line("  ", (speed["warning"], "bad"))
     _percentiles(page, speed)
+
+
+def _in_waves(speed: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The time to a first token where all clients send one length."""
+    say = spoken()
+    return [(f"  {say('ttft-waves')}", time_text(speed["waves"]["ttft_s"]), say("waves-why"))] if "waves" in speed else []
 
 
 def _pools(page: Page, pools: dict[str, Any] | None) -> None:

@@ -20,6 +20,9 @@ from vramcast.units import time_text
 from vramcast.workload import Serving, Traffic
 
 PROMPT, OUTPUT = 1024, 256
+# Lengths of a closed loop vary so far to either side where nobody says otherwise, as InferenceX draws them
+# (--random-range-ratio 0.8). Clients who all send one length are another case: they move in waves.
+LENGTH_SPREAD = 0.1
 # From this share of the largest rate on, an error of a tenth in a step's time decides whether a queue grows.
 NEAR = 0.9
 _DRAFTING = 8  # sequences that draft together where a load tells a rate and not how many
@@ -29,7 +32,8 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     """A server's steady state under a load: figures of one user and of all, and the ledgers of its two kinds of step.
 
     ``tokens_per_s``: output tokens of all users on all cards; ``user_tokens_per_s``: of one, 1 / TPOT.
-    ``prefill_tokens_per_s``: of one prompt alone. ``most_per_s``: the largest rate of requests that keeps up.
+    ``prefill_tokens_per_s``: of one prompt alone. ``most_per_s``: the largest rate of requests that keeps up. ``waves``: of a
+    closed loop whose requests vary in length, what the same clients would see if all were alike.
     """
 
     ttft: Term
@@ -42,6 +46,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     cards: int
     bound: str
     load: Load
+    waves: Steady | None = None
     assumed: tuple[Assumption, ...] = ()
 
     @property
@@ -84,6 +89,7 @@ def load_of(question: Serving, concurrency: int) -> tuple[Load, tuple[Assumption
         concurrency=0 if traffic.rate else concurrency,
         rate_per_s=traffic.rate or 0.0,
         cached=min(0.999, traffic.cached),
+        spread=0.0 if traffic.rate else LENGTH_SPREAD if traffic.spread is None else traffic.spread,
         drafting=drafting,
     )
     return load, assumed
@@ -140,6 +146,7 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
     copies = replicas_of(resolved) * resolved.question.parallel.pp
     found = steady(step, load, replicas=copies)
     requests = found.requests_per_s * copies
+    alike = msgspec.structs.replace(load, spread=0.0) if load.concurrency > copies and load.spread else None
     decode = Batch(decodes=max(1.0, found.batch), decode_past=load.prompt + load.output / 2, decode_tokens=load.verified)
     return Speed(
         ttft=_ttft_term(step, load, found, encoded),
@@ -152,6 +159,7 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
         cards=step.on.split.ranks * copies,
         bound=bound(step, decode, found),
         load=load,
+        waves=steady(step, alike, replicas=copies, largest=False) if alike else None,
         assumed=assumed,
     )
 
@@ -258,6 +266,7 @@ def textbook(step: Step, batch: Batch, seconds: float) -> str:
 
 def as_block(speed: Speed, intervals: dict[str, Any]) -> dict[str, Any]:
     """The contract's ``speed`` object; ``terms`` are values, turned to JSON with all others."""
+    waves = {"waves": {"ttft_s": speed.waves.ttft_s, "tpot_s": speed.waves.tpot_s}} if speed.waves else {}
     return {
         "ttft_s": speed.ttft.seconds,
         "tpot_s": speed.tpot.seconds,
@@ -271,6 +280,7 @@ def as_block(speed: Speed, intervals: dict[str, Any]) -> dict[str, Any]:
         "batch": speed.batch,
         "state": speed.state,
         "bound": speed.bound,
+        **waves,
         "intervals": intervals,
         "terms": (speed.ttft, speed.tpot),
     }

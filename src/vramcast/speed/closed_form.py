@@ -3,7 +3,8 @@
 B sequences decode together; each of their steps is lengthened by the prompts that arrive meanwhile. With X requests a second, a
 prompt's marginal time p and a decode step's time d(B): ``TPOT = d(B) / (1 - X p)``, ``B = X * output * TPOT`` (Little). In a
 closed loop of C clients X follows from C = X * (TTFT + output * TPOT). Queueing before the first token is that of one server
-with random arrivals (Pollaczek-Khinchine). For percentiles and start-up waves run the simulation.
+with random arrivals (Pollaczek-Khinchine). Clients whose requests all have one length (``spread`` 0) do not meet at random: they
+end together and their prompts come together, wave after wave. For percentiles and a first wave run the simulation.
 
 Clients, replicas and the scheduler's limits may be arrays, one element per deployment; the figures are arrays then.
 """
@@ -14,7 +15,7 @@ from math import inf
 import msgspec
 
 from vramcast.models.operations import Batch
-from vramcast.quantity import Number, is_array, is_nothing, maximum, minimum, where
+from vramcast.quantity import Number, ceiling, is_array, is_nothing, maximum, minimum, where
 from vramcast.speed.deployment import Deployment
 from vramcast.speed.load import Load
 from vramcast.speed.step import Step
@@ -50,7 +51,8 @@ def steady(step: Step, load: Load, *, replicas: Number = 1, largest: bool = True
     most = solver.most_per_s() if largest or load.rate_per_s else inf
     if load.rate_per_s:
         return solver.open(load.rate_per_s / replicas, most)
-    return solver.closed(maximum(1.0, load.concurrency / replicas), most)
+    clients = maximum(1.0, load.concurrency / replicas)
+    return solver.closed(clients, most) if load.spread else solver.waves(clients, most)
 
 
 def room_of(on: Deployment, load: Load, ranks: int) -> Number:
@@ -154,6 +156,33 @@ class _Solver:
         found = self._steady(batch, decode=decode, prompt=prompt, busy=busy, rate=rate, most=most, met=others)
         return msgspec.structs.replace(found, tpot_s=tpot, ttft_s=found.ttft_s + queue)
 
+    def waves(self, clients: Number, most: Number) -> Steady:
+        """So many clients whose requests have one length.
+
+        Their prompts fill n steps. An engine that runs prompts first runs all n of them before it decodes: the k-th step's
+        requests wait for k. One that mixes starts as soon as the first client is back; groups of clients that end later find the
+        groups before them in the queue, which stays as long as it was then.
+        """
+        rule, seats = self.rule, minimum(clients, self.room())
+        chunk = self.step.on.chunk_tokens * self.ranks
+        prompt = self.prompt_s(0.0, maximum(1.0, minimum(seats, chunk / self.new)))
+        decode = self.decode_s(seats)
+        one = decode * self.load.per_step
+        groups = maximum(1.0, seats * self.new / chunk)
+        each = seats * prompt / groups
+        entry = rule.ingest_s + rule.ingest_token_s * self.new
+        back = entry + rule.return_s
+        queued = minimum(groups, 1 + rule.lookahead + ceiling(back / one)) if rule.mixes else groups
+        ahead = queued - (queued * (queued - 1) / 2) / groups
+        ttft = entry + ahead * each + (rule.ahead + self.step.on.first_steps) * one * minimum(1.0, groups - 1)
+        slower = maximum(0.0, groups - ahead) * each if rule.mixes else (groups - 1) / 2 * each
+        tpot = decode + slower / maximum(1.0, self.output - 1)
+        rate = seats / (ttft + (self.output - 1) * tpot + rule.return_s)
+        return Steady(
+            ttft_s=ttft + where(clients > seats, (clients - seats) / rate, 0.0), tpot_s=tpot, requests_per_s=rate, batch=seats,
+            decode_s=decode, prompt_s=prompt, prefill_s=self.prompt_s(0.0), busy=minimum(0.97, rate * prompt), most_per_s=most,
+        )  # fmt: skip
+
     def _together(self, rate: Number) -> Number:
         """Prompts that share a step: those that come while one runs, no more than the step takes."""
         meanwhile = 0.0 if is_nothing(rate) else rate * self._prompt_alone_s
@@ -177,7 +206,7 @@ class _Solver:
         polls = self.step.on.poll_steps / 2 * step
         held = self.rule.ahead + self.step.on.first_steps
         running = minimum(1.0, met)
-        waits = (0.5 + self.rule.lookahead) * step * running + held * step * minimum(1.0, batch) + polls
+        waits = (0.5 + self.rule.lookahead + held) * step * running + polls
         ahead = busy * met / maximum(1.0, batch)
         queue = ahead * maximum(prompt, alone) / (2 * (1 - ahead)) + ahead * maximum(prompt, alone) / 2
         taken = self.prompt_s(met) + where(met >= 1, step, 0.0) * self.rule.mixes

@@ -73,7 +73,7 @@ class Server:
         self.prefilled = 0.0
         self.served: list[Served] = []
         self._decode: dict[tuple[int, int, bool], float] = {}
-        self._prefill: dict[tuple[int, int], float] = {}
+        self._prefill: dict[tuple[int, int], tuple[float, float]] = {}
         self.busy, self.next_poll = 0.0, 0
 
     def run(self, requests: Iterable[Request], *, clients: int = 0) -> list[Served]:
@@ -175,7 +175,8 @@ class Server:
         tokens = sum(part for _, part in taken)
         ending = sum(part == live.todo for live, part in taken) + decoding * self.verified
         own = decoding * self.verified / self.ranks
-        seconds = sum(self.prefill_s(part, live.past) for live, part in taken) / share
+        parts = [self.prefill_s(part, live.past) for live, part in taken]
+        seconds = sum(more for more, _ in parts) / share + max(launch for _, launch in parts)
         if self.load.encode_s:
             seconds += self.load.encode_s * sum(not live.encoded for live, _ in taken) / share
             for live, _ in taken:
@@ -287,12 +288,18 @@ class Server:
             found = self._decode[key] = self.step.decode_seconds(one, beside=beside)
         return found
 
-    def prefill_s(self, new: int, past: int) -> float:
-        """Seconds that one prompt's part adds beyond its rows; lengths rounded to 2 % to be remembered."""
+    def prefill_s(self, new: int, past: int) -> tuple[float, float]:
+        """Seconds that one prompt's part adds to a step, beyond its rows, and those that a step with prompts has but once.
+
+        All prompts of a step go through one call of each kernel. Lengths are rounded to 2 % to be remembered.
+        """
         key = (_near(new), _near(past))
         found = self._prefill.get(key)
         if found is None:
-            found = self._prefill[key] = self.step.prefill_seconds(Batch(prefills=1, prefill_tokens=key[0], prefill_past=key[1]))
+            one, two = (
+                self.step.prefill_seconds(Batch(prefills=count, prefill_tokens=key[0], prefill_past=key[1])) for count in (1, 2)
+            )
+            found = self._prefill[key] = (two - one, 2 * one - two)
         return found
 
 

@@ -132,6 +132,8 @@ def _speed(forecast: Forecast, say: Language) -> list[tuple[str, str, str]]:
         bar = bars.get(name)
         ends = [v for key, v in bar.items() if key.startswith(("low", "high"))] if bar else []
         rows.append((say(name.replace("_", "-")), text(value), f"{text(ends[0])} ... {text(ends[1])}" if len(ends) == 2 else ""))
+        if name == "ttft_s" and "waves" in speed:
+            rows.append((say("ttft-waves"), time_text(speed["waves"]["ttft_s"]), say("waves-why")))
     if "run" in speed:
         run = speed["run"]
         rows.append((say("run"), time_text(run["days"] * 86_400), say("run-more", hours=f"{run['gpu_hours']:,.0f}")))

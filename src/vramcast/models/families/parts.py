@@ -210,11 +210,11 @@ def decoder(
         tensors=ends,
         towers=towers,
         unmodelled=unmodelled,
-        **said_of_itself(config),
+        **_said_of_itself(config),
     )
 
 
-def said_of_itself(config: Config) -> dict[str, Any]:
+def _said_of_itself(config: Config) -> dict[str, Any]:
     """What a config says of the model beside its shapes."""
     return {
         "family": config.text("model_type", default=""),

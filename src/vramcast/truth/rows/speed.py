@@ -1,8 +1,8 @@
 """Rows of measured speed: a closed loop of clients, one static batch, one user, or a saturated server, beside their forecast.
 
-A closed loop is simulated as its benchmark runs it: all clients start together and send ten requests each, so the first wave's
-queue is part of the mean (InferenceX and vllm bench: --num-prompts 10 x --max-concurrency). What a source's own public scripts
-set and its table leaves out is in ``_recipe``.
+A closed loop is simulated as its benchmark runs it: all clients start together and send ten requests each, or as many as the row
+tells, so the first wave's queue is part of the mean (InferenceX: --num-prompts 10 x --max-concurrency). What a source's own
+public scripts set and its table leaves out is in ``_recipe``.
 """
 
 import re
@@ -85,7 +85,8 @@ def figures_of(row: Row, step: Step, measured: Row, settings: Row) -> Any:
 
 def _closed_loop(row: Row, step: Step, clients: int) -> Any:
     load = _load(row, clients, mixes=step.on.engine.mixes)
-    served = Server(step, load).run(drawn(load, _SIMULATED * clients), clients=clients)
+    count = row["settings"].get("num_requests") or _SIMULATED * clients
+    served = Server(step, load).run(drawn(load, count), clients=clients)
     for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
         value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
         yield Pair(measure=name, predicted=value, measured=row["measured"][key] / 1e3)
@@ -116,13 +117,15 @@ def _in_pools(row: Row, pools: Pools) -> Any:
 def _load(row: Row, clients: int, *, mixes: bool) -> Load:
     """Lengths of InferenceX are drawn from 0.8 to 1 of the nominal ones (--random-range-ratio 0.8).
 
-    Others state one length. An engine that runs prompts first brings its clients back into step with every batch of prompts; in
-    one that ``mixes`` prompts with decodes they drift apart (real clients jitter), as 5 % of length to either side makes them.
+    A row that tells its spread has it. Others state one length. An engine that runs prompts first brings its clients back into
+    step with every batch of prompts; in one that ``mixes`` prompts with decodes they drift apart (real clients jitter), as 5 %
+    of length to either side makes them.
     """
     prompt, output = row["settings"]["isl"], row["settings"]["osl"]
     if _inference_x(row):
         return Load(prompt=prompt * 0.9, output=output * 0.9, concurrency=clients, spread=0.111)
-    return Load(prompt=prompt, output=output, concurrency=clients, spread=0.05 if mixes else 0.0)
+    spread = row["settings"].get("spread", 0.05 if mixes else 0.0)
+    return Load(prompt=prompt, output=output, concurrency=clients, spread=spread)
 
 
 def _inference_x(row: Row) -> bool:
