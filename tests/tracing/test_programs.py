@@ -110,6 +110,14 @@ queries = torch.randn(2, 64, 4, 64, device="cuda", dtype=torch.bfloat16, require
 out, sums = flash_attn_func(queries, queries, queries, causal=True, return_softmax_lse=True)
 assert (out.shape, sums.shape) == (queries.shape, (2, 4, 64))
 out.sum().backward()
+assert isinstance(torch.cuda.FloatTensor(2, 3), torch.cuda.FloatTensor) and torch.ones(2, device="cuda").new(4).shape == (4,)
+assert torch.cuda.LongTensor([1, 2]).tolist() == [1, 2] and not isinstance(torch.ones(2), torch.cuda.FloatTensor)
+assert torch.ones(2).type(torch.cuda.HalfTensor).type() == torch.ones(2).type("torch.cuda.HalfTensor").type() == "torch.cuda.HalfTensor"
+assert torch.ones(2).type(torch.float64).dtype == torch.float64 and torch.ones(2).type() == "torch.FloatTensor"
+table, rows = torch.ones(8, 4, device="cuda"), torch.arange(8) < 3
+table[rows] = torch.zeros(8, 4, device="cuda")[rows]
+assert table[rows].shape == (3, 4)
+torch.nn.Linear(2, 2).load_state_dict(torch.hub.load_state_dict_from_url("http://localhost:9/weights.pth")["model"])
 launch = torch.cuda._compile_kernel("source", "name", compute_capability="90")
 launch.set_shared_memory_config(100)
 launch((1, 1, 1), (128, 1, 1), (queries,))
@@ -156,6 +164,26 @@ metric = evaluate.load("accuracy")
 metric.add_batch(predictions=[1], references=[1])
 assert metric.compute() == {"accuracy": 1.0}
 """
+WITHIN = """
+import os, sys
+from torch.distributed.run import main
+if "RANK" not in os.environ:
+    main(["--nproc_per_node", "4", __file__])
+    sys.exit(0)
+import torch
+torch.distributed.init_process_group("nccl")
+assert torch.distributed.get_world_size() == 4
+optimizer = torch.optim.SGD(torch.nn.Linear(4, 4).cuda().parameters(), 0.1)
+for _ in range(2):
+    optimizer.step()
+"""
+
+
+def test_a_program_that_starts_its_ranks_itself_goes_on_as_the_first(tmp_path: Path) -> None:
+    traced = _traced(tmp_path, WITHIN)
+    assert (traced.result.error, traced.result.steps) == ("", 2)
+
+
 PACKAGES = {
     "kernels.py": "def get_kernel(name): raise OSError('no network')\n",
     "evaluate.py": "def load(name): raise FileNotFoundError(name)\n",

@@ -35,7 +35,7 @@ def read_launch(words: tuple[str, ...]) -> Launch:
     module = words[start] in {"-m", "--module"}
     argv = ("-m", *words[start + 1 :]) if module else words[start:]
     launched = name in _LAUNCHERS or _LAUNCHING_MODULES.intersection(before)
-    if name == "deepspeed" and not any(word in before for word in ("--no_local_rank", "--module")):
+    if name == "deepspeed" and not module and "--no_local_rank" not in before:
         argv = (*argv[:1], "--local_rank=0", *argv[1:])  # deepspeed 0.19, launcher/launch.py
     return Launch(argv=argv, processes=_processes(before) if launched else 0)
 

@@ -50,6 +50,7 @@ _run, _output = group("The trace"), group("Output")
     metavar="N",
     help="Of a script: optimizer steps to trace.",
 )
+@_run("--write-through", is_flag=True, help="Of a script: let it write its files for real, not into a scratch folder.")
 @_run("--timeout", type=float, default=600, show_default=True, metavar="SECONDS", help="Stop the trace after that long.")
 @_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(**given: Any) -> int:
@@ -170,6 +171,7 @@ def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
             processes=launch.processes,
             settings=settings,
             steps=given["steps"],
+            write_through=given["write_through"],
             timeout_s=given["timeout"],
         )
     asked = training_question(given["model"], files=given["files"], **words_of(given))

@@ -54,11 +54,21 @@ def _opening(traced: Traced, terminal: bool | None) -> Page:
     page.line(f"{result.steps} optimizer steps traced{more}")
     for note in result.notes:
         page.line(("note: ", "faint"), note)
+    _files(page, result)
     page.heading(f"Memory of one card ({answer.worst.peak.name})")
     for term in answer.worst.terms:
         page.line("  ", (term.name.ljust(15), term.name), (gib(term.bytes).rjust(12), "number"))
     page.line("  ", ("needed".ljust(15), "title"), (gib(answer.worst.needed_bytes).rjust(12), "number"))
     return page
+
+
+def _files(page: Page, result: TraceResult) -> None:
+    """What the script wrote, the largest first."""
+    if not result.written:
+        return
+    page.line(f"{result.written_files} files went into a scratch folder that is gone (--write-through: where the script says):")
+    for path, size in result.written[:_MOST_TOLD]:
+        page.line("  ", (gib(size).rjust(12), "number"), f"  {path}")
 
 
 def _verdict(page: Page, fit: Fit, *, of_card: bool) -> None:

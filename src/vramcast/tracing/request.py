@@ -87,7 +87,7 @@ class ScriptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     ``ranks``: the world size it is told; it runs as rank 0 of a process group that only pretends. ``launched``: it finds what a
     launcher such as torchrun tells its processes, be there one rank or several. ``seconds``: when it is stopped, wherever it
-    stands; 0 for never.
+    stands; 0 for never. ``write_through``: what it writes goes where it says instead of into a scratch folder.
     """
 
     argv: tuple[str, ...]
@@ -95,6 +95,7 @@ class ScriptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     seconds: float = 0
     ranks: int = 1
     launched: bool = False
+    write_through: bool = False
     device: DeviceModel = DeviceModel()
     operator_limit: int = 5_000_000
 
@@ -106,6 +107,7 @@ class TraceResult(msgspec.Struct, kw_only=True):
     not; the log then holds what was recorded until there. ``outside_bytes``: managed memory that the caching allocator does not
     hold. ``depths``: the numbers of layers that were traced where the log was written from theirs. ``partial``: the
     program still ran when this was written. ``told``: the last lines that a script which failed wrote to its error output.
+    ``written``: the largest files that a script wrote into a scratch folder, with their sizes; ``written_files``: of how many.
     """
 
     log: EventLog
@@ -125,3 +127,5 @@ class TraceResult(msgspec.Struct, kw_only=True):
     error: str = ""
     partial: bool = False
     told: tuple[str, ...] = ()
+    written: tuple[tuple[str, int], ...] = ()
+    written_files: int = 0

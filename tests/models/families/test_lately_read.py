@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from vramcast.errors import ConfigError
 from vramcast.models.families import read_config
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Experts, LatentAttention
@@ -77,3 +78,83 @@ def test_whisper_has_the_positions_of_its_text() -> None:
     sizes = {"d_model": 384, "decoder_layers": 4, "encoder_layers": 4, "decoder_attention_heads": 6, "encoder_attention_heads": 6}
     config = {"model_type": "whisper", "decoder_ffn_dim": 1536, "encoder_ffn_dim": 1536, "vocab_size": 51865, **sizes}
     assert read_config({**config, "max_target_positions": 448}).positions == 448
+
+
+_LLAVA = {
+    "model_type": "llava", "architectures": ["LlavaLlamaForCausalLM"], "hidden_size": 4096, "intermediate_size": 11008,
+    "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 32000, "mm_hidden_size": 1024,
+    "mm_projector_type": "mlp2x_gelu", "mm_vision_tower": "openai/clip-vit-large-patch14-336",
+}  # fmt: skip
+
+
+def test_a_tower_that_llava_only_names_is_counted() -> None:
+    """LLaVA-1.5-7B has 7,062,902,784 parameters, as transformers builds llava-hf's copy of it."""
+    model = read_config(_LLAVA)
+    assert model.parameters == 7_062_902_784
+    assert not model.unmodelled
+
+
+def test_a_tower_of_unknown_name_is_said_to_be_missing() -> None:
+    model = read_config({**_LLAVA, "mm_vision_tower": "./checkpoints/my-tower"})
+    assert model.parameters == 6_759_395_328
+    assert any("./checkpoints/my-tower" in said for said in model.unmodelled)
+
+
+_SIGLIP_L = {"cls": "CLIPVisionTower", "params": {"model_name": "siglip_large_patch16_384", "image_size": 384}}
+
+
+def test_deepseek_vl_has_the_published_count() -> None:
+    """deepseek-ai/deepseek-vl-1.3b-base: 1.98 B parameters; Janus-1.3B's parts that draw (0.11 B) are named."""
+    text = {
+        "model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "num_attention_heads": 16, "num_hidden_layers": 24,
+        "num_key_value_heads": 16, "vocab_size": 102400,
+    }  # fmt: skip
+    config = {"model_type": "multi_modality", "language_config": text, "vision_config": _SIGLIP_L}
+    assert read_config(config).parameters == pytest.approx(1.98e9, rel=0.003)
+    janus = read_config({**config, "gen_vision_config": {"cls": "VQ-16"}})
+    assert any("draw" in said for said in janus.unmodelled)
+
+
+def test_deepseek_vl2_without_the_width_of_its_projector() -> None:
+    """deepseek-ai/deepseek-vl2-tiny: 3.37 B parameters; the projector reads what the tower gives."""
+    text = {
+        "model_type": "deepseek_v2", "hidden_size": 1280, "intermediate_size": 6848, "moe_intermediate_size": 896,
+        "use_mla": False, "num_attention_heads": 10, "num_key_value_heads": 10, "num_hidden_layers": 12, "n_routed_experts": 64,
+        "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1, "vocab_size": 129280,
+    }  # fmt: skip
+    seen = {"layers": 27, "mlp_ratio": 3.7362, "patch_size": 14, "width": 1152}
+    config = {
+        "model_type": "deepseek_vl_v2",
+        "language_config": text,
+        "vision_config": seen,
+        "projector_config": {"n_embed": 1280},
+    }
+    assert read_config(config).parameters == pytest.approx(3.37e9, rel=0.002)
+
+
+def test_minimax_m1_reads_as_minimax() -> None:
+    """456 B parameters, 45.9 B active without the embedding and the head (the model card)."""
+    config = {
+        "model_type": "minimax_m1", "hidden_size": 6144, "intermediate_size": 9216, "num_hidden_layers": 80, "head_dim": 128,
+        "num_attention_heads": 64, "num_key_value_heads": 8, "num_local_experts": 32, "num_experts_per_tok": 2,
+        "attn_type_list": [0, 0, 0, 0, 0, 0, 0, 1] * 10, "vocab_size": 200064, "tie_word_embeddings": False,
+    }  # fmt: skip
+    model = read_config(config)
+    assert model.parameters == pytest.approx(456e9, rel=0.001)
+    assert model.active_parameters - 2 * 200064 * 6144 == pytest.approx(45.9e9, rel=0.002)
+
+
+def test_encoders_stand_alone() -> None:
+    """openai/clip-vit-large-patch14: 427,616,513 parameters; google/vit-base-patch16-224-in21k: 86,389,248."""
+    sizes = {"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24, "patch_size": 14}
+    words = {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "num_hidden_layers": 12}
+    both = {"model_type": "clip", "projection_dim": 768, "text_config": words, "vision_config": sizes}
+    assert read_config({**both, "architectures": ["CLIPModel"]}).parameters == 427_616_513
+    vit = {"model_type": "vit", "image_size": 224, **words, "patch_size": 16, "architectures": ["ViTModel"]}
+    assert read_config(vit).parameters == 86_389_248
+
+
+def test_mamba2_whose_heads_do_not_make_its_width_is_refused() -> None:
+    config = {"model_type": "mamba2", "hidden_size": 2048, "num_hidden_layers": 48, "vocab_size": 32000, "expand": 2}
+    with pytest.raises(ConfigError, match="num_heads x head_dim is 128 x 64, expected expand x hidden_size, 4096"):
+        read_config(config)

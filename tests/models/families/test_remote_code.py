@@ -121,8 +121,8 @@ def test_llavas_first_form_names_its_tower_without_describing_it() -> None:
     raw = {
         "model_type": "llava_mistral", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32000, "mm_hidden_size": 1024,
-        "mm_projector_type": "mlp2x_gelu", "mm_vision_tower": "openai/clip-vit-large-patch14-336",
+        "mm_projector_type": "mlp2x_gelu", "mm_vision_tower": "BAAI/EVA-CLIP-8B",
     }  # fmt: skip
     model = read_config(raw)
     assert model.parameters == 7_241_732_096 + 1024 * 4096 + 4096 + 4096 * 4097
-    assert model.unmodelled[-1] == "vision tower openai/clip-vit-large-patch14-336: the config does not describe it"
+    assert model.unmodelled[-1] == "vision tower BAAI/EVA-CLIP-8B: the config does not describe it"

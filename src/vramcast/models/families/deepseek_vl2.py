@@ -35,11 +35,16 @@ def _marks(prefix: str, hidden: int) -> tuple[Tensor, ...]:
 
 
 def _seen(config: Config, hidden: int) -> tuple[Tower, ...]:
-    """SigLIP as timm builds it, with its pooling head, squares of patches joined by the projector."""
+    """SigLIP, squares of whose patches the projector joins."""
     said = config.optional_child("vision_config")
-    seen = Config({**_SO400M, **(said.raw if said else {})}, config.path)
+    tower = siglip(Config({**_SO400M, **(said.raw if said else {})}, config.path), "vision.")
+    return tower, _downsampling(config, hidden, tower.hidden)
+
+
+def siglip(seen: Config, name: str) -> Tower:
+    """SigLIP as timm builds it, with its pooling head."""
     width, patch, image = seen.size("width"), seen.size("patch_size"), seen.size("image_size")
-    inner, name = int(width * seen.number("mlp_ratio")), "vision."
+    inner = int(width * seen.number("mlp_ratio"))
     block = vit.block(f"{name}blocks.{{}}.", seen.size("layers"), width, seen.size("heads"), intermediate=inner, style=_SIGLIP)
     tensors = (
         *vit.patches(f"{name}patch_embed.proj", width, 3, patch, patch, bias=True),
@@ -47,8 +52,7 @@ def _seen(config: Config, hidden: int) -> tuple[Tower, ...]:
         *parts.norms(width, f"{name}norm", bias=True),
         *_pooling(width, inner, f"{name}attn_pool."),
     )
-    tower = Tower(name=name, kind="vision", hidden=width, blocks=(block,), tensors=tensors, facts={"patch_size": patch})
-    return tower, _downsampling(config, hidden)
+    return Tower(name=name, kind="vision", hidden=width, blocks=(block,), tensors=tensors, facts={"patch_size": patch})
 
 
 def _pooling(width: int, inner: int, name: str) -> tuple[Tensor, ...]:
@@ -62,12 +66,12 @@ def _pooling(width: int, inner: int, name: str) -> tuple[Tensor, ...]:
     )
 
 
-def _downsampling(config: Config, hidden: int) -> Tower:
+def _downsampling(config: Config, hidden: int, width: int) -> Tower:
     said = config.child("projector_config")
     kind = said.text("projector_type", default="downsample_mlp_gelu")
     if kind != "downsample_mlp_gelu":
         raise UnmodelledError(f"{config.path}: projector_type is {kind[:40]!r}, known is 'downsample_mlp_gelu'")
-    wide = said.size("input_dim") * said.size("downsample_ratio", default=2) ** 2
+    wide = said.size("input_dim", default=width) * said.size("downsample_ratio", default=2) ** 2
     inner, depth = hidden * said.size("mlp_ratio", default=1), said.size("depth", default=2)
     widths = [wide, *[inner] * (depth - 1), hidden]
     matrices = (

@@ -16,13 +16,13 @@ def read(config: Config) -> Model:
 def _got(config: Config) -> Model:
     """Two convolutions of stride two and a projection follow the tower."""
     text = wrapper.text_of(config, "qwen2")
-    seen, name = wrapper.part(config, "vision_config", "got_ocr2_vision"), "model.multi_modal_projector."
+    seen, name = wrapper.part(config, "vision_config", f"{config.text('model_type')}_vision"), "model.multi_modal_projector."
     tower = sam.tower(seen, "model.vision_tower.")
-    wide = 4 * tower.hidden
+    hidden = text.size("hidden_size")
     tensors = (
         *vit.patches(f"{name}conv_upsampler1", 2 * tower.hidden, tower.hidden, 3, 3),
-        *vit.patches(f"{name}conv_upsampler2", wide, 2 * tower.hidden, 3, 3),
-        *parts.linear(f"{name}multimodal_projector", text.size("hidden_size"), wide, "projector", shard=None, bias=True),
+        *vit.patches(f"{name}conv_upsampler2", hidden, 2 * tower.hidden, 3, 3),
+        *parts.linear(f"{name}multimodal_projector", hidden, hidden, "projector", shard=None, bias=True),
     )
     projector = Tower(name=name, kind="projector", tensors=tensors)
     return wrapper.wrap(config, text, prefix="model.language_model.", towers=(tower, projector))
@@ -34,12 +34,12 @@ def _hybrid(config: Config) -> Model:
     coarse = vit.tower(wrapper.part(config, "vision_config", "siglip_vision_model"), "model.vision_model.")
     fine = sam.tower(wrapper.part(config, "high_res_vision_config", "sam_vision_model"), "model.high_res_vision_model.")
     hidden = text.size("hidden_size")
-    tensors = (*_detail(fine.hidden, "model.high_res_vision_"), *_aligner(hidden, coarse.hidden, 4 * fine.hidden))
+    tensors = (*detail(fine.hidden, "model.high_res_vision_"), *aligner(hidden, coarse.hidden, 4 * fine.hidden))
     projector = Tower(name="model.aligner.", kind="projector", tensors=tensors)
     return wrapper.wrap(config, text, prefix="model.language_model.", towers=(coarse, fine, projector))
 
 
-def _detail(width: int, name: str) -> tuple[Tensor, ...]:
+def detail(width: int, name: str) -> tuple[Tensor, ...]:
     """A weight, a second neck over one of SAM's layers, and two convolutions of stride two."""
     return (
         Tensor(name=f"{name}alpha", shape=(1,), role="projector"),
@@ -49,7 +49,8 @@ def _detail(width: int, name: str) -> tuple[Tensor, ...]:
     )
 
 
-def _aligner(hidden: int, coarse: int, fine: int) -> tuple[Tensor, ...]:
+def aligner(hidden: int, coarse: int, fine: int) -> tuple[Tensor, ...]:
+    """Each tower's patches to half of the decoder's width, then one layer over both."""
     return (
         *parts.linear("model.aligner.vision_proj", hidden // 2, coarse, "projector", shard=None, bias=True),
         *parts.linear("model.aligner.high_res_vision_proj", hidden // 2, fine, "projector", shard=None, bias=True),

@@ -3,6 +3,7 @@
 Source of names and shapes: transformers 5.23, modeling_mamba.py, modeling_falcon_mamba.py and modeling_mamba2.py.
 """
 
+from vramcast.errors import ConfigError
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
 from vramcast.models.inventory import Block, Model
@@ -47,10 +48,17 @@ def mamba1_of(config: Config, hidden: int) -> Mamba1:
 
 
 def mamba2_of(config: Config) -> Mamba2:
-    """The Mamba 2 kind."""
+    """The Mamba 2 kind. Raises ConfigError where its heads are not as wide as ``expand`` times the hidden size."""
+    heads, width = config.size("num_heads"), config.size("head_dim")
+    inner = int(config.number("expand", default=2) * config.size("hidden_size"))
+    if heads * width != inner:
+        raise ConfigError(
+            f"{config.path}: num_heads x head_dim is {heads} x {width}, expected expand x hidden_size, {inner}: "
+            "state the num_heads of this model"
+        )
     return Mamba2(
-        heads=config.size("num_heads"),
-        head_dim=config.size("head_dim"),
+        heads=heads,
+        head_dim=width,
         groups=config.size("n_groups", default=8),
         state=config.size("state_size", default=128),
         conv=config.size("conv_kernel", default=4),

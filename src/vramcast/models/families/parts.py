@@ -210,11 +210,11 @@ def decoder(
         tensors=ends,
         towers=towers,
         unmodelled=unmodelled,
-        **_said_of_itself(config),
+        **said_of_itself(config),
     )
 
 
-def _said_of_itself(config: Config) -> dict[str, Any]:
+def said_of_itself(config: Config) -> dict[str, Any]:
     """What a config says of the model beside its shapes."""
     return {
         "family": config.text("model_type", default=""),

@@ -34,7 +34,8 @@ def read(config: Config) -> Model:
         return _hyperclova(config, text)
     if not config.has("vision_config") and not config.has("text_config"):
         return wrapper.without_tower(wrapper.wrap(config, text, prefix=named, towers=(), tied=False), "vision tower")
-    return wrapper.wrap(config, text, prefix=named, towers=(vision(config, family, prefix),), tied=False)
+    model = wrapper.wrap(config, text, prefix=named, towers=(vision(config, family, prefix),), tied=False)
+    return wrapper.without_tower(model, "the tower for time series") if config.has("ts_config") else model
 
 
 def _hyperclova(config: Config, text: Config) -> Model:
@@ -56,8 +57,16 @@ _CLASSES = {
     "qwen2_5_omni": "qwen2_5_omni_vision_encoder",
     "qwen3_omni_moe": "qwen3_omni_moe_vision_encoder",
     "glm46v": "glm4v_vision",
+    "glmga": "glm4v_vision",
+    "intern_s2_preview": "qwen3_5_moe_vision",
 }
-_TEXTS = {"glm46v": "glm4v_text", "exaone4_5": "exaone4", "hyperclovax_vision_v2": "hyperclovax"}
+_TEXTS = {
+    "glm46v": "glm4v_text",
+    "glmga": "glm4v_text",
+    "intern_s2_preview": "qwen3_5_moe_text",
+    "exaone4_5": "exaone4",
+    "hyperclovax_vision_v2": "hyperclovax",
+}
 
 
 def _facts(config: Config) -> dict[str, float]:
@@ -198,6 +207,7 @@ _BUILDERS = {
     "glm4v": _glm,
     "glm4v_moe": _glm,
     "glm46v": _glm,
+    "glmga": _glm,
     "glm_ocr": _ocr,
     "glm5_next": _ocr,
 }

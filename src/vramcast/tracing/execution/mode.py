@@ -280,6 +280,9 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             if index is not None and self.backend.is_device(index) and index.dtype == torch.bool:
                 with self:
                     places += index.nonzero().unbind(1)
+            elif index is not None and index.dtype == torch.bool and not isinstance(index, FakeTensor):  # a mask on the host
+                with self:
+                    places += index.nonzero().to(self.backend.device_type).unbind(1)
             else:
                 places.append(index)
         return places

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ import torch
 from vramcast.tracing.execution.compiled import compile_what_is_asked
 from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.keeper import Keeper, limit_host_memory
+from vramcast.tracing.execution.overlay import Overlay
 from vramcast.tracing.execution.ranks import sharding
 from vramcast.tracing.execution.session import OutOfTimeError, Session
 from vramcast.tracing.execution.stand_ins import (
     checkpoints,
     driver_tools,
+    files,
     flash_package,
     flex_attention,
     four_bit,
@@ -28,6 +31,7 @@ from vramcast.tracing.execution.stand_ins import (
     hub_models,
     metrics,
     patches,
+    pretrained,
     triton_kernels,
 )
 from vramcast.tracing.execution.stand_ins.fake_cuda import FakeCudaError
@@ -42,17 +46,33 @@ def run_script(request: ScriptRequest, path: Path, complete: Callable[[TraceResu
     except (FakeCudaError, ImportError, AttributeError) as lack:
         raise lacking(lack) from None
     _prepare_process(request.argv)
-    if request.launched:
-        _launch_here()
+    _launch_here(session, request)
     prepare_libraries(session, request.ranks, launched=request.launched)
     driver_tools.install(session.device, path.parent)
     settle()
     limit_host_memory()
-    keeper = Keeper(session, path, complete)
+    scratch = None if request.write_through else files.install(path.parent)
+    checkpoints.install(session, scratch)
+    keeper = Keeper(session, path, _with_files(complete, scratch))
     keeper.begin(request.seconds)
     with _limited(request.seconds):
         error = session.trace(lambda: _execute(request.argv), steps=request.steps)
     keeper.end(error)
+
+
+_MOST_LISTED = 50
+
+
+def _with_files(complete: Callable[[TraceResult], TraceResult], scratch: Overlay | None) -> Callable[[TraceResult], TraceResult]:
+    """``complete``, with the files in a scratch layer."""
+
+    def filled(result: TraceResult) -> TraceResult:
+        found = scratch.written() if scratch is not None else []
+        result.written = tuple(sorted(found, key=lambda file: -file[1])[:_MOST_LISTED])
+        result.written_files = len(found)
+        return complete(result)
+
+    return filled
 
 
 def prepare_libraries(session: Session, ranks: int, *, launched: bool = False, compiled: bool = False) -> None:
@@ -60,11 +80,11 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False, c
 
     ``launched``: tell it so even where it is alone. ``compiled``: torch.compile is taken as far as memory needs it.
     """
-    checkpoints.install(session)
     flash_package.install()
     hub_kernels.install()
     triton_kernels.install()
     metrics.install(session)
+    pretrained.install(session)
     patches.transformers()
     hub_models.install(session)
     if importlib.util.find_spec("bitsandbytes") is not None:
@@ -96,11 +116,14 @@ def _execute(argv: tuple[str, ...]) -> None:
         runpy.run_path(argv[0], run_name="__main__")
 
 
-def _launch_here() -> None:
-    """A program that starts its processes by torchrun's own function, such as ``tune run``, goes on as the first of them."""
+def _launch_here(session: Session, request: ScriptRequest) -> None:
+    """A program that starts its processes by torchrun's own function (``tune run``, ``fabric run``) goes on as their first."""
     from torch.distributed import run as elastic
 
     def run(asked: Any) -> None:
+        if not request.launched:
+            counts = [int(count) for count in (asked.nproc_per_node, asked.nnodes) if str(count).isdigit()]
+            sharding.pretend_for_scripts(session, max(request.ranks, prod(counts)))
         argv = (*(("-m",) if asked.module else ()), asked.training_script, *asked.training_script_args)
         _prepare_process(argv)
         _execute(argv)

@@ -94,9 +94,9 @@ class Shadows:
             self.put(received, twin[:1].expand_as(twin).contiguous())
 
     def balanced(self, indices: torch.Tensor, choices: int) -> None:
-        """Routing policy: indices 0, 1, 2 ... so that every choice is taken equally often."""
+        """Routing policy: indices 1, 2, ... 0 so that every choice is taken equally often; first no 0, which some divide by."""
         with _disable_current_modes():
-            self.put(indices, (torch.arange(indices.numel()) % choices).reshape(tuple(indices.shape)))
+            self.put(indices, (torch.arange(1, indices.numel() + 1) % choices).reshape(tuple(indices.shape)))
 
     def ones(self, tensor: torch.Tensor) -> None:
         """Sampling policy: every drawn token is number 1."""

@@ -1,7 +1,12 @@
-"""Files and arrays of tensors without values: checkpoints are read but not filled in, none is written, arrays hold ones."""
+"""Files and arrays of tensors without values: checkpoints are read but not filled in, arrays hold ones.
+
+A checkpoint of such tensors is written into the scratch layer of the program's files, as its shapes, in as many bytes as it would
+have; where there is no such layer it is kept in memory and no file is written.
+"""
 
 import functools
 import io
+import json
 import os
 import zipfile
 from pathlib import Path
@@ -11,13 +16,14 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
+from vramcast.tracing.execution.overlay import Overlay
 from vramcast.tracing.execution.session import Session
 
 _LARGEST_FILLED = 1 << 24  # elements
 _UNWRITTEN = "a checkpoint was not written: its tensors have no values"
 
 
-def install(session: Session) -> None:
+def install(session: Session, scratch: Overlay | None = None) -> None:
     """Patch torch.load, torch.save, safetensors' writer, the way from a tensor to an array, and pickling."""
     written: dict[str, bytes] = {}
     FakeTensor.__reduce_ex__ = lambda tensor, _: (
@@ -25,9 +31,9 @@ def install(session: Session) -> None:
         (tuple(tensor.shape), tensor.dtype, str(tensor.device), tensor.requires_grad),
     )
     torch.serialization.add_safe_globals([_again])
-    torch.load = _loading(torch.load, written)
-    torch.save = _saving(torch.save, session, written)
-    _safetensors(session)
+    torch.load = _loading(torch.load, written, scratch)
+    torch.save = _saving(torch.save, session, written) if scratch is None else _saving_to_scratch(torch.save, scratch)
+    _safetensors(session, scratch)
     FakeTensor.numpy = functools.partialmethod(_array, session)
 
 
@@ -42,13 +48,15 @@ def _file_of(place: Any) -> str:
     return str(Path(named).resolve()) if isinstance(named, str | os.PathLike) else ""
 
 
-def _loading(original: Any, written: dict[str, bytes]) -> Any:
+def _loading(original: Any, written: dict[str, bytes], scratch: Overlay | None) -> Any:
     """A checkpoint stays on disk, mapped into memory; what was asked onto the GPU becomes a tensor there without being read.
 
     What the program itself saved comes back from memory: it was never written.
     """
 
     def load(source: Any, map_location: Any = None, *args: Any, **options: Any) -> Any:
+        if scratch is not None and isinstance(source, str | os.PathLike):
+            source = scratch.seen(os.fspath(source))
         own = written.get(_file_of(source))
         if own is not None:
             source = io.BytesIO(own)
@@ -78,13 +86,61 @@ def _saving(original: Any, session: Session, written: dict[str, bytes] | None = 
     return save
 
 
-def _safetensors(session: Session) -> None:
+def _saving_to_scratch(original: Any, scratch: Overlay) -> Any:
+    """A file that the program names is written in the scratch layer, as long as its tensors would make it."""
+
+    def save(value: Any, target: Any = None, *args: Any, **options: Any) -> None:
+        if not isinstance(target, str | os.PathLike):
+            return original(value, target, *args, **options)  # type: ignore[no-any-return]
+        place = scratch.changed(os.fspath(target), fresh=True)
+        original(value, place, *args, **options)
+        parts = value.state_dict() if isinstance(value, torch.nn.Module) else value
+        unheld = sum(leaf.numel() * leaf.element_size() for leaf in tree_leaves(parts) if isinstance(leaf, FakeTensor))
+        scratch.note_size(place, unheld)
+        return None
+
+    return save
+
+
+def _safetensors(session: Session, scratch: Overlay | None) -> None:
     try:
         import safetensors.torch as writer
     except ImportError:
         return
     for name in ("save_file", "save_model"):
-        setattr(writer, name, _saving(getattr(writer, name), session))
+        original = getattr(writer, name)
+        setattr(writer, name, _saving(original, session) if scratch is None else _shaping(original, scratch))
+
+
+def _shaping(original: Any, scratch: Overlay) -> Any:
+    """A file of safetensors whose tensors have no values: its header, and zeros that take no room on the disk."""
+
+    def save(value: Any, filename: Any, metadata: dict[str, str] | None = None, **options: Any) -> None:
+        place = scratch.changed(os.fspath(filename), fresh=True)
+        tensors = value.state_dict() if isinstance(value, torch.nn.Module) else value
+        if not any(isinstance(tensor, FakeTensor) for tensor in tensors.values()):
+            return original(value, place, metadata, **options)  # type: ignore[no-any-return]
+        header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
+        end = 0
+        for name, tensor in tensors.items():
+            begin, end = end, end + tensor.numel() * tensor.element_size()
+            header[name] = {"dtype": _TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        written = json.dumps(header).encode()
+        written += b" " * (-len(written) % 8)
+        with Path(place).open("wb") as file:
+            file.write(len(written).to_bytes(8, "little") + written)
+            file.truncate(8 + len(written) + end)
+        return None
+
+    return save
+
+
+# The format's names of element types (safetensors, bindings/python/py_src/safetensors/torch.py).
+_TYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
+    torch.float8_e4m3fn: "F8_E4M3", torch.float8_e5m2: "F8_E5M2",
+}  # fmt: skip
 
 
 def _array(tensor: torch.Tensor, session: Session, *_: Any, **__: Any) -> Any:

@@ -13,7 +13,7 @@ import torch.distributed
 
 from vramcast.hardware.runtime import workspace_of_capability
 from vramcast.tracing.execution.recorder import Recorder
-from vramcast.tracing.execution.stand_ins import memory_counters
+from vramcast.tracing.execution.stand_ins import memory_counters, typed_tensors
 from vramcast.tracing.policies import DeviceModel
 
 CUDA_VERSION = "13.0"
@@ -176,6 +176,7 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
         "get_memory_info": _always((device.memory_bytes, device.memory_bytes)),
     })  # fmt: skip
     memory_counters.install(recorder)
+    typed_tensors.install()
     _profiling()
     torch.Generator = _Generator
 

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from typing import Any, ClassVar
 
@@ -31,7 +32,8 @@ class _Finder:
         def then_patch(module: Any) -> None:
             execute(module)
             for patch in self.wanted.pop(name, ()):
-                patch(module)
+                with suppress(AttributeError):  # another module of the same name: a program's own evaluate.py
+                    patch(module)
 
         spec.loader.exec_module = then_patch  # type: ignore[method-assign]
         return spec
