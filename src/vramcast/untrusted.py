@@ -21,6 +21,11 @@ MOST_YAML_ITEMS = 200_000
 LONGEST_NUMBER = 40
 _LONGEST_PATH = 4_000
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# Half of a surrogate pair, which JSON can escape and no UTF-8 text can hold.
+# Half of a surrogate pair, which JSON can escape and no UTF-8 text can hold.
+_HALVES = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)  # of a pair
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _REAL = re.compile(r"[0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18}")
 
@@ -113,6 +118,8 @@ def parse_json(data: bytes | str, what: str, *, most: int = 64 * MiB) -> Any:
         raise ConfigError(f"{what} is larger than {gib(most)}: a file of its kind is not; is this the right file?")
     try:
         text = data if isinstance(data, str) else data.decode(json.detect_encoding(data))
+        if "\\ud" in text or "\\uD" in text:
+            text = _HALVES.sub(r"\\ufffd", text)
         raw = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_Pairs(what), parse_int=_digits)
     except RecursionError:
         raise ConfigError(f"{what} is nested too deeply to be a model's description") from None

@@ -251,6 +251,10 @@ class Training(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for name in counts:
             value = getattr(self, name)
             _within(name, value, 10**9)
+        if self.zero not in (None, 0, 1, 2, 3):
+            raise QuestionError(f"zero is {str(self.zero)[:40]!r}: DeepSpeed's stages are 0 to 3")
+        if self.fsdp not in (None, 1, 2):
+            raise QuestionError(f"fsdp is {str(self.fsdp)[:40]!r}: expected 1 or 2, the version of PyTorch's full sharding")
         if self.tokens is not None:
             _within("tokens", self.tokens, 10**18)
         if self.gpu_hour_usd is not None and not 0 <= self.gpu_hour_usd < 10**6:

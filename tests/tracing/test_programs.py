@@ -112,7 +112,8 @@ assert (out.shape, sums.shape) == (queries.shape, (2, 4, 64))
 out.sum().backward()
 assert isinstance(torch.cuda.FloatTensor(2, 3), torch.cuda.FloatTensor) and torch.ones(2, device="cuda").new(4).shape == (4,)
 assert torch.cuda.LongTensor([1, 2]).tolist() == [1, 2] and not isinstance(torch.ones(2), torch.cuda.FloatTensor)
-assert torch.ones(2).type(torch.cuda.HalfTensor).type() == torch.ones(2).type("torch.cuda.HalfTensor").type() == "torch.cuda.HalfTensor"
+assert torch.ones(2).type(torch.cuda.HalfTensor).type() == "torch.cuda.HalfTensor"
+assert torch.ones(2).type("torch.cuda.HalfTensor").type() == "torch.cuda.HalfTensor"
 assert torch.ones(2).type(torch.float64).dtype == torch.float64 and torch.ones(2).type() == "torch.FloatTensor"
 table, rows = torch.ones(8, 4, device="cuda"), torch.arange(8) < 3
 table[rows] = torch.zeros(8, 4, device="cuda")[rows]

@@ -155,6 +155,8 @@ def _bounded(name: str, value: Any) -> str:
     text = value if isinstance(value, str) else str(value)
     if isinstance(value, dict | list | tuple):
         raise QuestionError(f"--{name.replace('_', '-')} {shown(text, 20)}: expected a text or a number")
+    if text.encode(errors="ignore").decode() != text:
+        raise QuestionError(f"--{name.replace('_', '-')} {shown(text, 20)} is no text in UTF-8")
     if len(text) > LONGEST_VALUE or "\0" in text:
         raise QuestionError(f"--{name.replace('_', '-')} {shown(text, 20)} is longer than any value is")
     return text

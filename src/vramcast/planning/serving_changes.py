@@ -37,6 +37,7 @@ _PCIE4_BYTES_PER_S = 25e9  # what a x16 slot copies from pinned memory (HARDWARE
 _MOST_UTILIZATION = 95  # per cent: above it other processes and fragmentation have nowhere to go
 _CONTEXT_STEP = 256
 _LEAST_CONTEXT = 512
+_ONE_BY_ONE = 2048  # sequences: no engine of the tables runs more at once by default
 # Endings of published uploads by scheme, and others than the maker who publish many.
 _UPLOADS = {
     "fp8": ("{id}-fp8", "{id}-fp8-dynamic", "nvidia/{name}-fp8", "redhatai/{name}-fp8-dynamic"),
@@ -179,12 +180,15 @@ def _shorter_context(resolved: Resolved) -> Iterator[Change]:
 
 
 def _fewer_sequences(resolved: Resolved) -> Iterator[Change]:
+    """One sequence less and less; above some thousands in steps of a hundredth, which nobody can tell apart."""
     if resolved.question.engine in GGUF_ENGINES:
         return
-    for sequences in range(resolved.concurrency - 1, 0, -1):
+    sequences = resolved.concurrency - 1
+    while sequences > 0:
         yield set_fields(
             "sequences", f"--concurrency {sequences}", "the others wait in the queue", LESS_SERVED, concurrency=sequences
         )
+        sequences -= max(1, sequences // 100 if sequences > _ONE_BY_ONE else 1)
 
 
 def _other_engine(resolved: Resolved, card: Accelerator) -> Iterator[Change]:

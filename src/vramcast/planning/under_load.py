@@ -15,8 +15,10 @@ from vramcast.speed.placing import replicas_of
 from vramcast.speed.simulation import Served, simulate
 from vramcast.truth.bars import percentile_bars
 from vramcast.truth.scoring import quantile
+from vramcast.units import MiB
+from vramcast.untrusted import read_bytes, shown
 
-_MOST_LINES = 1_000_000
+_MOST_LINES, _MOST_BYTES = 1_000_000, 256 * MiB
 _SEARCHES, _WITHIN = 9, 0.9
 
 
@@ -122,15 +124,32 @@ def read_requests(name: str) -> tuple[Request, ...]:
     """
     path = Path(name)
     if not path.is_file():
-        raise QuestionError(f"no file {name!r}: give lines with arrival_s, prompt and output")
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[: _MOST_LINES + 1]
+        raise QuestionError(f"no file {shown(name)}: give lines with arrival_s, prompt and output")
+    lines = read_bytes(path, most=_MOST_BYTES).decode("utf-8", "replace").splitlines()
     if len(lines) > _MOST_LINES:
         raise QuestionError(f"{path.name} has more than {_MOST_LINES:,} lines")
-    rows = [msgspec.json.decode(line) for line in lines if line.strip()] if _is_json(lines) else list(csv.DictReader(lines))
+    rows = _objects(lines, path.name) if _is_json(lines) else _table(lines, path.name)
     found = sorted((_request(row, number, path.name) for number, row in enumerate(rows, 1)), key=lambda one: one.arrival_s)
     if not found:
         raise QuestionError(f"{path.name} holds no requests")
     return tuple(found)
+
+
+def _objects(lines: list[str], name: str) -> list[dict[str, Any]]:
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found += [msgspec.json.decode(line)] if line.strip() else []
+        except (msgspec.DecodeError, ValueError) as error:
+            raise QuestionError(f"{name}, line {number} is not JSON: {error}") from None
+    return found
+
+
+def _table(lines: list[str], name: str) -> list[dict[str, Any]]:
+    try:
+        return list(csv.DictReader(lines))
+    except csv.Error as error:
+        raise QuestionError(f"{name} is no table of requests: {error}") from None
 
 
 def _is_json(lines: list[str]) -> bool:
@@ -141,10 +160,10 @@ def _request(row: dict[str, Any], number: int, name: str) -> Request:
     try:
         cached = int(float(row.get("cached") or 0))
         one = Request(float(row["arrival_s"]), int(float(row["prompt"])), int(float(row["output"])), cached)
-    except (KeyError, TypeError, ValueError):
-        raise QuestionError(f"{name}, request {number}: expected arrival_s, prompt and output, found {str(row)[:80]}") from None
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
+        raise QuestionError(f"{name}, request {number}: expected arrival_s, prompt and output, found {shown(row, 80)}") from None
     if not (
         0 <= one.arrival_s < float("inf") and 0 < one.prompt < 10**9 and 0 < one.output < 10**9 and 0 <= cached <= one.prompt
     ):
-        raise QuestionError(f"{name}, request {number}: times and lengths must be positive numbers, found {str(row)[:80]}")
+        raise QuestionError(f"{name}, request {number}: times and lengths must be positive numbers, found {shown(row, 80)}")
     return one

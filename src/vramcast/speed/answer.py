@@ -66,6 +66,9 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
         return self.ttft.seconds + self.tpot.seconds * max(0.0, self.load.output - 1)
 
 
+_LONGEST = 2**24  # tokens of a request to a model without positions of its own; planning.serving searches as far
+
+
 def load_of(question: Serving, concurrency: int) -> tuple[Load, tuple[Assumption, ...]]:
     """The load a question describes, and the lengths that were assumed for it."""
     traffic, options = question.traffic, question.options
@@ -105,10 +108,16 @@ def checked_load(answer: Answer, concurrency: int) -> tuple[Load, tuple[Assumpti
         images, more = images_in(resolved.model, resolved.question.traffic)
         assumed += more
         load = msgspec.structs.replace(load, prompt=load.prompt + (images.count * images.tokens if images else 0))
-    if resolved.question.context is not None and load.prompt + load.output > resolved.context:
+    told = resolved.question.context is not None
+    most = resolved.context if told else resolved.model.positions or _LONGEST
+    if load.prompt + load.output > most:
         raise QuestionError(
-            f"prompt {load.prompt:,.0f} and output {load.output:,.0f} are longer than the context of {resolved.context:,}: "
-            f"raise --context, or shorten them"
+            f"prompt {load.prompt:,.0f} and output {load.output:,.0f} are longer than "
+            + (
+                f"the context of {most:,}: raise --context, or shorten them"
+                if told
+                else f"the {most:,} tokens that the model takes"
+            )
         )
     return load, assumed
 

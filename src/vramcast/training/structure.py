@@ -6,6 +6,7 @@ are worked out once and kept, because planners ask one structure for thousands o
 
 import msgspec
 
+from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption
 from vramcast.models.ends import norms_embedding
 from vramcast.models.inventory import Model, by_identity
@@ -133,7 +134,10 @@ class _Key:
 
     def __init__(self, question: Training) -> None:
         bare = msgspec.structs.replace(question, micro_batch=1, seq=1, accumulate=1, gpu=None, gpus=1)
-        self.question, self.text = question, msgspec.json.encode(bare, enc_hook=str)
+        try:
+            self.question, self.text = question, msgspec.json.encode(bare, enc_hook=str)
+        except UnicodeEncodeError:
+            raise QuestionError("a word of the question holds bytes that are no text in UTF-8") from None
 
     def __hash__(self) -> int:
         return hash(self.text)

@@ -14,6 +14,7 @@ from vramcast.models.families import parts, spans
 from vramcast.models.families.skeleton import Switch, rotary_width, switched
 from vramcast.models.inventory import Block, Model, Tensor
 from vramcast.models.layers import Attention, Dense
+from vramcast.untrusted import shown
 
 _HIDDEN = ("n_embd", "hidden_size", "d_model", "n_embed")
 _LAYERS = ("n_layer", "num_hidden_layers", "n_layers", "num_layers")
@@ -208,7 +209,7 @@ def _repeated(config: Config, count: int) -> list[str]:
             case [[*pattern], int(times)] if 0 <= times <= count:
                 names += pattern * times
             case _:
-                raise ConfigError(f"{config.path}: attention_types holds {str(run)[:60]}, expected a pattern and a number")
+                raise ConfigError(f"{config.path}: attention_types holds {shown(run)}, expected a pattern and a number")
     if len(names) < count:
         raise ConfigError(f"{config.path}: attention_types describes {len(names)} layers of {count}")
     return names[:count]

@@ -145,8 +145,12 @@ def is_by_maker(model_id: str) -> bool:
     return model_id.lower().partition("/")[0] in _RANK
 
 
+_LONGEST_NAME = 128  # letters of a name that are held against the known ones: likeness takes time with its square
+
+
 def suggestions(name: str, known: list[str], *, least: float = 1, most: int = 3) -> list[str]:
     """The known ids most like a name, makers' own first among equals; empty where none is at least so like it (1: a family)."""
+    name = name[:_LONGEST_NAME]
     asked = _WORDS.findall(name.lower().rpartition("/")[2])
     scored = [(_likeness(name, asked, one), -_known(one), one) for one in known]
     best = sorted((row for row in scored if row[0] >= least), key=lambda row: (-row[0], row[1], len(row[2]), row[2]))

@@ -15,6 +15,7 @@ from vramcast.models.inventory import Stored
 from vramcast.models.quantization.formats import GGML_BY_ID
 from vramcast.models.sources.ranges import Cursor, Ranges
 from vramcast.units import MiB
+from vramcast.untrusted import shown
 
 _MOST_PAIRS = 65_536
 _MOST_TENSORS = 1_000_000
@@ -141,7 +142,7 @@ def _check_places(records: list[tuple[int, Stored]], ranges: Ranges, *, start: i
 def _alignment(metadata: dict[str, Any], ranges: Ranges) -> int:
     value = metadata.get("general.alignment", 32)
     if not isinstance(value, int) or isinstance(value, bool) or not 8 <= value <= MiB or value & (value - 1):
-        raise UnsafeFileError(f"{ranges.name}: general.alignment is {str(value)[:40]}, expected a power of two")
+        raise UnsafeFileError(f"{ranges.name}: general.alignment is {shown(value)}, expected a power of two")
     return value
 
 

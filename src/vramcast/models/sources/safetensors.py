@@ -12,6 +12,7 @@ from vramcast.models.inventory import Stored
 from vramcast.models.sources.ranges import Ranges
 from vramcast.models.sources.strict import parse_json
 from vramcast.units import HEADER_BITS, MB, gib
+from vramcast.untrusted import shown
 
 LARGEST_HEADER_BYTES = 100 * MB
 _MOST_TENSORS = 2_000_000
@@ -56,7 +57,7 @@ def _span(name: str, entry: Any, ranges: Ranges) -> tuple[int, int, Stored]:
 def _numbers(name: str, value: Any, ranges: Ranges) -> tuple[int, ...]:
     ok = isinstance(value, list) and len(value) <= 16 and all(type(n) is int and 0 <= n < 2**48 for n in value)
     if not ok:
-        raise _lie(ranges, f"gives tensor {name[:80]!r} the impossible shape or offsets {str(value)[:60]}")
+        raise _lie(ranges, f"gives tensor {name[:80]!r} the impossible shape or offsets {shown(value)}")
     return tuple(value)
 
 

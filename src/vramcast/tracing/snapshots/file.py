@@ -107,7 +107,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     def on(self, device: int) -> "tuple[list[Segment], list[TraceEvent]]":
         """Segments and actions of one device."""
-        trace = self.device_traces[device] if device < len(self.device_traces) else []
+        trace = self.device_traces[device] if 0 <= device < len(self.device_traces) else []
         return [s for s in self.segments if s.device == device], trace
 
 
@@ -169,7 +169,7 @@ def _validated(plain: object, what: str, size: int) -> Snapshot:
     try:
         _check_size(plain, what, size)
         return msgspec.convert(plain, Snapshot, strict=False)
-    except (msgspec.ValidationError, RecursionError, TypeError, KeyError) as error:
+    except (msgspec.ValidationError, RecursionError, TypeError, KeyError, ValueError) as error:
         raise UnsafeFileError(f"{what} is not a memory snapshot of a known version: {error}") from None
 
 

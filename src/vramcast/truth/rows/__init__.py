@@ -6,6 +6,7 @@ Formats are told by the fields a row carries, row by row, so that one file may m
 
 import hashlib
 import importlib
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,7 @@ Row = dict[str, Any]
 
 UNREADABLE = "unreadable line"
 _UNITS = ("_gib", "_mib", "_gb", "_mb", "_bytes")  # figures that a memory row is scored by; others may be text
+_SEVERAL = frozenset({"range_gib", "per_gpu_gib", "model_buffer_mib", "compute_buffer_mib", "kv_buffer_mib", "host_buffers_mib"})
 LONGEST_LINE = 4 * 2**20
 MOST_ROWS = 1_000_000
 MOST_TABLE_ROWS = 100_000  # of a parquet file: more are thinned evenly
@@ -53,12 +55,12 @@ def judge(row: Row) -> Judgement:
     """The row beside its forecast. Raises Unexpressed with the reason when it cannot be asked."""
     if UNREADABLE in row:
         raise Unexpressed(str(row[UNREADABLE]))
-    _check_figures(row.get("measured"))
     form = format_of(row)
     if form == "own":
         from vramcast.truth.rows.own import restore_row
 
         row, form = restore_row(row), str(row["form"])
+    _check_figures(row.get("measured"))
     module = FORMATS[form][2] if form in FORMATS else ""
     if not module:
         raise Unexpressed("speed rows have no forecast rules yet")
@@ -69,7 +71,7 @@ def judge(row: Row) -> Judgement:
 def _check_figures(measured: object) -> None:
     """Raises Unexpressed for a figure with a unit in its name that is no finite number."""
     for name, value in measured.items() if isinstance(measured, dict) else ():
-        if str(name).endswith(_UNITS) and value is not None and not isinstance(value, (dict, list)) and not finite(value):
+        if str(name).endswith(_UNITS) and value is not None and name not in _SEVERAL and not finite(value):
             raise Unexpressed(f"measured.{shown(name)} is {shown(value)}: expected a number")
 
 
@@ -85,7 +87,11 @@ def row_id(row: Row) -> str:
     """The row's own id, or one made from its content: load logs carry none."""
     if isinstance(row.get("id"), str):
         return str(row["id"])
-    digest = hashlib.sha256(msgspec.json.encode(row, order="deterministic")).hexdigest()[:10]
+    try:
+        content = msgspec.json.encode(row, order="deterministic")
+    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can escape and UTF-8 cannot hold
+        content = json.dumps(row, sort_keys=True).encode()
+    digest = hashlib.sha256(content).hexdigest()[:10]
     name = str(row.get("file", "row")).replace("\\", "/")
     return f"{Path(name).stem[:40] or 'row'}-{digest}"
 
