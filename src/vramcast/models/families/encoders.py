@@ -42,8 +42,7 @@ def _projected(config: Config, name: str) -> tuple[Tensor, ...]:
 
 
 def _both(config: Config, family: str) -> Model:
-    said = wrapper.part(config, "text_config", f"{family}_text_model")
-    seen = wrapper.part(config, "vision_config", f"{family}_vision_model")
+    said, seen = (_side(config, family, side) for side in ("text", "vision"))
     tower, text = vit.tower(Config({**seen.raw, "model_type": f"{family}_vision_model"}, seen.path), ""), _text(said, family, "")
     joint = config.size("projection_dim", default=512)
     scales = ("logit_scale",) if family == "clip" else ("logit_scale", "logit_bias")
@@ -54,6 +53,13 @@ def _both(config: Config, family: str) -> Model:
     )
     model = _alone(Config({**said.raw, **_whole(config)}, config.path), text, *own)
     return wrapper.with_towers(model, tower)
+
+
+def _side(config: Config, family: str, side: str) -> Config:
+    """One tower's config; the older ``text_config_dict`` overrides what the config says twice."""
+    older = config.optional_child(f"{side}_config_dict")
+    part = wrapper.part(config, f"{side}_config", f"{family}_{side}_model")
+    return Config({**part.raw, **(older.raw if older else {})}, part.path)
 
 
 def _whole(config: Config) -> dict[str, object]:

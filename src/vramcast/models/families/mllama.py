@@ -17,6 +17,9 @@ _IMAGE_TOKENS = 8
 _RATIOS = [[1, 1], [1, 2], [1, 3], [1, 4], [2, 1], [2, 2], [3, 1], [4, 1]]
 """Shapes of an image in four tiles, the class's default."""
 
+# MllamaTextConfig's own choice, which a config written as a difference leaves out.
+_CROSSED = [*range(3, 40, 5)]
+
 
 def read(config: Config, *, prefix: str = "model.") -> Model:
     """A Llama 3.2 Vision model: the whole, or its text decoder alone."""
@@ -28,7 +31,7 @@ def read(config: Config, *, prefix: str = "model.") -> Model:
 
 
 def _decoder(config: Config, prefix: str) -> Model:
-    hidden, across = config.size("hidden_size"), set(config.list("cross_attention_layers", default=[]))
+    hidden, across = config.size("hidden_size"), set(config.list("cross_attention_layers", default=_CROSSED))
     heads = config.size("num_attention_heads")
     kind = Attention(heads=heads, kv_heads=config.size("num_key_value_heads", default=heads), head_dim=max(1, hidden // heads))
     crossing = [i in across for i in range(config.size("num_hidden_layers"))]

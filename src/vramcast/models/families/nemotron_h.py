@@ -70,7 +70,7 @@ def _attention(config: Config, hidden: int) -> Layer:
         head_dim=config.size("head_dim", "attention_head_dim", default=128),
         rope_dim=0,
     )
-    return kind, None, parts.attention(kind, hidden, prefix="mixer.", bias=config.flag("attention_bias", default=False))
+    return kind, None, parts.attention(kind, hidden, prefix="mixer.")  # without biases, whatever ``attention_bias`` says
 
 
 def _mlp(config: Config, hidden: int) -> Layer:
