@@ -35,8 +35,12 @@ def test_what_cannot_be_is_said_in_its_cell_or_at_once() -> None:
     )
     assert cell.refused == "rank is 0: expected at least 1"
     assert good.worst and not good.refused
-    with pytest.raises(QuestionError, match=r"--micro-batch '1..8' is not a number"):
-        axes_of(["micro_batch=1..8"], TrainingWords.__annotations__)
+    (axis,) = axes_of(["micro_batch=1..3,8"], TrainingWords.__annotations__)
+    assert axis.values == (1, 2, 3, 8)
+    with pytest.raises(QuestionError, match=r"8..1 is no range"):
+        axes_of(["micro_batch=8..1"], TrainingWords.__annotations__)
+    with pytest.raises(QuestionError, match=r"--micro-batch '1..x' is not a number"):
+        axes_of(["micro_batch=1..x"], TrainingWords.__annotations__)
     with pytest.raises(QuestionError, match="unknown sweep axis 'rnk'"):
         axes_of(["rnk=1,2"], TrainingWords.__annotations__)
     with pytest.raises(QuestionError, match="at most 2,000"):

@@ -12,7 +12,7 @@ QUESTIONS = [
     "serve Qwen/Qwen3-32B-AWQ --gpu 4090",
     "serve deepseek-ai/DeepSeek-R1 --gpu A100-80Gx8 --context 8192",
     "serve meta-llama/Llama-3.1-8B-Instruct --gpu 4090 --engine sglang --mem-fraction-static 0.4 --context 8192",
-    "serve google/gemma-3-27b-it --gpu 'M3 Max 36GB' --engine ollama --context 8192",
+    "serve google/gemma-3-27b-it --gpu 'M3 Max 36GB' --engine ollama --quant BF16 --context 8192",
     "serve Qwen/Qwen2.5-14B-Instruct --gpu 3060 --engine transformers --context 4096",
     "train meta-llama/Llama-3.1-8B --gpu 4090",
     "train meta-llama/Meta-Llama-3-8B --method qlora --gpu 3060 --micro-batch 2 --seq 2048",

@@ -52,6 +52,11 @@ def artefact_of(text: str) -> Artefact:
     return Artefact(model=plain)
 
 
+def names_no_type(model: str) -> bool:
+    """Whether a GGUF file of this model could be of any type: no file or folder that is there, no maker's own 4-bit weights."""
+    return model != "-" and not existing_path(model) and not any(own in model.lower() for own in _OWN_TYPE)
+
+
 def _file(text: str) -> Artefact:
     match = None if existing_path(text) or "/" in text else _FILE.fullmatch(text)
     if match is None:

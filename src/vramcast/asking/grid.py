@@ -1,6 +1,7 @@
 """A grid of questions: every word of a question may be an axis, and each point is asked as if its values had been typed."""
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
@@ -32,7 +33,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_axis(text: str, words: Mapping[str, Any]) -> Axis:
-    """``rank=2,4,8``. Raises QuestionError when it is not NAME=V,V or the name is none of the words."""
+    """``rank=2,4,8`` or ``micro_batch=1..8``. Raises QuestionError when it is not NAME=V,V or the name is none of the words."""
     name, equals, values = text.partition("=")
     name = name.strip().removeprefix("--").replace("-", "_")
     if not equals or not values:
@@ -41,7 +42,19 @@ def read_axis(text: str, words: Mapping[str, Any]) -> Axis:
     if name not in known:
         raise unknown_name("sweep axis", name, known)
     kinds = get_args(words.get(name, int | None))
-    return Axis(name, tuple(_value(v.strip(), kinds, name) for v in values.split(",")))
+    listed = [one for part in values.split(",") for one in _spread(part.strip(), kinds)]
+    return Axis(name, tuple(_value(one, kinds, name) for one in listed))
+
+
+def _spread(text: str, kinds: tuple[type, ...]) -> list[str]:
+    """``1..8`` as 1, 2 ... 8 where the word takes counts; anything else as it stands."""
+    found = re.fullmatch(r"(\d+)\.\.(\d+)", text) if int in kinds else None
+    if not found:
+        return [text]
+    first, last = int(found[1]), int(found[2])
+    if not first <= last < first + MOST_CELLS:
+        raise QuestionError(f"--sweep: {text[:40]} is no range of at most {MOST_CELLS:,} values from the least to the most")
+    return [str(value) for value in range(first, last + 1)]
 
 
 def _value(text: str, kinds: tuple[type, ...], name: str) -> Any:

@@ -100,12 +100,11 @@ def explain_text(text: str, *, gpu: str | None = None) -> Explained:
 
 
 def find_models(text: str = "") -> tuple[str, ...]:
-    """Ids of the bundled catalogue that contain the text, the makers' own first."""
+    """Ids of the bundled catalogue that contain the text, what is known best today first."""
     from vramcast.models.reading import known_ids
-    from vramcast.models.reading.known import is_by_maker
+    from vramcast.models.reading.known import best_known_first
 
-    found = [name for name in known_ids() if text.lower() in name.lower()]
-    return tuple(sorted(found, key=lambda name: (not is_by_maker(name), name.lower())))
+    return tuple(best_known_first(name for name in known_ids() if text.lower() in name.lower()))
 
 
 def evaluate(files: Iterable[str | PathLike[str]]) -> "Evaluation":

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 
-from vramcast.asking.artefact import USUAL_TYPE, Artefact, artefact_of
+from vramcast.asking.artefact import USUAL_TYPE, Artefact, artefact_of, names_no_type
 from vramcast.asking.asked import Asked, check_words, count_of, named_cards
 from vramcast.asking.launched import launched, question_of_launch
 from vramcast.asking.links import link_of, rate_of
@@ -175,6 +175,9 @@ def _engine_fills(asked: dict[str, Any], artefact: Artefact, gpu: str | None) ->
     if wanted.quant and loads and "quant" not in asked:
         filled["quant"] = wanted.quant
     said = wanted.assumed() if wanted.because else ()
+    if loads and "quant" not in filled and "dtype" not in filled and names_no_type(artefact.model):
+        filled["quant"] = USUAL_TYPE
+        said = (*said, Assumption("quant", USUAL_TYPE, "what llama.cpp's -hf and Ollama's library take where no type is named"))
     told = tuple(a for a in said if a.name not in asked and filled.get(a.name) == a.value)
     return filled, told
 

@@ -1,5 +1,7 @@
 """What was assumed: what decides first, each with the flag that changes it, the rest folded; and what no rule covers."""
 
+from typing import Any
+
 from vramcast.cli.page import Page
 from vramcast.language import spoken
 from vramcast.ledger import Assumption, Forecast
@@ -17,18 +19,42 @@ _NO_FLAG = frozenset({"no effect on memory", "traced_error", "layers traced", "u
 
 def assumptions(page: Page, forecast: Forecast) -> None:
     """The dozen that decide, a count of the rest, and what is not modelled."""
-    assumed = [a for a in forecast.assumed if a.value not in ("emulated", "refused")]
+    assumed = _last_of_each([a for a in forecast.assumed if a.value not in ("emulated", "refused")])
     if assumed:
         page.heading(spoken()("t-assumed"))
         for a in assumed[:_MOST]:
             flag = flag_of(a, forecast)
-            page.line("  ", f"{a.name} = {a.value}", (f"  {a.because}", "faint"), (f"  ({flag})" if flag else "", "faint"))
+            page.line("  ", f"{a.name} = {value_words(a)}", (f"  {a.because}", "faint"), (f"  ({flag})" if flag else "", "faint"))
         if len(assumed) > _MOST:
             changes = ", --set NAME=VALUE changes one" if "micro_batch" in forecast.workload else ""
             page.line("  ", (f"and {len(assumed) - _MOST} more (--json lists them{changes})", "faint"))
     for u in forecast.unmodelled:
         bound = f" (at most {gib(u.bound_bytes)})" if u.bound_bytes is not None else ""
         page.line(("not modelled: ", "warn"), f"{u.what}{bound}", hang=2)
+
+
+def _last_of_each(assumed: list[Assumption]) -> list[Assumption]:
+    """One line for each setting: what a card or a kernel makes of a default comes after the default, and is what runs."""
+    several = ("no effect on memory",)
+    last = {a.name: a for a in assumed if a.name not in several}
+    kept = dict.fromkeys(a.name for a in assumed)
+    return [one for name in kept for one in ([last[name]] if name in last else [a for a in assumed if a.name == name])]
+
+
+def value_words(assumption: Assumption) -> str:
+    """The value as people write it: a scheme by its method and bits, bytes in GiB."""
+    value: Any = assumption.value
+    if isinstance(value, dict):
+        method, bits, group = (value.get(key) for key in ("quant_method", "bits", "group_size"))
+        words = [
+            str(method or "as its files say"),
+            *([f"{bits} bits"] if bits else []),
+            *([f"groups of {group}"] if group else []),
+        ]
+        return ", ".join(words)
+    if value is None and assumption.name == "quantization":
+        return "none"
+    return gib(value) if assumption.name.endswith("_bytes") and isinstance(value, int) and value >= 2**20 else str(value)
 
 
 def flag_of(assumption: Assumption, forecast: Forecast) -> str:

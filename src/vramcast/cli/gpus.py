@@ -35,7 +35,9 @@ def command(names: tuple[str, ...], at_least: str | None, sort: str | None, as_j
     """List the cards, show the one called NAME (`local` reads this machine's), or set several side by side."""
     cards = _named(names)
     if len(cards) == 1:
-        _print_json({"schema": "vramcast/1", "gpu": msgspec.to_builtins(cards[0])}) if as_json else _draw_one(cards[0])
+        _print_json({"schema": "vramcast/1", "gpu": msgspec.to_builtins(cards[0])}) if as_json else _draw_one(
+            cards[0], " ".join(names)
+        )
         return 0
     listed = _sorted(cards or _listed(at_least), sort) if sort or not cards else cards
     if as_json:
@@ -130,32 +132,33 @@ def _rate(card: Accelerator, kind: str) -> str:
     return f"{card.flops[kind] / 1e12:,.0f}" if card.flops.get(kind) else "-"
 
 
-def _draw_one(card: Accelerator) -> None:
+def _draw_one(card: Accelerator, name: str) -> None:
+    from vramcast.cli.gpus_beside import facts_of
+    from vramcast.hardware.cards import fitting
+
     page = Page()
-    page.line((card.name, "title"), f"  {card.vendor} {card.architecture}", (f"  id {card.id}", "faint"))
-    page.heading("Memory")
-    rows = [
-        ("as sold", _as_sold(card.sold_bytes)),
-        ("nvidia-smi total", f"{card.driver_bytes / GiB:.2f} GiB"),
-        ("seen by a program", f"{card.visible_bytes / GiB:.2f} GiB"),
-        ("bandwidth", f"{card.bandwidth_bytes_per_s / 1e9:,.0f} GB/s"),
-    ]
-    page.table(rows, styles=("", "number"))
-    page.heading("Dense rates")
-    page.table(
-        [(kind, f"{rate / 1e12:,.1f} TFLOP/s") for kind, rate in card.flops.items()], styles=("", "number"), right=frozenset({1})
-    )
-    if card.inferred:
-        page.blank()
-        page.line(("worked out by a rule, not read: " + ", ".join(card.inferred), "faint"))
-    if card.note:
-        page.line((card.note, "faint"))
+    maker = card.architecture if card.architecture.startswith(card.vendor) else f"{card.vendor} {card.architecture}"
+    page.line((card.name, "title"), f"  {maker}".rstrip(), (f"  id {card.id}", "faint"))
+    page.heading("Memory, GiB")
+    whole = "nvidia-smi total" if card.vendor == "NVIDIA" else "all of it"
+    sizes = ((whole, card.driver_bytes), ("seen by a program", card.visible_bytes))
+    rows = [("as sold", _as_sold(card.sold_bytes)), *((what, f"{size / GiB:.2f}") for what, size in sizes)]
+    page.table(rows, styles=("", "number"), right=frozenset({1}))
+    for title, figures in facts_of(card):
+        if figures:
+            page.heading(title)
+            page.table(figures, styles=("", "number"), right=frozenset({1}))
+    notes = [f"worked out by a rule, not read: {', '.join(dict.fromkeys(card.inferred))}"] if card.inferred else []
+    others = [other.name for other in fitting(name) if other.name != card.name]
+    notes += [f"{name!r} may also be {', '.join(others)}"] if others else []
+    for note in (*notes, *([card.note] if card.note else [])):
+        page.line((note, "faint"))
     page.show()
 
 
 def _as_sold(size_bytes: int) -> str:
     """Most cards are sold by the GiB and labelled GB; the B300 by the GB."""
-    return f"{size_bytes / GiB:.0f} GiB" if size_bytes % GiB == 0 else f"{size_bytes / GB:.0f} GB"
+    return f"{size_bytes / GiB:.2f}" if size_bytes % GiB == 0 else f"{size_bytes / GB:.0f} GB"
 
 
 def _print_json(value: Any) -> None:

@@ -21,6 +21,19 @@ _KERNELS = {
 _MARKS = {"native": "yes", "emulated": "emulated", "refused": "no", "unknown": "?"}
 
 
+def facts_of(card: Accelerator) -> tuple[tuple[str, list[tuple[str, str]]], ...]:
+    """One card's links and prices, dense rates by format, and what it runs by itself: titles with rows of name and figure."""
+    facts = [(name, form.format(of(card))) for name, of, form in _FACTS[1:] if of(card)]
+    rates = [(f"{name:<5}{bits}", f"{card.flops[name] / 1e12:,.1f}") for name, bits in FORMATS.items() if card.flops.get(name)]
+    other = [(name, f"{rate / 1e12:,.1f}") for name, rate in card.flops.items() if name not in FORMATS]
+    runs = [(text, _MARKS[capability(card, name).verdict]) for name, text in _KERNELS.items()]
+    return (
+        ("Speed, links, price", facts),
+        ("Dense rates, TFLOP/s", rates + other),
+        ("Runs by itself", runs if card.vendor in ("NVIDIA", "AMD") else []),
+    )
+
+
 def beside_page(cards: list[Accelerator]) -> Page:
     """The page; ratios are to the first card."""
     page = Page()

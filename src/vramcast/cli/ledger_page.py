@@ -93,7 +93,7 @@ def instants(page: Page, rank: RankMemory) -> None:
         page.line("  ", instant.name.ljust(widest), (gib(instant.bytes).rjust(12), "number"), "  ", (cells, "faint"), mark)
     notes = [_lead_text(peak, rank.runner_up)] if rank.runner_up else []
     if rank.first_step_bytes is not None and rank.first_step_bytes < peak:
-        notes.append(f"the first step peaks at {gib(rank.first_step_bytes)}, before the optimizer has states")
+        notes.append(f"the very first step, which begins without optimizer states, peaks at {gib(rank.first_step_bytes)}")
     if notes:
         page.line("  ", ("; ".join(notes), "faint"), hang=2)
 

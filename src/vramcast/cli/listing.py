@@ -16,7 +16,8 @@ def show_engine_options(name: str) -> int:
     rows = []
     for option in sorted(engine.options, key=lambda o: o.name):
         flags = ", ".join((f"--{option.name.replace('_', '-')}", *option.flags))
-        rows.append((flags, "|".join(option.choices) or option.kind, option.about))
+        words = " ".join(option.choices)
+        rows.append((flags, "" if words else option.kind, f"{option.about}: {words}" if words else option.about))
     page.table(rows, styles=("title", "faint"))
     page.show()
     return 0

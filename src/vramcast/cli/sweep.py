@@ -9,6 +9,7 @@ import msgspec
 
 from vramcast.asking.grid import Ask, Axis, Cell, answer_grid
 from vramcast.cli.page import Page
+from vramcast.cli.plotted import say_written
 from vramcast.planning.verdict import exit_code
 from vramcast.units import GiB
 
@@ -36,6 +37,7 @@ def show_sweep(ask: Ask, words: dict[str, Any], axes: Sequence[Axis], *, title: 
         from vramcast.charts.sweep import draw_sweep
 
         draw_sweep([as_row(c) for c in cells if c.worst], [a.name for a in axes], plot, title=_titled(title, words))
+        say_written(plot)
     return 0 if any(c.fit and not exit_code(c.fit) for c in cells) else 1
 
 
@@ -51,11 +53,15 @@ def sweep_page(title: str, axes: Sequence[Axis], cells: Sequence[Cell]) -> Page:
     page.blank()
     across = axes[-1]
     by_point = {tuple(c.point.values()): c for c in cells}
-    head = " ".join(a.name for a in axes[:-1])
-    page.line("  ", (head.ljust(22), "faint"), *((f"{across.name}={v}".rjust(18), "title") for v in across.values))
-    for rows in itertools.product(*(a.values for a in axes[:-1])):
-        spans = [_cell_span(by_point[(*rows, v)]) for v in across.values]
-        page.line("  ", (" ".join(str(r) for r in rows).ljust(22), "title"), *spans)
+    head, heads = " ".join(a.name for a in axes[:-1]), [f"{across.name}={v}" for v in across.values]
+    points = list(itertools.product(*(a.values for a in axes[:-1])))
+    first = max(len(head), *(len(" ".join(map(str, rows))) for rows in points)) + 2
+    table = [[_cell_span(by_point[(*rows, v)]) for v in across.values] for rows in points]
+    widths = [max(len(name), *(len(row[i][0]) for row in table)) + 2 for i, name in enumerate(heads)]
+    page.line("  ", (head.ljust(first), "faint"), *((name.rjust(w), "title") for name, w in zip(heads, widths, strict=True)))
+    for rows, spans in zip(points, table, strict=True):
+        shown = [(text.rjust(w), style) for (text, style), w in zip(spans, widths, strict=True)]
+        page.line("  ", (" ".join(str(r) for r in rows).ljust(first), "title"), *shown)
     refused = next((c.refused for c in cells if c.refused), "")
     if refused:
         page.blank()
@@ -68,10 +74,10 @@ _STYLES = {"fits": "good", "tight": "warn", "partly": "bad", "no": "bad", "unkno
 
 def _cell_span(cell: Cell) -> tuple[str, str]:
     if cell.worst is None or cell.fit is None:
-        return "refused".rjust(18), "faint"
+        return "refused", "faint"
     verdict = cell.fit.verdict
     word = "" if verdict == "unknown" else f" {verdict}"
-    return f"{cell.worst.needed_bytes / GiB:.2f}{word}".rjust(18), _STYLES[verdict]
+    return f"{cell.worst.needed_bytes / GiB:.2f}{word}", _STYLES[verdict]
 
 
 def as_row(cell: Cell) -> dict[str, Any]:

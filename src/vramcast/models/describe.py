@@ -70,8 +70,13 @@ def index_words(indices: tuple[int, ...]) -> str:
     if steps == {1}:
         return f"layers {indices[0]}-{indices[-1]}"
     if len(steps) == 1:
-        return f"every {steps.pop()}th from {indices[0]} ({len(indices)})"
+        return f"every {_ordinal(steps.pop())} from {indices[0]} ({len(indices)})"
     return f"{len(indices)} layers ({', '.join(map(str, indices[:3]))} ...)"
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if 10 < number % 100 < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
 
 
 def mixer_words(mixer: Mixer) -> str:

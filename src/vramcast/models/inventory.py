@@ -272,7 +272,7 @@ def _written_out(block: Block) -> Iterator[tuple[str, Tensor]]:
 def resolved_id(model: Model) -> str:
     """The id that a name without a publisher was read as ("qwen2.5 7b"); an id of the hub stays as it was typed."""
     read_as = next((str(a.value) for a in model.assumed if a.name == "model"), None)
-    return read_as if read_as and "/" not in model.id else model.id
+    return read_as if read_as and ("/" not in model.id or "://" in model.id) else model.id
 
 
 def facts_of(model: Model) -> ModelFacts:

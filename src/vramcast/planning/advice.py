@@ -14,12 +14,13 @@ import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.ledger import Advice, Fit
-from vramcast.planning.changes import Change
+from vramcast.planning.changes import DOUBLED, MORE_CARDS, Change
 
 MOST = 8
 MOST_ASKED = 160  # questions that one answer's advice may take: 5 to 40 ms
 _MOST_TOGETHER = 4
 _ON_THE_LINE = 4  # looks along a dial before every second one halves
+_MORE_DOUBLINGS = 2  # of cards alone, beyond what another change beside them needs
 _MOST_ALONE = 3  # changes shown that help without being enough
 
 
@@ -163,10 +164,25 @@ def advise(
         good += _as_many_as_it_takes(search, kinds, helping)
     good = list({t.change.text: t for t in good}.values())
     good.sort(key=lambda t: (t.change.price, -(t.fit.margin_bytes or 0)))
-    rest = [t for t in alone.values() if not t.fits and t.asked.needed_bytes < needed_bytes]
+    rest = [t for t in alone.values() if not t.fits and t.asked.needed_bytes < needed_bytes and t.change.kind != "cards"]
+    rest = [t for t in rest if not t.fit.refused]
     rest.sort(key=lambda t: t.asked.needed_bytes)
-    shown = _varied(good, alone)[:MOST]
+    shown = _few_more_cards(_varied(good, alone))[:MOST]
     return tuple(_advice(t, needed_bytes) for t in (*shown, *rest[: min(_MOST_ALONE, MOST - len(shown))]))
+
+
+def _few_more_cards(good: list[Tried]) -> list[Tried]:
+    """Of changes that add cards the cheapest that gives up the same, and more cards alone where not four times as many do."""
+    adding = [t for t in good if "cards" in t.change.kind.split(" and ")]
+    fewest = min((_doublings(t) for t in adding), default=0)
+    first = {frozenset(t.change.gives_up): t for t in reversed(adding)}
+    alone = [t for t in adding if t.change.kind == "cards" and _doublings(t) <= fewest + _MORE_DOUBLINGS]
+    few = [t for t in first.values() if t.change.kind != "cards" and _doublings(t) <= fewest + _MORE_DOUBLINGS]
+    return [t for t in good if t not in adding or t in alone or t in few]
+
+
+def _doublings(tried: Tried) -> int:
+    return (tried.change.price - MORE_CARDS) // DOUBLED
 
 
 def _varied(good: list[Tried], alone: dict[str, Tried]) -> list[Tried]:

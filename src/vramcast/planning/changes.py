@@ -35,7 +35,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def keeps_the_job(self) -> bool:
         """Whether the same work is done by the same program on the same cards."""
-        return not _GIVES_UP & set(self.kind.split(" and "))
+        return not self.gives_up
+
+    @property
+    def gives_up(self) -> frozenset[str]:
+        """Which parts of the work are not done any more, or not on these cards."""
+        return _GIVES_UP & set(self.kind.split(" and "))
 
     def excludes(self, other: "Change") -> bool:
         """Whether both cannot be made together."""

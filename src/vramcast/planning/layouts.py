@@ -18,6 +18,7 @@ from vramcast.workload import Parallel, Training
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
 MOST_LAYOUTS = 4
 MOST_CARDS = 12
+_CLEARLY = 0.95  # of what the row before needs: less than that is worth more cards
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,12 +34,17 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def smallest_layouts(question: Training, model: Model, card: Accelerator) -> tuple[CardRow, ...]:
-    """For up to four numbers of this card, from the fewest, the least that has to be cut for the question to fit."""
+    """Numbers of this card from the fewest up to the first that surely fits, each with the least that has to be cut.
+
+    At most four rows; a larger number that is as tight as a smaller one is none.
+    """
     rows: list[CardRow] = []
     for gpus in COUNTS:
         found = [row for layout in layouts(question, gpus) if (row := _row(layout, question, model, card)) is not None]
-        rows += [next((row for row in found if row.verdict == "fits"), found[0])] if found else []
-        if len(rows) == MOST_LAYOUTS:
+        best = next((row for row in found if row.verdict == "fits"), found[0]) if found else None
+        if best and (not rows or best.verdict != rows[-1].verdict or best.needed_bytes < _CLEARLY * rows[-1].needed_bytes):
+            rows.append(best)
+        if len(rows) == MOST_LAYOUTS or (rows and rows[-1].verdict == "fits"):
             break
     return tuple(rows)
 

@@ -119,7 +119,7 @@ def _cache_type(question: Serving, card: Accelerator) -> Iterator[Change]:
     if question.kv_dtype not in _SIXTEEN_BIT_CACHE or question.engine == "transformers":
         return
     dtype, flag = ("q8_0", "-ctk q8_0 -ctv q8_0") if question.engine in GGUF_ENGINES else ("fp8", "--kv-cache-dtype fp8")
-    converted = "" if _has_fp8(card) else ", converted in software on this card"
+    converted = "" if dtype == "q8_0" or _has_fp8(card) else ", converted in software on this card"
     yield set_fields("cache", flag, f"small loss of quality on long contexts{converted}", CACHE_TYPE, kv_dtype=dtype)
 
 

@@ -55,14 +55,14 @@ def states(held: Count, recipe: Recipe, sharers: Sharers) -> States:
     offload = recipe.sharding.offload
     weights, gradients, moments = rules.weights(), rules.gradients(), rules.optimizer()
     moved = rules.row.paged or "optimizer" in offload
-    resting = NOTHING if "gradients" in offload else gradients
+    resting = NOTHING if rules.gradients_on_host() else gradients
     return States(
         weights=NOTHING if "parameters" in offload else weights,
         gradients=resting,
         optimizer=rules.resident() if moved else moments,
         master=NOTHING if "optimizer" in offload else rules.master(),
         step_copy=rules.step_copy(),
-        step_gradients=rules.own_gradients() if rules.drops_others() and "gradients" not in offload else resting,
+        step_gradients=rules.own_gradients() if rules.drops_others() and not rules.gradients_on_host() else resting,
         flat_copy=rules.flat_copy(gradients),
         wide_copy=rules.widest() if recipe.precision.low_gradients else NOTHING,
         overflow_copy=rules.overflow_copy(),
@@ -226,6 +226,15 @@ class _Rules:
             return NOTHING
         cut, each = self.kind not in WHOLE, bytes_(4, "(float32)")
         return summed(self._trained(cut, each), self._shared(cut, self.held.adapter, "in adapters", each))
+
+    def gradients_on_host(self) -> bool:
+        """Whether reduced gradients lie on the host: with FSDP's shards there, and with DeepSpeed's states from ZeRO-2 on.
+
+        Sources: DeepSpeed 0.18, runtime/zero/stage3.py, grad_partitions_flat_buffer on the optimizer's own device;
+        stage_1_and_2.py, copy_grads_in_partition with cpu_offload; common.fsdp_offload.
+        """
+        offload, sharding = self.recipe.sharding.offload, self.kind in ("zero2", "zero3")
+        return "gradients" in offload or ("optimizer" in offload and sharding and self.recipe.update.flattens)
 
     def drops_others(self) -> bool:
         """Whether gradients of other ranks' parameters are gone when a step of ZeRO-1 begins.

@@ -62,6 +62,23 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sources: int
     groups: int = 0
 
+    @property
+    def tails(self) -> tuple[float, ...]:
+        """The quantiles, where the bar reaches further than they do moved out to it: verdict and bar say the same.
+
+        Bars are widened until they hold groups that were left out; raw quantiles of few groups are too sure of themselves.
+        """
+        pairs = zip(PROBABILITIES, self.quantiles, strict=True)
+        outside = (1 - COVERAGE) / 2
+        return tuple(
+            min(value, self.low)
+            if p <= outside
+            else max(value, self.high)
+            if p >= 1 - outside
+            else min(max(value, self.low), self.high)
+            for p, value in pairs
+        )
+
     def joined(self, other: "Cell | None") -> "Cell":
         """The range and the quantiles that hold both cells; counts are this cell's."""
         if other is None:
@@ -109,7 +126,7 @@ def probability_fits(measure: str, predicted: float, capacity: float, keys: Mapp
     cell = cell_for(measure, keys)
     if cell is None or predicted <= 0:
         return None
-    return _cumulative(capacity / predicted, cell.quantiles)
+    return _cumulative(capacity / predicted, cell.tails)
 
 
 def cell_for(measure: str, keys: Mapping[str, str]) -> Cell | None:

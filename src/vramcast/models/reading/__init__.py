@@ -24,6 +24,7 @@ from vramcast.untrusted import check_disk, existing_path
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?::[\w.-]+)?")
 _SURELY_MEANT = 3  # likeness of family and size or release: a slip of the pen rather than a model nobody here knows
 _FILES = (".json", ".safetensors", ".gguf")
+_OTHER_FILE = re.compile(r"\.(ya?ml|sh|bash|py|txt|log|toml|ipynb|conf|cfg|ini|service|env|md)$")
 
 
 def read_model(what: str, *, offline: bool | None = None) -> Model:
@@ -52,6 +53,8 @@ def _unknown(what: str, *, hint: str) -> QuestionError:
             f"the weights of {what[:40]!r} are not published, so nobody can load them: ask for an open model of that class, "
             "for example openai/gpt-oss-120b or deepseek-ai/DeepSeek-V3.1"
         )
+    if _OTHER_FILE.search(what.lower()):
+        return QuestionError(f"there is no file {what[:80]!r} here, and no model is called so: check the path")
     near = suggestions(what, _names())
     offer = f"did you mean {', '.join(near)}?" if near else "vramcast models --find TEXT lists the known ones"
     return QuestionError(f"unknown model {what[:80]!r}: {offer} {hint}")
@@ -90,7 +93,7 @@ def _by_hub(what: str, offline: bool | None) -> Model:
     except AbsentError as absent:
         raise _unknown(what, hint=f"({absent})") from absent
     except MissingError as missing:
-        if found := by_name(what, why=str(missing)):
+        if found := by_name(what, why=str(missing).partition(" (")[0]):
             return found
         from vramcast.models.reading.known import suggestions
 
@@ -107,8 +110,8 @@ def _by_name(what: str) -> Model:
     meant = short_name(english)
     if meant and (model := load(meant)):
         return named_as(model, what, f"{what!r} is short for {meant}")
-    if found := by_name(english, why="it is not a hub id"):
-        return found
+    if found := by_name(english):
+        return msgspec.structs.replace(found, id=what)
     raise _unknown(what, hint="(or a hub id with network, a folder, a config.json or a GGUF file)")
 
 

@@ -16,6 +16,7 @@ from vramcast.models import reading
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention
 from vramcast.models.names import Name, take_apart
+from vramcast.models.reading.known import is_by_maker
 
 
 class Near(msgspec.Struct, frozen=True):
@@ -26,13 +27,13 @@ class Near(msgspec.Struct, frozen=True):
     row: reading.Row
 
     def likeness(self, asked: Name) -> tuple[object, ...]:
-        """Sorts the candidate to show and to copy from: same ending, else unquantised, then most words in common."""
+        """Sorts the candidate to show and to copy from: same ending, else unquantised, most words in common, then the maker's."""
         common = len(asked.variants & self.name.variants) - len(asked.variants ^ self.name.variants)
-        return self.name.ending == asked.ending, not self.name.ending, common, -len(self.key), self.key
+        return self.name.ending == asked.ending, not self.name.ending, common, is_by_maker(self.key), -len(self.key), self.key
 
 
-def by_name(name: str, *, why: str) -> Model | None:
-    """The catalogued model with this name's core, or None; what was assumed is listed in it, and ``why`` it had to be.
+def by_name(name: str, *, why: str = "") -> Model | None:
+    """The catalogued model with this name's core, or None; what was assumed is listed in it, and ``why`` a hub id had to be.
 
     Raises QuestionError when models of different shapes share the core, and for a catalogued name with a slip of the pen.
     """
@@ -46,8 +47,9 @@ def by_name(name: str, *, why: str) -> Model | None:
     if len({n.row.shapes for n in near}) > 1:
         shown = ", ".join(sorted(n.row.id for n in near)[:6])
         raise QuestionError(f"model {name!r} could be any of {shown}, which differ in shape: give the whole id")
-    row = max(near, key=lambda n: n.likeness(asked)).row
-    return under_name(name, row, f"{name!r} is not in the catalogue ({why}): its name was read as {row.id}")
+    best = max(near, key=lambda n: n.likeness(asked))
+    because = f"{name!r} is not in the catalogue, and {why}: read by its name" if why else f"{name!r} read by its name"
+    return under_name(name, best.row, because, alias=best.key if "/" in best.key and best.row.id.lower() != best.key else "")
 
 
 def _misspelled(name: str) -> str | None:
@@ -57,10 +59,13 @@ def _misspelled(name: str) -> str | None:
     return close[0] if close and re.findall(r"\d+", close[0]) == re.findall(r"\d+", name) else None
 
 
-def under_name(name: str, row: reading.Row, because: str) -> Model:
-    """A row's model under another name, quantised as that name says; both substitutions are listed."""
+def under_name(name: str, row: reading.Row, because: str, *, alias: str = "") -> Model:
+    """A row's model under another name, quantised as that name says; both substitutions are listed.
+
+    ``alias``: the id of its own that was meant, which only shares the row's shapes.
+    """
     model, ending = reading.model_of(row), take_apart(name).ending
-    taken = [Assumption("model", row.id, because)]
+    taken = [Assumption("model", alias or row.id, f"{because}; shapes of {row.id}" if alias else because)]
     if take_apart(row.id).ending != ending:
         scheme = _sparing(model, take_apart(name).quantization)
         said = f"the name ends in {ending!r}" if ending else "the name has no quantised ending"

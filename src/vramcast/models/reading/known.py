@@ -6,7 +6,9 @@ there is one. Makers are organisations that publish their own models; uploads of
 """
 
 import re
+from collections.abc import Iterable
 from difflib import SequenceMatcher
+from functools import cache
 
 # Short name to the id it means. Spelt as ``plain`` leaves it: lower case, no separators.
 SHORT = {
@@ -121,6 +123,7 @@ MAKERS = (
 _RANK = {maker: place for place, maker in enumerate(MAKERS)}
 _WORDS = re.compile(r"\d+x\d[\d.]*[bmt]|[ae]?\d[\d.]*[bmt](?![a-z])|[a-z]+|\d[\d.]*")
 _SIZE = re.compile(r"\d+x\d[\d.]*[bmt]|\d[\d.]*[bmt]")
+_GENERATION = re.compile(r"^[a-z_-]*?[a-z](?<!int)(?<!fp)[_-]?v?(\d(?:\.\d+)?)(?![\d.]*[bmtx\d])")
 
 
 def in_english(name: str) -> str:
@@ -153,8 +156,30 @@ def suggestions(name: str, known: list[str], *, least: float = 1, most: int = 3)
     name = name[:_LONGEST_NAME]
     asked = _WORDS.findall(name.lower().rpartition("/")[2])
     scored = [(_likeness(name, asked, one), -_known(one), one) for one in known]
-    best = sorted((row for row in scored if row[0] >= least), key=lambda row: (-row[0], row[1], len(row[2]), row[2]))
+    best = sorted((row for row in scored if row[0] >= least), key=lambda row: (-row[0], row[1], *_place(row[2])))
     return [one for _, _, one in best[:most]]
+
+
+def best_known_first(names: Iterable[str]) -> list[str]:
+    """The ids in the order in which people look for them: what short names mean, then makers, each newest generation first."""
+    return sorted(names, key=_place)
+
+
+@cache
+def _current() -> dict[str, int]:
+    return {one.lower(): place for place, one in enumerate(dict.fromkeys(SHORT.values()))}
+
+
+def _place(one: str) -> tuple[int, int, float, str]:
+    """Sorts an id: its place among what short names mean, its maker's, then the newest generation first."""
+    current = _current()
+    return current.get(one.lower(), len(current)), -_known(one), -generation(one), one.lower()
+
+
+def generation(one: str) -> float:
+    """The generation in a name: 3.1 of ``Llama-3.1-8B``, 3 of ``DeepSeek-V3``; 0 where none stands."""
+    found = _GENERATION.search(one.lower().rpartition("/")[2])
+    return float(found[1]) if found else 0.0
 
 
 def _likeness(name: str, asked: list[str], one: str) -> float:
@@ -170,7 +195,7 @@ def _likeness(name: str, asked: list[str], one: str) -> float:
         return 0.0
     others = sum(w in own for w in asked if not w.isalpha() and w not in sizes)
     beyond = len([w for w in own if w.isalpha()]) - shared
-    letters = SequenceMatcher(None, name.lower(), one.lower()).ratio()
+    letters = SequenceMatcher(None, name.lower(), one.lower()).ratio() if families else 0.0
     return 2 * shared + bool(sizes & set(own)) + 0.5 * others - 0.1 * beyond + letters + (0.5 if is_by_maker(one) else -1)
 
 

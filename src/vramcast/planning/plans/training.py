@@ -13,7 +13,7 @@ from vramcast.planning.plans.plan import Plan, prices_taken
 from vramcast.planning.plans.serving import Watch, check_numpy
 from vramcast.planning.plans.training_layouts import MICRO_BATCHES, Structure, Task, counts_of, structures
 from vramcast.planning.verdict import training_fit
-from vramcast.speed.training.job import job_of
+from vramcast.speed.training.job import job_of, on_card
 from vramcast.speed.training.step import run_of, step_time, training_speed
 from vramcast.training.forecast import forecast_training
 from vramcast.training.frameworks.common import attention_on
@@ -154,7 +154,8 @@ def _timed(structure: Structure, question: Training, left: int, model: Model, tr
     """The time of a layout's step; ``trained``: parameters of the model that get gradients."""
     card = structure.offer.card
     recipe, _ = attention_on(card, resolved(named_by_task(question), model)[0])
-    speed = step_time(job_of(question, recipe, model, trained_parameters=trained), model, card)
+    job = on_card(job_of(question, recipe, model, trained_parameters=trained), recipe.precision.compute, card)
+    speed = step_time(job, model, card)
     return Candidate(
         structure=structure, question=question, margin_bytes=left, step_s=speed.step_s, mfu=speed.mfu, bound=speed.bound,
         term=speed.term,

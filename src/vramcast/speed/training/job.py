@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.hardware.accelerator import Accelerator, island_cards, rails_of
+from vramcast.hardware.accelerator import Accelerator, capability, island_cards, rails_of
 from vramcast.models.inventory import Model
 from vramcast.models.operations.building import FUSED
 from vramcast.speed.kernels.collectives import Fabric
@@ -154,6 +154,16 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         framework=recipe.framework,
         compiled=recipe.kernels.compiled,
     )
+
+
+def on_card(job: Job, compute: str, card: Accelerator) -> Job:
+    """The job as the card computes it: bfloat16 that it only emulates runs at the rate of float32, with no tensor core.
+
+    Source: NVIDIA, CUDA C++ programming guide, warp matrix functions: __nv_bfloat16 from compute capability 8.0 on.
+    """
+    if compute != "bfloat16" or job.products != "bf16" or capability(card, "bf16").verdict != "emulated":
+        return job
+    return msgspec.structs.replace(job, products="fp32")
 
 
 def gathered_bytes(framework: str, products: str, scaling: Scaling) -> int:

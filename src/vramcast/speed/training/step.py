@@ -14,7 +14,7 @@ from vramcast.models.operations.counts import forward_flops, full_attention_flop
 from vramcast.quantity import SECONDS, Quantity, named, seconds
 from vramcast.speed.kernels.law import larger
 from vramcast.speed.kernels.machine import card_class, machine
-from vramcast.speed.training.job import Job, Network, job_of, network_of
+from vramcast.speed.training.job import Job, Network, job_of, network_of, on_card
 from vramcast.speed.training.sustained import Sustained, kind_of, sustained
 from vramcast.speed.training.work import Parts, parts_of
 from vramcast.training.forecast import TrainingForecast
@@ -216,6 +216,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 def training_speed(answer: TrainingForecast, model: Model, card: Accelerator) -> StepTime:
     """The time of the answer's step. Raises UnmodelledError for a card without known rates, QuestionError for a world uneven."""
     job = job_of(answer.question, answer.recipe, model, trained_parameters=answer.trainable_parameters)
+    job = on_card(job, answer.recipe.precision.compute, card)
     return step_time(job, model, with_link(card, answer.question.link_bytes_per_s))
 
 

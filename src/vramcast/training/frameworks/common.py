@@ -159,11 +159,14 @@ def narrow_inputs(question: Training, framework: str) -> Overrides:
 FLASH_NEEDS = (8, 0)  # compute capability (flash-attention's README; aten/native/transformers/cuda/sdp_utils.cpp)
 
 
+_INSTEAD = "SDPA's efficient kernel, or, where heads share keys, its math kernel, which keeps all scores"
+
+
 def attention_on(card: Accelerator | None, recipe: Recipe) -> tuple[Recipe, tuple[Assumption, ...]]:
     """The recipe with the attention kernel that this card can run: before Ampere the memory-efficient one instead of flash."""
     if card is None or card.capability is None or card.capability >= FLASH_NEEDS or recipe.kernels.attention != "flash":
         return recipe, ()
-    told = Assumption("attention", "efficient", f"{card.name} is older than flash attention 2 needs")
+    told = Assumption("attention", "efficient", f"{card.name} is older than flash attention 2 needs: {_INSTEAD}")
     kernels = msgspec.structs.replace(recipe.kernels, attention="efficient")
     return msgspec.structs.replace(recipe, kernels=kernels), (told,)
 
