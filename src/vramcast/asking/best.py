@@ -12,7 +12,7 @@ _PROBE_TOKENS = 1024  # the search begins at a context that any engine starts wi
 def longest_sure(question: Serving) -> tuple[Serving, Assumption]:
     """The question with the longest context whose verdict is ``fits``, for all its sequences at once; and how it was found.
 
-    Raises QuestionError without a card, or where not even a short context fits.
+    Where not even a short one surely fits it is asked about, so that advice can be given. Raises QuestionError without a card.
     """
     from vramcast.hardware.cards import least_card
     from vramcast.models.reading import read_model
@@ -25,7 +25,7 @@ def longest_sure(question: Serving) -> tuple[Serving, Assumption]:
     probe = msgspec.structs.replace(question, context=min(_PROBE_TOKENS, model.positions or _PROBE_TOKENS))
     held = Held(question=probe, answer=answer_of(probe, model=model, card=card), card=card)
     longest = longest_context(held, sure=True, concurrency=question.concurrency or held.answer.resolved.concurrency)
-    if longest == 0:
-        raise QuestionError(f"no context fits {question.model[:80]} on {question.gpu}: ask with --context 1024 for what would")
     because = "the longest that surely fits these cards with everything else as asked"
+    if longest == 0:
+        longest, because = probe.context or _PROBE_TOKENS, "no context surely fits these cards: a short one is asked about"
     return msgspec.structs.replace(question, context=longest), Assumption("context", longest, because)

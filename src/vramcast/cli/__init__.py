@@ -45,6 +45,7 @@ Examples:
   vramcast serve meta-llama/Llama-3.3-70B-Instruct --gpu H100x4 --context 128K --concurrency 5
   vramcast train meta-llama/Llama-3.1-8B --gpu H100 --method lora --rank 16 --seq 4096 --checkpointing full
   vramcast models deepseek-ai/DeepSeek-V3
+  vramcast llama 3.1 8b on a 4090              a question in a person's words, English or Chinese
   vramcast compose.yml --gpu 4090              a file, pasted text or - alone: what it is, and its answer
   vramcast "vllm serve Qwen/Qwen3-8B --max-model-len 16384" --gpu L4
 """
@@ -65,8 +66,9 @@ class LazyCommands(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         args = [_SPELLINGS.get(args[0], args[0]), *args[1:]] if args else args
         if args and args[0] not in COMMANDS and (args[0] == "-" or not args[0].startswith("-")):
-            from vramcast.cli.pasted import command_of, is_pasted
+            from vramcast.cli.pasted import command_of, is_pasted, joined
 
+            args = joined(args)
             if not is_pasted(args[0]):
                 raise unknown_name("command", args[0], COMMANDS)
             args = command_of(args)

@@ -2,12 +2,14 @@
 
 import io
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from vramcast.asking.plain import plain_question
 from vramcast.errors import QuestionError
 from vramcast.reading.kinds import CERTAIN, Kind, kinds_of, taken_for
 from vramcast.units import MiB
@@ -23,9 +25,19 @@ def is_pasted(word: str) -> bool:
 
     Raises QuestionError for the name of a file that is not there.
     """
+    if existing_path(word) is None and word != "-" and plain_question(word) is not None:
+        return True
     if _FILE.search(word) and not re.search(r"\s", word) and existing_path(word) is None:
         raise QuestionError(f"there is no file {printable(word)[:200]}, and no command of that name")
     return word == "-" or re.search(r"\s", word.strip()) is not None or existing_path(word) is not None
+
+
+def joined(arguments: Sequence[str]) -> list[str]:
+    """The words of a question that was typed without quotes as one: ``llama 3.1 8b on a 4090 --json``; others as they are."""
+    first_flag = next((i for i, word in enumerate(arguments) if word.startswith("-")), len(arguments))
+    text = " ".join(arguments[:first_flag])
+    spoken = first_flag > 1 and existing_path(arguments[0]) is None and plain_question(text) is not None
+    return [text, *arguments[first_flag:]] if spoken else list(arguments)
 
 
 def command_of(arguments: Sequence[str]) -> list[str]:
@@ -41,6 +53,11 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     name = path.name if path is not None else ""
     kinds = kinds_of(data, name, folder=path.parent if path is not None else None)
     kind = taken_for(kinds)
+    asked = plain_question(what) if kind is None and path is None and what != "-" else None
+    if asked is not None:
+        command = [asked.command, asked.model, *asked.flags, *rest]
+        click.echo(f"asked as: {printable(shlex.join(['vramcast', *command]))}", err=True)
+        return command
     if kind is None:
         raise _unclear(what, kinds)
     if path is None:

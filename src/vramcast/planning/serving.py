@@ -51,6 +51,8 @@ def speed_of(answer: Answer) -> tuple[dict[str, Any], tuple[Assumption, ...], tu
     """The speed block, what was assumed for it, and why there is none where the engine or the card has no law."""
     if not answer.resolved.question.asks_for_speed:
         return {}, (), ()
+    if (answer.resolved.options.get("num_beams") or 1) > 1:
+        return {}, (), (Unmodelled("speed: no law has the steps of a beam search"),)
     from vramcast.speed.answer import as_block, serving_speed
     from vramcast.truth.bars import speed_intervals
 

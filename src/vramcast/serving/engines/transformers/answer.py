@@ -32,6 +32,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     element: float
     kv_element: float
     batch: Number
+    beams: int
     prompt: Number
     total: Number
 
@@ -63,7 +64,7 @@ def answer(resolved: Resolved) -> Answer:
     placed = tuple((stage, _weights(run, stage)) for stage in stages)
     ranks = tuple(_memory(run, stage, weights) for stage, weights in placed)
     model_stage = every_stage(resolved.model, 1, front_split)[0]
-    request = whole(
+    request = run.beams * whole(
         run.holding.cache_bytes(model_stage, run.total) + run.holding.cross_bytes(model_stage, resolved.model, run.prompt)
     )
     longest = _longest(run, placed) if resolved.limits else resolved.context
@@ -73,13 +74,13 @@ def answer(resolved: Resolved) -> Answer:
         cache=CachePlan(
             bytes_per_token=round(run.holding.token_bytes(model_stage)),
             request_bytes=request,
-            pool_bytes=request * run.batch,
+            pool_bytes=request * resolved.concurrency,
             tokens=run.total * run.batch,
-            concurrency=run.batch / 1,
+            concurrency=resolved.concurrency / 1,
             state_bytes=round(run.holding.state_bytes(model_stage)),
         ),
         max_context=longest,
-        max_concurrency=run.batch / 1,
+        max_concurrency=resolved.concurrency / 1,
         start_error=_error(resolved, ranks),
     )
 
@@ -98,10 +99,16 @@ def _run(resolved: Resolved) -> Run:
         dtype=dtype,
         element=element,
         kv_element=element if same_as_model(question.kv_dtype) else element_bytes(str(question.kv_dtype)),
-        batch=resolved.concurrency,
+        batch=resolved.concurrency * _beams(resolved),
+        beams=_beams(resolved),
         prompt=prompt,
         total=resolved.context,
     )
+
+
+def _beams(resolved: Resolved) -> int:
+    """Beams of each sequence: generate repeats its rows before the prefill (_expand_inputs_for_generation)."""
+    return int(resolved.options.get("num_beams") or 1)
 
 
 def _memory(run: Run, stage: Stage, weights: Term) -> RankMemory:
@@ -146,12 +153,17 @@ def _instants(run: Run, stage: Stage, weights: Term) -> Iterator[Instant]:
     cache = _cache_terms(run, stage, run.prompt, prefilled=True)
     yield Instant(name="prefill", terms=(weights, *cache, activations_term(model, stage, step), *_scratch(run, stage)))
     if stage.last:
-        yield Instant(name="prompt logits", terms=(weights, *cache, logits_term(model, step, full=full)))
+        yield Instant(
+            name="prompt logits", terms=(weights, *cache, logits_term(model, step, full=full, scored=run.beams > 1 and not full))
+        )
     elif stage.first and full:
         yield Instant(name="logits returned", terms=(weights, *cache, returned_term(model, step)))
     last = msgspec.structs.replace(step, tokens=1, span=run.total)
     grown = _cache_terms(run, stage, run.total, held_twice=at(run.version, versions.TUPLE_CACHE) and run.loader.holds_old_cache)
-    yield Instant(name="decode", terms=(weights, *grown, logits_term(model, last, full=False)))
+    scored = logits_term(model, last, full=False, scored=run.beams > 1)
+    yield Instant(name="decode", terms=(weights, *grown, scored))
+    if run.beams > 1:
+        yield Instant(name="beams reordered", terms=(weights, *grown, scored, _reordering(run, stage)))
 
 
 def _weights(run: Run, stage: Stage) -> Term:
@@ -204,6 +216,14 @@ def _cache_terms(
         )
         terms.append(Term(name="state", bytes=state, why=own))
     return tuple(terms)
+
+
+def _reordering(run: Run, stage: Stage) -> Term:
+    """Keys of one layer in the order of the beams that go on, beside those they are taken from."""
+    layers = sum(count for block, count in stage.blocks if not block.shares_cache) or 1
+    layer = run.batch * run.holding.cache_bytes(stage, run.total) / layers
+    amount = named(run.batch, "rows of beams") * bytes_(layer / 2 / run.batch, "of a layer's keys")
+    return Term(name="workspace", amount=amount, source="transformers cache_utils.py reorder_cache: index_select, layer by layer")
 
 
 def _fusing(run: Run, stage: Stage) -> Term:

@@ -20,6 +20,12 @@ OPTIONS = (
         about="tokens of the prompt processed at once",
         source="generation/utils.py",
     ),
+    Option(
+        name="num_beams",
+        kind="positive",
+        about="beams of each sequence (generate): each has rows and a cache of its own",
+        source="generation/utils.py, _beam_search",
+    ),
     Option(name="cache_implementation", kind="text", about="dynamic or static", choices=("dynamic", "static")),
     Option(name="loader", kind="text", about="the program that allocates: itself or an older quantised loader", choices=LOADERS),
 )

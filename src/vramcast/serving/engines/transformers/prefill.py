@@ -47,10 +47,14 @@ def activations_term(model: Model, stage: Stage, step: Pass) -> Term:
     return Term.total("activations", parts, source="transformers modeling files")
 
 
-def logits_term(model: Model, step: Pass, *, full: bool) -> Term:
-    """Logits of every token in fp32 beside the model's type, or of the last token only; and the last hidden states."""
+def logits_term(model: Model, step: Pass, *, full: bool, scored: bool = False) -> Term:
+    """Logits of every token in fp32 beside the model's type, or of the last token only; and the last hidden states.
+
+    ``scored``: beam search makes log-probabilities of the fp32 copy, and adds each beam's score into a third (_beam_search).
+    """
     rows = named(step.rows if full else step.batch, "rows")
-    logits = rows * named(model.vocab, "vocabulary") * bytes_(step.element + FLOAT32_BYTES)
+    each = max(step.element + 2 * FLOAT32_BYTES, 3 * FLOAT32_BYTES) if scored else step.element + FLOAT32_BYTES
+    logits = rows * named(model.vocab, "vocabulary") * bytes_(each)
     states = named(step.rows, "tokens") * named(model.hidden, "hidden") * bytes_(step.element) * 2
     size = logits + states + bytes_(step.workspace_bytes, "of cuBLAS")
     return Term(name="logits", amount=size, source="transformers: logits.float() of the kept rows")
