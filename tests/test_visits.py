@@ -13,7 +13,7 @@ MOST = {"serve": 36, "train": 65, "--core serve": 25, "--core train": 35}
 
 @pytest.mark.parametrize("asked", MOST)
 def test_a_question_is_answered_by_few_files(asked: str) -> None:
-    words = [*asked.split(), "Qwen/Qwen2.5-7B-Instruct", "--gpu", "H100", *([] if "core" in asked else ["--json"])]
+    words = [*asked.split(), "Qwen/Qwen2.5-7B-Instruct", "--gpu", "H200", *([] if "core" in asked else ["--json"])]
     done = subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, check=True)
     *files, count = done.stdout.splitlines()
     assert int(count) == len(files) <= MOST[asked], "\n".join(files)
