@@ -49,3 +49,16 @@ def test_a_traced_script_and_its_children_end_with_the_parent(tmp_path, number) 
     parent.wait(30)
     assert until(lambda: gone(grandchild)), "what the script started outlives the trace"
     assert until(lambda: not list(temporary.glob("vramcast-*"))), f"left behind: {list(temporary.iterdir())}"
+
+
+def test_a_worker_that_waits_removes_its_folder_when_the_parent_goes(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    folder = tmp_path / "vramcast-measure-x"
+    folder.mkdir()
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-P", "-m", "vramcast.measuring.worker", str(folder)]
+    worker = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, start_new_session=True)
+    assert worker.stdin is not None
+    worker.stdin.close()
+    assert worker.wait(90) != 0
+    assert until(lambda: not folder.exists()), "the folder of a worker that was never asked stays"

@@ -3,6 +3,7 @@
 import os
 import statistics
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -17,15 +18,18 @@ from vramcast.measuring import counters
 from vramcast.measuring.repetitions import prepare
 from vramcast.measuring.request import Measurement, MeasureRequest
 
+_END_S = 30.0
+
 
 def main(folder: str) -> int:
     """Import, wait, measure the folder's request and write this rank's result. Code 1 unless it ran: torchrun then ends all."""
     warnings.simplefilter("ignore")
+    end_with_parent(0, folder)  # first: a worker that waits to be asked has a folder to remove, too
     import vramcast.tracing.execution.models  # noqa: F401  (torch and transformers, before the device's time begins)
 
     if not os.read(0, 1):
+        time.sleep(_END_S)  # the watch removes the folder and ends this process
         return 1
-    end_with_parent(0, folder)
     request = msgspec.msgpack.decode(Path(folder, "request").read_bytes(), type=MeasureRequest)
     rank = int(os.environ["RANK"]) if request.ranks > 1 else 0
     found = measure_model(request, rank=rank)
