@@ -10,6 +10,7 @@ from vramcast.models.families import read_config, spans
 
 SMALL: dict[str, Any] = {
     "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 8, "num_attention_heads": 4, "vocab_size": 100,
+    "num_key_value_heads": 4,
 }  # fmt: skip
 W, F = 16, 0
 

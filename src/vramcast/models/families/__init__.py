@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.families.class_defaults import completed, kind_of_architecture
+from vramcast.models.families.damage import checked
 from vramcast.models.families.heads import headed
 from vramcast.models.families.registry import ALIASES, ARCHITECTURES, MODULES, OWN_HEADS
 from vramcast.models.inventory import Model
@@ -36,7 +37,8 @@ def read_config(raw: Mapping[str, Any], *, path: str = "config.json") -> Model:
     config = Config(_in_todays_words(raw, path), path)
     kind = kind_of(config)
     model = with_tables(_reader(config, kind)(completed(config, kind)), config.raw)
-    return model if MODULES[kind] in OWN_HEADS else headed(model, config)
+    whole = model if MODULES[kind] in OWN_HEADS else headed(model, config)
+    return checked(whole, config)
 
 
 def _in_todays_words(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:

@@ -6,7 +6,7 @@ Source: transformers 5.23, modeling_mamba.py and modeling_mamba2.py; arXiv 2312.
 
 from collections.abc import Iterable
 
-from vramcast.errors import UnmodelledError
+from vramcast.errors import ConfigError, UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.families import parts
 from vramcast.models.inventory import Tensor
@@ -17,8 +17,14 @@ LEGACY = {"mamba": "linear_attention", "attention": "full_attention", "hybrid": 
 
 
 def layer_kinds(config: Config, field: str, known: tuple[str, ...]) -> list[str]:
-    """What each layer mixes with, in the names of transformers 5; empty when the field is absent."""
+    """What each layer mixes with, in the names of transformers 5; empty when the field is absent.
+
+    Raises ConfigError when it has fewer entries than the model has layers; entries beyond belong to draft layers.
+    """
     names = [LEGACY.get(str(name), str(name)) for name in config.list(field, default=[])]
+    count = 0 if field.startswith("mtp") else config.integer("num_hidden_layers", default=0)
+    if 0 < len(names) < count:
+        raise ConfigError(f"{config.path}: {field} has {len(names)} entries for {count} layers")
     check_kinds(config, field, names, known)
     return names
 
