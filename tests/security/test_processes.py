@@ -40,7 +40,7 @@ def test_a_traced_script_and_its_children_end_with_the_parent(tmp_path, number) 
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     env = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-m", "vramcast", "trace", "--", "python", str(script)]
+    command = [sys.executable, "-m", "vramcast", "trace", "--write-through", "--", "python", str(script)]
     parent = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     pid_file = tmp_path / "pid"
     assert until(lambda: pid_file.exists() and pid_file.read_text().isdigit(), 90), "the script did not start"
