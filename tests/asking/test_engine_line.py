@@ -3,6 +3,7 @@
 import pytest
 
 from vramcast.asking.engine_line import fields, read_flags
+from vramcast.asking.serving import serving_question
 from vramcast.errors import QuestionError
 from vramcast.serving.engines.options import Option
 
@@ -60,3 +61,14 @@ def test_our_own_fields_in_an_engines_spelling() -> None:
     assert fields("-c 32768 -ngl 99 --tensor-parallel-size=2 --max-num-seqs '8'") == expected
     with pytest.raises(QuestionError, match="No closing quotation"):
         fields("-c '32768")
+
+
+def test_flags_of_the_engine_without_a_rule_are_told_and_misspelt_ones_refused() -> None:
+    words = ["--served-model-name", "x", "--max-num-seqs", "2", "--limit-mm-per-prompt", '{"image": 2}', "--trust-remote-code"]
+    asked = serving_question("Qwen/Qwen2.5-VL-7B-Instruct", flags=words, gpu="4090")
+    assert asked.question.options == {"max_num_seqs": 2}
+    told = {one.name: str(one.value) for one in asked.assumed}
+    assert {"served-model-name", "trust-remote-code"} <= set(told["no effect on memory"].split(", "))
+    assert "vision and audio towers" in asked.unmodelled[0].what
+    with pytest.raises(QuestionError, match="did you mean --max-num-seqs"):
+        serving_question("Qwen/Qwen2.5-7B", flags=["--port", "1", "--max-num-seq", "2"], gpu="4090")

@@ -13,7 +13,7 @@ from vramcast.asking.links import link_of, rate_of
 from vramcast.asking.pools import WORDS as POOL_WORDS
 from vramcast.asking.pools import cards_of_a_worker, of_one_worker, pools_of
 from vramcast.errors import QuestionError
-from vramcast.ledger import Assumption
+from vramcast.ledger import Assumption, Unmodelled
 from vramcast.workload import USUAL_TRAFFIC, Parallel, Serving, Traffic
 
 if TYPE_CHECKING:
@@ -72,6 +72,10 @@ class ServingWords(TypedDict, total=False):
     ep: int | str | None
 
 
+_Options = tuple[dict[str, Any], tuple[Assumption, ...], tuple[Unmodelled, ...]]
+"""An engine's options, and what an answer lists of typed flags that no rule counts."""
+
+
 def serving_question(
     model: str | None = None,
     *,
@@ -103,7 +107,7 @@ def serving_question(
     return _asked(asked, artefact, lambda engine: _engine_options(options or {}, rest, engine))
 
 
-def _asked(asked: dict[str, Any], artefact: Artefact, options_of: Callable[[Any], dict[str, Any]]) -> Asked[Serving]:
+def _asked(asked: dict[str, Any], artefact: Artefact, options_of: Callable[["Engine"], _Options]) -> Asked[Serving]:
     """The question of these words about this artefact; ``options_of`` reads the engine's own flags once the engine is known."""
     from vramcast.serving.engines import engine as engine_named
 
@@ -117,6 +121,7 @@ def _asked(asked: dict[str, Any], artefact: Artefact, options_of: Callable[[Any]
         count = cards_of_a_worker(traffic.pools, asked, count)
         asked |= of_one_worker(traffic.pools, asked)
     parallel, ranks = _layout(asked, count)
+    options, told, uncounted = options_of(engine)
     fields: dict[str, Any] = {name: count_of(asked[name], name) for name in _COUNTS if name in asked}
     fields |= {name: asked[name] for name in _TEXTS if name in asked}
     question = Serving(
@@ -127,7 +132,7 @@ def _asked(asked: dict[str, Any], artefact: Artefact, options_of: Callable[[Any]
         engine_version=version,
         parallel=parallel,
         traffic=traffic,
-        options=options_of(engine),
+        options=options,
         **fields,
     )
     if auto:
@@ -135,7 +140,8 @@ def _asked(asked: dict[str, Any], artefact: Artefact, options_of: Callable[[Any]
 
         question, found = longest_sure(question)
         understood = (*understood, found)
-    return Asked(question=question, assumed=(*cards.assumed, *understood, *_unused_cards(question)))
+    assumed = (*cards.assumed, *understood, *_unused_cards(question), *told)
+    return Asked(question=question, assumed=assumed, unmodelled=uncounted)
 
 
 def _is_catalogued(model: str) -> bool:
@@ -154,13 +160,22 @@ def _engine_fields(flags: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     return fields(flags)
 
 
-def _engine_options(options: Mapping[str, Any], flags: list[str], engine: "Engine") -> dict[str, Any]:
-    """The engine's options, those by Python name and those typed as flags, which win."""
+def _engine_options(options: Mapping[str, Any], flags: list[str], engine: "Engine") -> _Options:
+    """The engine's options, those by Python name and those typed as flags, which win; what is told of flags without a rule."""
     if not options and not flags:
-        return {}
+        return {}, (), ()
     from vramcast.asking.engine_line import read_flags, read_options
 
-    return read_options(options, engine.options) | read_flags(flags, engine.options, engine=engine.name)
+    named = read_options(options, engine.options)
+    try:
+        return named | read_flags(flags, engine.options, engine=engine.name), (), ()
+    except QuestionError:
+        from vramcast.asking.sorting import without_rule
+
+        left = without_rule(flags, engine.name, engine.options)
+        if not (left.assumed or left.unmodelled):
+            raise
+    return named | read_flags(list(left.known), engine.options, engine=engine.name), left.assumed, left.unmodelled
 
 
 def _engine_fills(asked: dict[str, Any], artefact: Artefact, gpu: str | None) -> tuple[dict[str, Any], tuple[Assumption, ...]]:

@@ -3,7 +3,7 @@
 A value that the engine's table does not know is named with the rest; nothing is dropped without a word.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -54,6 +54,27 @@ def sorted_flags(launch: Launch, options: tuple[Option, ...], *, typed: Iterable
             *(Unmodelled(_unread(name, launch.where)) for name in dict.fromkeys(piles.unread)),
         ),
         opened=tuple(dict.fromkeys(piles.opened)),
+    )
+
+
+def without_rule(words: Sequence[str], engine: str, options: tuple[Option, ...]) -> Sorted:
+    """Typed flags of the engine that no rule counts, told; ``known`` is what is left, with what nobody knows."""
+    from vramcast.asking.engine_line import FIELDS
+
+    switches = [o.name.replace("_", "-") for o in options if o.kind == "bool"]
+    table = {*FIELDS, *(flag for o in options for flag in (f"--{o.name.replace('_', '-')}", *o.flags))}
+    apart, known = taken_apart(engine, words, switches), []
+    piles = _Piles(Launch(engine=engine, model="", where="the command line"), won=set())
+    for one in apart.flags:
+        ours = {one.typed, one.typed.replace("_", "-"), f"--{one.name}", f"--{one.name.removeprefix('no-')}"} & table
+        if not ours and (is_idle(one.name) or is_speed(one.name) or effect_of(engine, one.name)):
+            piles.put(one, None, None)
+        else:
+            known += [one.typed, *one.values]
+    return Sorted(
+        known=(*known, *apart.words),
+        assumed=(*piles.told, *_without_effect(piles.idle, piles.speed, "typed")),
+        unmodelled=tuple(Unmodelled(what) for what in dict.fromkeys(piles.uncounted)),
     )
 
 
