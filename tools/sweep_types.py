@@ -33,8 +33,9 @@ SAID: dict[str, dict[str, Any]] = {
     "qwen4_exp_text": QWEN4,
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
 }
-# transformers allocates weights for LongCat's experts that do nothing, which no checkpoint has.
-OTHER = {"longcat_flash"}
+# transformers allocates weights for LongCat's experts that do nothing, which no checkpoint has; the default of Qwen3-Omni's
+# thinker has 28 heads for a hidden size of 2,048 and no head_dim, which is refused.
+OTHER = {"longcat_flash", "qwen3_omni_moe_thinker"}
 # Lists over the layers, which a new depth makes wrong and the class makes anew.
 PATTERNS = ("layer_types", "mlp_layer_types", "block_types", "layers_block_type")
 SWITCHES = {

@@ -158,3 +158,25 @@ def test_mamba2_whose_heads_do_not_make_its_width_is_refused() -> None:
     config = {"model_type": "mamba2", "hidden_size": 2048, "num_hidden_layers": 48, "vocab_size": 32000, "expand": 2}
     with pytest.raises(ConfigError, match="num_heads x head_dim is 128 x 64, expected expand x hidden_size, 4096"):
         read_config(config)
+
+
+def test_deepseek_ocr2_counts_what_transformers_builds() -> None:
+    """3,389,119,360 parameters by transformers 5.23 on meta tensors: SAM, a Qwen2 encoder with queries, the mixture."""
+    text = {
+        "hidden_size": 1280, "intermediate_size": 6848, "num_hidden_layers": 12, "num_attention_heads": 10, "vocab_size": 129280,
+        "num_key_value_heads": 10, "moe_intermediate_size": 896, "n_routed_experts": 64, "n_shared_experts": 2,
+        "num_experts_per_tok": 6, "mlp_layer_types": ["dense", *["sparse"] * 11],
+    }  # fmt: skip
+    seen = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14}
+    encoder = {**seen, "num_key_value_heads": 2}
+    config = {"model_type": "deepseek_ocr2", "text_config": text, "vision_config": {"encoder_config": encoder}}
+    assert read_config(config).parameters == 3_389_119_360
+
+
+def test_longt5_with_summaries_counts_what_transformers_builds() -> None:
+    """222,913,152 parameters by transformers 5.23: a norm in each layer and a second table of distances."""
+    config = {
+        "model_type": "longt5", "encoder_attention_type": "transient-global", "d_model": 768, "d_ff": 2048, "num_layers": 12,
+        "num_heads": 12, "feed_forward_proj": "gated-gelu", "vocab_size": 32128,
+    }  # fmt: skip
+    assert read_config(config).parameters == 222_913_152

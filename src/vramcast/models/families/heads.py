@@ -13,6 +13,7 @@ from vramcast.models.families.registry import WHOLE
 from vramcast.models.inventory import Model, Tensor
 
 _WITHOUT_BIAS = {"qwen3_asr"}
+_WITH_BIAS = {"t5gemma", "t5gemma2"}
 _DRAFTS = ("Eagle", "Medusa", "Speculator", "DFlash")
 
 
@@ -27,7 +28,8 @@ def headed(model: Model, config: Config) -> Model:
             f"{config.path}: {name} is a draft model beside {model.family!r}; read its safetensors files instead"
         )
     if name.endswith(("ForSequenceClassification", "ForTokenClassification")):
-        bias = name.endswith("ForTokenClassification") and model.family not in _WITHOUT_BIAS
+        usual = name.endswith("ForTokenClassification") and model.family not in _WITHOUT_BIAS
+        bias = usual or model.family in _WITH_BIAS
         return _replaced(model, _score(config, model.hidden, bias=bias))
     if name.endswith("ForQuestionAnswering"):
         return _replaced(model, parts.linear("qa_outputs", 2, model.hidden, "head", shard=None, bias=True))

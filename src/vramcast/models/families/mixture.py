@@ -216,7 +216,10 @@ STYLES: dict[str, Style] = {
         ),
     ),
     "deepseek": Style(
-        mixture=Mixture(sparse=mixtures.after_dense, routed="n_routed_experts", shared=shared_count()),
+        mlp_bias="mlp_bias",
+        mixture=Mixture(
+            sparse=mixtures.after_dense, routed="n_routed_experts", shared=shared_count(), shared_bias="mlp_bias"
+        ),
     ),
     "dots1": Style(
         span=spans.above, qk_norm="head",

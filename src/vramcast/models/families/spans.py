@@ -20,8 +20,8 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FULL = Span()
-# An indexed layer keeps every token and selects among them.
-_WHOLE = {"full_attention", "indexed_attention", "deepseek_sparse_attention", "minimax_m3_sparse"}
+# An indexed layer keeps every token and selects among them; a reference-sliding one keeps the prompt beside its window.
+_WHOLE = {"full_attention", "reference_sliding_attention", "indexed_attention", "deepseek_sparse_attention", "minimax_m3_sparse"}
 Rule = Callable[[Config, int], list[Span]]
 
 
