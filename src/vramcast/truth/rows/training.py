@@ -10,14 +10,16 @@ from vramcast.ledger import RankMemory
 from vramcast.training.forecast import TrainingForecast, forecast_training
 from vramcast.truth.bars import training_keys
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
+from vramcast.truth.rows.training_keys import same_keys, unread_words
 from vramcast.truth.rows.training_model import model_of
 from vramcast.truth.rows.training_question import framework_of, question_of
+from vramcast.truth.rows.unread import novel
 from vramcast.units import GiB
 
 
 def forecast_of(row: dict[str, Any]) -> TrainingForecast:
     """The forecast for a row. Raises VramcastError with the reason when the row cannot be expressed."""
-    return forecast_training(question_of(row), model=model_of(row), card=card_of(row), replays=True)
+    return forecast_training(question_of(row), model=model_of(same_keys(row)), card=card_of(row), replays=True)
 
 
 def card_of(row: dict[str, Any]) -> Accelerator | None:
@@ -46,18 +48,23 @@ def judge(row: dict[str, Any]) -> Judgement:
     except VramcastError as error:
         raise Unexpressed(str(error)) from None
     family = {k: v for k, v in training_keys(answer).items() if k in ("family", "novel")}
+    row = same_keys(row)
+    unread = unread_words(row)
     return Judgement(
         id=row["id"],
-        keys=_keys(row) | family,
+        keys=_keys(row) | family | novel(unread),
         quality=row.get("quality", "A"),
         pairs=tuple(_pairs(row, answer)),
         fit_called=_called(row, answer),
         fit_actual="oom" if row.get("outcome") == "oom" else "ran",
+        unread=unread,
     )
 
 
 def _pairs(row: dict[str, Any], answer: TrainingForecast) -> Iterator[Pair]:
     rank = _rank(row, answer)
+    if row.get("outcome") == "oom":
+        return  # what a run held when it ended is no peak of a step
     forecast = {"allocated": _training_peak(row, rank), "reserved": rank.reserved_bytes, "device": rank.device_bytes}
     for key, measure in _COUNTERS.items():
         value = (row.get("measured") or {}).get(key)

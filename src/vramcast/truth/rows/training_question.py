@@ -1,16 +1,19 @@
 """A training row as a question: framework, recipe and layout from a report's words."""
 
 import re
-from typing import Any
+from typing import Any, get_args
 
 from vramcast.errors import VramcastError
+from vramcast.training.recipe.parts import Module
 from vramcast.truth.rows.training_adapter import adapter_of, method_of
+from vramcast.truth.rows.training_keys import same_keys
 from vramcast.truth.rows.training_words import ATTENTION, DTYPES, FRAMEWORKS, LOSS, MERGED, NARROW, PREFERENCES
 from vramcast.workload import Parallel, Training
 
 
 def question_of(row: dict[str, Any]) -> Training:
     """The question a row asks. Raises VramcastError when something it needs is absent."""
+    row = same_keys(row)
     s = row["settings"]
     parallel = s.get("parallel") or {}
     seq = s.get("seq_len")
@@ -29,12 +32,12 @@ def question_of(row: dict[str, Any]) -> Training:
         accumulate=1 if parallel.get("pp_naive") else int(s.get("grad_accum") or _micro_batches(s, parallel)),
         checkpointing=_checkpointing(str(s.get("activation_checkpointing") or "")),
         attention=_first(str((s.get("flags") or {}).get("attention-backend") or s.get("attention") or ""), ATTENTION),
-        loss=_first(str(s.get("cross_entropy") or ""), LOSS),
+        loss=_loss(s),
         compute_dtype=_first(str(s.get("compute_dtype") or ""), NARROW),
         compile=s.get("compile") is True or "inductor" in str(s.get("compile")) or None,
         optimizer=_optimizer(str(s.get("optimizer") or "")),
-        zero=_zero(parallel),
-        fsdp=_fsdp(str(parallel.get("impl") or "")),
+        zero=_zero(parallel, row["framework"]),
+        fsdp=_fsdp(parallel, row["framework"]),
         offload=_offload(s),
         parallel=_layout(parallel, row.get("arch") or {}),
         options=_options(row),
@@ -69,8 +72,25 @@ def _version(row: dict[str, Any]) -> str | None:
 
 
 def _first(text: str, table: tuple[tuple[str, str], ...]) -> str | None:
-    lowered = text.lower()
-    return next((name for word, name in table if word in lowered), None)
+    """What the first word of the table that stands in the text means; hyphens, underscores and spaces are one."""
+    plain = _plain(text)
+    return next((name for word, name in table if _plain(word) in plain), None)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[-_\s]+", " ", text.lower())
+
+
+def _loss(s: dict[str, Any]) -> str | None:
+    """The loss in words, or by Megatron's flags: --cross-entropy-loss-fusion is its native one unless another is named.
+
+    Source: Megatron-LM core 0.16.1, model_parallel_config.py: cross_entropy_fusion_impl "native".
+    """
+    flags = s.get("flags") or {}
+    told = _first(str(s.get("cross_entropy") or ""), LOSS)
+    if not flags.get("cross-entropy-loss-fusion") or told not in (None, "vocab_parallel"):
+        return told
+    return "fused" if flags.get("cross-entropy-fusion-impl") == "te" else "vocab_parallel_copy"
 
 
 def _micro_batches(s: dict[str, Any], parallel: dict[str, Any]) -> int:
@@ -83,9 +103,10 @@ def _checkpointing(text: str) -> str | None:
         return "offloaded"
     if text.startswith("selective-op"):
         return "op"
-    modules = re.match(r"selective \(\[(.*?)\]\)", text)
-    if modules:
-        return f"modules:{'+'.join(modules[1].split())}"
+    modules = re.match(r"selective[\s:(]*\[?([a-z_, ]+?)\]?\)?$", text)
+    named = [word for word in re.split(r"[,\s]+", modules[1]) if word] if modules else []
+    if named and set(named) <= set(get_args(Module)):
+        return f"modules:{'+'.join(named)}"
     return next((w for w in ("full", "selective", "none") if text.startswith(w)), None)
 
 
@@ -95,29 +116,42 @@ def _optimizer(text: str) -> str | None:
         return None
     if lowered.startswith("none"):
         return "none"
-    if "torchao" in lowered or lowered == "adamw_torch_8bit":
-        return "adamw_torchao_4bit" if "4bit" in lowered else "adamw_torchao_8bit"
+    four, eight = "4bit" in lowered or "4-bit" in lowered, "8bit" in lowered or "8-bit" in lowered
+    if "torchao" in lowered or lowered == "adamw_torch_8bit" or four:
+        return "adamw_torchao_4bit" if four else "adamw_torchao_8bit"
     if "muon" in lowered:
         return "muon"
-    paged, eight = "paged" in lowered, "8bit" in lowered
+    paged = "paged" in lowered
     return ("paged_adamw_8bit" if eight else "paged_adamw") if paged else ("adamw_8bit" if eight else "adamw")
 
 
-def _zero(parallel: dict[str, Any]) -> int | None:
+def _zero(parallel: dict[str, Any], framework: str) -> int | None:
     stage, impl = parallel.get("zero_stage"), str(parallel.get("impl") or "")
-    if _fsdp(impl) or "egatron" in impl or not stage:
+    if _fsdp(parallel, framework) or "egatron" in impl or not stage:
         return None
     return int(stage)
 
 
-def _fsdp(impl: str) -> int | None:
-    if "NO_SHARD" in impl:
+_FULLY_SHARDS = ("torchtitan", "torchtune")  # no DeepSpeed in them: a stage 3 is fully_shard
+
+
+def _fsdp(parallel: dict[str, Any], framework: str) -> int | None:
+    impl = str(parallel.get("impl") or "").lower()
+    if "no_shard" in impl:
         return None
-    return 2 if impl.startswith("fsdp2") or "Megatron FSDP" in impl else 1 if impl.startswith("fsdp1") else None
+    if not impl and parallel.get("zero_stage") == 3 and any(name in framework.lower() for name in _FULLY_SHARDS):
+        return 2
+    megatron = "megatron" in impl and "fsdp" in impl
+    return 2 if megatron or re.search(r"fsdp ?v?2|fully_shard", impl) else 1 if "fsdp" in impl else None
 
 
 def _offload(s: dict[str, Any]) -> tuple[str, ...]:
+    """What lies on the host: a table of parts, or words as "optimizer and parameters to CPU"."""
     given = s.get("offload") or {}
+    if isinstance(given, str | list):
+        text = " ".join(given) if isinstance(given, list) else given
+        parts = tuple(name for name, word in (("parameters", "param"), ("optimizer", "optim")) if word in text.lower())
+        return parts + (("activations",) if "activation" in text.lower() or s.get("activation_offload") else ())
     parts = tuple(name for name, key in (("parameters", "params"), ("optimizer", "optimizer")) if given.get(key) is True)
     return parts + (("activations",) if s.get("activation_offload") else ())
 
@@ -149,7 +183,8 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
     if update:
         options["update"] = update
     stage = (s.get("parallel") or {}).get("zero_stage")
-    if "replicated" in implementation or ("DeepSpeed" in row["framework"] and stage == 0):
+    copies = str((s.get("parallel") or {}).get("impl") or "").lower() in ("ddp", "ddp replicated", "replicated")
+    if "replicated" in implementation or ("DeepSpeed" in row["framework"] and stage == 0) or copies:
         options["sharding"] = "ddp"
     if any(word in str(s.get("seq_kind")) for word in _VARYING):
         options["lengths"] = "variable"
@@ -158,6 +193,12 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
     tail = re.search(r"fp[48] \((?:layers 0-(\d+)|last layers)", str(s.get("compute_dtype")))
     if tail:
         options["narrow_layers"] = int(tail[1]) + 1 if tail[1] else int(LEADING * int((row.get("arch") or {}).get("layers") or 0))
+    if re.search("liger|fused", str(s.get("norm") or "").lower()):
+        options["norm"] = "fused"
+    if "fused" in str((s.get("adapters") or {}).get("kernels") or s.get("kernels") or "").lower():
+        options["fused_adapter"] = True
+    if s.get("freeze_vision_tower") is True:
+        options["freezes_towers"] = True
     if s.get("fused_norm_rope") is True:
         options |= {"norm": "fused", "rope": "fused"}
     if str(s.get("reshard_after_forward")).startswith("never"):
@@ -198,12 +239,27 @@ def _dtype_options(s: dict[str, Any]) -> dict[str, Any]:
         options["weights"] = "float32" if held.startswith("fp32") else _first(held, DTYPES[1:]) or compute
     if mixed := str(s.get("amp") or ""):
         options["autocast"] = "autocast" in mixed
-    if str(s.get("grad_dtype") or "").startswith("fp32"):
-        options["gradients"] = "float32"
+    options |= _gradients(s)
     adapter = (s.get("adapters") or {}).get("dtype")
     if adapter:
         options["adapter_dtype"] = _first(str(adapter), DTYPES)
     return options
+
+
+def _gradients(s: dict[str, Any]) -> dict[str, Any]:
+    """Types of gradients and of the optimizer's states, in words or by Megatron's flags.
+
+    Source: Megatron-LM core 0.16.1, training/arguments.py: --grad-reduce-in-bf16, --main-grads-dtype, --exp-avg-dtype.
+    """
+    flags, told = s.get("flags") or {}, str(s.get("grad_dtype") or "")
+    gradients = _first(told.split(" ", 1)[0], DTYPES)
+    if gradients is None and (flags.get("grad-reduce-in-bf16") or flags.get("main-grads-dtype") in ("bf16", "fp16")):
+        gradients = _first(str(flags.get("main-grads-dtype") or "bf16"), DTYPES)
+    moments = str(s.get("optimizer_dtype") or flags.get("exp-avg-dtype") or "")
+    states = _first(moments.split(",")[0], DTYPES) if re.search("moment|state|^[bf]p?f?16$", moments) else None
+    master = re.search(r"(bf16|fp16|fp32) master", moments)
+    found = {"gradients": gradients, "states": states, "master": _first(master[1], DTYPES) if master else None}
+    return {name: value for name, value in found.items() if value}
 
 
 def _quant_options(row: dict[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,13 @@ FRAMEWORKS = (
     ("transformers", "hf_trainer"),
     ("hf trainer", "hf_trainer"),
     ("peft", "hf_trainer"),
+    ("accelerate", "accelerate"),
+    ("plain", "pytorch"),
+    ("own loop", "pytorch"),
+    ("custom loop", "pytorch"),
+    ("pytorch loop", "pytorch"),
+    ("pytorch", "pytorch"),
+    ("deepspeed", "deepspeed"),
 )
 DTYPES = (("fp32", "float32"), ("bf16", "bfloat16"), ("fp16", "float16"))
 NARROW = (("fp4", "nvfp4"), ("fp8 eager", "float8"))
@@ -52,13 +59,17 @@ ATTENTION = (
 LOSS = (
     ("megatron vocab-parallel", "vocab_parallel"),
     ("fused te", "fused"),
+    ("te fused", "fused"),
     ("fused native", "vocab_parallel_copy"),
+    ("native fused", "vocab_parallel_copy"),
     ("fused (megatron", "vocab_parallel"),
     ("fused-linear", "linear"),
     ("flce", "linear"),
     ("cut-cross", "linear"),
     ("cut ce", "linear"),
+    ("whole logits", "plain"),
     ("chunked linear", "chunked_linear"),
+    ("linear chunked", "chunked_linear"),
     ("liger", "linear"),
     ("unsloth fused", "linear"),
     ("128-token", "chunked_head"),
