@@ -52,6 +52,7 @@ BORDERS: list[tuple[str, str, str, dict[str, Any], str, Any, Any]] = [
     ("torchtitan", "2024.12", "2025.1", {}, "update", "foreach", "fused"),
     ("torchtitan", "2025.3", "2025.4", {"compile": True}, "loss", "plain", "compiled"),
     ("torchtitan", "2025.6", "2025.7", {}, "separate_ends", False, True),
+    ("torchtitan", "2025.10", "2025.11", {"gpus": 2, "parallel": Parallel(pp=2)}, "keeps_outputs", True, False),
     ("torchtune", "2025.4", "2025.5", {}, "loss", "chunked", "linear_chunks"),
     ("unsloth", "2024.3", "2024.4", {}, "checkpointing", "none", "offloaded"),
     ("unsloth", "2024.10", "2024.11", {}, "loss", "in_place", "linear"),

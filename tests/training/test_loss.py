@@ -4,7 +4,7 @@ import pytest
 
 from vramcast import read_model
 from vramcast.training.forecast import TrainingForecast, forecast_training
-from vramcast.workload import Training
+from vramcast.workload import Parallel, Training
 
 MODEL = read_model("meta-llama/Llama-3.2-1B", offline=True)
 TRACED = 4.71 * 2**30  # `vramcast trace meta-llama/Llama-3.2-1B --framework pytorch --compile --seq 4096`: saved by its layers
@@ -30,3 +30,25 @@ def test_compiling_saves_memory_and_bounds_what_is_not_known() -> None:
 
 def test_a_part_that_was_asked_for_stays() -> None:
     assert ask(compile=True, options={"glu": "eager"}).recipe.kernels.glu == "eager"
+
+
+def loss_of(moment: str, **changes: object) -> int:
+    asked = {"framework": "torchtitan", "checkpointing": "full", "loss": "plain", "seq": 8192} | changes
+    instant = next(i for i in ask(**asked).ranks[-1].instants if i.name == moment)
+    return next(t.bytes for t in instant.terms if t.name == "loss")
+
+
+def test_loss_parallel_holds_sixteen_bytes_a_local_logit_in_backward() -> None:
+    local = 8192 * MODEL.vocab / 2
+    cut = {"gpus": 2, "parallel": Parallel(tp=2)}
+    assert loss_of("backward of the loss", **cut) == pytest.approx(16 * local, rel=0.05)
+    whole = loss_of("backward of the loss", **cut, framework_version="2024.4")
+    assert whole == pytest.approx((12 + 4) * 2 * local, rel=0.05)  # before it: the whole vocabulary, and pred held by the loop
+
+
+def test_a_pipeline_s_last_stage_keeps_the_logits_of_earlier_micro_batches() -> None:
+    piped = {"gpus": 2, "parallel": Parallel(pp=2), "accumulate": 4}
+    logits = 8192 * MODEL.vocab * 4  # a pipeline alone computes in the type of its weights
+    kept = loss_of("backward of the loss", **piped, framework_version="2025.10")
+    freed = loss_of("backward of the loss", **piped, framework_version="2025.11")
+    assert kept - freed == pytest.approx(3 * logits, rel=0.001)

@@ -38,22 +38,23 @@ from vramcast.training.adapters.tensors import beside, is_linear, once
 from vramcast.training.methods import BITSANDBYTES, last_layers, scale_bytes
 from vramcast.training.optimizers.rules import TrainedTensor
 from vramcast.training.recipe.parts import Recipe
+from vramcast.training.stage_layouts import Spans, layout_spans
 from vramcast.workload import Adapter, Parallel
 
-Bounds = list[tuple[int, int]]
+Bounds = list[tuple[int, int]]  # one span for each stage
 
 
-def stages(model: Model, parallel: Parallel, *, bounds: Bounds | None = None) -> tuple[Stage, ...]:
+def stages(model: Model, parallel: Parallel, *, bounds: list[Spans] | None = None) -> tuple[Stage, ...]:
     """The first, a middle and the last stage (one stage without pipeline parallelism), those of ``places``.
 
-    ``bounds``: first layer and end of each stage, when they are not cut as evenly as can be.
+    ``bounds``: first layer and end of each chunk of each stage, when they are not cut as evenly as can be.
     Raises QuestionError when the layers cannot be cut into that many stages.
     """
     pp = parallel.pp
     if pp == 1:
         return (whole(model),)
     chunks = pp * parallel.vpp
-    if model.layers < chunks:
+    if bounds is None and model.layers < chunks:
         raise QuestionError(
             f"{model.layers} layers cannot be cut into {pp} stages of {parallel.vpp} chunks: use pp <= {model.layers}"
         )
@@ -62,7 +63,7 @@ def stages(model: Model, parallel: Parallel, *, bounds: Bounds | None = None) ->
         _with_heads(
             stage_of(
                 model,
-                bounds[i : i + 1] if bounds else _even(model.layers, i, pp, parallel.vpp),
+                bounds[i] if bounds else _even(model.layers, i, pp, parallel.vpp),
                 name=names.get(i, "middle stage"),
                 first=i == 0,
                 last=i == pp - 1,
@@ -78,12 +79,17 @@ def places(pp: int) -> tuple[int, ...]:
     return tuple(sorted({0, pp // 2, pp - 1}))
 
 
-def bounds_of(model: Model, parallel: Parallel, recipe: Recipe) -> Bounds | None:
-    """How the framework cuts layers into stages; None where every stage is as long as the others."""
-    cut = recipe.model_parallel.stage_cut
-    if cut == "even" or parallel.pp == 1:
+def bounds_of(model: Model, parallel: Parallel, recipe: Recipe) -> list[Spans] | None:
+    """How the framework cuts layers into stages; None where every stage is as long as the others.
+
+    Raises QuestionError for a layout that is none of this model or of these stages.
+    """
+    cut, written = recipe.model_parallel.stage_cut, recipe.model_parallel.stage_layout
+    if parallel.pp == 1 or (cut == "even" and not written):
         return None
-    return balanced_bounds(model.layers, parallel.pp, ends=cut == "balanced_ends")
+    if written:
+        return layout_spans(written, layers=model.layers, pp=parallel.pp, vpp=parallel.vpp)
+    return [[span] for span in balanced_bounds(model.layers, parallel.pp, ends=cut == "balanced_ends")]
 
 
 def balanced_bounds(layers: int, stages: int, *, ends: bool) -> Bounds:

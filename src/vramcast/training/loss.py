@@ -15,7 +15,9 @@ from vramcast.quantity import (
     binding,
     bytes_,
     ceiling,
+    is_there,
     largest,
+    maximum,
     minimum,
     named,
     next_power_of_two,
@@ -48,12 +50,14 @@ class Logits(msgspec.Struct, frozen=True, kw_only=True):
 
     ``transformed``: a dense layer, its activation and a norm stand before the head (encoders);
     ``rows``: sequences in the batch; ``heads``: times the head is applied (once more per prediction head), each of which leaves
-    float probabilities. ``cache``: elements of the keys and values that the model returns beside its logits.
+    float probabilities. ``cache``: elements of the keys and values that the model returns beside its logits; ``outputs``: micro-
+    batches whose logits a pipeline hands back together.
     """
 
     tokens: Number
     vocab: float
     cache: Number = 0
+    outputs: Number = 0
     hidden: float
     rows: Number
     width: int
@@ -80,10 +84,11 @@ def loss_cost(recipe: Recipe, logits: Logits) -> LossCost:
     kept = summed(_norm(recipe, logits), _cast_head(recipe, logits), _softcap(recipe, logits))
     cost = _KINDS[recipe.loss.kind](recipe, logits)
     one_gradient = summed(logits.states(logits.width, "gradient of the hidden states"), logits.head_sum(1))
+    outputs = _outputs(logits)
     return LossCost(
-        forward=summed(kept, cost.forward),
-        backward=summed(kept, binding(cost.backward, one_gradient)),
-        held=cost.held,
+        forward=summed(kept, cost.forward, outputs),
+        backward=summed(kept, binding(cost.backward, one_gradient), outputs),
+        held=summed(cost.held, outputs) if is_there(outputs) else cost.held,
         segments=_SEGMENTS.get(recipe.loss.kind, 1.0),
     )
 
@@ -94,6 +99,19 @@ _SEGMENTS = {"fused": 1.5}
 
 
 _WHOLE = ("eager", "plain", "fused")  # losses that take whole logits from the model's own head
+
+
+def _outputs(x: Logits) -> Quantity:
+    """Logits of the micro-batches before this one, which the last stage merges for its caller when the step is over.
+
+    Source: torch 2.13, distributed/pipelining/stage.py, output_chunks (detached after their backward, not freed).
+    """
+    earlier = maximum(x.outputs - 1, 0)
+    return (
+        named(earlier, "earlier micro-batches") * x.logits(x.width, "handed back at the end")
+        if is_there(bytes_(x.outputs))
+        else NOTHING
+    )
 
 
 def _norm(recipe: Recipe, x: Logits) -> Quantity:
@@ -152,12 +170,30 @@ def _plain(recipe: Recipe, x: Logits) -> LossCost:
     """
     if recipe.loss.direct_loss:
         return _direct(recipe, x)
+    if recipe.model_parallel.vocab_parallel:
+        return _loss_parallel(recipe, x)
     work = 4 if recipe.loss.logits_upcast else x.width
     kept = x.width if recipe.loss.logits_kept and work != x.width else 0
     held = width(recipe.loss.holds_logits) if recipe.loss.holds_logits else 0
     return LossCost(
         forward=x.logits(max(kept, held) + 2 * work, "logits, float copy, log-softmax"),
         backward=x.logits(held + 3 * work, "log-softmax and two gradients"),
+        held=x.logits(held, "that a variable of the loop names") if held else NOTHING,
+    )
+
+
+def _loss_parallel(recipe: Recipe, x: Logits) -> LossCost:
+    """torch's loss_parallel on a float copy of local logits: in backward log-softmax, a gradient, exponentials and their sum.
+
+    Source: torch 2.13, distributed/tensor/parallel/loss.py: _log_softmax (float logits, those less their maximum, the result) and
+    _nll_loss_and_log_softmax_backward, whose last line is (grad_input + exp(x)) * grad_output.
+    """
+    work = 4 if recipe.loss.logits_upcast else x.width
+    kept = x.width if recipe.loss.logits_kept and work != x.width else 0
+    held = width(recipe.loss.holds_logits) if recipe.loss.holds_logits else 0
+    return LossCost(
+        forward=x.logits(max(kept, held) + 3 * work, "logits, float copy, shifted copy, log-softmax"),
+        backward=x.logits(held + 4 * work, "log-softmax, a gradient, exponentials, their sum"),
         held=x.logits(held, "that a variable of the loop names") if held else NOTHING,
     )
 

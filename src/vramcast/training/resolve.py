@@ -139,6 +139,7 @@ def _layout(question: Training, model: Model, recipe: Recipe) -> None:
     if (
         parallel.pp > 1
         and recipe.framework in EVEN_STAGES
+        and not recipe.model_parallel.stage_layout
         and not recipe.model_parallel.uneven_stages
         and model.layers % (parallel.pp * parallel.vpp)
     ):

@@ -306,7 +306,7 @@ def rank_of(kind: RankStructure, structure: Structure, numbers: StepNumbers) -> 
         kind=kind,
         states=states(kind.held, recipe, sharers),
         layers=layers,
-        loss=_loss(kind, structure, tokens=text.tokens, rows=rows),
+        loss=_loss(kind, structure, tokens=text.tokens, rows=rows, passes=numbers.accumulate),
         units=_units(kind, sharers.dense),
         tower=cost_of(kind.towers, text, rows=rows, in_flight=passes),
         tokens=text.tokens,
@@ -337,7 +337,7 @@ def _units(kind: RankStructure, ranks: Number) -> Units:
     )
 
 
-def _loss(kind: RankStructure, structure: Structure, *, tokens: Number, rows: Number) -> LossCost:
+def _loss(kind: RankStructure, structure: Structure, *, tokens: Number, rows: Number, passes: Number) -> LossCost:
     recipe, model = structure.recipe, structure.model
     if not kind.stage.last:
         return NO_HEAD
@@ -349,6 +349,7 @@ def _loss(kind: RankStructure, structure: Structure, *, tokens: Number, rows: Nu
             tokens=tokens * recipe.loss.scored,
             vocab=kind.columns,
             cache=tokens * kind.returned if returned else 0,
+            outputs=passes if recipe.loss.keeps_outputs else 0,
             hidden=model.hidden,
             rows=rows,
             width=width(recipe.precision.compute),

@@ -9,6 +9,7 @@ from typing import Any
 
 from vramcast.reading.training.keys import Rule, dtype, flag, names, number, one_of, text, when, whole
 from vramcast.reading.training.settings import UNSET, Settings
+from vramcast.training.stage_layouts import chunks_of, counted_ends, uneven_layout
 
 NAME = "Megatron-LM arguments"
 SIGNATURE = frozenset(
@@ -31,6 +32,11 @@ def _precision(settings: Settings, value: Any, because: str) -> None:
 def _modules(settings: Settings, value: Any, because: str) -> None:
     listed = value if isinstance(value, list) else str(value).replace(",", " ").split()
     settings.put("recompute.modules", "+".join(map(str, listed)), because)
+
+
+def _offload_modules(settings: Settings, value: Any, because: str) -> None:
+    listed = value if isinstance(value, list) else str(value).replace(",", " ").strip("[]").split()
+    settings.put("options.offload_modules", tuple(map(str, listed)), because)
 
 
 def _offload(settings: Settings, value: Any, because: str) -> None:
@@ -91,6 +97,14 @@ RULES: dict[str, Rule] = {
     "expert_tensor_parallel_size": ("options.expert_tp", whole),
     "virtual_pipeline_model_parallel_size": ("parallel.vpp", whole),
     "num_layers_per_virtual_pipeline_stage": ("virtual.layers", whole),
+    "num_virtual_stages_per_pipeline_rank": ("parallel.vpp", whole),
+    "pipeline_model_parallel_layout": ("options.stage_layout", text),
+    "decoder_first_pipeline_num_layers": ("ends.first", whole),
+    "decoder_last_pipeline_num_layers": ("ends.last", whole),
+    "num_layers_in_first_pipeline_stage": ("ends.first", whole),
+    "num_layers_in_last_pipeline_stage": ("ends.last", whole),
+    "account_for_embedding_in_pipeline_split": ("ends.embedding", flag),
+    "account_for_loss_in_pipeline_split": ("ends.loss", flag),
     "sequence_parallel": ("parallel.sp", flag),
     "microbatch_group_size_per_virtual_pipeline_stage": ("options.microbatch_group", whole),
     "overlap_moe_expert_parallel_comm": ("options.overlaps_experts", flag),
@@ -100,6 +114,7 @@ RULES: dict[str, Rule] = {
     "activations_checkpoint_granularity": ("recompute.granularity", text),  # NeMo 1's names
     "activations_checkpoint_method": ("recompute.method", text),
     "activations_checkpoint_num_layers": ("recompute.layers", whole),
+    "offload_modules": _offload_modules,
     "recompute_modules": _modules,
     "recompute_activations": ("recompute.granularity", when("selective")),
     "checkpoint_activations": ("recompute.granularity", when("full")),
@@ -158,8 +173,8 @@ IDLE = (
     "finetune", "dataloader_type", "rampup_*", "exp_avg_sq_dtype", "check_*", "reset_*",
     "eod_*", "override_*", "async_*", "auto_*", "tiktoken_*", "squared_relu", "dist_ckpt_*", "use_dist_ckpt*",
     "create_attention_mask*", "deterministic_mode", "num_floating_point_operations", "legacy_*", "app_*", "rdzv_*", "enable_*",
-    "microbatch_*", "account_for_*", "recompute_*", "cuda_graph*", "external_*", "gc_*", "nccl_*", "use_cpu_initialization",
-    "start_weight_decay", "end_weight_decay", "inference_*", "cpu_offloading*", "model_parallel_size", "tqdm", "ema*",
+    "microbatch_*", "recompute_*", "cuda_graph*", "external_*", "gc_*", "nccl_*", "use_cpu_initialization",
+    "start_weight_decay", "end_weight_decay", "inference_*", "fine_grained_activation_offloading", "cpu_offloading*", "model_parallel_size", "tqdm", "ema*",
     "use_checkpoint_*", "apply_query_key_layer_scaling", "layernorm_epsilon", "layernorm_zero_centered_gamma", "pre_process",
     "post_process", "persist_layer_norm", "headscale", "transformer_block_type", "normalize_attention_scores", "attention_type",
     "native_amp_*", "hysteresis", "grad_allreduce_chunk_size_mb", "grad_div_ar_fusion", "onnx_safe", "apex_*", "gradient_as_*",
@@ -178,6 +193,21 @@ def finish(settings: Settings) -> None:
     if not settings.get("optimizer.distributed") and not settings.get("fsdp"):
         settings.put("options.sharding", "ddp", "Megatron: --use-distributed-optimizer is off")
     _shape(settings)
+    _stages(settings)
+
+
+def _stages(settings: Settings) -> None:
+    """A written layout tells the chunks of a stage; uneven ends are written as one."""
+    pp, because = settings.get("parallel.pp", 1), "the pipeline layout"
+    layers, vpp = settings.get("shape.layers"), settings.get("parallel.vpp", 1)
+    first, last = settings.get("ends.first"), settings.get("ends.last")
+    counted = {name: bool(settings.get(f"ends.{name}")) for name in ("embedding", "loss")}
+    if settings.get("options.stage_layout"):
+        settings.put("parallel.vpp", chunks_of(settings.get("options.stage_layout"), pp), because)
+    elif layers and pp > 1 and (first or last):
+        settings.put("options.stage_layout", uneven_layout(layers, pp, vpp, first=first, last=last), because)
+    elif layers and pp > 1 and any(counted.values()):
+        settings.put("options.stage_layout", counted_ends(layers, pp, vpp, **counted), because)
 
 
 def _loss(settings: Settings) -> None:

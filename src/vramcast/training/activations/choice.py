@@ -62,6 +62,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ``recomputed``: layers run again in backward. ``scan``: recurrent mixers run in kernels of packages of their own, or in plain
     torch operations. ``trains``: the layer's own weights want gradients; ``trains_norms``: those of its norms alone do (PEFT's LN
     tuning), which save what they scale.
+    ``moved``: modules whose saved tensors lie on the host (``activations/regions.py``).
     """
 
     width: int = 2
@@ -96,6 +97,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     hidden_dropout: float = 0.0
     attention_dropout: float = 0.0
     gradient_width: int = 2
+    moved: tuple[str, ...] = ()
     tp: int = 1
     sp: bool = False
     ep: int = 1
@@ -196,6 +198,7 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         gradient_width=0
         if updates_inside_backward(recipe) or recipe.precision.placeholders
         else width(recipe.precision.backward_gradients),
+        moved=recipe.recomputation.offload_modules,
         tp=parallel.tp,
         sp=parallel.sp if recipe.model_parallel.sequence_parallel is None else recipe.model_parallel.sequence_parallel,
         ep=parallel.ep,

@@ -18,7 +18,7 @@ from vramcast.models.sharding import Stage, cut, share
 from vramcast.quantity import Number, maximum, minimum
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.layer import layer_tape
-from vramcast.training.activations.regions import module_bytes
+from vramcast.training.activations.regions import module_bytes, moved_bytes
 from vramcast.training.activations.sizes import TOKENS, Amount, Length, Peak, Shape, Size, at
 from vramcast.training.activations.tape import Life, Tape
 from vramcast.training.methods import Partial, last_layers
@@ -54,10 +54,11 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Block(msgspec.Struct, frozen=True, kw_only=True):
-    """One layer of a block: its life, and what it keeps under the policy."""
+    """One layer of a block: its life, what it keeps under the policy, and how much of that lies on the host until backward."""
 
     life: Life
     kept: Amount
+    moved: Amount = 0.0
 
     def working(self, shape: Shape, *, recomputed: bool) -> Number:
         """Its backward beyond what waited for it: all of it when it is recomputed from its input."""
@@ -69,7 +70,7 @@ class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
     """A stage's layers under a policy, for every shape.
 
     ``one_pass``: what a forward pass leaves for backward; ``mask``: of the dropout over the embedding, for each pass;
-    ``embedded``: the embedding's output; ``beside``: layers recomputed together with the last one, counted; ``parts``: what a
+    ``embedded``: the embedding's output, and what the last layer keeps here that others moved to the host; ``beside``: layers recomputed together with the last one, counted; ``parts``: what a
     pass leaves by the operation that made it; ``biases``: positions that the first layer makes and hands to all that are
     recomputed, which makes them again.
     """
@@ -161,9 +162,10 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
     return StageLayers(
         policy=policy,
         boundary=boundary,
-        one_pass=_one_pass(policy, stage, {i: cost.kept for i, cost in costs.items()}, boundary),
+        one_pass=_one_pass(policy, stage, {i: cost.kept - cost.moved for i, cost in costs.items()}, boundary),
         mask=boundary / style.residual if masked else 0.0,
-        embedded=(boundary if stage.first and normed else 0.0) + (0.0 if recomputed else _zeros(stage, style, seq)),
+        embedded=(boundary if stage.first and normed else 0.0)
+        + (0.0 if recomputed else _zeros(stage, style, seq) + costs[id(last)].moved),
         copies=sum(costs[id(block)].life.cached * count for block, count in stage.blocks) if recomputed else 0.0,
         forward=tuple(forward),
         first=costs[id(first)],
@@ -259,7 +261,9 @@ def _elements(block: Block, style: Style) -> float:
 def _cost(policy: Policy, block: Block, style: Style, *, hidden: int, seq: Length) -> _Block:
     tape = layer_tape(block, style, hidden=hidden, tokens=TOKENS, seq=seq)
     life = tape.life()
-    return _Block(life=life, kept=kept(policy, tape, life, narrow=style.saved_inputs > 0, scans=style.scans))
+    on_host = moved_bytes(tape, policy.modules, style.moved) if style.moved and policy.kind in ("none", "modules") else 0.0
+    kept_of = kept(policy, tape, life, narrow=style.saved_inputs > 0, scans=style.scans)
+    return _Block(life=life, kept=kept_of, moved=on_host)
 
 
 def kept(policy: Policy, tape: Tape, life: Life, *, narrow: bool = False, scans: bool = False) -> Amount:

@@ -22,6 +22,27 @@ Indices = set[int]
 
 def module_bytes(tape: Tape, modules: Iterable[str]) -> Amount:
     """Bytes one layer keeps when each of ``modules`` is recomputed by itself. A module the layer has not changes nothing."""
+    inside, held = _held(tape, modules)
+    outside = (op for n, op in enumerate(tape.operations) if n not in inside)
+    return sum(tape.sizes[i] for i in held) + sum(op.keeps for op in outside)
+
+
+def moved_bytes(tape: Tape, recomputed: Iterable[str], moved: Iterable[str]) -> Amount:
+    """Bytes of what one layer keeps that lie on the host: what the ``moved`` modules read and save, ``recomputed`` ones apart.
+
+    Source: Megatron-LM at d98e8a64d, core/pipeline_parallel/fine_grained_activation_offload.py (hooks on every tensor saved inside a
+    module, of a million elements and more; smaller ones are counted as moved here).
+    """
+    inside, held = _held(tape, recomputed)
+    region = {n for module in moved for n in OFFLOADED[module](tape.operations)}
+    touched = {i for n in region for i in tape.operations[n].saves}
+    touched |= {tape.stands_for.get(r, r) for n in region for r in tape.operations[n].reads}
+    keeps = sum(op.keeps for n, op in enumerate(tape.operations) if n in region and n not in inside)
+    return sum(tape.sizes[i] for i in held & touched) + keeps
+
+
+def _held(tape: Tape, modules: Iterable[str]) -> tuple[Indices, set[int]]:
+    """Operations that are recomputed, and the tensors that stay: saved ones of what runs outside, inputs of what runs inside."""
     inside: Indices = set()
     discarded: set[int] = set()
     for module in modules:
@@ -30,16 +51,11 @@ def module_bytes(tape: Tape, modules: Iterable[str]) -> Amount:
         inside |= part
         if not keeps_output:
             discarded |= {tape.operations[n].writes for n in part}
-    return _kept(tape, inside, discarded)
-
-
-def _kept(tape: Tape, inside: Indices, discarded: set[int]) -> Amount:
-    """Saved tensors of what runs outside, without the discarded ones, and the inputs of what runs inside."""
     operations = tape.operations
     made = {operations[n].writes for n in inside}
     held = {i for n, op in enumerate(operations) if n not in inside for i in op.saves} - discarded
     held |= {tape.stands_for.get(r, r) for n in inside for r in operations[n].reads if r not in made} - discarded
-    return sum(tape.sizes[i] for i in held) + sum(op.keeps for n, op in enumerate(operations) if n not in inside)
+    return inside, held
 
 
 def _named(operations: list[Operation], *names: str) -> Indices:
@@ -109,4 +125,31 @@ MODULES: dict[str, tuple[Callable[[list[Operation]], Indices], bool]] = {
     "moe": (_expert_layer, True),
     "moe_act": (_expert_activation, False),
     "shared_experts": (_shared_experts, True),
+}
+
+
+def _attention_norm(operations: list[Operation]) -> Indices:
+    return {min(_named(operations, "norm"), default=len(operations))} & set(range(_first(operations, *_KERNEL)))
+
+
+def _projections(operations: list[Operation]) -> Indices:
+    """From the normed input to queries, keys and values: with latent attention the way down and up again."""
+    inputs = _named(operations, "q", "k", "v", "qkv", "sp.gather")
+    return set(range(min(inputs), _first(operations, *_KERNEL))) if inputs else set()
+
+
+def _mlp_norm(operations: list[Operation]) -> Indices:
+    after = _last(operations, "o")
+    first = _first(operations, "router", "gate", "gate_up", "up")
+    return {n for n in _named(operations, "norm") if after < n < first}
+
+
+OFFLOADED: dict[str, Callable[[list[Operation]], Indices]] = {
+    "attn_norm": _attention_norm,
+    "qkv_linear": _projections,
+    "core_attn": _core_attention,
+    "attn_proj": lambda operations: _named(operations, "o"),
+    "mlp_norm": _mlp_norm,
+    "expert_fc1": lambda operations: _named(operations, "expert.gate", "expert.up", "expert.gate_up"),
+    "moe_act": _expert_activation,
 }

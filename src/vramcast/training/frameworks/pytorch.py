@@ -19,6 +19,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     yield because("the optimizer is made outside the Trainer", Update, wide_ends=False)
     piped = question.parallel.pp > 1
     yield because("torch.distributed.pipelining, stage.py" if piped else "", ModelParallel, receives_ahead=piped)
+    yield because("schedule.step returns outputs unless told otherwise" if piped else "", Loss, keeps_outputs=piped)
     if draft.framework in _KEEP_OUTPUT:
         gathered = draft.get("compute") if question.fsdp or question.zero == 3 else None  # units come in the compute dtype
         yield because("the loop's variable names the model's output", Loss, holds_logits=gathered or draft.get("weights"))

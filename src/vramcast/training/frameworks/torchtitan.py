@@ -31,6 +31,7 @@ EXPANDABLE = (2025, 1)
 FREES_LOGITS = (2024, 6)
 FUSED_UPDATE = (2025, 1)
 SCANS_KEPT = ((2024, 11), (2025, 2))  # abs was on the list of operations from pull request 701 to 820
+FREES_OUTPUTS = (2025, 11)  # train.py passes return_outputs=False since pull request 1922 of 22 October 2025
 SEPARATE_ENDS = (2025, 7)  # models/llama3/infra/parallelize.py: 0.1.0 (June) wraps blocks and model, 0.2.0 the ends as well
 
 
@@ -153,6 +154,8 @@ def _pipeline(draft: Draft, question: Training) -> Overrides:
     distributed/pipelining/stage.py, backward_maybe_with_nosync (neither resharded nor reduced before the last backward).
     """
     piped = question.parallel.pp > 1
+    keeps = piped and draft.framework == "torchtitan" and month_of(question, "torchtitan") < FREES_OUTPUTS
+    yield because("schedule.step returned every micro-batch's output" if keeps else "", Loss, keeps_outputs=keeps)
     yield because(
         "gathered once for a pipeline's micro-batches" if piped else "resharded after forward", Sharding, reshard=not piped
     )

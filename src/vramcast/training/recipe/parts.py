@@ -15,6 +15,7 @@ from vramcast.units import BY_NAME
 
 Kind = Literal["none", "full", "offloaded", "selective", "op", "core_attention", "layer", "modules", "uniform", "block"]
 Module = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"]
+Moved = Literal["attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act"]
 COUNTED = ("layer", "uniform", "block")  # written with a number: layer:2
 _FROM_INPUTS = ("full", "offloaded", "uniform")
 
@@ -185,6 +186,9 @@ class ModelParallel(msgspec.Struct, frozen=True, kw_only=True):
         Literal["even", "balanced", "balanced_ends"],
         Meta(description="how layers are cut into stages; balanced_ends: embedding and head count as layers"),
     ] = "even"
+    stage_layout: Annotated[
+        str, Meta(max_length=4096, description="Megatron's pipeline layout, as Et*3|(tt|)*6L; empty = as ``stage_cut``")
+    ] = ""
     uneven_stages: Annotated[bool, Meta(description="layers need not divide into stages")] = False
     microbatch_group: Annotated[
         int, Meta(ge=0, description="micro-batches that run through a virtual stage before the next; 0 = as many as stages")
@@ -198,6 +202,10 @@ class Recomputation(msgspec.Struct, frozen=True, kw_only=True):
     """Which activations are computed again in backward."""
 
     policy: Annotated[Policy, Meta(description="what is computed again: none, full, op, block:2, modules:mlp+moe ...")] = Policy()
+    offload_modules: Annotated[
+        tuple[Moved, ...],
+        Meta(description="parts of a layer whose saved tensors lie on the host until backward (Megatron's list)"),
+    ] = ()
     reentrant: Annotated[bool, Meta(description="torch's reentrant checkpoint, which runs its own autograd")] = False
 
 
@@ -257,6 +265,9 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     logits_kept: Annotated[bool, Meta(description="the model's own 16-bit logits stay beside the float copy")] = False
     holds_logits: Annotated[Literal[Dtype, ""], Meta(description="logits that a variable of the loop holds in backward")] = ""
     returns_cache: Annotated[bool, Meta(description="the model returns keys and values beside its logits (use_cache)")] = False
+    keeps_outputs: Annotated[
+        bool, Meta(description="a pipeline's last stage keeps the logits of every micro-batch until the step is over")
+    ] = False
     logits_upcast: Annotated[bool, Meta(description="the loss converts logits to float32")] = True
     direct_loss: Annotated[bool, Meta(description="the model's own cross entropy takes its logits as they are")] = False
     logits_softcap: Annotated[bool, Meta(description="logits are squashed by a tanh")] = False

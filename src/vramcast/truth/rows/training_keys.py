@@ -65,11 +65,12 @@ FLAGS = frozenset({
     "transformer-impl", "use-distributed-optimizer", "no-gradient-accumulation-fusion", "attention-backend",
     "microbatch-group-size-per-virtual-pipeline-stage", "overlap-moe-expert-parallel-comm", "cross-entropy-loss-fusion",
     "cross-entropy-fusion-impl", "grad-reduce-in-bf16", "main-grads-dtype", "exp-avg-dtype", "exp-avg-sq-dtype",
-    "use-megatron-fsdp", "use-flash-attn", "use-precision-aware-optimizer",
+    "use-megatron-fsdp", "use-flash-attn", "use-precision-aware-optimizer", "pipeline-model-parallel-layout",
+    "fine-grained-activation-offloading", "offload-modules", "num-virtual-stages-per-pipeline-rank",
 })  # fmt: skip
 QUIET_FLAGS = frozenset({
     "overlap-grad-reduce", "overlap-param-gather", "disable-bias-linear", "attention-dropout", "hidden-dropout", "bf16", "fp16",
-    "mock-data", "deterministic-mode", "num-layers-per-virtual-pipeline-stage", "num-virtual-stages-per-pipeline-rank",
+    "mock-data", "deterministic-mode", "num-layers-per-virtual-pipeline-stage",
     "overlap-p2p-communication-warmup-flush", "swiglu", "squared-relu", "mtp-num-layers", "mtp-loss-scaling-factor",
     "data-parallel-sharding-strategy", "outer-dp-sharding-strategy", "recompute-granularity", "recompute-modules",
     "megatron-fsdp-main-params-dtype", "megatron-fsdp-main-grads-dtype", "megatron-fsdp-grad-comm-dtype", "optimizer",

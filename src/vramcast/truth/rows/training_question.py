@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from vramcast.errors import VramcastError
 from vramcast.training.recipe.parts import Module
+from vramcast.training.stage_layouts import chunks_of
 from vramcast.truth.rows.training_adapter import adapter_of, method_of
 from vramcast.truth.rows.training_keys import same_keys
 from vramcast.truth.rows.training_words import ATTENTION, DTYPES, FRAMEWORKS, LOSS, MERGED, NARROW, PREFERENCES
@@ -39,7 +40,7 @@ def question_of(row: dict[str, Any]) -> Training:
         zero=_zero(parallel, row["framework"]),
         fsdp=_fsdp(parallel, row["framework"]),
         offload=_offload(s),
-        parallel=_layout(parallel, row.get("arch") or {}),
+        parallel=_layout(parallel, row.get("arch") or {}, s.get("flags") or {}),
         options=_options(row),
     )
 
@@ -156,8 +157,10 @@ def _offload(s: dict[str, Any]) -> tuple[str, ...]:
     return parts + (("activations",) if s.get("activation_offload") else ())
 
 
-def _layout(p: dict[str, Any], arch: dict[str, Any]) -> Parallel:
-    vpp = str(p.get("vpp") or "1")
+def _layout(p: dict[str, Any], arch: dict[str, Any], flags: dict[str, Any]) -> Parallel:
+    vpp = str(p.get("vpp") or flags.get("num-virtual-stages-per-pipeline-rank") or "1")
+    if written := flags.get("pipeline-model-parallel-layout"):
+        vpp = str(chunks_of(str(written), int(p.get("pp") or 1)))
     if vpp.startswith("layers_per_stage="):
         vpp = str(int(arch.get("layers") or 1) // (int(p.get("pp") or 1) * int(vpp.split("=")[1])))
     return Parallel(
@@ -215,6 +218,8 @@ def _layout_options(s: dict[str, Any]) -> dict[str, Any]:
     found = {
         "spread": bool(parallel.get("pp_naive")) or None,
         "stage_cut": "balanced_ends" if "embed" in str(parallel.get("partition")) else None,
+        "stage_layout": str(flags["pipeline-model-parallel-layout"]) if flags.get("pipeline-model-parallel-layout") else None,
+        "offload_modules": tuple(re.findall(r"[a-z_0-9]+", str(flags.get("offload-modules") or ""))) or None,
         "expert_tp": int(parallel["etp"]) if parallel.get("etp") else None,
         "microbatch_group": int(group) if group else None,
         "one_graph": "graph trainer" in str(parallel.get("impl")) or None,
