@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from vramcast import read_model
 from vramcast.models.inventory import Model
 from vramcast.training.optimizers.rules import optimizer, state_bytes
 from vramcast.training.recipe.draft import flat
@@ -72,6 +73,16 @@ def test_a_default_changes_at_its_release_and_not_before(row: tuple[str, str, st
         return flat(resolve(question, model)[0])[option]
 
     assert (value(before), value(after)) == (old, new)
+
+
+@pytest.mark.parametrize(("name", "old"), [("bloom-560m", False), ("falcon-7b", False), ("gpt2", False), ("Llama-2-7b-hf", True)])
+def test_old_classes_took_the_loss_of_their_16_bit_logits(name: str, old: bool) -> None:
+    model = read_model(name, offline=True)
+
+    def upcast(version: str) -> Any:
+        return resolve(Training(model=name, framework="hf_trainer", framework_version=version), model)[0].loss.logits_upcast
+
+    assert (upcast("4.48"), upcast("4.49")) == (old, True)
 
 
 def test_soap_keeps_factors_for_sides_of_up_to_ten_thousand() -> None:

@@ -1,5 +1,7 @@
 """Weights that stay quantised in training: the rows of models/quantization, tensor by tensor, or the framework's refusal."""
 
+import re
+
 import pytest
 
 from vramcast.errors import QuestionError
@@ -85,3 +87,20 @@ def test_full_sharding_gathers_codes_as_wide_as_they_are() -> None:
 
     block = sum(rows * columns for (rows, columns), _ in SHAPES)
     assert gathered("int8") - gathered("nf4") >= block * 0.5
+
+
+def test_torchtune_s_scales_are_quantised_and_divided_with_their_weights() -> None:
+    """torchao's NF4Tensor: an 8-bit scale for 64 elements and a float for 256 of those; FSDP2 divides all of it."""
+    model = read_model("meta-llama/Llama-2-7b-hf", offline=True)
+
+    def weights(**changes: object) -> str:
+        asked = {"model": "x", "framework": "torchtune", "method": "qlora", "seq": 512} | changes
+        answer = forecast_training(Training(**asked), model=model)
+        return str(next(t.why for t in answer.worst.peak.terms if t.name == "weights"))
+
+    elements = 6_476_005_376
+    scales = elements // 64 + elements // (64 * 256) * 4
+    alone, sharded = weights(), weights(fsdp=2, gpus=4, parallel=Parallel(dp=4))
+    told = int(re.search(r"([\d,]+) B? ?of their scales", alone)[1].replace(",", ""))
+    assert told == pytest.approx(scales, rel=0.01)
+    assert re.search(r"of their scales.* / 4 ranks", sharded)

@@ -152,6 +152,8 @@ def _softcap(recipe: Recipe, x: Logits) -> Quantity:
 
 def _eager(recipe: Recipe, x: Logits) -> LossCost:
     """Logits in 16 bits, a float copy, a shifted copy, log-softmax; backward holds log-softmax, its gradient and nll's."""
+    if not recipe.loss.logits_upcast and x.width < 4:
+        return _narrow(recipe, x)
     upcast = 4 if recipe.loss.logits_upcast and x.width < 4 else 0
     work = 4 if upcast else x.width
     kept = x.width if recipe.loss.logits_kept else 0
@@ -159,6 +161,15 @@ def _eager(recipe: Recipe, x: Logits) -> LossCost:
     return LossCost(
         forward=x.logits(each, "logits, float copy, shifted copy, log-softmax"),
         backward=x.logits(3 * work, "log-softmax and two gradients"),
+    )
+
+
+def _narrow(recipe: Recipe, x: Logits) -> LossCost:
+    """16-bit logits and a shifted copy of them; autocast makes a float copy and a float log-softmax (aten/autocast_mode.h)."""
+    work = 4 if recipe.precision.autocast else x.width
+    each = x.width + where(x.rows > 1, x.width, 0) + (4 if recipe.precision.autocast else 0) + work
+    return LossCost(
+        forward=x.logits(each, "logits, shifted copy, log-softmax"), backward=x.logits(3 * work, "log-softmax and two gradients")
     )
 
 
@@ -183,7 +194,7 @@ def _plain(recipe: Recipe, x: Logits) -> LossCost:
 
 
 def _loss_parallel(recipe: Recipe, x: Logits) -> LossCost:
-    """torch's loss_parallel on a float copy of local logits: in backward log-softmax, a gradient, exponentials and their sum.
+    """Torch's loss_parallel on a float copy of local logits: in backward log-softmax, a gradient, exponentials and their sum.
 
     Source: torch 2.13, distributed/tensor/parallel/loss.py: _log_softmax (float logits, those less their maximum, the result) and
     _nll_loss_and_log_softmax_backward, whose last line is (grad_input + exp(x)) * grad_output.
@@ -243,11 +254,14 @@ def _linear(_recipe: Recipe, x: Logits) -> LossCost:
 def _chunked(recipe: Recipe, x: Logits) -> LossCost:
     """Logits whole in 16 bits (torchtune), cross entropy in eight chunks: eager keeps every chunk's float log-softmax.
 
-    The head's weight gradient is summed over the chunks: the sum and one chunk's part exist together.
+    Recipes delete the 16-bit logits before backward (torchtune 1235 of July 2024, older than this loss); a compiled chunk has
+    saved them. The head's weight gradient is summed over the chunks: the sum and one chunk's part exist together.
     """
-    each = x.width if recipe.kernels.compiled else x.width + 4 + 3 * 4 / 8
-    held = x.logits(each, "16-bit logits, float log-softmax, three float copies of one eighth")
-    return LossCost(forward=held, backward=summed(held, x.head_sum(2)))
+    waits = x.width if recipe.kernels.compiled else 4
+    copies = 0.0 if recipe.kernels.compiled else 3 * 4 / 8
+    whole = x.logits(max(waits, x.width + waits + copies if copies else 0), "16-bit logits, log-softmax, copies of one eighth")
+    later = x.logits(waits + copies, "log-softmax of every chunk, three float copies of one eighth")
+    return LossCost(forward=whole, backward=summed(later, x.head_sum(2)))
 
 
 def _whole_chunked(_recipe: Recipe, x: Logits) -> LossCost:

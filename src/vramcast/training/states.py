@@ -105,10 +105,16 @@ class _Rules:
             self._shared(cut, held.frozen, "frozen", bytes_(width(frozen))),
             self._shared(cut, copies, "in copies that only run forward", bytes_(width(recipe.precision.compute))),
             self._shared(cut, held.quantized, f"in {scheme}", bytes_(code_width(recipe))),
-            bytes_(held.quantized_scales, "of their scales"),
+            self._scales(cut),
             self._shared(cut, held.adapter, "in adapters", bytes_(self.adapter)),
             named(held.adapter_held, "floats that adapters keep") * bytes_(4),
         )
+
+    def _scales(self, cut: bool) -> Quantity:
+        """Whole on every rank, as bitsandbytes' own attributes of a weight; divided where they are a part of the tensor."""
+        size = self.held.quantized_scales
+        divided = cut and self.recipe.quantization.shards_scales
+        return self._shared(True, size, "of their scales", bytes_(1)) if divided else bytes_(size, "of their scales")
 
     def gradients(self) -> Quantity:
         cut = self.kind in GRADIENTS_CUT

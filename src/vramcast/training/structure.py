@@ -175,6 +175,13 @@ def adapter_ranks(model: Model, recipe: Recipe, adapter: Adapter | None) -> dict
     return targeted(model, adapter, router=recipe.adapters.adapts_router, experts=recipe.adapters.adapts_experts)
 
 
+def _scaled_outputs(model: Model, adapter: Adapter | None) -> dict[str, int]:
+    """Roles whose outputs LLaMA-Adapter v2 scales: every linear layer."""
+    if adapter is None or adapter.kind != "adapter_v2":
+        return {}
+    return targeted(model, Adapter(kind="lora", rank=1, targets=("all-linear",)))
+
+
 class _Build:
     """The making of a structure, stage by stage."""
 
@@ -183,7 +190,7 @@ class _Build:
     ) -> None:
         self.question, self.model, self.recipe, self.adapter, self.reached = question, model, recipe, adapter, reached
         self.ranks = adapter_ranks(model, recipe, adapter)
-        style = style_of(recipe, question.parallel, adapter, self.ranks)
+        style = style_of(recipe, question.parallel, adapter, self.ranks or _scaled_outputs(model, adapter))
         self.style = msgspec.structs.replace(style, normed_embedding=norms_embedding(model))
         self.policy = _policy(recipe, question.parallel)
 

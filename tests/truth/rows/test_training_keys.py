@@ -19,7 +19,7 @@ def row(**settings):
     return {
         "id": "x", "framework": "HF Trainer", "framework_version": "transformers 4.48.1", "model_id": "Qwen/Qwen3-0.6B",
         "method": "full", "quality": "A", "settings": plain | settings | {"parallel": parallel}, "gpu": "H100-80GB",
-        "n_gpus": parallel["world"], "measured": {"peak_allocated_gib": 10.0}, "missing": [], "source": "example/example:README.md",
+        "n_gpus": parallel["world"], "measured": {"peak_allocated_gib": 10.0}, "missing": [], "source": "example/x:README.md",
     } | top  # fmt: skip
 
 

@@ -71,7 +71,9 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How transformers and PEFT treat the model around its layers.
 
     ``hidden_dropout``, ``attention_dropout``: what the config class defaults to (configuration_<class>.py). ``own_loss``: its
-    forward computes its cross entropy itself, not by loss_utils.py. ``capped_logits``: final_logit_softcapping. ``repeats_kv``:
+    forward computes its cross entropy itself, not by loss_utils.py. ``narrow_loss``: before 4.49 its forward took the cross
+    entropy of its 16-bit logits, where others made them float (modeling_<class>.py at 8de7b1ba8d of 4.48; pull requests 35875 and
+    9afb904b15 of February 2025). ``capped_logits``: final_logit_softcapping. ``repeats_kv``:
     until the attention interface of 4.48 its flash class repeated keys and values to all heads. ``converts_experts``: PEFT
     carries adapters over to tensors that hold all experts (conversion_mapping.py). ``transposed``: weights are stored as (in,
     out), in pytorch_utils.Conv1D. ``tuned_norms``: the only norms that PEFT's LN tuning reaches; None: all of them
@@ -82,6 +84,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hidden_dropout: float = 0.0
     attention_dropout: float = 0.0
     own_loss: bool = False
+    narrow_loss: bool = False
     capped_logits: bool = False
     repeats_kv: bool = False
     converts_experts: bool = False

@@ -174,7 +174,7 @@ IDLE = (
     "eod_*", "override_*", "async_*", "auto_*", "tiktoken_*", "squared_relu", "dist_ckpt_*", "use_dist_ckpt*",
     "create_attention_mask*", "deterministic_mode", "num_floating_point_operations", "legacy_*", "app_*", "rdzv_*", "enable_*",
     "microbatch_*", "recompute_*", "cuda_graph*", "external_*", "gc_*", "nccl_*", "use_cpu_initialization",
-    "start_weight_decay", "end_weight_decay", "inference_*", "fine_grained_activation_offloading", "cpu_offloading*", "model_parallel_size", "tqdm", "ema*",
+    "fine_grained_activation_offloading", "start_weight_decay", "end_weight_decay", "inference_*", "cpu_offloading*", "model_parallel_size", "tqdm", "ema*",
     "use_checkpoint_*", "apply_query_key_layer_scaling", "layernorm_epsilon", "layernorm_zero_centered_gamma", "pre_process",
     "post_process", "persist_layer_norm", "headscale", "transformer_block_type", "normalize_attention_scores", "attention_type",
     "native_amp_*", "hysteresis", "grad_allreduce_chunk_size_mb", "grad_div_ar_fusion", "onnx_safe", "apex_*", "gradient_as_*",

@@ -105,6 +105,24 @@ def _vectors(tape: Tape, source: int, out: int, b: Beside) -> int:
     return tape.run("vera.add", [out, made], max(tape.sizes[out], tape.sizes[made]), aliases=True)
 
 
+def prefixed(tape: Tape, seen: int) -> int:
+    """LLaMA-Adapter: queries look at the prompt in a kernel of their own, whose output a gate scales and adds.
+
+    Source: litgpt 0.5.12, adapter.py, CausalSelfAttention.scaled_dot_product_attention (the first two layers have none, a
+    difference that is not counted; the prompt's own keys and values are few).
+    """
+    size = tape.sizes[seen]
+    prompt = tape.run("prefix.attention", [seen], size, saves_output=True)
+    gated = tape.run("prefix.gate", [prompt], size, saves=[prompt], trains=True)
+    return tape.run("prefix.add", [seen, gated], size)
+
+
+def _biased_scale(tape: Tape, _source: int, out: int, _b: Beside) -> int:
+    """LLaMA-Adapter v2: scale x (output + bias); the scale's gradient needs what it scales (litgpt 0.5.12, adapter_v2.py)."""
+    shifted = tape.run("adapter.bias", [out], tape.sizes[out])
+    return tape.run("adapter.scale", [shifted], tape.sizes[shifted], saves=[shifted], trains=True)
+
+
 def _input(tape: Tape, source: int, b: Beside) -> int:
     """The layer's input cast to the adapter's width and dropped out; bitsandbytes' layers leave the cast to autocast."""
     wanted, narrow = b.tokens * b.inputs * b.adapter.width, not b.adapter.casts
@@ -126,4 +144,5 @@ _FORMS: dict[str, Callable[[Tape, int, int, Beside], int]] = {
     "bone": _summed,
     "ia3": _scaled,
     "vera": _vectors,
+    "adapter_v2": _biased_scale,
 }

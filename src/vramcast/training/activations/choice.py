@@ -14,6 +14,7 @@ from vramcast.models.classes import Layer, Traced, model_class, model_classes
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, LatentAttention
 from vramcast.models.quantization.formats import NAMED
+from vramcast.training.adapters.prompts import PREFIXES
 from vramcast.training.adapters.tensors import parts_of
 from vramcast.training.optimizers.rules import optimizer
 from vramcast.training.recipe.parts import GATHERED, Recipe, width
@@ -62,6 +63,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ``recomputed``: layers run again in backward. ``scan``: recurrent mixers run in kernels of packages of their own, or in plain
     torch operations. ``trains``: the layer's own weights want gradients; ``trains_norms``: those of its norms alone do (PEFT's LN
     tuning), which save what they scale.
+    ``prefixed``: attention looks at a trained prompt as well, and a gate adds what it sees (LLaMA-Adapter).
     ``moved``: modules whose saved tensors lie on the host (``activations/regions.py``).
     """
 
@@ -90,6 +92,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     clamped_glu: bool = False
     trains: bool = True
     trains_norms: bool = False
+    prefixed: bool = False
     reached: bool = True
     joined: bool = False
     adapter: LowRank | None = None
@@ -190,7 +193,8 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         else 0,
         experts=recipe.kernels.experts,
         trains=adapter is None and recipe.task.method in ("full", "partial"),
-        trains_norms=adapter is not None and adapter.kind == "ln_tuning",
+        trains_norms=adapter is not None and adapter.kind in ("ln_tuning", "adapter_v2"),
+        prefixed=adapter is not None and adapter.kind in PREFIXES,
         adapter=_low_rank(recipe, adapter, ranks) if adapter and ranks else None,
         dequantize=compute if recipe.quantization.scheme and not recipe.quantization.scheme.startswith("gptq") else 0,
         hidden_dropout=recipe.kernels.hidden_dropout,

@@ -70,9 +70,9 @@ class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
     """A stage's layers under a policy, for every shape.
 
     ``one_pass``: what a forward pass leaves for backward; ``mask``: of the dropout over the embedding, for each pass;
-    ``embedded``: the embedding's output, and what the last layer keeps here that others moved to the host; ``beside``: layers recomputed together with the last one, counted; ``parts``: what a
-    pass leaves by the operation that made it; ``biases``: positions that the first layer makes and hands to all that are
-    recomputed, which makes them again.
+    ``embedded``: the embedding's output, and what the last layer keeps here that others moved to the host; ``beside``: layers
+    recomputed together with the last one, counted; ``parts``: what a pass leaves by the operation that made it; ``biases``:
+    positions that the first layer makes and hands to all that are recomputed, which makes them again.
     """
 
     policy: Policy

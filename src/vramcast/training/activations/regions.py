@@ -30,8 +30,8 @@ def module_bytes(tape: Tape, modules: Iterable[str]) -> Amount:
 def moved_bytes(tape: Tape, recomputed: Iterable[str], moved: Iterable[str]) -> Amount:
     """Bytes of what one layer keeps that lie on the host: what the ``moved`` modules read and save, ``recomputed`` ones apart.
 
-    Source: Megatron-LM at d98e8a64d, core/pipeline_parallel/fine_grained_activation_offload.py (hooks on every tensor saved inside a
-    module, of a million elements and more; smaller ones are counted as moved here).
+    Source: Megatron-LM at d98e8a64d, core/pipeline_parallel/fine_grained_activation_offload.py (hooks on every tensor saved
+    inside a module, of a million elements and more; smaller ones are counted as moved here).
     """
     inside, held = _held(tape, recomputed)
     region = {n for module in moved for n in OFFLOADED[module](tape.operations)}

@@ -12,7 +12,7 @@ from vramcast.models.layers import Attention
 from vramcast.training.adapters.kinds import Shapes, Sizes
 
 _PREPENDED = ("prompt", "prompt_tuning", "p_tuning", "ptuning")
-DEFAULTS = {"num_virtual_tokens": 20, "encoder_hidden_size": 0, "projection": 0, "tokens": 1, "adapters": 2}
+DEFAULTS = {"num_virtual_tokens": 20, "prompt_length": 10, "start_layer": 2, "encoder_hidden_size": 0, "projection": 0, "tokens": 1, "adapters": 2}
 
 
 def _prompt(model: Model, s: Sizes) -> Shapes:
@@ -54,6 +54,29 @@ def _is_norm(tensor: Tensor, wanted: tuple[str, ...] | None) -> bool:
     return tensor.role == "norm" and (wanted is None or any(name in tensor.name for name in wanted))
 
 
+def _llama_adapter(model: Model, s: Sizes) -> Shapes:
+    """LLaMA-Adapter (arXiv 2303.16199): a prompt and a gate for each head of every layer from the third on.
+
+    Source: litgpt 0.5.12, adapter.py: adapter_prompt_length 10, adapter_start_layer 2, adapter_wte, gating_factor.
+    """
+    heads = [m.heads for b in model.blocks for m in b.mixers if isinstance(m, Attention) for _ in range(b.count)]
+    return tuple(shape for n in heads[s["start_layer"] :] for shape in ((s["prompt_length"], model.hidden), (n,)))
+
+
+def _llama_adapter_v2(model: Model, s: Sizes) -> Shapes:
+    """Version 2 (arXiv 2304.15010): those, a bias and a scale for every linear layer, the head among them, and the norms.
+
+    Source: litgpt 0.5.12, adapter_v2.py: AdapterV2Linear, adapter_filter.
+    """
+    linear = [t for b in model.blocks for t in b.tensors if len(t.shape) == 2 for _ in range(b.count * t.copies)]
+    linear += [t for t in model.tensors if t.role == "head" or (model.tied and t.role == "embedding")]
+    vectors = tuple((t.shape[0],) for t in linear for _ in ("bias", "scale"))
+    layers = [t for b in model.blocks for t in b.tensors if t.role == "norm" for _ in range(b.count)]
+    norms = tuple(t.shape for t in [*layers, *(t for t in model.tensors if t.role == "norm")])
+    return (*_llama_adapter(model, s), *vectors, *norms)
+
+
+PREFIXES = ("adapter", "adapter_v2")  # litgpt's names of the method
 PROMPT_KINDS: dict[str, Callable[[Model, Sizes], Shapes]] = {
     "prompt": _prompt,
     "prompt_tuning": _prompt,
@@ -65,6 +88,8 @@ PROMPT_KINDS: dict[str, Callable[[Model, Sizes], Shapes]] = {
     "trainable_tokens": _tokens,
     "ln_tuning": _norms,
     "xlora": _xlora,
+    "adapter": _llama_adapter,
+    "adapter_v2": _llama_adapter_v2,
 }
 
 

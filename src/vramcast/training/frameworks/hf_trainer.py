@@ -34,6 +34,7 @@ LAZY_MODULES = (4, 26)  # of the time when torch 1.13 with CUDA 11.7 became usua
 SETS_TO_NONE = (4, 27)  # of the time of torch 2.0, whose zero_grad gives gradients back and whose optimizers run foreach
 ONE_LIST = (4, 34)  # of the time of torch 2.1, whose foreach AdamW adds epsilon in place (pytorch pull 104898)
 NO_SHIFT_COPY = (4, 50)  # labels are shifted instead of logits
+ONE_LOSS = (4, 49)  # loss_function for the classes that had kept a loss of their own
 FUSED_DEFAULT = (4, 55)  # fused where torch is 2.8, which came out between 4.54 and 4.55 (training_args.py: default_optim)
 FIRST_YEAR = 2000
 FUSED_EXPERTS = (5, 0)
@@ -243,6 +244,8 @@ def _sharded_dtypes(draft: Draft) -> Overrides:
 
 def _loss(model: Model, version: tuple[int, ...]) -> Overrides:
     yield because("the class's own loss", Loss, direct_loss=model_class(model.family).whole.own_loss)
+    if model_class(model.family).whole.narrow_loss and version < ONE_LOSS:
+        yield because("the class's own loss, of its 16-bit logits", Loss, kind="eager", logits_upcast=False, logits_kept=True)
     yield because("ForCausalLMLoss", Loss, kind="eager" if version < NO_SHIFT_COPY else "plain")
     yield because(
         "loss_function since 4.46" if version >= LOSS_FUNCTION else "the model returned float logits",

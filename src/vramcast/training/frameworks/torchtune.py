@@ -2,14 +2,15 @@
 
 Sources, opened at torchtune 0.6.1: recipes/configs (dtype bf16 in all 156, fused AdamW in 123 of 139, checkpointing in 105,
 CEWithChunkedOutputLoss; LinearCrossEntropyLoss after that release), modules/rms_norm.py and position_embeddings.py (float
-copies), modules/attention.py (keys and values are expanded to all heads before sdpa).
+copies), torchao 0.7, dtypes/nf4tensor.py (quantized_scalers, quantization_factor, scaler_mean; NF4_OPS split, new_zeros,
+view: what FSDP2 calls to shard them), modules/attention.py (keys and values are expanded to all heads before sdpa).
 """
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import everything_in, sharding
 from vramcast.training.frameworks.releases import month_of
 from vramcast.training.recipe.draft import Draft, Overrides, because
-from vramcast.training.recipe.parts import Kernels, Loss, Policy, Recomputation, Sharding, Update
+from vramcast.training.recipe.parts import Kernels, Loss, Policy, Quantization, Recomputation, Sharding, Update
 from vramcast.workload import Training
 
 LINEAR_LOSS = (2025, 5)  # after 0.6.1
@@ -29,6 +30,8 @@ def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
         glu="recomputed" if compiled else "torch",
         repeats_kv=True,
     )
+    why = "torchao's NF4Tensor: scales in 8 bits for blocks of 256, all parts of one tensor that fully_shard divides"
+    yield because(why, Quantization, double_quant=True, shards_scales=True)
     yield because("sdpa", Kernels, attention="flash", experts="grouped")
     yield because("sdpa", Sharding, live_gathers=2, separate_ends=True)
     linear = month_of(question, "torchtune") >= LINEAR_LOSS

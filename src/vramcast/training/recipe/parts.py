@@ -120,6 +120,7 @@ class Quantization(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     quant_block: Annotated[int, Meta(ge=1, description="elements that share a scale")] = 64
     double_quant: Annotated[bool, Meta(description="scales are quantised themselves")] = False
+    shards_scales: Annotated[bool, Meta(description="scales are a part of the weight, and divided with it")] = False
     quant_saves: Annotated[
         Literal[Dtype, ""], Meta(description="width in which a quantised layer saves its input; empty = it saves none")
     ] = ""

@@ -21,7 +21,8 @@ SYNONYMS: Mapping[str, Mapping[str, str]] = {
         "gradient_accumulation_steps": "grad_accum", "gradient_accumulation": "grad_accum", "grad_acc": "grad_accum",
         "global_batch_size": "global_batch", "gradient_checkpointing": "activation_checkpointing",
         "recompute": "activation_checkpointing", "attn_implementation": "attention", "attn_impl": "attention",
-        "loss": "cross_entropy", "optim": "optimizer", "gradient_dtype": "grad_dtype", "activation_offloading": "activation_offload",
+        "loss": "cross_entropy", "optim": "optimizer", "gradient_dtype": "grad_dtype",
+        "activation_offloading": "activation_offload",
         "torch_compile": "compile", "freeze_vit": "freeze_vision_tower", "freezes_towers": "freeze_vision_tower",
     },
     "arch": {
@@ -44,14 +45,14 @@ _NUMBERS = frozenset({"micro_batch", "seq_len", "grad_accum", "global_batch"})
 
 READ = frozenset({
     "task", "param_dtype", "compute_dtype", "optimizer", "optimizer_impl", "micro_batch", "seq_len", "seq_kind", "grad_accum",
-    "adapters", "activation_checkpointing", "attention", "cross_entropy", "compile", "parallel", "quant", "amp", "fused_norm_rope",
-    "framework_config", "reshard_after_forward", "activation_offload", "grad_dtype", "dropout", "flags", "global_batch", "offload",
-    "optimizer_dtype", "freeze_vision_tower", "norm", "kernels",
+    "adapters", "activation_checkpointing", "attention", "cross_entropy", "compile", "parallel", "quant", "amp", "flags",
+    "framework_config", "reshard_after_forward", "activation_offload", "grad_dtype", "dropout", "global_batch", "offload",
+    "fused_norm_rope", "optimizer_dtype", "freeze_vision_tower", "norm", "kernels",
 })  # fmt: skip
 QUIET = frozenset({
     "trainable_params", "reduce_dtype", "fp8_allgather", "rmsnorm", "local_batch", "n_pp_microbatches", "pp_schedule",
-    "padding_free", "plugins", "limit_all_gathers", "moe", "precision_aware_optimizer", "packing", "lr", "learning_rate", "dataset",
-    "note", "notes", "steps", "max_steps", "epochs", "warmup_steps", "seed", "lr_scheduler", "weight_decay", "max_grad_norm",
+    "padding_free", "plugins", "limit_all_gathers", "moe", "precision_aware_optimizer", "packing", "lr", "learning_rate",
+    "dataset", "note", "notes", "steps", "max_steps", "epochs", "warmup_steps", "seed", "lr_scheduler", "weight_decay", "max_grad_norm",
 })  # fmt: skip
 PARALLEL = frozenset({
     "world", "dp", "zero_stage", "tp", "sp", "pp", "cp", "ep", "impl", "etp", "vpp", "partition", "pp_naive", "ulysses",

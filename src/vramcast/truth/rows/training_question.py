@@ -261,7 +261,7 @@ def _gradients(s: dict[str, Any]) -> dict[str, Any]:
     if gradients is None and (flags.get("grad-reduce-in-bf16") or flags.get("main-grads-dtype") in ("bf16", "fp16")):
         gradients = _first(str(flags.get("main-grads-dtype") or "bf16"), DTYPES)
     moments = str(s.get("optimizer_dtype") or flags.get("exp-avg-dtype") or "")
-    states = _first(moments.split(",")[0], DTYPES) if re.search("moment|state|^[bf]p?f?16$", moments) else None
+    states = _first(moments.split(",", maxsplit=1)[0], DTYPES) if re.search("moment|state|^[bf]p?f?16$", moments) else None
     master = re.search(r"(bf16|fp16|fp32) master", moments)
     found = {"gradients": gradients, "states": states, "master": _first(master[1], DTYPES) if master else None}
     return {name: value for name, value in found.items() if value}
