@@ -250,3 +250,12 @@ def test_logits_that_become_their_gradient_are_held_once() -> None:
     rank = forecast_training(question, model=MODEL).worst
     loss = next(t.bytes for i in rank.instants if i.name == "loss" for t in i.terms if t.name == "loss")
     assert 2 * 512 * 32_000 < loss < 3 * 512 * 32_000
+
+
+def test_nanotron_s_narrow_gradients_live_until_backward_is_over() -> None:
+    model = shape_model(Shape(layers=4, hidden=256, heads=8, kv_heads=8, ffn=1024, vocab=1000))
+    answer = forecast_training(Training(model="x", framework="nanotron", seq=128), model=model)
+    gradients = {i.name: next(t.bytes for t in i.terms if t.name == "gradients") for i in answer.worst.instants}
+    trained = gradients["optimizer step"] // 4
+    assert gradients["end of forward"] == 4 * trained
+    assert gradients["backward of the embedding"] == 6 * trained

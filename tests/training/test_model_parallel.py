@@ -84,3 +84,19 @@ def test_accelerate_shards_the_ends_by_themselves_since_1_15(version: str, apart
     gathered = sum(term(ranks["every rank"], name, "backward of the last block") for name in ("gathered", "gathered_ahead"))
     assert recipe.sharding.separate_ends is apart
     assert gathered == pytest.approx(2 * (blocks + (0 if apart else 2 * EMBEDDING)), rel=1e-3)
+
+
+def test_an_exchange_of_heads_for_tokens_keeps_the_attention_output_twice() -> None:
+    from vramcast.training.forecast import forecast_training
+    from vramcast.training.shape import Shape, shape_model
+    from vramcast.workload import Parallel, Training
+
+    model = shape_model(Shape(layers=8, hidden=1024, heads=8, kv_heads=8, ffn=4096, vocab=32000))
+
+    def kept(comm: str, cp: int) -> int:
+        asked = Training(model="x", framework="megatron", seq=4096, gpus=cp, parallel=Parallel(cp=cp), options={"cp_comm": comm})
+        forward = next(i for i in forecast_training(asked, model=model).worst.instants if i.name == "end of forward")
+        return next(t.bytes for t in forward.terms if t.name == "activations")
+
+    assert kept("a2a", 1) == kept("p2p", 1)
+    assert kept("a2a", 4) - kept("p2p", 4) == 8 * 1024 * 1024 * 2

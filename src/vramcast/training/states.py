@@ -64,7 +64,7 @@ def states(held: Count, recipe: Recipe, sharers: Sharers) -> States:
         step_copy=rules.step_copy(),
         step_gradients=rules.own_gradients() if rules.drops_others() and not rules.gradients_on_host() else resting,
         flat_copy=rules.flat_copy(gradients),
-        wide_copy=rules.widest() if recipe.precision.low_gradients else NOTHING,
+        wide_copy=rules.widest() if recipe.precision.low_gradients and not recipe.precision.frees_low else NOTHING,
         overflow_copy=rules.overflow_copy(),
         whole_gradients=rules.whole_gradients(),
         loaded=rules.loaded(),

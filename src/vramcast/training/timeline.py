@@ -30,6 +30,7 @@ from vramcast.training.wording import saved_text
 STEP = "optimizer step"
 FORWARD, LOAD = "end of forward", "load"
 EMBEDDING = "backward of the embedding"
+_BEFORE_BACKWARD = (FORWARD, "loss", "backward of the loss", "backward of the last block")  # the head's own is not counted
 
 _SOURCES = {
     "weights": "models/inventory: exact tensors; PEFT and bitsandbytes for what is frozen or quantised",
@@ -335,7 +336,7 @@ class _Timeline:
         gradients = rank.starting_gradients if alive.gradients is None else alive.gradients
         if name == STEP or alive.between_steps:
             return gradients
-        if recipe.precision.low_gradients:
+        if recipe.precision.low_gradients and not (recipe.precision.frees_low and name in _BEFORE_BACKWARD):
             narrow = bytes_(width(recipe.precision.low_gradients), "(of this backward)")
             gradients = summed(gradients, named(rank.kind.held.trained, "trained") * narrow)
         whole = recipe.sharding.whole_accumulation != "none" and rank.accumulates

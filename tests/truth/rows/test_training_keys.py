@@ -121,3 +121,17 @@ def test_an_unread_word_takes_the_bar_of_the_unmeasured() -> None:
 def test_what_a_run_held_when_it_ended_is_no_peak() -> None:
     assert judge(row()).pairs[0].measured == 10 * GiB
     assert judge(row(outcome="oom")).pairs == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "month"),
+    [
+        ("commit 2271b6386", "2025.2"),  # pull request 820
+        ("e5ef99aab, torch nightly", "2025.10"),  # pull request 1922
+        ("2026-07", "2026.7"),
+        ("commit 0000000", None),
+    ],
+)
+def test_a_commit_of_torchtitan_is_its_month(version: str, month: str | None) -> None:
+    asked = row(framework="torchtitan") | {"framework_version": version}
+    assert question_of(asked).framework_version == month

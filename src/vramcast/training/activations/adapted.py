@@ -117,6 +117,15 @@ def prefixed(tape: Tape, seen: int) -> int:
     return tape.run("prefix.add", [seen, gated], size)
 
 
+def exchanged(tape: Tape, out: int) -> int:
+    """The kernel keeps its output of all tokens and some heads; the output projection keeps that of some tokens and all heads.
+
+    Source: Transformer Engine, pytorch/attention/dot_product_attention/context_parallel.py, AttnFuncWithCPAndQKVOA2A.forward:
+    out_ is saved, and what flash_attn_a2a_communicate makes of it is returned.
+    """
+    return tape.run("attention.exchange", [out], tape.sizes[out])
+
+
 def _biased_scale(tape: Tape, _source: int, out: int, _b: Beside) -> int:
     """LLaMA-Adapter v2: scale x (output + bias); the scale's gradient needs what it scales (litgpt 0.5.12, adapter_v2.py)."""
     shifted = tape.run("adapter.bias", [out], tape.sizes[out])

@@ -7,7 +7,7 @@ flash_api.cpp; transformers 5.23, integrations/sdpa_attention.py and each family
 import msgspec
 
 from vramcast.models.layers import Attention, LatentAttention
-from vramcast.training.activations.adapted import prefixed
+from vramcast.training.activations.adapted import exchanged, prefixed
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.dense import bare_norm, linear, norm
 from vramcast.training.activations.sizes import Amount, reaches
@@ -253,6 +253,7 @@ def attention(
         tape.hold(*straight)
     out = kernel(tape, style, (q, k, v), heads_of(kind, style, tokens=tokens, seq=seq))
     out = prefixed(tape, out) if style.prefixed else out
+    out = exchanged(tape, out) if style.exchanges else out
     if style.joined:
         out = tape.run("attention.join", [out], tape.sizes[out])
     if style.rope == "eager" and kind.rope_dim > 0:  # joined parts lie head by head, and the output like them

@@ -64,6 +64,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     torch operations. ``trains``: the layer's own weights want gradients; ``trains_norms``: those of its norms alone do (PEFT's LN
     tuning), which save what they scale.
     ``prefixed``: attention looks at a trained prompt as well, and a gate adds what it sees (LLaMA-Adapter).
+    ``exchanges``: an all-to-all after attention gives heads back for tokens, into a tensor of its own.
     ``moved``: modules whose saved tensors lie on the host (``activations/regions.py``).
     """
 
@@ -93,6 +94,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     trains: bool = True
     trains_norms: bool = False
     prefixed: bool = False
+    exchanges: bool = False
     reached: bool = True
     joined: bool = False
     adapter: LowRank | None = None
@@ -202,6 +204,7 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         gradient_width=0
         if updates_inside_backward(recipe) or recipe.precision.placeholders
         else width(recipe.precision.backward_gradients),
+        exchanges=parallel.cp > 1 and recipe.model_parallel.cp_comm == "a2a",
         moved=recipe.recomputation.offload_modules,
         tp=parallel.tp,
         sp=parallel.sp if recipe.model_parallel.sequence_parallel is None else recipe.model_parallel.sequence_parallel,

@@ -12,7 +12,15 @@ from vramcast.models.layers import Attention
 from vramcast.training.adapters.kinds import Shapes, Sizes
 
 _PREPENDED = ("prompt", "prompt_tuning", "p_tuning", "ptuning")
-DEFAULTS = {"num_virtual_tokens": 20, "prompt_length": 10, "start_layer": 2, "encoder_hidden_size": 0, "projection": 0, "tokens": 1, "adapters": 2}
+DEFAULTS = {
+    "num_virtual_tokens": 20,
+    "prompt_length": 10,
+    "start_layer": 2,
+    "encoder_hidden_size": 0,
+    "projection": 0,
+    "tokens": 1,
+    "adapters": 2,
+}
 
 
 def _prompt(model: Model, s: Sizes) -> Shapes:

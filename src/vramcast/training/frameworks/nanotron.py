@@ -30,6 +30,8 @@ def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
     yield because("ModelArgs.dtype", Precision, weights=compute, compute=compute, frozen=compute, norm_weight=compute)
     yield because("ModelArgs.dtype", Precision, residual=compute, autocast=False)
     yield because("accumulate_grad_in_fp32", Precision, gradients="float32", backward_gradients=compute, reduce="float32")
+    why = "FP32GradientAccumulator.backward: added to the buffer, and freed, when backward is over"
+    yield because(why, Precision, low_gradients=compute, frees_low=True)
     yield because("FP32GradientAccumulator", Update, master="float32", states="float32", optimizer="adamw")
     yield because("torch_adam_is_fused", Update, implementation="fused", frees_gradients=False)
     cut = question.zero == 1

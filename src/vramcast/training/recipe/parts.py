@@ -97,6 +97,7 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
         Literal[Dtype, ""],
         Meta(description="gradients of backward beside wider ones, to which they are added"),
     ] = ""
+    frees_low: Annotated[bool, Meta(description="those narrow gradients are freed when backward is over")] = False
     placeholders: Annotated[
         bool, Meta(description="matmuls add weight gradients to their buffer; one narrow placeholder stays per weight shape")
     ] = False
@@ -187,6 +188,10 @@ class ModelParallel(msgspec.Struct, frozen=True, kw_only=True):
         Literal["even", "balanced", "balanced_ends"],
         Meta(description="how layers are cut into stages; balanced_ends: embedding and head count as layers"),
     ] = "even"
+    cp_comm: Annotated[
+        Literal["p2p", "a2a"],
+        Meta(description="ranks that share a sequence pass keys and values on, or exchange heads for tokens"),
+    ] = "p2p"
     stage_layout: Annotated[
         str, Meta(max_length=4096, description="Megatron's pipeline layout, as Et*3|(tt|)*6L; empty = as ``stage_cut``")
     ] = ""

@@ -52,7 +52,8 @@ READ = frozenset({
 QUIET = frozenset({
     "trainable_params", "reduce_dtype", "fp8_allgather", "rmsnorm", "local_batch", "n_pp_microbatches", "pp_schedule",
     "padding_free", "plugins", "limit_all_gathers", "moe", "precision_aware_optimizer", "packing", "lr", "learning_rate",
-    "dataset", "note", "notes", "steps", "max_steps", "epochs", "warmup_steps", "seed", "lr_scheduler", "weight_decay", "max_grad_norm",
+    "dataset", "note", "notes", "steps", "max_steps", "epochs", "warmup_steps", "seed", "lr_scheduler", "weight_decay",
+    "max_grad_norm",
 })  # fmt: skip
 PARALLEL = frozenset({
     "world", "dp", "zero_stage", "tp", "sp", "pp", "cp", "ep", "impl", "etp", "vpp", "partition", "pp_naive", "ulysses",
@@ -67,7 +68,7 @@ FLAGS = frozenset({
     "microbatch-group-size-per-virtual-pipeline-stage", "overlap-moe-expert-parallel-comm", "cross-entropy-loss-fusion",
     "cross-entropy-fusion-impl", "grad-reduce-in-bf16", "main-grads-dtype", "exp-avg-dtype", "exp-avg-sq-dtype",
     "use-megatron-fsdp", "use-flash-attn", "use-precision-aware-optimizer", "pipeline-model-parallel-layout",
-    "fine-grained-activation-offloading", "offload-modules", "num-virtual-stages-per-pipeline-rank",
+    "cp-comm-type", "fine-grained-activation-offloading", "offload-modules", "num-virtual-stages-per-pipeline-rank",
 })  # fmt: skip
 QUIET_FLAGS = frozenset({
     "overlap-grad-reduce", "overlap-param-gather", "disable-bias-linear", "attention-dropout", "hidden-dropout", "bf16", "fp16",

@@ -8,7 +8,7 @@ from vramcast.training.recipe.parts import Module
 from vramcast.training.stage_layouts import chunks_of
 from vramcast.truth.rows.training_adapter import adapter_of, method_of
 from vramcast.truth.rows.training_keys import same_keys
-from vramcast.truth.rows.training_words import ATTENTION, DTYPES, FRAMEWORKS, LOSS, MERGED, NARROW, PREFERENCES
+from vramcast.truth.rows.training_words import ATTENTION, DTYPES, FRAMEWORKS, LOSS, MERGED, NARROW, PREFERENCES, month_of_commit
 from vramcast.workload import Parallel, Training
 
 
@@ -63,6 +63,8 @@ def _version(row: dict[str, Any]) -> str | None:
     if dated and "transformers" not in text:
         return f"{dated[1]}.{int(dated[2])}"
     merged = next((month for commit, month in MERGED.items() if commit in text), None)
+    if merged or "torchtitan" in row["framework"].lower():
+        merged = merged or month_of_commit(f"{text} {row.get('source') or ''}")
     if merged:
         return merged
     year = re.search(r"\b(20\d\d)\b(?!-)", text)
@@ -220,6 +222,7 @@ def _layout_options(s: dict[str, Any]) -> dict[str, Any]:
         "stage_cut": "balanced_ends" if "embed" in str(parallel.get("partition")) else None,
         "stage_layout": str(flags["pipeline-model-parallel-layout"]) if flags.get("pipeline-model-parallel-layout") else None,
         "offload_modules": tuple(re.findall(r"[a-z_0-9]+", str(flags.get("offload-modules") or ""))) or None,
+        "cp_comm": "a2a" if "a2a" in str(flags.get("cp-comm-type")) or _exchanges(parallel) else None,
         "expert_tp": int(parallel["etp"]) if parallel.get("etp") else None,
         "microbatch_group": int(group) if group else None,
         "one_graph": "graph trainer" in str(parallel.get("impl")) or None,
@@ -227,6 +230,10 @@ def _layout_options(s: dict[str, Any]) -> dict[str, Any]:
         "placeholders": False if flags.get("no-gradient-accumulation-fusion") else None,
     }
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _exchanges(parallel: dict[str, Any]) -> bool:
+    return bool(parallel.get("ulysses")) or "ulysses" in str(parallel.get("impl")).lower()
 
 
 LEADING = 0.85  # of the layers that NVFP4's recipe quantises when only its 16-bit tail is named (arXiv 2509.25149)

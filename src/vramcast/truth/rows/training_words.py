@@ -1,5 +1,10 @@
 """The words of training reports, and what they mean here: the first word found decides."""
 
+import functools
+import json
+import re
+from pathlib import Path
+
 FRAMEWORKS = (
     ("fms-acceleration", "trl"),
     ("megatron-swift", "megatron"),
@@ -89,3 +94,18 @@ PREFERENCES = ("dpo", "kto", "orpo", "ppo", "grpo", "reward")
 
 # Months of commits of torchtitan of which reports name the year at most: its pull requests 820 and 985.
 MERGED = {"2271b6386": "2025.2", "3b39d7ab0": "2025.3"}
+
+_COMMITS = Path(__file__).with_name("titan_commits.json")
+_LETTERS = 7
+
+
+def month_of_commit(text: str) -> str | None:
+    """The month of the first of torchtitan's commits that the text names; None where it names none."""
+    names = re.findall(r"(?<![0-9a-f])[0-9a-f]{7,40}(?![0-9a-f])", text.lower())
+    return next((month for name in names if (month := _months().get(name[:_LETTERS]))), None)
+
+
+@functools.cache
+def _months() -> dict[str, str]:
+    table: dict[str, str] = json.loads(_COMMITS.read_text("utf-8"))
+    return {names[i : i + _LETTERS]: month for month, names in table.items() for i in range(0, len(names), _LETTERS)}
