@@ -295,7 +295,7 @@ class _Rules:
             self._shared(cut, self.models * self.held.expert_trained, "trained of experts", each, experts=True),
         )
 
-    def _shared(self, cut: bool, elements: int, what: str, each: Quantity, *, experts: bool = False) -> Quantity:
+    def _shared(self, cut: bool, elements: float, what: str, each: Quantity, *, experts: bool = False) -> Quantity:
         return self._over(cut, named(elements, what) * each, experts=experts) if elements and each.value else NOTHING
 
     def _over(self, cut: bool, amount: Quantity, *, experts: bool = False) -> Quantity:

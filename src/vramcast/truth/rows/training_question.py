@@ -202,6 +202,8 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
         options["norm"] = "fused"
     if "fused" in str((s.get("adapters") or {}).get("kernels") or s.get("kernels") or "").lower():
         options["fused_adapter"] = True
+    if "f.cross_entropy" in str(s.get("cross_entropy")).lower() and framework_of(row["framework"]) == "pytorch":
+        options["direct_loss"] = True  # a loop around a model of its own, whose logits no library makes float
     if s.get("freeze_vision_tower") is True:
         options["freezes_towers"] = True
     if s.get("fused_norm_rope") is True:
