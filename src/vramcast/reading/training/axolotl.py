@@ -58,6 +58,13 @@ def _unfrozen(settings: Settings, value: Any, because: str) -> None:
         settings.unread.append(because.rsplit(": ", 1)[-1])
 
 
+def _mlp_kernel(settings: Settings, value: Any, because: str) -> None:
+    """One function for gate, up, product and down, whose backward overwrites gate and up (kernels/lora.py, LoRA_MLP)."""
+    if flag(value):
+        settings.put("options.fused_adapter", True, because)
+        settings.put("options.glu", "fused", because)
+
+
 RULES: dict[str, Rule] = {
     "base_model": ("model", text),
     "sequence_len": ("seq", whole),
@@ -86,7 +93,7 @@ RULES: dict[str, Rule] = {
     "lora_target_linear": _all_linear,
     "lora_modules_to_save": ("adapter.modules_to_save", names),
     "peft_use_dora": ("adapter.dora", flag),
-    "lora_mlp_kernel": ("options.fused_adapter", when(True)),
+    "lora_mlp_kernel": _mlp_kernel,
     "lora_qkv_kernel": ("options.fused_adapter", when(True)),
     "lora_o_kernel": ("options.fused_adapter", when(True)),
     "flash_attention": ("attention", when("flash")),

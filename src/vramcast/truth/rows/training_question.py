@@ -200,8 +200,9 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
         options["narrow_layers"] = int(tail[1]) + 1 if tail[1] else int(LEADING * int((row.get("arch") or {}).get("layers") or 0))
     if re.search("liger|fused", str(s.get("norm") or "").lower()):
         options["norm"] = "fused"
-    if "fused" in str((s.get("adapters") or {}).get("kernels") or s.get("kernels") or "").lower():
-        options["fused_adapter"] = True
+    kernels = str((s.get("adapters") or {}).get("kernels") or s.get("kernels") or "").lower()
+    if "fused" in kernels:
+        options |= {"fused_adapter": True, **({"glu": "fused"} if "mlp" in kernels else {})}
     if "f.cross_entropy" in str(s.get("cross_entropy")).lower() and framework_of(row["framework"]) == "pytorch":
         options["direct_loss"] = True  # a loop around a model of its own, whose logits no library makes float
     if s.get("freeze_vision_tower") is True:
