@@ -79,7 +79,8 @@ def test_importing_the_package_stays_light() -> None:
 
 PACKAGES = sorted(path for path in ROOT.iterdir() if (path / "__init__.py").exists())
 TRAINING = {
-    "recipe": 0, "optimizers": 0, "adapters": 0, "shape": 0, "stage_layouts": 0, "methods": 1, "frameworks": 1, "activations": 2, "counts": 2,
+    "recipe": 0, "optimizers": 0, "adapters": 0, "shape": 0, "stage_layouts": 0, "methods": 1, "frameworks": 1, "activations": 2,
+    "counts": 2,
     "resolve": 3, "states": 3, "towers": 3, "gathers": 4, "loss": 4, "structure": 5, "full_sharding": 6, "wording": 6,
     "timeline": 7, "counters": 8, "replay": 8, "forecast": 9, "memory": 9,
 }  # fmt: skip

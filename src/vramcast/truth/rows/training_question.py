@@ -198,6 +198,20 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
     tail = re.search(r"fp[48] \((?:layers 0-(\d+)|last layers)", str(s.get("compute_dtype")))
     if tail:
         options["narrow_layers"] = int(tail[1]) + 1 if tail[1] else int(LEADING * int((row.get("arch") or {}).get("layers") or 0))
+    options |= _kernel_options(row)
+    if s.get("fused_norm_rope") is True:
+        options |= {"norm": "fused", "rope": "fused"}
+    if str(s.get("reshard_after_forward")).startswith("never"):
+        options["reshard"] = False
+    dropout = s.get("dropout") or {}
+    options |= {f"{kind}_dropout": float(dropout[kind]) for kind in ("hidden", "attention") if dropout.get(kind)}
+    return options
+
+
+def _kernel_options(row: dict[str, Any]) -> dict[str, Any]:
+    """Norms, fused adapters, frozen towers and the loss of a loop around a model of its own."""
+    s = row["settings"]
+    options: dict[str, Any] = {}
     if re.search("liger|fused", str(s.get("norm") or "").lower()):
         options["norm"] = "fused"
     kernels = str((s.get("adapters") or {}).get("kernels") or s.get("kernels") or "").lower()
@@ -207,12 +221,6 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
         options["direct_loss"] = True  # a loop around a model of its own, whose logits no library makes float
     if s.get("freeze_vision_tower") is True:
         options["freezes_towers"] = True
-    if s.get("fused_norm_rope") is True:
-        options |= {"norm": "fused", "rope": "fused"}
-    if str(s.get("reshard_after_forward")).startswith("never"):
-        options["reshard"] = False
-    dropout = s.get("dropout") or {}
-    options |= {f"{kind}_dropout": float(dropout[kind]) for kind in ("hidden", "attention") if dropout.get(kind)}
     return options
 
 
