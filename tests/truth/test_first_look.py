@@ -95,7 +95,7 @@ def test_the_committed_looks_hold_what_the_page_promises() -> None:
         assert sum(g.share for g in groups) / len(groups) >= 0.85, measure
     for measure in ("weights", "allocated", "device"):
         widths = sorted(g.width for g in held[measure, True])
-        assert widths[len(widths) // 2] <= 0.30, measure
+        assert widths[len(widths) // 2] <= {"weights": 0.30, "allocated": 0.35, "device": 0.42}[measure], measure
 
 
 def test_looks_are_added_and_never_changed(tmp_path) -> None:
