@@ -327,3 +327,22 @@ def test_the_usual_type_of_a_checkpoint_follows_the_release_of_transformers() ->
         "auto",
         "auto",
     ]
+
+
+CTC = """
+import torch
+table = torch.nn.Linear(80, 100).cuda()
+optimizer = torch.optim.SGD(table.parameters(), 0.1)
+targets, told = torch.randint(1, 100, (4, 50), device="cuda"), torch.tensor([50, 40, 30, 20])
+for lengths in (told, told.tolist(), told.cuda()):
+    sounds = table(torch.randn(4, 400, 80, device="cuda")).log_softmax(-1).transpose(0, 1)
+    torch.nn.functional.ctc_loss(sounds, targets, torch.full((4,), 400), lengths).backward()
+    optimizer.step()
+"""
+
+
+def test_the_ctc_loss_keeps_a_table_as_wide_as_its_longest_target(tmp_path: Path) -> None:
+    traced = _traced(tmp_path, CTC, steps=3)
+    assert (traced.result.error, traced.result.steps) == ("", 3)
+    tables = [a for a in traced.result.log.allocations if a.size == 4 * 4 * 400 * (2 * 50 + 1)]
+    assert [a.phase for a in tables] == ["forward", "backward"] * 3

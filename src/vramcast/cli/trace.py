@@ -38,6 +38,7 @@ _run, _output = group("The trace"), group("Output")
 @_run("--only-layers", type=int, metavar="N", help="Build only the first N layers.")
 @_run("--whole", is_flag=True, help="Trace every layer, even where a few tell the whole.")
 @_output("--limits", is_flag=True, help="Find the largest micro-batch and the longest sequence from a few traces.")
+@_output("--against", metavar="FILE", help="Set the trace beside an earlier one's JSON (vramcast trace ... --json > FILE).")
 @_output("--remedies", is_flag=True, help="Trace the step again with each remedy: what would it save?")
 @_output(
     "--timeline", metavar="FILE", help="Write .png, .svg or .html (a picture), .json (Chrome trace) or .pickle (for memory_viz)."
@@ -51,6 +52,7 @@ _run, _output = group("The trace"), group("Output")
     help="Of a script: optimizer steps to trace.",
 )
 @_run("--write-through", is_flag=True, help="Of a script: let it write its files for real, not into a scratch folder.")
+@_run("--life", is_flag=True, help="Of a script: the peak of each stage, saving and evaluation after its steps too.")
 @_run("--timeout", type=float, default=600, show_default=True, metavar="SECONDS", help="Stop the trace after that long.")
 @_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(**given: Any) -> int:
@@ -60,14 +62,17 @@ def command(**given: Any) -> int:
     replayed through a model of PyTorch's caching allocator. Needs the [torch] extra.
     """
     from vramcast.hardware.runtime import context_bytes
+    from vramcast.planning.tracing.against import changes
     from vramcast.planning.verdict import exit_code
     from vramcast.tracing.allocator.replay import replay, smallest_card_bytes
     from vramcast.tracing.allocator.settings import parse_alloc_conf
+    from vramcast.tracing.reports.life import life
     from vramcast.tracing.run import Tracer
 
     settings = parse_alloc_conf(given["alloc_conf"]) if given["alloc_conf"] else None
     capacity = _capacity(given["capacity"])
     _check(given)
+    kept = _kept(given["against"])
     try:
         with _progress(f"tracing {given['model'] or 'the model'}"), Tracer(timeout_s=given["timeout"]) as tracer:
             traced = _traced(given, settings, tracer)
@@ -80,14 +85,19 @@ def command(**given: Any) -> int:
     log, settings = traced.result.log, traced.reading.settings
     if given["timeline"]:
         _write_timeline(traced, given["timeline"], capacity)
+    changed = changes(kept, traced) if kept else ()
+    stages = life(log, settings)
     limited = replay(log, settings, capacity_bytes=max(0, capacity - context_bytes(None))) if capacity else None
     smallest = smallest_card_bytes(log, settings)
     if given["as_json"]:
-        _print_json(traced, limited, smallest, limits, remedies)
+        more = {"under_capacity": limited, "smallest_capacity_bytes": smallest, "remedies": remedies}
+        _print_json(traced, limits, {**more, "against": changed, "life": stages})
     else:
         from vramcast.cli.tracing_page import tracing_page
 
-        tracing_page(traced, limited=limited, smallest=smallest, limits=limits, remedies=remedies).show()
+        tracing_page(
+            traced, limited=limited, smallest=smallest, limits=limits, remedies=remedies, changed=changed, stages=stages
+        ).show()
     if traced.result.error or traced.answer.fit.error:
         return 3  # nothing tells what the whole program needs
     return int(bool(exit_code(traced.answer.fit)) or (limited is not None and not limited.fits))
@@ -97,6 +107,8 @@ def _check(given: dict[str, Any]) -> None:
     """Refuse before the trace what would be refused after it."""
     if given["program"]:
         _check_script(given)
+    elif given["life"] or given["write_through"]:
+        raise QuestionError("--life and --write-through are of a script: write vramcast trace -- python train.py ...")
     if given["limits"] and not (given["gpu"] or given["capacity"]):
         raise QuestionError("limits of which card? name it with --gpu, or give --capacity 24GiB")
     if given["timeline"]:
@@ -172,6 +184,7 @@ def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
             settings=settings,
             steps=given["steps"],
             write_through=given["write_through"],
+            life=given["life"],
             timeout_s=given["timeout"],
         )
     asked = training_question(given["model"], files=given["files"], **words_of(given))
@@ -219,13 +232,19 @@ def _remedies(traced: Any, tracer: Any) -> Any:
     return remedies_of(traced, tracer)
 
 
+def _kept(file: str | None) -> Any:
+    from vramcast.planning.tracing.against import read_kept
+
+    return read_kept(file) if file else None
+
+
 def _capacity(text: str | None) -> int:
     from vramcast.units import parse_bytes
 
     return parse_bytes(text, what="--capacity") if text else 0
 
 
-def _print_json(traced: Any, limited: Any, smallest: int, limits: Any, remedies: Any) -> None:
+def _print_json(traced: Any, limits: Any, more: dict[str, Any]) -> None:
     import sys
 
     import msgspec
@@ -238,13 +257,11 @@ def _print_json(traced: Any, limited: Any, smallest: int, limits: Any, remedies:
         "usage": reading.usage,
         "expandable_segments": reading.expandable,
         "expandable_segments_save_bytes": reading.expandable_saves_bytes,
-        "under_capacity": limited,
-        "smallest_capacity_bytes": smallest,
         "limits": limits,
-        "remedies": remedies,
         "top": reading.top,
         "by_module": [{"module": name, "bytes": size} for name, size in reading.by_module],
         "beside_forecast": [{"name": n, "traced_bytes": t, "forecast_bytes": f} for n, t, f in traced.beside],
+        **more,
     }
     answer = as_contract(traced.answer)
     if limits is not None:

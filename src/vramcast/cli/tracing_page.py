@@ -3,11 +3,13 @@
 from vramcast.cli.drawing import training_page
 from vramcast.cli.page import Page
 from vramcast.ledger import Fit
+from vramcast.planning.tracing.against import Change
 from vramcast.planning.tracing.answer import Traced
 from vramcast.planning.tracing.limits import TracedLimits
 from vramcast.planning.tracing.remedies import Remedy
 from vramcast.planning.verdict import headline
 from vramcast.tracing.allocator.replay import Usage
+from vramcast.tracing.reports.life import Stage
 from vramcast.tracing.reports.report import TraceReport
 from vramcast.tracing.request import TraceResult
 from vramcast.units import MiB, gib
@@ -25,10 +27,14 @@ def tracing_page(
     smallest: int,
     limits: TracedLimits | None = None,
     remedies: tuple[Remedy, ...] = (),
+    changed: tuple[Change, ...] = (),
+    stages: tuple[Stage, ...] = (),
     terminal: bool | None = None,
 ) -> Page:
     """The page of one trace."""
     page = _opening(traced, terminal)
+    _stages(page, stages)
+    _against(page, changed)
     _beside(page, traced)
     _allocator(page, traced.reading, limited, smallest)
     if limits is not None:
@@ -78,6 +84,27 @@ def _verdict(page: Page, fit: Fit, *, of_card: bool) -> None:
     )
     if fit.error or (of_card and fit.verdict != "unknown"):
         page.line((word, style), "  ", fit.error or headline(fit))
+
+
+def _stages(page: Page, stages: tuple[Stage, ...]) -> None:
+    """The peaks of a job's stages."""
+    if not stages:
+        return
+    page.heading("The life of the job, as far as it was traced")
+    rows = [(s.name, f"{s.times:,} x", gib(s.allocated_bytes), gib(s.reserved_bytes)) for s in stages]
+    page.table([("", "", "allocated", "reserved"), *rows], styles=("", "faint", "number", "number"), right=frozenset({1, 2, 3}))
+
+
+def _against(page: Page, changed: tuple[Change, ...]) -> None:
+    """What differs from an earlier trace."""
+    if not changed:
+        return
+    page.heading("Against the earlier trace")
+    rows = [
+        (c.name, gib(c.before_bytes), gib(c.after_bytes), ("+" if c.more_bytes >= 0 else "-") + gib(abs(c.more_bytes)))
+        for c in changed
+    ]
+    page.table([("", "before", "now", "difference"), *rows], styles=("", "faint", "number", "number"), right=frozenset({1, 2, 3}))
 
 
 def _beside(page: Page, traced: Traced) -> None:

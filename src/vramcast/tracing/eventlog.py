@@ -43,12 +43,14 @@ class EventLog(msgspec.Struct, kw_only=True):
     """Allocations and the order of events: ``+n`` allocates ``allocations[n - 1]``, ``-n`` frees it.
 
     ``emptied``: the places before which the program gave the allocator's unused segments back (torch.cuda.empty_cache).
+    ``stages``: where the stages of a script's life begin, the first at 0; none of a named model.
     """
 
     allocations: list[Allocation] = []
     order: list[int] = []
     marks: list[Mark] = []
     emptied: list[int] = []
+    stages: list[Mark] = []
 
     def allocate(self, allocation: Allocation) -> int:
         """Append an allocation; returns its number, by which it is freed."""
@@ -67,6 +69,11 @@ class EventLog(msgspec.Struct, kw_only=True):
     def mark(self, name: str) -> None:
         """Name the present moment."""
         self.marks.append(Mark(len(self.order), name))
+
+    def stage(self, name: str) -> None:
+        """A stage begins now, unless it is the present one."""
+        if not self.stages or self.stages[-1].name != name:
+            self.stages.append(Mark(len(self.order), name))
 
     def empty(self) -> None:
         """The program empties the allocator's cache now."""

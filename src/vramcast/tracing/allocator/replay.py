@@ -93,15 +93,21 @@ def counters(log: EventLog, settings: AllocatorSettings | None = None, *, since:
 
 def reserved_over(log: EventLog, settings: AllocatorSettings | None = None) -> list[int]:
     """Bytes reserved after each event of a log."""
-    allocator, found = new_allocator(settings), [0] * len(log.order)
+    return counters_over(log, settings)[1]
+
+
+def counters_over(log: EventLog, settings: AllocatorSettings | None = None) -> tuple[list[int], list[int]]:
+    """Bytes allocated after each allocation of a log (0 after a free), and bytes reserved after each event."""
+    allocator, size = new_allocator(settings), len(log.order)
+    allocated, reserved = [0] * size, [0] * size
 
     def note(place: int) -> None:
-        found[place] = allocator.reserved_bytes
+        allocated[place], reserved[place] = allocator.allocated_bytes, allocator.reserved_bytes
 
     _drive(log, allocator, note)
-    for place in range(1, len(found)):
-        found[place] = found[place] or found[place - 1]  # a free gives nothing back
-    return found
+    for place in range(1, size):
+        reserved[place] = reserved[place] or reserved[place - 1]  # a free gives nothing back
+    return allocated, reserved
 
 
 def smallest_card_bytes(log: EventLog, settings: AllocatorSettings | None = None, *, step_bytes: int = 2 << 20) -> int:

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_flatten
 from vramcast.hardware.runtime import workspace_of_capability
 from vramcast.tracing import policies
 from vramcast.tracing.execution.backends import Backend, FakeCuda
-from vramcast.tracing.execution.kernels import workspaces
+from vramcast.tracing.execution.kernels import ctc, workspaces
 from vramcast.tracing.execution.kernels.attention import Attention
 from vramcast.tracing.execution.kernels.operators import (
     ACCUMULATE,
@@ -130,8 +130,8 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             kind = self._kinds[func] = Kind.ALLOCATES
         if kind is Kind.ATTENTION:
             return self.attention(*args, **kwargs)
-        if kind is Kind.VALUE:
-            return self._value(func, args, kwargs)
+        if kind is Kind.VALUE or kind is Kind.CTC:
+            return self._ctc(func, args) if kind is Kind.CTC else self._value(func, args, kwargs)
         known = self._known(func, kind, args, kwargs)
         if known is not None:
             return known
@@ -207,6 +207,15 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         if handle not in self._cublas_handles:
             self._cublas_handles.add(handle)
             self.recorder.permanent(workspace_of_capability(self.device.capability), "cublas workspace")
+
+    def _ctc(self, func: Any, args: Any) -> Any:
+        """The CTC loss, of which no shape function knows."""
+        with self:
+            out, held = ctc.run(func, args, self.shadows)
+        self.recorder.transient(held, self._names[func])
+        if torch._C._current_autograd_node() is None:
+            self.recorder.places.note_sequence()
+        return out
 
     def _grouped(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Grouped products: the shape function takes bf16 alone, the CUDA operator falls back to other types."""

@@ -33,6 +33,10 @@ class Places:
         self._backward = False
         self.on_module: list[Callable[[torch.nn.Module], None]] = []
         self.on_step: list[Callable[[torch.optim.Optimizer], None]] = []
+        self.on_stage: Callable[[str], None] = lambda _: None
+        self.before_step: Callable[[], None] = lambda: None
+        self.generating = False
+        self.stepped = False
         self._names: dict[int, str] = {}
         self._by_sequence: dict[int, str] = {}
         self._known: set[int] = set()
@@ -42,7 +46,7 @@ class Places:
 
     def restart(self) -> None:
         """Forget the modules of the last run."""
-        self.phase, self.forward, self._backward = "setup", "forward", False
+        self.phase, self.forward, self._backward, self.stepped = "setup", "forward", False, False
         for known in (self.stack, self._names, self._by_sequence, self._known):
             known.clear()
 
@@ -121,17 +125,26 @@ class Places:
                 follow(module)
         if torch._C._current_autograd_node() is None:
             self.phase, self._backward = self.forward, False
+            if not self.stack:
+                self.on_stage(self._stage())
         self.stack.append(self._names[identity])
 
     def _leave(self, *_: Any) -> None:
         if self.stack:
             self.stack.pop()
 
+    def _stage(self) -> str:
+        """Which stage of a job's life an outermost forward pass belongs to."""
+        if not torch.is_grad_enabled():
+            return "generation" if self.generating else "forward without gradients"
+        return "later steps" if self.stepped else "first step"
+
     def _before_step(self, *_: Any) -> None:
+        self.before_step()
         self.phase = "optimizer"
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        self.phase = "between steps"
+        self.phase, self.stepped = "between steps", True
         for follow in self.on_step:
             follow(optimizer)
 

@@ -28,7 +28,7 @@ class Recorder:
 
     def restart(self) -> None:
         """Begin an empty log."""
-        self.log = EventLog(allocations=[], order=[], marks=[], emptied=[])
+        self.log = EventLog(allocations=[], order=[], marks=[], emptied=[], stages=[])
         self.stream = self.live_bytes = self.peak_bytes = 0
         self.closed = False
         self._phase = self._purpose = ""

@@ -1,6 +1,7 @@
 """A user's own training script, unmodified, under the tracer: stopped after its optimizer steps, its failures reported."""
 
 import builtins
+import functools
 import importlib.util
 import os
 import runpy
@@ -8,7 +9,6 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,11 @@ from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.keeper import Keeper, limit_host_memory
 from vramcast.tracing.execution.overlay import Overlay
 from vramcast.tracing.execution.ranks import sharding
+from vramcast.tracing.execution.ranks.spawned import join_as_first, pretend_to_spawn, processes_asked
 from vramcast.tracing.execution.session import OutOfTimeError, Session
 from vramcast.tracing.execution.stand_ins import (
     checkpoints,
+    compiled_operations,
     driver_tools,
     files,
     flash_package,
@@ -35,6 +37,7 @@ from vramcast.tracing.execution.stand_ins import (
     triton_kernels,
 )
 from vramcast.tracing.execution.stand_ins.fake_cuda import FakeCudaError
+from vramcast.tracing.execution.stand_ins.imported import when_imported
 from vramcast.tracing.libraries import lacking
 from vramcast.tracing.request import ScriptRequest, TraceResult
 
@@ -47,17 +50,40 @@ def run_script(request: ScriptRequest, path: Path, complete: Callable[[TraceResu
         raise lacking(lack) from None
     _prepare_process(request.argv)
     _launch_here(session, request)
+    pretend_to_spawn(session, request)
     prepare_libraries(session, request.ranks, launched=request.launched)
     driver_tools.install(session.device, path.parent)
     settle()
     limit_host_memory()
     scratch = None if request.write_through else files.install(path.parent)
     checkpoints.install(session, scratch)
+    if request.life:
+        session.live()
+        generations(session)
     keeper = Keeper(session, path, _with_files(complete, scratch))
     keeper.begin(request.seconds)
     with _limited(request.seconds):
         error = session.trace(lambda: _execute(request.argv), steps=request.steps)
     keeper.end(error)
+
+
+def generations(session: Session) -> None:
+    """Know transformers' ``generate`` for what it is."""
+
+    def patch(module: Any) -> None:
+        original = module.GenerationMixin.generate
+
+        @functools.wraps(original)
+        def generate(*args: Any, **options: Any) -> Any:
+            session.places.generating = True
+            try:
+                return original(*args, **options)
+            finally:
+                session.places.generating = False
+
+        module.GenerationMixin.generate = generate
+
+    when_imported("transformers.generation.utils", patch)
 
 
 _MOST_LISTED = 50
@@ -83,6 +109,7 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False, c
     flash_package.install()
     hub_kernels.install()
     triton_kernels.install()
+    compiled_operations.install()
     metrics.install(session)
     pretrained.install(session)
     patches.transformers()
@@ -121,9 +148,7 @@ def _launch_here(session: Session, request: ScriptRequest) -> None:
     from torch.distributed import run as elastic
 
     def run(asked: Any) -> None:
-        if not request.launched:
-            counts = [int(count) for count in (asked.nproc_per_node, asked.nnodes) if str(count).isdigit()]
-            sharding.pretend_for_scripts(session, max(request.ranks, prod(counts)))
+        join_as_first(session, request, processes_asked(asked))
         argv = (*(("-m",) if asked.module else ()), asked.training_script, *asked.training_script_args)
         _prepare_process(argv)
         _execute(argv)

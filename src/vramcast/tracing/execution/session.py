@@ -53,6 +53,7 @@ class Session:
         self.attention = attention.Attention(order or attention_order(torch_version(), device.capability))
         self.mode = TracingMode(self.backend, self.recorder, self.attention, device, limit=limit)
         self.wanted_steps = 0
+        self.lingers = False
         self.notes: dict[str, None] = {}
         self._steps: Counter[int] = Counter()
         self.parameters = self.trainable = 0
@@ -197,11 +198,34 @@ class Session:
             for value in state.values() if isinstance(state, dict) else ():
                 self.label(value, "optimizer", self._homes.get(id(parameter), ""))
         enough = bool(self.wanted_steps) and self.steps >= self.wanted_steps
+        self._followed(enough and not self.lingers)
+
+    def _followed(self, enough: bool) -> None:
+        """Tell of a step; after enough of them the program ends here."""
         for follow in self.on_step:
             follow(enough)
         if enough:
             self.recorder.closed = True
             raise EnoughStepsError(f"{self.steps} optimizer steps traced")
+
+    def live(self) -> None:
+        """Mark the stages of a job's life, and go on after its steps until the next one would begin."""
+        self.lingers = True
+        self.places.on_stage = self.stage
+        self.places.before_step = lambda: self._followed(bool(self.wanted_steps) and self.steps >= self.wanted_steps)
+        self.stage("start")
+
+    def stage(self, name: str) -> None:
+        """A stage of the job's life begins, where those are asked for."""
+        if self.lingers and not self.recorder.closed:
+            self.recorder.log.stage(name)
+
+    @contextmanager
+    def within(self, name: str) -> "Iterator[None]":
+        """A stage that has an end; what follows belongs to none until the next forward pass."""
+        self.stage(name)
+        yield
+        self.stage("between")
 
     def label(self, tensor: Any, category: str, module: str = "") -> None:
         """Say what a tensor of the traced device is; its parts where it is made of others: of one rank's, packed and scales."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from vramcast.tracing.execution.kernels import ctc
+
 aten = torch.ops.aten
 _LEAST_WEIGHT_ELEMENTS = 1 << 16  # embeddings and matrices; indices and masks are smaller
 
@@ -23,6 +25,7 @@ class Kind(IntEnum):
     COMPOSITE = 7
     SAMPLE = 8
     EXCHANGE = 9
+    CTC = 10
 
 
 _NAMED = {
@@ -33,6 +36,7 @@ _NAMED = {
         aten.bincount.default, aten.unique_consecutive.default,
     ),
     Kind.TOP_K: (aten.topk.default,),
+    Kind.CTC: tuple(ctc.OPERATORS),
     Kind.EXCHANGE: (torch.ops.c10d.alltoall_base_.default,) if hasattr(torch.ops.c10d, "alltoall_base_") else (),
     Kind.SAMPLE: (aten.argmax.default, aten.multinomial.default),
 }  # fmt: skip

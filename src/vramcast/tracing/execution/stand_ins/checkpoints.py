@@ -34,7 +34,19 @@ def install(session: Session, scratch: Overlay | None = None) -> None:
     torch.load = _loading(torch.load, written, scratch)
     torch.save = _saving(torch.save, session, written) if scratch is None else _saving_to_scratch(torch.save, scratch)
     _safetensors(session, scratch)
+    torch.load, torch.save = _staged(torch.load, session, "loading"), _staged(torch.save, session, "saving")
     FakeTensor.numpy = functools.partialmethod(_array, session)
+
+
+def _staged(function: Any, session: Session, stage: str) -> Any:
+    """The function as a stage of the job's life."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **options: Any) -> Any:
+        with session.within(stage):
+            return function(*args, **options)
+
+    return run
 
 
 def _again(shape: tuple[int, ...], dtype: torch.dtype, device: str, wanted: bool) -> torch.Tensor:
@@ -109,7 +121,8 @@ def _safetensors(session: Session, scratch: Overlay | None) -> None:
         return
     for name in ("save_file", "save_model"):
         original = getattr(writer, name)
-        setattr(writer, name, _saving(original, session) if scratch is None else _shaping(original, scratch))
+        save = _saving(original, session) if scratch is None else _shaping(original, scratch)
+        setattr(writer, name, _staged(save, session, "saving"))
 
 
 def _shaping(original: Any, scratch: Overlay) -> Any:

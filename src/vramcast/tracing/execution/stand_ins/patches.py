@@ -13,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_map_only
 
 from vramcast.tracing.execution import parameters
+from vramcast.tracing.execution.kernels import ctc
 from vramcast.tracing.execution.mode import TracingMode
 from vramcast.tracing.execution.recorder import Recorder
 
@@ -29,6 +30,7 @@ def install(mode: TracingMode) -> None:
     pinning()
     formatting()
     data_parallel()
+    ctc.with_plain_lengths(mode.shadows)
     storage_resizing(mode.recorder)
     sharding_propagation(mode)
 
