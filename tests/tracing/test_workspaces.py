@@ -19,3 +19,16 @@ def test_the_staging_buffer_of_a_norm_gradient(rows: int, columns: int, recorded
     from vramcast.tracing.policies import DeviceModel
 
     assert staging_bytes(columns, rows, DeviceModel(capability=(9, 0), multiprocessors=132)) == recorded
+
+
+def test_the_backward_of_a_softmax_copies_what_is_not_contiguous() -> None:
+    import torch
+
+    from vramcast.tracing.execution.kernels.workspaces import rules
+    from vramcast.tracing.policies import DeviceModel
+
+    rule = rules()[torch.ops.aten._log_softmax_backward_data.default]
+    gradient, output = torch.empty(4, 8, 16, device="meta"), torch.empty(4, 8, 16, device="meta")
+    assert rule((gradient, output, -1, torch.float32), output, DeviceModel()) == []
+    turned = torch.empty(8, 4, 16, device="meta").transpose(0, 1)
+    assert rule((turned, output, -1, torch.float32), output, DeviceModel()) == [4 * 8 * 16 * 4]

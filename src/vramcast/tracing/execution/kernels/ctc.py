@@ -30,7 +30,7 @@ def run(func: Any, args: Any, shadows: Shadows) -> tuple[Any, list[int]]:
         return False, []
     if func in _BACKWARD:
         log_probabilities, table = args[1], args[6]
-        return torch.full_like(log_probabilities, 0), [table.numel() * table.element_size()]
+        return log_probabilities.new_empty(log_probabilities.shape), [table.numel() * table.element_size()]
     log_probabilities, targets, _, lengths = args[:4]
     time, batch = log_probabilities.shape[0], log_probabilities.shape[1] if log_probabilities.dim() == 3 else 1
     longest = max(_numbers(lengths, targets.shape[-1], shadows), default=0)

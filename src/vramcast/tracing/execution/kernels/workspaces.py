@@ -26,6 +26,8 @@ def rules() -> dict[Any, Rule]:
         aten.sum.dim_IntList: _reduction,
         aten.mean.dim: _reduction,
         aten.embedding_dense_backward.default: _embedding_backward,
+        aten._log_softmax_backward_data.default: _softmax_backward,
+        aten._softmax_backward_data.default: _softmax_backward,
     }
     if hasattr(torch.ops, "bitsandbytes") and hasattr(torch.ops.bitsandbytes, "gemm_4bit"):
         found[torch.ops.bitsandbytes.gemm_4bit.default] = _matmul_4bit
@@ -71,6 +73,12 @@ def _embedding_backward(args: Any, out: Any, device: DeviceModel) -> list[int]:
     indices = args[1]
     size = indices.numel() * indices.element_size()
     return [size, size, size] if indices.numel() > 3072 else []
+
+
+def _softmax_backward(args: Any, out: Any, device: DeviceModel) -> list[int]:
+    """Contiguous copies of what is not: gradient and output (aten/native/cuda/SoftMax.cu, host_softmax_backward)."""
+    del out, device
+    return [t.numel() * t.element_size() for t in args[:2] if not t.is_contiguous()]
 
 
 def _matmul_4bit(args: Any, out: Any, device: DeviceModel) -> list[int]:
