@@ -169,13 +169,10 @@ def test_a_script_that_wants_values_and_writes_checkpoints(tmp_path: Path, monke
     Path("train.py").write_text(VALUES)
     result = trace_script(ScriptRequest(argv=("train.py",)))
     assert (result.error, result.steps) == ("", 2)
-    assert Path("state.pt").stat().st_size > 64 * 4
-    assert not Path("trained.pt").exists()
+    assert {Path(name).name for name, _ in result.written} == {"state.pt", "trained.pt"}
+    assert not Path("state.pt").exists() and not Path("trained.pt").exists()
     assert result.guessed == {"numpy() in the program": 2}
-    assert result.notes == (
-        "torch.compile was asked for: traced without it, a compiled step allocates differently",
-        "a checkpoint was not written: its tensors have no values",
-    )
+    assert result.notes == ("torch.compile was asked for: traced without it, a compiled step allocates differently",)
 
 
 STEPS_IN_BACKWARD = """
