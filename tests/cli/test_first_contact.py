@@ -123,3 +123,50 @@ def test_advice_names_no_crowd_of_cards_and_nothing_that_the_card_refuses() -> N
     assert cards and max(cards) <= 4 * min(cards)
     served = forecast(Serving(model="huggyllama/llama-65b", gpu="V100-32G", gpus=4, engine="transformers"))
     assert all("awq" not in a.change for a in served.advice)
+
+
+def test_a_short_model_is_trained_at_its_own_length_where_none_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(["train", "gpt2", "--gpu", "3060"], capsys)
+    assert "micro-batch 1 x 1,024 tokens" in text and "seq = 1024  positions of the model" in text
+    assert run(["train", "gpt2", "--seq", "2048"]) == 2
+    assert "longest sequence, this batch      448 tokens" in said(["train", "openai/whisper-large-v3", "--gpu", "3090"], capsys)
+
+
+def test_unsloth_takes_float16_where_the_card_has_no_bfloat16() -> None:
+    free, trainer = (forecast(Training(model=LLAMA, gpu="T4", method="qlora", framework=f)) for f in ("unsloth", "hf_trainer"))
+    assert free.speed["step_s"] < trainer.speed["step_s"] / 3
+
+
+@pytest.mark.parametrize(
+    ("line", "change"),
+    [
+        ("train llama-3.3-70b --gpu 2x3090 --method qlora --fsdp 2 --checkpointing full --seq 1024", "--offload parameters"),
+        ("train llama-3.1-70b --gpu H100x8 --fsdp 2 --checkpointing full", "--offload parameters"),
+        ("train huggyllama/llama-65b --gpu V100-32Gx4 --zero 3 --checkpointing full", "--offload optimizer --offload parameters"),
+    ],
+)
+def test_weights_on_the_host_are_advised_where_shards_are_gathered(
+    line: str, change: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"fits       {change} " in said(line.split(), capsys)
+
+
+def test_torchtitan_shards_over_context_parallel_ranks() -> None:
+    question = Training(model=LLAMA, gpus=8, parallel=Parallel(cp=8), framework="torchtitan", seq=32768)
+    answer = forecast_training(question, model=read_model(LLAMA))
+    weights = next(t.bytes for t in answer.worst.peak.terms if t.name == "weights")
+    assert weights == pytest.approx(8_030_261_248 * 4 / 8, rel=0.01)
+
+
+def test_four_bit_weights_decode_near_the_bandwidth_of_a_consumer_card() -> None:
+    answer = forecast(Serving(model=LLAMA, gpu="3090", quant="awq", context=4096, prompt=1000, output=300))
+    assert 5.4e-3 < answer.speed["tpot_s"] < 11e-3, "5.4 ms of bytes; reports are around 8 ms"
+
+
+def test_a_mac_that_is_full_says_so_in_metals_words(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(["serve", "llama-3.3-70b", "--gpu", "M4 Max 128GB", "--quant", "Q8_0"], capsys)
+    assert "error: failed to allocate buffer, size = 40960.00 MiB" in text and "cudaMalloc" not in text
+
+
+def test_data_parallel_is_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "here it is --gpu NAMExN" in said(["train", LLAMA, "--dp", "4"], capsys)

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+import msgspec
+
 from vramcast.asking.asked import Asked, LayoutWords, check_words, count_of, flag_of, layout_of, named_cards
 from vramcast.asking.links import link_of
-from vramcast.errors import QuestionError
+from vramcast.errors import QuestionError, VramcastError
 from vramcast.ledger import Assumption
 from vramcast.units import dtype_name
 from vramcast.workload import Adapter, Training
@@ -102,12 +104,30 @@ def training_question(
     _check_types(typed)
     cards = named_cards(typed.get("gpu"))
     question, shaped = _question(typed, settings, cards.gpu, cards.count)
+    shortened = _within_positions(question, shaped, typed) if settings is None else None
     return Asked(
-        question=question,
+        question=shortened or question,
         model=shaped,
-        assumed=(*cards.assumed, *_defaults(question, typed), *(settings.assumed() if settings else ())),
+        assumed=(*cards.assumed, *_defaults(question, typed), *_positions(shortened), *(settings.assumed() if settings else ())),
         unmodelled=settings.unmodelled() if settings else (),
     )
+
+
+def _within_positions(question: Training, shaped: "Model | None", typed: Mapping[str, Any]) -> Training | None:
+    """The question with as long a sequence as the model has positions, where nobody said how long and the usual is too long."""
+    if "seq" in typed or question.seq != Training(model="").seq or "extends_positions" in question.options:
+        return None
+    from vramcast.models.reading import read_model
+
+    try:
+        positions = (shaped or read_model(question.model)).positions
+    except VramcastError:  # said where the question is answered
+        return None
+    return msgspec.structs.replace(question, seq=positions) if 0 < positions < question.seq else None
+
+
+def _positions(shortened: Training | None) -> tuple[Assumption, ...]:
+    return (Assumption("seq", shortened.seq, "positions of the model, where nothing was said"),) if shortened else ()
 
 
 def _check_types(typed: Mapping[str, Any]) -> None:

@@ -220,6 +220,7 @@ _ELSEWHERE = {
     "--config": "--from FILE",
     "--model": "MODEL as the first word",
     "--lora": "--method lora",
+    "--dp": "--gpu NAMExN (data parallel takes the cards that tp, pp and cp leave)",
 }
 
 

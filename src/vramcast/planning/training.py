@@ -136,7 +136,10 @@ def _limits(question: Training, model: Model, card: Accelerator) -> Limits:
     room = card.visible_bytes
     steps = largest_that_fits(lambda n: need(seq=n * _SEQ_STEP), room=room, most=_LARGEST_SEQ // _SEQ_STEP)
     batch = largest_that_fits(lambda n: need(micro_batch=n), room=room, most=_LARGEST_MICRO_BATCH)
-    return Limits(max_micro_batch=batch, max_context=steps * _SEQ_STEP)
+    longest = steps * _SEQ_STEP
+    if longest < question.seq and need(seq=question.seq) <= room:  # asked between two steps, such as 448 positions
+        longest = question.seq
+    return Limits(max_micro_batch=batch, max_context=longest)
 
 
 def _advice(question: Training, answer: TrainingForecast, model: Model, card: Accelerator) -> tuple[Advice, ...]:

@@ -26,6 +26,7 @@ from vramcast.workload import Adapter, Parallel, Training
 _LEAN_LOSSES = frozenset({"linear", "chunked", "chunked_head", "none"})
 _TRAINERS = frozenset({"hf_trainer", "trl", "accelerate", "axolotl", "llama_factory"})
 _LEAST_SEQ = 512
+_PARTITIONED = 3  # the ZeRO stage that shards weights
 _MOST_MODEL_RANKS = 16  # of a layout that is advised: further cuts are the planner's to weigh, by time
 
 
@@ -126,9 +127,17 @@ def _shorter(question: Training) -> Iterator[Change]:
 
 
 def _offload(question: Training) -> Iterator[Change]:
-    if question.method == "full" and not question.offload:
+    """States in host memory; with shards that are gathered for each layer the weights too, which FSDP moves together."""
+    if question.offload:
+        return
+    states = ("optimizer",) if question.method == "full" and not question.fsdp else ()
+    if states:
         text, costs = "--offload optimizer", "states in host memory; much slower optimizer step"
-        yield set_fields("offload", text, costs, ON_HOST, offload=("optimizer",))
+        yield set_fields("offload", text, costs, ON_HOST, offload=states)
+    if question.gpus > 1 and (question.fsdp or question.zero == _PARTITIONED):
+        parts = (*states, "parameters")
+        text, costs = " ".join(f"--offload {part}" for part in parts), "weights and states in host memory: much slower steps"
+        yield set_fields("offload", text, costs, ON_HOST, offload=parts)
 
 
 def _more_cards(question: Training) -> Iterator[Change]:

@@ -49,7 +49,8 @@ def by_name(name: str, *, why: str = "") -> Model | None:
         raise QuestionError(f"model {name!r} could be any of {shown}, which differ in shape: give the whole id")
     best = max(near, key=lambda n: n.likeness(asked))
     because = f"{name!r} is not in the catalogue, and {why}: read by its name" if why else f"{name!r} read by its name"
-    return under_name(name, best.row, because, alias=best.key if "/" in best.key and best.row.id.lower() != best.key else "")
+    other = set(re.findall(r"\d+", best.key)) - set(re.findall(r"\d+", best.row.id))  # a release or size of its own
+    return under_name(name, best.row, because, alias=best.key if other and "/" in best.key else "")
 
 
 def _misspelled(name: str) -> str | None:

@@ -15,7 +15,7 @@ from vramcast.errors import unknown_name
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.quantity import is_array
 from vramcast.speed.kernels.law import Estimate, larger, law_for, smaller, whole
-from vramcast.speed.kernels.machine import Machine, machine
+from vramcast.speed.kernels.machine import Machine, card_class, machine
 
 POINTWISE_FORMULA = "launch + bandwidth"
 
@@ -43,6 +43,10 @@ def elementwise_parts(constants: dict[str, float], on: Machine, *, moved_bytes: 
 COLUMNS = (64, 128, 256)  # outputs of a tile along the weight
 ROWS = (64, 128, 256)  # most tokens of a tile; they are spread evenly over tiles, in steps of GRAIN
 GRAIN = 64
+# Tokens by which tiles of kernels that unpack weights grow (vLLM csrc/quantization/marlin: thread_m_blocks of 16 rows;
+# TensorRT-LLM cutlass_heuristic.cpp: weight-only tiles of 16 x 128 x 64). Where such a law was measured few rows wait for the
+# weights' bytes whatever a tile costs, so its constants do not tell; slower units (GeForce) would be charged for rows nobody has.
+NARROW_GRAIN = 16
 LARGEST = 256 * 128  # accumulators of one unit: a tile of 256 x 256 does not fit (CUTLASS, default tile shapes)
 _TILINGS = tuple((most, columns) for most in ROWS for columns in COLUMNS if most * columns <= LARGEST)
 _TOGETHER = 4096  # products whose tilings are worked out as one array; of more, one tiling after the other
@@ -62,6 +66,7 @@ class Recipe(msgspec.Struct, frozen=True):
     activation_bytes: float
     computes: str
     quantised_bytes: float = 0
+    grain: int = GRAIN
 
 
 # Bytes of a weight with its scales: fp8 blocks of 128 x 128 and MXFP4 / NVFP4 groups of 32 / 16 with an 8-bit scale, int4 groups
@@ -108,6 +113,8 @@ def gemm(
     name = _computed(card, name)
     recipe = RECIPES[name]
     chosen = law_for("gemm", backend, name, card)
+    if chosen.law.card_class != card_class(card) and recipe.weight_bytes < recipe.activation_bytes:
+        recipe = msgspec.structs.replace(recipe, grain=NARROW_GRAIN)
     parts = gemm_parts(chosen.constants, machine(card, recipe.computes), m=m, n=n, k=k, recipe=recipe)
     parts["compute"] = parts["compute"] * DIRECTIONS[direction]
     return Estimate(seconds=gemm_seconds(chosen.constants, parts), parts=parts, formula=FORMULA, chosen=chosen)
@@ -165,7 +172,7 @@ def _of_a_tiling(
     per_byte = on.units / (on.bandwidth_bytes_per_s * constants["l2"])
     wave_s, split_s = constants["wave_us"] * 1e-6, constants["split_us"] * 1e-6
     along = whole(m / most)
-    rows = whole(m / along / GRAIN) * GRAIN
+    rows = whole(m / along / recipe.grain) * recipe.grain
     tiles = along * whole(n / columns)
     loaded = smaller(rows, m / along) * recipe.activation_bytes + columns * recipe.weight_bytes
     per_k = larger(2 * rows * columns * per_flop, loaded * per_byte)

@@ -92,13 +92,18 @@ ZERO_STAGES: tuple[ShardingKind, ...] = ("none", "zero1", "zero2", "zero3")
 
 
 def sharding(question: Training, *, fallback: ShardingKind = "ddp") -> Overrides:
-    """The sharding that ``zero``, ``fsdp`` and the data-parallel size ask for."""
+    """The sharding that ``zero``, ``fsdp`` and the data-parallel size ask for.
+
+    torchtitan and torchtune shard over data- and context-parallel ranks together (distributed/parallel_dims.py, dp_shard_cp).
+    """
     if question.zero is not None:
         yield because(f"zero={question.zero}", Sharding, kind=ZERO_STAGES[question.zero])
     if question.fsdp is not None:
         yield because(f"fsdp={question.fsdp}", Sharding, kind="fsdp1" if question.fsdp == 1 else "fsdp2")
     if question.parallel.dp > 1:
         yield because("data parallel", Sharding, kind=fallback)
+    if question.parallel.cp > 1 and fallback == "fsdp2":
+        yield because("context-parallel ranks share the shards", Sharding, kind=fallback)
     yield because("one data-parallel rank", Sharding, kind="none")
 
 
@@ -159,11 +164,22 @@ def narrow_inputs(question: Training, framework: str) -> Overrides:
 FLASH_NEEDS = (8, 0)  # compute capability (flash-attention's README; aten/native/transformers/cuda/sdp_utils.cpp)
 
 
+def _in_float16(recipe: Recipe) -> Recipe:
+    kept = msgspec.structs.asdict(recipe.precision)
+    halves = {name: "float16" for name, value in kept.items() if value == "bfloat16"}
+    return msgspec.structs.replace(recipe, precision=msgspec.structs.replace(recipe.precision, **halves))
+
+
 _INSTEAD = "SDPA's efficient kernel, or, where heads share keys, its math kernel, which keeps all scores"
 
 
 def attention_on(card: Accelerator | None, recipe: Recipe) -> tuple[Recipe, tuple[Assumption, ...]]:
-    """The recipe with the attention kernel that this card can run: before Ampere the memory-efficient one instead of flash."""
+    """The recipe with the attention kernel that this card can run: before Ampere the memory-efficient one instead of flash.
+
+    Unsloth loads float16 on such a card whatever was asked (unsloth/models/loader.py, SUPPORTS_BFLOAT16).
+    """
+    if card is not None and card.capability is not None and card.capability < FLASH_NEEDS and recipe.framework == "unsloth":
+        recipe = _in_float16(recipe)
     if card is None or card.capability is None or card.capability >= FLASH_NEEDS or recipe.kernels.attention != "flash":
         return recipe, ()
     told = Assumption("attention", "efficient", f"{card.name} is older than flash attention 2 needs: {_INSTEAD}")

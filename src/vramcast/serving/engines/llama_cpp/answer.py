@@ -168,6 +168,8 @@ def _error(ranks: list[RankMemory], card: Accelerator | None) -> str:
         left = card.visible_bytes - sum(t.bytes for t in rank.instants[0].terms if t.name == "context")
         for term in rank.instants[0].terms:
             if term.name != "context" and term.bytes > left:
+                if card.vendor == "Apple":  # ggml-metal-device.m, ggml_metal_buffer_init
+                    return f"error: failed to allocate buffer, size = {term.bytes / MiB:.2f} MiB"
                 return f"allocating {term.bytes / MiB:.2f} MiB on device {device}: cudaMalloc failed: out of memory"
             left -= 0 if term.name == "context" else term.bytes
     return ""
