@@ -11,6 +11,17 @@ from vramcast.cli import COMMANDS, root
 TARGET = Path(__file__).parents[1] / "docs" / "cli.md"
 
 
+_COMPLETION = (
+    "Commands, flags, models, cards, engines, frameworks and methods complete. One line in the shell's own start-up file:",
+    "",
+    "| shell | file | line |",
+    "|---|---|---|",
+    '| bash (4.4 or newer) | `~/.bashrc` | `eval "$(_VRAMCAST_COMPLETE=bash_source vramcast)"` |',
+    '| zsh | `~/.zshrc`, after `compinit` | `eval "$(_VRAMCAST_COMPLETE=zsh_source vramcast)"` |',
+    "| fish | `~/.config/fish/completions/vramcast.fish` | `_VRAMCAST_COMPLETE=fish_source vramcast \\| source` |",
+)
+
+
 def reference() -> str:
     """The whole page."""
     parts = [
@@ -20,6 +31,7 @@ def reference() -> str:
         "",
         _help("vramcast", root),
     ]
+    parts += ["", "## Completion in the shell", "", *_COMPLETION]
     for name, (module, _) in COMMANDS.items():
         command: click.Command = importlib.import_module(f"vramcast.cli.{module}").command
         parts += ["", f"## {name}", "", _help(f"vramcast {name}", command)]

@@ -84,7 +84,7 @@ TEXTS = [
     "deepseek v3 on 8xH200 for 10 users", "CUDA error: out of memory",
     "vllm serve Qwen/Qwen3-8B --max-model-len 16384 -tp 2", "hello",
     "torchrun --nproc_per_node 8 train.py --model_name_or_path Qwen/Qwen2.5-7B", "ollama run llama3.1:8b", "{", "a: [", "%PDF",
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 GiB of which 1 is free.",
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 GiB.",
     "llama-server -hf Qwen/Qwen2.5-7B-Instruct-GGUF:Q4_K_M -c 32768 -ngl 99", "GPU0 GPU1\nGPU0 X NV4\nGPU1 NV4 X", '{"a": 1}',
 ]  # fmt: skip
 

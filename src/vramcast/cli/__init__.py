@@ -61,6 +61,10 @@ class LazyCommands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"vramcast.cli.{COMMANDS[cmd_name][0]}").command
+        if "_VRAMCAST_COMPLETE" in os.environ:
+            from vramcast.cli.completing import completes
+
+            return completes(command)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
