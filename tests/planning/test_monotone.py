@@ -16,7 +16,8 @@ from vramcast.workload import Adapter, Parallel, Serving, Training
 
 MODELS = [
     "Qwen/Qwen2.5-7B", "meta-llama/Llama-3.1-8B", "google/gemma-2-9b", "google/gemma-3-27b-it", "Qwen/Qwen3-30B-A3B",
-    "openai/gpt-oss-20b", "meta-llama/Llama-2-7b-hf", "deepseek-ai/DeepSeek-V3", "Qwen/Qwen2.5-0.5B", "mistralai/Mistral-7B-v0.1", "microsoft/phi-4",
+    "openai/gpt-oss-20b", "meta-llama/Llama-2-7b-hf", "deepseek-ai/DeepSeek-V3", "Qwen/Qwen2.5-0.5B",
+    "mistralai/Mistral-7B-v0.1", "microsoft/phi-4",
 ]  # fmt: skip
 GPUS = ["H100", "A100-80G", "4090", "3090", "MI300X"]
 QUESTIONS = int(os.environ.get("VRAMCAST_RANDOM_QUESTIONS", "160"))
