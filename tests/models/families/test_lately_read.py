@@ -180,3 +180,15 @@ def test_longt5_with_summaries_counts_what_transformers_builds() -> None:
         "num_heads": 12, "feed_forward_proj": "gated-gelu", "vocab_size": 32128,
     }  # fmt: skip
     assert read_config(config).parameters == 222_913_152
+
+
+def test_telechat3_is_a_llama() -> None:
+    """TeleChat3-36B-Thinking: the published 36 B; its published config as MLX's copy of it has it."""
+    config = {
+        "model_type": "telechat3", "architectures": ["Telechat3ForCausalLM"], "hidden_size": 6144, "intermediate_size": 24576,
+        "num_attention_heads": 48, "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 64, "vocab_size": 131072,
+        "attention_bias": False, "mlp_bias": False, "tie_word_embeddings": False,
+    }  # fmt: skip
+    model = read_config(config)
+    assert model.parameters == pytest.approx(36e9, rel=0.01)
+    assert model.blocks[0].mixers[0].cache_elements == 2 * 8 * 128
