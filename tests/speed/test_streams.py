@@ -161,3 +161,21 @@ def test_classes_of_rows_are_classes_of_cards() -> None:
     }
     named = {kind for row in ROWS if row.engine == "llama_cpp" for kind in row.classes}
     assert named - known <= {"blackwell_pro", "turing_pro"}
+
+
+@pytest.mark.parametrize(
+    ("card", "version", "model", "tokens_per_s"),
+    [
+        # dmatora/LLM-inference-speed-benchmarks#12: b3622 of August 2024
+        ("3080 10GB", "3622", "meta-llama/Llama-3.1-8B-Instruct", 3807),
+        # danielesalpietro/kickstart-berlin#58: a build of August 2026
+        ("3090", "9900", "Qwen/Qwen2.5-7B-Instruct", 5554),
+    ],
+)
+def test_quantised_prompts_run_on_int8_tensor_cores(card, version, model, tokens_per_s) -> None:
+    words = {"model": model, "gpu": card, "quant": "Q4_K_M"}
+    prompt = Batch(prefills=1, prefill_tokens=512)
+    found = 512 / step_of(_answer(engine=f"llama.cpp=={version}", **words)).seconds(prompt)
+    assert found == pytest.approx(tokens_per_s, rel=0.1)
+    before = 512 / step_of(_answer(engine="llama.cpp==3000", **words)).seconds(prompt)
+    assert before < 0.8 * found

@@ -11,6 +11,7 @@ from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.quantity import SECONDS, evaluated
 from vramcast.speed.kernels.collectives import all_gather
+from vramcast.speed.kernels.gemm import elementwise
 from vramcast.speed.training.job import Job, gathered_bytes, network_of
 from vramcast.speed.training.step import ledger, step_time
 from vramcast.speed.training.sustained import Sustained
@@ -180,3 +181,17 @@ def test_a_sequence_pays_for_its_masked_tiles_once() -> None:
 def test_boards_that_were_not_measured_have_a_host_of_their_own() -> None:
     measured, other = (all_gather(card=find_accelerator(n), world=8, size_bytes=1e9).seconds for n in ("L40S", "RTX 6000 Ada"))
     assert other < measured / 5
+
+
+def test_products_of_unfused_attention_wait_for_their_scores() -> None:
+    """On an H100 a product over heads of 128 takes as long as its 16-bit scores are written or read: intensity 128 under 295."""
+    read, pairs = read_model(LLAMA), 32 * 4096**2
+    fused, unfused = (
+        parts_of(job(attention=kind, framework="jax"), read, H100, network_of(H100)) for kind in ("cudnn", "unfused")
+    )
+    passes = (unfused.forward["products"] - fused.forward["products"]) / read.layers
+    crossed = elementwise(card=H100, size_bytes=2.0 * pairs).seconds
+    assert passes == pytest.approx(2 * crossed, rel=1e-6)
+    assert crossed > 2 * pairs * 128 / H100.flops["bf16"]
+    softmax = (unfused.forward["streams"] - fused.forward["streams"]) / read.layers
+    assert softmax == pytest.approx(elementwise(card=H100, size_bytes=4.0 * pairs).seconds, rel=1e-6)

@@ -12,6 +12,7 @@ from vramcast.speed.kernels import (
     Fabric,
     all_gather,
     all_reduce,
+    all_to_all,
     backend,
     card_class,
     combine,
@@ -205,6 +206,17 @@ def test_combining_carries_more_than_dispatching() -> None:
     card = find_accelerator("H100")
     same = {"card": card, "tokens": 4096, "hidden": 7168, "top_k": 8, "ep": 8, "implementation": "high_throughput"}
     assert combine(**same).seconds > dispatch(**same).seconds
+
+
+@pytest.mark.parametrize(
+    ("nodes", "world", "size_bytes", "microseconds"),
+    [(2, 4, 2**32, 45_842), (2, 8, 2**32, 45_059), (2, 16, 2**32, 43_952)],
+)
+def test_an_all_to_all_between_nodes_sends_what_leaves_the_node(nodes, world, size_bytes, microseconds) -> None:
+    """nccl-tests on pairs of H100 nodes with a rail of 50 GB/s a card (xxrjun/nccl-tests-cluster, pairwise, alltoall)."""
+    fabric = Fabric(rail_bytes_per_s=50e9, rails=8)
+    found = all_to_all(card=find_accelerator("H100 SXM5 80GB"), world=world, size_bytes=size_bytes, nodes=nodes, fabric=fabric)
+    assert found.seconds * 1e6 == pytest.approx(microseconds, rel=0.12)
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,18 @@ import msgspec
 
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.speed.kernels.law import Chosen, Estimate, law_for, smaller
+from vramcast.speed.kernels.law import Chosen, Estimate, larger, law_for, smaller
 from vramcast.speed.kernels.machine import Machine, link
 
 FORMULA = "launch + root + link (+ network)"
 IMPLEMENTATIONS = ("nccl", "vllm", "sglang", "trtllm")
 # Between nodes, from nccl-tests on H100 nodes with 1, 2, 4 and 8 rails of 50 GB/s (xxrjun/nccl-tests-cluster@455de4f), ring
-# collectives of 32 MiB to 8 GiB: 3 to 7 % in the median. A call's start grows with each doubling of nodes. All-to-all: 43 to 47
-# GB/s of each card's 50 (DeepEP, README, normal kernels over RDMA).
+# collectives of 32 MiB to 8 GiB: 3 to 7 % in the median. A call's start grows with each doubling of nodes. All-to-all of the same
+# source, 2 to 80 ranks on 2 and 10 nodes: 44 to 49 GB/s of each card's 50 go to other nodes (DeepEP's README, normal kernels
+# over RDMA: 43 to 47), while the bytes that stay cross the links inside.
 NETWORK_S = 30e-6
 NETWORK_ROOT_NS = 20.0
-RAIL_SHARE = {"all_reduce": 1.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 0.85}
+RAIL_SHARE = {"all_reduce": 1.0, "all_gather": 1.0, "reduce_scatter": 1.0, "all_to_all": 0.92}
 # Four and eight L40S keep 1 to 6 GB/s in a host that was measured, as bytes pass through the other socket's memory; RTX PRO 6000,
 # joined by PCIe like them, keep 0.36 of it and more. Boards that were not measured have hosts of their own.
 _LEAST_LINK = 0.35
@@ -116,11 +117,14 @@ def _across(operation: str, card: Accelerator, call: Call, fabric: Fabric, insid
     """What changes between nodes: the slower of the rails and the links inside carries the ring, and calls start later."""
     inner = call.world // call.nodes
     rails = min(fabric.rails, inner)
-    # A ring crosses to the next node once for all ranks of a node; in an all-to-all each of them sends its own bytes.
-    senders = inner if operation == "all_to_all" else 1
-    rate = min(link(card, inner) * inside, rails * fabric.rail_bytes_per_s * RAIL_SHARE[operation] / senders)
+    within, beyond = link(card, inner) * inside, rails * fabric.rail_bytes_per_s * RAIL_SHARE[operation]
+    if operation == "all_to_all":  # each rank sends its own bytes: over the rails to other nodes, the others meanwhile inside
+        remote = call.moved_bytes * (call.nodes - 1) / call.nodes / (beyond / inner)
+        crossing = larger(remote, call.moved_bytes * (inner - 1) / call.world / within)
+    else:  # a ring crosses to the next node once for all ranks of a node
+        crossing = call.moved_bytes * factor(operation, call.world) / min(within, beyond)
     return {
-        "link": call.moved_bytes * factor(operation, call.world) / rate,
+        "link": crossing,
         "network": NETWORK_S * math.log2(call.nodes) + NETWORK_ROOT_NS * 1e-9 * call.moved_bytes**0.5,
     }
 

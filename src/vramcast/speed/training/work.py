@@ -52,9 +52,10 @@ _SCAN_SHARE = {"hopper_dc": 0.06, "blackwell_dc": 0.037}
 # Its backward computes the forward's states again and twice as many products. The states after each chunk are written, passed on
 # (read and written) and read; backward does so again, and with their gradients (mamba_ssm/ops/triton/ssd_combined.py).
 _BACKWARD_SCANS, _STATE_PASSES = 3.0, (4.0, 10.0)
-# Bytes of a pair of tokens and head that unfused attention moves: scores out, softmax in and out, probabilities in; backward
-# their gradients likewise. Its products run over all pairs, masked or not, as batches of small ones at this share of the peak.
-_PAIR_BYTES, _PAIR_BYTES_BACK, _BATCHED_SHARE = 8.0, 14.0, 0.6
+# Bytes of a pair of tokens and head that the softmax of unfused attention moves: scores in, probabilities out; backward
+# probabilities and their gradients in, gradients of scores out. Its products run over all pairs, masked or not, as batches of
+# small ones at this share of the peak, or as fast as their 16-bit scores can be written or read.
+_PAIR_BYTES, _PAIR_BYTES_BACK, _SCORE_BYTES, _BATCHED_SHARE = 4.0, 6.0, 2.0, 0.6
 # Bytes that the cross entropy moves for each logit, forward and backward: fused (Transformer Engine's or Megatron's: 16-bit
 # logits in, gradients out in place), compiled, or torch's own on a float32 copy (copy, log-softmax, gradient, cast; SPEED,
 # section 5).
@@ -229,8 +230,9 @@ class _Site:
             return [(one.name, "scores", there, there * BACKWARD_SCORES)]
         pairs = float(job.rows) * one.heads * job.seq**2 / job.cp
         mixer = one.attention
-        wide = mixer.head_dim + (mixer.values if isinstance(mixer, Attention) else mixer.value_dim)
-        there = 2 * pairs * wide / peak / _BATCHED_SHARE
+        widths = (mixer.head_dim, mixer.values if isinstance(mixer, Attention) else mixer.value_dim)
+        crossed = self._streamed(pairs * _SCORE_BYTES)
+        there = sum(max(2 * pairs * width / peak / _BATCHED_SHARE, crossed) for width in widths)
         ahead, behind = self._streamed(pairs * _PAIR_BYTES), self._streamed(pairs * _PAIR_BYTES_BACK)
         return [(one.name, "products", there, 2 * there), (one.name, "streams", ahead, behind)]
 
