@@ -32,6 +32,20 @@ def test_a_quantised_ending_is_read_from_the_name() -> None:
     assert model.assumed[1].because == "the name ends in 'awq-int4'"
 
 
+def test_an_fp8_copy_by_another_publisher_is_taken_to_be_llm_compressors() -> None:
+    """Measured: 33.66 GiB of vrfai/Qwen3.6-27B-FP8, whose linear attention is left in 16 bits; Qwen's own is in blocks."""
+    copy, own = (read_model(name, offline=True).quantization or {} for name in ("vrfai/Qwen3.6-27B-FP8", "Qwen/Qwen3.5-9B-FP8"))
+    assert copy["quant_method"] == "compressed-tensors" and "*linear_attn*" in copy["ignore"]
+    assert own["quant_method"] == "fp8"
+
+
+def test_the_experts_of_a_base_model_are_not_in_fp4() -> None:
+    base, released = (
+        read_model(f"deepseek-ai/DeepSeek-V4-Flash{end}", offline=True).quantization or {} for end in ("-Base", "-0731")
+    )
+    assert "expert_dtype" not in base and released["expert_dtype"] == "fp4"
+
+
 def test_a_name_that_says_sixteen_bits_is_believed() -> None:
     assert read_model("openai/gpt-oss-20b", offline=True).quantization is not None
     model = read_model("unsloth/gpt-oss-20b-BF16", offline=True)

@@ -54,7 +54,8 @@ _UNSLOTH = {**_NF4, "llm_int8_skip_modules": ["visual", "vision_tower", "vision_
 _NF4_TEXT = {**_UNSLOTH, "bnb_4bit_use_double_quant": False}
 
 
-# llm-compressor's examples of mixtures and of gated-delta hybrids leave these in 16 bits (examples/quantizing_moe, qwen3_next)
+# llm-compressor's examples of gated-delta hybrids in FP8 and FP4 leave these in 16 bits (examples/quantization_w8a8_fp8 and
+# quantization_w4a4_fp4, qwen3_next, qwen3_5, qwen3_6); its AWQ example quantises linear attention too (examples/awq, qwen3_next)
 _COMPRESSOR_KEEPS = ("lm_head", "*linear_attn*", "*visual*", "*vision*", "*mlp.gate", "*shared_expert_gate", "mtp*")
 
 
@@ -96,7 +97,14 @@ _ENDINGS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 _MODELOPT_FP8 = {"quant_method": "modelopt", "quant_algo": "FP8"}
 _TENSOR_FP8_PUBLISHERS = frozenset({"nvidia", "amd"})
+# Model Optimizer's own default (examples/hf_ptq/hf_ptq.py --kv_cache_qformat), and what ten of NVIDIA's twelve known configs say
+_FP8_CACHE = {"kv_cache_quant_algo": "FP8"}
 _CHANNEL_FP8_PUBLISHERS = frozenset({"redhatai", "neuralmagic", "nm-testing"})
+# those whose own -FP8 is in blocks; anybody else's copy is taken to be llm-compressor's (examples/quantization_w8a8_fp8)
+_BLOCK_FP8_PUBLISHERS = frozenset({
+    "", "qwen", "deepseek-ai", "minimaxai", "zai-org", "stepfun-ai", "xiaomimimo", "meituan-longcat", "tencent", "baidu",
+    "moonshotai", "inclusionai", "unsloth", "meta-llama", "mistralai", "ibm-granite", "cerebras",
+})  # fmt: skip
 _MLX_PUBLISHERS = frozenset({"mlx-community"})
 
 # One spelling of each: 3_1 is 3.1, llama-3 is llama3, mistral7b is mistral-7b, Llama fine-tunes' L3.1 is llama3.1.
@@ -157,17 +165,19 @@ def _without_ending(tail: str, publisher: str) -> tuple[str, str, dict[str, Any]
         for pattern, scheme in _ENDINGS:
             found = re.search(rf"-({pattern}){place}", tail)
             if found:
-                return tail[: found.start()] + tail[found.end() :], found[1], _by_publisher(scheme, publisher)
+                return tail[: found.start()] + tail[found.end() :], found[1], _by_publisher(scheme, publisher, found[1])
     return tail, "", None
 
 
-def _by_publisher(scheme: dict[str, Any], publisher: str) -> dict[str, Any]:
+def _by_publisher(scheme: dict[str, Any], publisher: str, ending: str) -> dict[str, Any]:
     if scheme is _NF4 and publisher in _MLX_PUBLISHERS:
         return {"bits": 4, "group_size": 64}
     if scheme is _NVFP4 and publisher in _CHANNEL_FP8_PUBLISHERS:
         return _compressed("float", 4, "group", 16)
+    if publisher == "nvidia" and scheme in (_NVFP4, _BLOCK_FP8):
+        return {**(_NVFP4 if scheme is _NVFP4 else _MODELOPT_FP8), **_FP8_CACHE}
     if scheme is not _BLOCK_FP8:
         return scheme
     if publisher in _TENSOR_FP8_PUBLISHERS:
         return _MODELOPT_FP8
-    return _compressed("float", 8, "channel") if publisher in _CHANNEL_FP8_PUBLISHERS else scheme
+    return scheme if publisher in _BLOCK_FP8_PUBLISHERS or ending == "fp8-block" else _compressed("float", 8, "channel")

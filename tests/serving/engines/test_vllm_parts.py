@@ -236,6 +236,24 @@ def test_a_dgx_spark_counts_the_growth_of_its_process() -> None:
     assert non_torch_term((0, 11), find_accelerator("GB10"), tp=1, pp=1).bytes < GiB
 
 
+def test_a_dgx_spark_says_what_older_systems_show() -> None:
+    told = [
+        [a.name for a in VLLM.resolve(Serving(model="x", options=options), read_model(LLAMA, offline=True), card).assumed]
+        for card in (find_accelerator("GB10"), find_accelerator("H100 SXM"))
+        for options in ({}, {"gpu_total_bytes": 128_525_000_000})
+    ]
+    assert ["visible_memory" in names for names in told] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(("version", "tokens"), [("0.13.0", 65536), ("0.17.1", 16384), ("0.18.0", 100_000)])
+def test_experts_take_a_step_in_chunks_until_0_18(version: str, tokens: int) -> None:
+    options = {"max_num_batched_tokens": 100_000, "enforce_eager": True}
+    question = Serving(model="x", engine_version=version, parallel=Parallel(tp=4), options=options)
+    answer = answer_of(question, model=read_model("Qwen/Qwen3-235B-A22B", offline=True), card=find_accelerator("H200"))
+    logits = next(t for i in answer.ranks[0].instants for t in i.terms if t.name == "logits")
+    assert logits.find("moe_workspace").bytes == tokens * 8 * (4096 + 4096) * 2
+
+
 def test_the_largest_image_of_qwen3s_towers_is_encoded_whole() -> None:
     """16,384 tokens of four patches each, whatever the step; the layers are cut over two ranks."""
     model = read_model("Qwen/Qwen3.8-27B-FP8", offline=True)

@@ -6,7 +6,8 @@ M2.5 and M2.7, Gemma 4, Qwen3.5; everything newer than the first group is taken 
 attention and linear attention in fp8, all the rest and the output head in 4 bits (its list for Qwen3.6-27B).
 
 A checkpoint of another publisher is not NVIDIA's: llm-compressor's examples leave linear attention, towers, gates and the output
-head in 16 bits and quantise attention (vllm-project/llm-compressor, examples/quantization_w4a4_fp4).
+head in 16 bits and quantise attention, but for Llama 4 and Kimi K2 (vllm-project/llm-compressor, examples/quantization_w4a4_fp4
+qwen3_5, qwen3_6, qwen3_next, llama4; examples/disk_offloading kimi_k26).
 """
 
 import re
@@ -33,6 +34,9 @@ _MIXED = (
 _COMPRESSOR_KEPT = ("*linear_attn*", "*visual*", "*vision*", "*mlp.gate", "*shared_expert_gate", "mtp*", "lm_head")
 
 
+_ATTENTION_KEPT = re.compile(r"llama-?4|kimi-k2", re.IGNORECASE)
+
+
 def _by_another(name: str) -> bool:
     """Whether the id is that of a quantised checkpoint that NVIDIA did not publish."""
     publisher, _, rest = name.lower().partition("/")
@@ -45,7 +49,8 @@ def with_habits(plan: Plan, model: Model) -> Plan:
     if plan.name not in _PLANS or named or model_class(model.family).served.nvfp4_attention:
         return plan
     if _by_another(model.id):
-        return msgspec.structs.replace(plan, ignore=_COMPRESSOR_KEPT)
+        attention = ("*self_attn*",) if _ATTENTION_KEPT.search(model.id) else ()
+        return msgspec.structs.replace(plan, ignore=(*attention, *_COMPRESSOR_KEPT))
     if _MIXED_IDS.search(model.id):
         return Plan(name="modelopt-mixed", rules=_MIXED, ignore=("mtp*",), kv_cache=plan.kv_cache)
     return msgspec.structs.replace(plan, ignore=_KEPT)

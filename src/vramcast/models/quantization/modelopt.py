@@ -33,7 +33,7 @@ def plan(config: Config) -> Plan:
     ignore = tuple(inner.list("ignore", "exclude_modules", default=[]))
     layers = inner.optional_child("quantized_layers")
     cache = inner.raw.get("kv_cache_quant_algo") or inner.raw.get("kv_cache_scheme")
-    kv_cache = "fp8" if cache else None
+    kv_cache = _cache(cache)
     if layers is not None:
         return Plan(name="modelopt-mixed", rules=_mixed(layers), ignore=ignore, kv_cache=kv_cache)
     if inner.has("quant_algo") and inner.text("quant_algo") != "MIXED_PRECISION":
@@ -41,6 +41,14 @@ def plan(config: Config) -> Plan:
         return Plan(name=f"modelopt-{form.name}", rules=(Rule(format=form),), ignore=ignore, kv_cache=kv_cache)
     found = compressed.plan(inner)
     return Plan(name=f"modelopt-{found.name}", rules=found.rules, ignore=ignore, kv_cache=kv_cache)
+
+
+def _cache(told: object) -> str | None:
+    """The cache's type: a name, or compressed-tensors' description of its numbers."""
+    if isinstance(told, dict):
+        bits = told.get("num_bits")
+        return {8: "fp8", 4: "nvfp4"}.get(bits) if told.get("type") == "float" and isinstance(bits, int) else None
+    return next((name for name in ("nvfp4", "fp8") if str(told or "").lower().startswith(name)), None)
 
 
 def _mixed(layers: Config) -> tuple[Rule, ...]:

@@ -75,6 +75,12 @@ def under_name(name: str, row: reading.Row, because: str, *, alias: str = "") ->
     elif model.quantization and take_apart(name).variants & {"bf16", "fp16", "dequantized"}:
         taken.append(Assumption("quantization", None, "the name says 16 bits"))
         model = msgspec.structs.replace(model, quantization=None, dtype="bfloat16")
+    elif "base" in take_apart(name).variants and (model.quantization or {}).get("expert_dtype") == "fp4":
+        kept = {key: value for key, value in (model.quantization or {}).items() if key != "expert_dtype"}
+        taken.append(
+            Assumption("quantization", kept, "DeepSeek-V4's experts are in FP4 from post-training on; its base models are FP8")
+        )
+        model = msgspec.structs.replace(model, quantization=kept)
     if stated := take_apart(name).positions:
         taken.append(Assumption("positions", stated, "the name says so"))
         model = msgspec.structs.replace(model, positions=max(model.positions, stated))

@@ -1,12 +1,13 @@
 """Flags that change memory or speed and that no rule here counts: what each changes, one table an engine.
 
 Listed from vLLM 0.33.0's and SGLang 0.5.10's own parsers. The names of text-generation-launcher 3.3.6 (db931fcf, launcher/src),
-LMDeploy 0.16.0 (1263d5cd8, cli/, messages.py) and KTransformers (95009ea6) were held against their sources; those of llama.cpp
-and TensorRT-LLM come from the files people publish and were not. A name that ends in * stands for all that begin so.
+LMDeploy 0.16.0 (1263d5cd8, cli/, messages.py), KTransformers (95009ea6), llama.cpp (00dc8057, tools/server/README.md) and
+TensorRT-LLM (00046963 llmapi/llm_args.py TorchLlmArgs, commands/serve.py) were held against their sources; names of theirs that
+those no longer have come from files people publish. A name that ends in * stands for all that begin so.
 Their values are told in an answer beside what they change, so that nobody takes the figure for more than it is.
 """
 
-VERSIONS = {"vllm": "0.33.0", "sglang": "0.5.10", "llama_cpp": "0c1e57098", "tensorrt_llm": "1.0", "tgi": "3.3.6",
+VERSIONS = {"vllm": "0.33.0", "sglang": "0.5.10", "llama_cpp": "00dc8057", "tensorrt_llm": "00046963", "tgi": "3.3.6",
             "lmdeploy": "0.16.0", "ktransformers": "95009ea6"}  # fmt: skip
 _DRAFT = "the draft's weights, cache and graphs"
 _TOWER = "weights and activations of vision and audio towers"
@@ -66,25 +67,30 @@ _TABLES: dict[str, dict[str, str]] = {
     "llama_cpp": {
         _DRAFT: "model-draft spec-* draft-* -ngld n-gpu-layers-draft gpu-layers-draft ctx-size-draft -cd cache-type-k-draft "
         "-ctkd cache-type-v-draft -ctvd n-cpu-moe-draft cpu-moe-draft -cmoed hf-repo-draft -hfd device-draft -devd",
-        _TOWER: "mmproj mmproj-* image-min-tokens image-max-tokens -mm -mmu no-mmproj-offload",
-        _WEIGHTS: "lora lora-scaled control-vector* override-kv check-tensors models-preset models-max models-autoload",
-        _CACHE: "rope-* yarn-* cache-ram -cram ctx-checkpoints -ctxcp swa-checkpoints grp-attn-* keep cache-reuse "
-        "no-cache-prompt",
-        _LAYOUT: "main-gpu -mg device rpc no-repack no-host load-mode -lm direct-io -dio",
-        _KERNELS: "no-op-offload* -fdn no-fused* graph-reuse -gr -smgs max-gpu -cuda cuda-params -vq",
+        _TOWER: "mmproj mmproj-* image-min-tokens image-max-tokens mtmd-batch-max-tokens -mm -mmu -mmdev",
+        _WEIGHTS: "lora lora-* control-vector* override-kv check-tensors models-preset models-max models-autoload lazy-mode -lzm",
+        _CACHE: "rope-* yarn-* cache-ram -cram ctx-checkpoints -ctxcp swa-checkpoints checkpoint-min-step -cms grp-attn-* keep "
+        "cache-reuse cache-prompt cache-idle-slots kv-unified-per-slot",
+        _LAYOUT: "main-gpu -mg device rpc repack -nr host load-mode -lm direct-io -dio n-cpu-ffn -ncffn",
+        _EXPERTS: "moe-cache-mib",
+        _KERNELS: "op-offload* -fdn fused* graph-reuse -gr -smgs max-gpu -cuda cuda-params -vq backend-sampling -bs",
     },
     "tensorrt_llm": {
         _LAYOUT: "enable-attention-dp attention-dp-config* enable-lm-head-tp-in-adp context-parallel-size moe-cluster* "
-        "gpus-per-node",
+        "gpus-per-node cp-size cp-config* cluster-size sleep-config* gms-config* dwdp-config*",
         _DRAFT: "speculative-config*",
         _EXPERTS: "moe-config* moe-backend moe-load-balancer",
-        _GRAPHS: "cuda-graph-config* use-cuda-graph torch-compile-config* cuda-graph-*",
+        _GRAPHS: "cuda-graph-config* use-cuda-graph torch-compile-config* cuda-graph-* prefill-cuda-graph-backend "
+        "prefill-capture-num-tokens enable-in-graph-sampling encoder-cuda-graph-config*",
+        _TOWER: "mm-encoder-only disable-mm-encoder multimodal-config* encoder-max*",
         _SPLIT: "cache-transceiver-config* disaggregated*",
-        _HOST: "kv-cache-config.host-cache-size kv-cache-config.secondary*",
+        _HOST: "kv-cache-config.host-cache-size kv-cache-config.secondary* kv-connector-config*",
         _CACHE: "kv-cache-config.max-attention-window sparse-attention-config* kv-cache-config.*",
-        _KERNELS: "allreduce-strategy attn-backend nvfp4-gemm-config* enable-autotuner backend gemm* autotuner* use-torch*",
+        _KERNELS: "allreduce-strategy attn-backend nvfp4-gemm-config* enable-autotuner backend gemm* autotuner* use-torch* "
+        "use-cute-dsl* enable-mla-skip-correction enable-min-latency use-fine-grained-sync",
         _BATCH: "max-beam-width enable-chunked-prefill max-input-len scheduler-config* batch-wait*",
-        _WEIGHTS: "quant-config* load-format* lora-config* pytorch-backend-config* build-config*",
+        _WEIGHTS: "quant-config* load-format* lora-config* pytorch-backend-config* build-config* checkpoint-format mx-config* "
+        "force-dynamic-quantization encode-only",
     },
     "tgi": {
         _BATCH: "max-input-length max-input-tokens max-batch-prefill-tokens max-batch-total-tokens max-batch-size",
@@ -117,9 +123,10 @@ KERNEL_VARIABLES = (
 
 
 def effect_of(engine: str, flag: str) -> str:
-    """What a flag changes that no rule counts, "" for one that the engine's table does not have."""
+    """What a flag changes that no rule counts, "" for one that the engine's table does not have; switched off, the same."""
+    spoken = flag.removeprefix("no-")
     for effect, names in _TABLES.get(engine, {}).items():
-        if any(_fits(flag.removeprefix("no-") if flag.startswith("no-") else flag, name) for name in names.split()):
+        if any(_fits(spoken, name) for name in names.split()):
             return effect
     return ""
 

@@ -79,6 +79,9 @@ def at(version: Version, table: Table[Value]) -> Value:
     return found
 
 
+GB10 = (12, 1)
+"""The DGX Spark's compute capability."""
+
 HOST_GIB = Fitted(10, 2, "a DGX Spark (111 of 121.7 GiB free before a server starts) and a Jetson Orin (51 of 61.4)")
 
 

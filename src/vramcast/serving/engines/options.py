@@ -15,9 +15,10 @@ from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.quantity import Number, extent, is_array
-from vramcast.serving.engines.base import Engine, Resolved, Version, parse_version, why_not
+from vramcast.serving.engines.base import GB10, Engine, Resolved, Version, parse_version, why_not
+from vramcast.serving.engines.cache_type import cache_followed
 from vramcast.serving.engines.layouts import REASONS, check_layout, spread_of
-from vramcast.units import element_bytes
+from vramcast.units import GiB, element_bytes
 from vramcast.workload import Serving
 
 
@@ -193,6 +194,7 @@ def resolved(
     concurrency = question.concurrency
     if concurrency is None:
         concurrency = defaults.note("concurrency", 1, "one request of the whole context")
+    question, followed = cache_followed(question, model, version)
     return Resolved(
         question=question,
         model=model,
@@ -201,7 +203,14 @@ def resolved(
         context=context,
         concurrency=concurrency,
         options=defaults.values,
-        assumed=(*_not_native(question, model, card), *assumed_class(card), *model.assumed, *defaults.assumed),
+        assumed=(
+            *_not_native(question, model, card),
+            *assumed_class(card),
+            *_shown_memory(card, defaults.values),
+            *model.assumed,
+            *followed,
+            *defaults.assumed,
+        ),
         unmodelled=(*(Unmodelled(what) for what in model.unmodelled), *crossed(question, model, concurrency)),
     )
 
@@ -225,6 +234,14 @@ def crossed(question: Serving, model: Model, concurrency: Number) -> tuple[Unmod
 
 def _narrow(model: Model) -> str:
     return "bfloat16" if model.dtype == "float32" else model.dtype
+
+
+def _shown_memory(card: Accelerator | None, options: Mapping[str, Any]) -> tuple[Assumption, ...]:
+    """What a DGX Spark shows depends on its system: logs to April 2026 print 119.70 GiB, with driver 580.142 and later 121.69."""
+    if card is None or card.capability != GB10 or options.get("gpu_total_bytes") is not None:
+        return ()
+    because = "as its systems since May 2026 show; logs of older ones print 119.70 GiB"
+    return (Assumption("visible_memory", f"{card.visible_bytes / GiB:.2f} GiB", because),)
 
 
 def _not_native(question: Serving, model: Model, card: Accelerator | None) -> list[Assumption]:

@@ -24,7 +24,9 @@ Row = dict[str, Any]
 
 UNREADABLE = "unreadable line"
 _UNITS = ("_gib", "_mib", "_gb", "_mb", "_bytes")  # figures that a memory row is scored by; others may be text
-_SEVERAL = frozenset({"range_gib", "per_gpu_gib", "model_buffer_mib", "compute_buffer_mib", "kv_buffer_mib", "host_buffers_mib"})
+_SEVERAL = frozenset({
+    "range_gib", "per_gpu_gib", "model_buffer_mib", "compute_buffer_mib", "kv_buffer_mib", "host_buffers_mib", "rs_buffer_mib",
+})  # fmt: skip
 LONGEST_LINE = 4 * 2**20
 MOST_ROWS = 1_000_000
 MOST_TABLE_ROWS = 100_000  # of a parquet file: more are thinned evenly

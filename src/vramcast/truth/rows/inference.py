@@ -70,7 +70,7 @@ def question_of(row: Row) -> tuple[Serving, Model]:
         output=inference_words.output(row),
         dtype=inference_words.dtype(row, model),
         quant=inference_words.quant(row, model),
-        kv_dtype=inference_words.kv_dtype(row),
+        kv_dtype=inference_words.kv_dtype(row, model),
         parallel=Parallel(tp=row.get("tp") or 1, pp=row.get("pp") or 1, ep=inference_words.expert_ranks(row, engine)),
         options=options,
     )

@@ -25,9 +25,10 @@ _UNKNOWN_CARD = re.compile(
 _QUANTS: tuple[tuple[str, str | None], ...] = (
     (r"gptq.*int8", "gptq-int8"), (r"gptq", "gptq"), (r"auto-?round", "auto-round"), (r"awq", "awq"),
     (r"aqlm", "aqlm"), (r"mxfp4", "mxfp4"), (r"nvfp4", "nvfp4"), (r"nf4 double", "nf4-dq"), (r"nf4", "nf4"),
-    (r"bitsandbytes", "nf4-dq"), (r"w8a8|int8 \(compressed", "int8"), (r"fp8 block|fp8 \(block", "fp8-block"), (r"fp8", "fp8"),
-    (r"int8", "w8a16"), (r"marlin int4|int4", "w4a16"),
+    (r"bitsandbytes", "nf4-dq"), (r"w8a8|int8 \(compressed", "int8"), (r"fp8 block|fp8 \(block", "fp8-block"),
+    (r"fp8 \(compressed-tensors", "fp8-channel"), (r"fp8", "fp8"), (r"int8", "w8a16"), (r"marlin int4|int4|w4a16", "w4a16"),
 )  # fmt: skip
+_FOUR_BITS = r"gptq|awq|auto-?round|nvfp4|w4a16|int4"
 # what transformers makes of a plain checkpoint that is asked for in few bits: bitsandbytes (load_in_4bit, load_in_8bit)
 _LOADED_AS = {"int4": "fp4", "int8": "llm.int8"}
 # the last vLLM whose default was the V0 engine, for rows that name the engine and no version
@@ -149,10 +150,13 @@ def dtype(row: Row, model: Model) -> str | None:
     return name if name in _FULL_TYPES and name != model.dtype else None
 
 
-def kv_dtype(row: Row) -> str | None:
-    """The cache's type, None for the model's own."""
+def kv_dtype(row: Row, model: Model) -> str | None:
+    """The cache's type, None for the model's own. A checkpoint of Model Optimizer whose config is not at hand has it in fp8."""
     text = str(row.get("kv_dtype") or "").lower()
-    return next((name for name in _KV_TYPES if text.startswith(name)), None)
+    named = next((name for name in _KV_TYPES if text.startswith(name)), None)
+    by_modelopt = "nvfp4" in (words := str(row.get("quant")).lower()) and "modelopt" in words
+    untold = not (model.quantization or {}).keys() & {"exclude_modules", "ignore", "kv_cache_quant_algo", "kv_cache_scheme"}
+    return "fp8" if named is None and text in ("", "auto") and by_modelopt and untold else named
 
 
 def quant(row: Row, model: Model) -> str | None:
@@ -160,11 +164,17 @@ def quant(row: Row, model: Model) -> str | None:
     words = f"{row.get('quant') or ''} {' '.join(_REMARK.findall(row['model_id']))}".lower()
     if row.get("quant") is None and "nvfp4" not in words and "int4" not in words:
         return None
-    if model.quantization and "runtime" not in words and "online" not in words:
+    if model.quantization and "runtime" not in words and "online" not in words and not _in_fewer_bits(words, model):
         return None
     if row["engine"] == "transformers" and words.strip() in _LOADED_AS:
         return _LOADED_AS[words.strip()]
     return next((scheme for pattern, scheme in _QUANTS if re.search(pattern, words)), None)
+
+
+def _in_fewer_bits(words: str, model: Model) -> bool:
+    """Whether the words name somebody's 4-bit copy of a model whose makers publish it in fp8."""
+    in_fp8 = (model.quantization or {}).get("quant_method") == "fp8"
+    return in_fp8 and "fp8" not in words and re.search(_FOUR_BITS, words) is not None
 
 
 def with_group(row: Row, model: Model) -> Model:

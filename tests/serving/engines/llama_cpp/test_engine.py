@@ -42,6 +42,16 @@ def test_separate_streams_divide_the_context() -> None:
     assert answer.cache.tokens == 3 * 2816
 
 
+def test_the_mask_is_in_half_precision_from_b9430_on() -> None:
+    """Before, a step's mask over the cells was in float32 on the card, and its float16 beside it."""
+    old, new = (
+        next(t.bytes for t in ask(engine_version=build, context=131_072, options={"n_parallel": 1}).ranks[0].peak.terms
+             if t.name == "activations")
+        for build in ("b9429", "b9430")
+    )  # fmt: skip
+    assert old > 131_072 * 512 * (4 + 2) > new > 131_072 * 512 * 2
+
+
 def test_quantised_values_need_flash_attention() -> None:
     with pytest.raises(QuestionError, match="cache_type_v q8_0 needs flash attention: add flash_attn=true or keep f16 values"):
         ask(options={"cache_type_v": "q8_0", "flash_attn": False})

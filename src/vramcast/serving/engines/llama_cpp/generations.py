@@ -62,9 +62,10 @@ HABITS: Table[Habits] = (
     ((5900,), msgspec.structs.replace(_OLD, gated_unit=True, set_rows=True)),  # ggml_set_rows, pull 14285
     (
         (7700,),
-        msgspec.structs.replace(_OLD, gated_unit=True, set_rows=True, embedding_input=True, half_mask=True, key_last=True),
+        msgspec.structs.replace(_OLD, gated_unit=True, set_rows=True, embedding_input=True, key_last=True),
     ),  # pull 18550
-    ((9000,), Habits()),  # logits of one row per sequence (n_outputs_max)
+    ((9000,), Habits(half_mask=False)),  # logits of one row per sequence (n_outputs_max)
+    ((9430,), Habits()),  # pull 23764, of 28 May 2026
 )
 
 

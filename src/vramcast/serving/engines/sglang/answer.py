@@ -213,7 +213,7 @@ def _memory(rank: SglangRank, resolved: Resolved) -> RankMemory:
     pools, beside = rank.pools, _beside(resolved)
     pool = Term(name="pool", bytes=pools.cache_bytes, why=lambda: _budget_text(rank, resolved), source=_SOURCE)
     cache = Term(name="kv_cache", bytes=pools.cache_bytes, why=lambda: _pool_text(rank), source=_SOURCE, terms=(pool,))
-    slots = named(pools.slots, "slots") * bytes_(rank.cells.slot)
+    slots = named(pools.slots + 1, "slots, one of them for padding") * bytes_(rank.cells.slot)
     states = () if is_nothing(pools.state_bytes) else (Term(name="state", bytes=pools.state_bytes, why=slots, source=_SOURCE),)
     terms = (rank.weights, cache, *states, beside.activations, beside.logits, beside.graphs, beside.context)
     held = pools.cache_bytes + pools.state_bytes

@@ -64,7 +64,10 @@ def token_bytes(layer: CacheLayer, types: Types) -> float:
 
 
 def divide(budget_bytes: Number, cells: Cells, *, page: Number, slots: Number | None, cap: Number | None, share: Number) -> Pools:
-    """Tokens and slots a budget holds. ``slots``: asked number of state slots; ``cap``: asked number of tokens."""
+    """Tokens and slots a budget holds. ``slots``: asked number of state slots; ``cap``: asked number of tokens.
+
+    States have one slot more than the budget was asked for: requests that are padding write to it (mem_cache/memory_pool.py).
+    """
     held: Number = 0
     if cells.slot:
         held = floored(maximum(0.0, budget_bytes) * share / (1 + share) / cells.slot) if slots is None else slots
@@ -77,5 +80,5 @@ def divide(budget_bytes: Number, cells: Cells, *, page: Number, slots: Number | 
         sliding_tokens=sliding,
         slots=held,
         cache_bytes=whole(tokens * cells.full + sliding * cells.sliding),
-        state_bytes=whole(held * cells.slot),
+        state_bytes=whole((held + 1) * cells.slot) if cells.slot else 0,
     )

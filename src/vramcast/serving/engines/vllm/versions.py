@@ -9,7 +9,7 @@ from math import hypot
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Term
 from vramcast.quantity import Number, maximum, where
-from vramcast.serving.engines.base import Fitted, Table, Version, at
+from vramcast.serving.engines.base import GB10, Fitted, Table, Version, at
 from vramcast.units import GiB
 
 VERSIONS = ("0.4.1", "0.5.4", "0.6.4", "0.7.3", "0.8.5", "0.9.2", "0.10.2", "0.11.0", "0.13.0", "0.16.0", "0.17.1", "0.19.1",
@@ -54,7 +54,7 @@ LORA_IN_WEIGHTS: Table[bool] = (((0,), False), ((0, 7, 3), True))
 # tables of multimodal rotary sections are four times as long, for video (rotary_embedding.py MRotaryEmbedding, with Qwen2.5-VL)
 LONG_SECTIONS: Table[bool] = (((0,), False), ((0, 7, 2), True))
 # tokens per chunk of the fused-MoE kernels, 0 = no chunks
-MOE_CHUNK: Table[int] = (((0,), 65536), ((0, 14), 16384), ((0, 21), 0))
+MOE_CHUNK: Table[int] = (((0,), 65536), ((0, 14), 16384), ((0, 18), 0))
 
 # the second model runner: for the rest of the dense models, for quantised ones, at last for all; at first it reserved nothing
 # for its graphs (config/vllm.py use_v2_model_runner; vllm-project/vllm#43458, #44443, #53183, #53306)
@@ -106,7 +106,7 @@ SIZE_MIB: Table[Fitted] = (
 NON_TORCH: Table[Fitted] = (
     ((0,), Fitted(0.60, 1, _OLD)),
     ((0, 6, 4), Fitted(0.51, 1, _OLD)),
-    ((0, 6, 5), Fitted(1.79, 1, "vllm-project/vllm#10511")),
+    ((0, 6, 5), Fitted(0.21, 2, "vllm-project/vllm#12126 and a log of 0.6.5")),
     ((0, 7), Fitted(0.05, 7, "start-up logs of 0.7 to 0.9")),
     ((0, 10), Fitted(0.07, 2, "start-up logs of 0.10.2")),
     ((0, 11), Fitted(0.13, 8, "start-up logs of 0.11 to 0.17")),
@@ -116,7 +116,7 @@ NON_TORCH: Table[Fitted] = (
 # Hopper and data-centre Blackwell, distributed/device_communicators/symm_mem.py); cards joined by PCIe alone: the smaller
 NON_TORCH_TP: Table[Fitted] = (
     ((0,), Fitted(0.25, 1, _OLD)),
-    ((0, 6, 5), Fitted(3.58, 1, "vllm-project/vllm#10511, twice that of one card")),
+    ((0, 6, 5), Fitted(0.39, 1, "vllm-project/vllm#11251")),
     ((0, 7), Fitted(0.25, 2, "start-up logs of 0.7 to 0.9")),
     ((0, 11), Fitted(0.54, 2, "start-up logs of 0.11 to 0.17")),
     ((0, 18), Fitted(2.10, 16, _LOGS_19)),
@@ -126,7 +126,6 @@ NON_TORCH_TP_PCIE: Table[Fitted] = NON_TORCH_TP[:-1]
 NON_TORCH_PP: Table[Fitted] = (((0,), Fitted(0.07, 2, "start-up logs of 0.19 in a pipeline")),)
 # a DGX Spark's free memory is what its system has left (utils/mem_utils.py MemorySnapshot): the process's growth counts too, GiB
 HOST = Fitted(2.5, 5, "starts of 0.13 to 0.27 on a DGX Spark, 0.8 to 5.7 GiB")
-GB10 = (12, 1)
 READS_HOST: Table[bool] = (((0,), False), ((0, 12), True))
 
 
