@@ -113,7 +113,7 @@ def recorded(*records: bytes, data: int = 256) -> bytes:
         (keyed(array(8, 65) + struct.pack("<Q", 2**63) * 65), "truncated or lies"),
         (keyed(b"\1", kind=7, times=2), "gives the key 'k' twice"),
         (keyed(struct.pack("<I", 33), kind=4, key="general.alignment"), "alignment is 33, expected a power of two"),
-        (keyed(small.text("x"), kind=8, key="general.alignment"), "alignment is x, expected a power of two"),
+        (keyed(small.text("x"), kind=8, key="general.alignment"), "alignment is 'x', expected a power of two"),
         (recorded(record(dims=(2**40, 2**40))), "has the impossible shape"),
         (recorded(record(dims=(255,))), "of type q4_k has the impossible shape"),
         (recorded(small.text("a") + struct.pack("<I", 2**31)), "dimensions in tensor 'a', more than can be there"),

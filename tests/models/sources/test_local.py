@@ -119,7 +119,7 @@ def test_the_links_of_the_hubs_own_cache_are_followed(tmp_path):
         ("<html>", "this is a web page, not the file"),
         ("version https://git-lfs.github.com/spec/v1", "this is a Git LFS pointer"),
         ('{"a": "' + "x" * 5 * 2**20 + '"}', r"is larger than 4\.00 GiB|is larger than 4\.0 MiB"),
-        ('{"model_type": "llama", "num_hidden_layers": 1000000000}', "num_hidden_layers is 1000000000, expected at most 10000"),
+        ('{"model_type": "llama", "num_hidden_layers": 1000000000}', "num_hidden_layers is 1000000000, expected at most 1024"),
         ('{"model_type": "llama", "hidden_size": NaN}', "hidden_size"),
         ('{"model_type": "llama", "hidden_size": -5}', "hidden_size is -5, expected 1 to"),
         ('{"model_type": "llama", "hidden_size": "wide"}', "hidden_size is 'wide', expected a whole number"),

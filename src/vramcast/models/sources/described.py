@@ -33,6 +33,8 @@ def from_config(
     """
     check_sizes(raw, where)
     model = _guarded(lambda: _by_family(raw, where, stored), where)
+    if not model.layers:
+        raise ConfigError(f"{where} describes a model without a layer: is this the config.json of a complete model?")
     scheme = checkpoint_config(raw) or (compact_config(quantization) if quantization else None)
     model = msgspec.structs.replace(model, id=model.id or name, quantization=scheme, loaded_from=where)
     if stored:

@@ -13,7 +13,7 @@ from vramcast.units import MiB
 
 LARGEST_CONFIG_BYTES = 4 * MiB
 LARGEST_INDEX_BYTES = 64 * MiB
-_MOST_LAYERS = 10_000
+_MOST_LAYERS = 1_024  # the deepest that was published has 1,000 (DeepNet, arXiv:2203.00555)
 _LAYER_WORDS = ("layers", "layer", "depth", "blocks", "block_count")
 
 

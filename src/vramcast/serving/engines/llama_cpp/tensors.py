@@ -117,7 +117,7 @@ def _leaf(name: str) -> tuple[str, str]:
 
 
 def _made(name: str, shape: tuple[int, ...], copies: int, layer: int | None) -> GgufTensor:
-    total = copies
+    shape, total = shape or (1,), copies
     for length in shape:
         total *= length
     axes = sum(1 for length in shape if length > 1) + (copies > 1)
