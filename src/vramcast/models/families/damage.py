@@ -15,6 +15,10 @@ from vramcast.models.inventory import Block, Model
 from vramcast.models.layers import Attention, Experts
 
 _WIDTHS = ("head_dim", "attention_head_dim", "kv_channels", "d_kv", "qkv_hidden_size", "attention_hidden_size")
+# Classes whose own default does not divide (96 heads over 4,096; 28 over 2,048): transformers 5.23 takes the floor as the width.
+_FLOORED = frozenset(
+    {"glm4_moe", "glm4v_moe", "glm4v_moe_text", "qwen3_omni_moe", "qwen3_omni_moe_thinker", "qwen3_omni_moe_text"}
+)
 _OVER_LAYERS = ("layer_types", "mlp_layer_types", "layers_block_type", "attn_type_list", "hybrid_layer_pattern", "indexer_types")
 _DRAFTS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers", "num_mtp_modules")
 
@@ -26,7 +30,9 @@ def checked(model: Model, config: Config) -> Model:
     or where more experts are active than there are.
     """
     objects = [*_objects(config.raw)]
-    told = any(name in said for said in objects for name in _WIDTHS)
+    told = any(name in said for said in objects for name in _WIDTHS) or any(
+        said.get("model_type") in _FLOORED for said in objects
+    )
     for block in model.blocks:
         _check(block, model.hidden, config.path, told=told)
     spare = tuple(each for said in objects for each in _too_long(said))
