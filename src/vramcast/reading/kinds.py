@@ -16,20 +16,12 @@ from vramcast.reading.serving.markdown import is_markdown
 
 CERTAIN, LIKELY, HINT = 3, 2, 1
 _HEAD = 2**20
-_MEGATRON = re.compile(r"pretrain_\w+\.py$")
 # Files that hold no log of a run, whatever they quote; a trainer's own JSON is known by its keys.
 _STRUCTURED = (".json", ".yaml", ".yml", ".md", ".mdx", ".rst", ".py", ".toml", ".ipynb", ".html", ".pbtxt")
 _CONFIG_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_layer", "text_config")
 _TRAINS = re.compile(
     r"\b(?:TrainingArguments|SFTConfig|DPOConfig|GRPOConfig|KTOConfig|ORPOConfig|RewardConfig|PPOConfig|Seq2SeqTrainingArguments)\s*\("
 )
-# Programs that start a training run, and the words of which one must follow; () for any script.
-_TRAINERS: dict[str, tuple[str, ...]] = {
-    "torchrun": (), "deepspeed": (), "accelerate": ("launch",), "llamafactory-cli": ("train",), "llamafactory": ("train",),
-    "axolotl": ("train",), "trl": ("sft", "dpo", "grpo", "kto", "reward", "rloo"), "swift": ("sft", "rlhf", "pt"),
-    "tune": ("run",), "litgpt": ("finetune", "finetune_lora", "finetune_full", "pretrain"), "composer": (),
-}  # fmt: skip
-_TRAINING_MODULES = ("torch.distributed.run", "torch.distributed.launch", "axolotl.cli.train", "accelerate.commands.launch")
 _ERRORS = re.compile(
     r"out of memory|OutOfMemoryError|cudaMalloc failed|Traceback \(most recent call last\)|\b(?:ERROR|WARNING|INFO)\b", re.I
 )
@@ -150,6 +142,7 @@ def _training_log(text: str, _name: str) -> Kind | None:
 
 def _training(text: str, name: str) -> Kind | None:
     """A training configuration, a command line that trains, a program with TrainingArguments."""
+    from vramcast.reading.training.starting import starts_training
     from vramcast.reading.training.xtuner import is_config as is_xtuner
 
     if name.endswith(".py") or re.search(r"^\s*(?:from|import) \w+", text, re.M):
@@ -165,9 +158,15 @@ def _training(text: str, name: str) -> Kind | None:
         return (
             Kind(what="a training notebook", command=("train", "--from"), strength=CERTAIN, because=match[0]) if match else None
         )
-    if name.lower().endswith((".md", ".mdx", ".rst", ".html", ".cfg")) or is_markdown(text):
+    if name.lower().endswith((".rst", ".html", ".cfg")):
         return None
-    if not name.endswith((".yaml", ".yml", ".json", ".toml")) and (found := _starts_training(text)):
+    if name.lower().endswith((".md", ".mdx", ".markdown")) or is_markdown(text):
+        from vramcast.reading.training.files import training_blocks
+
+        blocks = training_blocks(text)
+        because = f"{len(blocks)} of its blocks train{'s' if len(blocks) == 1 else ''}"
+        return Kind(what="Markdown", command=("train", "--from"), strength=LIKELY, because=because) if blocks else None
+    if not name.endswith((".yaml", ".yml", ".json", ".toml")) and (found := starts_training(text[:_HEAD])):
         return Kind(what="a command that trains", command=("train", "--from"), strength=CERTAIN, because=found)
     from vramcast.reading.training.files import format_of_text, rules_of
 
@@ -180,25 +179,6 @@ def _training(text: str, name: str) -> Kind | None:
     return Kind(what=f"a training configuration ({title})", command=("train", "--from"), strength=strength, because=because)
 
 
-def _starts_training(text: str) -> str:
-    """The program of the first command that starts a training run, "" for none."""
-    from vramcast.reading.shell import read_script_text
-
-    for line in read_script_text(text).lines if len(text) < _HEAD else ():
-        words = [word for word in line.words if word not in ("sudo", "nohup", "srun", "exec", "time", "env", "uv", "run")]
-        if not words:
-            continue
-        program, rest = words[0].rsplit("/", 1)[-1], words[1:]
-        verbs = _TRAINERS.get(program)
-        script = any(word.endswith(".py") or word in ("-m", "--module") for word in rest)
-        if verbs is not None and (script if not verbs else bool(rest) and rest[0] in verbs and len(rest) > 1):
-            return program
-        module = rest[rest.index("-m") + 1] if "-m" in rest[:-1] else ""
-        if program.startswith("python") and (module in _TRAINING_MODULES or any(_MEGATRON.search(word) for word in rest[:3])):
-            return module or "a pretraining script"
-    return ""
-
-
 def _serving(text: str, name: str, folder: Any) -> Kind | None:
     from vramcast.reading.serving.files import find_launches
 
@@ -206,11 +186,12 @@ def _serving(text: str, name: str, folder: Any) -> Kind | None:
     if not found.launches:
         return None
     first = found.launches[0]
+    beside = name.endswith(".py") and _TRAINS.search(text) is not None and "the command in line" in first.where
     logged = len(text.splitlines()) > 30 and len(_ERRORS.findall(text[:_HEAD])) > 10
     return Kind(
         what=_article(found.kind),
         command=("serve", "--from"),
-        strength=HINT if logged else CERTAIN,
+        strength=HINT if logged else LIKELY if beside else CERTAIN,  # a program that trains may serve its model afterwards
         because=f"it starts {first.engine}",
     )
 

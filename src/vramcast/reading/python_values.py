@@ -38,8 +38,11 @@ class Program:
         self.tree = tree
         self.names: dict[str, ast.expr] = {}
         self.arguments: dict[str, ast.expr] = {}
+        self.attributes = _kept_by_objects(tree)
         for node in ast.walk(tree):
             self._note(node)
+        for name, value in _passed_once(tree):
+            self.names.setdefault(name, value)
         for name in _decided_by_branches(tree):
             self.names[name] = ast.Name(id=f"{name} ")  # either value: open
 
@@ -125,7 +128,8 @@ class Program:
     def _attribute(self, node: ast.Attribute, depth: int) -> Any:
         if isinstance(node.value, ast.Name) and node.value.id in ("torch", "jnp"):
             return node.attr
-        held = self.arguments.get(node.attr)
+        of_object = isinstance(node.value, ast.Name) and node.value.id == "self"
+        held = self.attributes.get(node.attr) if of_object else self.arguments.get(node.attr)
         return self.value(held, depth + 1) if held is not None else Open(node.attr)
 
     def _worked_out(self, node: ast.BinOp, depth: int) -> Any:
@@ -163,6 +167,41 @@ def field_defaults(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
             value = next((word.value for word in value.keywords if word.arg == "default"), None)
         if value is not None:
             yield one.target.id, value
+
+
+def _kept_by_objects(tree: ast.Module) -> dict[str, ast.expr]:
+    """What ``self.name`` holds where a program sets it once; None set before it counts as nothing."""
+    found: dict[str, ast.expr] = {}
+    twice: set[str] = set()
+    for node in ast.walk(tree):
+        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+        if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name) or target.value.id != "self":
+            continue
+        value = node.value  # type: ignore[attr-defined]
+        if isinstance(value, ast.Constant) and value.value is None:
+            continue
+        if target.attr in found and ast.dump(found[target.attr]) != ast.dump(value):
+            twice.add(target.attr)
+        found[target.attr] = value
+    return {name: value for name, value in found.items() if name not in twice}
+
+
+def _passed_once(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Parameters without a default whose function the program calls in one place, with what it passes there by name."""
+    calls: dict[str, list[ast.Call]] = {}
+    functions: dict[str, ast.FunctionDef] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            calls.setdefault(node.func.id, []).append(node)
+        elif isinstance(node, ast.FunctionDef):
+            functions.setdefault(node.name, node)
+    for name, function in functions.items():
+        if len(calls.get(name, ())) != 1:
+            continue
+        own = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)}
+        for word in calls[name][0].keywords:
+            if word.arg in own and not (isinstance(word.value, ast.Name) and word.value.id == word.arg):
+                yield word.arg, word.value
 
 
 def _decided_by_branches(tree: ast.Module) -> set[str]:

@@ -8,7 +8,7 @@ from vramcast.errors import QuestionError
 from vramcast.reading.serving.environment import read_environment_file, variable_of, variables_of_engine
 from vramcast.reading.serving.flags import Apart, Flag, taken_apart, words_of_flags
 from vramcast.reading.serving.launch import Held, Launch, visible_cards
-from vramcast.reading.serving.programs import Program, image_engine, program_of
+from vramcast.reading.serving.programs import Program, engine_of_flags, image_engine, program_of
 from vramcast.reading.shell.variables import open_names, resolved
 
 _DEEPEST = 6
@@ -193,7 +193,9 @@ def _with_cards(launch: Launch, cards: int) -> Launch:
 def of_image(image: str, words: Sequence[str], environment: Mapping[str, str], held: Held, name: str) -> tuple[Launch, ...]:
     """What a container starts whose image has an entry point of its own."""
     found = image_engine(image)
-    if found is None or not found[0] or (open_names(image) and "/" not in image):
+    if found is None and (own := engine_of_flags(words)):
+        found = own[0], None
+    elif found is None or not found[0] or (open_names(image) and "/" not in image):
         return ()
     launch = launch_of(Program(engine=found[0], version=found[1], words=tuple(words)), held, environment, name)
     return (launch,) if launch and (launch.model or launch.flags) else ()

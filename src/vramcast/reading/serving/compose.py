@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from vramcast.errors import QuestionError
+from vramcast.reading.serving import modelfile
 from vramcast.reading.serving.commands import cards_of
 from vramcast.reading.serving.containers import Container, environment_of, words_of
 from vramcast.reading.serving.environment import read_environment_file
@@ -28,7 +31,19 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
             whole = _extended(service, services, around, ())
             place = around.at(f"services.{name}")
             found += _container(str(name), whole, place).launches(place)
-    return tuple(found)
+    return _with_pulled_models(found)
+
+
+def _with_pulled_models(launches: list[Launch]) -> tuple[Launch, ...]:
+    """Ollama's server without a model, and services that pull models for it: one launch a model, with the server's settings."""
+    servers = [one for one in launches if one.engine == "ollama" and not one.model]
+    pulled = [one for one in launches if one.engine == "ollama" and one.model and not one.flags]
+    if not servers or not pulled:
+        return tuple(launches)
+    server = max(servers, key=lambda one: (len(one.flags), one.gpus))
+    models = {one.model: one for one in reversed(pulled)}
+    kept = [one for one in launches if one not in servers and one not in pulled]
+    return (*kept, *(msgspec.structs.replace(server, model=name, name=models[name].name) for name in reversed(models)))
 
 
 def _container(name: str, service: Mapping[str, Any], held: Held) -> Container:
@@ -36,17 +51,31 @@ def _container(name: str, service: Mapping[str, Any], held: Held) -> Container:
     for file in _files(service.get("env_file")):
         environment |= read_environment_file(held.text_of(file) or "")
     environment |= environment_of(service.get("environment"), dict(held.variables))
+    built = _built(service, held)
+    entry, arguments = words_of(service.get("entrypoint")), words_of(service.get("command"))
     profiles = service.get("deploy") if isinstance(service.get("deploy"), dict) else {}
     replicas = profiles.get("replicas") if isinstance(profiles, dict) else 1
     return Container(
         name=name,
-        image=str(service.get("image") or ""),
-        entry=_interpolated(words_of(service.get("entrypoint")), held),
-        arguments=_interpolated(words_of(service.get("command")), held),
-        environment={key: _filled(value, held) for key, value in environment.items()},
+        image=str(service.get("image") or built.image),
+        entry=_interpolated(entry, held) or built.entry,
+        arguments=_interpolated(arguments, held) or (() if entry else built.arguments),
+        environment={**built.environment, **{key: _filled(value, held) for key, value in environment.items()}},
         gpus=_devices(service),
         replicas=replicas if isinstance(replicas, int) and not isinstance(replicas, bool) and replicas > 0 else 1,
     )
+
+
+def _built(service: Mapping[str, Any], held: Held) -> Container:
+    """The Dockerfile that a service is built from, where it lies beside; an empty container where not."""
+    build = service.get("build")
+    if not build:
+        return Container()
+    named = build.get("dockerfile") if isinstance(build, dict) else None
+    context = str(build.get("context") or "." if isinstance(build, dict) else build).removeprefix("./").rstrip("/")
+    file = str(named or "Dockerfile")
+    text = held.text_of(f"{context}/{file}" if context not in ("", ".") else file)
+    return modelfile.container_of(text) if text is not None else Container()
 
 
 def _interpolated(words: tuple[str, ...], held: Held) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ _TABLES: dict[str, dict[str, str]] = {
         _TOWER: "mm-encoder-only disable-mm-encoder multimodal-config* encoder-max*",
         _SPLIT: "cache-transceiver-config* disaggregated*",
         _HOST: "kv-cache-config.host-cache-size kv-cache-config.secondary* kv-connector-config*",
-        _CACHE: "kv-cache-config.max-attention-window sparse-attention-config* kv-cache-config.*",
+        _CACHE: "kv-cache-config.max-attention-window sparse-attention-config* kv-cache-config.* mamba-*",
         _KERNELS: "allreduce-strategy attn-backend nvfp4-gemm-config* enable-autotuner backend gemm* autotuner* use-torch* "
         "use-cute-dsl* enable-mla-skip-correction enable-min-latency use-fine-grained-sync",
         _BATCH: "max-beam-width enable-chunked-prefill max-input-len scheduler-config* batch-wait*",

@@ -124,6 +124,8 @@ def _text(content: str, lower: str, held: Held) -> Found:
         return Found(kind="systemd unit", launches=_unit(content, held))
     if launches := _environment(content, held):
         return Found(kind="file of variables", launches=launches)
+    if "{{" in content:  # Jinja's placeholders in a script are variables that somebody fills in
+        content = _TEMPLATE.sub(_variable, content)
     launches = read_script(content, held)
     kind = (
         "SLURM script" if "#SBATCH" in content else "command line" if len(content.strip().splitlines()) == 1 else "shell script"
@@ -143,7 +145,18 @@ def _text(content: str, lower: str, held: Held) -> Found:
 
 
 def _yaml(content: str, what: str, held: Held) -> Found:
-    from vramcast.reading.serving import compose, dynamo, engine_yaml, helm, jobs, kubernetes, llama_swap, ray_serve, recipes
+    from vramcast.reading.serving import (
+        any_mapping,
+        compose,
+        dynamo,
+        engine_yaml,
+        helm,
+        jobs,
+        kubernetes,
+        llama_swap,
+        ray_serve,
+        recipes,
+    )  # fmt: skip
 
     plain = _untemplated(content) if "{{" in content else content
     if what.lower().endswith(".json"):
@@ -153,7 +166,7 @@ def _yaml(content: str, what: str, held: Held) -> Found:
     first = next((one for one in documents if one is not None), None)
     if launches := kubernetes.read(documents, held):
         return Found(kind=kubernetes.NAME, launches=launches)
-    for module in (compose, llama_swap, ray_serve, dynamo, recipes, jobs, helm, engine_yaml):
+    for module in (compose, llama_swap, ray_serve, dynamo, recipes, jobs, helm, engine_yaml, any_mapping):
         if launches := module.read(first, held):
             return Found(kind=module.NAME, launches=launches)
     return Found(kind="YAML")

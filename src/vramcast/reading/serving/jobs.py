@@ -48,7 +48,7 @@ def _groups(document: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], st
 def _scripts(job: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
     commands = job.get("commands")
     script = "\n".join(str(line) for line in commands) if isinstance(commands, list) else str(job.get("run") or "")
-    card, cards = _card(job.get("resources"))
+    card, cards = card_of(job.get("resources"))
     shown = environment_of(job.get("env")) | environment_of(job.get("envs"))
     shown = {name: value for name, value in shown.items() if value != f"${{{name}}}"}
     if cards:
@@ -65,12 +65,16 @@ def _scripts(job: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
     )
 
 
-def _card(resources: Any) -> tuple[str, int]:
+def card_of(resources: Any) -> tuple[str, int]:
     """The card and how many: ``gpu: H200:8``, ``gpu: 24GB``, ``accelerators: {L4: 1}``; a size names no card."""
-    asked = resources.get("gpu") or resources.get("accelerators") if isinstance(resources, dict) else None
+    asked = (
+        resources.get("gpu") or resources.get("accelerators") or resources.get("accelerator")
+        if isinstance(resources, dict)
+        else None
+    )
     if isinstance(asked, dict):
         name, count = asked.get("name"), asked.get("count")
-        first = next(iter(asked.items()), ("", ""))
+        first = next(((key, value) for key, value in asked.items() if value is not None), ("", ""))
         asked = f"{name}:{count or 1}" if name else f"{first[0]}:{first[1]}"
     elif isinstance(asked, list):
         asked = asked[0] if asked else ""

@@ -31,7 +31,7 @@ def blocks_of(text: str) -> tuple[Block, ...]:
     for line in text.splitlines():
         mark = _FENCE.match(line)
         if fence and mark and mark[1].startswith(fence) and not mark[2]:
-            found.append(Block(language=language.lower(), text="\n".join(held), heading=heading))
+            found.append(Block(language=language.lower(), text="\n".join(_unprompted(held)), heading=heading))
             fence = ""
         elif fence:
             held.append(line)
@@ -42,3 +42,10 @@ def blocks_of(text: str) -> tuple[Block, ...]:
         if len(found) >= _MOST_BLOCKS:
             break
     return tuple(found)
+
+
+def _unprompted(lines: list[str]) -> list[str]:
+    """Lines of an interactive Python session without its prompts."""
+    if not any(re.match(r">>> \w", line) for line in lines):
+        return lines
+    return [re.sub(r"^(?:>>>|\.\.\.) ?", "", line) for line in lines]

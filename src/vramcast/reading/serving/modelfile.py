@@ -62,15 +62,24 @@ def read(text: str, held: Held) -> tuple[Launch, ...]:
 
 def read_dockerfile(text: str, held: Held) -> tuple[Launch, ...]:
     """What an image of this Dockerfile starts: its entry point and command, under its base image's."""
+    what = container_of(text)
+    found = what.launches(held)
+    if not found and (engine := image_engine(what.image)) and engine[0]:  # an entry point of its own, not at hand
+        return (Launch(engine=engine[0], model="", version=engine[1], where=held.where),)
+    return found
+
+
+def container_of(text: str) -> Container:
+    """A Dockerfile's last base image, entry point, command and variables."""
     plain = re.sub(r"\\\s*\n", " ", text)
     images = re.findall(r"^\s*FROM\s+(?:--\S+\s+)?(\S+)", plain, re.M)
     variables = dict(re.findall(r"^\s*(?:ENV|ARG)\s+(\w{1,60})[= ]\"?([^\"\n]{0,300}?)\"?\s*$", plain, re.M))
-    entry = _instruction(plain, "ENTRYPOINT")
-    what = Container(image=images[-1] if images else "", entry=entry, arguments=_instruction(plain, "CMD"), environment=variables)
-    found = what.launches(held)
-    if not found and images and (engine := image_engine(images[-1])) and engine[0]:  # an entry point of its own, not at hand
-        return (Launch(engine=engine[0], model="", version=engine[1], where=held.where),)
-    return found
+    return Container(
+        image=images[-1] if images else "",
+        entry=_instruction(plain, "ENTRYPOINT"),
+        arguments=_instruction(plain, "CMD"),
+        environment=variables,
+    )
 
 
 def _instruction(text: str, name: str) -> tuple[str, ...]:

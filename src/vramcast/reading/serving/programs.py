@@ -41,6 +41,15 @@ _IMAGES = (
     ("lmdeploy", "lmdeploy"), ("ollama/ollama", "ollama"), ("tensorrt-llm", "tensorrt_llm"), ("ktransformers", "ktransformers"),
     ("tritonserver", "triton"), ("vllm", "vllm"),
 )  # fmt: skip
+# Flags that name an engine where its image does not: the flag of the model, and others of which one must stand beside it.
+_OWN_FLAGS = (
+    ("tgi", "--model-id", ("--num-shard", "--max-total-tokens", "--max-input-length", "--max-input-tokens",
+     "--max-batch-prefill-tokens", "--max-batch-total-tokens", "--max-concurrent-requests")),
+    ("vllm", "--model", ("--max-model-len", "--gpu-memory-utilization", "--tensor-parallel-size", "--served-model-name",
+     "--max-num-seqs", "--enable-auto-tool-choice", "--max-num-batched-tokens")),
+    ("sglang", "--model-path", ("--mem-fraction-static", "--tp-size", "--tp", "--context-length", "--chunked-prefill-size")),
+    ("llama_cpp", "-m", ("-ngl", "--n-gpu-layers", "-c", "--ctx-size")),
+)  # fmt: skip
 _SHELLS = ("sh", "bash", "zsh", "dash", "/bin/sh", "/bin/bash", "pwsh", "powershell")
 _BEFORE = frozenset(  # words that stand before a command and change nothing
     """
@@ -96,6 +105,16 @@ def image_engine(image: str) -> tuple[str, str | None] | None:
     release = re.fullmatch(r"v?(\d{1,3}(?:\.\d{1,4}){1,3})(?:\.post\d+)?(?:[.-].*)?", tag)
     own = engine == "vllm" and not any(part in name for part in ("llm-d", "lmcache", "kserve", "runtime"))
     return engine, release[1] if release and (own or engine == "sglang") else None
+
+
+def engine_of_flags(words: Sequence[str]) -> tuple[str, int] | None:
+    """The engine whose own flags these words hold, and the place of the first: for an image whose name tells nothing."""
+    plain = [word.partition("=")[0].replace("_", "-") for word in words]
+    for engine, model, others in _OWN_FLAGS:
+        places = [plain.index(flag) for flag in (model, *others) if flag in plain]
+        if model in plain and len(places) > 1 and (engine != "llama_cpp" or any(word.endswith(".gguf") for word in words)):
+            return engine, min(places)
+    return None
 
 
 def _direct(name: str, words: list[str]) -> Program | None:
@@ -166,6 +185,8 @@ def _wrapped(words: list[str], before: list[str]) -> Program | None:
             if rest and (rest[0].rsplit("/", 1)[-1] in _SHELLS or rest[0].startswith("/bin/")):
                 return None
             return Program(engine=engine, version=version, words=rest, before=(*before, *words[: place + 1]))
+    if words[0].rsplit("/", 1)[-1] in _DOCKERS and (own := engine_of_flags(words)):
+        return Program(engine=own[0], words=tuple(words[own[1] :]), before=(*before, *words[: own[1]]))
     return None
 
 

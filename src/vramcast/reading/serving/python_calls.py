@@ -1,10 +1,12 @@
-"""Engines started from Python: ``LLM(...)`` and engine arguments of vLLM, SGLang's ``Engine``, llama-cpp-python's.
+"""Engines started from Python: ``LLM(...)`` and the like of vLLM, SGLang, llama-cpp-python, LMDeploy; and the commands it runs.
 
 Read from the syntax tree, never executed: constants, names assigned to them, defaults of argparse.
 """
 
 import ast
 from typing import Any
+
+import msgspec
 
 from vramcast.reading.python_values import Open, Program, called, parse_python
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
@@ -39,6 +41,11 @@ def read(text: str, held: Held) -> tuple[Launch, ...]:
             found += _ray(program, call, held)
         elif engine:
             found += _launch(program, call, engine, held)
+    from vramcast.reading.serving.python_commands import card_of, commands_in
+
+    found += commands_in(program, held)
+    card, cards = card_of(program) if found else ("", 0)
+    found = [msgspec.structs.replace(launch, card=launch.card or card, gpus=launch.gpus or cards) for launch in found]
     return tuple(launch for place, launch in enumerate(found) if launch not in found[:place])
 
 
@@ -67,8 +74,8 @@ def _launch(program: Program, call: ast.Call, engine: str, held: Held) -> list[L
     model = next((given.pop(name) for name in _MODELS if name in given), positional)
     if engine == "llama_cpp" and model is None and isinstance(given.get("repo_id"), str):
         model = given.pop("repo_id")
-    if engine == "lmdeploy" and (config := next((x for x in call.keywords if x.arg == "backend_config"), None)):
-        given = program.keywords(config.value) if isinstance(config.value, ast.Call) else {}
+    if engine == "lmdeploy":
+        given = _engine_config(program, call)
     name = called(call)
     values = {
         key: _shown(value)
@@ -80,6 +87,16 @@ def _launch(program: Program, call: ast.Call, engine: str, held: Held) -> list[L
     words += ["--entry=offline"] if engine == "vllm" and name == "LLM" else []
     where = held.at(f"{name}(...) in line {call.lineno}").where
     return [Launch(engine=engine, model=_shown(model) if model is not None else "", flags=tuple(words), where=where)]
+
+
+def _engine_config(program: Program, call: ast.Call) -> dict[str, Any]:
+    """The arguments of LMDeploy's TurbomindEngineConfig or PytorchEngineConfig that a pipeline is given."""
+    for word in call.keywords:
+        value = program.names.get(word.value.id) if isinstance(word.value, ast.Name) else word.value
+        if isinstance(value, ast.Call) and called(value) in ("TurbomindEngineConfig", "PytorchEngineConfig"):
+            backend = "pytorch" if called(value) == "PytorchEngineConfig" else "turbomind"
+            return {"backend": backend, **program.keywords(value)}
+    return {}
 
 
 def _ray(program: Program, call: ast.Call, held: Held) -> list[Launch]:

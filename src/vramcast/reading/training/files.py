@@ -17,6 +17,7 @@ from vramcast.untrusted import existing_path, parse_json, parse_toml, parse_yaml
 _ARGUMENTS = 3  # lines of a flag each: arguments held in a variable for another script
 LARGEST_BYTES, LARGEST_NOTEBOOK = MiB, 8 * MiB  # a notebook carries its pictures
 _SCRIPTS = (".sh", ".bash", ".txt", ".sbatch", ".slurm", "")
+MARKDOWN = (".md", ".mdx", ".markdown")
 DEEPEST_FILES = 8
 FORMATS = (
     "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",
@@ -68,6 +69,8 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
     text = _text(path)
     if path.suffix == ".py":
         return _from_program(text, settings, path.name)
+    if path.suffix.lower() in MARKDOWN or (str(path) == "-" and training_blocks(text)):
+        return _from_markdown(text, settings, path, above)
     if path.suffix == ".ipynb":
         return _from_notebook(text, settings, path, above)
     if str(path) == "-" and (found := _from_pasted(text, settings, above)):
@@ -103,6 +106,24 @@ def _from_notebook(text: str, settings: Settings, path: Path, above: tuple[Path,
         if not shell.strip():
             raise
         return _from_command(read_command(shell), settings, path, (*above, path))
+
+
+def training_blocks(text: str) -> list[str]:
+    """The fenced blocks of a Markdown text that hold a command which trains."""
+    from vramcast.reading.serving.markdown import blocks_of
+    from vramcast.reading.training.starting import starts_training
+
+    return [block.text for block in blocks_of(text) if starts_training(block.text)]
+
+
+def _from_markdown(text: str, settings: Settings, path: Path, above: tuple[Path, ...]) -> list[str]:
+    """The first command of a Markdown file that trains; the others are told. Raises QuestionError where there is none."""
+    blocks = training_blocks(text)
+    if not blocks:
+        raise QuestionError(f"{path.name} has no fenced block with a command that trains: give the command itself")
+    if len(blocks) > 1:
+        settings.unread.append(f"{len(blocks) - 1} more commands that train in {path.name} (paste the one that is meant)")
+    return _from_command(read_command(blocks[0]), settings, path, (*above, path))
 
 
 def _from_pasted(text: str, settings: Settings, above: tuple[Path, ...], *, where: str = "standard input") -> list[str]:

@@ -6,7 +6,7 @@ model_config.py; accelerate's FSDP plugin for the names inside ``fsdp_config``.
 
 from typing import Any
 
-from vramcast.reading.training.keys import Rule, dtype, flag, names, number, one_of, text, when, whole
+from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, one_of, text, when, whole
 from vramcast.reading.training.settings import Settings
 
 NAME = "Hugging Face TrainingArguments"
@@ -132,6 +132,13 @@ def fsdp_idle(prefix: str) -> tuple[str, ...]:
     return tuple(f"{prefix}{mark}{name}" for name in plain for mark in ("", "fsdp_"))
 
 
+def _train_mode(settings: Settings, value: Any, because: str) -> None:
+    """Firefly's full, lora or qlora."""
+    settings.put("adapter.on", str(value) in ("lora", "qlora"), because)
+    if str(value) == "qlora":
+        settings.put("quant", "nf4", because)
+
+
 TRAINER: dict[str, Rule] = {
     "per_device_train_batch_size": ("micro_batch", whole),
     "gradient_accumulation_steps": ("accumulate", whole),
@@ -192,7 +199,15 @@ TRL: dict[str, Rule] = {
     "vllm_tensor_parallel_size": ("engine.tp", whole),
     "vllm_enable_sleep_mode": ("engine.sleeps", flag),
     "task": ("options.task", text),
-    # what the example scripts of PEFT, FastChat and Qwen call the same
+    # what the example scripts of PEFT, FastChat, Qwen, InternVL, MedicalGPT, Firefly and DeepSpeed-Chat call the same
+    "lora_rank": ("adapter.rank", whole),
+    "lora_dim": ("adapter.rank", natural),
+    "use_llm_lora": ("adapter.rank", natural),
+    "target_modules": ("adapter.targets", lambda value: ("all-linear",) if value == "all" else names(value)),
+    "train_mode": _train_mode,
+    "grad_checkpoint": checkpointing,
+    "zero_stage": ("zero", natural),
+    "precision": ("compute_dtype", one_of({"fp16": "float16", "bf16": "bfloat16", "fp32": None})),
     "use_flash_attn": ("attention", when("flash", "eager")),
     "use_peft_lora": ("adapter.on", flag),
     "use_lora": ("adapter.on", flag),

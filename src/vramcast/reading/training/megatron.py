@@ -230,6 +230,11 @@ def _gradients(settings: Settings) -> None:
 def _recompute(settings: Settings) -> None:
     granularity = settings.get("recompute.granularity")
     because = settings.because.get("recompute.granularity", "Megatron: no recomputation by default")
+    told = settings.because.get("recompute.method", "")
+    if granularity is None and told.endswith(
+        " activations_checkpoint_method"
+    ):  # Megatron before 2022: the method alone turns it on
+        granularity, because = "full", told
     if granularity == "full":
         method, layers = settings.get("recompute.method", "uniform"), settings.get("recompute.layers", 1)
         settings.put("checkpointing", "full" if (method, layers) == ("uniform", 1) else f"{method}:{layers}", because)

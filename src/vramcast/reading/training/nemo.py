@@ -9,12 +9,15 @@ from vramcast.reading.training.settings import Settings
 
 NAME = "NeMo or Megatron-Bridge YAML"
 SIGNATURE = frozenset({"model.tensor_model_parallel_size", "train.micro_batch_size", "train.global_batch_size",
-                       "trainer.strategy.tensor_model_parallel_size", "model.num_layers"})  # fmt: skip
+                       "trainer.strategy.tensor_model_parallel_size", "model.num_layers", "model.micro_batch_size",
+                       "model.data.train_ds.micro_batch_size", "model.encoder_seq_length"})  # fmt: skip
 _SECTIONS = ("model", "train", "dataset", "data", "ddp", "optimizer", "trainer.strategy", "model.config", "model.optim", "")
 _MORE: dict[str, Rule] = {
     "trainer.devices": ("gpus", whole),
     "trainer.num_nodes": ("nodes", whole),
     "trainer.precision": megatron.RULES["precision"],
+    "model.data.train_ds.global_batch_size": ("global_batch", whole),  # NeMo-Aligner's; the model's own point to them
+    "model.data.train_ds.micro_batch_size": ("micro_batch", whole),
     "model.hf_model_id": ("model", text),
     "checkpoint.hf_model_id": ("model", text),
 }

@@ -105,5 +105,12 @@ def _words(text: str) -> tuple[list[str], dict[str, str]]:
     script = read_script_text(text)
     words = [word for line in script.lines if line.words[0] not in _QUIET for word in (*line.words, END)]
     shown = {name: value for line in script.lines for name, value in line.environment.items()}
-    apart = [w for word in words for w in (word.split() if word.startswith("--") and " " in word else [word])]
+    apart = [w for word in words for w in (word.split() if _holds_flags(word) else [word])]
     return apart, {**shown, **script.variables}
+
+
+def _holds_flags(word: str) -> bool:
+    """Whether a word is a line of flags, or the whole command of ``sh -c``."""
+    return " " in word and (
+        word.startswith("--") or re.match(r"\s*(?:python\d?|torchrun|deepspeed|accelerate)\s.*\s--\w", word, re.S) is not None
+    )

@@ -98,7 +98,14 @@ RULES: dict[str, Rule] = {
     "parallelism.expert_parallel_degree": _degree("parallel.ep"),
     "parallelism.expert_tensor_parallel_degree": _degree("options.expert_tp"),
     "parallelism.disable_loss_parallel": _loss_parallel,
-    "activation_checkpoint.mode": ("checkpoint.mode", text),
+    # the same before release 0.2, and in forks of it (flame)
+    "training.data_parallel_replicate_degree": _degree("parallel.replicate"),
+    "training.data_parallel_shard_degree": _degree("parallel.shard"),
+    "training.tensor_parallel_degree": _degree("parallel.tp"),
+    "experimental.pipeline_parallel_degree": _degree("parallel.pp"),
+    "experimental.context_parallel_degree": _degree("parallel.cp"),
+    "training.gradient_accumulation_steps": ("accumulate", whole),
+    "activation_checkpoint.mode": ("checkpoint.mode", lambda value: str(value).lower()),  # "none" is a mode, not unset
     "activation_checkpoint.selective_ac_option": ("checkpoint.option", text),
     "optimizer.name": ("optimizer", lambda v: str(v).lower()),
     "optimizer.implementation": ("options.update", lambda v: {"for-loop": "loop"}.get(str(v), str(v))),
@@ -107,7 +114,7 @@ RULES: dict[str, Rule] = {
 IDLE = (
     "job.*", "profiling.*", "metrics.*", "model.*", "optimizer.*", "lr_scheduler.*", "checkpoint.*", "validation.*",
     "training.dataset*", "training.max_norm", "training.steps", "training.seed", "training.deterministic", "training.gc_*",
-    "training.data_parallel_*", "training.tensor_parallel_degree", "training.dataloader*", "training.warmup_steps", "comm.*",
+    "training.data_parallel_*", "training.dataloader*", "training.warmup_steps", "comm.*",
     "parallelism.enable_async_tensor_parallel", "parallelism.pipeline_parallel_*", "parallelism.context_parallel_*",
     "parallelism.module_fqns_per_model_part", "parallelism.expert_*", "parallelism.enable_compiled_autograd",
     "activation_checkpoint.*", "compile.*", "float8.*", "quantize.*", "mx.*", "experimental.*", "memory_estimation.*",

@@ -1,0 +1,88 @@
+"""Mappings of platforms that have no reader of their own: commands and containers wherever they stand in the tree.
+
+Truss (``docker_server.start_command``, ``resources.accelerator``), ECS task definitions and the like. A text counts
+where it begins with an engine's program and has flags; a mapping where it names an image beside a command or arguments.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from vramcast.reading.serving.containers import Container, environment_of, words_of
+from vramcast.reading.serving.jobs import card_of
+from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.programs import image_engine, program_of
+from vramcast.reading.serving.scripts import read_script
+
+NAME = "configuration with a command"
+_DEEPEST = 12
+_MOST = 5_000
+_HOLDER = re.compile(r"(?<![$\w])\{(\w{1,60})\}")
+_LINES = 3  # of a text whose first may set variables
+
+
+def read(document: Any, held: Held) -> tuple[Launch, ...]:
+    """The engines that commands and containers anywhere in a mapping start; () where none does."""
+    if not isinstance(document, dict | list) or (isinstance(document, dict) and "apiVersion" in document):
+        return ()
+    found: list[Launch] = []
+    for place, inner in _mappings(document, "", 0):
+        found += [launch for launch in _of(inner, held.at(place)) if launch.model]  # the head of a command starts nothing
+    card, cards = card_of(document.get("resources")) if isinstance(document, dict) else ("", 0)
+    image = document.get("base_image") if isinstance(document, dict) else None
+    told = image_engine(str(image.get("image") or "")) if isinstance(image, dict) else None
+    return tuple(
+        msgspec.structs.replace(
+            launch,
+            card=launch.card or card,
+            gpus=launch.gpus or cards,
+            version=launch.version or (told[1] if told and told[0] == launch.engine else None),
+        )
+        for at, launch in enumerate(found)
+        if launch not in found[:at]
+    )
+
+
+def _mappings(value: Any, place: str, depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, dict):
+        yield place, value
+        for key, inner in list(value.items())[:_MOST]:
+            yield from _mappings(inner, f"{place}.{key}".lstrip("."), depth + 1)
+    elif isinstance(value, list):
+        for number, inner in enumerate(value[:_MOST]):
+            yield from _mappings(inner, f"{place}[{number}]", depth + 1)
+
+
+def _of(mapping: dict[str, Any], held: Held) -> tuple[Launch, ...]:
+    """A container that the mapping describes, else the commands among its values."""
+    image = mapping.get("image") or mapping.get("Image")
+    words = words_of(mapping.get("command") or mapping.get("Command")), words_of(mapping.get("args") or mapping.get("arguments"))
+    if isinstance(image, str) and any(words):
+        environment = environment_of(mapping.get("environment") or mapping.get("env"))
+        both = (*words[0], *words[1])
+        flags = both[0].startswith("-")  # what follows an image's own entry point; else it replaces that
+        return Container(
+            image=image, entry=() if flags else both, arguments=both if flags else (), environment=environment
+        ).launches(held)
+    found: list[Launch] = []
+    for key, value in mapping.items():
+        if isinstance(value, str) and _is_command(value):
+            found += read_script(_HOLDER.sub(r"${\1}", value), held.at(str(key)))
+    return tuple(found)
+
+
+def _is_command(text: str) -> bool:
+    """Whether a text begins with an engine's program, variables set before it aside, and has flags."""
+    if " -" not in text and "\n-" not in text:
+        return False
+    for line in re.sub(r"\\\s*\n", " ", text).strip().splitlines()[:_LINES]:
+        words = [word.strip("\"'") for word in line.split()]
+        while words and re.fullmatch(r"(?:export|[A-Za-z_]\w*=\S*)", words[0]):
+            words.pop(0)
+        if program_of(words) is not None:
+            return True
+    return False

@@ -1,0 +1,134 @@
+"""Commands that a Python program puts together and runs: ``subprocess.run(f"python -m sglang.launch_server ...".split())``.
+
+A text counts where it begins with an engine's program and has flags; a list where its first words start one. What the tree does
+not tell stays a variable. Docstrings and messages are no commands.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from vramcast.reading.python_values import Open, Program, called
+from vramcast.reading.serving.commands import launches_of
+from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.programs import program_of
+from vramcast.reading.serving.scripts import read_script
+from vramcast.reading.shell.variables import open_names
+
+_MARKS = re.compile(r"vllm|sglang|llama-server|text-generation-launcher|lmdeploy|trtllm-serve|ollama|docker run")
+_LONGEST = 8_000
+_FEWEST = 2  # words of a list that is a command
+_CARD = re.compile(r"([A-Za-z][A-Za-z0-9-]{1,20})(?::(\d{1,3}))?")
+
+
+def commands_in(program: Program, held: Held) -> list[Launch]:
+    """The engines that a program's own commands start, in its order."""
+    found: list[Launch] = []
+    for node, text in _texts(program):
+        place = held.at(f"the command in line {node.lineno}")
+        found += read_script(text, place)
+    for name, node in _lists(program.tree):
+        words = [_word(program, one) for one in node.elts]
+        more, perhaps = _added(program, name)
+        if len(words) >= _FEWEST and _MARKS.search(" ".join(words)):
+            for launch in launches_of([*words, *more], held.at(f"the command in line {node.lineno}")):
+                found.append(msgspec.structs.replace(launch, unread=(*launch.unread, *perhaps)))
+    return [launch for launch in found if launch.model and (launch.flags or not open_names(launch.model))]
+
+
+def _texts(program: Program) -> Iterator[tuple[ast.expr, str]]:
+    """Strings that begin with an engine's program and have flags, but for docstrings and the parts of longer ones."""
+    parts = {id(part) for node in ast.walk(program.tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    alone = {id(node.value) for node in ast.walk(program.tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(program.tree):
+        whole = isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and id(node) not in parts)
+        if not whole or id(node) in alone or not isinstance(node, ast.JoinedStr | ast.Constant):
+            continue
+        text = _text(program, node)
+        if len(text) < _LONGEST and " -" in text and _MARKS.search(text) and program_of(_first_words(text)) is not None:
+            yield node, text
+
+
+def _first_words(text: str) -> list[str]:
+    """The words of the first command, variables set before it left out."""
+    words = re.sub(r"\\\s*\n", " ", text).strip().split("\n", 1)[0].split()
+    while words and re.fullmatch(r"[A-Z_]\w*=\S*", words[0]):
+        words.pop(0)
+    return words
+
+
+def _text(program: Program, node: ast.expr) -> str:
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    parts = node.values if isinstance(node, ast.JoinedStr) else []
+    return "".join(_word(program, one.value if isinstance(one, ast.FormattedValue) else one) for one in parts)
+
+
+def _word(program: Program, node: ast.expr) -> str:
+    """A word of a command; ``${name}`` where only running the program would tell it."""
+    value = program.value(node)
+    if isinstance(value, Open):
+        return f"${{{re.sub(r'[^A-Za-z0-9_]', '_', value.name).strip('_')[:40] or 'value'}}}"
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _lists(tree: ast.Module) -> Iterator[tuple[str, ast.List]]:
+    """Lists with the name that they are assigned to, "" for others."""
+    named = {
+        id(node.value): node.targets[0].id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.List):
+            yield named.get(id(node), ""), node
+
+
+def _added(program: Program, name: str) -> tuple[list[str], list[str]]:
+    """Words that a program adds to a named list later, and the flags of those that it adds under a condition."""
+    if not name:
+        return [], []
+    always: list[str] = []
+    perhaps: list[str] = []
+    under = {id(inner) for node in ast.walk(program.tree) if isinstance(node, ast.If) for inner in ast.walk(node)}
+    for node in ast.walk(program.tree):
+        values = _values_added(node, name)
+        words = [_word(program, value) for value in values]
+        if id(node) in under:
+            perhaps += [f"{word} (under a condition)" for word in words if word.startswith("--")]
+        else:
+            always += words
+    return always, perhaps
+
+
+def _values_added(node: ast.AST, name: str) -> list[ast.expr]:
+    """``name += [...]``, ``name.extend([...])`` and ``name.append(x)``."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
+        return list(node.value.elts) if isinstance(node.value, ast.List) else []
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+        if node.func.value.id != name or not node.args:
+            return []
+        given = node.args[0]
+        if node.func.attr == "extend" and isinstance(given, ast.List):
+            return list(given.elts)
+        return [given] if node.func.attr == "append" else []
+    return []
+
+
+def card_of(program: Program) -> tuple[str, int]:
+    """The card that a job platform's decorator asks for: ``gpu="H100:8"``, ``gpus="L4:8"``, ``modal.gpu.A100(count=4)``."""
+    for node in ast.walk(program.tree):
+        for word in node.keywords if isinstance(node, ast.Call) else ():
+            if word.arg not in ("gpu", "gpus"):
+                continue
+            if isinstance(word.value, ast.Call) and isinstance(word.value.func, ast.Attribute):
+                size = program.keywords(word.value).get("size")
+                count = program.keywords(word.value).get("count")
+                card = f"{called(word.value)}{f'-{size}' if isinstance(size, str) else ''}"
+                return card, count if isinstance(count, int) else 0
+            value = program.value(word.value)
+            if isinstance(value, str) and (found := _CARD.fullmatch(value)):
+                return found[1], int(found[2] or 1)
+    return "", 0
