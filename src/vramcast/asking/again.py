@@ -22,6 +22,8 @@ _COMMANDS = {
     "llama_cpp": "llama-server -m {model}",
     "ollama": "ollama run {model}",
     "tensorrt_llm": "trtllm-serve {model}",
+    "tgi": "text-generation-launcher --model-id {model}",
+    "lmdeploy": "lmdeploy serve api_server {model}",
 }
 # Our words as each engine spells them.
 _SPELT = {

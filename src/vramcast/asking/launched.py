@@ -141,6 +141,7 @@ def question_of_launch(
     from vramcast.asking.sorting import sorted_flags
     from vramcast.reading.shell import open_names
     from vramcast.serving.engines import engine as engine_named
+    from vramcast.serving.engines.base import POOL_ENGINES
 
     launch, given = held.launch, {name: value for name, value in words.items() if value is not None}
     engine = _engine(launch, given)
@@ -153,7 +154,7 @@ def question_of_launch(
     asked: dict[str, Any] = {"engine": engine, **said, **given}
     cards, told, unread = _cards(launch, asked)
     asked |= cards
-    if table.name in ("vllm", "sglang", "tensorrt_llm"):
+    if table.name in POOL_ENGINES:
         asked.setdefault("tp", 1)
     answer = ask(_named(model, launch), flags=(*rest, *flags), options=options, **asked)
     kind = Assumption("engine", launch.engine, f"{launch.where or 'the pasted line'} starts it with {printable(model)[:120]}")
@@ -177,9 +178,13 @@ def _engine(launch: "Launch", given: Mapping[str, Any]) -> str:
         return str(given["engine"])
     if launch.engine in UNMODELLED or launch.engine == "triton":
         name, model = UNMODELLED.get(launch.engine, "Triton"), printable(launch.model)[:80] or "a model that it does not name"
+        other = (
+            "its kernels now run in SGLang: --engine sglang --kt-num-gpu-experts 0 keeps every routed expert on the host"
+            if launch.engine == "ktransformers"
+            else "--engine vllm answers for vLLM with the same model, cards and lengths"
+        )
         raise QuestionError(
-            f"{launch.where or 'this'} starts {name} with {model}{_read_of(launch)}: no memory rules are known for it; --engine "
-            "vllm answers for vLLM with the same model, cards and lengths"
+            f"{launch.where or 'this'} starts {name} with {model}{_read_of(launch)}: no memory rules are known for it; {other}"
         )
     return f"{launch.engine}=={launch.version}" if launch.version else launch.engine
 

@@ -10,6 +10,7 @@ from vramcast.units import gib, time_text
 _BINDS = {
     "bandwidth": "memory bandwidth", "compute": "arithmetic of the matrix units", "launch": "launches of small kernels",
     "unit": "many short sequences", "link": "the link between cards", "host": "the engine's host code",
+    "link to the host": "the card's link to host memory",
 }  # fmt: skip
 
 

@@ -34,7 +34,8 @@ _FINE_BYTES = 2**20  # of a margin that is only where a search begins
 _NORMAL = NormalDist()
 Chance = Callable[[int], float | None]
 # What each engine calls the most sequences that it runs at once.
-MOST_AT_ONCE = {"vllm": "max_num_seqs", "sglang": "max_running_requests", "tensorrt_llm": "max_batch_size"}
+MOST_AT_ONCE = {"vllm": "max_num_seqs", "sglang": "max_running_requests", "tensorrt_llm": "max_batch_size",
+                "tgi": "max_batch_size", "lmdeploy": "max_batch_size"}  # fmt: skip
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     ``pool_tokens``: tokens the cache holds; ``pool_sequences``: sequences whose states it holds (0: no limit known).
     ``distribution``: how tokens fall on experts. ``scales``: the machine's own factors on seconds. ``hops``: further cards that
     layers lie on, one after the other. ``micro_rows``: rows that llama.cpp computes at once (-ub), 0: its default.
+    ``streamed_bytes``: weights that a rank's every step reads from host memory over the card's own link.
     ``part_bits``: mean bits of a weight by part, where a file is told so (GGUF) rather than
     by ``scheme``.
     """
@@ -55,6 +56,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     part_bits: dict[str, float] = {}
     hops: int = 0
     micro_rows: int = 0
+    streamed_bytes: int = 0
     scales: Scales = Scales()
 
     @property
@@ -67,6 +69,11 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
         """What one rank runs in a forward pass over all layers."""
         found = operations(self.model, scheme=self.scheme, split=self.split, numbers=self.numbers)
         return tuple(_stored_in(one, self.part_bits) for one in found) if self.part_bits else found
+
+    @property
+    def streamed_s(self) -> float:
+        """Seconds that a step takes for weights in host memory, at the rated speed of the card's link to it."""
+        return self.streamed_bytes / self.card.host_link_bytes_per_s if self.streamed_bytes else 0.0
 
     @property
     def numbers(self) -> Numbers:

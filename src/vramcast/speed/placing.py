@@ -50,8 +50,23 @@ def deployment_of(
         state_bytes=_state(resolved),
         chunk_tokens=chunk, max_seqs=seats, poll_steps=_polls(resolved),
         part_bits=bits, hops=_hops(resolved), places=places, fabric=_fabric(card),
-        micro_rows=int(resolved.options.get("n_ubatch") or 0), **pool,
+        micro_rows=int(resolved.options.get("n_ubatch") or 0), streamed_bytes=_streamed(answer, card), **pool,
     )  # fmt: skip
+
+
+def _streamed(answer: Answer, card: Accelerator) -> int:
+    """Weights that vLLM keeps in host memory and reads over the card's link in every step (vllm/model_executor/offloader, UVA).
+
+    Raises UnmodelledError for a card whose link to the host is not known, and where processors compute on the host.
+    """
+    if answer.resolved.options.get("kt_num_gpu_experts") is not None:
+        raise UnmodelledError("no law says how fast a host's processors compute experts (--kt-num-gpu-experts)")
+    offloaded = [-part.bytes for rank in answer.ranks for term in rank.terms for part in term.terms if part.name == "offloaded"]
+    if offloaded and not card.host_link_bytes_per_s:
+        raise UnmodelledError(
+            f"weights are read from host memory (--cpu-offload-gb), and how {card.name} is linked to it is not known"
+        )
+    return round(max(offloaded, default=0))
 
 
 def _fabric(card: Accelerator) -> Fabric:

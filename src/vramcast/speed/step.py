@@ -27,7 +27,7 @@ from vramcast.speed.scales import Scales
 from vramcast.speed.stream_rows import Stream
 from vramcast.speed.streams import Beside, StreamClock, beside, stream_of
 from vramcast.speed.timing import Clock
-from vramcast.units import time_text
+from vramcast.units import gib, time_text
 
 # Batch sizes that engines capture graphs for: 1, 2, 4, then multiples of 8 to 256 and of 16 beyond.
 _FINE, _COARSE = 256, 512
@@ -133,7 +133,8 @@ class Step:
 
     def host_seconds(self, sequences: Number) -> Number:
         """What the GPU waits for: a constant and a part for each sequence."""
-        return (self.on.engine.host_s + self.on.engine.sequence_s * sequences) * self.on.scales.host
+        own = (self.on.engine.host_s + self.on.engine.sequence_s * sequences) * self.on.scales.host
+        return own + self.on.streamed_s if self.on.streamed_bytes else own
 
     def rows_seconds(self, tokens: float, sampled: float, *, everyone: float = 0, prefills: bool = False) -> float:
         """Seconds of everything that sees rows only, for that many rows and rows of logits on a rank.
@@ -219,18 +220,21 @@ class Step:
 
     def binding(self, batch: Batch) -> dict[str, float]:
         """Seconds of the step by what binds them: bandwidth, compute, launch, unit, link, host."""
-        found: dict[str, float] = {"host": self.host_seconds(batch.decodes + batch.prefills)}
+        own = self.host_seconds(batch.decodes + batch.prefills) - self.on.streamed_s
+        found: dict[str, float] = {"host": own, "link to the host": self.on.streamed_s}
         for one, estimates in self._all(batch):
             for estimate in estimates:
                 what = "link" if isinstance(one, Exchange) and estimate.binds != "launch" else estimate.binds
                 found[what] = found.get(what, 0.0) + one.count * _times(one) * float(estimate.seconds)
-        gpu = sum(found.values()) - found["host"]
+        gpu = sum(found.values()) - found["host"] - found["link to the host"]
         found["launch"] = found.get("launch", 0.0) + self.floored(gpu, prompt_tokens=batch.prefill_rows) - gpu
         return found
 
     def _host_term(self, batch: Batch) -> Term:
         rule, sequences = self.on.engine, batch.decodes + batch.prefills
         why = f"{time_text(rule.host_s)} a step + {time_text(rule.sequence_s)} x {sequences:,.0f} sequences ({rule.engine})"
+        if self.on.streamed_bytes:
+            why += f", and {time_text(self.on.streamed_s)} for {gib(self.on.streamed_bytes)} of weights over the link to the host"
         return Term(name="host", seconds=self.host_seconds(sequences), why=why, source=rule.source)
 
     def _all(self, batch: Batch) -> Iterator[tuple[Operation, tuple[Estimate, ...]]]:

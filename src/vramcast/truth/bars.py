@@ -22,7 +22,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Interval, RankMemory
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, Experts, LatentAttention
-from vramcast.serving.engines.base import GGUF_ENGINES, POOL_ENGINES, Answer
+from vramcast.serving.engines.base import GGUF_ENGINES, NEVER_MEASURED, POOL_ENGINES, UNMEASURED, Answer
 
 if TYPE_CHECKING:
     from vramcast.speed.answer import Speed
@@ -278,7 +278,8 @@ def serving_spread(answer: Answer, rank: RankMemory) -> Spread:
     if question.engine in POOL_ENGINES:
         keys |= platform_key(answer.resolved.card)
         spread = _spread("overhead", rank.needed_bytes, overhead_bytes(answer, rank), keys)
-        return msgspec.structs.replace(spread, slack_bytes=_of_few_cases(rank))
+        unmeasured = round(UNMEASURED * overhead_bytes(answer, rank)) if question.engine in NEVER_MEASURED else 0
+        return msgspec.structs.replace(spread, slack_bytes=max(unmeasured, _of_few_cases(rank)))
     if question.engine in GGUF_ENGINES:  # Ollama runs llama.cpp: the runs of one speak for the other
         keys["engine"] = "llama_cpp"
         return _spread("compute_buffer", rank.needed_bytes, _term(rank, "activations"), keys)

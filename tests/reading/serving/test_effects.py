@@ -48,7 +48,7 @@ def test_variables_that_choose_kernels_are_told_apart() -> None:
         ("llama_cpp", "no-repack", "rank"),
         ("llama_cpp", "-ncffn", "rank"),
         ("llama_cpp", "no-op-offload", "kernels"),
-        ("lmdeploy", "cache-max-entry-count", "cache"),
+        ("lmdeploy", "rope-scaling-factor", "cache"),
         ("vllm", "gpu-memory-utilisation", ""),
         ("unknown", "mmproj", ""),
     ],

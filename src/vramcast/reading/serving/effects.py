@@ -93,15 +93,13 @@ _TABLES: dict[str, dict[str, str]] = {
         "force-dynamic-quantization encode-only",
     },
     "tgi": {
-        _BATCH: "max-input-length max-input-tokens max-batch-prefill-tokens max-batch-total-tokens max-batch-size",
         _DRAFT: "speculate", _GRAPHS: "cuda-graphs disable-custom-kernels", _CACHE: "kv-cache-dtype rope-* prefix-caching",
         _WEIGHTS: "lora-adapters", _KERNELS: "attention sharded",
     },
     "lmdeploy": {
-        _CACHE: "cache-max-entry-count cache-block-seq-len quant-policy enable-prefix-caching rope-scaling-factor",
-        _BATCH: "max-prefill-token-num num-tokens-per-iter max-prefill-iters prefill-interval",
-        _KERNELS: "backend communicator eager-mode device async", _DRAFT: "speculative-* spec-*",
-        _WEIGHTS: "adapters hf-overrides", _SPLIT: "role migration-backend",
+        _CACHE: "enable-prefix-caching rope-scaling-factor", _BATCH: "num-tokens-per-iter max-prefill-iters prefill-interval",
+        _KERNELS: "communicator eager-mode device async", _DRAFT: "speculative-* spec-*",
+        _WEIGHTS: "adapters hf-overrides model-format", _SPLIT: "role migration-backend",
         _EXPERTS: "enable-microbatch enable-eplb dllm-*", _LAYOUT: "cp nnodes node-rank attn-tp-size",
     },
     "ktransformers": {

@@ -15,6 +15,7 @@ _PROGRAMS = {
     "llama-perplexity": "llama_cpp", "llamafile": "llama_cpp", "koboldcpp": "llama_cpp", "koboldcpp.py": "llama_cpp",
     "llama-speculative": "llama_cpp", "llama-mtmd-cli": "llama_cpp", "llama-embedding": "llama_cpp",
     "trtllm-serve": "tensorrt_llm", "text-generation-launcher": "tgi", "tritonserver": "triton", "local_chat.py": "ktransformers",
+    "ktransformers": "ktransformers",
 }  # fmt: skip
 _MODULES = {
     "vllm.entrypoints.openai.api_server": "vllm", "vllm.entrypoints.api_server": "vllm", "vllm": "vllm",

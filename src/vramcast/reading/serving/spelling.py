@@ -45,11 +45,10 @@ ALIASES: dict[str, dict[str, str]] = {
     },
     "tgi": {
         "num-shard": "tensor-parallel-size", "quantize": "quantization", "max-total-tokens": "max-model-len",
-        "model-id": "model", "cuda-memory-fraction": "gpu-memory-utilization",
+        "model-id": "model", "max-input-length": "max-input-tokens",
     },
     "lmdeploy": {
         "tp": "tensor-parallel-size", "dp": "data-parallel-size", "ep": "ep-size", "session-len": "max-model-len",
-        "max-batch-size": "max-num-seqs", "model-format": "quantization",
     },
     "ktransformers": {"model-path": "model", "cache-lens": "max-model-len", "gguf-path": "gguf-path"},
     "ollama": {},

@@ -108,6 +108,12 @@ SUPPORT = {
     "vllm": Support(nvidia=(7, 0), chips=_ROCM - {"CDNA1", "RDNA2"}, source="vLLM docs, installation on GPUs"),
     "sglang": Support(nvidia=(7, 5), chips=frozenset({"CDNA3", "CDNA4"}), source="SGLang docs, installation and AMD GPUs"),
     "tensorrt_llm": Support(nvidia=(8, 0), source="TensorRT-LLM docs, support matrix"),
+    "tgi": Support(
+        nvidia=(7, 5),
+        chips=frozenset({"CDNA2", "CDNA3"}),
+        source="text-generation-inference docs, supported hardware",
+    ),
+    "lmdeploy": Support(nvidia=(7, 0), source="LMDeploy docs, supported GPUs of TurboMind"),
     "transformers": Support(
         nvidia=(5, 0),
         chips=_ROCM | {"Apple GPU", "Xe2", "Xe HPC", "Xe HPG", "Gaudi"},
@@ -132,7 +138,10 @@ def why_not(engine: str, card: Accelerator) -> str:
 
 # Engines whose cache is a pool cut from a budget: what is left is counted in the pool, not on the card.
 Rank = TypeVar("Rank")
-POOL_ENGINES = frozenset({"vllm", "sglang", "tensorrt_llm"})
+POOL_ENGINES = frozenset({"vllm", "sglang", "tensorrt_llm", "tgi", "lmdeploy"})
+# Engines whose rules were read and of which no run was ever measured here: what they need beside weights and cache may be off by
+# as much as the least known part of the measured ones is, on either side.
+NEVER_MEASURED, UNMEASURED = frozenset({"tgi", "lmdeploy"}), _SPREAD
 # Engines that load GGUF files through ggml.
 GGUF_ENGINES = frozenset({"llama_cpp", "ollama", "ik_llama_cpp"})
 
@@ -234,12 +243,15 @@ _MODULES = {
     "vllm": "vllm",
     "sglang": "sglang",
     "tensorrt_llm": "tensorrt_llm",
+    "tgi": "tgi",
+    "lmdeploy": "lmdeploy",
     "transformers": "transformers",
     "llama_cpp": "llama_cpp",
     "ik_llama_cpp": "llama_cpp",
     "ollama": "llama_cpp",
 }
 _ALIASES = {
+    "text_generation_inference": "tgi", "turbomind": "lmdeploy",
     "trtllm": "tensorrt_llm", "trt_llm": "tensorrt_llm", "tensorrt": "tensorrt_llm", "hf": "transformers",
     "huggingface": "transformers", "llamacpp": "llama_cpp", "llama.cpp": "llama_cpp", "ik_llama.cpp": "ik_llama_cpp",
 }  # fmt: skip

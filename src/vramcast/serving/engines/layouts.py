@@ -91,6 +91,14 @@ REASONS = {
         widths="sglang/srt/distributed/utils.py, divide",
         blocks="sglang/srt/layers/quantization/fp8.py, create_weights",
     ),
+    "tgi": Reasons(
+        heads="text_generation_server/models/custom_modeling/flash_llama_modeling.py, num_heads % num_shards",
+        kv_heads="text_generation_server/models/flash_causal_lm.py, num_kv_heads // world_size",
+    ),
+    "lmdeploy": Reasons(
+        heads="src/turbomind/models/llama/unified_attention_layer.cc, head_num % tp_size",
+        kv_heads="src/turbomind/models/llama/unified_attention_layer.cc, head_num % kv_head_num",
+    ),
     "tensorrt_llm": Reasons(
         heads="tensorrt_llm/_torch/modules/attention.py", kv_heads="tensorrt_llm/models/convert_utils.py, dup_kv_weight"
     ),

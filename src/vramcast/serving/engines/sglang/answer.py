@@ -1,11 +1,14 @@
 """The arithmetic of one SGLang answer: free memory, budget, pools, ranks."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from vramcast.hardware.runtime import engine_start_bytes, engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Block
+from vramcast.models.layers import Experts
 from vramcast.models.sharding import Stage, cut, distinct_stages, is_routed, share
 from vramcast.quantity import Number, bytes_, is_array, is_nothing, maximum, minimum, named, whole
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, free_bytes, narrowest, parse_version
@@ -113,6 +116,29 @@ def _asked_slots(resolved: Resolved) -> Number | None:
     return resolved.concurrency * _slots_per_request(resolved)
 
 
+def _on_host(resolved: Resolved, stage: Stage, loading: Loading, storage: Storage) -> Iterator[Term]:
+    """Routed experts that KTransformers' kernels keep in host memory: the card makes weights for the first ones only.
+
+    Source: sglang/srt/layers/moe/kt_ep_wrapper.py create_weights (num_experts=num_gpu_experts, the rest to kt_kernel).
+    """
+    kept = resolved.options.get("kt_num_gpu_experts")
+    if kept is None:
+        return
+    for block, count in stage.blocks:
+        kind = block.feedforward
+        if isinstance(kind, Experts) and kept < kind.routed:
+            whole = sum(
+                storage.share_bytes(tensor, share(tensor, loading.layout), block=block)
+                for tensor in block.tensors
+                if is_routed(tensor)
+            )
+            size = round(count * whole * (1 - kept / kind.routed))
+            why = (
+                f"{kind.routed - kept} of {kind.routed} experts of {count} layers stay in host memory: {gib(size)} of this rank's"
+            )
+            yield Term(name="experts on the host", bytes=-size, why=why, source="sglang/srt/layers/moe/kt_ep_wrapper.py")
+
+
 def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
     parallel, options = resolved.question.parallel, resolved.options
     spread = spread_of("sglang", parallel, options)
@@ -135,7 +161,7 @@ def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
     copies = [latent_copies(stage, loading, storage)]
     if nvfp4:
         copies.append(swizzled_scales(stage, loading))
-    more = [copy for copy in copies if copy.bytes]
+    more = [copy for copy in (*copies, *_on_host(resolved, stage, loading, storage)) if copy.bytes]
     return Term.total("weights", (*term.terms, *more), why=term.why, source=term.source) if more else term
 
 

@@ -28,6 +28,10 @@ OPTIONS = (
     Option(name="dp_size", kind="positive", about="data parallel ranks", source=_ARGS),
     Option(name="enable_expert_parallel", kind="bool", about="experts spread over ranks", source=_ARGS),
     Option(name="num_speculative_tokens", kind="int", most=10**4, about="tokens drafted per step", source=_ARGS),
+    Option(
+        name="kt_num_gpu_experts", kind="int", about="routed experts of a layer on the card, others on the host (KTransformers)",
+        source="sglang/srt/layers/moe/kt_ep_wrapper.py",
+    ),
     Option(name="moe_runner_backend", kind="text", choices=EXPERT_KERNELS, about="kernels of routed experts", source=_ARGS),
     Option(name="gpu_total_bytes", kind="bytes", least=1, about="memory the card shows, when it differs from the catalogue's"),
 )  # fmt: skip

@@ -1,0 +1,5 @@
+"""LMDeploy with its TurboMind engine."""
+
+from vramcast.serving.engines.lmdeploy.engine import Lmdeploy
+
+ENGINE = Lmdeploy()

@@ -1,0 +1,5 @@
+"""text-generation-inference."""
+
+from vramcast.serving.engines.tgi.engine import Tgi
+
+ENGINE = Tgi()
