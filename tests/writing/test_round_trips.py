@@ -38,6 +38,22 @@ SERVERS = (
         options={"max_batch_size": 64, "max_num_tokens": 8192},
     ),
     Serving(
+        model="Qwen/Qwen2.5-32B", engine="vllm", gpu="rtx-4090", gpus=2, context=4096, parallel=Parallel(tp=2),
+        options={"cpu_offload_gb": 13, "max_num_seqs": 4},
+    ),
+    Serving(
+        model="deepseek-ai/DeepSeek-V3", engine="vllm", gpu="h200-sxm", gpus=8, context=8192, parallel=Parallel(tp=8),
+        options={"speculative_method": "mtp", "num_speculative_tokens": 2, "max_num_seqs": 8},
+    ),
+    Serving(
+        model="Qwen3-30B-A3B", engine="llama_cpp", gpu="rtx-3060", gpus=1, context=4096, quant="Q4_K_M",
+        options={"n_parallel": 1, "n_cpu_moe": 27},
+    ),
+    Serving(
+        model="Llama-3.3-70B-Instruct", engine="llama_cpp", gpu="rtx-4090", gpus=1, context=4096, quant="Q4_K_M",
+        options={"n_parallel": 1, "n_gpu_layers": 35},
+    ),
+    Serving(
         model="Qwen3-32B", engine="llama_cpp", gpu="rtx-4090", gpus=1, context=8192, quant="Q4_K_M", kv_dtype="q8_0",
         options={"n_parallel": 4},
     ),
@@ -173,7 +189,7 @@ def test_what_no_flag_says_is_not_put_into_a_line() -> None:
 
 def test_switches_of_llama_server_have_their_words() -> None:
     line = emitted_server(
-        "line", msgspec.structs.replace(SERVERS[5], options={"flash_attn": True, "fit": False, "n_parallel": 4})
+        "line", msgspec.structs.replace(SERVERS[-1], options={"flash_attn": True, "fit": False, "n_parallel": 4})
     )
     assert "--flash-attn on" in line
     assert "--fit off" in line

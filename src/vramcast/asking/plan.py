@@ -31,6 +31,7 @@ class PlanServeWords(TypedDict, total=False):
     prompt: int | str | None
     output: int | str | None
     cached: float | str | None
+    acceptance: float | str | None
     workload: str | None
     slo: str | None
     slo_ttft: str | None
@@ -86,6 +87,7 @@ def wanted_of(model: str, words: dict[str, Any]) -> "tuple[Wanted, tuple[Assumpt
     wanted = Wanted(
         model=model, offers=offers_of(words.get("gpu"), most=_most(words)), engines=_engines(words.get("engine")), rate=rate,
         cached=min(0.999, share_of(words, "cached") or 0.0), ttft_s=ttft, tpot_s=tpot, least_bits=_bits(words), order=order,
+        acceptance=_acceptance(words),
         **counts,
     )  # fmt: skip
     return wanted, tuple(assumed)
@@ -158,6 +160,13 @@ def _bits(words: dict[str, Any]) -> float:
     if not 1 <= bits <= 32:
         raise QuestionError(f"--bits is {bits:g}: expected the fewest bits of a weight to consider, for example 16, 8 or 4")
     return bits
+
+
+def _acceptance(words: dict[str, Any]) -> float | None:
+    share = share_of(words, "acceptance")
+    if share is not None and not 0 <= share <= 1:
+        raise QuestionError(f"--acceptance is {share:g}: expected the share of drafted tokens that are accepted, 0 to 1")
+    return share
 
 
 def _most(words: dict[str, Any]) -> int:

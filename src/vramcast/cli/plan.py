@@ -47,6 +47,11 @@ def command() -> None:
 @_load("--output", metavar="TOKENS", help="Typical output length.  [default: 256]")
 @_load("--cached", metavar="SHARE", help="Share of each prompt that the prefix cache holds.  [default: 0]")
 @_load(
+    "--acceptance",
+    metavar="SHARE",
+    help="Consider the model's own draft layers, of whose tokens this share is accepted.  [default: no drafting]",
+)
+@_load(
     "--workload",
     metavar="FILE",
     help="A log of requests (arrival_s, prompt, output): mean lengths, rate and longest come from it.",

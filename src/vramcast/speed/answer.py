@@ -154,7 +154,8 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
     assumed += untimed
     copies = replicas_of(resolved) * resolved.question.parallel.pp
     found = steady(step, load, replicas=copies)
-    requests = found.requests_per_s * copies
+    busy = copies if load.rate_per_s else min(copies, max(1.0, load.concurrency))  # one client keeps one stage or copy busy
+    requests = found.requests_per_s * busy
     alike = msgspec.structs.replace(load, spread=0.0) if load.concurrency > copies and load.spread else None
     decode = Batch(decodes=max(1.0, found.batch), decode_past=load.prompt + load.output / 2, decode_tokens=load.verified)
     return Speed(
@@ -164,7 +165,7 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
         prefill_tokens_per_s=load.prompt * (1 - load.cached) / found.prefill_s,
         requests_per_s=requests,
         most_per_s=found.most_per_s * copies,
-        batch=found.batch * copies,
+        batch=found.batch * busy,
         cards=step.on.split.ranks * copies,
         bound=bound(step, decode, found),
         load=load,

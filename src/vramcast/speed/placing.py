@@ -61,12 +61,14 @@ def _streamed(answer: Answer, card: Accelerator) -> int:
     """
     if answer.resolved.options.get("kt_num_gpu_experts") is not None:
         raise UnmodelledError("no law says how fast a host's processors compute experts (--kt-num-gpu-experts)")
-    offloaded = [-part.bytes for rank in answer.ranks for term in rank.terms for part in term.terms if part.name == "offloaded"]
-    if offloaded and not card.host_link_bytes_per_s:
+    if not answer.resolved.options.get("cpu_offload_gb"):
+        return 0
+    if not card.host_link_bytes_per_s:
         raise UnmodelledError(
             f"weights are read from host memory (--cpu-offload-gb), and how {card.name} is linked to it is not known"
         )
-    return round(max(offloaded, default=0))
+    terms = (part for rank in answer.ranks for term in rank.instants[0].terms for part in term.terms)
+    return max((-int(part.bytes) for part in terms if part.name == "offloaded"), default=0)
 
 
 def _fabric(card: Accelerator) -> Fabric:

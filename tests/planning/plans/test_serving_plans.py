@@ -31,6 +31,9 @@ def _tables(model: str, **words):
         ("Qwen/Qwen3-30B-A3B", {"users": 24, "prompt": 2000, "output": 200, "gpu": "H100x8"}),
         (QWEN, {"rate": 3, "prompt": 1000, "output": 200, "gpu": "4090x2"}),
         (QWEN, {"users": 3, "prompt": 1000, "output": 200, "gpu": "4090x2", "engine": "llama_cpp"}),
+        ("Qwen/Qwen2.5-32B", {"users": 8, "prompt": 1000, "output": 200, "gpu": "4090x4", "engine": "vllm", "bits": 16}),
+        (LLAMA, {"users": 1, "prompt": 1000, "output": 200, "gpu": "4090x2", "engine": "llama_cpp"}),
+        ("deepseek-ai/DeepSeek-V3", {"users": 8, "prompt": 1000, "output": 200, "gpu": "H200x8", "acceptance": 0.8}),
     ],
 )  # fmt: skip
 def test_columns_are_the_single_forecast(model: str, words: dict) -> None:
@@ -62,7 +65,7 @@ def test_columns_are_the_single_forecast(model: str, words: dict) -> None:
 
 def _speed(question, answer, wanted, copies):
     """The steady state of one of ``copies`` servers."""
-    from vramcast.speed.answer import load_of, step_of
+    from vramcast.speed.answer import load_of, step_of, with_drafting
     from vramcast.speed.closed_form import steady
 
     if wanted.users and copies == 1:
@@ -70,7 +73,37 @@ def _speed(question, answer, wanted, copies):
         found = steady(step_of(answer), speed.load, replicas=question.parallel.pp)
         assert (speed.ttft.seconds, speed.tpot.seconds) == pytest.approx((found.ttft_s, found.tpot_s), rel=1e-9)
     load, _ = load_of(question, wanted.users or 0)
+    load, _ = with_drafting(step_of(answer), load, question.options)
     return steady(step_of(answer), load, replicas=copies * question.parallel.pp)
+
+
+def test_weights_lie_on_the_host_where_cards_are_too_small() -> None:
+    plan = vramcast.plan("serve", "Qwen/Qwen2.5-32B", users=1, gpu="4090x2", engine="vllm", bits=16, context=4096)
+    best = plan.ranked[0]
+    assert best.question.options["cpu_offload_gb"] > 0
+    assert best.setting.layout.words == f"tp 2 {best.question.options['cpu_offload_gb']} GiB on the host"
+    moved = best.question.options["cpu_offload_gb"] * 2**30 / (0.8 * best.setting.card.host_link_bytes_per_s)
+    assert best.tpot_s > moved
+    held = vramcast.plan("serve", "Qwen/Qwen2.5-32B", users=1, gpu="H100x2", engine="vllm", bits=16, context=4096)
+    assert not any("cpu_offload_gb" in choice.question.options for choice in held.ranked)
+
+
+def test_draft_layers_are_considered_where_their_acceptance_is_said() -> None:
+    words = {"users": 4, "gpu": "H200x8", "engine": "vllm", "context": 8192}
+    plan = vramcast.plan("serve", "deepseek-ai/DeepSeek-V3", acceptance=0.8, **words)
+    assert plan.ranked[0].question.options["speculative_method"] == "mtp"
+    plain = vramcast.plan("serve", "deepseek-ai/DeepSeek-V3", **words)
+    assert not any("num_speculative_tokens" in choice.question.options for choice in plain.ranked)
+    assert plan.ranked[0].tpot_s < plain.ranked[0].tpot_s
+    with pytest.raises(QuestionError, match="--acceptance is 2"):
+        vramcast.plan("serve", QWEN, acceptance=2, gpu="H100")
+
+
+def test_one_user_keeps_one_stage_busy() -> None:
+    """Tokens of all users were those of as many users as there were stages."""
+    plan = vramcast.plan("serve", "Qwen/Qwen2.5-32B", users=1, gpu="4090x8", engine="vllm", bits=16, context=4096)
+    for choice in plan.ranked:
+        assert choice.tokens_per_s <= choice.question.output / choice.request_s * (1 + 1e-6)
 
 
 def test_the_question_of_issue_12400_is_one_call() -> None:

@@ -1,20 +1,34 @@
 """Layouts of one replica that an engine may run: tensor, pipeline and expert parallel ranks, attention repeated or cut."""
 
 from collections.abc import Iterator, Mapping
+from math import ceil, floor
 from typing import Any
 
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.inventory import Model
-from vramcast.models.layers import LatentAttention
+from vramcast.models.layers import Experts, LatentAttention
 from vramcast.serving.engines.layouts import has_experts
+from vramcast.units import GiB
 from vramcast.workload import Parallel
 
 _WIDTHS = (1, 2, 4, 8, 16)
 _STAGES = (1, 2, 3, 4, 8)
 _NODE = 8
 _RACK = {"gb200": 64, "gb300": 64}  # cards of an NVLink domain that powers of two use (NVL72)
+
+
+# What of the weights lies in host memory, as an engine's option says it, and in words.
+_AWAY = {
+    "cpu_offload_gb": "{:g} GiB on the host",
+    "n_gpu_layers": "{} layers on the card",
+    "num_speculative_tokens": "drafts {}",
+    "n_cpu_moe": "experts of {} layers on the host",
+}
+# Shares of a card that weights on it may take when others are on the host: the rest is for cache, peaks and graphs.
+_FILLED = (0.75, 0.5)
+_MOST_AWAY = 0.8  # of the weights: more is a CPU's server
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +50,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         named = [f"{name} {getattr(own, name)}" for name in ("tp", "pp", "dp") if getattr(own, name) > 1]
         named += ["ep"] if own.ep > 1 or self.options.get("enable_expert_parallel") else []
         named += [f"attention dp {self.attention_ranks}"] if self.options.get("enable_dp_attention") else []
+        named += [text.format(self.options[name]) for name, text in _AWAY.items() if name in self.options]
         return " ".join(named) or "one card"
 
 
@@ -74,3 +89,41 @@ def _with_experts(engine: str, model: Model, tp: int, most: int) -> Iterator[Lay
 def _is_latent(model: Model) -> bool:
     """SGLang's data-parallel attention was made for latent attention, whose cache tensor parallelism repeats."""
     return any(isinstance(mixer, LatentAttention) for block in model.blocks for mixer in block.mixers)
+
+
+def on_host(engine: str, model: Model, bits: float, layout: Layout, card: Accelerator) -> Iterator[Layout]:
+    """The layout with a part of the weights in host memory, where they alone would take more than three quarters of a card.
+
+    vLLM reads whole GiB of them over the link in every step; llama.cpp keeps routed experts of the first layers, or whole last
+    layers, where the host's processors compute them. ``bits``: of a weight.
+    """
+    held = model.parameters * bits / 8 / layout.ranks
+    if layout.options or card.unified or held <= _FILLED[0] * card.visible_bytes:
+        return
+    for share in _FILLED:
+        away = held - share * card.visible_bytes
+        if away > _MOST_AWAY * held:
+            continue
+        for options in _options_on_host(engine, model, away / held, away):
+            yield msgspec.structs.replace(layout, options=options)
+
+
+def drafting(engine: str, model: Model, layout: Layout) -> Iterator[Layout]:
+    """The layout with the model's own draft layers (multi-token prediction) drafting one, two or three tokens a step."""
+    own = any(tower.kind == "mtp" for tower in model.towers)
+    if not own or engine != "vllm" or layout.parallel.pp > 1:
+        return
+    for tokens in (1, 2, 3):
+        options = {**layout.options, "speculative_method": "mtp", "num_speculative_tokens": tokens}
+        yield msgspec.structs.replace(layout, options=options)
+
+
+def _options_on_host(engine: str, model: Model, share: float, away_bytes: float) -> Iterator[dict[str, Any]]:
+    if engine == "vllm":
+        yield {"cpu_offload_gb": ceil(away_bytes / GiB)}
+    elif engine == "llama_cpp":
+        sparse = sum(block.count for block in model.blocks if isinstance(block.feedforward, Experts))
+        if sparse:
+            yield {"n_cpu_moe": min(model.layers, ceil(1.1 * share * model.layers))}
+        else:
+            yield {"n_gpu_layers": max(1, floor((1 - share) * model.layers))}

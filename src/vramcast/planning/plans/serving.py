@@ -9,7 +9,7 @@ from vramcast.errors import MissingError, UnmodelledError, VramcastError
 from vramcast.ledger import Assumption
 from vramcast.models.inventory import Model
 from vramcast.planning.plans.choices import Choice, Joined, Judge
-from vramcast.planning.plans.layouts import layouts
+from vramcast.planning.plans.layouts import drafting, layouts, on_host
 from vramcast.planning.plans.plan import Plan, prices_taken
 from vramcast.planning.plans.serving_table import Columns, Held, held, one_by_one, timed
 from vramcast.planning.plans.wanted import Setting, Wanted
@@ -100,8 +100,10 @@ def _settings(wanted: Wanted, model: Model) -> Iterator[Setting]:
                 continue
             for layout in layouts(engine, model, offer.card, most=offer.most):
                 for own in (one for one in weights if one.loads_in(engine)):
-                    for kv_dtype in (None, "fp8") if wanted.least_bits <= 8 else (None,):
-                        yield Setting(weights=own, engine=engine, offer=offer, layout=layout, kv_dtype=kv_dtype)
+                    drafts = drafting(engine, own.model, layout) if wanted.acceptance is not None else ()
+                    for held_at in (layout, *on_host(engine, own.model, own.bits, layout, offer.card), *drafts):
+                        for kv_dtype in (None, "fp8") if wanted.least_bits <= 8 else (None,):
+                            yield Setting(weights=own, engine=engine, offer=offer, layout=held_at, kv_dtype=kv_dtype)
 
 
 def _not_started(wanted: Wanted) -> list[str]:

@@ -14,7 +14,7 @@ from vramcast.planning.plans.wanted import Setting, Wanted
 from vramcast.planning.verdict import margin_of
 from vramcast.quantity import maximum, minimum
 from vramcast.serving.engines.base import Answer, answer_of
-from vramcast.speed.answer import load_of, step_of
+from vramcast.speed.answer import load_of, step_of, with_drafting
 from vramcast.speed.closed_form import Steady, room_of, steady
 from vramcast.speed.placing import SCHEDULER, deployment_of
 from vramcast.speed.step import Step
@@ -82,7 +82,8 @@ def question_of(wanted: Wanted, setting: Setting, **fields: Any) -> Serving:
     return Serving(
         model=setting.weights.model.id, gpu=setting.card.id, gpus=own.ranks, engine=setting.engine, quant=setting.weights.quant,
         kv_dtype=setting.kv_dtype, parallel=own.parallel, options=options, context=wanted.context, concurrency=alive,
-        prompt=wanted.prompt, output=wanted.output, traffic=Traffic(rate=wanted.rate, cached=wanted.cached),
+        prompt=wanted.prompt, output=wanted.output,
+        traffic=Traffic(rate=wanted.rate, cached=wanted.cached, acceptance=wanted.acceptance),
     )  # fmt: skip
 
 
@@ -119,7 +120,9 @@ def timed(wanted: Wanted, alike: Sequence[Held], known: dict[Any, Step]) -> list
 
     step = Step(deployment_of(alike[0].answer))
     step.remember_as(known.setdefault(alike[0].rows_alike, step))
-    load, _ = load_of(alike[0].answer.resolved.question, wanted.users or 0)
+    asked = alike[0].answer.resolved.question
+    load, _ = load_of(asked, wanted.users or 0)
+    load, _ = with_drafting(step, load, asked.options)
     copies = np.concatenate([one.columns["replicas"] * one.setting.layout.parallel.pp for one in alike])
     chunk, room = np.concatenate([one.columns["chunk"] for one in alike]), np.concatenate([one.room for one in alike])
     different, places = np.unique(np.stack([copies, chunk, room]), axis=1, return_inverse=True)
@@ -161,7 +164,7 @@ def _figures(wanted: Wanted, found: Steady, copies: Any) -> dict[str, Any]:
     """What is kept of a steady state; ``copies``: servers that share the load."""
     import numpy as np
 
-    rate = found.requests_per_s * copies
+    rate = found.requests_per_s * (copies if wanted.users is None else np.minimum(copies, wanted.users))
     keeps_up = found.most_per_s * copies * _FULL >= wanted.rate if wanted.rate is not None else copies > 0
     own = {"ttft_s": found.ttft_s, "tpot_s": found.tpot_s, "tokens_per_s": rate * wanted.output, "keeps_up": keeps_up}
     return {name: np.broadcast_to(value, np.shape(copies)) for name, value in own.items()}
@@ -203,7 +206,7 @@ def _of_llama_cpp(wanted: Wanted, setting: Setting, replicas: int) -> Serving:
         model=setting.weights.model.id, gpu=setting.card.id, gpus=setting.layout.ranks, engine="llama_cpp",
         quant=setting.weights.quant, kv_dtype="q8_0" if setting.kv_dtype else None, context=wanted.context * slots,
         concurrency=slots,
-        options={"n_parallel": slots}, prompt=wanted.prompt, output=wanted.output,
+        options={"n_parallel": slots, **setting.layout.options}, prompt=wanted.prompt, output=wanted.output,
         traffic=Traffic(rate=wanted.rate, cached=wanted.cached),
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """The service: ``users`` at once, or ``rate`` requests a second; lengths in tokens, a service level in seconds (None: none).
 
     ``context``: longest sequence to allow; each user's cache is held at that length. ``least_bits``: of weights and cache.
+    ``acceptance``: share of drafted tokens that are accepted, None where no server may draft.
     """
 
     model: str
@@ -31,6 +32,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     ttft_s: float | None = None
     tpot_s: float | None = None
     least_bits: float = 4
+    acceptance: float | None = None
     order: str = "cost"
 
     def __post_init__(self) -> None:
