@@ -34,11 +34,7 @@ GROWS = "A=x\n" + 'A="$A$A$A$A$A$A$A$A$A$A"\n' * 8 + "vllm serve $A\n"
         ("huge.yml", "a: " + "x " * 2_200_000, "is larger than 4.0 MiB"),
         ("grow.sh", GROWS, "the script's variables write out more than 200,000 letters"),
         ("conflict.sh", "vllm serve Qwen/Qwen3-8B --gpu-memory-utilization 1.7\n", "gpu_memory_utilization is 1.7: vllm takes"),
-        (
-            "tgi.sh",
-            "text-generation-launcher --model-id Qwen/Qwen3-8B --max-total-tokens 4096\n",
-            "(context 4096): no memory rules",
-        ),
+        ("kt.sh", "ktransformers --model_path Qwen/Qwen3-8B --cache_lens 4096\n", "(context 4096): no memory rules"),
         ("none.yml", "services:\n  db: {image: postgres}\n", "starts no engine known here"),
     ],
 )
@@ -77,9 +73,9 @@ def test_secrets_of_an_answered_file_are_not_shown(tmp_path: Path, capsys: pytes
 
 
 def test_another_engine_in_its_place_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "tgi.sh").write_text("text-generation-launcher --model-id Qwen/Qwen3-8B --max-total-tokens 4096\n")
-    assert run(["serve", "--from", str(tmp_path / "tgi.sh"), "--engine", "vllm", "--gpu", "H100"]) == 0
-    assert "text-generation-inference's own pool, buffers and graphs: vllm was asked for in its place" in capsys.readouterr().out
+    (tmp_path / "kt.sh").write_text("ktransformers --model_path Qwen/Qwen3-8B --cache_lens 4096\n")
+    assert run(["serve", "--from", str(tmp_path / "kt.sh"), "--engine", "vllm", "--gpu", "H100"]) == 0
+    assert "KTransformers's own pool, buffers and graphs: vllm was asked for in its place" in capsys.readouterr().out
 
 
 def test_of_a_flag_typed_twice_the_last_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,7 @@ def test_what_is_nothing_known_says_so(tmp_path: Path, capsys: pytest.CaptureFix
         ("two.yml", "services:\n  a: {image: 'vllm/vllm-openai', command: --model m/x}\n"
          "  b: {image: 'vllm/vllm-openai', command: --model m/y}\n",
          "starts 2 engines: choose one with --only NAME or its number: 1 a (m/x), 2 b (m/y)"),
-        ("tgi.sh", "text-generation-launcher --model-id m/x\n", "no memory rules are known for it; --engine vllm answers"),
+        ("kt.sh", "ktransformers --model_path m/x --gguf_path g\n", "its kernels now run in SGLang"),
         ("path.sh", "vllm serve /mnt/models\n", "a folder of another machine: name its model"),
         ("none.sh", "echo hello\n", "starts no engine known here"),
         ("grow.sh", "A=xxxxxxxxxxxxxxxx\n" + "A=$A$A$A$A$A$A$A$A\n" * 8 + "vllm serve $A\n", "write out more than"),

@@ -5,7 +5,8 @@ leave blocks that layers cut up, gradients of one step are the room of the next 
 allocated when; here it is run, layer by layer, through the model of c10/cuda/CUDACachingAllocator.cpp that replays traces.
 
 Replayed are steps whose every event is known: whole copies of a model (one card, DDP), layers run eagerly, logits whole, batches
-of one length. All else keeps the closed form of counters.py, and so does a search: one replay takes some 3 ms a layer.
+of one length. All else keeps the closed form of counters.py, and so does a search. A kind of layer is walked once: what its
+forward and its backward ask of memory is written down as events, and the layers of that kind run those.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,8 @@ from vramcast.tracing.allocator.expandable import ExpandableAllocator
 from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.layers import StageLayers
-from vramcast.training.activations.tape import Operation, Tape
+from vramcast.training.activations.tape import Tape
+from vramcast.training.layer_events import GRADIENT, LayerEvents
 from vramcast.training.loss import WHOLE_LOGITS
 from vramcast.training.recipe.parts import width
 from vramcast.training.structure import Rank, StepNumbers, Structure, rank_of
@@ -73,127 +75,16 @@ class _Memory:
             if block is not None:
                 self.allocator.free(block)
 
-
-class _Pass:
-    """One layer's forward that waits for its backward: what is saved, by tensor and by operation, and what is handed on."""
-
-    def __init__(self, layer: "_Layer", memory: _Memory, *, keeps: bool, cached: list[Held]) -> None:
-        self.layer, self.memory = layer, memory
-        self.live: dict[int, Held] = {}
-        self.kept: dict[int, Held] = {}
-        for place, op in enumerate(layer.tape.operations):
-            self._forward(place, op, keeps=keeps, cached=cached)
-        self.output = self.live.pop(layer.output)
-        if not keeps:
-            memory.give(*self.live.values())
-            self.live = {}
-
-    def _forward(self, place: int, op: Operation, *, keeps: bool, cached: list[Held]) -> None:
-        layer, take, give = self.layer, self.memory.take, self.memory.give
-        scratch = take(op.scratch)
-        if op.writes not in layer.tape.views:
-            self.live[op.writes] = take(layer.tape.sizes[op.writes])
-        if op.cached:
-            cached.append(take(op.cached))
-        kept = take(op.keeps - op.cached)
-        if keeps:
-            self.kept[place] = kept
-        else:
-            give(kept)
-        give(scratch)
-        for tensor in layer.ends.get(place, ()):
-            if tensor in self.live and not (keeps and tensor in layer.saved):
-                give(self.live.pop(tensor))
-
-    def backward(self, gradient: Held, gradients: Callable[[Any], None]) -> Held:
-        """From the gradient of the output to that of the input; weight gradients go to ``gradients``."""
-        return _Backward(self, gradient, gradients).run()
-
-
-class _Layer:
-    """A tape with what its forward frees where."""
-
-    def __init__(self, tape: Tape) -> None:
-        self.tape, self.output = tape, tape.operations[-1].writes
-        self.saved = {i for op in tape.operations for i in op.saves}
-        self.ends: dict[int, list[int]] = {}
-        for tensor, place in tape.last_uses().items():
-            if tensor not in tape.outside and tensor != self.output:
-                self.ends.setdefault(place, []).append(tensor)
-
-
-class _Backward:
-    """Autograd's order over one layer, block by block: the rules are those of tape.py."""
-
-    def __init__(self, forward: _Pass, gradient: Held, gradients: Callable[[Any], None]) -> None:
-        self.forward, self.tape, self.memory, self.gradients = forward, forward.layer.tape, forward.memory, gradients
-        self.holders: dict[int, int] = {}
-        for op in self.tape.operations:
-            for i in op.saves:
-                self.holders[i] = self.holders.get(i, 0) + 1
-        self.blocks: list[Held] = [gradient]
-        self.sizes: list[Any] = [self.tape.sizes[forward.layer.output]]
-        self.owners = [1]
-        self.of: dict[int, int] = {forward.layer.output: 0}
-
-    def run(self) -> Held:
-        for place in range(len(self.tape.operations) - 1, -1, -1):
-            op = self.tape.operations[place]
-            given = [self.of.pop(i) for i in (op.writes, *op.also) if i in self.of]
-            if given:
-                self._step(op, given)
-            self.memory.give(self.forward.kept.pop(place, None))
-            self._release(op)
-        self.memory.give(*self.forward.live.values())
-        first = self.of.pop(0, None)
-        for index in self.of.values():
-            self._drop(index)
-        return None if first is None else self.blocks[first]
-
-    def _step(self, op: Operation, given: list[int]) -> None:
-        tape, made = self.tape, []
-        scratch = self.memory.take(op.back_scratch)
-        wanted = [r for r in op.reads if tape.needs_grad[r]]
-        for tensor in wanted:
-            if op.aliases and abs(tape.sizes[tensor] - tape.sizes[op.writes]) < 1:
-                self.owners[given[0]] += 1
-                made.append(given[0])
-            else:
-                made.append(self._new(tape.sizes[tensor]))
-        if op.weight_gradient:
-            self.gradients(op.weight_gradient)
-        self.memory.give(scratch)
-        for tensor, gradient in zip(wanted, made, strict=True):
-            self._accumulate(tensor, gradient)
-        for used in given:
-            self._drop(used)
-
-    def _release(self, op: Operation) -> None:
-        for i in op.saves:
-            self.holders[i] -= 1
-            if not self.holders[i] and i in self.forward.live:
-                self.memory.give(self.forward.live.pop(i))
-
-    def _accumulate(self, tensor: int, gradient: int) -> None:
-        old = self.of.get(tensor)
-        if old is None:
-            self.of[tensor] = gradient
-            return
-        if self.owners[old] > 1:
-            self.of[tensor] = self._new(self.sizes[old])
-            self._drop(old)
-        self._drop(gradient)
-
-    def _new(self, size: Any) -> int:
-        self.blocks.append(self.memory.take(size))
-        self.sizes.append(size)
-        self.owners.append(1)
-        return len(self.blocks) - 1
-
-    def _drop(self, index: int) -> None:
-        self.owners[index] -= 1
-        if not self.owners[index]:
-            self.memory.give(self.blocks[index])
+    def run(self, events: list[tuple[int, int]], held: list[Held], gradients: Callable[[int], None]) -> None:
+        """A pass's events over its own list of blocks."""
+        malloc, free = self.allocator.malloc, self.allocator.free
+        for place, size in events:
+            if place == GRADIENT:
+                gradients(size)
+            elif size:
+                held[place] = malloc(size)
+            elif (block := held[place]) is not None:
+                free(block)
 
 
 class _Step:
@@ -203,7 +94,7 @@ class _Step:
         self.rank, self.recipe, self.memory, self.workspace = rank, rank.recipe, _Memory(allocator), workspace
         model, style = rank.structure.model, rank.kind.style
         self.model, self.style, self.seq = model, style, rank.tokens / max(1, rank.rows)
-        own = {id(block): self._layer(block) for block in model.blocks}
+        own = {id(block): LayerEvents(self._tape(block)) for block in model.blocks}
         self.layers = [own[id(block)] for block in model.layer_list()]
         self.full = self.recipe.task.method == "full"
         self.tensors = [t.elements * t.copies for b in model.layer_list() for t in b.tensors if t.kind != "buffer"]
@@ -212,9 +103,9 @@ class _Step:
         self.gradients: list[Held] = []
         self.named: list[Held] = []
 
-    def _layer(self, block: Any) -> _Layer:
+    def _tape(self, block: Any) -> Tape:
         rank = self.rank
-        return _Layer(layer_tape(block, rank.kind.style, hidden=rank.structure.model.hidden, tokens=rank.tokens, seq=self.seq))
+        return layer_tape(block, rank.kind.style, hidden=rank.structure.model.hidden, tokens=rank.tokens, seq=self.seq)
 
     def run(self) -> None:
         """All steps."""
@@ -245,27 +136,36 @@ class _Step:
         if first:
             memory.take(self.workspace)
         cached: list[Held] = []
-        waiting: list[tuple[Held, _Pass]] = []
+        waiting: list[tuple[Held, LayerEvents, list[Held]]] = []
         stream = memory.take(boundary)
         for layer in self.layers:
-            made = _Pass(layer, memory, keeps=not self.recomputes, cached=cached)
-            if not (self.recomputes or 0 in layer.saved):
+            held = self._forward(layer, keeps=not self.recomputes, cached=cached)
+            if not (self.recomputes or layer.reads_input):
                 memory.give(stream)
                 stream = None
-            waiting.append((stream, made))
-            stream = made.output
+            waiting.append((stream, layer, held))
+            output = layer.drops_output if self.recomputes else layer.output
+            stream = None if output is None else held[output]
         gradient = self._loss(cached, first=first, adds=adds)
         memory.give(stream)
-        for given, made in reversed(waiting):
-            again = made
+        for given, layer, kept in reversed(waiting):
+            held = self._forward(layer, keeps=True, cached=[]) if self.recomputes else kept
             if self.recomputes:
-                again = _Pass(made.layer, memory, keeps=True, cached=[])
-                memory.give(again.output)
-            gradient = again.backward(gradient, lambda size: self._gradient(size, adds=adds))
+                memory.give(None if layer.output is None else held[layer.output])
+            held[layer.given] = gradient
+            memory.run(layer.back, held, lambda size: self._gradient(size, adds=adds))
+            gradient = None if layer.result is None else held[layer.result]
             memory.give(given)
         self._embedding(gradient, adds=adds)
         memory.give(*self.named)
         self.named = []
+
+    def _forward(self, layer: LayerEvents, *, keeps: bool, cached: list[Held]) -> list[Held]:
+        """One layer's forward; the blocks of its pass by place."""
+        held: list[Held] = [None] * (layer.places if keeps else layer.drops_places)
+        self.memory.run(layer.keeps if keeps else layer.drops, held, lambda _size: None)
+        cached += [None if place is None else held[place] for place in (layer.cached if keeps else layer.cached_dropped)]
+        return held
 
     def _gradient(self, size: Any, *, adds: bool) -> None:
         """A gradient that stays, or that is added to one that is there."""
