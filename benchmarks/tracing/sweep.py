@@ -34,6 +34,7 @@ START, END = "<!-- sweep -->\n", "<!-- /sweep -->\n"
 METHODS, CHECKPOINTING = ("full", "lora", "qlora"), ("none", "full")
 ALLOCATED, RESERVED = 0.02, 0.05
 RANKS = 8
+QLORA_QUANT = "nf4-dq"  # the QLoRA paper's: scales quantised themselves (arXiv 2305.14314)
 LAYOUTS: dict[str, dict[str, int]] = {
     "one card": {}, "ddp": {}, "fsdp1": {"fsdp": 1}, "fsdp2": {"fsdp": 2}, "zero1": {"zero": 1}, "zero2": {"zero": 2},
     "zero3": {"zero": 3},
@@ -107,7 +108,7 @@ def question_of(cell: Cell) -> Training:
     ranks = RANKS if cell.layout != "one card" else 1
     return Training(
         model=cell.kind, framework=cell.framework, method=cell.method, checkpointing=cell.checkpointing, adapter=adapter,
-        micro_batch=cell.micro_batch, seq=cell.seq,
+        micro_batch=cell.micro_batch, seq=cell.seq, quant=QLORA_QUANT if cell.method == "qlora" else None,
         parallel=Parallel(dp=ranks), gpus=ranks, **LAYOUTS[cell.layout],  # type: ignore[arg-type]
     )  # fmt: skip
 

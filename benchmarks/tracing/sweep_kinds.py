@@ -113,12 +113,19 @@ _PLAIN_SCANS = frozenset({
     "qwen3_5_text", "qwen3_5_moe_text", "recurrent_gemma", "rwkv", "minimax",
 })  # fmt: skip
 _SHORT = ("distilbert", "electra", "deberta-v2")  # 512 positions by their class
+_CLASSES = {
+    "distilbert": "DistilBertForMaskedLM", "deberta-v2": "DebertaV2ForMaskedLM", "modernbert": "ModernBertForMaskedLM",
+    "mllama": "MllamaForConditionalGeneration",
+}  # fmt: skip
+"""What checkpoints name, where the smallest form names nothing."""
 KINDS = (*PUBLISHED, *(kind for kind in SMALL if kind not in PUBLISHED), *TOWERS)
 
 
 def config_of(kind: str) -> dict[str, Any]:
     """The config.json of a kind."""
     stored = {"model_type": kind, "dtype": "bfloat16"}
+    if kind in _CLASSES:
+        stored["architectures"] = [_CLASSES[kind]]
     if kind in PUBLISHED:
         return stored | {"tie_word_embeddings": kind in TIED, **PUBLISHED[kind]}
     if kind in TOWERS:

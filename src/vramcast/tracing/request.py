@@ -17,15 +17,16 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """One traced run of a transformers model, described by its config.json alone.
 
     ``task``: "train" (full steps) or "generate" (a prompt, then ``new_tokens`` with the KV cache). ``images``: of each
-    sequence, through the vision tower; ``image_patches``: of one of them, where images keep their size. ``param_dtype``: how the
-    model is built; ``autocast``: the compute dtype of torch.autocast, None for none. ``checkpointing``: none, full, reentrant,
-    op (torchtitan's list of operations) or layer:N. ``optimizer``: a name of ``recipes.OPTIMIZERS``. ``keep_outputs``: the loop
-    holds the model's output, and so the logits, while the backward pass runs. ``adapter``: of PEFT, beside a frozen model.
-    ``quant``: None or nf4. ``trained_layers``: all (None), or these alone and, with ``trains_ends``, embedding and head.
-    ``compiled``: layers run as AOTAutograd partitions them. ``distribution``: the ranks it is one of. ``backend``: auto, cuda or
-    meta. ``attention``: sdpa or eager; ``attention_kernels``: an order that overrides the card's. ``layers``: build only this
-    many. ``depths``: three numbers of layers to trace instead of all; the whole log is written from the first two, checked
-    against the third, and traced in full where that fails.
+    sequence, through the vision tower; ``image_patches``: of one of them, where images keep their size. ``param_dtype``: how
+    the model is built; ``autocast``: the compute dtype of torch.autocast, None for none. ``checkpointing``: none, full,
+    reentrant, op (torchtitan's list of operations) or layer:N. ``optimizer``: a name of ``recipes.OPTIMIZERS``.
+    ``keep_outputs``: the loop holds the model's output, and so the logits, while the backward pass runs. ``adapter``: of PEFT,
+    beside a frozen model. ``quant``: None or nf4; ``double_quant``: its scales are quantised too. ``trained_layers``: all
+    (None), or these alone and, with ``trains_ends``, embedding and head. ``compiled``: layers run as AOTAutograd partitions
+    them. ``distribution``: the ranks it is one of. ``backend``: auto, cuda or meta. ``attention``: sdpa or eager;
+    ``attention_kernels``: an order that overrides the card's. ``layers``: build only this many. ``depths``: three numbers of
+    layers to trace instead of all; the whole log is written from the first two, checked against the third, and traced in full
+    where that fails.
     """
 
     config: dict[str, Any]
@@ -47,6 +48,7 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     trained_layers: tuple[int, ...] | None = None
     trains_ends: bool = False
     quant: str | None = None
+    double_quant: bool = True
     compiled: bool = False
     attention: str = "sdpa"
     attention_kernels: tuple[str, ...] = ()

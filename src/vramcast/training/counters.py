@@ -40,6 +40,7 @@ from vramcast.quantity import (
     where,
     whole,
 )
+from vramcast.training.full_sharding import ROOT
 from vramcast.training.gathers import gather_pool, guarded, is_cut, pending, reduced_before
 from vramcast.training.recipe.parts import GATHERED, Recipe
 from vramcast.training.states import NOTHING
@@ -85,7 +86,12 @@ AFTER_SMALL_STEPS = Fitted(name="reserved_after_a_retry", value=0.95, low=0.8, h
 AHEAD = "gathered_ahead"
 BY_LENGTH = ("loss", "temporaries")
 BETWEEN_STEPS = ("loss", "temporaries", "activations")  # free when the optimizer runs
-PASSING = ((LOAD, "weights"), (STEP, "temporaries"), (EMBEDDING, "temporaries"))  # short-lived: they fill holes of the others
+PASSING = (
+    (LOAD, "weights"),
+    (STEP, "temporaries"),
+    (EMBEDDING, "temporaries"),
+    (ROOT, "temporaries"),
+)  # short-lived: they fill holes of the others
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):

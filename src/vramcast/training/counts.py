@@ -174,7 +174,7 @@ def count(
     for tensor, copies, active in _parts(model, stage, recipe):
         elements = copies * share(tensor, layout)
         left = kept_wide and not kept_wide.isdisjoint(tensor.name.split("."))
-        kind = _kind(tensor, recipe, adapter) if (active or adapter) and not (left and adapter) else "frozen"
+        kind = _kind(tensor, recipe, adapter, model.hidden) if (active or adapter) and not (left and adapter) else "frozen"
         total[kind] = total.get(kind, 0) + elements
         if kind == "quantized":
             scales += copies * copies_held(tensor, layout) * scale_bytes(recipe, share_shape(tensor, layout))
@@ -247,11 +247,20 @@ def _beside(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor
     """Tensors of the towers that stand beside the decoder, on the stage that embeds, and whether they rest.
 
     Without images no gradient reaches a vision tower, so it gets none and no optimizer state; flat buffers (DDP, FSDP1, ZeRO)
-    hold room for them all the same. Source: torch 2.13, optim/adamw.py, _init_group passes over parameters without a gradient.
+    hold room for them all the same, FSDP1 in the root alone, as their layers are units of their own. Source: torch 2.13,
+    optim/adamw.py, _init_group passes over parameters without a gradient.
     """
-    alone = not recipe.task.images and recipe.sharding.kind in ("none", "fsdp2")
-    towers = (tower for tower in model.towers if stage.first and tower.kind != "mtp" and not tower.stored_only)
-    return ((tensor, n, alone and tower.kind == "vision") for tower in towers for tensor, n in _tower(tower))
+    kind = recipe.sharding.kind
+    alone = not recipe.task.images and kind in ("none", "fsdp1", "fsdp2")
+    for tower in beside_decoder(model) if stage.first else ():
+        rests = alone and tower.kind == "vision"
+        yield from ((tensor, 1, rests and kind != "fsdp1") for tensor in tower.tensors)  # in FSDP1's flat root
+        yield from ((tensor, block.count, rests) for block in tower.blocks for tensor in block.tensors)
+
+
+def beside_decoder(model: Model) -> tuple[Tower, ...]:
+    """The towers that stand beside the decoder: all that are built, but for heads of further tokens."""
+    return tuple(tower for tower in model.towers if tower.kind != "mtp" and not tower.stored_only)
 
 
 def _tower(tower: Tower) -> list[tuple[Tensor, int]]:
@@ -290,7 +299,7 @@ def placeholder_elements(model: Model, stage: Stage, parallel: Parallel, recipe:
     return float(sum(rows * columns for rows, columns in shapes))
 
 
-def _kind(tensor: Tensor, recipe: Recipe, adapter: Adapter | None) -> str:
+def _kind(tensor: Tensor, recipe: Recipe, adapter: Adapter | None, hidden: int) -> str:
     if adapter is None and recipe.task.method != "frozen":
         return "expert_trained" if is_routed(tensor) else "trained"
     routed = is_routed(tensor)
@@ -299,7 +308,24 @@ def _kind(tensor: Tensor, recipe: Recipe, adapter: Adapter | None) -> str:
     ):  # no nn.Linear (integrations/bitsandbytes.py)
         return "frozen"
     packed = recipe.kernels.splits_experts and routed and len(tensor.shape) == 3
-    return "quantized" if recipe.quantization.scheme and (is_linear(tensor) or packed) else "frozen"
+    beside = recipe.quantization.scheme in BITSANDBYTES and _is_plain_linear(tensor, hidden)
+    return "quantized" if recipe.quantization.scheme and (is_linear(tensor) or packed or beside) else "frozen"
+
+
+def unquantized_roles(model: Model) -> frozenset[str]:
+    """Roles of the matrices that the class has every quantiser leave alone."""
+    names = frozenset(model_class(model.text_class).whole.unquantized)
+    tensors = (t for block in model.blocks for t in block.tensors) if names else ()
+    return frozenset(t.role for t in tensors if not names.isdisjoint(t.name.split(".")))
+
+
+def _is_plain_linear(tensor: Tensor, hidden: int) -> bool:
+    """Linear layers that bitsandbytes replaces outside the blocks: a tower's projector, the dense layer before a head.
+
+    Source: transformers 5.23, quantizers/base.py, get_keys_to_not_convert leaves out the output embeddings and what is tied.
+    """
+    dense = tensor.role == "head" and tensor.shape == (hidden, hidden)
+    return len(tensor.shape) == 2 and tensor.name.endswith(".weight") and (tensor.role == "projector" or dense)
 
 
 _SAVED_ROLES = {"wte": "embedding", "embed_tokens": "embedding", "lm_head": "head", "output": "head"}

@@ -25,7 +25,11 @@ Ends = Literal["head", "embedding", "none"]
 
 
 class Units(msgspec.Struct, frozen=True, kw_only=True):
-    """Elements of one block (and how many there are) and of the ends: input embedding and output head; ``ranks`` share them."""
+    """Elements of one block (and how many there are) and of the ends: input embedding and output head; ``ranks`` share them.
+
+    ``root``: of what stands beside them in the root unit, as towers' projectors. ``sizes``: of each block, where they differ;
+    ``block`` is then the largest. A ``place`` is counted from the first, or back from the last as -1.
+    """
 
     block: float
     depth: int
@@ -33,11 +37,33 @@ class Units(msgspec.Struct, frozen=True, kw_only=True):
     head: float
     tied: bool
     ranks: Number
+    root: float = 0.0
+    sizes: tuple[float, ...] = ()
+
+    def of(self, place: int) -> float:
+        """Elements of the block at that place; 0 before the first and behind the last."""
+        at = place % self.depth if place < 0 else place
+        if not 0 <= at < self.depth:
+            return 0.0
+        return self.sizes[at] if self.sizes else self.block
+
+    def before(self, place: int) -> float:
+        """Elements of the block before that place, which backward takes next."""
+        return self.of(place - 1) if place else 0.0
+
+    @property
+    def blocks(self) -> float:
+        """Elements of all blocks."""
+        return sum(self.sizes) if self.sizes else self.block * self.depth
+
+    def last_blocks(self, count: int) -> float:
+        """Elements of so many blocks, counted from the last."""
+        return sum(self.sizes[self.depth - count :]) if self.sizes else self.block * count
 
     @property
     def ends(self) -> float:
         """Elements of the root unit."""
-        return self.embedding + (0 if self.tied else self.head)
+        return self.embedding + (0 if self.tied else self.head) + self.root
 
     def last_unit(self, recipe: Recipe) -> float:
         """Elements of the unit that runs last in forward, where it is not a part of the root."""
@@ -49,8 +75,8 @@ def is_cut(recipe: Recipe, units: Units) -> bool:
     return recipe.sharding.kind in WEIGHTS_CUT and several(units.ranks)
 
 
-def gathered(recipe: Recipe, units: Units, *, blocks: int, ends: Ends) -> Quantity:
-    """Whole weights alive: ``blocks`` blocks, and the ``ends`` in use or, in one root unit, all."""
+def gathered(recipe: Recipe, units: Units, *, blocks: int, ends: Ends, place: int = -1) -> Quantity:
+    """Whole weights alive: ``blocks`` blocks back from ``place``, and the ``ends`` in use or, in one root unit, all."""
     if not is_cut(recipe, units):
         return NOTHING
     compute = width(recipe.precision.compute)
@@ -61,12 +87,21 @@ def gathered(recipe: Recipe, units: Units, *, blocks: int, ends: Ends) -> Quanti
     held = units.depth if not recipe.sharding.reshard else min(blocks, at_once)
     outer = _ends_in_use(recipe, units, ends)
     return summed(
-        named(held, "blocks") * named(units.block, "elements") * bytes_(each),
+        _whole_blocks(units, held, place) * bytes_(each),
         named(outer, "elements of the ends") * bytes_(compute),
     )
 
 
-def gathered_ahead(recipe: Recipe, units: Units, *, ends: Ends = "none") -> Quantity:
+def _whole_blocks(units: Units, count: int, place: int) -> Quantity:
+    if not units.sizes:
+        return named(count, "blocks") * named(units.block, "elements")
+    if count == units.depth:
+        return named(units.blocks, "elements of all blocks")
+    elements = units.of(place) + (units.before(place) if count > 1 else 0)
+    return named(elements if count else 0, "elements of the blocks at work")
+
+
+def gathered_ahead(recipe: Recipe, units: Units, *, ends: Ends = "none", place: int = -1) -> Quantity:
     """The buffer of FSDP2's next all-gather, on a stream of its own: of the next block, or of the embedding behind the first.
 
     Source: torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param_group.py, _backward_prefetch.
@@ -74,8 +109,21 @@ def gathered_ahead(recipe: Recipe, units: Units, *, ends: Ends = "none") -> Quan
     if recipe.sharding.kind != "fsdp2" or not recipe.sharding.reshard or not is_cut(recipe, units):
         return NOTHING
     apart = units.embedding if recipe.sharding.separate_ends and not recipe.kernels.one_graph else 0.0
-    coming = units.block if ends == "none" else apart
+    coming = (units.before(place) if units.sizes else units.block) if ends == "none" else apart
     return named(coming, "elements of the next unit") * bytes_(width(recipe.precision.compute), "(as it is gathered)")
+
+
+def copied_out(recipe: Recipe, units: Units, place: int) -> Quantity | None:
+    """The buffers that live beside a block while FSDP2's forward copies it out: its own and that of the unit before.
+
+    Source: torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param_group.py, wait_for_unshard: prev_all_gather_state, a local
+    name, holds the last result until the copy is made. None under another sharding.
+    """
+    if recipe.sharding.kind != "fsdp2" or not recipe.sharding.reshard or recipe.kernels.one_graph or not is_cut(recipe, units):
+        return None
+    last = units.before(place) or (units.embedding if recipe.sharding.separate_ends else units.ends)
+    buffers = named(units.of(place) + last, "elements of this unit and the one before")
+    return buffers * bytes_(width(recipe.precision.compute), "(as they were gathered)")
 
 
 def _prefetched(recipe: Recipe, units: Units, *, each: float, first: bool) -> Quantity:
@@ -85,9 +133,9 @@ def _prefetched(recipe: Recipe, units: Units, *, each: float, first: bool) -> Qu
     what the backward pass will take from there stays (DeepSpeed 0.19, runtime/zero/partitioned_param_coordinator.py,
     _fetch_sub_module_impl and __params_to_release; config.py: stage3_max_live_parameters 1e9).
     """
-    there = units.block * units.depth + units.ends
-    whole = units.block if first else min(there, max(recipe.sharding.live_elements, units.block))
-    mean = (units.block * units.depth * each + units.ends * width(recipe.precision.compute)) / there
+    there = units.blocks + units.ends
+    whole = units.of(0) if first else min(there, max(recipe.sharding.live_elements, units.block))
+    mean = (units.blocks * each + units.ends * width(recipe.precision.compute)) / there
     coming = units.block if recipe.sharding.quantized_gathers else 0
     return summed(
         named(whole, "live elements") * bytes_(each if first else mean), named(coming, "elements on the way") * bytes_(1)
@@ -110,7 +158,7 @@ def _ends_in_use(recipe: Recipe, units: Units, ends: Ends) -> float:
     if not recipe.sharding.separate_ends:
         return units.ends
     embedding = units.embedding if ends == "embedding" or not recipe.sharding.reshard else 0
-    return embedding + (units.head if ends == "head" else 0)
+    return embedding + (units.head if ends == "head" else 0) + units.root
 
 
 def secondary(recipe: Recipe, held: Count, ranks: int) -> Quantity:
@@ -141,8 +189,8 @@ def reduced_before(recipe: Recipe, units: Units, elements: float) -> Quantity:
     )
 
 
-def flattening(recipe: Recipe, units: Units) -> Quantity:
-    """Gradients of a block under FSDP1 when its last one is there: each by itself and all of them in the flat one.
+def flattening(recipe: Recipe, units: Units, elements: float) -> Quantity:
+    """Gradients of a unit under FSDP1 when its last one is there: each by itself and all of them in the flat one.
 
     Source: torch 2.13, distributed/fsdp/_flat_param.py, _get_unflat_views_aligned (torch.split: its backward concatenates),
     _runtime_utils.py, _reduce_grad (a copy in the reduce dtype where that differs).
@@ -150,7 +198,7 @@ def flattening(recipe: Recipe, units: Units) -> Quantity:
     whole = recipe.sharding.kind == "fsdp1" and recipe.task.method == "full" and is_cut(recipe, units)
     own, reduce = width(recipe.precision.backward_gradients), width(recipe.precision.reduce)
     each = own + max(own, reduce if reduce != own else 0)
-    return named(units.block if whole else 0, "elements of a block's gradients") * bytes_(each, "(each, and all in one)")
+    return named(elements if whole else 0, "elements of a unit's gradients") * bytes_(each, "(each, and all in one)")
 
 
 def gathered_last(recipe: Recipe, units: Units) -> Quantity:
@@ -160,7 +208,7 @@ def gathered_last(recipe: Recipe, units: Units) -> Quantity:
     """
     if recipe.sharding.kind != "fsdp2" or not recipe.kernels.modules or not is_cut(recipe, units):
         return NOTHING  # a loss outside the model comes after
-    last = units.last_unit(recipe) or units.block
+    last = units.last_unit(recipe) or units.of(-1)
     return named(last, "elements of the last unit") * bytes_(width(recipe.precision.compute), "(as it was gathered)")
 
 

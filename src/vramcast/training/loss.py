@@ -212,11 +212,13 @@ def _loss_parallel(recipe: Recipe, x: Logits) -> LossCost:
 def _direct(recipe: Recipe, x: Logits) -> LossCost:
     """A cross entropy on the logits as they are: encoders' and encoder-decoders' own (transformers, models/bert, models/t5).
 
-    Autocast makes the log-softmax and one gradient float beside the narrow logits (aten/autocast_mode.h, fp32 list).
+    Autocast makes a float copy of the narrow log-softmax, and its gradient float (aten/autocast_mode.h, fp32 list: nll_loss).
     """
-    work = 4 if recipe.precision.autocast else x.width
-    size = x.logits(x.width + 2 * work, "logits, log-softmax and its gradient")
-    return LossCost(forward=size, backward=size)
+    copy = 4 if recipe.precision.autocast else 0
+    return LossCost(
+        forward=x.logits(2 * x.width + copy, "logits, log-softmax" + ", its float copy" * bool(copy)),
+        backward=x.logits(x.width + 2 * (copy or x.width), "log-softmax, its float copy and gradient"),
+    )
 
 
 def _fused(recipe: Recipe, x: Logits) -> LossCost:
@@ -388,8 +390,6 @@ _KINDS: dict[str, Callable[[Recipe, Logits], LossCost]] = {
     "none": _none,
 }
 KINDS = tuple(_KINDS)
-
-
 WHOLE_LOGITS = ("eager", "plain")  # losses that convert all logits to float
 
 

@@ -27,14 +27,15 @@ class Sharers(msgspec.Struct, frozen=True, kw_only=True):
 class States(msgspec.Struct, frozen=True, kw_only=True):
     """What one rank keeps between steps, and what its step makes of it for a moment.
 
-    ``step_copy``: temporaries of the optimizer's step; ``step_gradients``: gradients that are left when it begins; ``flat_copy``:
-    what DeepSpeed makes of them for its step; ``wide_copy``: the widest gradient in float32, while it is added to float32 ones;
-    ``overflow_copy``: while it is summed; ``whole_gradients``: of accumulated micro-batches; ``loaded``: a quantised model before
-    sharding cuts it.
+    ``step_copy``: temporaries of the optimizer's step; ``step_gradients``: gradients that are left when it begins;
+    ``flat_copy``: what DeepSpeed makes of them for its step; ``outside_buckets``: gradients less those in its buckets;
+    ``wide_copy``: the widest gradient in float32, while it is added to float32 ones; ``overflow_copy``: while it is summed;
+    ``whole_gradients``: of accumulated micro-batches; ``loaded``: a quantised model before sharding cuts it.
     """
 
     weights: Quantity
     gradients: Quantity
+    outside_buckets: Quantity
     optimizer: Quantity
     master: Quantity
     step_copy: Quantity
@@ -59,6 +60,7 @@ def states(held: Count, recipe: Recipe, sharers: Sharers) -> States:
     return States(
         weights=NOTHING if "parameters" in offload else weights,
         gradients=resting,
+        outside_buckets=rules.outside_buckets(resting),
         optimizer=rules.resident() if moved else moments,
         master=NOTHING if "optimizer" in offload else rules.master(),
         step_copy=rules.step_copy(),
@@ -241,6 +243,19 @@ class _Rules:
         """
         offload, sharding = self.recipe.sharding.offload, self.kind in ("zero2", "zero3")
         return "gradients" in offload or ("optimizer" in offload and sharding and self.recipe.update.flattens)
+
+    def outside_buckets(self, gradients: Quantity) -> Quantity:
+        """Gradients less other ranks' that were copied into a reduction's bucket, which the next one is written over.
+
+        Source: DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py, reduce_independent_p_g_buckets_and_remove_grads: whatever a
+        bucket can hold; two buckets where reduction overlaps.
+        """
+        bucket = self.recipe.sharding.bucket_elements // 2
+        small = sum(part.elements * part.copies for part in self.held.shapes if part.elements <= bucket)
+        if self.kind != "zero1" or not self.recipe.update.flattens or not small or self.gradients_on_host():
+            return gradients
+        held = named(small, "elements in buckets")
+        return gradients - (held - self._over(True, held)) * bytes_(self.gradient)
 
     def drops_others(self) -> bool:
         """Whether gradients of other ranks' parameters are gone when a step of ZeRO-1 begins.

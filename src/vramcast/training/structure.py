@@ -14,11 +14,22 @@ from vramcast.models.layers import Attention
 from vramcast.models.sharding import Stage, cut, share
 from vramcast.quantity import Number, Quantity, is_array, maximum, several
 from vramcast.training.activations.choice import Style, style_of, updates_inside_backward
-from vramcast.training.activations.layers import Blended, LayerCosts, Layers, layers_of_part, windows_of
+from vramcast.training.activations.layers import Blended, LayerCosts, Layers, StageLayers, layers_of_part, windows_of
 from vramcast.training.activations.sizes import Shape
 from vramcast.training.adapters.prompts import virtual_tokens
 from vramcast.training.adapters.tensors import targeted
-from vramcast.training.counts import Count, bounds_of, count, in_flight, placeholder_elements, places, stages, trains
+from vramcast.training.counts import (
+    Count,
+    beside_decoder,
+    bounds_of,
+    count,
+    in_flight,
+    placeholder_elements,
+    places,
+    stages,
+    trains,
+    unquantized_roles,
+)
 from vramcast.training.gathers import Units
 from vramcast.training.loss import NO_HEAD, Logits, LossCost, loss_cost
 from vramcast.training.methods import PARTIALS, PROMPTS, adapter_of, named_by_task
@@ -52,10 +63,11 @@ class StepNumbers(msgspec.Struct, frozen=True, kw_only=True):
 class RankStructure(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of rank: what it holds, and what its layers save, for every batch.
 
-    ``place``: its stage in the pipeline; ``embedding`` and ``head``: elements of the ends it gathers; ``embedding_gradient``:
-    bytes of the embedding's own gradient, ``partial_embedding``: of a whole one on every rank, which becomes its part afterwards;
-    ``placeholders``: elements of one gradient per distinct weight shape;
-    ``columns``: of the vocabulary; ``returned``: elements a token leaves in a cache that the model returns.
+    ``place``: its stage in the pipeline; ``sizes``: elements of each layer where they differ; ``embedding`` and ``head``: of
+    the ends it gathers; ``embedding_gradient``: bytes of the embedding's own gradient, ``partial_embedding``: of a whole one on
+    every rank, which becomes its part afterwards; ``placeholders``: elements of one gradient per distinct weight shape;
+    ``columns``: of the vocabulary; ``transforms_head``: a dense layer stands before the head; ``beside``: elements of towers
+    outside their layers; ``returned``: elements a token leaves in a cache that the model returns.
     """
 
     stage: Stage
@@ -64,9 +76,11 @@ class RankStructure(msgspec.Struct, frozen=True, kw_only=True):
     layers: LayerCosts
     style: Style
     block_elements: float
+    sizes: tuple[float, ...]
     towers: tuple[TowerLayers, ...]
     embedding: float
     head: float
+    beside: float
     tied: bool
     embedding_gradient: float
     partial_embedding: float
@@ -74,6 +88,7 @@ class RankStructure(msgspec.Struct, frozen=True, kw_only=True):
     columns: float
     prediction_heads: int
     trains_head: bool
+    transforms_head: bool
     returned: float
 
 
@@ -191,7 +206,8 @@ class _Build:
         self.question, self.model, self.recipe, self.adapter, self.reached = question, model, recipe, adapter, reached
         self.ranks = adapter_ranks(model, recipe, adapter)
         style = style_of(recipe, question.parallel, adapter, self.ranks or _scaled_outputs(model, adapter))
-        self.style = msgspec.structs.replace(style, normed_embedding=norms_embedding(model))
+        wide = unquantized_roles(model) if adapter and recipe.quantization.scheme else frozenset()
+        self.style = msgspec.structs.replace(style, normed_embedding=norms_embedding(model), left_wide=wide)
         self.policy = _policy(recipe, question.parallel)
 
     def rank(self, stage: Stage, place: int) -> RankStructure:
@@ -204,10 +220,12 @@ class _Build:
             held=count(model, stage, parallel, recipe, adapter=self.adapter, ranks=self.ranks),
             layers=layers,
             style=self.style,
-            block_elements=block_elements(layers),
+            block_elements=layers.block_elements,
+            sizes=layers.sizes if isinstance(layers, StageLayers) else (),
             towers=towers_of(model, recipe, stage, self.policy, self.style, reached=self.reached),
             embedding=ends["embedding"] * stage.first,
             head=ends["embedding" if model.tied else "head"] * stage.last,
+            beside=float(sum(t.elements for tower in beside_decoder(model) for t in tower.tensors)) * stage.first,
             tied=model.tied and recipe.loss.tied is not False and stage.first and stage.last,
             embedding_gradient=self._embedding_gradient(stage, ends["embedding"]),
             partial_embedding=self._partial_embedding(stage),
@@ -215,6 +233,7 @@ class _Build:
             columns=model.vocab / (parallel.tp if recipe.model_parallel.vocab_parallel else 1),
             prediction_heads=1 + sum(t.kind == "mtp" and not t.stored_only for t in model.towers),
             trains_head=trains(model, recipe, self.adapter, "head"),
+            transforms_head=any(t.role == "head" and t.shape == (model.hidden, model.hidden) for t in model.tensors),
             returned=sum(n * m.cache_elements for b, n in stage.blocks for m in b.mixers if isinstance(m, Attention)),
         )
 
@@ -248,11 +267,6 @@ class _Build:
             return 0.0
         whole = sum(t.elements for t in self.model.tensors if t.role == "embedding")
         return whole * width(self.recipe.precision.backward_gradients) * (1 + 1 / tp)
-
-
-def block_elements(layers: LayerCosts) -> float:
-    """Elements of the largest of the layers, on this rank."""
-    return block_elements(layers.rest) if isinstance(layers, Blended) else layers.block_elements
 
 
 def _policy(recipe: Recipe, parallel: Parallel) -> Policy:
@@ -341,6 +355,8 @@ def _units(kind: RankStructure, ranks: Number) -> Units:
         head=kind.head,
         tied=kind.tied,
         ranks=ranks,
+        root=kind.beside,
+        sizes=kind.sizes,
     )
 
 
@@ -362,7 +378,7 @@ def _loss(kind: RankStructure, structure: Structure, *, tokens: Number, rows: Nu
             width=width(recipe.precision.compute),
             heads=kind.prediction_heads,
             head_trains=trained,
-            transformed=any(t.role == "head" and t.shape == (model.hidden, model.hidden) for t in model.tensors),
+            transformed=kind.transforms_head,
             head_gradient=kind.columns * model.hidden * width(recipe.precision.backward_gradients)
             if trained and not recipe.precision.placeholders
             else 0,

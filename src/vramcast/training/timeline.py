@@ -3,14 +3,25 @@
 A term's size is a quantity: it answers for one layout or for arrays of them, and its ``why`` is its own formula.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from vramcast.ledger import Instant, Term
 from vramcast.quantity import Number, Quantity, bytes_, is_array, is_there, largest, maximum, named, summed, whole
+from vramcast.training.alive import SOURCES, Alive
+from vramcast.training.between import layers_between
 from vramcast.training.counts import between_stages
-from vramcast.training.full_sharding import adapters_come_ahead, cut_gradients, cuts_units, flat_gradients, whole_at_the_loss
+from vramcast.training.full_sharding import (
+    adapters_come_ahead,
+    beside,
+    copies_out,
+    cut_gradients,
+    cuts_units,
+    flat_gradients,
+    root_reduced,
+    whole_at_the_loss,
+)
 from vramcast.training.gathers import (
     gathered,
     gathered_ahead,
@@ -24,7 +35,7 @@ from vramcast.training.optimizers.rules import optimizer
 from vramcast.training.recipe.parts import width
 from vramcast.training.states import GRADIENTS_CUT, NOTHING, placeholders
 from vramcast.training.structure import Rank, retained_inputs
-from vramcast.training.towers import opened_by
+from vramcast.training.towers import ENCODER, opened_by
 from vramcast.training.wording import saved_text
 
 STEP = "optimizer step"
@@ -32,42 +43,7 @@ FORWARD, LOAD = "end of forward", "load"
 EMBEDDING = "backward of the embedding"
 _BEFORE_BACKWARD = (FORWARD, "loss", "backward of the loss", "backward of the last block")  # the head's own is not counted
 
-_SOURCES = {
-    "weights": "models/inventory: exact tensors; PEFT and bitsandbytes for what is frozen or quantised",
-    "gradients": "torch autograd; ZeRO, arXiv 1910.02054, table 1",
-    "activations": "torch/csrc/autograd: what each operation saves",
-    "loss": "the framework's loss function",
-    "gathered": "torch 2.13, distributed/fsdp; DeepSpeed 0.18, runtime/zero/partition_parameters.py",
-    "gathered_ahead": "torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param_group.py",
-    "temporaries": "torch/csrc/autograd/engine.cpp: order and life of gradients",
-    "gradient_copy": "DeepSpeed 0.6.0, runtime/zero/stage_1_and_2.py: step, get_grad_norm_direct; bf16_optimizer.py",
-    "secondary_weights": "DeepSpeed 0.18, runtime/zero/partition_parameters.py: _partition_param_sec; arXiv 2306.10209",
-    "overflow_check": "DeepSpeed 0.6.0, runtime/zero/stage_1_and_2.py: _has_inf_or_nan",
-    "communication": "DeepSpeed 0.6.0, runtime/zero/constants.py (buckets of 5e8); torch 2.13, nn/parallel/distributed.py",
-}
 _FOREACH, _ACCUMULATE = "torch 2.13, optim/adamw.py: _multi_tensor_adamw", "torch: derivatives.yaml, accumulate_grad.h"
-
-
-class Alive(msgspec.Struct, frozen=True, kw_only=True):
-    """What is alive at one moment beside what stays from step to step.
-
-    ``gradients``: None where they are those that the micro-batch began with. ``activations`` of the decoder's layers and
-    ``tower``: bytes that wait for backward. ``ahead``: in a buffer from which the next unit will be whole. ``source``: of the
-    temporaries' rule, where they are not a layer's.
-    ``between_steps``: no step is under way.
-    """
-
-    between_steps: bool = False
-    gradients: Quantity | None = None
-    activations: Number = 0.0
-    tower: Number = 0.0
-    loss: Quantity = NOTHING
-    gathered: Quantity = NOTHING
-    ahead: Quantity = NOTHING
-    temporaries: Quantity = NOTHING
-    gradient_copy: Quantity = NOTHING
-    overflow_check: Quantity = NOTHING
-    source: str = _SOURCES["temporaries"]
 
 
 def instants(rank: Rank) -> tuple[Instant, ...]:
@@ -103,15 +79,19 @@ class _Timeline:
             yield Instant(name=LOAD, terms=_term("weights", self.states.loaded, "transformers, quantizers/base.py"))
         if self._sees:
             yield self._at(f"forward of the {self.tower.name}", self._seeing())
+        yield from self._named(copies_out(self.rank))
         yield self._at(FORWARD, self._end_of_forward())
         if stage.last:
             yield self._at("loss", self._loss())
             yield self._at("backward of the loss", self._loss_backward())
         yield self._at("backward of the last block", self._last_block())
         yield from self._units_reduced()
+        if self.layers.between:
+            yield from self._named(layers_between(self.rank, self.reducing))
         yield self._at("backward of the first block", self._first_block())
         if self.rank.kind.embedding_gradient or self.rank.kind.partial_embedding:
             yield self._at(EMBEDDING, self._embedding())
+        yield from self._named(root_reduced(self.rank))
         if self._sees and is_there(bytes_(self.tower.saved)):
             yield self._at(f"backward of the {self.tower.name}", self._seen())
         if recipe.update.checks_overflow:
@@ -122,6 +102,9 @@ class _Timeline:
             yield self._at("evaluation", self._evaluation())
         if recipe.task.saves:
             yield self._at("checkpoint save", self._save())
+
+    def _named(self, moments: Iterable[tuple[str, Alive]]) -> Iterator[Instant]:
+        return (self._at(name, alive) for name, alive in moments)
 
     @property
     def _sees(self) -> bool:
@@ -170,16 +153,17 @@ class _Timeline:
         flat = self.recipe.sharding.kind == "fsdp1"
         finds, two = self.rank.finds_gradients, gathered(self.recipe, units, blocks=2, ends="none")
         ahead, held = gathered_ahead(self.recipe, units), self.rank.loss.held
-        late = flat_gradients(self.rank) if flat else self._beside(layers.working)
-        yield self._at(
-            "gradients of the last block" if flat else "backward of the block before the last",
-            msgspec.structs.replace(
-                self._waiting(temporaries=late, gathered=two, loss=held, ahead=ahead),
-                activations=layers.waiting - layers.last_kept,
-                gradients=None if finds or flat else cut_gradients(self.rank, 1),
-            ),
-        )
-        if units.depth > 2:
+        late = flat_gradients(self.rank, -1) if flat else self._beside(layers.working, 1)
+        if flat or not units.sizes:
+            yield self._at(
+                "gradients of the last block" if flat else "backward of the block before the last",
+                msgspec.structs.replace(
+                    self._waiting(temporaries=late, gathered=two, loss=held, ahead=ahead),
+                    activations=layers.waiting - layers.last_kept,
+                    gradients=None if finds or flat else cut_gradients(self.rank, 1),
+                ),
+            )
+        if units.depth > 2 and not units.sizes:
             yield self._at(
                 "backward of the second block",
                 Alive(
@@ -188,14 +172,14 @@ class _Timeline:
                     tower=self.tower.held,
                     loss=held,
                     ahead=ahead,
-                    temporaries=flat_gradients(self.rank) if flat else self._beside(layers.first_working),
+                    temporaries=flat_gradients(self.rank, 1) if flat else self._beside(layers.first_working, 2),
                     gathered=two,
                 ),
             )
 
-    def _beside(self, working: Number) -> Quantity:
-        """A block's backward, the ends' gradients that wait, and under FSDP2 the reduction of the block before."""
-        return summed(self._live_layer(working), self.reducing, reduced_before(self.recipe, self.units, self.units.block))
+    def _beside(self, working: Number, after: int) -> Quantity:
+        """A block's backward, the ends' gradients that wait, and under FSDP2 the reduction of the block ``after`` it."""
+        return beside(self.rank, self._live_layer(working), self.reducing, after)
 
     def _first_block(self) -> Alive:
         """All gradients exist but the embedding's, unless a tied head has made it; of the activations only the first block's."""
@@ -209,8 +193,8 @@ class _Timeline:
             activations=retained if is_there(bytes_(retained)) else layers.first_kept,
             tower=self.tower.held,
             loss=self.rank.loss.held,
-            temporaries=largest(self._beside(layers.first_working), flat_gradients(self.rank)),
-            gathered=gathered(self.recipe, self.units, blocks=1, ends="none"),
+            temporaries=largest(self._beside(layers.first_working, 1), flat_gradients(self.rank, 0)),
+            gathered=gathered(self.recipe, self.units, blocks=1, ends="none", place=0),
             ahead=gathered_ahead(self.recipe, self.units, ends="embedding"),
             gradient_copy=self.states.wide_copy,
         )
@@ -221,19 +205,19 @@ class _Timeline:
         if not is_there(bytes_(own)):
             return gradients
         left = maximum(0.0, gradients.value - own)
-        return gradients - bytes_(gradients.value - left, "of the first block and the embedding (not made yet)")
+        return gradients - bytes_(gradients.value - left, "of the live layer and the embedding (not made yet)")
 
     def _embedding(self) -> Alive:
         """The embedding's gradient is a matrix of its own, added to one that is there: the tied head's, or an earlier batch's.
 
         Source: torch, derivatives.yaml, embedding_dense_backward; accumulate_grad.h takes a first gradient as it is.
         """
-        there = self.units.tied or self.rank.finds_gradients
+        there = self.units.tied or self.rank.finds_gradients or self._copied_to_partition
         own = self.rank.kind.partial_embedding or (self.rank.kind.embedding_gradient if there else 0)
         output = bytes_(self.layers.boundary, "the gradient of the embedding's output")
         return Alive(
-            gradients=self.states.gradients,
-            tower=self.tower.held,
+            gradients=self.states.outside_buckets if self._copied_to_partition else self.states.gradients,
+            tower=0.0 if self.tower.name == ENCODER else self.tower.held,  # an encoder's embedding is the last of all
             loss=self.rank.loss.held,
             temporaries=summed(output, bytes_(own, "the embedding's own gradient")),
             gathered=gathered(self.recipe, self.units, blocks=0, ends="embedding"),
@@ -241,11 +225,20 @@ class _Timeline:
             source=_ACCUMULATE,
         )
 
+    @property
+    def _copied_to_partition(self) -> bool:
+        """Whether the first rank, whose partition begins with the embedding, copies its gradient into the partition's buffer.
+
+        Source: DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py, copy_grads_in_partition (grads_in_partition).
+        """
+        return self.recipe.sharding.kind == "zero1" and self.recipe.update.flattens
+
     def _seen(self) -> Alive:
         """A tower's backward is the last of the step: every other gradient exists, and that of the decoder's input."""
         boundary = bytes_(self.layers.boundary, "the gradient of the decoder's input")
+        found = self.rank.finds_gradients or self.recipe.sharding.kind in GRADIENTS_CUT
         return Alive(
-            gradients=self.states.gradients,
+            gradients=self._gradients_without(0 if found else self.tower.gradients),
             tower=self.tower.held,
             temporaries=summed(bytes_(self.tower.working, "the tower's live layer"), boundary),
             gradient_copy=self.states.wide_copy,
@@ -361,7 +354,7 @@ class _Timeline:
             name="activations",
             bytes=whole(size.value),
             why=lambda: saved_text(self.rank, size),
-            source=_SOURCES["activations"],
+            source=SOURCES["activations"],
             terms=opened,
         )
         return (term,)
@@ -380,7 +373,7 @@ class _Timeline:
 
 def _term(name: str, size: Quantity, source: str = "") -> tuple[Term, ...]:
     """The term of that size; none where there is nothing."""
-    return (Term(name=name, amount=size, source=source or _SOURCES.get(name, "")),) if is_there(size) else ()
+    return (Term(name=name, amount=size, source=source or SOURCES.get(name, "")),) if is_there(size) else ()
 
 
 def _autocast_copies(size: Number) -> Quantity:

@@ -23,14 +23,15 @@ from vramcast.training.recipe.parts import Policy, Recipe
 
 # Patches of a tile and its class token are padded to a multiple of this (transformers 5.23, modeling_mllama.py, forward).
 MLLAMA_PADDING = 8
+ENCODER = "encoder"
 PIXEL_WIDTH = 4  # image processors give float32 pixels, which the batch holds for the whole step
 
 
 class TowerCost(msgspec.Struct, frozen=True, kw_only=True):
     """What stands beside the decoder costs one rank for one batch, bytes.
 
-    ``pixels`` of a batch's images, what is ``saved`` for backward, and the live layer in each direction. ``name``: in the words
-    of an instant; ``why`` holds the numbers.
+    ``pixels`` of a batch's images, what is ``saved`` for backward, and the live layer in each direction; ``gradients`` of its
+    weights, which its backward makes. ``name``: in the words of an instant; ``why`` holds the numbers.
     """
 
     name: str = "vision tower"
@@ -38,6 +39,7 @@ class TowerCost(msgspec.Struct, frozen=True, kw_only=True):
     saved: Number = 0.0
     forward: Number = 0.0
     working: Number = 0.0
+    gradients: Number = 0.0
     why: str = ""
 
     @property
@@ -69,11 +71,12 @@ class TowerLayers(msgspec.Struct, frozen=True, kw_only=True):
         layers = self.layers.at(Shape(tokens=tokens, seq=seq), in_flight)
         read = f"{rows * self.images} images x {self.patches:,} patches" if self.images else f"{tokens} tokens"
         return TowerCost(
-            name="vision tower" if self.images else "encoder",
+            name="vision tower" if self.images else ENCODER,
             pixels=tokens * self.pixel_bytes,
             saved=layers.waiting + (0 if self.images else self.outputs * layers.boundary),
             forward=layers.forward,
             working=layers.working,
+            gradients=layers.gradients,
             why=f"{self.name}: {read} through {self.depth} {self.state} layers of {self.hidden}",
         )
 
@@ -89,6 +92,7 @@ def cost_of(towers: tuple[TowerLayers, ...], text: Shape, *, rows: Number, in_fl
         saved=sum(cost.saved for cost in each),
         forward=maximum(*(cost.forward for cost in each)),
         working=maximum(*(cost.working for cost in each)),
+        gradients=each[0].gradients,
         why="; ".join(cost.why for cost in each),
     )
 

@@ -30,7 +30,8 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``eager``: attention scores are always written out, as the class knows no kernel; ``softmax_as_is``: their softmax stays in
     their own width; ``biased``: positions that train are added to them, which no fused kernel can; ``clamped_scores``: they are
-    compared with the least number, which saves them; ``names_scores``: Python names them until attention is over.
+    compared with the least number, which saves them; ``names_scores``: Python names them, masked or also as they
+    were before, until attention is over.
     ``gated_norm``: a scan's result is normed with its gate, or only multiplied with it.
 
     ``expands_kv``: keys and values are written out for every query head before any kernel; ``value_norm``: values pass an
@@ -53,7 +54,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     softmax_as_is: bool = False
     biased: bool = False
     clamped_scores: bool = False
-    names_scores: bool = False
+    names_scores: Literal["", "masked", "both"] = ""
     gated_norm: bool = True
     router: Literal["softmax", "top", "sigmoid", "groups"] = "softmax"
     normalised: bool = True

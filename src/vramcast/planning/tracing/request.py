@@ -57,6 +57,7 @@ def training_request(
         clip_norm=1.0 if recipe.framework in TRAINERS else None,
         keep_outputs=bool(recipe.loss.holds_logits),
         quant=recipe.quantization.scheme or None,
+        double_quant=recipe.quantization.double_quant,
         **trained(question, recipe, model),
         attention="eager" if recipe.kernels.attention == "eager" else "sdpa",
         compiled=recipe.kernels.compiled,

@@ -143,6 +143,6 @@ def _quantize(model: torch.nn.Module, request: TraceRequest, session: Session) -
     if request.quant not in {"nf4", "fp4"}:
         raise unknown_name("quantisation to trace", str(request.quant), ("nf4", "fp4"))
     compute = dtype_of(request.autocast or request.param_dtype)
-    scheme = four_bit.Scheme(kind=request.quant, compute=compute)
+    scheme = four_bit.Scheme(kind=request.quant, compute=compute, double=request.double_quant)
     four_bit.quantize_linears(model, scheme=scheme, device=session.backend.device_type)
     session.collect()

@@ -119,7 +119,8 @@ def _fused(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads) -> int
     expanded = rows * (heads.key_dim + heads.value_dim) * style.width if heads.grouped else 0
     accumulator = rows * _rounded(heads.key_dim) * 4 if name != "cudnn" else 0
     mask = heads.tokens * heads.seq * style.width if heads.masked and style.sdpa else 0
-    mask += heads.seq**2 * heads.queries * (style.width if style.autocast else style.residual) if heads.biased else 0
+    zeros = heads.across and style.written.biased and style.widens_queries  # cast by each layer
+    mask += heads.seq**2 * heads.queries * (style.width if style.autocast else style.residual) if heads.biased or zeros else 0
     return tape.run(
         "attention", qkv, rows * heads.value_dim * style.width, saves=qkv, saves_output=True,
         keeps=statistics + mask + RANDOM_STATE.get(name, 0), back_scratch=accumulator + statistics + expanded,
@@ -179,16 +180,18 @@ def _materialised(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads)
     else:
         raw = _softcapped(tape, raw, scores * width) if heads.softcap else raw
         masked, probabilities = _masked_softmax(tape, style, raw, scores)
-        named = (raw, masked) if style.written.names_scores else ()
+        named = {"": (), "masked": (masked,), "both": (raw, masked)}[style.written.names_scores]
     if style.attention_dropout:
-        probabilities = tape.run("dropout", [probabilities], scores * width, keeps=scores)
+        probabilities = tape.run("dropout", [probabilities], tape.sizes[probabilities], keeps=scores)
+    named += (probabilities,)
+    probabilities = probabilities if heads.sinks else tape.cast(probabilities, scores * width)  # sinks are cut off by a view
     made = tape.run("weighted", [probabilities, v], out, saves=[probabilities, v])
     tape.hold(*named)
     return made
 
 
 def _masked_softmax(tape: Tape, style: Style, raw: int, scores: Amount) -> tuple[int, int]:
-    """The masked scores, and their softmax in the width of the values; the mask has the width of the embeddings."""
+    """The masked scores, in the embeddings' width, and their softmax in the values', or left for the product to cast."""
     width = style.width
     wide = width if style.normed_embedding else max(width, style.residual)
     masked = tape.run("mask", [raw], scores * wide, aliases=wide == width)
@@ -197,7 +200,8 @@ def _masked_softmax(tape: Tape, style: Style, raw: int, scores: Amount) -> tuple
     float_width = width if style.written.softmax_as_is and not style.autocast else 4
     given = masked if wide >= float_width else tape.run("softmax.float", [masked], scores * 4)
     softmax = tape.run("softmax", [given], scores * max(float_width, wide), saves_output=True)
-    return masked, softmax if width >= max(float_width, wide) else tape.run("softmax.back", [softmax], scores * width)
+    narrow = width >= max(float_width, wide) or (style.written.softmax_as_is and style.autocast)
+    return masked, softmax if narrow else tape.run("softmax.back", [softmax], scores * width)
 
 
 def _softcapped(tape: Tape, raw: int, size: Amount) -> int:
@@ -233,7 +237,7 @@ def attention(
         tape, style, source, tokens=tokens, hidden=hidden, widths=(q_width * (2 if kind.gated else 1), k_width, v_width)
     )
     if style.written.expands_kv and kv < heads:
-        kind, kv, k_width = _all_heads(kind), heads, q_width
+        kind, kv, k_width = msgspec.structs.replace(kind, kv_heads=kind.heads), heads, q_width  # a key for every query
         q, k, v = _copied_out(tape, style, (q, k, v), tokens * q_width, tokens * heads * kind.values)
     gate = 0
     if kind.gated:
@@ -266,11 +270,6 @@ def attention(
     made = linear(tape, style, out, tokens=tokens, inputs=heads * kind.values, outputs=hidden, role="o")
     tape.hold(source, q, k, v, out)
     return made
-
-
-def _all_heads(kind: Attention) -> Attention:
-    """The same attention with a key for every query."""
-    return msgspec.structs.replace(kind, kv_heads=kind.heads)
 
 
 def _copied_out(tape: Tape, style: Style, qkv: Parts, elements: Amount, values: Amount) -> Parts:

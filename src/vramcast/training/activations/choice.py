@@ -62,7 +62,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ``joined``: attention runs image by image, and its results are copied into one; ``written``: the class's own row.
     ``recomputed``: layers run again in backward. ``scan``: recurrent mixers run in kernels of packages of their own, or in plain
     torch operations. ``trains``: the layer's own weights want gradients; ``trains_norms``: those of its norms alone do (PEFT's LN
-    tuning), which save what they scale.
+    tuning), which save what they scale. ``left_wide``: roles that every quantiser leaves in float (T5's wo).
     ``prefixed``: attention looks at a trained prompt as well, and a gate adds what it sees (LLaMA-Adapter).
     ``exchanges``: an all-to-all after attention gives heads back for tokens, into a tensor of its own.
     ``moved``: modules whose saved tensors lie on the host (``activations/regions.py``).
@@ -112,6 +112,12 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     written: Layer = Layer()
     scan: str = "kernels"
     recomputed: bool = False
+    left_wide: frozenset[str] = frozenset()
+
+    @property
+    def widens_queries(self) -> bool:
+        """Whether 4-bit layers hand out float queries, as they return the type of their input, which autocast then narrows."""
+        return bool(self.dequantize) and self.autocast and self.residual > self.width
 
 
 # Bytes of one element as a narrow matmul saves it; NVFP4 is half a byte and one byte of scale for 16 elements.

@@ -35,6 +35,8 @@ def linear(
     dequantised anew in forward and in backward (bitsandbytes, MatMul4Bit).
     """
     trained = style.trains if trains is None else trains
+    if role in style.left_wide:
+        style = msgspec.structs.replace(style, dequantize=0, cast_weights=style.autocast)
     given, source = source, tape.cast(source, tokens * inputs * style.width)
     if style.quant_width and not trained:
         out = _quantized(tape, style, source, tokens=tokens, inputs=inputs, outputs=outputs, role=role)
@@ -161,7 +163,7 @@ def add(tape: Tape, style: Style, left: int, right: int) -> int:
     if style.written.scaled_branches:
         right = tape.run("scale", [right], tape.sizes[right])
     if style.hidden_dropout:
-        right = tape.run("dropout", [right], tape.sizes[right], keeps=tape.sizes[right] / style.width)
+        right = tape.run("dropout", [right], tape.sizes[right], keeps=tape.sizes[0] / style.residual)
     size = max(tape.sizes[left], tape.sizes[right])
     return tape.run("residual", [left, right], size, aliases=tape.sizes[left] == tape.sizes[right])
 

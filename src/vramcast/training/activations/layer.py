@@ -121,11 +121,15 @@ class _Layer:
 
 @lru_cache(maxsize=512)
 def _norm_count(tensors: tuple[tuple[str, tuple[int, ...], str], ...], hidden: int) -> int:
-    return sum(role == "norm" and shape == (hidden,) and name.endswith("weight") for name, shape, role in tensors)
+    norms = (name for name, shape, role in tensors if role == "norm" and shape == (hidden,) and name.endswith("weight"))
+    return sum("q_norm" not in name and "k_norm" not in name for name in norms)
 
 
 def norm_count(block: Block, hidden: int) -> int:
-    """Norms over the hidden width in one layer: 1 in parallel blocks (Phi, Falcon-7B), 4 with sandwich norms (Gemma-2)."""
+    """Norms over the hidden width in one layer: 1 in parallel blocks (Phi, Falcon-7B), 4 with sandwich norms (Gemma-2).
+
+    Norms of queries and keys are not among them, though all heads together may be as wide (OLMoE).
+    """
     return _norm_count(tuple((t.name, t.shape, t.role) for t in block.tensors if t.role == "norm"), hidden)
 
 

@@ -19,13 +19,11 @@ from vramcast.quantity import Number, maximum, minimum
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.regions import module_bytes, moved_bytes
-from vramcast.training.activations.sizes import TOKENS, Amount, Length, Peak, Shape, Size, at
+from vramcast.training.activations.selective import attention_scores, scanned, selected
+from vramcast.training.activations.sizes import TOKENS, Amount, Length, Peak, Shape, at
 from vramcast.training.activations.tape import Life, Tape
 from vramcast.training.methods import Partial, last_layers
 from vramcast.training.recipe.parts import Policy
-
-MATMULS = frozenset({"q", "k", "v", "qkv", "o", "gate", "up", "gate_up", "down", "mixer", "router"})
-_BEHIND = frozenset({"gate", "up", "gate_up", "down"})
 
 
 class Layers(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +34,7 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
     backward beyond that, recomputation included; ``first_working``: the same of the first layer; ``first_kept``, ``last_kept``:
     what each keeps; ``gradients``: weight gradients that the first layer's backward makes; ``boundary``: one layer's input;
     ``parts``: what waits, by the operation that made it, where nothing is recomputed; ``highest_at``: the operation at which the
-    last layer's backward is highest.
+    last layer's backward is highest; ``between``: layers unlike their neighbours.
     """
 
     waiting: Number
@@ -51,6 +49,21 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
     boundary: Number
     parts: Callable[[], tuple[tuple[str, Number], ...]] = tuple
     highest_at: Callable[[], str] = str
+    between: tuple["Between", ...] = ()
+
+
+class Between(msgspec.Struct, frozen=True, kw_only=True):
+    """A layer between the first and the last of a stage whose layers differ, at its backward, bytes.
+
+    ``place``: counted from the first; ``waiting``: of it and the layers before it; ``working``: its backward beyond that;
+    ``made``: weight gradients that it and the layers before it make; ``highest_at``: the operation at which it is highest.
+    """
+
+    place: int
+    waiting: Number
+    working: Number
+    made: Number
+    highest_at: str
 
 
 class _Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,9 +74,22 @@ class _Block(msgspec.Struct, frozen=True, kw_only=True):
     moved: Amount = 0.0
 
     def working(self, shape: Shape, *, recomputed: bool) -> Number:
-        """Its backward beyond what waited for it: all of it when it is recomputed from its input."""
+        """Its backward beyond what waited for it: all of it, or its second forward, when it is recomputed from its input."""
         highest = at(self.life.backward_peak, shape)
-        return highest if recomputed else highest - minimum(at(self.life.saved, shape), at(self.kept, shape))
+        return (
+            maximum(highest, at(self.life.forward_peak, shape))
+            if recomputed
+            else highest - minimum(at(self.life.saved, shape), at(self.kept, shape))
+        )
+
+
+class _Between(msgspec.Struct, frozen=True, kw_only=True):
+    """The same for every shape; ``after``: what the layers behind it keep."""
+
+    place: int
+    block: _Block
+    after: Amount
+    made: Amount
 
 
 class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +99,7 @@ class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
     ``embedded``: the embedding's output, and what the last layer keeps here that others moved to the host; ``beside``: layers
     recomputed together with the last one, counted; ``parts``: what a pass leaves by the operation that made it; ``biases``:
     positions that the first layer makes and hands to all that are recomputed, which makes them again.
+    ``sizes``: elements of each layer in order, empty where all are alike, as is ``between``.
     """
 
     policy: Policy
@@ -88,14 +115,17 @@ class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
     beside: int
     block_elements: float
     parts: tuple[tuple[str, Amount], ...]
+    sizes: tuple[float, ...] = ()
+    between: tuple[_Between, ...] = ()
 
     def at(self, shape: Shape, in_flight: Number = 1.0) -> Layers:
         """The cost for a shape, of which ``in_flight`` passes wait for their backward."""
         recomputed, boundary = self.policy.recomputes_layers, at(self.boundary, shape)
         embedded = at(self.mask, shape) * in_flight + at(self.embedded, shape)
         beside = self.last.life.saved + self.last.life.input_saved
+        waiting = at(self.one_pass, shape) * in_flight + embedded + at(self.biases, shape)
         return Layers(
-            waiting=at(self.one_pass, shape) * in_flight + embedded + at(self.biases, shape),
+            waiting=waiting,
             copies=at(self.copies, shape),
             forward=maximum(*(at(size, shape) for size in self.forward)),
             working=self.last.working(shape, recomputed=recomputed)
@@ -107,16 +137,22 @@ class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
             block_elements=self.block_elements,
             boundary=boundary,
             parts=lambda: self._opened(shape, in_flight, embedded),
-            highest_at=lambda: self._highest_at(shape),
+            highest_at=lambda: _highest_at(self.last, shape),
+            between=tuple(
+                Between(
+                    place=layer.place,
+                    waiting=waiting - at(layer.after, shape),
+                    working=layer.block.working(shape, recomputed=recomputed),
+                    made=at(layer.made, shape),
+                    highest_at=layer.block.life.binding,
+                )
+                for layer in self.between
+            ),
         )
 
     def _opened(self, shape: Shape, in_flight: Number, embedded: Number) -> tuple[tuple[str, Number], ...]:
         found = tuple((name, at(size, shape) * in_flight) for name, size in self.parts)
         return (*found, *((("embedding", embedded),) if found and (self.embedded or self.mask) else ()))
-
-    def _highest_at(self, shape: Shape) -> str:
-        peak = self.last.life.backward_peak
-        return peak.reached_by(shape) if isinstance(peak, Peak) else self.last.life.binding
 
 
 class Blended(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +166,11 @@ class Blended(msgspec.Struct, frozen=True, kw_only=True):
     share: float
     highest: bool = False
 
+    @property
+    def block_elements(self) -> float:
+        """Elements of the largest of the layers, on this rank."""
+        return self.rest.block_elements
+
     def at(self, shape: Shape, in_flight: Number = 1.0) -> Layers:
         """The cost for a shape, of which ``in_flight`` passes wait for their backward."""
         those, rest, share = self.those.at(shape, in_flight), self.rest.at(shape, in_flight), self.share
@@ -141,10 +182,16 @@ class Blended(msgspec.Struct, frozen=True, kw_only=True):
             first_kept=those.first_kept,
             gradients=those.gradients,
             parts=tuple,
+            between=(),
         )
 
 
 LayerCosts = StageLayers | Blended
+
+
+def _highest_at(block: _Block, shape: Shape) -> str:
+    peak = block.life.backward_peak
+    return peak.reached_by(shape) if isinstance(peak, Peak) else block.life.binding
 
 
 def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reached: frozenset[int] = frozenset()) -> StageLayers:
@@ -159,6 +206,7 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
     forward = (c.life.transient_peak if recomputed else c.life.forward_peak - c.life.saved for c in costs.values())
     masked = stage.first and style.hidden_dropout
     normed = policy.kind == "none" or style.normed_embedding
+    order = _in_order(stage)
     return StageLayers(
         policy=policy,
         boundary=boundary,
@@ -174,6 +222,8 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
         beside=(stage.layers - 1) % policy.layers if policy.kind == "uniform" else 0,
         block_elements=_elements(max(blocks, key=lambda b: b.elements), style),
         parts=_parts(stage, {i: cost.life for i, cost in costs.items()}) if policy.kind == "none" else (),
+        sizes=tuple(_elements(block, style) for block in order),
+        between=() if policy.kind in ("uniform", "block", "offloaded") else _unlike(order, costs),
     )
 
 
@@ -204,6 +254,27 @@ def depth_reached(depth: int, partial: Partial, trained: int) -> int:
     if partial.whole_backward:
         return depth
     return depth - depth // trained + 1 if partial.spread else trained
+
+
+def _in_order(stage: Stage) -> tuple[Block, ...]:
+    """The blocks of a whole model's layers, first to last, where they differ; else none."""
+    whole = all(count == block.count for block, count in stage.blocks)
+    if len(stage.blocks) < 2 or not whole:
+        return ()
+    placed = {index: block for block, _ in stage.blocks for index in block.indices}
+    return tuple(placed[index] for index in sorted(placed))
+
+
+def _unlike(order: tuple[Block, ...], costs: dict[int, _Block]) -> tuple[_Between, ...]:
+    """The first and last layer of each kind and neighbours, without the ends of the stage, which have moments of their own."""
+    kinds = [id(block) for block in order]
+    found: dict[tuple[int, ...], list[int]] = {}
+    for place in range(1, len(order) - 1):
+        found.setdefault(tuple(kinds[place - 1 : place + 2]), []).append(place)
+    made = [costs[kind].life.weight_gradients for kind in kinds]
+    kept = [costs[kind].kept for kind in kinds]
+    places = sorted({places[end] for places in found.values() for end in (0, -1)}, reverse=True)
+    return tuple(_Between(place=p, block=costs[kinds[p]], after=sum(kept[p + 1 :]), made=sum(made[: p + 1])) for p in places)
 
 
 def windows_of(model: Model) -> frozenset[int]:
@@ -248,7 +319,12 @@ def _biases(stage: Stage, style: Style, seq: Amount) -> Amount:
 
 
 def _zeros(stage: Stage, style: Style, seq: Amount) -> Amount:
-    """The encoder's positions, all zeros, that every layer's attention across adds and its backward may ask for."""
+    """The encoder's positions, all zeros, that every layer's attention across adds and its backward may ask for.
+
+    They have the queries' width; where autocast narrows them, each layer keeps its own copy instead.
+    """
+    if style.widens_queries:
+        return 0.0
     crosses = style.written.biased and any(block.cross for block, _ in stage.blocks)
     return _biases(stage, style, seq) / 2 if crosses else 0.0
 
@@ -279,61 +355,9 @@ def kept(policy: Policy, tape: Tape, life: Life, *, narrow: bool = False, scans:
     if policy.kind == "modules":
         return module_bytes(tape, policy.modules)
     if policy.kind == "op":
-        return boundary + _selected(tape, narrow=narrow) + (_scanned(tape) if scans else 0)
+        return boundary + selected(tape, narrow=narrow) + (scanned(tape) if scans else 0)
     if policy.kind == "core_attention":
-        return whole - _attention_scores(tape)
+        return whole - attention_scores(tape)
     if policy.kind == "layer":
         return boundary / policy.layers + whole * (policy.layers - 1) / policy.layers
     return whole
-
-
-def _selected(tape: Tape, *, narrow: bool) -> Amount:
-    """The per-operation policy of torchtitan: every second matmul's output, attention's output and statistics.
-
-    A matmul that makes narrow copies is a function of its own, unknown to the policy: its output does not stay, and of its
-    copies those that lie behind another matmul do; what weights, the block's input or attention's output give is made again.
-    Source: torchtitan 0.2.0, distributed/activation_checkpoint.py, _get_custom_policy (mm_count % 2); torch 2.13,
-    _functorch/partitioners.py (matmuls are not recomputed).
-    """
-    total: Amount = 0.0
-    matmuls = 0
-    for op in tape.operations:
-        if narrow and _role(op.name) in MATMULS:
-            total += op.keeps if _role(op.name) in _BEHIND else 0
-        elif _role(op.name) in MATMULS:
-            matmuls += 1
-            total += tape.sizes[op.writes] if matmuls % 2 else 0
-        elif op.name == "attention":
-            total += tape.sizes[op.writes] + op.keeps
-        elif op.name in ("tp.reduce", "sp.scatter"):
-            total += tape.sizes[op.writes]
-    return total
-
-
-def _scanned(tape: Tape) -> Amount:
-    """Absolute values of each matmul's input and, as wide as its gradient, of its weight.
-
-    Source: torchao 0.9, float8/float8_utils.py, tensor_to_amax (torch.max(torch.abs(x))), once for every linear layer.
-    """
-    matmuls = [op for op in tape.operations if _role(op.name) in MATMULS]
-    return sum(tape.sizes[op.reads[0]] + op.weight_gradient for op in matmuls)
-
-
-def _role(name: str) -> str:
-    return name.removeprefix("expert.").removeprefix("shared.")
-
-
-def _is_score(size: Amount, stream: Amount) -> bool:
-    """Whether a tensor has an element for every pair of places, as no other part of a layer has."""
-    return size.grows_with("seq") if isinstance(size, Size) else size > stream
-
-
-def _attention_scores(tape: Tape) -> Amount:
-    """Megatron's selective recomputation drops what lies between the scores and the weighted sum (arXiv 2205.05198)."""
-    dropped = {"softmax", "softmax.back", "dropout"}
-    held = {i for op in tape.operations for i in op.saves}
-    return sum(
-        (tape.sizes[op.writes] if op.writes in held else 0) + op.keeps
-        for op in tape.operations
-        if op.name in dropped and _is_score(tape.sizes[op.writes], tape.sizes[0])
-    )
