@@ -36,7 +36,7 @@ def stack(frames: Any) -> list[Frame]:
     """The frames of a block or event, innermost first. They stay raw until asked for: a pickle shares one stack among many."""
     try:
         return msgspec.convert(list(frames)[:512], list[Frame], strict=False)
-    except (msgspec.ValidationError, TypeError):
+    except (msgspec.ValidationError, TypeError, ValueError):
         return []
 
 
