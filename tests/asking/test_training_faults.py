@@ -41,3 +41,11 @@ def test_what_was_chosen_for_the_user_is_told() -> None:
 def test_weights_in_host_memory_are_told_beside_the_sum(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["serve", "meta-llama/Llama-2-7b-hf", "--gpu", "3070", "--cpu-offload-gb", "10", "--context", "2048"]) == 0
     assert "12.55 GiB on this rank, less 10.00 GiB in host memory" in capsys.readouterr().out
+
+
+def test_a_task_of_trl_is_asked_of_trl_where_no_framework_is_named() -> None:
+    asked = training_question("Qwen/Qwen2.5-1.5B-Instruct", method="grpo", gpu="A100-80G")
+    assert asked.question.framework == "trl"
+    assert any(one.name == "framework" and one.value == "trl" for one in asked.assumed)
+    assert training_question("Qwen/Qwen2.5-1.5B-Instruct", method="dpo", framework="hf_trainer").question.framework == "hf_trainer"
+    assert training_question("Qwen/Qwen2.5-1.5B-Instruct", method="lora").question.framework == "hf_trainer"

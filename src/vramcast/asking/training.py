@@ -141,6 +141,13 @@ def _check_types(typed: Mapping[str, Any]) -> None:
             )
 
 
+def _is_of_trl(method: str | None) -> bool:
+    """Whether the method is a task (dpo, grpo ...) that TRL's trainers run and the Trainer alone does not."""
+    from vramcast.training.methods import TASKS
+
+    return method in TASKS and TASKS[method].source.startswith("trl/")
+
+
 def _defaults(question: Training, typed: Mapping[str, Any]) -> tuple[Assumption, ...]:
     """What this program chose where neither words nor files said anything: batch, length, and the adapter's size and targets."""
     adapter = question.adapter or Adapter()
@@ -152,8 +159,14 @@ def _defaults(question: Training, typed: Mapping[str, Any]) -> tuple[Assumption,
         chosen["rank"] = adapter.rank, "PEFT's default"
         chosen["targets"] = ", ".join(adapter.targets), "every linear layer, as QLoRA's authors advise"
     fallback = Training(model=question.model)
+    of_trl = _is_of_trl(question.method) and question.framework == "trl" and "framework" not in typed
+    trainer = (
+        (Assumption("framework", "trl", f"{question.method} is a trainer of TRL's; the Trainer alone has none"),)
+        if of_trl
+        else ()
+    )
     open_ = {name for name in chosen if name not in typed and getattr(question, name, None) == getattr(fallback, name, None)}
-    return tuple(Assumption(name, *chosen[name]) for name in chosen if name in open_)
+    return (*trainer, *(Assumption(name, *chosen[name]) for name in chosen if name in open_))
 
 
 def _read(files: Sequence[str | PathLike[str]]) -> "Settings | None":
@@ -184,7 +197,8 @@ def _question(typed: dict[str, Any], settings: "Settings | None", gpu: str | Non
         )
     fields: dict[str, Any] = {name: asked[name] for name in (*_TEXTS, *_NUMBERS) if name in asked}
     fields |= {name: count_of(asked[name], name) for name in ("micro_batch", "seq") if name in asked}
-    name, _, version = asked.get("framework", "hf_trainer").partition("==")
+    usual = "trl" if _is_of_trl(asked.get("method")) else "hf_trainer"
+    name, _, version = asked.get("framework", usual).partition("==")
     question = Training(
         model=asked.get("model") or (shaped.id if shaped else ""),
         gpu=gpu,

@@ -10,6 +10,7 @@ from vramcast.profiling.events import Trace
 from vramcast.profiling.readers.chrome import read_chrome
 from vramcast.profiling.readers.pieces import DamageError, ahead, read_chunks
 from vramcast.profiling.readers.rocprof import LARGEST_BYTES, is_rocprofv3, read_rocprofv3
+from vramcast.untrusted import printable
 
 _GZIP, _SQLITE = b"\x1f\x8b", b"SQLite format 3\0"
 _FOREIGN = (
@@ -43,8 +44,8 @@ def read_trace(path: Path, *, progress: Progress | None = None) -> Trace:
 
                 return read_nsight(path)
             return read_stream(source, head, progress=progress)
-    except OSError as error:
-        raise QuestionError(f"cannot read {path}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise QuestionError(f"cannot read {printable(str(path))[:200]}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def read_stream(source: BinaryIO, head: bytes, *, progress: Progress | None = None) -> Trace:
