@@ -217,8 +217,8 @@ def fault(words: list[str]) -> tuple[int, str]:
     if code in (2, 3) and words[0] == "check" and printed:  # its table says what is wrong with which file
         return code, ""
     if code in (2, 3):
-        return (code,)
-    "" if len(said) == 1 and said[0].startswith("vramcast: ") else f"a mistake in {len(said)} lines: {said[:2]}"
+        told = len(said) == 1 and said[0].startswith("vramcast: ")
+        return code, "" if told else f"a mistake in {len(said)} lines: {said[:2]}"
     if "Traceback" in errors.getvalue():
         return code, "a traceback"
     alone = (

@@ -31,7 +31,16 @@ def test_the_row_says_what_transformers_answers(kind: str) -> None:
 
 
 SHARED = [row.name for row in model_classes() if row.reads_as and is_text(row.name)]
-UNBUILT = {"hunyuan_vl_text", "paddleocr_vl_text", "qwen2_5_omni_text", "qwen3_omni_moe_text", "step3p5"}  # no model of their own
+UNBUILT = {
+    "deepseek_ocr2_text",
+    "hunyuan_vl_text",
+    "paddleocr_vl_text",
+    "qwen2_5_omni_text",
+    "qwen3_omni_moe_text",
+    "step3p5",
+    "unlimited_ocr_text",
+}  # fmt: skip  (no model of their own)
+DENSE = {"granite_docling_text"}  # Granite's row tells the router of its sparse sisters too
 
 
 @pytest.mark.parametrize("kind", sorted(set(SHARED) - UNBUILT))
@@ -40,6 +49,7 @@ def test_a_decoder_read_as_another_class_is_written_like_it(kind: str) -> None:
     row = model_class(kind)
     answer = msgspec.convert({"name": row.name, **asked(kind)}, ModelClass)
     same = ("norms", "norm_form", "layer_norm", "softmax_as_is", "router", "float_router", "float_routes")
+    same = same[:4] if kind in DENSE else same
     assert row.layer is not None
     assert answer.layer is not None
     assert {f: getattr(answer.layer, f) for f in same} == {f: getattr(row.layer, f) for f in same}

@@ -48,6 +48,7 @@ FIXED: dict[str, dict[str, Any]] = {
     "diffllama": {"num_key_value_heads": 4},
     "deepseek_v4": {"mlp_bias": False},
     "step3p7_text": {"vocab_size": 97},
+    "mimo_v2_flash": {"num_attention_heads": 8},  # its windowed layers have 8 KV heads whatever is drawn
 }
 # Fused here, two tensors there; the parameters are the same.
 OTHER_NAMES = {"minimax_m3_vl_text"}

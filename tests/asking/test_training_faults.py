@@ -47,5 +47,7 @@ def test_a_task_of_trl_is_asked_of_trl_where_no_framework_is_named() -> None:
     asked = training_question("Qwen/Qwen2.5-1.5B-Instruct", method="grpo", gpu="A100-80G")
     assert asked.question.framework == "trl"
     assert any(one.name == "framework" and one.value == "trl" for one in asked.assumed)
-    assert training_question("Qwen/Qwen2.5-1.5B-Instruct", method="dpo", framework="hf_trainer").question.framework == "hf_trainer"
+    assert (
+        training_question("Qwen/Qwen2.5-1.5B-Instruct", method="dpo", framework="hf_trainer").question.framework == "hf_trainer"
+    )
     assert training_question("Qwen/Qwen2.5-1.5B-Instruct", method="lora").question.framework == "hf_trainer"

@@ -24,8 +24,9 @@ def test_the_id_that_a_name_means_comes_first(capsys: pytest.CaptureFixture[str]
 
 
 def test_what_is_missing_or_taken_for_granted_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    """The published config of deepseek-vl names its tower's classes and none of their sizes."""
-    assert run(["models", "deepseek-ai/deepseek-vl-7b-chat"]) == 0
-    assert "not modelled: vision tower: the config does not describe it" in capsys.readouterr().out
-    assert run(["models", "deepseek-ai/deepseek-vl-7b-chat", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["unmodelled"] == ["vision tower: the config does not describe it"]
+    """The published config of Logics-Thinking names two towers and none of their sizes."""
+    missing = "vision tower convnext-1024,siglip2-384: the config does not describe it"
+    assert run(["models", "alibaba/Logics-Thinking"]) == 0
+    assert f"not modelled: {missing}" in capsys.readouterr().out
+    assert run(["models", "alibaba/Logics-Thinking", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["unmodelled"] == [missing]

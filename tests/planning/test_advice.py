@@ -71,11 +71,13 @@ def test_steps_are_small_enough_to_be_worth_taking(capsys: pytest.CaptureFixture
 
 
 def test_the_longest_context_is_found_and_no_longer_one_fits(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ["serve", "Qwen/Qwen3-32B-AWQ", "--gpu", "5090", "--kv-cache-dtype", "fp8"]
+    line = ["serve", "Qwen/Qwen3-32B-AWQ", "--gpu", "RTX 5000 Ada"]
     code, answer = ask([*line, "--context", "auto"], capsys)
     longest = answer["workload"]["context"]
     assert (code, answer["fit"]["verdict"]) == (0, "fits")
     assert ask([*line, "--context", str(longest + 1)], capsys)[1]["fit"]["verdict"] != "fits"
+    scarce = ask(["serve", "Qwen/Qwen3-32B-AWQ", "--gpu", "3090", "--context", "auto"], capsys)[1]
+    assert scarce["workload"]["context"] == 1024, "a context of one token is nobody's answer"
     assert run(["serve", "Qwen/Qwen3-32B-AWQ", "--context", "auto"]) == 2
     assert "--context auto needs the card" in capsys.readouterr().err
 

@@ -26,6 +26,6 @@ def longest_sure(question: Serving) -> tuple[Serving, Assumption]:
     held = Held(question=probe, answer=answer_of(probe, model=model, card=card), card=card)
     longest = longest_context(held, sure=True, concurrency=question.concurrency or held.answer.resolved.concurrency)
     because = "the longest that surely fits these cards with everything else as asked"
-    if longest == 0:
+    if longest < (probe.context or 1):
         longest, because = probe.context or _PROBE_TOKENS, "no context surely fits these cards: a short one is asked about"
     return msgspec.structs.replace(question, context=longest), Assumption("context", longest, because)

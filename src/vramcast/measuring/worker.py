@@ -1,9 +1,9 @@
 """The measuring process: waits to be asked, runs the real step, writes what the counters say; nothing of it outlives it."""
 
 import os
+import shutil
 import statistics
 import sys
-import time
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -18,8 +18,6 @@ from vramcast.measuring import counters
 from vramcast.measuring.repetitions import prepare
 from vramcast.measuring.request import Measurement, MeasureRequest
 
-_END_S = 30.0
-
 
 def main(folder: str) -> int:
     """Import, wait, measure the folder's request and write this rank's result. Code 1 unless it ran: torchrun then ends all."""
@@ -28,7 +26,7 @@ def main(folder: str) -> int:
     import vramcast.tracing.execution.models  # noqa: F401  (torch and transformers, before the device's time begins)
 
     if not os.read(0, 1):
-        time.sleep(_END_S)  # the watch removes the folder and ends this process
+        shutil.rmtree(folder, ignore_errors=True)
         return 1
     request = msgspec.msgpack.decode(Path(folder, "request").read_bytes(), type=MeasureRequest)
     rank = int(os.environ["RANK"]) if request.ranks > 1 else 0

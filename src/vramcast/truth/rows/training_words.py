@@ -1,9 +1,10 @@
 """The words of training reports, and what they mean here: the first word found decides."""
 
 import functools
-import json
 import re
 from pathlib import Path
+
+import msgspec
 
 FRAMEWORKS = (
     ("fms-acceleration", "trl"),
@@ -107,5 +108,5 @@ def month_of_commit(text: str) -> str | None:
 
 @functools.cache
 def _months() -> dict[str, str]:
-    table: dict[str, str] = json.loads(_COMMITS.read_text("utf-8"))
+    table: dict[str, str] = msgspec.json.decode(_COMMITS.read_bytes())
     return {names[i : i + _LETTERS]: month for month, names in table.items() for i in range(0, len(names), _LETTERS)}

@@ -25,7 +25,13 @@ from vramcast.workload import Serving
 
 _SOURCE = "lmdeploy src/turbomind/turbomind.cc CreateEngine"
 _REFUSAL = "the forward pass has no room beside weights and cache: lower cache_max_entry_count or max_prefill_token_num"
-_BATCHES = (("A100", 384), ("A800", 384), ("H100", 1024), ("H800", 1024), ("H200", 1024))  # lmdeploy/utils.py get_max_batch_size
+_CARD_BATCHES = (
+    ("A100", 384),
+    ("A800", 384),
+    ("H100", 1024),
+    ("H800", 1024),
+    ("H200", 1024),
+)  # lmdeploy/utils.py get_max_batch_size
 _OTHER_BATCH = 128
 _SCALES_BYTES = 4  # a scale and a zero in 16 bits
 _QUANTISED = {0: 0.0, 4: 0.5, 8: 1.0}
@@ -47,7 +53,7 @@ class Lmdeploy(msgspec.Struct, frozen=True):
             raise QuestionError(f"TurboMind takes no cache of {question.kv_dtype}: --quant-policy 8 or 4 quantises its cache")
         if defaults.take("quant_policy", 0, "default of that version") not in _QUANTISED:
             raise QuestionError(f"quant_policy is {defaults.values['quant_policy']}: TurboMind takes 0, 4 or 8")
-        batch = next((size for name, size in _BATCHES if card is not None and name in card.name), _OTHER_BATCH)
+        batch = next((size for name, size in _CARD_BATCHES if card is not None and name in card.name), _OTHER_BATCH)
         defaults.take("max_batch_size", batch, "LMDeploy's for that card")
         for name, value in (("cache_max_entry_count", 0.8), ("cache_block_seq_len", 64), ("max_prefill_token_num", 8192)):
             defaults.take(name, value, "default of that version")
