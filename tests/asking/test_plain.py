@@ -60,3 +60,11 @@ def test_where_no_context_fits_a_short_one_is_asked_and_advised(capsys: pytest.C
     assert run(["qwen2.5 72b on 2x3090"]) == 1
     out = capsys.readouterr().out
     assert "context 1,024 tokens" in out and "--quant awq" in out
+
+
+@pytest.mark.parametrize(("line", "card"), [("llama 3.1 8b on a nocard", "nocard"), ("qwen3 8b on my 4070 tii", "4070 tii")])
+def test_a_card_that_nobody_knows_is_refused_and_not_dropped(line: str, card: str) -> None:
+    asked = plain_question(line)
+    assert asked is not None
+    assert f"--gpu={card}" in asked.flags
+    assert " on " not in asked.model

@@ -6,8 +6,6 @@ from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption
 from vramcast.workload import Serving
 
-_PROBE_TOKENS = 1024  # the search begins at a context that any engine starts with
-
 
 def longest_sure(question: Serving) -> tuple[Serving, Assumption]:
     """The question with the longest context whose verdict is ``fits``, for all its sequences at once; and how it was found.
@@ -16,16 +14,18 @@ def longest_sure(question: Serving) -> tuple[Serving, Assumption]:
     """
     from vramcast.hardware.cards import least_card
     from vramcast.models.reading import read_model
+    from vramcast.planning.most import probed
     from vramcast.planning.serving import Held, longest_context
     from vramcast.serving.engines.base import answer_of
 
     if question.gpu is None:
         raise QuestionError("--context auto needs the card that it is the most of: add --gpu, for example --gpu 4090")
     card, model = least_card(question.gpu), read_model(question.model)
-    probe = msgspec.structs.replace(question, context=min(_PROBE_TOKENS, model.positions or _PROBE_TOKENS))
+    probe = probed(question, model)
     held = Held(question=probe, answer=answer_of(probe, model=model, card=card), card=card)
     longest = longest_context(held, sure=True, concurrency=question.concurrency or held.answer.resolved.concurrency)
     because = "the longest that surely fits these cards with everything else as asked"
-    if longest < (probe.context or 1):
-        longest, because = probe.context or _PROBE_TOKENS, "no context surely fits these cards: a short one is asked about"
+    least = probe.context or 1
+    if longest < least:
+        longest, because = least, "no context surely fits these cards: a short one is asked about"
     return msgspec.structs.replace(question, context=longest), Assumption("context", longest, because)

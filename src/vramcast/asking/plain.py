@@ -47,6 +47,7 @@ _METHODS = {"全参": "full", "全参数": "full"}
 
 _BEFORE = re.compile(rf"(?<![A-Za-z0-9.])(\d{{1,4}}|{'|'.join(_NUMBERS)})\s*(?:[x×*]|张|块|卡|个)?\s*$", re.I)
 _AFTER = re.compile(r"\s*[x×*]\s*(\d{1,4})\b")
+_ON = re.compile(r"(.+?)\s+on\s+(?:(?:an?|the|my)\s+)?(.+)", re.I)
 _PLURAL = re.compile(r"(?<=\d)s$")
 _GLUED = re.compile(r"(?<![A-Za-z0-9.-])(\d{1,4})[x×*](?=[A-Za-z0-9])")
 
@@ -69,6 +70,8 @@ def plain_question(text: str) -> Plain | None:
     model = _model(left, surely=bool(card))
     if model is None:
         return None
+    if (beside := _ON.fullmatch(model)) and _is_model(beside[1]):
+        model, card = beside[1], f"{card} {beside[2]}".strip()  # a card that nobody knows: --gpu refuses it, with the nearest
     trains = bool(re.search(_TRAINS, line, re.I)) or "method" in said or "framework" in said
     flags = [f"--gpu={card}x{count}" if count > 1 else f"--gpu={card}"] if card else []
     if card and not trains:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import msgspec
 
 from vramcast.asking.artefact import USUAL_TYPE, Artefact, artefact_of, names_no_type
-from vramcast.asking.asked import Asked, check_words, count_of, named_cards
+from vramcast.asking.asked import Asked, check_words, count_of, flag_of, named_cards
 from vramcast.asking.launched import launched, question_of_launch
 from vramcast.asking.links import link_of, rate_of
 from vramcast.asking.pools import WORDS as POOL_WORDS
@@ -279,7 +279,7 @@ def share_of(words: Mapping[str, Any], name: str) -> float | None:
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise QuestionError(f"--{name} is {text!r}: expected a share, for example 0.8 or 80%") from None
+        raise QuestionError(f"{flag_of(name)} is {text[:40]!r}: expected a share, for example 0.8 or 80%") from None
 
 
 def service_level(text: str) -> tuple[float | None, float | None]:

@@ -17,7 +17,7 @@ from vramcast.workload import Serving
 WANTED = ("context", "users")
 # Kinds of change that keep the program, the cards and the work; in the order in which people give things up for room.
 _SETTINGS = ("share", "batched tokens", "chunk", "micro-batch", "flash attention", "eager", "cache")
-_PROBE_TOKENS = 1024  # the search begins at a context that any engine starts with
+_PROBE_TOKENS = 1024
 _MOST_USERS = 100_000
 
 
@@ -60,6 +60,11 @@ def _started(question: Serving, model: Model, wanted: str) -> Serving:
         return question
     if wanted == "users":
         raise QuestionError("--best users needs the length of a sequence: add --context, for example --context 8k")
+    return probed(question, model)
+
+
+def probed(question: Serving, model: Model) -> Serving:
+    """The question at a context that any engine starts with, from which a search for the longest begins."""
     return msgspec.structs.replace(question, context=min(_PROBE_TOKENS, model.positions or _PROBE_TOKENS))
 
 
