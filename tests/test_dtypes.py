@@ -5,7 +5,7 @@ import pytest
 
 from vramcast.errors import QuestionError
 from vramcast.hardware.cards import find_accelerator
-from vramcast.models.quantization.scheme import PLAIN
+from vramcast.models.quantization.plan import PLAIN
 from vramcast.models.reading import read_model
 from vramcast.serving.weights import loaded_dtype, scaled_bytes
 from vramcast.training.recipe.parts import DTYPES, width

@@ -13,7 +13,7 @@ import msgspec
 
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.models.quantization.formats import ALIASES, NAMED, awq, bnb4, gptq
-from vramcast.models.quantization.scheme import Format
+from vramcast.models.quantization.plan import Format
 from vramcast.models.sharding import Stage
 from vramcast.training.adapters.kinds import KINDS
 from vramcast.training.adapters.prompts import PROMPT_KINDS

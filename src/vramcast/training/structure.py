@@ -8,7 +8,7 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption
-from vramcast.models.ends import norms_embedding
+from vramcast.models.classes import norms_embedding
 from vramcast.models.inventory import Model, by_identity
 from vramcast.models.layers import Attention
 from vramcast.models.sharding import Stage, cut, share

@@ -9,7 +9,7 @@ from vramcast.models.quantization import scheme_for, scheme_names, weight_bytes,
 from vramcast.models.quantization.formats import ALIASES, GGML_BY_ID, GGML_TYPES, NAMED, ggml_type
 from vramcast.models.quantization.habits import with_habits
 from vramcast.models.quantization.methods import compact_config
-from vramcast.models.quantization.scheme import Plan
+from vramcast.models.quantization.plan import Plan
 
 LLAMA_8B = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": 4096,

@@ -15,6 +15,8 @@ from typing import Literal
 
 import msgspec
 
+from vramcast.models.inventory import Model
+
 ROWS = Path(__file__).with_name("rows.jsonl")
 
 
@@ -169,6 +171,16 @@ def model_class(name: str) -> ModelClass:
     rows, aliases = _rows(), aliased()
     row = rows.get(aliases.get(name, name)) or ModelClass(name=name)
     return rows[row.reads_as] if row.reads_as else row
+
+
+def norms_embedding(model: Model) -> bool:
+    """Whether a LayerNorm of the embeddings is where the stream begins (BERT, BART, bloom); autocast returns it in float32.
+
+    Source: aten/autocast_mode.h: layer_norm is on the float32 list, and a sum of float32 and 16 bits is float32.
+    """
+    normed = [t.name for t in model.tensors if t.role == "norm" and "embed" in t.name]
+    row = model_class(model.text_class).layer or Layer()
+    return any(name.endswith("bias") for name in normed) or (bool(normed) and row.layer_norm)
 
 
 def model_classes() -> tuple[ModelClass, ...]:

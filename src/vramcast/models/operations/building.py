@@ -24,7 +24,8 @@ from vramcast.models.operations.kinds import (
     Scores,
 )  # fmt: skip
 from vramcast.models.operations.products import Split
-from vramcast.models.quantization.scheme import PLAIN, Format, Scheme, stored_bytes
+from vramcast.models.quantization.plan import PLAIN, Format
+from vramcast.models.quantization.scheme import Scheme, stored_bytes
 from vramcast.models.sharding import cut, share_shape, units_held
 
 # One kernel for products of the same input: what inference engines store as one matrix.

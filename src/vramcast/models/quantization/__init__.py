@@ -6,7 +6,8 @@ weight_bytes(model, scheme, tp=2)           # bytes on one rank
 weights_term(model, scheme, tp=2)           # the same, part by part
 """
 
-from vramcast.models.quantization.scheme import Format, Kept, Scheme, scheme_for, scheme_names
+from vramcast.models.quantization.plan import Format
+from vramcast.models.quantization.scheme import Kept, Scheme, scheme_for, scheme_names
 from vramcast.models.quantization.weights import weight_bytes, weights_term
 
 __all__ = ["Format", "Kept", "Scheme", "scheme_for", "scheme_names", "weight_bytes", "weights_term"]

@@ -6,7 +6,7 @@ Source: vllm-project/compressed-tensors, QuantizationConfig and the compressors 
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.quantization import formats
-from vramcast.models.quantization.scheme import Format, Plan, Rule
+from vramcast.models.quantization.plan import Format, Plan, Rule
 
 _CLASSES = frozenset({"Linear", "LinearBase", "FusedMoE", "MoEGPTQLinear"})
 

@@ -12,7 +12,7 @@ import msgspec
 from vramcast.models.inventory import Stored, Tensor
 from vramcast.models.quantization.formats import GGML_TYPES
 from vramcast.models.quantization.patterns import canonical
-from vramcast.models.quantization.scheme import PLAIN, Format
+from vramcast.models.quantization.plan import PLAIN, Format
 from vramcast.units import HEADER_FLOATS
 
 _SIDES = frozenset({

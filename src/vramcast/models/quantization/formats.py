@@ -13,7 +13,7 @@ interleaves rows without changing their size, and its id is 200 above the plain 
 import msgspec
 
 from vramcast.errors import unknown_name
-from vramcast.models.quantization.scheme import PLAIN, Format
+from vramcast.models.quantization.plan import PLAIN, Format
 
 _CT = "compressed-tensors, compressors and QuantizationStrategy"
 _MODELOPT = "TensorRT Model Optimizer, export of hf_quant_config.json"

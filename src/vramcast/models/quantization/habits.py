@@ -17,7 +17,7 @@ import msgspec
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.models.quantization.formats import fp8, nvfp4
-from vramcast.models.quantization.scheme import Plan, Rule
+from vramcast.models.quantization.plan import Plan, Rule
 
 _PLANS = frozenset({"nvfp4", "modelopt-nvfp4"})
 _KEPT = ("*self_attn*", "*linear_attn*", "*shared_expert*", "lm_head")

@@ -13,7 +13,7 @@ from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.quantization import compressed, formats, modelopt, quark
 from vramcast.models.quantization.patterns import compact
-from vramcast.models.quantization.scheme import Format, Plan, Rule
+from vramcast.models.quantization.plan import Format, Plan, Rule
 
 _LISTS = ("modules_to_not_convert", "ignored_layers", "llm_int8_skip_modules", "exclude_modules", "ignore", "exclude")
 

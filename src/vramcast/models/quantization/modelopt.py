@@ -6,7 +6,7 @@ Source: TensorRT Model Optimizer's export (quant_algo, exclude_modules, quantize
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.quantization import compressed, formats
-from vramcast.models.quantization.scheme import Format, Plan, Rule
+from vramcast.models.quantization.plan import Format, Plan, Rule
 
 ALGORITHMS: dict[str, Format] = {
     "FP8": formats.fp8(static=True),

@@ -6,7 +6,7 @@ Source: AMD Quark's export to config.json (global_quant_config, layer_quant_conf
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.quantization import formats
-from vramcast.models.quantization.scheme import Format, Plan, Rule
+from vramcast.models.quantization.plan import Format, Plan, Rule
 
 
 def plan(config: Config) -> Plan:

@@ -4,7 +4,8 @@ import msgspec
 
 from vramcast.ledger import Term
 from vramcast.models.inventory import PARTS, Block, Model, Tensor, Tower, part_of
-from vramcast.models.quantization.scheme import Format, Scheme, stored_bytes
+from vramcast.models.quantization.plan import Format
+from vramcast.models.quantization.scheme import Scheme, stored_bytes
 from vramcast.models.sharding import Layout, cut, share
 from vramcast.units import count
 

@@ -1,4 +1,4 @@
-"""Launches in a command: the program, its model, its flags, those of its environment and of the configuration it points to."""
+"""The launch of one program: its model, its flags, those of its environment and of the configuration it points to."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,40 +8,15 @@ from vramcast.errors import QuestionError
 from vramcast.reading.serving.environment import read_environment_file, variable_of, variables_of_engine
 from vramcast.reading.serving.flags import Apart, Flag, taken_apart, words_of_flags
 from vramcast.reading.serving.launch import Held, Launch, visible_cards
-from vramcast.reading.serving.programs import Program, engine_of_flags, image_engine, program_of
+from vramcast.reading.serving.programs import Program, engine_of_flags, image_engine
 from vramcast.reading.shell.variables import open_names, resolved
 
-_DEEPEST = 6
 _MODEL_FLAGS = ("model", "hf-repo", "model-path", "model-id", "model-tag", "checkpoint-path", "model-dir", "hf-file-model")
 _CONFIGS = {
     "vllm": ("config",), "sglang": ("config",),
     "tensorrt_llm": ("extra-llm-api-options", "config", "extra-engine-args", "trtllm-config"),
 }  # fmt: skip
 _EXTRA = ("-e", "--env")
-
-
-def launches_of(
-    words: Sequence[str], held: Held, *, environment: Mapping[str, str] | None = None, name: str = "", depth: int = 0
-) -> tuple[Launch, ...]:
-    """What these words start; () where it is no engine known. ``environment``: as the container or the script sets it.
-
-    Raises QuestionError for commands nested too deeply.
-    """
-    if depth > _DEEPEST:
-        raise QuestionError(f"{held.where or 'the command'} nests commands deeper than {_DEEPEST} levels")
-    program = program_of([word for word in words if word])
-    if program is None:
-        return ()
-    around, cards = _around(program, held)
-    shown = {**(environment or {}), **around}
-    if program.shell:
-        from vramcast.reading.serving.scripts import read_script
-
-        arguments = program.words[1:]  # the first is the script's own name
-        found = read_script(program.shell, held, environment=shown, arguments=arguments, name=name, depth=depth + 1)
-        return tuple(_with_cards(_with_release(launch, program), cards) for launch in found)
-    launch = launch_of(program, held, shown, name)
-    return (_with_cards(launch, cards),) if launch else ()
 
 
 def launch_of(program: Program, held: Held, environment: Mapping[str, str], name: str = "") -> Launch | None:
@@ -138,7 +113,7 @@ def _leaf(path: str) -> str:
     return path.rstrip("/").rsplit("/", 1)[-1][:80]
 
 
-def _around(program: Program, held: Held) -> tuple[dict[str, str], int]:
+def set_around(program: Program, held: Held) -> tuple[dict[str, str], int]:
     """Variables and cards that a container's or a job starter's own words set."""
     before = program.before
     found: dict[str, str] = {}
@@ -174,20 +149,6 @@ def cards_of(text: str) -> int:
         return 0 if ids in ("", "all") else len(ids.split(","))
     last = re.search(r"(\d{1,4})\s*(?:\(.*\))?$", plain)
     return int(last[1]) if last and (plain[: last.start()] == "" or plain[: last.start()].endswith(":")) else 0
-
-
-def _with_release(launch: Launch, program: Program) -> Launch:
-    """The launch with the release of the image that its shell runs in."""
-    import msgspec
-
-    same = program.version and program.engine == launch.engine
-    return msgspec.structs.replace(launch, version=launch.version or program.version) if same else launch
-
-
-def _with_cards(launch: Launch, cards: int) -> Launch:
-    import msgspec
-
-    return msgspec.structs.replace(launch, gpus=cards) if cards and not launch.gpus else launch
 
 
 def of_image(image: str, words: Sequence[str], environment: Mapping[str, str], held: Held, name: str) -> tuple[Launch, ...]:

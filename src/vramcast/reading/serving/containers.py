@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
-from vramcast.reading.serving.commands import launch_of, launches_of, of_image
+from vramcast.reading.serving.commands import launch_of, of_image
 from vramcast.reading.serving.environment import engine_of_environment
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.programs import Program, image_engine, program_of
+from vramcast.reading.serving.scripts import launches_of
 from vramcast.reading.shell.variables import resolved
 
 # Resources that are whole cards, as Kubernetes' device plugins and Dynamo name them.

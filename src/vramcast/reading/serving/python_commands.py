@@ -11,10 +11,9 @@ from collections.abc import Iterator
 import msgspec
 
 from vramcast.reading.python_values import Open, Program, called
-from vramcast.reading.serving.commands import launches_of
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.programs import program_of
-from vramcast.reading.serving.scripts import read_script
+from vramcast.reading.serving.scripts import launches_of, read_script
 from vramcast.reading.shell.variables import open_names
 
 _MARKS = re.compile(r"vllm|sglang|llama-server|text-generation-launcher|lmdeploy|trtllm-serve|ollama|docker run")

@@ -5,15 +5,40 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from vramcast.reading.serving.commands import cards_of, launches_of
+from vramcast.errors import QuestionError
+from vramcast.reading.serving.commands import cards_of, launch_of, set_around
 from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.programs import Program, program_of
 from vramcast.reading.shell import Around, read_script_text
 
+_DEEPEST = 6
 _RELEASE = re.compile(r"\b(vllm|sglang|lmdeploy)(?:\[[\w,-]{1,40}\])?==(\d{1,3}(?:\.\d{1,4}){1,3})")
 _SLURM = re.compile(r"#SBATCH\s+(--gres|--gpus-per-node|--gpus-per-task|--gpus|-G|--constraint|-C)[=\s]+(\S+)")
 _CARD = re.compile(r"gpu:([A-Za-z][\w.-]{1,30}):\d")
 _SLURM_CARDS = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")  # what the job starter sets
 _NO_CARD = ("gpu", "gpus")
+
+
+def launches_of(
+    words: Sequence[str], held: Held, *, environment: Mapping[str, str] | None = None, name: str = "", depth: int = 0
+) -> tuple[Launch, ...]:
+    """What these words start; () where it is no engine known. ``environment``: as the container or the script sets it.
+
+    Raises QuestionError for commands nested too deeply.
+    """
+    if depth > _DEEPEST:
+        raise QuestionError(f"{held.where or 'the command'} nests commands deeper than {_DEEPEST} levels")
+    program = program_of([word for word in words if word])
+    if program is None:
+        return ()
+    around, cards = set_around(program, held)
+    shown = {**(environment or {}), **around}
+    if program.shell:
+        arguments = program.words[1:]  # the first is the script's own name
+        found = read_script(program.shell, held, environment=shown, arguments=arguments, name=name, depth=depth + 1)
+        return tuple(_with_cards(_with_release(launch, program), cards) for launch in found)
+    launch = launch_of(program, held, shown, name)
+    return (_with_cards(launch, cards),) if launch else ()
 
 
 def read_script(
@@ -67,3 +92,13 @@ def _file(files: Mapping[str, str], name: str) -> str | None:
     """A here-document by the name it was written to, or by the last part of its path."""
     leaf = name.rsplit("/", 1)[-1]
     return files.get(name) or next((text for path, text in files.items() if path.rsplit("/", 1)[-1] == leaf), None)
+
+
+def _with_release(launch: Launch, program: Program) -> Launch:
+    """The launch with the release of the image that its shell runs in."""
+    same = program.version and program.engine == launch.engine
+    return msgspec.structs.replace(launch, version=launch.version or program.version) if same else launch
+
+
+def _with_cards(launch: Launch, cards: int) -> Launch:
+    return msgspec.structs.replace(launch, gpus=cards) if cards and not launch.gpus else launch

@@ -7,8 +7,7 @@ Sources: transformers/training_args.py, modeling_utils.py (dtype "auto" since 5)
 
 import msgspec
 
-from vramcast.models.classes import Layer, model_class
-from vramcast.models.ends import norms_embedding
+from vramcast.models.classes import Layer, model_class, norms_embedding
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks.common import compiled_layers, sharding, version_of
 from vramcast.training.frameworks.releases import RELEASED, is_transformers, released

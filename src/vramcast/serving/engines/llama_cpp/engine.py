@@ -13,7 +13,8 @@ from vramcast.serving.engines.llama_cpp.fit import fitted
 from vramcast.serving.engines.llama_cpp.generations import VERSIONS, build_note
 from vramcast.serving.engines.llama_cpp.options import ALL_LAYERS, OPTIONS
 from vramcast.serving.engines.llama_cpp.settings import devices_of, fill
-from vramcast.serving.engines.options import Defaults, Option, checked, context_of, crossed
+from vramcast.serving.engines.options import Option, checked
+from vramcast.serving.engines.resolving import Defaults, context_of, crossed
 from vramcast.workload import Serving
 
 

@@ -10,7 +10,7 @@ from vramcast.serving.engines.llama_cpp.cache import CacheRules
 from vramcast.serving.engines.llama_cpp.generations import AUTO_SLOTS, FLASH_BY_DEFAULT, Generation, build_number, generation
 from vramcast.serving.engines.llama_cpp.placement import Placement, expert_overrides, place
 from vramcast.serving.engines.llama_cpp.scheduler import PIPELINE_COPIES
-from vramcast.serving.engines.options import Defaults
+from vramcast.serving.engines.resolving import Defaults
 from vramcast.workload import Serving
 
 

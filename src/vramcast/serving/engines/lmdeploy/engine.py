@@ -16,8 +16,9 @@ from vramcast.models.sharding import Stage, cut
 from vramcast.quantity import bytes_, minimum, named, whole
 from vramcast.serving.engines.base import Answer, Resolved, free_bytes
 from vramcast.serving.engines.lmdeploy.options import OPTIONS
-from vramcast.serving.engines.options import Option, context_of, opened, resolved
+from vramcast.serving.engines.options import Option
 from vramcast.serving.engines.pool import Pool, Rules, answered, of_states, per_token
+from vramcast.serving.engines.resolving import context_of, opened, resolved
 from vramcast.serving.layers import widest_layer
 from vramcast.serving.weights import Loading, loaded_dtype, same_as_model, storage_of, weights_term
 from vramcast.units import element_bytes

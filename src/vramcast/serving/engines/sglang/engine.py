@@ -7,7 +7,8 @@ from vramcast.models.inventory import Model
 from vramcast.models.layers import LatentAttention
 from vramcast.serving.engines.base import Answer, Resolved, Version
 from vramcast.serving.engines.layouts import named_kernel, sglang_kernel
-from vramcast.serving.engines.options import Defaults, Option, context_of, opened, resolved
+from vramcast.serving.engines.options import Option
+from vramcast.serving.engines.resolving import Defaults, context_of, opened, resolved
 from vramcast.serving.engines.sglang import versions
 from vramcast.serving.engines.sglang.answer import answer
 from vramcast.serving.engines.sglang.fraction import default_fraction, tier_of

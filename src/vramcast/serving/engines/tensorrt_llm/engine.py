@@ -8,7 +8,8 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Answer, Resolved
-from vramcast.serving.engines.options import Option, context_of, opened, resolved
+from vramcast.serving.engines.options import Option
+from vramcast.serving.engines.resolving import context_of, opened, resolved
 from vramcast.serving.engines.tensorrt_llm import versions
 from vramcast.serving.engines.tensorrt_llm.answer import answer
 from vramcast.serving.engines.tensorrt_llm.options import OPTIONS

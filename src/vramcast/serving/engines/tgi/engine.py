@@ -14,8 +14,9 @@ from vramcast.models.inventory import Model
 from vramcast.models.sharding import Stage, cut
 from vramcast.quantity import bytes_, maximum, named, whole
 from vramcast.serving.engines.base import Answer, Resolved, at, free_bytes, parse_version
-from vramcast.serving.engines.options import Option, context_of, opened, resolved
+from vramcast.serving.engines.options import Option
 from vramcast.serving.engines.pool import Pool, Rules, answered, of_states, per_token
+from vramcast.serving.engines.resolving import context_of, opened, resolved
 from vramcast.serving.engines.tgi import versions
 from vramcast.serving.engines.tgi.options import OPTIONS
 from vramcast.serving.layers import widest_layer

@@ -6,7 +6,8 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.inventory import Model
 from vramcast.quantity import Number, extent
 from vramcast.serving.engines.base import Answer, Resolved, at
-from vramcast.serving.engines.options import Defaults, Option, context_of, opened, resolved
+from vramcast.serving.engines.options import Option
+from vramcast.serving.engines.resolving import Defaults, context_of, opened, resolved
 from vramcast.serving.engines.transformers import versions
 from vramcast.serving.engines.transformers.answer import answer
 from vramcast.serving.engines.transformers.loaders import LOADERS

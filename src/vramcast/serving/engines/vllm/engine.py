@@ -24,7 +24,8 @@ from vramcast.serving.engines.layouts import (
     named_kernel,
     vllm_kernel,
 )
-from vramcast.serving.engines.options import Defaults, Option, context_of, opened, resolved
+from vramcast.serving.engines.options import Option
+from vramcast.serving.engines.resolving import Defaults, context_of, opened, resolved
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.fixed import DEFAULT_RANK, VllmTerms, fixed_terms
 from vramcast.serving.engines.vllm.options import OPTIONS
