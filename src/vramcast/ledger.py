@@ -294,10 +294,14 @@ def _sum_text(terms: tuple[Term, ...]) -> str:
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the question can be pushed before it stops fitting; None where a limit does not apply."""
+    """How far the question can be pushed before it stops fitting; None where a limit does not apply.
+
+    ``max_concurrency``: sequences of the whole context at once; ``max_requests``: requests of the prompt and output asked.
+    """
 
     max_context: int | None = None
     max_concurrency: float | None = None
+    max_requests: float | None = None
     max_micro_batch: int | None = None
     cache_tokens: int | None = None
     cache_bytes: int | None = None

@@ -1,5 +1,6 @@
 """Answers to serving questions: margins without a pool, advice that holds when it is followed, cards that people can get."""
 
+import msgspec
 import pytest
 
 from vramcast.cli.drawing import serving_page
@@ -78,3 +79,25 @@ def test_cards_of_one_size_are_those_with_most_bandwidth_for_their_price() -> No
     assert not any("800" in name and "SXM" in name for name in shown)
     assert sum("A100" in name for name in shown) <= 2, "one form of a model"
     assert all(row.bandwidth_bytes_per_s for row in rows)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt_llm", "tgi", "lmdeploy"])
+def test_requests_of_known_lengths_take_the_cache_of_those_lengths(engine: str) -> None:
+    """Where no context is asked, so many at once are of prompt and output; a context that is asked for is held for each."""
+    asked = Serving(model="meta-llama/Llama-3.1-8B", gpu="H100", engine=engine, concurrency=8)
+    lengths = msgspec.structs.replace(asked, prompt=1500, output=548)
+    short, long = forecast_serving(lengths), forecast_serving(asked)
+    same = forecast_serving(msgspec.structs.replace(asked, context=2048))
+    assert short.worst.needed_bytes < long.worst.needed_bytes
+    assert short.limits.max_concurrency == long.limits.max_concurrency < short.limits.max_requests
+    if engine != "vllm":  # vLLM wants room for one whole context, whatever its requests are
+        assert short.worst.needed_bytes == pytest.approx(same.worst.needed_bytes, rel=0.02)
+    held = forecast_serving(msgspec.structs.replace(lengths, context=65536))
+    assert held.worst.needed_bytes == forecast_serving(msgspec.structs.replace(asked, context=65536)).worst.needed_bytes
+    assert long.limits.max_requests is None
+
+
+def test_vllm_still_wants_room_for_one_whole_context() -> None:
+    one = Serving(model="meta-llama/Llama-3.1-8B", gpu="H100", concurrency=1)
+    lengths = msgspec.structs.replace(one, prompt=1000, output=24)
+    assert forecast_serving(lengths).worst.needed_bytes == forecast_serving(one).worst.needed_bytes

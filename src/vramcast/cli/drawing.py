@@ -93,7 +93,9 @@ def _not_native(page: Page, forecast: Forecast) -> None:
 
 def _load(workload: dict[str, object]) -> str:
     if "micro_batch" not in workload:
-        return spoken()("t-load", context=f"{workload.get('context') or 0:,}", users=workload.get("concurrency") or 1)
+        asked = {"context": f"{workload.get('context') or 0:,}", "users": workload.get("concurrency") or 1}
+        tokens = workload.get("request_tokens")
+        return spoken()("t-load-of", **asked, tokens=f"{tokens:,}") if tokens else spoken()("t-load", **asked)
     recipe = workload.get("recipe")
     task = recipe.get("task") if isinstance(recipe, dict) else None
     method = f"{task} ({workload.get('method')})" if task and task not in ("sft", "pretrain") else workload.get("method")
@@ -116,7 +118,8 @@ def _limits(page: Page, forecast: Forecast) -> None:
             limits.max_context,
             say("t-tokens", count="{:,}") if limits.max_context else say("none"),
         ),
-        (say("limit-users"), None if limits.max_concurrency is None else floor(10 * limits.max_concurrency) / 10, "{:,.1f}"),
+        (say("limit-users"), _tenths(limits.max_concurrency), "{:,.1f}"),
+        (say("limit-requests"), _tenths(limits.max_requests), "{:,.1f}"),
         (say("t-limit-batch"), limits.max_micro_batch, "{:,}" if limits.max_micro_batch else say("t-not-one")),
         (say("limit-cache"), limits.cache_tokens, "{:,}"),
     ]
@@ -124,6 +127,11 @@ def _limits(page: Page, forecast: Forecast) -> None:
     if shown and forecast.fit.verdict != "unknown":
         page.heading(say("t-limits"))
         page.table(shown, styles=("", "number"))
+
+
+def _tenths(number: float | None) -> float | None:
+    """Cut to tenths, so that what is printed is never more than what fits."""
+    return None if number is None else floor(10 * number) / 10
 
 
 def _cards(page: Page, forecast: Forecast) -> None:

@@ -50,7 +50,11 @@ _AXIS = re.compile(r"[a-z_]+=[^=]+$")
 @_load("--var", "variables", multiple=True, metavar="NAME=VALUE", help="A variable that the file leaves open.")
 @_load("--only", metavar="NAME", help="Which engine of a file that starts several: its name or number.")
 @_load("--context", metavar="TOKENS", help="Longest sequence to allow; auto: the longest that fits; else the engine's default.")
-@_load("--concurrency", metavar="N", help="Sequences alive at once at that context.  [default: 1]")
+@_load(
+    "--concurrency",
+    metavar="N",
+    help="Requests at once, each of --context; left out: of --prompt and --output.  [default: 1]",
+)
 @_load("--prompt", metavar="TOKENS", help="Typical prompt length: adds the speed of the server to the answer.")
 @_load("--output", metavar="TOKENS", help="Typical output length: adds the speed of the server to the answer.")
 @_load("--rate", metavar="N", help="Requests a second, arriving at random, instead of --concurrency clients.")

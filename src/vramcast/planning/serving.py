@@ -132,6 +132,7 @@ def _workload(answer: Answer) -> dict[str, Any]:
         "engine_version": resolved.version,
         "context": resolved.context,
         "concurrency": resolved.concurrency,
+        **({"request_tokens": resolved.live_tokens} if resolved.live_tokens != resolved.context else {}),
         "parallel": {k: getattr(resolved.question.parallel, k) for k in ("tp", "pp", "dp", "ep")},
         "options": resolved.options,
     }
@@ -174,6 +175,7 @@ def serving_limits(answer: Answer, card: Accelerator | None) -> Limits:
     return Limits(
         max_context=longest_context(held),
         max_concurrency=_at_once(held),
+        max_requests=_requests_at_once(held),
         cache_tokens=answer.cache.tokens,
         cache_bytes=answer.cache.pool_bytes,
     )
@@ -206,8 +208,21 @@ def _at_once(held: Held) -> float | None:
         return None
     if engine == "transformers":
         return float(largest_batch(held))
-    most = answer.resolved.options.get(MOST_AT_ONCE[engine])
-    return round(min(answer.max_concurrency, most) if most else answer.max_concurrency, 2)
+    return _held_to(answer, answer.max_concurrency)
+
+
+def _requests_at_once(held: Held) -> float | None:
+    """Typical requests at once, from a pool; None where their lengths were not asked."""
+    answer = held.answer
+    if held.question.engine not in MOST_AT_ONCE or answer.resolved.typical_tokens == answer.resolved.context:
+        return None
+    return _held_to(answer, answer.at_once)
+
+
+def _held_to(answer: Answer, at_once: float) -> float:
+    """At most as many as the engine is told to run."""
+    most = answer.resolved.options.get(MOST_AT_ONCE[answer.resolved.question.engine])
+    return round(min(at_once, most) if most else at_once, 2)
 
 
 def largest_batch(held: Held) -> int:

@@ -172,10 +172,11 @@ def _upload(model: Model, scheme: str) -> str:
 
 
 def _shorter_context(resolved: Resolved) -> Iterator[Change]:
-    """Every multiple of 256 tokens below what was asked, the longest first."""
+    """Every multiple of 256 tokens below what was asked, the longest first; none that the prompt and output asked outgrow."""
     costs = "longer requests are refused"
     longest = (resolved.context - 1) // _CONTEXT_STEP * _CONTEXT_STEP
-    for tokens in range(longest, _LEAST_CONTEXT - 1, -_CONTEXT_STEP * max(1, longest // (_CONTEXT_STEP * 1024))):
+    least = _LEAST_CONTEXT if resolved.typical_tokens == resolved.context else max(_LEAST_CONTEXT, resolved.typical_tokens)
+    for tokens in range(longest, least - 1, -_CONTEXT_STEP * max(1, longest // (_CONTEXT_STEP * 1024))):
         yield set_fields("context", f"--context {tokens}", costs, LESS_SERVED, context=tokens)
 
 
@@ -198,7 +199,7 @@ def _other_engine(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
     question = resolved.question
     if question.engine in GGUF_ENGINES or why_not("llama_cpp", card):
         return
-    total = resolved.context * resolved.concurrency
+    total = resolved.live_tokens * resolved.concurrency
     served = f" -c {total} --parallel {resolved.concurrency}" if resolved.concurrency > 1 else ""
     fields: dict[str, Any] = {
         "engine": "llama_cpp",

@@ -41,8 +41,8 @@ MOST_AT_ONCE = {"vllm": "max_num_seqs", "sglang": "max_running_requests", "tenso
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """What a pool engine that starts can serve of what was asked, and the chance that it starts.
 
-    ``at_once``: sequences of the asked context that memory holds, ``most`` that the engine runs; ``longest``: tokens of the
-    longest single request.
+    ``at_once``: requests as asked (``Resolved.live_tokens``) that memory holds, ``most`` that the engine runs;
+    ``longest``: tokens of the longest single request; ``typical``: requests of the prompt and output asked beside a context.
     """
 
     asked: int
@@ -51,6 +51,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     longest: int
     starts: float
     most: int | None
+    typical: float | None = None
 
     @property
     def capped(self) -> bool:
@@ -69,7 +70,13 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             return f"starts; requests of up to {self.longest:,} of {self.context:,} tokens"
         if self.capped and self.most is not None and self.most <= self.at_once:
             return f"starts; runs {self.most:,} of {self.asked:,} at once, the most it is told to"
-        return f"starts; {math.floor(self.at_once * 10) / 10:,.1f} of {self.asked:,} at once"
+        of_asked = f" ({_tenths(self.typical)} of the lengths asked)" if self.typical is not None else ""
+        return f"starts; {_tenths(self.at_once)} of {self.asked:,} at once{of_asked}"
+
+
+def _tenths(number: float) -> str:
+    """Cut to tenths, so that what is printed is never more than what fits."""
+    return f"{math.floor(number * 10) / 10:,.1f}"
 
 
 def judge(
@@ -194,7 +201,7 @@ def margin_of(answer: "Answer", needed_bytes: Number, card: Accelerator) -> Numb
     on_card = card.visible_bytes - needed_bytes
     if answer.resolved.question.engine not in POOL_ENGINES:
         return on_card
-    in_pool = answer.cache.pool_bytes - answer.cache.request_bytes * answer.resolved.concurrency
+    in_pool = answer.cache.pool_bytes - answer.wanted_bytes
     return where(answer.cache.pool_bytes > 0, in_pool, minimum(in_pool, on_card))
 
 
@@ -203,16 +210,17 @@ def _load(answer: "Answer", worst: RankMemory, margin_bytes: int, chance: Chance
     resolved = answer.resolved
     if answer.start_error:
         return None
-    least = 1 if resolved.question.engine == "vllm" else 0  # vLLM asks at start for room for one request of the whole context
-    beyond = (resolved.concurrency - least) * answer.cache.request_bytes
+    # vLLM asks at start for room for one request of the whole context
+    beyond = answer.wanted_bytes - (answer.cache.request_bytes if resolved.question.engine == "vllm" else 0)
     starts = chance(worst.needed_bytes + margin_bytes + beyond)
     return Load(
         asked=resolved.concurrency,
-        at_once=answer.max_concurrency,
+        at_once=answer.max_concurrency if resolved.live_tokens == resolved.context else answer.at_once,
         context=resolved.context,
         longest=answer.max_context,
         starts=float(margin_bytes + beyond >= 0) if starts is None else starts,
         most=answer.resolved.options.get(MOST_AT_ONCE[resolved.question.engine]),
+        typical=answer.at_once if resolved.typical_tokens != resolved.live_tokens else None,
     )
 
 

@@ -293,7 +293,7 @@ def overhead_bytes(answer: Answer, rank: RankMemory) -> int:
 
     Its cases take the weights as forecast, so that their spread holds what the weights missed.
     """
-    return rank.needed_bytes - _term(rank, "weights") - answer.cache.request_bytes * answer.resolved.concurrency
+    return rank.needed_bytes - _term(rank, "weights") - answer.wanted_bytes
 
 
 def training_spread(answer: "TrainingForecast", rank: RankMemory) -> Spread:

@@ -116,6 +116,7 @@ def _limits(forecast: Forecast, kind: str, say: Language) -> list[tuple[str, str
     rows = (
         ("limit-sequence" if training else "limit-context", found.max_context, "{:,}"),
         ("limit-users", found.max_concurrency, "{:,.1f}"),
+        ("limit-requests", found.max_requests, "{:,.1f}"),
         ("limit-batch", found.max_micro_batch, "{:,}"),
         ("limit-cache", found.cache_tokens, "{:,}"),
     )

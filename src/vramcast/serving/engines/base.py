@@ -179,15 +179,34 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     unmodelled: tuple[Unmodelled, ...] = ()
     limits: bool = True
 
+    @property
+    def typical_tokens(self) -> Number:
+        """Tokens of a typical request: its prompt and output where both were asked, else the whole context."""
+        question = self.question
+        if question.prompt is None or question.output is None or question.traffic.images:
+            return self.context
+        return minimum(self.context, question.prompt + question.output)
+
+    @property
+    def live_tokens(self) -> Number:
+        """Tokens of each request that must find room at once: the context where it was asked for, else a typical request's."""
+        return self.typical_tokens if self.question.context is None else self.context
+
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """An engine's answer: memory per rank, cache plan, longest context, most sequences, and its error if it would not start."""
+    """An engine's answer: memory per rank, cache plan, longest context, most sequences, and its error if it would not start.
+
+    ``max_concurrency``: sequences of the whole context that the pool holds; ``at_once``: typical requests
+    (``Resolved.typical_tokens``). ``wanted_bytes``: of cache, for the requests at once, and what the engine wants to start.
+    """
 
     resolved: Resolved
     ranks: tuple[RankMemory, ...]
     cache: CachePlan
     max_context: int
     max_concurrency: float
+    at_once: float
+    wanted_bytes: int
     start_error: str = ""
 
     def at(self, index: Any) -> "Answer":
@@ -199,6 +218,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
             cache=msgspec.structs.replace(self.cache, **numbers),
             max_context=element(self.max_context, index),
             max_concurrency=element(self.max_concurrency, index),
+            at_once=element(self.at_once, index),
+            wanted_bytes=element(self.wanted_bytes, index),
         )
 
 

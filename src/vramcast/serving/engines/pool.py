@@ -44,37 +44,50 @@ def answered(resolved: Resolved, rules: Rules) -> Answer:
     """Memory of each distinct rank, the blocks (the fewest over ranks), the limits and the start-up error."""
     ranks = [rules.rank(resolved, s) for s in distinct_stages(resolved.model, resolved.question.parallel.pp, front_split)]
     narrow = narrowest(ranks, lambda r: r.pool_bytes / max(1.0, r.token_bytes))
-    request = -(-resolved.context // rules.block) * rules.block * narrow.token_bytes + narrow.state_bytes
-    pool = narrow.pool_bytes if resolved.card else whole(request * resolved.concurrency)
+    lengths = (resolved.context, resolved.live_tokens, resolved.typical_tokens)
+    request, live, typical = (_request(narrow, rules.block, tokens) for tokens in lengths)
+    wanted = whole(live * resolved.concurrency)
+    pool = narrow.pool_bytes if resolved.card else wanted
     each = rules.block * narrow.token_bytes
     held = (floored(maximum(0, pool) // each) if narrow.token_bytes else 0) * rules.block
     tokens = held if rules.most is None else minimum(held, rules.most)
-    most = resolved.concurrency / 1 if is_nothing(request) else pool / request
     return Answer(
         resolved=resolved,
-        ranks=tuple(_memory(rank, resolved, tokens, request, rules.source) for rank in ranks),
+        ranks=tuple(_memory(rank, resolved, tokens, wanted, rules.source) for rank in ranks),
         cache=CachePlan(
             bytes_per_token=round(narrow.token_bytes),
             request_bytes=whole(request),
             pool_bytes=where(held == tokens, pool, whole(tokens * narrow.token_bytes)),
             tokens=tokens,
-            concurrency=most,
+            concurrency=held_at_once(pool, request, resolved),
             block_tokens=rules.block,
             blocks=tokens // rules.block,
             state_bytes=round(narrow.state_bytes),
         ),
         max_context=minimum(tokens, resolved.model.positions or tokens) if resolved.card else resolved.context,
-        max_concurrency=most,
+        max_concurrency=held_at_once(pool, request, resolved),
+        at_once=held_at_once(pool, typical, resolved),
+        wanted_bytes=wanted,
         start_error="" if resolved.card is None or is_array(pool) or pool > 0 else rules.refusal,
     )
 
 
-def _memory(rank: Pool, resolved: Resolved, tokens: Number, request: Number, source: str) -> RankMemory:
+def _request(rank: Pool, block: int, tokens: Number) -> Number:
+    """Bytes of one request of that many tokens, in whole blocks."""
+    return -(-tokens // block) * block * rank.token_bytes + rank.state_bytes
+
+
+def held_at_once(pool_bytes: Number, request_bytes: Number, resolved: Resolved) -> Number:
+    """Requests of that size that a pool holds; where one takes nothing, as many as were asked."""
+    return resolved.concurrency / 1 if is_nothing(request_bytes) else pool_bytes / request_bytes
+
+
+def _memory(rank: Pool, resolved: Resolved, tokens: Number, wanted: Number, source: str) -> RankMemory:
     cache = Term(name="kv_cache", amount=named(tokens, "tokens") * bytes_(rank.token_bytes), source=source)
     terms = (rank.terms[0], cache, *rank.terms[1:])
     context = sum(term.bytes for term in rank.terms if term.name == "context")
     total = sum(term.bytes for term in terms)
-    needed = total - cache.bytes + whole(request * resolved.concurrency)
+    needed = total - cache.bytes + wanted
     return RankMemory(
         rank=rank.stage.name,
         instants=(Instant(name="serving", terms=terms),),

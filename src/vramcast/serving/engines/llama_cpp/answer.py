@@ -70,6 +70,8 @@ def answer(resolved: Resolved, name: str) -> Answer:
         ),
         max_context=longest_context(resolved, worked, resolved.card) if resolved.card and resolved.limits else capacity,
         max_concurrency=sequences / 1,
+        at_once=sequences / 1,
+        wanted_bytes=pool,
         start_error=_error(ranks, resolved.card),
     )
 

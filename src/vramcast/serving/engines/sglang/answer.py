@@ -62,6 +62,7 @@ def answer(resolved: Resolved) -> Answer:
     ranks = [_rank(resolved, stage) for stage in distinct_stages(resolved.model, resolved.question.parallel.pp, front_split)]
     narrow = narrowest(ranks, lambda r: r.pools.tokens) if resolved.card else ranks[0]
     request = _request_bytes(narrow, resolved.context)
+    wanted = _request_bytes(narrow, resolved.live_tokens) * resolved.concurrency
     tokens = narrow.pools.tokens
     longest = minimum(tokens, resolved.model.positions or tokens) if resolved.card else resolved.context
     return Answer(
@@ -78,7 +79,9 @@ def answer(resolved: Resolved) -> Answer:
             state_bytes=round(narrow.cells.slot),
         ),
         max_context=longest,
-        max_concurrency=_concurrency(narrow, resolved),
+        max_concurrency=_concurrency(narrow, resolved.context, resolved),
+        at_once=_concurrency(narrow, resolved.typical_tokens, resolved),
+        wanted_bytes=wanted,
         start_error=_error(narrow, resolved),
     )
 
@@ -230,8 +233,9 @@ def _request_bytes(rank: SglangRank, tokens: Number) -> Number:
     return whole(rank.cells.token_bytes() * tokens + rank.cells.slot)
 
 
-def _concurrency(rank: SglangRank, resolved: Resolved) -> Number:
-    by_tokens = rank.pools.tokens / resolved.context
+def _concurrency(rank: SglangRank, each: Number, resolved: Resolved) -> Number:
+    """Requests of so many tokens that the pools hold."""
+    by_tokens = rank.pools.tokens / each
     return minimum(by_tokens, rank.pools.slots / _slots_per_request(resolved)) if rank.cells.slot else by_tokens
 
 
@@ -245,7 +249,7 @@ def _memory(rank: SglangRank, resolved: Resolved) -> RankMemory:
     held = pools.cache_bytes + pools.state_bytes
     total = sum(term.bytes for term in terms)
     allocated = rank.weights.bytes + held + beside.activations.bytes
-    needed = total - held + _request_bytes(rank, resolved.context) * resolved.concurrency
+    needed = total - held + _request_bytes(rank, resolved.live_tokens) * resolved.concurrency
     return RankMemory(
         rank=rank.stage.name,
         instants=(Instant(name="serving", terms=terms),),

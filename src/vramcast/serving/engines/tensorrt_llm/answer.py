@@ -5,9 +5,10 @@ import msgspec
 from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.sharding import Stage, cut, distinct_stages
-from vramcast.quantity import Number, bytes_, floored, is_array, is_nothing, maximum, minimum, named, where, whole
+from vramcast.quantity import Number, bytes_, floored, is_array, maximum, minimum, named, where, whole
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, at, free_bytes, narrowest, parse_version
 from vramcast.serving.engines.layouts import front_split, pad_of, spread_of, tensorrt_llm_kernel
+from vramcast.serving.engines.pool import held_at_once
 from vramcast.serving.engines.tensorrt_llm import versions
 from vramcast.serving.layers import CacheLayer, cache_layers, widest_layer
 from vramcast.serving.weights import Loading, loaded_dtype, same_as_model, scaled_bytes, storage_of, weights_term
@@ -47,27 +48,32 @@ def answer(resolved: Resolved) -> Answer:
     ranks = [_rank(resolved, stage) for stage in distinct_stages(resolved.model, resolved.question.parallel.pp, front_split)]
     narrow = narrowest(ranks, lambda r: r.pool_bytes / max(1.0, r.token_bytes))
     block = options["tokens_per_block"]
-    request = -(-resolved.context // block) * block * narrow.token_bytes + narrow.state_bytes
-    pool = narrow.pool_bytes if resolved.card else whole(request * resolved.concurrency)
+    request, live, typical = (
+        -(-tokens // block) * block * narrow.token_bytes + narrow.state_bytes
+        for tokens in (resolved.context, resolved.live_tokens, resolved.typical_tokens)
+    )
+    wanted = whole(live * resolved.concurrency)
+    pool = narrow.pool_bytes if resolved.card else wanted
     blocks = floored(maximum(0, pool) // (block * narrow.token_bytes)) if narrow.token_bytes else 0
     held, cap = blocks * block, options.get("max_tokens")
     tokens = held if cap is None else minimum(held, cap)
-    concurrency = resolved.concurrency / 1 if is_nothing(request) else pool / request
     return Answer(
         resolved=resolved,
-        ranks=tuple(_memory(rank, resolved, tokens, request) for rank in ranks),
+        ranks=tuple(_memory(rank, resolved, tokens, wanted) for rank in ranks),
         cache=CachePlan(
             bytes_per_token=round(narrow.token_bytes),
             request_bytes=whole(request),
             pool_bytes=where(held == tokens, pool, whole(tokens * narrow.token_bytes)),
             tokens=tokens,
-            concurrency=concurrency,
+            concurrency=held_at_once(pool, request, resolved),
             block_tokens=block,
             blocks=tokens // block,
             state_bytes=round(narrow.state_bytes),
         ),
         max_context=minimum(tokens, resolved.model.positions or tokens) if resolved.card else resolved.context,
-        max_concurrency=concurrency,
+        max_concurrency=held_at_once(pool, request, resolved),
+        at_once=held_at_once(pool, typical, resolved),
+        wanted_bytes=wanted,
         start_error=_error(resolved, pool),
     )
 
@@ -110,12 +116,12 @@ def _fixed(resolved: Resolved, stage: Stage, dtype: str) -> TrtllmTerms:
     )
 
 
-def _memory(rank: TrtllmRank, resolved: Resolved, tokens: Number, request: Number) -> RankMemory:
+def _memory(rank: TrtllmRank, resolved: Resolved, tokens: Number, wanted: Number) -> RankMemory:
     fixed = rank.fixed
     cache = Term(name="kv_cache", amount=named(tokens, "tokens") * bytes_(rank.token_bytes), source=_SOURCE)
     terms = (fixed.weights, cache, fixed.activations, fixed.logits, fixed.context)
     total = sum(term.bytes for term in terms)
-    needed = total - cache.bytes + whole(request * resolved.concurrency)
+    needed = total - cache.bytes + wanted
     return RankMemory(
         rank=rank.stage.name,
         instants=(Instant(name="serving", terms=terms),),

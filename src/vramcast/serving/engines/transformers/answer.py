@@ -81,6 +81,8 @@ def answer(resolved: Resolved) -> Answer:
         ),
         max_context=longest,
         max_concurrency=resolved.concurrency / 1,
+        at_once=resolved.concurrency / 1,
+        wanted_bytes=request * resolved.concurrency,
         start_error=_error(resolved, ranks),
     )
 

@@ -92,18 +92,23 @@ def answer(resolved: Resolved) -> Answer:
     split = middle_split if at(settings.version, versions.MIDDLE_SPLIT) else even_split
     ranks = [_rank(resolved, settings, stage) for stage in distinct_stages(resolved.model, settings.pp, split)]
     narrow = narrowest(ranks, lambda r: r.blocks) if resolved.card else max(ranks, key=lambda r: r.plan.block_bytes)
-    request = narrow.plan.request_blocks(resolved.context, settings.demand)
-    blocks = settings.blocks_override or (narrow.blocks if resolved.card else request * resolved.concurrency)
+    lengths = (resolved.context, resolved.live_tokens, resolved.typical_tokens)
+    request, live, typical = (narrow.plan.request_blocks(tokens, settings.demand) for tokens in lengths)
+    # vLLM asks at start for room for one request of the whole context (v1/core/kv_cache_utils.py check_enough_kv_cache_memory)
+    wanted = maximum(request, live * resolved.concurrency)
+    blocks = settings.blocks_override or (narrow.blocks if resolved.card else wanted)
     limit = resolved.model.positions or 2**24
     longest = narrow.plan.longest(blocks, settings.demand, limit) if resolved.limits else resolved.context
     pool = _pool_bytes(ranks, narrow) if resolved.card else blocks * narrow.plan.block_bytes
     cache = _cache_plan(narrow, (pool, blocks, request), resolved, settings)
     return Answer(
         resolved=resolved,
-        ranks=tuple(_memory(rank, blocks, request, resolved, settings) for rank in ranks),
+        ranks=tuple(_memory(rank, blocks, wanted, resolved, settings) for rank in ranks),
         cache=cache,
         max_context=longest,
         max_concurrency=cache.concurrency,
+        at_once=_at_once(blocks, typical, resolved),
+        wanted_bytes=wanted * narrow.plan.block_bytes,
         start_error=_error(settings, resolved, cache, narrow.pool_bytes, longest) if resolved.card else "",
     )
 
@@ -130,9 +135,14 @@ def _layers(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Iterato
         yield from cache_layers(every_stage(settings.draft, 1, even_split)[0], settings.tp)
 
 
+def _at_once(blocks: Number, request: Number, resolved: Resolved) -> Number:
+    """Requests of so many blocks that the pool holds; where one takes none, as many as were asked."""
+    return resolved.concurrency / 1 if is_nothing(request) else blocks / request
+
+
 def _cache_plan(rank: VllmRank, sizes: tuple[Number, Number, Number], resolved: Resolved, settings: VllmSettings) -> CachePlan:
     pool, blocks, request = sizes
-    concurrency = resolved.concurrency / 1 if is_nothing(request) else blocks / request
+    concurrency = _at_once(blocks, request, resolved)
     layers = list(_layers(resolved, settings, rank.stage))
     return CachePlan(
         bytes_per_token=sum(count * token_bytes(layer, settings.types) for layer, count in layers if layer.grows)
@@ -158,7 +168,7 @@ def printed_tokens(pages: PagePlan, blocks: Number, concurrency: Number, context
     return blocks // max(1, len(pages.groups)) * pages.block_tokens * settings.demand.context_ranks
 
 
-def _memory(rank: VllmRank, blocks: Number, request: Number, resolved: Resolved, settings: VllmSettings) -> RankMemory:
+def _memory(rank: VllmRank, blocks: Number, wanted: Number, resolved: Resolved, settings: VllmSettings) -> RankMemory:
     fixed = rank.fixed
     held = blocks * rank.plan.block_bytes
     cache = _cache_terms(rank, held, resolved, settings)
@@ -171,7 +181,7 @@ def _memory(rank: VllmRank, blocks: Number, request: Number, resolved: Resolved,
     loaded = fixed.weights.bytes + (fixed.unseen.bytes if fixed.unseen else 0)
     allocated = loaded + held + fixed.peak_bytes
     outside = sum(term.bytes for term in (fixed.graphs, fixed.communication, fixed.context))
-    needed = loaded + request * resolved.concurrency * rank.plan.block_bytes + fixed.peak_bytes + outside
+    needed = loaded + wanted * rank.plan.block_bytes + fixed.peak_bytes + outside
     device = allocated + outside
     return RankMemory(
         rank=rank.stage.name,
@@ -217,7 +227,7 @@ def _pages_why(pages: PagePlan, held: Number) -> str:
 def _pool_why(rank: VllmRank, resolved: Resolved, request: Number) -> str:
     if rank.budget:
         return rank.budget.why
-    return f"{resolved.concurrency} x {request or 1:,} blocks of {resolved.context:,} tokens"
+    return f"blocks of {resolved.concurrency} x {resolved.live_tokens:,} tokens, at least {request or 1:,} of a whole context"
 
 
 def _error(settings: VllmSettings, resolved: Resolved, cache: CachePlan, pool_bytes: Number, longest: Number) -> str:
