@@ -83,6 +83,8 @@ def _launch(launch: Launch, truth: dict[str, Any]) -> dict[str, Any]:
     typed = {flag.name: flag.value for flag in taken_apart(launch.engine, launch.flags, ()).flags}
     unread = " ".join(u.what for u in told.unmodelled)
     quiet = " ".join(str(a.value) for a in told.assumed if a.name == "no effect on memory")
+    left = ", ".join(str(a.value) for a in told.assumed if a.name == "left to the engine").split(", ")
+    known |= {name: value for name, _, value in (one.partition(" ") for one in left) if name not in known}
     shown_only = {a.name: str(a.value) for a in told.assumed if a.name not in known}
     keys, faults = {}, []
     for group in ("memory", "speed"):

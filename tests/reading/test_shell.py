@@ -28,6 +28,17 @@ def _last(text: str, **around: object) -> tuple[str, ...]:
         ("A=b\ncase \"$A\" in\n  a|c) X=1 ;;\n  b*) X=2 ;;\nesac\nrun $X", ("run", "2")),
         ("run $(nproc --all) `date`", ("run", "${output_of_nproc}", "${output_of_a_command}")),
         ("exec run a\nrun b", ("run", "a")),
+        ("run $((2 * N))", ("run", "${N}")),
+        ("run $(expr 16 / 4)", ("run", "4")),
+        ("N=$(expr 16 / 8)\nrun $N", ("run", "2")),
+        ("B=$(command -v llama-server)\nrun $B", ("run", "llama-server")),
+        ("N=90\n[ \"$N\" -gt 64 ] && N=64\nrun $N", ("run", "64")),
+        ("N=9\n[ \"$N\" -gt 64 ] && N=64\nrun $N", ("run", "9")),
+        ("N=9\n[[ -n \"$N\" ]] || N=1\nrun $N", ("run", "9")),
+        ("[ \"$M\" = a ] && N=64\nrun $N", ("run", "${M}")),
+        ("X=(a b)\nif [ \"$M\" = a ]; then\nX+=(c)\nfi\nrun \"${X[@]}\"", ("run", "a", "b", "${M}")),
+        ("read -r -d '' W <<EOF\na \\\n  b\nEOF\nrun $W", ("run", "a", "b")),
+        ("case $1 in\n  a)\n    run x \\\n      y\n    ;;\nesac", ("run", "x", "y")),
     ],
 )  # fmt: skip
 def test_words(text: str, words: tuple[str, ...]) -> None:

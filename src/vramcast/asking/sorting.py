@@ -40,7 +40,9 @@ def sorted_flags(launch: Launch, options: tuple[Option, ...], *, typed: Iterable
     piles = _Piles(launch, won={*typed})
     names = {flag.name for flag in apart}
     for one in apart:
-        if (settled := _settled(launch.engine, one, names)) is not None:
+        if (settled := _settled(launch.engine, one, names)) is None:
+            piles.left.append(f"{printable(one.name)[:_LONGEST]} {printable(str(one.value))[:_LONGEST]}")
+        else:
             flag = _in_full(settled, FIELDS, table) if launch.engine in _ARGPARSE else settled
             option = table.get(flag.name) or table.get(flag.name.removeprefix("no-"))
             if option is not None and option.kind == "bytes" and (flag.value or "").isdigit():
@@ -48,7 +50,7 @@ def sorted_flags(launch: Launch, options: tuple[Option, ...], *, typed: Iterable
             piles.put(flag, FIELDS.get(f"--{flag.name}") or FIELDS.get(flag.name), option)
     return Sorted(
         known=tuple(piles.known),
-        assumed=(*piles.told, *_without_effect(piles.idle, piles.speed, launch.where)),
+        assumed=(*piles.told, *_left(piles.left, launch.where), *_without_effect(piles.idle, piles.speed, launch.where)),
         unmodelled=(
             *(Unmodelled(what) for what in dict.fromkeys(piles.uncounted)),
             *(Unmodelled(_unread(name, launch.where)) for name in dict.fromkeys(piles.unread)),
@@ -90,6 +92,7 @@ class _Piles:
         self.unread: list[str] = [*launch.unread]
         self.opened: list[str] = []
         self.uncounted: list[str] = []
+        self.left: list[str] = []  # set to what leaves them to the engine
 
     def put(self, flag: Flag, word: str | None, option: Option | None) -> None:
         """One flag to its pile: ``word`` and ``option`` are what our words and the engine's table have for it."""
@@ -125,6 +128,11 @@ class _Piles:
 def _unread(name: str, where: str) -> str:
     what = f"the variable {name}" if name.isupper() else f"the flag {name if name.startswith('-') else '--' + name}"
     return f"{what} in {where}: no rule reads it, and what it changes is not counted"
+
+
+def _left(left: list[str], where: str) -> tuple[Assumption, ...]:
+    """Flags whose value leaves them to the engine (``auto``), as their defaults do."""
+    return (Assumption("left to the engine", ", ".join(dict.fromkeys(left)), where),) if left else ()
 
 
 def _without_effect(idle: list[str], speed: list[str], where: str) -> tuple[Assumption, ...]:

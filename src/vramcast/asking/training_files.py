@@ -29,7 +29,9 @@ def under_words(words: dict[str, Any], settings: Settings) -> dict[str, Any]:
 def _words_of(settings: Settings) -> dict[str, Any]:
     found: dict[str, Any] = {name: settings.get(name) for name in _SAME if settings.get(name) is not None}
     found |= {name: value for name, value in settings.group("parallel").items() if value is not None}
-    if settings.get("zero") is not None:
+    if settings.get("zero") in (0, 1) and settings.get("framework") == "megatron":
+        pass  # there the distributed optimizer stands for it
+    elif settings.get("zero") is not None:
         found["zero"] = settings.get("zero")
     elif settings.get("fsdp"):
         found["fsdp"] = int(settings.get("fsdp"))

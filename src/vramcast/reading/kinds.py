@@ -152,7 +152,7 @@ def _training(text: str, name: str) -> Kind | None:
             because = match[0].rstrip("( ")
             return Kind(what="a training program", command=("train", "--from"), strength=CERTAIN, because=because)
         if name.endswith(".py"):
-            return None
+            return _loop(text, name)
     if name.endswith(".ipynb"):
         match = _TRAINS.search(text)
         return (
@@ -177,6 +177,22 @@ def _training(text: str, name: str) -> Kind | None:
     strength = CERTAIN if marks > 3 else LIKELY if marks > 1 else HINT
     because = f"{marks} keys of its own" if marks > 1 else "one key of its own"
     return Kind(what=f"a training configuration ({title})", command=("train", "--from"), strength=strength, because=because)
+
+
+def _loop(text: str, name: str) -> Kind | None:
+    """A training loop of its own, by sizes and rates that its names hold and its backward pass."""
+    if not re.search(r"\bbackward\(|\bL\.Fabric\(|\bTrainer\(", text):
+        return None
+    from vramcast.reading.training import shared
+    from vramcast.reading.training.programs import constants_of
+
+    found = shared.marks(constants_of(text, name))
+    because = f"{found} names that training programs share"
+    return (
+        Kind(what="a training program", command=("train", "--from"), strength=LIKELY, because=because)
+        if found > shared.FEWEST
+        else None
+    )
 
 
 def _serving(text: str, name: str, folder: Any) -> Kind | None:

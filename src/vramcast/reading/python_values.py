@@ -5,7 +5,7 @@ Used for ``LLM(...)`` calls and for TrainingArguments in a script. What the tree
 
 import ast
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from vramcast.errors import QuestionError
 _MOST_NODES = 200_000
 _DEEPEST = 12
 _LARGEST_POWER, _LARGEST_BASE = 16, 10**6  # what a length or a batch is worked out with
+_WRAPS = ("HuggingFaceModel", "Path")  # calls that stand for their first argument
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -38,6 +39,7 @@ class Program:
         self.tree = tree
         self.names: dict[str, ast.expr] = {}
         self.arguments: dict[str, ast.expr] = {}
+        self.environment: Mapping[str, str] = {}  # what os.environ is known to hold
         self.attributes = _kept_by_objects(tree)
         for node in ast.walk(tree):
             self._note(node)
@@ -147,6 +149,13 @@ class Program:
         name = called(node)
         if name == "dict" and not node.args:
             return self.keywords(node)
+        asked = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+        if name in ("get", "getenv") and str(asked) in self.environment:
+            return self.environment[str(asked)]
+        if name in _WRAPS and node.args:
+            return self.value(node.args[0], depth + 1)
+        if name in ("lower", "strip", "rstrip") and isinstance(node.func, ast.Attribute) and not node.args:
+            return self.value(node.func.value, depth + 1)
         if name in ("get", "getenv") and len(node.args) == 2:
             return self.value(node.args[1], depth + 1)
         if name in ("int", "float", "str") and len(node.args) == 1:
@@ -183,6 +192,10 @@ def _kept_by_objects(tree: ast.Module) -> dict[str, ast.expr]:
         if target.attr in found and ast.dump(found[target.attr]) != ast.dump(value):
             twice.add(target.attr)
         found[target.attr] = value
+    for node in ast.walk(tree):
+        for one in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name):
+                found.setdefault(one.targets[0].id, one.value)
     return {name: value for name, value in found.items() if name not in twice}
 
 
@@ -191,10 +204,14 @@ def _passed_once(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
     calls: dict[str, list[ast.Call]] = {}
     functions: dict[str, ast.FunctionDef] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            calls.setdefault(node.func.id, []).append(node)
+        if isinstance(node, ast.Call) and (name := _starts_of(node.func)):
+            calls.setdefault(name, []).append(node)
         elif isinstance(node, ast.FunctionDef):
             functions.setdefault(node.name, node)
+        elif isinstance(node, ast.ClassDef):
+            for one in node.body:
+                if isinstance(one, ast.FunctionDef) and one.name == "__init__":
+                    functions.setdefault(node.name, one)
     for name, function in functions.items():
         if len(calls.get(name, ())) != 1:
             continue
@@ -202,6 +219,13 @@ def _passed_once(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
         for word in calls[name][0].keywords:
             if word.arg in own and not (isinstance(word.value, ast.Name) and word.value.id == word.arg):
                 yield word.arg, word.value
+
+
+def _starts_of(function: ast.expr) -> str:
+    """The function or class that a call starts: ``f(...)``, ``Deployment.bind(...)``, ``Actor.remote(...)``; "" for others."""
+    if isinstance(function, ast.Attribute) and function.attr in ("bind", "remote"):
+        function = function.value
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _decided_by_branches(tree: ast.Module) -> set[str]:

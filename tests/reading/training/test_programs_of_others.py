@@ -80,8 +80,15 @@ def test_what_is_read(tmp_path: Path, name: str, text: str, expected: dict[str, 
     assert {key: settings.get(key) for key in expected} == expected
 
 
-def test_a_file_that_is_not_at_hand_is_asked_for(tmp_path: Path) -> None:
+def test_a_file_that_is_not_at_hand_is_read_by_its_name_where_that_tells_the_stage(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text(FULL)
-    with pytest.raises(QuestionError, match=r"ds_z3_config.json cannot be read: .* or say its stage with --zero N"):
+    answer = vramcast.train(files=[tmp_path / "x.yaml"], gpu="H100x8")
+    assert answer.workload["zero"] == 3
+    assert any("ds_z3_config.json" in one.what for one in answer.unmodelled)
+
+
+def test_a_file_that_is_not_at_hand_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_text(FULL.replace("ds_z3_config.json", "ours.json"))
+    with pytest.raises(QuestionError, match=r"ours.json cannot be read: .* or say its stage with --zero N"):
         vramcast.train(files=[tmp_path / "x.yaml"], gpu="H100x8")
     assert vramcast.train(files=[tmp_path / "x.yaml"], gpu="H100x8", zero=3).workload

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from vramcast.reading.serving.any_engine import engines_of
 from vramcast.reading.serving.containers import Container, environment_of, words_of
 from vramcast.reading.serving.jobs import card_of
 from vramcast.reading.serving.launch import Held, Launch
@@ -30,6 +31,7 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
     found: list[Launch] = []
     for place, inner in _mappings(document, "", 0):
         found += [launch for launch in _of(inner, held.at(place)) if launch.model]  # the head of a command starts nothing
+    found = found or list(engines_of(document, held))
     card, cards = card_of(document.get("resources")) if isinstance(document, dict) else ("", 0)
     image = document.get("base_image") if isinstance(document, dict) else None
     told = image_engine(str(image.get("image") or "")) if isinstance(image, dict) else None
@@ -70,16 +72,18 @@ def _of(mapping: dict[str, Any], held: Held) -> tuple[Launch, ...]:
         ).launches(held)
     found: list[Launch] = []
     for key, value in mapping.items():
-        if isinstance(value, str) and _is_command(value):
-            found += read_script(_HOLDER.sub(r"${\1}", value), held.at(str(key)))
+        for text in value[:_MOST] if isinstance(value, list) else (value,):
+            if isinstance(text, str) and _is_command(text):
+                found += read_script(_HOLDER.sub(r"${\1}", text), held.at(str(key)))
     return tuple(found)
 
 
 def _is_command(text: str) -> bool:
-    """Whether a text begins with an engine's program, variables set before it aside, and has flags."""
+    """Whether one of a text's first commands is an engine's program, variables set before it aside, and has flags."""
     if " -" not in text and "\n-" not in text:
         return False
-    for line in re.sub(r"\\\s*\n", " ", text).strip().splitlines()[:_LINES]:
+    lines = re.split(r"\n|&&|;", re.sub(r"\\\s*\n", " ", text).strip())
+    for line in lines[:_LINES]:
         words = [word.strip("\"'") for word in line.split()]
         while words and re.fullmatch(r"(?:export|[A-Za-z_]\w*=\S*)", words[0]):
             words.pop(0)

@@ -8,7 +8,7 @@ from vramcast.reading.serving.launch import Held, Launch
 
 NAME = "engine configuration"
 # Keys that only an engine's own configuration has.
-_OWN_KEYS = {
+OWN_KEYS = {
     "vllm": {
         "max_model_len", "gpu_memory_utilization", "tensor_parallel_size", "max_num_seqs", "served_model_name", "enforce_eager",
         "max_num_batched_tokens", "kv_cache_dtype",
@@ -28,7 +28,7 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
     if not isinstance(document, dict):
         return ()
     plain = {str(key).replace("-", "_"): value for key, value in document.items()}
-    scores = {engine: len(keys & set(plain)) for engine, keys in _OWN_KEYS.items()}
+    scores = {engine: len(keys & set(plain)) for engine, keys in OWN_KEYS.items()}
     engine = max(scores, key=lambda name: scores[name])
     if not scores[engine] or _FOREIGN & set(plain):
         return ()

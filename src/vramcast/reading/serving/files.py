@@ -17,6 +17,7 @@ from vramcast.reading.serving.environment import engine_of_environment, read_env
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.programs import Program
 from vramcast.reading.serving.scripts import read_script
+from vramcast.reading.templates import untemplated, with_variables
 from vramcast.units import MiB
 from vramcast.untrusted import existing_path, parse_json, parse_yaml_documents, read_bytes
 
@@ -27,8 +28,6 @@ ENDINGS = (
     ".py", ".modelfile", ".ipynb", ".conf", ".container",
 )  # fmt: skip
 _NAMES = ("modelfile", "dockerfile", "containerfile", ".env")
-_TEMPLATE = re.compile(r"\{\{-?\s*([^{}]{0,300}?)\s*-?\}\}")
-_CONTROL = re.compile(r"^\s*\{\{-?\s*(?:if|else|end|range|with|define|include|template|toYaml|/\*|\$)[^{}]*-?\}\}\s*$")
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +124,7 @@ def _text(content: str, lower: str, held: Held) -> Found:
     if launches := _environment(content, held):
         return Found(kind="file of variables", launches=launches)
     if "{{" in content:  # Jinja's placeholders in a script are variables that somebody fills in
-        content = _TEMPLATE.sub(_variable, content)
+        content = with_variables(content)
     launches = read_script(content, held)
     kind = (
         "SLURM script" if "#SBATCH" in content else "command line" if len(content.strip().splitlines()) == 1 else "shell script"
@@ -158,7 +157,7 @@ def _yaml(content: str, what: str, held: Held) -> Found:
         recipes,
     )  # fmt: skip
 
-    plain = _untemplated(content) if "{{" in content else content
+    plain = untemplated(content) if "{{" in content else content
     if what.lower().endswith(".json"):
         documents: list[Any] = [parse_json(content, what)]
     else:
@@ -168,20 +167,15 @@ def _yaml(content: str, what: str, held: Held) -> Found:
         return Found(kind=kubernetes.NAME, launches=launches)
     for module in (compose, llama_swap, ray_serve, dynamo, recipes, jobs, helm, engine_yaml, any_mapping):
         if launches := module.read(first, held):
-            return Found(kind=module.NAME, launches=launches)
-    return Found(kind="YAML")
+            return Found(kind=module.NAME, launches=_with_guide(launches, first, held))
+    return Found(kind="YAML", launches=_with_guide((), first, held))
 
 
-def _untemplated(content: str) -> str:
-    """Helm's and Jinja's templates as variables: ``{{ .Values.model.name }}`` is ``${name}``; lines of control are dropped."""
-    lines = (line for line in content.splitlines() if not _CONTROL.match(line))
-    return "\n".join(_TEMPLATE.sub(_variable, line) for line in lines)
-
-
-def _variable(found: re.Match[str]) -> str:
-    default = re.search(r"default\s+\"?([\w./-]{1,80})\"?", found[1])
-    name = re.findall(r"\w+", found[1].split("|")[0])
-    return default[1] if default else f"${{{name[-1] if name else 'value'}}}"
+def _with_guide(launches: tuple[Launch, ...], document: Any, held: Held) -> tuple[Launch, ...]:
+    """The launches, then those of a Markdown text among the document's own values (a recipe's guide)."""
+    guides = {k: v for k, v in document.items() if isinstance(v, str) and "```" in v} if isinstance(document, dict) else {}
+    more = [one for key, text in guides.items() for one in _markdown(text, held.at(str(key))).launches]
+    return (*launches, *(one for one in more if not any(_same(one, other) for other in launches)))
 
 
 def _environment(content: str, held: Held) -> tuple[Launch, ...]:

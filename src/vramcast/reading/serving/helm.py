@@ -17,6 +17,11 @@ _SCENARIO = {
     "maxModelLen": "VLLM_MAX_MODEL_LEN", "blockSize": "VLLM_BLOCK_SIZE", "gpuMemoryUtilization": "VLLM_ACCELERATOR_MEM_UTIL",
     "maxNumSeq": "VLLM_MAX_NUM_SEQ", "maxNumBatchedTokens": "VLLM_MAX_NUM_BATCHED_TOKENS",
 }  # fmt: skip
+_OF_SCENARIO = {
+    "VLLM_MAX_MODEL_LEN": "max-model-len", "VLLM_BLOCK_SIZE": "block-size",
+    "VLLM_ACCELERATOR_MEM_UTIL": "gpu-memory-utilization", "VLLM_MAX_NUM_SEQ": "max-num-seqs",
+    "VLLM_MAX_NUM_BATCHED_TOKENS": "max-num-batched-tokens",
+}  # fmt: skip
 _MOST = 200
 
 
@@ -167,7 +172,9 @@ def _scenario_part(part: str, section: Mapping[str, Any], model: str, held: Held
     what = Container(
         name=part.removeprefix("modelservice."),
         entry=("sh", "-c", str(command)) if command else ("vllm", "serve", model),
-        arguments=() if command else (*_shape(section), *words_of(vllm.get("additionalFlags") or vllm.get("args"))),
+        arguments=()
+        if command
+        else (*_shape(section), *_limits(held), *words_of(vllm.get("additionalFlags") or vllm.get("args"))),
         environment=environment_of(section.get("extraEnvVars")),
         gpus=cards_in(section.get("resources")),
         card=card_of(_mapping(common.get("affinity"))) or _accelerator(section) or _accelerator(common),
@@ -178,6 +185,11 @@ def _scenario_part(part: str, section: Mapping[str, Any], model: str, held: Held
         msgspec.structs.replace(x, model=model) if x.model.startswith(mounts) and model else x
         for x in what.launches(held.with_variables(shape))
     ]
+
+
+def _limits(held: Held) -> tuple[str, ...]:
+    """The flags that the benchmark's own command makes of its model section."""
+    return tuple(f"--{flag}={held.variables[variable]}" for variable, flag in _OF_SCENARIO.items() if variable in held.variables)
 
 
 def _plain_chart(document: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:

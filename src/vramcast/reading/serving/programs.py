@@ -86,6 +86,10 @@ def program_of(words: Sequence[str]) -> Program | None:
     before: list[str] = []
     while rest and (_ASSIGNMENT.fullmatch(rest[0]) or rest[0] in _BEFORE):
         before.append(rest.pop(0))
+        while rest and before[-1] in _BEFORE and rest[0].startswith("-") and len(rest) > 1:  # its own switches: tini -s --
+            before.append(rest.pop(0))
+            if before[-1] == "--":
+                break
     if not rest:
         return None
     name = rest[0].rsplit("/", 1)[-1].removesuffix(".exe")

@@ -120,6 +120,10 @@ def card_of(program: Program) -> tuple[str, int]:
     """The card that a job platform's decorator asks for: ``gpu="H100:8"``, ``gpus="L4:8"``, ``modal.gpu.A100(count=4)``."""
     for node in ast.walk(program.tree):
         for word in node.keywords if isinstance(node, ast.Call) else ():
+            if word.arg == "resources" and isinstance(asked := program.value(word.value), dict):  # BentoML's
+                kind, count = asked.get("gpu_type"), asked.get("gpu")
+                if isinstance(kind, str):
+                    return kind.removeprefix("nvidia-").removeprefix("amd-"), count if isinstance(count, int) else 0
             if word.arg not in ("gpu", "gpus"):
                 continue
             if isinstance(word.value, ast.Call) and isinstance(word.value.func, ast.Attribute):

@@ -47,6 +47,13 @@ def _variant(name: str, variant: Any, model: Mapping[str, Any], held: Held) -> t
     return what.launches(held.at(f"variants.{name}"))
 
 
+def _repository(document: Mapping[str, Any]) -> str:
+    """``identity.model.repo``: what the path of a recipe's model holds."""
+    identity = document.get("identity")
+    model = identity.get("model") if isinstance(identity, dict) else None
+    return str(model.get("repo") or "") if isinstance(model, dict) else ""
+
+
 def _roles(document: Mapping[str, Any], model: Mapping[str, Any], backend: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
     """Prefill, decode or both in one, each with its flags by name."""
     engine = str(model["engine"])
@@ -61,7 +68,7 @@ def _roles(document: Mapping[str, Any], model: Mapping[str, Any], backend: Mappi
         if isinstance(flags, dict):
             own = {key: value for key, value in flags.items() if str(key).replace("-", "_") not in ("model_path", "model")}
             words = words_of_flags(taken_apart(engine, flags_of_mapping(own)).flags)
-            named = flags.get("served-model-name") or flags.get("served_model_name") or model.get("path")
+            named = flags.get("served-model-name") or flags.get("served_model_name") or _repository(document) or model.get("path")
             launch = Launch(
                 engine=engine, model=str(named or ""), flags=words, name=role, card=card, where=held.at(f"backend.{role}").where
             )

@@ -17,6 +17,7 @@ _SLURM = re.compile(r"#SBATCH\s+(--gres|--gpus-per-node|--gpus-per-task|--gpus|-
 _CARD = re.compile(r"gpu:([A-Za-z][\w.-]{1,30}):\d")
 _SLURM_CARDS = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")  # what the job starter sets
 _NO_CARD = ("gpu", "gpus")
+_MOST_ARMS = 12  # parts of a case that are tried one by one
 
 
 def launches_of(
@@ -58,14 +59,23 @@ def read_script(
     cards, card = _job(text)
     shown = {**({name: str(cards) for name in _SLURM_CARDS} if cards else {}), **(environment or {})}
     given = Around(given=around.variables, environment=shown, arguments=tuple(arguments), source=around.text_of)
+    found = _launches(text, given, around, name, depth)
+    if not found and (arms := min(_MOST_ARMS, text.count(";;"))) and re.search(r"^\s*case\s", text, re.M):
+        for arm in range(arms):  # one server of several, by the script's own argument
+            for launch in _launches(text, msgspec.structs.replace(given, arm=arm), around, name, depth):
+                found += [launch] if launch not in found else []
+    releases = dict(_RELEASE.findall(text))
+    return tuple(_completed(launch, releases, cards, card) for launch in found)
+
+
+def _launches(text: str, given: Around, around: Held, name: str, depth: int) -> list[Launch]:
     script = read_script_text(text, given)
     inside = msgspec.structs.replace(around, text_of=lambda file: _file(script.files, file) or around.text_of(file))
     found: list[Launch] = []
     for line in script.lines:
         for launch in launches_of(line.words, inside, environment=line.environment, name=name, depth=depth):
             found += [launch] if launch not in found else []
-    releases = dict(_RELEASE.findall(text))
-    return tuple(_completed(launch, releases, cards, card) for launch in found)
+    return found
 
 
 def _completed(launch: Launch, releases: Mapping[str, str], cards: int, card: str) -> Launch:

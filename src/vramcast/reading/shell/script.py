@@ -8,15 +8,17 @@ import msgspec
 
 from vramcast.reading.shell.conditions import holds
 from vramcast.reading.shell.variables import LONGEST, open_names, resolved
-from vramcast.reading.shell.words import Word, commands_of, expanded
+from vramcast.reading.shell.words import Word, commands_of, expanded, in_brackets
 
 __all__ = ["Line", "Script", "open_names", "read_script_text"]
 
 _ASSIGNS = re.compile(r"(?:(?:export|local|readonly|declare(?: -\w+)?|set|setx|\$env:)\s*)?([A-Za-z_]\w{0,60})(\+?)=(.*)", re.S)
 _WORD_ASSIGNS = re.compile(r"([A-Za-z_]\w{0,60})=(.*)", re.S)
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w{1,60})\1")
+_READ = re.compile(r"\s*read\s+(?:-\w+\s+(?:''|\"\")?\s*)*([A-Za-z_]\w{0,60})\s*<<")
 _TARGET = re.compile(r"(?:>>?|\btee(?:\s+-a)?)\s*([^\s<>|;&]{1,300})")
 _PROMPT = re.compile(r"^\s*(?:[$>%]\s+|\w+@[\w.-]+:[^$#]*[$#]\s+|PS [^>]*>\s+)")
+_AFTER_TEST = re.compile(r"(?P<test>!?\s*\[\[?\s(?:(?!&&|\|\|).)*?\s\]\]?)\s*(?P<how>&&|\|\|)\s*(?P<rest>.+)", re.S)
 _SKIPPED = {"then", "do", "else", "time", "!", "{", "}"}
 _MOST_LINES, _MOST_COMMANDS = 20_000, 4_000
 
@@ -42,6 +44,7 @@ class _Reader:
         self.known: dict[str, str] = {**around.environment, **around.given}
         self.exported = set(around.environment)
         self.exports_all = False
+        self.arm = around.arm
         self.ended = False
         self.arrays: dict[str, list[str]] = {"@": [*around.arguments], "*": [*around.arguments]}
         self.known |= {str(place): word for place, word in enumerate(around.arguments[:9], 1)}
@@ -56,12 +59,14 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     """What surrounds a script. ``given``: variables that stand whatever it sets; ``environment``: those it starts with.
 
     ``arguments``: the words after its name (``$@``); ``source``: the text of a file that it sources, or None.
+    ``arm``: which part of a ``case`` is read, whatever its word: for scripts that start one server of several by their argument.
     """
 
     given: Mapping[str, str] = {}
     environment: Mapping[str, str] = {}
     arguments: tuple[str, ...] = ()
     source: Callable[[str], str | None] = lambda _name: None
+    arm: int | None = None
 
 
 class _Branch(msgspec.Struct, kw_only=True):
@@ -100,6 +105,10 @@ def _statements(reader: _Reader, text: str) -> list[str]:
         line, place = lines[place], place + 1
         if heredoc := _HEREDOC.search(line):
             body, place = _until(lines, place, heredoc[2])
+            if kept := _READ.match(line):  # read -r -d '' NAME <<EOF
+                words = " ".join(one.rstrip().removesuffix("\\") for one in body)
+                found.append(f"{kept[1]}='{words}'" if heredoc[1] else f'{kept[1]}="{words}"')
+                continue
             if target := _TARGET.search(line):
                 file, adds = target[1].strip("\"'"), ">>" in line or "tee -a" in line
                 before = reader.files.get(file, []) if adds else []
@@ -178,6 +187,9 @@ def _statement(reader: _Reader, text: str) -> None:
     if text.startswith("case "):
         _case(reader, text)
         return
+    if after := _AFTER_TEST.fullmatch(text):
+        _after_test(reader, after)
+        return
     if (assigned := _ASSIGNS.fullmatch(text)) and _is_assignment(assigned[3]):
         _assign(reader, assigned)
         if text.startswith(("export", "set", "$env")) or reader.exports_all:
@@ -185,6 +197,15 @@ def _statement(reader: _Reader, text: str) -> None:
         return
     for place, command in enumerate(commands_of(text)):
         _command(reader, command, first=not place)
+
+
+def _after_test(reader: _Reader, found: re.Match[str]) -> None:
+    """``[ "$N" -gt 64 ] && N=64``: what follows runs where the test holds (``&&``) or does not (``||``)."""
+    truth, opened = holds(found["test"], reader.known)
+    runs = truth if truth is None else truth is (found["how"] == "&&")
+    reader.branches.append(_Branch(runs=runs, ran=bool(runs), opened=opened))
+    _statement(reader, found["rest"].strip())
+    reader.branches.pop()
 
 
 def _is_assignment(value: str) -> bool:
@@ -197,14 +218,16 @@ def _is_assignment(value: str) -> bool:
 
 
 def _assign(reader: _Reader, assigned: re.Match[str]) -> None:
-    name, more, value = assigned[1], assigned[2], assigned[3].strip()
+    name, more, value = assigned[1], assigned[2], in_brackets(assigned[3].strip())
     if name in reader.given:
         return
     if opened := next((branch.opened for branch in reader.branches if branch.runs is None), ()):
         mark = "".join(f"${{{open_}}}" for open_ in opened)
         adds = more or re.match(rf"[\"']?\$\{{?{name}\b", value)
         reader.known[name] = f"{reader.known.get(name, '')} {mark}" if adds else mark  # what may be added to it
-        reader.arrays.pop(name, None)
+        if name in reader.arrays:  # its words stay words
+            reader.arrays[name] = [*reader.arrays[name], mark] if adds else [mark]
+            reader.known[f"{name}[@]"] = " ".join(reader.arrays[name])
     elif value.startswith("("):
         words = _words(reader, value[1 : value.rindex(")")] if ")" in value else value[1:])
         reader.arrays[name] = [*reader.arrays.get(name, []), *words] if more else words
@@ -251,14 +274,17 @@ def _case(reader: _Reader, text: str) -> None:
         return
     value = resolved(found[1].strip("\"'"), reader.known)
     opened = open_names(value)
-    for part in re.split(r";;&?", found[2]):
+    parts = [part for part in re.split(r";;&?", found[2]) if ")" in part]
+    if reader.arm is not None:
+        parts, opened = parts[reader.arm : reader.arm + 1], ()
+    for part in parts:
         head, bracket, body = part.strip().partition(")")
         patterns = [pattern.strip().strip("\"'") for pattern in head.lstrip("( \n").split("|")]
-        if not bracket or not (opened or any(fnmatch.fnmatchcase(value, pattern) for pattern in patterns)):
+        if not bracket or not (opened or reader.arm is not None or any(fnmatch.fnmatchcase(value, one) for one in patterns)):
             continue
         reader.branches.append(_Branch(runs=None if opened else True, opened=opened))
-        for line in re.split(r"[\n;]", body):
-            if line.strip():
+        for statement in _statements(reader, body):
+            for line in [statement] if re.search("[\"'\n]", statement) else statement.split(";"):
                 _statement(reader, line.strip())
         reader.branches.pop()
         if not opened:

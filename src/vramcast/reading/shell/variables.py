@@ -13,6 +13,7 @@ _NAME = re.compile(
     r"|\$(?P<bare>[A-Za-z_]\w{0,60}|\d)|\$\((?P<manifest>[A-Za-z_]\w{0,60})\)"
 )
 _SUM = re.compile(r"\$\(\(([\d\s+*/()-]+)\)\)")
+_UNKNOWN_SUM = re.compile(r"\$\(\([^()]{0,200}?([A-Za-z_]\w{0,60})[^()]{0,200}\)\)")
 _INNER = re.compile(r"\$\(\(([^()]{1,200})\)\)")
 _TERM = re.compile(r"\s*(\d+)\s*([*/+-]?)")
 _OPEN = re.compile(r"\$\{([\w.]{1,80})\}")
@@ -33,7 +34,8 @@ def resolved(text: str, known: Mapping[str, str], *, deepest: int = 6) -> str:
             break
         text = filled
     text = _INNER.sub(lambda found: f"$(({_bare(found[1], known)}))", text)
-    return _SUM.sub(lambda found: str(summed(found[1])), text)
+    text = _SUM.sub(lambda found: str(summed(found[1])), text)
+    return _UNKNOWN_SUM.sub(lambda found: f"${{{found[1]}}}", text)  # a sum of what nobody set is as open as that
 
 
 def open_names(text: str) -> tuple[str, ...]:

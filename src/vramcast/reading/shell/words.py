@@ -148,6 +148,7 @@ def _end_of_bracket(text: str, place: int) -> int:
 
 def _substituted(text: str) -> str:
     """Outputs of commands, which nobody runs, as variables named after the command: ``$(nproc)`` stays, as Kubernetes writes."""
+    text = in_brackets(text)
     place = text.find("$(")
     while place >= 0:
         if text.startswith("$((", place):
@@ -159,6 +160,12 @@ def _substituted(text: str) -> str:
         text = f"{text[:place]}${{{name}}}{text[end:]}"
         place = text.find("$(", place + 2)
     return re.sub(r"`[^`]*`", "${output_of_a_command}", text)
+
+
+def in_brackets(text: str) -> str:
+    """``$(expr 16 / $N)`` as ``$((16 / $N))``; ``$(command -v NAME)`` and ``$(which NAME)`` as the name."""
+    text = re.sub(r"(?:\$\(|`)\s*expr\s+([^()`]{1,200}?)\s*(?:\)|`)", lambda found: f"$(({found[1].replace(chr(92), '')}))", text)
+    return re.sub(r"(?:\$\(|`)\s*(?:command -v|which|type -P)\s+([\w./-]{1,120})(?:\s[^()`]{0,80})?(?:\)|`)", r"\1", text)
 
 
 def _split(text: str) -> list[str]:

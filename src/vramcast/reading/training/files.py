@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from vramcast.errors import QuestionError
+from vramcast.reading.training import shared
 from vramcast.reading.training.keys import apply, flat
 from vramcast.reading.training.settings import Settings
 from vramcast.reading.training.shell import Command, read_command
@@ -19,6 +20,7 @@ LARGEST_BYTES, LARGEST_NOTEBOOK = MiB, 8 * MiB  # a notebook carries its picture
 _SCRIPTS = (".sh", ".bash", ".txt", ".sbatch", ".slurm", "")
 MARKDOWN = (".md", ".mdx", ".markdown")
 DEEPEST_FILES = 8
+_DEEPEST_SECTION, _OWN_KEYS = 4, 3
 FORMATS = (
     "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",
     "megatron", "huggingface", "accelerate", "deepspeed", "peft_config",
@@ -84,14 +86,32 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
 def _from_program(text: str, settings: Settings, where: str) -> list[str]:
     """A program's arguments, read from its syntax tree."""
     from vramcast.reading.training import xtuner
-    from vramcast.reading.training.programs import read_program
+    from vramcast.reading.training.programs import constants_of, read_program
 
     if xtuner.is_config(text):
         xtuner.read_config(text, settings, where=where)
         return []
-    rules = rules_of("huggingface")
-    apply(settings, flat(read_program(text, settings, where=where)), rules.RULES, rules.IDLE, where=where)
+    try:
+        keys = flat(read_program(text, settings, where=where))
+    except QuestionError:
+        keys = constants_of(text, where)
+        if shared.marks(keys) < shared.FEWEST:
+            raise
+        shared.read(settings, keys, where=where)
+        return ["shared"]
+    _by_rules("huggingface", keys, settings, where=where)
     return ["huggingface"]
+
+
+def _by_rules(name: str, keys: dict[str, Any], settings: Settings, *, where: str, launch: tuple[str, ...] = ()) -> None:
+    """Read a file's keys by its format's rules, then those left over by the names that programs share."""
+    if name == "shared":
+        shared.read(settings, keys, where=where)
+        return
+    rules = rules_of(name)
+    apply(settings, keys, rules.RULES, (*rules.IDLE, *launch), where=where)
+    if name not in BESIDE:
+        shared.also(settings, keys, where=where)
 
 
 def _from_notebook(text: str, settings: Settings, path: Path, above: tuple[Path, ...]) -> list[str]:
@@ -147,7 +167,7 @@ def format_of_text(text: str, name: str = "") -> tuple[str, int]:
     keys = flat(mapping) if mapping else {**command.flags, **command.overrides} if command else {}
     found = command.program if command and command.program else format_of(keys, where=name or "the text")
     names = {*keys, *(key.split(".", 1)[0] for key in keys)}
-    return found, len(rules_of(found).SIGNATURE & names)
+    return found, max(len(rules_of(found).SIGNATURE & names), shared.marks(keys) - 1)
 
 
 def _looks_like_command(text: str) -> bool:
@@ -162,7 +182,7 @@ def _mapping_of(text: str, name: str) -> dict[str, Any] | None:
         return None
     if name.endswith(".toml") or re.match(r"\s*(?:#[^\n]*\n\s*)*\[[\w.]+\]\s*\n", text):
         return parse_toml(text, name or "the text")
-    found = parse_json(text, name or "the text") if text.lstrip().startswith("{") else parse_yaml(text, name or "the text")
+    found = parse_json(text, name or "the text") if text.lstrip().startswith("{") else _yaml(text, name or "the text")
     several = isinstance(found, dict) and (len(found) > 1 or (len(found) == 1 and isinstance(next(iter(found.values())), dict)))
     return found if several else None
 
@@ -174,9 +194,28 @@ def _apply(mapping: dict[str, Any], settings: Settings, *, where: str) -> str:
         mapping = {key: value for key, value in mapping.items() if key != "deepspeed"}
     keys = flat(mapping)
     name = format_of(keys, where=where)
-    rules = rules_of(name)
-    apply(settings, keys, rules.RULES, rules.IDLE, where=where)
+    if name != "shared" or (found := embedded(mapping)) is None:
+        _by_rules(name, keys, settings, where=where)
+        return name
+    section, inner = found
+    name = format_of(inner, where=where)
+    _by_rules(name, inner, settings, where=f"{where}: {section}")
+    shared.read(settings, {key: value for key, value in keys.items() if not key.startswith(f"{section}.")}, where=where)
     return name
+
+
+def embedded(mapping: dict[str, Any], above: str = "") -> tuple[str, dict[str, Any]] | None:
+    """The section that is a file of a known format by itself, by three keys of its own: its dotted name and its keys."""
+    for key, value in mapping.items():
+        place = f"{above}{key}"
+        if isinstance(value, dict) and place.count(".") < _DEEPEST_SECTION:
+            inner = flat(value)
+            names = {*inner, *(name.split(".", 1)[0] for name in inner)}
+            if max(len(rules_of(name).SIGNATURE & names) for name in FORMATS) >= _OWN_KEYS:
+                return place, inner
+            if (found := embedded(value, f"{place}.")) is not None:
+                return found
+    return None
 
 
 def format_of(keys: dict[str, Any], *, where: str) -> str:
@@ -187,6 +226,11 @@ def format_of(keys: dict[str, Any], *, where: str) -> str:
     if best == "huggingface":  # its keys are LLaMA-Factory's and ms-swift's too: two of their own decide
         best = max(("llama_factory", "ms_swift"), key=lambda name: scores[name])
         best = best if scores[best] >= 2 else "huggingface"
+    if scores[best] <= 1 and shared.marks(keys) >= shared.FEWEST:
+        # one key may be anybody's: the rules that read more of the file decide
+        own = sum(key in rules_of(best).RULES for key in keys) if scores[best] else 0
+        if own < sum(shared.rule_of(key) is not None for key in keys):
+            return "shared"
     if not scores[best]:
         known = ", ".join(rules_of(name).NAME for name in FORMATS)
         raise QuestionError(
@@ -201,7 +245,6 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
     if command.flags or command.overrides:
         given = flat(_launched(command.flags, settings, path)) | command.overrides
         name = command.program or format_of(given, where=path.name)
-        rules = rules_of(name)
         launch = (
             "nproc_per_node",
             "nnodes",
@@ -213,7 +256,7 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
             "config_file",
             "config",
         )
-        apply(settings, given, rules.RULES, (*rules.IDLE, *launch, "main_process_port", "standalone", "rdzv_*"), where=path.name)
+        _by_rules(name, given, settings, where=path.name, launch=(*launch, "main_process_port", "standalone", "rdzv_*"))
         formats.append(name)
     settings.put("gpus", command.gpus, f"{path.name}: the launcher")
     if command.task in ("dpo", "kto", "orpo", "grpo", "reward", "sft"):
@@ -269,11 +312,48 @@ def _nested(settings: Settings, folder: Path) -> list[str]:
     above = [parent / file for parent in list(folder.resolve().parents)[:DEEPEST_FILES]]  # commands run from a repository's root
     at = next((p for p in (folder / file, file, folder / file.name, *above) if existing_path(p) and p.is_file()), None)
     if at is None:
-        settings.missing.append(printable(str(pointed))[:200])
+        if not _by_name(settings, str(pointed)):
+            settings.missing.append(printable(str(pointed))[:200])
         return []
     rules = rules_of("deepspeed")
     apply(settings, flat(_parsed(at, _text(at))), rules.RULES, rules.IDLE, where=at.name)
     return ["deepspeed"]
+
+
+def _yaml(text: str, what: str) -> Any:
+    """A YAML text: a chart's template with its holders as variables, the file that a ConfigMap carries."""
+    if "{{" in text:
+        from vramcast.reading.templates import untemplated
+
+        try:
+            found = parse_yaml(text, what)
+        except QuestionError:
+            found = parse_yaml(untemplated(text), what)
+    else:
+        found = parse_yaml(text, what)
+    data = found.get("data") if isinstance(found, dict) and found.get("kind") == "ConfigMap" else None
+    for name, inner in data.items() if isinstance(data, dict) else ():
+        if str(name).endswith((".yaml", ".yml")) and isinstance(inner, str) and shared.marks(flat(_mapping(inner, what))):
+            return _mapping(inner, what)
+    return found
+
+
+def _mapping(text: str, what: str) -> dict[str, Any]:
+    found = parse_yaml(text, what)
+    return found if isinstance(found, dict) else {}
+
+
+def _by_name(settings: Settings, file: str) -> bool:
+    """Whether the name of a DeepSpeed file that is not at hand tells its stage: ds_z3_config.json, zero2_offload.json."""
+    leaf = printable(file.rsplit("/", 1)[-1].lower())[:60]
+    stage = re.search(r"(?:zero|stage|_z|^z)[-_]?([0-3])(?!\d)", leaf)
+    if stage is None:
+        return False
+    settings.put("zero", int(stage[1]), f"the name of {leaf}, which is not at hand")
+    if "offload" in leaf:
+        settings.add("offload", "optimizer", f"the name of {leaf}")
+    settings.unread.append(f"{leaf} (not at hand: its stage is read from its name; give it with --from for its buckets)")
+    return True
 
 
 def _text(path: Path) -> str:
@@ -286,7 +366,7 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     if path.suffix == ".toml":
         found: Any = parse_toml(text, str(path))
     else:
-        found = parse_json(text, str(path)) if path.suffix == ".json" else parse_yaml(text, str(path))
+        found = parse_json(text, str(path)) if path.suffix == ".json" else _yaml(text, str(path))
     if not isinstance(found, dict):
         raise QuestionError(f"{path} holds {type(found).__name__} where keys and values were expected")
     return found

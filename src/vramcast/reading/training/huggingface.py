@@ -252,9 +252,9 @@ def finish(settings: Settings) -> None:
     """TrainingArguments' own defaults, and what several keys mean together."""
     framework = "trl" if _is_trl(settings) else "hf_trainer"
     settings.put("framework", framework, "the keys of this file")
-    settings.put("micro_batch", 8, "TrainingArguments: per_device_train_batch_size 8")
+    settings.default("micro_batch", 8, "TrainingArguments: per_device_train_batch_size 8")
     if framework == "trl":
-        settings.put("seq", 1024, "TRL: max_length 1024")
+        settings.default("seq", 1024, "TRL: max_length 1024")
         settings.put("compute_dtype", "bfloat16", "TRL: bf16 unless fp16")
     sharded(settings, version=2)
     adapters(settings, rank=16 if framework == "trl" else 8)

@@ -12,7 +12,7 @@ from vramcast.untrusted import shown
 Convert = Callable[[Any], Any]
 Handler = Callable[[Settings, Any, str], None]
 Rule = tuple[str, Convert] | Handler
-_OPEN = re.compile(r"^\$|\$\{|\{\{")  # a template's or a shell's name, not resolved
+OPEN = re.compile(r"^\$|\$\{|\{\{")  # a template's or a shell's name, not resolved
 DEEPEST, MOST_KEYS = 12, 3000
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
@@ -99,10 +99,11 @@ def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Ru
         if rule is None:
             known = key in quiet or any(key.startswith(word[:-1]) for word in quiet if word.endswith("*"))
             (settings.idle if known else settings.unread).append(key if known else _perhaps(key, (*rules, *quiet)))
-        elif any(isinstance(one, str) and _OPEN.search(one) for one in (value if isinstance(value, list) else [value])):
+        elif any(isinstance(one, str) and OPEN.search(one) for one in (value if isinstance(value, list) else [value])):
             settings.unread.append(f"{key} ({value})")
+            settings.leave_open(rule[0] if isinstance(rule, tuple) else "")
         elif value is not None:
-            _read(settings, rule, key, value, where)
+            read_key(settings, rule, key, value, where)
 
 
 def _perhaps(key: str, known: Iterable[str]) -> str:
@@ -111,7 +112,8 @@ def _perhaps(key: str, known: Iterable[str]) -> str:
     return f"{key} (did you mean {meant[0]}?)" if meant else key
 
 
-def _read(settings: Settings, rule: Rule, key: str, value: Any, where: str) -> None:
+def read_key(settings: Settings, rule: Rule, key: str, value: Any, where: str) -> None:
+    """Read one key by its rule. Raises QuestionError for a value that cannot be."""
     because = f"{where}: {key}"
     try:
         if isinstance(rule, tuple):

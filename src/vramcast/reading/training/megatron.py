@@ -176,7 +176,7 @@ IDLE = (
     "create_attention_mask*", "deterministic_mode", "num_floating_point_operations", "legacy_*", "app_*", "rdzv_*", "enable_*",
     "microbatch_*", "recompute_*", "cuda_graph*", "external_*", "gc_*", "nccl_*", "use_cpu_initialization",
     "fine_grained_activation_offloading", "start_weight_decay", "end_weight_decay", "inference_*", "cpu_offloading*",
-    "model_parallel_size", "tqdm", "ema*",
+    "tqdm", "ema*",
     "use_checkpoint_*", "apply_query_key_layer_scaling", "layernorm_epsilon", "layernorm_zero_centered_gamma", "pre_process",
     "post_process", "persist_layer_norm", "headscale", "transformer_block_type", "normalize_attention_scores", "attention_type",
     "native_amp_*", "hysteresis", "grad_allreduce_chunk_size_mb", "grad_div_ar_fusion", "onnx_safe", "apex_*", "gradient_as_*",
@@ -188,7 +188,9 @@ IDLE = (
 def finish(settings: Settings) -> None:
     """Megatron's flags are off where they are absent: distributed optimizer, fp32 gradients, recomputation."""
     settings.put("framework", "megatron", "the arguments of this file")
-    settings.put("micro_batch", 1, "one sequence")
+    if settings.get("zero") == 1:  # GPT-NeoX, Megatron-DeepSpeed: stage 1 shards what the distributed optimizer does
+        settings.put("optimizer.distributed", True, settings.because["zero"])
+    settings.default("micro_batch", 1, "one sequence")
     _gradients(settings)
     _loss(settings)
     _recompute(settings)

@@ -62,6 +62,24 @@ def read_program(text: str, settings: Settings, *, where: str) -> dict[str, Any]
     return {name: _plain(value) for name, value in keys.items()}
 
 
+def constants_of(text: str, where: str) -> dict[str, Any]:
+    """What a program's own names hold (its module's constants, argparse's defaults, Lightning's trainer), as a file's keys would.
+
+    For training loops of their own, which set sizes as ``micro_batch_size = 4``. Raises QuestionError for what is no Python.
+    """
+    program = parse_python(text, where)
+    found: dict[str, Any] = {}
+    for names_ in (program.names, program.arguments):
+        for name, node in names_.items():
+            value = program.value(node)
+            if isinstance(value, int | float | str | bool):
+                found.setdefault(name, value)
+    for call in program.calls("Trainer", "Fabric"):
+        given = program.keywords(call)
+        found |= {f"trainer.{name}": value for name, value in given.items() if isinstance(value, int | str)}
+    return found
+
+
 def _own_fields(program: Program) -> dict[str, Any]:
     """Defaults that the program's own class of TrainingArguments sets: ``class TrainingArguments(...): optim = field(...)``."""
     import ast

@@ -18,6 +18,7 @@ class Settings:
         self.because: dict[str, str] = {}
         self.idle: list[str] = []
         self.unread: list[str] = []
+        self.opened: set[str] = set()  # targets whose value a variable holds that nobody set
         self.missing: list[str] = []  # files pointed to that are not at hand, of which memory depends
 
     def put(self, target: str, value: Any, because: str) -> None:
@@ -25,6 +26,16 @@ class Settings:
         if target not in self.values and value is not None:
             self.values[target] = value
             self.because[target] = because
+
+    def leave_open(self, target: str) -> None:
+        """Note that a variable which nobody set decides a target: no default stands for it."""
+        if target and target not in self.values:
+            self.opened.add(target)
+
+    def default(self, target: str, value: Any, because: str) -> None:
+        """Set a target as the framework does where nothing is said; not one that a variable holds."""
+        if target not in self.opened:
+            self.put(target, value, because)
 
     def replace(self, target: str, value: Any, because: str = "") -> None:
         """Set a target again, once several keys are known."""

@@ -7,7 +7,8 @@ _MEGATRON = re.compile(r"pretrain_\w+\.py$")
 _TRAINERS: dict[str, tuple[str, ...]] = {
     "torchrun": (), "deepspeed": (), "accelerate": ("launch",), "llamafactory-cli": ("train",), "llamafactory": ("train",),
     "axolotl": ("train",), "trl": ("sft", "dpo", "grpo", "kto", "reward", "rloo"), "swift": ("sft", "rlhf", "pt"),
-    "tune": ("run",), "litgpt": ("finetune", "finetune_lora", "finetune_full", "pretrain"), "composer": (),
+    "tune": ("run",), "megatron": ("sft", "rlhf", "pt"), "litgpt": ("finetune", "finetune_lora", "finetune_full", "pretrain"),
+    "composer": (),
 }  # fmt: skip
 _TRAINING_MODULES = ("torch.distributed.run", "torch.distributed.launch", "axolotl.cli.train", "accelerate.commands.launch")
 

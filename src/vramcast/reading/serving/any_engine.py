@@ -1,0 +1,136 @@
+"""Engine arguments as keys of a mapping that no reader of its own knows: a catalogue of models, a platform's values, a profile.
+
+A mapping counts where it names an engine beside a model, or holds keys that only one engine's arguments have. Names may be
+``max_model_len``, ``max-model-len`` or ``maxModelLen``; the model may stand in the mapping or in one that holds it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from vramcast.reading.serving.containers import card_name, environment_of, words_of
+from vramcast.reading.serving.engine_yaml import OWN_KEYS, flags_of_mapping
+from vramcast.reading.serving.flags import taken_apart, words_of_flags
+from vramcast.reading.serving.launch import Held, Launch
+
+_ENGINES = {
+    "vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm", "tensorrt_llm": "tensorrt_llm", "tensorrt-llm": "tensorrt_llm",
+    "lmdeploy": "lmdeploy", "tgi": "tgi",
+}  # fmt: skip
+_ENGINE_KEYS = ("engine", "backend", "inference_engine", "serving_engine", "llm_engine", "runtime", "server", "framework")
+_MODEL_KEYS = (
+    "model", "model_name", "model_path", "model_id", "url", "hf_model", "model_url", "model_source", "huggingface_id", "repo",
+    "model_name_or_path", "hf_model_id", "model_uri", "repo_id",
+)  # fmt: skip
+_FLAG_LISTS = ("args", "extra_args", "flags", "arguments", "additional_args", "vllm_args", "engine_args", "server_args")
+_FEWEST, _DEEPEST, _MOST, _LONGEST = 2, 8, 5_000, 400
+_FOREIGN = frozenset({"learning_rate", "per_device_train_batch_size", "micro_batch_size", "num_train_epochs", "lr"})
+_HUB = re.compile(r"[A-Za-z0-9][\w.-]{1,60}/[\w.-]{2,90}")
+
+
+def engines_of(document: Any, held: Held) -> tuple[Launch, ...]:
+    """The engines whose arguments stand anywhere in a mapping; () where none does, or where it trains."""
+    if not isinstance(document, dict) or any(_FOREIGN & {_snake(key) for key in one} for _, one, _ in _walk(document)):
+        return ()
+    found: list[Launch] = []
+    taken: list[str] = []
+    for place, mapping, above in _walk(document):
+        if any(place.startswith(f"{one}.") for one in taken) or len(found) >= _MOST:
+            continue
+        launch = _launch(mapping, above, held.at(place))
+        if launch is not None:
+            found.append(msgspec.structs.replace(launch, name=launch.name or place.rsplit(".", 1)[-1]))
+            taken.append(place)
+    return tuple(found)
+
+
+def _walk(
+    value: Any, place: str = "", above: tuple[tuple[str, Mapping[str, Any]], ...] = ()
+) -> Iterator[tuple[str, dict[str, Any], tuple[tuple[str, Mapping[str, Any]], ...]]]:
+    """Every mapping with its place and the mappings that hold it, each with the key under which, nearest first."""
+    if len(above) > _DEEPEST:
+        return
+    if isinstance(value, dict):
+        yield place, value, above
+        for key, inner in list(value.items())[:_MOST]:
+            yield from _walk(inner, f"{place}.{key}".lstrip("."), ((str(key), value), *above))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value[:_MOST]):
+            yield from _walk(inner, f"{place}[{number}]", above)
+
+
+def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Held) -> Launch | None:
+    plain = {_snake(key): value for key, value in mapping.items()}
+    scores = {engine: len(keys & plain.keys()) for engine, keys in OWN_KEYS.items() if engine in ("vllm", "sglang")}
+    own = max(scores, key=lambda name: scores[name])
+    told = next((name for one in (mapping, *(holder for _, holder in above[:2])) if (name := _engine_said(one))), "")
+    typed = [word for key in _FLAG_LISTS for word in words_of(plain.get(key)) if isinstance(plain.get(key), list)]
+    said_here = bool(_engine_said(mapping))
+    if scores[own] < _FEWEST and not (said_here and (typed or _model_in(plain))):
+        return None
+    engine = told or own
+    model = _model_in(plain) or _model_above(above)
+    if not model:
+        return None
+    values = {key: value for key, value in plain.items() if _is_argument(key, value)}
+    words = [*typed, *(word for word in flags_of_mapping(values) if not said_here or _known(engine, word))]
+    flags = words_of_flags(taken_apart(engine, words).flags)
+    return Launch(engine=engine, model=model, flags=flags, where=held.where, card=_card(plain), speed=_speed(plain))
+
+
+def _known(engine: str, word: str) -> bool:
+    """Whether a key of a mapping that names its engine is one of the engine's arguments, rather than the platform's own."""
+    name = word.lstrip("-").partition("=")[0].replace("-", "_")
+    return name in OWN_KEYS.get(engine, ())
+
+
+def _is_argument(key: str, value: Any) -> bool:
+    own = (*_MODEL_KEYS, *_ENGINE_KEYS, *_FLAG_LISTS, "env", "enabled", "features", "name", "description", "image", "resources")
+    return key not in own and not isinstance(value, dict | list) and value not in (None, "") and len(str(value)) < _LONGEST
+
+
+def _engine_said(mapping: Mapping[str, Any]) -> str:
+    for key, value in mapping.items():
+        if _snake(key) in _ENGINE_KEYS and isinstance(value, str) and value.lower() in _ENGINES:
+            return _ENGINES[value.lower()]
+    return ""
+
+
+def _model_in(plain: Mapping[str, Any]) -> str:
+    """The model that a mapping names, itself or in its section ``model``."""
+    for key in _MODEL_KEYS:
+        value = plain.get(key)
+        if isinstance(value, dict):  # a section: model: {name: ...}
+            inside = {_snake(name): inner for name, inner in value.items()}
+            named = (inside.get(name) for name in (*_MODEL_KEYS[1:], "name", "path", "id"))
+            return next((one for one in named if isinstance(one, str) and one), "")
+        if isinstance(value, str) and value:
+            return value.partition("://")[2].partition("?")[0] if value.startswith(("hf://", "pvc://", "s3://")) else value
+    return ""
+
+
+def _model_above(above: tuple[tuple[str, Mapping[str, Any]], ...]) -> str:
+    """The model by the mappings above: what they name, else a key that is a hub's name."""
+    for key, holder in above:
+        if _HUB.fullmatch(key):
+            return key
+        if found := _model_in({_snake(name): inner for name, inner in holder.items()}):
+            return found
+    return ""
+
+
+def _card(plain: Mapping[str, Any]) -> str:
+    profile = str(plain.get("resource_profile") or "").partition(":")[0]
+    if "-gpu-" in profile:
+        return profile.removeprefix("nvidia-gpu-").removeprefix("amd-gpu-")
+    return card_name(str(plain.get("gpu_type") or plain.get("accelerator_type") or ""))
+
+
+def _speed(plain: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name in environment_of(plain.get("env")) if name == "VLLM_ATTENTION_BACKEND")
+
+
+def _snake(key: Any) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(key)).lower().replace("-", "_")

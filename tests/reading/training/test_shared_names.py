@@ -1,0 +1,110 @@
+"""Files of programs without a table of their own: read by the names that training programs share, and nothing else's."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vramcast.errors import QuestionError
+from vramcast.reading.kinds import kinds_of, taken_for
+from vramcast.reading.training import shared
+from vramcast.reading.training.files import read_training_files
+
+SECTIONS = """
+model: {name: org/Model-8B, lora: {rank: 16}, ac: {freq: 1}}
+data: {micro_batch_size: 2, seq_len: 4096}
+parallelism: {tp: 2, pp: 1}
+optim: {lr: 1e-5}
+generation: {max_length: 99, tensor_parallel_size: 8}
+reward_model: {path: org/Other-70B, micro_batch_size: 64}
+"""
+INSIDE = """
+work_group: w
+modules:
+  trainer:
+    overrides: {micro_batch_size: 4, global_batch_size: 32, seq_length: 8192, tensor_model_parallel_size: 2}
+"""
+CONFIG_MAP = """
+kind: ConfigMap
+metadata: {namespace: "{{ .Release.Namespace }}"}
+data:
+  training.yaml: |
+    training_config:
+      QuantizationConfig: {load_in_4bit: true}
+      LoraConfig: {r: 8}
+      TrainingArguments: {per_device_train_batch_size: 1, output_dir: /x}
+"""
+HYDRA = """
+python3 -m verl.trainer.main_ppo data.max_prompt_length=512 data.max_response_length=1024 data.train_batch_size=1024 \\
+    actor_rollout_ref.model.path=org/chat-7b actor_rollout_ref.model.enable_gradient_checkpointing=True \\
+    actor_rollout_ref.actor.optim.lr=1e-6 actor_rollout_ref.rollout.tensor_model_parallel_size=4 \\
+    critic.model.path=org/critic-7b trainer.n_gpus_per_node=8 trainer.nnodes=2
+"""
+LOOP = """
+import lightning as L
+batch_size = 128
+micro_batch_size = 4
+gradient_accumulation_iters = batch_size // micro_batch_size
+max_seq_length = 256
+learning_rate = 3e-4
+lora_r = 8
+fabric = L.Fabric(devices=2, precision="bf16-true")
+fabric.backward(loss)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.yaml", SECTIONS, {"model": "org/Model-8B", "adapter.rank": 16, "micro_batch": 2, "seq": 4096, "parallel.tp": 2,
+                              "checkpointing": "full"}),
+        ("b.yaml", INSIDE, {"micro_batch": 4, "global_batch": 32, "seq": 8192, "parallel.tp": 2, "framework": "megatron"}),
+        ("c.yaml", CONFIG_MAP, {"quant": "nf4", "adapter.rank": 8, "micro_batch": 1, "method": "qlora"}),
+        ("d.sh", HYDRA, {"seq": 1536, "model": "org/chat-7b", "checkpointing": "full", "gpus": 16, "parallel.tp": None}),
+        ("e.py", LOOP, {"micro_batch": 4, "accumulate": 32, "seq": 256, "adapter.rank": 8, "param_dtype": "bfloat16"}),
+        ("f.yaml", "model_name_or_path: a/b\nuse_qlora: true\nlora_rank: 4\nmax_seq_length: 512\n"
+         "per_device_train_batch_size: 1\n", {"quant": "nf4", "adapter.rank": 4}),
+        ("g.sh", "python train.py --model_name_or_path a/b --source_max_len 16 --target_max_len 512 --output_dir x "
+         "--per_device_train_batch_size $8\n", {"seq": 528, "micro_batch": None}),
+    ],
+)  # fmt: skip
+def test_what_is_read(tmp_path: Path, name: str, text: str, expected: dict[str, Any]) -> None:
+    (tmp_path / name).write_text(text)
+    settings = read_training_files((str(tmp_path / name),))
+    assert {key: settings.get(key) for key in expected} == expected
+    kind = taken_for(kinds_of(text.encode(), name))
+    assert kind is not None
+    assert kind.command == ("train", "--from")
+
+
+def test_the_rest_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(SECTIONS)
+    unread = read_training_files((str(tmp_path / "a.yaml"),)).unread
+    assert len(unread) == 1
+    assert "generation.max_length" in unread[0]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"max_model_len": 4096, "tensor_parallel_size": 2, "batch_size": 8},
+        {"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "max_position_embeddings": 9},
+        {"eval.micro_batch_size": 4, "eval.lr": 3, "eval.max_steps": 3},
+        {"lr": 1.0, "max_steps": 9, "weight_decay": 0.1},
+    ],
+)
+def test_what_is_no_training(keys: dict[str, Any]) -> None:
+    assert shared.marks(keys) < shared.FEWEST
+
+
+def test_a_value_that_the_shared_name_cannot_have_is_left_unread(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(SECTIONS.replace("seq_len: 4096", "seq_len: the longest"))
+    settings = read_training_files((str(tmp_path / "a.yaml"),))
+    assert settings.get("seq") is None
+    assert "data.seq_len" in settings.unread[0]
+
+
+def test_a_file_without_a_size_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("lr: 1\nmax_steps: 4\nweight_decay: 0\nother: 3\n")
+    with pytest.raises(QuestionError, match="is no training configuration known here"):
+        read_training_files((str(tmp_path / "a.yaml"),))
