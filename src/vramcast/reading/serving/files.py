@@ -153,6 +153,7 @@ def _yaml(content: str, what: str, held: Held) -> Found:
         jobs,
         kubernetes,
         llama_swap,
+        ray_programs,
         ray_serve,
         recipes,
     )  # fmt: skip
@@ -165,7 +166,7 @@ def _yaml(content: str, what: str, held: Held) -> Found:
     first = next((one for one in documents if one is not None), None)
     if launches := kubernetes.read(documents, held):
         return Found(kind=kubernetes.NAME, launches=launches)
-    for module in (compose, llama_swap, ray_serve, dynamo, recipes, jobs, helm, engine_yaml, any_mapping):
+    for module in (compose, llama_swap, ray_serve, ray_programs, dynamo, recipes, jobs, helm, engine_yaml, any_mapping):
         if launches := module.read(first, held):
             return Found(kind=module.NAME, launches=_with_guide(launches, first, held))
     return Found(kind="YAML", launches=_with_guide((), first, held))

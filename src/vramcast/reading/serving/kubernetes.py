@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.reading.serving import ray_serve
+from vramcast.reading.serving import ray_programs, ray_serve
 from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of, words_of
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.scripts import read_script
@@ -49,7 +49,7 @@ def _of_manifest(one: Mapping[str, Any], held: Held, maps: Mapping[str, Any], ru
         return read_script(spec["entrypoint"], held.at("spec.entrypoint"))
     if one["kind"] == "RayService" and isinstance(spec.get("serveConfigV2"), str):
         inner = parse_yaml(spec["serveConfigV2"], "serveConfigV2")
-        if launches := ray_serve.read(inner, held.at("serveConfigV2")):
+        if launches := ray_serve.read(inner, held.at("serveConfigV2")) or ray_programs.read(inner, held.at("serveConfigV2")):
             return launches
     return tuple(launch for pod in _pods(one) for launch in _of_pod(one, pod, held, maps))
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from vramcast.reading.serving.containers import environment_of
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
 from vramcast.reading.serving.flags import taken_apart, words_of_flags
 from vramcast.reading.serving.launch import Held, Launch
@@ -22,25 +21,12 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
             arguments = one.get("args") if isinstance(one, dict) else None
             if isinstance(arguments, dict):
                 found += _configs(arguments, held.at(f"applications[{place}].args"))
-            elif isinstance(one, dict):
-                found += _module(one, held.at(f"applications[{place}]"))
         return tuple(found)
     if "llm_configs" in document:
         return _configs(document, held)
     if isinstance(document.get("model_loading_config"), dict) or isinstance(document.get("engine_config"), dict):
         return _one(document, held)
     return ()
-
-
-def _module(application: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
-    """The engines of the program that ``import_path: serve_vllm:deployment`` names, with the variables it is given."""
-    from vramcast.reading.serving import python_calls
-
-    name = str(application.get("import_path") or "").partition(":")[0]
-    text = held.text_of(f"{name.rsplit('.', 1)[-1]}.py") if name else None
-    runtime = application.get("runtime_env")
-    variables = environment_of(runtime.get("env_vars")) if isinstance(runtime, dict) else {}
-    return python_calls.read(text, held.with_variables(variables)) if text is not None else ()
 
 
 def _configs(arguments: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
