@@ -1,8 +1,11 @@
 """The smallest layouts: fewest cards first, least sharding that fits, nothing a framework refuses."""
 
+import msgspec
+
 import vramcast
 from vramcast import Training, forecast
 from vramcast.planning.layouts import layouts
+from vramcast.workload import Parallel
 
 
 def test_what_does_not_fit_one_card_is_offered_on_more() -> None:
@@ -31,3 +34,27 @@ def test_layouts_cover_every_rank() -> None:
 
 def test_the_public_names_are_there() -> None:
     assert all(hasattr(vramcast, name) for name in vramcast.__all__)
+
+
+def test_more_cards_under_megatron_cut_the_model_as_the_table_of_cards_does() -> None:
+    """The advice names the number of cards that the table names, keeps expert parallelism, and never says --fsdp."""
+    question = Training(
+        model="Qwen/Qwen3-30B-A3B", gpu="H100", gpus=8, framework="megatron", seq=8192, parallel=Parallel(tp=2, ep=8, dp=4)
+    )
+    found = forecast(question)
+    more = next(a for a in found.advice if "x16" in a.change)
+    assert more.then_verdict == "fits" and "--fsdp" not in more.change
+    assert {row.gpus for row in found.cards if row.verdict == "fits"} == {16}
+    assert all("ep 8" in row.layout for row in found.cards)
+
+
+def test_sequence_parallelism_is_advised_where_tensors_are_cut_without_it() -> None:
+    question = Training(
+        model="meta-llama/Llama-3.1-70B", gpu="H100", gpus=32, framework="megatron", seq=8192, micro_batch=2,
+        parallel=Parallel(tp=8, pp=4, dp=1),
+    )  # fmt: skip
+    plain = forecast(question)
+    assert plain.advice[0].change == "--sp"
+    cut = forecast(msgspec.structs.replace(question, parallel=Parallel(tp=8, pp=4, dp=1, sp=True)))
+    assert cut.worst.needed_bytes < plain.worst.needed_bytes
+    assert not any("--sp" in a.change.split() for a in cut.advice)

@@ -11,7 +11,8 @@ DOUBLED = 5  # each doubling of the number of cards, on top of MORE_CARDS
 
 # Kinds that give up a part of the work, or ask for another program or more cards.
 # Kinds that set the same words: layouts say how many cards and sequences each rank has.
-_SAME_WORDS = (frozenset({"layout", "cards"}), frozenset({"layout", "sequences"}), frozenset({"layout", "sharding"}))
+_SAME_WORDS = (frozenset({"layout", "cards"}), frozenset({"layout", "sequences"}), frozenset({"layout", "sharding"}),
+               frozenset({"layout", "sp"}), frozenset({"cards", "sp"}))  # fmt: skip
 _GIVES_UP = frozenset({"context", "sequences", "seq", "method", "engine", "framework", "cards"})
 
 

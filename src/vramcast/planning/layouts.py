@@ -72,7 +72,7 @@ def cards_that_train(question: Training, model: Model) -> tuple[CardRow, ...]:
 def layouts(question: Training, gpus: int) -> Iterator[Layout]:
     """Ways to spread a step over that many cards, from what cuts least to what cuts most."""
     if framework_name(question.framework) == "megatron":
-        yield from _model_parallel(gpus)
+        yield from _model_parallel(question.parallel, gpus)
         return
     together = {"parallel": Parallel(dp=gpus)}
     if gpus == 1:
@@ -83,11 +83,15 @@ def layouts(question: Training, gpus: int) -> Iterator[Layout]:
     yield Layout(gpus=gpus, words="fully sharded", fields={**together, "zero": None, "fsdp": 2})
 
 
-def _model_parallel(gpus: int) -> Iterator[Layout]:
+def _model_parallel(own: Parallel, gpus: int) -> Iterator[Layout]:
+    """Cuts of the model by tensors and stages, the least first; context and expert parallelism stay as they were asked."""
     for tp, pp in ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (8, 8), (8, 16)):
-        if gpus % (tp * pp) == 0:
-            layout = Parallel(tp=tp, pp=pp, dp=gpus // (tp * pp), sp=tp > 1)
-            yield Layout(gpus=gpus, words=f"tp {tp} pp {pp} dp {layout.dp}", fields={"parallel": layout})
+        layout = msgspec.structs.replace(own, tp=tp, pp=pp, sp=tp > 1, vpp=own.vpp if pp > 1 else 1)
+        dp, rest = divmod(gpus, layout.model_ranks)
+        if not rest:
+            kept = "".join(f" {name} {getattr(own, name)}" for name in ("cp", "ep") if getattr(own, name) > 1)
+            fields = {"parallel": msgspec.structs.replace(layout, dp=dp)}
+            yield Layout(gpus=gpus, words=f"tp {tp} pp {pp} dp {dp}{kept}", fields=fields)
 
 
 def _row(layout: Layout, question: Training, model: Model, card: Accelerator) -> CardRow | None:

@@ -67,8 +67,8 @@ def forecast_training(
 
 # What decides most of a step's memory; the rest keeps its order.
 _DECISIVE = (
-    "model", "gpu", "rank", "adapter.rank", "targets", "adapter.targets", "checkpointing", "optimizer", "attention", "loss",
-    "micro_batch", "seq", "weights", "compute", "master", "sharding", "framework_version",
+    "model", "gpu", "rank", "adapter.rank", "targets", "adapter.targets", "expert_tp", "checkpointing", "optimizer", "attention",
+    "loss", "micro_batch", "seq", "weights", "compute", "master", "sharding", "framework_version",
 )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ _MOST_MODEL_RANKS = 16  # of a layout that is advised: further cuts are the plan
 def training_changes(question: Training, recipe: Recipe, model: Model) -> Iterator[Change]:
     """Changes worth trying, the steps of each kind from the least to the most."""
     yield from _kernels(question, recipe)
+    yield from _sequence_parallel(question, recipe.framework)
     yield from _smaller_batch(question)
     yield from _sharding(question)
     yield from _other_layout(question, recipe, model)
@@ -40,7 +41,7 @@ def training_changes(question: Training, recipe: Recipe, model: Model) -> Iterat
     yield from _lighter_method(question)
     yield from _shorter(question)
     yield from _offload(question)
-    yield from _more_cards(question)
+    yield from _more_cards_under_megatron(question) if recipe.framework == "megatron" else _more_cards(question)
 
 
 def _kernels(question: Training, recipe: Recipe) -> Iterator[Change]:
@@ -55,6 +56,13 @@ def _kernels(question: Training, recipe: Recipe) -> Iterator[Change]:
     if question.method == "full" and "8bit" not in recipe.update.optimizer and recipe.update.optimizer.startswith("adam"):
         text, costs = "--optimizer adamw_8bit", "small loss of precision in the states"
         yield set_fields("optimizer", text, costs, LIGHTER, optimizer="adamw_8bit")
+
+
+def _sequence_parallel(question: Training, framework: str) -> Iterator[Change]:
+    """Norms and dropouts cut over the tensor-parallel ranks too: as many bytes cross the links (arXiv 2205.05198, 4.2.2)."""
+    if framework == "megatron" and question.parallel.tp > 1 and not question.parallel.sp:
+        cut = msgspec.structs.replace(question.parallel, sp=True)
+        yield set_fields("sp", "--sp", "nothing: as many bytes cross the links", FREE, parallel=cut)
 
 
 def _smaller_batch(question: Training) -> Iterator[Change]:
@@ -90,12 +98,17 @@ def _other_layout(question: Training, recipe: Recipe, model: Model) -> Iterator[
         if rest or sequences % (dp * question.micro_batch) or own.sp > one.sp or own.vpp > 1:
             continue
         accumulate = sequences // (dp * question.micro_batch)
-        words = [f"--{name} {getattr(one, name)}" for name in ("tp", "pp") if getattr(one, name) != getattr(own, name)]
-        words += ["--sp"] if one.sp and not own.sp else []
+        words = _flags(one, own)
         words += [f"--accumulate {accumulate}"] if accumulate != question.accumulate else []
         fields: dict[str, Any] = {"parallel": msgspec.structs.replace(one, dp=dp), "accumulate": accumulate}
         costs = "stages wait for each other" if one.pp > 1 else "activations cross the links in every layer"
         yield msgspec.structs.replace(set_fields("layout", " ".join(words), costs, SLOWER, **fields), unordered=True)
+
+
+def _flags(layout: Parallel, own: Parallel) -> list[str]:
+    """The flags of a layout that cuts the model otherwise."""
+    words = [f"--{name} {getattr(layout, name)}" for name in ("tp", "pp") if getattr(layout, name) != getattr(own, name)]
+    return [*words, "--sp"] if layout.sp and not own.sp else words
 
 
 def _is_plain(question: Training) -> bool:
@@ -141,6 +154,7 @@ def _offload(question: Training) -> Iterator[Change]:
 
 
 def _more_cards(question: Training) -> Iterator[Change]:
+    """Twice the cards and more, whose ranks share the states."""
     for doublings in range(1, 7):
         factor = 2**doublings
         gpus, layout = question.gpus * factor, msgspec.structs.replace(question.parallel, dp=question.parallel.dp * factor)
@@ -150,3 +164,18 @@ def _more_cards(question: Training) -> Iterator[Change]:
             fields["fsdp"] = 2
         text = f"{cards_flag(question.gpu, gpus)}{shared}"
         yield set_fields("cards", text, f"{factor} x the price; faster", MORE_CARDS + DOUBLED * doublings, **fields)
+
+
+def _more_cards_under_megatron(question: Training) -> Iterator[Change]:
+    """Twice the cards and more, the model cut over them at least as far as it is, the least cut first."""
+    from vramcast.planning.layouts import layouts
+
+    own = question.parallel
+    for doublings in range(1, 7):
+        gpus, price = question.gpus * 2**doublings, MORE_CARDS + DOUBLED * doublings
+        for one in layouts(question, gpus):
+            cut: Parallel = one.fields["parallel"]
+            if cut.tp >= own.tp and cut.pp >= own.pp:
+                text = " ".join((cards_flag(question.gpu, gpus), *_flags(cut, own)))
+                change = set_fields("cards", text, f"{2**doublings} x the price; faster", price, gpus=gpus, parallel=cut)
+                yield msgspec.structs.replace(change, unordered=True)
