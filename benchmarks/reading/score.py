@@ -130,6 +130,7 @@ def _plain(value: Any) -> str:
     if word in ("off", "false", "no", "disabled"):
         return "0"
     scales = {"k": 1024, "m": 1024**2}
+    word = word[:-1] if word[-1:] == "b" and word[:-1].isdigit() else word  # bytes
     try:
         return f"{float(word[:-1]) * scales[word[-1]]:g}" if word[-1:] in scales else f"{float(word):g}"
     except ValueError:

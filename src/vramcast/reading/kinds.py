@@ -181,7 +181,8 @@ def _training(text: str, name: str) -> Kind | None:
 
 def _loop(text: str, name: str) -> Kind | None:
     """A training loop of its own, by sizes and rates that its names hold and its backward pass."""
-    if not re.search(r"\bbackward\(|\bL\.Fabric\(|\bTrainer\(", text):
+    steps = re.search(r"\bbackward\(|\bL\.Fabric\(|\bTrainer\(", text)
+    if not steps and not re.search(r"^class \w*(?:Config|Args|Arguments)\b", text, re.M):
         return None
     from vramcast.reading.training import shared
     from vramcast.reading.training.programs import constants_of

@@ -53,6 +53,35 @@ case "${1:-all}" in
   all) $0 small & $0 big & wait ;;
 esac
 """
+SERVER = """
+shared: {model_name: org/M-27B-FP8, base_url: "http://x/v1"}
+server: {backend: vllm, host: 127.0.0.1, tensor_parallel_size: 2, gpu_memory_utilization: 0.92, dtype: bfloat16, theme: dark}
+"""
+ENTERED = """
+ARGS=(serve org/M-27B --max-model-len 4096)
+docker run --gpus all -e A=1 -v x:/y --entrypoint vllm vllm/vllm-openai:v0.27.1 "${ARGS[@]}"
+"""
+BEHIND = """
+docker run --gpus all -v /m:/m my-image:1 /m/org/M-27B --served-model-name x --max-num-seqs 8 --max-model-len 4096 \\
+  --gpu-memory-utilization 0.9
+"""
+PAIRS = """
+services:
+  vllm:
+    image: vllm/vllm-openai:v0.11.0
+    command:
+      - vllm
+      - serve
+      - org/M-8B
+      - --tensor-parallel-size 2
+"""
+KINDS = """
+case "$1" in
+  small) MODEL=org/Small-1B ;;
+  big) MODEL=org/Big-8B ;;
+esac
+vllm serve "$MODEL" --max-model-len 4096
+"""
 RAY = """
 kind: ConfigMap
 apiVersion: v1
@@ -90,6 +119,14 @@ spec:
         ("g.yaml", GUIDE, [("vllm", "org/M-8B", "--trust-remote-code", ""),
                            ("vllm", "org/M-8B", "--tensor-parallel-size 8", "")]),
         ("a.sh", ARMS, [("vllm", "org/Small", "--max-model-len 4096", ""), ("vllm", "org/Big", "--max-model-len 8192", "")]),
+        ("s.json.yaml", SERVER, [("vllm", "org/M-27B-FP8",
+                                  "--tensor-parallel-size 2 --gpu-memory-utilization 0.92 --dtype bfloat16", "")]),
+        ("e.sh", ENTERED, [("vllm", "org/M-27B", "--max-model-len 4096", "")]),
+        ("b.sh", BEHIND, [("vllm", "/m/org/M-27B",
+                           "--served-model-name x --max-num-seqs 8 --max-model-len 4096 --gpu-memory-utilization 0.9", "")]),
+        ("o.yml", PAIRS, [("vllm", "org/M-8B", "--tensor-parallel-size 2", "")]),
+        ("k.sh", KINDS, [("vllm", "org/Small-1B", "--max-model-len 4096", ""),
+                         ("vllm", "org/Big-8B", "--max-model-len 4096", "")]),
         ("r.yaml", RAY, [("vllm", "a/b", "--max-model-len 8192", "")]),
     ],
 )  # fmt: skip

@@ -40,6 +40,40 @@ python3 -m verl.trainer.main_ppo data.max_prompt_length=512 data.max_response_le
     actor_rollout_ref.actor.optim.lr=1e-6 actor_rollout_ref.rollout.tensor_model_parallel_size=4 \\
     critic.model.path=org/critic-7b trainer.n_gpus_per_node=8 trainer.nnodes=2
 """
+MLX = """
+model: models/Some-2.4B
+num_layers: -1
+lora_parameters: {rank: 16}
+optimizer: adamw
+learning_rate: 1e-4
+max_seq_length: 1024
+batch_size: 2
+iters: 600
+grad_checkpoint: true
+"""
+POINTED = """
+model: {name_or_path: org/Olmo-7B, dtype: bfloat16}
+training: {per_device_train_batch_size: 8, effective_batch_size: 32, learning_rate: 2e-5, gradient_checkpointing: true}
+deepspeed: {config_path: configs/zero2.yaml}
+slurm: {num_nodes: 2, gpus_per_node: 4}
+"""
+STRATEGY = """
+trainer: {devices: 32, max_steps: 9}
+distributed_strategy: {tensor_model_parallel_size: 8, pipeline_model_parallel_size: 1, sequence_parallel: true}
+data: {micro_batch_size: 1, global_batch_size: 64}
+model: {encoder_seq_length: 4096, num_layers: 32, hidden_size: 4096, num_attention_heads: 32}
+"""
+FIELDS = """
+from dataclasses import dataclass
+@dataclass
+class PPOExpConfig(Base):
+    zero_stage: int = 3
+    pretrain: str = "org/Base-7B"
+    micro_train_batch_size: int = 1
+    max_len: int = 8192
+    learning_rate: float = 1e-6
+    gradient_checkpointing: bool = True
+"""
 LOOP = """
 import lightning as L
 batch_size = 128
@@ -62,6 +96,11 @@ fabric.backward(loss)
         ("c.yaml", CONFIG_MAP, {"quant": "nf4", "adapter.rank": 8, "micro_batch": 1, "method": "qlora"}),
         ("d.sh", HYDRA, {"seq": 1536, "model": "org/chat-7b", "checkpointing": "full", "gpus": 16, "parallel.tp": None}),
         ("e.py", LOOP, {"micro_batch": 4, "accumulate": 32, "seq": 256, "adapter.rank": 8, "param_dtype": "bfloat16"}),
+        ("h.yaml", MLX, {"model": "models/Some-2.4B", "adapter.rank": 16, "seq": 1024, "micro_batch": 2, "checkpointing": "full",
+                         "shape.layers": None}),
+        ("i.yaml", POINTED, {"zero": 2, "micro_batch": 8, "global_batch": 32, "gpus": 8}),
+        ("j.yaml", STRATEGY, {"parallel.tp": 8, "parallel.pp": 1, "parallel.sp": True, "seq": 4096}),
+        ("k.py", FIELDS, {"zero": 3, "model": "org/Base-7B", "micro_batch": 1, "seq": 8192, "checkpointing": "full"}),
         ("f.yaml", "model_name_or_path: a/b\nuse_qlora: true\nlora_rank: 4\nmax_seq_length: 512\n"
          "per_device_train_batch_size: 1\n", {"quant": "nf4", "adapter.rank": 4}),
         ("g.sh", "python train.py --model_name_or_path a/b --source_max_len 16 --target_max_len 512 --output_dir x "

@@ -14,6 +14,7 @@ from vramcast.reading.serving.containers import card_name, environment_of, words
 from vramcast.reading.serving.engine_yaml import OWN_KEYS, flags_of_mapping
 from vramcast.reading.serving.flags import taken_apart, words_of_flags
 from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.spelling import ALIASES
 
 _ENGINES = {
     "vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm", "tensorrt_llm": "tensorrt_llm", "tensorrt-llm": "tensorrt_llm",
@@ -25,6 +26,10 @@ _MODEL_KEYS = (
     "model_name_or_path", "hf_model_id", "model_uri", "repo_id",
 )  # fmt: skip
 _FLAG_LISTS = ("args", "extra_args", "flags", "arguments", "additional_args", "vllm_args", "engine_args", "server_args")
+# Flags that the question itself has words for, beside an engine's own table.
+_OF_QUESTION = frozenset(
+    {"dtype", "quantization", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "enable-expert-parallel"}
+)
 _FEWEST, _DEEPEST, _MOST, _LONGEST = 2, 8, 5_000, 400
 _FOREIGN = frozenset({"learning_rate", "per_device_train_batch_size", "micro_batch_size", "num_train_epochs", "lr"})
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]{1,60}/[\w.-]{2,90}")
@@ -36,10 +41,12 @@ def engines_of(document: Any, held: Held) -> tuple[Launch, ...]:
         return ()
     found: list[Launch] = []
     taken: list[str] = []
+    named = {name for _, one, _ in _walk(document) if _HUB.fullmatch(name := _model_in({_snake(k): v for k, v in one.items()}))}
+    only = next(iter(named)) if len(named) == 1 else ""
     for place, mapping, above in _walk(document):
         if any(place.startswith(f"{one}.") for one in taken) or len(found) >= _MOST:
             continue
-        launch = _launch(mapping, above, held.at(place))
+        launch = _launch(mapping, above, held.at(place), only)
         if launch is not None:
             found.append(msgspec.structs.replace(launch, name=launch.name or place.rsplit(".", 1)[-1]))
             taken.append(place)
@@ -61,7 +68,8 @@ def _walk(
             yield from _walk(inner, f"{place}[{number}]", above)
 
 
-def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Held) -> Launch | None:
+def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Held, only: str) -> Launch | None:
+    """The launch that a mapping holds, or None. ``only``: the one model that the whole document names, "" for none or several."""
     plain = {_snake(key): value for key, value in mapping.items()}
     scores = {engine: len(keys & plain.keys()) for engine, keys in OWN_KEYS.items() if engine in ("vllm", "sglang")}
     own = max(scores, key=lambda name: scores[name])
@@ -71,7 +79,7 @@ def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]],
     if scores[own] < _FEWEST and not (said_here and (typed or _model_in(plain))):
         return None
     engine = told or own
-    model = _model_in(plain) or _model_above(above)
+    model = _model_in(plain) or _model_above(above) or only
     if not model:
         return None
     values = {key: value for key, value in plain.items() if _is_argument(key, value)}
@@ -82,8 +90,16 @@ def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]],
 
 def _known(engine: str, word: str) -> bool:
     """Whether a key of a mapping that names its engine is one of the engine's arguments, rather than the platform's own."""
-    name = word.lstrip("-").partition("=")[0].replace("-", "_")
-    return name in OWN_KEYS.get(engine, ())
+    from vramcast.serving.engines import engine as engine_named
+
+    name = word.lstrip("-").partition("=")[0]
+    own = {option.name.replace("_", "-") for option in engine_named(engine).options}
+    return (
+        name in own
+        or name in _OF_QUESTION
+        or name in ALIASES.get(engine, {})
+        or name.replace("-", "_") in OWN_KEYS.get(engine, ())
+    )
 
 
 def _is_argument(key: str, value: Any) -> bool:

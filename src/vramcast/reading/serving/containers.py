@@ -64,10 +64,14 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+_PAIR = re.compile(r"--[a-z][\w-]* [^\s-]\S*\s*")  # a flag and its value written as one item of a list
+
+
 def words_of(value: Any) -> tuple[str, ...]:
     """Words of a list, or of one text as a shell takes it apart."""
     if isinstance(value, list):
-        return tuple(_plain(word) for word in value if not isinstance(word, (dict, list)) and word is not None)
+        plain = (_plain(word) for word in value if not isinstance(word, (dict, list)) and word is not None)
+        return tuple(part for word in plain for part in (word.split(" ", 1) if _PAIR.fullmatch(word) else (word,)))
     if not isinstance(value, str):
         return ()
     try:

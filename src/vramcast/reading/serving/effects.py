@@ -35,8 +35,11 @@ _TABLES: dict[str, dict[str, str]] = {
         "model-loader-extra-config*",
         _BATCH: "max-num-scheduled-tokens max-num-active-seqs prompt-lookup* max-logprobs logprobs-mode disable-chunked-mm-input",
         _CACHE: "kv-cache-dtype-skip-layers kv-sharing-fast-prefill disable-sliding-window mamba-block-size mamba-cache-mode "
-        "swa-bounded-replay calculate-kv-scales enable-mamba* cp-kv-cache* dcp-kv-cache*",
+        "prefix-cache-retention-interval prefix-match-unit replayssm* use-replayssm "
+        "mamba-cache-philox-rounds swa-bounded-replay calculate-kv-scales enable-mamba* cp-kv-cache* dcp-kv-cache*",
         _LAYOUT: "prefill-context-parallel-size dcp-* fully-sharded-loras lora-dtype lora-modules enable-hc-sp "
+        "enable-mixed-moe-lora-format enable-moe-shared-loras lora-target-modules max-lora-cls-labels default-mm-loras "
+        "sleep-mode-backend sleep-preserve-parameter-names enable-nccl-comm-suspend "
         "enable-batch-sharded-sampling enable-sleep-mode enable-cumem-allocator enable-prompt-embeds pooler-config* worker-cls "
         "additional-config* enable-tower-connector-lora specialize-active-lora",
         _DRAFT: "speculative-config* speculative-* diffusion-config*",

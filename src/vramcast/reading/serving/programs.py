@@ -51,6 +51,7 @@ _OWN_FLAGS = (
     ("sglang", "--model-path", ("--mem-fraction-static", "--tp-size", "--tp", "--context-length", "--chunked-prefill-size")),
     ("llama_cpp", "-m", ("-ngl", "--n-gpu-layers", "-c", "--ctx-size")),
 )  # fmt: skip
+_FIRST_FLAGS, _SURE = ("--host", "--port", "--dtype", "--trust-remote-code"), 3
 _SHELLS = ("sh", "bash", "zsh", "dash", "/bin/sh", "/bin/bash", "pwsh", "powershell")
 _BEFORE = frozenset(  # words that stand before a command and change nothing
     """
@@ -119,7 +120,16 @@ def engine_of_flags(words: Sequence[str]) -> tuple[str, int] | None:
         places = [plain.index(flag) for flag in (model, *others) if flag in plain]
         if model in plain and len(places) > 1 and (engine != "llama_cpp" or any(word.endswith(".gguf") for word in words)):
             return engine, min(places)
-    return None
+    return _behind_model(plain)
+
+
+def _behind_model(plain: list[str]) -> tuple[str, int] | None:
+    """Flags of vLLM's own behind a model that no flag names: ``IMAGE MODEL --max-model-len 8192 ...``, by three of them."""
+    own = [plain.index(flag) for flag in _OWN_FLAGS[1][2] if flag in plain]
+    first = next((place for place, word in enumerate(plain) if place and word in _FIRST_FLAGS), 0)
+    place = min([*own, first] if first else own, default=0)
+    named = place > 0 and re.fullmatch(r"[\w./$\{\}-]*/[\w.$\{\}-]+", plain[place - 1]) is not None
+    return ("vllm", place - 1) if len(own) >= _SURE and named else None
 
 
 def _direct(name: str, words: list[str]) -> Program | None:
@@ -179,6 +189,8 @@ def _wrapped(words: list[str], before: list[str]) -> Program | None:
             ) or ("", None)
             wrapped = (*before, *words[:place])
             return Program(shell=nested[0], words=tuple(nested[1:]), before=wrapped, engine=engine, version=version)
+        if words[place - 1] == "--entrypoint" and (found := _entered(words, place)):
+            return msgspec.structs.replace(found, before=(*before, *found.before))
         if name not in _CONTAINERS and (found := _direct(name, words[place:])):
             image = next((image_engine(word) for word in words[:place] if "/" in word and image_engine(word)), None)
             version = image[1] if image and image[0] == found.engine else None
@@ -192,6 +204,19 @@ def _wrapped(words: list[str], before: list[str]) -> Program | None:
             return Program(engine=engine, version=version, words=rest, before=(*before, *words[: place + 1]))
     if words[0].rsplit("/", 1)[-1] in _DOCKERS and (own := engine_of_flags(words)):
         return Program(engine=own[0], words=tuple(words[own[1] :]), before=(*before, *words[: own[1]]))
+    return None
+
+
+def _entered(words: list[str], place: int) -> Program | None:
+    """``--entrypoint vllm IMAGE serve MODEL ...``: the program of the flag with the words behind the image."""
+    for image in range(place + 1, len(words)):
+        after_flag = image > place + 1 and words[image - 1].startswith("-")
+        if words[image].startswith("-") or after_flag:
+            continue
+        found = _direct(words[place].rsplit("/", 1)[-1], [words[place], *words[image + 1 :]])
+        told = image_engine(words[image])
+        version = told[1] if told and found and told[0] == found.engine else None
+        return msgspec.structs.replace(found, before=tuple(words[: image + 1]), version=version) if found else None
     return None
 
 

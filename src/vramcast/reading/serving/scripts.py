@@ -9,7 +9,7 @@ from vramcast.errors import QuestionError
 from vramcast.reading.serving.commands import cards_of, launch_of, set_around
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.programs import Program, program_of
-from vramcast.reading.shell import Around, read_script_text
+from vramcast.reading.shell import Around, open_names, read_script_text
 
 _DEEPEST = 6
 _RELEASE = re.compile(r"\b(vllm|sglang|lmdeploy)(?:\[[\w,-]{1,40}\])?==(\d{1,3}(?:\.\d{1,4}){1,3})")
@@ -60,10 +60,15 @@ def read_script(
     shown = {**({name: str(cards) for name in _SLURM_CARDS} if cards else {}), **(environment or {})}
     given = Around(given=around.variables, environment=shown, arguments=tuple(arguments), source=around.text_of)
     found = _launches(text, given, around, name, depth)
-    if not found and (arms := min(_MOST_ARMS, text.count(";;"))) and re.search(r"^\s*case\s", text, re.M):
+    undecided = not any(launch.model and not open_names(launch.model) for launch in found)
+    if undecided and (arms := min(_MOST_ARMS, text.count(";;"))) and re.search(r"^\s*case\s", text, re.M):
+        decided: list[Launch] = []
+        arms_open: list[Launch] = []
         for arm in range(arms):  # one server of several, by the script's own argument
-            for launch in _launches(text, msgspec.structs.replace(given, arm=arm), around, name, depth):
-                found += [launch] if launch not in found else []
+            more = _launches(text, msgspec.structs.replace(given, arm=arm), around, name, depth)
+            decided += [one for one in more if one not in decided and one.model and not open_names(one.model)]
+            arms_open += [one for one in more if one not in arms_open]
+        found = decided or found or arms_open
     releases = dict(_RELEASE.findall(text))
     return tuple(_completed(launch, releases, cards, card) for launch in found)
 

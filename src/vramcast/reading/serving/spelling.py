@@ -8,6 +8,8 @@ Names are without leading dashes and with dashes inside; short ones keep their d
 # What an engine calls a flag that has another name in its table here.
 ALIASES: dict[str, dict[str, str]] = {
     "vllm": {
+        "device-memory-utilization": "gpu-memory-utilization", "tensor-model-parallel-size": "tensor-parallel-size",
+        "tp-size": "tensor-parallel-size", "pp-size": "pipeline-parallel-size",
         "-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-dp": "data-parallel-size", "-q": "quantization",
         "-dcp": "decode-context-parallel-size", "-ep": "enable-expert-parallel", "kv-cache-memory": "kv-cache-memory-bytes",
         "max-num-seq": "max-num-seqs", "-sc": "speculative-config", "-cc": "compilation-config", "-ac": "attention-config",
@@ -83,6 +85,9 @@ SWITCHES = frozenset(  # as words of a text, because a list of them is read by n
 # Address, identity, logging, sampling, parsing of answers, checks: neither memory nor speed.
 IDLE = frozenset(
     """
+    allow-deprecated-quantization device-ids distributed-timeout-seconds data-parallel-multi-port-external-lb logits-processors
+    worker-extension-cls enable-fault-tolerance fault-tolerance-config return-sampling-mask watermark watermark-config
+    weight-transfer-config aux-output-config
     parallel-tool-calls reasoning tokenizer-name chat-template-config safetensors-load-strategy
     host port served-model-name api-key api-key-file trust-remote-code tokenizer tokenizer-mode chat-template tool-call-parser
     seed revision enable-auto-tool-choice reasoning-parser enable-reasoning disable-log-requests disable-log-stats log-level

@@ -21,6 +21,7 @@ _SCRIPTS = (".sh", ".bash", ".txt", ".sbatch", ".slurm", "")
 MARKDOWN = (".md", ".mdx", ".markdown")
 DEEPEST_FILES = 8
 _DEEPEST_SECTION, _OWN_KEYS = 4, 3
+_POINTERS = {"config_path", "config_file", "config", "path", "file"}  # a section that only says where DeepSpeed's file lies
 FORMATS = (
     "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",
     "megatron", "huggingface", "accelerate", "deepspeed", "peft_config",
@@ -190,7 +191,8 @@ def _mapping_of(text: str, name: str) -> dict[str, Any] | None:
 def _apply(mapping: dict[str, Any], settings: Settings, *, where: str) -> str:
     inline = mapping.get("deepspeed")
     if isinstance(inline, dict):
-        settings.put("file.deepspeed", inline, f"{where}: deepspeed")
+        pointed = next(iter(inline.values())) if set(inline) <= _POINTERS and len(inline) == 1 else inline
+        settings.put("file.deepspeed", pointed, f"{where}: deepspeed")
         mapping = {key: value for key, value in mapping.items() if key != "deepspeed"}
     keys = flat(mapping)
     name = format_of(keys, where=where)
@@ -229,7 +231,7 @@ def format_of(keys: dict[str, Any], *, where: str) -> str:
     if scores[best] <= 1 and shared.marks(keys) >= shared.FEWEST:
         # one key may be anybody's: the rules that read more of the file decide
         own = sum(key in rules_of(best).RULES for key in keys) if scores[best] else 0
-        if own < sum(shared.rule_of(key) is not None for key in keys):
+        if own <= sum(shared.rule_of(key) is not None for key in keys):
             return "shared"
     if not scores[best]:
         known = ", ".join(rules_of(name).NAME for name in FORMATS)

@@ -102,6 +102,12 @@ def _model(settings: Settings, value: Any, because: str) -> None:
         settings.put("model", word, because)
 
 
+def _named(settings: Settings, value: Any, because: str) -> None:
+    """``model: org/name``; other words under that key are a program's own."""
+    if isinstance(value, str) and "/" in value and not value.endswith((".yaml", ".yml", ".json", ".py")):
+        settings.put("model", value, because)
+
+
 def _targets(settings: Settings, value: Any, because: str) -> None:
     found = ("all-linear",) if value in ("all", "all-linear") else names(value)
     settings.put("adapter.targets", found, because)
@@ -144,7 +150,8 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (_bits, "bits quantization_bit quant_bits"),
     (_checkpointing, "gradient_checkpointing activation_checkpointing enable_gradient_checkpointing checkpoint_activations "
      "gradient_checkpointing_enable use_gradient_checkpointing recompute_granularity recompute_layer activation_checkpoint "
-     "grad_checkpoint grad_checkpointing use_activation_checkpointing recompute ac_mode"),
+     "grad_checkpoint grad_checkpointing use_activation_checkpointing recompute ac_mode "
+     "selective_activation_checkpointing"),
     (("options.reentrant", flag), "use_reentrant gradient_checkpointing_use_reentrant"),
     (_optimizer, "optim optimizer optimizer_name optimizer_type"),
     (_precision, "precision mixed_precision train_dtype param_dtype_str amp_dtype compute_dtype"),
@@ -154,7 +161,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (_attention, "attn_implementation flash_attention flash_attn use_flash_attn use_flash_attention flash_attention_2 "
      "use_flash_attention_2"),
     (_stage, "zero_stage"),
-    (_sharding, "sharding_strategy distributed_strategy fsdp_sharding_strategy"),
+    (_sharding, "sharding_strategy distributed_strategy fsdp_sharding_strategy fsdp_type deepspeed_config deepspeed_config_file"),
     (_fsdp, "enable_fsdp use_fsdp"),
     (("compile", flag), "torch_compile compile_model use_torch_compile"),
     (huggingface.fused_kernels, "use_liger_kernel enable_liger_kernel use_liger"),
@@ -176,6 +183,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (_model, "model_name_or_path pretrained_model_name_or_path base_model model_name model_path hf_model hf_checkpoint "
      "hf_model_ckpt pretrain partial_pretrain model_id base_model_id base_model_name pretrained_model pretrained_path "
      "model_name_or_dir hf_path initial_policy_model model_id_or_path hf_model_id"),
+    (_named, "model"),
     (("cards.each", whole), "n_gpus_per_node gpus_per_node actor_num_gpus_per_node nproc_per_node num_gpus_per_node "
      "gpu_per_node"),
     (("cards.nodes", whole), "nnodes num_nodes actor_num_nodes n_nodes"),
@@ -195,18 +203,23 @@ _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
     (r"training\w*|train", frozenset({"optimizer"}), _optimizer),
     (r"(?:model|training|train)", frozenset({"dtype"}), ("param_dtype", dtype)),
     (r"compile", frozenset({"enable", "enabled"}), ("compile", flag)),
+    (r"distributed|train|training", frozenset({"compile"}), ("compile", flag)),
+    (r"deepspeed", frozenset({"config_path", "config", "config_file", "file"}), _sharding),
+    (r"model", frozenset({"dim"}), ("shape.hidden", whole)),
     (r"fsdp\w*", frozenset({"enable", "enabled"}), _fsdp),
     (r"(?:distributed|trainer)\w*", frozenset({"strategy"}), _sharding),
     (r"trainer|fabric", frozenset({"devices"}), ("cards.each", whole)),
     *((r"(?:parallel\w*|distributed|mesh|layout|parallelism_config)", frozenset({name}), _degree(f"parallel.{name}"))
       for name in ("tp", "pp", "cp", "ep")),
 )  # fmt: skip
-_MARKS = frozenset({"micro_batch", "global_batch", "accumulate", "adapter.rank", "zero", "cards.each", "cards.nodes", "seq"})
+_MARKS = frozenset(
+    {"micro_batch", "global_batch", "accumulate", "adapter.rank", "zero", "cards.each", "cards.nodes", "seq", "size.any"}
+)
 _PHRASES = re.compile(
     r"(?:learning_rate|lr|lr_scheduler\w*|num_train_epochs|num_epochs|total_epochs|max_epochs|max_steps|train_iters|total_steps|"
-    r"weight_decay|warmup\w*|lr_warmup\w*|optim|optimizer|checkpoint_activations|\w*gradient_checkpointing|max_iters|num_steps|steps|load_in_4bit|load_in_8bit|lora_alpha|output_dir|save_strategy)"
+    r"weight_decay|warmup\w*|lr_warmup\w*|optim|optimizer|checkpoint_activations|\w*gradient_checkpointing|max_iters|num_steps|steps|iters|epochs|load_in_4bit|load_in_8bit|lora_alpha|output_dir|save_strategy)"
 )
-_SIZES = frozenset({"micro_batch", "global_batch", "accumulate"})
+_SIZES = frozenset({"micro_batch", "global_batch", "accumulate", "size.any"})
 
 
 def rule_of(key: str) -> Rule | None:
@@ -259,6 +272,10 @@ def also(settings: Settings, keys: Mapping[str, Any], *, where: str) -> None:
         if key not in keys or not _taken(settings, key, keys[key], where):
             left.append(line)
     settings.unread[:] = left
+    for key in [one for one in settings.idle if "." in one and one in keys]:  # a section's name is not the key's
+        rule = rule_of(key)
+        if isinstance(rule, tuple) and rule[0].startswith("parallel.") and _taken(settings, key, keys[key], where):
+            settings.idle.remove(key)
     _together(settings, where)
 
 

@@ -8,10 +8,13 @@ _BACKENDS = "vllm/v1/attention/backends/registry.py"
 
 STATE_TYPES = ("auto", "float32", "float16", "bfloat16")
 # config/speculative.py SpeculativeMethod; "..._mtp" are the model's own multi-token-prediction layers by older names
-METHODS = (
-    "mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "medusa", "mlp_speculator", "draft_model", "suffix", "dflash",
-    "deepseek_mtp", "mimo_mtp", "glm4_moe_mtp", "glm4_moe_lite_mtp", "ernie_mtp", "qwen3_next_mtp", "qwen3_5_mtp",
-    "longcat_flash_mtp", "pangu_ultra_moe_mtp", "step3p5_mtp", "nemotron_h_mtp", "exaone_moe_mtp",
+METHODS = (  # SpeculativeMethod of 0.33.0, and two of earlier releases (medusa, mlp_speculator)
+    "mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "medusa", "mlp_speculator", "draft_model", "suffix", "dflash", "dspark",
+    "custom_class", "extract_hidden_states",
+    "deepseek_mtp", "dots3_note_mtp", "mimo_mtp", "mimo_v2_mtp", "glm4_moe_mtp", "glm4_moe_lite_mtp", "glm_ocr_mtp", "ernie_mtp",
+    "nemotron_h_mtp", "exaone_moe_mtp", "exaone4_5_mtp", "qwen3_next_mtp", "qwen4_exp_mtp", "qwen3_5_mtp", "longcat_flash_mtp",
+    "bailing_hybrid_v3_mtp", "minimax_m3_mtp", "bailing_hybrid_mtp", "kimi_k3_mtp", "pangu_ultra_moe_mtp", "step3p5_mtp",
+    "step5_mtp", "hy_v3_mtp", "hy_v4_mtp", "gemma4_mtp", "inkling_mtp", "glm5_next_mtp",
 )  # fmt: skip
 BACKENDS = (
     "auto", "flash_attn", "flash_attn_diffkv", "flash_attn_mla", "flashinfer", "flashinfer_mla", "flashinfer_mla_sparse",
