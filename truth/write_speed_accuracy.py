@@ -16,9 +16,10 @@ from statistics import mean, median
 
 import msgspec
 
-from vramcast.truth.bars import COVERAGE, SPEED_TABLE, Range
+from vramcast.truth.bars import COVERAGE
 from vramcast.truth.evaluation import Evaluation, evaluate
 from vramcast.truth.scoring import Point
+from vramcast.truth.speed_bars import SPEED_TABLE, Range
 
 HERE = Path(__file__).parent
 LOGS = HERE.parent / "benchmarks" / "request_logs.json"

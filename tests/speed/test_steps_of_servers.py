@@ -14,7 +14,7 @@ from vramcast.speed.kernels.harness import LEAST_S, REPLAY_S, START_S, in_step, 
 from vramcast.speed.kernels.machine import backend
 from vramcast.speed.load import Load, Request
 from vramcast.speed.simulation import Server
-from vramcast.truth.bars import speed_intervals
+from vramcast.truth.speed_bars import speed_intervals
 
 
 def _answer(model="Qwen/Qwen3-14B", gpu="H100", engine="vllm==0.23", **words):

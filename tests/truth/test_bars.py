@@ -12,6 +12,7 @@ from vramcast.serving.engines.base import answer_of
 from vramcast.training.forecast import forecast_training
 from vramcast.truth import bars
 from vramcast.truth.bars import Cell
+from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving, Training
 
 CELL = Cell(low=0.9, high=1.2, quantiles=(0.8, 0.9, 0.92, 0.98, 1.0, 1.02, 1.08, 1.1, 1.2), cases=30, sources=3)
@@ -37,8 +38,31 @@ def test_weights_and_a_requested_cache_are_exact(table: None) -> None:
     beside = bars.overhead_bytes(answer, rank)
     exact = rank.needed_bytes - beside
     assert bar is not None and bar.cases == 30
-    assert bar.high_bytes - exact == pytest.approx(1.2 * beside, rel=1e-6)
-    assert bar.low_bytes - exact == pytest.approx(0.9 * beside, rel=1e-6)
+    scale = bars.error_scale(beside, 14.25 * GiB)
+    assert bar.high_bytes - exact == pytest.approx(beside + 1.2 * scale, rel=1e-4)
+    assert bar.low_bytes - exact == pytest.approx(beside + 0.9 * scale, rel=1e-4)
+
+
+def test_an_overhead_errs_by_bytes_and_the_pool_by_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A quarter of a GiB, a fifth of the overhead and a fiftieth of the weights: 2 GiB beside 10 GiB of weights err by 0.85."""
+    assert bars.error_scale(2 * GiB, 10 * GiB) == pytest.approx(0.85 * GiB)
+    cell = Cell(low=-1.0, high=2.0, quantiles=(-1.5, -1, -0.8, -0.2, 0.0, 0.2, 1.5, 2.0, 2.5), cases=30, sources=3)
+    monkeypatch.setattr(bars, "_table", lambda: {"overhead|*|*|*": cell, "kv_pool|*|*|*": cell})
+    wide = bars.interval_for("overhead", 2 * GiB, {"engine": "vllm"}, 0.85 * GiB)
+    assert wide is not None
+    assert (wide.low, wide.high) == pytest.approx((1.15 * GiB, 3.7 * GiB))
+    small = bars.interval_for("kv_pool", 0.5 * GiB, {"engine": "vllm"}, 0.85 * GiB)
+    assert small is not None
+    assert (small.low, small.high) == pytest.approx((0, 2.2 * GiB)), "no pool is smaller than none"
+    assert bars.interval_for("kv_pool", 0.5 * GiB, {"engine": "vllm"}) is None, "without its scale it has no bar"
+    assert bars.probability_fits("overhead", 2 * GiB, 2 * GiB, {"engine": "vllm"}, 0.85 * GiB) == pytest.approx(0.5)
+
+
+def test_a_dense_model_of_text_has_looks_of_its_own_in_bytes() -> None:
+    dense, seeing = ({"engine": "sglang", "family": "x", "kind": kind} for kind in ("dense", "vlm"))
+    assert bars.first_look_names(bars.Combination.of("overhead", dense))[0] == "first|overhead|plain|new"
+    assert bars.first_look_names(bars.Combination.of("kv_pool", seeing))[0] == "first|kv_pool|*|new"
+    assert bars.first_look_names(bars.Combination.of("weights", dense))[0] == "first|weights|sglang|new"
 
 
 def test_training_is_barred_whole(table: None) -> None:
@@ -51,7 +75,7 @@ def test_training_is_barred_whole(table: None) -> None:
 
 
 def test_the_chance_of_fitting_follows_the_cases(table: None) -> None:
-    spread = bars.Spread(measure="overhead", exact_bytes=500, uncertain_bytes=1000, keys={"engine": "vllm"})
+    spread = bars.Spread(measure="allocated", exact_bytes=500, uncertain_bytes=1000, keys={"engine": "vllm"})
     assert spread.chance_within(1500) == pytest.approx(0.5)
     assert (spread.chance_within(1699) or 1) < 0.95 <= (spread.chance_within(1701) or 0), "the bar's end: 5 % lie beyond it"
     assert 0.9 <= (spread.chance_within(1600) or 0) < 0.95, "within the quantiles of cases, not yet within the bar"

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
+from vramcast.truth.bars import IN_BYTES
 from vramcast.truth.evaluation import evaluate
 from vramcast.truth.first_look import read_looks
+from vramcast.units import GiB
 
 TRUTH = Path(__file__).parents[2] / "truth"
 
@@ -21,8 +25,17 @@ def test_their_first_looks_are_kept_as_they_were() -> None:
     assert {look.ratio for look in looks if look.group.endswith("qwen3_5")} == {0.9142, 0.8933}
 
 
+def test_looks_in_bytes_keep_what_was_forecast() -> None:
+    looks = [look for look in read_looks(TRUTH / "first_look.jsonl") if look.measure in IN_BYTES and look.look > 1]
+    assert sum(look.speaks for look in looks) >= 0.95 * len(looks)
+    gemma = next(look for look in looks if look.group.endswith("kubernetes-engine-samples gemma3") and look.measure == "overhead")
+    assert gemma.ratio * gemma.predicted - gemma.predicted == pytest.approx(10.27 * GiB, rel=0.01)
+    assert gemma.error == pytest.approx(10.27 * GiB / gemma.scale, rel=0.01)
+
+
 def test_fresh_serving_rows_are_asked() -> None:
     found = evaluate([TRUTH / "fresh" / "serving.jsonl"])
+    assert found.rows == 147
     assert len(found.judgements) >= 0.9 * found.rows
     weights = next(s for s in found.scores() if s.group == "all" and s.measure == "weights")
     assert weights.median_error is not None and weights.median_error < 0.01

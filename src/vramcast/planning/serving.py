@@ -54,7 +54,7 @@ def speed_of(answer: Answer) -> tuple[dict[str, Any], tuple[Assumption, ...], tu
     if (answer.resolved.options.get("num_beams") or 1) > 1:
         return {}, (), (Unmodelled("speed: no law has the steps of a beam search"),)
     from vramcast.speed.answer import as_block, serving_speed
-    from vramcast.truth.bars import speed_intervals
+    from vramcast.truth.speed_bars import speed_intervals
 
     try:
         speed = _in_pools(answer) if answer.resolved.question.traffic.pools else serving_speed(answer)

@@ -13,8 +13,8 @@ from vramcast.speed.answer import Speed, step_of
 from vramcast.speed.load import Load, Request
 from vramcast.speed.placing import replicas_of
 from vramcast.speed.simulation import Served, simulate
-from vramcast.truth.bars import percentile_bars
 from vramcast.truth.scoring import quantile
+from vramcast.truth.speed_bars import percentile_bars
 from vramcast.units import MiB
 from vramcast.untrusted import read_bytes, shown
 

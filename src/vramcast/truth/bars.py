@@ -5,8 +5,10 @@ compute buffer or a device counter are the parts that cases speak about. ``inter
 kinds, each a range of measured/forecast with the quantiles of that ratio. *First-look* cells (``first_look.py``) come from rows
 that nobody had tuned on, and tell a combination of engine and model family that has been measured from one that has not. *Tuned*
 cells (``calibration.py``) come from the rows that rules were built on; they say how uncertain one engine is beside the others. A
-question takes the finest cell of each kind that fits it, and the range that holds both. The figures of a server's speed have
-ranges of their own (``speed_intervals.json``), made with groups left out.
+question takes the finest cell of each kind that fits it, and the range that holds both.
+
+Most figures err by a factor. What a pool engine needs beside its weights, and the pool that is left of the card, err by bytes
+(``error_scale``): a cell of these holds (measured - forecast)/scale.
 """
 
 import bisect
@@ -14,7 +16,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from math import ceil, hypot
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,9 +25,9 @@ from vramcast.ledger import Interval, RankMemory
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, Experts, LatentAttention
 from vramcast.serving.engines.base import GGUF_ENGINES, NEVER_MEASURED, POOL_ENGINES, UNMEASURED, Answer
+from vramcast.units import GiB
 
 if TYPE_CHECKING:
-    from vramcast.speed.answer import Speed
     from vramcast.training.forecast import TrainingForecast
 
 
@@ -49,8 +51,24 @@ LADDER: tuple[tuple[str, ...], ...] = (
 SEEN = Path(__file__).with_name("combinations.json")
 
 
+IN_BYTES = frozenset({"overhead", "kv_pool"})
+"""Measures whose errors are bytes: the pool is what the card leaves, so it misses by what the rest does, however small it is."""
+
+
+def error_scale(overhead: float, weights: float) -> float:
+    """How many bytes an overhead, or the pool beside it, may well miss by: the unit of their errors.
+
+    A quarter of a GiB for the context and libraries of any process, a fifth of the overhead for peaks and graphs, a fiftieth of
+    the weights, whose own misses cases of these measures hold too. Of 70 first looks in 48 groups whose bytes were kept, bars
+    in this unit are narrower than those of a plain ratio by a third and hold as many groups left out (docs/decisions.md).
+    """
+    return 0.25 * GiB + overhead / 5 + weights / 50
+
+
 class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What cases of one kind say: ratios measured/forecast that bound 90 %, quantiles of the ratio, and how many cases.
+
+    Of measures whose errors are bytes: (measured - forecast)/scale instead of the ratio.
 
     ``groups``: of first looks, the groups (one source and one model family) that weigh alike; 0 for tuned cells.
     """
@@ -89,11 +107,15 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Combination(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides a first-look cell: the measure, the engine or framework, and whether it was measured with this family."""
+    """What decides a first-look cell: the measure, the engine or framework, and whether it was measured with this family.
+
+    ``plain``: a dense model of text alone, of whose peak least is unknown.
+    """
 
     measure: str
     engine: str
     seen: bool
+    plain: bool = False
 
     @classmethod
     def of(cls, measure: str, keys: Mapping[str, str]) -> "Combination":
@@ -101,32 +123,39 @@ class Combination(msgspec.Struct, frozen=True, kw_only=True):
         engine = engine_name(keys.get("engine", ""))
         families = _combinations().get(engine, frozenset())
         seen = keys.get("family", "") in families and not keys.get("novel") and not keys.get("platform")
-        return cls(measure=measure, engine=engine, seen=seen)
+        return cls(measure=measure, engine=engine, seen=seen, plain=keys.get("kind") == "dense")
 
 
 def first_look_names(combination: Combination) -> tuple[str, ...]:
-    """Names of the first-look cells that a combination belongs to, finest first: its engine's, then any engine's."""
+    """Names of the first-look cells that a combination belongs to, finest first: its engine's, then any engine's.
+
+    Errors in bytes are alike under all pool engines, which profile alike; there the kind of model tells more than the engine.
+    """
     measure, engine, novelty = combination.measure, combination.engine, "seen" if combination.seen else "new"
+    if measure in IN_BYTES:
+        engine = "plain" if combination.plain else "*"
     return f"first|{measure}|{engine}|{novelty}", f"first|{measure}|*|{novelty}", f"first|{measure}|*|*"
 
 
-def interval_for(measure: str, predicted: float, keys: Mapping[str, str]) -> Interval | None:
+def interval_for(measure: str, predicted: float, keys: Mapping[str, str], scale: float = 0) -> Interval | None:
     """Where the measured figure falls with 90 % probability; None when no case of this measure exists.
 
-    ``keys``: engine (or framework), family, platform, version, kind, method, quant: what is known of the question.
+    ``keys``: engine (or framework), family, platform, version, kind, method, quant: what is known of the question. ``scale``:
+    ``error_scale`` of a measure whose errors are bytes; without it such a measure has no bar.
     """
     cell = cell_for(measure, keys)
-    if cell is None:
+    if cell is None or (measure in IN_BYTES and not scale):
         return None
-    return Interval(low=predicted * cell.low, high=predicted * cell.high, coverage=COVERAGE, cases=cell.cases)
+    low, high = (max(0.0, predicted + end * scale) if scale else predicted * end for end in (cell.low, cell.high))
+    return Interval(low=low, high=high, coverage=COVERAGE, cases=cell.cases)
 
 
-def probability_fits(measure: str, predicted: float, capacity: float, keys: Mapping[str, str]) -> float | None:
+def probability_fits(measure: str, predicted: float, capacity: float, keys: Mapping[str, str], scale: float = 0) -> float | None:
     """Chance that the measured figure is at most the capacity; None when no case of this measure exists."""
     cell = cell_for(measure, keys)
-    if cell is None or predicted <= 0:
+    if cell is None or predicted <= 0 or (measure in IN_BYTES and not scale):
         return None
-    return _cumulative(capacity / predicted, cell.tails)
+    return _cumulative((capacity - predicted) / scale if scale else capacity / predicted, cell.tails)
 
 
 def cell_for(measure: str, keys: Mapping[str, str]) -> Cell | None:
@@ -227,7 +256,8 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank needs, split: ``exact_bytes`` follow by arithmetic, ``uncertain_bytes`` carry the spread of their measure.
 
     ``slack_bytes``: how far the need may be off on either side for a reason of its own, which measured cases did not have;
-    ``below_bytes``: how much lower it may be beside that, where a larger of two possibilities was taken.
+    ``below_bytes``: how much lower it may be beside that, where a larger of two possibilities was taken. ``scale_bytes``: the
+    unit of the errors, where they are bytes and no ratio.
     """
 
     measure: str
@@ -236,6 +266,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     keys: dict[str, str]
     slack_bytes: int = 0
     below_bytes: int = 0
+    scale_bytes: float = 0
 
     @property
     def need_bytes(self) -> int:
@@ -244,7 +275,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
     def interval(self) -> Interval | None:
         """The bar of the need; None while no case of its kind was measured."""
-        bar, need = interval_for(self.measure, self.uncertain_bytes, self.keys), self.need_bytes
+        bar, need = self._bar(), self.need_bytes
         if bar is None:
             return None
         low, high = self.exact_bytes + bar.low, self.exact_bytes + bar.high
@@ -260,11 +291,14 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
         Slack brings the room nearer to the need, by as much as it widens the bar on that side.
         """
-        bar, need = interval_for(self.measure, self.uncertain_bytes, self.keys), self.need_bytes
+        bar, need = self._bar(), self.need_bytes
         if bar is not None and self.slack_bytes:
             side = self.exact_bytes + bar.high - need if room_bytes > need else need - self.exact_bytes - bar.low
             room_bytes = need + round((room_bytes - need) * max(0.0, side) / self._widened(side))
-        return probability_fits(self.measure, self.uncertain_bytes, room_bytes - self.exact_bytes, self.keys)
+        return probability_fits(self.measure, self.uncertain_bytes, room_bytes - self.exact_bytes, self.keys, self.scale_bytes)
+
+    def _bar(self) -> Interval | None:
+        return interval_for(self.measure, self.uncertain_bytes, self.keys, self.scale_bytes)
 
     def _widened(self, side: float) -> float:
         """One side of the bar with the slack: independent errors add as squares."""
@@ -279,7 +313,8 @@ def serving_spread(answer: Answer, rank: RankMemory) -> Spread:
         keys |= platform_key(answer.resolved.card)
         spread = _spread("overhead", rank.needed_bytes, overhead_bytes(answer, rank), keys)
         unmeasured = round(UNMEASURED * overhead_bytes(answer, rank)) if question.engine in NEVER_MEASURED else 0
-        return msgspec.structs.replace(spread, slack_bytes=max(unmeasured, _of_few_cases(rank)))
+        slack = max(unmeasured, _of_few_cases(rank))
+        return msgspec.structs.replace(spread, slack_bytes=slack, scale_bytes=error_scale_of(answer, rank))
     if question.engine in GGUF_ENGINES:  # Ollama runs llama.cpp: the runs of one speak for the other
         keys["engine"] = "llama_cpp"
         return _spread("compute_buffer", rank.needed_bytes, _term(rank, "activations"), keys)
@@ -294,6 +329,11 @@ def overhead_bytes(answer: Answer, rank: RankMemory) -> int:
     Its cases take the weights as forecast, so that their spread holds what the weights missed.
     """
     return rank.needed_bytes - _term(rank, "weights") - answer.wanted_bytes
+
+
+def error_scale_of(answer: Answer, rank: RankMemory) -> float:
+    """The unit in which the overhead of this rank, and the pool beside it, err."""
+    return error_scale(max(0, overhead_bytes(answer, rank)), _term(rank, "weights"))
 
 
 def training_spread(answer: "TrainingForecast", rank: RankMemory) -> Spread:
@@ -351,69 +391,3 @@ def _of_few_cases(rank: RankMemory) -> int:
 
 def _term(rank: RankMemory, name: str) -> int:
     return max((term.bytes for instant in rank.instants for term in instant.terms if term.name == name), default=0)
-
-
-SPEED_TABLE = Path(__file__).with_name("speed_intervals.json")
-
-
-class Range(msgspec.Struct, frozen=True, kw_only=True):
-    """Ratios measured/forecast that bound 90 % of the cases of one kind."""
-
-    low: float
-    high: float
-    cases: int
-
-
-def speed_intervals(answer: Answer, speed: "Speed") -> dict[str, Any]:
-    """Bars of ttft_s, tpot_s and tokens_per_s; nothing where no case of that measure was met.
-
-    Where the queue grows, or may grow, times have a lower end alone: the upper one is None.
-    """
-    engine = answer.resolved.question.engine
-    values = {"ttft_s": speed.ttft.seconds, "tpot_s": speed.tpot.seconds, "tokens_per_s": speed.tokens_per_s}
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        bar = speed_interval(name.removesuffix("_s") if name != "tokens_per_s" else name, value, engine)
-        if bar:
-            found[name] = bar.as_dict("s" if name.startswith("t") and name != "tokens_per_s" else "")
-            if speed.state != "steady" and name != "tokens_per_s":
-                found[name]["high_s"] = None
-    return found
-
-
-# Times whose reciprocal rate was measured: engines that are benchmarked by rates have no row of times.
-_RATE_OF = {"tpot": "tokens_per_s", "ttft": "prefill_tokens_per_s"}
-
-
-def speed_interval(measure: str, value: float, engine: str) -> Interval | None:
-    """The bar of one figure: the engine's own range, that of its reciprocal rate, or that of all engines."""
-    table = _speed_table()
-    row = table.get(f"{measure}|{engine}") or _reciprocal(table.get(f"{_RATE_OF.get(measure)}|{engine}"))
-    row = row or table.get(f"{measure}|*")
-    return Interval(low=value * row.low, high=value * row.high, coverage=COVERAGE, cases=row.cases) if row else None
-
-
-def percentile_bars(measure: str, places: Mapping[str, float], engine: str) -> dict[str, dict[str, Any]]:
-    """Bars of percentiles (``p50`` ... of ttft, tpot or e2e) under random arrivals; none where no log told of them.
-
-    Each is the range that holds both: what request logs under random arrivals saw of this percentile, and what the engine's rows
-    saw of the mean (of TTFT and TPOT for a whole request).
-    """
-    means = [speed_interval(name, 1.0, engine) for name in ((measure,) if measure != "e2e" else ("ttft", "tpot"))]
-    found = {}
-    for place, value in places.items():
-        own = _speed_table().get(f"{measure}_{place}|rate")
-        if own:
-            low = min(own.low, *(bar.low for bar in means if bar))
-            high = max(own.high, *(bar.high for bar in means if bar))
-            found[place] = Interval(low=value * low, high=value * high, coverage=COVERAGE, cases=own.cases).as_dict("s")
-    return found
-
-
-def _reciprocal(rate: Range | None) -> Range | None:
-    return Range(low=1 / rate.high, high=1 / rate.low, cases=rate.cases) if rate else None
-
-
-@functools.cache
-def _speed_table() -> dict[str, Range]:
-    return msgspec.json.decode(SPEED_TABLE.read_bytes(), type=dict[str, Range]) if SPEED_TABLE.exists() else {}

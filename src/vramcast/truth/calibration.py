@@ -17,7 +17,7 @@ from types import MappingProxyType
 import msgspec
 
 from vramcast.serving.engines.base import FEWEST_CASES
-from vramcast.truth.bars import COVERAGE, PROBABILITIES, Cell, cell_names
+from vramcast.truth.bars import COVERAGE, IN_BYTES, PROBABILITIES, Cell, cell_names
 from vramcast.truth.scoring import Point
 
 SHARES = (0.86, 0.90, 0.92, 0.94, 0.95, 0.97)
@@ -28,9 +28,9 @@ _RATIO_STEPS = 1e5
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One figure as calibration sees it: log(measured/forecast), its weight, and who reported it."""
+    """One figure as calibration sees it: its error (``error_of``), its weight, and who reported it."""
 
-    log_ratio: float
+    error: float
     weight: float
     source: str
 
@@ -76,7 +76,17 @@ def calibrate(points: Iterable[Point], choices: Choices = MappingProxyType({})) 
 
 def usable(point: Point) -> bool:
     """Whether a figure can set a bar: both sides positive, and not of quality C."""
-    return point.scored and point.predicted > 0 and point.measured > 0
+    return point.scored and point.predicted > 0 and point.measured > 0 and (point.measure not in IN_BYTES or point.scale > 0)
+
+
+def error_of(measured: float, predicted: float, scale: float) -> float:
+    """The error that bars are made of: log(measured/forecast), or (measured - forecast)/scale where errors are bytes."""
+    return (measured - predicted) / scale if scale else math.log(measured / predicted)
+
+
+def end_of(error: float, scaled: bool) -> float:
+    """An error as a cell keeps it: a ratio, or in units of the scale."""
+    return error if scaled else math.exp(error)
 
 
 def held_out(
@@ -89,8 +99,9 @@ def held_out(
         for point in (p for p in points if fold_of(p) == fold and usable(p)):
             cell = next((table[name] for name in cell_names(point.measure, point.keys) if name in table), None)
             if cell:
-                inside = cell.low <= point.measured / point.predicted <= cell.high
-                found[point.measure].append(Held(inside, cell.high - cell.low))
+                value = end_of(error_of(point.measured, point.predicted, point.scale), point.scale > 0)
+                width = (cell.high - cell.low) * (point.scale / point.predicted if point.scale else 1)
+                found[point.measure].append(Held(cell.low <= value <= cell.high, width))
     return dict(sorted(found.items()))
 
 
@@ -137,26 +148,27 @@ def _fewest(name: str) -> int:
 
 
 def _cell(name: str, points: list[Point], choice: Choice) -> Cell:
-    cases = _weighed(points)
+    cases, scaled = _weighed(points), points[0].scale > 0
     low, high = _RANGES[choice.shape](cases, choice.share_of(name))
     return Cell(
-        low=_down(math.exp(low)),
-        high=_up(math.exp(high)),
-        quantiles=tuple(round(math.exp(_quantile(cases, p)), _RATIO_DIGITS) for p in PROBABILITIES),
+        low=_down(end_of(low, scaled)),
+        high=_up(end_of(high, scaled)),
+        quantiles=tuple(round(end_of(_quantile(cases, p), scaled), _RATIO_DIGITS) for p in PROBABILITIES),
         cases=len(cases),
         sources=len({case.source for case in cases}),
     )
 
 
 def _weighed(points: list[Point]) -> list[Case]:
-    """Cases in order of their ratio, each weighing 1/sqrt(cases of its source)."""
+    """Cases in order of their error, each weighing 1/sqrt(cases of its source)."""
     per_source: dict[str, int] = defaultdict(int)
     for point in points:
         per_source[point.keys["source"]] += 1
     cases = [
-        Case(math.log(p.measured / p.predicted), 1 / math.sqrt(per_source[p.keys["source"]]), p.keys["source"]) for p in points
+        Case(error_of(p.measured, p.predicted, p.scale), 1 / math.sqrt(per_source[p.keys["source"]]), p.keys["source"])
+        for p in points
     ]
-    return sorted(cases, key=lambda case: case.log_ratio)
+    return sorted(cases, key=lambda case: case.error)
 
 
 def shortest_range(cases: list[Case], coverage: float) -> tuple[float, float]:
@@ -172,7 +184,7 @@ def shortest_range(cases: list[Case], coverage: float) -> tuple[float, float]:
             inside -= cases[start].weight
             start += 1
         if inside >= needed:
-            low, high = cases[start].log_ratio, case.log_ratio
+            low, high = cases[start].error, case.error
             best = min(best, (high - low, abs(high + low), low, high))
     return best[2], best[3]
 
@@ -180,7 +192,7 @@ def shortest_range(cases: list[Case], coverage: float) -> tuple[float, float]:
 def centred_range(cases: list[Case], coverage: float) -> tuple[float, float]:
     """The range around the median log ratio that holds that share of the weight of n + 1 cases."""
     middle, needed, inside = _quantile(cases, 0.5), _needed(cases, coverage), 0.0
-    distances = sorted((abs(case.log_ratio - middle), case.weight) for case in cases)
+    distances = sorted((abs(case.error - middle), case.weight) for case in cases)
     for distance, weight in distances:
         inside += weight
         if inside >= needed:
@@ -199,15 +211,15 @@ def _needed(cases: list[Case], coverage: float) -> float:
 def _quantile(cases: list[Case], probability: float) -> float:
     """The weighted quantile: the ratio at which the weight passed reaches the probability, midpoints joined by lines."""
     total, passed = sum(case.weight for case in cases), 0.0
-    before = (0.0, cases[0].log_ratio)
+    before = (0.0, cases[0].error)
     for case in cases:
         middle = (passed + case.weight / 2) / total
         if middle >= probability:
             share = (probability - before[0]) / (middle - before[0]) if middle > before[0] else 1.0
-            return before[1] + share * (case.log_ratio - before[1])
+            return before[1] + share * (case.error - before[1])
         passed += case.weight
-        before = (middle, case.log_ratio)
-    return cases[-1].log_ratio
+        before = (middle, case.error)
+    return cases[-1].error
 
 
 def _down(ratio: float) -> float:

@@ -18,7 +18,8 @@ from pathlib import Path
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.truth.bars import COVERAGE, PROBABILITIES, Cell, Combination, first_look_names
+from vramcast.truth.bars import COVERAGE, IN_BYTES, PROBABILITIES, Cell, Combination, first_look_names
+from vramcast.truth.calibration import end_of, error_of
 from vramcast.truth.scoring import Point
 
 FEWEST_GROUPS = 9
@@ -33,10 +34,12 @@ _TOLERANCE = 0.02
 _DIGITS = 5
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One figure at first look. ``ratio``: measured/forecast. ``source`` and ``group`` are opaque names.
 
     ``seen``: the engine (or framework) and the model's family stand together in the rows that rules were built on.
+    ``predicted`` and ``scale``: the forecast and the unit of its errors in bytes, of a measure whose errors are bytes; a look of
+    such a measure that has none (the first, whose figures were not kept) says nothing of its bar.
     """
 
     look: int
@@ -53,11 +56,23 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     method: str = ""
     recompute: str = ""
     parallel: str = ""
+    predicted: float = 0
+    scale: float = 0
+
+    @property
+    def speaks(self) -> bool:
+        """Whether a bar can be made of it."""
+        return self.measure not in IN_BYTES or self.scale > 0
+
+    @property
+    def error(self) -> float:
+        """The error that bars are made of."""
+        return error_of(self.ratio * self.predicted, self.predicted, self.scale) if self.scale else math.log(self.ratio)
 
     @property
     def combination(self) -> Combination:
         """What decides which cells it belongs to."""
-        return Combination(measure=self.measure, engine=self.engine, seen=self.seen)
+        return Combination(measure=self.measure, engine=self.engine, seen=self.seen, plain=self.kind == "dense")
 
 
 Shares = dict[tuple[str, bool], float]
@@ -114,6 +129,8 @@ def looks_of(points: Iterable[Point], *, look: int, commit: str) -> Iterator[Loo
                 method=keys.get("method", ""),
                 recompute=keys.get("recompute", ""),
                 parallel=keys.get("parallel", ""),
+                predicted=round(p.predicted) if p.scale else 0,
+                scale=round(p.scale),
             )
 
 
@@ -149,13 +166,16 @@ def _covers(groups: list[HeldGroup]) -> bool:
 
 def _left_out(looks: Sequence[Look], shares: Shares) -> dict[tuple[str, bool], list[HeldGroup]]:
     held: dict[tuple[str, bool], list[HeldGroup]] = defaultdict(list)
+    looks = [look for look in looks if look.speaks]
     for group in sorted({look.group for look in looks}):
         table = _cells([look for look in looks if look.group != group], shares)
         rows: dict[tuple[str, bool], list[tuple[bool, float]]] = defaultdict(list)
         for look in (look for look in looks if look.group == group):
             cell = next((table[name] for name in first_look_names(look.combination) if name in table), None)
             if cell:
-                rows[look.measure, look.seen].append((cell.low <= look.ratio <= cell.high, cell.high - cell.low))
+                held_so = cell.low <= end_of(look.error, look.scale > 0) <= cell.high
+                width = (cell.high - cell.low) * (look.scale / look.predicted if look.scale else 1)
+                rows[look.measure, look.seen].append((held_so, width))
         for kind, found in rows.items():
             inside = sum(ok for ok, _ in found) / len(found)
             held[kind].append(HeldGroup(inside, len(found), sorted(width for _, width in found)[len(found) // 2]))
@@ -167,8 +187,8 @@ def _cells(looks: Sequence[Look], shares: Shares) -> dict[str, Cell]:
     for measure in sorted({measure for measure, _ in shares}):
         pool = POOLED.get(measure, {measure})
         for look in looks:
-            if look.measure in pool:
-                for name in first_look_names(msgspec.structs.replace(look.combination, measure=measure)):
+            if look.measure in pool and look.speaks:
+                for name in dict.fromkeys(first_look_names(msgspec.structs.replace(look.combination, measure=measure))):
                     members[name].append(look)
     made = ((name, _cell(cases, _share_of(name, shares))) for name, cases in sorted(members.items()))
     return {name: cell for name, cell in made if cell}
@@ -185,16 +205,16 @@ def _cell(looks: list[Look], share: float) -> Cell | None:
     """The shortest range of log ratios that holds the share, every group alike and one more to come."""
     groups: dict[str, list[float]] = defaultdict(list)
     for look in looks:
-        groups[look.group].append(math.log(look.ratio))
+        groups[look.group].append(look.error)
     if len(groups) < FEWEST_GROUPS:
         return None
     cases = sorted((value, 1 / len(values)) for values in groups.values() for value in values)
     needed = min(len(groups), share * (len(groups) + 1)) - 1e-9
-    low, high = _shortest(cases, needed)
+    (low, high), scaled = _shortest(cases, needed), looks[0].scale > 0
     return Cell(
-        low=math.floor(math.exp(low) * 10**_DIGITS) / 10**_DIGITS,
-        high=math.ceil(math.exp(high) * 10**_DIGITS) / 10**_DIGITS,
-        quantiles=tuple(round(math.exp(_quantile(cases, p)), _DIGITS) for p in PROBABILITIES),
+        low=math.floor(end_of(low, scaled) * 10**_DIGITS) / 10**_DIGITS,
+        high=math.ceil(end_of(high, scaled) * 10**_DIGITS) / 10**_DIGITS,
+        quantiles=tuple(round(end_of(_quantile(cases, p), scaled), _DIGITS) for p in PROBABILITIES),
         cases=len(looks),
         sources=len({look.source for look in looks}),
         groups=len(groups),

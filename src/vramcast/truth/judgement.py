@@ -25,7 +25,8 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``measure``: the stable name of the figure: weights, kv_pool, kv_buffer, state, model_buffer, compute_buffer, activation,
     graphs, non_torch, total, allocated, reserved, device, static, ttft, tpot, step ... ``at``: which device or rank, when a row
     has several figures of one measure. ``slack``: half of the last printed digit when that is coarse; an error within it
-    counts as zero. ``low``/``high``: the interval of the forecast when it is not the calibrated one.
+    counts as zero. ``low``/``high``: the interval of the forecast when it is not the calibrated one. ``scale``: the unit of its
+    errors, of a measure whose errors are bytes.
     """
 
     measure: str
@@ -35,6 +36,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     slack: float = 0
     low: float | None = None
     high: float | None = None
+    scale: float = 0
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -30,6 +30,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     scored: bool
     held: bool | None
     width: float | None
+    scale: float = 0
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +107,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 def _point(judged: Judgement, pair: Pair) -> Point:
     low, high = pair.low, pair.high
     if low is None or high is None:
-        interval = interval_for(pair.measure, pair.predicted, judged.keys)
+        interval = interval_for(pair.measure, pair.predicted, judged.keys, pair.scale)
         low, high = (interval.low, interval.high) if interval else (None, None)
     known = low is not None and high is not None
     return Point(
@@ -119,6 +120,7 @@ def _point(judged: Judgement, pair: Pair) -> Point:
         scored=judged.quality != "C",
         held=low - pair.slack <= pair.measured <= high + pair.slack if low is not None and high is not None else None,
         width=(high - low) / pair.predicted if known and pair.predicted > 0 else None,  # type: ignore[operator]
+        scale=pair.scale,
     )
 
 

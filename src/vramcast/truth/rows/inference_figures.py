@@ -3,9 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+
 from vramcast.ledger import RankMemory
 from vramcast.serving.engines.base import Answer
-from vramcast.truth.bars import overhead_bytes
+from vramcast.truth.bars import error_scale_of, overhead_bytes
 from vramcast.truth.judgement import Pair
 from vramcast.units import GiB, MiB
 
@@ -31,6 +33,12 @@ def _weights(row: Row, answer: Answer) -> Iterator[Pair]:
 
 
 def _pool(row: Row, answer: Answer) -> Iterator[Pair]:
+    """The pool, which errs by bytes: it is what weights and overhead leave of the card."""
+    scale = error_scale_of(answer, answer.ranks[0])
+    yield from (msgspec.structs.replace(pair, scale=scale) for pair in _pool_bytes(row, answer))
+
+
+def _pool_bytes(row: Row, answer: Answer) -> Iterator[Pair]:
     """The pool in bytes: printed, or the printed blocks or tokens times what each takes."""
     measured, cache = row["measured"], answer.cache
     if answer.resolved.card is None:
@@ -60,7 +68,7 @@ def _overhead(row: Row, answer: Answer) -> Iterator[Pair]:
         forecast = overhead_bytes(answer, answer.ranks[0])
         measured = forecast + pool.predicted - pool.measured
         if pool.predicted > 0 and forecast > 0 and measured > 0:
-            yield Pair(measure="overhead", predicted=forecast, measured=measured, slack=pool.slack)
+            yield Pair(measure="overhead", predicted=forecast, measured=measured, slack=pool.slack, scale=pool.scale)
 
 
 def _per_token(row: Row, answer: Answer) -> Iterator[Pair]:

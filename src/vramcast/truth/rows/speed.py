@@ -26,9 +26,9 @@ from vramcast.speed.simulation import Server
 from vramcast.speed.step import Step
 from vramcast.speed.streams import stream
 from vramcast.speed.transfer import usual_rate
-from vramcast.truth.bars import speed_interval
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows import speed_words as words
+from vramcast.truth.speed_bars import speed_interval
 from vramcast.workload import Parallel, Serving
 
 Row = dict[str, Any]
