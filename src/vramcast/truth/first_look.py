@@ -14,6 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from statistics import NormalDist
 
 import msgspec
 
@@ -31,6 +32,7 @@ POOLED = dict.fromkeys(_COUNTERS, _COUNTERS)
 
 SHARES = (0.80, 0.84, 0.88, 0.90, 0.92)
 _TOLERANCE = 0.02
+_NORMAL = NormalDist()
 _DIGITS = 5
 
 
@@ -211,14 +213,25 @@ def _cell(looks: list[Look], share: float) -> Cell | None:
     cases = sorted((value, 1 / len(values)) for values in groups.values() for value in values)
     needed = min(len(groups), share * (len(groups) + 1)) - 1e-9
     (low, high), scaled = _shortest(cases, needed), looks[0].scale > 0
+    quantiles = [_quantile(cases, p) for p in PROBABILITIES]
+    if scaled:
+        quantiles = _with_tails(quantiles, low, high)
     return Cell(
         low=math.floor(end_of(low, scaled) * 10**_DIGITS) / 10**_DIGITS,
         high=math.ceil(end_of(high, scaled) * 10**_DIGITS) / 10**_DIGITS,
-        quantiles=tuple(round(end_of(_quantile(cases, p), scaled), _DIGITS) for p in PROBABILITIES),
+        quantiles=tuple(round(end_of(value, scaled), _DIGITS) for value in quantiles),
         cases=len(looks),
         sources=len({look.source for look in looks}),
         groups=len(groups),
     )
+
+
+def _with_tails(quantiles: list[float], low: float, high: float) -> list[float]:
+    """The outermost quantiles no nearer than those of a normal law through the bar's ends: few groups have no hundredth."""
+    middle = quantiles[len(quantiles) // 2]
+    further = _NORMAL.inv_cdf(PROBABILITIES[-1]) / _NORMAL.inv_cdf((1 + COVERAGE) / 2)
+    first, last = (middle + further * (end - middle) for end in (low, high))
+    return [min(quantiles[0], first), *quantiles[1:-1], max(quantiles[-1], last)]
 
 
 def _shortest(cases: list[tuple[float, float]], needed: float) -> tuple[float, float]:
