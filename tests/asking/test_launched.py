@@ -46,7 +46,7 @@ def test_another_machines_paths_are_read_by_their_names() -> None:
 
 def test_ollamas_run_is_its_tag(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["serve", "ollama run llama3.1:8b", "--gpu", "3060"]) == 0
-    assert "ollama b" in capsys.readouterr().out
+    assert "Ollama b" in capsys.readouterr().out
 
 
 def test_a_line_without_a_model_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

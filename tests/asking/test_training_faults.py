@@ -17,13 +17,13 @@ def test_trained_weights_are_floats(name: str) -> None:
 def test_a_type_that_the_card_only_emulates_is_said_first(capsys: pytest.CaptureFixture[str]) -> None:
     run(["train", "huggyllama/llama-7b", "--gpu", "V100-32G", "--method", "lora", "--checkpointing", "full"])
     lines = capsys.readouterr().out.splitlines()
-    place = next(i for i, line in enumerate(lines) if "bfloat16 emulated on this card: Tesla V100" in line)
+    place = next(i for i, line in enumerate(lines) if "bfloat16 is emulated on this card: Tesla V100" in line)
     assert place < lines.index("The step, moment by moment")
 
 
 def test_the_share_that_is_trained_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     run(["train", "meta-llama/Llama-2-7b-hf", "--method", "lora", "--rank", "8"])
-    assert "19,988,480 parameters are trained, 0.2958% of all with them" in capsys.readouterr().out
+    assert "19,988,480 parameters are trained: 0.2958% of all, adapters included" in capsys.readouterr().out
 
 
 def test_a_term_that_is_not_there_is_zero(capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,7 +112,7 @@ def test_an_answer_in_python_is_the_page_a_card_and_the_contract() -> None:
     assert answer.to_dict()["fit"]["verdict"] == "no"
     html = answer._repr_html_()
     assert html == answer_html(answer)
-    assert "DOES NOT START" not in html and ">DOES NOT FIT<" in html and " % likely" in html
+    assert "DOES NOT START" not in html and ">DOES NOT FIT<" in html and "% likely" in html
 
 
 def test_html_escapes_what_others_wrote() -> None:

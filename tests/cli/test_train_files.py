@@ -82,5 +82,5 @@ def test_a_training_file_may_stand_where_the_model_does(tmp_path: Path, capsys: 
     file.write_text("model_name_or_path: meta-llama/Llama-3.1-8B\nfinetuning_type: lora\ncutoff_len: 1024\ncutof_len: 2048\n")
     assert run(["train", str(file), "--gpu", "H100"]) == 0
     shown = capsys.readouterr().out
-    assert "llama_factory" in shown and "1,024 tokens" in shown
+    assert "LLaMA-Factory" in shown and "1,024 tokens" in shown
     assert "not modelled: the key cutof_len (did you mean cutoff_len?)" in shown

@@ -37,7 +37,7 @@ def test_a_card_the_engine_does_not_start_on_is_said_before_the_ledger() -> None
     answer = forecast_serving(Serving(model="Qwen/Qwen2.5-7B-Instruct", gpu="P40"))
     text = ["".join(text for text, _ in line) for line in serving_page(answer, terminal=False).lines]
     said = next(i for i, line in enumerate(text) if "vllm needs compute capability 7.0, Tesla P40 has 6.1" in line)
-    assert said < text.index("Memory of one card (forward)")
+    assert said < text.index("Memory of one card at its peak (forward)")
     assert answer.assumed[0].value == "refused"
 
 

@@ -8,8 +8,8 @@ from vramcast.units import gib
 def headline_in(fit: Fit, say: Language) -> str:
     """How likely, and by how much; in English the words of ``planning.verdict.headline`` (a test holds both together)."""
     if fit.refused or fit.verdict == "partly":
-        return fit.error
-    likely = _likely(fit.probability, say) if fit.probability is not None else ""
+        return say.formula(fit.error)
+    likely = likely_in(fit.probability, say) if fit.probability is not None else ""
     if fit.margin_bytes is None:
         return likely
     short = fit.margin_bytes < 0
@@ -19,10 +19,13 @@ def headline_in(fit: Fit, say: Language) -> str:
     return say("t-headline", likely=likely, margin=margin) if likely else margin
 
 
-def _likely(chance: float, say: Language) -> str:
+def likely_in(chance: float, say: Language) -> str:
+    """How likely it fits, in the words of ``planning.verdict.likely_text``."""
+    from vramcast.planning.verdict import percent
+
     if chance > 0.99:
         return say("likely-surely")
-    return say("likely-hardly") if chance < 0.01 else say("t-likely", share=f"{100 * chance:.0f}")
+    return say("likely-hardly") if chance < 0.01 else say("likely", share=f"{percent(chance)}%")
 
 
 def term_in(name: str, say: Language) -> str:

@@ -7,6 +7,7 @@ from vramcast.charts.palette import PHASES, colour_of
 from vramcast.charts.pictures import Axis, Bar, Cell, Grid, Moment, Moments, Part, Plot, Point, Series
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.language import Language
+from vramcast.language.programs import program_name
 from vramcast.ledger import Forecast, Term
 from vramcast.planning.verdict import headline, missing_bytes
 from vramcast.units import gib, time_text
@@ -25,10 +26,11 @@ def terms_of(forecast: Forecast) -> tuple[Term, ...]:
 
 
 def title_of(forecast: Forecast, say: Language) -> str:
-    """``Qwen/Qwen2.5-7B-Instruct, 1 x GeForce RTX 4090, vllm 0.33.0``."""
+    """``Qwen/Qwen2.5-7B-Instruct, 1 x GeForce RTX 4090, vLLM 0.33.0``."""
     w = forecast.workload
     where = f"{w.get('gpus', 1)} x {w['gpu']}" if w.get("gpu") else say("no-card")
-    what = " ".join(str(w[n]) for n in ("engine", "framework", "engine_version", "framework_version") if w.get(n))
+    version = w.get("engine_version") or w.get("framework_version") or ""
+    what = f"{program_name(str(w.get('engine') or w.get('framework') or ''))} {version}".strip()
     return f"{forecast.model.id}, {where}, {what}"
 
 
@@ -36,7 +38,7 @@ def part_of(term: Term, say: Language) -> Part:
     """A term as a part of a stack, with its formula to hover."""
     label = say.word("term", term.name)
     source = f" [{term.source}]" if term.source else ""
-    return Part(term.name, label, float(term.bytes), f"{label}: {gib(term.bytes)}. {term.why}{source}")
+    return Part(term.name, label, float(term.bytes), f"{label}: {gib(term.bytes)}. {say.formula(term.why)}{source}")
 
 
 def card_bar(forecast: Forecast, say: Language) -> Bar:
@@ -61,7 +63,7 @@ def step_moments(forecast: Forecast, say: Language) -> Moments | None:
     return Moments(
         title=f"{say('step-memory')}: {title_of(forecast, say)}",
         moments=tuple(
-            Moment(say.word("instant", i.name), (*(part_of(t, say) for t in i.terms if t.bytes), *outside)) for i in rank.instants
+            Moment(say.moment(i.name), (*(part_of(t, say) for t in i.terms if t.bytes), *outside)) for i in rank.instants
         ),
         capacity=float(size) if size else None,
         capacity_label=f"{forecast.workload['gpu']} {gib(size, 1)}" if size else "",

@@ -92,6 +92,11 @@ class LazyCommands(click.Group):
         with formatter.indentation():
             formatter.write_text(spoken()("help-root"))
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from vramcast.cli.grouped import write_epilog
+
+        write_epilog(self.epilog, formatter)
+
 
 @click.command(
     cls=LazyCommands, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -132,7 +137,8 @@ def run(arguments: list[str] | None = None) -> int:
         click.echo(error.format_message())
         return 0
     except click.UsageError as error:
-        return _complain(f"{error.format_message()}{_help_hint(error.ctx)}", 2)
+        message = error.format_message().rstrip(".")
+        return _complain(f"{message[:1].lower()}{message[1:]}{_help_hint(error.ctx)}", 2)
     except click.ClickException as error:
         return _complain(error.format_message(), 2)
     except (click.Abort, KeyboardInterrupt):

@@ -20,17 +20,20 @@ _NO_FLAG = frozenset({"no effect on memory", "traced_error", "layers traced", "u
 def assumptions(page: Page, forecast: Forecast) -> None:
     """The dozen that decide, a count of the rest, and what is not modelled."""
     assumed = _last_of_each([a for a in forecast.assumed if a.value not in ("emulated", "refused")])
+    say = spoken()
     if assumed:
-        page.heading(spoken()("t-assumed"))
-        for a in assumed[:_MOST]:
+        page.heading(say("t-assumed"))
+        shown = assumed[:_MOST] if len(assumed) > _MOST + 1 else assumed
+        for a in shown:
             flag = flag_of(a, forecast)
-            page.line("  ", f"{a.name} = {value_words(a)}", (f"  {a.because}", "faint"), (f"  ({flag})" if flag else "", "faint"))
-        if len(assumed) > _MOST:
-            changes = ", --set NAME=VALUE changes one" if "micro_batch" in forecast.workload else ""
-            page.line("  ", (f"and {len(assumed) - _MOST} more (--json lists them{changes})", "faint"))
+            page.line("  ", f"{a.name} = {value_words(a)}", (f"  {say.formula(a.because)}", "faint"),
+                      (f"  ({flag})" if flag else "", "faint"), hang=4)  # fmt: skip
+        if len(shown) < len(assumed):
+            key = "t-more-set" if "micro_batch" in forecast.workload else "t-more"
+            page.line("  ", (say(key, count=len(assumed) - len(shown)), "faint"))
     for u in forecast.unmodelled:
-        bound = f" (at most {gib(u.bound_bytes)})" if u.bound_bytes is not None else ""
-        page.line(("not modelled: ", "warn"), f"{u.what}{bound}", hang=2)
+        bound = f" ({say('t-at-most', size=gib(u.bound_bytes))})" if u.bound_bytes is not None else ""
+        page.line((f"{say('t-unmodelled')}: ", "warn"), f"{say.formula(u.what)}{bound}", hang=2)
 
 
 def _last_of_each(assumed: list[Assumption]) -> list[Assumption]:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 import msgspec
 
+from vramcast.cli.grouped import CONTEXT, GroupedCommand
 from vramcast.cli.page import Page
 from vramcast.errors import QuestionError
 from vramcast.units import time_text
@@ -25,7 +26,7 @@ measured (ttft_s, tpot_s, tokens_per_s); or the result file of vllm bench serve.
 _FIGURES = ("ttft_s", "tpot_s", "tokens_per_s")
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--gpu", metavar="NAME[xN]", help="The card, where the runs do not name it.")
 @click.option("--engine", metavar="NAME[==VERSION]", help="The engine, where the runs do not name it.")

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from vramcast.cli.grouped import CONTEXT
+from vramcast.cli.grouped import CONTEXT, GroupedCommand
 
 _EPILOG = """\b
 Examples:
@@ -20,7 +20,7 @@ Exit codes: 0 all fit, 1 one does not, 2 one cannot be read or asked. docs/plan.
 _STYLES = {"fits": "good", "tight": "warn", "partly": "bad", "no": "bad", "unknown": "faint"}
 
 
-@click.command(epilog=_EPILOG, context_settings=CONTEXT)
+@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--gpu", required=True, metavar="NAME[xN]", help="The card it has to fit, and how many.")
 @click.option("--model", metavar="MODEL", help="The model of training files that name none.")

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from vramcast import __version__
+from vramcast.cli.grouped import CONTEXT, GroupedCommand
 from vramcast.cli.page import Page
 from vramcast.cli.structs import print_struct
 from vramcast.errors import QuestionError
@@ -37,7 +38,7 @@ _STYLES = {"ok": "good", "note": "faint", "warn": "warn", "bad": "bad"}
 _MARKS = {"ok": "ok  ", "note": "note", "warn": "warn", "bad": "bad "}
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.argument("what", required=False, metavar="[FILE|-]")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(what: str | None, as_json: bool) -> int:

@@ -7,9 +7,10 @@ from msgspec import structs
 from vramcast.asking.wording import headline_in, term_in
 from vramcast.cli.assumed_page import assumptions
 from vramcast.cli.ledger_page import instants, ledger
-from vramcast.cli.page import Page, Span, filled
+from vramcast.cli.page import Page, Span, cells, filled
 from vramcast.cli.speed_page import speed_section, training_speed_section
 from vramcast.language import spoken
+from vramcast.language.programs import program_name
 from vramcast.ledger import Advice, Fit, Forecast
 from vramcast.planning.verdict import WANTING
 from vramcast.units import count, gib
@@ -26,11 +27,11 @@ def serving_page(forecast: Forecast, *, terminal: bool | None = None) -> Page:
     page = Page(terminal=terminal)
     _title(page, forecast)
     ledger(page, forecast)
-    if forecast.speed:
-        speed_section(page, forecast.speed)
-    _limits(page, forecast)
-    _cards(page, forecast)
     _advice(page, forecast)
+    _cards(page, forecast)
+    _limits(page, forecast)
+    if forecast.speed:
+        speed_section(page, forecast.speed, held=_held(forecast))
     assumptions(page, forecast)
     return page
 
@@ -39,15 +40,20 @@ def training_page(forecast: Forecast, *, terminal: bool | None = None) -> Page:
     """The answer to a training question: as for serving, with the instants of the step."""
     page = Page(terminal=terminal)
     _title(page, forecast)
-    instants(page, forecast.worst)
     ledger(page, forecast)
-    if forecast.speed:
-        training_speed_section(page, forecast.speed)
-    _limits(page, forecast)
     _advice(page, forecast)
     _cards(page, forecast)
+    instants(page, forecast.worst)
+    _limits(page, forecast)
+    if forecast.speed:
+        training_speed_section(page, forecast.speed, held=_held(forecast))
     assumptions(page, forecast)
     return page
+
+
+def _held(forecast: Forecast) -> bool:
+    """Whether what is asked runs, so that its speed is one that will be seen."""
+    return forecast.fit.verdict != "no"
 
 
 def answer_page(forecast: Forecast, *, terminal: bool | None = None) -> Page:
@@ -58,21 +64,22 @@ def answer_page(forecast: Forecast, *, terminal: bool | None = None) -> Page:
 
 def _title(page: Page, forecast: Forecast) -> None:
     w, m = forecast.workload, forecast.model
-    typed = f" (asked: {w['model']})" if w["model"] != m.id and "/" not in str(w["model"]) else ""
     say = spoken()
+    typed = f" ({say('t-asked', what=w['model'])})" if w["model"] != m.id and "/" not in str(w["model"]) else ""
     few = m.active_parameters < 0.9 * m.parameters
     active = f" {say('t-active', active=count(m.active_parameters))}" if few else ""
     told = say("t-model", parameters=count(m.parameters), active=active, layers=m.layers)
     page.line((m.id, "title"), (typed, "faint"), "  ", (told, "faint"))
     where = f"{w.get('gpus', 1)} x {w['gpu']}" if w.get("gpu") else say("no-card")
-    what = f"{w.get('engine') or w.get('framework')} {w.get('engine_version') or w.get('framework_version') or ''}".strip()
+    program = program_name(str(w.get("engine") or w.get("framework")))
+    what = f"{program} {w.get('engine_version') or w.get('framework_version') or ''}".strip()
     page.line(f"{where}  ·  {what}  ·  {_load(w)}")
     _trained(page, forecast)
-    _verdict(page, forecast.fit)
+    _verdict(page, forecast.fit, program)
     _not_native(page, forecast)
 
 
-def _verdict(page: Page, fit: Fit) -> None:
+def _verdict(page: Page, fit: Fit, program: str) -> None:
     if fit.verdict not in _VERDICTS:
         return
     say = spoken()
@@ -80,15 +87,17 @@ def _verdict(page: Page, fit: Fit) -> None:
     page.blank()
     binding = f"  {say('t-largest', term=term_in(fit.binding, say))}" if fit.binding and not fit.refused else ""
     page.line((say("t-refused" if fit.refused else f"t-{fit.verdict}"), _VERDICTS[fit.verdict]), "  ", said, binding)
-    if fit.error and fit.error not in said:
-        page.line("  ", (fit.error, "warn"), hang=2)
+    if fit.error and not fit.refused and fit.verdict != "partly":
+        own = fit.error.startswith("the engine claims")
+        page.line("  ", (say.formula(fit.error) if own else say("t-stops", program=program, message=fit.error), "warn"), hang=2)
 
 
 def _not_native(page: Page, forecast: Forecast) -> None:
     """What the card does not do by itself, before anything else is read."""
     for a in forecast.assumed:
         if a.value in ("emulated", "refused") and a.because != forecast.fit.error:
-            page.line("  ", (f"{a.name} {a.value} on this card: ", "bad" if a.value == "refused" else "warn"), a.because)
+            word = spoken()(f"t-card-{a.value}", name=a.name)
+            page.line("  ", (f"{word}: ", "bad" if a.value == "refused" else "warn"), spoken().formula(a.because), hang=4)
 
 
 def _load(workload: dict[str, object]) -> str:
@@ -99,7 +108,7 @@ def _load(workload: dict[str, object]) -> str:
     recipe = workload.get("recipe")
     task = recipe.get("task") if isinstance(recipe, dict) else None
     method = f"{task} ({workload.get('method')})" if task and task not in ("sft", "pretrain") else workload.get("method")
-    return f"{method}, micro-batch {workload['micro_batch']} x {workload['seq']:,} tokens"
+    return spoken()("t-step", method=method, batch=workload["micro_batch"], seq=f"{workload['seq']:,}")
 
 
 def _trained(page: Page, forecast: Forecast) -> None:
@@ -107,7 +116,7 @@ def _trained(page: Page, forecast: Forecast) -> None:
     trained = forecast.workload.get("trainable_parameters")
     if isinstance(trained, int | float) and 0 < trained < 0.99 * forecast.model.parameters:
         share = trained / (forecast.model.parameters + trained)
-        page.line("  ", (f"{trained:,.0f} parameters are trained, {share:.4%} of all with them", "faint"))
+        page.line("  ", (spoken()("t-trained", count=f"{trained:,.0f}", share=f"{share:.4%}"), "faint"))
 
 
 def _limits(page: Page, forecast: Forecast) -> None:
@@ -137,19 +146,23 @@ def _tenths(number: float | None) -> float | None:
 def _cards(page: Page, forecast: Forecast) -> None:
     if not forecast.cards:
         return
-    page.heading(spoken()("t-cards"))
-    rows = [
+    say = spoken()
+    page.heading(say("t-cards"))
+    rows: list[tuple[str, ...]] = [
         (
             f"{c.gpus} x {c.gpu}",
-            c.layout,
-            c.verdict,
-            f"{gib(c.needed_bytes, 1)} of {gib(c.capacity_bytes, 1)}",
-            f"{c.bandwidth_bytes_per_s / 1e9:,.0f} GB/s each" if c.bandwidth_bytes_per_s else "",
-            f"from ${c.cloud_usd_per_hour * c.gpus:.2f}/h" if c.cloud_usd_per_hour else "",
+            say.formula(c.layout),
+            say(f"t-mark-{c.verdict}"),
+            say("t-of", part=gib(c.needed_bytes, 1), whole=gib(c.capacity_bytes, 1)),
+            f"{c.bandwidth_bytes_per_s / 1e9:,.0f} GB/s" if c.bandwidth_bytes_per_s else "",
+            f"${c.cloud_usd_per_hour * c.gpus:.2f}/h" if c.cloud_usd_per_hour else "",
         )
         for c in forecast.cards
     ]
-    page.table(rows, styles=("title", "faint", "good", "number", "faint", "faint"))
+    styles = ["title", "faint", "good", "number", "faint", "faint"]
+    if page.terminal and sum(2 + max(cells(row[i]) for row in rows) for i in range(len(styles))) > page.width:
+        rows = [(*row[:4], row[5]) for row in rows]  # the price says more than the bandwidth
+    page.table(rows, styles=tuple(styles))
 
 
 def _advice(page: Page, forecast: Forecast) -> None:
@@ -158,12 +171,23 @@ def _advice(page: Page, forecast: Forecast) -> None:
     say = spoken()
     page.heading(say("t-advice"))
     widest = min(_WIDEST_CHANGE, max(len(a.change) for a in forecast.advice))
-    for a in forecast.advice:
+    costs = _told_once([a.costs for a in forecast.advice])
+    for a, cost in zip(forecast.advice, costs, strict=True):
         saved = say("saves", size=gib(a.saves_bytes)) if a.saves_bytes else ""
         word = say(f"t-mark-{a.then_verdict}" if a.then_verdict in _MARKS else "t-mark-none")
         mark: Span = (filled(word, _MARK_CELLS), _MARKS.get(a.then_verdict, "warn"))
-        a = structs.replace(a, costs=say.phrase("cost", a.costs))  # noqa: PLW2901
-        _piece(page, a, mark, saved, widest)
+        _piece(page, structs.replace(a, costs=say.phrase("cost", cost)), mark, saved, widest)
+
+
+def _told_once(costs: list[str]) -> list[str]:
+    """The costs of each change; what a scheme keeps of the quality is said beside the first change that has it."""
+    told: set[str] = set()
+    kept = []
+    for cost in costs:
+        parts = list(dict.fromkeys(cost.split("; ")))
+        kept.append("; ".join(part.replace(" %", "%") for part in parts if part not in told))
+        told |= {part for part in parts if " of benchmark scores on " in part or part.startswith("perplexity ")}
+    return kept
 
 
 def _piece(page: Page, advice: Advice, mark: Span, saved: str, widest: int) -> None:

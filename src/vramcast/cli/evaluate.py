@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from vramcast.cli.grouped import CONTEXT, GroupedCommand
 from vramcast.cli.page import Page
 from vramcast.truth.evaluation import Evaluation, evaluate
 from vramcast.truth.scoring import Point, Score, fit, macro, worst
@@ -15,8 +16,10 @@ _BAD, _WARN = 0.10, 0.05
 
 
 @click.command(
+    cls=GroupedCommand,
+    context_settings=CONTEXT,
     epilog="\b\nExamples:\n  vramcast evaluate runs.jsonl\n  vramcast evaluate runs.jsonl --group engine --worst 20 --json\n"
-    "  vramcast evaluate new_rows.jsonl --first-look looks.jsonl    (before any rule is changed for them)"
+    "  vramcast evaluate new_rows.jsonl --first-look looks.jsonl    (before any rule is changed for them)",
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--group", "groups", multiple=True, help="Show errors by this key too: engine, version, source, kind, quant ...")

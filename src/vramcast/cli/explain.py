@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from vramcast.cli.grouped import CONTEXT, GroupedCommand
 from vramcast.errors import QuestionError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _HEAD = 2**20
 _PICKLE = b"\x80"  # every pickle of protocol 2 and above begins so
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.argument("what", metavar="FILE|-")
 @click.option("--gpu", metavar="NAME", help="The card of a log that does not tell it: the run is then asked again.")
 @click.option("--device", type=int, help="The device of a snapshot (default: the one with most memory).")

@@ -6,6 +6,7 @@ from typing import Any
 import click
 import msgspec
 
+from vramcast.cli.grouped import CONTEXT, GroupedCommand
 from vramcast.cli.page import Page
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.units import GB, GiB
@@ -26,7 +27,7 @@ _SORTS = ("memory", "bandwidth", "bf16", "fp8", "fp32", "price", "cloud", "power
 _MOST_BESIDE = 6
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.argument("names", nargs=-1, metavar="[NAME...]")
 @click.option("--at-least", metavar="SIZE", help="Only cards with that much memory visible to a program (for example 48GiB).")
 @click.option("--sort", type=click.Choice(_SORTS), help="Order of the list, the most first; price, cloud and power the least.")

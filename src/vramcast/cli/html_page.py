@@ -20,7 +20,7 @@ def answer_html(forecast: Forecast) -> str:
         return f"<div>{escape(forecast.model.id)}: {escape(headline_in(forecast.fit, say))}</div>"
     pictures = "".join(f'<div style="margin:.5em 0">{drawn(one)}</div>' for one in pictures_of(forecast, say))
     told = say("t-model", parameters=count(forecast.model.parameters), active="", layers=forecast.model.layers)
-    peak = escape(say.word("instant", rank.peak.name))
+    peak = escape(say.moment(rank.peak.name))
     return (
         '<div style="font-family:system-ui,sans-serif;max-width:56em">'
         f"<div><b>{escape(title_of(forecast, say))}</b> {escape(told)}</div>"
@@ -43,4 +43,4 @@ def _row(term: Term, say: Language) -> str:
     dot = f'<span style="color:{colour_of(term.name)}">&#9632;</span>'
     size = f'<td style="text-align:right;white-space:nowrap">{escape(gib(term.bytes))}</td>'
     left = '<td style="text-align:left">'
-    return f"<tr>{left}{dot} {escape(say.word('term', term.name))}</td>{size}{left}{escape(term.why)}</td></tr>"
+    return f"<tr>{left}{dot} {escape(say.word('term', term.name))}</td>{size}{left}{escape(say.formula(term.why))}</td></tr>"

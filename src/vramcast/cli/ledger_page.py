@@ -35,8 +35,9 @@ def ledger(page: Page, forecast: Forecast) -> None:
     for term in terms:
         share = f"{term.bytes / capacity:>{'7.1%' if term.bytes < 10 * capacity else '7.0%'}}  "
         legend = f"{page.mark(term.name)} " if page.terminal else ""
+        why = page.fitted(say.formula(term.why), used=27 + width)
         page.line("  ", (legend, term.name), (filled(term_in(term.name, say), width), term.name),
-                  (gib(term.bytes).rjust(12), "number"), share, (page.fitted(term.why, used=27 + width), "faint"))  # fmt: skip
+                  (gib(term.bytes).rjust(12), "number"), share, (why, "faint"))  # fmt: skip
     _sums(page, forecast, rank, missing)
 
 
@@ -45,7 +46,7 @@ def _sums(page: Page, forecast: Forecast, rank: RankMemory, missing: int) -> Non
     _sum_line(page, spoken()("needed"), rank.needed_bytes, _interval(rank))
     if rank.first_step_bytes is not None:
         counters = {"allocated": rank.allocated_bytes, "reserved": rank.reserved_bytes, "device": rank.device_bytes}
-        said = "  ·  ".join(f"{name} {gib(size)}" for name, size in counters.items())
+        said = "  ·  ".join(f"{spoken()(f't-{name}')} {gib(size)}" for name, size in counters.items())
         page.line("  ", _indent(page), (said, "faint"))
     if rank.claimed_bytes > rank.needed_bytes:
         _sum_line(page, spoken()("t-claimed"), rank.claimed_bytes, spoken()("t-claimed-why"))
@@ -55,7 +56,7 @@ def _sums(page: Page, forecast: Forecast, rank: RankMemory, missing: int) -> Non
         page.line("  ", _indent(page), (wanted, "warn"))
     if len(forecast.ranks) > 1:
         others = ", ".join(f"{r.rank} {gib(r.needed_bytes)}" for r in forecast.ranks if r is not rank)
-        page.line("  ", (f"other ranks: {others}", "faint"))
+        page.line("  ", (spoken()("t-other-ranks", others=others), "faint"))
 
 
 def _sum_line(page: Page, name: str, size_bytes: int, note: str) -> None:
@@ -70,7 +71,9 @@ def _indent(page: Page) -> str:
 def _title(forecast: Forecast, rank: RankMemory) -> str:
     say = spoken()
     which = f"{say('t-rank', rank=rank.rank)}, " if len(forecast.ranks) > 1 else ""
-    return say("t-memory", moment=f"{which}{say.word('instant', rank.peak.name)}")
+    if len(rank.instants) == 1 and not which:
+        return say("memory")
+    return say("t-memory", moment=f"{which}{say.moment(rank.peak.name)}")
 
 
 def _interval(rank: RankMemory) -> str:
@@ -84,23 +87,27 @@ def _interval(rank: RankMemory) -> str:
 def instants(page: Page, rank: RankMemory) -> None:
     """The moments of a step, each with its own bar, the peak marked."""
     page.heading(spoken()("t-steps"))
-    peak = rank.peak.bytes
-    widest = max(28, *(len(instant.name) + 1 for instant in rank.instants))
+    peak, say = rank.peak.bytes, spoken()
+    names = {id(instant): say.moment(instant.name) for instant in rank.instants}
+    widest = max(28, *(cells(name) + 1 for name in names.values()))
     room = max(4, min(_MOST_CELLS, page.width - _BESIDE_CELLS - (widest - 28)))
     for instant in rank.instants:
-        mark = ("  ← peak", "bad") if instant is rank.peak else ("", "")
-        cells = "▇" * max(1, round(instant.bytes / peak * room)) if page.terminal and peak else ""
-        page.line("  ", instant.name.ljust(widest), (gib(instant.bytes).rjust(12), "number"), "  ", (cells, "faint"), mark)
-    notes = [_lead_text(peak, rank.runner_up)] if rank.runner_up else []
+        mark = (f"  ← {say('t-peak')}", "bad") if instant is rank.peak else ("", "")
+        drawn = "▇" * max(1, round(instant.bytes / peak * room)) if page.terminal and peak else ""
+        page.line(
+            "  ", filled(names[id(instant)], widest), (gib(instant.bytes).rjust(12), "number"), "  ", (drawn, "faint"), mark
+        )
+    if rank.runner_up:
+        page.line("  ", (_lead_text(peak, rank.runner_up), "faint"), hang=2)
     if rank.first_step_bytes is not None and rank.first_step_bytes < peak:
-        notes.append(f"the very first step, which begins without optimizer states, peaks at {gib(rank.first_step_bytes)}")
-    if notes:
-        page.line("  ", ("; ".join(notes), "faint"), hang=2)
+        page.line("  ", (say("t-first-step", size=gib(rank.first_step_bytes)), "faint"), hang=2)
 
 
 def _lead_text(peak_bytes: int, second: Instant) -> str:
-    lead = peak_bytes - second.bytes
-    return f"{gib(lead)} above {second.name}" if lead else f"as high as {second.name}"
+    """How far the peak stands above the moment that comes next."""
+    say, lead = spoken(), peak_bytes - second.bytes
+    name = say.moment(second.name)
+    return say("t-lead", size=gib(lead), moment=name) if lead else say("t-no-lead", moment=name)
 
 
 def term_page(forecast: Forecast, name: str) -> Page:
@@ -132,17 +139,18 @@ def term_page(forecast: Forecast, name: str) -> Page:
 
 def _opened(page: Page, term: Term, depth: int = 0) -> None:
     """A term with its formula and source; parts that have no parts of their own are lines of one table."""
-    margin = "  " * depth
+    margin, say = "  " * depth, spoken()
     if term.unit == SECONDS:
         opened_time(page, term, depth)
         return
     page.line(margin, (term.name, "title"), "  ", (gib(term.bytes, 3), "number"), f"  {term.bytes:,} B")
-    page.line(margin, "  = ", term.why)
+    page.line(margin, "  = ", say.formula(term.why))
     if term.source:
-        page.line(margin, "  ", (f"source: {term.source}", "faint"))
+        page.line(margin, "  ", (f"{say('source')}: {term.source}", "faint"))
     if len(term.terms) > 1 and not any(part.terms or part.source for part in term.terms):
         rows = [
-            (margin + part.name, gib(part.bytes, 3), f"{part.bytes / (term.bytes or 1):.1%}", part.why) for part in term.terms
+            (margin + part.name, gib(part.bytes, 3), f"{part.bytes / (term.bytes or 1):.1%}", say.formula(part.why))
+            for part in term.terms
         ]
         page.table(rows, styles=("title", "number", "", "faint"))
         return

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from vramcast.cli.grouped import CONTEXT
+from vramcast.cli.grouped import CONTEXT, GroupedCommand
 from vramcast.errors import MissingError
 
 _EPILOG = """\b
@@ -21,7 +21,7 @@ Cursor (.cursor/mcp.json), Claude Desktop and others take the same entry:
 _COMMANDS = {"serve": ("serve", ""), "train": ("train", ""), "plan serve": ("plan", "serve"), "plan train": ("plan", "train")}
 
 
-@click.command(epilog=_EPILOG, context_settings=CONTEXT)
+@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.option("--hub", is_flag=True, help="Ask the hub for models that the catalogue lacks (needs the network).")
 def command(*, hub: bool) -> int:
     """Serve assistants by the Model Context Protocol: the tools serve, train, plan, explain and read, with typed results.

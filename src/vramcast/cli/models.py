@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from vramcast.cli.grouped import CONTEXT, GroupedCommand
 from vramcast.cli.page import Page
 from vramcast.models.describe import block_line, cache_bytes, cache_bytes_per_token, index_bytes, state_bytes_per_sequence
 from vramcast.models.inventory import Block, Model, resolved_id
@@ -20,7 +21,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.argument("model", required=False)
 @click.option("--find", metavar="TEXT", help="List known models whose id contains TEXT.")
 @click.option("--tensors", is_flag=True, help="List every tensor with its shape, role and shard axis.")

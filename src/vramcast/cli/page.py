@@ -29,6 +29,7 @@ COLOURS = {
     "number": "bold",
 }  # fmt: skip
 WIDEST, NARROWEST = 130, 40
+_CLOSING, _OPENING = " ，；：。、）”%…,;:.)", "（“("
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -102,7 +103,12 @@ class Page:
     def fitted(self, text: str, *, used: int) -> str:
         """The text, cut to what is left of a terminal's line after ``used`` columns; whole when piped."""
         room = max(12, self.width - used)
-        return text if not self.terminal or len(text) <= room else text[: room - 1] + "…"
+        if not self.terminal or cells(text) <= room:
+            return text
+        kept = text[: room - 1]
+        while cells(kept) > room - 1:
+            kept = kept[:-1]
+        return kept + "…"
 
     def text(self) -> str:
         """The page as plain text, one line each, as it is piped."""
@@ -151,15 +157,22 @@ def wrapped(line: Line, width: int) -> list[tuple[Span, ...]]:
 
 
 def _words(spans: Iterable[Span]) -> Iterable[Span]:
-    """The spans cut after each run of spaces, so that a line can be broken there."""
+    """The spans cut after each run of spaces and between Chinese letters, so that a line can be broken there."""
     for text, style in spans:
         start = 0
         for place in range(1, len(text)):
-            if text[place] != " " and text[place - 1] == " ":
+            if (text[place] != " " and text[place - 1] == " ") or _parts(text[place - 1], text[place]):
                 yield text[start:place], style
                 start = place
         if text[start:]:
             yield text[start:], style
+
+
+def _parts(before: str, after: str) -> bool:
+    """Whether a line may go on below between these letters: next to a Chinese one, never before a mark that closes."""
+    return not (before + after).isascii() and after not in _CLOSING and before not in _OPENING and "W" in map(
+        east_asian_width, (before, after)
+    )  # fmt: skip
 
 
 def _without_trailing_space(spans: tuple[Span, ...]) -> tuple[Span, ...]:

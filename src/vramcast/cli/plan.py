@@ -1,10 +1,14 @@
 """``vramcast plan``: what to run. Every deployment or training layout on the cards at hand, ranked, with the command to type."""
 
+import shlex
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
+from vramcast.cli.grouped import CONTEXT, GroupedCommand, group, write_epilog
+from vramcast.errors import unknown_name
+from vramcast.untrusted import printable
 
 if TYPE_CHECKING:
     from vramcast.planning.plans.serving import ServingPlan
@@ -29,12 +33,33 @@ Examples:
 """
 
 
-@click.group(context_settings=CONTEXT, epilog=_EPILOG)
+class PlanGroup(click.Group):
+    """``plan MODEL`` is ``plan serve MODEL``, and says so."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            if get_close_matches(args[0], self.commands, cutoff=0.7):
+                raise unknown_name("question of plan", args[0], self.commands)
+            args = ["serve", *args]
+            click.echo(f"asked as: {printable(shlex.join(['vramcast', 'plan', *args]))}", err=True)
+        return super().resolve_command(ctx, args)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_epilog(self.epilog, formatter)
+
+
+@click.group(cls=PlanGroup, context_settings=CONTEXT, epilog=_EPILOG)
 def command() -> None:
     """What should I run? Every way to serve or train MODEL on the cards at hand, ranked, with the command to type."""
 
 
-@command.command("serve", cls=GroupedCommand, epilog=_SERVE_EPILOG, context_settings=CONTEXT)
+@command.command(
+    "serve",
+    short_help="What serves MODEL: engine, weights, layout, replicas, batch.",
+    cls=GroupedCommand,
+    epilog=_SERVE_EPILOG,
+    context_settings=CONTEXT,
+)
 @click.argument("model")
 @_load("--users", "--concurrency", "users", metavar="N", help="Requests alive at once.  [default: 1]")
 @_load("--rate", metavar="N", help="Requests a second, arriving at random, instead of --users.")
@@ -95,7 +120,13 @@ Examples:
 _run, _limits, _how = group("Run"), group("What it may take"), group("Cards and frameworks")
 
 
-@command.command("train", cls=GroupedCommand, epilog=_TRAIN_EPILOG, context_settings=CONTEXT)
+@command.command(
+    "train",
+    short_help="What trains MODEL: parallel axes, sharding, batch, recomputation.",
+    cls=GroupedCommand,
+    epilog=_TRAIN_EPILOG,
+    context_settings=CONTEXT,
+)
 @click.argument("model")
 @_run("--method", help="full (or pretrain), lora or qlora.  [default: full]")
 @_run("--rank", type=int, metavar="N", help="Rank of the adapter.")

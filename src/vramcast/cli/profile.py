@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from vramcast.cli.grouped import CONTEXT, GroupedCommand
 from vramcast.cli.run_options import RUN_NAMES, run_options
 from vramcast.cli.structs import print_struct
 from vramcast.errors import MissingError, QuestionError
@@ -23,7 +24,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.argument("what", metavar="FILE|FOLDER|-")
 @click.option(
     "--gpu", metavar="NAME", help="The card whose rates kernels are held against (default: the one named in the trace)."

@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from vramcast.asking.links import rate_of
+from vramcast.cli.grouped import CONTEXT, GroupedCommand
 from vramcast.cli.page import Page
 from vramcast.cli.structs import print_struct
 from vramcast.errors import QuestionError
@@ -22,7 +23,7 @@ Examples:
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.argument("name", required=False, metavar="[RULE]")
 @click.argument("model", required=False, metavar="[MODEL]")
 @click.option("--params", metavar="N", help="Parameters: 7e9, 7B. A MODEL brings its own.")

@@ -7,16 +7,10 @@ from vramcast.language import spoken
 from vramcast.ledger import Term
 from vramcast.units import gib, time_text
 
-_BINDS = {
-    "bandwidth": "memory bandwidth", "compute": "arithmetic of the matrix units", "launch": "launches of small kernels",
-    "unit": "many short sequences", "link": "the link between cards", "host": "the engine's host code",
-    "link to the host": "the card's link to host memory",
-}  # fmt: skip
 
-
-def speed_section(page: Page, speed: dict[str, Any]) -> None:
-    """The speed block of an answer."""
-    page.heading(spoken()("speed"))
+def speed_section(page: Page, speed: dict[str, Any], *, held: bool = True) -> None:
+    """The speed block of an answer; ``held``: whether what is asked fits, so that anybody will see it."""
+    page.heading(spoken()("speed" if held else "t-speed-if"))
     bars, say = speed.get("intervals", {}), spoken()
     page.table(
         [
@@ -33,7 +27,8 @@ def speed_section(page: Page, speed: dict[str, Any]) -> None:
         right=frozenset({1}),
     )  # fmt: skip
     _pools(page, speed.get("pools"))
-    page.line("  bound by ", (_BINDS.get(speed["bound"], speed["bound"]), "title"), "; --explain tpot and --explain ttft open it")
+    binds = say.word("bound", speed["bound"])
+    page.line(f"  {say('bound')} ", (binds, "title"), (f"; {say('t-explain-speed')}", "faint"))
     if "warning" in speed:
         page.line("  ", (speed["warning"], "bad"))
     _percentiles(page, speed)
@@ -55,37 +50,49 @@ def _pools(page: Page, pools: dict[str, Any] | None) -> None:
               (pools["prefill_fit"], "good" if pools["prefill_fit"] == "fits" else "bad"))  # fmt: skip
 
 
-def training_speed_section(page: Page, speed: dict[str, Any]) -> None:
+def training_speed_section(page: Page, speed: dict[str, Any], *, held: bool = True) -> None:
     """The speed of a training step: its time by part, throughput, utilisation, and the whole run where its tokens are told."""
-    page.heading(spoken()("speed"))
+    say = spoken()
+    page.heading(say("speed" if held else "t-speed-if"))
     step: Term = speed["terms"][0]
     page.table(
         [
-            ("step", time_text(speed["step_s"]), _bar(speed["intervals"].get("step_s"), time_text)),
-            ("tokens/s per card", f"{speed['tokens_per_s_per_gpu']:,.0f}", f"{speed['tokens_per_s']:,.0f} in all"),
+            (say("step-s"), time_text(speed["step_s"]), _bar(speed["intervals"].get("step_s"), time_text)),
+            (say("tokens-per-s-per-gpu"), f"{speed['tokens_per_s_per_gpu']:,.0f}", _in_all(speed)),
             ("MFU", f"{speed['mfu']:.1%}", f"HFU {speed['hfu']:.1%}"),
         ],
         styles=("", "number", "faint"),
         right=frozenset({1}),
     )
-    shares = ", ".join(f"{t.name.replace('_', ' ')} {t.seconds / step.seconds:.0%}" for t in step.terms if t.seconds > 0)
-    page.line("  of the step: ", (shares, "faint"))
-    page.line("  --explain step opens it to its laws")
+    shares = [(say.formula(t.name.replace("_", " ")), t.seconds / step.seconds) for t in step.terms]
+    page.line(
+        f"  {say('t-of-the-step')}: ", (", ".join(f"{name} {share:.0%}" for name, share in shares if share >= 0.005), "faint")
+    )
+    page.line("  ", (say("t-explain-step"), "faint"))
     if "run" in speed:
         run = speed["run"]
-        cost = f", {run['usd']:,.0f} USD at {run['usd_per_gpu_hour']:.2f} a card-hour" if run.get("usd") is not None else ""
-        took = f"{run['gpu_hours']:,.0f} card-hours, {run['energy_kwh']:,.0f} kWh{cost}"
-        page.line("  whole run: ", (time_text(run["days"] * 86_400), "title"), f"  {run['steps']:,} steps, {took}")
+        took = say("t-run", steps=f"{run['steps']:,}", hours=f"{run['gpu_hours']:,.0f}", energy=f"{run['energy_kwh']:,.0f}")
+        if run.get("usd") is not None:
+            took += say("t-run-usd", usd=f"{run['usd']:,.0f}", price=f"{run['usd_per_gpu_hour']:.2f}")
+        page.line(f"  {say('run')}: ", (time_text(run["days"] * 86_400), "title"), f"  {took}")
+
+
+def _in_all(speed: dict[str, Any]) -> str:
+    """The rate of all cards, where there are several."""
+    several = speed["tokens_per_s"] > 1.001 * speed["tokens_per_s_per_gpu"]
+    return spoken()("t-in-all", rate=f"{speed['tokens_per_s']:,.0f}") if several else ""
 
 
 def _state(speed: dict[str, Any]) -> str:
-    return f"{speed['batch']:,.1f} at once here" + (f", {speed['state']}" if speed["state"] != "steady" else "")
+    at_once = spoken()("t-at-once", count=f"{speed['batch']:,.1f}")
+    return at_once + (f", {speed['state']}" if speed["state"] != "steady" else "")
 
 
 def _percentiles(page: Page, speed: dict[str, Any]) -> None:
     if "percentiles" not in speed:
         return
-    names = {"ttft_s": "time to first token", "tpot_s": "time per output token", "e2e_s": "whole request"}
+    say = spoken()
+    names = {"ttft_s": say("ttft-s"), "tpot_s": say("tpot-s"), "e2e_s": say("t-whole-request")}
     head = ("", "mean", "p50", "p90", "p99")
     rows = [(names[key], *(time_text(row[p]) for p in head[1:])) for key, row in speed["percentiles"].items()]
     for key, row in speed["percentiles"].items():
@@ -102,18 +109,19 @@ def _percentiles(page: Page, speed: dict[str, Any]) -> None:
 def _bar(interval: dict[str, Any] | None, text: Any) -> str:
     if not interval:
         return ""
+    say = spoken()
     low, high = (value for name, value in interval.items() if name.startswith(("low", "high")))
     if high is None:
-        return f"at least {text(low)}: the queue grows, or may grow ({interval['cases']} measured)"
-    return f"{text(low)} to {text(high)} ({interval['coverage']:.0%} of {interval['cases']} measured)"
+        return say("t-bar-open", low=text(low), cases=interval["cases"])
+    return say("t-bar", low=text(low), high=text(high), share=f"{interval['coverage']:.0%}", cases=interval["cases"])
 
 
 def opened_time(page: Page, term: Term, depth: int = 0) -> None:
     """A term of time with its formula and source, its parts below it."""
     margin = "  " * depth
     page.line(margin, (term.name, "title"), "  ", (time_text(term.seconds), "number"))
-    page.line(margin, "  = ", term.why)
+    page.line(margin, "  = ", spoken().formula(term.why))
     if term.source:
-        page.line(margin, "  ", (f"source: {term.source}", "faint"))
+        page.line(margin, "  ", (f"{spoken()('source')}: {term.source}", "faint"))
     for part in term.terms:
         opened_time(page, part, depth + 1)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from vramcast.cli.grouped import CONTEXT, GroupedCommand
 from vramcast.cli.page import Page
 from vramcast.cli.structs import print_struct
 from vramcast.errors import MissingError, QuestionError
@@ -31,7 +32,7 @@ _STYLES = {1: "good", 2: "number", 3: "number", 4: "warn", 5: "warn", 6: "bad"}
 _MOST_DRAWN = 16
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.argument("what", required=False, metavar="[FILE|-]")
 @click.option("--gpu", metavar="NAME", help="Which card it is: gives the links' rates and the times of collectives.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

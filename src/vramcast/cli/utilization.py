@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from vramcast.asking.utilization import Answer, Asked, is_log, read_log, utilization
+from vramcast.cli.grouped import CONTEXT, GroupedCommand
 from vramcast.cli.page import Page
 from vramcast.cli.run_options import run_options
 from vramcast.cli.structs import print_struct
@@ -24,7 +25,7 @@ _DTYPES = ("bf16", "fp16", "fp8", "fp4", "tf32", "fp32", "int8")
 _METHODS = ("full", "lora", "qlora")
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.argument("model", required=False, metavar="[MODEL|LOG|-]")
 @click.option("--gpu", required=True, metavar="NAME[xN]", help="The card and how many trained.")
 @click.option("--seq", metavar="N", help="Tokens of a sequence, padding included.")

@@ -4,6 +4,7 @@ import socket
 
 import click
 
+from vramcast.cli.grouped import CONTEXT, GroupedCommand
 from vramcast.errors import MissingError, QuestionError
 
 _EPILOG = """\b
@@ -15,7 +16,7 @@ Examples:
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
-@click.command(epilog=_EPILOG)
+@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on; 0.0.0.0 is every network.")
 @click.option("--port", type=click.IntRange(1, 65_535), default=8765, show_default=True, help="The port to listen on.")
 @click.option("--hub", is_flag=True, help="Ask the hub for models that the catalogue lacks (needs the network).")

@@ -39,8 +39,20 @@ class Language:
         return name.replace("_", " ") if found is None else found
 
     def phrase(self, kind: str, text: str) -> str:
-        """A text of several parts (``a; b``), each as the catalogue has it under its own words; else as it stands."""
-        return "; ".join(self.messages.get(f"{kind}-{_slug(part)}", part) for part in text.split("; "))
+        """A text of several parts (``a; b``), each as the catalogue has it under its own words, else as ``formula`` has it."""
+        return "; ".join(self.messages.get(f"{kind}-{_slug(part)}") or self.formula(part) for part in text.split("; "))
+
+    def formula(self, text: str) -> str:
+        """A formula or a reason in this language, as far as its phrases are known."""
+        if self.code == "en" or not text:
+            return text
+        from vramcast.language.formulas import told
+
+        return told(text, self.code)
+
+    def moment(self, name: str) -> str:
+        """A moment of a run, such as ``backward of the loss``."""
+        return self.messages.get(f"instant-{_slug(name)}") or self.formula(name)
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return language, (self.code,)

@@ -22,6 +22,7 @@ _MOST_TOGETHER = 4
 _ON_THE_LINE = 4  # looks along a dial before every second one halves
 _MORE_DOUBLINGS = 2  # of cards alone, beyond what another change beside them needs
 _MOST_ALONE = 3  # changes shown that help without being enough
+_MOST_NEARLY = 2  # changes shown that leave room by the forecast, though not surely
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,9 +167,15 @@ def advise(
     good.sort(key=lambda t: (t.change.price, -(t.fit.margin_bytes or 0)))
     rest = [t for t in alone.values() if not t.fits and t.asked.needed_bytes < needed_bytes and t.change.kind != "cards"]
     rest = [t for t in rest if not t.fit.refused]
-    rest.sort(key=lambda t: t.asked.needed_bytes)
-    shown = _few_more_cards(_varied(good, alone))[:MOST]
+    nearly = sorted((t for t in rest if _nearly(t)), key=lambda t: -(t.fit.probability or 0.0))[:_MOST_NEARLY]
+    rest = sorted((t for t in rest if t not in nearly), key=lambda t: t.asked.needed_bytes)
+    shown = [*_few_more_cards(_varied(good, alone))[: MOST - len(nearly)], *nearly]
     return tuple(_advice(t, needed_bytes) for t in (*shown, *rest[: min(_MOST_ALONE, MOST - len(shown))]))
+
+
+def _nearly(tried: Tried) -> bool:
+    """Whether a change by itself leaves room, though not enough to be sure: most would take it rather than two changes."""
+    return tried.asked.margin_bytes >= 0 and tried.fit.verdict == "tight"
 
 
 def _few_more_cards(good: list[Tried]) -> list[Tried]:
@@ -186,8 +193,8 @@ def _doublings(tried: Tried) -> int:
 
 
 def _varied(good: list[Tried], alone: dict[str, Tried]) -> list[Tried]:
-    """Without the second pair of a kind that is enough by itself: it would be the same advice, a little less of it."""
-    enough, paired, kept = {kind for kind, found in alone.items() if found.fits}, set[str](), []
+    """Without the second pair of a kind that is enough by itself, or nearly: it would be the same advice, a little less of it."""
+    enough, paired, kept = {kind for kind, found in alone.items() if found.fits or _nearly(found)}, set[str](), []
     for tried in good:
         kinds = tried.change.kind.split(" and ")
         again = enough & set(kinds) if len(kinds) > 1 else set()

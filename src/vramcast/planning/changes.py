@@ -53,7 +53,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return Change(
             kind=f"{self.kind} and {other.kind}",
             text=f"{self.text} {other.text}",
-            costs="; ".join(dict.fromkeys((self.costs, other.costs))),
+            costs="; ".join(dict.fromkeys(part for costs in (self.costs, other.costs) for part in costs.split("; "))),
             price=self.price + other.price,
             apply=lambda question: other.apply(self.apply(question)),
             widens=self.widens or other.widens,

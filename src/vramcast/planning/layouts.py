@@ -95,8 +95,9 @@ def _model_parallel(own: Parallel, gpus: int) -> Iterator[Layout]:
 
 
 def _row(layout: Layout, question: Training, model: Model, card: Accelerator) -> CardRow | None:
+    """The row of a card that holds the step, with the need that is forecast when the card is named."""
     try:
-        answer = answer_of(layout.of(question), model=model, card=card)
+        answer = answer_of(layout.of(question), model=model, card=card, replays=True)
     except VramcastError:
         return None
     fit = training_fit(answer, card)

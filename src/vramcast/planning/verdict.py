@@ -148,10 +148,15 @@ def _against_the_margin(fit: Fit) -> str:
 
 
 def likely_text(probability: float) -> str:
-    """``over 99 % likely``, ``78 % likely``, ``under 1 % likely``."""
+    """``over 99% likely``, ``78% likely``, ``under 1% likely``."""
     if probability > 0.99:
-        return "over 99 % likely"
-    return "under 1 % likely" if probability < 0.01 else f"{100 * probability:.0f} % likely"
+        return "over 99% likely"
+    return "under 1% likely" if probability < 0.01 else f"{percent(probability)}% likely"
+
+
+def percent(probability: float) -> int:
+    """Whole per cent, rounded down: a chance below a border (tight, fits) is never written as the border itself."""
+    return math.floor(100 * probability + 1e-6)
 
 
 def margin_text(margin_bytes: int) -> str:

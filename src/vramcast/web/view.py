@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
+from vramcast.asking.wording import likely_in
 from vramcast.charts.answer import card_bar, step_moments, terms_of
 from vramcast.charts.palette import colour_of
 from vramcast.language import Language
@@ -15,7 +16,6 @@ from vramcast.web.drawing import pictured
 from vramcast.web.problems import Problem
 
 _DECIDING = 10  # assumptions shown before the fold: those that decide most come first in an answer
-_SURELY, _HARDLY = 0.99, 0.01
 _SPEED = ("ttft_s", "tpot_s", "tokens_per_s_per_user", "tokens_per_s", "tokens_per_s_per_gpu", "prefill_tokens_per_s")
 _STEP = ("step_s", "tokens_per_s", "tokens_per_s_per_gpu", "mfu", "hfu")
 
@@ -84,28 +84,21 @@ def _headline(forecast: Forecast, say: Language) -> str:
     fit = forecast.fit
     if fit.verdict == "unknown" or fit.margin_bytes is None or fit.probability is None:
         return fit.error
-    chance = fit.probability
-    likely = (
-        say("likely-surely")
-        if chance > _SURELY
-        else say("likely-hardly")
-        if chance < _HARDLY
-        else say("likely", share=f"{chance:.0%}")
-    )
+    likely = likely_in(fit.probability, say)
     margin = say("to-spare" if fit.margin_bytes >= 0 else "short", size=gib(abs(fit.margin_bytes)))
     return say("headline", likely=likely, margin=margin) if not fit.refused else ""
 
 
 def _row(term: Term, terms: list[Term], say: Language) -> dict[str, Any]:
     whole = sum(t.bytes for t in terms) or 1
-    parts = [{"name": p.name.replace("_", " "), "size": gib(p.bytes), "why": p.why} for p in term.terms if p.bytes]
+    parts = [{"name": p.name.replace("_", " "), "size": gib(p.bytes), "why": say.formula(p.why)} for p in term.terms if p.bytes]
     return {
         "id": term.name,
         "name": say.word("term", term.name),
         "colour": colour_of(term.name),
         "size": gib(term.bytes),
         "share": f"{term.bytes / whole:.1%}",
-        "why": term.why,
+        "why": say.formula(term.why),
         "source": term.source,
         "parts": parts if len(parts) > 1 else [],
     }

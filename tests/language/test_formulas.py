@@ -1,0 +1,64 @@
+"""Formulas and reasons in Chinese: every part of the answers' texts is known, numbers stand where they belong."""
+
+import re
+
+import pytest
+
+import vramcast
+from vramcast.language import language
+from vramcast.language.formulas import CUT, NUMBER, _part, phrases, told
+from vramcast.ledger import Forecast, Term
+
+NAMES = re.compile(r"[\w.\-+/:'=* ]*[\d_=./-][\w.\-+/:'=* ]*$|[A-Z][\w ]*$|max|min|ceil|logits|sdpa|flash|dtype|both")
+
+
+@pytest.mark.parametrize(
+    ("english", "chinese"),
+    [
+        ("4,096 tokens x 32 layers x 8,192 B of each layer's input", "4,096 token x 32 层 x 8,192 B（每层输入）"),
+        ("7.62 B parameters, bfloat16, tp=1 ep=1: 14.25 GiB on this rank", "7.62 B 参数，bfloat16, tp=1 ep=1：本 rank 14.25 GiB"),
+        ("0.25 GiB of libraries and collectives outside torch at tp=1 pp=2", "tp=1 pp=2 时 torch 之外的库与集合通信 0.25 GiB"),
+        ("'H100' may be H100 SXM5 80GB: the smallest memory is taken", "“H100” 可能是 H100 SXM5 80GB：取显存最小的"),
+        ("starts; 3.5 of 5 at once", "能启动；同时只能处理 3.5 / 5"),
+        ("vllm/v1/worker/gpu_worker.py", "vllm/v1/worker/gpu_worker.py"),
+    ],
+)
+def test_a_formula_in_chinese(english: str, chinese: str) -> None:
+    assert told(english, "zh") == chinese
+    assert language("en").formula(english) == english
+
+
+def test_numbers_are_kept_one_by_one() -> None:
+    plain, patterns = phrases("zh")
+    for english, chinese in [*plain.items(), *((pattern.pattern, said) for pattern, said in patterns)]:
+        numbers = english.replace("\\#", "#").count("#")
+        assert chinese.count("#") + len(set(re.findall(r"\{\d\}", chinese))) == numbers, english
+        assert chinese.count("*") <= english.count("(") + english.count("*"), english
+
+
+def _walk(term: Term) -> list[str]:
+    return [term.why, *(text for part in term.terms for text in _walk(part))]
+
+
+def _texts(answer: Forecast) -> list[str]:
+    whys = [text for rank in answer.ranks for instant in rank.instants for term in instant.terms for text in _walk(term)]
+    return [*whys, *(instant.name for rank in answer.ranks for instant in rank.instants)]
+
+
+def test_the_formulas_of_answers_are_known() -> None:
+    asked = [
+        vramcast.serve("Qwen/Qwen2.5-7B-Instruct", gpu="4090"),
+        vramcast.serve("openai/gpt-oss-20b", gpu="L40S", engine="sglang"),
+        vramcast.serve("llama3.1:8b", gpu="3060"),
+        vramcast.serve("meta-llama/Llama-3.3-70B-Instruct", gpu="H100x4"),
+        vramcast.train("Qwen/Qwen2.5-7B", gpu="A100-80Gx8", fsdp=2),
+        vramcast.train("meta-llama/Llama-3.1-8B", gpu="H100", method="qlora", checkpointing="full"),
+        vramcast.train("meta-llama/Llama-3.1-70B", gpu="H100x64", framework="megatron", tp=8, pp=4),
+    ]
+    unknown = set()
+    for text in {text for answer in asked for text in _texts(answer)}:
+        for part in CUT.split(text)[::2] if _part(text, "zh") is None else []:
+            plain = NUMBER.sub("#", part).strip()
+            if re.search(r"[a-z]{2,} [a-z]{2,}", plain) and _part(part, "zh") is None and not NAMES.match(plain):
+                unknown.add(plain)
+    assert unknown == set()
