@@ -65,6 +65,24 @@ def forecast_training(
     )
 
 
+def ledger_of(question: Training, *, model: Model, card: Accelerator | None) -> Forecast:
+    """The answer's memory and verdict alone, as ``forecast_training`` gives them.
+
+    Limits, advice, cards and speed stay empty: they ask the same some hundred times over.
+    """
+    answer = with_intervals(answer_of(question, model=model, card=card, replays=True))
+    return Forecast(
+        workload=_workload(answer, card),
+        model=facts_of(model),
+        ranks=answer.ranks,
+        fit=training_fit(answer, card),
+        limits=Limits(),
+        assumed=(*model.assumed, *answer.assumed),
+        unmodelled=answer.unmodelled,
+        host=answer.host,
+    )
+
+
 # What decides most of a step's memory; the rest keeps its order.
 _DECISIVE = (
     "model", "gpu", "rank", "adapter.rank", "targets", "adapter.targets", "expert_tp", "checkpointing", "optimizer", "attention",

@@ -81,7 +81,8 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         """What requests traced in one process must agree on: backend and card are set up once per process."""
         how = self.distribution
         keeps = how.by_deepspeed or how.parallel.pp > 1  # DeepSpeed and torch's pipelines keep their groups for good
-        return self.likely_backend, self.device, self.operator_limit, (how.world, how.parallel.pp) if keeps else None
+        ranks = (how.world, how.parallel.pp) if keeps else how.world > 1  # one rank imports less
+        return self.likely_backend, self.device, self.operator_limit, ranks
 
 
 class ScriptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

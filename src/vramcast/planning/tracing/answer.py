@@ -14,7 +14,7 @@ from vramcast.models.inventory import Model, facts_of
 from vramcast.planning.tracing.layout import LayoutOptions, equal_parts, stages_of
 from vramcast.planning.tracing.request import device_model, training_request
 from vramcast.planning.tracing.trained import by_known_rules
-from vramcast.planning.training import forecast_training
+from vramcast.planning.training import ledger_of
 from vramcast.planning.verdict import traced_fit
 from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.tracing.configs import check_built, config_of
@@ -71,7 +71,7 @@ def trace_training(
     settings: AllocatorSettings | None = None,
     tracer: Tracer | None = None,
 ) -> Traced:
-    """Trace the step of a training question: the same answer as ``forecast_training``, from the real code on fake tensors.
+    """Trace the step of a training question: an answer as ``forecast_training`` gives, from the real code on fake tensors.
 
     A deep stack is traced at three small depths and its log written from theirs, unless ``whole`` or ``layers`` is given.
     Without ``settings`` the allocator is set as the framework's launcher sets it.
@@ -91,7 +91,7 @@ def trace_training(
         request = shallow(request, model)
     if settings is None:
         settings = AllocatorSettings(expandable_segments=resolve(question, model)[0].process.expandable)
-    forecast = forecast_training(as_run_here(question, model), model=model, card=card)
+    forecast = ledger_of(as_run_here(question, model), model=model, card=card)
     beside = forecast if method == question.method else None
     workload, found = {**forecast.workload, "method": method, "config": source}, []
     for rank, stage in stages_of(request):

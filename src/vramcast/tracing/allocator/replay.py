@@ -111,15 +111,24 @@ def counters_over(log: EventLog, settings: AllocatorSettings | None = None) -> t
 
 
 def smallest_card_bytes(log: EventLog, settings: AllocatorSettings | None = None, *, step_bytes: int = 2 << 20) -> int:
-    """The least memory for PyTorch's allocator in which the whole log is served, cache retries included."""
-    enough = replay(log, settings).peak_reserved_bytes
-    low, high = replay(log, settings).peak_requested_bytes // step_bytes, -(-enough // step_bytes)
+    """The least memory for PyTorch's allocator in which the whole log is served, cache retries included.
+
+    A card as large as what a served run reserved would have served it in the same way, and one smaller than the least that was
+    refused would have failed in the same way: every replay halves the range and then ends it at such a border.
+    """
+    whole = replay(log, settings)
+    borders = settings is None or settings.memory_fraction is None  # a fraction moves with the card
+    low, high = whole.peak_requested_bytes // step_bytes, -(-whole.peak_reserved_bytes // step_bytes)
     while low < high:
         middle = (low + high) // 2
-        if replay(log, settings, capacity_bytes=middle * step_bytes).fits:
-            high = middle
+        allocator = new_allocator(settings, middle * step_bytes)
+        try:
+            _drive(log, allocator, lambda _: None)
+        except _StoppedError:
+            refused = allocator.device.least_refused_bytes if borders else None
+            low = max(middle + 1, -(-(refused or 0) // step_bytes))
         else:
-            low = middle + 1
+            high = -(-allocator.peak_reserved_bytes // step_bytes) if borders else middle
     return high * step_bytes
 
 

@@ -76,6 +76,11 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         self._workspaces = workspaces.rules()
         self._cublas_handles: set[tuple[bool, int]] = set()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here: without a wrapper around every operator that tells Dynamo so."""
+        return False
+
     def restart(self) -> None:
         """Forget what belongs to one log: values guessed, operators counted, library handles."""
         self.guessed.clear()

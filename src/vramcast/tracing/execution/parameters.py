@@ -1,5 +1,6 @@
 """Parameters that become others: moved, filled anew, made by their class. PyTorch changes them in place, fake ones refuse it."""
 
+import sys
 import weakref
 from typing import Any
 
@@ -17,8 +18,6 @@ def install() -> None:
 
 def module_conversion() -> None:
     """Module.to() swaps tensors in place, which fake tensors refuse: replace the parameter instead; skip what is no change."""
-    from torch.distributed.tensor import DTensor
-
     original = torch.nn.Module._apply
 
     def apply(module: torch.nn.Module, convert: Any, recurse: bool = True) -> torch.nn.Module:
@@ -26,7 +25,7 @@ def module_conversion() -> None:
             for child in module.children():
                 child._apply(convert)
         own = [p for p in module._parameters.values() if p is not None]
-        if any(isinstance(p, DTensor) for p in own):
+        if any(map(_is_divided, own)):
             return original(module, convert, recurse=False)
         for name, parameter in module._parameters.items():
             if parameter is not None:
@@ -37,6 +36,12 @@ def module_conversion() -> None:
         return module
 
     torch.nn.Module._apply = apply
+
+
+def _is_divided(parameter: torch.nn.Parameter) -> bool:
+    """True for a DTensor, of which there is none before its module is imported."""
+    kind = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
+    return kind is not None and isinstance(parameter, kind)
 
 
 def _convert(module: torch.nn.Module, name: str, parameter: torch.nn.Parameter, convert: Any) -> None:

@@ -147,9 +147,11 @@ def divided_sequence(request: TraceRequest, session: Session, batch: dict[str, t
 
 def divided_loss(request: TraceRequest) -> AbstractContextManager[Any]:
     """PyTorch's loss_parallel where logits stay divided over the vocabulary."""
+    if not request.distribution.loss_parallel:
+        return nullcontext()
     from torch.distributed.tensor.parallel import loss_parallel
 
-    context: AbstractContextManager[Any] = loss_parallel() if request.distribution.loss_parallel else nullcontext()
+    context: AbstractContextManager[Any] = loss_parallel()
     return context
 
 

@@ -11,6 +11,7 @@ from vramcast.errors import VramcastError
 from vramcast.tracing.execution import models, steps
 from vramcast.tracing.execution.deep import trace_deep
 from vramcast.tracing.execution.garbage import settle
+from vramcast.tracing.execution.lean import import_little
 from vramcast.tracing.execution.script import run_script
 from vramcast.tracing.execution.session import Session, describe, raised_here
 from vramcast.tracing.execution.stand_ins import four_bit, patches
@@ -54,6 +55,7 @@ class Worker:
 
     def _prepare(self, request: TraceRequest) -> Session:
         if self._session is None:
+            import_little(alone=request.distribution.world == 1)
             self._session = open_session(request)
             patches.transformers()
         steps.check(request, self._session.backend.device_type)

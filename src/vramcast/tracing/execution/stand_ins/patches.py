@@ -16,6 +16,7 @@ from vramcast.tracing.execution import parameters
 from vramcast.tracing.execution.kernels import ctc
 from vramcast.tracing.execution.mode import TracingMode
 from vramcast.tracing.execution.recorder import Recorder
+from vramcast.tracing.execution.stand_ins.imported import when_imported
 
 _registered: list[Any] = []
 
@@ -29,6 +30,7 @@ def install(mode: TracingMode) -> None:
     gradient_scaling()
     pinning()
     formatting()
+    lists(mode)
     data_parallel()
     ctc.with_plain_lengths(mode.shadows)
     storage_resizing(mode.recorder)
@@ -128,6 +130,17 @@ def formatting() -> None:
     torch.Tensor.__format__ = FakeTensor.__format__ = write
 
 
+def lists(mode: TracingMode) -> None:
+    """``lengths.tolist()`` asks element by element: where all values are known, they are read at once."""
+    original = FakeTensor.tolist
+
+    def read(tensor: FakeTensor) -> Any:
+        twin = mode.shadows.of(tensor) if mode.backend.is_device(tensor) else None
+        return original(tensor) if twin is None else twin.tolist()
+
+    FakeTensor.tolist = read
+
+
 def data_parallel() -> None:
     """``nn.DataParallel`` on the first card: it runs its part of the batch, and holds what all parts return.
 
@@ -173,15 +186,17 @@ def storage_resizing(recorder: Recorder) -> None:
 
 def sharding_propagation(mode: TracingMode) -> None:
     """DTensor works out result shapes on full-size fake tensors, which a GPU never holds: not recorded."""
-    from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
-    original = ShardingPropagator._propagate_tensor_meta_non_cached
+    def quietly(module: Any) -> None:
+        original = module.ShardingPropagator._propagate_tensor_meta_non_cached
 
-    def propagate(propagator: Any, *args: Any, **kwargs: Any) -> Any:
-        with mode.quiet():
-            return original(propagator, *args, **kwargs)
+        def propagate(propagator: Any, *args: Any, **kwargs: Any) -> Any:
+            with mode.quiet():
+                return original(propagator, *args, **kwargs)
 
-    ShardingPropagator._propagate_tensor_meta_non_cached = propagate
+        module.ShardingPropagator._propagate_tensor_meta_non_cached = propagate
+
+    when_imported("torch.distributed.tensor._sharding_prop", quietly)
 
 
 def transformers() -> None:
