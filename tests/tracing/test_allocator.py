@@ -1,5 +1,6 @@
 """The caching allocator model: rounding, pools, splits, merges, segments, running out of memory."""
 
+import random
 import time
 from itertools import pairwise
 
@@ -140,6 +141,20 @@ def test_would_it_fit_on_a_smaller_card() -> None:
     refused = replay(log, capacity_bytes=4 * GiB - 1)
     assert (refused.failed_at, refused.failed_request_bytes) == (2, 4 * GiB)
     assert smallest_card_bytes(log) == 4 * GiB
+
+
+@pytest.mark.parametrize("settings", [None, AllocatorSettings(expandable_segments=True)], ids=["native", "expandable"])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_smallest_card_serves_and_the_next_smaller_does_not(seed: int, settings: AllocatorSettings | None) -> None:
+    draw, log, alive = random.Random(seed), EventLog(), list[int]()
+    for _ in range(120):
+        if alive and draw.random() < 0.45:
+            log.free(alive.pop(draw.randrange(len(alive))))
+        else:
+            alive.append(log.allocate(Allocation(size=draw.choice([3 * MiB, 12 * MiB, 70 * MiB, 300 * MiB]))))
+    smallest = smallest_card_bytes(log, settings)
+    assert replay(log, settings, capacity_bytes=smallest).fits
+    assert not replay(log, settings, capacity_bytes=smallest - 2 * MiB).fits
 
 
 def test_a_log_without_some_allocations_tells_what_they_cost() -> None:

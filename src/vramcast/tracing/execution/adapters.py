@@ -1,5 +1,6 @@
 """Adapters by PEFT itself: the config class of the kind that was asked for, and PEFT's own wrapping of the model."""
 
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -42,6 +43,7 @@ def add_adapter(model: torch.nn.Module, adapter: Adapter, *, kbit: bool) -> torc
     """The model with an adapter of PEFT; ``kbit`` prepares 4-bit weights as PEFT's own recipe does."""
     import peft
 
+    import_module("torch.distributed.tensor")  # PEFT names it as if it were always there
     if kbit:
         model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
     return peft.get_peft_model(model, adapter_config(model, adapter), autocast_adapter_dtype=adapter.dtype in {None, "float32"})

@@ -65,6 +65,8 @@ class FakeCuda(Backend):
         FakeTensorMode.avoid_device_init = property(lambda _: True)
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._remembered = Remembered(self._run, plain=self._is_plain, make=self._make)
+        unsafe = getattr(self.mode, "_allow_unsafe_data_ptr_access", True)
+        self._guard = getattr(torch._C, f"_set_{'warn_deprecated' if unsafe else 'throw'}_on_mutable_data_ptr")
         self._alike = dict(vars(FakeTensor(self.mode, torch.empty(0, device="meta"), _CARD)))
 
     def is_device(self, value: Any) -> bool:
@@ -113,7 +115,7 @@ class FakeCuda(Backend):
     def _of_meta(self, plain: torch.Tensor) -> torch.Tensor:
         """A meta tensor as a fake one on the card, as its class makes it, but without looking at its arguments: 5 us, not 25."""
         made = torch.Tensor._make_subclass(FakeTensor, plain, False, dispatch_device=True, device_for_backend_keys=_CARD)
-        torch._C._set_throw_on_mutable_data_ptr(made)
+        self._guard(made)
         vars(made).update(self._alike)
         return made
 
