@@ -54,7 +54,7 @@ class _Pass:
         self.kept: dict[int, int | None] = {}
         for place, op in enumerate(layer.tape.operations):
             self._forward(place, op, keeps=keeps, cached=cached)
-        self.output = self.live.pop(layer.output)
+        self.output = self.live.pop(layer.whole)
         if not keeps:
             memory.give(*self.live.values())
             self.live = {}
@@ -86,10 +86,11 @@ class _Layer:
 
     def __init__(self, tape: Tape) -> None:
         self.tape, self.output = tape, tape.operations[-1].writes
+        self.whole = tape.views.get(self.output, self.output)
         self.saved = {i for op in tape.operations for i in op.saves}
         self.ends: dict[int, list[int]] = {}
         for tensor, place in tape.last_uses().items():
-            if tensor not in tape.outside and tensor != self.output:
+            if tensor not in tape.outside and tensor != self.whole:
                 self.ends.setdefault(place, []).append(tensor)
 
 

@@ -65,6 +65,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     tuning), which save what they scale. ``left_wide``: roles that every quantiser leaves in float (T5's wo).
     ``prefixed``: attention looks at a trained prompt as well, and a gate adds what it sees (LLaMA-Adapter).
     ``exchanges``: an all-to-all after attention gives heads back for tokens, into a tensor of its own.
+    ``units_cast``: sharded units cast what they are given to their own width (FSDP2; FSDP1 casts for its root alone).
     ``moved``: modules whose saved tensors lie on the host (``activations/regions.py``).
     """
 
@@ -102,6 +103,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     hidden_dropout: float = 0.0
     attention_dropout: float = 0.0
     gradient_width: int = 2
+    units_cast: bool = False
     moved: tuple[str, ...] = ()
     tp: int = 1
     sp: bool = False
@@ -211,6 +213,7 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         if updates_inside_backward(recipe) or recipe.precision.placeholders
         else width(recipe.precision.backward_gradients),
         exchanges=parallel.cp > 1 and recipe.model_parallel.cp_comm == "a2a",
+        units_cast=recipe.sharding.kind == "fsdp2",
         moved=recipe.recomputation.offload_modules,
         tp=parallel.tp,
         sp=parallel.sp if recipe.model_parallel.sequence_parallel is None else recipe.model_parallel.sequence_parallel,

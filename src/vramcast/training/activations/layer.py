@@ -6,12 +6,16 @@ import msgspec
 
 from vramcast.models.inventory import Block
 from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
+from vramcast.training.activations.altup import AltUp, in_float, streams
 from vramcast.training.activations.attention import attention, cross_attention, latent
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.dense import add, dense, experts, linear, norm
 from vramcast.training.activations.recurrent import recurrent
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.tape import Life, Tape
+
+
+_OWN_EMBEDDING = "per_layer_input_gate"
 
 
 def layer_life(block: Block, style: Style, *, hidden: int, tokens: Amount, seq: Amount) -> Life:
@@ -24,10 +28,13 @@ def layer_tape(block: Block, style: Style, *, hidden: int, tokens: Amount, seq: 
     if style.norm == "eager" and (has_layer_norm(block) or style.written.layer_norm):
         style = msgspec.structs.replace(style, norm="native")
     style = _as_packed(block, style)
-    own = tokens / style.tp if style.sp else tokens
-    tape = Tape(own * hidden * style.residual, input_needs_grad=style.reached)
+    own, carried = tokens / style.tp if style.sp else tokens, streams(block)
+    style = in_float(style) if carried > 1 else style
+    tape = Tape(own * hidden * style.residual * carried, input_needs_grad=style.reached)
     layer = _Layer(tape, block, style, hidden=hidden, tokens=tokens, seq=seq, own=own)
-    if style.written.norms == "pre":
+    if carried > 1:
+        AltUp(tape, block, style, hidden=hidden, tokens=tokens).write(layer.mixed, layer.fed, layer.told)
+    elif style.written.norms == "pre":
         layer.normed_before()
     else:
         layer.normed_after()
@@ -47,7 +54,7 @@ class _Layer:
         block, stream = self.block, 0
         normed = self._read(self._norm(stream))
         if block.mixers:
-            stream = self._add(stream, self._after(self._mixed(normed)))
+            stream = self._add(stream, self._after(self.mixed(normed)))
         if block.cross:
             stream = self._add(stream, self._crossed(self._norm(stream)))
         if block.feedforward is None:
@@ -55,26 +62,25 @@ class _Layer:
         shared = self.norms == 1 and bool(block.mixers)  # Phi and Falcon-7B: one norm for both branches
         if block.mixers and not shared:
             normed = self._read(self._norm(0 if block.parallel else stream))
-        stream = self._add(stream, self._after(self._fed(normed)))
-        self._told_again(stream)
+        stream = self._add(stream, self._after(self.fed(normed)))
+        if any(t.name.startswith(_OWN_EMBEDDING) for t in block.tensors):
+            self._add(stream, self.told(stream))
 
-    def _told_again(self, stream: int) -> None:
-        """Gemma 3n and 4: the token's own narrow embedding of this layer, gated by the stream, widened, normed and added."""
-        width = next((t.shape[0] for t in self.block.tensors if t.name.startswith("per_layer_input_gate")), 0)
-        if not width:
-            return
+    def told(self, stream: int) -> int:
+        """Gemma 3n and 4: the token's own narrow embedding of this layer, gated by the stream, widened and normed."""
         tape, style, tokens = self.tape, self.style, self.tokens
+        width = next(t.shape[0] for t in self.block.tensors if t.name.startswith(_OWN_EMBEDDING))
         given = tape.given(tokens * width * style.residual)
         gate = linear(tape, style, stream, tokens=tokens, inputs=self.hidden, outputs=width, role="mixer")
         active = tape.run("activation", [gate], tape.sizes[gate], saves=[gate])
         told = tape.run("product", [active, given], tape.sizes[active], saves=[active, given])
         wide = linear(tape, style, told, tokens=tokens, inputs=width, outputs=self.hidden, role="mixer")
-        self._add(stream, self._norm(wide))
+        return self._norm(wide)
 
     def normed_after(self) -> None:
         """BERT's order, where the sum is normed, and OLMo-2's, where the branch's result is."""
         stream = 0
-        for branch in (self._mixed, *([self._crossed] if self.block.cross else []), self._fed):
+        for branch in (self.mixed, *([self._crossed] if self.block.cross else []), self.fed):
             stream = self._closed(stream, branch(stream))
 
     def _closed(self, stream: int, branch: int) -> int:
@@ -95,7 +101,7 @@ class _Layer:
     def _read(self, normed: int) -> int:
         return _gathered(self.tape, self.style, normed, self.tokens, self.hidden)
 
-    def _mixed(self, source: int) -> int:
+    def mixed(self, source: int) -> int:
         """Every mixer reads the same tensor; parallel ones (Falcon-H1) are added."""
         width, joined = _qk_width(self.block), 0
         for place, mixer in enumerate(self.block.mixers):
@@ -111,7 +117,7 @@ class _Layer:
         kind, tokens, hidden = self.block.cross, self.tokens, self.hidden
         return cross_attention(self.tape, self.style, kind, source, tokens=tokens, seq=self.seq, hidden=hidden)
 
-    def _fed(self, source: int) -> int:
+    def fed(self, source: int) -> int:
         assert self.block.feedforward is not None
         gated = any("shared_expert_gate" in t.name for t in self.block.tensors)
         kind, tokens, hidden = self.block.feedforward, self.tokens, self.hidden

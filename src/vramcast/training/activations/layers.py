@@ -16,6 +16,7 @@ from vramcast.models.inventory import Block, Model
 from vramcast.models.layers import Attention
 from vramcast.models.sharding import Stage, cut, share
 from vramcast.quantity import Number, maximum, minimum
+from vramcast.training.activations.altup import ends_saved, in_float, streams
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.regions import module_bytes, moved_bytes
@@ -197,7 +198,8 @@ def _highest_at(block: _Block, shape: Shape) -> str:
 def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reached: frozenset[int] = frozenset()) -> StageLayers:
     """The stage's layers under ``policy``, for every shape whose sequences are as long as the windows in ``reached``."""
     own = TOKENS / style.tp if style.sp else TOKENS
-    boundary = own * hidden * style.residual
+    carried = streams(stage.blocks[0][0])
+    boundary = own * hidden * (in_float(style).residual * carried if carried > 1 else style.residual)
     seq = Length(reached)
     costs = {id(block): _cost(policy, block, style, hidden=hidden, seq=seq) for block, _ in stage.blocks}
     blocks = [block for block, _ in stage.blocks]
@@ -213,6 +215,7 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
         one_pass=_one_pass(policy, stage, {i: cost.kept - cost.moved for i, cost in costs.items()}, boundary),
         mask=boundary / style.residual if masked else 0.0,
         embedded=(boundary if stage.first and normed else 0.0)
+        + ends_saved(blocks[0], style, hidden=hidden, tokens=own, layers=stage.layers)
         + (0.0 if recomputed else _zeros(stage, style, seq) + costs[id(last)].moved),
         copies=sum(costs[id(block)].life.cached * count for block, count in stage.blocks) if recomputed else 0.0,
         forward=tuple(forward),

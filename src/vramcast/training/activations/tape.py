@@ -132,6 +132,16 @@ class Tape:
         self.operations += [Operation(name, (source,), one, also=tuple(rest)) for one, *rest in groups]
         return views
 
+    def in_place(self, name: str, target: int, added: int, *, back_scratch: Amount = 0) -> int:
+        """A tensor with another added to it where it lies: its gradient is that of both."""
+        whole = len(self.sizes)
+        self.sizes.append(self.sizes[target])
+        self.needs_grad.append(self.needs_grad[target] or self.needs_grad[added])
+        self.views[whole] = self.views.get(target, target)
+        self.stands_for[whole] = self.stands_for.get(target, target)
+        self.operations.append(Operation(name, (target, added), whole, back_scratch=back_scratch, aliases=True))
+        return whole
+
     def first_copy(self, source: int) -> bool:
         """Whether nobody has made a narrow copy of this tensor yet; later ones share it."""
         new = source not in self.copied
