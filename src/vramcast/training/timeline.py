@@ -27,6 +27,7 @@ from vramcast.training.gathers import (
     gathered_ahead,
     gathered_last,
     gathered_to_save,
+    gathered_with_last,
     reduced_before,
     reducing,
     secondary,
@@ -119,6 +120,7 @@ class _Timeline:
         return self._waiting(
             temporaries=summed(bytes_(self.layers.forward, "the live layer's forward"), _autocast_copies(copies)),
             gathered=gathered(self.recipe, self.units, blocks=1, ends="head"),
+            ahead=gathered_with_last(self.recipe, self.units),
         )
 
     def _loss(self) -> Alive:

@@ -26,29 +26,31 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``norms``: before a branch (pre), of a branch's result before it is added (post), or of the sum (sum). ``norm_form``: where
     the norm casts its float copy back to 16 bits: before its weight (narrow), after it (wide), after 1 + weight (offset); a
     LayerNorm written out (centred); only the square is in float (mixed). ``layer_norm``: torch's own kernel though it has no
-    bias, ``float_norm``: on a float copy. ``scaled_branches``: a branch is multiplied by a number before it is added.
+    bias, ``float_norm``: on a float copy; ``narrows_norm``: its result is cast back to the stream's width. ``scaled_branches``: a branch is multiplied by a number before it is added.
     ``inner_dropout``: an MLP drops out inside too. ``repeated_rope``: cosines and sines are repeated in every layer, in the
     stream's width or in float.
 
     ``eager``: attention scores are always written out, as the class knows no kernel; ``softmax_as_is``: their softmax stays in
     their own width; ``biased``: positions that train are added to them, which no fused kernel can; ``clamped_scores``: they are
     compared with the least number, which saves them; ``names_scores``: Python names them, masked or also as they
-    were before, until attention is over.
+    were before, until attention is over. ``returns_scores``: the layer returns its probabilities, which the model's loop names
+    while the next layer runs.
     ``gated_norm``: a scan's result is normed with its gate, or only multiplied with it.
 
-    ``expands_kv``: keys and values are written out for every query head before any kernel; ``value_norm``: values pass an
+    ``clamps_qkv``: queries, keys and values in one are cut off at a largest value. ``expands_kv``: keys and values are written out for every query head before any kernel; ``value_norm``: values pass an
     RMSNorm without a weight; ``sub_norms``: norms stand before the last projection of attention and of the MLP.
 
     ``router``: softmax over all experts, of the chosen ones alone (top), sigmoid, or sigmoid with groups of experts (groups);
     ``normalised``: the chosen weights are divided by their sum; ``float_routes``: they stay in float; ``float_router``: input and
     weight of the router are cast to float; ``every_expert``: all experts see every token; ``shared_first``: shared experts run
-    before the others; ``clamped_glu``: gate and up are clamped before their product (gpt-oss).
+    before the others; ``sliced_experts``: one after another they are cut out of joint tensors; ``clamped_glu``: gate and up are clamped before their product (gpt-oss).
     """
 
     norms: Literal["pre", "post", "sum"] = "pre"
     norm_form: Literal["narrow", "wide", "offset", "centred", "mixed"] = "narrow"
     layer_norm: bool = False
     float_norm: bool = False
+    narrows_norm: bool = False
     scaled_branches: bool = False
     inner_dropout: bool = False
     repeated_rope: Literal["", "stream", "float"] = ""
@@ -57,6 +59,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     biased: bool = False
     clamped_scores: bool = False
     names_scores: Literal["", "masked", "both"] = ""
+    returns_scores: bool = False
     gated_norm: bool = True
     router: Literal["softmax", "top", "sigmoid", "groups"] = "softmax"
     normalised: bool = True
@@ -64,7 +67,9 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     float_router: bool = False
     every_expert: bool = False
     shared_first: bool = False
+    sliced_experts: bool = False
     clamped_glu: bool = False
+    clamps_qkv: bool = False
     expands_kv: bool = False
     value_norm: bool = False
     sub_norms: bool = False

@@ -166,11 +166,12 @@ def _materialised(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads)
     """Scores written out: eager softmaxes in fp32 and casts back; Megatron's fused softmax stays in 16 bits."""
     scores, width, (q, k, v) = heads.scores, style.width, qkv
     named: tuple[int, ...] = ()
+    held: Amount = width
     out = heads.tokens * heads.queries * heads.value_dim * width
     if heads.grouped and name != "unfused":
         k, v = _repeated(tape, k, v, heads, width)
-    elif v in tape.views and name == "eager":  # a batched matmul wants rows
-        v = tape.run("value.rows", [v], tape.sizes[v])
+    elif name == "eager":
+        q, k, v, held, named = _in_rows(tape, (q, k, v), heads, width)
     raw = tape.run("scores", [q, k], scores * width, saves=[q, k])
     raw = tape.run("scores.scale", [raw], scores * width) if name == "eager" else raw
     if name != "eager":
@@ -179,8 +180,8 @@ def _materialised(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads)
         probabilities = _with_sinks(tape, style, raw, scores, heads.tokens * heads.queries)
     else:
         raw = _softcapped(tape, raw, scores * width) if heads.softcap else raw
-        masked, probabilities = _masked_softmax(tape, style, raw, scores)
-        named = {"": (), "masked": (masked,), "both": (raw, masked)}[style.written.names_scores]
+        masked, probabilities = _masked_softmax(tape, style, raw, scores, back=held)
+        named += {"": (), "masked": (masked,), "both": (raw, masked)}[style.written.names_scores]
     if style.attention_dropout:
         probabilities = tape.run("dropout", [probabilities], tape.sizes[probabilities], keeps=scores)
     named += (probabilities,)
@@ -190,7 +191,18 @@ def _materialised(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads)
     return made
 
 
-def _masked_softmax(tape: Tape, style: Style, raw: int, scores: Amount) -> tuple[int, int]:
+def _in_rows(tape: Tape, qkv: Parts, heads: Heads, width: int) -> tuple[int, int, int, Amount, tuple[int, ...]]:
+    """Views of a packed projection as the rows that a batched product wants, narrowed by it; the width that they were held in."""
+    if qkv[0] not in tape.views:
+        q, k, v = qkv
+        return q, k, tape.run("value.rows", [v], tape.sizes[v]) if v in tape.views else v, width, ()
+    held = tape.sizes[qkv[0]] / (heads.tokens * heads.queries * heads.key_dim)
+    rows = [tape.run(f"{r}.rows", [x], tape.sizes[x]) for r, x in zip("qkv", qkv, strict=True)]
+    q, k, v = (tape.cast(x, tape.sizes[x] / held * width) for x in rows)
+    return q, k, v, held, (*rows, tape.views[qkv[0]])
+
+
+def _masked_softmax(tape: Tape, style: Style, raw: int, scores: Amount, *, back: Amount) -> tuple[int, int]:
     """The masked scores, in the embeddings' width, and their softmax in the values', or left for the product to cast."""
     width = style.width
     wide = width if style.normed_embedding else max(width, style.residual)
@@ -201,6 +213,7 @@ def _masked_softmax(tape: Tape, style: Style, raw: int, scores: Amount) -> tuple
     given = masked if wide >= float_width else tape.run("softmax.float", [masked], scores * 4)
     softmax = tape.run("softmax", [given], scores * max(float_width, wide), saves_output=True)
     narrow = width >= max(float_width, wide) or (style.written.softmax_as_is and style.autocast)
+    narrow = narrow or back >= max(float_width, wide)
     return masked, softmax if narrow else tape.run("softmax.back", [softmax], scores * width)
 
 
@@ -236,6 +249,8 @@ def attention(
     q, k, v = _projections(
         tape, style, source, tokens=tokens, hidden=hidden, widths=(q_width * (2 if kind.gated else 1), k_width, v_width)
     )
+    if style.written.clamps_qkv:
+        q, k, v = _clamped(tape, (q, k, v))
     if style.written.expands_kv and kv < heads:
         kind, kv, k_width = msgspec.structs.replace(kind, kv_heads=kind.heads), heads, q_width  # a key for every query
         q, k, v = _copied_out(tape, style, (q, k, v), tokens * q_width, tokens * heads * kind.values)
@@ -280,6 +295,14 @@ def _copied_out(tape: Tape, style: Style, qkv: Parts, elements: Amount, values: 
     ]
     tape.hold(packed)
     return made[0], made[1], made[2]
+
+
+def _clamped(tape: Tape, qkv: Parts) -> Parts:
+    """A packed result cut off at a largest value, which saves what it was (models/dbrx, clip_qkv)."""
+    packed = tape.views.get(qkv[0], qkv[0])
+    made = tape.run("qkv.clamp", [packed], tape.sizes[packed], saves=[packed])
+    q, k, v = tape.slices("qkv.slice", made, [tape.sizes[x] for x in qkv])
+    return q, k, v
 
 
 def cross_attention(tape: Tape, style: Style, kind: Attention, source: int, *, tokens: Amount, seq: Amount, hidden: float) -> int:

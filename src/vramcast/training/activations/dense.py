@@ -114,7 +114,8 @@ def norm(tape: Tape, style: Style, source: int, *, tokens: Amount, width: float,
         source, out = tape.run("norm.float", [source], tokens * width * 4), 4
     kept = out if style.norm != "fused" else style.width
     made = tape.run("norm", [source], tokens * width * kept, saves=[source], keeps=tokens * statistics, trains=trained)
-    made = made if not own or style.autocast else tape.run("norm.back", [made], tokens * width * held)
+    narrows = style.written.narrows_norm and tape.sizes[made] > tokens * width * held
+    made = tape.run("norm.back", [made], tokens * width * held) if narrows or (own and not style.autocast) else made
     tape.hold(given, source)
     return made
 
@@ -262,7 +263,10 @@ def _written_gelu(tape: Tape, style: Style, source: int, elements: Amount) -> in
     inner = tape.run("gelu.inner", [source, cubic], wide, aliases=True)
     tanh = tape.run("gelu.tanh", [tape.run("gelu.scale", [inner], wide)], wide, saves_output=True)
     shifted = tape.run("gelu.shift", [tanh], wide, aliases=True)
-    return tape.run("gelu.product", [half, shifted], wide, saves=[half, shifted])
+    # The narrow side's gradient is made as wide as the product, then cast (torch, engine.cpp: validate_outputs); what checkpointing
+    # made again is let go as it is read, before that (torch/utils/checkpoint.py, unpack_hook).
+    cast = wide - size * style.recomputed if wide > size else 0
+    return tape.run("gelu.product", [half, shifted], wide, saves=[half, shifted], back_scratch=cast)
 
 
 def experts(
@@ -292,11 +296,12 @@ def _routed(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: Amo
     rows = tokens * kind.active * style.imbalance * (style.expert_tp / style.tp if style.sp else 1)
     if style.fused_experts and style.written.every_expert:
         return every_expert(tape, style, kind, source, tokens=tokens, hidden=hidden)
-    if style.fused_experts and style.experts == "grouped":
+    one_by_one = style.experts == "loop" or style.written.sliced_experts
+    if style.fused_experts and not one_by_one:
         return fused_experts(tape, style, kind, source, rows=rows, tokens=tokens, hidden=hidden, width=width)
     router = tape.run("router", [source], tokens * kind.routed * 4, saves=[source], saves_output=True,
                       keeps=tokens * kind.active * 12, trains=style.trains)  # fmt: skip
-    run = _loop if style.experts == "loop" else _grouped
+    run = _loop if one_by_one else _grouped
     return run(tape, style, kind, source, router, rows=rows, tokens=tokens, width=width)
 
 
@@ -333,15 +338,32 @@ def _loop(
     one = Tape(each * width * style.width)
     row = one.run("expert.gather", [0], each * width * style.width, keeps=each * 16)
     out = _expert_rows(one, style, inner, row, rows=each, width=width)
-    one.run("route.weight", [out], each * width * style.width, saves=[out])
+    # index_add_ asks the shape of what it adds, and saves it (torch, derivatives.yaml)
+    weighted = one.run("route.weight", [out], each * width * style.width, saves=[out])
+    one.run("expert.add", [weighted], 0, saves=[weighted])
     life = one.life()
     trained = (3 if kind.gated else 2) * kind.intermediate * width * kind.routed * style.gradient_width / style.ep
-    dequantised = style.dequantize * kind.intermediate * width
+    matrix = kind.intermediate * width
+    dequantised = 0 if style.written.sliced_experts else style.dequantize * matrix
+    sliced, copied = _slices(style, kind, matrix)
     return tape.run(
         "experts", [source, router], tokens * width * style.width,
-        keeps=life.saved * kind.routed,
+        keeps=life.saved + copied / kind.routed,
+        pieces=(life.saved + copied / kind.routed) * (kind.routed - 1),
         scratch=life.forward_peak - life.saved + dequantised,
-        back_scratch=life.backward_peak - life.saved + dequantised,
+        back_scratch=life.backward_peak - life.saved + dequantised + sliced,
         weight_gradient=trained if style.trains else 0,
         trains=style.trains,
     )  # fmt: skip
+
+
+def _slices(style: Style, kind: Experts, matrix: float) -> tuple[float, float]:
+    """Of experts that are slices of one tensor: a slice's gradient, as large as the whole, and autocast's copies of all slices.
+
+    Source: transformers 5.23, models/dbrx, DbrxExperts.forward; torch, derivatives.yaml: select.
+    """
+    if not style.written.sliced_experts:
+        return 0.0, 0.0
+    wide = style.cast_weights or (style.autocast and style.dequantize)  # experts are no linear layers, which alone are quantised
+    copies = (3 if kind.gated else 2) * matrix * kind.routed * style.width
+    return matrix * kind.routed * style.gradient_width * style.trains, copies if wide else 0.0

@@ -205,7 +205,8 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
     blocks = [block for block, _ in stage.blocks]
     first, last = min(blocks, key=lambda b: b.indices[0]), max(blocks, key=lambda b: b.indices[-1])
     recomputed = policy.recomputes_layers
-    forward = (c.life.transient_peak if recomputed else c.life.forward_peak - c.life.saved for c in costs.values())
+    before = _returned(stage, style, tokens=own, seq=seq) if recomputed else 0.0
+    forward = (c.life.transient_peak + before if recomputed else c.life.forward_peak - c.life.saved for c in costs.values())
     masked = stage.first and style.hidden_dropout
     normed = policy.kind == "none" or style.normed_embedding
     order = _in_order(stage)
@@ -330,6 +331,15 @@ def _zeros(stage: Stage, style: Style, seq: Amount) -> Amount:
         return 0.0
     crosses = style.written.biased and any(block.cross for block, _ in stage.blocks)
     return _biases(stage, style, seq) / 2 if crosses else 0.0
+
+
+def _returned(stage: Stage, style: Style, *, tokens: Amount, seq: Amount) -> Amount:
+    """The probabilities of the layer before, which nothing saved and the model's loop still names."""
+    if not style.written.returns_scores or stage.layers == 1:
+        return 0.0
+    heads = max((m.heads for block, _ in stage.blocks for m in block.mixers if isinstance(m, Attention)), default=0)
+    held = 4 if style.dequantize and style.autocast else style.width  # 4-bit layers return the float of their LayerNorm
+    return tokens * heads / style.tp * seq * held
 
 
 def _elements(block: Block, style: Style) -> float:
