@@ -61,7 +61,9 @@ def _attention(config: Config, hidden: int) -> Attention:
     """The shared attention works on the layer's input beside the embeddings: twice the hidden size."""
     heads = config.size("num_attention_heads")
     width = max(1, 2 * hidden // heads)
-    return Attention(heads=heads, kv_heads=config.size("num_key_value_heads", default=heads), head_dim=width)
+    turned = -1 if config.flag("use_mem_rope", default=False) else 0
+    kv_heads = config.size("num_key_value_heads", default=heads)
+    return Attention(heads=heads, kv_heads=kv_heads, head_dim=width, rope_dim=turned)
 
 
 def _mlp(config: Config, hidden: int) -> Dense:

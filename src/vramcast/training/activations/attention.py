@@ -240,9 +240,13 @@ def _with_sinks(tape: Tape, style: Style, raw: int, scores: Amount, rows: Amount
 
 
 def attention(
-    tape: Tape, style: Style, kind: Attention, source: int, *, tokens: Amount, seq: Amount, hidden: float, qk_width: int = 0
-) -> int:
-    """Grouped attention from the normed input to the output projection's result; ``qk_width``: of queries' and keys' norms."""
+    tape: Tape, style: Style, kind: Attention, source: int, *, tokens: Amount, seq: Amount, hidden: float, qk_width: int = 0,
+    outputs: float = 0,
+) -> int:  # fmt: skip
+    """Grouped attention from the normed input to the output projection's result; ``qk_width``: of queries' and keys' norms.
+
+    ``outputs``: features of the result where it has not the width of the input.
+    """
     heads, kv = kind.heads / style.tp, max(1.0, kind.kv_heads / style.tp)
     q_width, k_width, v_width = heads * kind.head_dim, kv * kind.head_dim, kv * kind.values
     width = style.width
@@ -282,7 +286,7 @@ def attention(
         out = tape.run("gate.product", [out, gate], tape.sizes[out], saves=[out, gate])
     if style.written.sub_norms:
         out = norm(tape, style, out, tokens=tokens, width=heads * kind.values)
-    made = linear(tape, style, out, tokens=tokens, inputs=heads * kind.values, outputs=hidden, role="o")
+    made = linear(tape, style, out, tokens=tokens, inputs=heads * kind.values, outputs=outputs or hidden, role="o")
     tape.hold(source, q, k, v, out)
     return made
 

@@ -11,6 +11,7 @@ from vramcast.training.activations.attention import attention, cross_attention, 
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.dense import add, dense, experts, linear, norm
 from vramcast.training.activations.recurrent import recurrent
+from vramcast.training.activations.shared_blocks import is_shared, write
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.tape import Life, Tape
 
@@ -34,6 +35,8 @@ def layer_tape(block: Block, style: Style, *, hidden: int, tokens: Amount, seq: 
     layer = _Layer(tape, block, style, hidden=hidden, tokens=tokens, seq=seq, own=own)
     if carried > 1:
         AltUp(tape, block, style, hidden=hidden, tokens=tokens).write(layer.mixed, layer.fed, layer.told)
+    elif is_shared(block):
+        write(tape, block, style, hidden=hidden, tokens=tokens, seq=seq)
     elif style.written.norms == "pre":
         layer.normed_before()
     else:

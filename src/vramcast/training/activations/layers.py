@@ -21,6 +21,7 @@ from vramcast.training.activations.choice import Style
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.regions import module_bytes, moved_bytes
 from vramcast.training.activations.selective import attention_scores, scanned, selected
+from vramcast.training.activations.shared_blocks import is_shared
 from vramcast.training.activations.sizes import TOKENS, Amount, Length, Peak, Shape, at
 from vramcast.training.activations.tape import Life, Tape
 from vramcast.training.methods import Partial, last_layers
@@ -216,6 +217,7 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
         one_pass=_one_pass(policy, stage, {i: cost.kept - cost.moved for i, cost in costs.items()}, boundary),
         mask=boundary / style.residual if masked else 0.0,
         embedded=(boundary if stage.first and normed else 0.0)
+        + (boundary if any(is_shared(block) for block in blocks) else 0.0)  # the embeddings, copied
         + ends_saved(blocks[0], style, hidden=hidden, tokens=own, layers=stage.layers)
         + (0.0 if recomputed else _zeros(stage, style, seq) + costs[id(last)].moved),
         copies=sum(costs[id(block)].life.cached * count for block, count in stage.blocks) if recomputed else 0.0,
