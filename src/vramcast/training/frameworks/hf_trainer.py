@@ -167,7 +167,9 @@ def _experts(draft: Draft, model: Model, version: tuple[int, ...]) -> Overrides:
 def _deepspeed(draft: Draft, question: Training, model: Model) -> Overrides:
     """The engine casts the whole model and keeps fp32 masters and states of its partition (deepspeed/runtime/bf16_optimizer.py).
 
-    The Trainer's "auto" makes the reduce and gather buckets h^2 elements each (transformers/integrations/deepspeed.py).
+    The Trainer's "auto" makes a bucket h^2 elements (transformers/integrations/deepspeed.py); only stages 1 and 2 have a second,
+    where overlap_comm asks for it, which is off there by default (DeepSpeed 0.19.8, stage_1_and_2.py: setup_buckets, stage3.py:
+    bucket.buffer, zero/config.py: overlap_comm_valid).
     """
     compute = draft.get("compute") or dtype_of(question.param_dtype or "bfloat16")
     yield because("DeepSpeed casts the model", Precision, compute=compute, weights=compute, autocast=False)
@@ -176,7 +178,7 @@ def _deepspeed(draft: Draft, question: Training, model: Model) -> Overrides:
     yield because("stage_1_and_2.py, step: gradients flattened, then copied to fp32", Update, flattens=True)
     if question.zero == 3 and "optimizer" not in question.offload:
         yield because("stage3.py: grad_partitions_flat_buffer is made once", Update, frees_gradients=False)
-    yield because('"auto" buckets of hidden size squared', Sharding, bucket_elements=2 * model.hidden**2)
+    yield because('"auto" bucket of hidden size squared', Sharding, bucket_elements=model.hidden**2)
 
 
 def _dtypes(draft: Draft, question: Training, model: Model, version: tuple[int, ...]) -> Overrides:
