@@ -207,7 +207,9 @@ class _Build:
         self.ranks = adapter_ranks(model, recipe, adapter)
         style = style_of(recipe, question.parallel, adapter, self.ranks or _scaled_outputs(model, adapter))
         wide = unquantized_roles(model) if adapter and recipe.quantization.scheme else frozenset()
-        self.style = msgspec.structs.replace(style, normed_embedding=norms_embedding(model), left_wide=wide)
+        frozen = style.adapter is not None and not style.trains and "embedding" not in self.ranks
+        embeds = not frozen or trains(model, recipe, adapter, "embedding")
+        self.style = msgspec.structs.replace(style, normed_embedding=norms_embedding(model), left_wide=wide, embeds=embeds)
         self.policy = _policy(recipe, question.parallel)
 
     def rank(self, stage: Stage, place: int) -> RankStructure:

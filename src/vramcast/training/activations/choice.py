@@ -58,6 +58,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ``scans``: operations of their own take the absolute values of both, whose largest is wanted;
     ``unpacks``: weights are unpacked by plain tensor operations, and the unpacked copy is saved for backward (AutoGPTQ's own
     kernel in training); ``reached``: gradients are wanted of the layers' input, as of any above a trained embedding;
+    ``embeds``: gradients are wanted of the embeddings, as checkpointing asks for where it is on; else the first layer saves less;
     ``normed_embedding``: a LayerNorm of the embeddings saves its input;
     ``joined``: attention runs image by image, and its results are copied into one; ``written``: the class's own row.
     ``recomputed``: layers run again in backward. ``scan``: recurrent mixers run in kernels of packages of their own, or in plain
@@ -97,6 +98,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     prefixed: bool = False
     exchanges: bool = False
     reached: bool = True
+    embeds: bool = True
     joined: bool = False
     adapter: LowRank | None = None
     dequantize: int = 0

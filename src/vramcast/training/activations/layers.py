@@ -211,23 +211,26 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
     masked = stage.first and style.hidden_dropout
     normed = policy.kind == "none" or style.normed_embedding
     order = _in_order(stage)
+    begins = stage.first and policy.kind == "none" and not style.embeds
+    lower = _cost(policy, first, msgspec.structs.replace(style, reached=False), hidden=hidden, seq=seq) if begins else costs[id(first)]
+    one_pass = _one_pass(policy, stage, {i: cost.kept - cost.moved for i, cost in costs.items()}, boundary)
     return StageLayers(
         policy=policy,
         boundary=boundary,
-        one_pass=_one_pass(policy, stage, {i: cost.kept - cost.moved for i, cost in costs.items()}, boundary),
-        mask=boundary / style.residual if masked else 0.0,
-        embedded=(boundary if stage.first and normed else 0.0)
+        one_pass=one_pass - (costs[id(first)].kept - lower.kept if begins else 0.0),
+        mask=boundary / style.residual if masked and not begins else 0.0,
+        embedded=(boundary if stage.first and normed and not begins else 0.0)
         + (boundary if any(is_shared(block) for block in blocks) else 0.0)  # the embeddings, copied
         + ends_saved(blocks[0], style, hidden=hidden, tokens=own, layers=stage.layers)
         + (0.0 if recomputed else _zeros(stage, style, seq) + costs[id(last)].moved),
         copies=sum(costs[id(block)].life.cached * count for block, count in stage.blocks) if recomputed else 0.0,
         forward=tuple(forward),
-        first=costs[id(first)],
+        first=lower,
         last=costs[id(last)],
         biases=_biases(stage, style, seq) if recomputed and style.written.biased else 0.0,
         beside=(stage.layers - 1) % policy.layers if policy.kind == "uniform" else 0,
         block_elements=_elements(max(blocks, key=lambda b: b.elements), style),
-        parts=_parts(stage, {i: cost.life for i, cost in costs.items()}) if policy.kind == "none" else (),
+        parts=_parts(stage, {i: cost.life for i, cost in costs.items()}, first, lower.life) if policy.kind == "none" else (),
         sizes=tuple(_elements(block, style) for block in order),
         between=() if policy.kind in ("uniform", "block", "offloaded") else _unlike(order, costs),
     )
@@ -289,11 +292,12 @@ def windows_of(model: Model) -> frozenset[int]:
     return frozenset(w for m in mixers for w in (getattr(m, "window", 0), getattr(m, "chunk", 0)) if isinstance(w, int) and w > 0)
 
 
-def _parts(stage: Stage, lives: dict[int, Life]) -> tuple[tuple[str, Amount], ...]:
-    """What every layer keeps by the operation that made it, over the stage."""
+def _parts(stage: Stage, lives: dict[int, Life], first: Block, lowest: Life) -> tuple[tuple[str, Amount], ...]:
+    """What every layer keeps by the operation that made it, over the stage; the first layer's life may be its own."""
     found: dict[str, Amount] = {}
-    for block, count in stage.blocks:
-        for name, size in lives[id(block)].savings.items():
+    each = [(lives[id(block)], count - (block is first)) for block, count in stage.blocks]
+    for life, count in (*each, (lowest, 1)):
+        for name, size in life.savings.items():
             found[name] = found.get(name, 0.0) + size * count
     return tuple(found.items())
 
