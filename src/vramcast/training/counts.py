@@ -216,7 +216,9 @@ def _part(tensor: Tensor, elements: int, layout: Layout) -> TrainedTensor:
 def _parts(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor, int, bool]]:
     """Tensors with copies and whether they are trained: all of them, all but frozen towers, or the last layers' alone."""
     if recipe.task.method != "partial":
-        yield from ((tensor, n, True) for tensor, n in _tensors(model, stage, recipe))
+        skipped = {id(t) for block, _ in stage.blocks if passed_over(block, recipe) for t in block.tensors}
+        resting = skipped if recipe.sharding.kind in _TAKEN_ALONE else set()
+        yield from ((tensor, n, id(tensor) not in resting) for tensor, n in _tensors(model, stage, recipe))
         yield from (
             (tensor, n, not recipe.task.freezes_towers and not rests) for tensor, n, rests in _beside(model, stage, recipe)
         )
@@ -230,6 +232,17 @@ def _parts(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor,
     bare = msgspec.structs.replace(stage, blocks=())
     yield from ((tensor, n, recipe.task.trains_ends) for tensor, n in _tensors(model, bare, recipe))
     yield from ((tensor, n, recipe.task.trains_ends and not rests) for tensor, n, rests in _beside(model, bare, recipe))
+
+
+_TAKEN_ALONE = ("none", "fsdp1", "fsdp2")  # shardings in which a parameter without a gradient takes no room for one
+
+
+def passed_over(block: Block, recipe: Recipe) -> bool:
+    """Whether the model runs past such a layer: it reads images alone, and there are none.
+
+    Source: transformers 5.23, models/mllama, MllamaTextModel.forward (cross_attention_states is None).
+    """
+    return block.cross is not None and not block.mixers and not recipe.task.images
 
 
 def _tensors(model: Model, stage: Stage, recipe: Recipe) -> list[tuple[Tensor, int]]:
@@ -251,7 +264,7 @@ def _beside(model: Model, stage: Stage, recipe: Recipe) -> Iterator[tuple[Tensor
     optim/adamw.py, _init_group passes over parameters without a gradient.
     """
     kind = recipe.sharding.kind
-    alone = not recipe.task.images and kind in ("none", "fsdp1", "fsdp2")
+    alone = not recipe.task.images and kind in _TAKEN_ALONE
     for tower in beside_decoder(model) if stage.first else ():
         rests = alone and tower.kind == "vision"
         yield from ((tensor, 1, rests and kind != "fsdp1") for tensor in tower.tensors)  # in FSDP1's flat root

@@ -24,6 +24,7 @@ from vramcast.training.counts import (
     bounds_of,
     count,
     in_flight,
+    passed_over,
     placeholder_elements,
     places,
     stages,
@@ -250,7 +251,8 @@ class _Build:
 
     def _layers_under(self, stage: Stage, style: Style) -> LayerCosts:
         part, trained = PARTIALS.get(self.question.method), self.recipe.task.trainable_layers or 0
-        hidden = self.model.hidden
+        hidden, run = self.model.hidden, tuple(pair for pair in stage.blocks if not passed_over(pair[0], self.recipe))
+        stage = msgspec.structs.replace(stage, blocks=run) if run and len(run) < len(stage.blocks) else stage
         return layers_of_part(self.policy, stage, style, hidden=hidden, partial=part, trained=trained, reached=self.reached)
 
     def _embedding_gradient(self, stage: Stage, elements: float) -> float:

@@ -26,7 +26,8 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``norms``: before a branch (pre), of a branch's result before it is added (post), or of the sum (sum). ``norm_form``: where
     the norm casts its float copy back to 16 bits: before its weight (narrow), after it (wide), after 1 + weight (offset); a
     LayerNorm written out (centred); only the square is in float (mixed). ``layer_norm``: torch's own kernel though it has no
-    bias, ``float_norm``: on a float copy; ``narrows_norm``: its result is cast back to the stream's width. ``scaled_branches``: a branch is multiplied by a number before it is added.
+    bias, ``float_norm``: on a float copy; ``narrows_norm``: its result is cast back to the stream's width;
+    ``casts_norm``: under autocast it runs in 16 bits. ``scaled_branches``: a branch is multiplied by a number before it is added.
     ``inner_dropout``: an MLP drops out inside too. ``repeated_rope``: cosines and sines are repeated in every layer, in the
     stream's width or in float.
 
@@ -51,6 +52,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     layer_norm: bool = False
     float_norm: bool = False
     narrows_norm: bool = False
+    casts_norm: bool = False
     scaled_branches: bool = False
     inner_dropout: bool = False
     repeated_rope: Literal["", "stream", "float"] = ""
