@@ -88,7 +88,7 @@ def _clamped(tape: Tape, up: int, size: Amount) -> int:
 def _matmul(
     tape: Tape, style: Style, kind: Experts, source: int, *, rows: Amount, inputs: float, outputs: float, role: str
 ) -> int:
-    """One grouped matmul. An adapter on the expert tensor writes out the adapted tensor, which is saved for backward."""
+    """One grouped matmul. An adapter on the expert tensor writes the adapted tensor out, saved where rows want a gradient."""
     weight = kind.routed / style.ep * inputs * outputs
     ranks = style.adapter.ranks if style.adapter else {}
     if not ranks.get(role):
@@ -101,7 +101,8 @@ def _matmul(
     rank = ranks[role] * (2 if role == "expert.gate" and kind.gated else 1)  # gate and up in one tensor: twice the rank
     factors = rank * kind.routed * (inputs + outputs) * style.adapter.width
     cast = factors * style.expert_width / style.adapter.width if style.expert_width < style.adapter.width else 0
+    kept = whole if tape.needs_grad[source] else 0
     return tape.run(
-        role, [source], rows * outputs * style.expert_width, saves=[source], keeps=whole + cast, scratch=whole,
+        role, [source], rows * outputs * style.expert_width, saves=[source], keeps=kept + cast, scratch=2 * whole - kept,
         back_scratch=whole, weight_gradient=factors, trains=True,
     )  # fmt: skip
