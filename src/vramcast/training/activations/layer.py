@@ -105,9 +105,9 @@ class _Layer:
         return _gathered(self.tape, self.style, normed, self.tokens, self.hidden)
 
     def mixed(self, source: int) -> int:
-        """Every mixer reads the same tensor; parallel ones (Falcon-H1) are added."""
+        """Every mixer reads the same tensor; of parallel ones, which are added, the scan runs first (models/falcon_h1)."""
         width, joined = _qk_width(self.block), 0
-        for place, mixer in enumerate(self.block.mixers):
+        for place, mixer in enumerate(sorted(self.block.mixers, key=lambda m: isinstance(m, Attention))):
             out = _mixer(
                 self.tape, self.style, mixer, source, tokens=self.tokens, seq=self.seq, hidden=self.hidden, qk_width=width
             )
