@@ -215,9 +215,10 @@ def gathered_last(recipe: Recipe, units: Units) -> Quantity:
 def gathered_with_last(recipe: Recipe, units: Units) -> Quantity:
     """The buffer that FSDP2 gathered the last block into: no unit of the forward comes after it, whose wait would let it go.
 
+    Of layers that differ, the one that needs most in forward need not be the last, and nothing is added.
     Source: torch 2.13, distributed/fsdp/_fully_shard/_fsdp_param_group.py, wait_for_unshard (comm_ctx.all_gather_state).
     """
-    if recipe.sharding.kind != "fsdp2" or recipe.kernels.one_graph or not is_cut(recipe, units):
+    if recipe.sharding.kind != "fsdp2" or recipe.kernels.one_graph or units.sizes or not is_cut(recipe, units):
         return NOTHING
     return named(units.of(-1), "elements of the last block") * bytes_(width(recipe.precision.compute), "(as it was gathered)")
 

@@ -38,13 +38,15 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     while the next layer runs.
     ``gated_norm``: a scan's result is normed with its gate, or only multiplied with it.
 
-    ``clamps_qkv``: queries, keys and values in one are cut off at a largest value. ``expands_kv``: keys and values are written out for every query head before any kernel; ``value_norm``: values pass an
-    RMSNorm without a weight; ``sub_norms``: norms stand before the last projection of attention and of the MLP.
+    ``clamps_qkv``: queries, keys and values in one are cut off at a largest value. ``expands_kv``: keys and values are written
+    out for every query head before any kernel; ``value_norm``: values pass an RMSNorm without a weight; ``sub_norms``: norms
+    stand before the last projection of attention and of the MLP.
 
     ``router``: softmax over all experts, of the chosen ones alone (top), sigmoid, or sigmoid with groups of experts (groups);
     ``normalised``: the chosen weights are divided by their sum; ``float_routes``: they stay in float; ``float_router``: input and
     weight of the router are cast to float; ``every_expert``: all experts see every token; ``shared_first``: shared experts run
-    before the others; ``sliced_experts``: one after another they are cut out of joint tensors; ``clamped_glu``: gate and up are clamped before their product (gpt-oss).
+    before the others; ``sliced_experts``: one after another they are cut out of joint tensors; ``clamped_glu``: gate and up are
+    clamped before their product (gpt-oss).
     """
 
     norms: Literal["pre", "post", "sum"] = "pre"

@@ -10,60 +10,13 @@ from vramcast.models.layers import Attention, LatentAttention
 from vramcast.training.activations.adapted import exchanged, prefixed
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.dense import bare_norm, linear, norm
-from vramcast.training.activations.sizes import Amount, reaches
+from vramcast.training.activations.heads import Heads, Parts, heads_of, repeated
+from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.tape import Tape
+from vramcast.training.activations.written_scores import materialised
 
 RANDOM_STATE = {"flash": 24, "cudnn": 24, "efficient": 16}  # bytes of the dropout generator's state that a kernel returns
 WIDEST_FLASH_HEAD = 256
-
-
-Parts = tuple[int, int, int]  # queries, keys and values, places on the tape
-
-
-class Heads(msgspec.Struct, frozen=True, kw_only=True):
-    """The problem of one layer: ``tokens`` rows in sequences of ``seq``, heads of queries and of keys, their widths.
-
-    ``masked``: a mask is written out (a window shorter than the sequence); ``softcap``, ``sinks``: only eager code has them.
-    ``biased``: positions that train are added to the scores; ``across``: keys are another sequence's.
-    """
-
-    tokens: Amount
-    seq: Amount
-    queries: float
-    keys: float
-    key_dim: float
-    value_dim: float
-    masked: bool = False
-    softcap: bool = False
-    sinks: bool = False
-    biased: bool = False
-    across: bool = False
-
-    @property
-    def grouped(self) -> bool:
-        """Whether several query heads share a key."""
-        return self.keys < self.queries
-
-    @property
-    def scores(self) -> Amount:
-        """Elements of the score matrix of all rows."""
-        return self.tokens * self.queries * self.seq
-
-
-def heads_of(kind: Attention, style: Style, *, tokens: Amount, seq: Amount) -> Heads:
-    """The heads one rank computes."""
-    return Heads(
-        tokens=tokens,
-        seq=seq,
-        queries=kind.heads / style.tp,
-        keys=max(1.0, kind.kv_heads / style.tp),
-        key_dim=kind.head_dim,
-        value_dim=kind.values,
-        masked=reaches(seq, kind.window or kind.chunk),
-        softcap=kind.softcap,
-        sinks=kind.sinks,
-        biased=style.written.biased,
-    )
 
 
 def kernel(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
@@ -77,9 +30,9 @@ def kernel(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
     if name == "math" and style.sdpa:
         return _math(tape, style, (q, k, v), heads)
     if name in ("eager", "math", "unfused"):
-        return _materialised(tape, style, name, (q, k, v), heads)
+        return materialised(tape, style, name, (q, k, v), heads)
     if repeats and heads.grouped:
-        k, v = _repeated(tape, k, v, heads, width)
+        k, v = repeated(tape, k, v, heads, width)
         heads = msgspec.structs.replace(heads, keys=heads.queries)
     return _fused(tape, style, name, (q, k, v), heads)
 
@@ -105,11 +58,6 @@ def chosen(style: Style, heads: Heads) -> tuple[str, bool]:
 def _in_width(tape: Tape, source: int, wanted: Amount, turned: bool) -> int:
     """A copy in the kernel's width of a tensor held in twice it; views into a packed projection are taken as they are."""
     return source if abs(tape.sizes[source] - 2 * wanted) >= 1 or not turned else tape.run("attention.cast", [source], wanted)
-
-
-def _repeated(tape: Tape, k: int, v: int, heads: Heads, width: float) -> tuple[int, int]:
-    rows = heads.tokens * heads.queries * width
-    return tape.run("repeat.k", [k], rows * heads.key_dim), tape.run("repeat.v", [v], rows * heads.value_dim)
 
 
 def _fused(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads) -> int:
@@ -140,7 +88,7 @@ def _math(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
     """
     q, k, v = qkv
     if heads.grouped:
-        k, v = _repeated(tape, k, v, heads, style.width)
+        k, v = repeated(tape, k, v, heads, style.width)
     given = (k, v)
     rows = heads.tokens * heads.queries * 4
     sides = [(q, heads.key_dim), (k, heads.key_dim), (v, heads.value_dim)]
@@ -160,83 +108,6 @@ def _math(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
     out = tape.run("weighted", [probabilities, v], rows * heads.value_dim, saves=[probabilities, v])
     tape.hold(*given, *wide, scaled, causal, narrow)
     return out if style.width >= 4 else tape.run("math.back", [out], rows / 4 * heads.value_dim * style.width)
-
-
-def _materialised(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads) -> int:
-    """Scores written out: eager softmaxes in fp32 and casts back; Megatron's fused softmax stays in 16 bits."""
-    scores, width, (q, k, v) = heads.scores, style.width, qkv
-    named: tuple[int, ...] = ()
-    held: Amount = width
-    out = heads.tokens * heads.queries * heads.value_dim * width
-    if heads.grouped and name != "unfused":
-        k, v = _repeated(tape, k, v, heads, width)
-    elif name == "eager":
-        q, k, v, held, named = _in_rows(tape, (q, k, v), heads, width)
-    raw = tape.run("scores", [q, k], scores * width, saves=[q, k])
-    raw = tape.run("scores.scale", [raw], scores * width) if name == "eager" else raw
-    if name != "eager":
-        probabilities = tape.run("softmax", [raw], scores * width, saves_output=True)
-    elif heads.sinks:
-        probabilities = _with_sinks(tape, style, raw, scores, heads.tokens * heads.queries)
-    else:
-        raw = _softcapped(tape, raw, scores * width) if heads.softcap else raw
-        masked, probabilities = _masked_softmax(tape, style, raw, scores, back=held)
-        named += {"": (), "masked": (masked,), "both": (raw, masked)}[style.written.names_scores]
-    if style.attention_dropout:
-        probabilities = tape.run("dropout", [probabilities], tape.sizes[probabilities], keeps=scores)
-    named += (probabilities,)
-    probabilities = probabilities if heads.sinks else tape.cast(probabilities, scores * width)  # sinks are cut off by a view
-    made = tape.run("weighted", [probabilities, v], out, saves=[probabilities, v])
-    tape.hold(*named)
-    return made
-
-
-def _in_rows(tape: Tape, qkv: Parts, heads: Heads, width: int) -> tuple[int, int, int, Amount, tuple[int, ...]]:
-    """Views of a packed projection as the rows that a batched product wants, narrowed by it; the width that they were held in."""
-    if qkv[0] not in tape.views:
-        q, k, v = qkv
-        return q, k, tape.run("value.rows", [v], tape.sizes[v]) if v in tape.views else v, width, ()
-    held = tape.sizes[qkv[0]] / (heads.tokens * heads.queries * heads.key_dim)
-    rows = [tape.run(f"{r}.rows", [x], tape.sizes[x]) for r, x in zip("qkv", qkv, strict=True)]
-    q, k, v = (tape.cast(x, tape.sizes[x] / held * width) for x in rows)
-    return q, k, v, held, (*rows, tape.views[qkv[0]])
-
-
-def _masked_softmax(tape: Tape, style: Style, raw: int, scores: Amount, *, back: Amount) -> tuple[int, int]:
-    """The masked scores, in the embeddings' width, and their softmax in the values', or left for the product to cast."""
-    width = style.width
-    wide = width if style.normed_embedding else max(width, style.residual)
-    masked = tape.run("mask", [raw], scores * wide, aliases=wide == width)
-    if style.written.clamped_scores:
-        masked = tape.run("mask.most", [masked], scores * wide, saves=[masked])
-    float_width = width if style.written.softmax_as_is and not style.autocast else 4
-    given = masked if wide >= float_width else tape.run("softmax.float", [masked], scores * 4)
-    softmax = tape.run("softmax", [given], scores * max(float_width, wide), saves_output=True)
-    narrow = width >= max(float_width, wide) or (style.written.softmax_as_is and style.autocast)
-    narrow = narrow or back >= max(float_width, wide)
-    return masked, softmax if narrow else tape.run("softmax.back", [softmax], scores * width)
-
-
-def _softcapped(tape: Tape, raw: int, size: Amount) -> int:
-    """Scores divided, squashed and multiplied: tanh saves its output (transformers, models/gemma2)."""
-    divided = tape.run("softcap.divide", [raw], size)
-    squashed = tape.run("softcap.tanh", [divided], size, saves_output=True)
-    return tape.run("softcap.multiply", [squashed], size)
-
-
-def _with_sinks(tape: Tape, style: Style, raw: int, scores: Amount, rows: Amount) -> int:
-    """A column of sinks beside the masked scores, less the row's maximum; a view of the softmax cuts the column off.
-
-    Source: transformers, models/gpt_oss, eager_attention_forward.
-    """
-    width = max(style.width, style.residual)
-    size = (scores + rows) * width
-    masked = tape.run("mask", [raw], scores * width, aliases=width == style.width)
-    joined = tape.run("sinks.join", [masked], size)
-    shifted = tape.run("sinks.shift", [joined], size, keeps=rows * 8)
-    softmax = tape.run("softmax", [shifted], size, saves_output=True)
-    tape.hold(masked, shifted)
-    return softmax if width == style.width else tape.run("softmax.back", [softmax], scores * style.width)
 
 
 def attention(

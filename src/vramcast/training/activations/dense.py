@@ -265,8 +265,8 @@ def _written_gelu(tape: Tape, style: Style, source: int, elements: Amount) -> in
     inner = tape.run("gelu.inner", [source, cubic], wide, aliases=True)
     tanh = tape.run("gelu.tanh", [tape.run("gelu.scale", [inner], wide)], wide, saves_output=True)
     shifted = tape.run("gelu.shift", [tanh], wide, aliases=True)
-    # The narrow side's gradient is made as wide as the product, then cast (torch, engine.cpp: validate_outputs); what checkpointing
-    # made again is let go as it is read, before that (torch/utils/checkpoint.py, unpack_hook).
+    # The narrow side's gradient is made as wide as the product, then cast (torch, engine.cpp: validate_outputs); what
+    # checkpointing made again is let go as it is read, before that (torch/utils/checkpoint.py, unpack_hook).
     cast = wide - size * style.recomputed if wide > size else 0
     return tape.run("gelu.product", [half, shifted], wide, saves=[half, shifted], back_scratch=cast)
 

@@ -15,7 +15,6 @@ from vramcast.training.activations.shared_blocks import is_shared, write
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.tape import Life, Tape
 
-
 _OWN_EMBEDDING = "per_layer_input_gate"
 
 

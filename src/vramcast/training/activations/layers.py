@@ -212,7 +212,11 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
     normed = policy.kind == "none" or style.normed_embedding
     order = _in_order(stage)
     begins = stage.first and policy.kind == "none" and not style.embeds
-    lower = _cost(policy, first, msgspec.structs.replace(style, reached=False), hidden=hidden, seq=seq) if begins else costs[id(first)]
+    lower = (
+        _cost(policy, first, msgspec.structs.replace(style, reached=False), hidden=hidden, seq=seq)
+        if begins
+        else costs[id(first)]
+    )
     one_pass = _one_pass(policy, stage, {i: cost.kept - cost.moved for i, cost in costs.items()}, boundary)
     return StageLayers(
         policy=policy,
