@@ -26,6 +26,17 @@ MENDED = {
     "ZeRO-1 copies the embedding's gradient": ("qwen2", "zero1", "full", "full"),
     "an encoder's first gradient comes before a gather": ("electra", "fsdp2", "lora", "full"),
     "an encoder's own gradients are not there twice": ("pegasus", "one card", "full", "full"),
+    "AltUp's streams are levelled in float": ("gemma3n_text", "one card", "lora", "full"),
+    "a loop names the probabilities of the layer before": ("bloom", "one card", "lora", "full"),
+    "a narrow side's gradient is wide first": ("gpt_neo", "one card", "lora", "full"),
+    "experts cut out of joint tensors": ("dbrx", "one card", "qlora", "none"),
+    "a shared block reads twice the stream": ("zamba2", "one card", "full", "full"),
+    "without images layers across are passed over": ("mllama", "one card", "full", "none"),
+    "a norm casts by hand": ("nemotron", "one card", "lora", "none"),
+    "an adapted expert tensor is saved where rows want gradients": ("cohere2_moe", "one card", "lora", "none"),
+    "a scan beside attention runs first": ("falcon_h1", "one card", "lora", "full"),
+    "FSDP2 holds the last block's buffer": ("bloom", "fsdp2", "lora", "full"),
+    "the first layer's input wants no gradient": ("gpt_bigcode", "one card", "lora", "none"),
 }
 
 

@@ -16,13 +16,7 @@ from vramcast.training.activations.dense import linear, norm
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.tape import Tape
 
-_COEFFICIENTS = "altup.correction_coefs.weight"
 Branch = Callable[[int], int]
-
-
-def streams(block: Block) -> int:
-    """How many streams a layer carries; one where it has no AltUp."""
-    return next((t.shape[0] for t in block.tensors if t.name == _COEFFICIENTS), 1)
 
 
 def in_float(style: Style) -> Style:
@@ -31,11 +25,11 @@ def in_float(style: Style) -> Style:
 
 
 class AltUp:
-    """One layer being written down between prediction and correction. ``size``: bytes of one stream."""
+    """One layer being written down between prediction and correction: ``count`` streams, of ``size`` bytes each."""
 
-    def __init__(self, tape: Tape, block: Block, style: Style, *, hidden: int, tokens: Amount) -> None:
+    def __init__(self, tape: Tape, block: Block, style: Style, *, count: int, hidden: int, tokens: Amount) -> None:
         self.tape, self.style, self.hidden, self.tokens = tape, style, hidden, tokens
-        self.inputs, self.size = streams(block), tokens * hidden * style.residual
+        self.inputs, self.size = count, tokens * hidden * style.residual
         self.rank = next(t.shape[0] for t in block.tensors if t.name == "laurel.linear_left.weight")
 
     def write(self, mixed: Branch, fed: Branch, told: Branch) -> None:
@@ -113,9 +107,8 @@ class AltUp:
         tape.in_place("altup.tell", corrected, added, back_scratch=every)
 
 
-def ends_saved(block: Block, style: Style, *, hidden: int, tokens: Amount, layers: int) -> Amount:
+def ends_saved(block: Block, style: Style, *, count: int, hidden: int, tokens: Amount, layers: int) -> Amount:
     """What is saved before the first layer and after the last: the streams' making and joining, every layer's own embedding."""
-    count = streams(block)
     own = next((t.shape[0] for t in block.tensors if t.name.startswith("per_layer_input_gate")), 0)
     saved: Amount = 0.0
     if own:

@@ -10,13 +10,28 @@ from vramcast.models.layers import Attention, LatentAttention
 from vramcast.training.activations.adapted import exchanged, prefixed
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.dense import bare_norm, linear, norm
-from vramcast.training.activations.heads import Heads, Parts, heads_of, repeated
-from vramcast.training.activations.sizes import Amount
+from vramcast.training.activations.sizes import Amount, Heads, reaches
 from vramcast.training.activations.tape import Tape
-from vramcast.training.activations.written_scores import materialised
+from vramcast.training.activations.written_scores import Parts, materialised
 
 RANDOM_STATE = {"flash": 24, "cudnn": 24, "efficient": 16}  # bytes of the dropout generator's state that a kernel returns
 WIDEST_FLASH_HEAD = 256
+
+
+def heads_of(kind: Attention, style: Style, *, tokens: Amount, seq: Amount) -> Heads:
+    """The heads one rank computes."""
+    return Heads(
+        tokens=tokens,
+        seq=seq,
+        queries=kind.heads / style.tp,
+        keys=max(1.0, kind.kv_heads / style.tp),
+        key_dim=kind.head_dim,
+        value_dim=kind.values,
+        masked=reaches(seq, kind.window or kind.chunk),
+        softcap=kind.softcap,
+        sinks=kind.sinks,
+        biased=style.written.biased,
+    )
 
 
 def kernel(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
@@ -30,9 +45,11 @@ def kernel(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
     if name == "math" and style.sdpa:
         return _math(tape, style, (q, k, v), heads)
     if name in ("eager", "math", "unfused"):
+        if heads.grouped and name != "unfused":
+            k, v = _repeated(tape, k, v, heads, width)
         return materialised(tape, style, name, (q, k, v), heads)
     if repeats and heads.grouped:
-        k, v = repeated(tape, k, v, heads, width)
+        k, v = _repeated(tape, k, v, heads, width)
         heads = msgspec.structs.replace(heads, keys=heads.queries)
     return _fused(tape, style, name, (q, k, v), heads)
 
@@ -58,6 +75,12 @@ def chosen(style: Style, heads: Heads) -> tuple[str, bool]:
 def _in_width(tape: Tape, source: int, wanted: Amount, turned: bool) -> int:
     """A copy in the kernel's width of a tensor held in twice it; views into a packed projection are taken as they are."""
     return source if abs(tape.sizes[source] - 2 * wanted) >= 1 or not turned else tape.run("attention.cast", [source], wanted)
+
+
+def _repeated(tape: Tape, k: int, v: int, heads: Heads, width: float) -> tuple[int, int]:
+    """Keys and values written out for every query head."""
+    rows = heads.tokens * heads.queries * width
+    return tape.run("repeat.k", [k], rows * heads.key_dim), tape.run("repeat.v", [v], rows * heads.value_dim)
 
 
 def _fused(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads) -> int:
@@ -88,7 +111,7 @@ def _math(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
     """
     q, k, v = qkv
     if heads.grouped:
-        k, v = repeated(tape, k, v, heads, style.width)
+        k, v = _repeated(tape, k, v, heads, style.width)
     given = (k, v)
     rows = heads.tokens * heads.queries * 4
     sides = [(q, heads.key_dim), (k, heads.key_dim), (v, heads.value_dim)]

@@ -6,16 +6,31 @@ import msgspec
 
 from vramcast.models.inventory import Block
 from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
-from vramcast.training.activations.altup import AltUp, in_float, streams
+from vramcast.training.activations.altup import AltUp, in_float
 from vramcast.training.activations.attention import attention, cross_attention, latent
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.dense import add, dense, experts, linear, norm
 from vramcast.training.activations.recurrent import recurrent
-from vramcast.training.activations.shared_blocks import is_shared, write
+from vramcast.training.activations.shared_blocks import write
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.tape import Life, Tape
 
 _OWN_EMBEDDING = "per_layer_input_gate"
+
+
+def streams(block: Block) -> int:
+    """How many streams a layer carries; one where it has no AltUp (Gemma 3n)."""
+    return next((t.shape[0] for t in block.tensors if t.name == "altup.correction_coefs.weight"), 1)
+
+
+def has_own_embedding(block: Block) -> bool:
+    """Whether tokens have an embedding of their own in each layer (Gemma 3n and 4)."""
+    return any(t.name.startswith(_OWN_EMBEDDING) for t in block.tensors)
+
+
+def is_shared(block: Block) -> bool:
+    """Whether the layer passes a block that several layers share (Zamba)."""
+    return any(t.name.startswith("mamba_decoder.") for t in block.tensors)
 
 
 def layer_life(block: Block, style: Style, *, hidden: int, tokens: Amount, seq: Amount) -> Life:
@@ -33,7 +48,7 @@ def layer_tape(block: Block, style: Style, *, hidden: int, tokens: Amount, seq: 
     tape = Tape(own * hidden * style.residual * carried, input_needs_grad=style.reached)
     layer = _Layer(tape, block, style, hidden=hidden, tokens=tokens, seq=seq, own=own)
     if carried > 1:
-        AltUp(tape, block, style, hidden=hidden, tokens=tokens).write(layer.mixed, layer.fed, layer.told)
+        AltUp(tape, block, style, count=carried, hidden=hidden, tokens=tokens).write(layer.mixed, layer.fed, layer.told)
     elif is_shared(block):
         write(tape, block, style, hidden=hidden, tokens=tokens, seq=seq)
     elif style.written.norms == "pre":
@@ -65,7 +80,7 @@ class _Layer:
         if block.mixers and not shared:
             normed = self._read(self._norm(0 if block.parallel else stream))
         stream = self._add(stream, self._after(self.fed(normed)))
-        if any(t.name.startswith(_OWN_EMBEDDING) for t in block.tensors):
+        if has_own_embedding(block):
             self._add(stream, self.told(stream))
 
     def told(self, stream: int) -> int:

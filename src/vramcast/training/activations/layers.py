@@ -16,12 +16,11 @@ from vramcast.models.inventory import Block, Model
 from vramcast.models.layers import Attention
 from vramcast.models.sharding import Stage, cut, share
 from vramcast.quantity import Number, maximum, minimum
-from vramcast.training.activations.altup import ends_saved, in_float, streams
+from vramcast.training.activations.altup import ends_saved, in_float
 from vramcast.training.activations.choice import Style
-from vramcast.training.activations.layer import layer_tape
+from vramcast.training.activations.layer import has_own_embedding, is_shared, layer_tape, streams
 from vramcast.training.activations.regions import module_bytes, moved_bytes
 from vramcast.training.activations.selective import attention_scores, scanned, selected
-from vramcast.training.activations.shared_blocks import is_shared
 from vramcast.training.activations.sizes import TOKENS, Amount, Length, Peak, Shape, at
 from vramcast.training.activations.tape import Life, Tape
 from vramcast.training.methods import Partial, last_layers
@@ -210,7 +209,7 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
     forward = (c.life.transient_peak + before if recomputed else c.life.forward_peak - c.life.saved for c in costs.values())
     masked = stage.first and style.hidden_dropout
     normed = policy.kind == "none" or style.normed_embedding
-    order = _in_order(stage)
+    order, told = _in_order(stage), has_own_embedding(first)
     begins = stage.first and policy.kind == "none" and not style.embeds
     lower = (
         _cost(policy, first, msgspec.structs.replace(style, reached=False), hidden=hidden, seq=seq)
@@ -225,7 +224,7 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
         mask=boundary / style.residual if masked and not begins else 0.0,
         embedded=(boundary if stage.first and normed and not begins else 0.0)
         + (boundary if any(is_shared(block) for block in blocks) else 0.0)  # the embeddings, copied
-        + ends_saved(blocks[0], style, hidden=hidden, tokens=own, layers=stage.layers)
+        + (ends_saved(first, style, count=carried, hidden=hidden, tokens=own, layers=stage.layers) if told else 0.0)
         + (0.0 if recomputed else _zeros(stage, style, seq) + costs[id(last)].moved),
         copies=sum(costs[id(block)].life.cached * count for block, count in stage.blocks) if recomputed else 0.0,
         forward=tuple(forward),

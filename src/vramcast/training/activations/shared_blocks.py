@@ -18,11 +18,6 @@ from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.tape import Tape
 
 
-def is_shared(block: Block) -> bool:
-    """Whether the layer passes a shared block first."""
-    return any(t.name.startswith("mamba_decoder.") for t in block.tensors)
-
-
 def write(tape: Tape, block: Block, style: Style, *, hidden: int, tokens: Amount, seq: Amount) -> None:
     """The whole layer; its input is tensor 0, the embeddings are somebody else's."""
     there = msgspec.structs.replace(style, gradient_width=0) if block.count > 1 else style

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from math import prod
 from typing import Any
 
+import msgspec
+
 from vramcast.quantity import Number, maximum
 
 Power = tuple[str, int]
@@ -229,3 +231,33 @@ def _product(mine: Powers, theirs: Powers, sign: int) -> Powers:
     for name, exponent in theirs:
         exponents[name] = exponents.get(name, 0) + sign * exponent
     return tuple(sorted((name, e) for name, e in exponents.items() if e))
+
+
+class Heads(msgspec.Struct, frozen=True, kw_only=True):
+    """The problem of one layer: ``tokens`` rows in sequences of ``seq``, heads of queries and of keys, their widths.
+
+    ``masked``: a mask is written out (a window shorter than the sequence); ``softcap``, ``sinks``: only eager code has them.
+    ``biased``: positions that train are added to the scores; ``across``: keys are another sequence's.
+    """
+
+    tokens: Amount
+    seq: Amount
+    queries: float
+    keys: float
+    key_dim: float
+    value_dim: float
+    masked: bool = False
+    softcap: bool = False
+    sinks: bool = False
+    biased: bool = False
+    across: bool = False
+
+    @property
+    def grouped(self) -> bool:
+        """Whether several query heads share a key."""
+        return self.keys < self.queries
+
+    @property
+    def scores(self) -> Amount:
+        """Elements of the score matrix of all rows."""
+        return self.tokens * self.queries * self.seq

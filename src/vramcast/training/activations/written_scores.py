@@ -4,20 +4,22 @@ Source: transformers 5.23, each family's eager_attention_forward; models/gpt_oss
 """
 
 from vramcast.training.activations.choice import Style
-from vramcast.training.activations.heads import Heads, Parts, repeated
-from vramcast.training.activations.sizes import Amount
+from vramcast.training.activations.sizes import Amount, Heads
 from vramcast.training.activations.tape import Tape
+
+Parts = tuple[int, int, int]  # queries, keys and values, places on the tape
 
 
 def materialised(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads) -> int:
-    """Scores written out: eager softmaxes in fp32 and casts back; Megatron's fused softmax stays in 16 bits."""
+    """Scores written out: eager softmaxes in fp32 and casts back; Megatron's fused softmax stays in 16 bits.
+
+    Keys and values that several heads share come written out for every head.
+    """
     scores, width, (q, k, v) = heads.scores, style.width, qkv
     named: tuple[int, ...] = ()
     held: Amount = width
     out = heads.tokens * heads.queries * heads.value_dim * width
-    if heads.grouped and name != "unfused":
-        k, v = repeated(tape, k, v, heads, width)
-    elif name == "eager":
+    if name == "eager" and not heads.grouped:
         q, k, v, held, named = _in_rows(tape, (q, k, v), heads, width)
     raw = tape.run("scores", [q, k], scores * width, saves=[q, k])
     raw = tape.run("scores.scale", [raw], scores * width) if name == "eager" else raw
