@@ -9,7 +9,8 @@ from vramcast.models.operations import Split
 from vramcast.truth.judgement import Unexpressed
 from vramcast.truth.rows import judge, read_rows
 from vramcast.truth.rows.own import restore_row
-from vramcast.truth.rows.speed import _split
+from vramcast.truth.rows.speed import _split, deployment_of_row
+from vramcast.truth.rows.speed_recipes import generated, mixes_chunks, recipe
 
 FOLDER = Path(__file__).parents[2] / "truth" / "speed"
 
@@ -94,3 +95,39 @@ def test_errors_stay_within_their_budgets(name: str, measure: str, step: int, su
     errors = _errors(_rows(name, step, **subject), measure)
     assert len(errors) > 5
     assert median(errors) < budget
+
+
+def _silicon(engine: str, version: str, lengths: tuple[int, int] = (2048, 256)) -> dict:
+    settings = {"isl": lengths[0], "osl": lengths[1], "batch_size": 16, "concurrency": 16, "tp_size": 1, "precision": "bf16"}
+    return {
+        "id": "own", "engine": engine, "version": version, "model_id": "meta-llama/Llama-3.1-8B-Instruct", "gpu": "H100-SXM-80GB",
+        "n_gpus": 1, "settings": settings, "measured": {"ttft_ms": 200.0, "tpot_ms": 10.0}, "source": "silicon_sample.csv",
+    }  # fmt: skip
+
+
+def test_a_generated_command_of_tensorrt_llm_sets_its_limits() -> None:
+    """max_num_tokens is a prompt, a token of each sequence and 1,500 more; one sequence less than max_batch_size runs."""
+    found = recipe(_silicon("trtllm", "1.0.0rc3"), "tensorrt_llm")
+    assert (found["chunk_tokens"], found["max_seqs"]) == (2048 + 16 + 1500, 15)
+    assert deployment_of_row(_silicon("trtllm", "1.0.0rc3")).max_seqs == 15
+    assert not generated(_silicon("trtllm", "1.1.0"))
+    assert not generated(_silicon("trtllm", "1.0.0rc3", (1024, 8192)))
+
+
+def test_a_generated_command_of_sglang_mixes_prompts_and_decodes() -> None:
+    """--enable-mixed-chunk and max_prefill_tokens, since the generator writes SGLang's commands."""
+    newer, older = _silicon("sglang", "0.5.6.post2"), _silicon("sglang", "0.5.1.post1")
+    assert mixes_chunks(newer)
+    assert not mixes_chunks(older)
+    assert deployment_of_row(newer).engine.mixes
+    assert not deployment_of_row(older).engine.mixes
+    assert recipe(newer, "sglang")["chunk_tokens"] == 3548
+    assert "chunk_tokens" not in recipe(older, "sglang")
+
+
+def test_one_client_sends_many_requests_so_that_lengths_are_the_rows() -> None:
+    """TTFT of one user whose prompts vary from nothing to twice the mean is that of the mean prompt, but for attention."""
+    alone = {**_silicon("sglang", "0.5.9"), "source": "own"}
+    alone["settings"] = {**alone["settings"], "concurrency": 1, "num_requests": 10}
+    even, uneven = ({**alone, "settings": {**alone["settings"], "spread": spread}} for spread in (0.0, 1.0))
+    assert judge(uneven).pairs[0].predicted == pytest.approx(judge(even).pairs[0].predicted, rel=0.06)

@@ -2,13 +2,14 @@
 
 A closed loop is simulated as its benchmark runs it: all clients start together and send ten requests each, or as many as the row
 tells, so the first wave's queue is part of the mean (InferenceX: --num-prompts 10 x --max-concurrency). What a source's own
-public scripts set and its table leaves out is in ``_recipe``.
+public scripts set and its table leaves out is in ``speed_recipes``.
 """
 
 import re
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from vramcast.errors import VramcastError
 from vramcast.models.inventory import Model
@@ -28,16 +29,15 @@ from vramcast.speed.streams import stream
 from vramcast.speed.transfer import usual_rate
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows import speed_words as words
+from vramcast.truth.rows.speed_recipes import SERVED, cache_dtype, inference_x, mixes_chunks, recipe
 from vramcast.truth.speed_bars import speed_interval
 from vramcast.workload import Parallel, Serving
 
 Row = dict[str, Any]
 
-_SERVED = ("vllm", "sglang", "tensorrt_llm")
 # Engines beside those that cut layers over cards; others put layers on one card after the other.
 _CUT = ("fastertransformer", "gpt_fast", "gpt_fast_eager", "lmdeploy")
-_SIMULATED = 10
-_SILICON = "silicon_sample"
+_SIMULATED, _ALONE = 10, 200
 _OTHER = {"prefill": "decode_", "decode": "prefill_"}
 _STEPS: dict[bytes, Step] = {}
 
@@ -64,7 +64,7 @@ def judge(row: Row) -> Judgement:
 def _barred(pair: Pair, engine: str) -> Pair:
     """The pair with the bar that an answer of its kind prints."""
     bar = speed_interval(pair.measure, pair.predicted, engine)
-    return msgspec.structs.replace(pair, low=bar.low, high=bar.high) if bar else pair
+    return replace(pair, low=bar.low, high=bar.high) if bar else pair
 
 
 def figures_of(row: Row, step: Step, measured: Row, settings: Row) -> Any:
@@ -84,8 +84,9 @@ def figures_of(row: Row, step: Step, measured: Row, settings: Row) -> Any:
 
 
 def _closed_loop(row: Row, step: Step, clients: int) -> Any:
+    """Means over the requests that the benchmark sends; one client's are many, so that their mean lengths are the row's."""
     load = _load(row, clients, mixes=step.on.engine.mixes)
-    count = row["settings"].get("num_requests") or _SIMULATED * clients
+    count = _ALONE if clients == 1 else row["settings"].get("num_requests") or _SIMULATED * clients
     served = Server(step, load).run(drawn(load, count), clients=clients)
     for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
         value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
@@ -119,18 +120,13 @@ def _load(row: Row, clients: int, *, mixes: bool) -> Load:
 
     A row that tells its spread has it. Others state one length. An engine that runs prompts first brings its clients back into
     step with every batch of prompts; in one that ``mixes`` prompts with decodes they drift apart (real clients jitter), as 5 %
-    of length to either side makes them.
+    of length to either side makes them. SGLang under --enable-mixed-chunk keeps the step of equal lengths.
     """
     prompt, output = row["settings"]["isl"], row["settings"]["osl"]
-    if _inference_x(row):
+    if inference_x(row):
         return Load(prompt=prompt * 0.9, output=output * 0.9, concurrency=clients, spread=0.111)
-    spread = row["settings"].get("spread", 0.05 if mixes else 0.0)
+    spread = row["settings"].get("spread", 0.05 if mixes and not mixes_chunks(row) else 0.0)
     return Load(prompt=prompt, output=output, concurrency=clients, spread=spread)
-
-
-def _inference_x(row: Row) -> bool:
-    lengths = (row["settings"].get("isl"), row["settings"].get("osl"))
-    return _SILICON in str(row.get("source")) and all(length in (1024, 8192) for length in lengths)
 
 
 def _one_user(step: Step, measured: Row, settings: Row) -> Any:
@@ -191,6 +187,7 @@ def _step(row: Row) -> Step:
         made.model.id,
         made.card.id,
         made.engine.engine,
+        made.engine.mixes,
         made.scheme.name,
     )
     key = msgspec.json.encode((names, more, made.part_bits))
@@ -205,25 +202,30 @@ def deployment_of_row(row: Row) -> Deployment:
     """What the row ran on. Raises Unexpressed or a VramcastError where no rule covers it."""
     engine, model, card = words.engine(row), words.model(row), words.card(row)
     version, stored = words.version(row, engine), words.quant(row, model)
-    recipe = _recipe(row, engine)
-    if engine not in _SERVED and engine != "llama_cpp":
+    found = recipe(row, engine)
+    if engine not in SERVED and engine != "llama_cpp":
         stream(engine, card)
         return Deployment(
             model=model, card=card, engine=_bare(engine), version=version, scheme=_scheme(model, stored),
             split=_split(row["settings"], row.get("n_gpus") or 1) if engine in _CUT else Split(),
         )  # fmt: skip
-    split = _split(row["settings"], row.get("n_gpus") or 1) if engine in _SERVED else Split()
+    split = _split(row["settings"], row.get("n_gpus") or 1) if engine in SERVED else Split()
     answered = _answered(row, engine, model=model, stored=stored, split=split)
     if answered is not None:
         if engine == "llama_cpp":
-            recipe["hops"] = (row.get("n_gpus") or 1) - 1
-        changes = {k: v for k, v in recipe.items() if v is not None}
-        rules = engine_speed(engine, version)
-        return msgspec.structs.replace(answered, split=split, version=version, engine=rules, **changes)
+            found["hops"] = (row.get("n_gpus") or 1) - 1
+        changes = {k: v for k, v in found.items() if v is not None}
+        rules = _rules(row, engine, version)
+        return replace(answered, split=split, version=version, engine=rules, **changes)
     return Deployment(
-        model=model, card=card, engine=engine_speed(engine, version), version=version, scheme=_scheme(model, stored), split=split,
-        pp=_pp(row["settings"]), **{"chunk_tokens": 8192, "max_seqs": 1024, **{k: v for k, v in recipe.items() if v is not None}},
+        model=model, card=card, engine=_rules(row, engine, version), version=version, scheme=_scheme(model, stored), split=split,
+        pp=_pp(row["settings"]), **{"chunk_tokens": 8192, "max_seqs": 1024, **{k: v for k, v in found.items() if v is not None}},
     )  # fmt: skip
+
+
+def _rules(row: Row, engine: str, version: tuple[int, ...]) -> EngineSpeed:
+    found = engine_speed(engine, version)
+    return replace(found, mixes=True) if mixes_chunks(row) else found
 
 
 def _bare(engine: str) -> EngineSpeed:
@@ -237,7 +239,7 @@ def _answered(row: Row, engine: str, *, model: Model, stored: str | None, split:
     question = Serving(
         model=model.id, gpu=words.card(row).id, gpus=split.ranks * _pp(settings), engine=engine,
         context=max(512, min(model.positions or 10**9, sum(lengths) + 64)), quant=None if stored == "none" else stored,
-        kv_dtype="fp8" if _kv(row, engine) == "fp8" else None,
+        kv_dtype="fp8" if cache_dtype(row, engine) == "fp8" else None,
         parallel=Parallel(tp=split.ranks, pp=_pp(settings), ep=split.ranks if split.moe_ep > 1 else 1),
     )  # fmt: skip
     if stored == "none":
@@ -246,7 +248,7 @@ def _answered(row: Row, engine: str, *, model: Model, stored: str | None, split:
         made = deployment_of(answer_of(question, model=model, card=words.card(row), limits=False))
     except VramcastError:
         return None
-    if engine in _SERVED and made.pool_tokens <= 0 and not made.pool_sequences:
+    if engine in SERVED and made.pool_tokens <= 0 and not made.pool_sequences:
         raise Unexpressed("the weights leave no room for a cache on the cards that the row names")
     return made
 
@@ -282,50 +284,6 @@ def _shared_attention(settings: Row, tp: int) -> Row:
     if settings.get("attention_dp_size") or not isinstance(batch, int) or tp == 1 or clients != batch * tp:
         return {}
     return {"attention_dp_size": tp, "tp_size": 1}
-
-
-def _recipe(row: Row, engine: str) -> dict[str, Any]:
-    """What the source's scripts set beside the table (SemiAnalysisAI/InferenceX, benchmarks/single_node, by engine)."""
-    clients = row["settings"].get("concurrency")
-    found: dict[str, Any] = {"kv_dtype": _kv(row, engine)}
-    if not (_inference_x(row) and isinstance(clients, int)):
-        return found
-    blackwell = str(row["gpu"]).startswith(("B2", "B3", "GB"))
-    if engine == "sglang":
-        polls = (30 if clients >= 16 else 10) if blackwell and "GLM" not in row["model_id"] else 0
-        newer = str(row.get("version")).startswith("0.5.10") and row["settings"]["precision"] == "fp8"
-        polls = 10 if polls and newer else polls
-        found |= {"chunk_tokens": 16384, "poll_steps": polls, "max_seqs": max(128, clients)}
-        found["state_bytes"] = 2.0
-    if "gpt-oss" in row["model_id"] and engine == "vllm" and str(row["gpu"]).startswith("H100"):
-        found["backends"] = {"moe": "vllm/marlin"}  # VLLM_MXFP4_USE_MARLIN=1
-    if "MiniMax" in row["model_id"] and str(row["gpu"]).startswith("H100"):
-        found["backends"] = {"qk_norm": "fused"}  # pass_config: fuse_minimax_qk_norm
-    if (
-        "DeepSeek" in row["model_id"]
-        and engine == "tensorrt_llm"
-        and blackwell
-        and (row["settings"].get("attention_dp_size") or 1) == 1
-    ):
-        found["first_steps"] = 8  # stream_interval 10: a first token is sent with the tenth
-        # moe_config: backend TRTLLM, except with attention data parallelism; for fp8 since 1.2
-        older = words.version(row, engine) < (1, 2)
-        narrow = row["settings"]["precision"] == "fp4"
-        found["backends"] = {"moe": "trtllm/min_latency" if narrow else "trtllm/deepgemm" if older else "sglang/trtllm_gen"}
-    return found
-
-
-def _kv(row: Row, engine: str) -> str:
-    """fp8 caches: in TensorRT-LLM with quantised weights, in SGLang's and vLLM's InferenceX scripts for Blackwell and fp8."""
-    narrow = str(row["settings"].get("precision")).startswith(("fp8", "fp4", "nvfp4"))
-    if "fp8 KV" in str(row["settings"].get("precision")) or str(row["settings"].get("kv_cache")) == "fp8":
-        return "fp8"
-    if not narrow or engine not in _SERVED:
-        return "bf16"
-    if engine == "tensorrt_llm":
-        return "fp8"
-    blackwell = str(row["gpu"]).startswith(("B2", "B3", "GB"))
-    return "fp8" if _inference_x(row) and (blackwell or engine == "sglang") else "bf16"
 
 
 def _keys(row: Row, step: Step) -> dict[str, str]:
