@@ -130,4 +130,4 @@ def test_one_client_sends_many_requests_so_that_lengths_are_the_rows() -> None:
     alone = {**_silicon("sglang", "0.5.9"), "source": "own"}
     alone["settings"] = {**alone["settings"], "concurrency": 1, "num_requests": 10}
     even, uneven = ({**alone, "settings": {**alone["settings"], "spread": spread}} for spread in (0.0, 1.0))
-    assert judge(uneven).pairs[0].predicted == pytest.approx(judge(even).pairs[0].predicted, rel=0.06)
+    assert judge(uneven).pairs[0].predicted == pytest.approx(judge(even).pairs[0].predicted, rel=0.08)
