@@ -31,6 +31,11 @@ SAID: dict[str, dict[str, Any]] = {
     "hunyuan_vl": {"text_config": {"head_dim": 128, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}},
     "qwen4_exp": {"text_config": QWEN4},
     "qwen4_exp_text": QWEN4,
+    "granite4_vision": {"deepstack_layer_map": [[3, 0], [6, 3]], "downsample_rate": "4/8"},
+    "chameleon": {"vocabulary_map": {"<image>": 4}},
+    "emu3": {"vocabulary_map": {"<image>": 4}},
+    "esm": {"vocab_size": 33},
+    "reformer": {"is_decoder": True},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
 }
 # transformers allocates weights for LongCat's experts that do nothing, which no checkpoint has; the default of Qwen3-Omni's

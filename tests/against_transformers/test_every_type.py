@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from vramcast.errors import UnmodelledError
-from vramcast.models.families import model_types, read_config
+from vramcast.models.families import derived, model_types, read_config
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -117,7 +117,7 @@ def test_the_body_alone_and_the_heads_of_other_tasks(model_type: str) -> None:
 
 def test_every_other_type_is_refused_by_name() -> None:
     transformers = pytest.importorskip("transformers")
-    for model_type in {*transformers.CONFIG_MAPPING} - {*model_types()}:
+    for model_type in {*transformers.CONFIG_MAPPING} - {*model_types()} - derived.names():
         with pytest.raises(UnmodelledError, match=f"model_type '{model_type}' has no family here: install the .torch. extra"):
             read_config({"model_type": model_type, "hidden_size": 64})
 
@@ -145,3 +145,25 @@ def test_each_head_of_an_encoder(model_type: str) -> None:
             built = getattr(transformers, name)(transformers.CONFIG_MAPPING[model_type](num_labels=2))
         read = read_config({**json.loads(built.config.to_json_string(use_diff=False)), "architectures": [name]})
         assert read.parameters == sum(p.numel() for p in built.parameters()), name
+
+
+def small(model_type: str) -> dict[str, Any]:
+    """The class's default config with few layers."""
+    raw = {**sweep.default_of(model_type), "model_type": model_type}
+    return {name: 3 if name in SHALLOW and isinstance(value, int) and value > 3 else value for name, value in raw.items()}
+
+
+@pytest.mark.parametrize("model_type", sorted(derived.names())[::4])
+def test_derived_shapes_are_those_transformers_builds(model_type: str) -> None:
+    """A quarter of the types whose shapes were derived, as their class has them and with other widths."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    for raw in (small(model_type), {**small(model_type), "vocab_size": 1000, "intermediate_size": 200}):
+        found = sweep.counted(model_type, raw)
+        if found is None:
+            continue
+        try:
+            read = read_config(found[1]["whole"])
+        except UnmodelledError:  # refused by name: outside of what was tried
+            continue
+        assert read.parameters == found[0]

@@ -25,7 +25,7 @@ class Reader(Protocol):
 
 
 def model_types() -> tuple[str, ...]:
-    """Every ``model_type`` that can be read exactly."""
+    """Every ``model_type`` that a family reads; those of ``derived.names()`` are read from a table of shapes."""
     return tuple(sorted(MODULES.keys() | ALIASES.keys()))
 
 
@@ -37,7 +37,7 @@ def read_config(raw: Mapping[str, Any], *, path: str = "config.json") -> Model:
     config = Config(_in_todays_words(raw, path), path)
     kind = kind_of(config)
     model = with_tables(_reader(config, kind)(completed(config, kind)), config.raw)
-    whole = model if MODULES[kind] in OWN_HEADS else headed(model, config)
+    whole = model if MODULES.get(kind, "derived") in OWN_HEADS else headed(model, config)
     return checked(whole, config)
 
 
@@ -66,8 +66,15 @@ def kind_of(config: Config) -> str:
     return ALIASES.get(kind, kind) or kind_of_architecture(architecture)
 
 
+def _derived(kind: str) -> str | None:
+    """The module of classes whose shapes were derived, if that one's were."""
+    from vramcast.models.families.derived import names
+
+    return "derived" if kind in names() else None
+
+
 def _reader(config: Config, kind: str) -> Reader:
-    module = MODULES.get(kind)
+    module = MODULES.get(kind) or _derived(kind)
     if not kind:
         raise UnmodelledError(
             f"{config.path} has no model_type and no architecture known here: add the model_type of the class it is read by, "

@@ -45,18 +45,30 @@ def _layers(config: Config) -> list[_Layer]:
 
 def _rates(config: Config, count: int) -> list[int]:
     """Compression of each layer: ``layer_types``, else ``compress_ratios``, else 128 twice and then 128 and 4 in turn."""
+    known = _known_rates(config)
+    heavy = known["heavily_compressed_attention"]
     if config.has("layer_types"):
         names = [str(name) for name in config.list("layer_types")]
-        if unknown := set(names) - set(_RATES):
-            raise UnmodelledError(f"{config.path}: layer_types has {min(unknown)[:40]!r}, known are {', '.join(_RATES)}")
-        rates = [_RATES[name] for name in names]
+        if unknown := set(names) - set(known):
+            raise UnmodelledError(f"{config.path}: layer_types has {min(unknown)[:40]!r}, known are {', '.join(known)}")
+        rates = [known[name] for name in names]
     else:
-        rates = config.integers("compress_ratios", default=[128, 128, *(_SPARSE_RATE if i % 2 else 128 for i in range(count))])
-    if unknown_rates := {str(rate) for rate in rates} - {str(rate) for rate in _RATES.values()}:
-        raise UnmodelledError(f"{config.path}: compress_ratios has {min(unknown_rates)[:20]}, known are 0, 4 and 128")
+        usual = [heavy, heavy, *(_SPARSE_RATE if i % 2 else heavy for i in range(count))]
+        rates = config.integers("compress_ratios", default=usual)
+    if unknown_rates := {str(rate) for rate in rates} - {str(rate) for rate in known.values()}:
+        raise UnmodelledError(f"{config.path}: compress_ratios has {min(unknown_rates)[:20]}, known are 0, 4 and {heavy}")
     if len(rates) < count:
         raise ConfigError(f"{config.path}: {len(rates)} compress ratios for {count} layers")
     return rates[:count]
+
+
+def _known_rates(config: Config) -> dict[str, int]:
+    """Tokens that become one entry, by a layer's kind; transformers 5.23 lets a config say the heavy one (``compress_rates``)."""
+    said = config.optional_child("compress_rates") or Config({}, config.path)
+    own = {name: said.integer(name, default=rate) for name, rate in _RATES.items() if rate}
+    if own["compressed_sparse_attention"] != _SPARSE_RATE or own["heavily_compressed_attention"] in (0, _SPARSE_RATE):
+        raise UnmodelledError(f"{config.path}: compress_rates are {own}; sparse layers are known here at a rate of 4")
+    return {**_RATES, **own}
 
 
 def _hashed(config: Config, count: int) -> list[bool]:

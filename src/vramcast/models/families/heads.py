@@ -14,7 +14,7 @@ from vramcast.models.inventory import Model, Tensor
 
 _WITHOUT_BIAS = {"qwen3_asr"}
 _WITH_BIAS = {"t5gemma", "t5gemma2"}
-_DRAFTS = ("Eagle", "Medusa", "Speculator", "DFlash")
+_DRAFTS = ("Eagle", "Medusa", "Speculator", "DFlash", "DraftModel")
 
 
 def headed(model: Model, config: Config) -> Model:

@@ -6,7 +6,7 @@ MODULES = readers()
 ALIASES = aliased()
 
 # Modules that read the head of a task themselves.
-OWN_HEADS = {"bert", "eagle", "modernbert", "modernbert_decoder", "seq2seq", "t5"}
+OWN_HEADS = {"bert", "block_draft", "derived", "eagle", "modernbert", "modernbert_decoder", "seq2seq", "t5"}
 
 # Remote-code classes called after their type that are whole language models, not the body of one.
 WHOLE = {"ChatGLMModel", "InternVLChatModel", "LlavaLlamaModel", "Qwen2_5OmniModel", "Qwen3OmniMoeModel"}
@@ -26,6 +26,7 @@ ARCHITECTURES: dict[str, str] = {
         ),
         "eagle",
     ),
+    **dict.fromkeys(("DFlashDraftModel", "DSparkDraftModel", "DominoDraftModel"), "block_draft"),
     "CogVLMVideoForCausalLM": "cogvlm",
     "CogVLMForCausalLM": "cogvlm",
 }

@@ -10,31 +10,12 @@ from importlib.util import find_spec
 from typing import Any
 
 from vramcast.errors import ConfigError, UnmodelledError
-from vramcast.models.families import parts
-from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.families import parts, roles
+from vramcast.models.inventory import Block, Model, Tower
 from vramcast.models.layers import Attention, Dense
 
 _LAYER = re.compile(r"^(.*?)(\d+)\.(.+)$")
 _MOST_LAYERS = 2_000
-
-# Roles by the last words of a name; the first row that matches wins. (role, shard axis)
-_ROLES: tuple[tuple[str, str, int | None], ...] = (
-    (r"norm|\bln_|layernorm", "norm", None),
-    (r"experts.*(gate_up|up|w1|w3|gate)", "expert.up", None),
-    (r"experts.*(down|w2|output)", "expert.down", None),
-    (r"router|\bgate\.weight", "router", None),
-    (r"bias$", "bias", None),
-    (r"(qkv|query_key_value|c_attn|in_proj)", "qkv", 0),
-    (r"(q_proj|query|\.q\b)", "q", 0),
-    (r"(k_proj|key|\.k\b)", "k", 0),
-    (r"(v_proj|value|\.v\b)", "v", 0),
-    (r"(o_proj|out_proj|attn.*dense|c_proj|\.o\b)", "o", 1),
-    (r"(gate_up|gate_proj|up_proj|fc1|w1|w3|c_fc|wi)", "up", 0),
-    (r"(down_proj|fc2|w2|wo\b)", "down", 1),
-    (r"lm_head|embed_out", "head", 0),
-    (r"embed|wte|word_embeddings", "embedding", 0),
-    (r"conv", "conv", None),
-)
 
 
 def read_meta(raw: Mapping[str, Any], *, path: str, refused: UnmodelledError) -> Model:
@@ -109,7 +90,7 @@ def _model(config: Any, built: Any, stacks: dict[str, dict[int, list[Sized]]], o
         dtype=str(getattr(config, "dtype", None) or "float32").removeprefix("torch."),
         tied=_is_tied(built),
         blocks=tuple(_kinds(block, kind) for block in blocks[main]),
-        tensors=tuple(_tensor(*each) for each in outer),
+        tensors=tuple(roles.named(*each) for each in outer),
         towers=towers,
         quantization=parts.quantization_of(_as_config(config)),
         unmodelled=(
@@ -139,17 +120,9 @@ def _blocks(prefix: str, layers: dict[int, list[Sized]]) -> tuple[Block, ...]:
     for index, tensors in layers.items():
         alike.setdefault(tuple(tensors), []).append(index)
     return tuple(
-        Block(name=f"{prefix}{{}}.", indices=tuple(indices), tensors=tuple(_tensor(*each) for each in tensors))
+        Block(name=f"{prefix}{{}}.", indices=tuple(indices), tensors=tuple(roles.named(*each) for each in tensors))
         for tensors, indices in alike.items()
     )
-
-
-def _tensor(name: str, shape: tuple[int, ...], kind: str) -> Tensor:
-    for pattern, role, shard in _ROLES:
-        if re.search(pattern, name):
-            axis = shard if shard is not None and shard < len(shape) else None
-            return Tensor(name=name, shape=shape, role=role, shard=axis, kind=kind)
-    return Tensor(name=name, shape=shape, role="other", kind=kind)
 
 
 def _said(text: Any, field: str) -> Any:
