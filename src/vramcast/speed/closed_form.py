@@ -21,6 +21,8 @@ from vramcast.speed.load import Load
 from vramcast.speed.step import Step
 
 _ROUNDS = 24
+_CYCLES, _TRAIL = 3, 3  # of a closed loop: two steps and the point they lead to
+_MOVED = 1e-9
 
 
 class Steady(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,28 @@ def room_of(on: Deployment, load: Load, ranks: int) -> Number:
     by_cache = inf if is_nothing(on.pool_tokens) else on.pool_tokens / (load.prompt + max(1.0, load.output) / 2)
     by_state = inf if is_nothing(on.pool_sequences) else on.pool_sequences
     return maximum(1.0, ranks * minimum(on.max_seqs, by_cache, by_state))
+
+
+def _still(before: Number, after: Number) -> bool:
+    """Whether a step moved nothing any more, to nine digits."""
+    moved = abs(after - before) <= _MOVED * after
+    return bool(moved.all()) if is_array(moved) else bool(moved)
+
+
+def _limit(first: Number, second: Number, third: Number) -> Number:
+    """Where three steps of a sequence lead that nears its end by one factor a step (Aitken's delta-squared).
+
+    The damped steps of a closed loop halve what is left each time, so two of them and this one do the work of ten. Where the
+    steps do not shrink (rows that jump to the next captured graph) the third stays.
+    """
+    before, after = second - first, third - second
+    bend = after - before
+    if not is_array(bend):
+        return third - after * after / bend if bend and abs(after) <= abs(before) else third
+    import numpy as np
+
+    shrinks = (np.abs(after) <= np.abs(before)) & (bend != 0)
+    return np.where(shrinks, third - after * after / np.where(shrinks, bend, 1.0), third)
 
 
 class _Solver:
@@ -142,7 +166,8 @@ class _Solver:
         """So many clients, each asking again when its answer is done."""
         seats = minimum(clients, self.room())
         batch, rate = seats, 0.0
-        for _ in range(_ROUNDS):
+        trail = [batch]
+        for done in range(_ROUNDS):
             others = maximum(0.0, batch - 1)
             decode, alone_s = self._both_s(batch, others)
             prompt = self.prompt_s(others, self._together(rate), alone_s=alone_s)
@@ -150,6 +175,12 @@ class _Solver:
             alone = self._idle_s(prompt)
             rate = batch / (self.output * tpot + alone)
             batch = maximum(1.0, minimum(seats, 0.5 * batch + 0.5 * (seats - rate * alone)))
+            trail.append(batch)
+            if done >= _TRAIL and _still(trail[-2], batch):
+                break
+            if len(trail) == _TRAIL and done < 2 * _CYCLES:
+                batch = maximum(1.0, minimum(seats, _limit(*trail)))
+                trail = [batch]
         busy = minimum(0.97, rate * prompt)
         queue = where(clients > seats, (clients - seats) / rate, 0.0)
         others = maximum(0.0, batch - 1)
