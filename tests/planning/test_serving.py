@@ -101,3 +101,21 @@ def test_vllm_still_wants_room_for_one_whole_context() -> None:
     one = Serving(model="meta-llama/Llama-3.1-8B", gpu="H100", concurrency=1)
     lengths = msgspec.structs.replace(one, prompt=1000, output=24)
     assert forecast_serving(lengths).worst.needed_bytes == forecast_serving(one).worst.needed_bytes
+
+
+def test_a_checkpoint_of_four_bits_is_not_quantised_again() -> None:
+    """gpt-oss is stored in MXFP4: the files of llama.cpp are of that type, and no other four bits are advised."""
+    answer = forecast_serving(Serving(model="openai/gpt-oss-120b", gpu="H100"))
+    changes = [a.change for a in answer.advice]
+    assert any("MXFP4_MOE" in change for change in changes)
+    assert not any("awq" in change or "Q4_K_M" in change for change in changes)
+
+
+@pytest.mark.parametrize("engine", ["ollama", "ik_llama_cpp"])
+def test_programs_that_run_llama_cpp_are_as_fast(engine: str) -> None:
+    asked = Serving(
+        model="meta-llama/Llama-3.1-8B", gpu="RTX 4090", engine=engine, quant="Q4_K_M", context=8192, prompt=512, output=128
+    )
+    own, other = forecast_serving(asked), forecast_serving(msgspec.structs.replace(asked, engine="llama_cpp"))
+    assert own.speed["tpot_s"] == pytest.approx(other.speed["tpot_s"], rel=0.05)
+    assert any(a.name == "speed" and a.value == "llama_cpp" for a in own.assumed)

@@ -103,7 +103,9 @@ def _not_native(page: Page, forecast: Forecast) -> None:
 def _load(workload: dict[str, object]) -> str:
     if "micro_batch" not in workload:
         asked = {"context": f"{workload.get('context') or 0:,}", "users": workload.get("concurrency") or 1}
-        tokens = workload.get("request_tokens")
+        tokens, traffic = workload.get("request_tokens"), workload.get("traffic")
+        if isinstance(traffic, dict) and traffic.get("rate"):
+            return spoken()("t-load-rate", context=asked["context"], rate=f"{traffic['rate']:g}")
         return spoken()("t-load-of", **asked, tokens=f"{tokens:,}") if tokens else spoken()("t-load", **asked)
     recipe = workload.get("recipe")
     task = recipe.get("task") if isinstance(recipe, dict) else None
@@ -115,7 +117,11 @@ def _trained(page: Page, forecast: Forecast) -> None:
     """How much of the model is trained, where it is not all of it."""
     trained = forecast.workload.get("trainable_parameters")
     if isinstance(trained, int | float) and 0 < trained < 0.99 * forecast.model.parameters:
-        share = trained / (forecast.model.parameters + trained)
+        from vramcast.training.methods import PARTIALS
+
+        own = forecast.workload.get("method") in ("full", "pretrain", *PARTIALS)
+        beside = 0 if own else trained  # what adapters add to the model
+        share = trained / (forecast.model.parameters + beside)
         page.line("  ", (spoken()("t-trained", count=f"{trained:,.0f}", share=f"{share:.4%}"), "faint"))
 
 

@@ -162,7 +162,7 @@ RULES = {
     "fp8": Rule((8, 9), (7, 5), _MARLIN, _VLLM),
     "int8": Rule((7, 5), (6, 1), "dp4a vector instructions", _VLLM),
     "nvfp4": Rule((10, 0), (7, 5), _MARLIN, _VLLM),
-    "mxfp4": Rule((10, 0), (7, 5), _MARLIN, _VLLM),
+    "mxfp4": Rule((10, 0), (7, 5), _MARLIN.replace("the Marlin kernel", "the Marlin or Triton kernel"), _VLLM),
     "fp8_kv": Rule((8, 9), (5, 0), "the cache is stored in fp8 and converted in software", "vLLM docs, quantized KV cache"),
     "awq": Rule((7, 5), source=_VLLM),
     "gptq": Rule((7, 0), source=_VLLM),

@@ -261,6 +261,7 @@ t-largest = largest: { $term }
 t-model = { $parameters } parameters{ $active }, { $layers } layers
 t-active = ({ $active } active)
 t-load = context { $context } tokens, { $users } at once
+t-load-rate = context { $context } tokens, { $rate } requests/s
 t-load-of = context { $context } tokens, { $users } requests of { $tokens } at once
 t-limits = Limits by the forecast (the verdict weighs its error too)
 t-limit-batch = largest micro-batch, this length

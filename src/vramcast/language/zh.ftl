@@ -261,6 +261,7 @@ t-largest = 最大的一项：{ $term }
 t-model = { $parameters } 参数{ $active }，{ $layers } 层
 t-active = （激活 { $active }）
 t-load = 上下文 { $context } token，并发 { $users }
+t-load-rate = 上下文 { $context } token，每秒 { $rate } 个请求
 t-load-of = 上下文 { $context } token，并发 { $users } 个 { $tokens } token 的请求
 t-limits = 按预测的上限（误差见结论）
 t-limit-batch = 当前长度下的最大微批

@@ -165,7 +165,7 @@ def advise(
         good += _as_many_as_it_takes(search, kinds, helping)
     good = list({t.change.text: t for t in good}.values())
     good.sort(key=lambda t: (t.change.price, -(t.fit.margin_bytes or 0)))
-    rest = [t for t in alone.values() if not t.fits and t.asked.needed_bytes < needed_bytes and t.change.kind != "cards"]
+    rest = [t for t in alone.values() if not t.fits and _helps(t, needed_bytes) and t.change.kind != "cards"]
     rest = [t for t in rest if not t.fit.refused]
     nearly = sorted((t for t in rest if _nearly(t)), key=lambda t: -(t.fit.probability or 0.0))[:_MOST_NEARLY]
     rest = sorted((t for t in rest if t not in nearly), key=lambda t: t.asked.needed_bytes)
@@ -176,6 +176,11 @@ def advise(
 def _nearly(tried: Tried) -> bool:
     """Whether a change by itself leaves room, though not enough to be sure: most would take it rather than two changes."""
     return tried.asked.margin_bytes >= 0 and tried.fit.verdict == "tight"
+
+
+def _helps(tried: Tried, needed_bytes: int) -> bool:
+    """Whether a change that is not enough needs less, or gives the engine the room that it needs, if hardly."""
+    return tried.asked.needed_bytes < needed_bytes or (tried.change.widens and tried.fit.verdict == "tight")
 
 
 def _few_more_cards(good: list[Tried]) -> list[Tried]:

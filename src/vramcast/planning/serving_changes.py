@@ -30,12 +30,14 @@ from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 
 if TYPE_CHECKING:
+    from vramcast.models.quantization import Format
     from vramcast.planning.plans.layouts import Layout
 
 _SIXTEEN_BIT_CACHE = frozenset({None, "auto", "bfloat16", "float16", "f16", "bf16"})
 _PCIE4_BYTES_PER_S = 25e9  # what a x16 slot copies from pinned memory (HARDWARE C5: PIX 20-27 GB/s on PCIe 4)
 _MOST_UTILIZATION = 95  # per cent: above it other processes and fragmentation have nowhere to go
 _CONTEXT_STEP = 256
+_SIX = 6  # bits of a weight: a checkpoint of fewer is not made smaller by a scheme of four
 _LEAST_CONTEXT = 512
 _ONE_BY_ONE = 2048  # sequences: no engine of the tables runs more at once by default
 # Endings of published uploads by scheme, and others than the maker who publish many.
@@ -136,9 +138,19 @@ def _lighter_weights(question: Serving, model: Model, card: Accelerator) -> Iter
         return
     eight = ("fp8", "faster", LIGHTER) if _has_fp8(card) else ("w8a8", "int8 tensor cores", LIGHTER)
     four = ("awq", "4-bit weights", MUCH_LIGHTER)
+    if (own := _stored(model)) and own.bits < _SIX:
+        return
     for scheme, what, price in (four,) if model.quantization else (eight, four):
         costs = f"{what}; {_loss(model, scheme)}{_upload(model, scheme)}"
         yield set_fields("weights", f"--quant {scheme}", costs, price, quant=scheme)
+
+
+def _stored(model: Model) -> "Format | None":
+    """The narrowest format that the checkpoint itself stores weights in; None where it quantises nothing."""
+    from vramcast.models.quantization import scheme_for
+
+    plan = scheme_for(model).plan if model.quantization else None
+    return min((rule.format for rule in plan.rules if rule.format), key=lambda form: form.bits, default=None) if plan else None
 
 
 _FILES = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "IQ4_XS", "Q3_K_M")
@@ -201,16 +213,17 @@ def _other_engine(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
         return
     total = resolved.live_tokens * resolved.concurrency
     served = f" -c {total} --parallel {resolved.concurrency}" if resolved.concurrency > 1 else ""
+    file_type = "MXFP4_MOE" if (own := _stored(resolved.model)) and own.name.startswith("mxfp4") else "Q4_K_M"
     fields: dict[str, Any] = {
         "engine": "llama_cpp",
         "engine_version": None,
-        "quant": "Q4_K_M",
+        "quant": file_type,
         "kv_dtype": None,
         "dtype": None,
         "options": {},
     }
     fields |= {"context": total, "concurrency": resolved.concurrency, "parallel": Parallel(pp=question.gpus)}
-    text, costs = f"--engine llama.cpp --quant Q4_K_M{served}", "4-bit GGUF file; fewer tokens per second with many users"
+    text, costs = f"--engine llama.cpp --quant {file_type}{served}", "4-bit GGUF file; fewer tokens per second with many users"
     costs += f"; leave out {question.engine}'s own flags" if question.options else ""
     change = set_fields("engine", text, costs, OTHER_PROGRAM, **fields)
     yield msgspec.structs.replace(change, alone=True)

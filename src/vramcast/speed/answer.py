@@ -11,6 +11,7 @@ from vramcast.models.inventory import by_identity
 from vramcast.models.operations import Batch
 from vramcast.serving.engines.base import Answer
 from vramcast.speed.closed_form import Steady, steady
+from vramcast.speed.engines import RUNS
 from vramcast.speed.load import Drafting, Load
 from vramcast.speed.placing import HOST_BANDWIDTH, deployment_of, replicas_of
 from vramcast.speed.scales import Scales
@@ -148,7 +149,7 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
     resolved = answer.resolved
     load, assumed = checked_load(answer, resolved.question.concurrency or 1)
     step = step_of(answer, scales=scales)
-    assumed += _of_host(step, resolved.question)
+    assumed += (*_of_another(resolved.question.engine), *_of_host(step, resolved.question))
     load, untimed = with_drafting(step, load, resolved.question.options)
     load, encoded = with_images(step, load, resolved.question.traffic)
     assumed += untimed
@@ -172,6 +173,11 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
         waves=steady(step, alike, replicas=copies, largest=False) if alike else None,
         assumed=assumed,
     )
+
+
+def _of_another(engine: str) -> tuple[Assumption, ...]:
+    """A program that runs another's kernels takes its times."""
+    return (Assumption("speed", RUNS[engine], f"whose kernels {engine} runs"),) if engine in RUNS else ()
 
 
 def _of_host(step: Step, question: Serving) -> tuple[Assumption, ...]:

@@ -97,9 +97,13 @@ ROWS: tuple[EngineSpeed, ...] = (
 )  # fmt: skip
 
 
+# Programs that run another's kernels and scheduler: Ollama starts llama.cpp's server (llm/server.go), ik_llama.cpp is a fork.
+RUNS = {"ollama": "llama_cpp", "ik_llama_cpp": "llama_cpp"}
+
+
 def engine_speed(engine: str, version: tuple[int, ...]) -> EngineSpeed:
-    """The row of that engine and version. Raises UnmodelledError for an engine without rows."""
-    found = [row for row in ROWS if row.engine == engine and row.since <= version]
+    """The row of that engine, or of the one whose kernels it runs, and version. Raises UnmodelledError without rows."""
+    found = [row for row in ROWS if row.engine == RUNS.get(engine, engine) and row.since <= version]
     if not found:
         raise UnmodelledError(f"no rules say how fast {engine} is: known are {', '.join(sorted({r.engine for r in ROWS}))}")
     return found[-1]

@@ -9,7 +9,7 @@ from vramcast.hardware.accelerator import Accelerator, rails_of, with_link
 from vramcast.models.operations import Split
 from vramcast.models.quantization.scheme import Scheme
 from vramcast.quantity import Number, is_array
-from vramcast.serving.engines.base import POOL_ENGINES, Answer, Resolved
+from vramcast.serving.engines.base import GGUF_ENGINES, POOL_ENGINES, Answer, Resolved
 from vramcast.serving.weights import same_as_model, storage_of
 from vramcast.speed.deployment import Deployment
 from vramcast.speed.engines import EngineSpeed, engine_speed
@@ -21,7 +21,7 @@ SCHEDULER = {
     "vllm": ("max_num_batched_tokens", "max_num_seqs"),
     "sglang": ("chunked_prefill_size", "max_running_requests"),
     "tensorrt_llm": ("max_num_tokens", "max_batch_size"),
-    "llama_cpp": ("n_batch", "n_parallel"),
+    **dict.fromkeys(GGUF_ENGINES, ("n_batch", "n_parallel")),
 }
 _KV = {"fp8": "fp8", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "q8_0": "int8", "int8": "int8", "nvfp4": "nvfp4", "float32": "fp32"}
 # Rated bandwidth of host memory when nothing else is known: two channels of DDR5-4800.
@@ -140,7 +140,7 @@ def _state(resolved: Resolved) -> float:
 
 def _pool(answer: Answer) -> dict[str, float]:
     cache = answer.cache
-    if answer.resolved.question.engine not in (*POOL_ENGINES, "llama_cpp"):
+    if answer.resolved.question.engine not in (*POOL_ENGINES, *GGUF_ENGINES):
         return {}
     tokens = cache.pool_bytes / cache.bytes_per_token if cache.bytes_per_token else 0
     return {
@@ -152,7 +152,7 @@ def _pool(answer: Answer) -> dict[str, float]:
 def _stored(answer: Answer, host_bandwidth: float) -> tuple[Scheme, dict[str, float], Places]:
     resolved = answer.resolved
     model, question = resolved.model, resolved.question
-    if question.engine == "llama_cpp":
+    if question.engine in GGUF_ENGINES:
         bits, places = _of_file(answer, host_bandwidth)
         return Scheme(model, dtype="float16"), bits, places
     dtype = question.dtype or ("bfloat16" if model.dtype == "float32" else model.dtype)

@@ -30,7 +30,10 @@ def speed_intervals(answer: Answer, speed: "Speed") -> dict[str, Any]:
 
     Where the queue grows, or may grow, times have a lower end alone: the upper one is None.
     """
+    from vramcast.speed.engines import RUNS
+
     engine = answer.resolved.question.engine
+    engine = RUNS.get(engine, engine)
     values = {"ttft_s": speed.ttft.seconds, "tpot_s": speed.tpot.seconds, "tokens_per_s": speed.tokens_per_s}
     found: dict[str, Any] = {}
     for name, value in values.items():
