@@ -32,7 +32,7 @@ def _voxtral(config: Config) -> Model:
         *parts.linear(f"{name}linear_2", hidden, hidden, "projector", shard=None),
     )
     projector = Tower(name=name, kind="projector", tensors=tensors)
-    apart = Config({**config.raw, "tie_word_embeddings": False}, config.path)
+    apart = wrapper.tied_as(config, False)
     return wrapper.wrap(apart, text, prefix="language_model.model.", towers=(tower, projector))
 
 
@@ -56,7 +56,8 @@ def _flamingo(config: Config) -> Model:
         *parts.linear(f"{name}linear_2", hidden, hidden, "projector", shard=None, bias=bias),
     )
     projector = Tower(name=name, kind="projector", tensors=tensors)
-    return wrapper.wrap(config, text, prefix="model.language_model.", towers=(tower, projector), tied=False)
+    apart = wrapper.tied_as(config, False)
+    return wrapper.wrap(apart, text, prefix="model.language_model.", towers=(tower, projector))
 
 
 def _audio(config: Config) -> Model:
@@ -66,7 +67,8 @@ def _audio(config: Config) -> Model:
         "multi_modal_projector.linear", text.size("hidden_size"), tower.hidden, "projector", shard=None, bias=True
     )
     projector = Tower(name="multi_modal_projector.", kind="projector", tensors=linear)
-    return wrapper.wrap(config, text, prefix="language_model.model.", towers=(tower, projector), tied=False)
+    apart = wrapper.tied_as(config, False)
+    return wrapper.wrap(apart, text, prefix="language_model.model.", towers=(tower, projector))
 
 
 def _asr(config: Config) -> Model:

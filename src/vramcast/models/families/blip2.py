@@ -23,9 +23,9 @@ def read(config: Config) -> Model:
         *parts.linear("language_projection", hidden, condenser.hidden, "projector", shard=None, bias=True),
     )
     projector = Tower(name="language_projection.", kind="projector", tensors=tensors)
-    tied = text.flag("tie_word_embeddings", default=True)
+    own = wrapper.tied_as(config, text.flag("tie_word_embeddings", default=True))
     towers = (_vision(seen), condenser, projector)
-    return wrapper.wrap(config, text, prefix="language_model.model.decoder.", towers=towers, tied=tied)
+    return wrapper.wrap(own, text, prefix="language_model.model.decoder.", towers=towers)
 
 
 def _vision(config: Config) -> Tower:

@@ -13,7 +13,7 @@ from vramcast.models.layers import Dense, Experts, Indexer, LatentAttention
 
 _RATES = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 _SPARSE_RATE = 4  # the rate whose layers select compressed tokens with an indexer
-_NAMES = ("w1", "w3", "w2")
+NAMES = ("w1", "w3", "w2")
 
 
 class _Layer(NamedTuple):
@@ -32,7 +32,7 @@ def read(config: Config, *, prefix: str = "") -> Model:
         embedding=f"{prefix}embed.weight",
         norm=parts.norms(hidden, f"{prefix}norm"),
         head="head.weight",
-        extra=_hyper(f"{prefix}hc_head_", streams, width, scales=1),
+        extra=hyper(f"{prefix}hc_head_", streams, width, scales=1),
         towers=_draft(config, hidden),
     )
 
@@ -101,22 +101,22 @@ def _attention(config: Config, rate: int) -> LatentAttention:
 def _block(config: Config, layer: _Layer, name: str) -> Block:
     hidden, streams = config.size("hidden_size"), config.size("hc_mult")
     kind = _attention(config, layer.rate)
-    experts = _experts(config)
-    shared = Dense(intermediate=experts.shared_intermediate)
-    mixing = [_hyper(f"hc_{part}_", (2 + streams) * streams, streams * hidden, scales=3) for part in ("attn", "ffn")]
+    mixture = experts(config)
+    shared = Dense(intermediate=mixture.shared_intermediate)
+    mixing = [hyper(f"hc_{part}_", (2 + streams) * streams, streams * hidden, scales=3) for part in ("attn", "ffn")]
     return Block(
         name=name,
         indices=(),
         mixers=(kind,),
-        feedforward=experts,
+        feedforward=mixture,
         tensors=(
-            *_attention_tensors(config, kind, hidden),
+            *attention_tensors(config, kind, hidden),
             *(_compressor("attn.compressor.", kind.head_dim, layer.rate, hidden) if layer.rate else ()),
             *(_indexer(kind, hidden) if kind.indexer else ()),
-            *parts.router(experts, hidden, "ffn.gate"),
-            *_choice(config, experts, hashed=layer.hashed),
-            *parts.experts(experts, hidden, prefix="ffn.experts.", names=_NAMES),
-            *parts.gated_mlp(shared, hidden, prefix="ffn.shared_experts.", role="shared.", names=_NAMES),
+            *parts.router(mixture, hidden, "ffn.gate"),
+            *_choice(config, mixture, hashed=layer.hashed),
+            *parts.experts(mixture, hidden, prefix="ffn.experts.", names=NAMES),
+            *parts.gated_mlp(shared, hidden, prefix="ffn.shared_experts.", role="shared.", names=NAMES),
             *parts.norms(hidden, "attn_norm", "ffn_norm"),
             *mixing[0],
             *mixing[1],
@@ -124,7 +124,7 @@ def _block(config: Config, layer: _Layer, name: str) -> Block:
     )
 
 
-def _attention_tensors(config: Config, kind: LatentAttention, hidden: int) -> tuple[Tensor, ...]:
+def attention_tensors(config: Config, kind: LatentAttention, hidden: int) -> tuple[Tensor, ...]:
     """Low-rank queries, one key-value vector, and an output projection that is low-rank in ``o_groups`` groups of heads."""
     groups, rank = config.size("o_groups"), config.size("o_lora_rank")
     width = kind.heads * kind.head_dim
@@ -162,7 +162,7 @@ def _indexer(kind: LatentAttention, hidden: int) -> tuple[Tensor, ...]:
     )
 
 
-def _experts(config: Config) -> Experts:
+def experts(config: Config) -> Experts:
     """Routed experts beside one shared expert of the same width."""
     width = config.size("moe_intermediate_size")
     return Experts(
@@ -173,15 +173,15 @@ def _experts(config: Config) -> Experts:
     )
 
 
-def _choice(config: Config, experts: Experts, *, hashed: bool) -> tuple[Tensor, ...]:
+def _choice(config: Config, mixture: Experts, *, hashed: bool) -> tuple[Tensor, ...]:
     """What decides besides the router: a table from token id to experts, or the load-balancing bias."""
     if not hashed:
-        return parts.correction(experts, "ffn.gate.bias")
-    shape = (config.size("vocab_size"), experts.active)
+        return parts.correction(mixture, "ffn.gate.bias")
+    shape = (config.size("vocab_size"), mixture.active)
     return (Tensor(name="ffn.gate.tid2eid", shape=shape, role="router", dtype="int64", kind="buffer"),)
 
 
-def _hyper(prefix: str, rows: int, width: int, *, scales: int) -> tuple[Tensor, ...]:
+def hyper(prefix: str, rows: int, width: int, *, scales: int) -> tuple[Tensor, ...]:
     """A hyper-connection: the projection of all residual streams that gives their mixing weights, kept in float32."""
     shapes = {"fn": (rows, width), "base": (rows,), "scale": (scales,)}
     return tuple(Tensor(name=f"{prefix}{n}", shape=shape, role="mixer", dtype="float32") for n, shape in shapes.items())
@@ -197,7 +197,7 @@ def _draft(config: Config, hidden: int) -> tuple[Tower, ...]:
         *parts.linear("e_proj", hidden, hidden, "mixer", shard=None),
         *parts.linear("h_proj", hidden, hidden, "mixer", shard=None),
         *parts.norms(hidden, "enorm", "hnorm", "norm"),
-        *_hyper("hc_head_", streams, streams * hidden, scales=1),
+        *hyper("hc_head_", streams, streams * hidden, scales=1),
     )
     block = Block(
         name=layer.name,

@@ -27,7 +27,7 @@ def read(config: Config, *, prefix: str = "model.") -> Model:
         return _decoder(config, prefix)
     text = wrapper.text_of(config, "mllama_text_model")
     tower = _vision(wrapper.part(config, "vision_config", "mllama_vision_model"), text.size("hidden_size"))
-    return wrapper.wrap(config, text, prefix="language_model.model.", towers=(tower,), tied=False)
+    return wrapper.wrap(wrapper.tied_as(config, False), text, prefix="language_model.model.", towers=(tower,))
 
 
 def _decoder(config: Config, prefix: str) -> Model:

@@ -19,7 +19,7 @@ _TEXT = ("text_config", "llm_config", "language_config")
 
 # Classes whose head is tied when either config says so: it was saved in the text's before transformers 5.
 _EITHER_TIES = {
-    "fast_vlm", "glm4v", "glm4v_moe", "glm46v", "glm_ocr", "hunyuan_vl", "llava", "llava_next_video", "llava_onevision",
+    "fast_vlm", "glm4v", "glm4v_moe", "glm_ocr", "hunyuan_vl", "llava", "llava_next_video", "llava_onevision",
     "minimax_m3_vl", "paddleocr_vl", "perception_lm", "qwen2_5_vl", "qwen2_vl", "shieldgemma2", "video_llama_3",
 }  # fmt: skip
 
@@ -66,6 +66,11 @@ def wrap(
         towers=(*inner.towers, *towers),
         **own,
     )
+
+
+def tied_as(config: Config, tied: bool) -> Config:
+    """The config of a class that ties its head, or does not, whatever the outer config says."""
+    return Config({**config.raw, "tie_word_embeddings": tied}, config.path)
 
 
 def _text_ties(config: Config, text: Config) -> bool:
