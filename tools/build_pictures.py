@@ -25,6 +25,24 @@ def picture(page: Page, title: str) -> str:
         return console.export_svg(title=title)
 
 
+# What vLLM 0.10 and later print when the cache of one request has no room (v1/core/kv_cache_utils.py).
+LOG = """$ vllm serve meta-llama/Llama-3.1-8B-Instruct --max-model-len 131072 --gpu-memory-utilization 0.9
+ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger
+than the available KV cache memory (5.12 GiB). Based on the available memory, the estimated maximum model length is 41920. Try
+increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine."""
+
+
+def _explained() -> Page:
+    """The pages of that log as one."""
+    from vramcast.asking.looking import explain_text
+    from vramcast.cli.explain import pages_of
+
+    whole = Page(terminal=True)
+    for page in pages_of(explain_text(LOG.replace("larger\n", "larger ").replace("Try\n", "Try "), gpu="4090")):
+        whole.lines += page.lines
+    return whole
+
+
 def main() -> None:
     """Write every picture."""
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -34,6 +52,7 @@ def main() -> None:
         "serve-no": Serving(model="meta-llama/Llama-3.1-8B", gpu="RTX 4090", context=32768, concurrency=4),
         "train": Training(model="meta-llama/Llama-3.1-8B", gpu="RTX 4090", method="lora", seq=2048),
     }
+    (FOLDER / "explain.svg").write_text(picture(_explained(), "vramcast explain vllm.log --gpu 4090"))
     for name, question in questions.items():
         draw = serving_page if isinstance(question, Serving) else training_page
         kind = "serve" if isinstance(question, Serving) else f"train --method {question.method}"

@@ -18,6 +18,8 @@ KERNELS = {
     "copies": "#e69f00",
 }  # fmt: skip
 OTHER = "#999999"
+# Lines that stand for no part of the ledger: the colour-blind safe eight of Okabe and Ito, the darkest first.
+SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#f0e442")
 VERDICTS = {"fits": "#1a7f37", "tight": "#9a6700", "partly": "#bc4c00", "no": "#cf222e", "unknown": "#57606a"}
 
 

@@ -16,6 +16,7 @@ WIDE, NARROW = 800, 328
 _LETTER = 7.2  # width of a letter of 13 px, on average
 _GIB, _TIME = Axis("GiB", "memory"), Axis("", "time")
 _BOLD, _SMALL = ' font-weight="600"', ' font-size="12"'
+_HALO = ' paint-order="stroke" stroke="Canvas" stroke-width="4" stroke-linejoin="round"'  # of words that stand on bars
 _FILLED = {"fits": 1.0, "tight": 0.8, "partly": 0.22}
 
 
@@ -107,7 +108,7 @@ def _moments(steps: Moments, width: int) -> str:
     if steps.capacity:
         y = scale.place(steps.capacity)
         out.append(_line(left, y, width, y, 'stroke-width="1.5" stroke-dasharray="5 3"'))
-        out.append(_text(width, y - 6, steps.capacity_label, anchor="end"))
+        out.append(_text(width, y - 6, steps.capacity_label, anchor="end", soft=False, more=_HALO))
     deepest = max((len(lines) for lines in names), default=1)
     return _svg(steps.title, width, high + 12 + 15 * deepest, "".join(out))
 

@@ -191,7 +191,7 @@ def _told_once(costs: list[str]) -> list[str]:
     kept = []
     for cost in costs:
         parts = list(dict.fromkeys(cost.split("; ")))
-        kept.append("; ".join(part.replace(" %", "%") for part in parts if part not in told))
+        kept.append("; ".join(part for part in parts if part not in told))
         told |= {part for part in parts if " of benchmark scores on " in part or part.startswith("perplexity ")}
     return kept
 

@@ -123,7 +123,7 @@ def command(**given: Any) -> int:
     if given["plot"]:
         from vramcast.cli.plotted import plot_answer
 
-        plot_answer(forecast, given["plot"])
+        plot_answer(forecast, given["plot"], asked=asked)
     if given["as_json"]:
         from vramcast.cli.output import print_json
 

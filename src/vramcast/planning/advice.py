@@ -164,7 +164,7 @@ def advise(
     if not any(tried.change.keeps_the_job for tried in good):
         good += _as_many_as_it_takes(search, kinds, helping)
     good = list({t.change.text: t for t in good}.values())
-    good.sort(key=lambda t: (t.change.price, -(t.fit.margin_bytes or 0)))
+    good.sort(key=lambda t: (t.change.price, not t.change.keeps_the_job, -(t.fit.margin_bytes or 0)))
     rest = [t for t in alone.values() if not t.fits and _helps(t, needed_bytes) and t.change.kind != "cards"]
     rest = [t for t in rest if not t.fit.refused]
     nearly = sorted((t for t in rest if _nearly(t)), key=lambda t: -(t.fit.probability or 0.0))[:_MOST_NEARLY]

@@ -65,6 +65,10 @@ def _framed(app: ASGIApp) -> ASGIApp:
             await send({"type": "http.response.start", "status": 400, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
+        if scope["method"] == "OPTIONS" and scope["path"] in ("/api/serve", "/api/train"):  # Litestar names one handler's alone
+            await send({"type": "http.response.start", "status": 204, "headers": [(b"allow", b"GET, OPTIONS, POST")]})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         address = scope["raw_path"] + b"?" + scope["query_string"]
         language = next((value for name, value in scope["headers"] if name == b"accept-language"), b"")
         tag = f'W/"{hashlib.sha256(b" ".join((__version__.encode(), address, language))).hexdigest()[:20]}"'

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from vramcast.asking.wording import likely_in
+from vramcast.asking.wording import headline_in
 from vramcast.charts.answer import card_bar, step_moments, terms_of
 from vramcast.charts.palette import colour_of
 from vramcast.language import Language
+from vramcast.language.programs import program_name
 from vramcast.ledger import Forecast, Interval, Term
 from vramcast.planning.verdict import WANTING
 from vramcast.units import count, gib, time_text
@@ -25,6 +26,7 @@ def view_of(forecast: Forecast, asked: Mapping[str, Any], kind: str, say: Langua
     rank, fit, w = forecast.worst, forecast.fit, forecast.workload
     terms = list(terms_of(forecast))
     bar = rank.interval
+    program = program_name(str(w.get("engine") or w.get("framework") or ""))
     card = f"{w['gpu']} {gib(fit.capacity_bytes, 1)}" if fit.capacity_bytes else ""
     return {
         "model": forecast.model,
@@ -33,7 +35,8 @@ def view_of(forecast: Forecast, asked: Mapping[str, Any], kind: str, say: Langua
         if forecast.model.active_parameters < 0.9 * forecast.model.parameters
         else "",
         "where": f"{w.get('gpus', 1)} x {w['gpu']}" if w.get("gpu") else say("no-card"),
-        "engine": " ".join(str(w[n]) for n in ("engine", "framework", "engine_version", "framework_version") if w.get(n)),
+        "engine": f"{program} {w.get('engine_version') or w.get('framework_version') or ''}".strip(),
+        "error": _error(forecast, program, say),
         "fit": fit,
         "verdict": "refused" if fit.refused else fit.verdict,
         "headline": _headline(forecast, say),
@@ -46,7 +49,7 @@ def view_of(forecast: Forecast, asked: Mapping[str, Any], kind: str, say: Langua
         "limits": _limits(forecast, kind, say),
         "speed": _speed(forecast, say),
         "advice": _advice(forecast, asked, kind, say),
-        "cards": _cards(forecast, asked, kind),
+        "cards": _cards(forecast, asked, kind, say),
         "assumed": forecast.assumed[:_DECIDING],
         "folded": forecast.assumed[_DECIDING:],
         "unmodelled": forecast.unmodelled,
@@ -81,12 +84,18 @@ def command_of(asked: Mapping[str, Any], kind: str) -> str:
 
 
 def _headline(forecast: Forecast, say: Language) -> str:
+    """What stands behind the verdict's word, as the terminal has it; a refusal stands on its own line."""
     fit = forecast.fit
-    if fit.verdict == "unknown" or fit.margin_bytes is None or fit.probability is None:
-        return fit.error
-    likely = likely_in(fit.probability, say)
-    margin = say("to-spare" if fit.margin_bytes >= 0 else "short", size=gib(abs(fit.margin_bytes)))
-    return say("headline", likely=likely, margin=margin) if not fit.refused else ""
+    return "" if fit.verdict == "unknown" or fit.refused else headline_in(fit, say).replace("  ", ", ")
+
+
+def _error(forecast: Forecast, program: str, say: Language) -> str:
+    """Why it does not start, or what the engine prints when it stops."""
+    fit = forecast.fit
+    if not fit.error or fit.verdict == "partly":
+        return ""
+    own = fit.refused or fit.error.startswith("the engine claims")
+    return say.formula(fit.error) if own else say("t-stops", program=program, message=fit.error)
 
 
 def _row(term: Term, terms: list[Term], say: Language) -> dict[str, Any]:
@@ -192,14 +201,15 @@ def _pairs(change: str) -> Iterable[tuple[str, str]]:
         yield name, value
 
 
-def _cards(forecast: Forecast, asked: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
+def _cards(forecast: Forecast, asked: Mapping[str, Any], kind: str, say: Language) -> list[dict[str, Any]]:
     return [
         {
             "name": f"{c.gpus} x {c.gpu}",
             "verdict": c.verdict,
             "needed": f"{gib(c.needed_bytes, 1)} / {gib(c.capacity_bytes, 1)}",
             "price": f"${c.cloud_usd_per_hour * c.gpus:.2f}/h" if c.cloud_usd_per_hour else "",
-            "layout": c.layout,
+            "layout": say.formula(c.layout),
+            "word": say(f"t-mark-{c.verdict}"),
             "link": link(asked, kind, gpu=f"{c.gpu}x{c.gpus}" if c.gpus > 1 else c.gpu),
         }
         for c in forecast.cards

@@ -12,13 +12,13 @@ from vramcast.models.reading import read_model
 @pytest.mark.parametrize(
     ("scheme", "parameters", "text"),
     [
-        ("Q4_K_M", 7e9, "perplexity +2.8 % on Llama-3-8B"),
-        ("q4_k_m", 70e9, "perplexity +1.2 % on Llama-2-70B"),
-        ("Q6_K", 14e9, "perplexity +0.35 % on Llama-3-8B"),
-        ("awq", 8e9, "keeps 96.1 to 98.9 % of benchmark scores on Llama-3.1-8B"),
-        ("awq", 70e9, "keeps 96.1 to 98.9 % of benchmark scores on Llama-3.1-8B"),
-        ("fp8", 400e9, "keeps 99.9 to 100 % of benchmark scores on Llama-3.1-405B"),
-        ("nvfp4", 8e9, "keeps 93.8 % of benchmark scores on Llama-3.1-8B"),
+        ("Q4_K_M", 7e9, "perplexity +2.8% on Llama-3-8B"),
+        ("q4_k_m", 70e9, "perplexity +1.2% on Llama-2-70B"),
+        ("Q6_K", 14e9, "perplexity +0.35% on Llama-3-8B"),
+        ("awq", 8e9, "keeps 96.1 to 98.9% of benchmark scores on Llama-3.1-8B"),
+        ("awq", 70e9, "keeps 96.1 to 98.9% of benchmark scores on Llama-3.1-8B"),
+        ("fp8", 400e9, "keeps 99.9 to 100% of benchmark scores on Llama-3.1-405B"),
+        ("nvfp4", 8e9, "keeps 93.8% of benchmark scores on Llama-3.1-8B"),
     ],
 )
 def test_the_figure_is_that_of_the_nearest_model(scheme: str, parameters: float, text: str) -> None:

@@ -28,11 +28,11 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """``perplexity +2.8 % on Llama-3-8B`` or ``keeps 96.1 to 98.9 % of benchmark scores on Llama-3.1-8B``."""
+        """``perplexity +2.8% on Llama-3-8B`` or ``keeps 96.1 to 98.9% of benchmark scores on Llama-3.1-8B``."""
         if self.measure == "perplexity":
-            return f"perplexity +{self.low:.{2 if self.low < 1 else 1}f} % on {self.model}"
+            return f"perplexity +{self.low:.{2 if self.low < 1 else 1}f}% on {self.model}"
         span = f"{self.low:g} to {self.high:g}" if self.low != self.high else f"{self.low:g}"
-        return f"keeps {span} % of benchmark scores on {self.model}"
+        return f"keeps {span}% of benchmark scores on {self.model}"
 
 
 def _perplexity(scheme: str, of_8b: float | None, of_70b: float | None) -> tuple[Quality, ...]:
