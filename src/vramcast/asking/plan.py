@@ -32,6 +32,7 @@ class PlanServeWords(TypedDict, total=False):
     output: int | str | None
     cached: float | str | None
     acceptance: float | str | None
+    disagg: bool | None
     workload: str | None
     slo: str | None
     slo_ttft: str | None
@@ -87,7 +88,7 @@ def wanted_of(model: str, words: dict[str, Any]) -> "tuple[Wanted, tuple[Assumpt
     wanted = Wanted(
         model=model, offers=offers_of(words.get("gpu"), most=_most(words)), engines=_engines(words.get("engine")), rate=rate,
         cached=min(0.999, share_of(words, "cached") or 0.0), ttft_s=ttft, tpot_s=tpot, least_bits=_bits(words), order=order,
-        acceptance=_acceptance(words),
+        acceptance=_acceptance(words), apart=bool(words.get("disagg")),
         **counts,
     )  # fmt: skip
     return wanted, tuple(assumed)

@@ -76,6 +76,7 @@ def command() -> None:
     metavar="SHARE",
     help="Consider the model's own draft layers, of whose tokens this share is accepted.  [default: no drafting]",
 )
+@_cards("--disagg", is_flag=True, help="Ask prefill and decode on workers of their own too, for the best structures.")
 @_load(
     "--workload",
     metavar="FILE",
@@ -96,14 +97,16 @@ def command() -> None:
 @_cards(
     "--engine", multiple=True, metavar="NAME", help="Engines allowed; may be repeated.  [default: vllm, sglang, tensorrt_llm]"
 )
-@_output("--emit", metavar="KIND", help="Print only what starts the best one: line, compose or kubernetes.")
+@_output(
+    "--emit", metavar="KIND", help="Print only what starts the best one: line, compose or kubernetes; workers (with --disagg)."
+)
 @_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def serve(**given: Any) -> int:
     """Rank the deployments of MODEL: engine, weights, layout, replicas, batch and chunk, on the cards offered."""
     from vramcast.asking.plan import PlanServeWords, plan_serve
     from vramcast.cli.progress import progress
 
-    words = {name: given[name] for name in PlanServeWords.__annotations__ if given.get(name) not in (None, ())}
+    words = {name: given[name] for name in PlanServeWords.__annotations__ if given.get(name) not in (None, (), False)}
     with progress("structures", quiet=given["as_json"]) as watch:
         plan = plan_serve(given["model"], watch=watch, **words)
     return _answered(plan, given)

@@ -22,6 +22,8 @@ def _server(plan: ServingPlan, kind: str) -> str:
     """The best deployment's line, compose file or manifest."""
     from vramcast.writing.serving.files import emitted
 
+    if kind == "workers":
+        return _workers(plan)
     best = plan.ranked[0]
     level = "" if plan.meets else "; the service level is out of reach"
     told = (
@@ -29,6 +31,20 @@ def _server(plan: ServingPlan, kind: str) -> str:
         f"{best.tokens_per_s:,.0f} tokens/s by vramcast's forecast{level}"
     )
     return emitted(kind, best.question, replicas=best.replicas, told=told)
+
+
+def _workers(plan: ServingPlan) -> str:
+    """The lines of the best server with prefill and decode apart. Raises QuestionError where none was asked or holds the job."""
+    from vramcast.writing.serving.workers import workers_of
+
+    if not plan.apart:
+        raise QuestionError("no prefill and decode workers stand in this plan: ask for them with --disagg, or name more cards")
+    best = plan.apart[0]
+    pools = best.pools
+    times = f"TTFT {time_text(best.ttft_s)}, TPOT {time_text(best.tpot_s)}"
+    told = f"# {best.gpus} x {best.setting.card.name}: {times} by vramcast's forecast"
+    lines = workers_of(best.prefill, best.question, prefills=pools.prefill_workers, decodes=pools.decode_workers)
+    return "\n".join([told, *lines, ""])
 
 
 def _training(plan: TrainingPlan, kind: str) -> str:

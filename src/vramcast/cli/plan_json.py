@@ -79,6 +79,10 @@ def serving_object(plan: ServingPlan) -> dict[str, Any]:
         "fewest_cards": [_choice(c) for c in plan.fewest],
         "by_weights": [_choice(c) for c in plan.by_weights],
         "longest_prompt_ttft_s": plan.longest_ttft_s,
+        "disaggregated": [
+            {**_choice(c), "prefill_workers": c.pools.prefill_workers, "decode_workers": c.pools.decode_workers}
+            for c in plan.apart
+        ],
     }
     return _whole(plan, own)
 

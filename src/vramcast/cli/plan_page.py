@@ -16,6 +16,7 @@ def serving_plan_page(plan: ServingPlan, *, terminal: bool | None = None) -> Pag
         _best(page, plan)
         _ranked(page, plan)
         _front(page, plan)
+        _apart(page, plan)
         _fewest(page, plan)
         _weights(page, plan)
     ending(page, plan.assumed, plan.refused)
@@ -140,6 +141,31 @@ def _front(page: Page, plan: ServingPlan) -> None:
             (f"{choice.gpus} {_card(choice)} {_brief(choice)} {choice.layout}", "faint"), hang=13,
         )  # fmt: skip
     page.line(("  dollars for a million tokens; the longer the bar, the sooner a request is done", "faint"))
+
+
+def _apart(page: Page, plan: ServingPlan) -> None:
+    if not plan.wanted.apart:
+        return
+    page.heading("Prefill and decode on workers of their own (xPyD)")
+    if not plan.apart:
+        page.line("  none of the best structures can be taken apart on these cards")
+        return
+    page.table([_HEAD, *(_row(choice) for choice in plan.apart)], styles=("title", "", "number"), right=_RIGHT)
+    page.line(("  the first against the best together: " + _against(plan.apart[0], plan.ranked[0]), "faint"), hang=4)
+    page.line(("  --emit workers prints the lines of both kinds of workers", "faint"))
+
+
+def _against(one: Choice, other: Choice) -> str:
+    """``1% more dollars for a token, a request takes 39% less time``."""
+    cost = one.gpus / one.tokens_per_s / (other.gpus / other.tokens_per_s) - 1
+    if one.usd_per_million is not None and other.usd_per_million:
+        cost = one.usd_per_million / other.usd_per_million - 1
+    time = one.request_s / other.request_s - 1
+    return f"a token costs {abs(cost):.0%} {_side(cost)}, a request takes {abs(time):.0%} {_side(time)} time"
+
+
+def _side(share: float) -> str:
+    return "more" if share > 0 else "less"
 
 
 def _fewest(page: Page, plan: ServingPlan) -> None:

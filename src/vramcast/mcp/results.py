@@ -143,6 +143,13 @@ class TrainingChoice(msgspec.Struct, kw_only=True):
     power_w: float
 
 
+class DisaggregatedChoice(ServingChoice, kw_only=True):
+    """A server with prefill and decode on workers of their own; its command is a decode worker's."""
+
+    prefill_workers: int
+    decode_workers: int
+
+
 class ServingPlanTold(msgspec.Struct, kw_only=True):
     """The deployments, the best first. ``front``: none is both cheaper and faster; ``refused``: reasons with their counts."""
 
@@ -154,6 +161,7 @@ class ServingPlanTold(msgspec.Struct, kw_only=True):
     by_weights: list[ServingChoice]
     nearest: Nearest | None
     longest_prompt_ttft_s: float | None
+    disaggregated: list[DisaggregatedChoice]
     tried: int
     structures: int
     refused: dict[str, int]

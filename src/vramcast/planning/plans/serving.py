@@ -8,6 +8,7 @@ import msgspec
 from vramcast.errors import MissingError, UnmodelledError, VramcastError
 from vramcast.ledger import Assumption
 from vramcast.models.inventory import Model
+from vramcast.planning.plans.apart import Apart, taken_apart
 from vramcast.planning.plans.choices import Choice, Joined, Judge
 from vramcast.planning.plans.layouts import drafting, layouts, on_host
 from vramcast.planning.plans.plan import Plan, prices_taken
@@ -20,7 +21,7 @@ from vramcast.speed.closed_form import steady
 from vramcast.speed.step import Step
 from vramcast.truth.bars import serving_spread
 
-SHOWN, _MOST_OF_THE_FRONT = 6, 8
+SHOWN, _MOST_OF_THE_FRONT, _MOST_APART = 6, 8, 3
 Watch = Callable[[int, int], None]
 
 
@@ -29,6 +30,7 @@ class ServingPlan(Plan, frozen=True, kw_only=True):
 
     ``fewest``: the least cards of each offer that hold the job. ``by_weights``: the best for each format of weights.
     ``longest_ttft_s``: of one prompt that fills the context, alone on the best.
+    ``apart``: the best with prefill and decode on workers of their own, where that was asked.
     """
 
     wanted: Wanted
@@ -37,6 +39,7 @@ class ServingPlan(Plan, frozen=True, kw_only=True):
     fewest: tuple[Choice, ...] = ()
     by_weights: tuple[Choice, ...] = ()
     longest_ttft_s: float | None = None
+    apart: tuple[Apart, ...] = ()
 
     shown_by: ClassVar[tuple[str, str, str]] = ("plan_page", "serving_plan_page", "serving_object")
 
@@ -132,12 +135,23 @@ def _ranked(plan: ServingPlan, joined: Joined, tables: Sequence[Columns]) -> Ser
         return msgspec.structs.replace(plan, meets=False, nearest=(_words(joined.tables[joined.place[order[0]]].setting), 0))
     answer = answer_of(best[0].question, model=best[0].setting.weights.model, card=best[0].setting.card, limits=False)
     memory = tuple(msgspec.structs.replace(rank, interval=serving_spread(answer, rank).interval()) for rank in answer.ranks)
+    front = tuple(judge.first(_front(joined, order), kinds=np.arange(len(joined.place)), most=_MOST_OF_THE_FRONT))
     return msgspec.structs.replace(
         plan, ranked=tuple(best), meets=meets, memory=memory, longest_ttft_s=_longest_ttft_s(plan.wanted, best[0]),
-        front=tuple(judge.first(_front(joined, order), kinds=np.arange(len(joined.place)), most=_MOST_OF_THE_FRONT)),
+        front=front, apart=_apart(plan.wanted, (*best, *front)),
         fewest=_fewest(judge, joined, order, cards),
         by_weights=tuple(judge.first(order, kinds=joined.kinds(lambda own: own.weights.name), most=4)),
     )  # fmt: skip
+
+
+def _apart(wanted: Wanted, found: Sequence[Choice]) -> tuple[Apart, ...]:
+    """The best in two pools, one of each engine, weights and card."""
+    if not wanted.apart:
+        return ()
+    kept: dict[tuple[str, str, str], Apart] = {}
+    for one in sorted(taken_apart(wanted, found), key=lambda choice: _order(wanted, choice)):
+        kept.setdefault((one.setting.engine, one.setting.weights.name, one.setting.card.id), one)
+    return tuple(kept.values())[:_MOST_APART]
 
 
 def _order(wanted: Wanted, choice: Choice) -> tuple[float, ...]:

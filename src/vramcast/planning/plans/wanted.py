@@ -17,7 +17,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """The service: ``users`` at once, or ``rate`` requests a second; lengths in tokens, a service level in seconds (None: none).
 
     ``context``: longest sequence to allow; each user's cache is held at that length. ``least_bits``: of weights and cache.
-    ``acceptance``: share of drafted tokens that are accepted, None where no server may draft.
+    ``acceptance``: share of drafted tokens that are accepted, None where no server may draft. ``apart``: whether
+    prefill and decode on workers of their own are asked too.
     """
 
     model: str
@@ -33,6 +34,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     tpot_s: float | None = None
     least_bits: float = 4
     acceptance: float | None = None
+    apart: bool = False
     order: str = "cost"
 
     def __post_init__(self) -> None:
