@@ -61,11 +61,11 @@ def _ranked(page: Page, plan: TrainingPlan) -> None:
     if len(plan.ranked) < 2:
         return
     page.heading(f"Ranked by {plan.task.order}, one of each kind")
-    head = ("cards", "layout", "mb", "GiB", "step", "MFU", "days", "$")
+    head = ("cards", "layout", "mb", "GiB", "step", "MFU", "run", "$")
     rows = [
         (f"{t.gpus} {'-'.join(t.offer.card.id.split('-')[:2])}", t.words + ("" if t.fit.verdict == "fits" else " (tight)"),
          str(t.question.micro_batch), f"{t.needed_bytes / 2**30:.0f}", time_text(t.step_s), f"{t.mfu:.0%}",
-         f"{t.days:,.1f}" if t.days is not None else "-", _dollars(t.usd) if t.usd is not None else "-")
+         time_text(t.days * _DAY_S) if t.days is not None else "-", _dollars(t.usd) if t.usd is not None else "-")
         for t in plan.ranked
     ]  # fmt: skip
     page.table([head, *rows], styles=("title", "", "", "number"), right=frozenset({2, 3, 4, 5, 6, 7}))
@@ -93,7 +93,7 @@ def _front(page: Page, plan: TrainingPlan) -> None:
     page.heading("Cheaper or sooner: none of these is beaten in both")
     most = max(one.tokens_per_s for one in plan.front)
     for one in plan.front:
-        days = f"{one.days:,.1f} days" if one.days is not None else time_text(one.step_s)
+        days = time_text(one.days * _DAY_S) if one.days is not None else time_text(one.step_s)
         usd = f"${_dollars(one.usd)}" if one.usd is not None else f"{one.gpus} cards"
         tail = (f"{one.gpus} x {one.words}", "faint")
         page.line("  ", (usd.rjust(12), "number"), "  ", bar(page, one.tokens_per_s / most), f"  {days:>11}  ", tail, hang=16)

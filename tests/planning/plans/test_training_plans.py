@@ -116,4 +116,10 @@ def test_a_trainer_is_asked_with_every_way_of_sharding() -> None:
 
     task, _ = task_of("Qwen/Qwen2.5-0.5B", {"gpu": "4090x2", "method": "lora"})
     found = {(one.question.fsdp, one.question.zero) for one in structures(task, read_model(task.model))}
-    assert found == {(2, None), (None, 1), (None, 2), (None, 3)}
+    assert found == {(None, None), (2, None), (None, 1), (None, 2), (None, 3)}
+
+
+def test_one_card_shares_with_nobody() -> None:
+    plan = vramcast.plan("train", "Qwen/Qwen2.5-0.5B", gpu="4090", method="lora", tokens="10M")
+    assert plan.ranked and all(not one.question.fsdp and not one.question.zero for one in plan.ranked)
+    assert "hf_trainer" in plan.ranked[0].words and "zero" not in plan.ranked[0].words

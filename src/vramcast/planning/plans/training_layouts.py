@@ -14,7 +14,7 @@ MICRO_BATCHES = (1, 2, 4, 8, 16, 32)
 _TP, _PP, _CP, _VPP, _EP = (1, 2, 4, 8), (1, 2, 4, 8, 16), (1, 2, 4, 8), (2, 4), (1, 4, 8, 16, 32, 64)
 _LONG = 16_384  # tokens from which context parallelism is worth trying
 _LEAST_SEQ_OF_A_RANK = 2048
-_SHARDED = ({"fsdp": 2}, {"zero": 1}, {"zero": 2}, {"zero": 3})
+_SHARDED: tuple[dict[str, Any], ...] = ({}, {"fsdp": 2}, {"zero": 1}, {"zero": 2}, {"zero": 3})
 PIPELINED = frozenset({"torchtitan", "megatron"})
 
 
@@ -64,9 +64,10 @@ def structures(task: Task, model: Model) -> Iterator[Structure]:
 def counts_of(offer: Offer, structure: Structure, task: Task) -> list[tuple[int, int]]:
     """(cards, data-parallel ranks) to try: all that the offer allows, and every halving of it."""
     found, gpus, own = [], offer.most, structure.question.parallel
+    least = 2 if structure.question.fsdp or structure.question.zero else 1  # one rank has nobody to share with
     while gpus >= 1:
         dp, rest = divmod(gpus, own.model_ranks)
-        if dp >= 1 and not rest and task.batch % dp == 0 and dp % max(1, own.ep // own.tp) == 0:
+        if dp >= least and not rest and task.batch % dp == 0 and dp % max(1, own.ep // own.tp) == 0:
             found.append((gpus, dp))
         gpus = 0 if task.exact else gpus // 2
     return found
@@ -109,7 +110,8 @@ def _words(question: Training) -> str:
     own = question.parallel
     axes = " ".join(f"{name} {getattr(own, name)}" for name in ("tp", "pp", "vpp", "cp", "ep") if getattr(own, name) > 1)
     sharded = "fsdp" if question.fsdp else f"zero {question.zero}" if question.zero else ""
-    parts = [f"{question.framework} {axes or sharded or 'data parallel'}".strip()]
+    uncut = "data parallel" if question.framework in PIPELINED else ""
+    parts = [f"{question.framework} {axes or sharded or uncut}".strip()]
     parts += [f"recompute {question.checkpointing}"] if question.checkpointing != "none" else []
     parts += [f"{', '.join(question.offload)} on the host"] if question.offload else []
     return ", ".join(parts)
