@@ -170,3 +170,31 @@ def test_a_mac_that_is_full_says_so_in_metals_words(capsys: pytest.CaptureFixtur
 
 def test_data_parallel_is_what_is_left(capsys: pytest.CaptureFixture[str]) -> None:
     assert "here it is --gpu NAMExN" in said(["train", LLAMA, "--dp", "4"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (["serve", "Qwen/Qwen2.5-7B-Instruct", "--engine", "sglang", "--quant", "Q4_K_M"], "Q4_K_M is a type of GGUF files"),
+        (["serve", "Qwen/Qwen2.5-7B-Instruct", "--engine", "llama.cpp", "--quant", "fp8"], "--engine vllm or sglang takes fp8"),
+        (["evaluate"], "missing argument 'FILES...' (see vramcast evaluate --help)"),
+    ],
+)  # fmt: skip
+def test_a_type_of_another_kind_of_engine_names_its_engine(
+    line: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*line, "--gpu", "4090"] if line[0] == "serve" else line) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_task_that_trains_every_weight_assumes_no_adapter(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["train", "Qwen/Qwen2.5-7B", "--method", "dpo", "--gpu", "H100"])
+    told = capsys.readouterr().out
+    assert "dpo (full)" in told and "rank = " not in told
+
+
+def test_the_cards_of_a_training_table_need_what_the_answer_for_the_card_needs() -> None:
+    import vramcast
+
+    table = {row.gpu: row.needed_bytes for row in vramcast.train("Qwen/Qwen2.5-7B").cards if row.gpus == 1}
+    assert table["H100 SXM5 80GB"] == vramcast.train("Qwen/Qwen2.5-7B", gpu="H100 SXM5 80GB").worst.needed_bytes

@@ -150,12 +150,14 @@ def _is_of_trl(method: str | None) -> bool:
 
 def _defaults(question: Training, typed: Mapping[str, Any]) -> tuple[Assumption, ...]:
     """What this program chose where neither words nor files said anything: batch, length, and the adapter's size and targets."""
+    from vramcast.training.methods import TASKS
+
     adapter = question.adapter or Adapter()
     chosen: dict[str, tuple[Any, str]] = {
         "micro_batch": (question.micro_batch, "one sequence where nothing was said"),
         "seq": (question.seq, "where nothing was said"),
     }
-    if question.adapter is None and question.method not in ("full", "pretrain"):
+    if question.adapter is None and question.method not in ("full", "pretrain", *TASKS):  # a task trains every weight
         chosen["rank"] = adapter.rank, "PEFT's default"
         chosen["targets"] = ", ".join(adapter.targets), "every linear layer, as QLoRA's authors advise"
     fallback = Training(model=question.model)

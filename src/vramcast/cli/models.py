@@ -20,6 +20,11 @@ Examples:
   vramcast models --find qwen3
 """
 
+_ENDS = (
+    "fp8, awq and nf4 keep embedding and head in 16 bits; int8 is one byte for every parameter, as calculators count it "
+    "(llm.int8 and w8a8 keep the ends too)"
+)
+
 
 @click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.argument("model", required=False)
@@ -64,7 +69,7 @@ def _list(text: str, as_json: bool) -> int:
 def _draw(model: Model) -> None:
     page = Page()
     typed = f" (asked: {model.id})" if resolved_id(model) != model.id else ""
-    page.line((resolved_id(model), "title"), (typed, "faint"), "  ", (f"{model.family}, read from {model.loaded_from}", "faint"))
+    page.line((resolved_id(model), "title"), (typed, "faint"), "  ", (model.family, "faint"))
     page.heading("Parameters")
     rows = [("loaded", f"{model.parameters:,}", count(model.parameters))]
     if model.active_parameters != model.parameters:
@@ -77,6 +82,7 @@ def _draw(model: Model) -> None:
     page.heading("Weights by precision")
     rows = [(name, gib(size), _quality(name, model)) for name, size in _sizes(model)]
     page.table(rows, styles=("", "number", "faint"), right=frozenset({1}))
+    page.line("  ", (_ENDS, "faint"), hang=2)
     page.heading("Layers")
     for block in sorted(model.blocks, key=lambda b: b.indices[0]):
         page.line("  ", *block_line(block))
@@ -94,6 +100,8 @@ def _draw(model: Model) -> None:
     if state := state_bytes_per_sequence(model):
         page.line("  fixed state (16-bit)                              ", (gib(state), "number"))
     page.line("  positions                                         ", (f"{model.positions:,}", "number"))
+    page.blank()
+    page.line(("read from ", "faint"), (str(model.loaded_from), "faint"), hang=2)
     for taken in model.assumed:
         page.line("assumed: ", f"{taken.name} = {taken.value}", (f"  {taken.because}", "faint"))
     for what in model.unmodelled:

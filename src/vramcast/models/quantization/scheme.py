@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from vramcast.errors import ConfigError, unknown_name
+from vramcast.errors import ConfigError, QuestionError, unknown_name
 from vramcast.models.config import Config
 from vramcast.models.inventory import Block, Model, Tensor, Tower
 from vramcast.models.quantization.plan import PLAIN, Format, Plan, Rule
@@ -268,6 +268,9 @@ def _named_plan(asked: str) -> Plan:
     )
 
 
+_GGUF_MIX = re.compile(r"i?q\d_[a-z0-9_]+", re.IGNORECASE)
+
+
 def _format(asked: str) -> Format:
     from vramcast.models.quantization.formats import ALIASES, GGML_TYPES, NAMED, ggml_type, per_weight
 
@@ -277,6 +280,10 @@ def _format(asked: str) -> Format:
     if name.startswith("gguf-") or name in GGML_TYPES:
         return ggml_type(name.removeprefix("gguf-")).format
     average = _AVERAGE.fullmatch(name)
+    if average is None and _GGUF_MIX.fullmatch(asked):
+        raise QuestionError(
+            f"{asked.upper()} is a type of GGUF files: --engine llama.cpp or ollama runs it; others take awq, gptq, fp8 ..."
+        )
     if average is None:
         raise unknown_name("quantisation scheme", asked, (*NAMED, *ALIASES, *GGML_TYPES))
     bits = float(average[2] or average[3])

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from vramcast.errors import unknown_name
-from vramcast.models.quantization.formats import GGML_TYPES
+from vramcast.errors import QuestionError, unknown_name
+from vramcast.models.quantization.formats import ALIASES, GGML_TYPES, NAMED
 from vramcast.serving.engines.llama_cpp.tensors import GgufTensor
 
 BASE = {
@@ -75,6 +75,10 @@ def file_type(name: str) -> str:
         return text.lower()
     if text == "Q2_K_M":
         return "Q2_K"
+    if text not in BASE and text.lower().replace("_", "-") in {*NAMED, *ALIASES}:
+        raise QuestionError(
+            f"{name} is no type of GGUF files: it takes Q4_K_M, Q6_K, Q8_0 ...; --engine vllm or sglang takes {name}"
+        )
     if text not in BASE:
         raise unknown_name("GGUF file type", name, BASE, hint="(a custom mix is known only by its tensor types)")
     return text
