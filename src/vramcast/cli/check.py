@@ -24,7 +24,7 @@ _STYLES = {"fits": "good", "tight": "warn", "partly": "bad", "no": "bad", "unkno
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--gpu", required=True, metavar="NAME[xN]", help="The card it has to fit, and how many.")
 @click.option("--model", metavar="MODEL", help="The model of training files that name none.")
-@click.option("--strict", is_flag=True, help="A tight fit fails too: at least 95 % likely is asked.")
+@click.option("--strict", is_flag=True, help="A tight fit fails too: at least 95% likely is asked.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(**given: Any) -> int:
     """Check that what each FILE starts, a server or a training, fits the card."""

@@ -103,7 +103,7 @@ def _percentiles(page: Page, speed: dict[str, Any]) -> None:
     page.table([head, *rows], styles=("", "number", "number", "number", "number"), right=frozenset({1, 2, 3, 4}))
     if "goodput_per_s" in speed:
         page.line(f"  within the service level: {speed['within_slo']:.1%} of requests, {speed['goodput_per_s']:,.3g}/s; ",
-                  f"largest rate with 90 % within it: {speed['largest_rate_within_slo_per_s']:,.3g}/s")  # fmt: skip
+                  f"largest rate with 90% within it: {speed['largest_rate_within_slo_per_s']:,.3g}/s")  # fmt: skip
 
 
 def _bar(interval: dict[str, Any] | None, text: Any) -> str:

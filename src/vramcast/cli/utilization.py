@@ -44,7 +44,7 @@ _METHODS = ("full", "lora", "qlora")
 def command(as_json: bool, **given: Any) -> int:
     """Say how well GPUs were used: MFU by each convention, HFU, and the share of a paper's speed.
 
-    100 % is the card's dense rate, never the sparse one of data sheets. A log of the HF Trainer, torchtitan, Megatron, nanoGPT,
+    100% is the card's dense rate, never the sparse one of data sheets. A log of the HF Trainer, torchtitan, Megatron, nanoGPT,
     nanochat, litgpt, DeepSpeed, Lightning, llm-foundry, torchtune or MaxText is read for its steady throughput.
     """
     if given["model"] and not given["log"] and is_log(given["model"]):
@@ -62,7 +62,7 @@ def _page(answer: Answer) -> Page:
     page, measured = Page(), answer.measured
     cards = f"{answer.gpus} cards" if answer.gpus > 1 else "one card"
     page.line((answer.model or "Utilisation", "title"), f"  {cards}")
-    page.line(f"  100 % is {answer.peak.label}")
+    page.line(f"  100% is {answer.peak.label}")
     if measured.tokens_per_s is not None:
         figure = f"{measured.tokens_per_s:,.0f} tokens/s per card"
         page.line("  ", (figure, "number"), "  ", (page.fitted(measured.steps, used=len(figure) + 4), "faint"))
