@@ -20,7 +20,7 @@ _HEAD = 2**20
 _STRUCTURED = (".json", ".yaml", ".yml", ".md", ".mdx", ".rst", ".py", ".toml", ".ipynb", ".html", ".pbtxt")
 _CONFIG_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_layer", "text_config")
 _TRAINS = re.compile(
-    r"\b(?:TrainingArguments|SFTConfig|DPOConfig|GRPOConfig|KTOConfig|ORPOConfig|RewardConfig|PPOConfig|Seq2SeqTrainingArguments)\s*\("
+    r"\b(?:\w*TrainingArguments|SFTConfig|DPOConfig|GRPOConfig|KTOConfig|ORPOConfig|RewardConfig|PPOConfig)\s*\("
 )
 _ERRORS = re.compile(
     r"out of memory|OutOfMemoryError|cudaMalloc failed|Traceback \(most recent call last\)|\b(?:ERROR|WARNING|INFO)\b", re.I

@@ -101,6 +101,8 @@ fabric.backward(loss)
         ("i.yaml", POINTED, {"zero": 2, "micro_batch": 8, "global_batch": 32, "gpus": 8}),
         ("j.yaml", STRATEGY, {"parallel.tp": 8, "parallel.pp": 1, "parallel.sp": True, "seq": 4096}),
         ("k.py", FIELDS, {"zero": 3, "model": "org/Base-7B", "micro_batch": 1, "seq": 8192, "checkpointing": "full"}),
+        ("l.py", "def train(cutoff_len: int = 256):\n    args = SentenceTransformerTrainingArguments("
+         "per_device_train_batch_size=4, fp16=True)\n", {"seq": 256, "micro_batch": 4, "compute_dtype": "float16"}),
         ("f.yaml", "model_name_or_path: a/b\nuse_qlora: true\nlora_rank: 4\nmax_seq_length: 512\n"
          "per_device_train_batch_size: 1\n", {"quant": "nf4", "adapter.rank": 4}),
         ("g.sh", "python train.py --model_name_or_path a/b --source_max_len 16 --target_max_len 512 --output_dir x "
@@ -114,6 +116,23 @@ def test_what_is_read(tmp_path: Path, name: str, text: str, expected: dict[str, 
     kind = taken_for(kinds_of(text.encode(), name))
     assert kind is not None
     assert kind.command == ("train", "--from")
+
+
+@pytest.mark.parametrize(
+    ("key", "target"),
+    [
+        ("train_batch_size_per_device", "micro_batch"), ("trainer.local_bs_per_gpu_batch", "micro_batch"),
+        ("total_train_batch", "global_batch"), ("grad_acc", "accumulate"), ("accum_iters", "accumulate"),
+        ("max_context_len", "seq"), ("lora_adapter_rank", "adapter.rank"), ("mesh.tensor_parallel_dim", "parallel.tp"),
+        ("num_devices", "cards.all"), ("gpus_per_host", "cards.each"), ("eval_batch_size_per_device", None),
+        ("log_prob_micro_batch_size_per_gpu", None), ("reduce_bucket_size", None), ("context_parallel_comm", "parallel.cp"),
+        ("min_seq_len", None), ("device", None), ("batch_first", None), ("tensorboard_dir", None), ("pipeline", None),
+        ("expert_dropout", None), ("checkpoint_path", None), ("image_seq_length", None),
+    ],
+)  # fmt: skip
+def test_names_put_together_alike(key: str, target: str | None) -> None:
+    rule = shared.rule_of(key)
+    assert (rule[0] if isinstance(rule, tuple) else rule) == target
 
 
 def test_the_rest_is_told_in_one_line(tmp_path: Path) -> None:

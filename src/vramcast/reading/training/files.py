@@ -21,6 +21,7 @@ _SCRIPTS = (".sh", ".bash", ".txt", ".sbatch", ".slurm", "")
 MARKDOWN = (".md", ".mdx", ".markdown")
 DEEPEST_FILES = 8
 _DEEPEST_SECTION, _OWN_KEYS = 4, 3
+_LENGTHS = ("cutoff_len", "max_seq_length", "max_seq_len", "seq_length", "seq_len", "sequence_length", "model_max_length")
 _POINTERS = {"config_path", "config_file", "config", "path", "file"}  # a section that only says where DeepSpeed's file lies
 FORMATS = (
     "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",
@@ -101,6 +102,9 @@ def _from_program(text: str, settings: Settings, where: str) -> list[str]:
         shared.read(settings, keys, where=where)
         return ["shared"]
     _by_rules("huggingface", keys, settings, where=where)
+    if settings.get("seq") is None:  # the Trainer's arguments have no length: the program's own names do
+        own = {name: value for name, value in constants_of(text, where).items() if name in _LENGTHS}
+        shared.also(settings, own, where=where, every=True)
     return ["huggingface"]
 
 

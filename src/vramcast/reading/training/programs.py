@@ -47,10 +47,10 @@ def read_program(text: str, settings: Settings, *, where: str) -> dict[str, Any]
     """
     program = parse_python(text, where)
     keys: dict[str, Any] = {}
-    for call in program.calls(*ARGUMENTS):
+    for call in program.calls(*ARGUMENTS, *_relatives(program)):
         given = program.keywords(call)
         keys = {**given, **keys}
-        if task := ARGUMENTS[called(call)]:
+        if task := ARGUMENTS.get(called(call), ""):
             settings.put("options.task", task, f"{where}: {called(call)} in line {call.lineno}")
     keys |= {name: value for name, value in _own_fields(program).items() if name not in keys}
     if not keys:
@@ -60,6 +60,14 @@ def read_program(text: str, settings: Settings, *, where: str) -> dict[str, Any]
         )
     _beside(program, keys, settings, where)
     return {name: _plain(value) for name, value in keys.items()}
+
+
+def _relatives(program: Program) -> set[str]:
+    """Classes of arguments by their name's end: SentenceTransformerTrainingArguments, a library's own."""
+    import ast
+
+    names = {called(node) for node in ast.walk(program.tree) if isinstance(node, ast.Call)}
+    return {name for name in names if name.endswith("TrainingArguments")} - ARGUMENTS.keys()
 
 
 def constants_of(text: str, where: str) -> dict[str, Any]:

@@ -191,6 +191,32 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
 )  # fmt: skip
 RULES: dict[str, Rule] = {name: rule for rule, line in _NAMES for name in line.split()}
 IDLE: tuple[str, ...] = ()
+# The same things in words that no list has: how names are put together. Those of other phases are none of them.
+_NOT_THESE = re.compile(
+    r"eval|valid|\bval_|test|infer|rollout|log_?prob|forward|gener|save|logg|warmup|buffer|prefetch|bucket|thresh|worker|kwargs|ratio|"
+    r"_fn$|path|_dir$|reward|critic|ref_|draft|min_|num_train|queue|cache|vision|image|audio|token_"
+)
+_PATTERNS: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
+    (re.compile(pattern), rule)
+    for pattern, rule in (
+        (
+            r"(?=.*(?:batch|bsz|bs\b))(?=.*(?:micro|per_device|per_gpu|per_rank|per_worker|local|device)).+",
+            ("micro_batch", whole),
+        ),
+        (r"(?=.*(?:batch|bsz))(?=.*(?:global|total|effective)).+", ("global_batch", whole)),
+        (r"\w*grad\w*_?acc\w*|\w*accum\w*_(?:steps|iters?|factor)", ("accumulate", whole)),
+        (r"(?:max_|train_|model_|input_)*(?:seq|sequence|context|ctx)_?(?:max_)?(?:len|length|size)", ("seq", whole)),
+        (r"(?:lora|adapter|peft)\w*_(?:r|rank|dim)", ("adapter.rank", natural)),
+        (r"\w*(?:grad|gradient|activation|act)_(?:checkpoint|ckpt)\w*", _checkpointing),
+        (r"(?:use_|load_|enable_)*(?:in_)?(?:4_?bit|nf4)(?:_quant\w*)?", huggingface.four_bit),
+        (r"(?:tensor|tp)(?:_model)?_?(?:parallel\w*|size|degree|dim)(?:_size|_degree|_dim)?", _degree("parallel.tp")),
+        (r"(?:pipeline|pipe|pp)(?:_model)?_?(?:parallel\w*|size|degree|dim)(?:_size|_degree|_dim)?", _degree("parallel.pp")),
+        (r"(?:expert|ep)(?:_model)?_?(?:parallel\w*|size|degree|dim)(?:_size|_degree|_dim)?", _degree("parallel.ep")),
+        (r"(?:context|cp)_?(?:parallel\w*|degree|dim)(?:_size|_degree|_dim)?", _degree("parallel.cp")),
+        (r"(?:num|n|total)_(?:gpus?|devices|cards|accelerators)", ("cards.all", whole)),
+        (r"(?:n|num)?_?(?:gpus?|devices|procs?)_per_(?:node|host)", ("cards.each", whole)),
+    )
+)
 # By the last two parts of a key: names that mean this in their section alone.
 _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
     (r"\w*(?:lora|peft|adapter)\w*", frozenset({"r", "rank", "dim"}), ("adapter.rank", natural)),
@@ -231,7 +257,9 @@ def rule_of(key: str) -> Rule | None:
         for section, own, rule in _IN_SECTION:
             if parts[-1] in own and re.fullmatch(section, parts[-2]):
                 return rule
-    return RULES.get(parts[-1])
+    if (known := RULES.get(parts[-1])) is not None or _NOT_THESE.search(parts[-1]):
+        return known
+    return next((one for pattern, one in _PATTERNS if pattern.fullmatch(parts[-1])), None)
 
 
 def marks(keys: Iterable[str]) -> int:
@@ -264,8 +292,11 @@ def read(settings: Settings, keys: Mapping[str, Any], *, where: str) -> None:
 _SHOWN = 12
 
 
-def also(settings: Settings, keys: Mapping[str, Any], *, where: str) -> None:
-    """Read by their shared names the keys that the rules of a file's own format left unread."""
+def also(settings: Settings, keys: Mapping[str, Any], *, where: str, every: bool = False) -> None:
+    """Read by their shared names the keys that the rules of a file's own format left unread; ``every``: all of them."""
+    if every:
+        for key, value in keys.items():
+            _taken(settings, key, value, where)
     left = []
     for line in settings.unread:
         key = line.split(" ", 1)[0]
