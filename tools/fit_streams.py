@@ -30,6 +30,7 @@ from vramcast.speed.streams import stream_of
 from vramcast.truth.judgement import Unexpressed
 from vramcast.truth.rows import read_rows
 from vramcast.truth.rows import speed as rows_of_speed
+from vramcast.truth.rows import speed_words as words
 from vramcast.truth.rows.training_speed import whole_row
 
 PULL = 0.7  # standard deviation of a constant's logarithm around the table's
@@ -64,7 +65,7 @@ FITS = {
     "apple-later new": Fit("llama_cpp", ("bandwidth", "unpack", "layer_s"), ("apple",), _LATER, builds=_NEW),
     "a100": Fit("llama_cpp", ("bandwidth", "quantised", "layer_s", "cache_cycle", "hop_s"), ("ampere_dc",)),
     "h100": Fit("llama_cpp", ("bandwidth", "quantised", "layer_s", "cache_cycle", "hop_s"), ("hopper_dc",)),
-    "hbm": Fit("llama_cpp", ("bandwidth", "quantised", "layer_s", "cache_cycle", "hop_s"), ("ampere_dc", "hopper_dc")),
+    "hbm": Fit("llama_cpp", ("weight_cycle", "layer_s", "cache_cycle", "hop_s"), ("ampere_dc", "hopper_dc")),
     "apple": Fit("llama_cpp", ("bandwidth", "layer_s", "unpack", "cache_cycle"), ("apple",)),
     "apple-later": Fit("llama_cpp", ("bandwidth", "layer_s", "unpack", "cache_cycle"), ("apple",), _LATER, builds=_OLD),
     "apple-m1": Fit("llama_cpp", ("unpack",), ("apple",), ("apple-m1",), builds=_OLD),
@@ -116,8 +117,10 @@ def runs_of(path: Path, fit: Fit) -> list[Run]:
     """The figures of the file that a fit may use."""
     found = []
     for row in (row for file in sorted(path.glob("*_speed.jsonl")) for row in read_rows(file)):
-        whole = whole_row(row)
         try:
+            whole = whole_row(row)
+            if words.engine(whole) != fit.engine:
+                continue
             on = rows_of_speed.deployment_of_row(whole)
             pairs = list(rows_of_speed.figures_of(whole, Step(on), whole["measured"], whole["settings"]))
         except (VramcastError, Unexpressed):

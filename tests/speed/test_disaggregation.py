@@ -6,6 +6,7 @@ import pytest
 from vramcast import cli
 from vramcast.asking.serving import serving_question
 from vramcast.errors import QuestionError
+from vramcast.models.operations import Batch
 from vramcast.planning.serving import forecast_serving
 from vramcast.serving.engines.base import answer_of
 from vramcast.speed.answer import step_of
@@ -149,3 +150,10 @@ def test_the_curve_is_of_all_workers(capsys: pytest.CaptureFixture[str]) -> None
     points = msgspec.json.decode(capsys.readouterr().out)["curve"]
     assert points[0]["concurrency"] == 1
     assert points[3]["tokens_per_s"] > 4 * points[0]["tokens_per_s"]
+
+
+def test_a_full_prefill_step_holds_a_prompt_of_one_token_for_each_of_its_tokens(step: Step) -> None:
+    """The most that a prefill worker takes: the step's budget over its time, also where a prompt is a single token."""
+    found = steady_pools(_pools(step), Load(prompt=1, output=8, rate_per_s=1))
+    whole = step.seconds(Batch(prefills=step.on.chunk_tokens, prefill_tokens=1))
+    assert found.most_prefill_per_s == pytest.approx(step.on.chunk_tokens / whole)

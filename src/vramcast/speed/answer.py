@@ -12,7 +12,7 @@ from vramcast.models.operations import Batch
 from vramcast.serving.engines.base import Answer
 from vramcast.speed.closed_form import Steady, steady
 from vramcast.speed.engines import RUNS
-from vramcast.speed.load import Drafting, Load
+from vramcast.speed.load import ACCEPTANCE, Drafting, Load
 from vramcast.speed.placing import HOST_BANDWIDTH, deployment_of, replicas_of
 from vramcast.speed.scales import Scales
 from vramcast.speed.scales import load as load_profile
@@ -84,9 +84,11 @@ def load_of(question: Serving, concurrency: int) -> tuple[Load, tuple[Assumption
         said = f"{known.runs} figures measured on {known.card}: {errors}"
         assumed += (Assumption("profile", known.name, said),)
     drafted = int(options.get("num_speculative_tokens") or 0)
-    drafting = Drafting(tokens=drafted, acceptance=0.7 if traffic.acceptance is None else traffic.acceptance) if drafted else None
+    drafting = (
+        Drafting(tokens=drafted, acceptance=ACCEPTANCE if traffic.acceptance is None else traffic.acceptance) if drafted else None
+    )
     if drafted and traffic.acceptance is None:
-        assumed += (Assumption("acceptance", 0.7, "share of drafted tokens accepted: depends on the text, say yours"),)
+        assumed += (Assumption("acceptance", ACCEPTANCE, "share of drafted tokens accepted: depends on the text, say yours"),)
     load = Load(
         prompt=PROMPT if question.prompt is None else question.prompt,
         output=OUTPUT if question.output is None else question.output,

@@ -8,6 +8,9 @@ import msgspec
 
 from vramcast.errors import QuestionError
 
+ACCEPTANCE = 0.7
+"""Chance of a drafted token where nobody says."""
+
 
 class Request(msgspec.Struct, frozen=True, array_like=True):
     """One request: when it arrives (seconds), its prompt and output lengths, and prompt tokens that are cached already."""

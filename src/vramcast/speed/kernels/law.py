@@ -154,8 +154,9 @@ def law_for(operator: str, backend: str, precision: str, card: Accelerator) -> C
 
     ``backend``: empty for the one that current vLLM takes (machine.py).
 
-    Tried in turn: the class itself and its neighbours, each with the same back end and then another engine's call of the same
-    kernel; the same in the format nearest to this one; other back ends; any law of this operator and format.
+    Tried in turn: for weights that are unpacked, the same kernel on the class with others; the class itself and its neighbours,
+    each with the same back end and then another engine's call of the same kernel; the same in the format nearest to this one;
+    other back ends; any law of this operator and format.
     Raises UnmodelledError when the operator has no law in that precision.
     """
     kind, measured = card_class(card), card.id
@@ -182,6 +183,9 @@ def _sustained(law: Law, kind: str) -> dict[str, float]:
 def _find(operator: str, backend: str, precision: str, kind: str) -> Law:
     found = _laws_of(operator)
     places, alike = (kind, *NEIGHBOURS.get(kind, ())), (precision, *ALIKE.get(precision, ()))
+    unpacked = (found.get((operator, backend, like, kind)) for like in alike if _unpacks(precision) and _unpacks(like))
+    if (own := next((law for law in unpacked if law), None)) is not None:
+        return own
     for like in alike:
         law = next((law for place in places if (law := _kin(found, backend, like, place))), None)
         if law is not None:
@@ -192,6 +196,11 @@ def _find(operator: str, backend: str, precision: str, kind: str) -> Law:
         if near or same:
             return (near or same)[0]
     raise UnmodelledError(f"no law of {operator} in {precision}: known are {_known(operator)}")
+
+
+def _unpacks(precision: str) -> bool:
+    """Whether a kernel multiplies 16-bit numbers that it unpacks: its class then tells more of it than what it unpacks."""
+    return precision.endswith("weight_only")
 
 
 def _kin(found: dict[Key, Law], backend: str, precision: str, place: str) -> Law | None:

@@ -17,11 +17,12 @@ from vramcast.models.operations import Batch, Split
 from vramcast.models.quantization import scheme_for
 from vramcast.models.quantization.scheme import Scheme
 from vramcast.serving.engines.base import answer_of
+from vramcast.speed.answer import with_drafting
 from vramcast.speed.closed_form import steady
 from vramcast.speed.deployment import Deployment
 from vramcast.speed.disaggregation import Pools, simulate_pools
 from vramcast.speed.engines import EngineSpeed, engine_speed
-from vramcast.speed.load import Load, drawn
+from vramcast.speed.load import ACCEPTANCE, Drafting, Load, drawn
 from vramcast.speed.placing import deployment_of
 from vramcast.speed.simulation import Server
 from vramcast.speed.step import Step
@@ -29,7 +30,7 @@ from vramcast.speed.streams import stream
 from vramcast.speed.transfer import usual_rate
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows import speed_words as words
-from vramcast.truth.rows.speed_recipes import SERVED, cache_dtype, inference_x, mixes_chunks, recipe
+from vramcast.truth.rows.speed_recipes import SERVED, cache_dtype, drafted, inference_x, mixes_chunks, recipe
 from vramcast.truth.speed_bars import speed_interval
 from vramcast.workload import Parallel, Serving
 
@@ -85,7 +86,7 @@ def figures_of(row: Row, step: Step, measured: Row, settings: Row) -> Any:
 
 def _closed_loop(row: Row, step: Step, clients: int) -> Any:
     """Means over the requests that the benchmark sends; one client's are many, so that their mean lengths are the row's."""
-    load = _load(row, clients, mixes=step.on.engine.mixes)
+    load, _ = with_drafting(step, _load(row, clients, mixes=step.on.engine.mixes), {})
     count = _ALONE if clients == 1 else row["settings"].get("num_requests") or _SIMULATED * clients
     served = Server(step, load).run(drawn(load, count), clients=clients)
     for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
@@ -124,7 +125,9 @@ def _load(row: Row, clients: int, *, mixes: bool) -> Load:
     """
     prompt, output = row["settings"]["isl"], row["settings"]["osl"]
     if inference_x(row):
-        return Load(prompt=prompt * 0.9, output=output * 0.9, concurrency=clients, spread=0.111)
+        tokens = drafted(row)
+        drafting = Drafting(tokens=tokens, acceptance=ACCEPTANCE) if tokens else None
+        return Load(prompt=prompt * 0.9, output=output * 0.9, concurrency=clients, spread=0.111, drafting=drafting)
     spread = row["settings"].get("spread", 0.05 if mixes and not mixes_chunks(row) else 0.0)
     return Load(prompt=prompt, output=output, concurrency=clients, spread=spread)
 

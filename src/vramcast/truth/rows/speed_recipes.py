@@ -34,6 +34,17 @@ def generated(row: Row) -> bool:
     return (engine == "tensorrt_llm" and (1,) <= version < (1, 1)) or (engine == "sglang" and version >= (0, 5, 6))
 
 
+def drafted(row: Row) -> int:
+    """Tokens that DeepSeek's own layer drafts each step in InferenceX's runs of TensorRT-LLM 1.2.0rc6.post3; 0 in all others.
+
+    That image serves the MTP configurations alone, rc6.post2 those without (perf-changelog.yaml, pull 1488); three tokens, one
+    under attention data parallelism (dsr1_fp8_b200_trt_mtp.sh, dsr1_fp4_b200_trt_mtp.sh).
+    """
+    if not inference_x(row) or not str(row.get("version")).startswith("1.2.0rc6.post3"):
+        return 0
+    return 1 if (row["settings"].get("attention_dp_size") or 1) > 1 else 3
+
+
 def mixes_chunks(row: Row) -> bool:
     """Whether SGLang ran decodes beside prompts: the generator sets --enable-mixed-chunk."""
     return generated(row) and words.engine(row) == "sglang"
@@ -58,6 +69,9 @@ def recipe(row: Row, engine: str) -> dict[str, Any]:
         found["backends"] = {"moe": "vllm/marlin"}  # VLLM_MXFP4_USE_MARLIN=1
     if "MiniMax" in row["model_id"] and str(row["gpu"]).startswith("H100"):
         found["backends"] = {"qk_norm": "fused"}  # pass_config: fuse_minimax_qk_norm
+    if tokens := drafted(row):
+        seqs = max(1, clients // (row["settings"].get("attention_dp_size") or 1))
+        found |= {"max_seqs": seqs, "chunk_tokens": (1 + tokens) * seqs + row["settings"]["isl"] + 64}
     if (
         "DeepSeek" in row["model_id"]
         and engine == "tensorrt_llm"
