@@ -19,7 +19,7 @@ from vramcast.truth.judgement import Unexpressed
 from vramcast.truth.rows.training_speed import card_of, job_of_row, measured_s, model_of, whole_row
 
 ROOT = Path(__file__).parents[1]
-MOST_SECONDS = 420.0
+MOST_SECONDS = 1500.0
 
 
 def published() -> dict[tuple, tuple]:
@@ -49,7 +49,7 @@ def words(layout: object) -> str:
 
 def main() -> int:
     """Ask and write."""
-    begun, rows, within, asked = time.monotonic(), [], 0, 0
+    begun, rows, within, asked, missed = time.monotonic(), [], 0, 0, 0
     for key, (measured, job, model, card, name) in sorted(published().items(), key=lambda item: (item[0][2], item[0][0])):
         if time.monotonic() - begun > MOST_SECONDS:
             break
@@ -67,6 +67,7 @@ def main() -> int:
         best, asked = plan.ranked[0], asked + 1
         ratio = own / best.step_s
         within += ratio <= 1.05
+        missed += ratio < 0.95
         layout = f"{words(best.question.parallel)} mb{best.question.micro_batch} {best.question.checkpointing}"
         rows.append((name, model.id, f"{job.gpus} {card.id}", f"{words(job)} mb{job.rows} {job.recomputed}", layout,
                      f"{ratio:.2f}", f"{measured / own:.2f}", ""))  # fmt: skip
@@ -75,7 +76,8 @@ def main() -> int:
     )
     text = (
         (__doc__ or "").split("\n\n", 1)[1]
-        + f"\n{within} of {asked} published layouts are within 5 % of the planner's best.\n\n"
+        + f"\n{within} of {asked} published layouts are within 5 % of the planner's best. {missed} of them "
+        "are more than 5 % faster than it by the law itself: the planner does not try them, or holds that they do not fit.\n\n"
         + head
     )
     text += "".join("| " + " | ".join(row) + " |\n" for row in rows)
