@@ -55,6 +55,7 @@ BORDERS: list[tuple[str, str, str, dict[str, Any], str, Any, Any]] = [
     ("torchtitan", "2025.6", "2025.7", {}, "separate_ends", False, True),
     ("torchtitan", "2025.10", "2025.11", {"gpus": 2, "parallel": Parallel(pp=2)}, "keeps_outputs", True, False),
     ("torchtune", "2025.4", "2025.5", {}, "loss", "chunked", "linear_chunks"),
+    ("trl", "0.29", "1.0", {"options": {"task": "grpo"}}, "loss", "token_logps_copied", "token_logps"),
     ("unsloth", "2024.3", "2024.4", {}, "checkpointing", "none", "offloaded"),
     ("unsloth", "2024.10", "2024.11", {}, "loss", "in_place", "linear"),
     ("llama_factory", "0.8.3", "0.9", FSDP1, "weights", "bfloat16", "float32"),

@@ -14,8 +14,11 @@ TRUTH = Path(__file__).parents[2] / "truth"
 
 def test_fresh_training_rows_are_asked() -> None:
     found = evaluate([TRUTH / "fresh" / "training.jsonl"])
-    assert found.rows == 74
-    assert [row["reason"] for row in found.unexpressed] == ["no sequence length"]
+    assert found.rows == 158
+    reasons = [str(row["reason"]) for row in found.unexpressed]
+    assert reasons.count("no sequence length") == 1
+    assert sum("unknown method" in reason for reason in reasons) == 27  # PEFT methods without rules
+    assert sum("without their sizes" in reason for reason in reasons) == 4 == len(reasons) - 28
     assert all(judged.keys["source"] for judged in found.judgements)
 
 
@@ -23,6 +26,20 @@ def test_their_first_looks_are_kept_as_they_were() -> None:
     looks = [look for look in read_looks(TRUTH / "first_look.jsonl") if look.source == "axolotl-ai-cloud/axolotl/pull/3800"]
     assert len(looks) == 15
     assert {look.ratio for look in looks if look.group.endswith("qwen3_5")} == {0.9142, 0.8933}
+
+
+def test_megatron_s_optimizer_follows_its_zero_stage_without_a_word_for_it(tmp_path: Path) -> None:
+    line = next(
+        line
+        for line in (TRUTH / "fresh" / "training.jsonl").read_text().splitlines()
+        if "-pp2-resume-torch-dist-rope-embeddings-h100" in line
+    )
+    file = tmp_path / "rows.jsonl"
+    file.write_text(
+        line + "\n" + line.replace("replicated fp32 master+moments", "fp32 master copies").replace('"id":"', '"id":"silent-')
+    )
+    told, silent = (judged.pairs[0].predicted for judged in evaluate([file]).judgements)
+    assert told == silent
 
 
 def test_looks_in_bytes_keep_what_was_forecast() -> None:

@@ -10,13 +10,13 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Instant, RankMemory, Term, Unmodelled
 from vramcast.models.inventory import Model
-from vramcast.quantity import whole
+from vramcast.quantity import Number, largest, whole
 from vramcast.training.activations.choice import traced_notes, unchecked, unread_layers
 from vramcast.training.counters import Fitted, counters, host_terms, outside_terms
 from vramcast.training.frameworks.common import attention_on
-from vramcast.training.loss import spared_by_fusing
+from vramcast.training.loss import WHOLE_LOGITS, LossCost
 from vramcast.training.methods import named_by_task
-from vramcast.training.recipe.parts import Recipe
+from vramcast.training.recipe.parts import Recipe, width
 from vramcast.training.resolve import validate
 from vramcast.training.structure import Rank, StepNumbers, Structure, numbers_of, rank_of, resolved, structure_under
 from vramcast.training.timeline import STEP, instants
@@ -117,6 +117,13 @@ def _first_step(moments: tuple[Instant, ...]) -> int:
 def _may_be_spared(ranks: tuple[Rank, ...]) -> tuple[Unmodelled, ...]:
     """Float copies of the logits that a compiled loss never makes, as a bound: whether the graph reaches it is not known."""
     last = [rank for rank in ranks if rank.kind.stage.last]
-    spared = max((spared_by_fusing(r.recipe, r.loss, tokens=r.tokens, vocab=r.structure.model.vocab) for r in last), default=0)
+    spared = max((_spared_by_fusing(r.recipe, r.loss, tokens=r.tokens, vocab=r.structure.model.vocab) for r in last), default=0)
     because = "torch.compile: float copies of the logits are counted, a loss in the same graph makes none"
     return (Unmodelled(because, round(spared)),) if spared > 0 else ()
+
+
+def _spared_by_fusing(recipe: Recipe, loss: LossCost, *, tokens: Number, vocab: int) -> Number:
+    """Bytes of float copies of the logits that a compiled loss in the model's own graph would never make."""
+    if not recipe.kernels.compiled or recipe.loss.kind not in WHOLE_LOGITS:
+        return 0.0
+    return largest(loss.forward, loss.backward).value - 2 * tokens * vocab * width(recipe.precision.compute)

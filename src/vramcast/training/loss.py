@@ -6,6 +6,7 @@ core/tensor_parallel/cross_entropy.py; the eager and fused rows were checked aga
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -16,7 +17,6 @@ from vramcast.quantity import (
     bytes_,
     ceiling,
     is_there,
-    largest,
     maximum,
     minimum,
     named,
@@ -300,11 +300,7 @@ def _vocabulary_parallel_copy(_recipe: Recipe, x: Logits) -> LossCost:
 
 
 def _overwritten(_recipe: Recipe, x: Logits) -> LossCost:
-    """A Triton kernel that writes the gradient over the 16-bit logits, of which no other copy exists.
-
-    Sources: flash-attention, ops/triton/cross_entropy.py (inplace_backward); Transformer Engine, pytorch/triton/cross_entropy.py
-    up to July 2026.
-    """
+    """The gradient over the 16-bit logits: flash-attention, ops/triton/cross_entropy.py; Transformer Engine up to July 2026."""
     held = x.logits(x.width, "logits that become their gradient")
     return LossCost(forward=held, backward=held)
 
@@ -361,13 +357,22 @@ def _row_chunks(_recipe: Recipe, x: Logits) -> LossCost:
     )
 
 
+def _token_logps(recipe: Recipe, x: Logits, copies: int = 0) -> LossCost:
+    """TRL's GRPO: logits less the logsumexp of their row, sequence by sequence; ``copies`` of them, over the temperature.
+
+    Sources: trl 0.17 to 1.9, grpo_trainer.py (_get_per_token_logps), utils.py (selective_log_softmax); torch 2.13,
+    FunctionsManual.cpp, logsumexp_backward; accelerate 1.14, utils/operations.py, convert_outputs_to_fp32.
+    """
+    w, one = x.width, 8 / x.rows
+    if w < 4 and not recipe.precision.autocast:
+        return LossCost(forward=x.logits((2 + copies) * w, "and log-softmax"), backward=x.logits(4 * w, "and three gradients"))
+    forward, what = maximum(w % 4 + 4, 4 * (1 + copies) + one), "in float, a difference and its exponential of one sequence"
+    return LossCost(forward=x.logits(forward, what), backward=x.logits(8 + one, f"and their gradients {what}"))
+
+
 def _compiled(_recipe: Recipe, x: Logits) -> LossCost:
     """Inductor fuses the float copy away: 16-bit logits and their gradient remain."""
     return LossCost(forward=x.logits(x.width, "16-bit logits"), backward=x.logits(2 * x.width, "16-bit logits, their gradient"))
-
-
-def _none(_recipe: Recipe, _x: Logits) -> LossCost:
-    return NO_HEAD
 
 
 _KINDS: dict[str, Callable[[Recipe, Logits], LossCost]] = {
@@ -384,17 +389,12 @@ _KINDS: dict[str, Callable[[Recipe, Logits], LossCost]] = {
     "chunked_linear": _chunked_linear,
     "row_chunks": _row_chunks,
     "linear_chunks": _linear_chunks,
+    "token_logps": _token_logps,
+    "token_logps_copied": partial(_token_logps, copies=1),
     "overwritten": _overwritten,
     "float_gradient": _float_gradient,
     "vocab_parallel_copy": _vocabulary_parallel_copy,
-    "none": _none,
+    "none": lambda _recipe, _x: NO_HEAD,
 }
 KINDS = tuple(_KINDS)
 WHOLE_LOGITS = ("eager", "plain")  # losses that convert all logits to float
-
-
-def spared_by_fusing(recipe: Recipe, loss: LossCost, *, tokens: Number, vocab: int) -> Number:
-    """Bytes of float copies of the logits that a compiled loss in the model's own graph would never make."""
-    if not recipe.kernels.compiled or recipe.loss.kind not in WHOLE_LOGITS:
-        return 0.0
-    return largest(loss.forward, loss.backward).value - 2 * tokens * vocab * width(recipe.precision.compute)

@@ -5,7 +5,8 @@ Sources, each opened at the releases on both sides of a change: trl/trainer/sft_
 create_model_from_path (0.26.2 leaves the dtype to transformers, 0.27.0 says float32) and add_fused_lm_head (1.16.0, for all
 trainers); models/utils.py, prepare_peft_model, in sft_trainer.py before 0.22 (prepare_model_for_kbit_training up to 0.25.1,
 then peft_module_casting_to_bf16: ends back to bf16 and norms to fp32; neither in 0.26.2, which casts QLoRA's adapters to bf16);
-trainer/grpo_config.py (beta 0.04 in 0.16.1, 0.0 in 0.19.1).
+trainer/grpo_config.py (beta 0.04 in 0.16.1, 0.0 in 0.19.1), grpo_trainer.py (a copy of the logits over the temperature in 0.24.0,
+divided in place in 1.0.0).
 """
 
 from vramcast.models.inventory import Model
@@ -21,6 +22,7 @@ LOADS_FLOAT = (2026, 1)  # 0.27
 BETA_ZERO = (2025, 5)  # 0.18
 CHUNKED_LOSS = (2026, 7)  # 1.8, of supervised training; since 1.16 of the others too
 FUSED_HEAD = (2026, 10)
+DIVIDES_IN_PLACE = (2026, 3)  # 1.0, GRPO's temperature
 FOUR_BIT = ("nf4", "fp4")
 SUPERVISED = ("sft", "pretrain")
 
@@ -38,6 +40,12 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
         yield from _quantized(draft, question, model, since=month >= NO_KBIT)
     if month >= (CHUNKED_LOSS if draft.get("task", "sft") in SUPERVISED else FUSED_HEAD):
         yield because("TRL: the head runs on chunks of rows since 1.8", Loss, kind="row_chunks")
+    elif str(draft.get("task")).startswith("grpo"):
+        yield because(
+            "TRL: GRPO takes log-probabilities of tokens, sequence by sequence",
+            Loss,
+            kind="token_logps" if month >= DIVIDES_IN_PLACE else "token_logps_copied",
+        )
     yield from hf_trainer.resolve(draft, question, model)
 
 

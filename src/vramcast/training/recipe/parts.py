@@ -71,7 +71,8 @@ DTYPES: tuple[str, ...] = get_args(Dtype)
 ShardingKind = Literal["none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "distributed_optimizer"]
 LossKind = Literal[
     "eager", "plain", "fused", "in_place", "linear", "chunked", "chunked_head", "whole_chunked", "vocab_parallel", "compiled",
-    "chunked_linear", "row_chunks", "linear_chunks", "overwritten", "float_gradient", "vocab_parallel_copy", "none",
+    "chunked_linear", "row_chunks", "linear_chunks", "overwritten", "float_gradient", "vocab_parallel_copy",
+    "token_logps", "token_logps_copied", "none",
 ]  # fmt: skip
 Offloaded = Literal["optimizer", "parameters", "activations", "gradients"]
 NormForm = Literal["narrow", "wide", "offset", "centred", "mixed"]

@@ -173,7 +173,14 @@ def _layout(p: dict[str, Any], arch: dict[str, Any], flags: dict[str, Any]) -> P
         cp=p.get("cp") or 1,
         sp=bool(p.get("sp")),
         vpp=max(1, int(vpp)) if vpp.isdigit() else 1,
+        replicate=_instances(flags),
     )
+
+
+def _instances(flags: dict[str, Any]) -> int:
+    """Replicas of Megatron's distributed optimizer, each divided over its own ranks."""
+    written = str(flags.get("num-distributed-optimizer-instances", 1))
+    return int(written) if written.isdigit() else 1
 
 
 def _options(row: dict[str, Any]) -> dict[str, Any]:
@@ -189,7 +196,8 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
         options["update"] = update
     stage = (s.get("parallel") or {}).get("zero_stage")
     copies = str((s.get("parallel") or {}).get("impl") or "").lower() in ("ddp", "ddp replicated", "replicated")
-    if "replicated" in implementation or ("DeepSpeed" in row["framework"] and stage == 0) or copies:
+    whole = stage == 0 and any(name in row["framework"] for name in ("DeepSpeed", "Megatron-LM"))
+    if "replicated" in implementation or whole or copies:
         options["sharding"] = "ddp"
     if any(word in str(s.get("seq_kind")) for word in _VARYING):
         options["lengths"] = "variable"
