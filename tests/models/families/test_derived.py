@@ -57,6 +57,11 @@ def test_a_word_for_a_number_is_named() -> None:
         read_config({**TROCR, "d_model": "wide"})
 
 
+def test_a_model_without_heads_is_refused() -> None:
+    with pytest.raises(ConfigError, match="do not fit together"):
+        read_config({**TROCR, "decoder_attention_heads": 0})
+
+
 def test_another_class_of_the_type_is_refused_with_those_that_are_known() -> None:
     with pytest.raises(UnmodelledError, match="TrOCRForSomething of model_type 'trocr' is not known here, only TrOCRForCausalLM"):
         read_config({**TROCR, "architectures": ["TrOCRForSomething"]})

@@ -206,6 +206,10 @@ def _attention(stack: Stack, row: Row, tensors: tuple[Tensor, ...], fields: Fiel
     if stack.attends is None or not any(t.role in ("k", "qkv") for t in tensors):
         return None
     heads, kv_heads, width = (fields.of(each) for each in stack.attends)
+    if not all(isinstance(each, int) and each > 0 for each in (heads, kv_heads, width)):
+        raise ConfigError(
+            f"{row.architecture}: {heads} query heads, {kv_heads} KV heads of {width}: its fields do not fit together"
+        )
     return Attention(heads=heads, kv_heads=kv_heads, head_dim=width, causal=row.generates and stack.prefix == row.main)
 
 
