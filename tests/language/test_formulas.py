@@ -5,7 +5,7 @@ import re
 import pytest
 
 import vramcast
-from vramcast.language import language
+from vramcast.language import language, spoken
 from vramcast.language.formulas import CUT, NUMBER, _part, phrases, told
 from vramcast.ledger import Forecast, Term
 
@@ -62,3 +62,13 @@ def test_the_formulas_of_answers_are_known() -> None:
             if re.search(r"[a-z]{2,} [a-z]{2,}", plain) and _part(part, "zh") is None and not NAMES.match(plain):
                 unknown.add(plain)
     assert unknown == set()
+
+
+def test_an_output_without_chinese_letters_is_told_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import sys
+
+    monkeypatch.setenv("VRAMCAST_LANG", "zh")
+    assert spoken().code == "zh"
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="cp1252"))
+    assert spoken().code == "en"

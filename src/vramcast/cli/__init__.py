@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from vramcast import __version__
-from vramcast.errors import VramcastError, unknown_name
+from vramcast.errors import VramcastError, nearest, unknown_name
 from vramcast.untrusted import printable
 
 # name: (module, one line for the overview). A test holds this table against the files and the documentation.
@@ -185,7 +185,7 @@ def _complain(message: str, code: int) -> int:
 
     say = spoken()
     if f"error-{code}" in say.messages:
-        message = say(f"error-{code}", text=message)
+        message = say(f"error-{code}", text=say.formula(" ".join(message.split())))
     click.echo(f"vramcast: {printable(' '.join(message.split()))}", err=True)
     return code
 
@@ -239,7 +239,9 @@ def _no_such_option(error: click.NoSuchOption) -> str:
     name = error.option_name.replace("_", "-")
     if name in _ELSEWHERE:
         return f"no such option {error.option_name}: here it is {_ELSEWHERE[name]}"
-    return error.format_message()
+    known = [flag for option in error.ctx.command.params for flag in option.opts] if error.ctx else []
+    near = nearest(name, known, cutoff=0.7)
+    return f"no such option {error.option_name}" + (f": did you mean {', '.join(near)}?" if near else "")
 
 
 def _help_hint(ctx: click.Context | None) -> str:

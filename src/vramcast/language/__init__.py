@@ -7,6 +7,7 @@ A test reads them with Fluent's own parser too and holds that both say the same.
 
 import os
 import re
+import sys
 from collections.abc import Iterable
 from contextvars import ContextVar
 from functools import cache
@@ -100,8 +101,18 @@ def speak(code: str | None) -> None:
 
 
 def spoken() -> Language:
-    """The language of this run: as ``--lang`` said, else the terminal's."""
-    return language(_SPOKEN.get() or of_terminal())
+    """The language of this run: as ``--lang`` said, else the terminal's; English where the output holds no Chinese letters."""
+    code = _SPOKEN.get() or of_terminal()
+    return language(code if code == "en" or _written_by_output() else "en")
+
+
+def _written_by_output() -> bool:
+    """Whether standard output can write Chinese: ASCII and cp1252 would print question marks."""
+    try:
+        "中".encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def _first(tags: Iterable[str]) -> str:
