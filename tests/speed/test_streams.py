@@ -41,6 +41,9 @@ def _with(step: Step, **changes) -> Step:
         ("transformers", "H100", (4, 51), {"expands": True, "loops": "all"}),
         ("transformers", "A100-80G", (4, 57), {"expands": False, "loops": "hit"}),
         ("tinychat", "Jetson AGX Orin 64GB", (2,), {"bandwidth": 0.79}),
+        ("autoawq", "RTX 4090", (0, 2), {"bandwidth": 0.81, "layer_s": 52e-6, "compute": 0.42}),
+        ("autoawq", "A100-80G", (0, 2), {"layer_s": 450e-6, "compute": 0.42}),
+        ("autoawq_gemv", "RTX 4090", (0, 2), {"row_share": 0.35, "compute": 0.42}),
     ],
 )
 def test_the_row_of_a_card_and_release(engine: str, card: str, version: tuple[int, ...], expected: dict[str, object]) -> None:
@@ -179,3 +182,15 @@ def test_quantised_prompts_run_on_int8_tensor_cores(card, version, model, tokens
     assert found == pytest.approx(tokens_per_s, rel=0.1)
     before = 512 / step_of(_answer(engine="llama.cpp==3000", **words)).seconds(prompt)
     assert before < 0.8 * found
+
+
+def test_hbm_outruns_the_loads_that_an_sm_has_in_flight() -> None:
+    """7.2 bytes in a cycle of an SM: an A100 of 40 GB streams as fast as one of 80, at half of the larger's memory rate."""
+    small, large = (_step_on(name) for name in ("A100-40G", "A100-80G"))
+    assert small == pytest.approx(large, rel=0.02)
+    card = _card("A100-80G")
+    assert 7.2 * cycles_per_s(card) == pytest.approx(0.53 * card.bandwidth_bytes_per_s, rel=0.03)
+
+
+def _step_on(gpu: str) -> float:
+    return float(step_of(_answer(gpu=gpu, quant="Q4_K_M")).seconds(ONE))

@@ -239,3 +239,12 @@ def test_arithmetic_takes_numbers_and_arrays() -> None:
     a, b = np.array([1.0, 5.0]), np.array([3.0, 2.0])
     assert (larger(a, b) == [3, 5]).all() and (smaller(a, b) == [1, 2]).all() and (whole(b / 2) == [2, 1]).all()
     assert logarithm(1e6) == pytest.approx(math.log(1e6), rel=1e-5)
+
+
+def test_unpacked_weights_take_the_kernel_of_their_class_before_its_format_elsewhere() -> None:
+    """Marlin multiplies 16-bit numbers whatever it unpacks: int4 experts on a B200 are its own Marlin's, not an A100's."""
+    found = law_for("moe", "vllm/marlin", "int4_weight_only", find_accelerator("B200"))
+    assert (found.law.backend, found.law.precision, found.law.card_class) == ("vllm/marlin", "mxfp4_weight_only", "blackwell_dc")
+    assert "int4_weight_only" in found.borrowed
+    measured = law_for("moe", "sglang/marlin", "int4_weight_only", find_accelerator("A100-80G"))
+    assert not measured.borrowed

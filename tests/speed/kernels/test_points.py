@@ -75,3 +75,18 @@ def test_a_law_is_borrowed_where_the_card_was_not_measured() -> None:
 def test_a_row_without_a_column_is_of_no_kind(missing: str) -> None:
     row = {k: v for k, v in next(p for p in POINTS if kind_of(p) == "gemm").items() if k != missing}
     assert evaluate_rows([row]).report()["unexpressed"]
+
+
+def test_a_float_is_two_halves() -> None:
+    """All-gathers of as many bytes take as long, whatever they are bytes of."""
+    half = next(p for p in POINTS if p.get("op") == "all_gather" and p.get("dtype") == "half")
+    single = {**half, "dtype": "float", "count": half["count"] // 2}
+    assert predict(single).predicted_s == pytest.approx(predict(half).predicted_s)
+
+
+def test_deepgemm_is_timed_with_its_host_in_vllm_alone() -> None:
+    """vLLM's table of DeepGEMM was measured from Python, SGLang's in a graph: each has a law of its own."""
+    graph = next(p for p in POINTS if p.get("kernel") == "sglang_deepgemm_gemm_nt_f8f8bf16")
+    eager = {**graph, "engine": "vllm", "kernel": "vllm_deepgemm_gemm_nt_f8f8bf16"}
+    assert predict(graph).backend == "deepgemm"
+    assert predict(eager).backend == "vllm/deepgemm_eager"
