@@ -346,3 +346,15 @@ def test_the_ctc_loss_keeps_a_table_as_wide_as_its_longest_target(tmp_path: Path
     assert (traced.result.error, traced.result.steps) == ("", 3)
     tables = [a for a in traced.result.log.allocations if a.size == 4 * 4 * 400 * (2 * 50 + 1)]
     assert [a.phase for a in tables] == ["forward", "backward"] * 3
+
+
+def test_steps_that_put_nothing_on_the_card_are_not_said_to_fit(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nlayer = torch.nn.Linear(4, 4)\noptimizer = torch.optim.SGD(layer.parameters())\n"
+        "while True:\n    layer(torch.ones(1, 4)).sum().backward()\n    optimizer.step()\n"
+    )
+    done = CliRunner().invoke(command, ["--gpu", "H100", "--json", "--", "python", str(script)], standalone_mode=False)
+    fit = json.loads(done.stdout)["fit"]
+    assert (done.return_value, fit["verdict"]) == (3, "unknown")
+    assert fit["error"] == "the program put nothing on the card: its steps ran on the CPU"

@@ -41,7 +41,7 @@ def main(asked: str, answered: str) -> None:
 def open_session(case: Case) -> Session:
     """The one session of this process, with the libraries put right."""
     session = Session(backend="cuda", device=msgspec.structs.replace(case.device, count=case.ranks))
-    prepare_libraries(session, case.ranks, compiled=case.compiled)
+    prepare_libraries(session, case.ranks)
     importlib.import_module(f"public.programs.{case.program}")
     settle()
     return session

@@ -184,12 +184,15 @@ def _untold(result: TraceResult, fit: Fit) -> Fit:
     """The verdict; none where the program failed or made no step (a lower bound), or only its eager form does not fit."""
     if fit.verdict in ("no", "tight") and any(note.startswith("torch.compile was asked") for note in result.notes):
         return Fit(
-            verdict="unknown", error="torch.compile was asked for: the eager step is an upper bound, and it does not surely fit"
+            verdict="unknown",
+            error="torch.compile was asked for: the step as traced is an upper bound, and it does not surely fit",
         )
     if result.error:
         return Fit(verdict="unknown", error=f"the program failed before its steps were done: {result.error}"[:500])
     if not result.steps and any(note.startswith("the script made no") for note in result.notes):
         return Fit(verdict="unknown", error="the program made no optimizer step: nothing tells what its training needs")
+    if result.steps and not result.log.allocations:
+        return Fit(verdict="unknown", error="the program put nothing on the card: its steps ran on the CPU")
     return fit
 
 

@@ -14,9 +14,15 @@ from vramcast.tracing.execution.session import Session
 
 _POINTWISE = frozenset({
     "convert_element_type", "_to_copy", "clone", "where", "full", "full_like", "scalar_tensor", "iota", "arange", "zeros_like",
-    "ones_like", "copy",
+    "ones_like", "copy", "gather",
 })  # fmt: skip
 _REDUCTIONS = frozenset({"sum", "amax", "amin", "mean", "var_mean", "argmax", "argmin", "max", "min", "any", "prod", "logsumexp"})
+
+
+def graph_is_made() -> bool:
+    """Whether AOTAutograd looks at a program right now: first at what it changes, then at its operators."""
+    kinds = torch._C._TorchDispatchModeKey
+    return any(torch._C._get_dispatch_mode(kind) is not None for kind in (kinds.FUNCTIONAL, kinds.PROXY))
 
 
 class FusedGraph:

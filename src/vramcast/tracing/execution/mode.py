@@ -32,6 +32,7 @@ from vramcast.tracing.execution.kernels.operators import (
     Kind,
     is_weight_sized,
     kind_of,
+    least_squares,
     onto_cpu,
 )
 from vramcast.tracing.execution.kernels.shadows import Shadows
@@ -43,6 +44,7 @@ _COPY = aten._to_copy.default
 _WAIT = torch.ops._c10d_functional.wait_tensor.default
 _GROUPED = aten._grouped_mm.default if hasattr(aten, "_grouped_mm") else None
 _PINS = (aten.pin_memory.default, aten._pin_memory.default)
+_LEAST_SQUARES = aten.linalg_lstsq.default
 _FILLS = (aten.index_put_.default, aten.index_put.default)
 _IS_PINNED = aten.is_pinned.default
 _ENGINE_FILES = ("_tensor.py", "autograd/__init__.py", "autograd/graph.py")
@@ -110,6 +112,9 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             return NotImplemented
         if func is _WAIT:
             return args[0]
+        if func is _LEAST_SQUARES:
+            with self:
+                return least_squares(*args)
         if not self._touches_device(args, kwargs):
             return self._on_cpu(func, args, kwargs)
         self.operators += 1

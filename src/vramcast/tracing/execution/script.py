@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from vramcast.tracing.execution.compiled import compile_what_is_asked
 from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.keeper import Keeper, limit_host_memory
@@ -33,6 +31,7 @@ from vramcast.tracing.execution.stand_ins import (
     hub_models,
     metrics,
     patches,
+    pictures,
     pretrained,
     triton_kernels,
 )
@@ -101,10 +100,10 @@ def _with_files(complete: Callable[[TraceResult], TraceResult], scratch: Overlay
     return filled
 
 
-def prepare_libraries(session: Session, ranks: int, *, launched: bool = False, compiled: bool = False) -> None:
+def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -> None:
     """Put the libraries of a program right for fake tensors, and tell it that it is rank 0 of ``ranks``.
 
-    ``launched``: tell it so even where it is alone. ``compiled``: torch.compile is taken as far as memory needs it.
+    ``launched``: tell it so even where it is alone. torch.compile is taken as far as memory needs it.
     """
     flash_package.install()
     hub_kernels.install()
@@ -112,6 +111,7 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False, c
     compiled_operations.install()
     metrics.install(session)
     pretrained.install(session)
+    pictures.install(session)
     patches.transformers()
     hub_models.install(session)
     if importlib.util.find_spec("bitsandbytes") is not None:
@@ -119,21 +119,8 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False, c
     flex_attention.install()
     if launched or ranks > 1:
         sharding.pretend_for_scripts(session, ranks)
-    if compiled:
-        compile_what_is_asked(session)
-    else:
-        _compile_nothing(session)
-
-
-def _compile_nothing(session: Session) -> None:
-    """torch.compile gives back what it was given: a compiled program allocates otherwise, and a note says so."""
-
-    def leave(model: Any = None, **_: Any) -> Any:
-        if not str(getattr(model, "__module__", "")).startswith("torch."):  # flex attention's kernel is not the program's step
-            session.notes["torch.compile was asked for: traced without it, a compiled step allocates differently"] = None
-        return (lambda function: function) if model is None else model
-
-    torch.compile = leave
+    flex_attention.opaque_in_graphs()
+    compile_what_is_asked(session)
 
 
 def _execute(argv: tuple[str, ...]) -> None:

@@ -96,3 +96,13 @@ def is_weight_sized(args: Any, kwargs: Any) -> bool:
     kind = kwargs.get("dtype") or torch.get_default_dtype()
     sizes = args[0] if args and isinstance(args[0], list | tuple | torch.Size) else ()
     return kind.is_floating_point and all(isinstance(n, int) for n in sizes) and prod(sizes) >= _LEAST_WEIGHT_ELEMENTS
+
+
+def least_squares(left: torch.Tensor, right: torch.Tensor, *_: Any) -> tuple[torch.Tensor, ...]:
+    """Results of ``linalg_lstsq`` with the driver of GPUs (gels), which gives no rank and no singular values."""
+    *batch, rows, columns = left.shape
+    wide = right if right.dim() == left.dim() else right.unsqueeze(-1)
+    solution = left.new_empty((*batch, columns, wide.shape[-1]))
+    residuals = left.new_empty((*batch, wide.shape[-1]) if rows > columns else (0,))
+    solution = solution if wide is right else solution.squeeze(-1)
+    return solution, residuals, left.new_empty((0,), dtype=torch.int64), left.new_empty((0,))

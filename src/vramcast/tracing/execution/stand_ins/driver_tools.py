@@ -1,6 +1,6 @@
 """What programs ask the driver by other ways than torch: the program ``nvidia-smi`` and NVML's Python bindings.
 
-The card that they find is the traced one, empty and idle.
+The card that they find is the traced one, empty and idle. And what they ask the terminal, which is not there: ``stty size``.
 """
 
 import os
@@ -32,14 +32,21 @@ for card in range({count}):
 """
 
 
+_TERMINAL = """#!/bin/sh
+[ "$1" = size ] && echo 24 80
+"""
+
+
 def install(device: DeviceModel, folder: Path) -> None:
     """Put a ``nvidia-smi`` into ``folder`` and on the path where there is none; let pynvml answer for the traced card."""
     if shutil.which("nvidia-smi") is None:
-        _program(device, folder)
+        _program(device, folder / "nvidia-smi")
+    _put(folder / "stty", _TERMINAL)
+    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"
     when_imported("pynvml", lambda module: _bindings(module, device))
 
 
-def _program(device: DeviceModel, folder: Path) -> None:
+def _program(device: DeviceModel, tool: Path) -> None:
     facts = {
         "name": device.name,
         "total": device.memory_bytes // MiB,
@@ -48,10 +55,12 @@ def _program(device: DeviceModel, folder: Path) -> None:
         "index": "{index}",
     }
     answers = {field: text.format(**facts) for field, text in _ANSWERS.items()}
-    tool = folder / "nvidia-smi"
-    tool.write_text(_PROGRAM.format(python=sys.executable, answers=answers, count=device.count, name=device.name))
+    _put(tool, _PROGRAM.format(python=sys.executable, answers=answers, count=device.count, name=device.name))
+
+
+def _put(tool: Path, text: str) -> None:
+    tool.write_text(text)
     tool.chmod(0o755)
-    os.environ["PATH"] = f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"
 
 
 def _bindings(module: Any, device: DeviceModel) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from vramcast.tracing.execution.stand_ins import flash_layers
+
 VERSION = "2.8.3"
 aten = torch.ops.aten
 
@@ -30,6 +32,12 @@ def install() -> None:
     _module("flash_attn.bert_padding", padding)
     _module("flash_attn.layers", ())
     _module("flash_attn.layers.rotary", (apply_rotary_emb,))
+    for name in ("ops", "ops.triton", "losses"):
+        _module(f"flash_attn.{name}", ())
+    norms = (flash_layers.layer_norm_fn, flash_layers.rms_norm_fn, flash_layers.RMSNorm)
+    _module("flash_attn.ops.triton.layer_norm", norms)
+    _module("flash_attn.ops.rms_norm", (flash_layers.rms_norm, flash_layers.RMSNorm))
+    _module("flash_attn.losses.cross_entropy", (flash_layers.CrossEntropyLoss,))
     sys.meta_path.append(_Metadata())
 
 

@@ -166,6 +166,7 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
     torch.version.cuda = torch.version.cuda or CUDA_VERSION  # libraries ask it which GPU build this is
     torch._C._cuda_getCurrentRawStream = lambda *_: Stream.current.stream_id  # only CUDA builds have these two
     torch._C._host_emptyCache = _always(None)
+    torch._C._show_config = _always(f"PyTorch built with:\n  - CUDA Runtime {torch.version.cuda}\n")
     for name in ("_cuda_getCublasWorkspaceSize", "_cuda_getCublasLtWorkspaceSize"):
         setattr(torch._C, name, _always(workspace_of_capability(device.capability)))
     _put(torch.accelerator, {

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_map_only
 
 from vramcast.tracing.execution import parameters
-from vramcast.tracing.execution.kernels import ctc
+from vramcast.tracing.execution.kernels import batch_norm, ctc
 from vramcast.tracing.execution.mode import TracingMode
 from vramcast.tracing.execution.recorder import Recorder
 from vramcast.tracing.execution.stand_ins.imported import when_imported
@@ -33,6 +33,7 @@ def install(mode: TracingMode) -> None:
     lists(mode)
     data_parallel()
     ctc.with_plain_lengths(mode.shadows)
+    batch_norm.install()
     storage_resizing(mode.recorder)
     sharding_propagation(mode)
 
