@@ -25,7 +25,10 @@ def install() -> None:
     """Make ``import flash_attn`` work, unless the real package is there."""
     if "flash_attn" in sys.modules or importlib.util.find_spec("flash_attn") is not None:
         return
-    functions: tuple[Callable[..., Any], ...] = (flash_attn_func, flash_attn_varlen_func)
+    functions: tuple[Callable[..., Any], ...] = (
+        flash_attn_func, flash_attn_varlen_func, flash_attn_qkvpacked_func, flash_attn_kvpacked_func,
+        flash_attn_varlen_qkvpacked_func, flash_attn_varlen_kvpacked_func,
+    )  # fmt: skip
     padding: tuple[Callable[..., Any], ...] = (index_first_axis, pad_input, unpad_input)
     _module("flash_attn", functions).__version__ = VERSION
     _module("flash_attn.flash_attn_interface", functions)
@@ -82,6 +85,28 @@ def flash_attn_varlen_func(  # noqa: PLR0917 - the package's own signature
     del softcap, deterministic, return_attn_probs, block_table
     lengths = (cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k))
     return _forward(q, k, v, lengths, dropout_p, causal, softmax_scale, window_size, alibi_slopes)
+
+
+def flash_attn_qkvpacked_func(qkv: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+    """``flash_attn_func`` of one tensor of (batch, length, 3, heads, width)."""
+    return flash_attn_func(*qkv.unbind(-3), *args, **options)
+
+
+def flash_attn_kvpacked_func(q: torch.Tensor, kv: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+    """``flash_attn_func`` of keys and values in one tensor."""
+    return flash_attn_func(q, *kv.unbind(-3), *args, **options)
+
+
+def flash_attn_varlen_qkvpacked_func(
+    qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_seqlen: int, *args: Any, **options: Any
+) -> torch.Tensor:
+    """``flash_attn_varlen_func`` of one packed tensor of (tokens, 3, heads, width)."""
+    return flash_attn_varlen_func(*qkv.unbind(-3), cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, *args, **options)
+
+
+def flash_attn_varlen_kvpacked_func(q: torch.Tensor, kv: torch.Tensor, *args: Any, **options: Any) -> torch.Tensor:
+    """``flash_attn_varlen_func`` of keys and values in one packed tensor."""
+    return flash_attn_varlen_func(q, *kv.unbind(-3), *args, **options)
 
 
 def unpad_input(hidden: torch.Tensor, mask: torch.Tensor, unused_mask: torch.Tensor | None = None) -> tuple[Any, ...]:
