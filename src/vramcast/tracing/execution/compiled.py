@@ -31,7 +31,7 @@ def compile_layers(model: torch.nn.Module, session: Session) -> None:
     """Let every layer of a model run as partitioned graphs; layers of one shape share them."""
     graphs: Graphs = {}
     for layer in layers_of(model):
-        layer.forward = Compiled(layer, session, graphs)
+        layer.forward = Compiled(layer, session, graphs, asked=False)
 
 
 _SHAPES = 4  # graphs of one object; Dynamo makes one for any shape then, whose sizes no polynomial tells
@@ -128,11 +128,13 @@ class Compiled:
         *,
         function: Callable[..., Any] | None = None,
         marks: Marks = nullcontext,
+        asked: bool = True,
     ) -> None:
         self._layer, self._session, self._graphs, self._marks = layer, session, graphs, marks
         self._forward = function or (layer.forward if layer is not None else None)
         self._names = [name for name, _ in _held(layer)]
         self._eager, self._made = False, 0
+        self._asked = asked  # by a program, which runs as it is where no graph can be made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if graph_is_made():  # inside another compiled region, whose graph it joins
@@ -157,6 +159,8 @@ class Compiled:
                 made(*map(_like, tensors))
             whole = self._tidy()
         except Exception:  # whatever the program or AOTAutograd has against a graph
+            if not self._asked:
+                raise
             self._tidy()
             whole = False
         if not whole:
@@ -164,7 +168,8 @@ class Compiled:
             name = type(self._layer).__name__ if self._layer is not None else getattr(self._forward, "__name__", "a function")
             self._session.notes[_EAGER.format(what=name)] = None
             return False
-        self._session.notes[_PARTITIONED] = None
+        if self._asked:
+            self._session.notes[_PARTITIONED] = None
         self._graphs[key] = made
         self._made += 1
         return True
