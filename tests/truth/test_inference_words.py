@@ -102,3 +102,9 @@ def test_unsloth_sets_what_its_rows_leave_out(fields, taken) -> None:
     settings = {"enable_lora": "yes (unsloth fast_inference)", "max_model_len": 16_384}
     found = words.options(row(**({"engine_version": "0.9.2"} | fields), settings=settings), "vllm")
     assert found == taken | {"enable_lora": True, "gpu_total_bytes": round(79.19 * GiB)}
+
+
+def test_types_of_gguf_files_and_the_sampler_are_read() -> None:
+    assert question_of(row(quant="gguf Q8_0"))[0].quant == "q8_0"
+    asked = question_of(row(settings={"max_model_len": 8192, "flashinfer_sampler": True}))[0]
+    assert asked.options["flashinfer_sampler"] is True

@@ -207,7 +207,8 @@ def margin_of(answer: "Answer", needed_bytes: Number, card: Accelerator) -> Numb
     if answer.resolved.question.engine not in POOL_ENGINES:
         return on_card
     in_pool = answer.cache.pool_bytes - answer.wanted_bytes
-    return where(answer.cache.pool_bytes > 0, in_pool, minimum(in_pool, on_card))
+    in_pool = where(answer.cache.pool_bytes > 0, in_pool, minimum(in_pool, on_card))
+    return where(answer.wanted_bytes > 0, in_pool, on_card)  # an encoder keeps nothing
 
 
 def _load(answer: "Answer", worst: RankMemory, margin_bytes: int, chance: Chance) -> Load | None:

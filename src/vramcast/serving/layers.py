@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from vramcast.models.inventory import Block, Mixer, Tower, by_identity
+from vramcast.models.inventory import Block, Mixer, Model, Tower, by_identity
 from vramcast.models.layers import (
     Attention,
     Dense,
@@ -114,6 +114,12 @@ class CacheLayer(msgspec.Struct, frozen=True):
     def grows(self) -> bool:
         """Whether it holds tokens rather than a fixed state."""
         return self.kind != "state"
+
+
+def encodes_only(model: Model) -> bool:
+    """Whether every layer sees the whole text at once (BERT, XLM-R, ModernBERT): nothing is generated, no key is met again."""
+    mixers = [mixer for block in model.blocks for mixer in block.mixers]
+    return bool(mixers) and all(isinstance(mixer, Attention) and not mixer.causal for mixer in mixers)
 
 
 def cache_layers(stage: Stage, tp: int) -> Iterator[tuple[CacheLayer, int]]:

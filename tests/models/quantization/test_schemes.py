@@ -10,6 +10,7 @@ from vramcast.models.quantization.formats import ALIASES, GGML_BY_ID, GGML_TYPES
 from vramcast.models.quantization.habits import with_habits
 from vramcast.models.quantization.methods import compact_config
 from vramcast.models.quantization.plan import Plan
+from vramcast.models.reading import read_model
 
 LLAMA_8B = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "torch_dtype": "bfloat16", "hidden_size": 4096,
@@ -236,3 +237,26 @@ def test_nvidia_s_recipe_is_not_applied_to_another_publisher() -> None:
     assert "*self_attn*" in kept["Qwen/Qwen3.5-27B"]
     assert "*self_attn*" not in kept["RedHatAI/Qwen3.5-27B-NVFP4"]
     assert "*linear_attn*" in kept["RedHatAI/Qwen3.5-27B-NVFP4"]
+
+
+def test_integers_of_recurrent_hybrids_leave_what_the_compressor_leaves() -> None:
+    hybrid = read_model("Qwen/Qwen3-Next-80B-A3B-Instruct", offline=True)
+    kept = {
+        name: with_habits(Plan(name="awq-int4-g128", rules=()), msgspec.structs.replace(hybrid, id=name)).ignore
+        for name in ("cyankiwi/Qwen3-Next-80B-A3B-Instruct-AWQ-4bit", "someone/Qwen3-Next-80B-A3B-Instruct-AWQ")
+    }
+    assert all("*linear_attn*" in patterns for patterns in kept.values())
+    assert ["*shared_expert*" in patterns for patterns in kept.values()] == [True, False]
+    assert with_habits(Plan(name="awq-int4-g128", rules=()), llama()).ignore == ()
+
+
+def test_ggml_types_quantise_the_embeddings_too() -> None:
+    """Llama-3.2-3B in Q8_0 is 3.2 GiB, read by any engine: 34 bytes for 32 numbers, of the tied table as well."""
+    model = read_model("meta-llama/Llama-3.2-3B-Instruct", offline=True)
+    assert weight_bytes(model, scheme_for(model, quant="Q8_0")) == pytest.approx(3_212_749_824 * 34 / 32, rel=2e-3)
+
+
+def test_two_models_of_the_catalogue_have_the_types_that_they_are_stored_in() -> None:
+    for name, size in (("moonshotai/Kimi-K2-Thinking", 594e9), ("baichuan-inc/Baichuan-7B", 14e9)):
+        model = read_model(name, offline=True)
+        assert weight_bytes(model, scheme_for(model)) == pytest.approx(size, rel=0.02)

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from vramcast.asking.serving import serving_question
 from vramcast.errors import QuestionError
 from vramcast.reading.serving import Launch, read_script, read_serving_file
+from vramcast.writing.serving.files import emitted as emitted_server
 
 VLLM = "vllm/vllm-openai"
 
@@ -82,3 +84,10 @@ def test_a_file_that_starts_nothing_says_what_would(tmp_path: Path) -> None:
     file.write_text("echo vllm\nunclosed 'quote\n")
     with pytest.raises(QuestionError, match=r"x.sh starts no engine known here: expected a line such as vllm serve MODEL"):
         read_serving_file(str(file))
+
+
+def test_sglang_counts_the_checked_token_among_its_drafts() -> None:
+    line = "python -m sglang.launch_server --model-path deepseek-ai/DeepSeek-V3 --tp 8 --speculative-algorithm EAGLE"
+    asked = serving_question(f"{line} --speculative-num-draft-tokens 4", gpu="H200x8").question
+    assert asked.options["num_speculative_tokens"] == 3
+    assert "--speculative-num-draft-tokens 4" in emitted_server("line", asked)

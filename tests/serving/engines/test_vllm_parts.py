@@ -5,6 +5,7 @@ import pytest
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.models.sharding import Stage, every_stage
+from vramcast.planning.verdict import serving_fit
 from vramcast.serving.engines import engine
 from vramcast.serving.engines.base import answer_of
 from vramcast.serving.engines.layouts import even_split
@@ -298,3 +299,15 @@ def test_weights_are_named_by_the_type_that_the_card_loads(gpu: str, dtype: str)
     answer = answer_of(Serving(model="meta-llama/Llama-3.1-8B-Instruct", gpu=gpu, context=512))
     weights = next(t for t in answer.ranks[0].peak.terms if t.name == "weights")
     assert f"parameters, {dtype}," in weights.why
+
+
+@pytest.mark.parametrize(("version", "pooled"), [("0.33.0", False), ("0.10.1", False), ("0.8.5", True)])
+def test_encoders_keep_no_keys(version: str, pooled: bool) -> None:
+    """Since V1 reads them (vllm-project/vllm#21270); V0 gave them a pool as if they generated. None samples a token."""
+    question = Serving(model="BAAI/bge-m3", gpu="RTX 4090", context=8192, engine_version=version)
+    answer = answer_of(question, model=read_model(question.model, offline=True))
+    names = {t.name: t.bytes for i in answer.ranks[0].instants for t in i.terms}
+    assert bool(names.get("kv_cache")) is pooled
+    assert "logits" not in names
+    assert (answer.cache.pool_bytes > 0) is pooled
+    assert serving_fit(answer, find_accelerator("RTX 4090")).verdict == "fits"

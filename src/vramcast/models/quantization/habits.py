@@ -7,7 +7,9 @@ attention and linear attention in fp8, all the rest and the output head in 4 bit
 
 A checkpoint of another publisher is not NVIDIA's: llm-compressor's examples leave linear attention, towers, gates and the output
 head in 16 bits and quantise attention, but for Llama 4 and Kimi K2 (vllm-project/llm-compressor, examples/quantization_w4a4_fp4
-qwen3_5, qwen3_6, qwen3_next, llama4; examples/disk_offloading kimi_k26).
+qwen3_5, qwen3_6, qwen3_next, llama4; examples/disk_offloading kimi_k26). Its copies in 4-bit integers leave the same; AutoAWQ
+never stored such a model. Of one publisher (cyankiwi) they have groups of 32 and shared experts in 16 bits, as vLLM's start-up
+line "WNA16 MoE (group_size=32, num_bits=4)" and 22.05 GiB of Qwen3.5-35B-A3B say.
 """
 
 import re
@@ -16,7 +18,8 @@ import msgspec
 
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
-from vramcast.models.quantization.formats import fp8, nvfp4
+from vramcast.models.layers import GatedDeltaNet
+from vramcast.models.quantization.formats import fp8, integer, nvfp4
 from vramcast.models.quantization.plan import Plan, Rule
 
 _PLANS = frozenset({"nvfp4", "modelopt-nvfp4"})
@@ -37,6 +40,23 @@ _COMPRESSOR_KEPT = ("*linear_attn*", "*visual*", "*vision*", "*mlp.gate", "*shar
 _ATTENTION_KEPT = re.compile(r"llama-?4|kimi-k2", re.IGNORECASE)
 
 
+_INTEGERS = re.compile(r"(awq-)?int4-")
+_GROUPS_OF_32 = re.compile(r"cyankiwi/", re.IGNORECASE)
+
+
+def _in_integers(plan: Plan, model: Model) -> Plan:
+    """A plan in 4-bit integers of one of Qwen's hybrids: recurrent layers, towers, gates and the head stay in 16 bits.
+
+    Kimi Linear's copy is not so: the pool that was logged on two 24 GiB cards leaves no room for it.
+    """
+    recurrent = any(isinstance(mixer, GatedDeltaNet) for block in model.blocks for mixer in block.mixers)
+    if not recurrent or not model.family.startswith("qwen3"):
+        return plan
+    if _GROUPS_OF_32.match(model.id):
+        return Plan(name=plan.name, rules=(Rule(format=integer(4, (1, 32))),), ignore=(*_COMPRESSOR_KEPT, "*shared_expert*"))
+    return msgspec.structs.replace(plan, ignore=_COMPRESSOR_KEPT)
+
+
 def _by_another(name: str) -> bool:
     """Whether the id is that of a quantised checkpoint that NVIDIA did not publish."""
     publisher, _, rest = name.lower().partition("/")
@@ -46,6 +66,8 @@ def _by_another(name: str) -> bool:
 def with_habits(plan: Plan, model: Model) -> Plan:
     """The plan with what its publisher's tool leaves alone in such a model, where the plan has no list of its own."""
     named = [name for name in plan.ignore if name != "lm_head"]
+    if _INTEGERS.match(plan.name) and not named:
+        return _in_integers(plan, model)
     if plan.name not in _PLANS or named or model_class(model.family).served.nvfp4_attention:
         return plan
     if _by_another(model.id):

@@ -236,7 +236,7 @@ def _own_scheme(model: Model, dtype: str, *, given: bool) -> Scheme:
     from vramcast.models.quantization.methods import plan_of
 
     plan = plan_of(Config(model.quantization, "quantization_config"))
-    plan = with_habits(plan, model) if plan.name.startswith("modelopt") else plan
+    plan = with_habits(plan, model) if plan.name.startswith(("modelopt", "awq")) else plan
     return Scheme(model, dtype="bfloat16" if dtype == "float32" and not given else dtype, plan=plan, exact=True)
 
 
@@ -259,12 +259,15 @@ def _same_format(asked: str, own: Scheme) -> bool:
 
 
 def _named_plan(asked: str) -> Plan:
+    from vramcast.models.quantization.formats import GGML_TYPES
+
     form = _format(asked)
     roles = ("expert.",) if asked == "mxfp4" else ()
     return Plan(
         name=form.name,
         rules=(Rule(format=form, roles=roles),),
         towers=asked.startswith(("nf4", "fp4", "llm", "bnb", "bitsandbytes")),
+        everywhere=asked.removeprefix("gguf-") in GGML_TYPES.keys() - {"mxfp4", "nvfp4"},
     )
 
 

@@ -118,6 +118,11 @@ def _written_out(engine: str, flag: Flag) -> list[Flag]:
         return (
             [Flag(name="max-cudagraph-capture-size", values=(str(max(sizes)),), typed=f"{flag.typed} largest")] if sizes else []
         )
+    if flag.name == "speculative-num-draft-tokens" and engine == "sglang" and "".join(flag.values).isdigit():
+        # it counts the token that is checked beside those drafted: steps + 1 (sglang/srt/server_args.py)
+        return [
+            Flag(name="num-speculative-tokens", values=(str(max(0, int(flag.values[0]) - 1)),), typed=f"{flag.typed} less one")
+        ]
     if flag.name == "cache-type" and engine == "llama_cpp":
         return [Flag(name=name, values=flag.values, typed=f"{flag.typed} both") for name in ("cache-type-k", "cache-type-v")]
     return [flag]

@@ -20,7 +20,7 @@ ALIASES: dict[str, dict[str, str]] = {
         "tp": "tensor-parallel-size", "tp-size": "tensor-parallel-size", "pp": "pipeline-parallel-size",
         "pp-size": "pipeline-parallel-size", "dp": "data-parallel-size", "dp-size": "data-parallel-size", "ep": "ep-size",
         "expert-parallel-size": "ep-size", "enable-ep-moe": "enable-expert-parallel", "model-path": "model",
-        "cuda-graph-max-bs-decode": "cuda-graph-max-bs", "speculative-num-draft-tokens": "num-speculative-tokens",
+        "cuda-graph-max-bs-decode": "cuda-graph-max-bs",
         "mamba-ssm-cache-dtype": "mamba-ssm-dtype",
     },
     "llama_cpp": {

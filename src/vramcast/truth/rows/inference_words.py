@@ -23,7 +23,7 @@ _UNKNOWN_CARD = re.compile(
 
 # first match wins; None keeps what the checkpoint's own config says
 _QUANTS: tuple[tuple[str, str | None], ...] = (
-    (r"gptq.*int8", "gptq-int8"), (r"gptq", "gptq"), (r"auto-?round", "auto-round"), (r"awq", "awq"),
+    (r"gguf (\S+)", r"\1"), (r"gptq.*int8", "gptq-int8"), (r"gptq", "gptq"), (r"auto-?round", "auto-round"), (r"awq", "awq"),
     (r"aqlm", "aqlm"), (r"mxfp4", "mxfp4"), (r"nvfp4", "nvfp4"), (r"nf4 double", "nf4-dq"), (r"nf4", "nf4"),
     (r"bitsandbytes", "nf4-dq"), (r"w8a8|int8 \(compressed", "int8"), (r"fp8 block|fp8 \(block", "fp8-block"),
     (r"fp8 \(compressed-tensors", "fp8-channel"), (r"fp8", "fp8"), (r"int8", "w8a16"), (r"marlin int4|int4|w4a16", "w4a16"),
@@ -41,7 +41,7 @@ _FLAGS = {
         "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "block_size",
         "enable_prefix_caching", "engine_core", "mamba_ssm_cache_dtype", "mamba_cache_dtype", "swap_space", "max_loras",
         "moe_backend", "data_parallel_size", "decode_context_parallel_size", "cpu_offload_gb", "num_gpu_blocks_override",
-        "disable_hybrid_kv_cache_manager", "attention_backend",
+        "disable_hybrid_kv_cache_manager", "attention_backend", "flashinfer_sampler",
     ),
     "sglang": (
         "mem_fraction_static", "max_running_requests", "cuda_graph_max_bs", "max_total_tokens", "max_mamba_cache_size",
@@ -56,7 +56,7 @@ _TEXTS = frozenset({
 })  # fmt: skip
 _SWITCHES = frozenset({
     "enforce_eager", "enable_prefix_caching", "disable_hybrid_kv_cache_manager", "enable_dp_attention", "disable_cuda_graph",
-    "disable_radix_cache",
+    "disable_radix_cache", "flashinfer_sampler",
 })  # fmt: skip
 _FRACTIONS = frozenset({
     "gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction", "swap_space", "cpu_offload_gb",
@@ -168,7 +168,8 @@ def quant(row: Row, model: Model) -> str | None:
         return None
     if row["engine"] == "transformers" and words.strip() in _LOADED_AS:
         return _LOADED_AS[words.strip()]
-    return next((scheme for pattern, scheme in _QUANTS if re.search(pattern, words)), None)
+    found = ((re.search(pattern, words), scheme) for pattern, scheme in _QUANTS)
+    return next((match.expand(scheme) if scheme else None for match, scheme in found if match), None)
 
 
 def _in_fewer_bits(words: str, model: Model) -> bool:

@@ -14,7 +14,7 @@ READ: Mapping[str, frozenset[str]] = {
         "enable_prefix_caching", "mamba_ssm_cache_dtype", "mamba_cache_dtype", "swap_space", "swap_space_gib", "enable_lora",
         "max_lora_rank", "max_loras", "expert_parallel", "ep", "speculative", "mtp_draft_tokens", "vision", "moe_backend",
         "data_parallel_size", "dp", "decode_context_parallel_size", "dcp", "cpu_offload_gb", "num_gpu_blocks_override",
-        "disable_hybrid_kv_cache_manager", "attention_backend",
+        "disable_hybrid_kv_cache_manager", "attention_backend", "flashinfer_sampler",
     },
     "sglang": _EVERY | {
         "mem_fraction_static", "max_running_requests", "cuda_graph_max_bs", "cuda_graph_bs", "max_total_tokens",

@@ -138,7 +138,8 @@ def _options(question: Serving, spelling: Spelling) -> Iterator[str]:
         elif value is False:
             yield from () if engine == "sglang" else (f"--no-{own.replace('_', '-')}",)  # its switches are off by themselves
         elif value is not None:
-            yield from (flag, _text(value))
+            checked = 1 if own == "speculative_num_draft_tokens" else 0  # SGLang counts the token that is checked, too
+            yield from (flag, _text(value + checked if checked else value))
 
 
 def _refuse_without_flag(engine: str, name: str) -> None:

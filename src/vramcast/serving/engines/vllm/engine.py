@@ -32,7 +32,7 @@ from vramcast.serving.engines.vllm.options import OPTIONS
 from vramcast.serving.engines.vllm.pages import PagePlan, paged_layers, plan, state_bytes, token_bytes
 from vramcast.serving.engines.vllm.profile import unsized_images
 from vramcast.serving.engines.vllm.settings import VllmSettings, reserves_graphs, settings_of
-from vramcast.serving.layers import CacheLayer, cache_layers, tower_layers
+from vramcast.serving.layers import CacheLayer, cache_layers, encodes_only, tower_layers
 from vramcast.serving.weights import loaded_dtype, storage_of
 from vramcast.units import GiB, gib
 from vramcast.workload import Parallel, Serving
@@ -99,7 +99,7 @@ def answer(resolved: Resolved) -> Answer:
     blocks = settings.blocks_override or (narrow.blocks if resolved.card else wanted)
     limit = resolved.model.positions or 2**24
     longest = narrow.plan.longest(blocks, settings.demand, limit) if resolved.limits else resolved.context
-    pool = _pool_bytes(ranks, narrow) if resolved.card else blocks * narrow.plan.block_bytes
+    pool = _pool_bytes(ranks, narrow) if resolved.card and settings.caches else blocks * narrow.plan.block_bytes
     cache = _cache_plan(narrow, (pool, blocks, request), resolved, settings)
     return Answer(
         resolved=resolved,
@@ -128,6 +128,8 @@ def _rank(resolved: Resolved, settings: VllmSettings, stage: Stage) -> VllmRank:
 
 
 def _layers(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Iterator[tuple[CacheLayer, int]]:
+    if not settings.caches:
+        return
     yield from cache_layers(stage, settings.tp)
     if settings.mtp and stage.last:
         yield from tower_layers(resolved.model.towers, "mtp", settings.tp)
@@ -163,6 +165,8 @@ def printed_tokens(pages: PagePlan, blocks: Number, concurrency: Number, context
 
     Before, blocks times tokens of one block, and times the ranks of decode context parallelism.
     """
+    if not settings.caches:
+        return 0
     if at(settings.version, versions.PRINTS_EFFECTIVE_TOKENS):
         return floored(concurrency * context)
     return blocks // max(1, len(pages.groups)) * pages.block_tokens * settings.demand.context_ranks
@@ -196,7 +200,7 @@ def _memory(rank: VllmRank, blocks: Number, wanted: Number, resolved: Resolved, 
 
 def _claimed(rank: VllmRank, settings: VllmSettings, device: Number) -> Number:
     """The share of the card the flag asks for, and what stands outside it: the context, and graphs before 0.21."""
-    if rank.budget is None or settings.pool_override is not None or settings.blocks_override:
+    if rank.budget is None or settings.pool_override is not None or settings.blocks_override or not settings.caches:
         return device
     outside = 0 if subtracts_graphs(settings) else rank.fixed.graphs.bytes
     outside += rank.fixed.unseen.bytes if rank.fixed.unseen else 0
@@ -306,7 +310,7 @@ class Vllm(msgspec.Struct, frozen=True):
         _note_group(defaults, question.parallel)
         check_context_ranks(model, defaults.values.get("decode_context_parallel_size") or 1, question.parallel.tp)
         context = context_of(question, model, defaults)
-        _fill(defaults, number, card, context)
+        _fill(defaults, number, card, context, whole=encodes_only(model))
         defaults.take("block_size", _block(model), "default of CUDA backends")
         if defaults.values.get("enable_lora"):
             defaults.take("max_lora_rank", DEFAULT_RANK, "default of vllm/config/lora.py; slots grow with it")
@@ -343,11 +347,13 @@ def _note_group(defaults: Defaults, parallel: Parallel) -> None:
         defaults.note("ep", group, f"--enable-expert-parallel deals experts out over all tp x dp = {group} ranks")
 
 
-def _fill(defaults: Defaults, version: Version, card: Accelerator | None, context: Number) -> None:
+def _fill(defaults: Defaults, version: Version, card: Accelerator | None, context: Number, *, whole: bool) -> None:
+    """``whole``: an encoder reads a text in one step, so that a step holds the longest (config/scheduler.py)."""
     core = defaults.take("engine_core", at(version, versions.ENGINE_CORE), "default of that version")
     server = defaults.take("entry", "server", "vllm serve rather than the offline LLM class") == "server"
     seqs = defaults.take("max_num_seqs", versions.sequences(version, card), "default of that version and card")
     tokens = versions.batched_tokens(version, core, card, server=server, context=context)
+    tokens = maximum(tokens, context) if whole else tokens
     capped = minimum(tokens, seqs * context) if at(version, versions.CAPS_STEP) else tokens
     tokens = defaults.take("max_num_batched_tokens", capped, "default of that version and card")
     defaults.values["max_num_seqs"] = minimum(seqs, tokens)

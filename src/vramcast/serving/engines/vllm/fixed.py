@@ -234,7 +234,7 @@ def fixed_terms(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Vll
     return VllmTerms(
         weights=_weights(resolved, settings, stage),
         activations=forward_term(model, stage, batch),
-        logits=sampling_term(model, stage, batch) if stage.last else None,
+        logits=sampling_term(model, stage, batch) if stage.last and not settings.pools_only else None,
         encoder=encoder_term(model, batch.towers, batch.tokens, batch.element, batch.pixel, tp=batch.tp),
         graphs=graphs_term(stage, _capture(resolved, settings), eager=settings.eager),
         communication=versions.non_torch_term(settings.version, card, tp=settings.tp, pp=settings.pp),

@@ -17,7 +17,7 @@ from vramcast.serving.engines.layouts import ExpertKernel, has_experts, spread_o
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.pages import CacheTypes, Demand
 from vramcast.serving.engines.vllm.profile import dequantizes
-from vramcast.serving.layers import SPARSE_LATENT_BYTES
+from vramcast.serving.layers import SPARSE_LATENT_BYTES, encodes_only
 from vramcast.serving.weights import loaded_dtype, same_as_model, scaled_bytes, storage_of
 from vramcast.units import element_bytes
 
@@ -52,6 +52,12 @@ class VllmSettings(msgspec.Struct, frozen=True, kw_only=True):
     expert_kernel: ExpertKernel | None = None
     pool_override: int | None = None
     blocks_override: int | None = None
+    pools_only: bool = False
+
+    @property
+    def caches(self) -> bool:
+        """Whether keys and values are kept at all: of encoders V1 keeps none (vllm-project/vllm#21270)."""
+        return not (self.pools_only and self.core == "V1" and at(self.version, versions.ENCODERS_UNCACHED))
 
 
 def settings_of(resolved: Resolved) -> VllmSettings:
@@ -91,6 +97,7 @@ def settings_of(resolved: Resolved) -> VllmSettings:
         ],
         pool_override=options.get("kv_cache_memory_bytes"),
         blocks_override=options.get("num_gpu_blocks_override"),
+        pools_only=encodes_only(model),
     )
 
 

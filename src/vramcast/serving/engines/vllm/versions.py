@@ -53,6 +53,8 @@ ABSORBS_LATENT: Table[bool] = (((0,), False), ((0, 7), True), ((0, 8), False))
 LORA_IN_WEIGHTS: Table[bool] = (((0,), False), ((0, 7, 3), True))
 # tables of multimodal rotary sections are four times as long, for video (rotary_embedding.py MRotaryEmbedding, with Qwen2.5-VL)
 LONG_SECTIONS: Table[bool] = (((0,), False), ((0, 7, 2), True))
+# encoders keep no keys and values (vllm-project/vllm#21270); before, V0 gave them a pool as if they generated
+ENCODERS_UNCACHED: Table[bool] = (((0,), False), ((0, 10, 1), True))
 # tokens per chunk of the fused-MoE kernels, 0 = no chunks
 MOE_CHUNK: Table[int] = (((0,), 65536), ((0, 14), 16384), ((0, 18), 0))
 
