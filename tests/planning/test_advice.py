@@ -86,7 +86,7 @@ def test_layouts_of_the_planner_are_advised_for_the_same_work(capsys: pytest.Cap
     dp, latent, titan, megatron = (changes(QUESTIONS[i], capsys) for i in (9, 10, 11, 12))
     assert "--tp 4 --dp 1 --concurrency 4" in dp, "four ranks of one sequence each become one of four"
     assert any("--enable-dp-attention --dp-size 8 --concurrency 5" in change for change in latent)
-    assert "--tp 4 --accumulate 4" in titan, "a quarter of the data-parallel ranks, four times the accumulation"
+    assert "--tp 8 --accumulate 8" in titan, "an eighth of the data-parallel ranks, eight times the accumulation"
     assert any(change.startswith("--tp 8 --pp 2 --sp --accumulate 256") for change in megatron)
     for advised in (dp, latent, titan, megatron):
         for change in advised:
