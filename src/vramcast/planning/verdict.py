@@ -70,8 +70,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             return f"starts; requests of up to {self.longest:,} of {self.context:,} tokens"
         if self.capped and self.most is not None and self.most <= self.at_once:
             return f"starts; runs {self.most:,} of {self.asked:,} at once, the most it is told to"
-        of_asked = f" ({_tenths(self.typical)} of the lengths asked)" if self.typical is not None else ""
-        return f"starts; {_tenths(self.at_once)} of {self.asked:,} at once{of_asked}"
+        whole = f"starts; {_tenths(self.at_once)} of {self.asked:,} at once"
+        return whole if self.typical is None else f"{whole}, or {_tenths(self.typical)} of the prompt and output asked"
 
 
 def _tenths(number: float) -> str:
