@@ -38,5 +38,5 @@ def test_the_first_step_lacks_the_states_of_the_optimizer() -> None:
 def test_the_page_names_the_margin_to_the_next_instant_and_the_three_counters(capsys: pytest.CaptureFixture[str]) -> None:
     training_page(forecast(Training(model=LLAMA, gpu="H100", seq=2048, method="lora")), terminal=False).show()
     text = capsys.readouterr().out
-    assert " above " in text and "the very first step, which begins without optimizer states, peaks at" in text
+    assert " above " in text and "the first step of all begins without optimizer states and peaks at" in text
     assert "allocated" in text and "reserved" in text and "device" in text
