@@ -28,7 +28,9 @@ SETS: dict[str, tuple[str, ...]] = {
     "torchtune": ("torchtune==0.6.1", "torchao==0.10.0", "torchdata==0.11.0", "omegaconf==2.3.0", "antlr4-python3-runtime==4.9.3",
         "tiktoken==0.9.0", "sentencepiece==0.2.0", "blobfile==3.0.0"),
     "torchtitan-0.1": ("torchtitan==0.1.0", "torchdata==0.11.0", "datasets==4.0.0", "tyro==1.0.17", "typeguard==4.6.0",
-        "shtab==1.13.0", "docstring_parser==0.18.0", "tensorboard==2.21.0", "tiktoken==0.9.0", "blobfile==3.0.0"),
+        "shtab==1.13.0", "docstring_parser==0.18.0", "tensorboard==2.21.0", "tiktoken==0.9.0", "blobfile==3.0.0",
+        "pandas==3.1.1", "pytz==2026.6", "dill==0.4.1", "multiprocess==0.70.19", "xxhash==4.1.0", "protobuf==7.36.2",
+        "absl_py==2.5.1", "six==1.17.0"),
     # the page names a development version of PEFT; nearest is the release after it
     "peft-2026": ("transformers==5.13.1", "peft==0.20.0", "huggingface_hub==1.9.0", "httpx==0.28.1", "httpcore==1.0.9",
         "tokenizers==0.22.2"),
