@@ -2,9 +2,10 @@
 
 import pytest
 
+from vramcast.models.families import read_config
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.layer import layer_life
-from vramcast.training.activations.layers import depth_reached, layers_of_part
+from vramcast.training.activations.layers import depth_reached, layers_of, layers_of_part
 from vramcast.training.activations.sizes import Shape as Batch
 from vramcast.training.counts import stages
 from vramcast.training.forecast import forecast_training
@@ -50,3 +51,14 @@ def test_expanded_blocks_are_trained_and_the_others_frozen() -> None:
     block = sum(t.elements for t in MODEL.blocks[0].tensors)
     assert found.trainable_parameters == 8 * block
     assert (found.recipe.precision.weights, found.recipe.precision.frozen) == ("float32", "bfloat16")
+
+
+def test_stacks_that_both_count_from_zero_are_all_layers() -> None:
+    """HRM-Text's two stacks have the same layer numbers: each of their layers has a place of its own."""
+    config = {
+        "model_type": "hrm_text", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "vocab_size": 96, "max_position_embeddings": 2048, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+    }  # fmt: skip
+    stage = stages(read_config(config), Parallel())[0]
+    made = layers_of(Policy(kind="none"), stage, Style(), hidden=64)
+    assert len(made.sizes) == stage.layers == 16

@@ -273,8 +273,8 @@ def _in_order(stage: Stage) -> tuple[Block, ...]:
     whole = all(count == block.count for block, count in stage.blocks)
     if len(stage.blocks) < 2 or not whole:
         return ()
-    placed = {index: block for block, _ in stage.blocks for index in block.indices}
-    return tuple(placed[index] for index in sorted(placed))
+    placed = sorted((index, at) for at, (block, _) in enumerate(stage.blocks) for index in block.indices)
+    return tuple(stage.blocks[at][0] for _, at in placed)  # two stacks may count from 0, each with a name of its own
 
 
 def _unlike(order: tuple[Block, ...], costs: dict[int, _Block]) -> tuple[_Between, ...]:
