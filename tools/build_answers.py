@@ -17,6 +17,7 @@ same in one line), ``card``. To ask more, write a question line and run this.
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -46,14 +47,23 @@ def answered(questions: Iterable[str]) -> Answers:
 
 
 def propose() -> None:
-    """Add questions of answers/proposed.py that no topic asks, without their figures yet."""
+    """Add questions of answers/proposed.py that no topic asks, without their figures yet; a row that grew takes its old place."""
     from answers.proposed import proposed
 
     for topic, question in proposed():
         path = FOLDER / f"{topic}.txt"
         text = path.read_text("utf-8") if path.exists() else ""
-        if f"> {question}\n" not in text:
-            path.write_text(f"{text}> {question}\n", "utf-8")
+        if f"> {question}\n" in text:
+            continue
+        old = next((held for held in parse(text) if _grew(held, question)), None)
+        path.write_text(f"{text}> {question}\n" if old is None else text.replace(f"> {old}\n", f"> {question}\n"), "utf-8")
+
+
+def _grew(old: str, new: str) -> bool:
+    """Whether one row asks the same of the same values and of more: a border of releases or a card was added."""
+    (before, colon, asked), (after, _, again) = (row.partition(" : ") for row in (old, new))
+    (kind, *values), (same, *more) = shlex.split(before), shlex.split(after)
+    return bool(colon) and (kind, values[:1], asked) == (same, more[:1], again) and set(values) < set(more)
 
 
 def wrong_answers(path: Path, only: Iterable[str] | None = None) -> Iterator[str]:
