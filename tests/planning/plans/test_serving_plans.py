@@ -206,3 +206,14 @@ def test_without_numpy_the_extra_is_named(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(MissingError, match=r"vramcast\[plan\]"):
         vramcast.plan("serve", QWEN, gpu="H100")
+
+
+@pytest.mark.parametrize("card", ["H100x8", "any"])
+def test_what_one_table_of_a_plan_found_the_others_do_not_leave_out(card: str) -> None:
+    """The best of the ranked stands on the front when nothing beats it, and its weights' row is itself."""
+    plan = vramcast.plan("serve", LLAMA, users=5, gpu=card)
+    best = plan.ranked[0]
+    assert best in plan.front
+    assert next(c for c in plan.by_weights if c.setting.weights.name == best.setting.weights.name) == best
+    times, costs = [c.request_s for c in plan.front], [c.usd_per_million for c in plan.front]
+    assert times == sorted(times, reverse=True) and costs == sorted(costs)

@@ -14,16 +14,16 @@ def why_lost(lost: Choice, best: Choice, order: str) -> str:
 
 def differences(one: Choice, other: Choice) -> str:
     """What is set otherwise, the other's value last."""
+    counts = [] if one.gpus == other.gpus else [f"{one.gpus} card{'s' * (one.gpus > 1)}, not {other.gpus}"]
     pairs = [
-        (f"{one.gpus} cards", f"{other.gpus}"),
         (one.setting.card.name, other.setting.card.name),
         (one.setting.engine, other.setting.engine),
         (one.setting.weights.name, other.setting.weights.name),
         (f"cache {one.setting.kv_dtype or 'as the model'}", other.setting.kv_dtype or "as the model"),
         (one.layout, other.layout),
     ]
-    said = [f"{a}, not {b}" for a, b in pairs if a.removesuffix(" cards").removeprefix("cache ") != b]
-    return "; ".join(said) or "the same but for batch and chunk"
+    said = [f"{a}, not {b}" for a, b in pairs if a.removeprefix("cache ") != b]
+    return "; ".join((*counts, *said)) or "the same but for batch and chunk"
 
 
 def _times(lost: Choice, best: Choice) -> str:

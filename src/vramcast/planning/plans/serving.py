@@ -21,7 +21,8 @@ from vramcast.speed.closed_form import steady
 from vramcast.speed.step import Step
 from vramcast.truth.bars import serving_spread
 
-SHOWN, _MOST_OF_THE_FRONT, _MOST_APART = 6, 8, 3
+SHOWN, _MOST_OF_THE_FRONT, _MOST_APART, _MOST_WEIGHTS = 6, 8, 3, 4
+_A_CHOICE = 0.98  # of the time before: steps below two per cent are no choice
 Watch = Callable[[int, int], None]
 
 
@@ -135,12 +136,14 @@ def _ranked(plan: ServingPlan, joined: Joined, tables: Sequence[Columns]) -> Ser
         return msgspec.structs.replace(plan, meets=False, nearest=(_words(joined.tables[joined.place[order[0]]].setting), 0))
     answer = answer_of(best[0].question, model=best[0].setting.weights.model, card=best[0].setting.card, limits=False)
     memory = tuple(msgspec.structs.replace(rank, interval=serving_spread(answer, rank).interval()) for rank in answer.ranks)
-    front = tuple(judge.first(_front(joined, order), kinds=np.arange(len(joined.place)), most=_MOST_OF_THE_FRONT))
+    front = list(judge.first(_front(joined, order), kinds=np.arange(len(joined.place)), most=_MOST_OF_THE_FRONT))
+    by_weights = judge.first(order, kinds=joined.kinds(lambda own: own.weights.name), most=_MOST_WEIGHTS)
+    judged = [*best, *front, *by_weights]  # what one table found, the others may not leave out
     return msgspec.structs.replace(
         plan, ranked=tuple(best), meets=meets, memory=memory, longest_ttft_s=_longest_ttft_s(plan.wanted, best[0]),
-        front=front, apart=_apart(plan.wanted, (*best, *front)),
+        front=_unbeaten(judged), apart=_apart(plan.wanted, (*best, *front)),
         fewest=_fewest(judge, joined, order, cards),
-        by_weights=tuple(judge.first(order, kinds=joined.kinds(lambda own: own.weights.name), most=4)),
+        by_weights=_best_of_each(plan.wanted, judged),
     )  # fmt: skip
 
 
@@ -156,12 +159,17 @@ def _apart(wanted: Wanted, found: Sequence[Choice]) -> tuple[Apart, ...]:
 
 def _order(wanted: Wanted, choice: Choice) -> tuple[float, ...]:
     """What the plan is ordered by, of a judged choice; how far it misses the service level first."""
-    price = choice.setting.offer.usd_per_hour
-    cost = choice.gpus * (price or 1.0) / choice.tokens_per_s * (1 if price else _UNPRICED)
+    cost = _cost(choice)
     level = ((wanted.ttft_s, choice.ttft_s), (wanted.tpot_s, choice.tpot_s))
     missed = max([1.0, *(own / asked for asked, own in level if asked)])
     keys = {"cost": (cost, choice.request_s), "speed": (choice.request_s, cost), "cards": (choice.gpus, cost)}[wanted.order]
     return (missed, *(float(f"{key:.8g}") for key in keys))
+
+
+def _cost(choice: Choice) -> float:
+    """What a token costs, in a unit of its own; cards without a price come behind all others."""
+    price = choice.setting.offer.usd_per_hour
+    return choice.gpus * (price or 1.0) / choice.tokens_per_s * (1 if price else _UNPRICED)
 
 
 _UNPRICED = 1e6  # cards without a price come after those with one
@@ -188,10 +196,28 @@ def _front(joined: Joined, order: Any) -> list[int]:
     found: list[int] = []
     fastest = float("inf")
     for index in order[np.lexsort((request[order], cost[order]))].tolist():
-        if request[index] < fastest * 0.98:  # steps below two per cent are no choice
+        if request[index] < fastest * _A_CHOICE:
             found.append(index)
             fastest = request[index]
     return found
+
+
+def _unbeaten(judged: Sequence[Choice]) -> tuple[Choice, ...]:
+    """Of those that fit (of the tight ones where none does) those that no other beats in both cost and time of a request."""
+    found: list[Choice] = []
+    sure = [one for one in judged if one.fit.verdict == "fits"] or judged
+    for choice in sorted(sure, key=lambda one: (_cost(one), one.request_s)):
+        if not found or choice.request_s < found[-1].request_s * _A_CHOICE:
+            found.append(choice)
+    return tuple(found[:_MOST_OF_THE_FRONT])
+
+
+def _best_of_each(wanted: Wanted, judged: Sequence[Choice]) -> tuple[Choice, ...]:
+    """Of judged choices the best for each format of weights, the best format first."""
+    kept: dict[str, Choice] = {}
+    for choice in sorted(judged, key=lambda one: (one.fit.verdict != "fits", *_order(wanted, one))):
+        kept.setdefault(choice.setting.weights.name, choice)
+    return tuple(kept.values())[:_MOST_WEIGHTS]
 
 
 def _longest_ttft_s(wanted: Wanted, best: Choice) -> float | None:
