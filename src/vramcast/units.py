@@ -4,6 +4,7 @@ A type's name is torch's. ``spellings`` are what people, configs and engines wri
 (huggingface/safetensors, README; F4 holds two values a byte). GGUF's own types are in ``models/quantization/formats.py``.
 """
 
+import math
 import re
 
 import msgspec
@@ -84,6 +85,11 @@ def time_text(seconds: float) -> str:
         if size >= least:
             return f"{seconds / unit_s:,.{digits}f} {name}"
     return f"{seconds * 1e6:,.1f} us"
+
+
+def tenths(number: float) -> float:
+    """Cut to tenths, never rounded up: what is printed of a limit is never more than what fits."""
+    return math.floor(number * 10) / 10
 
 
 def count(number: float) -> str:

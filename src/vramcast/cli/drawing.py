@@ -1,7 +1,5 @@
 """The answer as people read it: verdict, moments, ledger, limits, what to change, what was assumed."""
 
-from math import floor
-
 from msgspec import structs
 
 from vramcast.asking.wording import headline_in, term_in
@@ -13,7 +11,7 @@ from vramcast.language import spoken
 from vramcast.language.programs import program_name
 from vramcast.ledger import Advice, Fit, Forecast
 from vramcast.planning.verdict import WANTING
-from vramcast.units import count, gib
+from vramcast.units import count, gib, tenths
 
 _VERDICTS = {"fits": "good", "tight": "warn", "partly": "bad", "no": "bad"}
 _WIDEST_CHANGE = 46
@@ -133,8 +131,8 @@ def _limits(page: Page, forecast: Forecast) -> None:
             limits.max_context,
             say("t-tokens", count="{:,}") if limits.max_context else say("none"),
         ),
-        (say("limit-users"), _tenths(limits.max_concurrency), "{:,.1f}"),
-        (say("limit-requests"), _tenths(limits.max_requests), "{:,.1f}"),
+        (say("limit-users"), limits.max_concurrency and tenths(limits.max_concurrency), "{:,.1f}"),
+        (say("limit-requests"), limits.max_requests and tenths(limits.max_requests), "{:,.1f}"),
         (say("t-limit-batch"), limits.max_micro_batch, "{:,}" if limits.max_micro_batch else say("t-not-one")),
         (say("limit-cache"), limits.cache_tokens, "{:,}"),
     ]
@@ -142,11 +140,6 @@ def _limits(page: Page, forecast: Forecast) -> None:
     if shown and forecast.fit.verdict != "unknown":
         page.heading(say("t-limits"))
         page.table(shown, styles=("", "number"))
-
-
-def _tenths(number: float | None) -> float | None:
-    """Cut to tenths, so that what is printed is never more than what fits."""
-    return None if number is None else floor(10 * number) / 10
 
 
 def _cards(page: Page, forecast: Forecast) -> None:

@@ -21,7 +21,7 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Fit, Forecast, Interval, RankMemory
 from vramcast.quantity import Number, minimum, where
-from vramcast.units import gib
+from vramcast.units import gib, tenths
 
 if TYPE_CHECKING:
     from vramcast.serving.engines.base import Answer
@@ -70,13 +70,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             return f"starts; requests of up to {self.longest:,} of {self.context:,} tokens"
         if self.capped and self.most is not None and self.most <= self.at_once:
             return f"starts; runs {self.most:,} of {self.asked:,} at once, the most it is told to"
-        whole = f"starts; {_tenths(self.at_once)} of {self.asked:,} at once"
-        return whole if self.typical is None else f"{whole}, or {_tenths(self.typical)} of the prompt and output asked"
-
-
-def _tenths(number: float) -> str:
-    """Cut to tenths, so that what is printed is never more than what fits."""
-    return f"{math.floor(number * 10) / 10:,.1f}"
+        whole = f"starts; {tenths(self.at_once):,.1f} of {self.asked:,} at once"
+        return whole if self.typical is None else f"{whole}, or {tenths(self.typical):,.1f} of the prompt and output asked"
 
 
 def judge(

@@ -9,9 +9,8 @@ from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption, Term
 from vramcast.models.inventory import by_identity
 from vramcast.models.operations import Batch
-from vramcast.serving.engines.base import Answer
+from vramcast.serving.engines.base import RUNS, Answer
 from vramcast.speed.closed_form import Steady, steady
-from vramcast.speed.engines import RUNS
 from vramcast.speed.load import ACCEPTANCE, Drafting, Load
 from vramcast.speed.placing import HOST_BANDWIDTH, deployment_of, replicas_of
 from vramcast.speed.scales import Scales

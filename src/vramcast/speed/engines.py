@@ -8,6 +8,7 @@ where several agree, the first is named.
 import msgspec
 
 from vramcast.errors import UnmodelledError
+from vramcast.serving.engines.base import RUNS
 
 
 class EngineSpeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -95,10 +96,6 @@ ROWS: tuple[EngineSpeed, ...] = (
         source="transformers generate(): static batches, no server",
     ),
 )  # fmt: skip
-
-
-# Programs that run another's kernels and scheduler: Ollama starts llama.cpp's server (llm/server.go), ik_llama.cpp is a fork.
-RUNS = {"ollama": "llama_cpp", "ik_llama_cpp": "llama_cpp"}
 
 
 def engine_speed(engine: str, version: tuple[int, ...]) -> EngineSpeed:

@@ -24,7 +24,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Interval, RankMemory
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, Experts, LatentAttention
-from vramcast.serving.engines.base import GGUF_ENGINES, NEVER_MEASURED, POOL_ENGINES, UNMEASURED, Answer
+from vramcast.serving.engines.base import GGUF_ENGINES, NEVER_MEASURED, POOL_ENGINES, RUNS, UNMEASURED, Answer
 from vramcast.units import GiB
 
 if TYPE_CHECKING:
@@ -316,7 +316,7 @@ def serving_spread(answer: Answer, rank: RankMemory) -> Spread:
         slack = max(unmeasured, _of_few_cases(rank))
         return msgspec.structs.replace(spread, slack_bytes=slack, scale_bytes=error_scale_of(answer, rank))
     if question.engine in GGUF_ENGINES:  # Ollama runs llama.cpp: the runs of one speak for the other
-        keys["engine"] = "llama_cpp"
+        keys["engine"] = RUNS.get(question.engine, question.engine)
         return _spread("compute_buffer", rank.needed_bytes, _term(rank, "activations"), keys)
     spread = _spread("allocated", rank.needed_bytes, rank.allocated_bytes, keys)
     guessed = question.dtype is None and any(taken.name == "dtype" for taken in answer.resolved.model.assumed)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vramcast.ledger import Interval
-from vramcast.serving.engines.base import Answer
+from vramcast.serving.engines.base import RUNS, Answer
 from vramcast.truth.bars import COVERAGE
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ def speed_intervals(answer: Answer, speed: "Speed") -> dict[str, Any]:
 
     Where the queue grows, or may grow, times have a lower end alone: the upper one is None.
     """
-    from vramcast.speed.engines import RUNS
-
     engine = answer.resolved.question.engine
     engine = RUNS.get(engine, engine)
     values = {"ttft_s": speed.ttft.seconds, "tpot_s": speed.tpot.seconds, "tokens_per_s": speed.tokens_per_s}

@@ -12,7 +12,7 @@ from vramcast.language import Language
 from vramcast.language.programs import program_name
 from vramcast.ledger import Forecast, Interval, Term
 from vramcast.planning.verdict import WANTING
-from vramcast.units import count, gib, time_text
+from vramcast.units import count, gib, tenths, time_text
 from vramcast.web.drawing import pictured
 from vramcast.web.problems import Problem
 
@@ -117,8 +117,8 @@ def _limits(forecast: Forecast, kind: str, say: Language) -> list[tuple[str, str
     found, training = forecast.limits, kind == "train"
     rows = (
         ("limit-sequence" if training else "limit-context", found.max_context, "{:,}"),
-        ("limit-users", found.max_concurrency, "{:,.1f}"),
-        ("limit-requests", found.max_requests, "{:,.1f}"),
+        ("limit-users", found.max_concurrency and tenths(found.max_concurrency), "{:,.1f}"),
+        ("limit-requests", found.max_requests and tenths(found.max_requests), "{:,.1f}"),
         ("limit-batch", found.max_micro_batch, "{:,}"),
         ("limit-cache", found.cache_tokens, "{:,}"),
     )

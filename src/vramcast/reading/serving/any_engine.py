@@ -30,20 +30,20 @@ _FLAG_LISTS = ("args", "extra_args", "flags", "arguments", "additional_args", "v
 _OF_QUESTION = frozenset(
     {"dtype", "quantization", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "enable-expert-parallel"}
 )
-_FEWEST, _DEEPEST, _MOST, _LONGEST = 2, 8, 5_000, 400
+_FEWEST, _DEEPEST, _MOST, _LONGEST = 2, 12, 5_000, 400
 _FOREIGN = frozenset({"learning_rate", "per_device_train_batch_size", "micro_batch_size", "num_train_epochs", "lr"})
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]{1,60}/[\w.-]{2,90}")
 
 
 def engines_of(document: Any, held: Held) -> tuple[Launch, ...]:
     """The engines whose arguments stand anywhere in a mapping; () where none does, or where it trains."""
-    if not isinstance(document, dict) or any(_FOREIGN & {_snake(key) for key in one} for _, one, _ in _walk(document)):
+    if not isinstance(document, dict) or any(_FOREIGN & {_snake(key) for key in one} for _, one, _ in walk(document)):
         return ()
     found: list[Launch] = []
     taken: list[str] = []
-    named = {name for _, one, _ in _walk(document) if _HUB.fullmatch(name := _model_in({_snake(k): v for k, v in one.items()}))}
+    named = {name for _, one, _ in walk(document) if _HUB.fullmatch(name := _model_in({_snake(k): v for k, v in one.items()}))}
     only = next(iter(named)) if len(named) == 1 else ""
-    for place, mapping, above in _walk(document):
+    for place, mapping, above in walk(document):
         if any(place.startswith(f"{one}.") for one in taken) or len(found) >= _MOST:
             continue
         launch = _launch(mapping, above, held.at(place), only)
@@ -53,7 +53,7 @@ def engines_of(document: Any, held: Held) -> tuple[Launch, ...]:
     return tuple(found)
 
 
-def _walk(
+def walk(
     value: Any, place: str = "", above: tuple[tuple[str, Mapping[str, Any]], ...] = ()
 ) -> Iterator[tuple[str, dict[str, Any], tuple[tuple[str, Mapping[str, Any]], ...]]]:
     """Every mapping with its place and the mappings that hold it, each with the key under which, nearest first."""
@@ -62,10 +62,10 @@ def _walk(
     if isinstance(value, dict):
         yield place, value, above
         for key, inner in list(value.items())[:_MOST]:
-            yield from _walk(inner, f"{place}.{key}".lstrip("."), ((str(key), value), *above))
+            yield from walk(inner, f"{place}.{key}".lstrip("."), ((str(key), value), *above))
     elif isinstance(value, list):
         for number, inner in enumerate(value[:_MOST]):
-            yield from _walk(inner, f"{place}[{number}]", above)
+            yield from walk(inner, f"{place}[{number}]", above)
 
 
 def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Held, only: str) -> Launch | None:

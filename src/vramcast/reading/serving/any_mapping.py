@@ -5,12 +5,11 @@ where it begins with an engine's program and has flags; a mapping where it names
 """
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from vramcast.reading.serving.any_engine import engines_of
+from vramcast.reading.serving.any_engine import engines_of, walk
 from vramcast.reading.serving.containers import Container, environment_of, words_of
 from vramcast.reading.serving.jobs import card_of
 from vramcast.reading.serving.launch import Held, Launch
@@ -18,7 +17,6 @@ from vramcast.reading.serving.programs import image_engine, program_of
 from vramcast.reading.serving.scripts import read_script
 
 NAME = "configuration with a command"
-_DEEPEST = 12
 _MOST = 5_000
 _HOLDER = re.compile(r"(?<![$\w])\{(\w{1,60})\}")
 _LINES = 3  # of a text whose first may set variables
@@ -29,7 +27,7 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
     if not isinstance(document, dict | list) or (isinstance(document, dict) and "apiVersion" in document):
         return ()
     found: list[Launch] = []
-    for place, inner in _mappings(document, "", 0):
+    for place, inner, _ in walk(document):
         found += [launch for launch in _of(inner, held.at(place)) if launch.model]  # the head of a command starts nothing
     found = found or list(engines_of(document, held))
     card, cards = card_of(document.get("resources")) if isinstance(document, dict) else ("", 0)
@@ -45,18 +43,6 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
         for at, launch in enumerate(found)
         if launch not in found[:at]
     )
-
-
-def _mappings(value: Any, place: str, depth: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    if depth > _DEEPEST:
-        return
-    if isinstance(value, dict):
-        yield place, value
-        for key, inner in list(value.items())[:_MOST]:
-            yield from _mappings(inner, f"{place}.{key}".lstrip("."), depth + 1)
-    elif isinstance(value, list):
-        for number, inner in enumerate(value[:_MOST]):
-            yield from _mappings(inner, f"{place}[{number}]", depth + 1)
 
 
 def _of(mapping: dict[str, Any], held: Held) -> tuple[Launch, ...]:

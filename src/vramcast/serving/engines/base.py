@@ -143,6 +143,8 @@ POOL_ENGINES = frozenset({"vllm", "sglang", "tensorrt_llm", "tgi", "lmdeploy"})
 # as much as the least known part of the measured ones is, on either side.
 NEVER_MEASURED, UNMEASURED = frozenset({"tgi", "lmdeploy"}), _SPREAD
 # Engines that load GGUF files through ggml.
+# Programs that run another's kernels and scheduler: Ollama starts llama.cpp's server (llm/server.go), ik_llama.cpp is a fork.
+RUNS = {"ollama": "llama_cpp", "ik_llama_cpp": "llama_cpp"}
 GGUF_ENGINES = frozenset({"llama_cpp", "ollama", "ik_llama_cpp"})
 
 
@@ -231,6 +233,11 @@ def narrowest(ranks: Sequence[Rank], room: Callable[[Rank], Number]) -> Rank:
         if is_nothing(own - least):
             return rank
     raise UnmodelledError("which pipeline stage has the least room differs between these layouts: ask them apart")
+
+
+def held_at_once(room: Number, each: Number, resolved: Resolved) -> Number:
+    """Requests that take ``each`` of a pool's ``room`` (bytes or blocks); where one takes nothing, as many as were asked."""
+    return resolved.concurrency / 1 if is_nothing(each) else room / each
 
 
 class Engine(Protocol):

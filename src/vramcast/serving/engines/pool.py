@@ -10,8 +10,8 @@ import msgspec
 
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.sharding import Stage, distinct_stages
-from vramcast.quantity import Number, bytes_, floored, is_array, is_nothing, maximum, minimum, named, where, whole
-from vramcast.serving.engines.base import Answer, CachePlan, Resolved, narrowest
+from vramcast.quantity import Number, bytes_, floored, is_array, maximum, minimum, named, where, whole
+from vramcast.serving.engines.base import Answer, CachePlan, Resolved, held_at_once, narrowest
 from vramcast.serving.engines.layouts import front_split
 from vramcast.serving.layers import CacheLayer, cache_layers
 
@@ -75,11 +75,6 @@ def answered(resolved: Resolved, rules: Rules) -> Answer:
 def _request(rank: Pool, block: int, tokens: Number) -> Number:
     """Bytes of one request of that many tokens, in whole blocks."""
     return -(-tokens // block) * block * rank.token_bytes + rank.state_bytes
-
-
-def held_at_once(pool_bytes: Number, request_bytes: Number, resolved: Resolved) -> Number:
-    """Requests of that size that a pool holds; where one takes nothing, as many as were asked."""
-    return resolved.concurrency / 1 if is_nothing(request_bytes) else pool_bytes / request_bytes
 
 
 def _memory(rank: Pool, resolved: Resolved, tokens: Number, wanted: Number, source: str) -> RankMemory:

@@ -15,7 +15,7 @@ from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, LatentAttention
 from vramcast.models.sharding import Stage, distinct_stages, every_stage
 from vramcast.quantity import Number, ceiling, floored, is_array, is_nothing, maximum, minimum, named, where, whole
-from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, narrowest, parse_version
+from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, held_at_once, narrowest, parse_version
 from vramcast.serving.engines.layouts import (
     check_context_ranks,
     even_split,
@@ -107,7 +107,7 @@ def answer(resolved: Resolved) -> Answer:
         cache=cache,
         max_context=longest,
         max_concurrency=cache.concurrency,
-        at_once=_at_once(blocks, typical, resolved),
+        at_once=held_at_once(blocks, typical, resolved),
         wanted_bytes=wanted * narrow.plan.block_bytes,
         start_error=_error(settings, resolved, cache, narrow.pool_bytes, longest) if resolved.card else "",
     )
@@ -137,14 +137,9 @@ def _layers(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Iterato
         yield from cache_layers(every_stage(settings.draft, 1, even_split)[0], settings.tp)
 
 
-def _at_once(blocks: Number, request: Number, resolved: Resolved) -> Number:
-    """Requests of so many blocks that the pool holds; where one takes none, as many as were asked."""
-    return resolved.concurrency / 1 if is_nothing(request) else blocks / request
-
-
 def _cache_plan(rank: VllmRank, sizes: tuple[Number, Number, Number], resolved: Resolved, settings: VllmSettings) -> CachePlan:
     pool, blocks, request = sizes
-    concurrency = _at_once(blocks, request, resolved)
+    concurrency = held_at_once(blocks, request, resolved)
     layers = list(_layers(resolved, settings, rank.stage))
     return CachePlan(
         bytes_per_token=sum(count * token_bytes(layer, settings.types) for layer, count in layers if layer.grows)
