@@ -28,9 +28,9 @@ def test_counts(text: str, expected: int) -> None:
     [
         ("24", "write 24GB (10^9) or 24GiB (2^30)"),
         ("24XB", "unknown unit 'XB'"),
-        ("-3GiB", "is not a number with a unit"),
-        ("nanGiB", "is not a number with a unit"),
-        ("", "is not a number with a unit"),
+        ("-3GiB", "is not a number: write for example 24GiB"),
+        ("nanGiB", "is not a number: write for example 24GiB"),
+        ("", "is not a number: write for example 24GiB"),
         ("9" * 40 + "GiB", "out of range"),
     ],
 )

@@ -45,7 +45,7 @@ def parse_bytes(text: str, *, what: str = "size") -> int:
 
     Raises QuestionError when the unit is missing or unknown: "24" could be 24 GB or 24 GiB, which differ by 7 %.
     """
-    number, unit = _split(text, what)
+    number, unit = _split(text, what, "24GiB")
     if not unit:
         raise QuestionError(f"{what} {text!r} has no unit: write {text.strip()}GB (10^9) or {text.strip()}GiB (2^30)")
     scale = _BYTE_UNITS.get(unit.upper())
@@ -58,7 +58,7 @@ def parse_count(text: str | int, *, what: str = "count") -> int:
     """A whole number of tokens, sequences or steps: ``4096``, ``128k`` (128,000), ``128K`` (131,072)."""
     if isinstance(text, int):
         return text
-    number, unit = _split(text, what)
+    number, unit = _split(text, what, "4096 or 128k")
     scale = _COUNT_UNITS.get(unit)
     if scale is None:
         raise QuestionError(f"{what} {text!r} has an unknown suffix {unit!r}: use k, m (decimal) or K, M (binary)")
@@ -100,10 +100,10 @@ def count(number: float) -> str:
     return f"{number:,.0f}"
 
 
-def _split(text: str, what: str) -> tuple[float, str]:
+def _split(text: str, what: str, example: str) -> tuple[float, str]:
     match = _NUMBER.fullmatch(text[:64]) if isinstance(text, str) else None
     if match is None:
-        raise QuestionError(f"{what} {str(text)[:40]!r} is not a number with a unit: write for example 24GiB or 128k")
+        raise QuestionError(f"{what} {str(text)[:40]!r} is not a number: write for example {example}")
     return float(match[1].replace(",", "").replace("_", "")), match[2]
 
 

@@ -71,4 +71,11 @@ def test_flags_of_the_engine_without_a_rule_are_told_and_misspelt_ones_refused()
     assert {"served-model-name", "trust-remote-code"} <= set(told["no effect on memory"].split(", "))
     assert "vision and audio towers" in asked.unmodelled[0].what
     with pytest.raises(QuestionError, match="did you mean --max-num-seqs"):
-        serving_question("Qwen/Qwen2.5-7B", flags=["--port", "1", "--max-num-seq", "2"], gpu="4090")
+        serving_question("Qwen/Qwen2.5-7B", flags=["--port", "1", "--max-num-seqz", "2"], gpu="4090")
+
+
+def test_an_engines_other_name_for_an_option_of_ours_is_typed_as_it_is_pasted() -> None:
+    """SGLang counts the token that is checked among its draft tokens: four are three drafted."""
+    words = ["--speculative-num-draft-tokens", "4"]
+    asked = serving_question("deepseek-ai/DeepSeek-V3", flags=words, gpu="H200x8", tp=8, engine="sglang")
+    assert asked.question.options["num_speculative_tokens"] == 3

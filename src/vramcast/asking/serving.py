@@ -173,8 +173,6 @@ def _engine_options(options: Mapping[str, Any], flags: list[str], engine: "Engin
         from vramcast.asking.sorting import without_rule
 
         left = without_rule(flags, engine.name, engine.options)
-        if not (left.assumed or left.unmodelled):
-            raise
     return named | read_flags(list(left.known), engine.options, engine=engine.name), left.assumed, left.unmodelled
 
 

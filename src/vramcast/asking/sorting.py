@@ -60,7 +60,10 @@ def sorted_flags(launch: Launch, options: tuple[Option, ...], *, typed: Iterable
 
 
 def without_rule(words: Sequence[str], engine: str, options: tuple[Option, ...]) -> Sorted:
-    """Typed flags of the engine that no rule counts, told; ``known`` is what is left, with what nobody knows."""
+    """Typed flags of the engine that no rule counts, told; ``known`` is what is left, with what nobody knows.
+
+    A flag that has a name of ours is known under that: SGLang's --speculative-num-draft-tokens counts one more than is drafted.
+    """
     from vramcast.asking.engine_line import FIELDS
 
     switches = [o.name.replace("_", "-") for o in options if o.kind == "bool"]
@@ -72,7 +75,8 @@ def without_rule(words: Sequence[str], engine: str, options: tuple[Option, ...])
         if not ours and (is_idle(one.name) or is_speed(one.name) or effect_of(engine, one.name)):
             piles.put(one, None, None)
         else:
-            known += [one.typed, *one.values]
+            own = {one.typed, one.typed.replace("_", "-")} & table or not ours
+            known += [one.typed if own else f"--{one.name}", *one.values]
     return Sorted(
         known=(*known, *apart.words),
         assumed=(*piles.told, *_without_effect(piles.idle, piles.speed, "typed")),
