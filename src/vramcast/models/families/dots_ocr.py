@@ -47,7 +47,9 @@ def _vision(seen: Config, hidden: int) -> Tower:
             *(parts.norms(width, f"{name}post_trunk_norm") if seen.flag("post_norm", default=True) else ()),
             *parts.norms(width, f"{name}merger.ln_q", bias=True),
             *parts.linear(f"{name}merger.mlp.0", joined, joined, "projector", shard=None, bias=True),
-            *parts.linear(f"{name}merger.mlp.2", hidden, joined, "projector", shard=None, bias=True),
+            *parts.linear(
+                f"{name}merger.mlp.2", seen.size("hidden_size", default=hidden), joined, "projector", shard=None, bias=True
+            ),
         ),
         facts={"patch_size": patch},
     )

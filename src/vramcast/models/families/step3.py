@@ -14,7 +14,7 @@ from vramcast.models.layers import Attention, Dense, Experts
 
 _SPARSE = range(4, 60)
 _NAMES = ("gate_proj", "up_proj", "down_proj")
-_STYLE = vit.Style(qkv="qkv_proj", out="out_proj", norms=("layer_norm1", "layer_norm2"), activation="quick_gelu")
+_STYLE = vit.Style(qkv="qkv_proj", out="out_proj", activation="quick_gelu", rope=False)
 
 
 def read(config: Config, *, prefix: str = "model.") -> Model:
@@ -65,7 +65,7 @@ def _block(config: Config, hidden: int, name: str, mixed: bool) -> Block:
         mixers=(kind,),
         feedforward=feed,
         tensors=(
-            *_attention(kind, hidden, config.size("share_q_dim", default=kind.heads * kind.head_dim)),
+            *_attention(kind, hidden, config.size("share_q_dim", default=2048)),
             *tensors,
             *parts.norms(hidden, "input_layernorm", "post_attention_layernorm"),
         ),
@@ -90,7 +90,7 @@ def _experts(config: Config, hidden: int) -> tuple[Experts, tuple[Tensor, ...]]:
         routed=count,
         active=config.size("moe_top_k"),
         intermediate=width,
-        shared_intermediate=config.size("share_expert_dim", default=width),
+        shared_intermediate=config.size("share_expert_dim", default=5120),
     )
     shapes = {"gate_proj": (count, width, hidden), "up_proj": (count, width, hidden), "down_proj": (count, hidden, width)}
     routed = tuple(
@@ -127,7 +127,7 @@ def _vision(config: Config, seen: Config, hidden: int) -> Tower:
         name="vision_model.",
         kind="vision",
         hidden=width,
-        blocks=(vit.block("vision_model.layers.{}.", layers, width, heads, intermediate=inner, style=_STYLE),),
+        blocks=(vit.block("vision_model.transformer.layers.{}.", layers, width, heads, intermediate=inner, style=_STYLE),),
         tensors=(
             vit.table("vision_model.embeddings.class_embedding", 1, width),
             vit.table("vision_model.embeddings.position_embedding.weight", places + 1, width),
