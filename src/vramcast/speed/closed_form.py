@@ -20,6 +20,7 @@ from vramcast.speed.deployment import Deployment
 from vramcast.speed.load import Load
 from vramcast.speed.step import Step
 
+FULL = 0.98  # of the largest rate: beyond it queues grow without end, and no steady state is told
 _ROUNDS = 24
 _CYCLES, _TRAIL = 3, 3  # of a closed loop: two steps and the point they lead to
 _MOVED = 1e-9
@@ -151,7 +152,7 @@ class _Solver:
 
     def open(self, rate: Number, most: Number) -> Steady:
         """Random arrivals at a rate; beyond the largest rate the state at that rate."""
-        asked, room = minimum(rate, 0.98 * most), self.room()
+        asked, room = minimum(rate, FULL * most), self.room()
         batch: Number = 1.0
         for _ in range(_ROUNDS):
             decode, prompt = self.decode_s(batch), self.prompt_s(batch)

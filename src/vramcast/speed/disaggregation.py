@@ -12,14 +12,14 @@ from typing import TypeVar
 import msgspec
 
 from vramcast.models.operations import Batch
-from vramcast.speed.closed_form import room_of
+from vramcast.speed.closed_form import FULL, room_of
 from vramcast.speed.load import Load, Request, drawn
 from vramcast.speed.simulation import Live, Served, Server
 from vramcast.speed.step import Step
 from vramcast.speed.transfer import HANDOVERS, REACHED, Handover, fan_out, rank_bytes
 
 _COUNT = 2000
-_HALVINGS, _FULL = 40, 0.98
+_HALVINGS = 40
 
 
 class Pools(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,17 +256,17 @@ class _PoolSolver:
     def solve(self) -> SteadyPools:
         most = min(self.most_prefill, self.most_decode)
         if self.load.rate_per_s:
-            rate = min(self.load.rate_per_s, _FULL * most)
+            rate = min(self.load.rate_per_s, FULL * most)
             batch = self._batch_of(rate)
             return self._state(batch, rate, most)
         clients, workers = float(self.load.concurrency), self.pools.decode_workers
         low, high = 0.0, min(self.room, clients / workers)
         for _ in range(_HALVINGS):
             batch = (low + high) / 2
-            rate = min(self._rate(batch), _FULL * most)
+            rate = min(self._rate(batch), FULL * most)
             alive = rate * (self._first_s(rate, batch) + self.rule.return_s) + workers * batch
             low, high = (low, batch) if alive > clients else (batch, high)
-        rate = min(self._rate(low), _FULL * most)
+        rate = min(self._rate(low), FULL * most)
         return self._state(min(low, self._batch_of(rate)), rate, most, clients=clients)
 
     def _batch_of(self, rate: float) -> float:
@@ -280,7 +280,7 @@ class _PoolSolver:
     def _first_s(self, rate: float, batch: float) -> float:
         """Way in, queue of the prefill pool (M/D/n by Sakasegawa's exponent), prompt, transfer, half a decode step."""
         workers = self.pools.prefill_workers
-        busy = min(_FULL, rate / self.most_prefill)
+        busy = min(FULL, rate / self.most_prefill)
         queue: float = self.prefill_s * busy ** ((2 * (workers + 1)) ** 0.5 - 1) / (workers * (1 - busy)) / 2
         step = self.decode_s(batch) * self.load.per_step
         seated = (0.5 + self.pools.handover.again) * step * min(1.0, batch)

@@ -15,6 +15,7 @@ from vramcast.planning.plans.wanted import Setting, Wanted
 from vramcast.planning.verdict import serving_fit
 from vramcast.serving.engines.base import answer_of
 from vramcast.speed.answer import checked_load, with_drafting
+from vramcast.speed.closed_form import FULL
 from vramcast.speed.disaggregation import steady_pools
 from vramcast.speed.pools import pools_of, prefill_answer
 from vramcast.workload import Disaggregated, Serving
@@ -23,7 +24,6 @@ ENGINES = ("vllm", "sglang", "tensorrt_llm")
 _WORKERS = (2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 _SHARES = (0.2, 0.34, 0.5, 0.67)  # of the workers that prefill
 _MOST = 4  # structures that are taken apart
-_FULL = 0.98  # of the largest rate, as a plan's other servers
 
 
 class Apart(Choice, frozen=True, kw_only=True):
@@ -97,7 +97,7 @@ def _one(wanted: Wanted, choice: Choice, prefills: int, decodes: int) -> Apart:
         setting=setting, question=question, prefill=other.resolved.question, pools=pools, replicas=decodes, gpus=cards,
         chunk=choice.chunk, seats=choice.seats, needed_bytes=int(needed), fit=min(fits, key=_likely), ttft_s=state.ttft_s,
         tpot_s=state.tpot_s, tokens_per_s=rate,
-        keeps_up=wanted.rate is None or state.most_per_s * _FULL >= wanted.rate, usd_per_hour=hour,
+        keeps_up=wanted.rate is None or state.most_per_s * FULL >= wanted.rate, usd_per_hour=hour,
         usd_per_million=hour / rate / 3600 * 1e6 if hour is not None and rate else None, power_w=setting.card.tdp_w * cards,
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from vramcast.planning.verdict import margin_of
 from vramcast.quantity import maximum, minimum
 from vramcast.serving.engines.base import Answer, answer_of
 from vramcast.speed.answer import load_of, step_of, with_drafting
-from vramcast.speed.closed_form import Steady, room_of, steady
+from vramcast.speed.closed_form import FULL, Steady, room_of, steady
 from vramcast.speed.placing import SCHEDULER, deployment_of
 from vramcast.speed.step import Step
 from vramcast.workload import Serving, Traffic
@@ -23,7 +23,6 @@ from vramcast.workload import Serving, Traffic
 CHUNKS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 SEATS = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 _TIMES = ("ttft_s", "tpot_s", "tokens_per_s", "keeps_up")
-_FULL = 0.98  # of the largest rate: beyond it queues grow without end (the closed form stops there)
 _REPLICAS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 
 
@@ -165,7 +164,7 @@ def _figures(wanted: Wanted, found: Steady, copies: Any) -> dict[str, Any]:
     import numpy as np
 
     rate = found.requests_per_s * (copies if wanted.users is None else np.minimum(copies, wanted.users))
-    keeps_up = found.most_per_s * copies * _FULL >= wanted.rate if wanted.rate is not None else copies > 0
+    keeps_up = found.most_per_s * copies * FULL >= wanted.rate if wanted.rate is not None else copies > 0
     own = {"ttft_s": found.ttft_s, "tpot_s": found.tpot_s, "tokens_per_s": rate * wanted.output, "keeps_up": keeps_up}
     return {name: np.broadcast_to(value, np.shape(copies)) for name, value in own.items()}
 
