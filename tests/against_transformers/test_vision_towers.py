@@ -9,12 +9,13 @@ import pytest
 from vramcast.models.families import mllama, qwen_vl, vit
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.layer import layer_life
+from vramcast.training.recipe.parts import Kernels
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 HIDDEN, HEADS, PLAIN, GATED, SIDE = 64, 4, 256, 160, 16
-STYLE = Style(norm="eager", attention="flash", sdpa=True)
+STYLE = Style(kernels=Kernels(norm="eager", attention="flash", sdpa=True))
 STATISTICS = 2  # torch's kernel on the CPU keeps the mean and deviation of a 16-bit row in 16 bits; on a card in 32
 PICTURE = {"hidden_size": HIDDEN, "num_attention_heads": HEADS, "image_size": 14 * SIDE, "patch_size": 14}
 
@@ -83,7 +84,13 @@ PIXTRAL = _stack("PixtralVision", GATED, image_sizes=[[14 * SIDE, 14 * SIDE]])
 TOWERS = {
     "qwen2_vl": (QWEN2, qwen_vl._QWEN2, PLAIN, SIDE**2, True),
     "qwen2_5_vl": (QWEN25, qwen_vl._QWEN25, GATED, SIDE**2, True),
-    "clip": (_stack("CLIPVision", PLAIN), vit.Style(activation="quick_gelu", rope=False), PLAIN, SIDE**2 + 1, False),
+    "clip": (
+        _stack("CLIPVision", PLAIN),
+        vit.Style(activation="quick_gelu", rope=False),
+        PLAIN,
+        SIDE**2 + 1,
+        False,
+    ),
     "siglip": (_stack("SiglipVision", PLAIN), vit.Style(rope=False), PLAIN, SIDE**2, False),
     "pixtral": (PIXTRAL, vit.PIXTRAL, GATED, SIDE**2, False),
     "mllama": (_mllama, mllama._STYLE, PLAIN, 264, False),  # 257 padded to a multiple of 8

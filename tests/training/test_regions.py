@@ -9,13 +9,13 @@ from vramcast.training.activations.layers import Layers, layers_of
 from vramcast.training.activations.regions import MODULES, module_bytes
 from vramcast.training.activations.sizes import Shape as Batch
 from vramcast.training.counts import stages
-from vramcast.training.recipe.parts import parse_policy
+from vramcast.training.recipe.parts import Kernels, parse_policy
 from vramcast.training.shape import Shape, shape_model
 from vramcast.workload import Parallel
 
 TOKENS, HIDDEN, FFN, HEADS = 1024, 1024, 4096, 16
 LATENT = (768, 512, 64, 32, 64)  # query, kv, nope, rope, value
-STYLE = Style(norm="native", rope="fused", glu="packed", qkv="copies", experts="grouped")
+STYLE = Style(kernels=Kernels(norm="native", rope="fused", glu="packed", qkv="copies", experts="grouped"))
 DENSE = shape_model(Shape(layers=8, hidden=HIDDEN, heads=HEADS, ffn=FFN, vocab=1000))
 SPARSE = shape_model(
     Shape(layers=8, hidden=HIDDEN, heads=HEADS, vocab=1000, experts=8, active=2, expert_ffn=512, shared_ffn=256, latent=LATENT)
@@ -36,7 +36,7 @@ def test_a_dense_mlp_leaves_its_input_alone() -> None:
 def test_core_attention_leaves_its_output_and_drops_statistics_or_scores() -> None:
     assert dropped(DENSE, "core_attn") == TOKENS * HEADS * 4 + 24  # statistics and the random state of flash attention
     scores = TOKENS * HEADS * TOKENS * 2
-    unfused = Style(norm="native", rope="fused", glu="packed", qkv="copies", attention="unfused")
+    unfused = Style(kernels=Kernels(norm="native", rope="fused", glu="packed", qkv="copies", attention="unfused"))
     assert dropped(DENSE, "core_attn", style=unfused) == scores  # the probabilities, which the weighted sum saved
 
 

@@ -10,12 +10,13 @@ from vramcast.models.reading import read_model
 from vramcast.training.activations.choice import LowRank, Style
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.sizes import TOKENS, Length, Peak, Shape, Size, at, chunks_of, highest, reaches
+from vramcast.training.recipe.parts import Kernels
 
 STYLES = {
-    "eager": Style(attention="eager"),
-    "fused": Style(norm="fused", rope="fused", glu="fused"),
+    "eager": Style(kernels=Kernels(attention="eager")),
+    "fused": Style(kernels=Kernels(norm="fused", rope="fused", glu="fused")),
     "adapted": Style(trains=False, adapter=LowRank(ranks={"q": 8, "down": 8}, dropout=0.1)),
-    "plain scan": Style(scan="torch", experts="grouped"),
+    "plain scan": Style(kernels=Kernels(scan="torch", experts="grouped")),
     "sharded": Style(tp=2, sp=True, autocast=True, cast_weights=True, residual=4),
 }
 MODELS = ("meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B", "google/gemma-2-9b-it", "deepseek-ai/DeepSeek-V3")

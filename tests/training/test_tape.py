@@ -9,6 +9,7 @@ from vramcast.models.reading import read_model
 from vramcast.training.activations.choice import LowRank, Style
 from vramcast.training.activations.layer import layer_life, layer_tape
 from vramcast.training.activations.tape import Tape, work_of
+from vramcast.training.recipe.parts import Kernels
 from vramcast.training.shape import Shape, shape_model
 
 LLAMA_8B = shape_model(Shape(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256))
@@ -57,8 +58,8 @@ def test_an_eager_llama_layer_saves_what_execution_saves(tokens: int) -> None:
 
 def test_frozen_weights_save_no_inputs() -> None:
     block = LLAMA_8B.blocks[0]
-    trained = layer_life(block, Style(norm="fused"), hidden=4096, tokens=1024, seq=1024)
-    frozen = layer_life(block, Style(norm="fused", trains=False), hidden=4096, tokens=1024, seq=1024)
+    trained = layer_life(block, Style(kernels=Kernels(norm="fused")), hidden=4096, tokens=1024, seq=1024)
+    frozen = layer_life(block, Style(kernels=Kernels(norm="fused"), trains=False), hidden=4096, tokens=1024, seq=1024)
     assert trained.saved - frozen.saved == 1024 * 2 * (4096 + 4096 + 14336)  # normed rows twice, the product
     assert frozen.weight_gradients == 0
 
@@ -74,7 +75,7 @@ def test_rank_hardly_moves_what_a_lora_layer_saves() -> None:
 
 @given(st.integers(1, 64), st.sampled_from(["eager", "fused", "native"]), st.sampled_from(["eager", "fused", "packed"]))
 def test_peaks_bound_what_is_saved_and_grow_with_tokens(scale: int, norm: str, glu: str) -> None:
-    style = Style(norm=norm, glu=glu, gradient_width=0)
+    style = Style(kernels=Kernels(norm=norm, glu=glu), gradient_width=0)
     one = layer_life(LLAMA_8B.blocks[0], style, hidden=4096, tokens=128, seq=128)
     many = layer_life(LLAMA_8B.blocks[0], style, hidden=4096, tokens=128 * scale, seq=128)
     assert one.forward_peak >= one.saved
@@ -85,13 +86,13 @@ def test_peaks_bound_what_is_saved_and_grow_with_tokens(scale: int, norm: str, g
 
 def test_eager_attention_keeps_its_scores() -> None:
     flash = layer_life(LLAMA_8B.blocks[0], Style(), hidden=4096, tokens=2048, seq=2048)
-    eager = layer_life(LLAMA_8B.blocks[0], Style(attention="eager"), hidden=4096, tokens=2048, seq=2048)
+    eager = layer_life(LLAMA_8B.blocks[0], Style(kernels=Kernels(attention="eager")), hidden=4096, tokens=2048, seq=2048)
     assert eager.saved - flash.saved > 6 * 32 * 2048 * 2048 * 0.99  # fp32 and 16-bit probabilities
 
 
 def test_an_eight_bit_matmul_saves_narrow_inputs() -> None:
-    packed = Style(norm="fused", glu="packed", qkv="copies")
-    narrow = Style(norm="fused", glu="packed", qkv="copies", saved_inputs=1)
+    packed = Style(kernels=Kernels(norm="fused", glu="packed", qkv="copies"))
+    narrow = Style(kernels=Kernels(norm="fused", glu="packed", qkv="copies"), saved_inputs=1)
     wide_life, narrow_life = (layer_life(LLAMA_8B.blocks[0], s, hidden=4096, tokens=1024, seq=1024) for s in (packed, narrow))
     # normed rows twice and the product at half the width; the output of attention stays whole and is copied too
     assert wide_life.saved - narrow_life.saved == 1024 * (4096 + 4096 + 14336) - 1024 * 4096
@@ -104,7 +105,7 @@ def test_a_tapes_operations_are_those_that_speed_counts(model_id: str) -> None:
     """Each does the arithmetic of an operation of models/operations, and its matrices are as large as theirs."""
     model = read_model(model_id, offline=True)
     block = model.blocks[-1]
-    tape = layer_tape(block, Style(experts="grouped"), hidden=model.hidden, tokens=512.0, seq=512)
+    tape = layer_tape(block, Style(kernels=Kernels(experts="grouped")), hidden=model.hidden, tokens=512.0, seq=512)
     counted = {one.name: one for one in operations(model, split=Split())}
     worked = {work_of(op.name) for op in tape.operations} - {""}
     latent = {"qkv_a": "qkv", "shared activation": "activation"}  # a name for each form that a kernel has

@@ -197,13 +197,12 @@ def _style(tower: Tower, style: Style, recipe: Recipe) -> Style:
     ranks = {role: r for role, r in style.adapter.ranks.items() if role in roles} if style.adapter and free else {}
     adapter = msgspec.structs.replace(style.adapter, ranks=ranks) if style.adapter and any(ranks.values()) else None
     return msgspec.structs.replace(
-        style,
+        style.under(hidden_dropout=0.0),
         trains=trained,
         adapter=adapter,
         reached=trained or adapter is not None,
-        joined="temporal_patch_size" in tower.facts and (style.sdpa or style.attention != "flash"),
+        joined="temporal_patch_size" in tower.facts and (style.kernels.sdpa or style.kernels.attention != "flash"),
         sp=False,
-        hidden_dropout=0.0,
     )
 
 

@@ -68,7 +68,7 @@ def _fused(tape: Tape, source: int, out: int, b: Beside, *, weights: Amount) -> 
 
     A fused MLP makes the input of its second matrix again in backward, from what it saved anyway (LoRA_MLP).
     """
-    rebuilt = b.role == "down" and b.style.glu == "fused"
+    rebuilt = b.role == "down" and b.style.kernels.glu == "fused"
     if b.adapter.dropout:
         source = tape.run("lora.dropout", [source], b.tokens * b.inputs * b.style.width)
     return tape.run("lora", [source, out], b.tokens * b.outputs * b.style.width, saves=[] if rebuilt else [source],

@@ -42,7 +42,7 @@ def kernel(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
     q = _in_width(tape, q, heads.tokens * heads.queries * heads.key_dim * width, whole)
     k = _in_width(tape, k, heads.tokens * heads.keys * heads.key_dim * width, whole)
     v = _in_width(tape, v, heads.tokens * heads.keys * heads.value_dim * width, whole)
-    if name == "math" and style.sdpa:
+    if name == "math" and style.kernels.sdpa:
         return _math(tape, style, (q, k, v), heads)
     if name in ("eager", "math", "unfused"):
         if heads.grouped and name != "unfused":
@@ -60,15 +60,15 @@ def chosen(style: Style, heads: Heads) -> tuple[str, bool]:
     Transformers asks for grouped heads where there is no mask and heads are equal and at most 256 wide; the efficient kernel has
     none, which leaves torch's own composition. Flash takes 16 bits, no mask and equal widths.
     """
-    if not style.sdpa or style.attention in ("eager", "unfused", "math"):
-        return style.attention, style.repeats_kv or style.attention == "efficient"
+    if not style.kernels.sdpa or style.kernels.attention in ("eager", "unfused", "math"):
+        return style.kernels.attention, style.kernels.repeats_kv or style.kernels.attention == "efficient"
     if heads.softcap or heads.sinks or style.written.eager:
         return "eager", False
     if heads.biased or heads.across:
         return ("math" if heads.biased and (style.trains or heads.across) else "efficient"), False
     plain = not heads.masked and heads.key_dim == heads.value_dim <= WIDEST_FLASH_HEAD
-    if plain and style.width == 2 and style.attention != "efficient":
-        return style.attention, False
+    if plain and style.width == 2 and style.kernels.attention != "efficient":
+        return style.kernels.attention, False
     return ("math", False) if plain and heads.grouped else ("efficient", True)
 
 
@@ -89,7 +89,7 @@ def _fused(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads) -> int
     statistics = rows * 4
     expanded = rows * (heads.key_dim + heads.value_dim) * style.width if heads.grouped else 0
     accumulator = rows * _rounded(heads.key_dim) * 4 if name != "cudnn" else 0
-    mask = heads.tokens * heads.seq * style.width if heads.masked and style.sdpa else 0
+    mask = heads.tokens * heads.seq * style.width if heads.masked and style.kernels.sdpa else 0
     zeros = heads.across and style.written.biased and style.widens_queries  # cast by each layer
     mask += heads.seq**2 * heads.queries * (style.width if style.autocast else style.residual) if heads.biased or zeros else 0
     return tape.run(
@@ -125,7 +125,7 @@ def _math(tape: Tape, style: Style, qkv: Parts, heads: Heads) -> int:
     raw = tape.run("scores", [q, k], heads.scores * 4, saves=[q, k])
     masked = tape.run("mask", [raw], heads.scores * 4, keeps=heads.seq**2 if heads.biased else 0, aliases=True)
     probabilities = tape.run("softmax", [masked], heads.scores * 4, saves_output=True)
-    if style.attention_dropout:
+    if style.kernels.attention_dropout:
         probabilities = tape.run("dropout", [probabilities], heads.scores * 4, keeps=heads.scores)
     narrow = tape.run("math.narrow", [probabilities], heads.scores * style.width) if style.width < 4 else probabilities
     out = tape.run("weighted", [probabilities, v], rows * heads.value_dim, saves=[probabilities, v])
@@ -163,7 +163,9 @@ def attention(
     if style.written.value_norm:
         v = bare_norm(tape, style, v, tokens=tokens * kv, width=v_width / kv)
     if kind.rope_dim:
-        turned = max(width, style.residual) if style.rope == "eager" else width  # cos and sin have the hidden stream's dtype
+        turned = (
+            max(width, style.residual) if style.kernels.rope == "eager" else width
+        )  # cos and sin have the hidden stream's dtype
         straight = (q, k)
         q = rope(tape, style, q, tokens * q_width * turned, keeps=_repeated_angles(style, kind, seq))
         k = rope(tape, style, k, tokens * k_width * turned)
@@ -173,7 +175,7 @@ def attention(
     out = exchanged(tape, out) if style.exchanges else out
     if style.joined:
         out = tape.run("attention.join", [out], tape.sizes[out])
-    if style.rope == "eager" and kind.rope_dim > 0:  # joined parts lie head by head, and the output like them
+    if style.kernels.rope == "eager" and kind.rope_dim > 0:  # joined parts lie head by head, and the output like them
         out = tape.run("attention.rows", [out], tape.sizes[out])
     if kind.gated:
         gate = tape.run("gate.sigmoid", [gate], tape.sizes[gate], saves_output=True)
@@ -223,7 +225,7 @@ def _projections(
     tape: Tape, style: Style, source: int, *, tokens: Amount, hidden: float, widths: tuple[float, float, float]
 ) -> tuple[int, int, int]:
     """Queries, keys and values from three projections, or from one whose parts are copied out or viewed."""
-    if style.qkv == "separate":
+    if style.kernels.qkv == "separate":
         made = [
             linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=w, role=r)
             for r, w in zip("qkv", widths, strict=True)
@@ -232,7 +234,7 @@ def _projections(
     padded = style.adapter.padded if style.adapter else frozenset()
     added = sum(w for r, w in zip("qkv", widths, strict=True) if r in padded)
     packed = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=sum(widths), role="qkv", added=added)
-    if style.qkv == "views":
+    if style.kernels.qkv == "views":
         held = tape.sizes[packed] / sum(widths)
         q, k, v = tape.slices("qkv.slice", packed, [w * held for w in widths])
         return q, k, v
@@ -242,7 +244,7 @@ def _projections(
 
 def _repeated_angles(style: Style, kind: Attention, seq: Amount) -> Amount:
     """Cosines and sines of every place, where a layer writes them out anew and its products save them."""
-    if style.rope != "eager" or not style.written.repeated_rope:
+    if style.kernels.rope != "eager" or not style.written.repeated_rope:
         return 0.0
     features = kind.head_dim if kind.rope_dim < 0 else kind.rope_dim
     return 2 * seq * features * (4 if style.written.repeated_rope == "float" else style.residual)
@@ -250,7 +252,7 @@ def _repeated_angles(style: Style, kind: Attention, seq: Amount) -> Amount:
 
 def rope(tape: Tape, style: Style, source: int, size: Amount, *, keeps: Amount = 0) -> int:
     """Rotary embedding: eager saves nothing of its input (cos and sin need no gradient) but makes two copies on the way."""
-    if style.rope != "eager":
+    if style.kernels.rope != "eager":
         return tape.run("rope", [source], size)
     return tape.run("rope", [source], size, keeps=keeps, scratch=2 * size, back_scratch=2 * size)
 
@@ -265,10 +267,15 @@ def latent(tape: Tape, style: Style, kind: LatentAttention, source: int, *, toke
     else:
         q = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=heads * kind.head_dim, role="q")
     packed = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=kind.kv_rank + kind.rope_dim, role="kv_a")
-    join = _joined if style.rope == "eager" else _fused_rope
+    join = _joined if style.kernels.rope == "eager" else _fused_rope
     q, k, v = join(tape, style, kind, q, packed, tokens=tokens, heads=heads)
     value_dim = kind.value_dim
-    if style.attention.startswith("flash") and not style.sdpa and kind.value_dim < kind.head_dim and style.glu != "packed":
+    if (
+        style.kernels.attention.startswith("flash")
+        and not style.kernels.sdpa
+        and kind.value_dim < kind.head_dim
+        and style.kernels.glu != "packed"
+    ):
         v = tape.run("value.pad", [v], tokens * heads * kind.head_dim * width)
         value_dim = kind.head_dim
     problem = Heads(tokens=tokens, seq=seq, queries=heads, keys=heads, key_dim=kind.head_dim, value_dim=value_dim)

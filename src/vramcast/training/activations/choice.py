@@ -17,7 +17,7 @@ from vramcast.models.quantization.formats import NAMED
 from vramcast.training.adapters.prompts import PREFIXES
 from vramcast.training.adapters.tensors import parts_of
 from vramcast.training.optimizers.rules import optimizer
-from vramcast.training.recipe.parts import GATHERED, Recipe, width
+from vramcast.training.recipe.parts import GATHERED, Kernels, Recipe, width
 from vramcast.workload import Adapter, Parallel
 
 
@@ -42,16 +42,10 @@ class LowRank(msgspec.Struct, frozen=True, kw_only=True):
 class Style(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that decides what a layer saves for one token. Widths are bytes.
 
+    ``kernels``: the recipe's own part; the rest follows from several parts of it, or from the model.
     ``width``: inputs and outputs of matmuls; ``residual``: the residual stream; ``cast_weights``: autocast keeps a copy of each
-    weight; ``norm``: eager (HF's upcasting RMSNorm), fused, native (torch's), ``norm_weight``: width of its weight; ``rope``:
-    eager or fused; ``glu``: eager (HF modules), torch (plain functions), fused, recomputed, packed (one matmul, fused product).
-    ``autocast``: pow, softmax and layer norms run in fp32, matmuls cast their inputs. ``norm_form``: where an eager RMSNorm casts
-    back (a row of models/classes). ``sdpa``: the kernel of each
-    layer is torch's choice, ``attention`` its first. ``fused_experts``, ``expert_width``: experts are one tensor, held in that
-    width, which grouped matmuls do not cast (transformers 5); ``float_router``: the router runs in fp32;
-    ``clamped_glu``: GPT-OSS's.
-    ``attention``: flash, cudnn, efficient, math, eager, unfused; ``repeats_kv``: keys and values are expanded to all heads;
-    ``qkv``: separate projections, or packed into one whose parts are views or copies. ``experts``: loop or grouped.
+    weight; ``autocast``: pow, softmax and layer norms run in fp32, matmuls cast their inputs; ``norm_weight``: width of a norm's
+    weight; ``expert_width``: that of experts which are one tensor, which grouped matmuls do not cast (transformers 5).
     ``dequantize``: bytes of a dequantised weight element per call, 0 = none; ``quant_width``: width in which a quantised linear
     saves its input though frozen (bitsandbytes up to 0.42), 0 = it does not; ``saved_inputs``: width in which a trained
     matmul saves its input when that differs (fp8, fp4), 0 = as it is; ``saved_weights``: the same of its weight;
@@ -61,38 +55,26 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ``embeds``: gradients are wanted of the embeddings, as checkpointing asks for where it is on; else the first layer saves less;
     ``normed_embedding``: a LayerNorm of the embeddings saves its input;
     ``joined``: attention runs image by image, and its results are copied into one; ``written``: the class's own row.
-    ``recomputed``: layers run again in backward. ``scan``: recurrent mixers run in kernels of packages of their own, or in plain
-    torch operations. ``trains``: the layer's own weights want gradients; ``trains_norms``: those of its norms alone do (PEFT's LN
-    tuning), which save what they scale. ``left_wide``: roles that every quantiser leaves in float (T5's wo).
-    ``prefixed``: attention looks at a trained prompt as well, and a gate adds what it sees (LLaMA-Adapter).
+    ``recomputed``: layers run again in backward. ``trains``: the layer's own weights want gradients; ``trains_norms``: those of
+    its norms alone do (PEFT's LN tuning), which save what they scale. ``left_wide``: roles that every quantiser leaves in float
+    (T5's wo). ``prefixed``: attention looks at a trained prompt as well, and a gate adds what it sees (LLaMA-Adapter).
     ``exchanges``: an all-to-all after attention gives heads back for tokens, into a tensor of its own.
     ``units_cast``: sharded units cast what they are given to their own width (FSDP2; FSDP1 casts for its root alone).
     ``moved``: modules whose saved tensors lie on the host (``activations/regions.py``).
     """
 
+    kernels: Kernels = Kernels()
     width: int = 2
     residual: int = 2
     autocast: bool = False
-    norm_form: str = "narrow"
-    sdpa: bool = False
     cast_weights: bool = False
-    norm: str = "eager"
     norm_weight: int = 2
-    rope: str = "eager"
-    glu: str = "eager"
-    attention: str = "flash"
-    repeats_kv: bool = False
-    qkv: str = "separate"
     quant_width: int = 0
     saved_inputs: float = 0
     saved_weights: float = 0
     scans: bool = False
     unpacks: bool = False
-    experts: str = "loop"
-    fused_experts: bool = False
     expert_width: int = 2
-    float_router: bool = False
-    clamped_glu: bool = False
     trains: bool = True
     trains_norms: bool = False
     prefixed: bool = False
@@ -102,8 +84,6 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     joined: bool = False
     adapter: LowRank | None = None
     dequantize: int = 0
-    hidden_dropout: float = 0.0
-    attention_dropout: float = 0.0
     gradient_width: int = 2
     units_cast: bool = False
     moved: tuple[str, ...] = ()
@@ -114,9 +94,12 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     imbalance: float = 1.0
     normed_embedding: bool = False
     written: Layer = Layer()
-    scan: str = "kernels"
     recomputed: bool = False
     left_wide: frozenset[str] = frozenset()
+
+    def under(self, **kernels: str | float) -> "Style":
+        """The same style with other words or figures of the recipe's kernels."""
+        return msgspec.structs.replace(self, kernels=msgspec.structs.replace(self.kernels, **kernels))
 
     @property
     def widens_queries(self) -> bool:
@@ -177,23 +160,13 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
     """How this recipe's layers are implemented."""
     compute = width(recipe.precision.compute)
     return Style(
+        kernels=recipe.kernels,
         width=compute,
         residual=width(recipe.precision.residual),
         autocast=recipe.precision.autocast,
-        norm_form=recipe.kernels.norm_form,
-        sdpa=recipe.kernels.sdpa,
-        fused_experts=recipe.kernels.fused_experts,
-        float_router=recipe.kernels.float_router,
-        clamped_glu=recipe.kernels.clamped_glu,
         expert_width=_expert_width(recipe, compute),
         cast_weights=_casts_weights(recipe, adapter, compute),
-        norm=recipe.kernels.norm,
         norm_weight=width(recipe.precision.norm_weight),
-        rope=recipe.kernels.rope,
-        glu=recipe.kernels.glu,
-        attention=recipe.kernels.attention,
-        repeats_kv=recipe.kernels.repeats_kv,
-        qkv=recipe.kernels.qkv,
         saved_inputs=SAVED_WIDTHS.get(recipe.precision.saved_inputs, 0),
         saved_weights=SAVED_WIDTHS["nvfp4"]
         if recipe.precision.saved_inputs == "nvfp4" and recipe.recomputation.policy.kind != "op"
@@ -203,14 +176,11 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         quant_width=width(recipe.quantization.quant_saves)
         if recipe.quantization.quant_saves and recipe.quantization.scheme
         else 0,
-        experts=recipe.kernels.experts,
         trains=adapter is None and recipe.task.method in ("full", "partial"),
         trains_norms=adapter is not None and adapter.kind in ("ln_tuning", "adapter_v2"),
         prefixed=adapter is not None and adapter.kind in PREFIXES,
         adapter=_low_rank(recipe, adapter, ranks) if adapter and ranks else None,
         dequantize=compute if recipe.quantization.scheme and not recipe.quantization.scheme.startswith("gptq") else 0,
-        hidden_dropout=recipe.kernels.hidden_dropout,
-        attention_dropout=recipe.kernels.attention_dropout,
         gradient_width=0
         if updates_inside_backward(recipe) or recipe.precision.placeholders
         else width(recipe.precision.backward_gradients),
@@ -222,7 +192,6 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         ep=parallel.ep,
         expert_tp=recipe.model_parallel.expert_tp,
         imbalance=recipe.model_parallel.imbalance,
-        scan=recipe.kernels.scan,
         recomputed=recipe.recomputation.policy.kind == "full",
         written=_written(recipe),
     )

@@ -105,16 +105,18 @@ def norm(tape: Tape, style: Style, source: int, *, tokens: Amount, width: float,
     trained = (style.trains or style.trains_norms) if trains is None else trains
     held = tape.sizes[source] / max(1.0, tokens * width)
     out = max(held if style.norm_weight <= style.width else style.norm_weight, style.width)
-    if style.norm == "eager":
+    if style.kernels.norm == "eager":
         return _eager(tape, style, source, tokens=tokens, width=width, held=held, out=out, trained=trained)
-    statistics = 8.0 if style.norm == "native" else 4.0
+    statistics = 8.0 if style.kernels.norm == "native" else 4.0
     given = source
     own = style.written.float_norm and held < 4
     if style.written.casts_norm and style.autocast:
         source, out = tape.cast(source, tokens * width * style.width), style.width
-    elif style.norm == "native" and (style.autocast or own) and held < 4:  # on autocast's fp32 list (aten/autocast_mode.h)
+    elif (
+        style.kernels.norm == "native" and (style.autocast or own) and held < 4
+    ):  # on autocast's fp32 list (aten/autocast_mode.h)
         source, out = tape.run("norm.float", [source], tokens * width * 4), 4
-    kept = out if style.norm != "fused" else style.width
+    kept = out if style.kernels.norm != "fused" else style.width
     made = tape.run("norm", [source], tokens * width * kept, saves=[source], keeps=tokens * statistics, trains=trained)
     narrows = style.written.narrows_norm and tape.sizes[made] > tokens * width * held
     made = tape.run("norm.back", [made], tokens * width * held) if narrows or (own and not style.autocast) else made
@@ -124,7 +126,7 @@ def norm(tape: Tape, style: Style, source: int, *, tokens: Amount, width: float,
 
 def bare_norm(tape: Tape, style: Style, source: int, *, tokens: Amount, width: float) -> int:
     """An RMSNorm without a weight, of values (Gemma 3n and 4): cast back as soon as it is scaled."""
-    if style.norm != "eager":
+    if style.kernels.norm != "eager":
         return norm(tape, style, source, tokens=tokens, width=width, trains=False)
     wide, held = tokens * width * 4, tape.sizes[source]
     x = tape.cast(source, wide)
@@ -142,15 +144,15 @@ def _eager(
     """The RMSNorm in separate operations; the backward of pow and mean makes three more copies than it returns."""
     wide = tokens * width * 4
     x = source if held >= 4 else tape.run("norm.float", [source], wide)
-    if style.norm_form == "centred":
+    if style.kernels.norm_form == "centred":
         x = tape.run("norm.centre", [x], wide, keeps=wide)  # once for its square, once for the product
     squares = tape.run("norm.pow", [x], wide, saves=[x], back_scratch=2 * wide)
     scale = tape.run("norm.mean", [squares], tokens * 4, saves_output=True)
-    if style.norm_form == "mixed":
+    if style.kernels.norm_form == "mixed":
         x = source
     normed = tape.run("norm.scale", [x, scale], wide, saves=[x], back_scratch=wide)
-    if style.norm_form not in ("narrow", "mixed"):
-        offset = width * 4 if style.norm_form == "offset" else 0
+    if style.kernels.norm_form not in ("narrow", "mixed"):
+        offset = width * 4 if style.kernels.norm_form == "offset" else 0
         made = tape.run("norm.weight", [normed], wide, saves=[normed] if trained else [], keeps=offset, trains=trained)
         back = made if held >= 4 else tape.run("norm.back", [made], tokens * width * held)
         tape.hold(source, made)
@@ -165,7 +167,7 @@ def add(tape: Tape, style: Style, left: int, right: int) -> int:
     """A residual addition: nothing is saved; the sum has the width of the wider side."""
     if style.written.scaled_branches:
         right = tape.run("scale", [right], tape.sizes[right])
-    if style.hidden_dropout:
+    if style.kernels.hidden_dropout:
         right = tape.run("dropout", [right], tape.sizes[right], keeps=tape.sizes[0] / style.residual)
     size = max(tape.sizes[left], tape.sizes[right])
     return tape.run("residual", [left, right], size, aliases=tape.sizes[left] == tape.sizes[right])
@@ -180,18 +182,18 @@ def dense(
     if not kind.gated:
         up = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=inner, role=prefix + "up")
         mid = _pointwise(tape, style, kind.activation, up, tokens * inner)
-    elif style.glu == "views":
+    elif style.kernels.glu == "views":
         both = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=2 * inner, role=prefix + "gate_up")
         half = tape.sizes[both] / 2
         gate, up = tape.slices("glu.split", both, (half, half), joined=True)
         activated = tape.run("activation", [gate], half, saves=[gate])
         mid = tape.run("product", [up, activated], half, saves=[up, activated])
-    elif style.glu == "packed":
+    elif style.kernels.glu == "packed":
         both = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=2 * inner, role=prefix + "gate_up")
         mid = tape.run("glu", [both], size, saves=[both])
     else:
         mid = _gated(tape, style, kind, source, tokens=tokens, hidden=hidden, inner=inner, prefix=prefix)
-    if style.written.inner_dropout and style.hidden_dropout:
+    if style.written.inner_dropout and style.kernels.hidden_dropout:
         mid = tape.run("dropout", [mid], tape.sizes[mid], keeps=tokens * inner)
     if style.written.sub_norms:
         mid = norm(tape, style, mid, tokens=tokens, width=inner)
@@ -205,11 +207,11 @@ def _gated(
 ) -> int:
     size = tokens * inner * style.width
     gate = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=inner, role=prefix + "gate")
-    if style.glu in ("fused", "recomputed"):
+    if style.kernels.glu in ("fused", "recomputed"):
         up = linear(tape, style, source, tokens=tokens, inputs=hidden, outputs=inner, role=prefix + "up")
         return tape.run("glu", [gate, up], size, saves=[gate, up], back_scratch=-2 * size)
     size = tape.sizes[gate]  # a 4-bit linear returns the dtype of its input
-    if kind.activation in ("gelu_new", *_SQUARED) and style.glu == "eager":
+    if kind.activation in ("gelu_new", *_SQUARED) and style.kernels.glu == "eager":
         activated = _pointwise(tape, style, kind.activation, gate, tokens * inner)
         size = tape.sizes[activated]
     else:
@@ -223,16 +225,16 @@ def _pointwise(tape: Tape, style: Style, activation: str, source: int, elements:
     size = tape.sizes[source]
     if activation == "relu":  # its backward asks its result alone
         return tape.run("activation", [source], size, saves_output=True)
-    if activation == "xielu" and style.glu == "eager":
+    if activation == "xielu" and style.kernels.glu == "eager":
         return _xielu(tape, style, source, elements)
-    if activation in _SQUARED and style.glu != "packed":
+    if activation in _SQUARED and style.kernels.glu != "packed":
         rectified = tape.run("relu", [source], size, saves_output=True)
         wide = max(size, elements * 4) if style.autocast else size
         x = tape.run("square.float", [rectified], wide) if wide > size else rectified
         made = tape.run("square", [x], wide, saves=[x], back_scratch=2 * wide)
         tape.hold(source, rectified)
         return made
-    if activation == "gelu_new" and style.glu == "eager":
+    if activation == "gelu_new" and style.kernels.glu == "eager":
         return _written_gelu(tape, style, source, elements)
     if activation == "quick_gelu":  # x * sigmoid(1.702 x): transformers/activations.py, QuickGELUActivation
         sigmoid = tape.run("gelu.sigmoid", [tape.run("gelu.scale", [source], size)], size, saves_output=True)
@@ -296,10 +298,10 @@ def experts(
 def _routed(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: Amount, hidden: float) -> int:
     width = kind.latent or hidden
     rows = tokens * kind.active * style.imbalance * (style.expert_tp / style.tp if style.sp else 1)
-    if style.fused_experts and style.written.every_expert:
+    if style.kernels.fused_experts and style.written.every_expert:
         return every_expert(tape, style, kind, source, tokens=tokens, hidden=hidden)
-    one_by_one = style.experts == "loop" or style.written.sliced_experts
-    if style.fused_experts and not one_by_one:
+    one_by_one = style.kernels.experts == "loop" or style.written.sliced_experts
+    if style.kernels.fused_experts and not one_by_one:
         return fused_experts(tape, style, kind, source, rows=rows, tokens=tokens, hidden=hidden, width=width)
     router = tape.run("router", [source], tokens * kind.routed * 4, saves=[source], saves_output=True,
                       keeps=tokens * kind.active * 12, trains=style.trains)  # fmt: skip

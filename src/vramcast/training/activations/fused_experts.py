@@ -19,7 +19,7 @@ def fused_experts(
     weights = router(tape, style, kind, source, tokens=tokens, hidden=hidden)
     route = tape.sizes[weights] / (tokens * kind.active)
     wide = max(route, held)
-    places, biased = rows * PLACE, style.clamped_glu
+    places, biased = rows * PLACE, style.kernels.clamped_glu
     kept = places * (4 if biased else 3) + rows * route
     given = tape.sizes[source] / tokens / width
     gathered = tape.run("permute", [source], rows * width * given, keeps=kept, scratch=places)
@@ -65,7 +65,7 @@ def every_expert(tape: Tape, style: Style, kind: Experts, source: int, *, tokens
 def _product(tape: Tape, style: Style, kind: Experts, up: int, size: Amount) -> int:
     if not kind.gated:
         return tape.run("activation", [up], size, saves=[up])
-    if style.clamped_glu:
+    if style.kernels.clamped_glu:
         return _clamped(tape, up, size)
     gate, linear = tape.slices("glu.split", up, (size, size), joined=True)
     activated = tape.run("activation", [gate], size, saves=[gate])

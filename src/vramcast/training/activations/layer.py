@@ -2,8 +2,6 @@
 
 from functools import lru_cache
 
-import msgspec
-
 from vramcast.models.inventory import Block
 from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 from vramcast.training.activations.altup import AltUp, in_float
@@ -40,8 +38,8 @@ def layer_life(block: Block, style: Style, *, hidden: int, tokens: Amount, seq: 
 
 def layer_tape(block: Block, style: Style, *, hidden: int, tokens: Amount, seq: Amount) -> Tape:
     """The tape of one layer. With sequence parallelism the stream and the norms hold 1/tp of the tokens."""
-    if style.norm == "eager" and (has_layer_norm(block) or style.written.layer_norm):
-        style = msgspec.structs.replace(style, norm="native")
+    if style.kernels.norm == "eager" and (has_layer_norm(block) or style.written.layer_norm):
+        style = style.under(norm="native")
     style = _as_packed(block, style)
     own, carried = tokens / style.tp if style.sp else tokens, streams(block)
     style = in_float(style) if carried > 1 else style
@@ -159,9 +157,9 @@ def norm_count(block: Block, hidden: int) -> int:
 def _as_packed(block: Block, style: Style) -> Style:
     """Modules whose projections are one matrix hand out views of its result (transformers: Phi-3, GLM-4, GPT-NeoX, Falcon)."""
     roles = {t.role for t in block.tensors}
-    qkv = "views" if style.qkv == "separate" and "qkv" in roles else style.qkv
-    glu = "views" if style.glu == "eager" and "gate_up" in roles else style.glu
-    return msgspec.structs.replace(style, qkv=qkv, glu=glu)
+    qkv = "views" if style.kernels.qkv == "separate" and "qkv" in roles else style.kernels.qkv
+    glu = "views" if style.kernels.glu == "eager" and "gate_up" in roles else style.kernels.glu
+    return style.under(qkv=qkv, glu=glu)
 
 
 def _qk_width(block: Block) -> int:

@@ -207,7 +207,7 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
     recomputed = policy.recomputes_layers
     before = _returned(stage, style, tokens=own, seq=seq) if recomputed else 0.0
     forward = (c.life.transient_peak + before if recomputed else c.life.forward_peak - c.life.saved for c in costs.values())
-    masked = stage.first and style.hidden_dropout
+    masked = stage.first and style.kernels.hidden_dropout
     normed = policy.kind == "none" or style.normed_embedding
     order, told = _in_order(stage), has_own_embedding(first)
     begins = stage.first and policy.kind == "none" and not style.embeds

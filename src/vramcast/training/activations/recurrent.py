@@ -15,11 +15,11 @@ DELTA_CHUNK = 64  # tokens per chunk of the gated delta rule (flash-linear-atten
 
 def recurrent(tape: Tape, style: Style, kind: object, source: int, *, tokens: Amount, seq: Amount, hidden: float) -> int:
     """Input projections, convolution, scan, gated norm and output projection of a recurrent mixer."""
-    if style.scan == "torch" and isinstance(kind, Mamba2):
+    if style.kernels.scan == "torch" and isinstance(kind, Mamba2):
         return mamba2_scan(tape, style, kind, source, tokens=tokens, seq=seq, hidden=hidden)
-    if style.scan == "torch" and isinstance(kind, Mamba1):
+    if style.kernels.scan == "torch" and isinstance(kind, Mamba1):
         return mamba1_scan(tape, style, kind, source, tokens=tokens, seq=seq, hidden=hidden)
-    if style.scan == "torch" and isinstance(kind, GatedDeltaNet):
+    if style.kernels.scan == "torch" and isinstance(kind, GatedDeltaNet):
         return delta_net(tape, style, kind, source, tokens=tokens, seq=seq, hidden=hidden)
     projected, convolved, inner, state = _widths(kind)
     projected, convolved, inner = projected / style.tp, convolved / style.tp, inner / style.tp

@@ -34,13 +34,13 @@ def router(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: Amou
 def _logits(tape: Tape, style: Style, kind: Experts, source: int, *, tokens: Amount, hidden: float) -> int:
     """A score of every expert; float routers cast their input and their weight."""
     adapted = bool(style.adapter and style.adapter.ranks.get("router"))
-    width = 4 if style.float_router and not style.autocast else style.width
-    wanted = tokens * hidden * (4 if style.float_router else style.width)
+    width = 4 if style.kernels.float_router and not style.autocast else style.width
+    wanted = tokens * hidden * (4 if style.kernels.float_router else style.width)
     for size in (wanted, tokens * hidden * width):
         source = source if abs(tape.sizes[source] - size) < 1 else tape.run("router.cast", [source], size)
     trained = style.trains or adapted
-    weight = kind.routed * hidden * (4 if style.float_router else style.width)
-    copied = weight if style.cast_weights or (style.float_router and style.residual < 4) else 0
+    weight = kind.routed * hidden * (4 if style.kernels.float_router else style.width)
+    copied = weight if style.cast_weights or (style.kernels.float_router and style.residual < 4) else 0
     return tape.run(
         "router", [source], tokens * kind.routed * width, saves=[source] if trained else [], keeps=copied, trains=trained
     )

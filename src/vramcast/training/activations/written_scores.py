@@ -31,7 +31,7 @@ def materialised(tape: Tape, style: Style, name: str, qkv: Parts, heads: Heads) 
         raw = _softcapped(tape, raw, scores * width) if heads.softcap else raw
         masked, probabilities = _masked_softmax(tape, style, raw, scores, back=held)
         named += {"": (), "masked": (masked,), "both": (raw, masked)}[style.written.names_scores]
-    if style.attention_dropout:
+    if style.kernels.attention_dropout:
         probabilities = tape.run("dropout", [probabilities], tape.sizes[probabilities], keeps=scores)
     named += (probabilities,)
     probabilities = probabilities if heads.sinks else tape.cast(probabilities, scores * width)  # sinks are cut off by a view

@@ -232,9 +232,10 @@ class Kernels(msgspec.Struct, frozen=True, kw_only=True):
     ] = "eager"
     norm_form: Annotated[NormForm, Meta(description="where an eager norm casts back to 16 bits")] = "narrow"
     rope: Annotated[Literal["eager", "fused"], Meta(description="rotary embedding")] = "eager"
-    glu: Annotated[Literal["eager", "torch", "fused", "recomputed", "packed"], Meta(description="the gated part of an MLP")] = (
-        "eager"
-    )
+    glu: Annotated[
+        Literal["eager", "views", "torch", "fused", "recomputed", "packed"],
+        Meta(description="the gated part of an MLP; views: gate and up are parts of one matmul's result"),
+    ] = "eager"
     clamped_glu: Annotated[bool, Meta(description="GPT-OSS's gate, clamped on both sides")] = False
     experts: Annotated[Literal["loop", "grouped"], Meta(description="experts one after another, or in grouped matmuls")] = "loop"
     fused_experts: Annotated[bool, Meta(description="all experts are one tensor (transformers 5)")] = False
