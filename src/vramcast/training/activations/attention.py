@@ -157,9 +157,9 @@ def attention(
         gate = tape.run("gate.split", [q], tokens * q_width * width)
         q = tape.run("query.split", [q], tokens * q_width * width)
     if kind.qk_norm:
-        per_head = qk_width in (0, kind.head_dim)
-        q = norm(tape, style, q, tokens=tokens * (heads if per_head else 1), width=q_width / (heads if per_head else 1))
-        k = norm(tape, style, k, tokens=tokens * (kv if per_head else 1), width=k_width / (kv if per_head else 1))
+        whole = qk_width not in (0, kind.head_dim)
+        q = norm(tape, style, q, tokens=tokens * (1 if whole else heads), width=q_width if whole else kind.head_dim)
+        k = norm(tape, style, k, tokens=tokens * (1 if whole else kv), width=k_width if whole else kind.head_dim)
     if style.written.value_norm:
         v = bare_norm(tape, style, v, tokens=tokens * kv, width=v_width / kv)
     if kind.rope_dim:
@@ -170,13 +170,7 @@ def attention(
         q = rope(tape, style, q, tokens * q_width * turned, keeps=_repeated_angles(style, kind, seq))
         k = rope(tape, style, k, tokens * k_width * turned)
         tape.hold(*straight)
-    out = kernel(tape, style, (q, k, v), heads_of(kind, style, tokens=tokens, seq=seq))
-    out = prefixed(tape, out) if style.prefixed else out
-    out = exchanged(tape, out) if style.exchanges else out
-    if style.joined:
-        out = tape.run("attention.join", [out], tape.sizes[out])
-    if style.kernels.rope == "eager" and kind.rope_dim > 0:  # joined parts lie head by head, and the output like them
-        out = tape.run("attention.rows", [out], tape.sizes[out])
+    out = _brought_back(tape, style, kernel(tape, style, (q, k, v), heads_of(kind, style, tokens=tokens, seq=seq)), kind)
     if kind.gated:
         gate = tape.run("gate.sigmoid", [gate], tape.sizes[gate], saves_output=True)
         out = tape.run("gate.product", [out, gate], tape.sizes[out], saves=[out, gate])
@@ -185,6 +179,17 @@ def attention(
     made = linear(tape, style, out, tokens=tokens, inputs=heads * kind.values, outputs=outputs or hidden, role="o")
     tape.hold(source, q, k, v, out)
     return made
+
+
+def _brought_back(tape: Tape, style: Style, out: int, kind: Attention) -> int:
+    """The kernel's result as the output projection reads it: every token's heads side by side."""
+    out = prefixed(tape, out) if style.prefixed else out
+    out = exchanged(tape, out) if style.exchanges else out
+    if style.joined:
+        out = tape.run("attention.join", [out], tape.sizes[out])
+    if style.kernels.rope == "eager" and kind.rope_dim > 0:  # joined parts lie head by head, and the output like them
+        out = tape.run("attention.rows", [out], tape.sizes[out])
+    return out
 
 
 def _copied_out(tape: Tape, style: Style, qkv: Parts, elements: Amount, values: Amount) -> Parts:

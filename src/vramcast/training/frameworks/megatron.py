@@ -17,6 +17,7 @@ from vramcast.training.frameworks.common import version_of
 from vramcast.training.recipe.draft import Draft, Overrides, Translation, because
 from vramcast.training.recipe.parts import (
     Adapters,
+    Dtype,
     Kernels,
     Loss,
     LossKind,
@@ -41,9 +42,8 @@ def _since(question: Training, change: tuple[tuple[int, ...], tuple[int, ...]]) 
     return asked >= (month if asked[0] >= FIRST_YEAR else release)
 
 
-def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
-    """bf16 training with the distributed optimizer when data parallel."""
-    compute = draft.get("compute", "bfloat16")
+def _state(question: Training, compute: Dtype) -> Overrides:
+    """Weights, gradients and moments: their types, and who holds them."""
     yield because("--bf16", Precision, weights=compute, compute=compute, frozen=compute, norm_weight=compute, residual=compute)
     yield because(
         "accumulate_allreduce_grads_in_fp32", Precision, gradients="float32", backward_gradients=compute, reduce="float32"
@@ -58,6 +58,12 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     yield because("distributed optimizer", Sharding, kind="distributed_optimizer")
     yield because("main gradients are a buffer that is never freed", Update, frees_gradients=False)
     yield because("main gradients are a buffer that is never freed", Precision, autocast=False)
+
+
+def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
+    """bf16 training with the distributed optimizer when data parallel."""
+    compute = draft.get("compute", "bfloat16")
+    yield from _state(question, compute)
     yield because(
         "Transformer Engine",
         Kernels,

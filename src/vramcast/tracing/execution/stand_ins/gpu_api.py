@@ -129,7 +129,19 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
     _StreamContext.recorder = recorder
     Stream.made = 0
     Stream.current = Stream()
-    default = Stream.current
+    everywhere = _answers(device) | _functions(recorder)
+    _put(torch.cuda, everywhere)
+    for module in (torch.cuda.memory, torch.cuda.random):  # the same names, held by modules of their own
+        _put(module, {name: function for name, function in everywhere.items() if hasattr(module, name)})
+    _put(torch.accelerator, _accelerator(device, recorder))
+    _as_built_with_cuda(device)
+    memory_counters.install(recorder)
+    typed_tensors.install()
+    _profiling()
+
+
+def _answers(device: DeviceModel) -> dict[str, Callable[..., Any]]:
+    """What torch.cuda's questions are answered with, whatever stands in their brackets."""
     constants: dict[str, Any] = {
         "is_available": True, "device_count": device.count, "current_device": 0, "set_device": None, "synchronize": None,
         "get_device_capability": device.capability, "get_device_name": device.name, "ipc_collect": None,
@@ -146,7 +158,13 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
         "graph_pool_handle": POOL, "get_device_properties": _properties(device), "current_blas_handle": 0,
         "_exchange_device": 0, "_maybe_exchange_device": 0,
     }  # fmt: skip
-    functions: dict[str, Any] = {
+    return {name: _always(value) for name, value in constants.items()}
+
+
+def _functions(recorder: Recorder) -> dict[str, Any]:
+    """What of torch.cuda does something: streams, graphs, the cache."""
+    default = Stream.current
+    return {
         "current_stream": lambda *_, **__: Stream.current, "default_stream": lambda *_, **__: default,
         "Stream": Stream, "Event": Event,
         "CUDAGraph": Graph,
@@ -155,30 +173,31 @@ def install(device: DeviceModel, recorder: Recorder) -> None:
         "empty_cache": recorder.empty_cache,
         "get_rng_state": lambda *_, **__: torch.zeros(16, dtype=torch.uint8),  # Philox: seed and offset
     }  # fmt: skip
-    everywhere = {name: _always(value) for name, value in constants.items()} | functions
-    _put(torch.cuda, everywhere)
-    for module in (torch.cuda.memory, torch.cuda.random):  # the same names, held by modules of their own
-        _put(module, {name: function for name, function in everywhere.items() if hasattr(module, name)})
-    torch.cuda.amp.common.amp_definitely_not_available = _always(False)
-    torch.distributed.is_nccl_available = torch.distributed.distributed_c10d.is_nccl_available = _always(True)
-    torch.cuda.nccl.version = _always(NCCL_VERSION)
-    torch.Tensor.record_stream = _always(None)  # the counter of allocated bytes falls at the free, whoever still reads
-    torch.version.cuda = torch.version.cuda or CUDA_VERSION  # libraries ask it which GPU build this is
-    torch._C._cuda_getCurrentRawStream = lambda *_: Stream.current.stream_id  # only CUDA builds have these two
-    torch._C._host_emptyCache = _always(None)
-    torch._C._show_config = _always(f"PyTorch built with:\n  - CUDA Runtime {torch.version.cuda}\n")
-    for name in ("_cuda_getCublasWorkspaceSize", "_cuda_getCublasLtWorkspaceSize"):
-        setattr(torch._C, name, _always(workspace_of_capability(device.capability)))
-    _put(torch.accelerator, {
+
+
+def _accelerator(device: DeviceModel, recorder: Recorder) -> dict[str, Any]:
+    """The same questions under torch.accelerator's names."""
+    return {
         "is_available": _always(True), "device_count": _always(device.count), "current_device_index": _always(0),
         "set_device_index": _always(None), "synchronize": _always(None), "empty_cache": recorder.empty_cache,
         "current_stream": lambda *_, **__: Stream.current, "set_stream": _set_stream,
         "get_device_capability": _always(device.capability), "empty_host_cache": _always(None),
         "get_memory_info": _always((device.memory_bytes, device.memory_bytes)),
-    })  # fmt: skip
-    memory_counters.install(recorder)
-    typed_tensors.install()
-    _profiling()
+    }  # fmt: skip
+
+
+def _as_built_with_cuda(device: DeviceModel) -> None:
+    """What only a build of PyTorch for CUDA holds, and what libraries ask to learn which build this is."""
+    torch.cuda.amp.common.amp_definitely_not_available = _always(False)
+    torch.distributed.is_nccl_available = torch.distributed.distributed_c10d.is_nccl_available = _always(True)
+    torch.cuda.nccl.version = _always(NCCL_VERSION)
+    torch.Tensor.record_stream = _always(None)  # the counter of allocated bytes falls at the free, whoever still reads
+    torch.version.cuda = torch.version.cuda or CUDA_VERSION
+    torch._C._cuda_getCurrentRawStream = lambda *_: Stream.current.stream_id
+    torch._C._host_emptyCache = _always(None)
+    torch._C._show_config = _always(f"PyTorch built with:\n  - CUDA Runtime {torch.version.cuda}\n")
+    for name in ("_cuda_getCublasWorkspaceSize", "_cuda_getCublasLtWorkspaceSize"):
+        setattr(torch._C, name, _always(workspace_of_capability(device.capability)))
     torch.Generator = _Generator
 
 
