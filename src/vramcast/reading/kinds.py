@@ -13,14 +13,17 @@ import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.reading.serving.markdown import is_markdown
+from vramcast.reading.templates import plain_ending
 
 CERTAIN, LIKELY, HINT = 3, 2, 1
 _HEAD = 2**20
 # Files that hold no log of a run, whatever they quote; a trainer's own JSON is known by its keys.
-_STRUCTURED = (".json", ".yaml", ".yml", ".md", ".mdx", ".rst", ".py", ".toml", ".ipynb", ".html", ".pbtxt")
+_STRUCTURED = (".json", ".yaml", ".yml", ".md", ".mdx", ".rst", ".py", ".toml", ".ipynb", ".html", ".pbtxt", ".sh", ".bash",
+               ".bat", ".cmd", ".ps1", ".service", ".env", ".ini", ".tf", ".sbatch", ".slurm")  # fmt: skip
 _CONFIG_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_layer", "text_config")
 _TRAINS = re.compile(
     r"\b(?:\w*TrainingArguments|SFTConfig|DPOConfig|GRPOConfig|KTOConfig|ORPOConfig|RewardConfig|PPOConfig)\s*\("
+    r"|_target_\b[^\n]{0,30}[\"'][\w.]*(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO)Config)[\"']"
 )
 _ERRORS = re.compile(
     r"out of memory|OutOfMemoryError|cudaMalloc failed|Traceback \(most recent call last\)|\b(?:ERROR|WARNING|INFO)\b", re.I
@@ -43,7 +46,8 @@ def kinds_of(data: bytes, name: str = "", *, folder: Any = None) -> tuple[Kind, 
     text = data[: 4 * _HEAD].decode("utf-8", "replace")
     prose: tuple[Callable[[str, str], Kind | None], ...] = (_memory, _topology, _report, _training_log)
     files: tuple[Callable[[str, str], Kind | None], ...] = (_json, _training, lambda t, n: _serving(t, n, folder), _rows)
-    tests = files if name.lower().endswith(_STRUCTURED) else (*prose, *files)
+    script = text.startswith("#!")  # it runs nvidia-smi, it is no report of it
+    tests = files if script or plain_ending(name).endswith(_STRUCTURED) else (*prose, *files)
     found_ = [kind for test in tests if (kind := _tried(test, text, name)) is not None]
     if any(kind.command == ("explain",) for kind in found_):  # a command above a message is the run that the log tells of
         found_ = [kind for kind in found_ if "--from" not in kind.command]

@@ -119,6 +119,9 @@ class Program:
             return self._worked_out(node, depth)
         if isinstance(node, ast.Call):
             return self._called(node, depth)
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):  # input("Epochs [3]: ") or "3"
+            told = [value for one in node.values if not isinstance(value := self.value(one, depth + 1), Open)]
+            return next((value for value in told if value), told[-1] if told else Open(ast.unparse(node)[:40]))
         return Open(ast.unparse(node)[:40])
 
     def _joined(self, node: ast.JoinedStr, depth: int) -> Any:
@@ -152,6 +155,8 @@ class Program:
         asked = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
         if name in ("get", "getenv") and str(asked) in self.environment:
             return self.environment[str(asked)]
+        if name == "dumps" and len(node.args) == 1:
+            return _as_json(self.value(node.args[0], depth + 1))
         if name in _WRAPS and node.args:
             return self.value(node.args[0], depth + 1)
         if name in ("lower", "strip", "rstrip") and isinstance(node.func, ast.Attribute) and not node.args:
@@ -164,6 +169,16 @@ class Program:
         if name in ("get", "getenv") and node.args and isinstance(node.args[0], ast.Constant):
             return Open(str(node.args[0].value))
         return Open(name or "...")
+
+
+def _as_json(value: Any) -> Any:
+    """A value that the tree tells whole as JSON; ``Open`` where a part is open."""
+    import json
+
+    try:
+        return json.dumps(value)
+    except TypeError:
+        return Open("dumps")
 
 
 def field_defaults(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:

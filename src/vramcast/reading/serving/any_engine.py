@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from vramcast.reading.serving.containers import card_name, environment_of, words_of
+from vramcast.reading.serving.bare_flags import engine_of_bare_flags
+from vramcast.reading.serving.containers import card_name, card_of, environment_of, words_of
 from vramcast.reading.serving.engine_yaml import OWN_KEYS, flags_of_mapping
 from vramcast.reading.serving.flags import taken_apart, words_of_flags
 from vramcast.reading.serving.launch import Held, Launch
@@ -23,13 +24,20 @@ _ENGINES = {
 _ENGINE_KEYS = ("engine", "backend", "inference_engine", "serving_engine", "llm_engine", "runtime", "server", "framework")
 _MODEL_KEYS = (
     "model", "model_name", "model_path", "model_id", "url", "hf_model", "model_url", "model_source", "huggingface_id", "repo",
-    "model_name_or_path", "hf_model_id", "model_uri", "repo_id",
+    "model_name_or_path", "hf_model_id", "model_uri", "repo_id", "target", "target_model", "base_model", "hf_repo", "model_repo",
 )  # fmt: skip
 _FLAG_LISTS = ("args", "extra_args", "flags", "arguments", "additional_args", "vllm_args", "engine_args", "server_args")
 # Flags that the question itself has words for, beside an engine's own table.
 _OF_QUESTION = frozenset(
     {"dtype", "quantization", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "enable-expert-parallel"}
 )
+# Names that some catalogues have for an engine's argument, by that argument.
+_NAMES = {
+    "tensor_parallelism": "tensor_parallel_size", "tensor_parallel": "tensor_parallel_size", "tp": "tensor_parallel_size",
+    "pipeline_parallelism": "pipeline_parallel_size", "gpu_mem_util": "gpu_memory_utilization", "gpu_util":
+    "gpu_memory_utilization", "gpu_memory_util": "gpu_memory_utilization", "max_context": "max_model_len", "max_context_length":
+    "max_model_len", "drafter": "speculative_model", "draft_model": "speculative_model",
+}  # fmt: skip
 _FEWEST, _DEEPEST, _MOST, _LONGEST = 2, 12, 5_000, 400
 _FOREIGN = frozenset({"learning_rate", "per_device_train_batch_size", "micro_batch_size", "num_train_epochs", "lr"})
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]{1,60}/[\w.-]{2,90}")
@@ -71,6 +79,13 @@ def walk(
 def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Held, only: str) -> Launch | None:
     """The launch that a mapping holds, or None. ``only``: the one model that the whole document names, "" for none or several."""
     plain = {_snake(key): value for key, value in mapping.items()}
+    listed = {key: value for key, value in plain.items() if isinstance(value, list) and len(value) <= _LONGEST}
+    around = ".".join(key for key, _ in above[:3])
+    bare = next(
+        ((e, key) for key, value in listed.items() if (e := engine_of_bare_flags(words_of(value), f"{around}.{key}"))), None
+    )
+    if bare is not None:
+        return _with_flags(bare, plain, (mapping, above), held, only)
     scores = {engine: len(keys & plain.keys()) for engine, keys in OWN_KEYS.items() if engine in ("vllm", "sglang")}
     own = max(scores, key=lambda name: scores[name])
     told = next((name for one in (mapping, *(holder for _, holder in above[:2])) if (name := _engine_said(one))), "")
@@ -82,10 +97,39 @@ def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]],
     model = _model_in(plain) or _model_above(above) or only
     if not model:
         return None
-    values = {key: value for key, value in plain.items() if _is_argument(key, value)}
+    values = {_NAMES.get(key, key): value for key, value in plain.items() if _is_argument(key, value)}
     words = [*typed, *(word for word in flags_of_mapping(values) if not said_here or _known(engine, word))]
     flags = words_of_flags(taken_apart(engine, words).flags)
     return Launch(engine=engine, model=model, flags=flags, where=held.where, card=_card(plain), speed=_speed(plain))
+
+
+def _with_flags(
+    bare: tuple[str, str],
+    plain: dict[str, Any],
+    place: tuple[dict[str, Any], tuple[tuple[str, Mapping[str, Any]], ...]],
+    held: Held,
+    only: str,
+) -> Launch | None:
+    """A mapping with a list of an engine's flags: those, what stands beside them by the engine's names, and the nearest model."""
+    (engine, key), (mapping, above) = bare, place
+    apart = taken_apart(engine, words_of(plain[key])).flags
+    typed = next((flag.values[0] for flag in apart if flag.name == "model" and flag.values), "")
+    model = typed or _model_in(plain) or _model_above(above) or only
+    if not model:
+        return None
+    beside = {_NAMES.get(name, name): value for name, value in plain.items() if name != key and _is_argument(name, value)}
+    words = [word for word in flags_of_mapping(beside) if _known(engine, word)]
+    said = {flag.name for flag in apart}
+    more = [flag for flag in taken_apart(engine, words).flags if flag.name not in said]
+    flags = words_of_flags([*(flag for flag in apart if flag.name != "model"), *more])
+    return Launch(engine=engine, model=model, flags=flags, where=held.at(key).where, card=_card_above(mapping, above))
+
+
+def _card_above(mapping: Mapping[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...]) -> str:
+    for one in (mapping, *(holder for _, holder in above)):
+        if card := card_of(one) or _card({_snake(key): value for key, value in one.items()}):
+            return card
+    return ""
 
 
 def _known(engine: str, word: str) -> bool:

@@ -5,29 +5,35 @@ where it begins with an engine's program and has flags; a mapping where it names
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from vramcast.reading.serving.any_engine import engines_of, walk
+from vramcast.reading.serving.commands import launch_of
 from vramcast.reading.serving.containers import Container, environment_of, words_of
 from vramcast.reading.serving.jobs import card_of
 from vramcast.reading.serving.launch import Held, Launch
-from vramcast.reading.serving.programs import image_engine, program_of
+from vramcast.reading.serving.programs import Program, image_engine, program_of
 from vramcast.reading.serving.scripts import read_script
 
 NAME = "configuration with a command"
 _MOST = 5_000
 _HOLDER = re.compile(r"(?<![$\w])\{(\w{1,60})\}")
+_BY_ITSELF = ("ollama",)  # engines whose server starts without a model
 _LINES = 3  # of a text whose first may set variables
 
 
 def read(document: Any, held: Held) -> tuple[Launch, ...]:
     """The engines that commands and containers anywhere in a mapping start; () where none does."""
-    if not isinstance(document, dict | list) or (isinstance(document, dict) and "apiVersion" in document):
+    if not isinstance(document, dict | list):
         return ()
     found: list[Launch] = []
-    for place, inner, _ in walk(document):
+    manifest = (
+        isinstance(document, dict) and "apiVersion" in document
+    )  # its pods were read; what stands elsewhere is an operator's
+    for place, inner, _ in () if manifest else walk(document):
         found += [launch for launch in _of(inner, held.at(place)) if launch.model]  # the head of a command starts nothing
     found = found or list(engines_of(document, held))
     card, cards = card_of(document.get("resources")) if isinstance(document, dict) else ("", 0)
@@ -43,6 +49,23 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
         for at, launch in enumerate(found)
         if launch not in found[:at]
     )
+
+
+def bare_servers(documents: Sequence[Any], held: Held) -> tuple[Launch, ...]:
+    """Containers of an engine's own image of which nothing is said but variables: a server that waits for its model's name."""
+    found: list[Launch] = []
+    for document in documents:
+        for place, inner, _ in walk(document):
+            image = inner.get("image")
+            told = image_engine(image) if isinstance(image, str) else None
+            if told is None or told[0] not in _BY_ITSELF or inner.get("command") or inner.get("args"):
+                continue
+            environment = environment_of(inner.get("environment") or inner.get("env"))
+            launch = launch_of(
+                Program(engine=told[0], version=told[1]), held.at(place), environment, str(inner.get("name") or "")
+            )
+            found += [launch] if launch else []
+    return tuple(found)
 
 
 def _of(mapping: dict[str, Any], held: Held) -> tuple[Launch, ...]:

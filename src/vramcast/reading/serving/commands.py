@@ -154,9 +154,10 @@ def cards_of(text: str) -> int:
 def of_image(image: str, words: Sequence[str], environment: Mapping[str, str], held: Held, name: str) -> tuple[Launch, ...]:
     """What a container starts whose image has an entry point of its own."""
     found = image_engine(image)
-    if found is None and (own := engine_of_flags(words)):
+    untold = found is None or bool(open_names(image) and "/" not in image)
+    if untold and (own := engine_of_flags(words)):
         found = own[0], None
-    elif found is None or not found[0] or (open_names(image) and "/" not in image):
+    elif untold or found is None or not found[0]:
         return ()
     launch = launch_of(Program(engine=found[0], version=found[1], words=tuple(words)), held, environment, name)
     return (launch,) if launch and (launch.model or launch.flags) else ()

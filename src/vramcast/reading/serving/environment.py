@@ -88,6 +88,11 @@ def variable_of(engine: str, flag: str) -> str:
     return tables.get(engine, vllm).get(flag, "")
 
 
+def flag_of_variable(name: str) -> str:
+    """The flag of llama-server that a variable of its own stands for, "" for none."""
+    return _LLAMA.get(name, "")
+
+
 def read_environment_file(text: str) -> dict[str, str]:
     """``NAME=value`` lines; quotes and ``export`` are taken off, comments skipped, other lines passed over."""
     found: dict[str, str] = {}

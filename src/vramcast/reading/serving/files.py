@@ -17,7 +17,7 @@ from vramcast.reading.serving.environment import engine_of_environment, read_env
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.programs import Program
 from vramcast.reading.serving.scripts import read_script
-from vramcast.reading.templates import untemplated, with_variables
+from vramcast.reading.templates import plain_ending, untemplated, with_variables, without_blocks
 from vramcast.units import MiB
 from vramcast.untrusted import existing_path, parse_json, parse_yaml_documents, read_bytes
 
@@ -25,7 +25,7 @@ MOST_BYTES = 4 * MiB
 _MOST_LAUNCHES = 200
 ENDINGS = (
     ".sh", ".bash", ".zsh", ".yml", ".yaml", ".txt", ".service", ".ps1", ".bat", ".sbatch", ".slurm", ".env", ".md", ".pbtxt",
-    ".py", ".modelfile", ".ipynb", ".conf", ".container",
+    ".py", ".modelfile", ".ipynb", ".conf", ".container", ".ini", ".cmd",
 )  # fmt: skip
 _NAMES = ("modelfile", "dockerfile", "containerfile", ".env")
 
@@ -83,8 +83,8 @@ def find_launches(
 
 
 def _read(content: str, what: str, held: Held) -> Found:
-    lower = what.lower()
-    from vramcast.reading.serving import modelfile, triton
+    lower = plain_ending(what)
+    from vramcast.reading.serving import modelfile, presets, triton
 
     if lower.endswith(".modelfile") or lower.startswith("modelfile") or modelfile.is_modelfile(content):
         return Found(kind=modelfile.NAME, launches=modelfile.read(content, held))
@@ -92,6 +92,8 @@ def _read(content: str, what: str, held: Held) -> Found:
         return Found(kind="Dockerfile", launches=modelfile.read_dockerfile(content, held))
     if lower.endswith(".pbtxt") or (not lower.endswith(ENDINGS) and triton.is_triton(content)):
         return Found(kind=triton.NAME, launches=triton.read(content, held))
+    if lower.endswith(".ini") or (not lower.endswith(ENDINGS) and presets.is_presets(content)):
+        return Found(kind=presets.NAME, launches=presets.read(content, held))
     if lower.endswith(".ipynb"):
         return _notebook(content, what, held)
     if lower.endswith(".py"):
@@ -123,9 +125,8 @@ def _text(content: str, lower: str, held: Held) -> Found:
         return Found(kind="systemd unit", launches=_unit(content, held))
     if launches := _environment(content, held):
         return Found(kind="file of variables", launches=launches)
-    if "{{" in content:  # Jinja's placeholders in a script are variables that somebody fills in
-        content = with_variables(content)
-    launches = read_script(content, held)
+    content = _plain_script(content, lower)
+    launches = read_script(content, held) or _kept(content, held)
     kind = (
         "SLURM script" if "#SBATCH" in content else "command line" if len(content.strip().splitlines()) == 1 else "shell script"
     )
@@ -143,6 +144,25 @@ def _text(content: str, lower: str, held: Held) -> Found:
     return Found(kind=kind, launches=launches)
 
 
+def _plain_script(content: str, lower: str) -> str:
+    """A script as the shell's: placeholders of templates as variables that somebody fills in, batch files put into its words."""
+    from vramcast.reading.shell.batch import batch_as_shell, is_batch
+    from vramcast.reading.shell.powershell import powershell_as_shell
+
+    if "{{" in content:
+        content = with_variables(without_blocks(content))
+    if lower.endswith((".bat", ".cmd")) or is_batch(content):
+        return batch_as_shell(content)
+    return powershell_as_shell(content) if lower.endswith(".ps1") else content
+
+
+def _kept(content: str, held: Held) -> tuple[Launch, ...]:
+    """The flags that a script keeps for another that starts the engine."""
+    from vramcast.reading.serving.bare_flags import read_arrays
+
+    return read_arrays(content, held) if re.search(r"^\s*(?:export\s+)?\w+\+?=\(", content, re.M) else ()
+
+
 def _yaml(content: str, what: str, held: Held) -> Found:
     from vramcast.reading.serving import (
         any_mapping,
@@ -158,17 +178,19 @@ def _yaml(content: str, what: str, held: Held) -> Found:
         recipes,
     )  # fmt: skip
 
-    plain = untemplated(content) if "{{" in content else content
-    if what.lower().endswith(".json"):
+    plain = untemplated(content) if "{{" in content or "{%" in content else content
+    if plain_ending(what).endswith(".json"):
         documents: list[Any] = [parse_json(content, what)]
     else:
         documents = parse_yaml_documents(plain, what)
     first = next((one for one in documents if one is not None), None)
-    if launches := kubernetes.read(documents, held):
+    if launches := kubernetes.read(documents, held) or kubernetes.of_operators(documents, held):
         return Found(kind=kubernetes.NAME, launches=launches)
     for module in (compose, llama_swap, ray_serve, ray_programs, dynamo, recipes, jobs, helm, engine_yaml, any_mapping):
         if launches := module.read(first, held):
             return Found(kind=module.NAME, launches=_with_guide(launches, first, held))
+    if launches := any_mapping.bare_servers(documents, held):
+        return Found(kind="list of containers", launches=launches)
     return Found(kind="YAML", launches=_with_guide((), first, held))
 
 

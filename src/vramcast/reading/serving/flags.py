@@ -59,7 +59,16 @@ def taken_apart(engine: str, words: Sequence[str], switches: Iterable[str] = ())
         name = plain_name(typed, aliases)
         values = (value,) if joined else _values(name, waiting, bare)
         flags += _written_out(engine, Flag(name=name, values=values, typed=typed))
-    return Apart(flags=tuple(flags), words=tuple(loose))
+    return Apart(flags=_without_towers(flags), words=tuple(loose))
+
+
+def _without_towers(flags: list[Flag]) -> tuple[Flag, ...]:
+    """Dotted limits of which each is none, as one switch: no image, so no tower is loaded."""
+    limits = [flag for flag in flags if flag.name.startswith("limit-mm-per-prompt.")]
+    if {"limit-mm-per-prompt.image"} <= {flag.name for flag in limits} and all(flag.value == "0" for flag in limits):
+        rest = [flag for flag in flags if flag not in limits]
+        return (*rest, Flag(name="language-model-only", typed="--limit-mm-per-prompt of none"))
+    return tuple(flags)
 
 
 def is_flag(word: str) -> bool:
@@ -104,6 +113,8 @@ _SEVERAL = frozenset(
 def _written_out(engine: str, flag: Flag) -> list[Flag]:
     """The flag, or those that its value holds."""
     head, dot, tail = flag.name.partition(".")
+    if dot and head == "limit-mm-per-prompt":
+        return [flag]  # one kind of input of several: whether none is left is known at the end
     if dot and head in _NESTED:
         return _of_config(head, {tail: flag.value or ""}, flag.typed)
     if flag.name in _NESTED and flag.values and (held := _mapping(flag.values[0])) is not None:
@@ -132,7 +143,9 @@ def _of_config(name: str, held: dict[str, Any], typed: str) -> list[Flag]:
     """Flags of a JSON value: the draft of --speculative-config, the graphs of --compilation-config, no images at all."""
     plain = {str(key).replace("_", "-"): value for key, value in held.items()}
     if name == "limit-mm-per-prompt":
-        none = bool(plain) and all(str(value) == "0" for value in plain.values())
+        none = str(plain.get("image")) == "0" and all(
+            str(value) == "0" for value in plain.values()
+        )  # images stay without a limit
         return (
             [Flag(name="language-model-only", typed=f"{typed} of none")]
             if none

@@ -41,7 +41,10 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
 
 def _production_stack(engines: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
     found: list[Launch] = []
-    for place, model in enumerate(engines.get("modelSpec") or () if isinstance(engines.get("modelSpec"), list) else ()):
+    spec = engines.get("modelSpec")
+    if isinstance(spec, dict):  # charts made after it, of one model each
+        return _stack_model(spec, engines, held.at("modelSpec"))
+    for place, model in enumerate(spec or () if isinstance(spec, list) else ()):
         if isinstance(model, dict):
             found += _stack_model(model, engines, held.at(f"modelSpec[{place}]"))
     return tuple(found)

@@ -13,6 +13,7 @@ from vramcast.untrusted import parse_yaml
 
 NAME = "Kubernetes manifest"
 _MOST_PODS = 200
+_PLAIN_KINDS = ("Deployment", "StatefulSet", "Service", "ConfigMap", "Secret", "Ingress", "HTTPRoute", "CustomResourceDefinition")
 _ENGINES = {"vllm": "vllm", "huggingface": "vllm", "sglang": "sglang", "ollamaengine": "ollama", "ollama": "ollama"}
 _ENTRY = {"vllm": ("vllm", "serve"), "sglang": ("sglang", "serve"), "ollama": ("ollama", "run")}
 _PARALLEL = {
@@ -33,6 +34,16 @@ def read(documents: list[Any], held: Held) -> tuple[Launch, ...]:
         found += _of_manifest(one, place, maps, runtimes)
     used = any(one["kind"] == "InferenceService" for one in manifests)
     return tuple(launch for launch in found if not (used and "ServingRuntime" in launch.where))
+
+
+def of_operators(documents: list[Any], held: Held) -> tuple[Launch, ...]:
+    """Resources of operators that have no reader of their own: an engine's flags or arguments anywhere in their specification."""
+    from vramcast.reading.serving.any_engine import engines_of
+
+    manifests = [
+        one for one in _flattened(documents) if "kind" in one and "apiVersion" in one and one["kind"] not in _PLAIN_KINDS
+    ]
+    return tuple(x for one in manifests for x in engines_of(one.get("spec"), held.at(f"{one['kind']} {_name(one)}".strip())))
 
 
 def _of_manifest(one: Mapping[str, Any], held: Held, maps: Mapping[str, Any], runtimes: Mapping[str, Any]) -> tuple[Launch, ...]:

@@ -3,10 +3,13 @@
 import json
 import re
 
+import msgspec
+
 from vramcast.errors import VramcastError
 from vramcast.reading.serving.containers import Container, words_of
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.programs import image_engine
+from vramcast.reading.serving.scripts import read_script
 from vramcast.untrusted import parse_json
 
 NAME = "Modelfile"
@@ -63,10 +66,30 @@ def read(text: str, held: Held) -> tuple[Launch, ...]:
 def read_dockerfile(text: str, held: Held) -> tuple[Launch, ...]:
     """What an image of this Dockerfile starts: its entry point and command, under its base image's."""
     what = container_of(text)
-    found = what.launches(held)
+    scripts = _written(text)
+    inside = msgspec.structs.replace(held, text_of=lambda name: scripts.get(name.rsplit("/", 1)[-1]) or held.text_of(name))
+    found = what.launches(inside) or _entered(what, inside)
     if not found and (engine := image_engine(what.image)) and engine[0]:  # an entry point of its own, not at hand
         return (Launch(engine=engine[0], model="", version=engine[1], where=held.where),)
     return found
+
+
+def _entered(what: Container, held: Held) -> tuple[Launch, ...]:
+    """What the script starts that the entry point names, written by the Dockerfile itself or at hand beside it."""
+    script = next((word for word in (*what.entry, *what.arguments)[:4] if word.endswith(".sh")), "")
+    content = held.text_of(script) if script else None
+    if content is None:
+        return ()
+    words = (*what.entry, *what.arguments)
+    found = read_script(content, held, environment=what.environment, arguments=words[words.index(script) + 1 :])
+    told = image_engine(what.image) or ("", None)
+    return tuple(msgspec.structs.replace(x, version=x.version or (told[1] if told[0] == x.engine else None)) for x in found)
+
+
+def _written(text: str) -> dict[str, str]:
+    """Scripts that a Dockerfile writes: ``RUN cat <<EOF >/start.sh`` and ``COPY <<EOF /start.sh``, by their last name."""
+    found = re.findall(r"^\s*(?:RUN\s+cat|COPY)\s+<<-?([\"']?)(\w{1,40})\1\s*>?\s*(\S+)[^\n]*\n(.*?)^\2\s*$", text, re.M | re.S)
+    return {name.rsplit("/", 1)[-1]: body if quote else re.sub(r"\\([$`\\])", r"\1", body) for quote, _, name, body in found}
 
 
 def container_of(text: str) -> Container:

@@ -150,6 +150,7 @@ IDLE = frozenset(
 # What changes speed and no memory: listed apart, since a forecast of speed does not count it.
 SPEED = frozenset(
     """
+    max-seq-len-to-capture
     disable-overlap-scheduler kv-cache-config.enable-block-reuse cuda-graph-config.enable-padding max-prefill-tokens
     async-scheduling no-async-scheduling threads threads-batch -t -tb prio poll cpu-mask cpu-range cpu-strict
     scheduling-policy schedule-policy schedule-conservativeness disable-overlap-schedule enable-mixed-chunk

@@ -31,11 +31,15 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True):
-    """Commands in order; ``files``: here-documents by the file they are written to; ``variables``: as they stand at the end."""
+    """Commands in order; ``files``: here-documents by the file they are written to.
+
+    ``variables`` and ``arrays``: as they stand at the end.
+    """
 
     lines: tuple[Line, ...]
     files: dict[str, str] = {}
     variables: dict[str, str] = {}
+    arrays: dict[str, list[str]] = {}
 
 
 class _Reader:
@@ -82,7 +86,7 @@ def read_script_text(text: str, around: Around | None = None) -> Script:
     reader = _Reader(around or Around())
     _read(reader, text)
     files = {resolved(name, reader.known): _heredoc(body, reader.known) for name, body in reader.files.items()}
-    return Script(lines=tuple(reader.lines), files=files, variables=reader.known)
+    return Script(lines=tuple(reader.lines), files=files, variables=reader.known, arrays=reader.arrays)
 
 
 def _heredoc(parts: list[tuple[bool, str]], known: Mapping[str, str]) -> str:

@@ -265,6 +265,8 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
         _by_rules(name, given, settings, where=path.name, launch=(*launch, "main_process_port", "standalone", "rdzv_*"))
         formats.append(name)
     settings.put("gpus", command.gpus, f"{path.name}: the launcher")
+    if command.more:
+        settings.unread.append(f"{command.more} more commands of the same program in {path.name} (paste the one that is meant)")
     if command.task in ("dpo", "kto", "orpo", "grpo", "reward", "sft"):
         settings.put("options.task", command.task, f"{path.name}: {command.task}")
     for file in command.files:
@@ -291,6 +293,8 @@ def _launched(flags: dict[str, Any], settings: Settings, path: Path) -> dict[str
         return flags
     said: dict[str, Any] = {"distributed_type": kind} if kind else {}
     said |= {_ACCELERATE[name]: value for name, value in flags.items() if name in _ACCELERATE}
+    if any(str(flags.get(name, "")).lower() in ("true", "1") for name in ("bf16", "fp16")):
+        said.pop("mixed_precision", None)  # the script's own stands: TrainingArguments sets ACCELERATE_MIXED_PRECISION again
     said |= {f"fsdp_config.{name}": value for name, value in flags.items() if name.startswith("fsdp_") and name != "fsdp_config"}
     rules = rules_of("accelerate")
     apply(settings, said, rules.RULES, rules.IDLE, where=path.name)

@@ -94,8 +94,11 @@ def _own_fields(program: Program) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     for node in ast.walk(program.tree):
-        if isinstance(node, ast.ClassDef) and {ast.unparse(base).rsplit(".", 1)[-1] for base in node.bases} & ARGUMENTS.keys():
-            found |= {name: program.value(default) for name, default in field_defaults(node)}
+        if isinstance(node, ast.ClassDef):
+            own = {name: program.value(default) for name, default in field_defaults(node)}
+            named = {ast.unparse(base) for base in node.bases} | {str(own.get("_target_"))}  # Hydra's class of the fields
+            if {name.rsplit(".", 1)[-1] for name in named} & ARGUMENTS.keys():
+                found |= {name: value for name, value in own.items() if name != "_target_"}
     return found
 
 

@@ -139,7 +139,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
      "max_sequence_length encoder_seq_length max_length max_len block_size context_length train_seq_len max_seqlen"),
     (("length.source", whole), "source_max_len max_prompt_length prompt_max_len max_source_length"),
     (("length.target", whole), "target_max_len max_response_length generate_max_len max_target_length max_completion_length"),
-    (("adapter.rank", natural), "lora_r lora_rank lora_dim lora_attn_dim adapter_rank"),
+    (("adapter.rank", natural), "lora_r lora_rank lora_dim lora_attn_dim adapter_rank max_lora_rank"),
     (("adapter.dropout", number), "lora_dropout"),
     (_targets, "lora_target_modules target_modules lora_target"),
     (("adapter.on", flag), "use_lora use_peft enable_lora use_peft_lora"),
@@ -157,13 +157,13 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (_precision, "precision mixed_precision train_dtype param_dtype_str amp_dtype compute_dtype"),
     (_switched("bfloat16"), "bf16 use_bf16 bfloat16"),
     (_switched("float16"), "fp16 use_fp16"),
-    (("param_dtype", dtype), "torch_dtype torch_dtype_str model_dtype"),
+    (("param_dtype", dtype), "torch_dtype torch_dtype_str model_dtype model_weight_dtype weight_dtype weights_dtype"),
     (_attention, "attn_implementation flash_attention flash_attn use_flash_attn use_flash_attention flash_attention_2 "
      "use_flash_attention_2"),
-    (_stage, "zero_stage"),
+    (_stage, "zero_stage deepspeed_stage ds_stage zero_optimization_stage ds_zero_stage"),
     (_sharding, "sharding_strategy distributed_strategy fsdp_sharding_strategy fsdp_type deepspeed_config deepspeed_config_file"),
     (_fsdp, "enable_fsdp use_fsdp"),
-    (("compile", flag), "torch_compile compile_model use_torch_compile"),
+    (("compile", flag), "torch_compile compile_model use_torch_compile compile"),
     (huggingface.fused_kernels, "use_liger_kernel enable_liger_kernel use_liger"),
     (_degree("parallel.tp"), "tensor_model_parallel_size tensor_parallel_size tp_size tensor_parallel_degree model_parallel_size "
      "tensor_parallel tp_degree"),
@@ -177,12 +177,13 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("shape.layers", whole), "num_hidden_layers num_layers n_layer n_layers"),
     (("shape.hidden", whole), "hidden_size n_embd d_model"),
     (("shape.heads", whole), "num_attention_heads n_head n_heads"),
-    (("shape.kv_heads", whole), "num_key_value_heads num_query_groups n_kv_heads n_kv_head"),
+    (("shape.kv_heads", whole), "num_key_value_heads num_query_groups n_kv_heads n_kv_head num_kv_heads"),
     (("shape.ffn", whole), "intermediate_size ffn_hidden_size"),
     (("shape.vocab", whole), "vocab_size padded_vocab_size"),
     (_model, "model_name_or_path pretrained_model_name_or_path base_model model_name model_path hf_model hf_checkpoint "
      "hf_model_ckpt pretrain partial_pretrain model_id base_model_id base_model_name pretrained_model pretrained_path "
-     "model_name_or_dir hf_path initial_policy_model model_id_or_path hf_model_id"),
+     "model_name_or_dir hf_path initial_policy_model model_id_or_path hf_model_id student_model student_model_name "
+     "student_model_path student_model_name_or_path"),
     (_named, "model"),
     (("cards.each", whole), "n_gpus_per_node gpus_per_node actor_num_gpus_per_node nproc_per_node num_gpus_per_node "
      "gpu_per_node"),
@@ -235,8 +236,8 @@ _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
     (r"fsdp\w*", frozenset({"enable", "enabled"}), _fsdp),
     (r"(?:distributed|trainer)\w*", frozenset({"strategy"}), _sharding),
     (r"trainer|fabric", frozenset({"devices"}), ("cards.each", whole)),
-    *((r"(?:parallel\w*|distributed|mesh|layout|parallelism_config)", frozenset({name}), _degree(f"parallel.{name}"))
-      for name in ("tp", "pp", "cp", "ep")),
+    *((r"(?:parallel\w*|distributed|mesh|layout|parallelism_config|train|training)", frozenset({name}),
+       _degree(f"parallel.{name}")) for name in ("tp", "pp", "cp", "ep")),
 )  # fmt: skip
 _MARKS = frozenset(
     {"micro_batch", "global_batch", "accumulate", "adapter.rank", "zero", "cards.each", "cards.nodes", "seq", "size.any"}
@@ -257,6 +258,8 @@ def rule_of(key: str) -> Rule | None:
         for section, own, rule in _IN_SECTION:
             if parts[-1] in own and re.fullmatch(section, parts[-2]):
                 return rule
+    elif key in ("tp", "pp", "cp", "ep"):
+        return _degree(f"parallel.{key}")
     if (known := RULES.get(parts[-1])) is not None or _NOT_THESE.search(parts[-1]):
         return known
     return next((one for pattern, one in _PATTERNS if pattern.fullmatch(parts[-1])), None)
@@ -280,6 +283,7 @@ def marks(keys: Iterable[str]) -> int:
 def read(settings: Settings, keys: Mapping[str, Any], *, where: str) -> None:
     """Read every key of a file by the names that programs share; the rest is told as unread, in one line."""
     rest = []
+    keys = {**keys, **_longest_of_lists(keys)}
     for key, value in keys.items():
         if not _taken(settings, key, value, where):
             rest.append(key)
@@ -287,6 +291,17 @@ def read(settings: Settings, keys: Mapping[str, Any], *, where: str) -> None:
         more = f" and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
         settings.unread.append(f"{', '.join(rest[:_SHOWN])}{more} of a program without rules of its own here")
     _together(settings, where)
+
+
+def _longest_of_lists(keys: Mapping[str, Any]) -> dict[str, int]:
+    """The longest length that entries of a list say (``[[datasets]] sequence_len = 2048``), by its dotted name."""
+    found: dict[str, int] = {}
+    for key, value in keys.items():
+        for entry in value if isinstance(value, list) else ():
+            for name, inner in entry.items() if isinstance(entry, dict) else ():
+                if isinstance(inner, int) and isinstance(rule := RULES.get(str(name)), tuple) and rule[0] == "seq":
+                    found[f"{key}.{name}"] = max(inner, found.get(f"{key}.{name}", 0))
+    return found
 
 
 _SHOWN = 12
@@ -297,6 +312,8 @@ def also(settings: Settings, keys: Mapping[str, Any], *, where: str, every: bool
     if every:
         for key, value in keys.items():
             _taken(settings, key, value, where)
+    for key, value in _longest_of_lists(keys).items() if settings.get("seq") is None else ():
+        _taken(settings, key, value, where)
     left = []
     for line in settings.unread:
         key = line.split(" ", 1)[0]

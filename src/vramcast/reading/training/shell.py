@@ -14,13 +14,17 @@ PROGRAMS = {
     "swift": "ms_swift", "tune": "torchtune", "litgpt": "litgpt", "composer": "llm_foundry",
 }  # fmt: skip
 _QUIET = ("echo", "mkdir", "cd", "sleep", "export", "set", "cat", "rm", "cp", "pip", "source", "module", "printf", "tee")
+_A_RUN = 3  # flags of a command that runs something of its own
 END = ";"  # of a statement or an array: a switch there takes no value
 _FILES = (".yaml", ".yml", ".toml", ".json")
 _FILE_FLAGS = {"config_file": "accelerate", "config": "", "deepspeed": "deepspeed", "deepspeed_config": "deepspeed"}
 
 
 class Command(msgspec.Struct, kw_only=True):
-    """What a script asks for: the program's own name here, its flags by python name, files it points to, ``key=value`` words."""
+    """What a script asks for: the program's own name here, its flags by python name, files it points to, ``key=value`` words.
+
+    ``more``: further commands of the same program, which are not read.
+    """
 
     program: str = ""
     flags: dict[str, Any] = {}
@@ -28,12 +32,14 @@ class Command(msgspec.Struct, kw_only=True):
     overrides: dict[str, str] = {}
     gpus: int | None = None
     task: str = ""
+    more: int = 0
 
 
 def read_command(text: str) -> Command:
     """The flags of a script. Raises QuestionError when it has none."""
     words, known = _words(text)
-    command = Command()
+    words, more = _first_of_each(words)
+    command = Command(more=more)
     for i, word in enumerate(words):
         _program(command, word, words[i + 1] if i + 1 < len(words) else "")
     _flags(command, words)
@@ -43,6 +49,26 @@ def read_command(text: str) -> Command:
     if not command.flags and not command.files and not command.overrides:
         raise QuestionError("no flag (--name value) was found in that script: give a command line or a configuration file")
     return command
+
+
+def _first_of_each(words: list[str]) -> tuple[list[str], int]:
+    """The words of the first command of each program with flags, and how many further ones of the same there are."""
+    kept: list[str] = []
+    met: set[str] = set()
+    more, one = 0, list[str]()
+    for word in (*words, END):
+        if word != END:
+            one.append(word)
+            continue
+        script = next((part for part in one if part.endswith(".py")), "")
+        flags = sum(part.startswith("--") for part in one) >= _A_RUN
+        if script and flags and script in met:
+            more += 1
+        else:
+            kept += [*one, END]
+            met |= {script} if flags else set()
+        one = []
+    return kept, more
 
 
 def _program(command: Command, word: str, following: str) -> None:
@@ -57,8 +83,8 @@ def _program(command: Command, word: str, following: str) -> None:
         command.task = command.task or (following if leaf == "trl" else leaf.split(".", 1)[0].split("_", 1)[0])
     if leaf.endswith(_FILES) and not word.startswith("-") and leaf not in ("tokenizer.json",):
         command.files.append(word)
-    if re.fullmatch(r"[A-Za-z_][\w.]*=\S+", word):
-        name, _, value = word.partition("=")
+    if re.fullmatch(r"\+{0,2}[A-Za-z_][\w.]*=\S+", word):  # Hydra adds a key by a plus
+        name, _, value = word.lstrip("+").partition("=")
         if not name.isupper():  # CUDA_VISIBLE_DEVICES=0,1 is the environment's
             command.overrides[name] = value
 
