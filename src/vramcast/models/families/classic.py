@@ -277,6 +277,11 @@ STYLES: dict[str, Classic] = {
         out="mixer.out_proj", mlp=("mlp.fc1", "mlp.fc2"), norms=("ln",), final_norm="lm_head.ln",
         head="lm_head.linear", head_bias=True, tied=False,
     ),
+    "rugpt3xl": Classic(
+        prefix="model.", layers="layers", embedding="embed_tokens", positions="embed_positions",
+        qkv=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), out="self_attn.o_proj",
+        mlp=("mlp.up_proj", "mlp.down_proj"), norms=("input_layernorm", "post_attention_layernorm"), final_norm="norm", tied=True,
+    ),
     "persimmon": Classic(
         prefix="model.", layers="layers", embedding="embed_tokens", positions="", rotary=True, qkv=("self_attn.query_key_value",),
         out="self_attn.dense", mlp=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
@@ -290,3 +295,5 @@ STYLES: dict[str, Classic] = {
         head_bias=True,
     ),
 }  # fmt: skip
+# Phi-1.5 and Phi-2 in their first code: the same layers, numbered from the embedding on.
+STYLES["mixformer-sequential"] = STYLES["phi-msft"]

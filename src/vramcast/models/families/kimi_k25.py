@@ -14,12 +14,13 @@ def read(config: Config) -> Model:
     """A Kimi-VL or Kimi K2.5 model."""
     text = wrapper.text_of(config, "kimi_k2")
     seen = wrapper.part(config, "vision_config", "kimi_k25_vision")
-    towers = (_vision(seen), _projector(seen, text.size("hidden_size")))
+    towers = (moonvit(seen, "vision_tower."), _projector(seen, text.size("hidden_size")))
     return wrapper.wrap(config, text, prefix="language_model.model.", towers=towers, tied=False)
 
 
-def _vision(config: Config) -> Tower:
-    width, name = config.size("vt_hidden_size", "hidden_size"), "vision_tower."
+def moonvit(config: Config, name: str) -> Tower:
+    """MoonViT, its tensors under ``name``."""
+    width = config.size("vt_hidden_size", "hidden_size")
     patch, merge = wrapper.side(config, "patch_size"), wrapper.side(config, "merge_kernel_size", default=2)
     high, across = (config.size(f"init_pos_emb_{side}", f"pos_emb_{side}", default=64) for side in ("height", "width"))
     block = vit.block(

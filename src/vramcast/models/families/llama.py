@@ -3,6 +3,7 @@
 Source of names, shapes and defaults: the modeling and configuration files of each class in transformers 5.23.
 """
 
+from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.families import draft, parts, skeleton, spans
 from vramcast.models.families.skeleton import Style
@@ -58,6 +59,23 @@ def _delay(config: Config, kind: Attention | LatentAttention, feed: Dense | Expe
     hidden = config.size("hidden_size")
     into = parts.linear("ada_rms_norm.linear1", _DELAY_WIDTH, hidden, "mixer", shard=None)
     return (*into, *parts.linear("ada_rms_norm.linear2", hidden, _DELAY_WIDTH, "mixer", shard=None))
+
+
+def _yuan(config: Config, kind: Attention | LatentAttention, feed: Dense | Experts) -> tuple[Tensor, ...]:
+    """Yuan 2 filters queries and keys through two convolutions over two tokens, and a norm."""
+    if config.flag("use_shareqk", default=False):
+        raise UnmodelledError(f"{config.path}: use_shareqk is true; Yuan's shared queries and keys have no rule")
+    hidden, name = config.size("hidden_size"), "self_attn.lf_gate."
+    rows = ((f"{name}conv1", hidden // 2, hidden), (f"{name}conv2", hidden, hidden // 2))
+    filters = (
+        each
+        for to, outputs, inputs in rows
+        for each in (
+            Tensor(name=f"{to}.weight", shape=(outputs, inputs, 2, 1), role="conv"),
+            Tensor(name=f"{to}.bias", shape=(outputs,), role="conv"),
+        )
+    )
+    return (*filters, *parts.norms(hidden, f"{name}output_layernorm"))
 
 
 def _new_words(config: Config, prefix: str) -> tuple[Tensor, ...]:
@@ -124,4 +142,6 @@ STYLES: dict[str, Style] = {
     "Dream": Style(qkv_bias=True, out_bias=False),
     "orion": Style(norm_bias=True),
     "internlm": Style(qkv_bias="bias", out_bias="bias"),
+    "PanguEmbedded": Style(qkv_bias="bias", out_bias="bias"),
+    "yuan": Style(extra=_yuan),
 }  # fmt: skip

@@ -13,7 +13,7 @@ from vramcast.models.inventory import Model, Tensor, Tower
 
 _TEXT = {
     "llava": "llama", "llava_llama": "llama", "llava_mistral": "mistral", "llava_mixtral": "mixtral", "llava_qwen": "qwen2",
-    "logics": "qwen3", "multi_modality": "llama",
+    "logics": "qwen3", "multi_modality": "llama", "mineru2_qwen": "qwen2",
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """MiniCPM-V (remote code): a SigLIP tower whose patches a resampler turns into a fixed number of queries, before a text decoder.
 
-Source of names and shapes: modeling_minicpmv.py and resampler.py beside the checkpoints on the hub.
+Source of names and shapes: modeling_minicpmv.py and resampler.py beside the checkpoints on the hub. Versions 1 and 2 name a
+tower of timm and do not describe it; MiniCPM-V 2 and Llama3-V 2.5 equal their weight indexes (6,869,931,584, 34,148,369,344 B).
 """
 
 from vramcast.errors import UnmodelledError
@@ -12,14 +13,53 @@ _TEXT = {"2.5": "llama", "2.6": "qwen2", "4.0": "llama", "4.5": "qwen3"}
 """The decoder of each published version: the config is flat and does not name it."""
 
 
+# timm's names for towers, as (width, layers, heads, MLP, patch, positions); source: timm/models/vision_transformer.py.
+_NAMED = {"vit_so400m_patch14_siglip_384": (1152, 27, 16, 4304, 14, 729)}
+_TIMM = vit.Style(attention="attn.", qkv="qkv", out="proj", norms=("norm1", "norm2"), rope=False)
+
+
 def read(config: Config) -> Model:
     """A MiniCPM-V model."""
-    version = f"{config.number('version'):.1f}"
+    if not config.has("version") and config.has("vision_encoder"):
+        text = Config({**config.raw, "model_type": "minicpm"}, config.path)
+        return wrapper.wrap(config, text, prefix="llm.model.", towers=(_named(config, text.size("hidden_size")),), tied=False)
+    version = _version(config)
     if version not in _TEXT:
         raise UnmodelledError(f"{config.path}: MiniCPM-V version {version} has no rule; known are {', '.join(_TEXT)}")
     text = Config({**config.raw, "model_type": _TEXT[version]}, config.path)
     tower = _vision(config, text.size("hidden_size"))
     return wrapper.wrap(config, text, prefix="llm.model.", towers=(tower,), tied=False)
+
+
+def _version(config: Config) -> str:
+    """The version as a number; 2.5 was written as text."""
+    said = config.raw.get("version")
+    if isinstance(said, str) and said.replace(".", "", 1).isdecimal():
+        config = Config({"version": float(said)}, config.path)
+    return f"{config.number('version'):.1f}"
+
+
+def _named(config: Config, hidden: int) -> Tower:
+    """The tower that versions 1 and 2 name, without its last layer, and a resampler that keeps a table of positions."""
+    named, name, queries = config.text("vision_encoder").partition(".")[0], "vpm.", config.size("query_num", default=64)
+    if named not in _NAMED:
+        raise UnmodelledError(f"{config.path}: vision_encoder {named[:60]!r} has no rule; known is {', '.join(_NAMED)}")
+    width, layers, heads, inner, patch, places = _NAMED[named]
+    layers -= config.flag("drop_vision_last_layer", default=True)
+    return Tower(
+        name=name,
+        kind="vision",
+        hidden=width,
+        blocks=(vit.block(f"{name}blocks.{{}}.", layers, width, heads, intermediate=inner, style=_TIMM),),
+        tensors=(
+            *vit.patches(f"{name}patch_embed.proj", width, 3, patch, patch, bias=True),
+            vit.table(f"{name}pos_embed", 1, places, width),
+            *parts.norms(width, f"{name}norm", bias=True),
+            *resampler("resampler.", queries, hidden, width),
+            vit.table("resampler.pos_embed", queries, hidden),
+        ),
+        facts={"patch_size": patch, "tokens_per_image": queries},
+    )
 
 
 def _vision(config: Config, hidden: int) -> Tower:

@@ -247,8 +247,9 @@ def quantization_of(config: Config) -> dict[str, Any] | None:
     return checkpoint_config(config.raw)
 
 
-_SIXTEEN_BITS = frozenset({"bloom", "qwen"})
-"""Index totals: Qwen-72B 144,575,840,256 bytes, BLOOM 352,494,542,848 bytes; neither config names a type."""
+_SIXTEEN_BITS = frozenset({"bloom", "qwen", "telechat", "minimax_m1"})
+"""Index totals: Qwen-72B 144,575,840,256 bytes, BLOOM 352,494,542,848, TeleChat-12B 24,772,864,000, MiniMax-M1 912,210,767,872;
+no config of theirs names a type."""
 
 
 def dtype_of(config: Config) -> str:

@@ -1,7 +1,7 @@
-"""Classes that compute what Llama computes under other names: Baichuan, Qwen 1, ChatGLM, InternLM2, EXAONE 3, Phi-3-small, Ling.
+"""Classes that compute what Llama computes under other names: Baichuan, Qwen 1, ChatGLM, InternLM2, EXAONE 3, TeleChat, MiniMind.
 
 Most are remote code: the source of names and shapes is the modeling file beside each checkpoint on the hub, checked
-against their published weight indexes (Qwen-72B, ChatGLM3-6B, InternLM2.5-7B) or element counts.
+against their published weight indexes (Qwen-72B, ChatGLM3-6B, InternLM2.5-7B, TeleChat-7B and 12B) or element counts.
 """
 
 import msgspec
@@ -14,7 +14,7 @@ from vramcast.models.layers import Attention, Dense
 
 
 class Names(msgspec.Struct, frozen=True, kw_only=True):
-    """What a class calls its tensors. ``qkv`` has one name or three, ``mlp`` two (gate and up in one tensor) or three."""
+    """What a class calls its tensors. ``qkv`` has one name, two (keys and values joined) or three, ``mlp`` two or three."""
 
     prefix: str = "transformer."
     layers: str = "layers"
@@ -40,6 +40,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     qkv_bias: bool = False
     out_bias: bool = False
     mlp_bias: bool = False
+    down_bias: bool = False
     norm_bias: bool = False
     tied: bool = False
     gated: bool = True
@@ -89,6 +90,15 @@ def _attention(sizes: Sizes, names: Names, kind: Attention) -> tuple[Tensor, ...
     bias, out_bias = sizes.qkv_bias, sizes.out_bias
     if len(names.qkv) == 1:
         return parts.fused_attention(kind, sizes.hidden, qkv=names.qkv[0], out=names.out, bias=bias, out_bias=out_bias)
+    if len(names.qkv) == 2:
+        query, joined = names.qkv
+        rows, pieces = 2 * kind.kv_heads * kind.head_dim, ((kind.kv_heads * kind.head_dim, kind.kv_heads),) * 2
+        both = parts.linear(joined, rows, sizes.hidden, "k", shard=0, groups=kind.kv_heads, bias=bias)
+        return (
+            *parts.linear(query, kind.heads * kind.head_dim, sizes.hidden, "q", shard=0, groups=kind.heads, bias=bias),
+            *(msgspec.structs.replace(tensor, pieces=pieces) for tensor in both),
+            *parts.output(kind, sizes.hidden, names.out, bias=out_bias),
+        )
     heads = (kind.heads, kind.kv_heads, kind.kv_heads)
     three = (
         parts.linear(name, count * kind.head_dim, sizes.hidden, role, shard=0, groups=count, bias=bias)
@@ -100,7 +110,9 @@ def _attention(sizes: Sizes, names: Names, kind: Attention) -> tuple[Tensor, ...
 def _mlp(sizes: Sizes, names: Names, kind: Dense) -> tuple[Tensor, ...]:
     if len(names.mlp) == 3:
         gate, up, down = names.mlp
-        return parts.gated_mlp(kind, sizes.hidden, prefix="", bias=sizes.mlp_bias, names=(gate, up, down))
+        into = parts.gated_mlp(kind, sizes.hidden, prefix="", bias=sizes.mlp_bias, names=(gate, up, down))
+        last = Tensor(name=f"{down}.bias", shape=(sizes.hidden,), role="bias")
+        return (*into, last) if sizes.down_bias and not sizes.mlp_bias else into
     up, down = names.mlp
     if not kind.gated:
         return parts.plain_mlp(kind, sizes.hidden, up, down, bias=sizes.mlp_bias)
@@ -141,6 +153,15 @@ _EXAONE = Names(
 _PHI3SMALL = Names(
     prefix="model.", embedding="embed_tokens", qkv=("self_attn.query_key_value",), out="self_attn.dense",
     mlp=("mlp.up_proj", "mlp.down_proj"), final_norm="final_layernorm",
+)  # fmt: skip
+_TELECHAT = Names(
+    layers="h", embedding="word_embeddings", qkv=("self_attention.query", "self_attention.key_value"),
+    out="self_attention.dense", mlp=("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"), final_norm="ln_f",
+)  # fmt: skip
+_MINIMIND = Names(
+    prefix="", embedding="tok_embeddings", qkv=("attention.wq", "attention.wk", "attention.wv"), out="attention.wo",
+    mlp=("feed_forward.w1", "feed_forward.w3", "feed_forward.w2"), norms=("attention_norm", "ffn_norm"), final_norm="norm",
+    head="output",
 )  # fmt: skip
 
 
@@ -235,12 +256,36 @@ def _phi3small(config: Config) -> Read:
     return sizes, _PHI3SMALL, (frequencies,)
 
 
+def _telechat(config: Config) -> Read:
+    """TeleChat and TeleChat2: keys and values in one tensor, biases on what leaves attention and MLP."""
+    normed = config.flag("embed_layernorm", default=False)
+    extra = parts.norms(config.size("hidden_size"), "transformer.word_embeddings_layernorm") if normed else ()
+    tied = config.flag("tie_word_embeddings", default=True)
+    return _sizes(config, out_bias=True, down_bias=True, tied=tied), _TELECHAT, extra
+
+
+def _minimind(config: Config) -> Read:
+    """MiniMind's first form: Llama's own names, a tied head, an MLP of 8/3 the width where the config gives none."""
+    if config.flag("use_moe", default=False):
+        raise ConfigError(f"{config.path}: use_moe is true; MiniMind's experts have no rule")
+    step, hidden = config.size("multiple_of", default=64), config.size("hidden_size")
+    inner = config.size("hidden_dim", default=-(-(8 * hidden // 3) // step) * step)
+    return _sizes(config, inner=inner, tied=True), _MINIMIND, ()
+
+
 # What a class takes where its config says nothing: Qwen 1 loads in bfloat16.
 # Qwen's first configs (CodeFuse-DevOps) have GPT-2's names
 _OLDER = {
     "qwen": (
         ("hidden_size", "n_embd"), ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head"),
         ("intermediate_size", "ffn_hidden_size"), ("max_position_embeddings", "n_positions"),
+    ),
+    "telechat": (
+        ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head"), ("intermediate_size", "ffn_hidden_size"),
+    ),
+    "minimind": (
+        ("hidden_size", "dim"), ("num_hidden_layers", "n_layers"), ("num_attention_heads", "n_heads"),
+        ("num_key_value_heads", "n_kv_heads"),
     ),
 }  # fmt: skip
 _ABSENT = {"qwen": {"torch_dtype": "bfloat16"}}
@@ -252,4 +297,6 @@ _READERS = {
     "internlm2": _internlm2,
     "exaone": _exaone,
     "phi3small": _phi3small,
+    "telechat": _telechat,
+    "minimind": _minimind,
 }

@@ -41,6 +41,11 @@ PIXTRAL = Style(
 )  # fmt: skip
 
 
+def styled(style: Style, **changes: bool) -> Style:
+    """A style with some switches as a config has them."""
+    return msgspec.structs.replace(style, **changes)
+
+
 def block(
     name: str,
     count: int,

@@ -1,0 +1,65 @@
+"""Classes of remote code hold what the weight index beside a published checkpoint states, byte for byte."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from vramcast.errors import ConfigError, UnmodelledError
+from vramcast.models.families import read_config
+from vramcast.models.quantization import scheme_for, weight_bytes
+
+ROWS = [msgspec.json.decode(line) for line in Path(__file__).with_name("indexed_models.jsonl").read_bytes().splitlines()]
+PLAMO2: dict[str, Any] = {
+    "model_type": "plamo2", "hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 1,
+    "hidden_size_per_head": 128, "mamba_d_state": 64, "mamba_d_conv": 4, "mamba_num_heads": 32, "mamba_step": 2,
+    "intermediate_size": 8192, "vocab_size": 100000, "tie_word_embeddings": True,
+}  # fmt: skip
+PLAMO: dict[str, Any] = {
+    "model_type": "plamo", "hidden_size": 5120, "intermediate_size": 16640, "n_shared_head": 8, "num_attention_heads": 40,
+    "num_hidden_layers": 40, "vocab_size": 50432, "tie_word_embeddings": False,
+}  # fmt: skip
+OLMO: dict[str, Any] = {
+    "model_type": "hf_olmo", "d_model": 4096, "n_heads": 32, "n_layers": 32, "mlp_hidden_size": 22016, "vocab_size": 50280,
+    "embedding_size": 50304, "weight_tying": False, "rope": True, "layer_norm_with_affine": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
+def test_the_index_states_the_bytes(row: dict[str, Any]) -> None:
+    model = read_config(row["config"])
+    assert weight_bytes(model, scheme_for(model)) == row["index_bytes"]
+
+
+def test_plamo_by_its_card_and_by_hand() -> None:
+    """PLaMo-13B is 13.1 B by its card; PLaMo 2 by hand: 8 Mamba layers, 8 of attention, an MLP and four norms in each."""
+    assert round(read_config(PLAMO).parameters / 1e8) == 131
+    mamba = 2048 * 8192 + 4096 * 4 + 4096 * (128 + 128) + 128 * 32 + 3 * 32 + 128 + 2 * 64 + 4096 * 2048
+    attention = 2048 * (16 + 2) * 128 + 2048 * 2048 + 17 * 128
+    each = 3 * 2048 * 8192 + 4 * 2048
+    model = read_config(PLAMO2)
+    assert model.parameters == 8 * (mamba + attention) + 16 * each + 100_000 * 2048 + 2048
+    assert model.unmodelled
+
+
+def test_plamo_3_reads_windows_as_a_list() -> None:
+    raw = {**PLAMO2, "model_type": "plamo3", "head_dim": 128, "sliding_window": [2048, None] * 8}
+    assert {block.mixers[0].window: block.count for block in read_config(raw).blocks} == {2048: 8, 0: 8}
+
+
+def test_the_first_olmo_has_the_count_of_its_later_form() -> None:
+    assert read_config(OLMO).parameters == 6_888_095_744
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        ({**OLMO, "block_type": "llama"}, UnmodelledError, "block_type is 'llama'; known is sequential"),
+        ({**ROWS[0]["config"], "vision_encoder": "eva02"}, UnmodelledError, "vision_encoder 'eva02' has no rule"),
+        ({**ROWS[1]["config"], "version": "late"}, ConfigError, "version is 'late', expected a number"),
+    ],
+)
+def test_what_was_never_seen_is_refused(change: dict[str, Any], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        read_config(change)
