@@ -208,7 +208,7 @@ def _serving(text: str, name: str, folder: Any) -> Kind | None:
         return None
     first = found.launches[0]
     beside = name.endswith(".py") and _TRAINS.search(text) is not None and "the command in line" in first.where
-    logged = len(text.splitlines()) > 30 and len(_ERRORS.findall(text[:_HEAD])) > 10
+    logged = not text.startswith("#!") and len(text.splitlines()) > 30 and len(_ERRORS.findall(text[:_HEAD])) > 10
     return Kind(
         what=_article(found.kind),
         command=("serve", "--from"),

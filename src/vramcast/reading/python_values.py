@@ -139,6 +139,8 @@ class Program:
 
     def _worked_out(self, node: ast.BinOp, depth: int) -> Any:
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+        if isinstance(node.op, ast.Div) and isinstance(right, str) and isinstance(left, str | Open):  # a path, below a root
+            return f"{left}/{right}" if isinstance(left, str) else right
         if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str) and len(left) + len(right) < 400:
             return left + right
         numbers = isinstance(left, int | float) and isinstance(right, int | float)

@@ -180,3 +180,68 @@ def test_json_of_a_program_is_told() -> None:
         'import json, subprocess\nsubprocess.run(["vllm", "serve", "org/m", "--limit-mm-per-prompt", json.dumps({"image": 2})])\n'
     )
     assert "2" in one(text, "serve.py").flags
+
+
+def test_variable_that_holds_flags() -> None:
+    launch = one("VLLM_MODEL=org/m-8b\nVLLM_ARGS=--max-model-len 8192 --gpu-memory-utilization 0.95\nDISK=50\n", ".env.example")
+    assert (launch.engine, launch.model, launch.flags[1]) == ("vllm", "org/m-8b", "8192")
+
+
+def test_properties_of_djl() -> None:
+    text = (
+        "engine=Python\noption.model_id=org/m-8b\noption.rolling_batch=vllm\noption.tensor_parallel_degree=4\n"
+        "option.max_rolling_batch_size=64  # seats\noption.max_model_len=8192\n"
+    )
+    launch = one(text, "serving.properties")
+    flags = {flag.name: flag.value for flag in taken_apart("vllm", launch.flags).flags}
+    assert (launch.engine, launch.model) == ("vllm", "org/m-8b")
+    assert flags == {"tensor-parallel-size": "4", "max-num-seqs": "64", "max-model-len": "8192"}
+
+
+def test_macro_of_llama_swap_that_no_shell_could_name() -> None:
+    text = "macros:\n  the-llama: >\n    llama-server\n    --port 1\nmodels:\n  a:\n    cmd: ${the-llama} -hf org/a-GGUF -c 0\n"
+    assert one(text, "config.yaml").model == "org/a-GGUF"
+
+
+def test_script_written_by_echo() -> None:
+    text = (
+        "FROM nvidia/cuda:12.4.0\nENV MODEL_NAME=org/m-1b\n"
+        "RUN echo '#!/bin/bash\\n\\\nMODEL=${MODEL_NAME:-x}\\n\\\n"
+        'vllm serve \\\n    "$MODEL" \\\n    --max-model-len 2048\\n\' > /app/start.sh\nCMD ["/app/start.sh"]\n'
+    )
+    launch = one(text, "Dockerfile")
+    assert (launch.model, launch.flags) == ("org/m-1b", ("--max-model-len", "2048"))
+
+
+def test_flags_of_the_script_itself_stand_at_their_defaults() -> None:
+    text = (
+        '#!/bin/bash\nMODEL=org/m-1b\nLEN=2048\nwhile true; do\n  case "$1" in\n    -m|--model) MODEL="$2"; shift 2 ;;\n'
+        '    --len) LEN="$2"; shift 2 ;;\n    --) shift; break ;;\n    *) break ;;\n  esac\ndone\n'
+        'exec vllm serve "$MODEL" --max-model-len "$LEN"\n'
+    )
+    launch = one(text, "start.sh")
+    assert (launch.model, launch.flags) == ("org/m-1b", ("--max-model-len", "2048"))
+
+
+def test_presets_of_a_case_in_a_folder_that_is_open() -> None:
+    text = (
+        'run() {\n  case "$1" in\n    a)\n      MODEL="$DIR/a-1b"; CTX=1024\n      ;;\n'
+        '    b)\n      MODEL="$DIR/b-1b"; CTX=2048\n      ;;\n'
+        '  esac\n}\nrun "$PRESET"\npython -m sglang.launch_server --model-path "$MODEL" --context-length "$CTX"\n'
+    )
+    found = find_launches(text, "launch.sh").launches
+    assert [(launch.model, launch.flags[-1]) for launch in found] == [("${DIR}/a-1b", "1024"), ("${DIR}/b-1b", "2048")]
+
+
+def test_image_and_model_that_variables_name() -> None:
+    text = (
+        'ARGS=("run" "--gpus" "all")\nARGS+=("$IMAGE")\nARGS+=(\n  "$REPO"\n  "--dtype" "bfloat16" # as published\n'
+        '  "--max-model-len" "8192"\n  "--gpu-memory-utilization" "0.9"\n  "--enable-auto-tool-choice"\n)\ndocker "${ARGS[@]}"\n'
+    )
+    launch = one(text, "start.sh")
+    assert (launch.engine, launch.model) == ("vllm", "${REPO}")
+
+
+def test_word_of_flash_attention_that_is_open() -> None:
+    launch = one('llama-server -m a.gguf --flash-attn "$FA" -c 8192\n', "start.sh")
+    assert "FA" in launch.opened

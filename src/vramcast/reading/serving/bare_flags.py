@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 
+from vramcast.reading.serving.containers import words_of
+from vramcast.reading.serving.environment import read_environment_file
 from vramcast.reading.serving.flags import is_flag, plain_name, taken_apart, words_of_flags
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.spelling import ALIASES
@@ -53,16 +55,23 @@ def _names(engine: str) -> frozenset[str]:
 def read_arrays(content: str, held: Held) -> tuple[Launch, ...]:
     """Launches by a script that starts nothing itself but keeps an engine's flags in an array, beside its model."""
     script = read_script_text(content, Around(given=held.variables, source=held.text_of))
+    variables = {**read_environment_file(content), **script.variables}  # a file of variables needs no quotes
     found: list[Launch] = []
-    for name, words in script.arrays.items():
+    for name, words in {**_texts(variables), **script.arrays}.items():
         engine = engine_of_bare_flags(words, name)
         if name in ("@", "*") or not engine:
             continue
-        model = _model_of(engine, words, script.variables)
+        model = _model_of(engine, words, variables)
         if model:
             flags = words_of_flags(flag for flag in taken_apart(engine, words).flags if flag.name != "model")
             found.append(Launch(engine=engine, model=model, flags=flags, where=held.at(name).where))
     return tuple(found)
+
+
+def _texts(variables: Mapping[str, str]) -> dict[str, list[str]]:
+    """Variables whose value is nothing but flags, as words: ``VLLM_ARGS=--max-model-len 8192 ...``."""
+    plain = {name: value for name, value in variables.items() if value.lstrip().startswith("-") and not name.endswith("]")}
+    return {name: list(words_of(value)) for name, value in plain.items()}
 
 
 def _model_of(engine: str, words: Sequence[str], variables: Mapping[str, str]) -> str:

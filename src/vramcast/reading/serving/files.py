@@ -25,7 +25,7 @@ MOST_BYTES = 4 * MiB
 _MOST_LAUNCHES = 200
 ENDINGS = (
     ".sh", ".bash", ".zsh", ".yml", ".yaml", ".txt", ".service", ".ps1", ".bat", ".sbatch", ".slurm", ".env", ".md", ".pbtxt",
-    ".py", ".modelfile", ".ipynb", ".conf", ".container", ".ini", ".cmd",
+    ".py", ".modelfile", ".ipynb", ".conf", ".container", ".ini", ".cmd", ".properties",
 )  # fmt: skip
 _NAMES = ("modelfile", "dockerfile", "containerfile", ".env")
 
@@ -84,7 +84,7 @@ def find_launches(
 
 def _read(content: str, what: str, held: Held) -> Found:
     lower = plain_ending(what)
-    from vramcast.reading.serving import modelfile, presets, triton
+    from vramcast.reading.serving import modelfile, presets, properties, triton
 
     if lower.endswith(".modelfile") or lower.startswith("modelfile") or modelfile.is_modelfile(content):
         return Found(kind=modelfile.NAME, launches=modelfile.read(content, held))
@@ -94,6 +94,8 @@ def _read(content: str, what: str, held: Held) -> Found:
         return Found(kind=triton.NAME, launches=triton.read(content, held))
     if lower.endswith(".ini") or (not lower.endswith(ENDINGS) and presets.is_presets(content)):
         return Found(kind=presets.NAME, launches=presets.read(content, held))
+    if lower.endswith(".properties") or (not lower.endswith(ENDINGS) and properties.is_properties(content)):
+        return Found(kind=properties.NAME, launches=properties.read(content, held))
     if lower.endswith(".ipynb"):
         return _notebook(content, what, held)
     if lower.endswith(".py"):
@@ -160,7 +162,8 @@ def _kept(content: str, held: Held) -> tuple[Launch, ...]:
     """The flags that a script keeps for another that starts the engine."""
     from vramcast.reading.serving.bare_flags import read_arrays
 
-    return read_arrays(content, held) if re.search(r"^\s*(?:export\s+)?\w+\+?=\(", content, re.M) else ()
+    kept = re.search(r"^\s*(?:export\s+)?\w+\+?=(?:\(|[\"']?--?[a-z])", content, re.M)
+    return read_arrays(content, held) if kept else ()
 
 
 def _yaml(content: str, what: str, held: Held) -> Found:

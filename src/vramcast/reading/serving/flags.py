@@ -95,6 +95,8 @@ def is_speed(name: str) -> bool:
 
 def _values(name: str, waiting: list[str], bare: frozenset[str]) -> tuple[str, ...]:
     plain = name.removeprefix("no-")
+    if name in _WITH_WORD and waiting and re.fullmatch(r"\$\{\w+\}", waiting[0]):
+        return (waiting.pop(0),)
     if plain in bare or name in bare:
         return (waiting.pop(0),) if waiting and waiting[0].lower() in _SWITCH_WORDS else ()
     values: list[str] = []
@@ -104,6 +106,7 @@ def _values(name: str, waiting: list[str], bare: frozenset[str]) -> tuple[str, .
     return tuple(values)
 
 
+_WITH_WORD = frozenset({"flash-attn", "fit"})  # switches that take a word in newer releases
 _SEVERAL = frozenset(
     {"served-model-name", "lora-modules", "lora-paths", "cuda-graph-bs", "cuda-graph-sizes", "cudagraph-capture-sizes",
      "cuda-graph-bs-decode", "middleware", "allowed-origins", "lora-target-modules", "override-tensor"}

@@ -8,6 +8,7 @@ from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.scripts import read_script
 
 NAME = "llama-swap configuration"
+_DEEPEST, _LONGEST = 4, 20_000
 
 
 def read(document: Any, held: Held) -> tuple[Launch, ...]:
@@ -21,8 +22,18 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
             macros = {"PORT": "8080", "MODEL_ID": str(name), **_macros(document), **_macros(entry)}
             place = msgspec.structs.replace(held.at(f"models.{name}.cmd"), variables={**macros, **held.variables})
             environment = dict(pair.split("=", 1) for pair in entry.get("env") or () if isinstance(pair, str) and "=" in pair)
-            found += read_script(" ".join(_uncommented(entry["cmd"]).split("\n")), place, environment=environment, name=str(name))
+            command = _filled(" ".join(_uncommented(entry["cmd"]).split("\n")), macros)
+            found += read_script(command, place, environment=environment, name=str(name))
     return tuple(found)
+
+
+def _filled(command: str, macros: dict[str, str]) -> str:
+    """The command with macros whose names no shell's variable could have: ``${latest-llama}``."""
+    for _ in range(_DEEPEST):
+        for name, value in macros.items():
+            if "-" in name or "." in name:
+                command = command.replace(f"${{{name}}}", value)[:_LONGEST]
+    return command
 
 
 def _uncommented(text: str) -> str:

@@ -89,7 +89,10 @@ def _entered(what: Container, held: Held) -> tuple[Launch, ...]:
 def _written(text: str) -> dict[str, str]:
     """Scripts that a Dockerfile writes: ``RUN cat <<EOF >/start.sh`` and ``COPY <<EOF /start.sh``, by their last name."""
     found = re.findall(r"^\s*(?:RUN\s+cat|COPY)\s+<<-?([\"']?)(\w{1,40})\1\s*>?\s*(\S+)[^\n]*\n(.*?)^\2\s*$", text, re.M | re.S)
-    return {name.rsplit("/", 1)[-1]: body if quote else re.sub(r"\\([$`\\])", r"\1", body) for quote, _, name, body in found}
+    written = {name: body if quote else re.sub(r"\\([$`\\])", r"\1", body) for quote, _, name, body in found}
+    told = re.findall(r"^\s*RUN\s+(?:echo|printf)\s+(?:-e\s+)?'([^']{1,8000})'\s*>\s*(\S+)", text, re.M)
+    written |= {name: re.sub(r"\\n(?:\\\n)?", "\n", body) for body, name in told}
+    return {name.rsplit("/", 1)[-1]: body for name, body in written.items()}
 
 
 def container_of(text: str) -> Container:

@@ -128,7 +128,7 @@ def _behind_model(plain: list[str]) -> tuple[str, int] | None:
     own = [plain.index(flag) for flag in _OWN_FLAGS[1][2] if flag in plain]
     first = next((place for place, word in enumerate(plain) if place and word in _FIRST_FLAGS), 0)
     place = min([*own, first] if first else own, default=0)
-    named = place > 0 and re.fullmatch(r"[\w./$\{\}-]*/[\w.$\{\}-]+", plain[place - 1]) is not None
+    named = place > 0 and re.fullmatch(r"[\w./$\{\}-]*/[\w.$\{\}-]+|\$\{[\w-]+\}", plain[place - 1]) is not None
     return ("vllm", place - 1) if len(own) >= _SURE and named else None
 
 

@@ -17,7 +17,7 @@ _SLURM = re.compile(r"#SBATCH\s+(--gres|--gpus-per-node|--gpus-per-task|--gpus|-
 _CARD = re.compile(r"gpu:([A-Za-z][\w.-]{1,30}):\d")
 _SLURM_CARDS = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")  # what the job starter sets
 _NO_CARD = ("gpu", "gpus")
-_MOST_ARMS = 12  # parts of a case that are tried one by one
+_MOST_ARMS = 40  # parts of a case that are tried one by one
 
 
 def launches_of(
@@ -60,17 +60,22 @@ def read_script(
     shown = {**({name: str(cards) for name in _SLURM_CARDS} if cards else {}), **(environment or {})}
     given = Around(given=around.variables, environment=shown, arguments=tuple(arguments), source=around.text_of)
     found = _launches(text, given, around, name, depth)
-    undecided = not any(launch.model and not open_names(launch.model) for launch in found)
+    undecided = not any(_is_told(launch.model) for launch in found)
     if undecided and (arms := min(_MOST_ARMS, text.count(";;"))) and re.search(r"^\s*case\s", text, re.M):
         decided: list[Launch] = []
         arms_open: list[Launch] = []
         for arm in range(arms):  # one server of several, by the script's own argument
             more = _launches(text, msgspec.structs.replace(given, arm=arm), around, name, depth)
-            decided += [one for one in more if one not in decided and one.model and not open_names(one.model)]
+            decided += [one for one in more if one not in decided and _is_told(one.model)]
             arms_open += [one for one in more if one not in arms_open]
         found = decided or found or arms_open
     releases = dict(_RELEASE.findall(text))
     return tuple(_completed(launch, releases, cards, card) for launch in found)
+
+
+def _is_told(model: str) -> bool:
+    """Whether a model is named, if in a folder that a variable holds."""
+    return bool(model) and not open_names(model.rstrip("/").rsplit("/", 1)[-1])
 
 
 def _launches(text: str, given: Around, around: Held, name: str, depth: int) -> list[Launch]:

@@ -19,6 +19,8 @@ _READ = re.compile(r"\s*read\s+(?:-\w+\s+(?:''|\"\")?\s*)*([A-Za-z_]\w{0,60})\s*
 _TARGET = re.compile(r"(?:>>?|\btee(?:\s+-a)?)\s*([^\s<>|;&]{1,300})")
 _PROMPT = re.compile(r"^\s*(?:[$>%]\s+|\w+@[\w.-]+:[^$#]*[$#]\s+|PS [^>]*>\s+)")
 _AFTER_TEST = re.compile(r"(?P<test>!?\s*\[\[?\s(?:(?!&&|\|\|).)*?\s\]\]?)\s*(?P<how>&&|\|\|)\s*(?P<rest>.+)", re.S)
+_ONE = re.compile(r"[A-Za-z_]\w{0,60}=(?:\"[^\"]*\"|'[^']*'|[^\s;\"'()]*)")
+_SEVERAL = re.compile(rf"(?:{_ONE.pattern}\s*;\s*)+{_ONE.pattern}\s*;?")
 _SKIPPED = {"then", "do", "else", "time", "!", "{", "}"}
 _MOST_LINES, _MOST_COMMANDS = 20_000, 4_000
 
@@ -194,6 +196,10 @@ def _statement(reader: _Reader, text: str) -> None:
     if after := _AFTER_TEST.fullmatch(text):
         _after_test(reader, after)
         return
+    if _SEVERAL.fullmatch(text):  # A="x"; B=2
+        for found in _ONE.finditer(text):
+            _statement(reader, found[0])
+        return
     if (assigned := _ASSIGNS.fullmatch(text)) and _is_assignment(assigned[3]):
         _assign(reader, assigned)
         if text.startswith(("export", "set", "$env")) or reader.exports_all:
@@ -279,6 +285,8 @@ def _case(reader: _Reader, text: str) -> None:
     value = resolved(found[1].strip("\"'"), reader.known)
     opened = open_names(value)
     parts = [part for part in re.split(r";;&?", found[2]) if ")" in part]
+    if re.fullmatch(r"\"?\$\{?1(?::?-)?\}?\"?", found[1]) and not reader.arrays["@"] and _are_options(parts):
+        return  # the script's own flags, of which none was given
     if reader.arm is not None:
         parts, opened = parts[reader.arm : reader.arm + 1], ()
     for part in parts:
@@ -293,6 +301,12 @@ def _case(reader: _Reader, text: str) -> None:
         reader.branches.pop()
         if not opened:
             return
+
+
+def _are_options(parts: list[str]) -> bool:
+    """Whether the patterns of a case are flags and what stands for anything else."""
+    heads = [part.strip().partition(")")[0].strip().strip("\"'") for part in parts]
+    return any(head.startswith("--") for head in heads) and all(head.startswith(("-", "*", '""')) or not head for head in heads)
 
 
 def _inline(reader: _Reader, found: re.Match[str]) -> None:

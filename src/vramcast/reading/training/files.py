@@ -21,7 +21,19 @@ _SCRIPTS = (".sh", ".bash", ".txt", ".sbatch", ".slurm", "")
 MARKDOWN = (".md", ".mdx", ".markdown")
 DEEPEST_FILES = 8
 _DEEPEST_SECTION, _OWN_KEYS = 4, 3
-_LENGTHS = ("cutoff_len", "max_seq_length", "max_seq_len", "seq_length", "seq_len", "sequence_length", "model_max_length")
+_LENGTHS = (
+    "cutoff_len",
+    "max_seq_length",
+    "max_seq_len",
+    "seq_length",
+    "seq_len",
+    "sequence_length",
+    "model_max_length",
+    "max_length",
+    "sequence_len",
+    "block_size",
+    "max_len",
+)
 _POINTERS = {"config_path", "config_file", "config", "path", "file"}  # a section that only says where DeepSpeed's file lies
 FORMATS = (
     "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",

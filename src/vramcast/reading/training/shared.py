@@ -178,11 +178,11 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("shape.hidden", whole), "hidden_size n_embd d_model"),
     (("shape.heads", whole), "num_attention_heads n_head n_heads"),
     (("shape.kv_heads", whole), "num_key_value_heads num_query_groups n_kv_heads n_kv_head num_kv_heads"),
-    (("shape.ffn", whole), "intermediate_size ffn_hidden_size"),
+    (("shape.ffn", whole), "intermediate_size ffn_hidden_size ffn_dim"),
     (("shape.vocab", whole), "vocab_size padded_vocab_size"),
     (_model, "model_name_or_path pretrained_model_name_or_path base_model model_name model_path hf_model hf_checkpoint "
      "hf_model_ckpt pretrain partial_pretrain model_id base_model_id base_model_name pretrained_model pretrained_path "
-     "model_name_or_dir hf_path initial_policy_model model_id_or_path hf_model_id student_model student_model_name "
+     "model_name_or_dir model_dir hf_path initial_policy_model model_id_or_path hf_model_id student_model student_model_name "
      "student_model_path student_model_name_or_path"),
     (_named, "model"),
     (("cards.each", whole), "n_gpus_per_node gpus_per_node actor_num_gpus_per_node nproc_per_node num_gpus_per_node "
