@@ -37,7 +37,7 @@ def test_chinese_families() -> None:
 
 @pytest.mark.parametrize(
     ("typed", "first"),
-    [("vicuna 65b", "lmsys/vicuna"), ("llama 70b", "meta-llama/Llama"), ("qwen2.5 coder 99b", "qwen/qwen2.5-coder")],
+    [("vicuna 65b", "lmsys/vicuna"), ("llama 3.1 71b", "meta-llama/Llama"), ("qwen2.5 coder 99b", "qwen/qwen2.5-coder")],
 )
 def test_suggestions_begin_with_the_makers_own(typed: str, first: str) -> None:
     with pytest.raises(QuestionError, match=rf"(?i)did you mean {first}"):

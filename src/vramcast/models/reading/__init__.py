@@ -105,14 +105,28 @@ def _by_hub(what: str, offline: bool | None) -> Model:
 def _by_name(what: str) -> Model:
     from vramcast.models.reading.by_name import by_name, named_as
     from vramcast.models.reading.known import in_english, short_name
+    from vramcast.models.reading.typed import current
 
     english = in_english(what)
     meant = short_name(english)
     if meant and (model := load(meant)):
         return named_as(model, what, f"{what!r} is short for {meant}")
-    if found := by_name(english):
+    found, typed = by_name(english), current(english)
+    if typed and (model := load(typed[0])) and _is_rather(model, found):
+        others = f" (or {', '.join(typed[1])})" if typed[1] else ""
+        return named_as(model, what, f"{what!r} is read as {typed[0]}, the current one of that family and size{others}")
+    if found:
         return msgspec.structs.replace(found, id=what)
     raise _unknown(what, hint="(or a hub id with network, a folder, a config.json or a GGUF file)")
+
+
+def _is_rather(model: Model, found: Model | None) -> bool:
+    """Whether the maker's current model is meant where a name alone gives another one: an older release, or somebody's copy."""
+    if found is None:
+        return True
+    read_as = next((str(a.value) for a in found.assumed if a.name == "model"), found.id).lower()
+    publisher = read_as.partition("/")[0]
+    return publisher != model.id.lower().partition("/")[0] or (model.parameters != found.parameters and read_as.endswith("v0.1"))
 
 
 def _names() -> list[str]:
