@@ -12,6 +12,7 @@ import msgspec
 
 from vramcast.asking.beside_trace import Beside
 from vramcast.asking.utilization import Answer
+from vramcast.asking.ways import Ways
 from vramcast.cli.structs import properties
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.health import State
@@ -25,6 +26,7 @@ from vramcast.truth.folklore.calculator import Reckoning
 
 TARGET = Path(__file__).parents[1] / "docs" / "json-tools.md"
 COMMANDS = (
+    ("fit MODEL", "kind `fit`: `run` and `train` hold a row for every way", (Ways,)),
     ("profile FILE", "kind `profile`; with --model also `beside`", (Report, Beside)),
     ("profile FOLDER", "kind `profile of ranks`", (Ranks,)),
     ("profile FILE --against FILE", "kind `profile comparison`", (Comparison,)),

@@ -1,8 +1,9 @@
 """A question in a person's words: ``llama 3.1 8b on a 4090``, ``can I fine-tune qwen3 8b on 2x 3090``, 用4090能跑Qwen3-8B吗.
 
-One short line that names a model, and mostly a card, becomes the words of ``serve`` or ``train``. What is left over when both are
-taken out has to be words of this file, or the line is no such question: nothing that was said is dropped. On a card, where the
-line names no context, the longest that fits is asked for: who asks whether a model runs does not mean all of its positions.
+One short line that names a model, and mostly a card, becomes the words of ``fit``, ``serve`` or ``train``. Who names neither an
+engine nor a type nor a method asks which of them do: the page of every way. Who asks how many users, how long a context or how
+fast gets that answer. What is left over has to be words of this file, or the line is no such question: nothing that was said is
+dropped. With an engine on a card, where the line names no context, the longest that fits is asked for.
 """
 # ruff: noqa: RUF001 (Chinese punctuation and the sign of multiplication are what people type)
 
@@ -23,6 +24,7 @@ _ASKING = re.compile(
     rf"""^(?:
     (?:can|could|may|will|would|does|do|is|it|i|we|you|able|possible|to|how|much|many|what|which|vram|gpu|gpus|memory|need|needs|
     needed|needing|require[sd]?|for|of|enough|ok|please|hello|hi|want|wanna|try|trying|the|my|model|llm|inside|hold|handle|get|
+    i'm|or|there|any|best|good|better|buy|rent|should|hardware|only|just|have|has|got|i've|this|that|still|even|now|
     {_RUNS}|{_TRAINS}|full|and|with|using|on|in|at|into|by|via|under|from|a|an|card|cards|locally|local|me|if|take|takes)\b
     |运行|部署|推理|微调|训练|全参|跑|装|请问|我|想|能不能|能否|可不可以|可以|能|够不够|够|吗|呢|么|需要|需|要|多少|显存|内存|才|用|使用|在|上|下|的|张|块|卡|显卡|得动|不|动|得|
     了|是|否|单机|本地|一|单|大|模型|，|。|？|[?!.,:;'"()\s]
@@ -42,6 +44,22 @@ _SAID = (
     ("method", re.compile(r"(?<![\w-])(qlora|lora|grpo|dpo|全参(?:数)?|full(?=[- ](?:fine|param|train)))(?![\w-])", re.I)),
     ("quant", re.compile(r"(?<![\w.-])((?:i?q\d(?:_[a-z0-9]+)*)|fp8|awq|gptq|nf4|int[48]|[48][- ]?bits?)(?![\w.-])", re.I)),
 )  # fmt: skip
+# What is asked for beside "does it fit", and the words that ask for it; the first that is found.
+_WANTED = (
+    ("users", re.compile(
+        r"how many (?:concurrent |parallel |simultaneous )?(?:users|people|requests|clients|sessions)|"
+        r"max(?:imum)? (?:number of )?(?:concurrent )?(?:users|concurrency|requests)|"
+        r"(?:支持|能带|服务)?多少(?:个)?(?:用户|并发|人)", re.I)),
+    ("longest", re.compile(
+        r"(?:max(?:imum)?|longest|largest|biggest|how (?:long|much|big)(?: of)?(?: an?)?)\s+"
+        r"(?:context|ctx)(?:\s+(?:length|window|size))?|"
+        r"最大上下文|最长上下文|上下文最(?:大|长)", re.I)),
+    ("speed", re.compile(
+        r"(?:is |are )?(?:\d[\d.]*\s*)?(?:tokens?|tok|t)\s*(?:/|per |a )\s*(?:s|sec|second)\b(?: (?:normal|good|ok|slow|right))?|"
+        r"how (?:fast|slow)(?: (?:is|does|will|can))?|tokens? speed|\bspeed\b|多快|速度", re.I)),
+    ("quant", re.compile(r"(?:which|what|best)\s+(?:quant\w*|precision|gguf)|哪(?:个|种)量化|什么量化", re.I)),
+)  # fmt: skip
+_USUAL_CONTEXT = "4096"  # of a user, where none was said
 _METHODS = {"全参": "full", "全参数": "full"}
 
 
@@ -53,9 +71,9 @@ _GLUED = re.compile(r"(?<![A-Za-z0-9.-])(\d{1,4})[x×*](?=[A-Za-z0-9])")
 
 
 class Plain(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked: ``command`` serve or train, the model's name, and flags as they are typed."""
+    """What was asked: the command, the model's name, and flags as they are typed."""
 
-    command: str
+    command: str  # fit, serve or train
     model: str
     flags: tuple[str, ...]
 
@@ -65,8 +83,11 @@ def plain_question(text: str) -> Plain | None:
     line = " ".join(_GLUED.sub(r"\1 x ", text.replace("，", " ")).split())
     if not line or len(line) > _LONGEST or line.startswith("-") or " --" in line:
         return None
-    left, said = _settings(line)
+    wanted, left = _wanted(line)
+    left, said = _settings(left)
     card, count, left = _card(left)
+    if card and _card(left)[0]:  # a card or another: one at a time
+        return None
     model = _model(left, surely=bool(card))
     if model is None:
         return None
@@ -74,10 +95,48 @@ def plain_question(text: str) -> Plain | None:
         model, card = beside[1], f"{card} {beside[2]}".strip()  # a card that nobody knows: --gpu refuses it, with the nearest
     trains = bool(re.search(_TRAINS, line, re.I)) or "method" in said or "framework" in said
     flags = [f"--gpu={card}x{count}" if count > 1 else f"--gpu={card}"] if card else []
-    if card and not trains:
+    if _is_open(model, said, wanted, card):
+        return Plain(command="fit", model=model, flags=(*flags, *_flags_of_fit(line, said, trains=trains)))
+    if card and not trains and wanted not in ("users", "longest"):
         said.setdefault("context", "auto")
     flags += _training_flags(said) if trains else _serving_flags(said, card)
-    return Plain(command="train" if trains else "serve", model=model, flags=tuple(flags))
+    return Plain(
+        command="train" if trains else "serve", model=model, flags=(*flags, *_flags_wanted(wanted, said, card, trains=trains))
+    )
+
+
+def _wanted(line: str) -> tuple[str, str]:
+    """What is asked for beside the verdict, "" for nothing, and the line without the words that ask for it."""
+    for name, pattern in _WANTED:
+        if found := pattern.search(line):
+            return name, f"{line[: found.start()]} {line[found.end() :]}"
+    return "", line
+
+
+def _is_open(model: str, said: dict[str, str], wanted: str, card: str) -> bool:
+    """Whether the line leaves open how the model is run or trained, and asks for nothing that one way alone has."""
+    from vramcast.asking.artefact import artefact_of
+    from vramcast.models.names import take_apart
+
+    if said.keys() - {"context", "concurrency"} or (card and wanted in ("users", "longest", "speed")):
+        return False
+    return not artefact_of(model).engine and not take_apart(model).ending
+
+
+def _flags_of_fit(line: str, said: dict[str, str], *, trains: bool) -> list[str]:
+    runs = re.search(rf"\b(?:{_RUNS})\b|运行|部署|推理|跑", line, re.I)
+    only = [] if trains == bool(runs) else ["--only=train"] if trains else ["--only=run"]
+    context = [f"--context={said['context']}"] if "context" in said and not (only and trains) else []
+    return [*context, *([f"--users={said['concurrency']}"] if "concurrency" in said else []), *only]
+
+
+def _flags_wanted(wanted: str, said: dict[str, str], card: str, *, trains: bool) -> list[str]:
+    """The flags of serve that answer how many, how long or how fast."""
+    if trains or not card:
+        return []
+    if wanted == "users":
+        return ["--best=users", *([] if "context" in said else [f"--context={_USUAL_CONTEXT}"])]
+    return {"longest": ["--best=context"], "speed": ["--prompt=1024", "--output=256"]}.get(wanted, [])
 
 
 def _settings(line: str) -> tuple[str, dict[str, str]]:
@@ -152,11 +211,12 @@ def _is_model(name: str) -> bool:
     from vramcast.models.reading import load
     from vramcast.models.reading.by_name import by_name
     from vramcast.models.reading.known import in_english, short_name
+    from vramcast.models.reading.typed import current
 
     plain = artefact_of(name).model
     english = in_english(plain)
     try:
-        return bool(load(plain) or short_name(english) or by_name(english))
+        return bool(load(plain) or short_name(english) or by_name(english) or current(english))
     except ValueError:
         return True  # a name with a slip or of several shapes: the command says which ones there are
 

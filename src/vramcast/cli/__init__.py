@@ -20,6 +20,7 @@ from vramcast.untrusted import printable
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("serve", "Memory of serving a model: fits or not, how far, and why."),
     "train": ("train", "Memory of a training step, moment by moment: fits or not, how far, and why."),
+    "fit": ("fit", "One page per model: every usual way to run and to train it, on your card or on which."),
     "plan": ("plan", "What should I run? Every way on the cards at hand, ranked, with the command to type."),
     "check": ("check", "Will what these files start fit? A line each and an exit code, for CI."),
     "trace": ("trace", "The real training step, or your own script, on fake tensors: every allocation, no GPU."),
@@ -203,7 +204,7 @@ def _internal(error: Exception) -> int:
 
 
 # What other programs call our flags.
-_ELSEWHERE = {
+ELSEWHERE = {
     "--batch-size": "--micro-batch",
     "--per-device-train-batch-size": "--micro-batch",
     "--micro-batch-size": "--micro-batch",
@@ -230,6 +231,9 @@ _ELSEWHERE = {
     "--config": "--from FILE",
     "--model": "MODEL as the first word",
     "--lora": "--method lora",
+    "--mixed-precision": "--compute-dtype bfloat16 or float16",
+    "--limits": "without a flag: with --gpu the longest sequence and the largest batch stand in every answer",
+    "--users": "--micro-batch (users are served: vramcast serve)",
     "--dp": "--gpu NAMExN (data parallel takes the cards that tp, pp and cp leave)",
 }
 
@@ -237,8 +241,8 @@ _ELSEWHERE = {
 def _no_such_option(error: click.NoSuchOption) -> str:
     """The message with our word for another program's flag, else with the nearest of the command's own."""
     name = error.option_name.replace("_", "-")
-    if name in _ELSEWHERE:
-        return f"no such option {error.option_name}: here it is {_ELSEWHERE[name]}"
+    if name in ELSEWHERE:
+        return f"no such option {error.option_name}: here it is {ELSEWHERE[name]}"
     known = [flag for option in error.ctx.command.params for flag in option.opts] if error.ctx else []
     near = nearest(name, known, cutoff=0.7)
     return f"no such option {error.option_name}" + (f": did you mean {', '.join(near)}?" if near else "")

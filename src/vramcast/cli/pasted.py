@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from vramcast.asking.plain import plain_question
+from vramcast.asking.plain import Plain, plain_question
 from vramcast.errors import QuestionError
 from vramcast.reading.kinds import CERTAIN, Kind, kinds_of, taken_for
 from vramcast.units import MiB
@@ -18,6 +18,7 @@ from vramcast.untrusted import existing_path, printable, read_input
 _MOST = 256 * MiB
 _FILE = re.compile(r"/|\.[A-Za-z]\w{0,11}$")
 _HEAD = 8 * MiB
+_OF_A_PAGE = frozenset({"--gpu", "--context", "--users", "--only", "--json", "--help", "-h"})
 
 
 def is_pasted(word: str) -> bool:
@@ -55,7 +56,7 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     kind = taken_for(kinds)
     asked = plain_question(what) if kind is None and path is None and what != "-" else None
     if asked is not None:
-        command = [asked.command, asked.model, *asked.flags, *rest]
+        command = [*_with(asked, rest), *rest]
         click.echo(f"asked as: {printable(shlex.join(['vramcast', *command]))}", err=True)
         return command
     if kind is None:
@@ -63,6 +64,15 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     if path is None:
         sys.stdin = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8")
     return _said(kind, what if path is not None else "-", rest)
+
+
+def _with(asked: Plain, rest: Sequence[str]) -> list[str]:
+    """The command of a question in words: one way's ledger where a flag is typed that the page of every way has not."""
+    typed = {word.partition("=")[0] for word in rest if word.startswith("-")}
+    if asked.command != "fit" or typed <= _OF_A_PAGE:
+        return [asked.command, asked.model, *asked.flags]
+    kept = [flag.replace("--users", "--concurrency") for flag in asked.flags if not flag.startswith("--only")]
+    return ["train" if "--only=train" in asked.flags else "serve", asked.model, *kept]
 
 
 def _folder(path: Path) -> Kind:

@@ -25,8 +25,8 @@ _REGIONAL = re.compile(r" D$|^[AH]800\b")  # the same part under another name fo
 _MOST_RENTED, _MOST_BOUGHT = 2, 4
 
 
-def cards_that_hold(question: Serving, model: Model) -> tuple[CardRow, ...]:
-    """Cards of the catalogue, in the smallest of 1, 2, 4 or 8 of them, that serve the question; at most sixteen rows.
+def cards_that_hold(question: Serving, model: Model, *, most: int = MOST) -> tuple[CardRow, ...]:
+    """Cards of the catalogue, in the smallest of 1, 2, 4 or 8 of them, that serve the question; at most ``most`` rows.
 
     A first pass compares what each tensor-parallel width needs with each card's memory; the rows shown are then
     forecast on their own card.
@@ -34,11 +34,13 @@ def cards_that_hold(question: Serving, model: Model) -> tuple[CardRow, ...]:
     own: list[CardRow] = []
     sharing: list[CardRow] = []
     for card, gpus in _candidates(question, model, offered(lambda card: not why_not(question.engine, card))):
-        into, most = (sharing, _MOST_SHARING) if card.unified else (own, MOST)
-        row = _row(question, model, card, gpus) if len(into) < most and not (card.unified and gpus > 1) else None
+        into, room = (sharing, _MOST_SHARING) if card.unified else (own, most)
+        if len(own) == most == 1:
+            break
+        row = _row(question, model, card, gpus) if len(into) < room and not (card.unified and gpus > 1) else None
         if row is not None:
             into.append(row)
-    return tuple(sorted((*own[: MOST - len(sharing)], *sharing), key=lambda row: row.gpus))
+    return tuple(sorted((*own[: max(1, most - len(sharing))], *sharing), key=lambda row: row.gpus))[:most]
 
 
 def offered(suits: Callable[[Accelerator], bool]) -> tuple[Accelerator, ...]:

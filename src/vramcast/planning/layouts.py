@@ -49,8 +49,8 @@ def smallest_layouts(question: Training, model: Model, card: Accelerator) -> tup
     return tuple(rows)
 
 
-def cards_that_train(question: Training, model: Model) -> tuple[CardRow, ...]:
-    """NVIDIA and AMD cards in the smallest number that trains the question: fewest first, then the smallest; at most twelve.
+def cards_that_train(question: Training, model: Model, *, most: int = MOST_CARDS) -> tuple[CardRow, ...]:
+    """NVIDIA and AMD cards in the smallest number that trains the question: fewest first, then the smallest; at most ``most``.
 
     Only cards that compute the recipe's type by themselves: emulated bf16 trains, but nobody would rent it for that.
     """
@@ -64,9 +64,9 @@ def cards_that_train(question: Training, model: Model) -> tuple[CardRow, ...]:
     for card in offered(lambda card: card.vendor in ("NVIDIA", "AMD") and capability(card, compute).verdict == "native"):
         layout = next((layout for layout, need in needs if need < card.visible_bytes), None)
         if layout is not None:
-            found.append((layout.gpus, card.visible_bytes, card.id, layout, card))
-    rows = (_row(layout, question, model, card) for _, _, _, layout, card in sorted(found, key=lambda f: f[:3]))
-    return tuple(row for row, _ in zip((r for r in rows if r), range(MOST_CARDS), strict=False))
+            found.append((layout.gpus, card.unified, card.visible_bytes, card.id, layout, card))
+    rows = (_row(layout, question, model, card) for *_, layout, card in sorted(found, key=lambda f: f[:4]))
+    return tuple(row for row, _ in zip((r for r in rows if r), range(most), strict=False))
 
 
 def layouts(question: Training, gpus: int) -> Iterator[Layout]:

@@ -19,6 +19,7 @@ from vramcast.planning.changes import (
     MUCH_LIGHTER,
     ON_HOST,
     OTHER_PROGRAM,
+    READ_FROM_HOST,
     SLOWER,
     Change,
     cards_flag,
@@ -37,7 +38,7 @@ _SIXTEEN_BIT_CACHE = frozenset({None, "auto", "bfloat16", "float16", "f16", "bf1
 _PCIE4_BYTES_PER_S = 25e9  # what a x16 slot copies from pinned memory (HARDWARE C5: PIX 20-27 GB/s on PCIe 4)
 _MOST_UTILIZATION = 95  # per cent: above it other processes and fragmentation have nowhere to go
 _CONTEXT_STEP = 256
-_SIX = 6  # bits of a weight: a checkpoint of fewer is not made smaller by a scheme of four
+LEAST_BITS = 6  # bits of a weight: a checkpoint of fewer is not made smaller by a scheme of four
 _LEAST_CONTEXT = 512
 _ONE_BY_ONE = 2048  # sequences: no engine of the tables runs more at once by default
 # Endings of published uploads by scheme, and others than the maker who publish many.
@@ -45,6 +46,9 @@ _UPLOADS = {
     "fp8": ("{id}-fp8", "{id}-fp8-dynamic", "nvidia/{name}-fp8", "redhatai/{name}-fp8-dynamic"),
     "awq": ("{id}-awq", "{id}-gptq-int4", "redhatai/{name}-quantized.w4a16", "nvidia/{name}-nvfp4", "thebloke/{name}-awq"),
 }
+_SHORT = 8192  # tokens: a context below it is not offered with another program
+_SHORTER = "longer requests are refused"
+_OTHER_FOUR_BITS = ("nvfp4", "gptq-int4")
 
 
 def serving_changes(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
@@ -138,14 +142,14 @@ def _lighter_weights(question: Serving, model: Model, card: Accelerator) -> Iter
         return
     eight = ("fp8", "faster", LIGHTER) if _has_fp8(card) else ("w8a8", "int8 tensor cores", LIGHTER)
     four = ("awq", "4-bit weights", MUCH_LIGHTER)
-    if (own := _stored(model)) and own.bits < _SIX:
+    if (own := stored_format(model)) and own.bits < LEAST_BITS:
         return
     for scheme, what, price in (four,) if model.quantization else (eight, four):
         costs = f"{what}; {_loss(model, scheme)}{_upload(model, scheme)}"
         yield set_fields("weights", f"--quant {scheme}", costs, price, quant=scheme)
 
 
-def _stored(model: Model) -> "Format | None":
+def stored_format(model: Model) -> "Format | None":
     """The narrowest format that the checkpoint itself stores weights in; None where it quantises nothing."""
     from vramcast.models.quantization import scheme_for
 
@@ -180,12 +184,13 @@ def _upload(model: Model, scheme: str) -> str:
     if found is None:
         return ""
     written = reading.row_at(known.models[found]).id if found in known.models else found
-    return f" ({written} is published)"
+    other = next((kind for kind in _OTHER_FOUR_BITS if found.endswith(kind)), "") if scheme == "awq" else ""
+    return f" (in {other.upper()}: {written} is published)" if other else f" ({written} is published)"
 
 
 def _shorter_context(resolved: Resolved) -> Iterator[Change]:
     """Every multiple of 256 tokens below what was asked, the longest first; none that the prompt and output asked outgrow."""
-    costs = "longer requests are refused"
+    costs = _SHORTER
     longest = (resolved.context - 1) // _CONTEXT_STEP * _CONTEXT_STEP
     least = _LEAST_CONTEXT if resolved.typical_tokens == resolved.context else max(_LEAST_CONTEXT, resolved.typical_tokens)
     for tokens in range(longest, least - 1, -_CONTEXT_STEP * max(1, longest // (_CONTEXT_STEP * 1024))):
@@ -205,7 +210,10 @@ def _fewer_sequences(resolved: Resolved) -> Iterator[Change]:
 
 
 def _other_engine(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
-    """llama.cpp with 4-bit files, for the whole load: its context is shared by all sequences."""
+    """llama.cpp with 4-bit files, for the whole load: its context is shared by all sequences.
+
+    One sequence may be shorter, then some layers on the CPU: how most people run what their card does not hold.
+    """
     from vramcast.serving.engines.base import why_not
 
     question = resolved.question
@@ -213,7 +221,7 @@ def _other_engine(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
         return
     total = resolved.live_tokens * resolved.concurrency
     served = f" -c {total} --parallel {resolved.concurrency}" if resolved.concurrency > 1 else ""
-    file_type = "MXFP4_MOE" if (own := _stored(resolved.model)) and own.name.startswith("mxfp4") else "Q4_K_M"
+    file_type = "MXFP4_MOE" if (own := stored_format(resolved.model)) and own.name.startswith("mxfp4") else "Q4_K_M"
     fields: dict[str, Any] = {
         "engine": "llama_cpp",
         "engine_version": None,
@@ -225,8 +233,27 @@ def _other_engine(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
     fields |= {"context": total, "concurrency": resolved.concurrency, "parallel": Parallel(pp=question.gpus)}
     text, costs = f"--engine llama.cpp --quant {file_type}{served}", "4-bit GGUF file; fewer tokens per second with many users"
     costs += f"; leave out {question.engine}'s own flags" if question.options else ""
-    change = set_fields("engine", text, costs, OTHER_PROGRAM, **fields)
-    yield msgspec.structs.replace(change, alone=True)
+    yield msgspec.structs.replace(set_fields("engine", text, costs, OTHER_PROGRAM, **fields), alone=True)
+    if resolved.concurrency > 1:
+        return
+    shortest = total
+    while shortest > _SHORT:
+        shortest //= 2
+        told, less = f"{text} -c {shortest}", {**fields, "context": shortest}
+        change = set_fields("engine", told, f"{costs}; {_SHORTER}", OTHER_PROGRAM + LESS_SERVED, **less)
+        yield msgspec.structs.replace(change, alone=True)
+    yield from _partly_on_the_cpu(text, costs, {**fields, "context": min(total, _SHORT)}, resolved.model)
+
+
+def _partly_on_the_cpu(text: str, costs: str, fields: dict[str, Any], model: Model) -> Iterator[Change]:
+    """The same with fewer and fewer layers on the card, in eighths."""
+    for eighths in range(7, 0, -1):
+        layers = max(1, model.layers * eighths // 8)
+        told = f"{text} -c {fields['context']} -ngl {layers}"
+        slower = f"{costs}; {model.layers - layers} of {model.layers} layers are computed by the CPU: slower"
+        options = {"n_gpu_layers": layers}
+        change = set_fields("engine", told, slower, OTHER_PROGRAM + LESS_SERVED + ON_HOST, **{**fields, "options": options})
+        yield msgspec.structs.replace(change, alone=True)
 
 
 def _other_layout(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
@@ -280,7 +307,7 @@ def _weights_on_host() -> Iterator[Change]:
     for gibibytes in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32):
         delay_ms = gibibytes * GiB / _PCIE4_BYTES_PER_S * 1e3
         text, costs = f"--cpu-offload-gb {gibibytes}", f"about {delay_ms:.0f} ms more for every step, over PCIe 4"
-        yield set_option("offload", text, costs, ON_HOST, cpu_offload_gb=gibibytes)
+        yield set_option("offload", text, costs, READ_FROM_HOST, cpu_offload_gb=gibibytes)
 
 
 def _layers_on_host(question: Serving, model: Model) -> Iterator[Change]:

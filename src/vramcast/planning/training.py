@@ -144,20 +144,30 @@ def with_intervals(answer: TrainingForecast) -> TrainingForecast:
 
 
 def _limits(question: Training, model: Model, card: Accelerator) -> Limits:
-    def need(**fields: Any) -> float:
-        try:
-            tried = answer_of(msgspec.structs.replace(question, **fields), model=model, card=card)
-        except VramcastError:
-            return float("inf")
-        return max(r.needed_bytes for r in tried.ranks)
+    def need(batch: int) -> float:
+        return _need(question, model, card, micro_batch=batch)
 
+    batch = largest_that_fits(need, room=card.visible_bytes, most=_LARGEST_MICRO_BATCH)
+    return Limits(max_micro_batch=batch, max_context=longest_sequence(question, model, card))
+
+
+def longest_sequence(question: Training, model: Model, card: Accelerator) -> int:
+    """Tokens of the longest sequence that the step holds on the card by the forecast, in steps of 256; 0 where none does."""
     room = card.visible_bytes
-    steps = largest_that_fits(lambda n: need(seq=n * _SEQ_STEP), room=room, most=_LARGEST_SEQ // _SEQ_STEP)
-    batch = largest_that_fits(lambda n: need(micro_batch=n), room=room, most=_LARGEST_MICRO_BATCH)
-    longest = steps * _SEQ_STEP
-    if longest < question.seq and need(seq=question.seq) <= room:  # asked between two steps, such as 448 positions
+    most = _LARGEST_SEQ // _SEQ_STEP
+    longest = _SEQ_STEP * largest_that_fits(lambda n: _need(question, model, card, seq=n * _SEQ_STEP), room=room, most=most)
+    if longest < question.seq and _need(question, model, card) <= room:  # asked between two steps, such as 448 positions
         longest = question.seq
-    return Limits(max_micro_batch=batch, max_context=longest)
+    return longest
+
+
+def _need(question: Training, model: Model, card: Accelerator, **fields: Any) -> float:
+    """Bytes of the worst rank with those fields in their place, infinite where that is refused."""
+    try:
+        tried = answer_of(msgspec.structs.replace(question, **fields), model=model, card=card)
+    except VramcastError:
+        return float("inf")
+    return max(r.needed_bytes for r in tried.ranks)
 
 
 def _advice(question: Training, answer: TrainingForecast, model: Model, card: Accelerator) -> tuple[Advice, ...]:
