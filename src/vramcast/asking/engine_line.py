@@ -15,6 +15,7 @@ FIELDS = {
     **dict.fromkeys(("--ep-size", "--expert-parallel-size"), "ep"),
     **dict.fromkeys(("--quantization", "-q"), "quant"),
     **dict.fromkeys(("--data-parallel-size", "-dp"), "dp"),
+    **dict.fromkeys(("--users", "--num-users", "--concurrent-users"), "concurrency"),
     "--kv-cache-dtype": "kv_dtype",
     "--dtype": "dtype",
 }

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+import msgspec
+
 from vramcast.asking.asked import check_words, count_of
 from vramcast.asking.serving import number_of, service_level, share_of, time_of
 from vramcast.errors import QuestionError, unknown_name
@@ -47,13 +49,15 @@ def plan_serve(model: str, *, watch: "Watch | None" = None, **words: Unpack[Plan
 
     Raises QuestionError for words that cannot be, UnmodelledError where nothing can be forecast, MissingError without NumPy.
     """
+    from vramcast.models.inventory import under_its_id
     from vramcast.models.reading import read_model
     from vramcast.planning.plans.serving import check_numpy, plan_serving
 
     check_numpy()
     check_words(words, PlanServeWords.__annotations__, what="plan word")
     wanted, assumed = wanted_of(model, {name: value for name, value in words.items() if value not in (None, ())})
-    return plan_serving(wanted, model=read_model(wanted.model), watch=watch, assumed=assumed)
+    held = under_its_id(read_model(wanted.model))
+    return plan_serving(msgspec.structs.replace(wanted, model=held.id), model=held, watch=watch, assumed=assumed)
 
 
 def wanted_of(model: str, words: dict[str, Any]) -> "tuple[Wanted, tuple[Assumption, ...]]":

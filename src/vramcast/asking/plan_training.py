@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+import msgspec
+
 from vramcast.asking.asked import check_words, count_of
 from vramcast.asking.plan import offers_of
 from vramcast.asking.serving import number_of
@@ -49,6 +51,7 @@ def plan_train(model: str, *, watch: "Watch | None" = None, **words: Unpack[Plan
 
     Raises QuestionError for words that cannot be, UnmodelledError where no layout can be forecast, MissingError without NumPy.
     """
+    from vramcast.models.inventory import under_its_id
     from vramcast.models.reading import read_model
     from vramcast.planning.plans.serving import check_numpy
     from vramcast.planning.plans.training import plan_training
@@ -56,7 +59,8 @@ def plan_train(model: str, *, watch: "Watch | None" = None, **words: Unpack[Plan
     check_numpy()
     check_words(words, PlanTrainWords.__annotations__, what="plan word")
     task, assumed = task_of(model, {name: value for name, value in words.items() if value not in (None, ())})
-    return plan_training(task, model=read_model(model), watch=watch, assumed=assumed)
+    held = under_its_id(read_model(model))
+    return plan_training(msgspec.structs.replace(task, model=held.id), model=held, watch=watch, assumed=assumed)
 
 
 def task_of(model: str, words: dict[str, Any]) -> "tuple[Task, tuple[Assumption, ...]]":

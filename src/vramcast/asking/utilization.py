@@ -119,7 +119,7 @@ def utilization(asked: Asked) -> Answer:
         measured=measured,
         work=work,
         found=found,
-        limits=_limits(found, measured, seq),
+        limits=_limits(found, measured, seq, gpus=len(cards)),
         log=log,
         reference=_reference(asked, work, measured, peak),
         forecast=_forecast(asked, measured, seq),
@@ -262,11 +262,13 @@ def _forecast(asked: Asked, measured: Measured, seq: int) -> Forecasted | None:
     )
 
 
-def _limits(found: Utilization, measured: Measured, seq: int) -> tuple[str, ...]:
+def _limits(found: Utilization, measured: Measured, seq: int, *, gpus: int) -> tuple[str, ...]:
     """What the figures themselves say; a profile says why."""
     beside = _beside_log(found, measured)
     if found.notes:
-        return (*found.notes, *beside)
+        highest = max(found.mfu.values()) / gpus
+        whole = (f"if the figure is that of all {gpus} cards, it is {highest:.1%}",) if gpus > 1 and highest <= 1 else ()
+        return (*whole, *found.notes, *beside)
     low, high = _USUAL
     usual = f"what dense bf16 training reaches ({low:.0%} to {high:.0%})"
     share = next(iter(found.mfu.values()))

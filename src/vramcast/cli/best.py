@@ -2,17 +2,22 @@
 
 from typing import Any
 
+import msgspec
+
 from vramcast.asking.asked import Asked
 from vramcast.cli.page import Page
 from vramcast.cli.structs import print_struct
 from vramcast.errors import QuestionError
 from vramcast.hardware.cards import least_card
+from vramcast.models.inventory import resolved_id
 from vramcast.models.reading import read_model
 from vramcast.planning.most import Rung, most_of, with_most
 from vramcast.workload import Serving
 from vramcast.writing.serving.lines import command_of
 
 _UPLOADED = frozenset({"awq", "gptq", "w8a8", "nvfp4", "mxfp4"})
+_RIGHT = frozenset({0})
+_LEAST = {"context": 256, "users": 1}  # a context of fewer tokens serves nobody
 _UNITS = {"context": "tokens", "users": "at once"}
 
 
@@ -24,18 +29,23 @@ def show_best(asked: Asked[Serving], wanted: str, *, as_json: bool) -> int:
     card, model = least_card(question.gpu), asked.model or read_model(question.model)
     rungs = most_of(question, model, card, wanted)
     best = rungs[-1]
-    line = command_of(with_most(best, wanted)) if best.value else []
+    named = resolved_id(model)
+    page = Page()
+    best_question = msgspec.structs.replace(with_most(best, wanted), model=named)
+    line = command_of(best_question, width=page.width - 4) if best.value else []
     if as_json:
         told = [{"flags": r.flags, "costs": r.costs, _name(wanted): r.value} for r in rungs]
         print_struct(
             "best", {"wanted": wanted, "gpu": card.name, "gpus": question.gpus, "rungs": told, "command": "\n".join(line)}
         )
         return 0 if best.value else 1
-    page = Page()
-    page.line((question.model, "title"), f"  on {question.gpus} x {card.name}, {question.engine}")
+    page.line((named, "title"), f"  on {question.gpus} x {card.name}, {question.engine}")
     page.line(("the most that surely fits, by settings: the cheapest first", "faint"))
     page.blank()
-    page.table([_row(rung, wanted) for rung in rungs], styles=("number", "title", "faint"), right=frozenset({0}))
+    before = [None, *rungs]
+    page.table(
+        [_row(r, b, wanted) for r, b in zip(rungs, before, strict=False)], styles=("number", "title", "faint"), right=_RIGHT
+    )
     if line:
         page.heading("The last line starts with")
         for part in line:
@@ -55,6 +65,16 @@ def _name(wanted: str) -> str:
     return "context_tokens" if wanted == "context" else "concurrency"
 
 
-def _row(rung: Rung, wanted: str) -> tuple[Any, ...]:
-    value = f"{rung.value:,} {_UNITS[wanted]}" if rung.value else "none"
-    return value, rung.flags or "as asked", "" if not rung.flags else rung.costs
+def _row(rung: Rung, before: Rung | None, wanted: str) -> tuple[Any, ...]:
+    """What is served, the setting that is added to those of the row above (or takes the place of its last), and what it costs."""
+    value = f"{rung.value:,} {_UNITS[wanted]}" if rung.value >= _LEAST[wanted] else "none"
+    if not rung.flags or before is None:
+        return value, "as asked", ""
+    added = rung.flags.removeprefix(before.flags).strip()
+    if rung.flags.startswith(before.flags):
+        return value, f"and {added}", rung.costs
+    same = 0
+    while rung.flags.split()[same : same + 1] == before.flags.split()[same : same + 1]:
+        same += 1
+    *_, flag = [i for i, word in enumerate(rung.flags.split()[: same + 1]) if word.startswith("-")]
+    return value, f"or {' '.join(rung.flags.split()[flag:])}", rung.costs

@@ -1,5 +1,6 @@
 """``vramcast explain``: why the memory is where it is, from what a person holds: a snapshot, or a log with what ended it."""
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import click
 
 from vramcast.cli.grouped import CONTEXT, GroupedCommand
 from vramcast.errors import QuestionError
+from vramcast.untrusted import existing_path, printable
 
 if TYPE_CHECKING:
     from vramcast.asking.looking import Explained
@@ -22,6 +24,7 @@ Examples:
   vllm serve MODEL 2>&1 | vramcast explain -   why its cache holds less than was promised
   vramcast explain vllm.log --gpu H100 --cases runs.jsonl    what it printed beside the forecast, kept for evaluate
   pbpaste | vramcast explain -              a pasted traceback
+  vramcast explain "ValueError: No available memory for the cache blocks."   one line of it
 """
 _LARGEST = 2 * 2**30
 _HEAD = 2**20
@@ -29,7 +32,7 @@ _PICKLE = b"\x80"  # every pickle of protocol 2 and above begins so
 
 
 @click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
-@click.argument("what", metavar="FILE|-")
+@click.argument("what", metavar="FILE|TEXT|-")
 @click.option("--gpu", metavar="NAME", help="The card of a log that does not tell it: the run is then asked again.")
 @click.option("--device", type=int, help="The device of a snapshot (default: the one with most memory).")
 @click.option("--cases", metavar="FILE", help="Append what a server's log printed to FILE as a case for vramcast evaluate.")
@@ -48,6 +51,8 @@ def command(what: str, gpu: str | None, device: int | None, cases: str | None, *
 def _read(what: str) -> bytes:
     if what == "-":
         return sys.stdin.buffer.read(_LARGEST + 1)
+    if re.search(r"\s", what.strip()) and existing_path(what) is None:
+        return what.encode("utf-8", "replace")
     path = Path(what).expanduser()
     try:
         if path.stat().st_size > _LARGEST:
@@ -159,7 +164,7 @@ def _other_command(data: bytes, text: str) -> str:
 
 
 def _nothing(what: str, other: str) -> QuestionError:
-    held = "standard input" if what == "-" else what
+    held = "standard input" if what == "-" else what if existing_path(what) is not None else f"{printable(what)[:60]!r}"
     if other:
         return QuestionError(f"{held} holds nothing that ran out of memory, but `vramcast {other} {what}` reads it")
     return QuestionError(

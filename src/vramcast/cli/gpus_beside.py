@@ -18,6 +18,7 @@ _KERNELS = {
     "awq": "AWQ",
     "bitsandbytes": "bitsandbytes",
 }
+_A_PAIR = 2
 _MARKS = {"native": "yes", "emulated": "emulated", "refused": "no", "unknown": "?"}
 
 
@@ -52,7 +53,22 @@ def beside_page(cards: list[Accelerator]) -> Page:
     page.blank()
     page.line(("  bits: sign + exponent + fraction; ratios are to the first card", "faint"))
     page.line(("  emulated: memory is saved, arithmetic is not faster", "faint"))
+    for text in _meaning(cards):
+        page.line("  ", text, hang=2)
     return page
+
+
+def _meaning(cards: list[Accelerator]) -> list[str]:
+    """What the ratios mean for a person who chooses between two cards."""
+    if len(cards) != _A_PAIR or not all(card.bandwidth_bytes_per_s and card.flops.get("bf16") for card in cards):
+        return []
+    first, second = cards
+    reads = second.bandwidth_bytes_per_s / first.bandwidth_bytes_per_s
+    computes = second.flops["bf16"] / first.flops["bf16"]
+    return [
+        f"so {second.name} against {first.name}: about {reads:.2f} times the tokens/s of one user (bandwidth decides), about "
+        f"{computes:.2f} times the speed of long prompts and of training in bf16; more memory alone makes nothing faster"
+    ]
 
 
 _Fact = tuple[str, Callable[[Accelerator], float], str]

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from vramcast.asking.training import TrainingWords, training_question
-from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
+from vramcast.cli.foreign import TrainCommand, foreign_text
+from vramcast.cli.grouped import CONTEXT, group
 
 _step, _recipe, _card, _shape = group("The step"), group("Recipe"), group("Card and layout"), group("A model given by numbers")
 _run = group("The whole run")
@@ -158,7 +159,7 @@ Examples:
 """
 
 
-@click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
+@click.command(cls=TrainCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @training_flags()
 @click.argument("axes", nargs=-1, metavar="[NAME=V,V,...]...")
 @_output("--sweep", "sweep", metavar="NAME=V,V,...", help="Answer a grid: rank=2,4,8 micro_batch=2,4,8,12.")
@@ -177,7 +178,7 @@ def command(**given: Any) -> int:
 
         return show_training_words(given["model"] or "")
     model, axes = _model_and_axes(given)
-    ask, words = partial(training_question, model, files=given["files"]), words_of(given)
+    ask, words = partial(training_question, model, files=given["files"], text=_settings_of(given)), words_of(given)
     if axes:
         from vramcast.asking.grid import axes_of
         from vramcast.cli.sweep import show_sweep
@@ -206,6 +207,14 @@ def command(**given: Any) -> int:
 
         training_page(forecast).show()
     return exit_code(forecast.fit)
+
+
+def _settings_of(given: dict[str, Any]) -> str | None:
+    """Flags of TRL and the Trainer as the text of a file. Raises UsageError beside a file: there they belong."""
+    text = foreign_text(given["method"])
+    if text and given["files"]:
+        raise click.UsageError(f"--{text.split('--')[1].split()[0]} beside --from: write it into the file")
+    return text
 
 
 def _model_and_axes(given: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:

@@ -275,6 +275,11 @@ def resolved_id(model: Model) -> str:
     return read_as if read_as and ("/" not in model.id or "://" in model.id) else model.id
 
 
+def under_its_id(model: Model) -> Model:
+    """The model under the id that can be typed anywhere: what a short name was read as."""
+    return msgspec.structs.replace(model, id=resolved_id(model))
+
+
 def facts_of(model: Model) -> ModelFacts:
     """What the answer says of the model."""
     return ModelFacts(

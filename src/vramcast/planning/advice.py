@@ -169,13 +169,25 @@ def advise(
     rest = [t for t in rest if not t.fit.refused]
     nearly = sorted((t for t in rest if _nearly(t)), key=lambda t: -(t.fit.probability or 0.0))[:_MOST_NEARLY]
     rest = sorted((t for t in rest if t not in nearly), key=lambda t: t.asked.needed_bytes)
-    shown = [*_few_more_cards(_varied(good, alone))[: MOST - len(nearly)], *nearly]
+    here = _nearly_here(search, kinds, helping) if all("cards" in t.change.kind.split(" and ") for t in good) else []
+    shown = [*here, *_few_more_cards(_varied(good, alone))[: MOST - len(nearly) - len(here)], *nearly]
     return tuple(_advice(t, needed_bytes) for t in (*shown, *rest[: min(_MOST_ALONE, MOST - len(shown))]))
 
 
 def _nearly(tried: Tried) -> bool:
     """Whether a change by itself leaves room, though not enough to be sure: most would take it rather than two changes."""
     return tried.asked.margin_bytes >= 0 and tried.fit.verdict == "tight"
+
+
+def _nearly_here(search: Search, kinds: dict[str, list[Change]], helping: dict[str, Tried]) -> list[Tried]:
+    """Where only more cards make it fit: the pair on these cards that most likely does, one that gives up least of those."""
+    found: list[Tried] = []
+    for first, second in combinations([kind for kind in helping if kind != "cards"], 2):
+        one, other = kinds[first][-1], kinds[second][-1]
+        tried = None if one.excludes(other) else search.tried(one.then(other))
+        if tried is not None and _nearly(tried):
+            found.append(tried)
+    return sorted(found, key=lambda t: (t.change.price, -(t.fit.probability or 0.0)))[:1]
 
 
 def _helps(tried: Tried, needed_bytes: int) -> bool:

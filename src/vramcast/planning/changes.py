@@ -8,8 +8,8 @@ import msgspec
 # What a change costs a person, the least first: a flag, some speed, some quality, less service, another program, money.
 # Weights on the host are read over PCIe at every step: 690 ms a token where a card takes 15, so fewer bits come before them.
 FREE, SLOWER, CACHE_TYPE, LIGHTER, MUCH_LIGHTER, LESS_SERVED = 1, 2, 3, 4, 5, 7
-ON_HOST = OTHER_PROGRAM = 8
-MORE_CARDS = 9
+ON_HOST = OTHER_PROGRAM = 8  # the CPU computes what it holds
+READ_FROM_HOST = MORE_CARDS = 9  # another program that keeps all on the card comes first
 DOUBLED = 5  # each doubling of the number of cards, on top of MORE_CARDS
 
 # Kinds that give up a part of the work, or ask for another program or more cards.

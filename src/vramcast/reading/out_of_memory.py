@@ -10,9 +10,10 @@ import re
 import msgspec
 
 from vramcast.reading.stack import Moment, moment_of
-from vramcast.units import GiB, KiB, MiB
+from vramcast.units import GiB, KiB, MiB, gib
 from vramcast.untrusted import real_number, whole_number
 
+_LATE = 10  # steps: a run that held so many has its states and its first long samples behind it
 _UNITS = {"bytes": 1, "KiB": KiB, "MiB": MiB, "GiB": GiB}
 _SIZE = r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(?![\d.])\s*(bytes|KiB|MiB|GiB)"
 _START = re.compile(rf"(CUDA|HIP|NPU|XPU) out of memory\.\s*Tried to allocate\s+{_SIZE}")
@@ -25,6 +26,8 @@ _FIELDS = {
     "cached": (rf"{_SIZE}\s+is reserved by PyTorch but unallocated",),
     "reserved": (rf"{_SIZE}\s+reserved in total by PyTorch",),
 }
+# A progress bar of tqdm's, as the Trainer draws it: 1423/3846 [4:31:02<7:41:29
+_STEP = re.compile(r"(?<!\d)(\d{1,9})/(\d{1,9}) \[[\d:]{4,12}<")
 _TENANT = re.compile(rf"(?<!this )[Pp]rocess\s+(\d+)\s+has\s+{_SIZE}\s+memory in use")
 
 
@@ -33,6 +36,7 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     ``cached_bytes``: reserved by PyTorch but not allocated. ``outside_bytes``: this process beyond PyTorch (context,
     NCCL, libraries). ``others_bytes``: other processes on the card. ``short_bytes``: at least this much more was needed.
+    ``step``: the last step that a progress bar above it counted, and of how many.
     """
 
     backend: str
@@ -45,6 +49,7 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
     process_bytes: int | None = None
     tenants: dict[int, int] = {}
     moment: Moment | None = None
+    step: tuple[int, int] | None = None
 
     @property
     def reserved_bytes(self) -> int | None:
@@ -84,7 +89,7 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
 
     def advice(self) -> tuple[str, ...]:
         """What to change, the surest first: by what ran then, where a traceback tells, else by the size of the request."""
-        found = list(self.moment.advice) if self.moment else []
+        found = [*self._late(), *(self.moment.advice if self.moment else ())]
         if self.free_bytes is not None and self.free_bytes >= self.wanted_bytes:
             found.append(
                 "more was free than was asked for: a limit per process (set_per_process_memory_fraction), or the driver's memory "
@@ -97,11 +102,8 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
             and self.others_bytes > MiB * 64
         ):
             found.append("another process holds enough to explain it: stop it, or choose another card with CUDA_VISIBLE_DEVICES")
-        if self.cached_bytes is not None and self.cached_bytes >= self.wanted_bytes:
-            found.append(
-                "PyTorch held enough free memory in pieces: PYTORCH_ALLOC_CONF=expandable_segments:True removes that "
-                "fragmentation"
-            )
+        if (pieces := self._in_pieces()) is not None:
+            found.insert(0 if self._is_fragmented else len(found), pieces)
         if self.wanted_bytes >= GiB and self.moment is None:
             found.append(
                 "one tensor of that size is usually logits or attention scores: a fused or chunked loss, or a smaller micro-batch"
@@ -110,6 +112,28 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
             "see what fills the card: vramcast train or serve with the same settings, or vramcast explain on a memory snapshot"
         )
         return tuple(found)
+
+    @property
+    def _is_fragmented(self) -> bool:
+        """Whether what PyTorch held unused is the first thing to mend: twice the request, and a tenth of what tensors hold."""
+        cached = self.cached_bytes or 0
+        return cached >= 2 * self.wanted_bytes and cached >= (self.allocated_bytes or 0) / 10
+
+    def _in_pieces(self) -> str | None:
+        if self.cached_bytes is None or self.cached_bytes < self.wanted_bytes:
+            return None
+        held = f"{gib(self.cached_bytes)} were free in pieces inside PyTorch, {gib(self.wanted_bytes)} were wanted"
+        return f"PYTORCH_ALLOC_CONF=expandable_segments:True removes that fragmentation: {held}"
+
+    def _late(self) -> tuple[str, ...]:
+        """What a run that held for many steps says."""
+        if self.step is None or self.step[0] < _LATE:
+            return ()
+        done, of = self.step
+        return (
+            f"{done:,} of {of:,} steps held: the longest samples decide, or fragmentation that grew; vramcast train with --seq "
+            "as long as the longest sample says what they need, and a cut of longer ones bounds it",
+        )
 
 
 def is_out_of_memory(text: str) -> bool:
@@ -144,7 +168,17 @@ def read_out_of_memory(text: str) -> OutOfMemory | None:
         process_bytes=process,
         tenants=tenants,
         moment=moment_of(text),
+        step=_step_before(text),
     )
+
+
+def _step_before(text: str) -> tuple[int, int] | None:
+    """The last step of the last progress bar, and of how many; None without one."""
+    bars = list(_STEP.finditer(text))
+    if not bars:
+        return None
+    last = bars[-1]
+    return whole_number(last[1]) or 0, whole_number(last[2]) or 0
 
 
 def _joined(text: str) -> str:
