@@ -1,26 +1,9 @@
 """Flags of TRL and of the Trainer typed behind ``vramcast train``: read as the same settings in a file are."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-import click
-
-from vramcast.cli.grouped import GroupedCommand
-
-_META = "vramcast.foreign"
 _TRAINERS = ("sft", "dpo", "kto", "grpo", "reward", "orpo")  # TRL's commands
-
-
-class TrainCommand(GroupedCommand):
-    """A command that sets apart the settings of other programs before its own flags are read."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """The arguments less those of other programs, which ``foreign_text`` gives back."""
-        own = {flag for option in self.params for flag in (*option.opts, *option.secondary_opts)}
-        if any(word.startswith("--") and word.partition("=")[0] not in own for word in args):
-            kept, ctx.meta[_META] = set_apart(args, own)
-            return super().parse_args(ctx, kept)
-        return super().parse_args(ctx, args)
 
 
 def set_apart(args: Sequence[str], own: Iterable[str]) -> tuple[list[str], dict[str, str]]:
@@ -45,16 +28,13 @@ def set_apart(args: Sequence[str], own: Iterable[str]) -> tuple[list[str], dict[
     return kept, theirs
 
 
-def foreign_text(method: str | None) -> str | None:
-    """The settings that were set apart, as the line of TRL's or of a Trainer's script; None where there were none.
+def as_line(theirs: Mapping[str, str], method: str | None) -> str:
+    """The settings that were set apart, as the line of TRL's or of a Trainer's script.
 
     ``method``: what was typed of ours, which names the trainer.
     """
     from vramcast.reading.training.huggingface import TRL
 
-    found: dict[str, str] = click.get_current_context().meta.get(_META) or {}
-    if not found:
-        return None
     trainer = method if method in _TRAINERS else "sft"
-    program = ["trl", trainer] if TRL.keys() & found.keys() else ["python", "train.py"]
-    return shlex.join([*program, *(word for name, value in found.items() for word in (f"--{name}", value))])
+    program = ["trl", trainer] if TRL.keys() & theirs.keys() else ["python", "train.py"]
+    return shlex.join([*program, *(word for name, value in theirs.items() for word in (f"--{name}", value))])

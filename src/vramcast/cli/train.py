@@ -10,8 +10,7 @@ from typing import Any
 import click
 
 from vramcast.asking.training import TrainingWords, training_question
-from vramcast.cli.foreign import TrainCommand, foreign_text
-from vramcast.cli.grouped import CONTEXT, group
+from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
 
 _step, _recipe, _card, _shape = group("The step"), group("Recipe"), group("Card and layout"), group("A model given by numbers")
 _run = group("The whole run")
@@ -159,6 +158,22 @@ Examples:
 """
 
 
+_THEIRS = "vramcast.foreign"
+
+
+class TrainCommand(GroupedCommand):
+    """A command that sets TRL's and the Trainer's settings apart before its own flags are read."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The arguments less those of other programs, which are kept for the question."""
+        own = {flag for option in self.params for flag in (*option.opts, *option.secondary_opts)}
+        if any(word.startswith("--") and word.partition("=")[0] not in own for word in args):
+            from vramcast.cli.foreign import set_apart
+
+            args, ctx.meta[_THEIRS] = set_apart(args, own)
+        return super().parse_args(ctx, args)
+
+
 @click.command(cls=TrainCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @training_flags()
 @click.argument("axes", nargs=-1, metavar="[NAME=V,V,...]...")
@@ -211,10 +226,14 @@ def command(**given: Any) -> int:
 
 def _settings_of(given: dict[str, Any]) -> str | None:
     """Flags of TRL and the Trainer as the text of a file. Raises UsageError beside a file: there they belong."""
-    text = foreign_text(given["method"])
-    if text and given["files"]:
-        raise click.UsageError(f"--{text.split('--')[1].split()[0]} beside --from: write it into the file")
-    return text
+    theirs: dict[str, str] = click.get_current_context().meta.get(_THEIRS) or {}
+    if not theirs:
+        return None
+    if given["files"]:
+        raise click.UsageError(f"--{next(iter(theirs))} beside --from: write it into the file")
+    from vramcast.cli.foreign import as_line
+
+    return as_line(theirs, given["method"])
 
 
 def _model_and_axes(given: dict[str, Any]) -> tuple[str | None, tuple[str, ...]]:
