@@ -91,6 +91,7 @@ class Pipeline(torch.nn.Module):  # type: ignore[misc]
         losses: list[torch.Tensor] | None = [] if self.parts[-1].last else None
         inputs = (ids,) if self.parts[0].first else ()
         target = ids if self.parts[-1].last else None
+        self._schedule._n_microbatches = micro_batches
         self._schedule.step(*inputs, target=target, losses=losses, return_outputs=False, **positions)
 
     def _make(self, micro_batches: int, hidden: torch.Size, ids: torch.Tensor) -> Any:
@@ -122,6 +123,8 @@ class Pipeline(torch.nn.Module):  # type: ignore[misc]
             else kinds[self.how.schedule](stages[0], **options)
         )
         schedule._warmup_p2p = lambda *_: None
+        if self.how.schedule == "1f1b":
+            _run_the_first(schedule, min(micro_batches, pp + _REPEATED))
         return schedule
 
     def _loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -130,6 +133,24 @@ class Pipeline(torch.nn.Module):  # type: ignore[misc]
             logits=logits, labels=labels, vocab_size=model.config.get_text_config().vocab_size
         )
         return loss
+
+
+# Past as many micro-batches as stages, each one of 1F1B takes the place of one that is done: the first such is traced.
+_REPEATED = 1
+
+
+def _run_the_first(schedule: Any, count: int) -> None:
+    """Run ``count`` micro-batches of each step, with the batch and the message buffers of all of them.
+
+    A stage makes its buffers, one per micro-batch and direction, when the schedule's first step initializes it.
+    """
+    initialize = schedule._initialize_stage
+
+    def initialize_all(*args: Any, **options: Any) -> None:
+        initialize(*args, **options)
+        schedule._n_microbatches = count
+
+    schedule._initialize_stage = initialize_all
 
 
 def _dtype_between(how: Distribution, part: Part) -> torch.dtype:
