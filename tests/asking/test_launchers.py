@@ -28,6 +28,23 @@ def test_the_script_is_found_behind_its_launcher(line: str, argv: str, processes
     assert read_launch(tuple(line.split())) == Launch(argv=tuple(argv.split()), processes=processes)
 
 
+@pytest.mark.parametrize(
+    ("line", "argv", "processes", "environment"),
+    [
+        ("A=1 B=x=y python train.py", "train.py", 0, {"A": "1", "B": "x=y"}),
+        ("mpiexec -n 8 python train.py --n 3", "train.py --n 3", 8, {}),
+        ("env OMP_NUM_THREADS=1 torchrun --nproc_per_node 4 train.py", "train.py", 4, {"OMP_NUM_THREADS": "1"}),
+        ("uv run train.py", "train.py", 0, {}),
+        ("srun --ntasks=16 python -m a.b C=3", "-m a.b C=3", 16, {}),
+    ],
+)
+def test_what_stands_before_the_launcher_is_taken_as_a_shell_takes_it(
+    line: str, argv: str, processes: int, environment: dict[str, str]
+) -> None:
+    read = read_launch(tuple(line.split()))
+    assert read == Launch(argv=tuple(argv.split()), processes=processes, environment=environment)
+
+
 @pytest.mark.parametrize("line", ["bash train.sh", "torchrun --nproc_per_node 8", "python -m", "python -m torch.distributed.run"])
 def test_a_line_without_a_script_is_refused(line: str) -> None:
     with pytest.raises(QuestionError, match=r"names no script: write vramcast trace -- python train\.py"):

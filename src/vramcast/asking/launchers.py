@@ -13,18 +13,46 @@ _PYTHONS = {"python", "python3"}
 _LAUNCHERS = {"torchrun", "accelerate", "deepspeed"}
 _LAUNCHING_MODULES = {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
 _LONGEST_FIRST_LINE = 1024
+_WRAPPERS = {
+    "env", "exec", "hatch", "horovodrun", "mpiexec", "mpirun", "nice", "nohup", "numactl", "pdm", "pipenv", "poetry", "srun", "time", "uv",
+}  # fmt: skip
+_WRAPPERS_COUNTS = {"n", "np", "ntasks"}
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _COUNTS = {"nproc_per_node", "nnodes", "num_processes", "num_gpus", "num_nodes"}
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """A script as ``python`` would be given it; ``processes``: how many a launcher starts, 0 where none was named."""
+    """A script as ``python`` would be given it; ``processes``: how many a launcher starts, 0 where none was named.
+
+    ``environment``: variables that stand before it, as a shell takes them.
+    """
 
     argv: tuple[str, ...]
     processes: int = 0
+    environment: dict[str, str] = {}
 
 
 def read_launch(words: tuple[str, ...]) -> Launch:
     """The script (or ``-m`` module) and its arguments, and what its launcher was told. Raises QuestionError without a script."""
+    before, words = _unwrapped(words)
+    if not before:
+        return _launched(words)
+    launch = _launched(words)
+    assigned = dict(word.split("=", 1) for word in before if _ASSIGNMENT.fullmatch(word))
+    counts = [int(value) for name, value in _given(before) if name in _WRAPPERS_COUNTS and value.isdigit()]
+    return msgspec.structs.replace(launch, environment=assigned, processes=max([launch.processes, *counts]))
+
+
+def _unwrapped(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What stands before the program itself (variables, ``mpirun -n 8``, ``uv run``), and the rest."""
+    if not words or not (_ASSIGNMENT.fullmatch(words[0]) or Path(words[0]).name in _WRAPPERS):
+        return (), words
+    programs = (i for i, word in enumerate(words) if Path(word).name in _PYTHONS | _LAUNCHERS or word.endswith(".py"))
+    start = next(programs, 0)
+    return words[:start], words[start:]
+
+
+def _launched(words: tuple[str, ...]) -> Launch:
     start, name = _script(words), Path(words[0]).name if words else ""
     if program := _installed(name):
         counted = any(given in _COUNTS for given, _ in _given(words))

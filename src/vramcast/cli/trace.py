@@ -181,6 +181,7 @@ def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
             gpu=cards.gpu,
             gpus=cards.count,
             processes=launch.processes,
+            environment=launch.environment,
             settings=settings,
             steps=given["steps"],
             write_through=given["write_through"],

@@ -91,10 +91,12 @@ class ScriptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ``ranks``: the world size it is told; it runs as rank 0 of a process group that only pretends. ``launched``: it finds what a
     launcher such as torchrun tells its processes, be there one rank or several. ``seconds``: when it is stopped, wherever it
     stands; 0 for never. ``write_through``: what it writes goes where it says instead of into a scratch folder.
-    ``life``: the stages of the job are marked, and it goes on after its steps until the next one begins.
+    ``life``: the stages of the job are marked, and it goes on after its steps until the next one begins. ``environment``:
+    variables that stand before the command.
     """
 
     argv: tuple[str, ...]
+    environment: dict[str, str] = {}
     steps: int = 2
     seconds: float = 0
     ranks: int = 1

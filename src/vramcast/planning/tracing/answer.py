@@ -133,6 +133,7 @@ def trace_program(
     gpu: str | None = None,
     gpus: int = 1,
     processes: int = 0,
+    environment: dict[str, str] | None = None,
     settings: AllocatorSettings | None = None,
     steps: int = 2,
     write_through: bool = False,
@@ -141,14 +142,21 @@ def trace_program(
 ) -> Traced:
     """Trace a user's own script for some optimizer steps, as if it ran on that card, as rank 0 of ``gpus``.
 
-    ``processes``: how many its launcher starts where one card is named; 0 without a launcher. ``write_through``: let it write
-    its files for real. ``life``: mark the stages of the job, and go on after its steps until the next one begins.
+    ``processes``: how many its launcher starts where one card is named; 0 without a launcher. ``environment``: variables that
+    stand before the command. ``write_through``: let it write its files for real. ``life``: mark the stages of the job, and go on after its steps until the next one begins.
     """
     card = find_accelerator(gpu) if gpu else None
     ranks = gpus if gpus > 1 else max(processes, 1)
     device = msgspec.structs.replace(device_model(card), count=ranks)
     request = ScriptRequest(
-        argv=argv, device=device, ranks=ranks, launched=processes > 0, steps=steps, write_through=write_through, life=life
+        argv=argv,
+        environment=environment or {},
+        device=device,
+        ranks=ranks,
+        launched=processes > 0,
+        steps=steps,
+        write_through=write_through,
+        life=life,
     )
     result = trace_script(request, timeout_s=timeout_s)
     workload = {"script": list(argv), "gpu": card.name if card else None, "gpus": ranks}

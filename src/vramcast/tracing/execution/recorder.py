@@ -37,6 +37,10 @@ class Recorder:
 
     def see(self, tensor: torch.Tensor, op: str) -> None:
         """Note a tensor that an operator returned; an allocation when its storage is new or has grown."""
+        if tensor.layout is not torch.strided:
+            for part in parts_of_sparse(tensor):
+                self.see(part, op)
+            return
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._watches:
@@ -47,6 +51,10 @@ class Recorder:
 
     def label(self, tensor: torch.Tensor, category: str, module: str = "") -> None:
         """Say what a tensor is (weights, gradients, optimizer, inputs) and, where nothing knew it, of which module."""
+        if tensor.layout is not torch.strided:
+            for part in parts_of_sparse(tensor):
+                self.label(part, category, module)
+            return
         storage = tensor.untyped_storage()
         if storage._cdata in self.outside:
             return
@@ -138,3 +146,10 @@ class Recorder:
         self._watches.pop(key, None)
         self._categories.pop(key, None)
         self._free(self._numbers.pop(key, 0))
+
+
+def parts_of_sparse(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The dense tensors that a sparse one is made of: places and values."""
+    if tensor.layout is torch.sparse_coo:
+        return tensor._indices(), tensor._values()
+    return tensor.crow_indices(), tensor.col_indices(), tensor.values()

@@ -20,6 +20,7 @@ from vramcast.tracing.execution.ranks import sharding
 from vramcast.tracing.execution.ranks.spawned import join_as_first, pretend_to_spawn, processes_asked
 from vramcast.tracing.execution.session import OutOfTimeError, Session
 from vramcast.tracing.execution.stand_ins import (
+    absent,
     checkpoints,
     compiled_operations,
     driver_tools,
@@ -30,6 +31,7 @@ from vramcast.tracing.execution.stand_ins import (
     hub_kernels,
     hub_models,
     metrics,
+    numpy_names,
     patches,
     pictures,
     pretrained,
@@ -43,6 +45,7 @@ from vramcast.tracing.request import ScriptRequest, TraceResult
 
 def run_script(request: ScriptRequest, path: Path, complete: Callable[[TraceResult], TraceResult]) -> None:
     """Run ``argv`` as ``python`` would, as if a GPU were there; ``path`` gets the result, with all up to where it stopped."""
+    os.environ.update(request.environment)
     try:
         session = Session(backend="cuda", device=request.device, lines=True, limit=request.operator_limit)
     except (FakeCudaError, ImportError, AttributeError) as lack:
@@ -110,6 +113,8 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -
     triton_kernels.install()
     compiled_operations.install()
     metrics.install(session)
+    numpy_names.install(session)
+    absent.install(session, ranks)
     pretrained.install(session)
     pictures.install(session)
     patches.transformers()

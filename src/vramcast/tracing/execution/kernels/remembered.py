@@ -99,6 +99,8 @@ class Remembered:
             if out is None or type(out) in (int, float, bool):
                 return lambda: out
             raise UnplainError
+        if out.layout is not torch.strided:
+            raise UnplainError
         storage = out.untyped_storage()
         dense = self._plain(out) and storage.nbytes() == out.numel() * out.element_size()
         if not dense or storage._cdata in storages:

@@ -2,10 +2,13 @@
 
 import sys
 from math import prod
+from multiprocessing import connection, process, queues, synchronize
+from types import SimpleNamespace
 from typing import Any
 
 import torch.multiprocessing  # noqa: F401 - what is patched
 
+from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.ranks import sharding
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.request import ScriptRequest
@@ -21,6 +24,37 @@ def pretend_to_spawn(session: Session, request: ScriptRequest) -> None:
     for name in ("torch.multiprocessing", "torch.multiprocessing.spawn"):
         module: Any = sys.modules[name]
         module.spawn = module.start_processes = start
+    _run_the_first(session)
+
+
+_SHARED = (connection.Connection, queues.Queue, queues.SimpleQueue, synchronize.SemLock, synchronize.Event)
+
+
+def _run_the_first(session: Session) -> None:
+    """``Process(target=main, args=(rank, ...)).start()``: the first of a function runs here, the others are ranks of no interest.
+
+    A process that has used the card cannot fork one that does: so what is started before any use of it, is code of the script and
+    is handed nothing to answer by, is a rank. Any other process is started as it is.
+    """
+    original, begun = process.BaseProcess.start, set[object]()
+
+    def start(started: Any) -> None:
+        function = started._target
+        file = getattr(getattr(function, "__code__", None), "co_filename", "<unknown>")
+        handed = (*started._args, *started._kwargs.values())
+        alone = not any(isinstance(value, _SHARED) for value in handed)
+        if function not in begun and (is_library(file) or not alone or session.recorder.log.allocations):
+            original(started)
+            return
+        started._popen = SimpleNamespace(
+            wait=lambda *_: 0, poll=lambda: 0, returncode=0, pid=started._parent_pid, close=lambda: None
+        )
+        if function not in begun:
+            begun.add(function)
+            session.notes[f"{function.__name__} runs here, as the first of the processes that the script starts for it"] = None
+            started.run()
+
+    process.BaseProcess.start = start  # type: ignore[method-assign, assignment]
 
 
 def processes_asked(asked: Any) -> int:

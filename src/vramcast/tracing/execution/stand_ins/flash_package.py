@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from vramcast.tracing.execution.stand_ins import flash_layers
+from vramcast.tracing.execution.stand_ins.imported import refusing
 
 VERSION = "2.8.3"
 aten = torch.ops.aten
@@ -177,7 +178,7 @@ def _module(name: str, functions: Iterable[Callable[..., Any]]) -> Any:
     made = ModuleType(name)
     made.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
     made.__path__ = []
-    made.__dict__.update({f.__name__: f for f in functions})
+    made.__dict__.update({f.__name__: f for f in functions}, __getattr__=refusing(name))
     sys.modules[name] = made
     return made
 

@@ -1,5 +1,6 @@
 """Patches of libraries that a program may import or not: applied when it does, so that none is loaded for nothing."""
 
+import dis
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -37,3 +38,28 @@ class _Finder:
 
         spec.loader.exec_module = then_patch  # type: ignore[method-assign]
         return spec
+
+
+def refusing(module: str) -> Callable[[str], Any]:
+    """A ``__getattr__`` for a stand-in: what it does not hold can be imported, and says what it is when it is called.
+
+    Where an import stands in a ``try`` it fails as it would: the program has something else to do.
+    """
+
+    def find(name: str) -> Any:
+        if name.startswith("__") or is_optional(sys._getframe(1)):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise NotImplementedError(f"{module}.{name} is compiled for a GPU and is not traced")
+
+        refuse.__name__ = name
+        return refuse
+
+    return find
+
+
+def is_optional(frame: Any) -> bool:
+    """Whether the statement that a frame stands at is inside a ``try``; a ``with`` keeps the place it came from, a ``try`` not."""
+    table = dis._parse_exception_table(frame.f_code)  # type: ignore[attr-defined]
+    return any(entry.start <= frame.f_lasti < entry.end and not entry.lasti for entry in table)

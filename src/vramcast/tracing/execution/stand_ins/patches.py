@@ -32,6 +32,7 @@ def install(mode: TracingMode) -> None:
     formatting()
     lists(mode)
     data_parallel()
+    graphs_of_models()
     ctc.with_plain_lengths(mode.shadows)
     batch_norm.install()
     storage_resizing(mode.recorder)
@@ -162,6 +163,23 @@ def data_parallel() -> None:
         return out if cards == 1 else tree_map_only(torch.Tensor, gathered, out)
 
     torch.nn.DataParallel.forward = forward
+
+
+def graphs_of_models() -> None:
+    """``torch.jit.trace`` and TensorBoard's picture of a model run it on symbols, which fake tensors refuse: it is run plainly."""
+
+    def trace(function: Any, example_inputs: Any = None, *_: Any, **options: Any) -> Any:
+        named = options.get("example_kwarg_inputs") or {}
+        given = example_inputs if isinstance(example_inputs, tuple | list) else (example_inputs,)
+        function(*(() if example_inputs is None else given), **named)
+        return function
+
+    torch.jit.trace = trace
+
+    def writer(module: Any) -> None:
+        module.SummaryWriter.add_graph = lambda _, model, inputs=None, *__, **___: trace(model, inputs)
+
+    when_imported("torch.utils.tensorboard.writer", writer)
 
 
 def gradient_scaling() -> None:

@@ -1,0 +1,178 @@
+"""Packages that a script imports and that are not here, where a trace can do without: those that only record, MPI, xformers.
+
+A stand-in answers the script's own import alone, where it does not stand in a ``try``: a library, or a script, that looks whether
+a package is there finds that it is not.
+"""
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from vramcast.tracing.execution.places import is_library
+from vramcast.tracing.execution.session import Session
+from vramcast.tracing.execution.stand_ins import xformers_package
+from vramcast.tracing.execution.stand_ins.imported import is_optional
+
+_RECORDERS = frozenset({
+    "aim", "clearml", "comet_ml", "dvclive", "GPUtil", "gpustat", "mlflow", "neptune", "nvitop", "py3nvml", "swanlab", "tensorboard",
+    "tensorboardX", "tensorboard_logger", "trackio", "visdom", "wandb",
+})  # fmt: skip
+
+
+_RECORDED = "what the script records with it goes nowhere"
+
+
+def install(session: Session, ranks: int) -> None:
+    """Answer for what is not installed, with a note of what was."""
+    makers: dict[str, tuple[Callable[[str], ModuleType], str]] = dict.fromkeys(_RECORDERS, (_silent, _RECORDED))
+    makers["mpi4py"] = (lambda name: _mpi(name, ranks)), f"the script is rank 0 of {ranks}"
+    makers["xformers"] = xformers_package.make, f"its attention keeps what that of {xformers_package.VERSION} keeps"
+    sys.meta_path.insert(0, _Absent(session, makers))  # before the finder of torch.utils.tensorboard, which needs another package
+
+
+class _Absent(importlib.abc.MetaPathFinder):
+    def __init__(self, session: Session, makers: dict[str, tuple[Callable[[str], ModuleType], str]]) -> None:
+        self._session, self._makers = session, makers
+        self._answered: set[str] = set()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """See importlib.abc.MetaPathFinder."""
+        del path, target
+        package = "tensorboard" if name == "torch.utils.tensorboard" else name.partition(".")[0]
+        if package not in self._makers or importlib.machinery.PathFinder.find_spec(package) is not None:
+            return None
+        if package not in self._answered and not _asked_by_script():
+            return None
+        make, meaning = self._makers[package]
+        self._answered.add(package)
+        self._session.notes[f"{package} is not installed: {meaning}"] = None
+        return importlib.machinery.ModuleSpec(name, _Loader(make), is_package=True)
+
+
+class _Loader(importlib.abc.Loader):
+    def __init__(self, make: Callable[[str], ModuleType]) -> None:
+        self._make = make
+
+    def create_module(self, spec: Any) -> ModuleType:
+        """See importlib.abc.Loader."""
+        return self._make(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """See importlib.abc.Loader."""
+
+
+def _asked_by_script() -> bool:
+    """Whether an import statement of the user's own code is the one that looks."""
+    frame: Any = sys._getframe(2)
+    importing = False
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<frozen importlib"):
+            return importing and not is_library(file) and not is_optional(frame)
+        importing = importing or frame.f_code.co_name == "_find_and_load"
+        frame = frame.f_back
+    return False
+
+
+class Silence:
+    """What a recorder gives back: it takes every call, attribute and item, holds nothing, and is no number."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> "Silence":
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Silence(f"{self._name}.{name}")
+
+    def __call__(self, *given: Any, **_: Any) -> Any:
+        return given[0] if len(given) == 1 and callable(given[0]) else self  # a decorator gives its function back
+
+    def __getitem__(self, key: Any) -> "Silence":
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def __enter__(self) -> "Silence":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+    def __repr__(self) -> str:
+        return f"<{self._name}, which is not installed>"
+
+
+def _silent(name: str) -> ModuleType:
+    module = _Quiet(name)
+    module.__path__ = []
+    return module
+
+
+class _Quiet(ModuleType):
+    def __getattr__(self, name: str) -> Silence:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Silence(f"{self.__name__}.{name}")
+
+
+def _mpi(name: str, ranks: int) -> ModuleType:
+    """``mpi4py`` and ``mpi4py.MPI``: one process that is rank 0 of as many as were started."""
+    module = ModuleType(name)
+    module.__path__ = []
+    world = World(ranks)
+    operations = {op: op for op in ("SUM", "MAX", "MIN", "PROD", "LAND", "LOR")}
+    module.__dict__.update({"COMM_WORLD": world, "COMM_SELF": World(1), "Comm": World, **operations})
+    return module
+
+
+class World:
+    """A communicator in which everyone else sends what rank 0 sends, and nobody is waited for."""
+
+    rank = 0
+
+    def __init__(self, size: int = 1) -> None:
+        self.size = size
+
+    def Get_rank(self) -> int:  # noqa: N802 - MPI's name
+        """See mpi4py.MPI.Comm."""
+        return self.rank
+
+    def Get_size(self) -> int:  # noqa: N802 - MPI's name
+        """See mpi4py.MPI.Comm."""
+        return self.size
+
+    def Split(self, *_: Any, **__: Any) -> "World":  # noqa: N802 - MPI's name
+        """See mpi4py.MPI.Comm: all of them stay together."""
+        return self
+
+    def bcast(self, value: Any = None, *_: Any, **__: Any) -> Any:
+        """See mpi4py.MPI.Comm."""
+        return value
+
+    allreduce = reduce = bcast
+
+    def gather(self, value: Any, *_: Any, **__: Any) -> list[Any]:
+        """See mpi4py.MPI.Comm."""
+        return [value] * self.size
+
+    allgather = gather
+
+    def scatter(self, values: Any, *_: Any, **__: Any) -> Any:
+        """See mpi4py.MPI.Comm."""
+        return values[0]
+
+    def Barrier(self) -> None:  # noqa: N802 - MPI's name
+        """See mpi4py.MPI.Comm."""
+
+    barrier = Barrier
+
+    def Bcast(self, *_: Any, **__: Any) -> None:  # noqa: N802 - MPI's name
+        """See mpi4py.MPI.Comm: rank 0's buffer stays what it is."""
