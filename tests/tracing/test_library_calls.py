@@ -71,4 +71,4 @@ def test_pictures_that_cannot_be_fetched_are_made_up_and_it_is_said(tmp_path: Pa
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     _, notes = _sizes(FETCHED.format(root=str(tmp_path)), tmp_path)
-    assert set(notes) == {f"{name} was not downloaded: its pictures are made up" for name in ("CIFAR10", "MNIST")}
+    assert set(notes) == {f"{name} is not here: its pictures are made up" for name in ("CIFAR10", "MNIST")}

@@ -14,7 +14,8 @@ _LAUNCHERS = {"torchrun", "accelerate", "deepspeed"}
 _LAUNCHING_MODULES = {"torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch"}
 _LONGEST_FIRST_LINE = 1024
 _WRAPPERS = {
-    "env", "exec", "hatch", "horovodrun", "mpiexec", "mpirun", "nice", "nohup", "numactl", "pdm", "pipenv", "poetry", "srun", "time", "uv",
+    "env", "exec", "hatch", "horovodrun", "mpiexec", "mpirun", "nice", "nohup", "numactl", "pdm", "pipenv", "poetry",
+    "srun", "time", "uv",
 }  # fmt: skip
 _WRAPPERS_COUNTS = {"n", "np", "ntasks"}
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)

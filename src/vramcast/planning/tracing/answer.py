@@ -143,7 +143,8 @@ def trace_program(
     """Trace a user's own script for some optimizer steps, as if it ran on that card, as rank 0 of ``gpus``.
 
     ``processes``: how many its launcher starts where one card is named; 0 without a launcher. ``environment``: variables that
-    stand before the command. ``write_through``: let it write its files for real. ``life``: mark the stages of the job, and go on after its steps until the next one begins.
+    stand before the command. ``write_through``: let it write its files for real. ``life``: mark the stages of the job, and go on
+    after its steps until the next one begins.
     """
     card = find_accelerator(gpu) if gpu else None
     ranks = gpus if gpus > 1 else max(processes, 1)

@@ -17,8 +17,8 @@ from vramcast.tracing.execution.stand_ins import xformers_package
 from vramcast.tracing.execution.stand_ins.imported import is_optional
 
 _RECORDERS = frozenset({
-    "aim", "clearml", "comet_ml", "dvclive", "GPUtil", "gpustat", "mlflow", "neptune", "nvitop", "py3nvml", "swanlab", "tensorboard",
-    "tensorboardX", "tensorboard_logger", "trackio", "visdom", "wandb",
+    "aim", "clearml", "comet_ml", "dvclive", "GPUtil", "gpustat", "mlflow", "neptune", "nvitop", "py3nvml", "swanlab",
+    "tensorboard", "tensorboardX", "tensorboard_logger", "trackio", "visdom", "wandb",
 })  # fmt: skip
 
 

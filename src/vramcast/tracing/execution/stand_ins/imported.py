@@ -60,6 +60,6 @@ def refusing(module: str) -> Callable[[str], Any]:
 
 
 def is_optional(frame: Any) -> bool:
-    """Whether the statement that a frame stands at is inside a ``try``; a ``with`` keeps the place it came from, a ``try`` not."""
+    """Whether the statement that a frame stands at is inside a ``try``; a ``with`` keeps the place it left, a ``try`` not."""
     table = dis._parse_exception_table(frame.f_code)  # type: ignore[attr-defined]
     return any(entry.start <= frame.f_lasti < entry.end and not entry.lasti for entry in table)

@@ -166,7 +166,7 @@ def data_parallel() -> None:
 
 
 def graphs_of_models() -> None:
-    """``torch.jit.trace`` and TensorBoard's picture of a model run it on symbols, which fake tensors refuse: it is run plainly."""
+    """``torch.jit.trace`` and TensorBoard's picture of a model run it on symbols, which fake tensors refuse: it just runs."""
 
     def trace(function: Any, example_inputs: Any = None, *_: Any, **options: Any) -> Any:
         named = options.get("example_kwarg_inputs") or {}
