@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import draw_accuracy
 import msgspec
 
 from vramcast.truth import bars
@@ -28,27 +29,9 @@ PAGE = HERE.parent / "docs" / "accuracy.md"
 _NAMES = re.compile(r"'[^']*'|[\w.-]+/[\w.-]+(?= )")
 WORST_ROWS = 25
 FEWEST_OF_A_GROUP = 3
-_INTRO = """# Accuracy
-
-Every row of the measured corpus (`truth/`), forecast from its settings alone and set beside what was measured. Nobody types a
-figure on this page: `python truth/write_accuracy.py` writes it, and the same tables come from
-
-```
-vramcast evaluate truth/*.jsonl --group engine --group source
-```
-
-An error is |forecast/measured - 1|. *Macro* columns are means over sources of each source's own median and p90, so that one large
-table does not speak for everybody. Rows of quality C (rounded, unnamed counter, unknown length) are asked, not scored.
-
-There are two kinds of evidence, and they are kept apart. **Tuned** rows are those that rules were built or changed with in view:
-what they show is what a rule can do where it has been measured. **First looks** are what the program said of rows before anyone
-had looked at them: what they show is what to expect of a run that nobody has measured. Error bars come from first looks.
-"""
-_LOOKED = """Measured/forecast of rows that nobody had tuned on (`truth/first_look.jsonl`: frozen, the release stands in each
-line). A *group* is one source and one model family: rows of a group err together, so a bar is made from groups, each weighing
-the same, and one more that is still to come. *Held* is how often bars made without a group hold it: read it as "so many of ten
-kinds of run that we had never seen fell inside". *Seen*: this engine and this model family stand together in the tuned rows;
-*new*: they do not. A dash: fewer than nine groups speak, and the tuned rows give the bar.
+_INTRO = (HERE / "accuracy_intro.md").read_text("utf-8")
+_LOOKED = """Measured/forecast of rows that nobody had tuned on (`truth/first_look.jsonl`; each line says the release). A bar is
+made from groups, each weighing the same, and one more that is still to come.
 """
 
 
@@ -196,6 +179,7 @@ def main(arguments: list[str]) -> int:
     bars.TABLE.write_bytes(encode(looked_cells(read_looks(LOOKS)) | calibrate(points, choices)))
     bars.forget()
     PAGE.write_text(page(corpus()), "utf-8")
+    draw_accuracy.main()
     sys.stdout.write(f"wrote {bars.TABLE.name} and {PAGE.name}\n")
     return 0
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean, median
 
+import draw_accuracy
 import msgspec
 
 from vramcast.truth.bars import COVERAGE
@@ -52,6 +53,7 @@ def main() -> None:
     bars = {kind: wider(kind, bar, looks) for kind, bar in bars.items()}
     SPEED_TABLE.write_bytes(msgspec.json.format(msgspec.json.encode(bars), indent=1) + b"\n")
     PAGE.write_text("\n".join(page(found, points, bars, held, looks)) + "\n")
+    draw_accuracy.main()
     sys.stdout.write(f"{len(points):,} figures, {len(bars)} bars\n")
 
 

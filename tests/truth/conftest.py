@@ -1,6 +1,7 @@
 """The committed corpus beside its forecasts, judged once for all tests here."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +17,7 @@ def writer() -> ModuleType:
     """The script that writes the accuracy page."""
     spec = importlib.util.spec_from_file_location("write_accuracy", FOLDER / "write_accuracy.py")
     assert spec and spec.loader
+    sys.path.insert(0, str(FOLDER))  # as Python does for a script: the drawing lies beside it
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

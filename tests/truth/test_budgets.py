@@ -84,3 +84,8 @@ def test_no_row_breaks_a_converter(corpus: Evaluation) -> None:
 
 def test_the_accuracy_page_is_current(corpus: Evaluation, writer: ModuleType) -> None:
     assert writer.PAGE.read_text("utf-8") == writer.page(corpus), "run: python truth/write_accuracy.py"
+
+
+def test_the_picture_of_first_looks_is_current(writer: ModuleType) -> None:
+    drawing = writer.draw_accuracy
+    assert drawing.PICTURE.read_text("utf-8") == drawing.picture(), "run: python truth/draw_accuracy.py"

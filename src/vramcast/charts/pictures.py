@@ -121,4 +121,24 @@ class Lanes(msgspec.Struct, frozen=True, kw_only=True):
     groups: dict[str, str]
 
 
-Picture = Bar | Moments | Grid | Plot | Lanes
+class Strip(msgspec.Struct, frozen=True):
+    """Ratios of one measure, one to a group; ``low`` and ``high``: between which most of them lie; ``middle``: their median."""
+
+    name: str
+    ratios: tuple[float, ...]
+    colour: str
+    low: float
+    middle: float
+    high: float
+    note: str = ""
+
+
+class Strips(msgspec.Struct, frozen=True, kw_only=True):
+    """Measured over forecast, a strip of dots to a measure, over one logarithmic axis whose middle is an exact forecast."""
+
+    title: str
+    axis: str
+    strips: tuple[Strip, ...]
+
+
+Picture = Bar | Moments | Grid | Plot | Lanes | Strips

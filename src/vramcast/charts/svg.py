@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from html import escape
 
 from vramcast.charts.palette import VERDICTS, colour_of
-from vramcast.charts.pictures import Axis, Bar, Cell, Grid, Lanes, Moment, Moments, Part, Picture, Plot, Point, Series
+from vramcast.charts.pictures import Axis, Bar, Cell, Grid, Lanes, Moment, Moments, Part, Picture, Plot, Point, Series, Strips
 from vramcast.charts.scales import Scale, scale_of, written
 from vramcast.units import gib
 
@@ -22,7 +22,7 @@ _FILLED = {"fits": 1.0, "tight": 0.8, "partly": 0.22}
 
 def drawn(picture: Picture, *, width: int = WIDE) -> str:
     """The picture as one ``<svg>`` element of that width."""
-    draw = {Bar: _bar, Moments: _moments, Grid: _grid, Plot: _plot, Lanes: _lanes}[type(picture)]
+    draw = {Bar: _bar, Moments: _moments, Grid: _grid, Plot: _plot, Lanes: _lanes, Strips: _strips}[type(picture)]
     found: str = draw(picture, width)  # type: ignore[operator]
     return found
 
@@ -263,3 +263,33 @@ def _lanes(lanes: Lanes, width: int) -> str:
     for tick in x.ticks(max(3, int(width / 110))):
         out.append(_text(x.place(tick), bottom + 16, written(tick, "time"), anchor="middle", more=_SMALL))
     return _svg(lanes.title, width, bottom + 22, "".join(out))
+
+
+_RATIOS = (0.25, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0, 4.0)
+
+
+def _strips(strips: Strips, width: int) -> str:
+    """A dot to a group, a band over the middle nine tenths, a stroke at the median; dots beyond the axis stand at its end."""
+    left, right, tall, top = 168.0, width - 74.0, 30.0, 30.0
+    bottom = top + len(strips.strips) * tall
+    x = Scale(axis=Axis("", log=True), low=_RATIOS[0], high=_RATIOS[-1], start=left, end=right)
+    out = []
+    for tick in _RATIOS:
+        exact = tick == 1.0
+        out.append(_line(x.place(tick), top - 6, x.place(tick), bottom, f'stroke-opacity="{0.7 if exact else 0.14}"'))
+        name = "exact" if exact else f"{tick - 1:+.0%}" if tick < 2 else f"x {tick:.0f}"
+        out.append(_text(x.place(tick), bottom + 16, name, anchor="middle", soft=not exact, more=_SMALL))
+    for i, strip in enumerate(strips.strips):
+        y = top + (i + 0.5) * tall
+        low, high = x.place(strip.low), x.place(strip.high)
+        out.append(_text(left - 12, y + 4, strip.name, anchor="end", soft=False))
+        out.append(_rect(low, y - 9, high - low, 18, f'rx="3" fill="{strip.colour}" fill-opacity=".22"'))
+        out += [
+            f'<circle cx="{x.place(ratio):.1f}" cy="{y + (j % 5 - 2) * 2.6:.1f}" r="2.6" fill="{strip.colour}" '
+            'fill-opacity=".75"/>'
+            for j, ratio in enumerate(strip.ratios)
+        ]
+        out.append(_line(x.place(strip.middle), y - 11, x.place(strip.middle), y + 11, 'stroke-width="2.5"'))
+        out.append(_text(right + 10, y + 4, strip.note, more=_SMALL))
+    out.append(_text(0, 12, strips.axis, more=_SMALL))
+    return _svg(strips.title, width, bottom + 24, "".join(out))
