@@ -55,19 +55,24 @@ class Fit(NamedTuple):
 
 
 _GDDR = ("geforce", "ampere_pro", "turing_pro", "ada_pro", "blackwell_pro")
+_LAYERS = ("bandwidth", "unpack", "layer_s", "routed_s", "delta_s")
+_BOARDS = ("geforce", "ampere_pro", "turing_pro", "ada_pro")
 _PROMPTS = ("compute", "compute_quantised", "score_passes")
 _LATER = ("apple-m2", "apple-m3", "apple-m4")
 _OLD, _NEW = (2500, 3100), (6700, 10**9)
 FITS = {
     "gddr": Fit("llama_cpp", ("bandwidth", "unpack", "layer_s", "cache_cycle", "hop_s"), _GDDR, builds=_OLD),
-    "gddr new": Fit("llama_cpp", ("bandwidth", "unpack", "layer_s"), _GDDR, builds=_NEW),
-    "apple new": Fit("llama_cpp", ("bandwidth", "unpack", "layer_s"), ("apple",), builds=_NEW),
-    "apple-later new": Fit("llama_cpp", ("bandwidth", "unpack", "layer_s"), ("apple",), _LATER, builds=_NEW),
+    "gddr new": Fit("llama_cpp", _LAYERS, _BOARDS, builds=_NEW),
+    "gb10 new": Fit("llama_cpp", ("bandwidth", "layer_s"), ("blackwell_pro",), ("gb10",), by="model", builds=_NEW),
+    "other new": Fit("llama_cpp", ("bandwidth", "layer_s", "routed_s", "delta_s"), ("rdna3", "rdna4", "rdna3.5"), builds=_NEW),
+    "apple new": Fit("llama_cpp", _LAYERS, ("apple",), builds=_NEW),
+    "apple-later new": Fit("llama_cpp", _LAYERS, ("apple",), _LATER, builds=_NEW),
     "a100": Fit("llama_cpp", ("bandwidth", "quantised", "layer_s", "cache_cycle", "hop_s"), ("ampere_dc",)),
     "h100": Fit("llama_cpp", ("bandwidth", "quantised", "layer_s", "cache_cycle", "hop_s"), ("hopper_dc",)),
     "hbm": Fit("llama_cpp", ("weight_cycle", "layer_s", "cache_cycle", "hop_s"), ("ampere_dc", "hopper_dc")),
     "apple": Fit("llama_cpp", ("bandwidth", "layer_s", "unpack", "cache_cycle"), ("apple",)),
     "apple-later": Fit("llama_cpp", ("bandwidth", "layer_s", "unpack", "cache_cycle"), ("apple",), _LATER, builds=_OLD),
+    "apple-m1 new": Fit("llama_cpp", ("unpack",), ("apple",), ("apple-m1",), builds=_NEW),
     "apple-m1": Fit("llama_cpp", ("unpack",), ("apple",), ("apple-m1",), builds=_OLD),
     **{
         f"{name} prompts": Fit("llama_cpp", _PROMPTS, (kind,), measure="prefill_tokens_per_s")
@@ -139,10 +144,11 @@ def runs_of(path: Path, fit: Fit) -> list[Run]:
     return found
 
 
-def changed(stream: Stream, fields: tuple[str, ...], values: np.ndarray) -> Stream:
-    """The row with these fields set."""
-    plain = {name: float(value) for name, value in zip(fields, values, strict=True) if "." not in name}
-    modules = {name.split(".", 1)[1]: float(v) for name, v in zip(fields, values, strict=True) if "." in name}
+def changed(stream: Stream, fields: tuple[str, ...], shares: np.ndarray) -> Stream:
+    """The row with these fields as shares of what the table says: rows of one fit may differ by release and family of cards."""
+    values = [float(share) * start_of(stream, name) for name, share in zip(fields, shares, strict=True)]
+    plain = {name: value for name, value in zip(fields, values, strict=True) if "." not in name}
+    modules = {name.split(".", 1)[1]: value for name, value in zip(fields, values, strict=True) if "." in name}
     if modules:
         plain["module_s"] = tuple((form, modules.get(form, seconds)) for form, seconds in stream.module_s)
     return msgspec.structs.replace(stream, **plain)
@@ -153,17 +159,25 @@ def start_of(stream: Stream, name: str) -> float:
     if "." in name:
         return dict(stream.module_s)[name.split(".", 1)[1]]
     said = float(getattr(stream, name))
-    usual = {"quantised": stream.bandwidth, "unpack": 1.0, "hop_s": 2e-4, "exchange_s": 1e-5, "compute_quantised": stream.compute}
+    usual = {
+        "quantised": stream.bandwidth,
+        "unpack": 1.0,
+        "hop_s": 2e-4,
+        "exchange_s": 1e-5,
+        "compute_quantised": stream.compute,
+        "routed_s": 2e-5,
+        "delta_s": 7e-5,
+    }
     return said or usual.get(name, 1.0)
 
 
 def solved(runs: list[Run], fields: tuple[str, ...]) -> np.ndarray:
-    """The constants that fit these figures best."""
+    """The shares of the table's constants that fit these figures best."""
     sizes: dict[tuple[str, str], int] = defaultdict(int)
     for run in runs:
         sizes[run.card, run.model] += 1
     weights = np.array([sizes[run.card, run.model] ** -0.25 for run in runs])
-    centre = np.array([math.log(start_of(runs[0].stream, name)) for name in fields])
+    centre = np.zeros(len(fields))
 
     def residuals(x: np.ndarray) -> np.ndarray:
         values = np.exp(x)
@@ -205,7 +219,8 @@ def main() -> None:
         after = [abs(e) for e in errors_of(runs, fit.fields, values)]
         sys.stdout.write(f"{name}: {len(runs)} figures, median error now {median(now):.1%}, fitted {median(after):.1%}\n")
         for field, value in zip(fit.fields, values, strict=True):
-            sys.stdout.write(f"    {field} {start_of(runs[0].stream, field):.4g} -> {value:.4g}\n")
+            start = start_of(runs[0].stream, field)
+            sys.stdout.write(f"    {field} {start:.4g} -> {start * value:.4g}\n")
         by = left_out(runs, fit)
         for key, errors in by.items():
             sys.stdout.write(f"    without {key}: {median(map(abs, errors)):.1%}, bias {median(errors):+.1%} ({len(errors)})\n")

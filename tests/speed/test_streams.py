@@ -8,7 +8,7 @@ from vramcast.hardware.cards import parse_gpus
 from vramcast.models.operations import Batch
 from vramcast.serving.engines.base import answer_of
 from vramcast.speed.answer import serving_speed, step_of
-from vramcast.speed.kernels.machine import card_class, cycles_per_s, readable_bytes_per_s
+from vramcast.speed.kernels.machine import card_class, cycles_per_s, readable_bytes_per_s, shifts_per_s
 from vramcast.speed.step import Step
 from vramcast.speed.stream_rows import ROWS
 from vramcast.speed.streams import stream_of
@@ -37,7 +37,12 @@ def _with(step: Step, **changes) -> Step:
         ("llama_cpp", "M1 Max", (3000,), {"unpack": 12.5, "cache_cycle": 1.0}),
         ("llama_cpp", "M3 Max", (3000,), {"unpack": 3.0}),
         ("llama_cpp", "M1 Max", (9900,), {"unpack": 7.0, "cache_cycle": 0.0, "score_passes": 0.0}),
-        ("llama_cpp", "RX 7900 XTX", (9900,), {"bandwidth": 0.82}),
+        ("llama_cpp", "RX 7900 XTX", (9900,), {"bandwidth": 0.87}),
+        ("llama_cpp", "GB10", (9900,), {"bandwidth": 0.83}),
+        ("llama_cpp", "M4 Pro", (6000,), {"layer_s": 147e-6}),
+        ("llama_cpp", "M4 Pro", (9900,), {"layer_s": 80e-6, "delta_s": 130e-6}),
+        ("llama_cpp", "M1 Ultra", (9900,), {"layer_s": 147e-6, "unpack": 7.0}),
+        ("llama_cpp", "M3 Ultra", (9900,), {"layer_s": 147e-6, "unpack": 2.3}),
         ("transformers", "H100", (4, 51), {"expands": True, "loops": "all"}),
         ("transformers", "A100-80G", (4, 57), {"expands": False, "loops": "hit"}),
         ("tinychat", "Jetson AGX Orin 64GB", (2,), {"bandwidth": 0.79}),
@@ -194,3 +199,17 @@ def test_hbm_outruns_the_loads_that_an_sm_has_in_flight() -> None:
 
 def _step_on(gpu: str) -> float:
     return float(step_of(_answer(gpu=gpu, quant="Q4_K_M")).seconds(ONE))
+
+
+def test_layers_that_route_or_keep_a_delta_state_cost_more_kernels() -> None:
+    """One Qwen3.5-35B-A3B layer routes; three of four are gated delta nets: 40 and 30 of its 40."""
+    step = step_of(_answer("Qwen/Qwen3.5-35B-A3B", quant="Q4_K_M", gpu="RTX PRO 6000 Blackwell"))
+    bare = _with(step, routed_s=0.0, delta_s=0.0)
+    batch = Batch(decodes=1, decode_past=100)
+    more = step.seconds(batch) - bare.seconds(batch)
+    assert more == pytest.approx(40 * step.stream.routed_s + 30 * step.stream.delta_s)
+
+
+def test_turing_shifts_with_all_lanes_and_later_cards_with_half() -> None:
+    assert shifts_per_s(_card("RTX 2080")) == _card("RTX 2080").flops["fp32"]
+    assert shifts_per_s(_card("RTX 4090")) == _card("RTX 4090").flops["fp32"] / 2

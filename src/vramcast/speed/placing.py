@@ -143,10 +143,8 @@ def _pool(answer: Answer) -> dict[str, float]:
     if answer.resolved.question.engine not in (*POOL_ENGINES, *GGUF_ENGINES):
         return {}
     tokens = cache.pool_bytes / cache.bytes_per_token if cache.bytes_per_token else 0
-    return {
-        "pool_tokens": tokens,
-        "pool_sequences": cache.pool_bytes / cache.state_bytes if cache.state_bytes and not cache.bytes_per_token else 0,
-    }
+    alone = cache.pool_bytes / cache.state_bytes if cache.state_bytes and not cache.bytes_per_token else 0
+    return {"pool_tokens": tokens, "pool_sequences": cache.state_sequences or alone}
 
 
 def _stored(answer: Answer, host_bandwidth: float) -> tuple[Scheme, dict[str, float], Places]:

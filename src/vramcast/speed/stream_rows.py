@@ -16,10 +16,11 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     share of the card's bandwidth that 16-bit weights, narrower weights and the cache stream at (0: as the one before).
     ``weight_cycle``, ``cache_cycle``: bytes of weights and of cache at most in a cycle of one SM or core, where loads in flight
     or index arithmetic bind before memory does (0: never). ``expands``: the cache is copied at every token (torch.cat), its heads
-    repeated to those of the queries before attention. ``unpack``: operations at the fp32 rate that unpack one narrow weight.
+    repeated to those of the queries before attention. ``unpack``: shifts and their like that unpack one narrow weight.
 
     ``step_s``, ``layer_s``: seconds of a step and of a layer beside its bytes; ``kernels_s``: of a layer's small kernels on the
-    GPU; ``hop_s``: of each further card that layers lie on; ``exchange_s``: launch of a collective outside a graph.
+    GPU; ``hop_s``: of each further card that layers lie on; ``exchange_s``: launch of a collective outside a graph;
+    ``routed_s``, ``delta_s``: more of a layer with routed experts (gates, top-k, gathering, weighing) and of a gated delta net.
     ``eager``: ``step_s`` and ``layer_s`` are host time that overlaps with the GPU, so that the larger of both counts.
     ``module_s``: more host time for each module whose weights are stored in a form (by how its name starts; the first that fits
     holds); ``waits``: forms whose modules wait for the GPU, so that both times add. ``expert_s``: host time for each expert that
@@ -47,6 +48,8 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     kernels_s: float = 0.0
     hop_s: float = 0.0
     exchange_s: float = 0.0
+    routed_s: float = 0.0
+    delta_s: float = 0.0
     eager: bool = False
     module_s: tuple[tuple[str, float], ...] = ()
     waits: tuple[str, ...] = ()
@@ -62,7 +65,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _BENCH = "llama-bench of May 2024 on 14 cards (XiongjieDai/GPU-Benchmarks-on-LLM-Inference@aa72e0ec86), fitted by class"
-_LATER = "reports of 2025 and 2026 on 14 cards (truth/speed/community_speed.jsonl, most of geerlingguy/ai-benchmarks)"
+_LATER = "reports of 2025 and 2026 on 18 cards (truth/speed/community_speed.jsonl, most of geerlingguy/ai-benchmarks and llmfit)"
 _AWQ = "mit-han-lab/llm-awq@d6e797a42b tinychat/README.md"
 _QWEN = "QwenLM/Qwen3@7a2f61ffc7, a912d239c2: speed benchmarks of Qwen2, 2.5 and 3"
 _PREM = "premAI-io/benchmarks@16338c3108 README: one model on one A100, generate() from Python"
@@ -82,26 +85,30 @@ def _llama(
     compute: tuple[float, float],
     passes: float = 4.3,
     newer: dict[str, Any] | None = None,
+    fused: dict[str, Any] | None = None,
+    cards: tuple[str, ...] = (),
     int8: bool = False,
     **rest: Any,
 ) -> tuple[Stream, ...]:
     """A class's rows: of May 2024, with ``newer`` constants from CUDA graphs and fused norms on, with flash attention by default.
 
+    ``fused``: what else changed by then (Metal runs operations beside each other from September 2025, pull 15929).
+
     ``int8``: whether quantised products go to tensor cores of that type, in the builds that have them.
     """
     first = Stream(
-        engine="llama_cpp", classes=classes, compute=compute[0], compute_quantised=compute[1], score_passes=passes,
+        engine="llama_cpp", classes=classes, cards=cards, compute=compute[0], compute_quantised=compute[1], score_passes=passes,
         micro_rows=512, source=_BENCH,
         **{"cache_cycle": 1.6, **rest},
     )  # fmt: skip
     between = replace(first, since=_INT8_SINCE, compute_quantised=round(_INT8 * compute[1], 3)) if int8 else first
     second = replace(between, since=_GRAPHS, source=_LATER if newer else _BENCH, **(newer or {}))
-    return first, between, second, replace(second, since=_FUSED, **_FLASH)
+    return first, between, second, replace(second, since=_FUSED, **_FLASH, **(fused or {}))
 
 
 _GDDR: dict[str, Any] = {
-    "bandwidth": 0.93, "unpack": 0.95, "layer_s": 79e-6, "hop_s": 180e-6, "transfer": 0.055,
-    "newer": {"bandwidth": 0.87, "unpack": 4.5, "layer_s": 20e-6},
+    "bandwidth": 0.93, "unpack": 0.475, "layer_s": 79e-6, "hop_s": 180e-6, "transfer": 0.055,
+    "newer": {"bandwidth": 0.87, "unpack": 2.25, "layer_s": 20e-6, "routed_s": 24e-6, "delta_s": 75e-6},
 }  # fmt: skip
 # HBM outruns the loads that an SM has in flight: 7.2 bytes of weights in its cycle, on an A100 half of the memory's rate and on
 # an H100 PCIe 0.7, where each had a share of bandwidth of its own before (a card left out 16 to 8 %). A card whose SMs or clock
@@ -110,11 +117,14 @@ _HBM: dict[str, Any] = {
     "bandwidth": 0.72, "weight_cycle": 7.2, "layer_s": 107e-6, "hop_s": 0.6e-3, "cache_cycle": 2.5, "transfer": 0.07,
 }  # fmt: skip
 _APPLE: dict[str, Any] = {"bandwidth": 0.89, "layer_s": 165e-6, "cache_cycle": 1.0, "transfer": 0.13}
-_METAL = {"bandwidth": 0.92, "layer_s": 147e-6, "compute": 0.76, "compute_quantised": 0.68}
+_METAL = {"bandwidth": 0.92, "layer_s": 147e-6, "compute": 0.76, "compute_quantised": 0.68, "routed_s": 67e-6}
+# Two dies run one graph: an Ultra's layers gained nothing measurable from it (b7300, geerlingguy/ai-benchmarks).
+_ULTRA = ("apple-m2-ultra", "apple-m3-ultra")
+_BESIDE = {"bandwidth": 0.94, "layer_s": 80e-6, "delta_s": 130e-6}
 _LLAMA = (
     *_llama(
         (), compute=(0.3, 0.25), bandwidth=0.85, unpack=1.5, layer_s=150e-6, hop_s=0.4e-3, transfer=0.25,
-        newer={"bandwidth": 0.82, "unpack": 0.0, "layer_s": 53e-6},
+        newer={"bandwidth": 0.87, "unpack": 0.0, "layer_s": 60e-6, "routed_s": 22e-6, "delta_s": 76e-6},
     ),
     *_llama(
         ("low_power", "pascal_pro", "volta_dc"), compute=(0.3, 0.25), bandwidth=0.85, unpack=1.5, layer_s=100e-6, hop_s=0.4e-3,
@@ -129,8 +139,18 @@ _LLAMA = (
     *_llama(
         ("hopper_dc", "blackwell_dc"), compute=(0.21, 0.177), **_HBM,
     ),
-    *_llama(("apple",), compute=(0.76, 0.62), unpack=3.0, newer={**_METAL, "unpack": 2.3}, **_APPLE),
-    *_llama(("apple",), cards=("apple-m1",), compute=(0.60, 0.49), unpack=12.5, newer={**_METAL, "unpack": 7.0}, **_APPLE),
+    # LPDDR5X; 21 figures of four sources between 0.77 and 0.87 of the rated bandwidth.
+    *_llama(
+        ("blackwell_pro",), cards=("gb10",), compute=(0.40, 0.27), passes=3.2, int8=True,
+        **_GDDR | {"newer": _GDDR["newer"] | {"bandwidth": 0.83}},
+    ),
+    *_llama(("apple",), compute=(0.76, 0.62), unpack=3.0, newer={**_METAL, "unpack": 2.3}, fused=_BESIDE, **_APPLE),
+    *_llama(("apple",), cards=_ULTRA, compute=(0.76, 0.62), unpack=3.0, newer={**_METAL, "unpack": 2.3}, **_APPLE),
+    *_llama(("apple",), cards=("apple-m1-ultra",), compute=(0.60, 0.49), unpack=12.5, newer={**_METAL, "unpack": 7.0}, **_APPLE),
+    *_llama(
+        ("apple",), cards=("apple-m1",), compute=(0.60, 0.49), unpack=12.5, newer={**_METAL, "unpack": 7.0}, fused=_BESIDE,
+        **_APPLE,
+    ),
 )  # fmt: skip
 
 # Eager PyTorch: host time of a layer, which servers of 2020 to 2022 need more of than those after.

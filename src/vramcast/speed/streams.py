@@ -13,9 +13,10 @@ import msgspec
 
 from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.models.operations import Batch, Exchange, ExpertProducts, LatentScores, Linear, Operation, Scores
+from vramcast.models.layers import GatedDeltaNet
+from vramcast.models.operations import Batch, Exchange, ExpertProducts, LatentScores, Linear, Operation, Recurrence, Scores
 from vramcast.speed.kernels.law import Chosen, Estimate, Law, Spread
-from vramcast.speed.kernels.machine import card_class, cycles_per_s, machine, readable_bytes_per_s
+from vramcast.speed.kernels.machine import card_class, cycles_per_s, machine, readable_bytes_per_s, shifts_per_s
 from vramcast.speed.stream_rows import ROWS, Stream
 
 # Share of the host's rated bandwidth that ggml's CPU kernels read weights at: 53 % with 12 channels of DDR5-5600 and no GPU
@@ -45,7 +46,7 @@ class StreamClock:
         self.kind = card_class(card)
         peak = card.flops.get("fp16_acc16") if row.engine in ("llama_cpp", "exllama") else 0
         self.peak = peak or machine(card).flops_per_s
-        self.unpack_s = row.unpack / card.flops["fp32"] if row.unpack and card.flops.get("fp32") else 0.0
+        self.unpack_s = row.unpack / shifts if (shifts := shifts_per_s(card)) else 0.0
         self.cycles = cycles_per_s(card)
         self.bandwidth = readable_bytes_per_s(card)
 
@@ -147,10 +148,12 @@ def beside(row: Stream, found: Iterable[Operation], *, layers: int, hops: int, p
             waits = waits or one.form.startswith(row.waits or ("-",))
         elif isinstance(one, ExpertProducts):
             looped = one.active if row.loops == "hit" else one.routed
-            gpu += one.count * places.experts * _HANDED_S
+            gpu += one.count * (places.experts * _HANDED_S + (1 - places.experts) * row.routed_s)
             host += one.count * min(looped, one.routed) * (row.expert_s + (3 if one.gated else 2) * _module_s(row, one.form))
         elif isinstance(one, Exchange):
             gpu += one.count * row.exchange_s
+        elif isinstance(one, Recurrence) and isinstance(one.mixer, GatedDeltaNet):
+            gpu += one.count * row.delta_s
     return Beside(host_s=host, gpu_s=gpu, waits=waits)
 
 

@@ -253,7 +253,12 @@ class Clock:
     def _rule(self, operator: str, precision: str) -> str:
         try:
             return backend(
-                engine=self.on.engine.kernels, version=self.on.version, operator=operator, card=self.card, precision=precision
+                engine=self.on.engine.kernels,
+                version=self.on.version,
+                operator=operator,
+                card=self.card,
+                precision=precision,
+                family=self.on.model.family,
             ).name
         except UnmodelledError:
             return ""

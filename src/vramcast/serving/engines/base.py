@@ -153,7 +153,8 @@ class CachePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     ``bytes_per_token``: growth per token of one long sequence. ``request_bytes``: what one request of the asked context
     takes, rounded as the engine rounds. ``pool_bytes``: what is set aside. ``blocks`` of ``block_tokens``; ``groups``: layers
-    per group when layers are grouped. ``state_bytes``: fixed recurrent state of one sequence.
+    per group when layers are grouped. ``state_bytes``: fixed recurrent state of one sequence; ``state_sequences``: how many
+    sequences' states an engine with a pool of its own for them runs (0: no such pool).
     """
 
     bytes_per_token: int
@@ -165,6 +166,7 @@ class CachePlan(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int = 0
     groups: tuple[int, ...] = ()
     state_bytes: int = 0
+    state_sequences: Number = 0
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,6 +89,17 @@ def machine(card: Accelerator, number_format: str = "bf16") -> Machine:
 _HALF_LANES = ("Volta", "Turing", "Ampere GA100", "CDNA", "CDNA2")
 
 
+# A shift goes to 64 lanes of an SM: all of Turing's, Volta's and the A100's, half of the others' (CUDA C++ Programming Guide,
+# throughput of arithmetic instructions).
+_ALL_SHIFT = ("Turing", "Turing GTX", "Volta", "Ampere GA100")
+
+
+def shifts_per_s(card: Accelerator) -> float:
+    """32-bit shifts per second, counted as fp32 operations are (two a lane and cycle); 0 where it is not known."""
+    share = 0.5 if card.vendor == "NVIDIA" and card.architecture not in _ALL_SHIFT else 1.0
+    return card.flops.get("fp32", 0.0) * share
+
+
 # Boards whose GDDR6 keeps its error-correcting code in the same memory give a sixteenth of their capacity to it, and read it with
 # the data: A40 and L40S reach 7 % less than boards without (llama-bench of May 2024, F16 of an 8B model).
 _CODED, _ECC_CAPACITY = 0.93, 0.95
@@ -137,6 +148,10 @@ _VLLM_CUTEDSL = "vLLM pull 42235 (2026-05): FlashInfer's CuTe DSL before its CUT
 _VLLM_MIXER = "vLLM vllm/model_executor/layers/mamba; measured kernels of 0.24"
 _VLLM_MOE = "vLLM vllm/model_executor/layers/fused_moe/oracle; measured kernels of 0.24"
 _SGLANG = "SGLang python/sglang/srt/server_args.py defaults; measured kernels of 0.5.14"
+_SGLANG_AUTO = (
+    "SGLang server_args.py: moe_runner_backend auto is flashinfer_trtllm for listed architectures alone, in 16 bits later than "
+    "in 8 and 4 (Qwen3-235B and Qwen3-Coder-Next of 0.5.6 and 0.5.8 run at Triton's time, Qwen3.5 of 0.5.9 does not)"
+)
 _TRTLLM = "TensorRT-LLM tensorrt_llm/_torch; measured kernels of 1.3.0rc20"
 
 
@@ -144,7 +159,7 @@ _OWN = ("mla_module", "dsa_module", "csa_module", "convolution")  # one build fo
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """From version ``since``, for these precisions and card classes (none given: all), the engine takes ``backend``."""
+    """From version ``since``, for these precisions, card classes and model families (none given: all), the engine takes it."""
 
     engine: str
     operator: str
@@ -153,6 +168,7 @@ class Rule(msgspec.Struct, frozen=True):
     since: tuple[int, ...] = ()
     precisions: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
 
 
 class Backend(msgspec.Struct, frozen=True):
@@ -218,7 +234,9 @@ RULES = (
     Rule("sglang", "mla_prefill", "sglang/fa3", _SGLANG, classes=HOPPER),
     Rule("sglang", "mla_prefill", "sglang/trtllm_mla", _SGLANG, classes=BLACKWELL),
     Rule("sglang", "mla_prefill", "sglang/triton", _SGLANG),
-    Rule("sglang", "moe", "sglang/trtllm_gen", _SGLANG, (0, 5, 3), ("bf16", "fp8_block", "nvfp4", *_MXFP4), BLACKWELL),
+    Rule("sglang", "moe", "sglang/triton", _SGLANG_AUTO, (), ("fp8_block",), BLACKWELL, ("minimax_m2",)),
+    Rule("sglang", "moe", "sglang/trtllm_gen", _SGLANG, (0, 5, 3), ("fp8_block", "nvfp4", *_MXFP4), BLACKWELL),
+    Rule("sglang", "moe", "sglang/trtllm_gen", _SGLANG_AUTO, (0, 5, 9), ("bf16",), BLACKWELL),
     Rule("sglang", "moe", "sglang/cutlass", _SGLANG, precisions=_4BIT),
     Rule("sglang", "moe", "sglang/marlin", _SGLANG, precisions=("int4_weight_only",)),
     Rule("sglang", "moe", "sglang/triton", _SGLANG),
@@ -239,9 +257,12 @@ RULES = (
 
 
 def backend(
-    *, engine: str = "vllm", version: tuple[int, ...] = (99,), operator: str, card: Accelerator, precision: str = "bf16"
-) -> Backend:
+    *, engine: str = "vllm", version: tuple[int, ...] = (99,), operator: str, card: Accelerator, precision: str = "bf16",
+    family: str = "",
+) -> Backend:  # fmt: skip
     """The kernel that this engine version takes for an operator (the name of its law) on this card, and the rule's source.
+
+    ``family``: of the model, where an engine's own default depends on it.
 
     Raises UnmodelledError where no rule of the engine covers the operator.
     """
@@ -249,12 +270,13 @@ def backend(
     if operator.startswith(_OWN):
         return Backend("trtllm" if engine == "tensorrt_llm" else engine, f"the module as {engine} builds it")
     for rule in RULES:
-        if (rule.engine, rule.operator) == (engine, operator) and _holds(rule, version, precision, kind):
+        if (rule.engine, rule.operator) == (engine, operator) and _holds(rule, version, precision, kind, family):
             since = f" from {'.'.join(map(str, rule.since))}" if rule.since else ""
             return Backend(rule.backend, f"{engine}{since} takes {rule.backend} for {precision} on {kind} ({rule.source})")
     raise UnmodelledError(f"no rule says which {operator} kernel {engine} takes: name the back end")
 
 
-def _holds(rule: Rule, version: tuple[int, ...], precision: str, kind: str) -> bool:
-    applies = (not rule.precisions or precision in rule.precisions) and (not rule.classes or kind in rule.classes)
+def _holds(rule: Rule, version: tuple[int, ...], precision: str, kind: str, family: str) -> bool:
+    said = ((rule.precisions, precision), (rule.classes, kind), (rule.families, family))
+    applies = all(not wanted or value in wanted for wanted, value in said)
     return applies and rule.since <= version

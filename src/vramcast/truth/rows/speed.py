@@ -38,7 +38,7 @@ Row = dict[str, Any]
 
 # Engines beside those that cut layers over cards; others put layers on one card after the other.
 _CUT = ("fastertransformer", "gpt_fast", "gpt_fast_eager", "lmdeploy")
-_SIMULATED, _ALONE = 10, 200
+_SIMULATED, _ALONE, _FEW = 10, 200, 512
 _OTHER = {"prefill": "decode_", "decode": "prefill_"}
 _STEPS: dict[bytes, Step] = {}
 
@@ -169,11 +169,16 @@ def _static_s(step: Step, count: int, prompt: float, output: float) -> float:
 
 
 def _saturated(step: Step, measured: Row, settings: Row) -> Any:
-    """A server with a queue that never empties: the largest rate of the closed form."""
-    found = steady(step, Load(prompt=settings["isl"], output=settings["osl"], concurrency=1))
-    rate = found.most_per_s * settings["osl"] * step.on.pp
-    if "output_tokens_per_s" in measured:
-        yield Pair(measure="tokens_per_s", predicted=rate, measured=measured["output_tokens_per_s"])
+    """A server with a queue that never empties: the largest rate of the closed form; few requests that come at once are run."""
+    if "output_tokens_per_s" not in measured:
+        return
+    count, load = settings.get("num_requests"), Load(prompt=settings["isl"], output=settings["osl"], concurrency=1)
+    if isinstance(count, int) and count <= _FEW and step.on.pp == 1:
+        served = Server(step, load).run(drawn(load, count), clients=count)
+        rate = sum(one.output for one in served) / max(one.arrival_s + one.e2e_s for one in served)
+    else:
+        rate = steady(step, load).most_per_s * settings["osl"] * step.on.pp
+    yield Pair(measure="tokens_per_s", predicted=rate, measured=measured["output_tokens_per_s"])
 
 
 def _step(row: Row) -> Step:

@@ -77,6 +77,7 @@ def answer(resolved: Resolved) -> Answer:
             block_tokens=resolved.options["page_size"],
             blocks=tokens // resolved.options["page_size"],
             state_bytes=round(narrow.cells.slot),
+            state_sequences=narrow.pools.slots // _slots_per_request(resolved) if narrow.cells.slot else 0,
         ),
         max_context=longest,
         max_concurrency=_concurrency(narrow, resolved.context, resolved),
@@ -226,7 +227,9 @@ def _whole(resolved: Resolved) -> Stage:
 
 
 def _slots_per_request(resolved: Resolved) -> int:
-    return 1 if resolved.options.get("disable_radix_cache") else versions.STATE_SLOTS_PER_REQUEST
+    if resolved.options.get("disable_radix_cache"):
+        return 1
+    return at(parse_version(resolved.version, "sglang"), versions.STATE_SLOTS)
 
 
 def _request_bytes(rank: SglangRank, tokens: Number) -> Number:

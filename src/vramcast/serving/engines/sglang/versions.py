@@ -11,7 +11,9 @@ from vramcast.serving.engines.base import Table
 VERSIONS = ("0.4.6", "0.5.2", "0.5.6", "0.5.10", "0.5.23")
 
 STATE_SHARE = 0.9
-STATE_SLOTS_PER_REQUEST = 3
+# state slots of a request beside prefix reuse (mem_cache/kv_cache_configurator.py: the ratio, and two more where an extra buffer
+# lets the scheduler run ahead; server_args.py: mamba_radix_cache_strategy auto is that buffer, mamba_scheduler_strategy was not)
+STATE_SLOTS: Table[int] = (((0,), 3), ((0, 5, 15), 5))
 
 # what the default fraction follows: tensor parallel ranks alone, the card's size, or what activations and graphs are reckoned at
 FRACTION: Table[str] = (((0,), "ranks"), ((0, 5), "card"), ((0, 5, 3), "reserve"))
