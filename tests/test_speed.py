@@ -89,7 +89,8 @@ def test_a_cold_answer_imports_nothing_heavy() -> None:
     program = (
         "import sys; from vramcast.cli import run; run(['serve', 'Qwen/Qwen2.5-7B-Instruct', '--gpu', '4090', '--json']);"
         "print(sorted({m.partition('.')[0] for m in sys.modules} & "
-        "{'numpy', 'torch', 'transformers', 'rich', 'huggingface_hub', 'yaml', 'dataclasses', 'asyncio'}), file=sys.stderr)"
+        "{'numpy', 'torch', 'transformers', 'rich', 'huggingface_hub', 'yaml', 'dataclasses', 'asyncio', "
+        "'statistics', 'random', 'difflib', 'json'}), file=sys.stderr)"
     )
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=found)

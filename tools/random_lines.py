@@ -128,6 +128,14 @@ def _models(chance: random.Random) -> list[str]:
     return ["models", chance.choice(MODELS), *extra]
 
 
+def _fit(chance: random.Random) -> list[str]:
+    words = ["fit", chance.choice(MODELS), *(["--json"] if chance.random() < _RIGHT else [])]
+    words += ["--gpu", chance.choice(GPUS)] if chance.random() < _RIGHT else []
+    for flag in chance.sample(("--context", "--users", "--only"), chance.choice([0, 1, 2])):
+        words += [flag, chance.choice(["run", "train", "x"] if flag == "--only" else COUNTS)]
+    return words
+
+
 def _gpus(chance: random.Random) -> list[str]:
     flags = chance.choice([[], ["--json"], ["--sort", chance.choice(["price", "x"])], ["--at-least", chance.choice(COUNTS)]])
     return ["gpus", *chance.sample(GPUS, chance.choice([0, 1, 1, 2, 3])), *flags]
@@ -171,8 +179,8 @@ def _file(chance: random.Random) -> list[str]:
 
 
 _OTHERS = {
-    "serve": (_serve, 40), "train": (_train, 30), "plan": (_plan, 1), "models": (_models, 6), "gpus": (_gpus, 5),
-    "rules": (_rules, 6),
+    "serve": (_serve, 40), "train": (_train, 30), "plan": (_plan, 1), "fit": (_fit, 1), "models": (_models, 6),
+    "gpus": (_gpus, 5), "rules": (_rules, 6),
     "utilization": (_utilization, 5), "text": (_text, 4), "file": (_file, 4),
 }  # fmt: skip
 

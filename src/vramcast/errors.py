@@ -4,7 +4,6 @@ The command line maps ``exit_code`` to the process exit code (docs: DESIGN, "the
 for a mistake of their own.
 """
 
-import difflib
 import re
 from collections.abc import Iterable
 
@@ -66,5 +65,7 @@ def unknown_name(kind: str, given: str, known: Iterable[str], *, hint: str = "")
 
 def nearest(given: str, known: Iterable[str], *, most: int = 3, cutoff: float = 0.58) -> list[str]:
     """The known names most like the given one, best first."""
+    import difflib
+
     lowered = {name.lower(): name for name in known}
     return [lowered[n] for n in difflib.get_close_matches(str(given)[:200].lower(), lowered, n=most, cutoff=cutoff)]

@@ -4,7 +4,6 @@ JSON, YAML, TOML and JSON lines are parsed here and nowhere else; numbers in tex
 or a server passes ``printable``. Every error names what was read and says what is wrong with it.
 """
 
-import json
 import math
 import re
 from collections.abc import Iterator
@@ -114,6 +113,8 @@ def parse_json(data: bytes | str, what: str, *, most: int = 64 * MiB) -> Any:
 
     Raises ConfigError that names ``what`` and the place.
     """
+    import json  # read by few questions, and 2 ms of each
+
     if len(data) > most:
         raise ConfigError(f"{what} is larger than {gib(most)}: a file of its kind is not; is this the right file?")
     try:

@@ -13,7 +13,6 @@ Without measured cases only the sign of the margin speaks.
 
 import math
 from collections.abc import Callable, Iterable
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,7 +30,6 @@ SURE = 0.95
 LIKELY = 0.5
 WANTING = ("no", "partly", "tight")  # verdicts that ask for advice
 _FINE_BYTES = 2**20  # of a margin that is only where a search begins
-_NORMAL = NormalDist()
 Chance = Callable[[int], float | None]
 # What each engine calls the most sequences that it runs at once.
 MOST_AT_ONCE = {"vllm": "max_num_seqs", "sglang": "max_running_requests", "tensorrt_llm": "max_batch_size",
@@ -258,6 +256,9 @@ def log_normal(interval: Interval | None) -> Chance:
     """The chance of staying within a room, the error log-normal over the interval; None where no interval has been earned."""
     if interval is None or interval.low <= 0 or interval.high <= interval.low:
         return lambda room_bytes: None
+    from statistics import NormalDist
+
+    normal = NormalDist()
     low, high = math.log(interval.low), math.log(interval.high)
-    spread = (high - low) / (2 * _NORMAL.inv_cdf(0.5 + interval.coverage / 2))
-    return lambda room_bytes: _NORMAL.cdf((math.log(room_bytes) - (low + high) / 2) / spread) if room_bytes > 0 else 0.0
+    spread = (high - low) / (2 * normal.inv_cdf(0.5 + interval.coverage / 2))
+    return lambda room_bytes: normal.cdf((math.log(room_bytes) - (low + high) / 2) / spread) if room_bytes > 0 else 0.0
