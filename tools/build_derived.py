@@ -10,6 +10,7 @@ changed configs (``deriving/checking.py``). What does not hold is refused at run
 import argparse
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -149,13 +150,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("types", nargs="*")
     parser.add_argument("--first", action="store_true", help="only the class that a checkpoint of the type usually is")
+    parser.add_argument("--missing", action="store_true", help="keep the rows of classes that have one, derive the others")
     asked = parser.parse_args()
     transformers.logging.set_verbosity_error()
     known = msgspec.json.decode(ROWS.read_bytes()) if ROWS.is_file() else {}
     written = {*readers()}
     for model_type in asked.types or [t for t in transformers.CONFIG_MAPPING if t not in written]:
-        found = []
+        found = [msgspec.convert(row, Row) for row in known.get(model_type, [])] if asked.missing else []
+        kept = {row.architecture for row in found}
         for cls in classes.classes(model_type)[: 1 if asked.first else None]:
+            if cls.__name__ in kept:
+                continue
             if len(found) > 1 and len(msgspec.json.encode(found[0])) > _LARGE:
                 break
             began = time.monotonic()
@@ -165,7 +170,7 @@ def main() -> None:
             except Exception as error:  # a class fails in any way it likes
                 print(f"{model_type} {cls.__name__}: {type(error).__name__}: {str(error)[:160]}", flush=True)
                 continue
-            found.append(row)
+            found += [*_otherwise(model_type, cls, row), row]
             refused = ", ".join(row.only)[:150] or "nothing"
             told = f"{compared} builds, {size} bytes, one value only of {refused} ({time.monotonic() - began:.0f} s)"
             print(f"{model_type} {cls.__name__}: {told}", flush=True)
@@ -173,6 +178,14 @@ def main() -> None:
             known[model_type] = msgspec.to_builtins(found)
             write(known)
     print(f"{len(known)} types, {sum(map(len, known.values()))} classes")
+
+
+def _otherwise(model_type: str, cls: Any, row: Row) -> Iterator[Row]:
+    """The row for the other values of a field on which a comparison of this one hangs."""
+    fields = classes.TWICE.get(model_type, {})
+    if fields and any("num_labels" in rows.paths_in((0, c.left, c.right)) for c in row.conditions):
+        with classes.saying(fields):
+            yield derive(model_type, cls)[0]
 
 
 def write(known: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import symbols
@@ -20,7 +21,11 @@ _DEPTH = re.compile(
 _TASKS = (
     "CTC", "CAUSAL_LM", "MASKED_LM", "SEQUENCE_CLASSIFICATION", "TOKEN_CLASSIFICATION", "AUDIO_CLASSIFICATION",
     "IMAGE_CLASSIFICATION", "SEMANTIC_SEGMENTATION", "OBJECT_DETECTION", "IMAGE_TEXT_TO_TEXT", "SEQ_TO_SEQ_CAUSAL_LM",
+    "PRETRAINING", "QUESTION_ANSWERING", "TEXT_TO_SPECTROGRAM", "TEXT_TO_WAVEFORM", "SPEECH_SEQ_2_SEQ", "AUDIO_XVECTOR",
+    "AUDIO_FRAME_CLASSIFICATION", "DEPTH_ESTIMATION", "VISUAL_QUESTION_ANSWERING", "MASK_GENERATION", "TEXT_ENCODING",
 )  # fmt: skip
+# Fields by which a class is built in two ways that no row joins: a second row is derived with them.
+TWICE: dict[str, dict[str, Any]] = {"layoutlmv3": {"id2label": {i: f"LABEL_{i}" for i in range(12)}}}
 _WRITERS = ("IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "AUDIO_TEXT_TO_TEXT")
 
 
@@ -39,7 +44,8 @@ def classes(model_type: str) -> list[Any]:
 
 def _conditional(model_type: str) -> list[Any]:
     """Classes of that config which no table lists and checkpoints name (Moshi's and MusicGen's whole models)."""
-    named = (getattr(transformers, n) for n in dir(transformers) if n.endswith("ForConditionalGeneration"))
+    ends = ("ForConditionalGeneration", "ForPreTraining", "ForSpeechToSpeech", "ForTextToSpeech")
+    named = (getattr(transformers, n) for n in dir(transformers) if n.endswith(ends))
     wanted = CONFIG_MAPPING[model_type]
     return [c for c in named if getattr(c, "config_class", None) is wanted]
 
@@ -51,9 +57,22 @@ def writes(cls: Any, model_type: str) -> bool:
     return any(cls.__name__ in ((said,) if isinstance(said, str) else said) for said in listed)
 
 
+_SAYING: dict[str, Any] = {}
+
+
+@contextlib.contextmanager
+def saying(fields: dict[str, Any]) -> Iterator[None]:
+    """Within it, default configs say those fields too."""
+    _SAYING.update(fields)
+    try:
+        yield
+    finally:
+        _SAYING.clear()
+
+
 def default(model_type: str) -> dict[str, Any]:
     """The class's default config; numbers that JSON cannot write are left to the class."""
-    return {**_finite(default_of(model_type)), "model_type": model_type}
+    return {**_finite(default_of(model_type)), **_SAYING, "model_type": model_type}
 
 
 def _finite(raw: dict[str, Any]) -> dict[str, Any]:

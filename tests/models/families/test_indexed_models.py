@@ -63,3 +63,37 @@ def test_the_first_olmo_has_the_count_of_its_later_form() -> None:
 def test_what_was_never_seen_is_refused(change: dict[str, Any], error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         read_config(change)
+
+
+JINA: dict[str, Any] = {
+    "model_type": "bert", "architectures": ["JinaBertModel"], "feed_forward_type": "geglu", "position_embedding_type": "alibi",
+    "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 30528,
+}  # fmt: skip
+JAIS: dict[str, Any] = {
+    "model_type": "jais", "activation_function": "swiglu", "n_embd": 5120, "n_layer": 40, "n_head": 40, "n_inner": 13653,
+    "vocab_size": 84992, "n_positions": 2048,
+}  # fmt: skip
+FLORENCE: dict[str, Any] = {
+    "model_type": "florence2", "architectures": ["Florence2ForConditionalGeneration"], "projection_dim": 1024,
+    "text_config": {
+        "vocab_size": 51289, "d_model": 1024, "encoder_layers": 12, "encoder_ffn_dim": 4096, "encoder_attention_heads": 16,
+        "decoder_layers": 12, "decoder_ffn_dim": 4096, "decoder_attention_heads": 16, "max_position_embeddings": 1024,
+    },
+    "vision_config": {
+        "model_type": "davit", "patch_size": [7, 3, 3, 3], "patch_prenorm": [False, True, True, True],
+        "dim_embed": [256, 512, 1024, 2048], "num_heads": [8, 16, 32, 64], "num_groups": [8, 16, 32, 64],
+        "depths": [1, 1, 9, 1], "projection_dim": 1024, "image_pos_embed": {"max_pos_embeddings": 50},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("raw", "count"), [(JINA, 137_368_320), (FLORENCE, 770_173_952)], ids=["jina", "florence2"])
+def test_published_counts(raw: dict[str, Any], count: int) -> None:
+    """Hub's count of jina-embeddings-v2-base-en; 0.77 B by Florence-2's card, and as transformers builds its later form."""
+    assert read_config(raw).parameters == count
+
+
+def test_jais_by_hand() -> None:
+    """ALiBi has no table of positions; SwiGLU has a second projection into the MLP."""
+    layer = 4 * 5120 * 5120 + 4 * 5120 + 3 * 5120 * 13653 + 2 * 13653 + 5120 + 4 * 5120
+    assert read_config(JAIS).parameters == 40 * layer + 84992 * 5120 + 2 * 5120

@@ -13,7 +13,7 @@ from vramcast.models.config import Config
 from vramcast.models.families.class_defaults import completed, kind_of_architecture
 from vramcast.models.families.damage import checked
 from vramcast.models.families.heads import headed
-from vramcast.models.families.registry import ALIASES, ARCHITECTURES, MODULES, OWN_HEADS
+from vramcast.models.families.registry import ALIASES, ARCHITECTURES, FORMER, MODULES, OWN_HEADS
 from vramcast.models.inventory import Model
 from vramcast.models.rotary import with_tables
 
@@ -42,8 +42,8 @@ def read_config(raw: Mapping[str, Any], *, path: str = "config.json") -> Model:
 
 
 def _in_todays_words(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Configs without a ``model_type`` may be of a form before transformers'."""
-    if not isinstance(raw, Mapping) or raw.get("model_type") is not None:
+    """Configs without a ``model_type``, and those of some classes, may be of a form before transformers'."""
+    if not isinstance(raw, Mapping) or raw.get("model_type") not in FORMER:
         return raw
     from vramcast.models.families.spellings import translated
 

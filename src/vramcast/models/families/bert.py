@@ -57,7 +57,7 @@ class Encoder(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(config: Config) -> Model:
     """An encoder with the head that ``architectures`` names."""
-    row = ENCODERS[config.text("model_type")]
+    row = ENCODERS["jina_bert" if _is_jina(config) else config.text("model_type")]
     hidden = config.size("hidden_size", "dim", "n_embd")
     width = config.size("embedding_size", default=hidden) if row.narrow else hidden
     task = str((config.list("architectures", default=[]) or [""])[0])
@@ -117,6 +117,15 @@ def _around(config: Config, row: Encoder, widths: tuple[int, int], name: str) ->
         *((vit.table(f"{inner}token_type_embeddings.weight", types, width),) if row.types and types else ()),
         *(projected if width != hidden else ()),
     )
+
+
+def _is_jina(config: Config) -> bool:
+    """Jina's BERT says it is a BERT: ALiBi for positions and a gated MLP tell it apart (modeling_bert.py of jina-bert-v2)."""
+    return config.text("model_type") == "bert" and config.text("feed_forward_type", default="original") != "original"
+
+
+def _jina(config: Config, hidden: int, name: str) -> tuple[Tensor, ...]:
+    return (Tensor(name="mlp.wo.bias", shape=(hidden,), role="bias"),)
 
 
 def _is_deberta(row: Encoder) -> bool:
@@ -207,7 +216,13 @@ def _deberta(config: Config, hidden: int, name: str) -> tuple[Tensor, ...]:
 _ROBERTA = Encoder(stem="roberta", heads=encoder_heads.ROBERTA)
 _DEBERTA = Encoder(stem="deberta", heads=encoder_heads.DEBERTA, narrow="embeddings.embed_proj", beside=_distances)
 
+_JINA = msgspec.structs.replace(
+    _BERT, mlp=("mlp.gated_layers.gate", "mlp.gated_layers.up", "mlp.wo"), mlp_bias=False,
+    norms=("attention.output.LayerNorm", "mlp.layernorm"),
+)  # fmt: skip
+
 ENCODERS: dict[str, Encoder] = {
+    "jina_bert": Encoder(stem="bert", heads=encoder_heads.BERT, style=_JINA, positions=False, extra=_jina),
     "bert": Encoder(stem="bert", heads=encoder_heads.BERT),
     "roberta": _ROBERTA,
     "xlm-roberta": _ROBERTA,

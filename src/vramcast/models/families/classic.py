@@ -1,7 +1,7 @@
 """GPT-2 and the decoders of its time: plain MLP, LayerNorm with bias, learned or ALiBi positions, fused or separate projections.
 
-One row per class. Source of names, shapes and defaults: each class in transformers 5.23; phi-msft and MPT's remote variants from
-the modeling file beside their checkpoints.
+One row per class. Source of names, shapes and defaults: each class in transformers 5.23; phi-msft, Jais (BTLM's code) and MPT's
+remote variants from the modeling file beside their checkpoints.
 """
 
 from collections.abc import Callable
@@ -25,6 +25,7 @@ _INNER = ("n_inner", "intermediate_size", "ffn_dim", "ffn_hidden_size", "dff")
 class Classic(msgspec.Struct, frozen=True, kw_only=True):
     """Names of one class's tensors. ``qkv`` has one name (fused) or three; ``transposed``: weights are (input, output).
 
+    ``gate`` names the second projection into the MLP where the activation multiplies two (Jais's SwiGLU).
     ``positions`` names the learned position table ("" = none), ``extra_positions`` its rows beyond the context. ``rotary``:
     queries and keys are turned; ``parallel``: attention and MLP read the same stream.
     """
@@ -39,6 +40,7 @@ class Classic(msgspec.Struct, frozen=True, kw_only=True):
     qkv: tuple[str, ...] = ("attn.c_attn",)
     out: str = "attn.c_proj"
     mlp: tuple[str, str] = ("mlp.c_fc", "mlp.c_proj")
+    gate: str = ""
     qkv_bias: Switch = True
     out_bias: Switch = True
     mlp_bias: Switch = True
@@ -102,12 +104,14 @@ def _block(config: Config, style: Classic, span: spans.Span, base: str) -> Block
     )
     mlp = Dense(
         intermediate=config.size(*_INNER, default=hidden * _ratio(config)),
-        gated=False,
+        gated=bool(style.gate) and config.text("activation_function", default="").endswith("glu"),
         activation=config.text("activation_function", "hidden_act", "activation", "afn", default="gelu"),
     )
+    bias = switched(config, style.mlp_bias)
     tensors = (
         *_projections(config, style, kind, hidden),
-        *parts.plain_mlp(mlp, hidden, *style.mlp, bias=switched(config, style.mlp_bias)),
+        *parts.plain_mlp(mlp, hidden, *style.mlp, bias=bias),
+        *(parts.linear(style.gate, mlp.intermediate, hidden, "gate", shard=0, bias=bias) if mlp.gated else ()),
     )
     norms = style.norms if isinstance(style.norms, tuple) else style.norms(config)
     return Block(
@@ -224,6 +228,7 @@ _NEOX = Classic(
 
 STYLES: dict[str, Classic] = {
     "gpt2": Classic(transposed=True),
+    "jais": Classic(transposed=True, positions="", gate="mlp.c_fc2"),
     "openai-gpt": Classic(embedding="tokens_embed", positions="positions_embed", transposed=True, final_norm=""),
     "gpt_bigcode": Classic(kv_heads=_bigcode_heads),
     "gpt_neo": Classic(

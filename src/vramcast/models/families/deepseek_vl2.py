@@ -2,17 +2,26 @@
 
 The smaller decoders attend with plain heads (``use_mla`` false). Source of names and shapes: modeling_deepseek_vl_v2.py,
 modeling_deepseekocr.py and deepencoder.py beside the checkpoints on the hub; DeepSeek-OCR's 3,336,106,240 elements are equalled.
+The index of DeepSeek-OCR 2 states 1,010,688 bytes more than its 3,389,119,360 elements here, the count of transformers' class.
 """
 
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
-from vramcast.models.families import parts, sam, vit, wrapper
+from vramcast.models.families import ocr_classes, parts, sam, vit, wrapper
 from vramcast.models.inventory import Model, Tensor, Tower
 from vramcast.models.layers import Dense
 
 _SIGLIP = vit.Style(attention="attn.", qkv="qkv", out="proj", norms=("norm1", "norm2"), rope=False)
 _CLIP = vit.Style(qkv="qkv_proj", rope=False)
 _SO400M = {"width": 1152, "layers": 27, "heads": 16, "patch_size": 14, "image_size": 384, "mlp_ratio": 3.7362}
+# What deepencoderv2.py builds for "qwen2-0-5b" and "sam_vit_b": names that DeepSeek-OCR 2's config gives.
+_OCR2 = {
+    "sam_config": {"downsample_channels": [512, 896]},
+    "encoder_config": {
+        "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+    },
+}  # fmt: skip
 _MARKS = ("image_newline", "view_seperator")
 
 
@@ -23,6 +32,8 @@ def read(config: Config) -> Model:
     text = Config({**text.raw, "model_type": "deepseek" if plain else "deepseek_v2"}, text.path)
     hidden = text.size("hidden_size")
     architecture = str((config.list("architectures", default=[]) or [""])[0])
+    if "OCR2" in architecture:
+        return ocr_classes.read(Config({**config.raw, "model_type": "deepseek_ocr2", "vision_config": _OCR2}, config.path))
     reads = "OCR" in architecture
     towers = _ocr(config, hidden) if reads else _seen(config, hidden)
     prefix = "model." if reads else "language.model."

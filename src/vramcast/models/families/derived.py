@@ -116,14 +116,21 @@ def _row(config: Config) -> Row:
     kind = config.text("model_type")
     rows = msgspec.json.decode(_rows()[kind], type=list[Row])
     wanted = str((config.list("architectures", default=[]) or [rows[0].architecture])[0])
-    found = next((row for row in rows if row.architecture == wanted), None)
-    if found is None:
+    alike = [row for row in rows if row.architecture == wanted]
+    if not alike:
         known = ", ".join(row.architecture for row in rows)
         raise UnmodelledError(
             f"{config.path}: {wanted[:80]} of model_type {kind!r} is not known here, only {known}: "
             "point at its safetensors files, whose headers are exact, or install the [torch] extra"
         )
-    return found
+    return next((row for row in alike[:-1] if _fits(config, row)), alike[-1])
+
+
+def _fits(config: Config, row: Row) -> bool:
+    """Whether that row, of several of one class, is the one that was derived for such values."""
+    fields = Fields(config, row.fields, row.aliases)
+    told = all(any(same(fields.value(path), each) for each in admitted) for path, admitted in row.only.items())
+    return told and next(unmet(row, fields), None) is None
 
 
 def _admit(config: Config, row: Row, fields: Fields) -> None:

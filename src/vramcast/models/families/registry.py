@@ -6,10 +6,13 @@ MODULES = readers()
 ALIASES = aliased()
 
 # Modules that read the head of a task themselves.
-OWN_HEADS = {"bert", "block_draft", "derived", "eagle", "modernbert", "modernbert_decoder", "seq2seq", "t5"}
+OWN_HEADS = {"bert", "block_draft", "derived", "eagle", "encoder_decoder", "modernbert", "modernbert_decoder", "seq2seq", "t5"}
 
 # Remote-code classes called after their type that are whole language models, not the body of one.
 WHOLE = {"ChatGLMModel", "InternVLChatModel", "LlavaLlamaModel", "Qwen2_5OmniModel", "Qwen3OmniMoeModel"}
+
+# Classes whose published configs are also of a form before transformers took them in (spellings); None has no name yet.
+FORMER = frozenset({None, "florence2"})
 
 # Classes that decide against, or in the absence of, a ``model_type``.
 ARCHITECTURES: dict[str, str] = {

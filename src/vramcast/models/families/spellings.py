@@ -1,7 +1,8 @@
 """Configs older or other than transformers': params.json of Mistral and Meta, Mamba's first config.json, in today's words.
 
-None of them has a ``model_type``. Source of fields: mistral-common and vllm/transformers_utils/configs/mistral.py; llama's
-model.py (FeedForward); mamba_ssm/models/config_mamba.py and mixer_seq_simple.py.
+None but Florence-2's first form has a ``model_type``. Source of fields: mistral-common and
+vllm/transformers_utils/configs/mistral.py; llama's model.py (FeedForward); mamba_ssm/models/config_mamba.py and
+mixer_seq_simple.py.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,6 +27,8 @@ _LLAMA_VOCAB = 32_000
 
 def translated(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     """The config in transformers' words when it is one of these; any other unchanged."""
+    if raw.get("model_type") == "florence2":
+        return _florence2(raw)
     if raw.get("model_type") is not None:
         return raw
     for fields, translate in _KINDS:
@@ -36,6 +39,18 @@ def translated(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 def _renamed(raw: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return {new: raw[old] for old, new in names.items() if raw.get(old) is not None}
+
+
+def _florence2(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Florence-2 as Microsoft published it: its tower was called DaViT and its fields otherwise (configuration_florence2.py)."""
+    seen, said = raw.get("vision_config"), raw.get("text_config")
+    if not isinstance(seen, Mapping) or seen.get("model_type") not in ("davit", "florence2_vision"):
+        return raw
+    places = seen.get("image_pos_embed")
+    most = {"max_position_embeddings": places.get("max_pos_embeddings", 50)} if isinstance(places, Mapping) else {}
+    tower = {**seen, **_renamed(seen, {"dim_embed": "embed_dim"}), **most, "model_type": "florence_vision"}
+    text = {**said, "model_type": "bart"} if isinstance(said, Mapping) else said
+    return {**raw, "vision_config": tower, "text_config": text}
 
 
 def _meta(config: Config) -> dict[str, Any]:
