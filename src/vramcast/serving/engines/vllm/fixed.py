@@ -9,6 +9,8 @@ FlashAttention-3's partial outputs of the largest batch, fp32 for each of 32 spl
 (v1/attention/backends/flash_attn.py, flash_attn_max_num_splits_for_cuda_graph): the part that tensor parallelism cuts.
 """
 
+from collections.abc import Iterator
+
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
@@ -290,14 +292,40 @@ def _weights(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term:
     slots = (
         *(slots_term(resolved.model, stage, options, settings) if at(settings.version, versions.LORA_IN_WEIGHTS) else ()),
         *_draft_term(settings, stage),
+        *_tables_on_host(resolved.model, stage, loading, storage),
         *_absorbed_term(resolved.model, settings, stage, storage),
     )
     offload = min(term.bytes, round((options.get("cpu_offload_gb") or 0) * GiB))
     parts = (*term.terms, *slots)
     if offload:
         parts = (*parts, Term(name="offloaded", bytes=-offload, why="cpu_offload_gb: these weights stay in host memory"))
-    why = f"{term.why}, less {gib(offload)} in host memory" if offload else term.why
+    away = offload - sum(min(0, slot.bytes) for slot in slots)
+    why = f"{term.why}, less {gib(away)} in host memory" if away else term.why
     return Term.total("weights", parts, why=why, source=term.source) if len(parts) > len(term.terms) else term
+
+
+def _tables_on_host(model: Model, stage: Stage, loading: Loading, storage: Storage) -> Iterator[Term]:
+    """Tables of n-grams, which vLLM looks up in pinned host memory unless it is told ``--engram-config.cpu_offload false``.
+
+    Source: vllm/config/engram.py of 0.33.0 (cpu_offload True), docs/features/engram.md, vllm-project/vllm#56512.
+    """
+    inside = (
+        count * storage.share_bytes(tensor, share(tensor, loading.layout), block=block)
+        for block, count in stage.blocks
+        for tensor in block.tensors
+        if tensor.name.endswith("ngram_embedding.weight")
+    )
+    beside = (
+        storage.share_bytes(tensor, tensor.elements, side=True)
+        for tower in model.towers
+        if tower.kind == "engram" and stage.first and loading.towers
+        for tensor in tower.tensors
+        if tensor.role == "embedding"
+    )
+    size = round(sum(inside) + sum(beside))
+    if size:
+        why = f"{gib(size)} are looked up in pinned host memory (--engram-config.cpu_offload is true)"
+        yield Term(name="tables on the host", bytes=-size, why=why, source="vllm/config/engram.py of 0.33.0")
 
 
 def _draft_term(settings: VllmSettings, stage: Stage) -> tuple[Term, ...]:
