@@ -58,12 +58,12 @@ def test_layers_that_are_not_alike_are_not_repeated() -> None:
 @pytest.mark.parametrize(
     ("layers", "depths"),
     [
-        ("d" * 32, (3, 4, 5)),
-        ("d" * 13, (3, 4, 5)),
-        ("d" * 12, None),
-        ("ddd" + "e" * 58, (6, 7, 8)),
-        ("sf" * 21, (6, 8, 10)),
-        (("s" * 5 + "f") * 20 + "ss", (20, 26, 32)),
+        ("d" * 32, (2, 3, 4)),
+        ("d" * 10, (2, 3, 4)),
+        ("d" * 9, None),
+        ("ddd" + "e" * 58, (5, 6, 7)),
+        ("sf" * 21, (4, 6, 8)),
+        (("s" * 5 + "f") * 20 + "ss", (14, 20, 26)),
         ("abcdefgh" * 4, None),
     ],
 )
@@ -92,8 +92,8 @@ QWEN_VL = {
 DEPTHS = {
     "llama": shallow_depths("d" * 13),
     "gemma2": shallow_depths("sf" * 13),
-    "qwen3_next": (12, 16, 20),
-    "qwen2_5_vl": (3, 4, 5),
+    "qwen3_next": (8, 12, 16),
+    "qwen2_5_vl": (2, 3, 4),
 }
 STAGE = Distribution(parallel=Parallel(pp=2, dp=2), sharding="fsdp2", compute="bfloat16", stage=1)
 ADAPTED = {
@@ -127,7 +127,8 @@ def test_a_few_layers_tell_the_whole_model_to_the_byte(config: dict[str, Any], o
     depths = tuple(depth * stages for depth in DEPTHS[config["model_type"]])
     whole = tracer.trace(request)
     few = tracer.trace(msgspec.structs.replace(request, layers=layers, depths=depths))
-    assert (whole.error, few.error, few.depths) == ("", "", depths)
+    further = tuple(depth + depths[1] - depths[0] for depth in depths)  # where the shallowest are too shallow
+    assert (whole.error, few.error, few.depths in {depths, further}) == ("", "", True)
     assert same_sequence(few.log, whole.log)
     assert replay(few.log) == replay(whole.log)
     assert (few.parameters, few.trainable, few.attention) == (whole.parameters, whole.trainable, whole.attention)

@@ -75,8 +75,7 @@ def deep(case: Case, session: Session) -> TraceResult | None:
     """The case from three small depths; None where they do not determine it."""
     if case.depths is None:
         return None
-    shallow = [whole(case, session, depth) for depth in case.depths]
-    return trace_deep(shallow, case.depths, case.layers)
+    return trace_deep(lambda layers: whole(case, session, layers), case.depths, case.layers)
 
 
 def whole(case: Case, session: Session, layers: int) -> TraceResult:

@@ -26,7 +26,7 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     them. ``distribution``: the ranks it is one of. ``backend``: auto, cuda or meta. ``attention``: sdpa or eager;
     ``attention_kernels``: an order that overrides the card's. ``layers``: build only this many. ``depths``: three numbers of
     layers to trace instead of all; the whole log is written from the first two, checked against the third, and traced in full
-    where that fails.
+    where that fails. Two: without a check.
     """
 
     config: dict[str, Any]
@@ -54,7 +54,7 @@ class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     attention_kernels: tuple[str, ...] = ()
     experts: str | None = None
     layers: int | None = None
-    depths: tuple[int, int, int] | None = None
+    depths: tuple[int, ...] | None = None
     distribution: Distribution = Distribution()
     backend: str = "auto"
     device: DeviceModel = DeviceModel()

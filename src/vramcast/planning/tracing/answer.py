@@ -94,7 +94,9 @@ def trace_training(
     forecast = ledger_of(as_run_here(question, model), model=model, card=card)
     beside = forecast if method == question.method else None
     workload, found = {**forecast.workload, "method": method, "config": source}, []
-    for rank, stage in stages_of(request):
+    for rank, asked in stages_of(request):
+        shown = found and found[0][1].result.depths and asked.depths  # the first stage's layers only repeat: so do these
+        stage = msgspec.structs.replace(asked, depths=(asked.depths or ())[:2]) if shown else asked
         result = traced_result(stage, tracer)
         if layers is None and request.adapter is None and not request.quant:
             check_built(model, result.parameters, source)
@@ -220,7 +222,8 @@ def shallow(request: TraceRequest, model: Model) -> TraceRequest:
     if not part or request.trained_layers is not None or how.sharding in _IRREGULAR:
         return request
     reach = 2 * _ZERO3_REACH * model.layers // model.parameters if how.sharding == "zero3" else 0
-    depths = shallow_depths(part, base=BASE_PERIODS + reach)
+    ahead = how.sharding not in {"none", "ddp"}  # gathers run one layer ahead of the one that computes
+    depths = shallow_depths(part, base=BASE_PERIODS + ahead + reach)
     if depths is None:
         return request
     first, second, third = (chunks * depth for depth in depths)
@@ -248,7 +251,8 @@ def _extrapolated(result: TraceResult) -> tuple[Assumption, ...]:
     if not result.depths:
         return ()
     traced = ", ".join(map(str, result.depths))
-    why = "the log of all layers was written from the first two and checked event by event against the third; --whole traces all"
+    checked = " and checked event by event against the third" if len(result.depths) > 2 else ", as the first stage has shown"
+    why = f"the log of all layers was written from the first two{checked}; --whole traces all"
     return (Assumption("layers traced", traced, why),)
 
 

@@ -124,6 +124,8 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -
     flex_attention.install()
     if launched or ranks > 1:
         sharding.pretend_for_scripts(session, ranks)
+    else:
+        sharding.pretend_when_asked(session)
     flex_attention.opaque_in_graphs()
     compile_what_is_asked(session)
 

@@ -3,6 +3,7 @@
 import resource
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -47,8 +48,8 @@ class Worker:
         """The request traced in this process, on the backend it names or the first that works."""
         session = self._prepare(request)
         if request.depths and request.layers:
-            shallow = [msgspec.structs.replace(request, layers=depth) for depth in request.depths]
-            found = trace_deep([_trace_once(each, session) for each in shallow], request.depths, request.layers)
+            shallow = partial(msgspec.structs.replace, request)
+            found = trace_deep(lambda n: _trace_once(shallow(layers=n), session), request.depths, request.layers)
             if found is not None:
                 return found
         return _trace_once(request, session)

@@ -16,7 +16,7 @@ import msgspec
 from vramcast.tracing.eventlog import EventLog
 
 _LONGEST_LOOK = 512
-BASE_PERIODS = 3  # the first and the last layer may differ, one between them repeats
+BASE_PERIODS = 2  # the first and the last layer may differ; what the next depth inserts between them is what repeats
 
 
 def shallow_depths(layers: Sequence[object], *, base: int = BASE_PERIODS) -> tuple[int, int, int] | None:

@@ -2,12 +2,14 @@
 
 import os
 import sys
+from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
+from vramcast.tracing.execution.ranks import collectives
 from vramcast.tracing.execution.session import Session
 
 _LOGGED = ("set_runtime_stats_and_log", "_set_static_graph", "_set_uneven_input_join", "_set_comm_hook_name", "set_error_and_log")
@@ -56,29 +58,48 @@ def _forget() -> None:
 
 def pretend_for_scripts(session: Session, ranks: int) -> None:
     """What a launcher gives to rank 0, and an ``init_process_group`` that joins the pretended group whatever it asks for."""
-    import torch.distributed
-    import torch.distributed.device_mesh
+    import torch.distributed.device_mesh  # noqa: F401 - holds the function under a name of its own
 
     os.environ.update({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(min(ranks, 8))})
     os.environ.update({"MASTER_ADDR": "localhost", "MASTER_PORT": "29500"})
-    original = torch.distributed.init_process_group
+    _join_by(session, lambda *_, **__: ranks)
+    patch_libraries(session)
 
-    def join(*_: Any, **__: Any) -> None:
+
+def pretend_when_asked(session: Session) -> None:
+    """The same for a script that no launcher started and that joins a group itself, of as many ranks as it says."""
+
+    def asked(*_: Any, **options: Any) -> int:
+        count = options.get("world_size", -1)
+        return int(count if count > 0 else os.environ.get("WORLD_SIZE", "1"))
+
+    _join_by(session, asked)
+
+
+def _join_by(session: Session, ranks_of: Callable[..., int]) -> None:
+    import torch.distributed
+
+    before = torch.distributed.init_process_group
+    original = getattr(before, "original", before)
+
+    def join(*args: Any, **options: Any) -> None:
         from torch.testing._internal.distributed.fake_pg import FakeStore
 
+        patch_libraries(session)
         with session.mode.quiet():
-            original("fake", rank=0, world_size=ranks, store=FakeStore())
+            original("fake", rank=0, world_size=ranks_of(*args, **options), store=FakeStore())
 
+    join.original = original  # type: ignore[attr-defined]
     for name, module in list(sys.modules.items()):  # device_mesh and others hold the function under their own name
-        if name.startswith("torch.distributed") and getattr(module, "init_process_group", None) is original:
+        if name.startswith("torch.distributed") and getattr(module, "init_process_group", None) is before:
             module.init_process_group = join  # type: ignore[attr-defined]
     torch.distributed.distributed_c10d._set_pg_timeout = lambda *_, **__: None  # nobody is waited for
-    patch_libraries(session)
 
 
 @cache
 def patch_libraries(session: Session) -> None:
     """DDP and FSDP compare their ranks, log, and tell the allocator which streams use a block: nobody is there to be asked."""
+    collectives.install(session)
     _data_parallel(session)
     _flat_shards(session)
     _sharded_parameters(session)
