@@ -98,3 +98,47 @@ def test_the_stages_of_a_pipeline_learn_their_neighbours_shapes(tmp_path: Path) 
     message = 4 * WIDTH * BATCH // PARTS
     buffers = [a for a in result.log.allocations if a.category == "communication" and a.size == message and a.end < 0]
     assert len(buffers) == 3 * PARTS  # inputs of the third stage, gradients of both, one for each micro-batch
+
+
+EQUALS = """
+import torch, torch.distributed as dist
+dist.init_process_group("nccl")
+count = torch.tensor(1, device="cuda")
+dist.all_reduce(count)
+host = torch.ones(3)
+dist.all_reduce(host, op=dist.ReduceOp.SUM)
+most = torch.tensor([5], device="cuda")
+dist.all_reduce(most, op=dist.ReduceOp.MAX)
+lengths = [torch.zeros(2, dtype=torch.long, device="cuda") for _ in range(4)]
+dist.all_gather(lengths, torch.tensor([3, 7], device="cuda"))
+objects, sent = [None] * 4, ["mine"]
+dist.all_gather_object(objects, {"a": 1})
+dist.broadcast_object_list(sent)
+assert (count.item(), host.tolist(), most.item()) == (4, [4.0] * 3, 5)
+assert [each.tolist() for each in lengths] == [[3, 7]] * 4
+assert (objects, sent) == ([{"a": 1}] * 4, ["mine"])
+"""
+STEPS = """
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64).cuda())
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(2):
+    model(torch.randn(4, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    dist.barrier()
+"""
+
+
+def test_the_other_ranks_say_what_the_first_says(tmp_path: Path) -> None:
+    result = _traced(tmp_path, EQUALS + STEPS, ranks=4)
+    assert (result.error, result.steps) == ("", 2)
+
+
+def test_a_script_that_no_launcher_started_joins_a_group_of_its_own(tmp_path: Path) -> None:
+    alone = """
+import os, torch, torch.distributed as dist
+os.environ.update(RANK="0", WORLD_SIZE="1")
+dist.init_process_group("nccl", init_method="env://")
+assert dist.get_world_size() == 1
+"""
+    result = _traced(tmp_path, alone + STEPS, launched=False)
+    assert (result.error, result.steps) == ("", 2)

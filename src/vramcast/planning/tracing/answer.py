@@ -93,7 +93,8 @@ def trace_training(
         settings = AllocatorSettings(expandable_segments=resolve(question, model)[0].process.expandable)
     forecast = ledger_of(as_run_here(question, model), model=model, card=card)
     beside = forecast if method == question.method else None
-    workload, found = {**forecast.workload, "method": method, "config": source}, []
+    workload = {**forecast.workload, "method": method, "config": source}
+    found: list[tuple[str, Traced]] = []
     for rank, asked in stages_of(request):
         shown = found and found[0][1].result.depths and asked.depths  # the first stage's layers only repeat: so do these
         stage = msgspec.structs.replace(asked, depths=(asked.depths or ())[:2]) if shown else asked

@@ -50,7 +50,10 @@ JUDGEMENTS = frozenset({
 _BY_NAME = {op: kind for kind, ops in _NAMED.items() for op in ops}
 _VIEWS = (aten._unsafe_view.default, aten.view.default)
 
-INDEXED = frozenset({aten.index.Tensor, aten.index_put.default, aten.index_put_.default})
+INDEXED = frozenset({
+    aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default, aten._unsafe_index.Tensor,
+    aten._unsafe_index_put.default,
+})  # fmt: skip
 MATRIX_PRODUCTS = frozenset({aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default})
 ACCUMULATE = aten.add.Tensor
 SCATTERS = {
