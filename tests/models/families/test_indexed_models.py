@@ -97,3 +97,30 @@ def test_jais_by_hand() -> None:
     """ALiBi has no table of positions; SwiGLU has a second projection into the MLP."""
     layer = 4 * 5120 * 5120 + 4 * 5120 + 3 * 5120 * 13653 + 2 * 13653 + 5120 + 4 * 5120
     assert read_config(JAIS).parameters == 40 * layer + 84992 * 5120 + 2 * 5120
+
+
+@pytest.mark.parametrize(
+    ("raw", "layer"),
+    [
+        ({"model_type": "transformer", "num_heads": 16}, 4 * 1024 * 1024),
+        ({"model_type": "gla", "num_heads": 4}, 1024 * (512 * 2 + 1024 * 3) + 16 * 1024 + 512 * 17 + 256),
+        ({"model_type": "delta_net", "num_heads": 8}, 4 * 1024 * 1024 + 1024 * 8 + 3 * 4 * 1024 + 128),
+        ({"model_type": "gsa", "num_heads": 4, "elementwise_affine": False}, 4 * 1024 * 1024 + 1024 * 256),
+        ({"model_type": "hgrn2", "num_heads": 8}, 4 * 1024 * 1024 + 1024 + 1024),
+        (
+            {"model_type": "gated_deltanet", "head_dim": 256, "num_heads": 6},
+            1024 * (1536 * 2 + 3072 * 3 + 12) + 4 * (1536 * 2 + 3072) + 12 + 512,
+        ),
+    ],
+    ids=lambda each: each["model_type"] if isinstance(each, dict) else "",
+)
+def test_flash_linear_attention_by_hand(raw: dict[str, Any], layer: int) -> None:
+    """A mixer, an MLP of 2,816, two norms, in 24 layers; HGRN 2 has one lower bound for each channel of each layer."""
+    model = read_config({"hidden_size": 1024, "num_hidden_layers": 24, "vocab_size": 32000, **raw})
+    assert model.parameters == 24 * (layer + 3 * 1024 * 2816 + 2 * 1024) + 2 * 32000 * 1024 + 1024
+    assert model.unmodelled
+
+
+def test_another_transformer_is_not_taken_for_the_librarys() -> None:
+    with pytest.raises(ConfigError, match="has no num_heads"):
+        read_config({"model_type": "transformer", "hidden_size": 512, "vocab_size": 100})

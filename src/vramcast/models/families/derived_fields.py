@@ -75,7 +75,7 @@ class Fields:
             node = self._config
             for step in nodes:
                 node = node.optional_child(step) or Config({}, f"{self._config.path}: {step}")
-            if node.has(name):
+            if node.has(name) and (name != "model_type" or node.raw[name]):  # SAM's first config leaves it ""
                 return _checked(node, name, default)
         return None
 
