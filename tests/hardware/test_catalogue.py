@@ -74,3 +74,18 @@ def test_a_bridge_reaches_so_many_boards(name: str, reach: int) -> None:
     card = find_accelerator(name)
     assert link_between(card, reach) == card.link_bytes_per_s
     assert reach == 8 or link_between(card, reach + 1) == card.host_link_bytes_per_s > 0
+
+
+def test_lpddr_on_a_board_is_its_own_memory() -> None:
+    """A Mac, a Jetson and a Ryzen share the host's; a Cambricon or an Atlas board hangs on PCIe."""
+    cards = {
+        name: catalogue()[name].unified
+        for name in ("apple-m5-16", "jetson-orin-nx-16", "radeon-780m", "mlu370-x8", "atlas-300i-duo")
+    }
+    assert cards == {
+        "apple-m5-16": True,
+        "jetson-orin-nx-16": True,
+        "radeon-780m": True,
+        "mlu370-x8": False,
+        "atlas-300i-duo": False,
+    }

@@ -162,3 +162,49 @@ def test_a_name_of_thousands_of_letters_is_refused_at_once() -> None:
     with pytest.raises(QuestionError, match="is no name of a card"):
         find_accelerator("4" * 5_000)
     assert time.process_time() - started < 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "part"),
+    [
+        ("5050", "rtx-5050"),
+        ("RTX PRO 2000", "rtx-pro-2000-bw"),
+        ("NVIDIA GeForce RTX 3070 Ti Laptop GPU", "rtx-3070-ti-laptop"),
+        ("NVIDIA RTX 3500 Ada Generation Laptop GPU", "rtx-3500-ada-laptop"),
+        ("NVIDIA RTX 4000 SFF Ada Generation", "rtx-4000-sff-ada"),
+        ("Tesla M40 24GB", "tesla-m40-24"),
+        ("Quadro GV100", "quadro-gv100"),
+        ("A800 40GB Active", "a800-pcie-40"),
+        ("H800 PCIe", "h800-pcie-80"),
+        ("V100-SXM3-32GB", "v100-sxm3-32"),
+        ("AMD Instinct MI300A", "mi300a"),
+        ("RX 6650 XT", "rx-6650-xt"),
+        ("780M", "radeon-780m"),
+        ("Intel(R) Arc(TM) A750 Graphics", "arc-a750"),
+        ("Intel Data Center GPU Flex 170", "gpu-flex-170"),
+        ("910B3", "ascend-910b3"),
+        ("华为昇腾910B3", "ascend-910b3"),
+        ("910C", "ascend-910c"),
+        ("MTT S4000", "mtt-s4000"),
+        ("DCU K100_AI", "hygon-k100-ai"),
+        ("inf2", "inferentia2"),
+        ("M5 Max 128GB", "apple-m5-max-128"),
+        ("Jetson Orin NX 16GB", "jetson-orin-nx-16"),
+    ],
+)
+def test_cards_that_were_refused_until_november_2026(typed: str, part: str) -> None:
+    assert find_accelerator(typed).id == part
+
+
+@pytest.mark.parametrize(
+    ("bare", "common", "said", "rare"),
+    [
+        ("RTX 3060", "rtx-3060-12", "RTX 3060 8GB", "rtx-3060-8"),
+        ("H100", "h100-sxm5-80", "H100 64GB", "h100-sxm5-64"),
+        ("P100", "p100-sxm2-16", "P100 12GB", "tesla-p100-pcie-12"),
+    ],
+)
+def test_a_version_that_few_hold_is_meant_only_where_its_memory_is_said(bare: str, common: str, said: str, rare: str) -> None:
+    assert find_accelerator(bare).id == common
+    assert find_accelerator(said).id == rare
+    assert catalogue()[rare].rare

@@ -114,7 +114,7 @@ def _draw_list(cards: list[Accelerator]) -> None:
     header = ("card", "GiB visible", "GB/s", "bf16 dense", "fp8", "USD/h", "year")
     rows = [
         (
-            c.name,
+            c.name.removeprefix("GeForce "),
             f"{c.visible_bytes / GiB:.1f}",
             f"{c.bandwidth_bytes_per_s / 1e9:,.0f}",
             _rate(c, "bf16"),

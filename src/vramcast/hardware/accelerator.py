@@ -39,6 +39,8 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ``target``: the compiler's name of a non-NVIDIA chip (gfx942). ``stream_fraction``: share of the bandwidth that a plain
     streaming kernel was measured to reach. ``matmul_flops``: best measured matmul rate by format.
     ``inferred``: names of the fields that were worked out by a stated rule rather than read.
+    ``rare``: few hold it (one market or cloud, an edge board, an RTX 3060 with 8 GB): of several parts of a name it is meant only
+    where its memory is said, and it is never offered unasked.
     ``keys``: the model keys of its name and aliases, by which typed names are matched.
     ``sources``: where each read field comes from, as keys of the catalogue's source table.
     """
@@ -62,6 +64,7 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     year: int = 0
     inferred: tuple[str, ...] = ()
     note: str = ""
+    rare: bool = False
     target: str = ""
     memory_type: str = ""
     form: str = ""
@@ -74,8 +77,8 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def unified(self) -> bool:
-        """True when the card shares the host's memory (Apple, GB10, Jetson, Strix Halo)."""
-        return self.memory_type.startswith("LPDDR")
+        """True when the card shares the host's memory (Apple, GB10, Jetson, Strix Halo): LPDDR that no link parts from it."""
+        return self.memory_type.startswith("LPDDR") and not self.host_link_bytes_per_s
 
 
 def island_cards(card: Accelerator) -> int:

@@ -72,6 +72,7 @@ def _part(part_id: str, table: dict[str, Any]) -> Accelerator:
         aliases=tuple(table.get("aliases", ())),
         keys=tuple(dict.fromkeys(take_apart(name).key for name in (table["name"], *table.get("aliases", ())))),
         note=table.get("note", ""),
+        rare=table.get("rare", False),
         inferred=inferred + worked_out + tuple(f for f, keys in sources.items() if keys == "inferred"),
         sources={field: keys for field, keys in sources.items() if keys != "inferred"},
     )

@@ -43,12 +43,16 @@ _BARE_SIZE = re.compile(r"(?<=[a-z0-9][ -])(\d{2,3})$", re.IGNORECASE)  # the 80
 
 
 class Spoken(msgspec.Struct, frozen=True):
-    """A typed name, taken apart: model key, form, memory in GB or GiB as people say it (0 = not said), memory type."""
+    """A typed name, taken apart: model key, form, memory in GB or GiB as people say it (0 = not said), memory type.
+
+    ``socket``: the form with its number, where one was said (SXM3).
+    """
 
     key: str
     form: str = ""
     size: float = 0
     memory_type: str = ""
+    socket: str = ""
 
 
 def find_accelerator(name: str) -> Accelerator:
@@ -148,17 +152,18 @@ def take_apart(text: str) -> Spoken:
     lowered = re.sub(r"(\d)\s+(gib|gb|g)\b", r"\1\2", re.sub(r"\b\d+-core\b", "", plain))
     outside = re.sub(r"\([^)]*\)?", " ", lowered)
     words = _WORD.findall(_JOINED.sub(r" \1\2 ", outside if outside.strip() else lowered))
-    key, form, size, memory_type = "", "", 0.0, ""
+    key, form, size, memory_type, socket = "", "", 0.0, "", ""
     for word in words:
         if match := re.fullmatch(r"(\d+(?:\.\d+)?)(?:gib|gb|g)", word):
             size = float(match[1])
         elif match := re.fullmatch(r"(sxm|pcie|nvl|hgx)\d?", word):
             form = _FORMS[match[1]]
+            socket = word if word[-1].isdigit() else socket
         elif re.fullmatch(r"hbm\d?e?|gddr\dx?", word):
             memory_type = word
         elif word not in _NOISE and not re.fullmatch(r"nvl\d+", word):
             key += {"mobile": "laptop"}.get(word, word)
-    return Spoken(key, form, size, memory_type)
+    return Spoken(key, form, size, memory_type, socket)
 
 
 def fitting(name: str) -> list[Accelerator]:
@@ -170,10 +175,11 @@ def _agreeing(name: str) -> list[Accelerator]:
     lowered = name.strip().lower().removeprefix("nvidia ")
     called = [part for part in catalogue().values() if lowered == part.id or lowered in part.aliases]
     if called:
-        return called
+        return sorted(called, key=lambda part: part.sold_bytes)
     spoken = take_apart(name)
     parts = [part for part in catalogue().values() if spoken.key in part.keys]
-    parts = _closest_size(parts, spoken.size) if spoken.size else parts
+    parts = _closest_size(parts, spoken.size) if spoken.size else [part for part in parts if not part.rare] or parts
+    parts = [part for part in parts if re.search(rf"\b{spoken.socket}\b", part.name.lower())] or parts if spoken.socket else parts
     for form in {"pcie": ("pcie", "nvl")}.get(spoken.form, (spoken.form,)):
         parts = [part for part in parts if form and part.form == form] or parts
     parts = [part for part in parts if part.memory_type.lower() == spoken.memory_type] or parts

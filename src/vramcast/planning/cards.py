@@ -1,8 +1,8 @@
 """The table of cards that hold a workload, when no card was named: fewest cards first, then the smallest.
 
-Only parts the catalogue describes fully are offered (their year is known: data-centre and common consumer parts, no laptops or
-regional variants). Of one size of memory those that give most bandwidth for their price are kept: two by the hour, four to buy,
-because decoding follows bandwidth; of a model sold in several forms, one.
+Only parts the catalogue describes fully are offered (their year is known: data-centre and common consumer parts), no laptops and
+none that few can buy (``Accelerator.rare``, regional variants). Of one size of memory those that give most bandwidth for their
+price are kept: two by the hour, four to buy, because decoding follows bandwidth; of a model sold in several forms, one.
 """
 
 import re
@@ -21,7 +21,7 @@ from vramcast.workload import Serving
 COUNTS = (1, 2, 4, 8)
 MOST = 16
 _MOST_SHARING = 2
-_REGIONAL = re.compile(r" D$|^[AH]800\b")  # the same part under another name for one market
+_REGIONAL = re.compile(r" D$|^[AH]800\b| Laptop\b")  # the same part under another name for one market, or inside a laptop
 _MOST_RENTED, _MOST_BOUGHT = 2, 4
 
 
@@ -49,7 +49,7 @@ def offered(suits: Callable[[Accelerator], bool]) -> tuple[Accelerator, ...]:
 
     sizes: dict[tuple[int, bool], list[Accelerator]] = {}
     for card in catalogue().values():
-        if card.year and suits(card) and not _REGIONAL.search(card.name):
+        if card.year and not card.rare and suits(card) and not _REGIONAL.search(card.name):
             sizes.setdefault((card.sold_bytes, card.unified), []).append(card)
     return tuple(card for alike in sizes.values() for card in _worth_most(alike))
 

@@ -99,10 +99,11 @@ class Support(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ROCM = frozenset({"CDNA1", "CDNA2", "CDNA3", "CDNA4", "RDNA2", "RDNA3", "RDNA3.5", "RDNA4"})
+_VULKAN = frozenset({"GCN3", "GCN4", "GCN5", "RDNA1", "Xe HPG", "Xe LPG+", "Xe2", "Xe3"})
 _GGML = Support(
     nvidia=(5, 0),
-    chips=_ROCM | {"GCN5", "Apple GPU", "Xe2", "Xe HPC", "Xe HPG"},
-    source="llama.cpp docs/build.md: CUDA, HIP, Vulkan, Metal and SYCL",
+    chips=_ROCM | _VULKAN | {"Apple GPU", "Xe HPC", "Da Vinci", "Da Vinci 310", "MUSA 2", "MUSA 3", "MUSA 4"},
+    source="llama.cpp docs/build.md: CUDA, HIP, Vulkan, Metal, SYCL, CANN and MUSA",
 )
 SUPPORT = {
     "vllm": Support(nvidia=(7, 0), chips=_ROCM - {"CDNA1", "RDNA2"}, source="vLLM docs, installation on GPUs"),
