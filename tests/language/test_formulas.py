@@ -1,14 +1,27 @@
 """Formulas and reasons in Chinese: every part of the answers' texts is known, numbers stand where they belong."""
 
+import contextlib
+import importlib.util
+import io
+import json
+import random
 import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import vramcast
+from vramcast.cli import run
 from vramcast.language import language, spoken
 from vramcast.language.formulas import CUT, NUMBER, _part, phrases, told
 from vramcast.ledger import Forecast, Term
 
+_SPEC = importlib.util.spec_from_file_location("random_lines", Path(__file__).parents[2] / "tools" / "random_lines.py")
+assert _SPEC and _SPEC.loader
+LINES = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(LINES)
+RANDOM_ANSWERS = 20
 NAMES = re.compile(r"[\w.\-+/:'=* ]*[\d_=./-][\w.\-+/:'=* ]*$|[A-Z][\w ]*$|max|min|ceil|logits|sdpa|flash|dtype|both")
 
 
@@ -55,17 +68,46 @@ def test_the_formulas_of_answers_are_known() -> None:
         vramcast.train("meta-llama/Llama-3.1-8B", gpu="H100", method="qlora", checkpointing="full"),
         vramcast.train("meta-llama/Llama-3.1-70B", gpu="H100x64", framework="megatron", tp=8, pp=4),
     ]
+    assert _unknown({text for answer in asked for text in _texts(answer)}) == set()
+
+
+def _unknown(texts: set[str]) -> set[str]:
+    """The parts of texts that have words and no phrase, numbers as ``#``."""
     unknown = set()
-    for text in {text for answer in asked for text in _texts(answer)}:
+    for text in texts:
         for part in CUT.split(text)[::2] if _part(text, "zh") is None else []:
             plain = NUMBER.sub("#", part).strip()
             if re.search(r"[a-z]{2,} [a-z]{2,}", plain) and _part(part, "zh") is None and not NAMES.match(plain):
                 unknown.add(plain)
-    assert unknown == set()
+    return unknown
+
+
+def test_the_reasons_of_random_answers_are_known() -> None:
+    """Formulas, assumptions and what is not modelled, of seeded questions as tools/random_lines.py draws them."""
+    chance, texts, answers = random.Random(77), set[str](), 0
+    while answers < RANDOM_ANSWERS:
+        words = LINES.line(chance)
+        if words[0] not in ("serve", "train") or "--json" not in words or {"--lang", "--sweep", "--best", "--curve"} & {*words}:
+            continue
+        out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
+            code = run(words)
+        out.flush()
+        if code > 1 or not (said := out.buffer.getvalue()).startswith(b"{"):  # type: ignore[attr-defined]
+            continue
+        answer = json.loads(said)
+        if "memory" in answer:
+            answers += 1
+            texts |= {text for rank in answer["memory"]["per_gpu"] for term in rank["terms"] for text in _told(term)}
+            texts |= {a["because"] for a in answer["assumed"]} | {u["what"] for u in answer["unmodelled"]}
+    assert _unknown(texts) == set()
+
+
+def _told(term: dict[str, Any]) -> list[str]:
+    return [term["why"], *(text for part in term["terms"] for text in _told(part))]
 
 
 def test_an_output_without_chinese_letters_is_told_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
     import sys
 
     monkeypatch.setenv("VRAMCAST_LANG", "zh")

@@ -1,5 +1,6 @@
 """The page in a real browser: it follows the hand, keeps the address, speaks both languages, and axe finds nothing wrong."""
 
+import json
 import os
 import shutil
 import socket
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -205,3 +207,59 @@ def test_axe_finds_nothing_wrong(browser: Any, address: str, width: int, scheme:
             found = [(v["id"], n["html"][:120]) for v in axe.run(page)["violations"] for n in v["nodes"]]
             assert found == [], path
             assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+
+
+BLOCKS = (
+    "header",
+    "nav",
+    ".opening",
+    "form",
+    ".result",
+    ".card-bar svg",
+    ".changes",
+    "table.ledger",
+    ".columns",
+    ".same",
+    "footer",
+)
+LOOKS_FILE = Path(__file__).with_name("looks.json")
+_NEAR_PX = 6
+# Boxes of what is shown, left to right; and texts of a picture that run over one another.
+_BOXES = """(blocks) => Object.fromEntries(blocks.map((b) => [b, document.querySelector(b)])
+  .filter(([, e]) => e && (e.offsetParent !== null || e instanceof SVGElement))
+  .map(([b, e]) => [b, e.getBoundingClientRect()]).map(([b, r]) => [b, [Math.round(r.x), Math.round(r.width)]]))"""
+_OVER = """() => [...document.querySelectorAll("figure svg")].flatMap((svg) => {
+  const boxes = [...svg.querySelectorAll("text, rect[rx='2']")].map((t) => [t.textContent || "a key", t.getBoundingClientRect()]);
+  const over = (r, s) => Math.min(r.right, s.right) - Math.max(r.left, s.left) > 3
+    && Math.min(r.bottom, s.bottom) - Math.max(r.top, s.top) > 5;
+  return boxes.flatMap(([a, r], i) => boxes.slice(i + 1).filter(([, s]) => over(r, s)).map(([b]) => `${a} | ${b}`)); })"""
+
+
+@pytest.mark.parametrize(("width", "scheme", "code"), [*USUAL, (1280, "dark", "zh")])
+def test_the_page_stands_where_it_was_last_looked_at(browser: Any, address: str, width: int, scheme: str, code: str) -> None:
+    """Left edges and widths of its blocks against those of the page that a person looked at; no two texts of a picture overlap.
+
+    VRAMCAST_WRITE_LOOKS=1 writes looks.json anew, after the page was looked at.
+    """
+    known = json.loads(LOOKS_FILE.read_text("utf-8")) if LOOKS_FILE.exists() else {}
+    for path in (*LOOKED_AT, "/"):
+        with _page(browser, width=width, scheme=scheme) as page:
+            page.goto(f"{address}{path}{'&' if '?' in path else '?'}lang={code}".replace("?x=&", "?"))
+            page.wait_for_selector("footer")
+            if path == "/":
+                page.wait_for_selector(".wide-picture ~ * .dot-mark, .dot-mark", state="attached", timeout=20_000)
+            boxes = page.evaluate(_BOXES, list(BLOCKS))
+            assert page.evaluate(_OVER) == [], path
+        look = f"{path} {width} {code}"
+        if os.environ.get("VRAMCAST_WRITE_LOOKS"):
+            known[look] = boxes
+            continue
+        assert boxes.keys() == known[look].keys(), look
+        far = {name: (box, known[look][name]) for name, box in boxes.items() if _far(box, known[look][name])}
+        assert far == {}, look
+    if os.environ.get("VRAMCAST_WRITE_LOOKS"):
+        LOOKS_FILE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+def _far(box: list[int], before: list[int]) -> bool:
+    return any(abs(now - then) > _NEAR_PX for now, then in zip(box, before, strict=True))

@@ -2,6 +2,7 @@
 
 from functools import cache
 from typing import Any
+from urllib.parse import parse_qsl
 
 from litestar import Request
 
@@ -9,9 +10,9 @@ from vramcast.errors import QuestionError
 
 
 def words_of(request: Request[Any, Any, Any]) -> dict[str, Any]:
-    """The words of an address; a word given twice is refused."""
+    """The words of an address in its own order, so that commands and links keep it; a word given twice is refused."""
     words: dict[str, Any] = {}
-    for name, value in request.query_params.multi_items():
+    for name, value in parse_qsl(request.scope["query_string"].decode("latin-1"), keep_blank_values=True):
         if name in words:
             raise QuestionError(f"--{name.replace('_', '-')} is given twice")
         words[name] = value
