@@ -165,6 +165,20 @@ def test_a_sparse_gradient_is_its_places_and_values(tmp_path: Path) -> None:
     assert any(a.size == 256 * 64 * 4 and a.phase == "backward" for a in traced.result.log.allocations)
 
 
+UNIQUE = """
+import torch
+codes = torch.nn.Linear(64, 8).cuda()(torch.randn(4, 64, device="cuda")).argmin(-1) + torch.randint(0, 9, (4,), device="cuda")
+values, places, counts = (codes * torch.randn(4, device="cuda").long()).unique(return_inverse=True, return_counts=True)
+assert len(values) == len(counts) == places.numel() == 4
+"""
+
+
+def test_of_values_that_nobody_knows_all_differ(tmp_path: Path) -> None:
+    traced = _traced(tmp_path, UNIQUE + _END)
+    assert (traced.result.error, traced.result.steps) == ("", 2)
+    assert any("unique" in where for where in traced.result.guessed)
+
+
 @pytest.mark.parametrize(
     ("failure", "said"),
     [

@@ -54,6 +54,7 @@ _run, _output = group("The trace"), group("Output")
 @_run("--write-through", is_flag=True, help="Of a script: let it write its files for real, not into a scratch folder.")
 @_run("--life", is_flag=True, help="Of a script: the peak of each stage, saving and evaluation after its steps too.")
 @_run("--timeout", type=float, default=600, show_default=True, metavar="SECONDS", help="Stop the trace after that long.")
+@_run("--keep", is_flag=True, help="Keep the libraries loaded for this terminal's next traces, for ten minutes.")
 @_output("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(**given: Any) -> int:
     """Trace a training step of MODEL, or your own script after --, without a GPU: the peak, what stands at it, what would help.
@@ -74,7 +75,10 @@ def command(**given: Any) -> int:
     _check(given)
     kept = _kept(given["against"])
     try:
-        with _progress(f"tracing {given['model'] or 'the model'}"), Tracer(timeout_s=given["timeout"]) as tracer:
+        with (
+            _progress(f"tracing {given['model'] or 'the model'}"),
+            Tracer(timeout_s=given["timeout"], keep=given["keep"]) as tracer,
+        ):
             traced = _traced(given, settings, tracer)
             limits = _limits(traced, tracer, given["gpu"], capacity) if given["limits"] else None
             remedies = _remedies(traced, tracer) if given["remedies"] else ()
@@ -107,6 +111,8 @@ def _check(given: dict[str, Any]) -> None:
     """Refuse before the trace what would be refused after it."""
     if given["program"]:
         _check_script(given)
+        if given["keep"]:
+            raise QuestionError("--keep is of named models: a script's own imports are its own")
     elif given["life"] or given["write_through"]:
         raise QuestionError("--life and --write-through are of a script: write vramcast trace -- python train.py ...")
     if given["limits"] and not (given["gpu"] or given["capacity"]):

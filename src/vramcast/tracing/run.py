@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from vramcast.errors import MissingError, QuestionError, UntraceableError, VramcastError
+from vramcast.tracing.kept import KeptProcess
 from vramcast.tracing.process import CrashedError, TracingProcess
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
 
@@ -15,12 +16,13 @@ _DEFAULT_TIMEOUT_S = 600.0
 class Tracer:
     """Traces models one after the other, each kind of backend and layout in one process that stays until the ``with`` ends.
 
-    ``timeout_s`` holds for every single trace.
+    ``timeout_s`` holds for every single trace. ``keep``: ask the process that this terminal keeps, and start it if there is none.
     """
 
-    def __init__(self, *, timeout_s: float = _DEFAULT_TIMEOUT_S) -> None:
+    def __init__(self, *, timeout_s: float = _DEFAULT_TIMEOUT_S, keep: bool = False) -> None:
         self._timeout_s = timeout_s
-        self._processes: dict[object, TracingProcess] = {}
+        self._kind: type[TracingProcess | KeptProcess] = KeptProcess if keep else TracingProcess
+        self._processes: dict[object, TracingProcess | KeptProcess] = {}
 
     def __enter__(self) -> "Tracer":
         return self
@@ -66,7 +68,7 @@ class Tracer:
         settled = request.process_key
         process = self._processes.get(settled)
         if process is None:
-            process = self._processes[settled] = TracingProcess()
+            process = self._processes[settled] = self._kind()
         try:
             return process.ask("model", request, timeout_s=self._timeout_s)
         except UntraceableError:

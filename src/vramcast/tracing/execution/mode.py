@@ -327,7 +327,9 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         return tuple(made) if isinstance(real, tuple) else made[0]
 
     def _most(self, func: Any, tensor: torch.Tensor) -> Any:
-        """Every element, where nobody knows which ones hold: the most that ``nonzero`` can find; counted as a guess."""
+        """Every element, where nobody knows which ones hold or differ: the most that can be found; counted as a guess."""
+        if func in (aten._unique2.default, aten.unique_consecutive.default):
+            return self._all_differ(func, tensor)
         if func not in (aten.nonzero.default, aten.masked_select.default):
             return None
         self._guess(func)
@@ -338,6 +340,20 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         )
         self.recorder.see(made, self._names[func])
         return made
+
+    def _all_differ(self, func: Any, tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Values, the place of each element among them, and how often each stands there: all as long as if none were equal."""
+        self._guess(func)
+        card = torch.device(self.backend.device_type)
+        made = []
+        for shape, kind in (
+            ((tensor.numel(),), tensor.dtype),
+            (tuple(tensor.shape), torch.int64),
+            ((tensor.numel(),), torch.int64),
+        ):
+            made.append(self.backend.call(aten.empty.memory_format, (shape,), {"dtype": kind, "device": card}))
+            self.recorder.see(made[-1], self._names[func])
+        return tuple(made)
 
 
 @functools.cache
