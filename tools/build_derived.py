@@ -79,7 +79,9 @@ def _derive(model_type: str, cls: Any, deep: frozenset[str]) -> tuple[Row, int]:
     if not check.holds(study.raw, study.base):
         raise LookupError("the row does not give what it was derived from")
     for path in study.base.fields:
-        if text is None or not path.startswith(f"{text[0]}."):
+        if path in classes.said():
+            check.row = msgspec.structs.replace(check.row, only={**check.row.only, path: [rows.get(study.raw, path)]})
+        elif text is None or not path.startswith(f"{text[0]}."):
             check.field(path)
     check.together()
     _nested_types(check, text)
@@ -181,9 +183,10 @@ def main() -> None:
 
 
 def _otherwise(model_type: str, cls: Any, row: Row) -> Iterator[Row]:
-    """The row for the other values of a field on which a comparison of this one hangs."""
+    """The row for the other values of fields on which this one hangs."""
     fields = classes.TWICE.get(model_type, {})
-    if fields and any("num_labels" in rows.paths_in((0, c.left, c.right)) for c in row.conditions):
+    hangs = {*row.only} | {path for c in row.conditions for path in rows.paths_in((0, c.left, c.right))}
+    if hangs & {"num_labels" if name == "id2label" else name for name in fields}:
         with classes.saying(fields):
             yield derive(model_type, cls)[0]
 

@@ -25,7 +25,11 @@ _TASKS = (
     "AUDIO_FRAME_CLASSIFICATION", "DEPTH_ESTIMATION", "VISUAL_QUESTION_ANSWERING", "MASK_GENERATION", "TEXT_ENCODING",
 )  # fmt: skip
 # Fields by which a class is built in two ways that no row joins: a second row is derived with them.
-TWICE: dict[str, dict[str, Any]] = {"layoutlmv3": {"id2label": {i: f"LABEL_{i}" for i in range(12)}}}
+_STABLE = {"feat_extract_norm": "layer", "do_stable_layer_norm": True, "conv_bias": True}
+TWICE: dict[str, dict[str, Any]] = {
+    "layoutlmv3": {"id2label": {i: f"LABEL_{i}" for i in range(12)}},
+    **dict.fromkeys(("wav2vec2", "hubert", "wavlm"), _STABLE),
+}
 _WRITERS = ("IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ", "AUDIO_TEXT_TO_TEXT")
 
 
@@ -68,6 +72,11 @@ def saying(fields: dict[str, Any]) -> Iterator[None]:
         yield
     finally:
         _SAYING.clear()
+
+
+def said() -> frozenset[str]:
+    """Which fields default configs say so."""
+    return frozenset(_SAYING)
 
 
 def default(model_type: str) -> dict[str, Any]:

@@ -122,3 +122,30 @@ def test_every_row_reads_its_own_defaults_or_says_why_not() -> None:
 
 def test_no_type_is_both_derived_and_written_out() -> None:
     assert not derived.names() & readers().keys()
+
+
+def test_a_class_of_two_forms_has_a_row_for_each() -> None:
+    """LayoutLMv3 scores fewer than ten labels by one layer, others by two; 125,926,796 with twelve as transformers builds it."""
+    raw = {
+        "model_type": "layoutlmv3", "architectures": ["LayoutLMv3ForTokenClassification"], "hidden_size": 768,
+        "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072, "vocab_size": 50265,
+        "max_position_embeddings": 514, "type_vocab_size": 1,
+    }  # fmt: skip
+    labels = {str(i): f"L{i}" for i in range(12)}
+    assert read_config({**raw, "id2label": labels}).parameters == 125_926_796
+    few = read_config({**raw, "id2label": {"0": "a", "1": "b"}}).parameters
+    assert 125_926_796 - few == 768 * 768 + 768 + 768 * 12 + 12 - (768 * 2 + 2)
+
+
+def test_both_forms_of_wav2vec2_and_hubert() -> None:
+    """XLSR's layers normalise first and its convolutions have biases: 315,495,095 with 55 letters, as transformers builds it."""
+    large: dict[str, Any] = {
+        "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096,
+        "feat_extract_norm": "layer", "conv_bias": True, "do_stable_layer_norm": True,
+    }  # fmt: skip
+    ctc = {"architectures": ["Wav2Vec2ForCTC"], "model_type": "wav2vec2"}
+    assert read_config({**ctc, **large, "vocab_size": 55}).parameters == 315_495_095
+    small = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
+    assert read_config({**ctc, **small, "vocab_size": 77}).parameters == 94_430_925
+    hubert = {"architectures": ["HubertForCTC"], "model_type": "hubert", "vocab_size": 32}
+    assert read_config({**hubert, **large}).parameters == 315_471_520

@@ -124,3 +124,15 @@ def test_flash_linear_attention_by_hand(raw: dict[str, Any], layer: int) -> None
 def test_another_transformer_is_not_taken_for_the_librarys() -> None:
     with pytest.raises(ConfigError, match="has no num_heads"):
         read_config({"model_type": "transformer", "hidden_size": 512, "vocab_size": 100})
+
+
+def test_maira_2_by_its_card() -> None:
+    """6.88 B by its card: DINOv2-base, four projections, Vicuna with 207 words more."""
+    seen = {
+        "model_type": "dinov2", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "image_size": 518,
+        "patch_size": 14, "mlp_ratio": 4, "qkv_bias": True, "num_channels": 3, "use_swiglu_ffn": False,
+    }  # fmt: skip
+    text = {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32}
+    text |= {"num_attention_heads": 32, "vocab_size": 32207}
+    model = read_config({"model_type": "maira2", "projector_n_layers": 4, "vision_config": seen, "text_config": text})
+    assert model.parameters == 6_880_185_600

@@ -1,11 +1,13 @@
-"""Models that see whose code stands beside their checkpoints: AndesVL (AIMv2 before Qwen3), LocateAnything (MoonViT before Qwen).
+"""Models that see whose code stands beside their checkpoints: AndesVL (AIMv2), LocateAnything (MoonViT), MAIRA-2 (DINOv2).
 
-Source of names and shapes: modeling_andesvl.py, modeling_aimv2_navit_rope.py and modeling_locateanything.py beside the
-checkpoints; LocateAnything-3B equals its weight index (7,661,331,936 bytes, the tied head stored).
+Source of names and shapes: modeling_andesvl.py, modeling_aimv2_navit_rope.py, modeling_locateanything.py and
+modeling_maira2.py beside the checkpoints; LocateAnything-3B equals its weight index (7,661,331,936 bytes, the tied head stored).
 """
 
+import msgspec
+
 from vramcast.models.config import Config
-from vramcast.models.families import kimi_k25, parts, vit, wrapper
+from vramcast.models.families import kimi_k25, parts, read_config, vit, wrapper
 from vramcast.models.inventory import Model, Tensor, Tower
 
 _AIMV2 = vit.Style(
@@ -17,6 +19,8 @@ _MERGED = 4
 
 def read(config: Config) -> Model:
     """A model of one of these classes."""
+    if config.text("model_type") == "maira2":
+        return _maira(config)
     andes = config.text("model_type") != "locateanything"
     text = wrapper.text_of(config, "qwen3" if andes else "qwen2")
     seen = config.child("vision_config")
@@ -25,6 +29,27 @@ def read(config: Config) -> Model:
     projector = Tower(name="mlp.", kind="projector", tensors=_through(joined, hidden) if andes else _normed(joined, hidden))
     tied = text.flag("tie_word_embeddings", default=False)
     return wrapper.wrap(config, text, prefix="language_model.model.", towers=(tower, projector), tied=tied)
+
+
+def _maira(config: Config) -> Model:
+    """DINOv2 as transformers builds it, a projector of several equal layers, a decoder as LLaVA names it."""
+    text, said = wrapper.text_of(config, "llama"), config.child("vision_config")
+    seen = read_config({**said.raw, "model_type": "dinov2", "architectures": ["Dinov2Model"]}, path=said.path)
+    hidden, name = text.size("hidden_size"), "multi_modal_projector."
+    depth = config.integer("projector_n_layers", default=1, least=1, most=64)
+    layers = (
+        parts.linear(f"{name}layers.{2 * i}", hidden, hidden if i else seen.hidden, "projector", shard=None, bias=True)
+        for i in range(depth)
+    )
+    tower = Tower(
+        name="vision_tower.",
+        kind="vision",
+        hidden=seen.hidden,
+        blocks=tuple(msgspec.structs.replace(b, name=f"vision_tower.{b.name}") for b in seen.blocks),
+        tensors=tuple(msgspec.structs.replace(t, name=f"vision_tower.{t.name}") for t in seen.tensors),
+    )
+    projector = Tower(name=name, kind="projector", tensors=tuple(t for each in layers for t in each))
+    return wrapper.wrap(config, text, prefix="language_model.model.", towers=(tower, projector), tied=False)
 
 
 def _aimv2(config: Config) -> Tower:
