@@ -78,3 +78,13 @@ def test_a_damaged_snapshot_is_refused_or_read_but_never_crashes(seed: int, dama
     except UnsafeFileError:
         return
     assert all(isinstance(s.total_size, int) for s in snapshot.segments)
+
+
+def test_a_bytearray_beyond_the_file_is_told_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """CPython's unpickler prints a SystemError of its own there."""
+    claims = (
+        b"\x80\x05\x95\x20\x00\x00\x00\x00\x00\x00\x00}\x94\x96" + (7954884607670945932).to_bytes(8, "little") + b"segments" * 50
+    )
+    with pytest.raises(UnsafeFileError, match=r"damaged|claims"):
+        parse_snapshot(claims)
+    assert capfd.readouterr().err == ""

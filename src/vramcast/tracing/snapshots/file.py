@@ -6,6 +6,9 @@ up. Size, nesting and shape are bounded. Format: ``torch/cuda/memory.py`` and ``
 
 import io
 import pickle
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -150,7 +153,7 @@ def parse_snapshot(data: bytes, *, what: str = "the snapshot") -> Snapshot:
     if not data.startswith(_LEAD):
         raise UnsafeFileError(f"{what} is not a pickle of protocol 2 or later, which torch.cuda.memory._dump_snapshot writes")
     try:
-        with memory_bound(_ROOM + _ROOM_PER_BYTE * len(data)):
+        with memory_bound(_ROOM + _ROOM_PER_BYTE * len(data)), _told_once():
             plain = _PlainUnpickler(io.BytesIO(data)).load()
     except UnsafeFileError:
         raise
@@ -159,6 +162,16 @@ def parse_snapshot(data: bytes, *, what: str = "the snapshot") -> Snapshot:
     except Exception as error:  # the unpickler raises many kinds on damaged input
         raise UnsafeFileError(f"{what} is damaged or truncated: {type(error).__name__}: {error}") from None
     return _validated(plain, what, len(data))
+
+
+@contextmanager
+def _told_once() -> Iterator[None]:
+    """Without the line that CPython prints of its own where a bytearray claims more than there is: the error says it."""
+    before, sys.excepthook = sys.excepthook, lambda *_: None
+    try:
+        yield
+    finally:
+        sys.excepthook = before
 
 
 def _validated(plain: object, what: str, size: int) -> Snapshot:
