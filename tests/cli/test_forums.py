@@ -122,3 +122,14 @@ def test_a_32b_on_one_24_gb_card_is_trained_as_people_do() -> None:
     assert (first.change, first.then_verdict) == ("--framework unsloth --method qlora --rank 16", "tight")
     again = training_question("Qwen/Qwen2.5-32B", gpu="4090", method="qlora", rank=16, framework="unsloth")
     assert answer_training(again).fit.verdict == "tight"
+
+
+def test_an_encoder_is_bounded_by_the_engine_and_not_by_a_cache_it_has_not() -> None:
+    answer = answer_serving(serving_question("BAAI/bge-m3", gpu="T4"))
+    assert (answer.limits.max_concurrency, answer.limits.cache_tokens) == (256, 0)
+
+
+def test_what_was_run_may_stand_behind_the_message(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["explain", "ValueError: No available memory for the cache blocks.", "--gpu", "3090"]
+    out = said([*words, "--", "vllm", "serve", "Qwen/Qwen3-32B-AWQ"], capsys)
+    assert "The same run, asked again" in out and "Corrected" in out and "vllm serve Qwen/Qwen3-32B-AWQ" in out

@@ -27,7 +27,7 @@ _LIGHTER = 0.97  # of the weights before: a scheme that saves less is no way of 
 _PROMPT, _OUTPUT = 1024, 256
 _USABLE = 512  # tokens: a context below that serves nobody
 _RANK = 16
-_BITSANDBYTES = ("NVIDIA", "AMD")  # vendors whose cards run its 8-bit optimizers and 4-bit weights
+_BITSANDBYTES = ("NVIDIA", "AMD", "")  # vendors whose cards run its 8-bit optimizers and 4-bit weights; "": a size alone
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True):

@@ -230,7 +230,7 @@ ELSEWHERE = {
     "--deepspeed": "--zero N or --from FILE",
     "--config": "--from FILE",
     "--model": "MODEL as the first word",
-    "--lora": "--method lora",
+    "--lora": "--method lora (beside dpo or grpo: --use_peft)",
     "--mixed-precision": "--compute-dtype bfloat16 or float16",
     "--limits": "without a flag: with --gpu the longest sequence and the largest batch stand in every answer",
     "--users": "--micro-batch (users are served: vramcast serve)",

@@ -1,6 +1,7 @@
 """``vramcast explain``: why the memory is where it is, from what a person holds: a snapshot, or a log with what ended it."""
 
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,17 +34,21 @@ _PICKLE = b"\x80"  # every pickle of protocol 2 and above begins so
 
 @click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
 @click.argument("what", metavar="FILE|TEXT|-")
+@click.argument("line", nargs=-1, metavar="[-- COMMAND]")
 @click.option("--gpu", metavar="NAME", help="The card of a log that does not tell it: the run is then asked again.")
 @click.option("--device", type=int, help="The device of a snapshot (default: the one with most memory).")
 @click.option("--cases", metavar="FILE", help="Append what a server's log printed to FILE as a case for vramcast evaluate.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(what: str, gpu: str | None, device: int | None, cases: str | None, *, as_json: bool) -> int:
+def command(what: str, line: tuple[str, ...], gpu: str | None, device: int | None, cases: str | None, *, as_json: bool) -> int:
     """Explain what ran out of memory: a snapshot (peak, fragmentation, leaks, stacks), PyTorch's message, or a serving engine's.
 
     Engines: vLLM, SGLang, llama.cpp, Ollama, TensorRT-LLM, TGI; also MPS, NPU, TensorFlow, JAX and Linux' own killer. Of a
-    log the last 4 MiB are read. Where it tells the model and the card, the run is asked again, up to one corrected line.
+    log the last 4 MiB are read. Where it tells the model and the card, the run is asked again, up to one corrected line; what
+    was run may stand behind `--` where the log does not hold it.
     """
     data = _read(what)
+    if line and data[:1] != _PICKLE:  # what was run, as it stands above the message in a log
+        data = f"{shlex.join(line)}\n".encode() + data
     explain = _explain_snapshot if data[:1] == _PICKLE else _explain_log
     return explain(data, what, {"gpu": gpu, "device": device, "cases": cases, "as_json": as_json})
 

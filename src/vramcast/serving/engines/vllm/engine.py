@@ -139,7 +139,7 @@ def _layers(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Iterato
 
 def _cache_plan(rank: VllmRank, sizes: tuple[Number, Number, Number], resolved: Resolved, settings: VllmSettings) -> CachePlan:
     pool, blocks, request = sizes
-    concurrency = held_at_once(blocks, request, resolved)
+    concurrency = held_at_once(blocks, request, resolved) if settings.caches else settings.max_seqs  # nothing else bounds it
     layers = list(_layers(resolved, settings, rank.stage))
     return CachePlan(
         bytes_per_token=sum(count * token_bytes(layer, settings.types) for layer, count in layers if layer.grows)
