@@ -2,24 +2,39 @@
 
 Rows: truth/training_speed.jsonl, full training in bf16 under Megatron or torchtitan, the fastest published layout of each (model,
 card, cards, length, batch). "Within 5 %" says that the law's time of the published layout is at most 5 % above the law's time of
-the planner's best. Writes benchmarks/published_layouts.md.
+the planner's best. Both are asked as the planner asks: with the framework's own defaults but for gradients summed in 16 bits,
+which a row may ask. What a row has beside that (CUDA graphs, exchanges in chunks beside products, another program's sharding) no
+layout of the planner can have, and is left out on both sides; "row / asked" says what that makes in the law's time.
+"needed" is the memory forecast of the published layout, in GiB a card. Writes benchmarks/published_layouts.md.
 """
 
 import json
 import sys
 import time
 from pathlib import Path
+from typing import Any, get_args
 
 from vramcast.errors import VramcastError
+from vramcast.hardware.accelerator import Accelerator
+from vramcast.models.inventory import Model
 from vramcast.planning.plans.offers import offer_of
 from vramcast.planning.plans.training import plan_training
 from vramcast.planning.plans.training_layouts import Task
+from vramcast.speed.training.job import Job, job_of, on_card
 from vramcast.speed.training.step import step_time
+from vramcast.training.forecast import forecast_training
+from vramcast.training.frameworks.common import attention_on
+from vramcast.training.recipe.parts import Module
+from vramcast.training.stage_layouts import balanced_layout
+from vramcast.training.structure import resolved
 from vramcast.truth.judgement import Unexpressed
 from vramcast.truth.rows.training_speed import card_of, job_of_row, measured_s, model_of, whole_row
+from vramcast.workload import Parallel, Training
 
 ROOT = Path(__file__).parents[1]
-MOST_SECONDS = 1500.0
+MOST_SECONDS = 3000.0
+GIB = 2**30
+MODULES = get_args(Module)
 
 
 def published() -> dict[tuple, tuple]:
@@ -41,10 +56,55 @@ def published() -> dict[tuple, tuple]:
     return best
 
 
+def question_of(job: Job, model: Model, card: Accelerator) -> Training:
+    """The published layout as the planner would ask it. Raises QuestionError for a layout that cannot be expressed."""
+    layout = Parallel(
+        tp=job.tp, pp=job.pp, vpp=job.vpp, cp=job.cp, ep=job.ep, dp=job.dp, sp=job.tp > 1 and job.framework == "megatron"
+    )
+    modules = tuple(name for name in job.repeated if name in MODULES)
+    again = f"modules:{'+'.join(modules)}" if modules and job.framework == "megatron" else job.recomputed
+    options = options_of(job)
+    if job.pp > 1 and model.layers % (job.pp * job.vpp) and job.framework == "megatron":
+        options = {**options, "stage_layout": balanced_layout(model.layers, job.pp, job.vpp)}
+    return Training(
+        model=model.id, framework=job.framework, seq=job.seq, micro_batch=job.rows, accumulate=job.micro_batches, gpus=job.gpus,
+        gpu=card.id, checkpointing=again, parallel=layout, options=options,
+        compile=True if job.framework == "torchtitan" else None,
+    )  # fmt: skip
+
+
+def options_of(job: Job) -> dict[str, Any]:
+    """What a row asks of the recipe that every layout can have."""
+    return {"reduce": "bfloat16"} if job.framework == "megatron" and job.reduce_bytes == 2 else {}
+
+
+def asked_time(question: Training, model: Model, card: Accelerator) -> tuple[float, float]:
+    """The law's seconds of a step and the bytes that it needs, by the planner's own way."""
+    recipe, _ = attention_on(card, resolved(question, model)[0])
+    answer = forecast_training(question, model=model, card=card)
+    job = on_card(job_of(question, recipe, model, trained_parameters=answer.trainable_parameters), recipe.precision.compute, card)
+    return step_time(job, model, card).step_s, max(rank.needed_bytes for rank in answer.ranks)
+
+
 def words(layout: object) -> str:
     """The axes above one."""
     axes = [f"{name}{getattr(layout, name)}" for name in ("tp", "pp", "vpp", "cp", "ep") if getattr(layout, name) > 1]
     return " ".join(axes) or "dp"
+
+
+def reason(job: Job, best: Training, ratio: float, *, holds: bool) -> str:
+    """Why a published layout is not as the planner's best, by what differs."""
+    if ratio < 0.995:
+        return "faster, and held not to fit" if not holds else "faster: not tried"
+    if ratio <= 1.05:
+        return ""
+    own, other = best.parallel, job
+    same = (own.tp, own.pp, own.cp, own.ep) == (other.tp, other.pp, other.cp, other.ep)
+    if same and best.checkpointing == "none" and job.recomputed != "none":
+        return "the same cut with less computed again fits by the forecast"
+    if same:
+        return "the same cut with another micro-batch or other chunks"
+    return "another cut is sooner by the law"
 
 
 def main() -> int:
@@ -54,31 +114,36 @@ def main() -> int:
         if time.monotonic() - begun > MOST_SECONDS:
             break
         task = Task(model=model.id, offers=(offer_of(card, most=job.gpus),), frameworks=(job.framework,), seq=job.seq,
-                    batch=key[4], exact=True)  # fmt: skip
+                    batch=key[4], exact=True, options=options_of(job))  # fmt: skip
         try:
-            own = step_time(job, model, card).step_s
+            of_row = step_time(job, model, card).step_s
+            own, needed = asked_time(question_of(job, model, card), model, card)
             plan = plan_training(task, model=model)
         except VramcastError as error:
-            rows.append((name, model.id, f"{job.gpus} {card.id}", words(job), "", "", "", str(error)[:80]))
+            rows.append((name, model.id, f"{job.gpus} {card.id}", words(job), "", "", "", "", "", str(error)[:80]))
             continue
         if not plan.ranked:
-            rows.append((name, model.id, f"{job.gpus} {card.id}", words(job), "", "", "", "nothing fits by the forecast"))
+            rows.append(
+                (name, model.id, f"{job.gpus} {card.id}", words(job), "", "", "", "", f"{needed / GIB:.0f}", "nothing fits")
+            )
             continue
         best, asked = plan.ranked[0], asked + 1
         ratio = own / best.step_s
         within += ratio <= 1.05
-        missed += ratio < 0.95
+        missed += ratio < 0.995 and needed <= card.visible_bytes
         layout = f"{words(best.question.parallel)} mb{best.question.micro_batch} {best.question.checkpointing}"
+        holds = needed <= card.visible_bytes
+        why, room = reason(job, best.question, ratio, holds=holds), f"{needed / GIB:.0f} of {card.visible_bytes / GIB:.0f}"
         rows.append((name, model.id, f"{job.gpus} {card.id}", f"{words(job)} mb{job.rows} {job.recomputed}", layout,
-                     f"{ratio:.2f}", f"{measured / own:.2f}", ""))  # fmt: skip
+                     f"{ratio:.2f}", f"{measured / of_row:.2f}", f"{of_row / own:.2f}", room, why))  # fmt: skip
     head = (
-        "| row | model | cards | published | planner's best | published / best | measured / law | note |\n" + "|---" * 8 + "|\n"
+        "| row | model | cards | published | planner's best | published / best | measured / law | row / asked | needed "
+        "| reason |\n" + "|---" * 10 + "|\n"
     )
     text = (
         (__doc__ or "").split("\n\n", 1)[1]
-        + f"\n{within} of {asked} published layouts are within 5 % of the planner's best. {missed} of them "
-        "are more than 5 % faster than it by the law itself: the planner does not try them, or holds that they do not fit.\n\n"
-        + head
+        + f"\n{within} of {asked} published layouts are within 5 % of the planner's best. {missed} of those that fit by the "
+        "forecast are faster than it.\n\n" + head
     )
     text += "".join("| " + " | ".join(row) + " |\n" for row in rows)
     (ROOT / "benchmarks" / "published_layouts.md").write_text("# Published layouts beside the planner's\n\n" + text)

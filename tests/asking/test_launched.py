@@ -84,3 +84,10 @@ def test_a_line_without_a_layout_is_one_card() -> None:
     asked = serving_question("vllm serve Qwen/Qwen2.5-1.5B-Instruct", gpu="4090x4")
     assert asked.question.parallel == Parallel(tp=1)
     assert next(a.value for a in asked.assumed if a.name == "unused_cards") == 3
+
+
+@pytest.mark.parametrize("program", ["mlx_lm.server", "python -m mlx_lm.server", "python3 -m mlx_lm server", "uvx mlx_lm.server"])
+def test_mlx_is_read_and_refused_by_name(program: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", f"{program} --model org/Qwen3-8B-4bit --decode-concurrency 8 --port 80", "--gpu", "M3 Max"]) == 2
+    said = capsys.readouterr().err
+    assert "starts MLX with org/Qwen3-8B-4bit (decode-concurrency 8): no memory rules are known for it" in said

@@ -181,6 +181,8 @@ def _engine(launch: "Launch", given: Mapping[str, Any]) -> str:
         other = (
             "its kernels now run in SGLang: --engine sglang --kt-num-gpu-experts 0 keeps every routed expert on the host"
             if launch.engine == "ktransformers"
+            else "--engine llama.cpp answers for a GGUF of the same model on the same Mac"
+            if launch.engine == "mlx"
             else "--engine vllm answers for vLLM with the same model, cards and lengths"
         )
         raise QuestionError(

@@ -54,7 +54,10 @@ def _best(page: Page, plan: ServingPlan) -> None:
     fact(page, "first token", time_text(best.ttft_s), _longest(plan))
     each = f"{1 / best.tpot_s:,.1f} tokens/s for each user, " if best.tpot_s else ""
     told = f"{time_text(best.tpot_s)}: {each}{best.tokens_per_s:,.0f} for all"
-    fact(page, "each token", told + (f" {users:,}" if users else ""))
+    if plan.wanted.output > 1:
+        fact(page, "each token", told + (f" {users:,}" if users else ""))
+    else:
+        fact(page, "requests", f"{best.tokens_per_s:,.3g} a second, of one token each")
     fact(page, "cost", _cost_text(best))
     fact(page, "power", power_text(best.power_w))
     from vramcast.writing.serving.lines import command_of

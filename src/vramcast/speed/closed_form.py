@@ -55,6 +55,8 @@ def steady(step: Step, load: Load, *, replicas: Number = 1, largest: bool = True
     if load.rate_per_s:
         return solver.open(load.rate_per_s / replicas, most)
     clients = maximum(1.0, load.concurrency / replicas)
+    if load.output <= 1:
+        return solver.prompts(clients, most)
     return solver.closed(clients, most) if load.spread else solver.waves(clients, most)
 
 
@@ -148,6 +150,8 @@ class _Solver:
         """Requests a second with every seat taken and prompts filling their steps: 1 / (p + output * d(B) / B)."""
         batch = self.room()
         together = maximum(1.0, self.step.on.chunk_tokens * self.ranks / self.new / 2)
+        if self.load.output <= 1:  # the prompt's own step makes the one token
+            return 1 / self.prompt_s(0.0, minimum(together, batch))
         return 1 / (self.prompt_s(batch, together) + self.output * self.decode_s(batch) / batch)
 
     def open(self, rate: Number, most: Number) -> Steady:
@@ -187,6 +191,20 @@ class _Solver:
         others = maximum(0.0, batch - 1)
         found = self._steady(batch, decode=decode, prompt=prompt, busy=busy, rate=rate, most=most, met=others)
         return msgspec.structs.replace(found, tpot_s=tpot, ttft_s=found.ttft_s + queue)
+
+    def prompts(self, clients: Number, most: Number) -> Steady:
+        """So many clients that ask for one token: prompts alone, no sooner than full steps of them; who waits, waits for it."""
+        seats = minimum(clients, self.room())
+        together = maximum(1.0, minimum(seats, self.step.on.chunk_tokens * self.ranks / self.new / 2))
+        prompt, alone = self.prompt_s(0.0, together), self.prompt_s(0.0)
+        fullest = 1 / self.prompt_s(
+            0.0, maximum(1.0, minimum(self.room(), self.step.on.chunk_tokens * self.ranks / self.new / 2))
+        )
+        rate = minimum(clients / (self._idle_s(alone)), minimum(1 / prompt, FULL * fullest))
+        return Steady(
+            ttft_s=clients / rate - self.rule.return_s, tpot_s=self.decode_s(1.0), requests_per_s=rate, batch=seats,
+            decode_s=self.decode_s(1.0), prompt_s=prompt, prefill_s=alone, busy=minimum(0.97, rate * prompt), most_per_s=most,
+        )  # fmt: skip
 
     def waves(self, clients: Number, most: Number) -> Steady:
         """So many clients whose requests have one length.

@@ -96,5 +96,19 @@ def counted_ends(layers: int, pp: int, vpp: int, *, embedding: bool, loss: bool)
     return _written(depths)
 
 
+def balanced_layout(layers: int, pp: int, vpp: int) -> str:
+    """The layout whose chunks differ by one layer at most, embedding and loss counted as a layer each.
+
+    Raises QuestionError where there are fewer layers than chunks.
+    """
+    chunks = pp * vpp
+    each, more = divmod(layers + 2, chunks)
+    depths = [each + (place < more) for place in range(chunks)]
+    depths[0], depths[-1] = depths[0] - 1, depths[-1] - 1
+    if min(depths) < 0 or not all(sum(depths[stage::pp]) for stage in range(pp)):
+        raise QuestionError(f"{layers} layers are too few for pp {pp} stages of {vpp} chunks, embedding and loss beside them")
+    return _written(depths)
+
+
 def _written(depths: list[int]) -> str:
     return "E" + "|".join("t" * depth for depth in depths) + "L"

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from vramcast.errors import UnmodelledError, VramcastError
+from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, Fit, Term
-from vramcast.models.inventory import Model
+from vramcast.models.inventory import Model, by_identity
 from vramcast.planning.plans.offers import Offer
 from vramcast.planning.plans.plan import Plan, prices_taken
 from vramcast.planning.plans.serving import Watch, check_numpy
@@ -21,10 +22,11 @@ from vramcast.training.memory import peak_bytes
 from vramcast.training.methods import named_by_task
 from vramcast.training.structure import StepNumbers, resolved
 from vramcast.truth.bars import training_spread
-from vramcast.workload import Training
+from vramcast.workload import Parallel, Training
 
 SHOWN, _MOST_OF_THE_FRONT = 8, 8
 _DAY_S = 86_400
+_ROOM = 0.25  # of a card, beyond the bars of what is needed
 
 
 class Trained(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,12 +99,13 @@ def plan_training(task: Task, *, model: Model, watch: Watch | None = None, assum
     check_numpy()
     all_, refused = list(structures(task, model)), dict[str, int]()
     found: list[Candidate] = []
+    roomy: set[Any] = set()
     tried, nearest = 0, None
     for done, structure in enumerate(all_):
         if watch:
             watch(done, len(all_))
         try:
-            count, own, short = _candidates(task, structure, model)
+            count, own, short = _candidates(task, structure, model, roomy)
         except VramcastError as error:
             refused[str(error)] = refused.get(str(error), 0) + 1
             continue
@@ -119,8 +122,13 @@ def plan_training(task: Task, *, model: Model, watch: Watch | None = None, assum
     return _ranked(plan, found, model) if found else msgspec.structs.replace(plan, meets=False, nearest=nearest)
 
 
-def _candidates(task: Task, structure: Structure, model: Model) -> tuple[int, list[Candidate], tuple[str, int] | None]:
-    """Layouts of one structure: how many there are, those that fit, and the least short of those that do not."""
+def _candidates(
+    task: Task, structure: Structure, model: Model, roomy: set[Any]
+) -> tuple[int, list[Candidate], tuple[str, int] | None]:
+    """Layouts of one structure: how many there are, those that fit, and the least short of those that do not.
+
+    ``roomy``: layouts that leave a quarter of the card with less computed again, which only costs time beside them; added to.
+    """
     import numpy as np
 
     numbers = [(gpus, dp, micro) for gpus, dp in counts_of(structure.offer, structure, task) for micro in MICRO_BATCHES
@@ -130,18 +138,42 @@ def _candidates(task: Task, structure: Structure, model: Model) -> tuple[int, li
     gpus, dp, micro = (np.array(column) for column in zip(*numbers, strict=True))
     given = StepNumbers(micro_batch=micro, seq=task.seq, accumulate=task.batch // (dp * micro), dp=dp, gpus=gpus)
     first = _numbered(structure.question, numbers[0], task)
-    trained = forecast_training(first, model=model, card=structure.offer.card).trainable_parameters  # refuses what cannot be
+    trained = _trained_of(first, task, model, structure.offer.card)
     needed = np.broadcast_to(
         peak_bytes(structure.question, given, model=model, card=structure.offer.card).device_bytes, gpus.shape
     )
     left = structure.offer.card.visible_bytes - needed
     found = []
+    alike = _but_recomputation(structure)
     for place in np.flatnonzero(left >= 0).tolist():
+        if (alike, numbers[place]) in roomy:
+            continue
+        if left[place] >= structure.offer.card.visible_bytes * _ROOM:
+            roomy.add((alike, numbers[place]))
         question = _numbered(structure.question, numbers[place], task)
         found.append(_timed(structure, question, int(left[place]), model, trained))
     best = int(left.max())
     short = (f"{numbers[int(left.argmax())][0]} x {structure.offer.card.name}, {structure.words}", -best) if best < 0 else None
     return len(numbers), found, short
+
+
+def _but_recomputation(structure: Structure) -> Any:
+    """A structure by all but what it computes again: one with less of that is sooner at the same numbers."""
+    own = structure.question
+    return structure.offer.card.id, msgspec.json.encode(msgspec.structs.replace(own, checkpointing=None))
+
+
+def _trained_of(question: Training, task: Task, model: Model, card: Accelerator) -> int:
+    """Parameters that get gradients, which no layout changes. Raises QuestionError for a layout that cannot be."""
+    resolved(named_by_task(question), model)
+    bare = msgspec.structs.replace(question, parallel=Parallel(), gpus=1, zero=None, fsdp=None, checkpointing=None, options={})
+    alone = bare if task.method == "full" else question
+    return _trainable(model, card, msgspec.json.encode(msgspec.structs.replace(alone, micro_batch=1, accumulate=1)))
+
+
+@by_identity(2, most=16)
+def _trainable(model: Model, card: Accelerator, question: bytes) -> int:
+    return forecast_training(msgspec.json.decode(question, type=Training), model=model, card=card).trainable_parameters
 
 
 def _numbered(question: Training, numbers: tuple[int, int, int], task: Task) -> Training:

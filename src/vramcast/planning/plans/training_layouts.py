@@ -8,10 +8,13 @@ import msgspec
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Experts
 from vramcast.planning.plans.offers import Offer
+from vramcast.training.stage_layouts import balanced_layout
 from vramcast.workload import Adapter, Parallel, Training
 
 MICRO_BATCHES = (1, 2, 4, 8, 16, 32)
-_TP, _PP, _CP, _VPP, _EP = (1, 2, 4, 8), (1, 2, 4, 8, 16), (1, 2, 4, 8), (2, 4), (1, 4, 8, 16, 32, 64)
+_TP, _PP, _CP, _EP = (1, 2, 4, 8), (1, 2, 4, 8, 16), (1, 2, 4, 8), (1, 4, 8, 16, 32, 64, 128)
+_VPP, _VPP_TRIED = (2, 4, 3, 6, 8, 12), 3  # of those that divide, two small ones and the largest
+_DEEPEST, _MANY = 64, 256  # stages that are tried where they divide both cards and layers; cards from which 32 stages are
 _LONG = 16_384  # tokens from which context parallelism is worth trying
 _LEAST_SEQ_OF_A_RANK = 2048
 _SHARDED: tuple[dict[str, Any], ...] = ({}, {"fsdp": 2}, {"zero": 1}, {"zero": 2}, {"zero": 3})
@@ -22,6 +25,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """The training to plan. ``batch``: sequences of an optimizer step over all cards; ``tokens``: of the run.
 
     ``deadline_s``, ``budget_usd``: what the run may take, None for no limit. ``exact``: on all cards of an offer, not on fewer.
+    ``options``: of the recipe, for all layouts alike.
     """
 
     model: str
@@ -38,6 +42,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     offload: bool = False
     order: str = "time"
     exact: bool = False
+    options: dict[str, Any] = {}
 
 
 class Structure(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,10 +59,10 @@ def structures(task: Task, model: Model) -> Iterator[Structure]:
         for framework in task.frameworks:
             for layout in parallel_layouts(task, model, framework, offer.most):
                 for sharding in _shardings(framework):
-                    for checkpointing in _policies(framework):
+                    for checkpointing in _policies(framework, model):
                         for offload in ((), ("optimizer",)) if task.offload else ((),):
                             question = _question(task, framework, layout, {**sharding, "offload": offload}, checkpointing)
-                            question = msgspec.structs.replace(question, gpu=offer.card.id)
+                            question = msgspec.structs.replace(question, gpu=offer.card.id, options=_options(task, layout, model))
                             yield Structure(question=question, offer=offer, words=_words(question))
 
 
@@ -78,22 +83,45 @@ def parallel_layouts(task: Task, model: Model, framework: str, most: int) -> Ite
     experts = max((b.feedforward.routed for b in model.blocks if isinstance(b.feedforward, Experts)), default=0)
     for tp in _TP if framework in PIPELINED and task.method == "full" else (1,):
         for cp in (n for n in _CP if n == 1 or (task.seq >= _LONG and task.seq // n >= _LEAST_SEQ_OF_A_RANK)):
-            for pp in _PP if framework in PIPELINED and task.method == "full" else (1,):
-                if tp * cp * pp > most or pp > model.layers:
+            for pp in _stages(model, framework, most) if framework in PIPELINED and task.method == "full" else (1,):
+                if tp * cp * pp > most or pp > model.layers or (model.layers % pp and 2 * pp > model.layers + 2):
                     continue
                 for ep in (n for n in _EP if n == 1 or (n <= experts and framework in PIPELINED and n <= most // pp)):
                     plain = Parallel(tp=tp, pp=pp, cp=cp, ep=ep, sp=tp > 1 and framework == "megatron")
                     yield plain
-                    for vpp in _VPP if pp > 1 and framework == "megatron" else ():
-                        if model.layers % (pp * vpp) == 0:
-                            yield msgspec.structs.replace(plain, vpp=vpp)
+                    for vpp in _chunks(model.layers, pp) if pp > 1 and framework == "megatron" else ():
+                        yield msgspec.structs.replace(plain, vpp=vpp)
+
+
+def _stages(model: Model, framework: str, most: int) -> tuple[int, ...]:
+    """Stages to try: powers of two, and under Megatron numbers that divide both the cards and the layers."""
+    if framework != "megatron":
+        return _PP
+    more = {n for n in range(3, _DEEPEST + 1) if most % n == 0 and (model.layers % n == 0 or (n == 32 and most >= _MANY))}
+    return tuple(sorted({*_PP, *more}))
+
+
+def _chunks(layers: int, pp: int) -> tuple[int, ...]:
+    """Virtual stages to try: chunks alike by layers, or with embedding and loss as a layer each where stages are not."""
+    counted = layers if layers % pp == 0 else layers + 2
+    found = [vpp for vpp in _VPP if counted % (pp * vpp) == 0 or (counted > layers and vpp in (2, 4) and 2 * pp * vpp <= layers)]
+    return tuple(dict.fromkeys([*found[: _VPP_TRIED - 1], *([max(found)] if found else [])]))
+
+
+def _options(task: Task, layout: Parallel, model: Model) -> dict[str, Any]:
+    """The task's own, and the layout of stages where they do not divide the layers."""
+    uneven = layout.pp > 1 and model.layers % (layout.pp * layout.vpp) != 0
+    return {**task.options, "stage_layout": balanced_layout(model.layers, layout.pp, layout.vpp)} if uneven else task.options
 
 
 def _shardings(framework: str) -> tuple[dict[str, Any], ...]:
     return ({},) if framework in PIPELINED else _SHARDED  # torchtitan shards by FSDP2, Megatron by its distributed optimizer
 
 
-def _policies(framework: str) -> tuple[str, ...]:
+def _policies(framework: str, model: Model) -> tuple[str, ...]:
+    """What is computed again, the least first. Megatron's modules are those of its published recipes for mixtures."""
+    if framework == "megatron" and any(isinstance(block.feedforward, Experts) for block in model.blocks):
+        return ("none", "selective", "modules:layernorm+moe_act", "full")
     return ("none", "selective", "full") if framework in PIPELINED else ("none", "full")
 
 

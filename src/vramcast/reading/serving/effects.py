@@ -1,14 +1,15 @@
 """Flags that change memory or speed and that no rule here counts: what each changes, one table an engine.
 
 Listed from vLLM 0.33.0's and SGLang 0.5.10's own parsers. The names of text-generation-launcher 3.3.6 (db931fcf, launcher/src),
-LMDeploy 0.16.0 (1263d5cd8, cli/, messages.py), KTransformers (95009ea6), llama.cpp (00dc8057, tools/server/README.md) and
+LMDeploy 0.16.0 (1263d5cd8, cli/, messages.py), KTransformers (95009ea6), mlx-lm (d78bf58e, server.py,
+generate.py), llama.cpp (00dc8057, tools/server/README.md) and
 TensorRT-LLM (00046963 llmapi/llm_args.py TorchLlmArgs, commands/serve.py) were held against their sources; names of theirs that
 those no longer have come from files people publish. A name that ends in * stands for all that begin so.
 Their values are told in an answer beside what they change, so that nobody takes the figure for more than it is.
 """
 
 VERSIONS = {"vllm": "0.33.0", "sglang": "0.5.10", "llama_cpp": "00dc8057", "tensorrt_llm": "00046963", "tgi": "3.3.6",
-            "lmdeploy": "0.16.0", "ktransformers": "95009ea6"}  # fmt: skip
+            "lmdeploy": "0.16.0", "ktransformers": "95009ea6", "mlx": "d78bf58e"}  # fmt: skip
 _DRAFT = "the draft's weights, cache and graphs"
 _TOWER = "weights and activations of vision and audio towers"
 _HOST = "host memory, and what moves between it and the card"
@@ -104,6 +105,11 @@ _TABLES: dict[str, dict[str, str]] = {
         _KERNELS: "communicator eager-mode device async", _DRAFT: "speculative-* spec-*",
         _WEIGHTS: "adapters hf-overrides model-format", _SPLIT: "role migration-backend",
         _EXPERTS: "enable-microbatch enable-eplb dllm-*", _LAYOUT: "cp nnodes node-rank attn-tp-size",
+    },
+    "mlx": {
+        _DRAFT: "draft-model num-draft-tokens", _BATCH: "decode-concurrency prompt-concurrency prefill-step-size max-tokens",
+        _CACHE: "prompt-cache-size prompt-cache-bytes max-kv-size kv-bits kv-group-size quantized-kv-start",
+        _LAYOUT: "pipeline", _WEIGHTS: "adapter-path",
     },
     "ktransformers": {
         _HOST: "kt-* cpu-infer gguf-path cpu-memory*", _LAYOUT: "optimize-config-path gpu-split* num-gpu-experts",

@@ -1,7 +1,8 @@
 """Which engine the words of a command start: by program, Python module or container image; what wraps it is taken off.
 
 Sources of the names: each engine's own console scripts and modules (vLLM 0.33, SGLang 0.5, llama.cpp's tools/, trtllm-serve,
-text-generation-launcher, lmdeploy, KTransformers' server and local_chat, Dynamo's backends, KServe's huggingfaceserver).
+text-generation-launcher, lmdeploy, KTransformers' server and local_chat, mlx-lm d78bf58e,
+Dynamo's backends, KServe's huggingfaceserver).
 """
 
 import re
@@ -15,14 +16,16 @@ _PROGRAMS = {
     "llama-perplexity": "llama_cpp", "llamafile": "llama_cpp", "koboldcpp": "llama_cpp", "koboldcpp.py": "llama_cpp",
     "llama-speculative": "llama_cpp", "llama-mtmd-cli": "llama_cpp", "llama-embedding": "llama_cpp",
     "trtllm-serve": "tensorrt_llm", "text-generation-launcher": "tgi", "tritonserver": "triton", "local_chat.py": "ktransformers",
-    "ktransformers": "ktransformers",
+    "ktransformers": "ktransformers", "mlx_lm.server": "mlx", "mlx_lm.generate": "mlx", "mlx_lm.chat": "mlx",
+    "mlx_vlm.server": "mlx", "mlx_vlm.generate": "mlx", "mlx-openai-server": "mlx", "mlx-omni-server": "mlx",
 }  # fmt: skip
 _MODULES = {
     "vllm.entrypoints.openai.api_server": "vllm", "vllm.entrypoints.api_server": "vllm", "vllm": "vllm",
     "vllm.entrypoints.cli.main": "vllm", "sglang.launch_server": "sglang", "sglang": "sglang", "dynamo.vllm": "vllm",
     "dynamo.sglang": "sglang", "dynamo.trtllm": "tensorrt_llm", "huggingfaceserver": "vllm", "llama_cpp.server": "llama_cpp",
     "ktransformers.server.main": "ktransformers", "ktransformers.local_chat": "ktransformers", "lmdeploy": "lmdeploy",
-    "dynamo.sglang.worker": "sglang", "sglang_router.launch_server": "sglang",
+    "mlx_lm.server": "mlx", "mlx_lm.generate": "mlx", "mlx_lm.chat": "mlx", "mlx_vlm.server": "mlx", "mlx_vlm.generate": "mlx",
+    "dynamo.sglang.worker": "sglang", "dynamo.sglang.decode_worker": "sglang", "sglang_router.launch_server": "sglang",
 }  # fmt: skip
 # Programs that take a word before the model, and the words under which they start an engine.
 _VERBS = {
@@ -32,6 +35,7 @@ _VERBS = {
     "lmdeploy": ("lmdeploy", ("serve", "chat")),
     "ktransformers": ("ktransformers", ("serve", "run", "chat")),
     "kt": ("ktransformers", ("run", "chat")),
+    "mlx_lm": ("mlx", ("server", "generate", "chat")),
 }
 _MORE_VERBS = ("api_server", "gradio", "serve")
 # Fragments of image names, most telling first, and the engine that the image's own entry point starts.
@@ -154,6 +158,8 @@ def _python(words: list[str]) -> Program | None:
     place = words.index("-m") if "-m" in words[:6] else -1
     if 0 <= place < len(words) - 1:
         module, rest = words[place + 1], words[place + 2 :]
+        if module in _VERBS and module not in _MODULES:  # python -m mlx_lm server
+            return _direct(module, words[place + 1 :])
         if module not in _MODULES:
             return None
         while rest and rest[0] in ("serve", "api_server", "launch_server"):

@@ -16,7 +16,7 @@ from vramcast.reading.serving.programs import program_of
 from vramcast.reading.serving.scripts import launches_of, read_script
 from vramcast.reading.shell.variables import open_names
 
-_MARKS = re.compile(r"vllm|sglang|llama-server|text-generation-launcher|lmdeploy|trtllm-serve|ollama|docker run")
+_MARKS = re.compile(r"vllm|sglang|llama-server|mlx_lm|text-generation-launcher|lmdeploy|trtllm-serve|ollama|docker run")
 _LONGEST = 8_000
 _FEWEST = 2  # words of a list that is a command
 _CARD = re.compile(r"([A-Za-z][A-Za-z0-9-]{1,20})(?::(\d{1,3}))?")

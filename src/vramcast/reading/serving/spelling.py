@@ -54,6 +54,7 @@ ALIASES: dict[str, dict[str, str]] = {
     },
     "ktransformers": {"model-path": "model", "cache-lens": "max-model-len", "gguf-path": "gguf-path"},
     "ollama": {},
+    "mlx": {"max-kv-size": "max-kv-size"},
 }  # fmt: skip
 ALIASES["ollama"] = {**ALIASES["llama_cpp"], "num-ctx": "ctx-size", "num-gpu": "n-gpu-layers", "num-batch": "n-batch"}
 ALIASES["ik_llama_cpp"] = ALIASES["llama_cpp"]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from vramcast.models.inventory import Block, Model
+from vramcast.models.inventory import Block, Model, by_identity
 from vramcast.models.layers import Attention
 from vramcast.models.sharding import Stage, cut, share
 from vramcast.quantity import Number, maximum, minimum
@@ -356,9 +356,19 @@ def _elements(block: Block, style: Style) -> float:
     return sum(share(tensor, layout) for tensor in block.tensors)
 
 
+@by_identity(most=256)
+def _known(block: Block, style: Style, hidden: int, reached: frozenset[int]) -> tuple[Tape, Life]:
+    return _taped(block, style, hidden, reached)
+
+
+def _taped(block: Block, style: Style, hidden: int, reached: frozenset[int]) -> tuple[Tape, Life]:
+    """What a layer does and what lives while it does: the same whatever is computed again, and on every stage that has it."""
+    tape = layer_tape(block, style, hidden=hidden, tokens=TOKENS, seq=Length(reached))
+    return tape, tape.life()
+
+
 def _cost(policy: Policy, block: Block, style: Style, *, hidden: int, seq: Length) -> _Block:
-    tape = layer_tape(block, style, hidden=hidden, tokens=TOKENS, seq=seq)
-    life = tape.life()
+    tape, life = (_known if style.adapter is None else _taped)(block, style, hidden, seq.reached)  # ranks by role have no hash
     on_host = moved_bytes(tape, policy.modules, style.moved) if style.moved and policy.kind in ("none", "modules") else 0.0
     kept_of = kept(policy, tape, life, narrow=style.saved_inputs > 0, scans=style.scans)
     return _Block(life=life, kept=kept_of, moved=on_host)
