@@ -151,7 +151,7 @@ def test_macs_and_chinese_names() -> None:
 
 
 def test_every_machine_names_cards_of_the_catalogue() -> None:
-    from vramcast.hardware.cards import _AWS, _GOOGLE, _NAMED
+    from vramcast.hardware.machines import _AWS, _GOOGLE, _NAMED
 
     for text in {*_AWS.values(), *_NAMED.values(), *_GOOGLE.values()}:
         assert parse_gpus(text).cards[0].id in catalogue(), text
@@ -208,3 +208,56 @@ def test_a_version_that_few_hold_is_meant_only_where_its_memory_is_said(bare: st
     assert find_accelerator(bare).id == common
     assert find_accelerator(said).id == rare
     assert catalogue()[rare].rare
+
+
+@pytest.mark.parametrize(
+    ("typed", "card", "count"),
+    [
+        ("8卡H100", "h100-sxm5-80", 8),
+        ("两张4090", "rtx-4090", 2),
+        ("单卡A100 80G", "a100-sxm4-80", 1),
+        ("4090显卡", "rtx-4090", 1),
+        ("RunPod A100 SXM 80GB", "a100-sxm4-80", 1),
+        ("Lambda 8x H100", "h100-sxm5-80", 8),
+        ("Kaggle T4 x2", "t4", 2),
+        ("gpu_8x_a100_80gb_sxm4", "a100-sxm4-80", 8),
+        ("BM.GPU.L40S.4", "l40s", 4),
+        ("inf2.48xlarge", "inferentia2", 12),
+        ("g4-standard-96", "rtx-pro-6000-bw", 2),
+        ("ND H200 v5", "h200-sxm-141", 8),
+        ("DGX B300", "b300-sxm-288", 8),
+        ("NVIDIA Corporation AD102 [GeForce RTX 4090] (rev a1)", "rtx-4090", 1),
+        ("Advanced Micro Devices, Inc. [AMD/ATI] Navi 31 [Radeon RX 7900 XT/7900 XTX]", "rx-7900-xt", 1),
+        ("摩尔线程 S4000", "mtt-s4000", 1),
+        ("gfx942", "mi300x", 1),
+    ],
+)
+def test_counts_sellers_and_brackets(typed: str, card: str, count: int) -> None:
+    assert [c.id for c in parse_gpus(typed).cards] == [card] * count
+
+
+@pytest.mark.parametrize(
+    ("typed", "part", "seen_mib"),
+    [
+        ("NVIDIA H100 80GB HBM3 MIG 3g.40gb", "h100-sxm5-80", 40448),
+        ("H100 MIG 2g.20gb", "h100-sxm5-80", 20096),
+        ("H100 MIG 1g.10gb", "h100-sxm5-80", 9984),
+        ("H200 MIG 3g.71gb", "h200-sxm-141", 71424),
+        ("NVIDIA A100-SXM4-80GB MIG 2g.20gb", "a100-sxm4-80", 19968),
+    ],
+)
+def test_a_slice_is_a_share_of_its_card(typed: str, part: str, seen_mib: int) -> None:
+    """Memory as nvidia-smi showed it for these slices, at most 1.5 % below."""
+    card, (told,) = match_accelerator(typed)
+    whole = catalogue()[part]
+    assert card.name.startswith(whole.name) and "a slice of" in told.because
+    assert 0.985 < card.visible_bytes / (seen_mib * 2**20) <= 1
+    assert card.bandwidth_bytes_per_s < whole.bandwidth_bytes_per_s and card.sms < whole.sms
+    assert find_accelerator(card.id).visible_bytes == card.visible_bytes
+    assert parse_gpus(f"2x {typed}").cards[1].visible_bytes == card.visible_bytes
+
+
+@pytest.mark.parametrize("typed", ["6090", "760M", "512MB", "A100 MIG 3g.90gb"])
+def test_a_bare_model_number_is_no_memory(typed: str) -> None:
+    with pytest.raises(QuestionError, match="unknown GPU"):
+        find_accelerator(typed)

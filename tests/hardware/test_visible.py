@@ -23,3 +23,9 @@ def test_ecc_and_the_maker_decide_the_drivers_total(vendor: str, ecc: bool, tota
 def test_a_program_sees_what_the_driver_does_not_reserve() -> None:
     """An RTX 3090: 24,576 MiB in nvidia-smi, 24,135 MiB to torch within two MiB."""
     assert visible_total(vendor="NVIDIA", driver_bytes=24 * GiB) / MiB == pytest.approx(24576 - 395 - 2 * 24, abs=2)
+
+
+@pytest.mark.parametrize(("sold_gib", "seen_mib"), [(8, 7619), (64, 62843), (128, 125748)])
+def test_the_system_of_a_jetson_keeps_its_share(sold_gib: int, seen_mib: int) -> None:
+    seen = visible_total(vendor="NVIDIA", driver_bytes=sold_gib * GiB, unified=True) / MiB
+    assert seen == pytest.approx(seen_mib, rel=0.003)

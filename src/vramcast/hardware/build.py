@@ -85,7 +85,8 @@ def _memory(table: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     if not driver:
         driver = max(driver_total(vendor=table["vendor"], sold_bytes=sold, ecc=table.get("ecc", False)), visible)
     if not visible:
-        visible = visible_total(vendor=table["vendor"], driver_bytes=driver)
+        unified = table.get("memory_type", "").startswith("LPDDR") and "host_link" not in table
+        visible = visible_total(vendor=table["vendor"], driver_bytes=driver, unified=unified)
     return {"sold_bytes": sold, "driver_bytes": driver, "visible_bytes": visible}, inferred
 
 

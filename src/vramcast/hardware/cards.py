@@ -5,9 +5,8 @@ dropped. When the key names several parts, the smallest memory is taken and then
 for every part of that name; the choice is returned as an assumption. A size that no part of the name has is a card rebuilt
 with that memory ("2080ti 22g", "RTX 4090 48GB"). A size is read as on the box: 24GB, 24G and 24GiB are all 24 x 2^30 bytes.
 
-Machines that people name instead of cards are each a card and how many of them. Sources: AWS EC2 instance types, accelerated
-computing; Google Cloud GPU machine types; Azure GPU-accelerated VM sizes; Oracle Cloud GPU shapes; the Colab and Kaggle FAQs.
-Sizes that share a card in parts (NV6ads_A10_v5 ...) are left out.
+A slice of a card (``MIG 3g.40gb``) is that card with the slice's memory and its share of the rest. What ``lspci`` prints is its
+last bracket. Machines that people name instead of cards are in ``machines.py``.
 """
 
 import re
@@ -17,6 +16,7 @@ import msgspec
 
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.hardware.accelerator import Accelerator, catalogue
+from vramcast.hardware.machines import machine_cards, without_seller
 from vramcast.ledger import Assumption
 from vramcast.units import GiB, gib, parse_bytes
 from vramcast.untrusted import shown
@@ -32,13 +32,40 @@ _FORM_ORDER = {"sxm": 0, "": 1, "pcie": 2, "nvl": 3}
 _NOISE = frozenset(
     {"nvidia", "geforce", "gtx", "rtx", "rx", "amd", "radeon", "instinct", "tesla", "quadro", "intel", "arc", "jetson", "apple"}
     | {"graphics", "gpu", "gpus", "card", "edition", "generation", "workstation", "server", "blackwell", "max-q", "oam", "dgx"}
-    | {"class", "vram", "memory", "each", "macbook", "mac", "imac", "studio", "mini", "air", "gaming", "huawei"}
+    | {
+        "class",
+        "vram",
+        "memory",
+        "each",
+        "macbook",
+        "mac",
+        "imac",
+        "studio",
+        "mini",
+        "air",
+        "gaming",
+        "huawei",
+        "ac",
+        "corporation",
+    }
+    | {"mtt", "moore", "threads", "metax", "cambricon", "hygon", "dcu", "biren", "iluvatar", "kunlun", "kunlunxin", "aws"}
 )
 _MAC = re.compile(r"\bmac\s*(book\s*)?pro\b")  # the Pro of a MacBook Pro is not that of an M3 Pro
-_CHINESE = {"华为": "huawei ", "昇腾": "ascend ", "英伟达": "nvidia ", "苹果": "apple "}
+_CHINESE = {
+    "华为": "huawei ", "昇腾": "ascend ", "英伟达": "nvidia ", "苹果": "apple ", "摩尔线程": "mtt ", "天垓": "bi-v",
+    "智铠": "mr-v",
+}  # fmt: skip
 _WORD = re.compile(r"max-q|[a-z0-9.]+")
 _JOINED = re.compile(r"(rtx|gtx|rx)(?=\d)|(?<=\d)(sxm|pcie|nvl)")
 _SIZE = re.compile(r"\s*[\d.,_]+\s*([kmgt](i?b)?)?\s*", re.IGNORECASE)
+_SLICE = re.compile(r"(?i)[\s-]*(?:\bmig\b)?[\s-]*\b([1-7])g\.(\d+)gb\b")  # MIG 3g.40gb
+# A slice holds this share of the memory in its name, the least of five that were read: 40448, 20096 and 9984 MiB of an H100's
+# 3g.40gb, 2g.20gb and 1g.10gb, 71424 of an H200's 3g.71gb, 19968 of an A100's 2g.20gb (two exporters' captures).
+_SLICE_KEEPS = 0.975
+_EIGHTHS = {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}  # of the memory, by compute slices: NVIDIA, MIG user guide
+_LSPCI = re.compile(r"\[([^\[\]]+)\](?:\s*\(rev \w+\))?\s*$")
+_TENS = {"单": 1, "一": 1, "两": 2, "双": 2, "二": 2, "三": 3, "四": 4, "六": 6, "八": 8, "十六": 16}
+_COUNTED = re.compile(rf"(?<!\d)(\d{{1,3}}|{'|'.join(sorted(_TENS, key=len, reverse=True))})\s*[张卡块片]\s*(?:的)?")
 _BARE_SIZE = re.compile(r"(?<=[a-z0-9][ -])(\d{2,3})$", re.IGNORECASE)  # the 80 of "A100 SXM 80" or "A100-80"
 
 
@@ -69,7 +96,9 @@ def match_accelerator(name: str) -> tuple[Accelerator, tuple[Assumption, ...]]:
         raise QuestionError(f"{shown(name)} is no name of a card: give one such as H100, 4090 or 24GiB")
     parts = fitting(name)
     if not parts and is_size(name):
-        return anonymous_card(_box_bytes(name)), ()
+        return _of_size(name), ()
+    if not parts and (slice_ := _sliced(name)):
+        return slice_
     if not parts and (rebuilt := _rebuilt(name)):
         return rebuilt
     if not parts:
@@ -81,6 +110,42 @@ def _box_bytes(text: str) -> int:
     """A size as on the box: GB and G are 2^30 bytes. Raises QuestionError for one without unit or with another."""
     whole = re.sub(r"(?i)\b([\d.,_]+)\s*([mgt])b?$", r"\1\2iB", text.strip())
     return parse_bytes(whole, what="GPU memory")
+
+
+def _of_size(name: str) -> Accelerator:
+    """A card of that much memory. Raises QuestionError for a number of four digits or megabytes, which are a model's name."""
+    size = _box_bytes(name) if not re.fullmatch(r"\s*\d{4,}\s*", name) else 0
+    if size < GiB:
+        raise _unknown(name)
+    return anonymous_card(size)
+
+
+def _sliced(name: str) -> tuple[Accelerator, tuple[Assumption, ...]] | None:
+    """The slice of a card that NVIDIA's MIG cuts (``A100-80GB MIG 3g.40gb``); None where no profile or no card is named."""
+    profile = _SLICE.search(name)
+    parts = fitting(_SLICE.sub("", name)) if profile else []
+    if profile is None or not parts:
+        return None
+    units, gb = int(profile[1]), int(profile[2])
+    part = min(parts, key=lambda p: abs(p.sold_bytes / GiB * _EIGHTHS.get(units, units) / 8 - gb))
+    share, memory = units / 8, gb * GiB / part.sold_bytes
+    if memory > 1:
+        return None
+    visible = round(gb * GiB * _SLICE_KEEPS)
+    card = msgspec.structs.replace(
+        part,
+        id=f"{part.id}-mig-{units}g.{gb}gb",
+        name=f"{part.name} MIG {units}g.{gb}gb",
+        sold_bytes=gb * GiB,
+        driver_bytes=visible,
+        visible_bytes=visible,
+        bandwidth_bytes_per_s=part.bandwidth_bytes_per_s * max(1, round(8 * memory)) / 8,
+        flops={kind: rate * share for kind, rate in part.flops.items()},
+        sms=round(part.sms * share),
+        link_bytes_per_s=0,
+    )
+    because = f"a slice of {part.name}: {units} of eight parts of its arithmetic, {memory:.0%} of its memory"
+    return card, (Assumption("gpu", card.name, because),)
 
 
 def _rebuilt(name: str) -> tuple[Accelerator, tuple[Assumption, ...]] | None:
@@ -174,6 +239,7 @@ def fitting(name: str) -> list[Accelerator]:
 def _agreeing(name: str) -> list[Accelerator]:
     lowered = name.strip().lower().removeprefix("nvidia ")
     called = [part for part in catalogue().values() if lowered == part.id or lowered in part.aliases]
+    called = called or [part for part in catalogue().values() if part.target and lowered == part.target and not part.rare]
     if called:
         return sorted(called, key=lambda part: part.sold_bytes)
     spoken = take_apart(name)
@@ -205,60 +271,8 @@ def _assumed(name: str, parts: list[Accelerator]) -> tuple[Assumption, ...]:
 def _known_names() -> list[str]:
     """Names to offer: without GeForce, aliases, and the bare model of parts sold in several sizes."""
     names = {name for part in catalogue().values() for name in (part.name.removeprefix("GeForce "), *part.aliases)}
-    return sorted(names | {name.split()[0] for name in names if re.match(r"[A-Z]+\d+\w* ", name)})
-
-
-_AWS = {
-    "p3.2": "V100-SXM2-16GBx1", "p3.8": "V100-SXM2-16GBx4", "p3.16": "V100-SXM2-16GBx8", "p3dn.24": "V100-SXM2-32GBx8",
-    "p4d.24": "A100-SXM4-40GBx8", "p4de.24": "A100-SXM4-80GBx8", "p5.4": "H100-SXM5-80GBx1", "p5.48": "H100-SXM5-80GBx8",
-    "p5e.48": "H200-SXM-141GBx8", "p5en.48": "H200-SXM-141GBx8", "p6-b200.48": "B200x8", "p6-b300.48": "B300x8",
-    "g4dn.12": "T4x4", "g4dn.metal": "T4x8", "g4dn": "T4x1", "g5.12": "A10Gx4", "g5.24": "A10Gx4", "g5.48": "A10Gx8",
-    "g5": "A10Gx1",
-    "g6.12": "L4x4", "g6.24": "L4x4", "g6.48": "L4x8", "g6": "L4x1", "gr6": "L4x1", "g6e.12": "L40Sx4", "g6e.24": "L40Sx4",
-    "g6e.48": "L40Sx8", "g6e": "L40Sx1",
-}  # fmt: skip
-# The last number of a Google name is the count where it ends in g; of a G2 it is processors: 24, 48 and 96 have 2, 4 and 8 cards.
-_GOOGLE = {"a2-highgpu": "A100-SXM4-40GB", "a2-megagpu": "A100-SXM4-40GB", "a2-ultragpu": "A100-SXM4-80GB",
-           "a3-highgpu": "H100-SXM5-80GB", "a3-megagpu": "H100-SXM5-80GB", "a3-edgegpu": "H100-SXM5-80GB",
-           "a3-ultragpu": "H200-SXM-141GB", "a4-highgpu": "B200"}  # fmt: skip
-_G2 = {"24": 2, "48": 4, "96": 8}
-_NAMED = {
-    "nc6s_v3": "V100-PCIe-16GBx1", "nc12s_v3": "V100-PCIe-16GBx2", "nc24s_v3": "V100-PCIe-16GBx4",
-    "nd40rs_v2": "V100-SXM2-32GBx8",
-    "nc24ads_a100_v4": "A100-PCIe-80GBx1", "nc48ads_a100_v4": "A100-PCIe-80GBx2", "nc96ads_a100_v4": "A100-PCIe-80GBx4",
-    "nd96asr_v4": "A100-SXM4-40GBx8", "nd96amsr_a100_v4": "A100-SXM4-80GBx8", "nc40ads_h100_v5": "H100-NVL-94GBx1",
-    "nc80adis_h100_v5": "H100-NVL-94GBx2", "nd96isr_h100_v5": "H100-SXM5-80GBx8", "nd96isr_h200_v5": "H200-SXM-141GBx8",
-    "nd96isr_mi300x_v5": "MI300Xx8", "nc4as_t4_v3": "T4x1", "nc8as_t4_v3": "T4x1", "nc16as_t4_v3": "T4x1", "nc64as_t4_v3": "T4x4",
-    "nv36ads_a10_v5": "A10x1", "nv72ads_a10_v5": "A10x2", "bm.gpu4.8": "A100-SXM4-40GBx8", "bm.gpu.a100-v2.8": "A100-SXM4-80GBx8",
-    "bm.gpu.h100.8": "H100-SXM5-80GBx8", "bm.gpu.h200.8": "H200-SXM-141GBx8", "bm.gpu.a10.4": "A10x4", "vm.gpu.a10.1": "A10x1",
-    "vm.gpu.a10.2": "A10x2", "dgx a100": "A100-SXM4-80GBx8", "dgx h100": "H100-SXM5-80GBx8", "dgx h200": "H200-SXM-141GBx8",
-    "dgx b200": "B200x8", "dgx spark": "GB10x1", "hgx a100": "A100-SXM4-80GBx8", "hgx h100": "H100-SXM5-80GBx8",
-    "hgx h200": "H200-SXM-141GBx8", "colab": "T4x1", "google colab": "T4x1", "colab free": "T4x1", "colab t4": "T4x1",
-    "colab l4": "L4x1", "colab a100": "A100-SXM4-40GBx1", "kaggle": "T4x2", "kaggle p100": "P100-PCIe-16GBx1",
-    "kaggle t4": "T4x2",
-}  # fmt: skip
-
-
-def machine_cards(text: str) -> str | None:
-    """The cards of a machine in words that ``parse_gpus`` reads (``A10Gx4``), None where the text names no machine."""
-    name = " ".join(text.strip().lower().removeprefix("standard_").split())
-    return _NAMED.get(name) or _aws(name) or _google(name)
-
-
-def _aws(name: str) -> str | None:
-    """The largest instances of a family are listed by their size, the others are the family."""
-    match = re.fullmatch(r"(?:ml\.)?([a-z0-9-]+)\.(?:(\d*)xlarge|(metal))", name)
-    if match is None:
-        return None
-    family, size = match[1], match[3] or match[2] or "1"
-    return _AWS.get(f"{family}.{size}") or _AWS.get(family)
-
-
-def _google(name: str) -> str | None:
-    if match := re.fullmatch(r"(a\d-[a-z]+)-(\d+)g", name):
-        return f"{_GOOGLE[match[1]]}x{match[2]}" if match[1] in _GOOGLE else None
-    match = re.fullmatch(r"g2-standard-(\d+)", name)
-    return f"L4x{_G2.get(match[1], 1)}" if match else None
+    known = names | {name.split()[0] for name in names if re.match(r"[A-Z]+\d+\w* ", name)}
+    return sorted(known, key=lambda name: (not name[0].isupper(), name))
 
 
 MOST_CARDS = 100_000
@@ -287,7 +301,9 @@ def parse_gpus(text: str) -> Cards:
         found = parse_gpus(machine)
         told = Assumption("gpu", machine, f"the cards of {text.strip()}")
         return Cards(cards=found.cards, assumed=(told,))
-    for item in _ITEMS.findall(text[:10_000]):
+    if bracket := _LSPCI.search(text[:300]):
+        text = bracket[1].split("/")[0]
+    for item in _ITEMS.findall(without_seller(text[:10_000])):
         name, count = _counted(item)
         if not 1 <= count <= MOST_CARDS:
             raise QuestionError(f"GPU count {count} in {item.strip()[:40]!r} is out of range: expected 1 to {MOST_CARDS}")
@@ -304,11 +320,13 @@ def least_card(text: str) -> Accelerator:
 
 def _counted(item: str) -> tuple[str, int]:
     """The name and the count of ``NAMExN`` or ``NxNAME``; an x inside a name ("MI300X", "rtx 4090") is no count."""
+    if (said := _COUNTED.search(item)) and (rest := item.replace(said[0], " ")).strip():
+        return rest, _TENS[said[1]] if said[1] in _TENS else int(said[1])
     if fitting(item):
         return item, 1
     patterns = (r"\s*(?P<count>\d+)\s*[x*\u00d7]\s*(?P<name>.+)", r"\s*(?P<name>.+?)\s*[x*:\u00d7]\s*(?P<count>\d+)\s*")
     matches = [match for pattern in patterns if (match := re.fullmatch(pattern, item, re.IGNORECASE))]
-    named = [match for match in matches if fitting(match["name"])] or [m for m in matches if is_size(m["name"])]
+    named = [match for match in matches if fitting(_SLICE.sub("", match["name"]))] or [m for m in matches if is_size(m["name"])]
     return (named[0]["name"], int(named[0]["count"])) if named else (item, 1)
 
 
