@@ -358,3 +358,26 @@ def test_steps_that_put_nothing_on_the_card_are_not_said_to_fit(tmp_path: Path) 
     fit = json.loads(done.stdout)["fit"]
     assert (done.return_value, fit["verdict"]) == (3, "unknown")
     assert fit["error"] == "the program put nothing on the card: its steps ran on the CPU"
+
+
+CARDS = """
+import torch
+first, second = torch.device("{first}"), torch.device("{second}")
+one = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64)).to(first)
+two = torch.nn.Linear(64, 64).to(second)
+optimizer = torch.optim.Adam([*one.parameters(), *two.parameters()])
+for _ in range(2):
+    x = one(torch.randn(8, 64).to(first)) - torch.randn(8, 64, device=first)
+    loss = (two(x.to(second)) * torch.randint(1, 9, (8,)).to(second)[:, None]).pow(2).mean()
+    assert loss.device == second
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("first", "second", "several"), [("cuda:1", "cuda:1", False), ("cuda:0", "cuda:1", True)])
+def test_a_card_other_than_the_first_and_two_by_hand(tmp_path: Path, first: str, second: str, several: bool) -> None:
+    result = _traced(tmp_path, CARDS.format(first=first, second=second), gpus=2).result
+    assert (result.error, result.steps) == ("", 2)
+    told = "the script puts tensors on 2 cards: the peak is of all of them together, more than any holds"
+    assert (told in result.notes) is several

@@ -11,6 +11,8 @@ from vramcast.workload import Adapter
 
 # Written to the error output where a script begins: what libraries said before is not its own.
 BEGINS = "\x1e"
+# How the note of a process begins that holds more than one card.
+SEVERAL_CARDS = "the script puts tensors on"
 
 
 class TraceRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,7 +20,7 @@ from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.tracing.configs import check_built, config_of
 from vramcast.tracing.extrapolation.depth import BASE_PERIODS, shallow_depths
 from vramcast.tracing.reports.report import TraceReport, report
-from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
+from vramcast.tracing.request import SEVERAL_CARDS, ScriptRequest, TraceRequest, TraceResult
 from vramcast.tracing.run import Tracer, trace, trace_script
 from vramcast.training.activations.choice import scans_of
 from vramcast.training.resolve import resolve
@@ -198,6 +198,10 @@ def _untold(result: TraceResult, fit: Fit) -> Fit:
         return Fit(
             verdict="unknown",
             error="torch.compile was asked for: the step as traced is an upper bound, and it does not surely fit",
+        )
+    if fit.verdict in ("no", "tight") and any(note.startswith(SEVERAL_CARDS) for note in result.notes):
+        return Fit(
+            verdict="unknown", error="the script uses several cards: together they need more than one has, each needs less"
         )
     if result.error:
         return Fit(verdict="unknown", error=f"the program failed before its steps were done: {result.error}"[:500])

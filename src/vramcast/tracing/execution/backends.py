@@ -1,6 +1,5 @@
 """Two ways to have tensors without memory: fake CUDA tensors (exact device type), plain ``meta`` tensors (portable, faster)."""
 
-from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -78,8 +77,7 @@ class FakeCuda(Backend):
         if func in _VIEWS and not kwargs and self._is_plain(args[0]):
             with in_kernel_invocation_manager(self.mode):
                 seen = func(*args)
-            make = self._of_meta if args[0].fake_device == _CARD else partial(FakeTensor, self.mode, device=args[0].fake_device)
-            return make(seen) if isinstance(seen, torch.Tensor) else list(map(make, seen))
+            return self._of_meta(seen) if isinstance(seen, torch.Tensor) else list(map(self._of_meta, seen))
         if func in _FILLS and self._is_plain(args[0]):
             return args[0]
         return self._remembered.call(func, args, kwargs)
@@ -105,7 +103,7 @@ class FakeCuda(Backend):
             return FakeTensor(self.mode, same, _HOST)
 
     def _is_plain(self, tensor: torch.Tensor) -> bool:
-        if type(tensor) is not FakeTensor or tensor.fake_device.type != "cuda" or tensor.constant is not None:
+        if type(tensor) is not FakeTensor or tensor.fake_device != _CARD or tensor.constant is not None:
             return False
         return tensor.layout is torch.strided and not tensor.dtype.is_complex
 

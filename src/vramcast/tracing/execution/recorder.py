@@ -15,12 +15,14 @@ from vramcast.tracing.execution.places import Places
 class Recorder:
     """Every storage on the device is one allocation, from the first tensor that shows it until Python or C++ lets it go.
 
-    ``live_bytes`` is what is requested at the moment. A storage is known by its C++ address for as long as it lives.
+    ``live_bytes`` is what is requested at the moment; ``cards``: where tensors were put, all of which one log holds. A storage is
+    known by its C++ address for as long as it lives.
     """
 
     def __init__(self, places: Places) -> None:
         self.places = places
         self.outside: set[int] = set()
+        self.cards: set[Any] = set()
         self._numbers: dict[int, int] = {}
         self._categories: dict[int, str] = {}
         self._watches: dict[int, Any] = {}
@@ -34,6 +36,7 @@ class Recorder:
         self._phase = self._purpose = ""
         for known in (self._numbers, self._categories, self._watches):
             known.clear()
+        self.cards.clear()
 
     def see(self, tensor: torch.Tensor, op: str) -> None:
         """Note a tensor that an operator returned; an allocation when its storage is new or has grown."""
@@ -47,6 +50,7 @@ class Recorder:
             self._resized(key, storage, op)
         elif key not in self.outside:
             self._watches[key] = weakref.ref(storage, partial(self._gone, key))
+            self.cards.add(getattr(tensor, "fake_device", None))
             self._numbers[key] = self._allocate(storage.nbytes(), op)
 
     def label(self, tensor: torch.Tensor, category: str, module: str = "") -> None:

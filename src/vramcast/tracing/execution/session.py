@@ -18,7 +18,7 @@ from vramcast.tracing.execution.places import Places, is_library
 from vramcast.tracing.execution.recorder import Recorder
 from vramcast.tracing.execution.stand_ins import gpu_api, patches
 from vramcast.tracing.policies import DeviceModel, attention_order
-from vramcast.tracing.request import TraceResult
+from vramcast.tracing.request import SEVERAL_CARDS, TraceResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,10 +150,14 @@ class Session:
             seconds=seconds,
             attention=dict(self.attention.counts),
             guessed=dict(self.mode.guessed),
-            notes=(*notes, *self.notes),
+            notes=(*notes, *self.notes, *self._of_several_cards()),
             outside_bytes=sum(t.untyped_storage().nbytes() for t in self._outside),
             error=error,
         )
+
+    def _of_several_cards(self) -> tuple[str, ...]:
+        count = len(self.recorder.cards)
+        return (f"{SEVERAL_CARDS} {count} cards: the peak is of all of them together, more than any holds",) if count > 1 else ()
 
     def start_loaded(self, model: torch.nn.Module) -> None:
         """Begin the log with a model's tensors as ``from_pretrained`` leaves them: no random ones before, no tied head."""

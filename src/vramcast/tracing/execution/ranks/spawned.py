@@ -1,5 +1,6 @@
 """Programs that start their ranks themselves: they go on as the first of them, in this process."""
 
+import multiprocessing
 import sys
 from math import prod
 from multiprocessing import connection, process, queues, synchronize
@@ -33,8 +34,8 @@ _SHARED = (connection.Connection, queues.Queue, queues.SimpleQueue, synchronize.
 def _run_the_first(session: Session) -> None:
     """``Process(target=main, args=(rank, ...)).start()``: the first of a function runs here, the others are ranks of no interest.
 
-    A process that has used the card cannot fork one that does: so what is started before any use of it, is code of the script and
-    is handed nothing to answer by, is a rank. Any other process is started as it is.
+    A process that has used the card cannot fork one that does: so what is spawned, or forked before any use of it, is code of the
+    script and is handed nothing to answer by, is a rank. Any other process is started as it is.
     """
     original, begun = process.BaseProcess.start, set[object]()
 
@@ -43,7 +44,8 @@ def _run_the_first(session: Session) -> None:
         file = getattr(getattr(function, "__code__", None), "co_filename", "<unknown>")
         handed = (*started._args, *started._kwargs.values())
         alone = not any(isinstance(value, _SHARED) for value in handed)
-        if function not in begun and (is_library(file) or not alone or session.recorder.log.allocations):
+        forked = (getattr(started, "_start_method", None) or multiprocessing.get_start_method()) == "fork"
+        if function not in begun and (is_library(file) or not alone or (forked and session.recorder.log.allocations)):
             original(started)
             return
         started._popen = SimpleNamespace(
