@@ -39,6 +39,7 @@ def test_questions_are_answered_by_one_process_that_ends_with_its_terminal(
     pytest.importorskip("transformers")
     shell = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setattr(kept, "terminal", lambda: shell.pid)
+    monkeypatch.setattr(kept, "_key", lambda: ("these files", shell.pid))
     request = TraceRequest(config=CONFIG, seq=64, backend="meta")
     with Tracer() as plain:
         expected = plain.trace(request)
