@@ -200,3 +200,19 @@ def test_what_the_parsers_said_is_recorded() -> None:
     recorded = msgspec.json.decode((Path(__file__).parents[2] / "benchmarks/emitted/parsed.json").read_bytes())["parsers"]
     assert {one["parser"] for one in recorded} >= {"vllm", "sglang", "torchtitan", "accelerate", "axolotl", "llama_factory"}
     assert all(one["accepted"] == one["given"] > 0 for one in recorded)
+
+
+def test_megatrons_uneven_stages_and_recomputed_modules_come_back(tmp_path: Path) -> None:
+    from vramcast.reading.training.files import read_training_files
+    from vramcast.training.stage_layouts import balanced_layout
+
+    model = read_model("Qwen/Qwen3-235B-A22B")  # 94 layers
+    written = balanced_layout(94, 16, 6)
+    asked = Training(
+        model=model.id, framework="megatron", gpus=64, seq=4096, micro_batch=1, accumulate=16, options={"stage_layout": written},
+        parallel=Parallel(tp=2, pp=16, vpp=6, dp=2, sp=True), checkpointing="modules:layernorm+moe_act",
+    )  # fmt: skip
+    (tmp_path / "run.sh").write_text(emitted_training("megatron", asked, model))
+    found = read_training_files((str(tmp_path / "run.sh"),)).values
+    assert (found["options.stage_layout"], found["parallel.vpp"]) == (written, 6)
+    assert found["checkpointing"] == "modules:layernorm+moe_act"

@@ -73,12 +73,17 @@ def _megatron(question: Training, model: Model) -> str:
         "use-distributed-optimizer": question.fsdp is None, "use-megatron-fsdp": bool(question.fsdp),
         "sequence-parallel": layout.sp,
     }  # fmt: skip
-    if layout.vpp > 1:
+    if question.options.get("stage_layout"):
+        flags["pipeline-model-parallel-layout"] = f'"{question.options["stage_layout"]}"'
+    elif layout.vpp > 1:
         flags["num-layers-per-virtual-pipeline-stage"] = model.layers // (layout.pp * layout.vpp)
     if question.checkpointing == "full":
         flags |= {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1}
     elif question.checkpointing == "selective":
         flags["recompute-granularity"] = "selective"
+    elif str(question.checkpointing).startswith("modules:"):
+        modules = str(question.checkpointing).partition(":")[2].replace("+", " ")
+        flags |= {"recompute-granularity": "selective", "recompute-modules": modules}
     flags |= _megatron_shape(model)
     words = [f"--{name}" if value is True else f"--{name} {value}" for name, value in flags.items() if value is not False]
     launch = f"torchrun --nproc-per-node {min(8, question.gpus)} --nnodes {nodes} pretrain_gpt.py"
