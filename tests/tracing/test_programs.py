@@ -364,7 +364,7 @@ CARDS = """
 import torch
 first, second = torch.device("{first}"), torch.device("{second}")
 one = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64)).to(first)
-two = torch.nn.Linear(64, 64).to(second)
+two = torch.nn.Linear(64, 64).to(second).share_memory()
 optimizer = torch.optim.Adam([*one.parameters(), *two.parameters()])
 for _ in range(2):
     x = one(torch.randn(8, 64).to(first)) - torch.randn(8, 64, device=first)

@@ -118,6 +118,10 @@ def pinning() -> None:
     torch.Tensor.pin_memory = lambda tensor, *_, **__: tensor
     torch.Tensor.is_pinned = lambda *_, **__: False
     pin_memory.pin_memory = lambda data, *_, **__: data
+    share = torch.Tensor.share_memory_
+    torch.Tensor.share_memory_ = lambda tensor: (
+        tensor if isinstance(tensor, FakeTensor) else share(tensor)
+    )  # a card's is as it is
 
 
 def formatting() -> None:
