@@ -29,6 +29,7 @@ from vramcast.speed.kernels import (
     recurrent,
     sparse_attention,
 )
+from vramcast.speed.kernels.harness import UNTUNED, in_step
 from vramcast.speed.kernels.law import larger, logarithm, smaller, whole
 from vramcast.speed.kernels.moe import DISTRIBUTIONS, routed
 
@@ -248,3 +249,13 @@ def test_unpacked_weights_take_the_kernel_of_their_class_before_its_format_elsew
     assert "int4_weight_only" in found.borrowed
     measured = law_for("moe", "sglang/marlin", "int4_weight_only", find_accelerator("A100-80G"))
     assert not measured.borrowed
+
+
+def test_a_server_does_not_have_the_best_kernel_of_every_shape_of_8_bit_blocks_on_instinct() -> None:
+    card = find_accelerator("MI300X")
+    tuned = gemm(card=card, m=16, n=4096, k=7168, weight="fp8_block", backend="aiter")
+    served = in_step(tuned)
+    assert served.seconds == pytest.approx(UNTUNED * tuned.seconds)
+    assert sum(served.parts.values()) == pytest.approx(UNTUNED * sum(tuned.parts.values()))
+    wide = gemm(card=card, m=16, n=4096, k=7168, weight="bf16", backend="aiter")
+    assert in_step(wide).seconds <= wide.seconds
