@@ -86,12 +86,13 @@ def bar_of(groups: dict[str, list[float]]) -> tuple[Range, float]:
 def wider(kind: str, bar: Range, looks: list[Look]) -> Range:
     """The bar with each end moved out as far as first looks of its kind ask, where three groups and eight looks tell.
 
-    The share that it holds is the smallest under which groups of looks left out are held as often as promised.
+    The share that it holds is the smallest under which groups of looks left out are held as often as promised; the promised one
+    where none does, as where few groups tell.
     """
     groups = looked(kind, looks)
     if len(groups) < _FEWEST_GROUPS or sum(map(len, groups.values())) < _LEAST:
         return bar
-    share = next((s for s in _SHARES if unseen_held(bar, groups, s) >= COVERAGE - _TOLERANCE), _SHARES[-1])
+    share = next((s for s in _SHARES if unseen_held(bar, groups, s) >= COVERAGE - _TOLERANCE), COVERAGE)
     low, high = holding(bar, groups, share)
     return Range(low=math.floor(low * 1e4) / 1e4, high=math.ceil(high * 1e4) / 1e4, cases=bar.cases)
 
@@ -278,7 +279,7 @@ def bars_page(plain: dict[str, Range], bars: dict[str, Range], held: dict[str, f
 
 
 def _unseen(bar: Range, groups: dict[str, list[float]]) -> float:
-    share = next((s for s in _SHARES if unseen_held(bar, groups, s) >= COVERAGE - _TOLERANCE), _SHARES[-1])
+    share = next((s for s in _SHARES if unseen_held(bar, groups, s) >= COVERAGE - _TOLERANCE), COVERAGE)
     return unseen_held(bar, groups, share)
 
 

@@ -12,7 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from vramcast.errors import VramcastError
-from vramcast.models.inventory import Model
+from vramcast.models.inventory import Block, Model
+from vramcast.models.layers import GatedDeltaNet, Mamba2
 from vramcast.models.operations import Batch, Split
 from vramcast.models.quantization import scheme_for
 from vramcast.models.quantization.scheme import Scheme
@@ -244,8 +245,10 @@ def _answered(row: Row, engine: str, *, model: Model, stored: str | None, split:
     """The deployment by way of the memory side, which knows the cache's room; None where it refuses the question."""
     settings = row["settings"]
     lengths = [settings.get(k) for k in ("isl", "osl", "tokens") if isinstance(settings.get(k), int)]
+    keeps_states = engine == "sglang" and not inference_x(row) and any(_holds_state(one) for one in model.blocks)
     question = Serving(
         model=model.id, gpu=words.card(row).id, gpus=split.ranks * _pp(settings), engine=engine,
+        engine_version=".".join(map(str, words.version(row, engine))) if keeps_states else None,
         context=max(512, min(model.positions or 10**9, sum(lengths) + 64)), quant=None if stored == "none" else stored,
         kv_dtype="fp8" if cache_dtype(row, engine) == "fp8" else None,
         parallel=Parallel(tp=split.ranks, pp=_pp(settings), ep=split.ranks if split.moe_ep > 1 else 1),
@@ -259,6 +262,11 @@ def _answered(row: Row, engine: str, *, model: Model, stored: str | None, split:
     if engine in SERVED and made.pool_tokens <= 0 and not made.pool_sequences:
         raise Unexpressed("the weights leave no room for a cache on the cards that the row names")
     return made
+
+
+def _holds_state(block: Block) -> bool:
+    """Whether a layer keeps a recurrent state, of which SGLang's releases give a request one to five slots."""
+    return any(isinstance(mixer, GatedDeltaNet | Mamba2) for mixer in block.mixers)
 
 
 def _scheme(model: Model, stored: str | None) -> Scheme:

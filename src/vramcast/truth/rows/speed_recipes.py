@@ -65,6 +65,7 @@ def recipe(row: Row, engine: str) -> dict[str, Any]:
         polls = 10 if polls and newer else polls
         found |= {"chunk_tokens": 16384, "poll_steps": polls, "max_seqs": max(128, clients)}
         found["state_bytes"] = 2.0
+        found["pool_sequences"] = 0  # --disable-radix-cache: a state slot for each request, more than the clients
     if "gpt-oss" in row["model_id"] and engine == "vllm" and str(row["gpu"]).startswith("H100"):
         found["backends"] = {"moe": "vllm/marlin"}  # VLLM_MXFP4_USE_MARLIN=1
     if "MiniMax" in row["model_id"] and str(row["gpu"]).startswith("H100"):

@@ -8,7 +8,7 @@ from vramcast.hardware.runtime import engine_start_bytes, engine_start_term
 from vramcast.ledger import Instant, RankMemory, Term
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Block
-from vramcast.models.layers import Experts
+from vramcast.models.layers import Experts, Mamba2
 from vramcast.models.sharding import Stage, cut, distinct_stages, is_routed, share
 from vramcast.quantity import Number, bytes_, is_array, is_nothing, maximum, minimum, named, whole
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, free_bytes, narrowest, parse_version
@@ -229,7 +229,8 @@ def _whole(resolved: Resolved) -> Stage:
 def _slots_per_request(resolved: Resolved) -> int:
     if resolved.options.get("disable_radix_cache"):
         return 1
-    return at(parse_version(resolved.version, "sglang"), versions.STATE_SLOTS)
+    mamba2 = any(isinstance(mixer, Mamba2) for block in resolved.model.blocks for mixer in block.mixers)
+    return at(parse_version(resolved.version, "sglang"), versions.STATE_SLOTS_MAMBA2 if mamba2 else versions.STATE_SLOTS)
 
 
 def _request_bytes(rank: SglangRank, tokens: Number) -> Number:

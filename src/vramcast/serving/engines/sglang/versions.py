@@ -14,6 +14,9 @@ STATE_SHARE = 0.9
 # state slots of a request beside prefix reuse (mem_cache/kv_cache_configurator.py: the ratio, and two more where an extra buffer
 # lets the scheduler run ahead; server_args.py: mamba_radix_cache_strategy auto is that buffer, mamba_scheduler_strategy was not)
 STATE_SLOTS: Table[int] = (((0,), 3), ((0, 5, 15), 5))
+# models of Mamba-2 had no prefix reuse at first (mamba2_config switched it off; 256 clients of Nemotron 3 wait for nothing in
+# 0.5.6 and 0.5.9)
+STATE_SLOTS_MAMBA2: Table[int] = (((0,), 1), ((0, 5, 10), 3), ((0, 5, 15), 5))
 
 # what the default fraction follows: tensor parallel ranks alone, the card's size, or what activations and graphs are reckoned at
 FRACTION: Table[str] = (((0,), "ranks"), ((0, 5), "card"), ((0, 5, 3), "reserve"))
