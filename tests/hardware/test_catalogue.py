@@ -89,3 +89,19 @@ def test_lpddr_on_a_board_is_its_own_memory() -> None:
         "mlu370-x8": False,
         "atlas-300i-duo": False,
     }
+
+
+@pytest.mark.parametrize(
+    ("card", "missing"), [("K100_AI", "bandwidth|peak rate"), ("MTT S80", "peak rate"), ("RTX PRO 3000", "peak rate")]
+)
+def test_a_card_without_a_figure_answers_memory_and_says_that_no_time_is_known(capsys, card: str, missing: str) -> None:
+    import json
+    import re
+
+    from vramcast.cli import run
+
+    assert run(["serve", "Qwen/Qwen2.5-7B-Instruct", "--gpu", card, "--prompt", "500", "--output", "50", "--json"]) in (0, 1)
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["memory"]["per_gpu"][0]["needed_bytes"] > 0
+    assert (answer.get("speed") or {}).get("tpot_s") is None
+    assert any(re.search(f"no known ({missing})", str(told)) for told in answer["unmodelled"])
