@@ -5,6 +5,7 @@ import pytest
 from vramcast.truth.judgement import Unexpressed
 from vramcast.truth.rows import inference_words as words
 from vramcast.truth.rows.inference import judge, question_of
+from vramcast.truth.rows.unread import unread_words
 from vramcast.units import GiB
 
 
@@ -108,3 +109,24 @@ def test_types_of_gguf_files_and_the_sampler_are_read() -> None:
     assert question_of(row(quant="gguf Q8_0"))[0].quant == "q8_0"
     asked = question_of(row(settings={"max_model_len": 8192, "flashinfer_sampler": True}))[0]
     assert asked.options["flashinfer_sampler"] is True
+
+
+@pytest.mark.parametrize(
+    ("settings", "taken"),
+    [
+        ({"limit_mm_per_prompt": "image 0, video 0"}, {"language_model_only": True}),
+        ({"limit_mm_per_prompt": "image 0, audio 0"}, {}),
+        ({"limit_mm_per_prompt": "image 4, video 0"}, {}),
+        ({"mode": "LLM()"}, {"entry": "offline"}),
+        ({"mode": "vllm bench latency"}, {"entry": "offline"}),
+        ({"runner": "pooling"}, {"runner": "pooling"}),
+    ],
+)
+def test_towers_that_take_nothing_and_the_class_that_was_started(settings, taken) -> None:
+    found = words.options(row(settings=settings), "vllm")
+    assert found == taken | {"gpu_total_bytes": round(79.19 * GiB)}
+
+
+def test_no_images_beside_videos_is_not_read() -> None:
+    assert unread_words("vllm", {"limit_mm_per_prompt": "image 0, audio 0"})
+    assert not unread_words("vllm", {"limit_mm_per_prompt": "image 0, video 0", "mode": "LLM()", "runner": "pooling"})

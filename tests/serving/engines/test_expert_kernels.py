@@ -7,7 +7,7 @@ from vramcast.models.reading import read_model
 from vramcast.models.sharding import cut, share_shape
 from vramcast.serving.engines.base import Answer, answer_of
 from vramcast.serving.engines.layouts import MARLIN, TRITON_HOPPER
-from vramcast.serving.engines.vllm.fixed import Capture
+from vramcast.serving.engines.vllm.graphs import Capture
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
 

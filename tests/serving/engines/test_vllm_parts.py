@@ -1,5 +1,6 @@
 """Parts of vLLM's rules one by one: captured sizes, LoRA slots, encoders, absorbed projections, cache types."""
 
+import msgspec
 import pytest
 
 from vramcast.hardware.cards import find_accelerator
@@ -10,9 +11,9 @@ from vramcast.serving.engines import engine
 from vramcast.serving.engines.base import answer_of
 from vramcast.serving.engines.layouts import even_split
 from vramcast.serving.engines.vllm.engine import Vllm, subtracts_graphs
-from vramcast.serving.engines.vllm.fixed import Capture, graphs_term
+from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
 from vramcast.serving.engines.vllm.profile import encoder_term
-from vramcast.serving.engines.vllm.settings import cache_types, settings_of
+from vramcast.serving.engines.vllm.settings import cache_types, pools, settings_of
 from vramcast.serving.engines.vllm.versions import non_torch_term
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving
@@ -311,3 +312,47 @@ def test_encoders_keep_no_keys(version: str, pooled: bool) -> None:
     assert "logits" not in names
     assert (answer.cache.pool_bytes > 0) is pooled
     assert serving_fit(answer, find_accelerator("RTX 4090")).verdict == "fits"
+
+
+def second(version: str, **options):
+    question = Serving(model=LLAMA, gpu="L4", engine="vllm", engine_version=version, context=4096, options=options)
+    return answer_of(question, model=read_model(LLAMA, offline=True))
+
+
+def test_counts_of_drawn_tokens_are_in_the_budget_since_all_that_is_used_is_read_off_the_device() -> None:
+    """256 sequences of Llama's vocabulary: 4 bytes a token and a bit of the prompt's mask (vllm-project/vllm#52718)."""
+    size = 256 * (128_256 + 128_256 // 32) * 4
+    late, early = (second(version, enforce_eager=True, gpu_memory_utilization=0.92) for version in ("0.27.0", "0.26.0"))
+    assert late.ranks[0].peak.terms and "sampler_states" in {t.name for t in late.ranks[0].instants[0].terms}
+    assert early.cache.pool_bytes - late.cache.pool_bytes == pytest.approx(size, abs=4 * 2**20)
+    workspace = next(t for t in early.ranks[0].instants[0].terms if t.name == "workspace")
+    assert workspace.bytes == size
+
+
+def test_a_pooling_run_keeps_its_cache_and_draws_nothing() -> None:
+    """Qwen3-Embedding and its like: keys and values are kept, no logits are made, and no decode graph is captured whole."""
+    pooled, generates = second("0.33.0", runner="pooling"), second("0.33.0")
+    assert "sampling" not in {instant.name for instant in pooled.ranks[0].instants}
+    assert "sampler_states" not in {t.name for t in pooled.ranks[0].instants[0].terms}
+    assert pooled.cache.pool_bytes > generates.cache.pool_bytes
+    assert captured((0, 33), pools=True).whole_sizes == 0 < captured((0, 33)).whole_sizes
+
+
+def test_a_name_that_says_embedding_pools_unless_told_otherwise() -> None:
+    model = read_model(LLAMA, offline=True)
+    named = msgspec.structs.replace(model, id="Qwen/Qwen3-Embedding-8B")
+    assert pools(named, {}) and not pools(named, {"runner": "generate"})
+    assert not pools(model, {}) and pools(model, {"runner": "pooling"})
+    assert pools(msgspec.structs.replace(model, architecture="LlamaForSequenceClassification"), {})
+
+
+def test_few_small_graphs_work_in_a_small_pool() -> None:
+    """Sizes up to 4 took 0.03 GiB on a start of an AWQ model where sizes up to 512 would have 64 MiB for the pool alone."""
+    few, many = (graphs_term(whole_stage(LLAMA), captured((0, 19), "L4", seqs=s), eager=False) for s in (2, 256))
+    assert few.find("pool").bytes == round((64 * 4 / 512 + 1.9 * 3) * 2**20)
+    assert many.find("pool").bytes == round((64 + 1.9 * 51) * 2**20)
+
+
+def test_an_unknown_card_has_no_partial_outputs_of_hopper() -> None:
+    capture = Capture(version=(0, 19), max_seqs=256, max_tokens=8192, card=None)
+    assert graphs_term(whole_stage(LLAMA), capture, eager=False).find("partial_outputs") is None

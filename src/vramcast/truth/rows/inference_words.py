@@ -41,7 +41,7 @@ _FLAGS = {
         "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "block_size",
         "enable_prefix_caching", "engine_core", "mamba_ssm_cache_dtype", "mamba_cache_dtype", "swap_space", "max_loras",
         "moe_backend", "data_parallel_size", "decode_context_parallel_size", "cpu_offload_gb", "num_gpu_blocks_override",
-        "disable_hybrid_kv_cache_manager", "attention_backend", "flashinfer_sampler",
+        "disable_hybrid_kv_cache_manager", "attention_backend", "flashinfer_sampler", "runner", "runner",
     ),
     "sglang": (
         "mem_fraction_static", "max_running_requests", "cuda_graph_max_bs", "max_total_tokens", "max_mamba_cache_size",
@@ -208,10 +208,20 @@ def _vllm(row: Row) -> dict[str, Any]:
         "enable_expert_parallel": True if settings.get("expert_parallel") or settings.get("ep") else None,
         "num_speculative_tokens": int(drafted[1]) if drafted else count(settings.get("mtp_draft_tokens")),
         "speculative_method": "mtp" if "mtp" in words or settings.get("mtp_draft_tokens") else None,
-        "language_model_only": True if settings.get("vision") == "off" else None,
+        "language_model_only": True if settings.get("vision") == "off" or _no_items(settings) else None,
+        "entry": "offline" if settings.get("mode") in _OFFLINE else None,
         **_named(settings, {"swap_space_gib": "swap_space", "dp": "data_parallel_size", "dcp": "decode_context_parallel_size"}),
         **(unsloth.options(row, _number(row)) if unsloth.started_by_unsloth(row) else {}),
     }
+
+
+_OFFLINE = ("LLM()", "vllm bench latency", "vllm bench throughput")  # the LLM class, whose batches are larger than the server's
+
+
+def _no_items(settings: Row) -> bool:
+    """Whether images and videos are limited to none, so that no tower runs (config/model.py: "running in text-only mode")."""
+    limits = dict(re.findall(r"(\w+) (\d+)", str(settings.get("limit_mm_per_prompt") or "")))
+    return {"image", "video"} <= limits.keys() and set(limits.values()) == {"0"}
 
 
 def _number(row: Row) -> tuple[int, ...]:

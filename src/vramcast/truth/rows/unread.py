@@ -14,7 +14,7 @@ READ: Mapping[str, frozenset[str]] = {
         "enable_prefix_caching", "mamba_ssm_cache_dtype", "mamba_cache_dtype", "swap_space", "swap_space_gib", "enable_lora",
         "max_lora_rank", "max_loras", "expert_parallel", "ep", "speculative", "mtp_draft_tokens", "vision", "moe_backend",
         "data_parallel_size", "dp", "decode_context_parallel_size", "dcp", "cpu_offload_gb", "num_gpu_blocks_override",
-        "disable_hybrid_kv_cache_manager", "attention_backend", "flashinfer_sampler",
+        "disable_hybrid_kv_cache_manager", "attention_backend", "flashinfer_sampler", "runner", "limit_mm_per_prompt",
     },
     "sglang": _EVERY | {
         "mem_fraction_static", "max_running_requests", "cuda_graph_max_bs", "cuda_graph_bs", "max_total_tokens",
@@ -45,6 +45,8 @@ def unread_words(engine: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Each setting of the row that nothing reads, as "name=value"; and a deciding one that its words call for and do not tell."""
     known = READ[_ENGINES.get(engine, engine)] | QUIET
     words = [f"{name}={str(value)[:40]}" for name, value in settings.items() if name not in known and value not in (None, "")]
+    if (limit := str(settings.get("limit_mm_per_prompt"))).count("image 0") > limit.count("video 0"):
+        words.append(f"limit_mm_per_prompt={limit}: videos are still encoded")
     if settings.get("enable_lora") and not settings.get("max_lora_rank"):
         words.append("max_lora_rank: not told")
     return tuple(words)

@@ -171,13 +171,14 @@ def _memory(rank: VllmRank, blocks: Number, wanted: Number, resolved: Resolved, 
     fixed = rank.fixed
     held = blocks * rank.plan.block_bytes
     cache = _cache_terms(rank, held, resolved, settings)
-    around = (*((fixed.unseen,) if fixed.unseen else ()), fixed.graphs, fixed.communication, fixed.context)
+    kept = tuple(term for term in (fixed.unseen, fixed.states) if term)
+    around = (*kept, fixed.graphs, fixed.communication, fixed.context)
     instants = [Instant(name="forward", terms=(fixed.weights, *cache, fixed.activations, *around))]
     if fixed.encoder:
         instants.append(Instant(name="encoder", terms=(fixed.weights, *cache, fixed.encoder, *around)))
     if fixed.logits:
         instants.append(Instant(name="sampling", terms=(fixed.weights, *cache, fixed.logits, *around)))
-    loaded = fixed.weights.bytes + (fixed.unseen.bytes if fixed.unseen else 0)
+    loaded = fixed.weights.bytes + sum(term.bytes for term in kept)
     allocated = loaded + held + fixed.peak_bytes
     outside = sum(term.bytes for term in (fixed.graphs, fixed.communication, fixed.context))
     needed = loaded + wanted * rank.plan.block_bytes + fixed.peak_bytes + outside
@@ -249,6 +250,8 @@ def budget_of(settings: VllmSettings, fixed: VllmTerms) -> Budget:
     if settings.pool_override is not None:
         return Budget(requested_bytes=requested, pool_bytes=settings.pool_override, settings=settings)
     used = {"weights": fixed.weights.bytes, "peak": fixed.peak_bytes, "libraries": fixed.communication.bytes}
+    if fixed.states:
+        used["states of the sampler"] = fixed.states.bytes
     if subtracts_graphs(settings):
         used["graphs"] = fixed.graphs.bytes
     if settings.core == "V1" and at(settings.version, versions.COUNTS_CONTEXT):

@@ -1,30 +1,24 @@
 """Everything of a vLLM rank that is not cache: weights, LoRA slots, the profile run's two peaks, graphs, libraries, context.
 
 A and B of every linear layer are allocated for each LoRA slot at load, whether or not an adapter is there (vllm/lora/layers).
-
-CUDA graphs take a private pool plus the nodes of every kernel launched, per layer, graph and capture mode. The constants are read
-off start-up logs: bytes of a node from those of 0.19 (8 to 80 layers lie on one line) and, for the V0 engine, from nine starts of
-0.7 to 0.9 on four cards, where LoRA and bitsandbytes launch their own kernels. On Hopper whole decode graphs also keep
-FlashAttention-3's partial outputs of the largest batch, fp32 for each of 32 splits of the context
-(v1/attention/backends/flash_attn.py, flash_attn_max_num_splits_for_cuda_graph): the part that tensor parallelism cuts.
 """
 
 from collections.abc import Iterator
 
 import msgspec
 
-from vramcast.hardware.accelerator import Accelerator
-from vramcast.hardware.runtime import cublas_workspace_bytes, engine_start_term
+from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Term
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model, Tensor
-from vramcast.models.layers import Attention, Experts, LatentAttention
+from vramcast.models.layers import LatentAttention
 from vramcast.models.rotary import SECTION_ROWS
 from vramcast.models.sharding import Stage, cut, every_stage, share, share_shape
-from vramcast.quantity import Number, bytes_, is_nothing, maximum, minimum, named, where
-from vramcast.serving.engines.base import Fitted, Resolved, Version, at
+from vramcast.quantity import Number, bytes_, maximum, minimum, named
+from vramcast.serving.engines.base import Resolved, at
 from vramcast.serving.engines.layouts import even_split, has_experts, pad_of
 from vramcast.serving.engines.vllm import versions
+from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
 from vramcast.serving.engines.vllm.profile import (
     Batch,
     encoder_term,
@@ -32,171 +26,19 @@ from vramcast.serving.engines.vllm.profile import (
     profiled_tokens,
     sampling_term,
     splits_towers,
-    widest_slice,
 )
 from vramcast.serving.engines.vllm.settings import VllmSettings
 from vramcast.serving.weights import VOCAB_MULTIPLE, Loading, Storage, storage_of, weights_term
-from vramcast.units import GiB, KiB, MiB, gib
+from vramcast.units import GiB, gib
 
-NODE_KIB = Fitted(19.4, 42, "start-up logs of 0.19, 8 to 80 layers on one line")
-# kernels of one decoded layer: fused by torch.compile, as written (V0), and what routed experts launch more
-COMPILED, EAGER, ROUTED = 8, 11, 3
-# shrink and expand of the four adapted linear layers; slices dequantised, multiplied and copied rather than four products
-LORA, DEQUANTIZED = 8, 12
-SPLITS = 32
-ACCUMULATOR_BYTES = 4
-# v1/attention/backends/flashinfer.py: one float workspace, and a wrapper with its integer workspace for every decode size
-FLASHINFER_WORKSPACE = 394 * MiB
-FLASHINFER_WRAPPER = 8 * MiB
-LARGEST = 512
-STEP = 8
-WIDE_FROM = 256
-
-
-class Capture(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides the graphs of one rank; ``max_seqs`` and ``max_tokens`` may be arrays, one element per layout.
-
-    ``core``: V0 or V1; ``speculative``: tokens drafted per step; ``element``: bytes of one activation; ``lora``:
-    adapters' kernels are launched; ``dequantizes``: bitsandbytes' are; ``flashinfer``: attention is its; ``asked_largest``: what
-    is asked for or the class sets whatever the sequences are, 0: nothing (models/config.py GptOssForCausalLMConfig).
-    """
-
-    version: Version
-    max_seqs: Number
-    max_tokens: Number
-    core: str = "V1"
-    tp: int = 1
-    speculative: int = 0
-    card: Accelerator | None = None
-    element: float = 2
-    lora: bool = False
-    dequantizes: bool = False
-    flashinfer: bool = False
-    asked_largest: int = 0
-
-    @property
-    def largest(self) -> Number:
-        """The batch size that bounds what is captured."""
-        if self.core == "V0" or not at(self.version, versions.V1_SIZES):
-            return self._largest_of_v0()
-        return minimum(self._asked(), self.max_tokens)
-
-    @property
-    def sizes(self) -> Number:
-        """How many batch sizes are captured: 1, 2, 4, every 8 below 256, and above in wider steps."""
-        return self._count(self.largest)
-
-    @property
-    def whole_sizes(self) -> Number:
-        """How many of them are captured as whole decode graphs besides; V0 captured none."""
-        return self._count(self._decode()) if self._whole() else 0
-
-    @property
-    def largest_whole(self) -> Number:
-        """The largest batch captured as a whole decode graph, 0 where there is none."""
-        return self._size_below(self._decode()) if self._whole() else 0
-
-    def _whole(self) -> bool:
-        return self.core != "V0" and at(self.version, versions.WHOLE_GRAPHS)
-
-    def _decode(self) -> Number:
-        return minimum(self.largest, self.max_seqs * (1 + self.speculative))
-
-    def _asked(self) -> Number:
-        if self.asked_largest:
-            return self.asked_largest
-        if not at(self.version, versions.SIZES_BY_SEQUENCES):
-            return LARGEST
-        blackwell = self.card is not None and (self.card.capability or (0, 0))[0] == 10
-        cap = at(self.version, versions.LARGEST_ON_BLACKWELL) if blackwell else LARGEST
-        return minimum(self.max_seqs * (1 + self.speculative) * 2, cap)
-
-    def _largest_of_v0(self) -> Number:
-        most = where(self.max_seqs > 4, -(-self.max_seqs // STEP) * STEP, self.max_seqs)
-        cap = at(self.version, versions.LARGEST_OF_V0)
-        return most if cap is None else minimum(most, cap)
-
-    def _step(self) -> int:
-        return STEP if self.core == "V0" else at(self.version, versions.WIDE_STEP)
-
-    def _count(self, most: Number) -> Number:
-        """Sizes up to ``most``, which is at least 1."""
-        small = 1 + (most >= 2) * 1 + (most >= 4) * 1 + minimum(most // STEP, WIDE_FROM // STEP - 1)
-        return small + maximum((most - WIDE_FROM) // self._step() + 1, 0)
-
-    def _size_below(self, most: Number) -> Number:
-        """The largest size up to ``most``."""
-        step = self._step()
-        small = where(most >= 4, 4, where(most >= 2, 2, 1))
-        wide = WIDE_FROM + (most - WIDE_FROM) // step * step
-        return where(most >= WIDE_FROM, wide, where(most >= STEP, most // STEP * STEP, small))
-
-
-def graphs_term(stage: Stage, capture: Capture, *, eager: bool) -> Term:
-    """Memory of the captured graphs of one rank: cut at attention for every size, whole ones for decode batches since 0.11."""
-    if eager:
-        return Term(name="graphs", bytes=0, why="enforce_eager: none are captured")
-    parts = [_nodes(stage, capture), *_pool(stage, capture), *_attention(stage, capture)]
-    return Term.total(
-        "graphs", [p for p in parts if not is_nothing(p.bytes)], source="vllm/config/vllm.py; start-up logs of 0.7 to 0.19"
-    )
-
-
-def _nodes(stage: Stage, capture: Capture) -> Term:
-    """Nodes of all kernels of all graphs."""
-    graphs = named(capture.sizes, "sizes") + named(capture.whole_sizes, "whole decode graphs")
-    launched = named(stage.layers, "layers") * named(_kernels(capture), "kernels")
-    routed = sum(n for block, n in stage.blocks if isinstance(block.feedforward, Experts))
-    if routed:
-        launched += named(routed, "routed layers") * named(ROUTED, "more")
-    return Term(name="nodes", amount=graphs * launched * bytes_(NODE_KIB.value * KiB, NODE_KIB.why))
-
-
-def _kernels(capture: Capture) -> int:
-    """Kernels of a layer; adapters' are launched while capturing by V0, and again since 0.11."""
-    v0 = capture.core == "V0"
-    launched = capture.lora and (v0 or at(capture.version, versions.CAPTURES_LORA))
-    return (EAGER if v0 else COMPILED) + LORA * launched + DEQUANTIZED * capture.dequantizes
-
-
-def _pool(stage: Stage, capture: Capture) -> list[Term]:
-    """The pool the graphs share: what the largest one works in."""
-    parts = []
-    if capture.dequantizes:
-        elements = where(capture.largest > 1, widest_slice(stage, capture.tp), 0)
-        parts.append(Term(name="dequantized", amount=named(elements, "elements of the widest slice") * bytes_(capture.element)))
-    if capture.core == "V0":
-        why = "workspace torch gives cuBLAS on the capturing stream"
-        return [*parts, Term(name="pool", bytes=cublas_workspace_bytes(capture.card), why=why)]
-    base, each = at(capture.version, versions.POOL_MIB), at(capture.version, versions.SIZE_MIB)
-    pool = (named(base.value, "MiB") + named(capture.sizes, "sizes") * named(each.value, "MiB")) * bytes_(MiB, base.why)
-    return [*parts, Term(name="pool", amount=pool)]
-
-
-def _attention(stage: Stage, capture: Capture) -> list[Term]:
-    """What the attention kernels keep for whole decode graphs: FlashInfer's workspaces, or FlashAttention-3's partial outputs."""
-    if capture.flashinfer:
-        wrappers = named(capture.whole_sizes, "decode sizes") * bytes_(FLASHINFER_WRAPPER)
-        return [Term(name="flashinfer", amount=bytes_(FLASHINFER_WORKSPACE) + wrappers)]
-    if capture.card is not None and (capture.card.capability or (0, 0))[0] != 9:
-        return []
-    widest = max((_output_width(mixer) for block, _ in stage.blocks for mixer in block.mixers), default=0)
-    elements = named(SPLITS, "splits") * named(capture.largest_whole, "rows") * named(widest, "wide")
-    size = elements * bytes_(ACCUMULATOR_BYTES, "of partial outputs")
-    return [Term(name="partial_outputs", bytes=size.value // capture.tp, why=size / named(capture.tp, "ranks"))]
-
-
-def _output_width(mixer: object) -> int:
-    """Elements a decoded token's attention leaves before its projection; latent attention's are as wide as the latent."""
-    if isinstance(mixer, LatentAttention):
-        return mixer.heads * mixer.kv_rank
-    return mixer.heads * mixer.values if isinstance(mixer, Attention) else 0
+WORD_BITS = 32
 
 
 class VllmTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The terms of one rank beside its cache. ``logits`` is None on stages that do not sample, ``encoder`` without towers.
 
-    ``unseen`` is allocated, and in no budget: LoRA slots of old versions.
+    ``unseen`` is allocated, and in no budget: LoRA slots of old versions, and ``states`` where only what the profile run itself
+    allocated was counted.
     """
 
     weights: Term
@@ -207,6 +49,7 @@ class VllmTerms(msgspec.Struct, frozen=True, kw_only=True):
     communication: Term
     context: Term
     unseen: Term | None = None
+    states: Term | None = None
 
     @property
     def peak_bytes(self) -> Number:
@@ -236,13 +79,24 @@ def fixed_terms(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Vll
     return VllmTerms(
         weights=_weights(resolved, settings, stage),
         activations=forward_term(model, stage, batch),
-        logits=sampling_term(model, stage, batch) if stage.last and not settings.pools_only else None,
+        logits=sampling_term(model, stage, batch) if stage.last and not settings.pools else None,
         encoder=encoder_term(model, batch.towers, batch.tokens, batch.element, batch.pixel, tp=batch.tp),
         graphs=graphs_term(stage, _capture(resolved, settings), eager=settings.eager),
         communication=versions.non_torch_term(settings.version, card, tp=settings.tp, pp=settings.pp),
         context=engine_start_term(card, settings.world, expert_group=has_experts(model)),
         unseen=_unseen(resolved, settings, stage),
+        states=_states(model, settings) if at(settings.version, versions.COUNTS_ALL_USED) and stage.last else None,
     )
+
+
+def _states(model: Model, settings: VllmSettings) -> Term | None:
+    """Counts of drawn tokens and a mask of the prompt's, which penalties need: kept whether or not anybody asks for penalties."""
+    if settings.pools or not settings.second_runner:
+        return None
+    rows, vocab = named(settings.max_seqs, "sequences"), named(model.vocab, "vocabulary")
+    words = named(-(-model.vocab // WORD_BITS), "words of the mask")
+    size = rows * (vocab + words) * bytes_(4)
+    return Term(name="sampler_states", amount=size, source="vllm/v1/worker/gpu/sample/penalties.py; vllm-project/vllm#52718")
 
 
 def _capture(resolved: Resolved, settings: VllmSettings) -> Capture:
@@ -258,16 +112,20 @@ def _capture(resolved: Resolved, settings: VllmSettings) -> Capture:
         lora=bool(resolved.options.get("enable_lora")),
         dequantizes=settings.dequantizes,
         flashinfer=resolved.options.get("attention_backend") == "flashinfer",
+        pools=settings.pools,
         asked_largest=resolved.options.get("max_cudagraph_capture_size")
         or model_class(resolved.model.family).served.largest_capture,
     )
 
 
 def _unseen(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term | None:
-    if at(settings.version, versions.LORA_IN_WEIGHTS):
-        return None
-    slots = slots_term(resolved.model, stage, resolved.options, settings)
-    return Term.total("workspace", slots, why="LoRA slots, made after the weights are counted") if slots else None
+    parts = (
+        () if at(settings.version, versions.LORA_IN_WEIGHTS) else slots_term(resolved.model, stage, resolved.options, settings)
+    )
+    late = not at(settings.version, versions.COUNTS_ALL_USED) and stage.last
+    states = _states(resolved.model, settings) if late else None
+    parts = (*parts, *((states,) if states else ()))
+    return Term.total("workspace", parts, why="made after the weights are counted, before the profile run") if parts else None
 
 
 def _weights(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term:

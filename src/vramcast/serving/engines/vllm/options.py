@@ -23,6 +23,7 @@ BACKENDS = (
     "rocm_aiter_triton_mla", "rocm_aiter_unified_attn", "cpu_attn", "pallas", "ipex", "no_attention",
     "flash_attn_vllm_v1", "flashinfer_vllm_v1", "triton_attn_vllm_v1",
 )  # fmt: skip
+RUNNERS = ("auto", "generate", "pooling")
 # --moe-backend (config/kernel.py MoEBackend)
 EXPERT_KERNELS = (
     "auto", "triton", "triton_unfused", "deep_gemm", "cutlass", "flashinfer_trtllm", "flashinfer_trtllm_afp8",
@@ -56,6 +57,7 @@ OPTIONS = (
     Option(name="cpu_offload_gb", kind="float", about="GiB of weights kept in host memory per rank", source=_ARGS),
     Option(name="swap_space", kind="float", about="GiB of host memory for swapped blocks (V0)", source=_ARGS),
     Option(name="language_model_only", kind="bool", about="vision and audio towers are not loaded nor profiled", source=_ARGS),
+    Option(name="runner", kind="text", choices=RUNNERS, about="pooling: no sampler, no whole decode graphs", source=_ARGS),
     Option(name="attention_backend", kind="text", choices=BACKENDS, about="attention kernels", source=_BACKENDS),
     Option(name="moe_backend", kind="text", choices=EXPERT_KERNELS, about="kernels of routed experts", source=_ARGS),
     Option(name="flashinfer_sampler", kind="bool", about="FlashInfer samples", source="VLLM_USE_FLASHINFER_SAMPLER"),

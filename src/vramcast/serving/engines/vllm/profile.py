@@ -27,8 +27,8 @@ from vramcast.serving.layers import widest_feedforward, widest_mixer
 
 # bytes per logit beside the model's own copy. A sort: fp32 logits, sorted values, 8-byte indices, and the sort's own key and
 # index buffers; a pivot search: fp32 logits, probabilities and exponential noise; FlashInfer: fp32 logits, those that top-k left,
-# and probabilities; the second runner: fp32 logits alone, drawn from in place
-SAMPLER_BYTES = {"sort": 36, "pivot": 12, "flashinfer": 12, "in_place": 4}
+# and probabilities; the second runner: fp32 logits alone, drawn from in place, or not even those
+SAMPLER_BYTES = {"sort": 36, "pivot": 12, "flashinfer": 12, "in_place": 4, "as_they_are": 0}
 CHANNELS = 3
 DEFAULT_SMS = 132
 
@@ -92,7 +92,7 @@ def _cublas(batch: Batch) -> Term:
 def sampling_term(model: Model, stage: Stage, batch: Batch) -> Term:
     """The sampler's dummy run: logits of every row with the copies that top-k, top-p and sampling make of them."""
     rows, vocab = named(batch.rows, "rows"), named(model.vocab, "vocabulary")
-    copies = 2 if at(batch.version, versions.DRAWS_STATES) and batch.sampler != "in_place" else 1
+    copies = 2 if at(batch.version, versions.DRAWS_STATES) and batch.sampler not in ("in_place", "as_they_are") else 1
     states = (named(batch.tokens, "tokens") + copies * rows) * named(model.hidden, "hidden") * bytes_(batch.element)
     parts = [
         Term(name="sampler", amount=rows * vocab * bytes_(batch.element + SAMPLER_BYTES[batch.sampler])),

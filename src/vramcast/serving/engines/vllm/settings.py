@@ -1,9 +1,10 @@
 """A resolved question as the numbers vLLM's rules take, and which of its two model runners a start takes.
 
-The second runner draws from one fp32 copy of the logits in its profile run (vllm/config/vllm.py use_v2_model_runner,
-v1/worker/gpu/model_runner.py _dummy_sampler_run, v1/worker/gpu/sample/sampler.py).
+The second runner draws in its profile run from one fp32 copy of the logits, or from the logits themselves
+(vllm/config/vllm.py use_v2_model_runner, v1/worker/gpu/model_runner.py _dummy_sampler_run, v1/worker/gpu/sample/sampler.py).
 """
 
+import re
 from typing import Any
 
 import msgspec
@@ -53,6 +54,7 @@ class VllmSettings(msgspec.Struct, frozen=True, kw_only=True):
     pool_override: int | None = None
     blocks_override: int | None = None
     pools_only: bool = False
+    pools: bool = False
 
     @property
     def caches(self) -> bool:
@@ -98,13 +100,30 @@ def settings_of(resolved: Resolved) -> VllmSettings:
         pool_override=options.get("kv_cache_memory_bytes"),
         blocks_override=options.get("num_gpu_blocks_override"),
         pools_only=encodes_only(model),
+        pools=pools(model, options),
     )
+
+
+_POOLED = re.compile(r"(?:For(?:Sequence|Token)Classification|ForTextEncoding|EmbeddingModel|RewardModel|ClassificationModel)$")
+_EMBEDS = re.compile(r"embed", re.IGNORECASE)
+
+
+def pools(model: Model, options: dict[str, Any]) -> bool:
+    """Whether vectors or scores are made and no token is drawn: an encoder, or a decoder run so.
+
+    ``--runner auto`` looks at the class's ending and at a repository's pooling file (config/model.py _get_default_runner_type);
+    that file is not among what is read here, so that a name that says embedding stands for it.
+    """
+    runner = options.get("runner")
+    if runner in ("pooling", "generate"):
+        return bool(runner == "pooling")
+    return encodes_only(model) or bool(_POOLED.search(model.architecture or "") or _EMBEDS.search(model.id))
 
 
 def _sampler(version: Version, options: dict[str, Any], *, second: bool) -> str:
     """What the profile run samples with: see profile.SAMPLER_BYTES."""
     if second:
-        return "in_place"
+        return at(version, versions.SECOND_SAMPLER)
     asked = options.get("flashinfer_sampler")
     flashinfer = at(version, versions.FLASHINFER_SAMPLER) if asked is None else asked
     return "flashinfer" if flashinfer else at(version, versions.SAMPLER)

@@ -64,6 +64,12 @@ SECOND_RUNS_DENSE: Table[bool] = (((0,), False), ((0, 25), True))
 SECOND_RUNS_QUANTIZED: Table[bool] = (((0,), False), ((0, 24), True))
 SECOND_RUNS_ALL: Table[bool] = (((0,), False), ((0, 29), True))
 SECOND_RESERVES_GRAPHS: Table[bool] = (((0,), False), ((0, 29), True))
+# what is used is read off the device after the profile run; before, what torch held before it and no weight was in no budget
+# (utils/mem_utils.py memory_profiling, total_consumed; vllm-project/vllm#37111)
+COUNTS_ALL_USED: Table[bool] = (((0,), False), ((0, 27), True))
+# the second runner copied logits to fp32 whatever is asked, since for requests that need it; 0.33 profiles such requests
+# (v1/worker/gpu/sample/sampler.py, v1/worker/gpu/model_runner.py _dummy_sampler_run; vllm-project/vllm#57926)
+SECOND_SAMPLER: Table[str] = (((0,), "in_place"), ((0, 26), "as_they_are"), ((0, 33), "in_place"))
 # a latent token is padded to this many elements (attention/backends/mla/common.py)
 LATENT_MULTIPLE: Table[int] = (((0,), 128), ((0, 8), 1))
 # recurrent states are kept at block ends where prefixes are cached (mamba_cache_mode "align"); hybrids do so by default later
