@@ -41,7 +41,7 @@ _FLAGS = {
         "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "block_size",
         "enable_prefix_caching", "engine_core", "mamba_ssm_cache_dtype", "mamba_cache_dtype", "swap_space", "max_loras",
         "moe_backend", "data_parallel_size", "decode_context_parallel_size", "cpu_offload_gb", "num_gpu_blocks_override",
-        "disable_hybrid_kv_cache_manager", "attention_backend", "flashinfer_sampler", "runner", "runner",
+        "disable_hybrid_kv_cache_manager", "attention_backend", "flashinfer_sampler", "runner",
     ),
     "sglang": (
         "mem_fraction_static", "max_running_requests", "cuda_graph_max_bs", "max_total_tokens", "max_mamba_cache_size",
@@ -52,7 +52,7 @@ _FLAGS = {
     "transformers": ("prefill_chunk_size",),
 }  # fmt: skip
 _TEXTS = frozenset({
-    "engine_core", "mamba_ssm_cache_dtype", "mamba_cache_dtype", "moe_backend", "moe_runner_backend", "attention_backend",
+    "engine_core", "runner", "mamba_ssm_cache_dtype", "mamba_cache_dtype", "moe_backend", "moe_runner_backend", "attention_backend",
 })  # fmt: skip
 _SWITCHES = frozenset({
     "enforce_eager", "enable_prefix_caching", "disable_hybrid_kv_cache_manager", "enable_dp_attention", "disable_cuda_graph",
