@@ -245,3 +245,11 @@ def test_image_and_model_that_variables_name() -> None:
 def test_word_of_flash_attention_that_is_open() -> None:
     launch = one('llama-server -m a.gguf --flash-attn "$FA" -c 8192\n', "start.sh")
     assert "FA" in launch.opened
+
+
+@pytest.mark.parametrize(
+    ("task", "runner"), [("embed", "pooling"), ("score", "pooling"), ("generate", "generate"), ("auto", "auto")]
+)
+def test_a_task_is_a_runner(task: str, runner: str) -> None:
+    (flag,) = taken_apart("vllm", ["--task", task])
+    assert (flag.name, flag.value) == ("runner", runner)

@@ -32,7 +32,7 @@ _TABLES: dict[str, dict[str, str]] = {
         _KERNELS: "mamba-backend mamba-ssu-algorithm linear-backend gdn-* kda-* ir-op-priority kernel-config* attention-config* "
         "enable-flashinfer-autotune disable-custom-all-reduce monokernel sparse-indexer* use-fp64-gumbel disable-cascade-attn",
         _GRAPHS: "cudagraph-mode compilation-config* sleep-mode-offload-cudagraph",
-        _WEIGHTS: "hf-overrides quantization-config model-class-overrides runner convert task mm-device* "
+        _WEIGHTS: "hf-overrides quantization-config model-class-overrides convert mm-device* "
         "model-loader-extra-config*",
         _BATCH: "max-num-scheduled-tokens max-num-active-seqs prompt-lookup* max-logprobs logprobs-mode disable-chunked-mm-input",
         _CACHE: "kv-cache-dtype-skip-layers kv-sharing-fast-prefill disable-sliding-window mamba-block-size mamba-cache-mode "

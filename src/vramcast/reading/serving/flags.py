@@ -120,6 +120,10 @@ def _written_out(engine: str, flag: Flag) -> list[Flag]:
         return [flag]  # one kind of input of several: whether none is left is known at the end
     if dot and head in _NESTED:
         return _of_config(head, {tail: flag.value or ""}, flag.typed)
+    if engine == "vllm" and flag.name == "task" and flag.value:
+        # --task of releases before --runner (0.10): whatever is no generation makes vectors or scores
+        runner = flag.value if flag.value in ("auto", "generate") else "pooling"
+        return [Flag(name="runner", values=(runner,), typed=flag.typed)]
     if flag.name in _NESTED and flag.values and (held := _mapping(flag.values[0])) is not None:
         return _of_config(flag.name, held, flag.typed)
     if engine == "vllm" and re.fullmatch(r"-O\.?(0|none)|-O", flag.name) and (flag.name != "-O" or flag.value == "0"):

@@ -52,7 +52,8 @@ _FLAGS = {
     "transformers": ("prefill_chunk_size",),
 }  # fmt: skip
 _TEXTS = frozenset({
-    "engine_core", "runner", "mamba_ssm_cache_dtype", "mamba_cache_dtype", "moe_backend", "moe_runner_backend", "attention_backend",
+    "engine_core", "runner", "mamba_ssm_cache_dtype", "mamba_cache_dtype", "moe_backend", "moe_runner_backend",
+    "attention_backend",
 })  # fmt: skip
 _SWITCHES = frozenset({
     "enforce_eager", "enable_prefix_caching", "disable_hybrid_kv_cache_manager", "enable_dp_attention", "disable_cuda_graph",

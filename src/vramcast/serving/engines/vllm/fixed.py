@@ -76,13 +76,14 @@ def fixed_terms(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Vll
         towers=towers,
         modular_experts=settings.expert_kernel is None or settings.expert_kernel.workspace,
     )
+    weights = _weights(resolved, settings, stage)
     return VllmTerms(
-        weights=_weights(resolved, settings, stage),
+        weights=weights,
         activations=forward_term(model, stage, batch),
         logits=sampling_term(model, stage, batch) if stage.last and not settings.pools else None,
         encoder=encoder_term(model, batch.towers, batch.tokens, batch.element, batch.pixel, tp=batch.tp),
         graphs=graphs_term(stage, _capture(resolved, settings), eager=settings.eager),
-        communication=versions.non_torch_term(settings.version, card, tp=settings.tp, pp=settings.pp),
+        communication=versions.non_torch_term(settings.version, card, tp=settings.tp, pp=settings.pp, weights=weights.bytes),
         context=engine_start_term(card, settings.world, expert_group=has_experts(model)),
         unseen=_unseen(resolved, settings, stage),
         states=_states(model, settings) if at(settings.version, versions.COUNTS_ALL_USED) and stage.last else None,

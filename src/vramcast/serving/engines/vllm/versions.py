@@ -132,9 +132,11 @@ NON_TORCH_TP: Table[Fitted] = (
 NON_TORCH_TP_PCIE: Table[Fitted] = NON_TORCH_TP[:-1]
 # pipeline ranks without tensor parallelism
 NON_TORCH_PP: Table[Fitted] = (((0,), Fitted(0.07, 2, "start-up logs of 0.19 in a pipeline")),)
-# a DGX Spark's free memory is what its system has left (utils/mem_utils.py MemorySnapshot): the process's growth counts too, GiB
-HOST = Fitted(2.5, 5, "starts of 0.13 to 0.27 on a DGX Spark, 0.8 to 5.7 GiB")
-READS_HOST: Table[bool] = (((0,), False), ((0, 12), True))
+# a DGX Spark's free memory is what its system has left (utils/mem_utils.py MemorySnapshot: psutil's available): the process's own
+# growth counts too, GiB, and a share of the weights, whose file stays in the system's cache while they are copied; 1 to 73 GiB of
+# weights took 2.0 to 8.2 GiB, one of 56 GiB 16
+HOST = Fitted(2.0, 7, "starts of 0.11 to 0.29 on a DGX Spark with 1 to 73 GiB of weights")
+HOST_SHARE = 0.1
 
 
 def utilization(version: Version) -> float:
@@ -163,14 +165,15 @@ def large(card: Accelerator | None) -> bool:
     return card is not None and card.visible_bytes >= 70 * GiB and "a100" not in card.id.lower() and card.capability != GB10
 
 
-def non_torch_term(version: Version, card: Accelerator | None, *, tp: int, pp: int) -> Term:
+def non_torch_term(version: Version, card: Accelerator | None, *, tp: int, pp: int, weights: int = 0) -> Term:
     """Memory outside torch that the profile run adds: libraries and collectives, and on a DGX Spark the process's own growth."""
     fitted = _libraries(version, card, tp=tp, pp=pp)
     size, slack = round(fitted.value * GiB), fitted.slack(fitted.value * GiB)
     why = f"{fitted.value:g} GiB of libraries and collectives outside torch at tp={tp} pp={pp}: {fitted.why}"
-    if card is not None and card.capability == GB10 and at(version, READS_HOST):
-        size, slack = size + round(HOST.value * GiB), hypot(slack, HOST.slack(HOST.value * GiB))
-        why += f"; {HOST.value:g} GiB of the process in the same memory: {HOST.why}"
+    if card is not None and card.capability == GB10:
+        host = HOST.value * GiB + HOST_SHARE * weights
+        size, slack = size + round(host), hypot(slack, HOST.slack(host))
+        why += f"; {HOST.value:g} GiB and {HOST_SHARE:.0%} of the weights for the process in the same memory: {HOST.why}"
     return Term(name="communication", bytes=size, why=why, source="vLLM start-up logs, by release", slack=slack)
 
 
