@@ -251,5 +251,5 @@ def test_word_of_flash_attention_that_is_open() -> None:
     ("task", "runner"), [("embed", "pooling"), ("score", "pooling"), ("generate", "generate"), ("auto", "auto")]
 )
 def test_a_task_is_a_runner(task: str, runner: str) -> None:
-    (flag,) = taken_apart("vllm", ["--task", task])
+    (flag,) = taken_apart("vllm", ["--task", task]).flags
     assert (flag.name, flag.value) == ("runner", runner)

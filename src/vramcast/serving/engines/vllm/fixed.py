@@ -96,8 +96,9 @@ def _states(model: Model, settings: VllmSettings) -> Term | None:
         return None
     rows, vocab = named(settings.max_seqs, "sequences"), named(model.vocab, "vocabulary")
     words = named(-(-model.vocab // WORD_BITS), "words of the mask")
-    size = rows * (vocab + words) * bytes_(4)
-    return Term(name="sampler_states", amount=size, source="vllm/v1/worker/gpu/sample/penalties.py; vllm-project/vllm#52718")
+    counts = Term(name="sampler_states", amount=rows * (vocab + words) * bytes_(4))
+    source = "vllm/v1/worker/gpu/sample/penalties.py; vllm-project/vllm#52718"
+    return Term.total("workspace", (counts,), why="made after the weights are counted, before the profile run", source=source)
 
 
 def _capture(resolved: Resolved, settings: VllmSettings) -> Capture:
@@ -125,7 +126,7 @@ def _unseen(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term | 
     )
     late = not at(settings.version, versions.COUNTS_ALL_USED) and stage.last
     states = _states(resolved.model, settings) if late else None
-    parts = (*parts, *((states,) if states else ()))
+    parts = (*parts, *(states.terms if states else ()))
     return Term.total("workspace", parts, why="made after the weights are counted, before the profile run") if parts else None
 
 
