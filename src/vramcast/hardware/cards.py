@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from vramcast.errors import QuestionError, unknown_name
+from vramcast.errors import QuestionError, nearest, unknown_name
 from vramcast.hardware.accelerator import Accelerator, catalogue
 from vramcast.hardware.machines import machine_cards, without_seller
 from vramcast.ledger import Assumption
@@ -185,7 +185,12 @@ def _unknown(name: str) -> QuestionError:
             f"GPU {name.strip()[:40]!r}: which chip and memory? For example M3 Max 64GB, M2 Ultra 192GB or M4 16GB "
             "(Apple menu, About This Mac)"
         )
-    return unknown_name("GPU", name, _known_names(), hint="(vramcast gpus lists all; or give a size: 24GB)")
+    hint = "(vramcast gpus lists all; or give a size: 24GB)"
+    if plain.isdecimal():  # a number alone is compared with the numbers of names: 5099 is like RTX 5090
+        numbered = {word: known for known in reversed(_known_names()) for word in known.split() if word.isdecimal()}
+        if near := [numbered[word] for word in nearest(plain, numbered, cutoff=0.7)]:
+            return QuestionError(f"unknown GPU {plain[:80]!r}: did you mean {', '.join(near)}? {hint}")
+    return unknown_name("GPU", name, _known_names(), hint=hint)
 
 
 def is_size(text: str) -> bool:

@@ -233,7 +233,7 @@ def test_pictures_are_kept_through_the_profile_run() -> None:
 
 
 def test_a_dgx_spark_counts_the_growth_of_its_process_and_a_share_of_its_weights() -> None:
-    """Mistral 7B in 4 bits (3.9 GiB) took 2.6 GiB more than elsewhere, Gemma 4 26B (15.7) 4.6, DeepSeek-V4-Flash (73) 3.6 and 8.2."""
+    """Mistral 7B in 4 bits (3.9 GiB) took 2.6 GiB more, Gemma 4 26B (15.7) 4.6, DeepSeek-V4-Flash (73) 3.6 and 8.2."""
     elsewhere = non_torch_term((0, 22), find_accelerator("H100 SXM"), tp=1, pp=1, weights=GiB).bytes
     for weights, grown in ((0, 2.3), (20 * GiB, 3.3)):
         spark = non_torch_term((0, 22), find_accelerator("GB10"), tp=1, pp=1, weights=weights).bytes
