@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from vramcast.cli.glossary import glossary_page
+from vramcast.cli.help.glossary import glossary_page
 
 TARGET = Path(__file__).parents[1] / "docs" / "glossary.md"
 

@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from vramcast import Serving, Training, forecast
-from vramcast.cli.drawing import serving_page, training_page
-from vramcast.cli.page import COLOURS, Page, wrapped
+from vramcast.cli.pages.answer import serving_page, training_page
+from vramcast.cli.pages.page import COLOURS, Page, wrapped
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 WIDTH = 112

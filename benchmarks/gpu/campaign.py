@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.cli.page import Page
+from vramcast.cli.pages.page import Page
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.cards import find_accelerator, local_cards

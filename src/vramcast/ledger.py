@@ -357,14 +357,14 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
         return contract
 
     def __str__(self) -> str:
-        return str(shown_in("drawing").answer_page(self, terminal=False).text())
+        return str(shown_in("pages.answer").answer_page(self, terminal=False).text())
 
     def __repr__(self) -> str:
         on = f" on {self.workload['gpu']}" if self.workload.get("gpu") else ""
         return f"<Forecast {self.model.id}{on}: {self.fit.verdict}, needs {gib(self.worst.needed_bytes)}>"
 
     def _repr_html_(self) -> str:
-        return str(shown_in("html_page").answer_html(self))
+        return str(shown_in("pages.html").answer_html(self))
 
 
 def shown_in(name: str) -> Any:

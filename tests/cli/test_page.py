@@ -8,9 +8,9 @@ import pytest
 
 import vramcast
 from vramcast.cli import run
-from vramcast.cli.drawing import answer_page
-from vramcast.cli.html_page import answer_html
-from vramcast.cli.page import Line, Page, wrapped
+from vramcast.cli.pages.answer import answer_page
+from vramcast.cli.pages.html import answer_html
+from vramcast.cli.pages.page import Line, Page, wrapped
 
 SERVE = ["serve", "meta-llama/Llama-3.3-70B-Instruct", "--gpu", "H100x4", "--context", "128K", "--concurrency", "5"]
 TRAIN = ["train", "meta-llama/Llama-3.1-8B", "--gpu", "4090", "--method", "lora"]

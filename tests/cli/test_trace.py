@@ -7,8 +7,8 @@ import pytest
 
 from vramcast.asking.training import MOMENTS
 from vramcast.cli import run
+from vramcast.cli.pages.tracing import missing_package
 from vramcast.cli.trace import command
-from vramcast.cli.tracing_page import missing_package
 from vramcast.cli.train import command as train_command
 
 

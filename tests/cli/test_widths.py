@@ -7,9 +7,9 @@ from click import Context, Group
 
 from vramcast import Serving, Training, forecast
 from vramcast.cli import COMMANDS, root, run
-from vramcast.cli.drawing import answer_page
-from vramcast.cli.grouped import folded
-from vramcast.cli.page import cells, wrapped
+from vramcast.cli.help.grouped import folded
+from vramcast.cli.pages.answer import answer_page
+from vramcast.cli.pages.page import cells, wrapped
 from vramcast.language import speak
 
 WIDTHS = (60, 80, 100, 140)

@@ -15,7 +15,7 @@ def test_reference_is_current() -> None:
 
 
 def test_the_glossary_is_current() -> None:
-    from vramcast.cli.glossary import glossary_page
+    from vramcast.cli.help.glossary import glossary_page
 
     page = Path(__file__).parents[2] / "docs" / "glossary.md"
     assert page.read_text() == glossary_page(), "run tools/build_glossary.py"

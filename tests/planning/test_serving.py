@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from vramcast.cli.drawing import serving_page
+from vramcast.cli.pages.answer import serving_page
 from vramcast.hardware.accelerator import catalogue
 from vramcast.planning.serving import forecast_serving
 from vramcast.serving.engines.base import SUPPORT, why_not

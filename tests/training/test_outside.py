@@ -3,8 +3,8 @@
 import pytest
 
 from vramcast import Training, forecast
-from vramcast.cli.drawing import training_page
 from vramcast.cli.output import as_contract
+from vramcast.cli.pages.answer import training_page
 from vramcast.workload import Parallel
 
 LLAMA = "meta-llama/Llama-3.1-8B"

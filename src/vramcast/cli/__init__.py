@@ -63,7 +63,7 @@ class LazyCommands(click.Group):
             return None
         command: click.Command = importlib.import_module(f"vramcast.cli.{COMMANDS[cmd_name][0]}").command
         if "_VRAMCAST_COMPLETE" in os.environ:
-            from vramcast.cli.completing import completes
+            from vramcast.cli.help.completing import completes
 
             return completes(command)
         return command
@@ -94,7 +94,7 @@ class LazyCommands(click.Group):
             formatter.write_text(spoken()("help-root"))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from vramcast.cli.grouped import write_epilog
+        from vramcast.cli.help.grouped import write_epilog
 
         write_epilog(self.epilog, formatter)
 

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from vramcast.asking.asked import Asked
-from vramcast.cli.page import Page
+from vramcast.cli.pages.page import Page
 from vramcast.cli.structs import print_struct
 from vramcast.errors import QuestionError
 from vramcast.hardware.cards import least_card

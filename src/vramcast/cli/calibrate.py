@@ -8,8 +8,8 @@ from typing import Any
 import click
 import msgspec
 
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
-from vramcast.cli.page import Page
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.pages.page import Page
 from vramcast.errors import QuestionError
 from vramcast.units import time_text
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
 
 _EPILOG = """\b
 Examples:
@@ -42,7 +42,7 @@ def command(**given: Any) -> int:
 
 
 def _show(found: list[Any]) -> None:
-    from vramcast.cli.page import Page
+    from vramcast.cli.pages.page import Page
     from vramcast.planning.verdict import headline
 
     page = Page()

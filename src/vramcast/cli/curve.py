@@ -6,7 +6,7 @@ import msgspec
 
 from vramcast.asking.asked import Asked
 from vramcast.asking.curves import curve
-from vramcast.cli.page import Page
+from vramcast.cli.pages.page import Page
 from vramcast.units import time_text
 from vramcast.workload import Serving
 

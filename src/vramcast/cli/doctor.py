@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from vramcast import __version__
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
-from vramcast.cli.page import Page
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.pages.page import Page
 from vramcast.cli.structs import print_struct
 from vramcast.errors import QuestionError
 from vramcast.hardware.health import State, this_machine

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 import msgspec
 
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
-from vramcast.cli.page import Page
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.pages.page import Page
 from vramcast.truth.evaluation import Evaluation, evaluate
 from vramcast.truth.scoring import Point, Score, fit, macro, worst
 from vramcast.units import gib, time_text

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
 from vramcast.errors import QuestionError
 from vramcast.untrusted import existing_path, printable
 
 if TYPE_CHECKING:
     from vramcast.asking.looking import Explained
-    from vramcast.cli.page import Page
+    from vramcast.cli.pages.page import Page
 
 _EPILOG = """\b
 Examples:
@@ -81,7 +81,7 @@ def _explain_snapshot(data: bytes, what: str, options: dict[str, Any]) -> int:
         found = {"schema": "vramcast/1", "kind": "memory snapshot", "file": what, **msgspec.to_builtins(reading)}
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     else:
-        from vramcast.cli.snapshot_page import snapshot_page
+        from vramcast.cli.pages.snapshot import snapshot_page
 
         snapshot_page(what, reading).show()
     return 0
@@ -121,9 +121,9 @@ def _keep(found: "Explained", file: str) -> None:
 
 def pages_of(found: "Explained") -> "Iterator[Page]":
     """A log explained as people read it: engines' messages, the allocator's last one, the run asked again."""
-    from vramcast.cli.engine_message_page import again_page, engine_message_page
-    from vramcast.cli.out_of_memory_page import out_of_memory_page
-    from vramcast.cli.page import Line
+    from vramcast.cli.pages.engine_message import again_page, engine_message_page
+    from vramcast.cli.pages.out_of_memory import out_of_memory_page
+    from vramcast.cli.pages.page import Line
 
     if found.findings:
         yield engine_message_page(found.findings)

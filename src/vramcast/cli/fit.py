@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
 from vramcast.units import count, gib
 
 if TYPE_CHECKING:
     from vramcast.asking.ways import Way, Ways
-    from vramcast.cli.page import Page
+    from vramcast.cli.pages.page import Page
 
 _EPILOG = """\b
 Examples:
@@ -52,7 +52,7 @@ def _holds(way: "Way") -> bool:
 
 def ways_page(ways: "Ways", asked: str) -> "Page":
     """The page: the headlines, a table for running and one for training, and the commands that open the best of each."""
-    from vramcast.cli.page import Page
+    from vramcast.cli.pages.page import Page
     from vramcast.language import spoken
 
     page, say = Page(), spoken()

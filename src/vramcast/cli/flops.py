@@ -4,7 +4,7 @@ import sys
 
 import msgspec
 
-from vramcast.cli.page import Page
+from vramcast.cli.pages.page import Page
 from vramcast.errors import QuestionError
 from vramcast.models.inventory import Model
 from vramcast.models.operations.counts import conventions, forward_counts

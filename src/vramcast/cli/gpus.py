@@ -6,8 +6,8 @@ from typing import Any
 import click
 import msgspec
 
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
-from vramcast.cli.page import Page
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.pages.page import Page
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.units import GB, GiB
 
@@ -44,7 +44,7 @@ def command(names: tuple[str, ...], at_least: str | None, sort: str | None, as_j
     if as_json:
         _print_json({"schema": "vramcast/1", "gpus": [_with_kernels(c) if cards else msgspec.to_builtins(c) for c in listed]})
     elif 1 < len(cards) <= _MOST_BESIDE:
-        from vramcast.cli.gpus_beside import beside_page
+        from vramcast.cli.pages.gpus_beside import beside_page
 
         beside_page(listed).show()
     else:
@@ -134,7 +134,7 @@ def _rate(card: Accelerator, kind: str) -> str:
 
 
 def _draw_one(card: Accelerator, name: str) -> None:
-    from vramcast.cli.gpus_beside import facts_of
+    from vramcast.cli.pages.gpus_beside import facts_of
     from vramcast.hardware.cards import fitting
 
     page = Page()

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
 from vramcast.errors import MissingError
 
 _EPILOG = """\b

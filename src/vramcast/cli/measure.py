@@ -9,7 +9,7 @@ import click
 
 from vramcast.asking.asked import LayoutWords
 from vramcast.asking.training import IMAGES, MOMENTS
-from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand, group
 from vramcast.cli.train import training_flags, words_of
 from vramcast.errors import QuestionError
 
@@ -187,7 +187,7 @@ def _show_device_facts(*, as_json: bool) -> int:
 def _show(found: Any, forecast: Any, trace: Any, *, name: str, as_json: bool) -> int:
     import msgspec
 
-    from vramcast.cli.measured_page import measured_page
+    from vramcast.cli.pages.measured import measured_page
 
     if as_json:
         body = {"schema": "vramcast/1", "measured": msgspec.to_builtins(found), "forecast": forecast, "trace": trace}

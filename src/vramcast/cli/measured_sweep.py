@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from vramcast.asking.grid import Axis, Point, points_of
-from vramcast.cli.page import Page, is_terminal
+from vramcast.cli.pages.page import Page, is_terminal
 from vramcast.units import GiB
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
-from vramcast.cli.page import Page
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.pages.page import Page
 from vramcast.models.describe import block_line, cache_bytes, cache_bytes_per_token, index_bytes, state_bytes_per_sequence
 from vramcast.models.inventory import Block, Model, resolved_id
 from vramcast.units import count, gib

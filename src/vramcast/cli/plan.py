@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vramcast.cli.grouped import CONTEXT, GroupedCommand, group, write_epilog
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand, group, write_epilog
 from vramcast.errors import unknown_name
 from vramcast.untrusted import printable
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
 from vramcast.cli.run_options import RUN_NAMES, run_options
 from vramcast.cli.structs import print_struct
 from vramcast.errors import MissingError, QuestionError
@@ -58,7 +58,7 @@ def command(what: str, **given: Any) -> int:
     if given["as_json"]:
         print_struct("profile", report, **({"beside": beside} if beside else {}))
     else:
-        from vramcast.cli.profile_page import beside_page, profile_page
+        from vramcast.cli.pages.profile import beside_page, profile_page
 
         profile_page(report, top=given["top"], beside=beside_page(beside) if beside else None).show()
     return _damaged(report)
@@ -138,7 +138,7 @@ def _compare(after: Any, given: dict[str, Any]) -> int:
     if given["as_json"]:
         print_struct("profile comparison", found)
     else:
-        from vramcast.cli.profile_page import comparison_page
+        from vramcast.cli.pages.profile import comparison_page
 
         comparison_page(found).show()
     return max(_damaged(before), _damaged(after))
@@ -162,7 +162,7 @@ def _folder(folder: Path, given: dict[str, Any]) -> int:
     if given["as_json"]:
         print_struct("profile of ranks", ranks)
     else:
-        from vramcast.cli.profile_page import profile_page, ranks_page
+        from vramcast.cli.pages.profile import profile_page, ranks_page
 
         ranks_page(ranks).show()
         click.echo()

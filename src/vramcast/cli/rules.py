@@ -5,8 +5,8 @@ from typing import Any
 import click
 
 from vramcast.asking.links import rate_of
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
-from vramcast.cli.page import Page
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.pages.page import Page
 from vramcast.cli.structs import print_struct
 from vramcast.errors import QuestionError
 from vramcast.truth.folklore import Exact, Measured, entries

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from vramcast.asking.serving import ServingWords, serving_question
-from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand, group
 
 _load, _types, _card, _output = group("Load"), group("Types"), group("Card and layout"), group("Output")
 
@@ -99,7 +99,7 @@ def command(**given: Any) -> int:
     what starts an engine, which --from takes too: a pasted line, a script, a compose file, a manifest, Helm values.
     """
     if given["list_options"]:
-        from vramcast.cli.listing import show_engine_options
+        from vramcast.cli.pages.listing import show_engine_options
 
         return show_engine_options(given["engine"] or "vllm")
     from vramcast.asking.asked import answer_serving
@@ -129,11 +129,11 @@ def command(**given: Any) -> int:
 
         print_json(forecast)
     elif given["explain"]:
-        from vramcast.cli.ledger_page import term_page
+        from vramcast.cli.pages.ledger import term_page
 
         term_page(forecast, given["explain"]).show()
     else:
-        from vramcast.cli.drawing import serving_page
+        from vramcast.cli.pages.answer import serving_page
 
         serving_page(forecast).show()
     return exit_code(forecast.fit)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from vramcast.asking.grid import Ask, Axis, Cell, answer_grid
-from vramcast.cli.page import Page
+from vramcast.cli.pages.page import Page
 from vramcast.cli.plotted import say_written
 from vramcast.planning.verdict import exit_code
 from vramcast.units import GiB

@@ -7,8 +7,8 @@ from typing import Any
 import click
 import msgspec
 
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
-from vramcast.cli.page import Page
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.pages.page import Page
 from vramcast.cli.structs import print_struct
 from vramcast.errors import MissingError, QuestionError
 from vramcast.hardware.placement import Groups, Placement, suggest

@@ -7,7 +7,7 @@ import click
 
 from vramcast.asking.launchers import read_launch
 from vramcast.asking.training import MOMENTS
-from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand, group
 from vramcast.cli.train import training_flags, words_of
 from vramcast.errors import QuestionError, UntraceableError
 from vramcast.tracing.distribution import SCHEDULES
@@ -97,7 +97,7 @@ def command(**given: Any) -> int:
         more = {"under_capacity": limited, "smallest_capacity_bytes": smallest, "remedies": remedies}
         _print_json(traced, limits, {**more, "against": changed, "life": stages})
     else:
-        from vramcast.cli.tracing_page import tracing_page
+        from vramcast.cli.pages.tracing import tracing_page
 
         tracing_page(
             traced, limited=limited, smallest=smallest, limits=limits, remedies=remedies, changed=changed, stages=stages

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from vramcast.asking.training import TrainingWords, training_question
-from vramcast.cli.grouped import CONTEXT, GroupedCommand, group
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand, group
 
 _step, _recipe, _card, _shape = group("The step"), group("Recipe"), group("Card and layout"), group("A model given by numbers")
 _run = group("The whole run")
@@ -189,7 +189,7 @@ def command(**given: Any) -> int:
     --hidden, --heads ...) instead.
     """
     if given["list_options"]:
-        from vramcast.cli.listing import show_training_words
+        from vramcast.cli.pages.listing import show_training_words
 
         return show_training_words(given["model"] or "")
     model, axes = _model_and_axes(given)
@@ -214,11 +214,11 @@ def command(**given: Any) -> int:
 
         print_json(forecast)
     elif given["explain"]:
-        from vramcast.cli.ledger_page import term_page
+        from vramcast.cli.pages.ledger import term_page
 
         term_page(forecast, given["explain"]).show()
     else:
-        from vramcast.cli.drawing import training_page
+        from vramcast.cli.pages.answer import training_page
 
         training_page(forecast).show()
     return exit_code(forecast.fit)

@@ -27,7 +27,7 @@ def forecast_instead(given: dict[str, Any], lack: UntraceableError) -> int:
     else:
         import click
 
-        from vramcast.cli.drawing import training_page
+        from vramcast.cli.pages.answer import training_page
 
         click.echo(f"vramcast: {reason.what}", err=True)
         training_page(forecast).show()

@@ -5,8 +5,8 @@ from typing import Any
 import click
 
 from vramcast.asking.utilization import Answer, Asked, is_log, read_log, utilization
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
-from vramcast.cli.page import Page
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.pages.page import Page
 from vramcast.cli.run_options import run_options
 from vramcast.cli.structs import print_struct
 from vramcast.speed.utilization import CONVENTIONS, RECOMPUTATION

@@ -4,7 +4,7 @@ import socket
 
 import click
 
-from vramcast.cli.grouped import CONTEXT, GroupedCommand
+from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
 from vramcast.errors import MissingError, QuestionError
 
 _EPILOG = """\b

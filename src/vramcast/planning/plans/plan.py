@@ -28,7 +28,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The functions that show it: its page and where that stands, and its object."""
 
     def page(self, *, terminal: bool | None = None) -> Any:
-        """The plan as people read it (a ``cli.page.Page``)."""
+        """The plan as people read it (a ``cli.pages.page.Page``)."""
         return getattr(shown_in(self.shown_by[0]), self.shown_by[1])(self, terminal=terminal)
 
     def to_dict(self) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class ServingPlan(Plan, frozen=True, kw_only=True):
     longest_ttft_s: float | None = None
     apart: tuple[Apart, ...] = ()
 
-    shown_by: ClassVar[tuple[str, str, str]] = ("plan_page", "serving_plan_page", "serving_object")
+    shown_by: ClassVar[tuple[str, str, str]] = ("pages.plan", "serving_plan_page", "serving_object")
 
 
 def plan_serving(

@@ -68,7 +68,7 @@ class TrainingPlan(Plan, frozen=True, kw_only=True):
     front: tuple[Trained, ...] = ()
     fewest: tuple[Trained, ...] = ()
 
-    shown_by: ClassVar[tuple[str, str, str]] = ("plan_training_page", "training_plan_page", "training_object")
+    shown_by: ClassVar[tuple[str, str, str]] = ("pages.plan_training", "training_plan_page", "training_object")
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from unicodedata import east_asian_width
 
 import msgspec
 
-from vramcast.cli.characters import LETTERS, PATTERNS, holds_unicode, written
+from vramcast.cli.pages.characters import LETTERS, PATTERNS, holds_unicode, written
 from vramcast.untrusted import printable
 
 Span = tuple[str, str]

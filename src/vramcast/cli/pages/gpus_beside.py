@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from vramcast.cli.page import Page
+from vramcast.cli.pages.page import Page
 from vramcast.hardware.accelerator import FORMATS, Accelerator, capability
 from vramcast.units import GiB
 

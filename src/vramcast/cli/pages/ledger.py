@@ -1,8 +1,8 @@
 """The ledger of the worst card: a bar, its terms, what is needed and claimed; the moments of a step; one term opened."""
 
 from vramcast.asking.wording import term_in
-from vramcast.cli.page import Page, cells, filled
-from vramcast.cli.speed_page import opened_time
+from vramcast.cli.pages.page import Page, cells, filled
+from vramcast.cli.pages.speed import opened_time
 from vramcast.errors import unknown_name
 from vramcast.language import spoken
 from vramcast.ledger import Forecast, Instant, RankMemory, Term
@@ -115,7 +115,7 @@ def term_page(forecast: Forecast, name: str) -> Page:
 
     Raises QuestionError for a name that is neither.
     """
-    from vramcast.cli.glossary import GLOSSARY
+    from vramcast.cli.help.glossary import GLOSSARY
 
     terms = [
         *forecast.speed.get("terms", ()),

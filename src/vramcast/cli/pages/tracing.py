@@ -2,8 +2,8 @@
 
 import re
 
-from vramcast.cli.drawing import training_page
-from vramcast.cli.page import Page
+from vramcast.cli.pages.answer import training_page
+from vramcast.cli.pages.page import Page
 from vramcast.ledger import Fit
 from vramcast.planning.tracing.against import Change
 from vramcast.planning.tracing.answer import Traced

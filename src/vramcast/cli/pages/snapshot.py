@@ -1,6 +1,6 @@
 """A memory snapshot as people read it: the peak by category, fragmentation and its remedies, leaks, the largest origins."""
 
-from vramcast.cli.page import Page
+from vramcast.cli.pages.page import Page
 from vramcast.tracing.snapshots.report import Origin, SnapshotReport
 from vramcast.units import gib
 

@@ -3,10 +3,10 @@
 from msgspec import structs
 
 from vramcast.asking.wording import headline_in, term_in
-from vramcast.cli.assumed_page import assumptions
-from vramcast.cli.ledger_page import instants, ledger
-from vramcast.cli.page import Page, Span, cells, filled
-from vramcast.cli.speed_page import speed_section, training_speed_section
+from vramcast.cli.pages.assumed import assumptions
+from vramcast.cli.pages.ledger import instants, ledger
+from vramcast.cli.pages.page import Page, Span, cells, filled
+from vramcast.cli.pages.speed import speed_section, training_speed_section
 from vramcast.language import spoken
 from vramcast.language.programs import program_name
 from vramcast.ledger import Advice, Fit, Forecast

@@ -1,6 +1,6 @@
 """An out-of-memory message as a page: who held what of the card, how much was missing, what to change."""
 
-from vramcast.cli.page import Page
+from vramcast.cli.pages.page import Page
 from vramcast.reading.out_of_memory import OutOfMemory
 from vramcast.units import gib
 

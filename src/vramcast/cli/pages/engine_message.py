@@ -1,7 +1,7 @@
 """Engine messages as a page: what the engine was doing, its numbers, what to change; then what the log says of the start."""
 
 from vramcast.asking.again import Again
-from vramcast.cli.page import Page
+from vramcast.cli.pages.page import Page
 from vramcast.planning.verdict import exit_code, headline
 from vramcast.reading.engine_messages import Figure, Finding
 from vramcast.units import MiB, gib

@@ -1,7 +1,7 @@
 """A plan as people read it: the best and its command, what lost and why, cost against speed, the fewest cards."""
 
-from vramcast.cli.page import Page, Span
-from vramcast.cli.plan_parts import bar, ending, fact, lost_lines, needed_of, nothing_holds, power_text, verdict_line
+from vramcast.cli.pages.page import Page, Span
+from vramcast.cli.pages.plan_parts import bar, ending, fact, lost_lines, needed_of, nothing_holds, power_text, verdict_line
 from vramcast.planning.plans.choices import Choice
 from vramcast.planning.plans.reasons import why_lost
 from vramcast.planning.plans.serving import ServingPlan

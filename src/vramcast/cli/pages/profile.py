@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from vramcast.asking.beside_trace import Beside
-from vramcast.cli.page import Page
+from vramcast.cli.pages.page import Page
 from vramcast.planning.attainable import attained
 from vramcast.profiling.against import Change, Comparison
 from vramcast.profiling.breakdown import Where

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from vramcast.cli.page import Page
+from vramcast.cli.pages.page import Page
 from vramcast.errors import QuestionError
 from vramcast.serving.engines import engine as engine_named
 

@@ -1,7 +1,7 @@
 """A training plan as people read it: the best layout and what binds it, what lost, money against time, the fewest cards."""
 
-from vramcast.cli.page import Page
-from vramcast.cli.plan_parts import bar, ending, fact, lost_lines, needed_of, nothing_holds, power_text, verdict_line
+from vramcast.cli.pages.page import Page
+from vramcast.cli.pages.plan_parts import bar, ending, fact, lost_lines, needed_of, nothing_holds, power_text, verdict_line
 from vramcast.planning.plans.training import Trained, TrainingPlan
 from vramcast.units import count, time_text
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from vramcast.cli.page import Page, Span
+from vramcast.cli.pages.page import Page, Span
 from vramcast.ledger import Assumption, Fit
 from vramcast.planning.verdict import likely_text
 from vramcast.units import gib

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vramcast.cli.page import Page
+from vramcast.cli.pages.page import Page
 from vramcast.language import spoken
 from vramcast.ledger import Assumption, Forecast
 from vramcast.units import gib

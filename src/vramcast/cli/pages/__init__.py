@@ -1,0 +1,1 @@
+"""What people read in a terminal, a page to each kind of answer: styled lines, plain text when piped."""
