@@ -15,7 +15,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import CardRow
 from vramcast.models.inventory import Model
 from vramcast.planning.verdict import exit_code, serving_fit
-from vramcast.serving.engines.base import answer_of, why_not
+from vramcast.serving.engines.base import answer_of, plugin_of, why_not
 from vramcast.workload import Serving
 
 COUNTS = (1, 2, 4, 8)
@@ -33,7 +33,7 @@ def cards_that_hold(question: Serving, model: Model, *, most: int = MOST) -> tup
     """
     own: list[CardRow] = []
     sharing: list[CardRow] = []
-    for card, gpus in _candidates(question, model, offered(lambda card: not why_not(question.engine, card))):
+    for card, gpus in _candidates(question, model, offered(lambda card: _surely_runs(question.engine, card))):
         into, room = (sharing, _MOST_SHARING) if card.unified else (own, most)
         if len(own) == most == 1:
             break
@@ -41,6 +41,11 @@ def cards_that_hold(question: Serving, model: Model, *, most: int = MOST) -> tup
         if row is not None:
             into.append(row)
     return tuple(sorted((*own[: max(1, most - len(sharing))], *sharing), key=lambda row: row.gpus))[:most]
+
+
+def _surely_runs(engine: str, card: Accelerator) -> bool:
+    """Whether the engine's own build starts on the card: a plugin's chip is answered when it is named, and never proposed."""
+    return not why_not(engine, card) and not plugin_of(engine, card)
 
 
 def offered(suits: Callable[[Accelerator], bool]) -> tuple[Accelerator, ...]:

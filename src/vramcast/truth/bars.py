@@ -24,7 +24,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Interval, RankMemory
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, Experts, LatentAttention
-from vramcast.serving.engines.base import GGUF_ENGINES, NEVER_MEASURED, POOL_ENGINES, RUNS, UNMEASURED, Answer
+from vramcast.serving.engines.base import GGUF_ENGINES, NEVER_MEASURED, POOL_ENGINES, RUNS, UNMEASURED, Answer, plugin_of
 from vramcast.units import GiB
 
 if TYPE_CHECKING:
@@ -312,7 +312,8 @@ def serving_spread(answer: Answer, rank: RankMemory) -> Spread:
     if question.engine in POOL_ENGINES:
         keys |= platform_key(answer.resolved.card)
         spread = _spread("overhead", rank.needed_bytes, overhead_bytes(answer, rank), keys)
-        unmeasured = round(UNMEASURED * overhead_bytes(answer, rank)) if question.engine in NEVER_MEASURED else 0
+        never = question.engine in NEVER_MEASURED or plugin_of(question.engine, answer.resolved.card)
+        unmeasured = round(UNMEASURED * overhead_bytes(answer, rank)) if never else 0
         slack = max(unmeasured, _of_few_cases(rank))
         return msgspec.structs.replace(spread, slack_bytes=slack, scale_bytes=error_scale_of(answer, rank))
     if question.engine in GGUF_ENGINES:  # Ollama runs llama.cpp: the runs of one speak for the other

@@ -105,8 +105,17 @@ _GGML = Support(
     chips=_ROCM | _VULKAN | {"Apple GPU", "Xe HPC", "Da Vinci", "Da Vinci 310", "MUSA 2", "MUSA 3", "MUSA 4"},
     source="llama.cpp docs/build.md: CUDA, HIP, Vulkan, Metal, SYCL, CANN and MUSA",
 )
+# What runs vLLM on chips that its own repository has no build for. Source: vLLM docs 0.11.2, installation, hardware plugins.
+PLUGINS = {
+    "Da Vinci": "vllm-ascend", "TPU": "tpu-inference", "Gaudi": "vllm-gaudi", "MetaX XCORE1000": "vllm-metax",
+    "MLUarch03": "vllm-mlu", "MLUarch05": "vllm-mlu",
+}  # fmt: skip
 SUPPORT = {
-    "vllm": Support(nvidia=(7, 0), chips=_ROCM - {"CDNA1", "RDNA2"}, source="vLLM docs, installation on GPUs"),
+    "vllm": Support(
+        nvidia=(7, 0),
+        chips=(_ROCM - {"CDNA1", "RDNA2"}) | {"Xe2", "Xe HPC", "Xe HPG", *PLUGINS},
+        source="vLLM docs, installation on GPUs",
+    ),
     "sglang": Support(nvidia=(7, 5), chips=frozenset({"CDNA3", "CDNA4"}), source="SGLang docs, installation and AMD GPUs"),
     "tensorrt_llm": Support(nvidia=(8, 0), source="TensorRT-LLM docs, support matrix"),
     "tgi": Support(
@@ -135,6 +144,11 @@ def why_not(engine: str, card: Accelerator) -> str:
     if card.capability is None and card.vendor != "NVIDIA" and card.architecture and card.architecture not in rule.chips:
         return f"{engine} has no build for {card.architecture} ({rule.source})"
     return ""
+
+
+def plugin_of(engine: str, card: Accelerator | None) -> str:
+    """The plugin that runs the engine on this card; empty where its own build does."""
+    return PLUGINS.get(card.architecture, "") if card is not None and engine == "vllm" else ""
 
 
 # Engines whose cache is a pool cut from a budget: what is left is counted in the pool, not on the card.

@@ -12,7 +12,7 @@ from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.quantity import Number, extent, is_array
-from vramcast.serving.engines.base import GB10, Engine, Resolved, Version, parse_version, why_not
+from vramcast.serving.engines.base import GB10, Engine, Resolved, Version, parse_version, plugin_of, why_not
 from vramcast.serving.engines.cache_type import cache_followed
 from vramcast.serving.engines.layouts import REASONS, check_layout, spread_of
 from vramcast.serving.engines.options import checked
@@ -113,7 +113,24 @@ def resolved(
             *followed,
             *defaults.assumed,
         ),
-        unmodelled=(*(Unmodelled(what) for what in model.unmodelled), *crossed(question, model, concurrency)),
+        unmodelled=(
+            *(Unmodelled(what) for what in model.unmodelled),
+            *crossed(question, model, concurrency),
+            *_through_plugin(question, card),
+        ),
+    )
+
+
+def _through_plugin(question: Serving, card: Accelerator | None) -> tuple[Unmodelled, ...]:
+    """What is not known of an engine on a chip that only a plugin knows."""
+    plugin = plugin_of(question.engine, card)
+    if not plugin or card is None:
+        return ()
+    return (
+        Unmodelled(
+            f"{plugin} runs vLLM on {card.name}: what it needs beside weights and cache, and its time, are taken as on other cards and "
+            "were never measured here"
+        ),
     )
 
 
