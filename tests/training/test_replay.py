@@ -45,10 +45,22 @@ def test_a_replayed_step_reserves_what_the_traced_one_did(checkpointing: str, la
     assert reserved(asked, replays=False) != pytest.approx(seen, rel=0.03)
 
 
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+@pytest.mark.parametrize("fsdp", [1, 2])
+def test_units_of_fsdp_are_replayed_on_their_streams(fsdp: int, checkpointing: str) -> None:
+    """Pools of the streams and what splits them: the closed form is 5 % below the traces that keep their activations."""
+    seen = traced("llama", layout=f"fsdp{fsdp}", checkpointing=checkpointing, seq=2048)
+    asked = msgspec.structs.replace(QUESTION, checkpointing=checkpointing, parallel=Parallel(dp=8), gpus=8, fsdp=fsdp)
+    assert reserved(asked, replays=True) == pytest.approx(seen, rel=0.02)
+    if checkpointing == "none":
+        assert reserved(asked, replays=False) < 0.95 * seen
+
+
 @pytest.mark.parametrize(
     "changes",
     [
-        {"parallel": Parallel(dp=8), "gpus": 8, "fsdp": 2},
+        {"parallel": Parallel(dp=8), "gpus": 8, "zero": 2},
+        {"parallel": Parallel(dp=8), "gpus": 8, "fsdp": 2, "accumulate": 2},
         {"options": {"lengths": "variable"}},
         {"options": {"loss": "linear"}},
         {"framework": "peft_bench"},

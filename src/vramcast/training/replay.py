@@ -4,9 +4,9 @@ What the caching allocator ends up holding follows from the order and the sizes 
 leave blocks that layers cut up, gradients of one step are the room of the next forward. Each layer's tape already says what is
 allocated when; here it is run, layer by layer, through the model of c10/cuda/CUDACachingAllocator.cpp that replays traces.
 
-Replayed are steps whose every event is known: whole copies of a model (one card, DDP), layers run eagerly, logits whole, batches
-of one length. All else keeps the closed form of counters.py, and so does a search. A kind of layer is walked once: what its
-forward and its backward ask of memory is written down as events, and the layers of that kind run those.
+Replayed are steps whose every event is known: whole copies of a model (one card, DDP) and units cut up by FSDP, layers run
+eagerly, logits whole, batches of one length. All else keeps the closed form of counters.py, and so does a search. A kind of layer
+is walked once: what its forward and its backward ask of memory is written down as events, and the layers of that kind run those.
 """
 
 from collections.abc import Callable
@@ -24,26 +24,31 @@ from vramcast.training.activations.layers import StageLayers
 from vramcast.training.activations.tape import Tape
 from vramcast.training.layer_events import GRADIENT, LayerEvents
 from vramcast.training.loss import WHOLE_LOGITS
+from vramcast.training.methods import code_width
 from vramcast.training.recipe.parts import width
 from vramcast.training.structure import Rank, StepNumbers, Structure, rank_of
 
 STEPS = 2  # the second finds the optimizer's states there, and the segments that the first one left
 BUCKET_BYTES = 25 << 20  # torch 2.13, nn/parallel/distributed.py: bucket_cap_mb
+EMBEDDING, HEAD = -1, -2  # units that are no layers
 Held = Block | None
 
 
-def reserved_share(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> float | None:
+def reserved_share(rank: Rank, numbers: StepNumbers, card: Accelerator | None, step: "type[Step]") -> float | None:
     """Reserved over allocated, both at their peaks, of a replayed step; None where it is not all known."""
     if not replays(rank):
         return None
-    return _share(rank.structure, numbers, cublas_workspace_bytes(card))
+    return _share(rank.structure, numbers, cublas_workspace_bytes(card), step)
 
 
 def replays(rank: Rank) -> bool:
     """Whether every event of the step is known."""
     recipe, structure = rank.recipe, rank.structure
     empties = recipe.framework == "peft_bench"  # its cache, every tenth step (method_comparison/MetaMathQA/run.py)
-    alone = structure.parallel.model_ranks == 1 and recipe.sharding.kind in ("none", "ddp") and not recipe.sharding.offload
+    sharding = recipe.sharding
+    units = sharding.kind in ("fsdp1", "fsdp2") and not (rank.accumulates or code_width(recipe) or sharding.quantized_gathers)
+    whole = sharding.kind in ("none", "ddp") or units
+    alone = structure.parallel.model_ranks == 1 and whole and not sharding.offload
     plain = not rank.kind.towers and isinstance(rank.kind.layers, StageLayers) and rank.kind.prediction_heads == 1
     eager = not (recipe.kernels.compiled or recipe.task.eval_batch or recipe.task.saves)
     policy = recipe.recomputation.policy.kind in ("none", "full") and not recipe.recomputation.reentrant
@@ -53,22 +58,22 @@ def replays(rank: Rank) -> bool:
 
 
 @by_identity(1, most=64)
-def _share(structure: Structure, numbers: StepNumbers, workspace: int) -> float:
+def _share(structure: Structure, numbers: StepNumbers, workspace: int, step: "type[Step]") -> float:
     expandable = structure.recipe.process.expandable
     kind = ExpandableAllocator if expandable else CachingAllocator
     allocator = kind(AllocatorSettings(expandable_segments=expandable))
-    _Step(rank_of(structure.ranks[0], structure, numbers), allocator, workspace).run()
+    step(rank_of(structure.ranks[0], structure, numbers), allocator, workspace).run()
     return allocator.peak_reserved_bytes / allocator.peak_allocated_bytes
 
 
-class _Memory:
+class Memory:
     """The allocator as a step sees it: sizes that may be nothing, blocks that may be none."""
 
     def __init__(self, allocator: CachingAllocator) -> None:
         self.allocator = allocator
 
-    def take(self, size: Any) -> Held:
-        return self.allocator.malloc(int(size)) if size >= 1 else None
+    def take(self, size: Any, stream: int = 0) -> Held:
+        return self.allocator.malloc(int(size), stream) if size >= 1 else None
 
     def give(self, *blocks: Held) -> None:
         for block in blocks:
@@ -87,11 +92,11 @@ class _Memory:
                 free(block)
 
 
-class _Step:
+class Step:
     """Steps of one rank: weights, then forward, loss, backward and optimizer, as often as it takes to be steady."""
 
     def __init__(self, rank: Rank, allocator: CachingAllocator, workspace: int) -> None:
-        self.rank, self.recipe, self.memory, self.workspace = rank, rank.recipe, _Memory(allocator), workspace
+        self.rank, self.recipe, self.memory, self.workspace = rank, rank.recipe, Memory(allocator), workspace
         model, style = rank.structure.model, rank.kind.style
         self.model, self.style, self.seq = model, style, rank.tokens / max(1, rank.rows)
         own = {id(block): LayerEvents(self._tape(block)) for block in model.blocks}
@@ -102,6 +107,29 @@ class _Step:
         self.recomputes = self.recipe.recomputation.policy.kind == "full"
         self.gradients: list[Held] = []
         self.named: list[Held] = []
+        self.begin()
+
+    def begin(self) -> None:
+        """What a sharded step prepares."""
+
+    def load(self) -> None:
+        """Weights come to the card."""
+        self._spread(self.rank.states.weights.value)
+
+    def enter(self, unit: int) -> None:
+        """A unit's forward begins: a layer's by its place, or one of the ends."""
+
+    def leave(self, unit: int) -> None:
+        """It is over."""
+
+    def turn(self) -> None:
+        """The model's forward, and with it the loss, is over."""
+
+    def enter_backward(self, unit: int) -> None:
+        """A unit's backward begins, with what it computes again."""
+
+    def leave_backward(self, unit: int, *, adds: bool) -> None:
+        """Its input's gradient is there."""
 
     def _tape(self, block: Any) -> Tape:
         rank = self.rank
@@ -110,7 +138,7 @@ class _Step:
     def run(self) -> None:
         """All steps."""
         states, take = self.rank.states, self.memory.take
-        self._spread(states.weights.value)
+        self.load()
         if self.recipe.sharding.ddp_buckets:
             for _ in range(int(states.gradients.value // BUCKET_BYTES) + 1):
                 take(min(BUCKET_BYTES, states.gradients.value))
@@ -137,9 +165,13 @@ class _Step:
             memory.take(self.workspace)
         cached: list[Held] = []
         waiting: list[tuple[Held, LayerEvents, list[Held]]] = []
+        self.enter(EMBEDDING)
         stream = memory.take(boundary)
-        for layer in self.layers:
+        self.leave(EMBEDDING)
+        for place, layer in enumerate(self.layers):
+            self.enter(place)
             held = self._forward(layer, keeps=not self.recomputes, cached=cached)
+            self.leave(place)
             if not (self.recomputes or layer.reads_input):
                 memory.give(stream)
                 stream = None
@@ -148,15 +180,19 @@ class _Step:
             stream = None if output is None else held[output]
         gradient = self._loss(cached, first=first, adds=adds)
         memory.give(stream)
-        for given, layer, kept in reversed(waiting):
+        for place, (given, layer, kept) in reversed([*enumerate(waiting)]):
+            self.enter_backward(place)
             held = self._forward(layer, keeps=True, cached=[]) if self.recomputes else kept
             if self.recomputes:
                 memory.give(None if layer.output is None else held[layer.output])
             held[layer.given] = gradient
             memory.run(layer.back, held, lambda size: self._gradient(size, adds=adds))
             gradient = None if layer.result is None else held[layer.result]
+            self.leave_backward(place, adds=adds)
             memory.give(given)
+        self.enter_backward(EMBEDDING)
         self._embedding(gradient, adds=adds)
+        self.leave_backward(EMBEDDING, adds=adds)
         memory.give(*self.named)
         self.named = []
 
@@ -187,9 +223,11 @@ class _Step:
         take, give, w, recipe = self.memory.take, self.memory.give, self.style.width, self.recipe
         states, logits = self.rank.tokens * self.model.hidden, self.rank.tokens * recipe.loss.scored * self.model.vocab
         eager = recipe.kernels.norm == "eager"
+        self.enter(HEAD)
         normed = [take(states * 4) if eager else None, take(states * w)]
         head = take(self.model.vocab * self.model.hidden * w if self._casts_head() else 0)
         made, squashed = take(logits * w), None
+        self.leave(HEAD)
         if recipe.loss.logits_softcap:
             divided = take(logits * w)
             give(made)
@@ -201,11 +239,13 @@ class _Step:
             through = take(logits * w)
             give(gradient, held)
             gradient = through
+        self.enter_backward(HEAD)
         if first:
             take(self.workspace)
         if self.rank.kind.trains_head and self.full:
             self._gradient(self.model.vocab * self.model.hidden * width(recipe.precision.backward_gradients), adds=adds)
         narrow = take(states * w)
+        self.leave_backward(HEAD, adds=adds)
         give(gradient, head, *normed)
         wide = take(self.rank.layers.boundary)
         give(narrow)
@@ -235,6 +275,7 @@ class _Step:
         self.named = [made if wide is not made else None] if loss.holds_logits else []
         give(shifted, wide, None if loss.holds_logits or wide is made else made)
         cached.clear()
+        self.turn()
         through = take(logits * work)
         gradient = take(logits * work)
         give(through, softmax)
@@ -249,6 +290,7 @@ class _Step:
         wide = take(logits * 4) if self.recipe.precision.autocast and w < 4 else None
         give(made, *cached)
         cached.clear()
+        self.turn()
         through = take(logits * (4 if wide else w))
         give(wide)
         narrow = take(logits * w) if wide else through

@@ -1,0 +1,148 @@
+"""A step under FSDP2, replayed: units gathered and let go, gradients cut up, each on the stream that torch gives it.
+
+The buffer of an all-gather lies in the pool of its own stream, and what its reduction leaves (the sharded gradients) in that of
+another; whole weights and unsharded gradients come and go among the activations of the stream that computes. Reserved memory is
+what the three pools come to, each at its own highest.
+
+Sources, torch 2.13, distributed/fsdp/_fully_shard: _fsdp_collectives.py (foreach_all_gather: shards in the compute type, then the
+buffer, both on the copy-in stream; foreach_all_gather_copy_out: one tensor per weight on the current stream; foreach_reduce: its
+input on the current stream, which takes the gradients over, its output and that in the weights' type on the reduce-scatter
+stream), _fsdp_param_group.py (wait_for_unshard: forward keeps a buffer until the next unit has come, backward lets it go at once;
+_backward_prefetch: one unit ahead; post_backward: reshards, drops the input of the reduction before, reduces), _fsdp_state.py
+(a root left to itself stays whole until its own gradients are reduced, last of all). Held against traces: benchmarks/tracing.
+"""
+
+from typing import Any
+
+from vramcast.training.recipe.parts import width
+from vramcast.training.replay import EMBEDDING, HEAD, Held, Step
+
+GATHERS, REDUCES = 1, 2  # streams beside the one that computes
+
+
+class ShardedStep(Step):
+    """One rank's steps: the layers' own events, each between its gathering and its reduction."""
+
+    def begin(self) -> None:
+        """Units, and what is in flight between them."""
+        recipe, units = self.recipe, self.rank.units
+        self.ranks, self.apart = int(units.ranks), recipe.sharding.separate_ends
+        self.compute, self.reduce = width(recipe.precision.compute), width(recipe.precision.reduce)
+        self.depth = len(self.layers)
+        self.sizes = [_scaled(b, units.of(place)) for place, b in enumerate(self.model.layer_list())]
+        self.whole: dict[int, list[Held]] = {}
+        self.coming: dict[int, Held] = {}
+        self.left: Held = None  # the buffer that forward keeps until the next unit has come
+        self.reducing: Held = None  # the input of the reduction before
+        self.at = EMBEDDING  # the unit whose backward runs
+        self.fresh: list[tuple[Held, Any]] = []  # its whole gradients
+        self.waiting: list[tuple[Held, Any]] = []  # the root's
+
+    def _unit(self, unit: int) -> list[Any]:
+        """Elements of each weight of a unit; the root holds both ends unless they are units of their own."""
+        units = self.rank.units
+        if unit >= 0:
+            return self.sizes[unit]
+        head, norm = 0 if units.tied else units.head, self.model.hidden
+        if self.apart:
+            return [head, norm] if unit == HEAD and head else [units.embedding] if unit == EMBEDDING else []
+        return [units.embedding, head, norm, units.root] if unit == EMBEDDING else []
+
+    def _request(self, unit: int) -> None:
+        """An all-gather is issued: the shards as they are sent, and the buffer."""
+        elements = sum(self._unit(unit)) if EMBEDDING <= unit < self.depth or unit == HEAD else 0
+        if not elements or unit in self.coming or unit in self.whole:
+            return
+        sent = self.memory.take(elements * self.compute / self.ranks, GATHERS)
+        self.coming[unit] = self.memory.take(elements * self.compute, GATHERS)
+        self.memory.give(sent)
+
+    def _gather(self, unit: int, *, forward: bool) -> None:
+        """The unit's weights are copied out of their buffer."""
+        if unit in self.whole or not sum(self._unit(unit)):
+            return
+        self._request(unit)
+        self.whole[unit] = [self.memory.take(n * self.compute) for n in self._unit(unit)]
+        buffer = self.coming.pop(unit)
+        if forward:
+            self.memory.give(self.left)
+            self.left = buffer
+        else:
+            self.memory.give(buffer)
+
+    def _let_go(self, unit: int) -> None:
+        self.memory.give(*self.whole.pop(unit, []))
+
+    def enter(self, unit: int) -> None:
+        """Gathered before it runs."""
+        self._gather(unit, forward=True)
+
+    def leave(self, unit: int) -> None:
+        """Cut up again, but the unit of the head, a root of all that is left, and the last block where the recipe says so."""
+        sharding = self.recipe.sharding
+        stays = unit == HEAD or (unit == self.depth - 1 and sharding.last_at_loss == "whole")
+        if sharding.reshard and not stays and (unit >= 0 or self.apart):
+            self._let_go(unit)
+
+    def turn(self) -> None:
+        """The root drops the last buffer; its backward may ask for the last block."""
+        self.memory.give(self.left)
+        self.left = None
+        if self.recipe.sharding.last_at_loss == "backward":
+            self._request(self.depth - 1)
+
+    def enter_backward(self, unit: int) -> None:
+        """Gathered again, and the unit that backward takes next asked for."""
+        self.at = unit
+        self._gather(unit, forward=False)
+        if self.recipe.sharding.reshard and unit != EMBEDDING:
+            self._request(self.depth - 1 if unit == HEAD else unit - 1)
+
+    def leave_backward(self, unit: int, *, adds: bool) -> None:
+        """Cut up, its gradients too; those of a root of all that is left wait for the embedding's."""
+        if unit == HEAD and not self.apart:
+            return
+        self._let_go(unit)
+        mine, self.fresh = self.fresh, []
+        if unit == EMBEDDING:
+            mine, self.waiting = [*self.waiting, *mine], []
+        self._reduce(mine, adds=adds)
+        if unit == EMBEDDING:
+            self.memory.give(self.reducing)
+            self.reducing = None
+
+    def _reduce(self, gradients: list[tuple[Held, Any]], *, adds: bool) -> None:
+        """Whole gradients become one buffer, then this rank's part."""
+        if not gradients:
+            return
+        take, give = self.memory.take, self.memory.give
+        elements = sum(size for _, size in gradients) / width(self.recipe.precision.backward_gradients)
+        give(self.reducing)
+        self.reducing = take(elements * self.reduce)
+        give(*(block for block, _ in gradients))
+        part, kept = take(elements * self.reduce / self.ranks, REDUCES), width(self.recipe.precision.weights)
+        if kept != self.reduce:
+            wide = take(elements * kept / self.ranks, REDUCES)
+            give(part)
+            part = wide
+        if adds:
+            give(part)
+        else:
+            self.gradients.append(part)
+
+    def _casts_head(self) -> bool:
+        return False  # it was gathered in the type that computes
+
+    def _gradient(self, size: Any, *, adds: bool) -> None:
+        block = self.memory.take(size)
+        if adds:  # the embedding's, to that of the head it is tied to
+            self.memory.give(block)
+        else:
+            waits = self.at == HEAD and not self.apart
+            (self.waiting if waits else self.fresh).append((block, size))
+
+
+def _scaled(block: Any, elements: float) -> list[float]:
+    """Elements of each weight of a block, which together come to ``elements``."""
+    own = [t.elements for t in block.tensors if t.kind != "buffer"]
+    return [n * elements / sum(own) for n in own]
