@@ -83,7 +83,7 @@ def _first_look() -> str:
     for measure, seen in sorted({(look.measure, look.seen) for look in looks}, key=lambda kind: (kind[0], not kind[1])):
         own = [look for look in looks if (look.measure, look.seen) == (measure, seen)]
         errors = sorted(abs(1 / look.ratio - 1) for look in own)
-        groups = held.get((measure, seen), [])
+        groups = [group for name in bars_of(measure) for group in held.get((name, seen), [])]
         rows = sum(g.rows for g in groups)
         body.append((
             measure, "seen" if seen else "new", str(len(own)), str(len({look.group for look in own})),
@@ -137,8 +137,13 @@ def _shown(ids: list[str]) -> Iterator[str]:
         yield f"and {len(ids) - 6} more"
 
 
+def bars_of(measure: str) -> tuple[str, ...]:
+    """The names under which bars of a measure are kept: those of processes that serve, and those of a training step."""
+    return measure, *(bars.OF_A_STEP[name] for name in (measure,) if name in bars.OF_A_STEP)
+
+
 def _held(held: dict[str, list[Held]], measure: str) -> str:
-    values = held.get(measure, [])
+    values = [value for name in bars_of(measure) for value in held.get(name, [])]
     return _percent(sum(value.inside for value in values) / len(values), digits=0) if values else "-"
 
 

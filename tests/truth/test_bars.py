@@ -12,6 +12,7 @@ from vramcast.serving.engines.base import answer_of
 from vramcast.training.forecast import forecast_training
 from vramcast.truth import bars
 from vramcast.truth.bars import Cell
+from vramcast.truth.steps import certain_bytes, step_scale, training_spread
 from vramcast.units import GiB
 from vramcast.workload import Parallel, Serving, Training
 
@@ -28,6 +29,9 @@ def _nothing_remembered() -> Iterator[None]:
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
     cells = {f"{measure}|*|*|*": CELL for measure in ("overhead", "allocated", "compute_buffer", "device")}
+    cells["device_of_a_step|*|*|*"] = msgspec.structs.replace(
+        CELL, low=-0.9, quantiles=(-2, -0.9, -0.5, -0.2, 0, 0.2, 0.8, 1.1, 1.2)
+    )
     monkeypatch.setattr(bars, "_table", lambda: cells)
 
 
@@ -68,10 +72,12 @@ def test_a_dense_model_of_text_has_looks_of_its_own_in_bytes() -> None:
 def test_training_is_barred_whole(table: None) -> None:
     model = read_model("Qwen/Qwen2.5-0.5B")
     answer = forecast_training(Training(model=model.id, framework="torchtune"), model=model)
-    needed = answer.worst.needed_bytes
-    bar = bars.training_spread(answer, answer.worst).interval()
+    needed, certain = answer.worst.needed_bytes, certain_bytes(answer.worst)
+    bar = training_spread(answer, answer.worst).interval()
     assert bar is not None
-    assert (bar.low_bytes, bar.high_bytes) == pytest.approx((needed * 0.9, needed * 1.2), abs=1)
+    scale = 0.25 * GiB + (needed - certain) / 10 + certain / 20
+    assert (bar.low_bytes, bar.high_bytes) == pytest.approx((needed - 0.9 * scale, needed + 1.2 * scale), abs=1)
+    assert bar.low_bytes > certain
 
 
 def test_the_chance_of_fitting_follows_the_cases(table: None) -> None:
@@ -161,5 +167,35 @@ def test_what_the_layers_traces_were_off_by_is_slack(table: None) -> None:
     for name in ("Qwen/Qwen2.5-0.5B", "internlm/internlm2-1_8b"):
         model = read_model(name)
         answer = forecast_training(Training(model=name, framework="hf_trainer", micro_batch=4), model=model)
-        spreads[name] = bars.training_spread(answer, answer.worst).slack_bytes / answer.worst.needed_bytes
+        spreads[name] = training_spread(answer, answer.worst).slack_bytes / answer.worst.needed_bytes
     assert spreads["Qwen/Qwen2.5-0.5B"] < 0.001 < 0.03 < spreads["internlm/internlm2-1_8b"]
+
+
+def test_no_bar_of_a_step_reaches_below_its_states(table: None) -> None:
+    """A 7B's weights, gradients and moments are 8 bytes a parameter: 50.2 GiB, whatever cases say of the rest."""
+    model = read_model("meta-llama/Llama-2-7b-hf")
+    answer = forecast_training(Training(model=model.id, framework="hf_trainer", micro_batch=1, seq=128), model=model)
+    certain = certain_bytes(answer.worst)
+    assert certain == 8 * 6_738_415_616
+    bar = training_spread(answer, answer.worst).interval()
+    assert bar is not None
+    assert certain == bar.low_bytes < answer.worst.needed_bytes < bar.high_bytes
+    spread = training_spread(answer, answer.worst)
+    assert spread.chance_within(certain - 1) == pytest.approx(0.005)
+    assert (spread.chance_within(answer.worst.needed_bytes) or 0) == pytest.approx(0.5)
+
+
+def test_what_is_known_to_be_unknown_may_be_a_state(table: None) -> None:
+    model = read_model("Qwen/Qwen2.5-0.5B")
+    answer = forecast_training(Training(model=model.id, framework="hf_trainer"), model=model)
+    novel = msgspec.structs.replace(answer, novel=True)
+    assert training_spread(answer, answer.worst).certain_bytes == certain_bytes(answer.worst)
+    assert training_spread(novel, answer.worst).certain_bytes == 0
+
+
+def test_counters_of_a_step_have_cells_of_their_own() -> None:
+    assert bars.bar_name("device", 0) == "device"
+    assert bars.bar_name("device", 1.0) == "device_of_a_step"
+    assert bars.bar_name("weights", 1.0) == "weights"
+    assert step_scale(60 * GiB, 40 * GiB) == pytest.approx(4.25 * GiB)
+    assert bars.first_look_names(bars.Combination.of("device_of_a_step", {"engine": "trl"}))[0] == "first|device_of_a_step|*|new"

@@ -90,12 +90,24 @@ def test_an_engine_less_certain_than_the_others_keeps_its_own_spread() -> None:
 
 def test_the_committed_looks_hold_what_the_page_promises() -> None:
     held = held_groups(read_looks(LOOKS))
-    for measure in ("weights", "allocated", "device", "kv_pool"):
+    for measure in ("weights", "allocated", "device_of_a_step", "reserved_of_a_step", "kv_pool"):
         groups = held[measure, True]
         assert sum(g.share for g in groups) / len(groups) >= 0.85, measure
-    for measure in ("weights", "allocated", "device"):
+    widest = {"weights": 0.30, "allocated": 0.65, "device_of_a_step": 0.52, "reserved_of_a_step": 0.52}
+    for measure, most in widest.items():
         widths = sorted(g.width for g in held[measure, True])
-        assert widths[len(widths) // 2] <= {"weights": 0.30, "allocated": 0.35, "device": 0.42}[measure], measure
+        assert widths[len(widths) // 2] <= most, measure
+
+
+def test_a_step_s_looks_speak_in_bytes_and_a_server_s_as_a_factor() -> None:
+    step = [
+        Look(look=1, commit="0", measure="device", engine="trl", ratio=1 + g / 100, source=f"s{g}", group=f"g{g}", seen=True,
+             predicted=100, scale=10, certain=90)
+        for g in range(12)
+    ]  # fmt: skip
+    cells = looked_cells([*step, *(look(1.0 + g / 1000, 40 + g, measure="device") for g in range(12))])
+    assert cells["first|device_of_a_step|*|seen"].high == pytest.approx(1.1, abs=0.03)
+    assert cells["first|device|*|seen"].low >= 1.0
 
 
 def test_looks_are_added_and_never_changed(tmp_path) -> None:

@@ -17,7 +17,7 @@ from vramcast.planning.verdict import WANTING, exit_code, sure_margin, training_
 from vramcast.training.forecast import TrainingForecast
 from vramcast.training.forecast import forecast_training as answer_of
 from vramcast.training.recipe.draft import flat
-from vramcast.truth.bars import training_spread
+from vramcast.truth.steps import training_spread
 from vramcast.workload import Training
 
 _LARGEST_MICRO_BATCH = 4096
@@ -179,7 +179,8 @@ def _advice(question: Training, answer: TrainingForecast, model: Model, card: Ac
     def _as_typed(tried: TrainingForecast, needed: int) -> Fit:
         """The verdict that the change gets when it is typed: near the border reserved memory is replayed, as an answer's is."""
         fit = training_fit(tried, card)
-        near = fit.verdict == "fits" and needed * _REPLAYED_MORE > card.visible_bytes - (sure or 0)
+        room = card.visible_bytes - ((sure or 0) if fit.verdict == "fits" else 0)
+        near = needed * _REPLAYED_MORE > room and (fit.verdict == "fits" or needed < room * _REPLAYED_MORE)
         return training_fit(answer_of(tried.question, model=model, card=card, replays=True), card) if near else fit
 
     worst = worst_of(answer.ranks)

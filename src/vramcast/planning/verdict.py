@@ -235,7 +235,7 @@ def _refusal(answer: "Answer", card: Accelerator) -> str:
 
 def training_fit(answer: "TrainingForecast", card: Accelerator | None) -> Fit:
     """The verdict on a training step; ``unknown`` when no card was named."""
-    from vramcast.truth.bars import training_spread
+    from vramcast.truth.steps import training_spread
 
     if card is None:
         return Fit(verdict="unknown")

@@ -8,7 +8,7 @@ cells (``calibration.py``) come from the rows that rules were built on; they say
 question takes the finest cell of each kind that fits it, and the range that holds both.
 
 Most figures err by a factor. What a pool engine needs beside its weights, and the pool that is left of the card, err by bytes
-(``error_scale``): a cell of these holds (measured - forecast)/scale.
+(``error_scale``): a cell of these holds (measured - forecast)/scale. So do the counters of a training step (``steps.py``).
 """
 
 import bisect
@@ -16,7 +16,6 @@ import functools
 from collections.abc import Iterator, Mapping
 from math import ceil, hypot
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,10 +25,6 @@ from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, Experts, LatentAttention
 from vramcast.serving.engines.base import GGUF_ENGINES, NEVER_MEASURED, POOL_ENGINES, RUNS, UNMEASURED, Answer, plugin_of
 from vramcast.units import GiB
-
-if TYPE_CHECKING:
-    from vramcast.training.forecast import TrainingForecast
-
 
 TABLE = Path(__file__).with_name("intervals.json")
 COVERAGE = 0.9
@@ -51,8 +46,16 @@ LADDER: tuple[tuple[str, ...], ...] = (
 SEEN = Path(__file__).with_name("combinations.json")
 
 
-IN_BYTES = frozenset({"overhead", "kv_pool"})
-"""Measures whose errors are bytes: the pool is what the card leaves, so it misses by what the rest does, however small it is."""
+BESIDE_WEIGHTS = frozenset({"overhead", "kv_pool"})
+"""Errors of these are bytes: the pool is what the card leaves, so it misses by what the rest does, however small it is."""
+OF_A_STEP = {"reserved": "reserved_of_a_step", "device": "device_of_a_step"}
+"""The same of a training step, whose bars have cells of their own: what a process that serves holds errs by a factor."""
+IN_BYTES = BESIDE_WEIGHTS | frozenset(OF_A_STEP.values())
+
+
+def bar_name(measure: str, scale: float) -> str:
+    """The measure under which a bar's cells are kept: a counter that errs by bytes has other cells than one that does not."""
+    return OF_A_STEP.get(measure, measure) if scale else measure
 
 
 def error_scale(overhead: float, weights: float) -> float:
@@ -130,28 +133,35 @@ def first_look_names(combination: Combination) -> tuple[str, ...]:
     """Names of the first-look cells that a combination belongs to, finest first: its engine's, then any engine's.
 
     Errors in bytes are alike under all pool engines, which profile alike; there the kind of model tells more than the engine.
+    Those of a training step are PyTorch's under every framework.
     """
     measure, engine, novelty = combination.measure, combination.engine, "seen" if combination.seen else "new"
     if measure in IN_BYTES:
-        engine = "plain" if combination.plain else "*"
+        engine = "plain" if combination.plain and measure in BESIDE_WEIGHTS else "*"
     return f"first|{measure}|{engine}|{novelty}", f"first|{measure}|*|{novelty}", f"first|{measure}|*|*"
 
 
-def interval_for(measure: str, predicted: float, keys: Mapping[str, str], scale: float = 0) -> Interval | None:
+def interval_for(
+    measure: str, predicted: float, keys: Mapping[str, str], scale: float = 0, certain: float = 0
+) -> Interval | None:
     """Where the measured figure falls with 90 % probability; None when no case of this measure exists.
 
     ``keys``: engine (or framework), family, platform, version, kind, method, quant: what is known of the question. ``scale``:
-    ``error_scale`` of a measure whose errors are bytes; without it such a measure has no bar.
+    the unit of its errors where they are bytes; without it a measure that errs by bytes alone has no bar. ``certain``: what it
+    surely holds, below which no bar reaches.
     """
+    measure = bar_name(measure, scale)
     cell = cell_for(measure, keys)
     if cell is None or (measure in IN_BYTES and not scale):
         return None
-    low, high = (max(0.0, predicted + end * scale) if scale else predicted * end for end in (cell.low, cell.high))
-    return Interval(low=low, high=high, coverage=COVERAGE, cases=cell.cases)
+    low, high = (predicted + end * scale if scale else predicted * end for end in (cell.low, cell.high))
+    low = max(low, min(certain, predicted))
+    return Interval(low=low, high=max(low, high), coverage=COVERAGE, cases=cell.cases)
 
 
 def probability_fits(measure: str, predicted: float, capacity: float, keys: Mapping[str, str], scale: float = 0) -> float | None:
     """Chance that the measured figure is at most the capacity; None when no case of this measure exists."""
+    measure = bar_name(measure, scale)
     cell = cell_for(measure, keys)
     if cell is None or predicted <= 0 or (measure in IN_BYTES and not scale):
         return None
@@ -257,7 +267,8 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
     ``slack_bytes``: how far the need may be off on either side for a reason of its own, which measured cases did not have;
     ``below_bytes``: how much lower it may be beside that, where a larger of two possibilities was taken. ``scale_bytes``: the
-    unit of the errors, where they are bytes and no ratio.
+    unit of the errors, where they are bytes and no ratio. ``certain_bytes``: what of the uncertain part is surely held: no bar
+    reaches below it, and no smaller room holds it.
     """
 
     measure: str
@@ -267,6 +278,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
     slack_bytes: int = 0
     below_bytes: int = 0
     scale_bytes: float = 0
+    certain_bytes: int = 0
 
     @property
     def need_bytes(self) -> int:
@@ -279,8 +291,9 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
         if bar is None:
             return None
         low, high = self.exact_bytes + bar.low, self.exact_bytes + bar.high
+        lowest = need - ceil(self._widened(need - low)) - self.below_bytes
         return Interval(
-            low=need - ceil(self._widened(need - low)) - self.below_bytes,
+            low=max(lowest, min(need, self.exact_bytes + self.certain_bytes)) if self.certain_bytes else lowest,
             high=need + ceil(self._widened(high - need)),
             coverage=bar.coverage,
             cases=bar.cases,
@@ -292,6 +305,8 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
         Slack brings the room nearer to the need, by as much as it widens the bar on that side.
         """
         bar, need = self._bar(), self.need_bytes
+        if bar is not None and self.certain_bytes and room_bytes < self.exact_bytes + self.certain_bytes:
+            return PROBABILITIES[0] / 2
         if bar is not None and self.slack_bytes:
             side = self.exact_bytes + bar.high - need if room_bytes > need else need - self.exact_bytes - bar.low
             room_bytes = need + round((room_bytes - need) * max(0.0, side) / self._widened(side))
@@ -335,21 +350,6 @@ def overhead_bytes(answer: Answer, rank: RankMemory) -> int:
 def error_scale_of(answer: Answer, rank: RankMemory) -> float:
     """The unit in which the overhead of this rank, and the pool beside it, err."""
     return error_scale(max(0, overhead_bytes(answer, rank)), _term(rank, "weights"))
-
-
-def training_spread(answer: "TrainingForecast", rank: RankMemory) -> Spread:
-    """A training rank's device memory, all of it as uncertain as its framework's cases, and as its layers' traces were off."""
-    from vramcast.training.activations.choice import slack_bytes
-
-    slack = slack_bytes(answer.recipe, rank)
-    keys = training_keys(answer)
-    return Spread(measure="device", exact_bytes=0, uncertain_bytes=rank.needed_bytes, keys=keys, slack_bytes=slack)
-
-
-def training_keys(answer: "TrainingForecast") -> dict[str, str]:
-    """Framework, method and family; ``novel`` where a part of the model has no rule: its bar is that of the unmeasured."""
-    novel = {"novel": "yes"} if answer.novel else {}
-    return {"engine": answer.question.framework, "method": answer.question.method, "family": answer.family, **novel}
 
 
 def platform_key(card: Accelerator | None) -> dict[str, str]:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import msgspec
 
 from vramcast.serving.engines.base import FEWEST_CASES
-from vramcast.truth.bars import COVERAGE, IN_BYTES, PROBABILITIES, Cell, cell_names
+from vramcast.truth.bars import COVERAGE, IN_BYTES, PROBABILITIES, Cell, bar_name, cell_names
 from vramcast.truth.scoring import Point
 
 SHARES = (0.86, 0.90, 0.92, 0.94, 0.95, 0.97)
@@ -65,13 +65,24 @@ def calibrate(points: Iterable[Point], choices: Choices = MappingProxyType({})) 
     members: dict[str, list[Point]] = defaultdict(list)
     for point in points:
         if usable(point):
-            for name in cell_names(point.measure, point.keys):
+            for name in cell_names(bar_of(point), point.keys):
                 members[name].append(point)
     return {
-        name: _cell(name, cases, choices.get(cases[0].measure, Choice()))
+        name: _cell(name, cases, choices.get(bar_of(cases[0]), Choice()))
         for name, cases in sorted(members.items())
         if len(cases) >= _fewest(name)
     }
+
+
+def bar_of(point: Point) -> str:
+    """The measure under which its bar is kept."""
+    return bar_name(point.measure, point.scale)
+
+
+def width_of(cell: Cell, predicted: float, scale: float, certain: float) -> float:
+    """A bar's width relative to the forecast, as an answer shows it: nothing below what is certain."""
+    low, high = (predicted + end * scale if scale else predicted * end for end in (cell.low, cell.high))
+    return (high - max(low, min(certain, predicted))) / predicted
 
 
 def usable(point: Point) -> bool:
@@ -92,16 +103,16 @@ def end_of(error: float, scaled: bool) -> float:
 def held_out(
     points: list[Point], fold_of: Callable[[Point], object], choices: Choices = MappingProxyType({})
 ) -> dict[str, list[Held]]:
-    """Per measure: each figure under the bar made without its fold."""
+    """Per measure (``bar_of``): each figure under the bar made without its fold."""
     found: dict[str, list[Held]] = defaultdict(list)
     for fold in sorted({fold_of(p) for p in points}, key=str):
         table = calibrate((p for p in points if fold_of(p) != fold), choices)
         for point in (p for p in points if fold_of(p) == fold and usable(p)):
-            cell = next((table[name] for name in cell_names(point.measure, point.keys) if name in table), None)
+            cell = next((table[name] for name in cell_names(bar_of(point), point.keys) if name in table), None)
             if cell:
                 value = end_of(error_of(point.measured, point.predicted, point.scale), point.scale > 0)
-                width = (cell.high - cell.low) * (point.scale / point.predicted if point.scale else 1)
-                found[point.measure].append(Held(cell.low <= value <= cell.high, width))
+                width = width_of(cell, point.predicted, point.scale, point.certain)
+                found[bar_of(point)].append(Held(cell.low <= value <= cell.high, width))
     return dict(sorted(found.items()))
 
 
@@ -123,7 +134,7 @@ def choose(points: list[Point]) -> dict[str, Choice]:
 
 
 def _choose_for_rows(points: list[Point]) -> dict[str, Choice]:
-    measures = sorted({point.measure for point in points})
+    measures = sorted({bar_of(point) for point in points})
     tried: dict[str, list[tuple[bool, float, float, Choice]]] = defaultdict(list)
     for choice in (Choice(shape, share, share) for shape in _RANGES for share in SHARES):
         for measure, held in held_out(points, fold_of_row, dict.fromkeys(measures, choice)).items():

@@ -19,18 +19,18 @@ from statistics import NormalDist
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.truth.bars import COVERAGE, IN_BYTES, PROBABILITIES, Cell, Combination, first_look_names
-from vramcast.truth.calibration import end_of, error_of
+from vramcast.truth.bars import COVERAGE, IN_BYTES, OF_A_STEP, PROBABILITIES, Cell, Combination, bar_name, first_look_names
+from vramcast.truth.calibration import end_of, error_of, width_of
 from vramcast.truth.scoring import Point
 
 FEWEST_GROUPS = 9
 """With fewer groups the one to come weighs more than a tenth, and no finite range holds nine tenths."""
 
 _COUNTERS = frozenset({"allocated", "reserved", "device", "static", "total"})
-POOLED = dict.fromkeys(_COUNTERS, _COUNTERS)
+POOLED = dict.fromkeys(_COUNTERS, _COUNTERS) | dict.fromkeys(OF_A_STEP.values(), frozenset(OF_A_STEP.values()))
 """Measures whose errors have the same causes speak for each other: what a rule missed, every counter of memory shows."""
 
-SHARES = (0.80, 0.84, 0.88, 0.90, 0.92, 0.94)
+SHARES = (0.80, 0.84, 0.86, 0.88, 0.90, 0.92, 0.94)
 _TOLERANCE = 0.02
 _NORMAL = NormalDist()
 _DIGITS = 5
@@ -41,7 +41,9 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``seen``: the engine (or framework) and the model's family stand together in the rows that rules were built on.
     ``predicted`` and ``scale``: the forecast and the unit of its errors in bytes, of a measure whose errors are bytes; a look of
-    such a measure that has none (the first, whose figures were not kept) says nothing of its bar.
+    such a measure that has none (the first, whose figures were not kept) says nothing of its bar. ``certain``: what the forecast
+    surely came to. ``imputed``: of training steps of the first look these three are those of the tuned row in the middle, by its
+    share of states, of the same framework, measure, method and recomputation.
     """
 
     look: int
@@ -60,6 +62,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parallel: str = ""
     predicted: float = 0
     scale: float = 0
+    certain: float = 0
+    imputed: bool = False
 
     @property
     def speaks(self) -> bool:
@@ -67,18 +71,23 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.measure not in IN_BYTES or self.scale > 0
 
     @property
-    def error(self) -> float:
-        """The error that bars are made of."""
-        return error_of(self.ratio * self.predicted, self.predicted, self.scale) if self.scale else math.log(self.ratio)
+    def bar(self) -> str:
+        """The measure under which its bar is kept."""
+        return bar_name(self.measure, self.scale)
+
+    def error(self, bar: str) -> float:
+        """The error that a bar of that name is made of."""
+        in_bytes = bar in IN_BYTES
+        return error_of(self.ratio * self.predicted, self.predicted, self.scale) if in_bytes else math.log(self.ratio)
 
     @property
     def combination(self) -> Combination:
         """What decides which cells it belongs to."""
-        return Combination(measure=self.measure, engine=self.engine, seen=self.seen, plain=self.kind == "dense")
+        return Combination(measure=self.bar, engine=self.engine, seen=self.seen, plain=self.kind == "dense")
 
 
 Shares = dict[tuple[str, bool], float]
-"""By measure and novelty: the share of groups that a range holds."""
+"""By measure (``Look.bar``) and novelty: the share of groups that a range holds."""
 
 
 class HeldGroup(msgspec.Struct, frozen=True):
@@ -133,6 +142,7 @@ def looks_of(points: Iterable[Point], *, look: int, commit: str) -> Iterator[Loo
                 parallel=keys.get("parallel", ""),
                 predicted=round(p.predicted) if p.scale else 0,
                 scale=round(p.scale),
+                certain=round(p.certain) if p.scale else 0,
             )
 
 
@@ -149,7 +159,7 @@ def held_groups(looks: Sequence[Look]) -> dict[tuple[str, bool], list[HeldGroup]
 def _shares(looks: Sequence[Look]) -> Shares:
     """The smallest share under which groups left out, and their rows, are held as often as promised; for seen and new apart."""
     found: Shares = {}
-    kinds = {(look.measure, look.seen) for look in looks}
+    kinds = {(look.bar, look.seen) for look in looks}
     for share in SHARES:
         held = _left_out(looks, dict.fromkeys(kinds, share))
         for kind in kinds - found.keys():
@@ -175,9 +185,9 @@ def _left_out(looks: Sequence[Look], shares: Shares) -> dict[tuple[str, bool], l
         for look in (look for look in looks if look.group == group):
             cell = next((table[name] for name in first_look_names(look.combination) if name in table), None)
             if cell:
-                held_so = cell.low <= end_of(look.error, look.scale > 0) <= cell.high
-                width = (cell.high - cell.low) * (look.scale / look.predicted if look.scale else 1)
-                rows[look.measure, look.seen].append((held_so, width))
+                held_so = cell.low <= end_of(look.error(look.bar), look.scale > 0) <= cell.high
+                width = width_of(cell, look.predicted or 1, look.scale, look.certain)
+                rows[look.bar, look.seen].append((held_so, width))
         for kind, found in rows.items():
             inside = sum(ok for ok, _ in found) / len(found)
             held[kind].append(HeldGroup(inside, len(found), sorted(width for _, width in found)[len(found) // 2]))
@@ -189,10 +199,10 @@ def _cells(looks: Sequence[Look], shares: Shares) -> dict[str, Cell]:
     for measure in sorted({measure for measure, _ in shares}):
         pool = POOLED.get(measure, {measure})
         for look in looks:
-            if look.measure in pool and look.speaks:
+            if (look.bar if measure in IN_BYTES else look.measure) in pool and look.speaks:
                 for name in dict.fromkeys(first_look_names(msgspec.structs.replace(look.combination, measure=measure))):
                     members[name].append(look)
-    made = ((name, _cell(cases, _share_of(name, shares))) for name, cases in sorted(members.items()))
+    made = ((name, _cell(name.split("|")[1], cases, _share_of(name, shares))) for name, cases in sorted(members.items()))
     return {name: cell for name, cell in made if cell}
 
 
@@ -203,16 +213,16 @@ def _share_of(name: str, shares: Shares) -> float:
     return max(wanted) or SHARES[-1]
 
 
-def _cell(looks: list[Look], share: float) -> Cell | None:
+def _cell(bar: str, looks: list[Look], share: float) -> Cell | None:
     """The shortest range of log ratios that holds the share, every group alike and one more to come."""
     groups: dict[str, list[float]] = defaultdict(list)
     for look in looks:
-        groups[look.group].append(look.error)
+        groups[look.group].append(look.error(bar))
     if len(groups) < FEWEST_GROUPS:
         return None
     cases = sorted((value, 1 / len(values)) for values in groups.values() for value in values)
     needed = min(len(groups), share * (len(groups) + 1)) - 1e-9
-    (low, high), scaled = _shortest(cases, needed), looks[0].scale > 0
+    (low, high), scaled = _shortest(cases, needed), bar in IN_BYTES
     quantiles = [_quantile(cases, p) for p in PROBABILITIES]
     if scaled:
         quantiles = _with_tails(quantiles, low, high)

@@ -26,7 +26,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     graphs, non_torch, total, allocated, reserved, device, static, ttft, tpot, step ... ``at``: which device or rank, when a row
     has several figures of one measure. ``slack``: half of the last printed digit when that is coarse; an error within it
     counts as zero. ``low``/``high``: the interval of the forecast when it is not the calibrated one. ``scale``: the unit of its
-    errors, of a measure whose errors are bytes.
+    errors, of a measure whose errors are bytes; ``certain``: what it surely comes to, below which no bar reaches.
     """
 
     measure: str
@@ -37,6 +37,7 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     low: float | None = None
     high: float | None = None
     scale: float = 0
+    certain: float = 0
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -31,6 +31,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     held: bool | None
     width: float | None
     scale: float = 0
+    certain: float = 0
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,7 +108,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 def _point(judged: Judgement, pair: Pair) -> Point:
     low, high = pair.low, pair.high
     if low is None or high is None:
-        interval = interval_for(pair.measure, pair.predicted, judged.keys, pair.scale)
+        interval = interval_for(pair.measure, pair.predicted, judged.keys, pair.scale, pair.certain)
         low, high = (interval.low, interval.high) if interval else (None, None)
     known = low is not None and high is not None
     return Point(
@@ -121,6 +122,7 @@ def _point(judged: Judgement, pair: Pair) -> Point:
         held=low - pair.slack <= pair.measured <= high + pair.slack if low is not None and high is not None else None,
         width=(high - low) / pair.predicted if known and pair.predicted > 0 else None,  # type: ignore[operator]
         scale=pair.scale,
+        certain=pair.certain,
     )
 
 

@@ -21,7 +21,7 @@ from vramcast.training.frameworks.common import attention_on
 from vramcast.training.memory import peak_bytes
 from vramcast.training.methods import named_by_task
 from vramcast.training.structure import StepNumbers, resolved
-from vramcast.truth.bars import training_spread
+from vramcast.truth.steps import training_spread
 from vramcast.workload import Parallel, Training
 
 SHOWN, _MOST_OF_THE_FRONT = 8, 8

@@ -46,7 +46,7 @@ def _serving(question: Serving) -> tuple[dict[str, float], dict[str, str]]:
 def _training(question: Training | None) -> tuple[dict[str, float], dict[str, str]]:
     from vramcast.models.reading import read_model
     from vramcast.training.forecast import forecast_training
-    from vramcast.truth.bars import training_keys
+    from vramcast.truth.steps import training_keys
 
     if question is None:
         raise Unexpressed("the case holds no question")

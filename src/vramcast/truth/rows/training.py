@@ -8,12 +8,13 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.cards import anonymous_card, find_accelerator
 from vramcast.ledger import RankMemory
 from vramcast.training.forecast import TrainingForecast, forecast_training
-from vramcast.truth.bars import training_keys
+from vramcast.truth.bars import OF_A_STEP
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows.training_keys import same_keys, unread_words
 from vramcast.truth.rows.training_model import model_of
 from vramcast.truth.rows.training_question import framework_of, question_of
 from vramcast.truth.rows.unread import novel
+from vramcast.truth.steps import certain_bytes, step_scale, training_keys
 from vramcast.units import GiB
 
 
@@ -66,10 +67,14 @@ def _pairs(row: dict[str, Any], answer: TrainingForecast) -> Iterator[Pair]:
     if row.get("outcome") == "oom":
         return  # what a run held when it ended is no peak of a step
     forecast = {"allocated": _training_peak(row, rank), "reserved": rank.reserved_bytes, "device": rank.device_bytes}
+    certain = certain_bytes(rank)
     for key, measure in _COUNTERS.items():
         value = (row.get("measured") or {}).get(key)
         if value:
-            yield Pair(measure=measure, predicted=forecast[measure], measured=value * GiB, at=rank.rank)
+            said = forecast[measure]
+            scale = step_scale(said, certain) if measure in OF_A_STEP else 0
+            kept = 0 if answer.novel else certain
+            yield Pair(measure=measure, predicted=said, measured=value * GiB, at=rank.rank, scale=scale, certain=kept)
 
 
 def _training_peak(row: dict[str, Any], rank: RankMemory) -> int:
