@@ -6,8 +6,7 @@ from typing import Any
 from vramcast.charts.palette import PHASES, colour_of
 from vramcast.charts.pictures import Axis, Bar, Cell, Grid, Moment, Moments, Part, Plot, Point, Series
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.language import Language
-from vramcast.language.programs import program_name
+from vramcast.language import Language, program_name
 from vramcast.ledger import Forecast, Term
 from vramcast.planning.verdict import headline, missing_bytes
 from vramcast.units import gib, time_text

@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 from vramcast.asking.wording import headline_in
 from vramcast.charts.answer import card_bar, step_moments, terms_of
 from vramcast.charts.palette import colour_of
-from vramcast.language import Language
-from vramcast.language.programs import program_name
+from vramcast.language import Language, program_name
 from vramcast.ledger import Forecast, Interval, Term
 from vramcast.planning.verdict import WANTING
 from vramcast.units import count, gib, tenths, time_text

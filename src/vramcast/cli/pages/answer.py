@@ -7,8 +7,7 @@ from vramcast.cli.pages.assumed import assumptions
 from vramcast.cli.pages.ledger import instants, ledger
 from vramcast.cli.pages.page import Page, Span, cells, filled
 from vramcast.cli.pages.speed import speed_section, training_speed_section
-from vramcast.language import spoken
-from vramcast.language.programs import program_name
+from vramcast.language import program_name, spoken
 from vramcast.ledger import Advice, Fit, Forecast
 from vramcast.planning.verdict import WANTING
 from vramcast.units import count, gib, tenths
