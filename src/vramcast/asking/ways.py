@@ -18,7 +18,6 @@ from vramcast.ledger import Assumption, Fit, ModelFacts
 from vramcast.models.inventory import Model, facts_of
 from vramcast.workload import Serving, Training
 
-TASKS = ("run", "train")
 _CONTEXT, _SEQ = 8192, 2048
 _LIGHTER_UNDER_VLLM = ("fp8", "awq")
 _FILES = ("Q8_0", "Q6_K", "Q4_K_M", "Q3_K_M")
@@ -70,7 +69,10 @@ class Ways(msgspec.Struct, frozen=True, kw_only=True):
         """The words that name these cards behind a command, empty without any."""
         from vramcast.planning.changes import cards_flag
 
-        return "" if not self.gpu_id else cards_flag(self.gpu_id, self.gpus).removesuffix("x1" if self.gpus == 1 else "\0")
+        if not self.gpu_id:
+            return ""
+        flag = cards_flag(self.gpu_id, self.gpus)
+        return flag.removesuffix("x1") if self.gpus == 1 else flag
 
 
 def ways_of(

@@ -64,7 +64,8 @@ def _read(what: str) -> bytes:
             raise QuestionError(f"{what} is larger than 2 GiB")
         return path.read_bytes()
     except OSError as error:
-        raise QuestionError(f"cannot read {what}: {error.strerror}") from None
+        hint = "give a log or a snapshot, - for standard input, or the whole message in quotes"
+        raise QuestionError(f"cannot read {printable(what)[:200]}: {error.strerror}; {hint}") from None
 
 
 def _explain_snapshot(data: bytes, what: str, options: dict[str, Any]) -> int:

@@ -78,7 +78,12 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     @property
     def unified(self) -> bool:
         """True when the card shares the host's memory (Apple, GB10, Jetson, Strix Halo): LPDDR that no link parts from it."""
-        return self.memory_type.startswith("LPDDR") and not self.host_link_bytes_per_s
+        return is_unified(self.memory_type, linked=self.host_link_bytes_per_s > 0)
+
+
+def is_unified(memory_type: str, *, linked: bool) -> bool:
+    """Whether a chip works in its host's memory: LPDDR without a ``linked`` bus between them. A board's own LPDDR has one."""
+    return memory_type.startswith("LPDDR") and not linked
 
 
 def island_cards(card: Accelerator) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.hardware.accelerator import FACTS, TWIN, Accelerator
+from vramcast.hardware.accelerator import FACTS, TWIN, Accelerator, is_unified
 from vramcast.hardware.cards import take_apart
 from vramcast.hardware.visible import driver_total, visible_total
 from vramcast.units import MiB, parse_bytes
@@ -85,7 +85,7 @@ def _memory(table: dict[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     if not driver:
         driver = max(driver_total(vendor=table["vendor"], sold_bytes=sold, ecc=table.get("ecc", False)), visible)
     if not visible:
-        unified = table.get("memory_type", "").startswith("LPDDR") and "host_link" not in table
+        unified = is_unified(table.get("memory_type", ""), linked="host_link" in table)
         visible = visible_total(vendor=table["vendor"], driver_bytes=driver, unified=unified)
     return {"sold_bytes": sold, "driver_bytes": driver, "visible_bytes": visible}, inferred
 

@@ -29,27 +29,12 @@ _SIZE_LABEL_TOLERANCE = 0.07  # a B200 is called 180 and 192 GB, a GH200 141 and
 _LONGEST_NAME = 120
 _FORMS = {"sxm": "sxm", "hgx": "sxm", "pcie": "pcie", "nvl": "nvl"}
 _FORM_ORDER = {"sxm": 0, "": 1, "pcie": 2, "nvl": 3}
-_NOISE = frozenset(
-    {"nvidia", "geforce", "gtx", "rtx", "rx", "amd", "radeon", "instinct", "tesla", "quadro", "intel", "arc", "jetson", "apple"}
-    | {"graphics", "gpu", "gpus", "card", "edition", "generation", "workstation", "server", "blackwell", "max-q", "oam", "dgx"}
-    | {
-        "class",
-        "vram",
-        "memory",
-        "each",
-        "macbook",
-        "mac",
-        "imac",
-        "studio",
-        "mini",
-        "air",
-        "gaming",
-        "huawei",
-        "ac",
-        "corporation",
-    }
-    | {"mtt", "moore", "threads", "metax", "cambricon", "hygon", "dcu", "biren", "iluvatar", "kunlun", "kunlunxin", "aws"}
-)
+_NOISE = frozenset({
+    "nvidia", "geforce", "gtx", "rtx", "rx", "amd", "radeon", "instinct", "tesla", "quadro", "intel", "arc", "jetson", "apple",
+    "graphics", "gpu", "gpus", "card", "edition", "generation", "workstation", "server", "blackwell", "max-q", "oam", "dgx",
+    "class", "vram", "memory", "each", "macbook", "mac", "imac", "studio", "mini", "air", "gaming", "huawei", "ac", "corporation",
+    "mtt", "moore", "threads", "metax", "cambricon", "hygon", "dcu", "biren", "iluvatar", "kunlun", "kunlunxin", "aws",
+})  # fmt: skip
 _MAC = re.compile(r"\bmac\s*(book\s*)?pro\b")  # the Pro of a MacBook Pro is not that of an M3 Pro
 _CHINESE = {
     "华为": "huawei ", "昇腾": "ascend ", "英伟达": "nvidia ", "苹果": "apple ", "摩尔线程": "mtt ", "天垓": "bi-v",
@@ -187,7 +172,9 @@ def _unknown(name: str) -> QuestionError:
         )
     hint = "(vramcast gpus lists all; or give a size: 24GB)"
     if plain.isdecimal():  # a number alone is compared with the numbers of names: 5099 is like RTX 5090
-        numbered = {word: known for known in reversed(_known_names()) for word in known.split() if word.isdecimal()}
+        numbered = {
+            word: known for known in sorted(_known_names(), key=len, reverse=True) for word in known.split() if word.isdecimal()
+        }
         if near := [numbered[word] for word in nearest(plain, numbered, cutoff=0.7)]:
             return QuestionError(f"unknown GPU {plain[:80]!r}: did you mean {', '.join(near)}? {hint}")
     return unknown_name("GPU", name, _known_names(), hint=hint)
@@ -276,8 +263,7 @@ def _assumed(name: str, parts: list[Accelerator]) -> tuple[Assumption, ...]:
 def _known_names() -> list[str]:
     """Names to offer: without GeForce, aliases, and the bare model of parts sold in several sizes."""
     names = {name for part in catalogue().values() for name in (part.name.removeprefix("GeForce "), *part.aliases)}
-    known = names | {name.split()[0] for name in names if re.match(r"[A-Z]+\d+\w* ", name)}
-    return sorted(known, key=lambda name: (not name[0].isupper(), name))
+    return sorted(names | {name.split()[0] for name in names if re.match(r"[A-Z]+\d+\w* ", name)})
 
 
 MOST_CARDS = 100_000

@@ -149,10 +149,18 @@ class _Solver:
     def most_per_s(self) -> Number:
         """Requests a second with every seat taken and prompts filling their steps: 1 / (p + output * d(B) / B)."""
         batch = self.room()
-        together = maximum(1.0, self.step.on.chunk_tokens * self.ranks / self.new / 2)
         if self.load.output <= 1:  # the prompt's own step makes the one token
-            return 1 / self.prompt_s(0.0, minimum(together, batch))
+            return self._of_prompts(batch)
+        together = maximum(1.0, self._half_a_step())
         return 1 / (self.prompt_s(batch, together) + self.output * self.decode_s(batch) / batch)
+
+    def _half_a_step(self) -> Number:
+        """Prompts that a step's tokens hold, halved: the next one is cut, and its rest begins the step after."""
+        return self.step.on.chunk_tokens * self.ranks / self.new / 2
+
+    def _of_prompts(self, seats: Number) -> Number:
+        """Requests a second where prompts alone fill the steps, so many at most."""
+        return 1 / self.prompt_s(0.0, maximum(1.0, minimum(seats, self._half_a_step())))
 
     def open(self, rate: Number, most: Number) -> Steady:
         """Random arrivals at a rate; beyond the largest rate the state at that rate."""
@@ -195,12 +203,8 @@ class _Solver:
     def prompts(self, clients: Number, most: Number) -> Steady:
         """So many clients that ask for one token: prompts alone, no sooner than full steps of them; who waits, waits for it."""
         seats = minimum(clients, self.room())
-        together = maximum(1.0, minimum(seats, self.step.on.chunk_tokens * self.ranks / self.new / 2))
-        prompt, alone = self.prompt_s(0.0, together), self.prompt_s(0.0)
-        fullest = 1 / self.prompt_s(
-            0.0, maximum(1.0, minimum(self.room(), self.step.on.chunk_tokens * self.ranks / self.new / 2))
-        )
-        rate = minimum(clients / (self._idle_s(alone)), minimum(1 / prompt, FULL * fullest))
+        prompt, alone = 1 / self._of_prompts(seats), self.prompt_s(0.0)
+        rate = minimum(clients / self._idle_s(alone), minimum(1 / prompt, FULL * self._of_prompts(self.room())))
         return Steady(
             ttft_s=clients / rate - self.rule.return_s, tpot_s=self.decode_s(1.0), requests_per_s=rate, batch=seats,
             decode_s=self.decode_s(1.0), prompt_s=prompt, prefill_s=alone, busy=minimum(0.97, rate * prompt), most_per_s=most,

@@ -21,19 +21,59 @@ from vramcast.training.replay import EMBEDDING, HEAD, Held, Step
 GATHERS, REDUCES, CASTS = 1, 2, 3  # streams beside the one that computes
 
 
-class FlatStep(Step):
+class ReducedStep(Step):
+    """A step whose gradients are made whole, unit by unit, and reduced to this rank's part on a stream of its own."""
+
+    def begin(self) -> None:
+        """Ranks and types, and the gradients that are whole."""
+        recipe = self.recipe
+        self.ranks, self.depth = int(self.rank.units.ranks), len(self.layers)
+        self.compute, self.reduce = width(recipe.precision.compute), width(recipe.precision.reduce)
+        self.at = EMBEDDING  # the unit whose backward runs
+        self.fresh: list[tuple[Held, Any]] = []  # its whole gradients
+        self.waiting: list[tuple[Held, Any]] = []  # the root's
+
+    def _waits(self) -> bool:
+        """Whether gradients of the unit that runs are reduced with the embedding's, last of all."""
+        raise NotImplementedError
+
+    def _gradient(self, size: Any, *, adds: bool) -> None:
+        block = self.memory.take(size)
+        if adds:  # the embedding's, to that of the head it is tied to
+            self.memory.give(block)
+        else:
+            (self.waiting if self._waits() else self.fresh).append((block, size))
+
+    def _part_of(self, elements: float) -> Held:
+        """This rank's part of so many reduced gradients, in the weights' type."""
+        take, kept = self.memory.take, width(self.recipe.precision.weights)
+        part = take(elements * self.reduce / self.ranks, REDUCES)
+        if kept == self.reduce:
+            return part
+        wide = take(elements * kept / self.ranks, REDUCES)
+        self.memory.give(part)
+        return wide
+
+    def _keep(self, part: Held, *, adds: bool) -> None:
+        """The part stays until the update, or is added to that of the micro-batch before."""
+        if adds:
+            self.memory.give(part)
+        else:
+            self.gradients.append(part)
+
+    def _casts_head(self) -> bool:
+        return False  # it was gathered in the type that computes
+
+
+class FlatStep(ReducedStep):
     """One rank's steps: the layers' own events, each between the gathering of its flat parameter and its reduction."""
 
     def begin(self) -> None:
         """Units, and what is whole of them."""
-        recipe, units = self.recipe, self.rank.units
-        self.ranks, self.depth = int(units.ranks), len(self.layers)
-        self.compute, self.reduce = width(recipe.precision.compute), width(recipe.precision.reduce)
+        super().begin()
+        units = self.rank.units
         self.stored = self.rank.states.weights.value * self.ranks / (units.blocks + units.ends)
         self.whole: dict[int, Held] = {}
-        self.at = EMBEDDING  # the unit whose backward runs
-        self.fresh: list[tuple[Held, Any]] = []  # its whole gradients
-        self.waiting: list[tuple[Held, Any]] = []  # the root's
 
     def _elements(self, unit: int) -> Any:
         units = self.rank.units
@@ -103,23 +143,9 @@ class FlatStep(Step):
         give(*(block for block, _ in gradients))
         self._let_go(unit)
         elements = size / width(self.recipe.precision.backward_gradients)
-        part, kept = take(elements * self.reduce / self.ranks, REDUCES), width(self.recipe.precision.weights)
-        if kept != self.reduce:
-            wide = take(elements * kept / self.ranks, REDUCES)
-            give(part)
-            part = wide
+        part = self._part_of(elements)
         give(flat)
-        if adds:
-            give(part)
-        else:
-            self.gradients.append(part)
+        self._keep(part, adds=adds)
 
-    def _casts_head(self) -> bool:
-        return False  # it was gathered in the type that computes
-
-    def _gradient(self, size: Any, *, adds: bool) -> None:
-        block = self.memory.take(size)
-        if adds:  # the embedding's, to that of the head it is tied to
-            self.memory.give(block)
-        else:
-            (self.waiting if self.at == HEAD else self.fresh).append((block, size))
+    def _waits(self) -> bool:
+        return self.at == HEAD

@@ -15,28 +15,22 @@ _backward_prefetch: one unit ahead; post_backward: reshards, drops the input of 
 from typing import Any
 
 from vramcast.training.recipe.parts import width
-from vramcast.training.replay import EMBEDDING, HEAD, Held, Step
+from vramcast.training.replay import EMBEDDING, HEAD, Held
+from vramcast.training.replay_fsdp1 import GATHERS, ReducedStep
 
-GATHERS, REDUCES = 1, 2  # streams beside the one that computes
 
-
-class ShardedStep(Step):
+class ShardedStep(ReducedStep):
     """One rank's steps: the layers' own events, each between its gathering and its reduction."""
 
     def begin(self) -> None:
         """Units, and what is in flight between them."""
-        recipe, units = self.recipe, self.rank.units
-        self.ranks, self.apart = int(units.ranks), recipe.sharding.separate_ends
-        self.compute, self.reduce = width(recipe.precision.compute), width(recipe.precision.reduce)
-        self.depth = len(self.layers)
+        super().begin()
+        units, self.apart = self.rank.units, self.recipe.sharding.separate_ends
         self.sizes = [_scaled(b, units.of(place)) for place, b in enumerate(self.model.layer_list())]
         self.whole: dict[int, list[Held]] = {}
         self.coming: dict[int, Held] = {}
         self.left: Held = None  # the buffer that forward keeps until the next unit has come
         self.reducing: Held = None  # the input of the reduction before
-        self.at = EMBEDDING  # the unit whose backward runs
-        self.fresh: list[tuple[Held, Any]] = []  # its whole gradients
-        self.waiting: list[tuple[Held, Any]] = []  # the root's
 
     def _unit(self, unit: int) -> list[Any]:
         """Elements of each weight of a unit; the root holds both ends unless they are units of their own."""
@@ -120,26 +114,10 @@ class ShardedStep(Step):
         give(self.reducing)
         self.reducing = take(elements * self.reduce)
         give(*(block for block, _ in gradients))
-        part, kept = take(elements * self.reduce / self.ranks, REDUCES), width(self.recipe.precision.weights)
-        if kept != self.reduce:
-            wide = take(elements * kept / self.ranks, REDUCES)
-            give(part)
-            part = wide
-        if adds:
-            give(part)
-        else:
-            self.gradients.append(part)
+        self._keep(self._part_of(elements), adds=adds)
 
-    def _casts_head(self) -> bool:
-        return False  # it was gathered in the type that computes
-
-    def _gradient(self, size: Any, *, adds: bool) -> None:
-        block = self.memory.take(size)
-        if adds:  # the embedding's, to that of the head it is tied to
-            self.memory.give(block)
-        else:
-            waits = self.at == HEAD and not self.apart
-            (self.waiting if waits else self.fresh).append((block, size))
+    def _waits(self) -> bool:
+        return self.at == HEAD and not self.apart
 
 
 def _scaled(block: Any, elements: float) -> list[float]:

@@ -157,9 +157,9 @@ POOL_ENGINES = frozenset({"vllm", "sglang", "tensorrt_llm", "tgi", "lmdeploy"})
 # Engines whose rules were read and of which no run was ever measured here: what they need beside weights and cache may be off by
 # as much as the least known part of the measured ones is, on either side.
 NEVER_MEASURED, UNMEASURED = frozenset({"tgi", "lmdeploy"}), _SPREAD
-# Engines that load GGUF files through ggml.
 # Programs that run another's kernels and scheduler: Ollama starts llama.cpp's server (llm/server.go), ik_llama.cpp is a fork.
 RUNS = {"ollama": "llama_cpp", "ik_llama_cpp": "llama_cpp"}
+# Engines that load GGUF files through ggml.
 GGUF_ENGINES = frozenset({"llama_cpp", "ollama", "ik_llama_cpp"})
 
 

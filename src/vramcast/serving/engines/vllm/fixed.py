@@ -96,9 +96,13 @@ def _states(model: Model, settings: VllmSettings) -> Term | None:
         return None
     rows, vocab = named(settings.max_seqs, "sequences"), named(model.vocab, "vocabulary")
     words = named(-(-model.vocab // WORD_BITS), "words of the mask")
-    counts = Term(name="sampler_states", amount=rows * (vocab + words) * bytes_(4))
     source = "vllm/v1/worker/gpu/sample/penalties.py; vllm-project/vllm#52718"
-    return Term.total("workspace", (counts,), why="made after the weights are counted, before the profile run", source=source)
+    return _workspace(Term(name="sampler_states", amount=rows * (vocab + words) * bytes_(4), source=source))
+
+
+def _workspace(*parts: Term) -> Term | None:
+    """What is made after the weights are counted and before the profile run."""
+    return Term.total("workspace", parts) if parts else None
 
 
 def _capture(resolved: Resolved, settings: VllmSettings) -> Capture:
@@ -121,13 +125,10 @@ def _capture(resolved: Resolved, settings: VllmSettings) -> Capture:
 
 
 def _unseen(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term | None:
-    parts = (
-        () if at(settings.version, versions.LORA_IN_WEIGHTS) else slots_term(resolved.model, stage, resolved.options, settings)
-    )
-    late = not at(settings.version, versions.COUNTS_ALL_USED) and stage.last
-    states = _states(resolved.model, settings) if late else None
-    parts = (*parts, *(states.terms if states else ()))
-    return Term.total("workspace", parts, why="made after the weights are counted, before the profile run") if parts else None
+    late = not at(settings.version, versions.LORA_IN_WEIGHTS)
+    slots = slots_term(resolved.model, stage, resolved.options, settings) if late else ()
+    states = None if at(settings.version, versions.COUNTS_ALL_USED) or not stage.last else _states(resolved.model, settings)
+    return _workspace(*slots, *(states.terms if states else ()))
 
 
 def _weights(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term:

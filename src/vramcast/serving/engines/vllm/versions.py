@@ -133,8 +133,8 @@ NON_TORCH_TP_PCIE: Table[Fitted] = NON_TORCH_TP[:-1]
 # pipeline ranks without tensor parallelism
 NON_TORCH_PP: Table[Fitted] = (((0,), Fitted(0.07, 2, "start-up logs of 0.19 in a pipeline")),)
 # a DGX Spark's free memory is what its system has left (utils/mem_utils.py MemorySnapshot: psutil's available): the process's own
-# growth counts too, GiB, and a share of the weights, whose file stays in the system's cache while they are copied; 1 to 73 GiB of
-# weights took 2.0 to 8.2 GiB, one of 56 GiB 16
+# growth counts too, GiB, and a share of the weights. Both are fitted and no mechanism is known for the share: 1 to 73 GiB of
+# weights took 2.0 to 8.2 GiB, one of 56 GiB 16; four starts of DeepSeek-V4-Flash were nearer without it
 HOST = Fitted(2.3, 11, "starts of 0.11 to 0.29 on a DGX Spark with 1 to 73 GiB of weights")
 HOST_SHARE = 0.05
 
