@@ -20,6 +20,10 @@ from vramcast.models.inventory import Model
 ROWS = Path(__file__).with_name("rows.jsonl")
 
 
+NormForm = Literal["narrow", "wide", "offset", "centred", "mixed"]
+"""Where an eager norm casts back to 16 bits."""
+
+
 class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How transformers writes one decoder layer (models/<class>/modeling_<class>.py of 5.23).
 
@@ -50,7 +54,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     norms: Literal["pre", "post", "sum"] = "pre"
-    norm_form: Literal["narrow", "wide", "offset", "centred", "mixed"] = "narrow"
+    norm_form: NormForm = "narrow"
     layer_norm: bool = False
     float_norm: bool = False
     narrows_norm: bool = False

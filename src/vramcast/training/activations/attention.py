@@ -163,9 +163,8 @@ def attention(
     if style.written.value_norm:
         v = bare_norm(tape, style, v, tokens=tokens * kv, width=v_width / kv)
     if kind.rope_dim:
-        turned = (
-            max(width, style.residual) if style.kernels.rope == "eager" else width
-        )  # cos and sin have the hidden stream's dtype
+        eager = style.kernels.rope == "eager"  # cos and sin have the hidden stream's dtype
+        turned = max(width, style.residual) if eager else width
         straight = (q, k)
         q = rope(tape, style, q, tokens * q_width * turned, keeps=_repeated_angles(style, kind, seq))
         k = rope(tape, style, k, tokens * k_width * turned)
@@ -275,12 +274,9 @@ def latent(tape: Tape, style: Style, kind: LatentAttention, source: int, *, toke
     join = _joined if style.kernels.rope == "eager" else _fused_rope
     q, k, v = join(tape, style, kind, q, packed, tokens=tokens, heads=heads)
     value_dim = kind.value_dim
-    if (
-        style.kernels.attention.startswith("flash")
-        and not style.kernels.sdpa
-        and kind.value_dim < kind.head_dim
-        and style.kernels.glu != "packed"
-    ):
+    runs = style.kernels
+    flash = runs.attention.startswith("flash") and not runs.sdpa and runs.glu != "packed"
+    if flash and kind.value_dim < kind.head_dim:
         v = tape.run("value.pad", [v], tokens * heads * kind.head_dim * width)
         value_dim = kind.head_dim
     problem = Heads(tokens=tokens, seq=seq, queries=heads, keys=heads, key_dim=kind.head_dim, value_dim=value_dim)

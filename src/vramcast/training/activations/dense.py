@@ -112,9 +112,7 @@ def norm(tape: Tape, style: Style, source: int, *, tokens: Amount, width: float,
     own = style.written.float_norm and held < 4
     if style.written.casts_norm and style.autocast:
         source, out = tape.cast(source, tokens * width * style.width), style.width
-    elif (
-        style.kernels.norm == "native" and (style.autocast or own) and held < 4
-    ):  # on autocast's fp32 list (aten/autocast_mode.h)
+    elif style.kernels.norm == "native" and held < 4 and (style.autocast or own):  # autocast's fp32 list (aten/autocast_mode.h)
         source, out = tape.run("norm.float", [source], tokens * width * 4), 4
     kept = out if style.kernels.norm != "fused" else style.width
     made = tape.run("norm", [source], tokens * width * kept, saves=[source], keeps=tokens * statistics, trains=trained)

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from vramcast.errors import QuestionError, unknown_name
+from vramcast.models.classes import NormForm
 from vramcast.units import BY_NAME
 
 Kind = Literal["none", "full", "offloaded", "selective", "op", "core_attention", "layer", "modules", "uniform", "block"]
@@ -75,7 +76,6 @@ LossKind = Literal[
     "token_logps", "token_logps_copied", "none",
 ]  # fmt: skip
 Offloaded = Literal["optimizer", "parameters", "activations", "gradients"]
-NormForm = Literal["narrow", "wide", "offset", "centred", "mixed"]
 Share = Annotated[float, Meta(ge=0, lt=1)]
 
 # Shardings under which whole weights exist only while their layer runs.
