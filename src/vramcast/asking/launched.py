@@ -49,45 +49,45 @@ def launched(
     name. Raises QuestionError for a file that starts no engine, or several of which none is named.
     """
     if files:
-        from vramcast.reading.serving.files import variables_of
+        return msgspec.structs.replace(_from_files(files, variables or {}, only), model=model), tuple(flags)
+    return None if model is None else _in_place_of_model(model, flags, variables or {}, only)
 
-        environments = tuple(file for file in files if Path(file).name.startswith(".env") or file.endswith(".env"))
-        held = [file for file in files if file not in environments]
-        if not held:
-            raise QuestionError(f"{environments[0]} gives variables alone: add the file that uses them, --from compose.yml")
-        given = {**variables_of(environments), **(variables or {})}
-        found = _read(held[0], given)
-        return Launched(launch=_chosen(found, held[0], only), kind=found.kind, model=model), tuple(flags)
-    if model is None:
-        return None
+
+def _from_files(files: Sequence[str], variables: Mapping[str, str], only: str | None) -> Launched:
+    """The launch in the first of the files that is no .env file, whose variables count beneath those given."""
+    from vramcast.reading.serving.files import variables_of
+
+    environments = tuple(file for file in files if Path(file).name.startswith(".env") or file.endswith(".env"))
+    held = [file for file in files if file not in environments]
+    if not held:
+        raise QuestionError(f"{environments[0]} gives variables alone: add the file that uses them, --from compose.yml")
+    found = _read(held[0], {**variables_of(environments), **variables})
+    return Launched(launch=_chosen(found, held[0], only), kind=found.kind)
+
+
+def _in_place_of_model(
+    model: str, flags: Sequence[str], variables: Mapping[str, str], only: str | None
+) -> tuple[Launched, tuple[str, ...]] | None:
+    """The launch that stands where MODEL does: a file's name, a pasted line, or the words of one; None for a model."""
     typed = bool(flags) and not flags[0].startswith("-")
     if not (typed or " " in model or "\n" in model or model.lower().endswith(_FILES)):
         return None
+    import shlex
+
     from vramcast.reading.serving.files import Found, is_serving_file, read_serving_file
+    from vramcast.reading.serving.launch import Held
     from vramcast.reading.serving.programs import program_of
     from vramcast.reading.serving.scripts import read_script
 
     if is_serving_file(model):
         file = read_serving_file(model, variables=variables)
         return Launched(launch=_chosen(file, model, only), kind=file.kind), tuple(flags)
-    held_ = msgspec.structs.replace(_pasted(), variables=dict(variables or {}))
-    if " " in model and (several := read_script(model, held_)):
+    held = Held(where="the pasted line", variables=dict(variables))
+    if " " in model and (several := read_script(model, held)):
         return Launched(launch=_chosen(Found(kind="command line", launches=several), "the pasted text", only)), tuple(flags)
-    if typed and program_of([model, *flags]) and (several := read_script(_joined([model, *flags]), held_)):
+    if typed and program_of([model, *flags]) and (several := read_script(shlex.join([model, *flags]), held)):
         return Launched(launch=several[0]), ()
     return None
-
-
-def _pasted() -> Any:
-    from vramcast.reading.serving.launch import Held
-
-    return Held(where="the pasted line")
-
-
-def _joined(words: Sequence[str]) -> str:
-    import shlex
-
-    return shlex.join(words)
 
 
 def _read(file: str, variables: Mapping[str, str]) -> Any:

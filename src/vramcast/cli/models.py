@@ -70,6 +70,20 @@ def _draw(model: Model) -> None:
     page = Page()
     typed = f" (asked: {model.id})" if resolved_id(model) != model.id else ""
     page.line((resolved_id(model), "title"), (typed, "faint"), "  ", (model.family, "faint"))
+    _draw_parameters(page, model)
+    _draw_layers(page, model)
+    _draw_sequence(page, model)
+    page.blank()
+    page.line(("read from ", "faint"), (str(model.loaded_from), "faint"), hang=2)
+    for taken in model.assumed:
+        page.line("assumed: ", f"{taken.name} = {taken.value}", (f"  {taken.because}", "faint"))
+    for what in model.unmodelled:
+        page.line(("not modelled: ", "warn"), what, hang=2)
+    page.show()
+
+
+def _draw_parameters(page: Page, model: Model) -> None:
+    """How many there are, and what they weigh in each precision."""
     page.heading("Parameters")
     rows = [("loaded", f"{model.parameters:,}", count(model.parameters))]
     if model.active_parameters != model.parameters:
@@ -83,12 +97,19 @@ def _draw(model: Model) -> None:
     rows = [(name, gib(size), _quality(name, model)) for name, size in _sizes(model)]
     page.table(rows, styles=("", "number", "faint"), right=frozenset({1}))
     page.line("  ", (_ENDS, "faint"), hang=2)
+
+
+def _draw_layers(page: Page, model: Model) -> None:
     page.heading("Layers")
     for block in sorted(model.blocks, key=lambda b: b.indices[0]):
         page.line("  ", *block_line(block))
     for tower in model.towers:
         note = "stored, not loaded" if tower.stored_only else ""
         page.line("  ", (f"{tower.name} ({tower.kind})".ljust(24), "title"), count(tower.elements), f" parameters  {note}")
+
+
+def _draw_sequence(page: Page, model: Model) -> None:
+    """What one sequence keeps: the cache by token and whole, the state of recurrent layers."""
     page.heading("One sequence")
     whole, least = cache_bytes_per_token(model), cache_bytes(model, model.positions)
     page.line("  cache per token (16-bit, every layer kept whole)  ", (f"{whole:,} B", "number"))
@@ -100,13 +121,6 @@ def _draw(model: Model) -> None:
     if state := state_bytes_per_sequence(model):
         page.line("  fixed state (16-bit)                              ", (gib(state), "number"))
     page.line("  positions                                         ", (f"{model.positions:,}", "number"))
-    page.blank()
-    page.line(("read from ", "faint"), (str(model.loaded_from), "faint"), hang=2)
-    for taken in model.assumed:
-        page.line("assumed: ", f"{taken.name} = {taken.value}", (f"  {taken.because}", "faint"))
-    for what in model.unmodelled:
-        page.line(("not modelled: ", "warn"), what, hang=2)
-    page.show()
 
 
 def _sizes(model: Model) -> list[tuple[str, int]]:

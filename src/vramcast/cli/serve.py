@@ -124,19 +124,24 @@ def command(**given: Any) -> int:
         from vramcast.cli.plotted import plot_answer
 
         plot_answer(forecast, given["plot"], asked=asked)
-    if given["as_json"]:
+    _show(forecast, term=given["explain"], as_json=given["as_json"])
+    return exit_code(forecast.fit)
+
+
+def _show(forecast: Any, *, term: str | None, as_json: bool) -> None:
+    """The answer as one JSON object, as one term of its ledger, or as a page."""
+    if as_json:
         from vramcast.cli.output import print_json
 
         print_json(forecast)
-    elif given["explain"]:
+    elif term:
         from vramcast.cli.pages.ledger import term_page
 
-        term_page(forecast, given["explain"]).show()
+        term_page(forecast, term).show()
     else:
         from vramcast.cli.pages.answer import serving_page
 
         serving_page(forecast).show()
-    return exit_code(forecast.fit)
 
 
 def _sweep(given: dict[str, Any], flags: list[str], axes: list[str]) -> int:

@@ -62,12 +62,8 @@ def command(**given: Any) -> int:
     The step is the real code of PyTorch, transformers, PEFT and bitsandbytes on tensors without memory; every allocation is
     replayed through a model of PyTorch's caching allocator. Needs the [torch] extra.
     """
-    from vramcast.hardware.runtime import context_bytes
-    from vramcast.planning.tracing.against import changes
     from vramcast.planning.verdict import exit_code
-    from vramcast.tracing.allocator.replay import replay, smallest_card_bytes
     from vramcast.tracing.allocator.settings import parse_alloc_conf
-    from vramcast.tracing.reports.life import life
     from vramcast.tracing.run import Tracer
 
     settings = parse_alloc_conf(given["alloc_conf"]) if given["alloc_conf"] else None
@@ -86,24 +82,18 @@ def command(**given: Any) -> int:
         from vramcast.cli.untraced import forecast_instead
 
         return forecast_instead(given, lack)
-    log, settings = traced.result.log, traced.reading.settings
     if given["timeline"]:
         _write_timeline(traced, given["timeline"], capacity)
-    changed = changes(kept, traced) if kept else ()
-    stages = life(log, settings)
-    limited = replay(log, settings, capacity_bytes=max(0, capacity - context_bytes(None))) if capacity else None
-    smallest = smallest_card_bytes(log, settings)
+    findings = _findings(traced, capacity, kept, limits, remedies)
     if given["as_json"]:
-        more = {"under_capacity": limited, "smallest_capacity_bytes": smallest, "remedies": remedies}
-        _print_json(traced, limits, {**more, "against": changed, "life": stages})
+        _print_json(traced, findings)
     else:
         from vramcast.cli.pages.tracing import tracing_page
 
-        tracing_page(
-            traced, limited=limited, smallest=smallest, limits=limits, remedies=remedies, changed=changed, stages=stages
-        ).show()
+        tracing_page(traced, findings).show()
     if traced.result.error or traced.answer.fit.error:
         return 3  # nothing tells what the whole program needs
+    limited = findings.under_capacity
     return int(bool(exit_code(traced.answer.fit)) or (limited is not None and not limited.fits))
 
 
@@ -175,50 +165,78 @@ def _title(workload: dict[str, Any]) -> str:
 
 
 def _traced(given: dict[str, Any], settings: Any, tracer: Any) -> Any:
-    from vramcast.asking.asked import named_cards
+    """What was traced: a script, a prompt with its answer, or a training step."""
     from vramcast.asking.training import training_question
-    from vramcast.planning.tracing import answer
+    from vramcast.planning.tracing.answer import trace_training
     from vramcast.planning.tracing.layout import LayoutOptions
 
     if given["program"]:
-        launch, cards = read_launch((given["model"], *given["program"])), named_cards(given["gpu"])
-        return answer.trace_program(
-            launch.argv,
-            gpu=cards.gpu,
-            gpus=cards.count,
-            processes=launch.processes,
-            environment=launch.environment,
-            settings=settings,
-            steps=given["steps"],
-            write_through=given["write_through"],
-            life=given["life"],
-            timeout_s=given["timeout"],
-        )
+        return _program_traced(given, settings)
     asked = training_question(given["model"], files=given["files"], **words_of(given))
-    question, shaped = asked.question, asked.model
     if given["generate"]:
-        from vramcast.planning.tracing.generation import trace_generation
-        from vramcast.workload import Serving
-
-        serving = Serving(
-            model=question.model,
-            gpu=question.gpu,
-            prompt=question.seq,
-            output=given["generate"],
-            concurrency=question.micro_batch,
-        )
-        return trace_generation(
-            serving, model=shaped, backend=given["backend"], whole=given["whole"], settings=settings, tracer=tracer
-        )
-    return answer.trace_training(
-        question,
-        model=shaped,
+        return _generation_traced(given, asked, settings, tracer)
+    return trace_training(
+        asked.question,
+        model=asked.model,
         backend=given["backend"],
         layers=given["only_layers"],
         whole=given["whole"],
         layout=LayoutOptions(static_graph=given["static_graph"], schedule=given["schedule"] or ""),
         settings=settings,
         tracer=tracer,
+    )
+
+
+def _program_traced(given: dict[str, Any], settings: Any) -> Any:
+    """The user's own script, as its launcher starts it."""
+    from vramcast.asking.asked import named_cards
+    from vramcast.planning.tracing.answer import trace_program
+
+    launch, cards = read_launch((given["model"], *given["program"])), named_cards(given["gpu"])
+    return trace_program(
+        launch.argv,
+        gpu=cards.gpu,
+        gpus=cards.count,
+        processes=launch.processes,
+        environment=launch.environment,
+        settings=settings,
+        steps=given["steps"],
+        write_through=given["write_through"],
+        life=given["life"],
+        timeout_s=given["timeout"],
+    )
+
+
+def _generation_traced(given: dict[str, Any], asked: Any, settings: Any, tracer: Any) -> Any:
+    """A prompt of --seq tokens and the tokens after it, in plain transformers."""
+    from vramcast.planning.tracing.generation import trace_generation
+    from vramcast.workload import Serving
+
+    question = asked.question
+    serving = Serving(
+        model=question.model, gpu=question.gpu, prompt=question.seq, output=given["generate"], concurrency=question.micro_batch
+    )
+    return trace_generation(
+        serving, model=asked.model, backend=given["backend"], whole=given["whole"], settings=settings, tracer=tracer
+    )
+
+
+def _findings(traced: Any, capacity: int, kept: Any, limits: Any, remedies: Any) -> Any:
+    """What the log tells beside its peak: in so much memory, against an earlier trace, over the life of a job."""
+    from vramcast.cli.pages.tracing import Findings
+    from vramcast.hardware.runtime import context_bytes
+    from vramcast.planning.tracing.against import changes
+    from vramcast.tracing.allocator.replay import replay, smallest_card_bytes
+    from vramcast.tracing.reports.life import life
+
+    log, settings = traced.result.log, traced.reading.settings
+    return Findings(
+        under_capacity=replay(log, settings, capacity_bytes=max(0, capacity - context_bytes(None))) if capacity else None,
+        smallest_capacity_bytes=smallest_card_bytes(log, settings),
+        limits=limits,
+        remedies=remedies,
+        against=changes(kept, traced) if kept else (),
+        life=life(log, settings),
     )
 
 
@@ -251,7 +269,7 @@ def _capacity(text: str | None) -> int:
     return parse_bytes(text, what="--capacity") if text else 0
 
 
-def _print_json(traced: Any, limits: Any, more: dict[str, Any]) -> None:
+def _print_json(traced: Any, findings: Any) -> None:
     import sys
 
     import msgspec
@@ -264,13 +282,12 @@ def _print_json(traced: Any, limits: Any, more: dict[str, Any]) -> None:
         "usage": reading.usage,
         "expandable_segments": reading.expandable,
         "expandable_segments_save_bytes": reading.expandable_saves_bytes,
-        "limits": limits,
         "top": reading.top,
         "by_module": [{"module": name, "bytes": size} for name, size in reading.by_module],
         "beside_forecast": [{"name": n, "traced_bytes": t, "forecast_bytes": f} for n, t, f in traced.beside],
-        **more,
+        **msgspec.structs.asdict(findings),
     }
-    answer = as_contract(traced.answer)
+    answer, limits = as_contract(traced.answer), findings.limits
     if limits is not None:
         answer["limits"] |= {"max_context": limits.max_seq, "max_micro_batch": limits.max_micro_batch}
     encoded = msgspec.json.encode({**answer, "trace": trace})

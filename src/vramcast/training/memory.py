@@ -15,7 +15,8 @@ from vramcast.training.counters import counters
 from vramcast.training.frameworks.common import attention_on
 from vramcast.training.methods import named_by_task
 from vramcast.training.recipe.parts import Recipe
-from vramcast.training.structure import StepNumbers, rank_of, resolved, structure_under
+from vramcast.training.resolve import resolved
+from vramcast.training.structure import StepNumbers, rank_of, structure_under
 from vramcast.training.timeline import instants
 from vramcast.workload import Training
 

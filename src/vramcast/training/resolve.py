@@ -5,10 +5,12 @@ Refused in one line each: products that do not divide, layouts a framework has n
 
 from typing import Any
 
+import msgspec
+
 from vramcast.errors import QuestionError, unknown_name
 from vramcast.ledger import Assumption
 from vramcast.models.classes import known_classes
-from vramcast.models.inventory import Model
+from vramcast.models.inventory import Model, by_identity
 from vramcast.models.layers import Attention, Experts, LatentAttention
 from vramcast.training.activations.choice import updates_inside_backward
 from vramcast.training.frameworks import framework_name, resolver
@@ -33,6 +35,35 @@ def resolve(question: Training, model: Model) -> tuple[Recipe, tuple[Assumption,
     draft.fill(resolver(name)(draft, question, model))
     fsdp_offload(draft)
     return draft.finish(version=question.framework_version or "")
+
+
+def resolved(question: Training, model: Model) -> tuple[Recipe, tuple[Assumption, ...]]:
+    """The recipe of a question, kept for all that differ from it in their numbers. Raises QuestionError as ``resolve``."""
+    return _resolved(model, WithoutNumbers(question))
+
+
+class WithoutNumbers:
+    """A question known by all but its batch, length, accumulation and cards: what recipes and structures are kept by."""
+
+    __slots__ = ("question", "text")
+
+    def __init__(self, question: Training) -> None:
+        bare = msgspec.structs.replace(question, micro_batch=1, seq=1, accumulate=1, gpu=None, gpus=1)
+        try:
+            self.question, self.text = question, msgspec.json.encode(bare, enc_hook=str)
+        except UnicodeEncodeError:
+            raise QuestionError("a word of the question holds bytes that are no text in UTF-8") from None
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WithoutNumbers) and self.text == other.text
+
+
+@by_identity(most=512)
+def _resolved(model: Model, key: WithoutNumbers) -> tuple[Recipe, tuple[Assumption, ...]]:
+    return resolve(key.question, model)
 
 
 def _before_framework(draft: Draft, question: Training, model: Model) -> Overrides:

@@ -6,7 +6,6 @@ are worked out once and kept, because planners ask one structure for thousands o
 
 import msgspec
 
-from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption
 from vramcast.models.classes import norms_embedding
 from vramcast.models.inventory import Model, by_identity
@@ -35,7 +34,7 @@ from vramcast.training.gathers import Units
 from vramcast.training.loss import NO_HEAD, Logits, LossCost, loss_cost
 from vramcast.training.methods import PARTIALS, PROMPTS, adapter_of, named_by_task
 from vramcast.training.recipe.parts import Policy, Recipe, width
-from vramcast.training.resolve import resolve
+from vramcast.training.resolve import WithoutNumbers, resolved
 from vramcast.training.states import GRADIENTS_CUT, NOTHING, Sharers, States, states
 from vramcast.training.towers import TowerCost, TowerLayers, cost_of, towers_of
 from vramcast.workload import Adapter, Parallel, Training
@@ -127,15 +126,10 @@ def structure_of(question: Training, model: Model) -> Structure:
     return structure_under(question, model, recipe, assumed)
 
 
-def resolved(question: Training, model: Model) -> tuple[Recipe, tuple[Assumption, ...]]:
-    """The recipe of a question, kept for all that differ from it in their numbers. Raises QuestionError as ``resolve``."""
-    return _resolved(model, _Key(question))
-
-
 def structure_under(question: Training, model: Model, recipe: Recipe, assumed: tuple[Assumption, ...] = ()) -> Structure:
     """The structure of a question under a recipe that is resolved already."""
     reached = frozenset(window for window in windows_of(model) if _reaches(question.seq, window))
-    return _structure(model, recipe, assumed, _Key(question), reached)
+    return _structure(model, recipe, assumed, WithoutNumbers(question), reached)
 
 
 def _reaches(seq: Number, window: int) -> bool:
@@ -143,32 +137,10 @@ def _reaches(seq: Number, window: int) -> bool:
     return several(seq // window + 1) if is_array(seq) else seq >= window
 
 
-class _Key:
-    """A question known by all but its numbers."""
-
-    __slots__ = ("question", "text")
-
-    def __init__(self, question: Training) -> None:
-        bare = msgspec.structs.replace(question, micro_batch=1, seq=1, accumulate=1, gpu=None, gpus=1)
-        try:
-            self.question, self.text = question, msgspec.json.encode(bare, enc_hook=str)
-        except UnicodeEncodeError:
-            raise QuestionError("a word of the question holds bytes that are no text in UTF-8") from None
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self.text == other.text
-
-
-@by_identity(most=512)
-def _resolved(model: Model, key: _Key) -> tuple[Recipe, tuple[Assumption, ...]]:
-    return resolve(key.question, model)
-
-
 @by_identity(3, most=512)
-def _structure(model: Model, recipe: Recipe, assumed: tuple[Assumption, ...], key: _Key, reached: frozenset[int]) -> Structure:
+def _structure(
+    model: Model, recipe: Recipe, assumed: tuple[Assumption, ...], key: WithoutNumbers, reached: frozenset[int]
+) -> Structure:
     question = key.question
     adapter = adapter_of(question)
     build = _Build(question, model, recipe, adapter, reached)

@@ -9,8 +9,8 @@ from vramcast.models.reading import read_model
 from vramcast.planning.plans.training import Candidate, _candidates, plan_training
 from vramcast.planning.plans.training_layouts import Structure, Task, parallel_layouts, structures
 from vramcast.training.methods import named_by_task
+from vramcast.training.resolve import resolved
 from vramcast.training.stage_layouts import balanced_layout, layout_spans
-from vramcast.training.structure import resolved
 
 
 def _task(model: str, cards: int, **words: object) -> Task:

@@ -2,6 +2,8 @@
 
 import re
 
+import msgspec
+
 from vramcast.cli.pages.answer import training_page
 from vramcast.cli.pages.page import Page
 from vramcast.ledger import Fit
@@ -22,26 +24,30 @@ _MOST_MODULES = 8
 _WORTH_COMPARING = 32 * MiB
 
 
-def tracing_page(
-    traced: Traced,
-    *,
-    limited: Usage | None,
-    smallest: int,
-    limits: TracedLimits | None = None,
-    remedies: tuple[Remedy, ...] = (),
-    changed: tuple[Change, ...] = (),
-    stages: tuple[Stage, ...] = (),
-    terminal: bool | None = None,
-) -> Page:
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a trace tells beside its answer: of less memory, of an earlier trace, of the stages of a job.
+
+    ``under_capacity``: the run in the memory of --capacity; ``smallest_capacity_bytes``: the least in which it can run.
+    """
+
+    under_capacity: Usage | None
+    smallest_capacity_bytes: int
+    limits: TracedLimits | None = None
+    remedies: tuple[Remedy, ...] = ()
+    against: tuple[Change, ...] = ()
+    life: tuple[Stage, ...] = ()
+
+
+def tracing_page(traced: Traced, findings: Findings, *, terminal: bool | None = None) -> Page:
     """The page of one trace."""
     page = _opening(traced, terminal)
-    _stages(page, stages)
-    _against(page, changed)
+    _stages(page, findings.life)
+    _against(page, findings.against)
     _beside(page, traced)
-    _allocator(page, traced.reading, limited, smallest)
-    if limits is not None:
-        _limits(page, limits)
-    _remedies(page, remedies)
+    _allocator(page, traced.reading, findings.under_capacity, findings.smallest_capacity_bytes)
+    if findings.limits is not None:
+        _limits(page, findings.limits)
+    _remedies(page, findings.remedies)
     _top(page, traced.reading)
     _how(page, traced.result)
     return page

@@ -195,19 +195,18 @@ def decoder(
     """
     vocab, width = vocab or config.size("vocab_size"), embedding_width or hidden
     is_tied = config.flag("tie_word_embeddings", default=tied)
-    ends = (
-        Tensor(name=embedding or f"{prefix}embed_tokens.weight", shape=(vocab, width), role="embedding", shard=0),
-        *extra,
-        *(norms(hidden, f"{prefix}norm") if norm is None else norm),
-        *_head(head or head_name(prefix), vocab, width, weight=not is_tied, bias=head_bias),
-    )
     return Model(
         id="",
         hidden=hidden,
         vocab=vocab,
         tied=is_tied,
         blocks=blocks,
-        tensors=ends,
+        tensors=(
+            Tensor(name=embedding or f"{prefix}embed_tokens.weight", shape=(vocab, width), role="embedding", shard=0),
+            *extra,
+            *(norms(hidden, f"{prefix}norm") if norm is None else norm),
+            *_head(head or head_name(prefix), vocab, width, weight=not is_tied, bias=head_bias),
+        ),
         towers=towers,
         unmodelled=unmodelled,
         **said_of_itself(config),

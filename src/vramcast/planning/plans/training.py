@@ -20,7 +20,8 @@ from vramcast.training.forecast import forecast_training
 from vramcast.training.frameworks.common import attention_on
 from vramcast.training.memory import peak_bytes
 from vramcast.training.methods import named_by_task
-from vramcast.training.structure import StepNumbers, resolved
+from vramcast.training.resolve import resolved
+from vramcast.training.structure import StepNumbers
 from vramcast.truth.steps import training_spread
 from vramcast.workload import Parallel, Training
 

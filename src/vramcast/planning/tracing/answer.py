@@ -1,5 +1,6 @@
 """From a training question to a trace of the same recipe, and from the trace back to the answer's one form."""
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -11,6 +12,7 @@ from vramcast.hardware.cards import find_accelerator
 from vramcast.hardware.runtime import context_bytes
 from vramcast.ledger import Assumption, Fit, Forecast, Limits, ModelFacts, RankMemory, Unmodelled
 from vramcast.models.inventory import Model, facts_of
+from vramcast.models.reading import read_model
 from vramcast.planning.tracing.layout import LayoutOptions, equal_parts, stages_of
 from vramcast.planning.tracing.request import device_model, training_request
 from vramcast.planning.tracing.trained import by_known_rules
@@ -79,10 +81,7 @@ def trace_training(
     Raises MissingError without the [torch] extra, UnmodelledError for a recipe that the tracer cannot run, QuestionError when
     the model's own code fails.
     """
-    if model is None:
-        from vramcast.models.reading import read_model
-
-        model = read_model(question.model)
+    model = model or read_model(question.model)
     card = find_accelerator(question.gpu) if question.gpu else None
     config, source = config_of(model, question.model)
     method, question = question.method, by_known_rules(question)
@@ -95,10 +94,7 @@ def trace_training(
     beside = forecast if method == question.method else None
     workload = {**forecast.workload, "method": method, "config": source}
     found: list[tuple[str, Traced]] = []
-    for rank, asked in stages_of(request):
-        shown = found and found[0][1].result.depths and asked.depths  # the first stage's layers only repeat: so do these
-        stage = msgspec.structs.replace(asked, depths=(asked.depths or ())[:2]) if shown else asked
-        result = traced_result(stage, tracer)
+    for rank, stage, result in _traced_stages(request, tracer):
         if layers is None and request.adapter is None and not request.quant:
             check_built(model, result.parameters, source)
         traced = finish(workload, result, settings, model=model, card=card, assumed=assumed, forecast=beside)
@@ -106,6 +102,17 @@ def trace_training(
             traced = _less_certain(traced)
         found.append((rank, msgspec.structs.replace(traced, request=stage)))
     return _together(found)
+
+
+def _traced_stages(request: TraceRequest, tracer: Tracer | None) -> Iterator[tuple[str, TraceRequest, TraceResult]]:
+    """Each pipeline stage as it was asked for, and what its trace found."""
+    first: TraceResult | None = None
+    for rank, stage in stages_of(request):
+        repeats = first is not None and first.depths and stage.depths  # as the first stage's layers did: two depths tell them
+        asked = msgspec.structs.replace(stage, depths=(stage.depths or ())[:2]) if repeats else stage
+        result = traced_result(asked, tracer)
+        first = first or result
+        yield rank, asked, result
 
 
 def as_run_here(question: Training, model: Model) -> Training:

@@ -45,12 +45,8 @@ def training_request(
         seq=question.seq,
         images=recipe.task.images,
         image_patches=recipe.task.image_patches,
-        accumulate=question.accumulate
-        if question.parallel.pp > 1
-        else min(question.accumulate, 2),  # later ones repeat the second
-        param_dtype=recipe.precision.frozen
-        if recipe.task.method != "full" and not recipe.quantization.scheme
-        else recipe.precision.weights,
+        accumulate=_micro_batches(question),
+        param_dtype=_parameter_dtype(recipe),
         autocast=_autocast(recipe, question.parallel),
         checkpointing=_checkpointing(recipe),
         optimizer=_optimizer(recipe),
@@ -67,6 +63,17 @@ def training_request(
         device=device_model(card),
     )
     return request, (*model.assumed, *assumed_class(card), *assumed)
+
+
+def _micro_batches(question: Training) -> int:
+    """Micro-batches to trace: without a pipeline the second tells all later ones."""
+    return question.accumulate if question.parallel.pp > 1 else min(question.accumulate, 2)
+
+
+def _parameter_dtype(recipe: Recipe) -> str:
+    """The type that the model is loaded in: of frozen weights beside adapters, of trained ones else."""
+    adapters = recipe.task.method != "full" and not recipe.quantization.scheme
+    return recipe.precision.frozen if adapters else recipe.precision.weights
 
 
 def _autocast(recipe: Recipe, parallel: Parallel) -> str | None:

@@ -114,14 +114,8 @@ def network_of(card: Accelerator) -> Network:
 def job_of(question: Training, recipe: Recipe, model: Model, *, trained_parameters: int) -> Job:
     """The job of a question and its recipe. Raises QuestionError for a world that the layout does not divide."""
     layout = question.parallel
-    model_ranks = layout.tp * layout.pp * layout.cp
-    world = max(question.gpus, model_ranks * layout.dp)
-    if world % model_ranks:
-        raise QuestionError(f"{world} cards do not divide into tp {layout.tp} x pp {layout.pp} x cp {layout.cp}")
-    dp = world // model_ranks
-    narrow = recipe.precision.saved_inputs
-    products = "nvfp4" if narrow == "nvfp4" else "fp8" if narrow == "float8" else _FORMATS[recipe.precision.compute]
-    whole = model.parameters
+    world, dp = _world(question)
+    products = _products(recipe)
     return Job(
         seq=question.seq,
         rows=question.micro_batch * recipe.task.sequences,
@@ -142,7 +136,7 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         weight_bytes=min(width(recipe.precision.compute), gathered_bytes(recipe.framework, products, "tensor")),
         reduce_bytes=width(recipe.precision.reduce),
         update_bytes=update_bytes(recipe.update.optimizer),
-        frozen=trained_parameters < whole // 2,
+        frozen=trained_parameters < model.parameters // 2,
         trained_parameters=trained_parameters,
         adapted=_adapted(question, model),
         unpacks=_unpacking(recipe),
@@ -154,6 +148,22 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         framework=recipe.framework,
         compiled=recipe.kernels.compiled,
     )
+
+
+def _world(question: Training) -> tuple[int, int]:
+    """Cards of the run, and data-parallel ranks among them. Raises QuestionError where the layout does not divide the cards."""
+    layout = question.parallel
+    model_ranks = layout.tp * layout.pp * layout.cp
+    world = max(question.gpus, model_ranks * layout.dp)
+    if world % model_ranks:
+        raise QuestionError(f"{world} cards do not divide into tp {layout.tp} x pp {layout.pp} x cp {layout.cp}")
+    return world, world // model_ranks
+
+
+def _products(recipe: Recipe) -> str:
+    """The number format of a recipe's matrix products, as kernel laws name it."""
+    narrow = recipe.precision.saved_inputs
+    return "nvfp4" if narrow == "nvfp4" else "fp8" if narrow == "float8" else _FORMATS[recipe.precision.compute]
 
 
 def on_card(job: Job, compute: str, card: Accelerator) -> Job:

@@ -163,12 +163,7 @@ def attention(
     if style.written.value_norm:
         v = bare_norm(tape, style, v, tokens=tokens * kv, width=v_width / kv)
     if kind.rope_dim:
-        eager = style.kernels.rope == "eager"  # cos and sin have the hidden stream's dtype
-        turned = max(width, style.residual) if eager else width
-        straight = (q, k)
-        q = rope(tape, style, q, tokens * q_width * turned, keeps=_repeated_angles(style, kind, seq))
-        k = rope(tape, style, k, tokens * k_width * turned)
-        tape.hold(*straight)
+        q, k = _rotated(tape, style, (q, k), (q_width, k_width), tokens=tokens, angles=_repeated_angles(style, kind, seq))
     out = _brought_back(tape, style, kernel(tape, style, (q, k, v), heads_of(kind, style, tokens=tokens, seq=seq)), kind)
     if kind.gated:
         gate = tape.run("gate.sigmoid", [gate], tape.sizes[gate], saves_output=True)
@@ -178,6 +173,18 @@ def attention(
     made = linear(tape, style, out, tokens=tokens, inputs=heads * kind.values, outputs=outputs or hidden, role="o")
     tape.hold(source, q, k, v, out)
     return made
+
+
+def _rotated(
+    tape: Tape, style: Style, qk: tuple[int, int], widths: tuple[float, float], *, tokens: Amount, angles: Amount
+) -> tuple[int, int]:
+    """Queries and keys with their places in them; the queries' products save ``angles`` bytes of cosines and sines."""
+    eager = style.kernels.rope == "eager"  # cos and sin have the hidden stream's dtype
+    element = max(style.width, style.residual) if eager else style.width
+    q = rope(tape, style, qk[0], tokens * widths[0] * element, keeps=angles)
+    k = rope(tape, style, qk[1], tokens * widths[1] * element)
+    tape.hold(*qk)
+    return q, k
 
 
 def _brought_back(tape: Tape, style: Style, out: int, kind: Attention) -> int:

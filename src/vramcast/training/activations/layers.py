@@ -208,24 +208,20 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
     before = _returned(stage, style, tokens=own, seq=seq) if recomputed else 0.0
     forward = (c.life.transient_peak + before if recomputed else c.life.forward_peak - c.life.saved for c in costs.values())
     masked = stage.first and style.kernels.hidden_dropout
-    normed = policy.kind == "none" or style.normed_embedding
-    order, told = _in_order(stage), has_own_embedding(first)
-    begins = stage.first and policy.kind == "none" and not style.embeds
-    lower = (
-        _cost(policy, first, msgspec.structs.replace(style, reached=False), hidden=hidden, seq=seq)
-        if begins
-        else costs[id(first)]
-    )
+    order = _in_order(stage)
+    begins = stage.first and policy.kind == "none" and not style.embeds  # no gradient goes below the first layer
+    unreached = msgspec.structs.replace(style, reached=False)
+    lower = _cost(policy, first, unreached, hidden=hidden, seq=seq) if begins else costs[id(first)]
     one_pass = _one_pass(policy, stage, {i: cost.kept - cost.moved for i, cost in costs.items()}, boundary)
+    embedded = _embedded(policy, stage, style, boundary)
+    if has_own_embedding(first):
+        embedded += ends_saved(first, style, count=carried, hidden=hidden, tokens=own, layers=stage.layers)
     return StageLayers(
         policy=policy,
         boundary=boundary,
         one_pass=one_pass - (costs[id(first)].kept - lower.kept if begins else 0.0),
         mask=boundary / style.residual if masked and not begins else 0.0,
-        embedded=(boundary if stage.first and normed and not begins else 0.0)
-        + (boundary if any(is_shared(block) for block in blocks) else 0.0)  # the embeddings, copied
-        + (ends_saved(first, style, count=carried, hidden=hidden, tokens=own, layers=stage.layers) if told else 0.0)
-        + (0.0 if recomputed else _zeros(stage, style, seq) + costs[id(last)].moved),
+        embedded=embedded + (0.0 if recomputed else _zeros(stage, style, seq) + costs[id(last)].moved),
         copies=sum(costs[id(block)].life.cached * count for block, count in stage.blocks) if recomputed else 0.0,
         forward=tuple(forward),
         first=lower,
@@ -237,6 +233,13 @@ def layers_of(policy: Policy, stage: Stage, style: Style, *, hidden: int, reache
         sizes=tuple(_elements(block, style) for block in order),
         between=() if policy.kind in ("uniform", "block", "offloaded") else _unlike(order, costs),
     )
+
+
+def _embedded(policy: Policy, stage: Stage, style: Style, boundary: Amount) -> Amount:
+    """The embedding's output where something saves it, and the copy of the embeddings that layers with a shared block read."""
+    saved = stage.first and (style.embeds if policy.kind == "none" else style.normed_embedding)
+    copied = any(is_shared(block) for block, _ in stage.blocks)
+    return (boundary if saved else 0.0) + (boundary if copied else 0.0)
 
 
 def layers_of_part(

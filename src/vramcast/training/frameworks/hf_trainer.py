@@ -86,16 +86,9 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     if draft.get("quant"):
         yield because("prepare_model_for_kbit_training turns checkpointing on", Recomputation, policy=Policy("full"))
     yield because("Trainer default", Recomputation, policy=Policy("none"))
-    yield because("Trainer default", Update, optimizer="adamw")
-    yield because("trainer.py: bitsandbytes keeps 32-bit states for embeddings", Update, wide_ends=True)
-    yield because(
-        "Trainer default optim",
-        Update,
-        implementation="fused" if version >= FUSED_DEFAULT else "foreach" if version >= SETS_TO_NONE else "loop",
-    )
-    yield because("foreach AdamW of torch 2.0", Update, foreach_twice=SETS_TO_NONE <= version < ONE_LIST)
-    yield from _attention(draft, model, version)
     yield because("gradient checkpointing's use_reentrant of transformers", Recomputation, reentrant=version < NOT_REENTRANT)
+    yield from _update(version)
+    yield from _attention(draft, model, version)
     yield from _loss(model, version)
     yield because(
         "a quantised model is loaded on every card before FSDP cuts it",
@@ -104,20 +97,35 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     )
     yield because("CUDA 11.7 and later load kernels when they are used", Process, lazy_modules=version >= LAZY_MODULES)
     yield from _experts(draft, model, version)
+    yield because("prefetch of the next block", Sharding, live_gathers=2)
+    if draft.get("sharding") == "fsdp2":
+        yield from _fsdp2_units(draft, model, version)
+
+
+def _update(version: tuple[int, ...]) -> Overrides:
+    """The Trainer's optimizer, and what becomes of gradients after it."""
+    yield because("Trainer default", Update, optimizer="adamw")
+    yield because("trainer.py: bitsandbytes keeps 32-bit states for embeddings", Update, wide_ends=True)
+    yield because(
+        "Trainer default optim",
+        Update,
+        implementation="fused" if version >= FUSED_DEFAULT else "foreach" if version >= SETS_TO_NONE else "loop",
+    )
+    yield because("foreach AdamW of torch 2.0", Update, foreach_twice=SETS_TO_NONE <= version < ONE_LIST)
     freed = version >= SETS_TO_NONE
     yield because(
         "zero_grad sets gradients to None" if freed else "zero_grad of torch 1 fills gradients with zeros",
         Update,
         frees_gradients=freed,
     )
-    yield because("prefetch of the next block", Sharding, live_gathers=2)
+
+
+def _fsdp2_units(draft: Draft, model: Model, version: tuple[int, ...]) -> Overrides:
+    """Which modules accelerate shards by themselves; loops that call fully_shard on their own leave the ends to the root."""
     apart = version >= SEPARATE_ENDS and draft.framework not in OWN_LOOPS
-    if draft.get("sharding") == "fsdp2" and apart and not model.tied:
+    if apart and not model.tied:
         yield because("accelerate 1.15: embedding and head are groups of their own", Sharding, separate_ends=True)
-    if draft.get("sharding") == "fsdp2":
-        yield because(
-            "accelerate 1.15: the root unit is empty" if apart else "", Sharding, last_at_loss="" if apart else "backward"
-        )
+    yield because("accelerate 1.15: the root unit is empty" if apart else "", Sharding, last_at_loss="" if apart else "backward")
 
 
 def _modules(model: Model) -> Overrides:

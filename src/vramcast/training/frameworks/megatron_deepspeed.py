@@ -10,6 +10,7 @@ from vramcast.models.inventory import Model
 from vramcast.training.recipe.draft import Draft, Overrides, because
 from vramcast.training.recipe.parts import (
     Adapters,
+    Dtype,
     Kernels,
     Loss,
     ModelParallel,
@@ -24,18 +25,40 @@ from vramcast.workload import Training
 
 
 def resolve(draft: Draft, _question: Training, _model: Model) -> Overrides:
-    """fp16, ZeRO stage 1."""
+    """Megatron's blocks under DeepSpeed's engine, in fp16 unless the question says otherwise."""
     compute = draft.get("compute", "float16")
     yield because("--fp16", Precision, weights=compute, compute=compute, frozen=compute, norm_weight=compute, residual=compute)
+    yield because("--fp16", Adapters, adapter_dtype=compute)
+    yield from _engine(draft, compute)
+    yield from _blocks()
+    yield because("--checkpoint-activations", Recomputation, policy=Policy("full"))
+    yield because("CUDA 11.3 loads kernels eagerly", Process, lazy_modules=False)
+
+
+def _engine(draft: Draft, compute: Dtype) -> Overrides:
+    """DeepSpeed with ZeRO stage 1: fp32 partitions of the states, whole 16-bit gradients, and a pipeline of its own."""
     if draft.get("gradients") == "float32":
         yield because("BF16_Optimizer adds the 16-bit gradients to fp32 ones after backward", Precision, low_gradients=compute)
+    yield because("ZeRO-1", Sharding, kind="zero1", live_gathers=1)
+    yield because("ZeRO-1", Precision, gradients=compute, backward_gradients=compute, reduce=compute)
+    yield because("fp32 partitions", Update, master="float32", states="float32", optimizer="adamw", implementation="fused")
+    yield because("stage_1_and_2.py, step: gradients flattened, then copied to fp32", Update, flattens=True)
+    yield because("stage_1_and_2.py: whole 16-bit gradients stay in their buffers", Update, frees_gradients=False)
+    yield because("stage_1_and_2.py, _has_inf_or_nan: x.float().sum() of every gradient", Update, checks_overflow=True)
+    casts = compute == "bfloat16" and not draft.get("low_gradients")
+    yield because(
+        "allgather and reduce buckets of 5e8 elements" + (", cast to fp16 by allreduce_bucket" if casts else ""),
+        Sharding,
+        bucket_elements=1_500_000_000 if casts else 1_000_000_000,
+    )
     yield because(
         "DeepSpeed's process groups beside Megatron's, a communicator per pipeline neighbour", ModelParallel, pipeline_engine=True
     )
-    yield because("stage_1_and_2.py, step: gradients flattened, then copied to fp32", Update, flattens=True)
-    yield because("ZeRO-1", Sharding, kind="zero1")
-    yield because("ZeRO-1", Precision, gradients=compute, backward_gradients=compute, reduce=compute)
-    yield because("fp32 partitions", Update, master="float32", states="float32", optimizer="adamw", implementation="fused")
+    yield because("megatron/model/gpt_model.py: partition_method type:transformer", ModelParallel, stage_cut="balanced")
+
+
+def _blocks() -> Overrides:
+    """Megatron's GPT blocks and its loss over a divided vocabulary."""
     yield because(
         "Megatron kernels",
         Kernels,
@@ -46,21 +69,8 @@ def resolve(draft: Draft, _question: Training, _model: Model) -> Overrides:
         attention="unfused",
         experts="grouped",
     )
-    casts = compute == "bfloat16" and not draft.get("low_gradients")
-    yield because(
-        "allgather and reduce buckets of 5e8 elements" + (", cast to fp16 by allreduce_bucket" if casts else ""),
-        Sharding,
-        bucket_elements=1_500_000_000 if casts else 1_000_000_000,
-    )
-    yield because("CUDA 11.3 loads kernels eagerly", Process, lazy_modules=False)
-    yield because("vocab_parallel_cross_entropy", Loss, kind="vocab_parallel")
-    yield because("vocab_parallel_cross_entropy", ModelParallel, vocab_parallel=True, pad_vocab_to=128)
-    yield because("--checkpoint-activations", Recomputation, policy=Policy("full"))
-    yield because("--checkpoint-activations", Update, frees_gradients=False)
-    yield because("--checkpoint-activations", Adapters, adapter_dtype=compute)
-    yield because("--checkpoint-activations", Sharding, live_gathers=1)
     yield because(
         "megatron/arguments.py: --hidden-dropout, --attention-dropout", Kernels, hidden_dropout=0.1, attention_dropout=0.1
     )
-    yield because("megatron/model/gpt_model.py: partition_method type:transformer", ModelParallel, stage_cut="balanced")
-    yield because("stage_1_and_2.py, _has_inf_or_nan: x.float().sum() of every gradient", Update, checks_overflow=True)
+    yield because("vocab_parallel_cross_entropy", Loss, kind="vocab_parallel")
+    yield because("vocab_parallel_cross_entropy", ModelParallel, vocab_parallel=True, pad_vocab_to=128)
