@@ -81,8 +81,8 @@ PACKAGES = sorted(path for path in ROOT.iterdir() if (path / "__init__.py").exis
 TRAINING = {
     "recipe": 0, "optimizers": 0, "adapters": 0, "shape": 0, "stage_layouts": 0, "methods": 1, "frameworks": 1, "activations": 2,
     "counts": 2,
-    "resolve": 3, "states": 3, "towers": 3, "alive": 4, "gathers": 4, "loss": 4, "structure": 5, "full_sharding": 6, "wording": 6,
-    "between": 7, "layer_events": 7, "timeline": 8, "counters": 9, "replay": 9, "replay_fsdp1": 10,
+    "resolve": 3, "states": 3, "towers": 3, "gathers": 4, "loss": 4, "structure": 5, "moment": 6,
+    "full_sharding": 7, "layer_events": 7, "timeline": 8, "counters": 9, "replay": 9, "replay_fsdp1": 10,
     "replay_fsdp2": 11, "forecast": 12, "memory": 12,
 }  # fmt: skip
 

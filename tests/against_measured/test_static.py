@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vramcast.training.timeline import STEP
+from vramcast.training.moment import STEP
 from vramcast.truth.rows import read_rows
 from vramcast.truth.rows.own import restore_row
 from vramcast.truth.rows.training import forecast_of

@@ -42,10 +42,10 @@ from vramcast.quantity import (
 )
 from vramcast.training.full_sharding import ROOT
 from vramcast.training.gathers import gather_pool, guarded, is_cut, pending, reduced_before
+from vramcast.training.moment import EMBEDDING, FORWARD, LOAD, STEP
 from vramcast.training.recipe.parts import GATHERED, Recipe
 from vramcast.training.states import NOTHING
 from vramcast.training.structure import Rank, StepNumbers, Structure, retained_inputs
-from vramcast.training.timeline import EMBEDDING, FORWARD, LOAD, STEP
 from vramcast.workload import Parallel
 
 HANDLES = 2  # the forward thread and autograd's own

@@ -17,10 +17,11 @@ from vramcast.training.frameworks.common import attention_on
 from vramcast.training.gathers import is_cut
 from vramcast.training.loss import WHOLE_LOGITS, LossCost
 from vramcast.training.methods import named_by_task
+from vramcast.training.moment import STEP
 from vramcast.training.recipe.parts import Recipe, width
 from vramcast.training.resolve import resolved, validate
 from vramcast.training.structure import Rank, StepNumbers, Structure, numbers_of, rank_of, structure_under
-from vramcast.training.timeline import STEP, instants
+from vramcast.training.timeline import instants
 from vramcast.training.towers import unmodelled
 from vramcast.workload import Parallel, Training
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from vramcast.quantity import Quantity, bytes_, maximum, summed
-from vramcast.training.alive import Alive
 from vramcast.training.gathers import copied_out, flattening, gathered, is_cut, reduced_before, reducing
+from vramcast.training.moment import Alive
 from vramcast.training.structure import Rank
 
 ROOT = "gradients of the root unit"

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from vramcast.ledger import Instant, Term
-from vramcast.quantity import Number, Quantity, bytes_, is_array, is_there, largest, maximum, named, summed, whole
-from vramcast.training.alive import SOURCES, Alive
-from vramcast.training.between import layers_between
-from vramcast.training.counts import between_stages
+from vramcast.ledger import Instant
+from vramcast.quantity import Number, Quantity, bytes_, is_there, largest, maximum, named, summed
+from vramcast.training.activations.layers import Between
 from vramcast.training.full_sharding import (
     adapters_come_ahead,
     beside,
@@ -30,19 +28,13 @@ from vramcast.training.gathers import (
     gathered_with_last,
     reduced_before,
     reducing,
-    secondary,
 )
+from vramcast.training.moment import EMBEDDING, FORWARD, LAST_BLOCK, LOSS, LOSS_BACKWARD, STEP, Alive, Moments
 from vramcast.training.optimizers.rules import optimizer
 from vramcast.training.recipe.parts import width
-from vramcast.training.states import GRADIENTS_CUT, NOTHING, placeholders
+from vramcast.training.states import GRADIENTS_CUT, NOTHING
 from vramcast.training.structure import Rank, retained_inputs
-from vramcast.training.towers import ENCODER, opened_by
-from vramcast.training.wording import saved_text
-
-STEP = "optimizer step"
-FORWARD, LOAD = "end of forward", "load"
-EMBEDDING = "backward of the embedding"
-_BEFORE_BACKWARD = (FORWARD, "loss", "backward of the loss", "backward of the last block")  # the head's own is not counted
+from vramcast.training.towers import ENCODER
 
 _FOREACH, _ACCUMULATE = "torch 2.13, optim/adamw.py: _multi_tensor_adamw", "torch: derivatives.yaml, accumulate_grad.h"
 
@@ -58,54 +50,42 @@ class _Timeline:
     def __init__(self, rank: Rank) -> None:
         self.rank, self.recipe, self.layers = rank, rank.recipe, rank.layers
         self.states, self.units, self.tower = rank.states, rank.units, rank.tower
-        held = rank.kind.held
-        source = optimizer(self.recipe.update.optimizer).source
-        self.weights = _term("weights", self.states.weights)
-        self.optimizer = (
-            *_term("optimizer", self.states.optimizer, source),
-            *_term("master_weights", self.states.master, source),
-        )
-        self.second = (
-            *_term("secondary_weights", secondary(self.recipe, held, rank.structure.parallel.hpz)),
-            *_term("communication", _buckets(rank)),
-        )
-        self.all_saved: tuple[Term, ...] | None = None
-        self.reducing = reducing(self.recipe, self.units, held)
-        self.placeholders = placeholders(self.recipe, rank.kind.placeholders)
+        self.ledgers = Moments(rank)
+        self.reducing = reducing(self.recipe, self.units, rank.kind.held)
 
     def moments(self) -> Iterator[Instant]:
         """In the order of a step."""
         stage, recipe = self.rank.kind.stage, self.recipe
         if is_there(self.states.loaded):
-            yield Instant(name=LOAD, terms=_term("weights", self.states.loaded, "transformers, quantizers/base.py"))
+            yield self.ledgers.loading()
         if self._sees:
-            yield self._at(f"forward of the {self.tower.name}", self._seeing())
+            yield self.ledgers.at(f"forward of the {self.tower.name}", self._seeing())
         yield from self._named(copies_out(self.rank))
-        yield self._at(FORWARD, self._end_of_forward())
+        yield self.ledgers.at(FORWARD, self._end_of_forward())
         if stage.last:
-            yield self._at("loss", self._loss())
-            yield self._at("backward of the loss", self._loss_backward())
-        yield self._at("backward of the last block", self._last_block())
+            yield self.ledgers.at(LOSS, self._loss())
+            yield self.ledgers.at(LOSS_BACKWARD, self._loss_backward())
+        yield self.ledgers.at(LAST_BLOCK, self._last_block())
         yield from self._units_reduced()
         if self.layers.between:
-            yield from self._named(layers_between(self.rank, self.reducing))
-        yield self._at("backward of the first block", self._first_block())
+            yield from self._named(_layers_between(self.rank, self.reducing))
+        yield self.ledgers.at("backward of the first block", self._first_block())
         if self.rank.kind.embedding_gradient or self.rank.kind.partial_embedding:
-            yield self._at(EMBEDDING, self._embedding())
+            yield self.ledgers.at(EMBEDDING, self._embedding())
         yield from self._named(root_reduced(self.rank))
         if self._sees and is_there(bytes_(self.tower.saved)):
-            yield self._at(f"backward of the {self.tower.name}", self._seen())
+            yield self.ledgers.at(f"backward of the {self.tower.name}", self._seen())
         if recipe.update.checks_overflow:
             check = Alive(gradients=self.states.gradients, overflow_check=self.states.overflow_copy)
-            yield self._at("overflow check", check)
-        yield self._at(STEP, self._optimizer_step())
+            yield self.ledgers.at("overflow check", check)
+        yield self.ledgers.at(STEP, self._optimizer_step())
         if recipe.task.eval_batch:
-            yield self._at("evaluation", self._evaluation())
+            yield self.ledgers.at("evaluation", self._evaluation())
         if recipe.task.saves:
-            yield self._at("checkpoint save", self._save())
+            yield self.ledgers.at("checkpoint save", self._save())
 
     def _named(self, moments: Iterable[tuple[str, Alive]]) -> Iterator[Instant]:
-        return (self._at(name, alive) for name, alive in moments)
+        return (self.ledgers.at(name, alive) for name, alive in moments)
 
     @property
     def _sees(self) -> bool:
@@ -157,7 +137,7 @@ class _Timeline:
         ahead, held = gathered_ahead(self.recipe, units), self.rank.loss.held
         late = flat_gradients(self.rank, -1) if flat else self._beside(layers.working, 1)
         if flat or not units.sizes:
-            yield self._at(
+            yield self.ledgers.at(
                 "gradients of the last block" if flat else "backward of the block before the last",
                 msgspec.structs.replace(
                     self._waiting(temporaries=late, gathered=two, loss=held, ahead=ahead),
@@ -166,7 +146,7 @@ class _Timeline:
                 ),
             )
         if units.depth > 2 and not units.sizes:
-            yield self._at(
+            yield self.ledgers.at(
                 "backward of the second block",
                 Alive(
                     gradients=self.states.gradients if finds else cut_gradients(self.rank, units.depth - 2),
@@ -308,89 +288,49 @@ class _Timeline:
     def _highest(self) -> str:
         return f"the live layer's gradients and saved tensors (highest at its {self.layers.highest_at()})"
 
-    def _at(self, name: str, alive: Alive) -> Instant:
-        """The instant: what stays, and what is alive beside it, in the order of the ledger."""
-        terms = (
-            *self.weights,
-            *_term("gradients", summed(self._gradients(name, alive), self.placeholders)),
-            *self.optimizer,
-            *self.second,
-            *self._activations(alive),
-            *_term("loss", alive.loss),
-            *_term("gathered", alive.gathered),
-            *_term("gathered_ahead", alive.ahead),
-            *_term("temporaries", alive.temporaries, alive.source),
-            *_term("gradient_copy", alive.gradient_copy),
-            *_term("overflow_check", alive.overflow_check),
-        )
-        return Instant(name=name, terms=terms)
-
-    def _gradients(self, name: str, alive: Alive) -> Quantity:
-        """Gradients at a moment: those it says, narrow ones of this backward beside them, or whole ones while accumulating."""
-        rank, recipe = self.rank, self.recipe
-        gradients = rank.starting_gradients if alive.gradients is None else alive.gradients
-        if name == STEP or alive.between_steps:
-            return gradients
-        if recipe.precision.low_gradients and not (recipe.precision.frees_low and name in _BEFORE_BACKWARD):
-            narrow = bytes_(width(recipe.precision.low_gradients), "(of this backward)")
-            gradients = summed(gradients, named(rank.kind.held.trained, "trained") * narrow)
-        whole = recipe.sharding.whole_accumulation != "none" and rank.accumulates
-        if whole and (is_there(gradients) or not recipe.task.longest_first):
-            return self.states.whole_gradients
-        return gradients
-
-    def _activations(self, alive: Alive) -> tuple[Term, ...]:
-        """What waits for backward, opened by the operation that made it while all of it waits."""
-        if alive.activations is not self.layers.waiting:
-            return self._saved(alive, waiting=False)
-        if self.all_saved is None:
-            self.all_saved = self._saved(alive, waiting=True)
-        return self.all_saved
-
-    def _saved(self, alive: Alive, *, waiting: bool) -> tuple[Term, ...]:
-        size = bytes_(alive.activations + alive.tower)
-        if not is_there(size):
-            return ()
-        opened = () if is_array(size.value) else self._opened(alive, waiting=waiting)
-        term = Term(
-            name="activations",
-            bytes=whole(size.value),
-            why=lambda: saved_text(self.rank, size),
-            source=SOURCES["activations"],
-            terms=opened,
-        )
-        return (term,)
-
-    def _opened(self, alive: Alive, *, waiting: bool) -> tuple[Term, ...]:
-        """Its parts; what images left stands beside them. Rounded so that they sum to the whole."""
-        every, each = whole(alive.activations + alive.tower), self.rank.kind.stage.layers * self.rank.tokens
-        text, parts, start = whole(alive.activations), list[Term](), 0.0
-        for name, size in self.layers.parts() if waiting else ():
-            rounded = whole(start + size) - whole(start)
-            why = f"{size / each:,.0f} B per token and layer on average"
-            parts.append(Term(name=f"saved.{name}", bytes=rounded, why=why))
-            start += size
-        return opened_by(self.tower, tuple(parts), text=text, tower=every - text) if every > text else tuple(parts)
-
-
-def _term(name: str, size: Quantity, source: str = "") -> tuple[Term, ...]:
-    """The term of that size; none where there is nothing."""
-    return (Term(name=name, amount=size, source=source or SOURCES.get(name, "")),) if is_there(size) else ()
-
 
 def _autocast_copies(size: Number) -> Quantity:
     return bytes_(size, "autocast's copies of the weights")
 
 
-def _buckets(rank: Rank) -> Quantity:
-    """Flat buffers: DDP's own copy of the gradients, DeepSpeed's buckets, hidden states between pipeline stages."""
-    recipe, structure = rank.recipe, rank.structure
-    outputs = between_stages(
-        recipe, rank.kind.stage, structure.parallel, micro_batches=rank.micro_batches, in_flight=rank.in_flight
-    )
-    elements = named(recipe.sharding.bucket_elements, "elements of buckets")
-    return summed(
-        rank.states.gradients if recipe.sharding.ddp_buckets else NOTHING,
-        elements * bytes_(width(recipe.precision.compute)),
-        named(outputs, "hidden states between stages") * bytes_(rank.layers.boundary, "each"),
-    )
+def _layers_between(rank: Rank, reducing: Quantity) -> Iterator[tuple[str, Alive]]:
+    """The backward of each layer between the first and the last of a model whose layers differ, by name.
+
+    Hybrids (attention among state-space or gated-delta layers), dense layers before experts, windows among full attention: the
+    layer that needs most need be neither the first nor the last, and under full sharding each unit is as large as its own layer.
+    ``reducing``: gradients of the ends on their way.
+    """
+    for layer in rank.layers.between:
+        what = f"the live layer's gradients and saved tensors (highest at its {layer.highest_at})"
+        live = summed(bytes_(layer.working, what), bytes_(rank.layers.boundary, "the gradient of its input"))
+        alive = Alive(
+            gradients=_gradients_after(rank, layer),
+            activations=_waiting_up_to(rank, layer),
+            tower=rank.tower.held,
+            loss=rank.loss.held,
+            temporaries=largest(beside(rank, live, reducing, layer.place + 1), flat_gradients(rank, layer.place)),
+            gathered=gathered(rank.recipe, rank.units, blocks=2 - adapters_come_ahead(rank), ends="none", place=layer.place),
+            ahead=gathered_ahead(rank.recipe, rank.units, place=layer.place),
+        )
+        yield f"backward of layer {layer.place + 1}", alive
+
+
+def _waiting_up_to(rank: Rank, layer: Between) -> Number:
+    """What it and the layers before it keep; where FSDP1 hooks inputs, those of all layers with the gradients made so far."""
+    if not is_there(bytes_(retained_inputs(rank))):
+        return layer.waiting
+    return rank.layers.waiting + (rank.units.depth - 1 - layer.place) * rank.layers.boundary
+
+
+def _gradients_after(rank: Rank, layer: Between) -> Quantity:
+    """Those of the layers behind it, and the head's; all that the micro-batch began with where it found some."""
+    gradients = rank.states.gradients
+    if rank.finds_gradients:
+        return gradients
+    if cuts_units(rank):
+        return cut_gradients(rank, rank.units.depth - 1 - layer.place)
+    if rank.recipe.sharding.kind in GRADIENTS_CUT:
+        return gradients
+    late = 0 if rank.units.tied else rank.kind.embedding_gradient
+    left = maximum(0.0, gradients.value - layer.made - late)
+    return gradients - bytes_(gradients.value - left, "of this layer, those before it and the embedding (not made yet)")
