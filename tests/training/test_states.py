@@ -117,6 +117,15 @@ def test_experts_are_shared_out_over_expert_parallel_ranks() -> None:
     assert whole - shared == experts * 3 // 4
 
 
+def test_four_ranks_hold_a_quarter_of_frozen_experts_however_they_are_cut() -> None:
+    """FSDP has nobody left to share experts with when all four ranks are expert parallel."""
+    lora = {"framework": "torchtitan", "method": "lora", "adapter": Adapter(rank=8), "fsdp": 2, "gpus": 4}
+    sharded = steady(ask(**lora, parallel=Parallel(dp=4)), SMALL)
+    spread = steady(ask(**lora, parallel=Parallel(dp=4, ep=4)), SMALL)
+    assert spread["weights"] == pytest.approx(sharded["weights"], rel=1e-3)
+    assert spread["optimizer"] == pytest.approx(sharded["optimizer"], rel=1e-3)
+
+
 def test_an_unknown_target_gets_the_nearest() -> None:
     with pytest.raises(QuestionError, match=r"unknown adapter target 'q_prj': did you mean q_proj"):
         forecast_training(ask(method="lora", adapter=Adapter(targets=("q_prj",))), model=LLAMA2_7B)

@@ -144,19 +144,30 @@ def _even(layers: int, stage: int, pp: int, vpp: int) -> Bounds:
     return [(layers * chunk // chunks, layers * (chunk + 1) // chunks) for chunk in range(stage, chunks, pp)]
 
 
+class Elements(msgspec.Struct, frozen=True):
+    """Elements (or bytes) of dense tensors, and of experts, which fewer ranks share where experts are parallel."""
+
+    dense: float = 0
+    experts: float = 0
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return self.dense + self.experts
+
+
 class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """Elements one rank holds before data-parallel sharding. ``expert_*`` are sharded over fewer ranks.
+    """Elements one rank holds before data-parallel sharding.
 
     ``quantized_scales``: bytes of scales, zero points and code books beside what is quantised. ``adapter_held``: floats that
     adapters keep untrained; ``shapes`` and ``adapters``: the tensors of what is trained.
     """
 
-    trained: int = 0
-    expert_trained: int = 0
-    frozen: int = 0
-    quantized: int = 0
-    quantized_scales: float = 0
-    adapter: int = 0
+    trained: Elements = Elements()
+    frozen: Elements = Elements()
+    quantized: Elements = Elements()
+    quantized_scales: Elements = Elements()
+    adapter: Elements = Elements()
     adapter_held: int = 0
     shapes: tuple[TrainedTensor, ...] = ()
     adapters: tuple[TrainedTensor, ...] = ()
@@ -166,27 +177,35 @@ def count(
     model: Model, stage: Stage, parallel: Parallel, recipe: Recipe, *, adapter: Adapter | None, ranks: dict[str, int]
 ) -> Count:
     """Elements of this stage by what happens to them."""
-    total: dict[str, int] = {}
-    scales = 0.0
+    total: dict[tuple[str, bool], float] = {}
     shapes: list[TrainedTensor] = []
     layout = layout_of(parallel, recipe)
     kept_wide = frozenset(model_class(model.text_class).whole.unquantized)
+
+    def add(kind: str, tensor: Tensor, amount: float) -> None:
+        at = (kind, is_routed(tensor))
+        total[at] = total.get(at, 0) + amount
+
     for tensor, copies, active in _parts(model, stage, recipe):
         elements = copies * share(tensor, layout)
         left = kept_wide and not kept_wide.isdisjoint(tensor.name.split("."))
         kind = _kind(tensor, recipe, adapter, model.hidden) if (active or adapter) and not (left and adapter) else "frozen"
-        total[kind] = total.get(kind, 0) + elements
+        add(kind, tensor, elements)
         if kind == "quantized":
-            scales += copies * copies_held(tensor, layout) * scale_bytes(recipe, share_shape(tensor, layout))
+            held = copies * copies_held(tensor, layout)
+            add("quantized_scales", tensor, held * scale_bytes(recipe, share_shape(tensor, layout)))
         if adapter and _is_saved(tensor, adapter):  # PEFT trains a copy beside the frozen original
-            total["trained"] = total.get("trained", 0) + elements
+            add("trained", tensor, elements)
             shapes.append(_part(tensor, elements, layout))
-        if kind in ("trained", "expert_trained"):
+        if kind == "trained":
             shapes.append(_part(tensor, elements, layout))
     adapters = tuple(_adapters(model, stage, parallel, recipe, adapter=adapter, ranks=ranks)) if adapter else ()
-    total["adapter"] = sum(part.elements * part.copies for part in adapters)
-    held = once(model, adapter, ranks)[1] if adapter else 0
-    return Count(**total, quantized_scales=scales, shapes=tuple(shapes), adapters=adapters, adapter_held=held)
+    for part in adapters:
+        at = ("adapter", part.of_experts)
+        total[at] = total.get(at, 0) + part.elements * part.copies
+    kinds = {kind: Elements(total.get((kind, False), 0), total.get((kind, True), 0)) for kind, _ in total}
+    adapter_held = once(model, adapter, ranks)[1] if adapter else 0
+    return Count(**kinds, shapes=tuple(shapes), adapters=adapters, adapter_held=adapter_held)
 
 
 def _adapters(
@@ -314,7 +333,7 @@ def placeholder_elements(model: Model, stage: Stage, parallel: Parallel, recipe:
 
 def _kind(tensor: Tensor, recipe: Recipe, adapter: Adapter | None, hidden: int) -> str:
     if adapter is None and recipe.task.method != "frozen":
-        return "expert_trained" if is_routed(tensor) else "trained"
+        return "trained"
     routed = is_routed(tensor)
     if (
         routed and recipe.kernels.fused_experts and recipe.quantization.scheme in BITSANDBYTES

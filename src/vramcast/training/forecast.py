@@ -83,7 +83,7 @@ def _trainable(question: Training, model: Model, structure: Structure) -> int:
         whole = msgspec.structs.replace(question, parallel=Parallel())
         structure = structure_under(whole, model, resolved(whole, model)[0])
     held = structure.ranks[0].held
-    return held.trained + held.expert_trained + held.adapter
+    return int(held.trained.total + held.adapter.total)
 
 
 def _memory(

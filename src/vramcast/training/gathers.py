@@ -165,7 +165,7 @@ def secondary(recipe: Recipe, held: Count, ranks: int) -> Quantity:
     """ZeRO++'s second partition of the weights on one of ``ranks`` ranks."""
     if recipe.sharding.kind != "zero3" or ranks == 1:
         return NOTHING
-    elements = named(held.trained + held.expert_trained + held.frozen, "in a second copy")
+    elements = named(held.trained.total + held.frozen.total, "in a second copy")
     return elements * bytes_(width(recipe.precision.compute)) / named(ranks, "ranks")
 
 

@@ -99,7 +99,7 @@ class Moments:
             return gradients
         if recipe.precision.low_gradients and not (recipe.precision.frees_low and name in _BEFORE_BACKWARD):
             narrow = bytes_(width(recipe.precision.low_gradients), "(of this backward)")
-            gradients = summed(gradients, named(rank.kind.held.trained, "trained") * narrow)
+            gradients = summed(gradients, named(rank.kind.held.trained.total, "trained") * narrow)
         keeps_whole = recipe.sharding.whole_accumulation != "none" and rank.accumulates
         if keeps_whole and (is_there(gradients) or not recipe.task.longest_first):
             return self.rank.states.whole_gradients

@@ -6,7 +6,7 @@ Every size is a ``Quantity``: it answers for one layout or for arrays of them, a
 import msgspec
 
 from vramcast.quantity import Number, Quantity, bytes_, largest, named, smallest, summed
-from vramcast.training.counts import Count
+from vramcast.training.counts import Count, Elements
 from vramcast.training.methods import code_width
 from vramcast.training.optimizers.rules import ENDS, StateBytes, kept_states, optimizer, working_bytes
 from vramcast.training.recipe.parts import Recipe, width
@@ -101,11 +101,12 @@ class _Rules:
     def weights(self) -> Quantity:
         held, recipe, cut = self.held, self.recipe, self.kind in WEIGHTS_CUT
         scheme, frozen = recipe.quantization.scheme, recipe.quantization.unquantized or recipe.precision.frozen
-        copies = recipe.task.frozen_copies * (self.models * (held.trained + held.expert_trained) + held.frozen)
+        compute = bytes_(recipe.task.frozen_copies * width(recipe.precision.compute))
+        copies = (self.models * held.trained.dense + held.frozen.dense, self.models * held.trained.experts + held.frozen.experts)
         return summed(
             self._trained(cut, bytes_(self.weight)),
             self._shared(cut, held.frozen, "frozen", bytes_(width(frozen))),
-            self._shared(cut, copies, "in copies that only run forward", bytes_(width(recipe.precision.compute))),
+            self._shared(cut, Elements(*copies), "in copies that only run forward", compute),
             self._shared(cut, held.quantized, f"in {scheme}", bytes_(code_width(recipe))),
             self._scales(cut),
             self._shared(cut, held.adapter, "in adapters", bytes_(self.adapter)),
@@ -116,7 +117,7 @@ class _Rules:
         """Whole on every rank, as bitsandbytes' own attributes of a weight; divided where they are a part of the tensor."""
         size = self.held.quantized_scales
         divided = cut and self.recipe.quantization.shards_scales
-        return self._shared(True, size, "of their scales", bytes_(1)) if divided else bytes_(size, "of their scales")
+        return self._shared(True, size, "of their scales", bytes_(1)) if divided else bytes_(size.total, "of their scales")
 
     def gradients(self) -> Quantity:
         cut = self.kind in GRADIENTS_CUT
@@ -138,10 +139,8 @@ class _Rules:
         held, cut = self.held, self.kind not in WHOLE
         kept, added = self._kept()
         return summed(
-            self._states(cut, held.trained, "trained", kept.dense, self.models),
-            self._states(cut, held.expert_trained, "trained of experts", kept.experts, self.models, experts=True),
-            self._states(cut, held.adapter, "in adapters", added.dense, 1),
-            self._states(cut, held.adapter, "in adapters of experts", added.experts, 1, experts=True),
+            self._states(cut, held.trained, "trained", kept, self.models),
+            self._states(cut, held.adapter, "in adapters", added, 1),
         )
 
     def resident(self) -> Quantity:
@@ -198,7 +197,7 @@ class _Rules:
     def overflow_copy(self) -> Quantity:
         if not self.recipe.update.checks_overflow:
             return NOTHING
-        own = self._elements(self.kind not in WHOLE, self.held.trained, self.held.expert_trained)
+        own = self._elements(self.held.trained)
         return smallest(named(largest_matrix(self.held), "elements of the largest gradient"), own) * bytes_(4, "(float32)")
 
     def whole_gradients(self) -> Quantity:
@@ -208,11 +207,11 @@ class _Rules:
         """
         held, precision = self.held, self.recipe.precision
         dtype = precision.reduce if self.kind == "fsdp2" else precision.backward_gradients
-        trained = named(held.trained + held.expert_trained, "trained")
-        units = held.frozen if self.recipe.sharding.whole_accumulation == "units" else 0
+        trained = named(held.trained.total, "trained")
+        units = held.frozen.total if self.recipe.sharding.whole_accumulation == "units" else 0
         return summed(
             trained * bytes_(width(dtype), f"({dtype}, whole until the last micro-batch)"),
-            named(held.adapter, "in adapters") * bytes_(self.adapter),
+            named(held.adapter.total, "in adapters") * bytes_(self.adapter),
             named(units, "frozen in the same units") * bytes_(width(precision.frozen)),
         )
 
@@ -221,9 +220,9 @@ class _Rules:
         if not recipe.quantization.loads_whole or self.kind != "fsdp1":
             return NOTHING
         return summed(
-            named(held.quantized, f"in {recipe.quantization.scheme} (before sharding)") * bytes_(code_width(recipe)),
-            bytes_(held.quantized_scales, "of their scales"),
-            named(held.frozen, "frozen") * bytes_(width(recipe.precision.frozen)),
+            named(held.quantized.total, f"in {recipe.quantization.scheme} (before sharding)") * bytes_(code_width(recipe)),
+            bytes_(held.quantized_scales.total, "of their scales"),
+            named(held.frozen.total, "frozen") * bytes_(width(recipe.precision.frozen)),
         )
 
     def host_gradients(self, gradients: Quantity, *, moved: bool) -> Quantity:
@@ -287,31 +286,41 @@ class _Rules:
         added = self.master_width or self.adapter
         return kept, kept_states(held.adapters, self.row, width=added, rank=rank, wide_ends=False)
 
-    def _states(self, cut: bool, elements: int, what: str, size_bytes: float, models: int, *, experts: bool = False) -> Quantity:
-        if not size_bytes or not elements:
-            return NOTHING
-        each = bytes_(size_bytes / elements, f"of {self.row.name}'s states")
-        return self._over(cut, named(models * elements, what) * each, experts=experts)
+    def _states(self, cut: bool, held: Elements, what: str, kept: StateBytes, models: int) -> Quantity:
+        parts = zip(self._parts(cut, held, what), self._parts(cut, Elements(kept.dense, kept.experts), what), strict=True)
+        return summed(
+            *(
+                self._over(cut, named(models * n, words) * bytes_(size / n, f"of {self.row.name}'s states"), experts=experts)
+                for (n, words, experts), (size, _, _) in parts
+                if n and size
+            )
+        )
 
     def _own_elements(self) -> Quantity:
         """Trained elements of the rank's own partition, adapters among them."""
-        return self._elements(self.kind not in WHOLE, self.held.trained + self.held.adapter, self.held.expert_trained)
+        trained, adapter = self.held.trained, self.held.adapter
+        return self._elements(Elements(trained.dense + adapter.dense, trained.experts + adapter.experts))
 
-    def _elements(self, cut: bool, dense: int, experts: int) -> Quantity:
-        parts = [self._over(cut, named(dense, "trained"))]
-        if experts:
-            parts.append(self._over(cut, named(experts, "trained of experts"), experts=True))
-        return sum(parts[1:], parts[0])
-
-    def _trained(self, cut: bool, each: Quantity) -> Quantity:
-        """What is trained, in all models, in that width; experts over their own sharers."""
+    def _elements(self, held: Elements) -> Quantity:
+        cut = self.kind not in WHOLE
         return summed(
-            self._shared(cut, self.models * self.held.trained, "trained", each),
-            self._shared(cut, self.models * self.held.expert_trained, "trained of experts", each, experts=True),
+            *(self._over(cut, named(n, words), experts=experts) for n, words, experts in self._parts(cut, held, "trained"))
         )
 
-    def _shared(self, cut: bool, elements: float, what: str, each: Quantity, *, experts: bool = False) -> Quantity:
-        return self._over(cut, named(elements, what) * each, experts=experts) if elements and each.value else NOTHING
+    def _trained(self, cut: bool, each: Quantity) -> Quantity:
+        """What is trained, in all models, in that width."""
+        return self._shared(cut, self.held.trained, "trained", each, models=self.models)
+
+    def _shared(self, cut: bool, held: Elements, what: str, each: Quantity, *, models: int = 1) -> Quantity:
+        parts = self._parts(cut, held, what) if each.value else ()
+        return summed(*(self._over(cut, named(models * n, words) * each, experts=experts) for n, words, experts in parts if n))
+
+    def _parts(self, cut: bool, held: Elements, what: str) -> tuple[tuple[float, str, bool], ...]:
+        """Elements with their word and whether experts' ranks share them: one part where all ranks share everything alike."""
+        dense, experts = self.sharers.dense, self.sharers.experts
+        if not cut or (isinstance(dense, int) and isinstance(experts, int) and dense == experts):
+            return ((held.total, what, False),)
+        return ((held.dense, what, False), (held.experts, f"{what} of experts", True))
 
     def _over(self, cut: bool, amount: Quantity, *, experts: bool = False) -> Quantity:
         ranks = self.sharers.experts if experts else self.sharers.dense

@@ -34,6 +34,11 @@ class TrainedTensor(msgspec.Struct, frozen=True):
         """Elements of one of them."""
         return prod(self.shape)
 
+    @property
+    def of_experts(self) -> bool:
+        """Whether it belongs to routed experts, which fewer ranks share."""
+        return self.role.startswith("expert.")
+
 
 class StateBytes(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of state: of experts, which fewer ranks share, of the rest; and of those that paging leaves on the card."""
@@ -71,7 +76,7 @@ def kept_states(parts: Iterable[TrainedTensor], row: Optimizer, *, width: float,
     dense = experts = resident = 0.0
     for part in parts:
         size = _size(part, row, width, rank, wide=wide_ends and row.wide_ends)
-        if part.role.startswith("expert."):
+        if part.of_experts:
             experts += size
         else:
             dense += size
