@@ -10,6 +10,7 @@ from vramcast.models.quantization.formats import NAMED
 from vramcast.models.reading import read_model
 from vramcast.training.forecast import forecast_training
 from vramcast.training.methods import HELD, REFUSED, word_of
+from vramcast.training.structure import structure_of
 from vramcast.workload import Adapter, Parallel, Training
 
 MODEL = read_model("meta-llama/Llama-2-7b-hf", offline=True)
@@ -104,3 +105,14 @@ def test_torchtune_s_scales_are_quantised_and_divided_with_their_weights() -> No
     told = int(re.search(r"([\d,]+) B? ?of their scales", alone)[1].replace(",", ""))
     assert told == pytest.approx(scales, rel=0.01)
     assert re.search(r"of their scales.* / 4 ranks", sharded)
+
+
+@pytest.mark.parametrize(("quant", "packed"), [("gptq", False), ("awq", False), ("nf4", True)])
+def test_checkpoints_that_pack_the_decoder_s_layers_leave_towers_in_16_bits(quant: str, packed: bool) -> None:
+    """AutoGPTQ quantises ``layers_block_name`` alone; bitsandbytes replaces every linear layer, a tower's too."""
+    model = read_model("Qwen/Qwen-VL-Chat", offline=True)
+    asked = Training(model=model.id, method="lora", quant=quant, adapter=Adapter(rank=8, targets=("c_attn",)))
+    (rank,) = structure_of(asked, model).ranks
+    inside = sum(t.elements * b.count for b in model.blocks for t in b.tensors if len(t.shape) == 2)
+    assert (rank.held.quantized.dense > inside) is packed
+    assert packed or rank.held.quantized.dense == inside

@@ -35,7 +35,7 @@ from vramcast.models.sharding import (
 from vramcast.quantity import Number, minimum
 from vramcast.training.adapters.prompts import PROMPT_KINDS, prompt_shapes
 from vramcast.training.adapters.tensors import beside, is_linear, once
-from vramcast.training.methods import BITSANDBYTES, last_layers, scale_bytes
+from vramcast.training.methods import BITSANDBYTES, LAYERS_ALONE, last_layers, scale_bytes
 from vramcast.training.optimizers.rules import TrainedTensor
 from vramcast.training.recipe.parts import Recipe
 from vramcast.training.stage_layouts import Spans, layout_spans
@@ -181,6 +181,7 @@ def count(
     shapes: list[TrainedTensor] = []
     layout = layout_of(parallel, recipe)
     kept_wide = frozenset(model_class(model.text_class).whole.unquantized)
+    beside_layers = _left_by_packers(model, recipe)
 
     def add(kind: str, tensor: Tensor, amount: float) -> None:
         at = (kind, is_routed(tensor))
@@ -188,7 +189,7 @@ def count(
 
     for tensor, copies, active in _parts(model, stage, recipe):
         elements = copies * share(tensor, layout)
-        left = kept_wide and not kept_wide.isdisjoint(tensor.name.split("."))
+        left = id(tensor) in beside_layers or (kept_wide and not kept_wide.isdisjoint(tensor.name.split(".")))
         kind = _kind(tensor, recipe, adapter, model.hidden) if (active or adapter) and not (left and adapter) else "frozen"
         add(kind, tensor, elements)
         if kind == "quantized":
@@ -342,6 +343,14 @@ def _kind(tensor: Tensor, recipe: Recipe, adapter: Adapter | None, hidden: int) 
     packed = recipe.kernels.splits_experts and routed and len(tensor.shape) == 3
     beside = recipe.quantization.scheme in BITSANDBYTES and _is_plain_linear(tensor, hidden)
     return "quantized" if recipe.quantization.scheme and (is_linear(tensor) or packed or beside) else "frozen"
+
+
+def _left_by_packers(model: Model, recipe: Recipe) -> frozenset[int]:
+    """Identities of the towers' tensors where the scheme packs the decoder's layers alone (methods.LAYERS_ALONE)."""
+    if recipe.quantization.scheme not in LAYERS_ALONE:
+        return frozenset()
+    towers = [tower for tower in beside_decoder(model) if tower.kind != "encoder"]
+    return frozenset(id(t) for tower in towers for t in (*tower.tensors, *(t for b in tower.blocks for t in b.tensors)))
 
 
 def unquantized_roles(model: Model) -> frozenset[str]:

@@ -137,6 +137,12 @@ def last_layers(stage: Stage, wanted: int) -> Stage:
 
 
 BITSANDBYTES = ("nf4", "fp4", "int8")
+LAYERS_ALONE = ("gptq", "gptq8", "gptq-int3", "gptq-int2", "awq")
+"""Schemes of checkpoints that pack matrices of the decoder's layers and nothing beside them: towers stay in 16 bits.
+
+Sources: AutoGPTQ 0.7.1, modeling/_base.py (layers_block_name; modeling/qwen.py: transformer.h); AutoAWQ 0.2.9, models/base.py
+(get_model_layers; models/llava.py: language_model.model.layers).
+"""
 _SIZED = ("nf4", "fp4", "gptq", "gptq8", "awq")  # blocks as the recipe says
 _NAMED = (
     "gptq-int3", "gptq-int2", "hqq", "hqq-int8", "hqq-int3", "hqq-int2", "eetq", "quanto-int8", "quanto-int4", "quanto-int2",

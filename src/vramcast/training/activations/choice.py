@@ -59,6 +59,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     its norms alone do (PEFT's LN tuning), which save what they scale. ``left_wide``: roles that every quantiser leaves in float
     (T5's wo). ``prefixed``: attention looks at a trained prompt as well, and a gate adds what it sees (LLaMA-Adapter).
     ``exchanges``: an all-to-all after attention gives heads back for tokens, into a tensor of its own.
+    ``gathers_again``: a matmul saves its rank's part of the sequence, and gathers the rest in backward as in forward.
     ``units_cast``: sharded units cast what they are given to their own width (FSDP2; FSDP1 casts for its root alone).
     ``moved``: modules whose saved tensors lie on the host (``activations/regions.py``).
     """
@@ -89,6 +90,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     moved: tuple[str, ...] = ()
     tp: int = 1
     sp: bool = False
+    gathers_again: bool = False
     ep: int = 1
     expert_tp: int = 1
     imbalance: float = 1.0
@@ -189,6 +191,7 @@ def style_of(recipe: Recipe, parallel: Parallel, adapter: Adapter | None, ranks:
         moved=recipe.recomputation.offload_modules,
         tp=parallel.tp,
         sp=parallel.sp if recipe.model_parallel.sequence_parallel is None else recipe.model_parallel.sequence_parallel,
+        gathers_again=recipe.model_parallel.gathers_again,
         ep=parallel.ep,
         expert_tp=recipe.model_parallel.expert_tp,
         imbalance=recipe.model_parallel.imbalance,

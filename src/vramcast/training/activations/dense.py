@@ -13,6 +13,7 @@ from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.tape import Tape
 
 _SQUARED = ("relu2", "squared_relu")
+_PARTS = {"qkv": ("q", "k", "v"), "gate_up": ("gate", "up")}  # packed projections, by what they hold
 LATENT = {"q_a": "q", "q_b": "q", "kv_a": "k", "kv_b": "v"}  # what latent attention's projections yield in the end
 UNPACKING = 6  # bytes per weight alive while AutoGPTQ unpacks: int32 shifts, then int8 codes and their difference to the zeros
 
@@ -91,8 +92,10 @@ def _quantized(tape: Tape, style: Style, source: int, *, tokens: Amount, inputs:
 def _rank(adapter: LowRank, role: str) -> int:
     """The adapter's rank on a role; a packed projection has the rank of any of its parts."""
     found = adapter.ranks.get(role, 0) or adapter.ranks.get(LATENT.get(role, ""), 0)
-    if not found and role == "qkv":
-        return max(adapter.ranks.get(part, 0) for part in "qkv")
+    if not found:
+        prefix, _, name = role.rpartition(".")
+        parts = (f"{prefix}.{part}" if prefix else part for part in _PARTS.get(name, ()))
+        return max((adapter.ranks.get(part, 0) for part in parts), default=0)
     return found
 
 

@@ -191,10 +191,18 @@ def _feedforward(
 
 
 def _gathered(tape: Tape, style: Style, source: int, tokens: Amount, hidden: int) -> int:
-    """Sequence parallelism gathers the whole sequence before a column-parallel layer; the gathered copy is not saved."""
+    """Sequence parallelism gathers the whole sequence before a column-parallel layer.
+
+    Megatron's own function saves the rank's part and gathers it again in backward; a DTensor's matmul saves what it reads, and
+    so does an adapter, whose first matrix is a layer of its own. Sources: Megatron-LM core 0.16.1, tensor_parallel/layers.py
+    (LinearWithGradAccumulationAndAsyncCommunication: total_input); torch 2.13, distributed/tensor/_redistribute.py (Redistribute
+    saves no tensor), derivatives.yaml (linear); Megatron-Bridge 0d5f5558c, peft/utils.py (ParallelLinearAdapter.forward).
+    """
     if not style.sp or style.tp == 1:
         return source
-    return tape.gather("sp.gather", source, tokens * hidden * style.width)
+    size = tokens * hidden * style.width
+    again = style.gathers_again and style.adapter is None
+    return tape.gather("sp.gather", source, size) if again else tape.run("sp.gather", [source], size)
 
 
 def _scattered(tape: Tape, style: Style, source: int, own: float, hidden: int) -> int:

@@ -7,7 +7,7 @@ elements), gemini_plugin.py (every parameter sharded, shard_param_frac 1.0), nn/
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.recipe.draft import Draft, Overrides, because
-from vramcast.training.recipe.parts import Precision, Sharding, Update
+from vramcast.training.recipe.parts import ModelParallel, Precision, Sharding, Update
 from vramcast.workload import Training
 
 
@@ -20,5 +20,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     yield because("reduce_bucket_size_in_m=12", Sharding, bucket_elements=12 * 2**20 if question.parallel.dp > 1 else 0)
     if question.zero is None and question.parallel.dp > 1:
         yield because("LowLevelZeroPlugin: stage 1", Sharding, kind="zero1")
+    why = "shardformer/layer/_operation.py: _LinearWithGatherForwardReduceScatterBackward saves its part"
+    yield because(why, ModelParallel, gathers_again=True)
     yield because("the optimizer is made outside the Trainer", Update, wide_ends=False)
     yield from hf_trainer.resolve(draft, question, model)

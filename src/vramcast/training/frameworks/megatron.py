@@ -84,6 +84,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
         yield because("recipes: cross_entropy_fusion_impl te", Loss, kind=cast(LossKind, by_engine))
     yield because("vocab_parallel_cross_entropy", Loss, kind="vocab_parallel")
     yield because("vocab_parallel_cross_entropy", ModelParallel, vocab_parallel=True)
+    yield because("LinearWithGradAccumulationAndAsyncCommunication", ModelParallel, gathers_again=True)
     yield because("--make-vocab-size-divisible-by 128", ModelParallel, pad_vocab_to=128)
     yield Translation("core attention is recomputed", "checkpointing", {Policy("selective"): Policy("core_attention")})
     parallel = question.parallel

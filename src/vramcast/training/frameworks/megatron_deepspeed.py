@@ -73,4 +73,4 @@ def _blocks() -> Overrides:
         "megatron/arguments.py: --hidden-dropout, --attention-dropout", Kernels, hidden_dropout=0.1, attention_dropout=0.1
     )
     yield because("vocab_parallel_cross_entropy", Loss, kind="vocab_parallel")
-    yield because("vocab_parallel_cross_entropy", ModelParallel, vocab_parallel=True, pad_vocab_to=128)
+    yield because("vocab_parallel_cross_entropy", ModelParallel, vocab_parallel=True, gathers_again=True, pad_vocab_to=128)

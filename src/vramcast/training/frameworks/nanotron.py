@@ -42,5 +42,6 @@ def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
     yield because("sharded_cross_entropy", Loss, kind="vocab_parallel_copy")
     parallel = question.parallel.tp > 1
     yield because("TensorParallelLinearMode.REDUCE_SCATTER", ModelParallel, vocab_parallel=True, sequence_parallel=parallel)
+    yield because("tp_recompute_allgather: true", ModelParallel, gathers_again=True)
     yield because("recompute_layer: false", Recomputation, policy=Policy("none"))
     yield because("no adapters of its own", Adapters, adapter_dtype=compute)

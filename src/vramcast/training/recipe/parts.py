@@ -177,6 +177,9 @@ class ModelParallel(msgspec.Struct, frozen=True, kw_only=True):
     sequence_parallel: Annotated[
         bool | None, Meta(description="norms and residuals hold 1/tp of the sequence; None = as the layout says")
     ] = None
+    gathers_again: Annotated[
+        bool, Meta(description="matmuls save a rank's part of the sequence and gather the rest again in backward")
+    ] = False
     vocab_parallel: Annotated[bool, Meta(description="logits are cut over the tensor-parallel ranks")] = False
     partial_embedding: Annotated[
         bool, Meta(description="ranks that share a vocabulary each make the embedding's whole gradient")
