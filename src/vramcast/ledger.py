@@ -263,7 +263,8 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict: ``fits``, ``tight`` (50 to 95 % likely), ``partly`` (starts, serves less than asked), ``no`` or ``unknown``.
 
     ``refused``: the engine does not start on the card or with a format, whatever memory there is; ``error`` says why, and with
-    ``partly`` how much is served. ``unknown``: no card was named. The rules are in ``planning/verdict.py``.
+    ``partly`` how much is served, or what of the model the engine leaves on the host. ``unknown``: no card was named. The rules
+    are in ``planning/verdict.py``.
     """
 
     verdict: str

@@ -12,6 +12,7 @@ from vramcast.errors import QuestionError, unknown_name
 from vramcast.ledger import Assumption
 
 if TYPE_CHECKING:
+    from vramcast.models.inventory import Model
     from vramcast.planning.plans.offers import Offer
     from vramcast.planning.plans.serving import ServingPlan, Watch
     from vramcast.planning.plans.wanted import Wanted
@@ -51,17 +52,35 @@ def plan_serve(model: str, *, watch: "Watch | None" = None, **words: Unpack[Plan
     """
     from vramcast.models.inventory import under_its_id
     from vramcast.models.reading import read_model
+    from vramcast.planning.plans.offers import offers_that_hold
     from vramcast.planning.plans.serving import check_numpy, plan_serving
 
     check_numpy()
     check_words(words, PlanServeWords.__annotations__, what="plan word")
-    wanted, assumed = wanted_of(model, {name: value for name, value in words.items() if value not in (None, ())})
-    held = under_its_id(read_model(wanted.model))
+    given = {name: value for name, value in words.items() if value not in (None, ())}
+    held = under_its_id(read_model(model))
+    wanted, assumed = wanted_of(model, given, positions=held.positions)
+    if _any_card(given.get("gpu")):
+        offers = offers_that_hold(_least_bytes(wanted, held), most=_most(given))
+        wanted = msgspec.structs.replace(wanted, offers=offers)
     return plan_serving(msgspec.structs.replace(wanted, model=held.id), model=held, watch=watch, assumed=assumed)
 
 
-def wanted_of(model: str, words: dict[str, Any]) -> "tuple[Wanted, tuple[Assumption, ...]]":
-    """The service that these words ask for, and what was taken where they say nothing."""
+def _any_card(given: Any) -> bool:
+    texts = (given,) if isinstance(given, str) else tuple(given or ())
+    return not texts or [text.strip().lower() for text in texts] == ["any"]
+
+
+def _least_bytes(wanted: "Wanted", model: "Model") -> float:
+    """Of the weights that an engine of the plan loads, the fewest bytes."""
+    from vramcast.planning.plans.weights import weights_of
+
+    found = [one for one in weights_of(model, least_bits=wanted.least_bits) if any(map(one.loads_in, wanted.engines))]
+    return min((one.bits * model.parameters / 8 for one in found), default=0.0)
+
+
+def wanted_of(model: str, words: dict[str, Any], *, positions: int = 0) -> "tuple[Wanted, tuple[Assumption, ...]]":
+    """The service that these words ask for, and what was taken where they say nothing; ``positions``: the model's, 0 unknown."""
     from vramcast.planning.plans.wanted import ORDERS, Wanted
 
     words = {**_replayed(words), **words}
@@ -69,8 +88,10 @@ def wanted_of(model: str, words: dict[str, Any]) -> "tuple[Wanted, tuple[Assumpt
     counts: dict[str, int] = {
         name: count_of(words[name], name) for name in ("users", "context", "prompt", "output") if name in words
     }
-    for name, usual in (("prompt", PROMPT), ("output", OUTPUT)):
+    room = min(positions or PROMPT + OUTPUT, counts.get("context", PROMPT + OUTPUT))
+    for name, typical in (("prompt", PROMPT), ("output", OUTPUT)):
         if name not in counts:
+            usual = typical if room >= PROMPT + OUTPUT else max(1, room * typical // (PROMPT + OUTPUT))
             counts[name] = usual
             assumed.append(Assumption(name, usual, "a typical length: the answer depends on it, say yours"))
     for name, value in counts.items():
@@ -92,14 +113,16 @@ def wanted_of(model: str, words: dict[str, Any]) -> "tuple[Wanted, tuple[Assumpt
     wanted = Wanted(
         model=model, offers=offers_of(words.get("gpu"), most=_most(words)), engines=_engines(words.get("engine")), rate=rate,
         cached=min(0.999, share_of(words, "cached") or 0.0), ttft_s=ttft, tpot_s=tpot, least_bits=_bits(words), order=order,
-        acceptance=_acceptance(words), apart=bool(words.get("disagg")),
+        acceptance=_acceptance(words), apart=bool(words.get("disagg")), rented=_any_card(words.get("gpu")),
         **counts,
     )  # fmt: skip
     return wanted, tuple(assumed)
 
 
 def offers_of(given: str | Sequence[str] | None, *, most: int) -> "tuple[Offer, ...]":
-    """Cards to choose from: ``H100``, ``H100x8`` (at most eight), ``A100@2.1`` (dollars an hour); ``any``: all rented ones.
+    """Cards to choose from: ``H100`` (as many as the plan may), ``H100x8`` (at most eight), ``L4x1``.
+
+    ``A100@2.1``: dollars an hour; ``any``: all rented ones.
 
     Raises QuestionError for unknown names, prices and counts.
     """
@@ -107,16 +130,16 @@ def offers_of(given: str | Sequence[str] | None, *, most: int) -> "tuple[Offer, 
     from vramcast.planning.plans.offers import offer_of, usual_offers
 
     texts = (given,) if isinstance(given, str) else tuple(given or ())
-    if not texts or [text.strip().lower() for text in texts] == ["any"]:
+    if _any_card(given):
         return usual_offers(most=min(most, 8))
     found: list[Offer] = []
     for text in texts:
         priced = _PRICE.fullmatch(text)
-        cards = parse_gpus(priced["name"] if priced else text).cards
+        named = parse_gpus(priced["name"] if priced else text)
         price = _dollars(priced["price"], text) if priced else None
-        for card in {c.id: c for c in cards}.values():
-            count = sum(c.id == card.id for c in cards)
-            found.append(offer_of(card, most=count if count > 1 else most, usd_per_hour=price))
+        for card in {c.id: c for c in named.cards}.values():
+            count = sum(c.id == card.id for c in named.cards)
+            found.append(offer_of(card, most=count if count > 1 or named.counted else most, usd_per_hour=price))
     return tuple(found)
 
 

@@ -271,10 +271,14 @@ _ITEMS = re.compile(r"(?:[^,(+]|(?<! )\+|\+(?! )|\([^)]*\)?)+")
 
 
 class Cards(msgspec.Struct, frozen=True, kw_only=True):
-    """The cards of a question, one entry per card, and what was taken for granted in reading their names."""
+    """The cards of a question, one entry per card, and what was taken for granted in reading their names.
+
+    ``counted``: whether a number of cards was said (``L4x1``, a cloud machine, this machine's own).
+    """
 
     cards: tuple[Accelerator, ...]
     assumed: tuple[Assumption, ...] = ()
+    counted: bool = False
 
 
 def parse_gpus(text: str) -> Cards:
@@ -284,6 +288,7 @@ def parse_gpus(text: str) -> Cards:
     """
     cards: list[Accelerator] = []
     assumed: list[Assumption] = []
+    counted = False
     if not any(item.strip() for item in text[:10_000].split(",")):
         raise QuestionError(f'{text[:40]!r} names no GPU: write for example "RTX 4090", H100x8 or 24GB')
     if text.strip().lower() == "local":
@@ -291,17 +296,19 @@ def parse_gpus(text: str) -> Cards:
     if machine := machine_cards(text[:100]):
         found = parse_gpus(machine)
         told = Assumption("gpu", machine, f"the cards of {text.strip()}")
-        return Cards(cards=found.cards, assumed=(told,))
+        return Cards(cards=found.cards, assumed=(told,), counted=True)
     if bracket := _LSPCI.search(text[:300]):
         text = bracket[1].split("/")[0]
     for item in _ITEMS.findall(without_seller(text[:10_000])):
-        name, count = _counted(item)
+        name, said = _counted(item)
+        count = 1 if said is None else said
+        counted = counted or said is not None
         if not 1 <= count <= MOST_CARDS:
             raise QuestionError(f"GPU count {count} in {item.strip()[:40]!r} is out of range: expected 1 to {MOST_CARDS}")
         card, notes = match_accelerator(name)
         cards += [card] * count
         assumed += notes
-    return Cards(cards=tuple(cards), assumed=tuple(assumed))
+    return Cards(cards=tuple(cards), assumed=tuple(assumed), counted=counted)
 
 
 def least_card(text: str) -> Accelerator:
@@ -309,16 +316,16 @@ def least_card(text: str) -> Accelerator:
     return min(parse_gpus(text).cards, key=lambda card: card.visible_bytes)
 
 
-def _counted(item: str) -> tuple[str, int]:
-    """The name and the count of ``NAMExN`` or ``NxNAME``; an x inside a name ("MI300X", "rtx 4090") is no count."""
+def _counted(item: str) -> tuple[str, int | None]:
+    """The name and the count of ``NAMExN`` or ``NxNAME``, None where none is said; an x inside a name ("MI300X") is no count."""
     if (said := _COUNTED.search(item)) and (rest := item.replace(said[0], " ")).strip():
         return rest, _TENS[said[1]] if said[1] in _TENS else int(said[1])
     if fitting(item):
-        return item, 1
+        return item, None
     patterns = (r"\s*(?P<count>\d+)\s*[x*\u00d7]\s*(?P<name>.+)", r"\s*(?P<name>.+?)\s*[x*:\u00d7]\s*(?P<count>\d+)\s*")
     matches = [match for pattern in patterns if (match := re.fullmatch(pattern, item, re.IGNORECASE))]
     named = [match for match in matches if fitting(_SLICE.sub("", match["name"]))] or [m for m in matches if is_size(m["name"])]
-    return (named[0]["name"], int(named[0]["count"])) if named else (item, 1)
+    return (named[0]["name"], int(named[0]["count"])) if named else (item, None)
 
 
 def local_cards() -> tuple["LocalCard", ...]:
@@ -332,7 +339,7 @@ def _local() -> Cards:
     """The cards of this machine less what other processes hold on them, which is told as an assumption."""
     found = local_cards()
     notes = tuple(Assumption("gpu", card.card.name, _told(card)) for card in found)
-    return Cards(cards=tuple(card.left for card in found), assumed=notes)
+    return Cards(cards=tuple(card.left for card in found), assumed=notes, counted=True)
 
 
 def _told(card: "LocalCard") -> str:

@@ -112,14 +112,16 @@ def _advice(answer: Answer, card: Accelerator) -> tuple[Advice, ...]:
 
     def ask(change: Change) -> Asked:
         tried = answer_of(change.apply(resolved.question), model=resolved.model, card=card, limits=False)
-        needed = worst_of(tried.ranks).needed_bytes
+        needed = int(tried.whole_bytes)
         margin = margin_of(tried, needed, card)
         return Asked(needed_bytes=needed, margin_bytes=margin, short=margin < 0, judged=lambda: serving_fit(tried, card))
 
     sure = sure_margin(worst.needed_bytes, serving_spread(answer, worst).chance_within, most_bytes=card.visible_bytes)
     most = _MOST_ASKED_OF_GGML if resolved.question.engine in GGUF_ENGINES else MOST_ASKED
     changes = serving_changes(resolved, card)
-    return advise(changes, ask, needed_bytes=worst.needed_bytes, sure_bytes=sure, most_asked=most)
+    if answer.left:  # more of the model on the host is what the engine does by itself
+        changes = (change for change in changes if change.kind not in ("offload", "experts on the host", "micro-batch"))
+    return advise(changes, ask, needed_bytes=int(answer.whole_bytes), sure_bytes=sure, most_asked=most)
 
 
 def _workload(answer: Answer) -> dict[str, Any]:

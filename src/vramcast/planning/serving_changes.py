@@ -62,7 +62,7 @@ def serving_changes(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
     yield from _shorter_context(resolved)
     yield from _fewer_sequences(resolved)
     yield from _other_engine(resolved, card)
-    yield from _more_cards(question, model, card)
+    yield from _more_cards(resolved, card)
 
 
 def _vllm(resolved: Resolved) -> Iterator[Change]:
@@ -319,8 +319,9 @@ def _layers_on_host(question: Serving, model: Model) -> Iterator[Change]:
         yield set_option("offload", f"-ngl {layers}", costs, ON_HOST, n_gpu_layers=layers)
 
 
-def _more_cards(question: Serving, model: Model, card: Accelerator) -> Iterator[Change]:
+def _more_cards(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
     """Twice, four and eight times the cards; nobody puts a second GPU into memory that the host shares."""
+    question, model = resolved.question, resolved.model
     if card.unified:
         return
     heads = {m.heads for b in model.blocks for m in b.mixers if hasattr(m, "heads")}
@@ -334,7 +335,9 @@ def _more_cards(question: Serving, model: Model, card: Accelerator) -> Iterator[
         if question.engine not in GGUF_ENGINES and layout.pp * layout.dp > 1:
             text += f" --tp {layout.tp}"
         price = MORE_CARDS + DOUBLED * doublings
-        yield set_fields("cards", text, f"{factor} x the price; faster", price, parallel=layout, gpus=gpus)
+        kept = {"context": resolved.context} if question.engine == "ollama" else {}  # its own grows with the memory of all cards
+        text += f" --context {resolved.context}" if kept and question.context is None else ""
+        yield set_fields("cards", text, f"{factor} x the price; faster", price, parallel=layout, gpus=gpus, **kept)
 
 
 def _wider(question: Serving, factor: int) -> Parallel:

@@ -4,7 +4,7 @@ A forecast's need has a spread, learned from measured cases of its kind. The cha
 
     fits     margin not negative and at least 95 % likely        exit code 0
     tight    at least 50 % likely                                exit code 0
-    partly   the engine starts, but serves fewer or shorter requests than asked    exit code 1
+    partly   the engine starts, but serves fewer or shorter requests, or leaves layers on the host    exit code 1
     no       less than 50 % likely, or refused by the engine     exit code 1
     unknown  no card was named                                   exit code 0
 
@@ -23,7 +23,7 @@ from vramcast.quantity import Number, minimum, where
 from vramcast.units import gib, tenths
 
 if TYPE_CHECKING:
-    from vramcast.serving.engines.base import Answer
+    from vramcast.serving.engines.base import Answer, LeftOnHost
     from vramcast.training.forecast import TrainingForecast
 
 SURE = 0.95
@@ -183,19 +183,34 @@ def serving_fit(answer: "Answer", card: Accelerator | None) -> Fit:
         return Fit(verdict="unknown")
     worst = worst_of(answer.ranks)
     margin, chance = margin_of(answer, worst.needed_bytes, card), serving_spread(answer, worst).chance_within
+    if answer.left:
+        return _partly_on_host(answer.left, worst, card, chance)
     load = _load(answer, worst, margin, chance) if answer.resolved.question.engine in POOL_ENGINES else None
     fit = judge(worst, capacity_bytes=card.visible_bytes, margin_bytes=margin, chance=chance, error=answer.start_error, load=load)
     refusal = _refusal(answer, card)
     return msgspec.structs.replace(fit, verdict="no", probability=0.0, error=refusal, refused=True) if refusal else fit
 
 
+def _partly_on_host(left: "LeftOnHost", worst: RankMemory, card: Accelerator, chance: Chance) -> Fit:
+    """An engine that leaves a part of the model on the host starts; the chance and the margin are of all on the card."""
+    probability = chance(left.whole_bytes - left.short_bytes)
+    return Fit(
+        verdict="partly", probability=None if probability is None else round(min(probability, LIKELY), 4),
+        capacity_bytes=card.visible_bytes, binding=binding_term(worst), margin_bytes=-left.short_bytes, error=left.told,
+    )  # fmt: skip
+
+
 def margin_of(answer: "Answer", needed_bytes: Number, card: Accelerator) -> Number:
     """What is left in the pool of an engine that has one; of the card, when not even the weights left room for a pool.
+
+    Negative where the engine left a part of the model on the host: what the card would have to have more.
 
     ``needed_bytes``: of the worst rank. Numbers or arrays.
     """
     from vramcast.serving.engines.base import POOL_ENGINES
 
+    if answer.left:
+        return -answer.left.short_bytes
     on_card = card.visible_bytes - needed_bytes
     if answer.resolved.question.engine not in POOL_ENGINES:
         return on_card

@@ -217,3 +217,31 @@ def test_what_one_table_of_a_plan_found_the_others_do_not_leave_out(card: str) -
     assert next(c for c in plan.by_weights if c.setting.weights.name == best.setting.weights.name) == best
     times, costs = [c.request_s for c in plan.front], [c.usd_per_million for c in plan.front]
     assert times == sorted(times, reverse=True) and costs == sorted(costs)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "most"), [("L4x1", 1), ("1xL4", 1), ("L4", 32), ("H100x8", 8), ("g5.xlarge", 1), ("4090,4090", 2)]
+)
+def test_a_number_of_cards_that_was_said_is_the_most(gpu: str, most: int) -> None:
+    wanted, _ = wanted_of(QWEN, {"gpu": gpu})
+    assert [offer.most for offer in wanted.offers] == [most]
+
+
+def test_what_no_rented_node_holds_is_planned_on_two_nodes_and_larger_cards_and_never_with_weights_on_the_host() -> None:
+    plan = vramcast.plan("serve", "deepseek-ai/DeepSeek-R1", engine="vllm")
+    cards = {choice.setting.card.id for choice in plan.ranked}
+    assert {"h100-sxm5-80", "h200-sxm-141"} <= cards
+    assert not any("host" in choice.layout for choice in (*plan.ranked, *plan.fewest))
+    assert all(choice.gpus <= 8 or choice.gpus % 8 == 0 for choice in plan.ranked)
+
+
+def test_lengths_nobody_said_stay_within_the_models_positions() -> None:
+    plan = vramcast.plan("serve", "openai/whisper-large-v3", gpu="L4x1", engine="vllm")
+    assert plan.wanted.context <= 448
+    assert (plan.wanted.prompt, plan.wanted.output) == (358, 89)
+
+
+def test_tensorrt_llm_has_no_format_that_it_would_have_to_unpack() -> None:
+    plan = vramcast.plan("serve", "Qwen/Qwen3-32B", gpu="A100-80Gx2")
+    kept = {(choice.setting.engine, choice.setting.weights.name) for choice in (*plan.ranked, *plan.by_weights)}
+    assert not any(engine == "tensorrt_llm" and ("fp8" in name or "nvfp4" in name) for engine, name in kept)

@@ -20,7 +20,7 @@ GLOSSARY = {
     "moment": "Another word for instant.",
     "needed": "What the question takes, whatever the engine sets aside. Its range comes from measured runs of its kind.",
     "no": "Less than 50% likely to fit, or refused by the engine. Exit code 1.",
-    "partly": "The engine starts, and serves fewer or shorter requests than asked. Exit code 1.",
+    "partly": "The engine starts, but serves fewer or shorter requests than asked, or leaves layers to the CPU. Exit code 1.",
     "peak": "The instant with most bytes. It decides whether the run fits.",
     "rank": "One process of a run, with one card of its own. (The rank of an adapter is the width of its small matrices.)",
     "reserved": "Bytes that PyTorch's allocator holds from the driver (torch.cuda.memory_reserved): allocated and fragmentation.",

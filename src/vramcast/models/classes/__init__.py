@@ -124,6 +124,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``largest_capture``: the largest batch that vLLM captures as a graph for this class, 0: by the engine's own rule.
     ``sglang_cuts_towers``: SGLang's vision tower is cut by tensor parallelism (VisionAttention and parallel linears).
     ``vllm_until``: the last vLLM release that had the class, "": the newest has it.
+    ``gguf``: whether llama.cpp can hold the class, False where neither its converter nor its graphs know it
+    (conversion/__init__.py of b9900, TEXT_MODEL_MAP); ``ggml_program``: what of ggml runs it then.
     """
 
     image_tokens: int = 0
@@ -140,6 +142,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     largest_capture: int = 0
     sglang_cuts_towers: bool = False
     vllm_until: str = ""
+    gguf: bool = True
+    ggml_program: str = ""
 
 
 class Traced(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -31,6 +31,32 @@ def offer_of(card: Accelerator, *, most: int, usd_per_hour: float | None = None)
     return Offer(card=card, most=most, usd_per_hour=card.cloud_usd_per_hour, priced=_PUBLIC.get(source, "public list price"))
 
 
+_FILLED = 0.85  # of a card that weights may take: the rest is for a cache, peaks and graphs
+_NODE, _NODES, _LARGE_BYTES, _MOST_UNPRICED = 8, 16, 75 * 2**30, 5
+
+
+def offers_that_hold(weights_bytes: float, *, most: int) -> tuple[Offer, ...]:
+    """Where no card was named: rented ones of which a node holds the weights; else two nodes, and the largest cards unpriced.
+
+    ``weights_bytes``: of the smallest weights that an engine of the plan loads.
+    """
+    node = min(most, _NODE)
+    held = tuple(one for one in usual_offers(most=node) if node * one.card.visible_bytes * _FILLED >= weights_bytes)
+    if held:
+        return held
+    from vramcast.planning.cards import offered
+
+    large = offered(lambda card: card.visible_bytes >= _LARGE_BYTES and card.vendor in ("NVIDIA", "AMD") and not card.unified)
+    rented = [offer_of(card, most=min(most, _NODES)) for card in large if card.cloud_usd_per_hour]
+    others = [offer_of(card, most=node) for card in large if not card.cloud_usd_per_hour]
+    room = sorted((one for one in others if one.most * one.card.visible_bytes * _FILLED >= weights_bytes), key=_memory)
+    return (*rented, *room[:_MOST_UNPRICED])
+
+
+def _memory(offer: Offer) -> tuple[int, str]:
+    return offer.card.visible_bytes, offer.card.id
+
+
 def usual_offers(*, most: int) -> tuple[Offer, ...]:
     """Cards that are rented by the hour at a public price, a few of each size of memory."""
     from vramcast.planning.cards import offered

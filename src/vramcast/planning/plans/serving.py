@@ -105,7 +105,8 @@ def _settings(wanted: Wanted, model: Model) -> Iterator[Setting]:
             for layout in layouts(engine, model, offer.card, most=offer.most):
                 for own in (one for one in weights if one.loads_in(engine)):
                     drafts = drafting(engine, own.model, layout) if wanted.acceptance is not None else ()
-                    for held_at in (layout, *on_host(engine, own.model, own.bits, layout, offer.card), *drafts):
+                    away = () if wanted.rented else on_host(engine, own.model, own.bits, layout, offer.card)
+                    for held_at in (layout, *away, *drafts):
                         for kv_dtype in (None, "fp8") if wanted.least_bits <= 8 else (None,):
                             yield Setting(weights=own, engine=engine, offer=offer, layout=held_at, kv_dtype=kv_dtype)
 

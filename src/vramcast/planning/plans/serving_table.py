@@ -22,6 +22,7 @@ from vramcast.workload import Serving, Traffic
 
 CHUNKS = (512, 1024, 2048, 4096, 8192, 16384, 32768)
 SEATS = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+NODE = 8  # cards of a machine that is rented whole
 _TIMES = ("ttft_s", "tpot_s", "tokens_per_s", "keeps_up")
 _REPLICAS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128)
 
@@ -100,6 +101,9 @@ def held(wanted: Wanted, setting: Setting) -> Held:
         raise UnmodelledError(refusal)
     needed, margin = _memory(answer, setting, len(grid[0]))
     fits = (margin >= 0) & (grid[2] * setting.layout.attention_ranks * grid[0] >= (wanted.users or 0))
+    if wanted.rented:
+        cards = grid[0] * setting.layout.ranks
+        fits &= (cards <= NODE) | (cards % NODE == 0)
     load, _ = load_of(asked, wanted.users or 0)
     room = np.broadcast_to(room_of(deployment_of(answer), load, setting.layout.attention_ranks), fits.shape)[fits]
     kept = dict(zip(("replicas", "chunk", "seats"), (axis[fits] for axis in grid), strict=True))

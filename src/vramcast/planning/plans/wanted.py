@@ -18,7 +18,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     ``context``: longest sequence to allow; each user's cache is held at that length. ``least_bits``: of weights and cache.
     ``acceptance``: share of drafted tokens that are accepted, None where no server may draft. ``apart``: whether
-    prefill and decode on workers of their own are asked too.
+    prefill and decode on workers of their own are asked too. ``rented``: no card was named, so that the offers are what one
+    may rent: whole models only, and beyond a node whole nodes.
     """
 
     model: str
@@ -35,6 +36,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     least_bits: float = 4
     acceptance: float | None = None
     apart: bool = False
+    rented: bool = False
     order: str = "cost"
 
     def __post_init__(self) -> None:

@@ -22,7 +22,7 @@ from vramcast.errors import QuestionError, UnmodelledError, unknown_name
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, RankMemory, Unmodelled
 from vramcast.models.inventory import Model
-from vramcast.quantity import Number, element, is_nothing, minimum
+from vramcast.quantity import Number, element, is_nothing, maximum, minimum
 from vramcast.units import GiB
 from vramcast.workload import Serving
 
@@ -212,11 +212,24 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
         return self.typical_tokens if self.question.context is None else self.context
 
 
+class LeftOnHost(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine that lays a model out by itself does where the card does not hold all of it.
+
+    ``whole_bytes``: what the worst card would need for all; ``short_bytes``: by how much that misses the room the engine uses.
+    ``told``: what it does instead.
+    """
+
+    whole_bytes: int
+    short_bytes: int
+    told: str
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """An engine's answer: memory per rank, cache plan, longest context, most sequences, and its error if it would not start.
 
     ``max_concurrency``: sequences of the whole context that the pool holds; ``at_once``: typical requests
     (``Resolved.typical_tokens``). ``wanted_bytes``: of cache, for the requests at once, and what the engine wants to start.
+    ``left``: where the engine itself keeps a part of the model off the card.
     """
 
     resolved: Resolved
@@ -227,6 +240,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     at_once: float
     wanted_bytes: int
     start_error: str = ""
+    left: LeftOnHost | None = None
+
+    @property
+    def whole_bytes(self) -> Number:
+        """What the worst rank needs to hold all that was asked, also where the engine leaves a part of it on the host."""
+        return self.left.whole_bytes if self.left else maximum(*(rank.needed_bytes for rank in self.ranks))
 
     def at(self, index: Any) -> "Answer":
         """The answer of one element where the question's numbers were arrays, its start-up error apart."""

@@ -184,8 +184,16 @@ def _not_native(question: Serving, model: Model, card: Accelerator | None) -> li
     return found
 
 
+# Formats that TensorRT-LLM computes natively or not at all: FP8 from Ada, NVFP4 from Blackwell.
+# Source: TensorRT-LLM docs, reference/support-matrix, Precision; TensorRT Model Optimizer docs, support matrix
+_NOT_UNPACKED = frozenset({"fp8", "nvfp4"})
+
+
 def _instead(question: Serving, feature: str, answer: Capability) -> Assumption:
     """What happens where the card lacks a feature: emulated, refused, or, for bfloat16 nobody asked for, computed in fp16."""
+    if question.engine == "tensorrt_llm" and feature.removeprefix("modelopt-") in _NOT_UNPACKED:
+        own = answer.because.partition(": ")[0]
+        return Assumption(feature, "refused", f"{own}; TensorRT-LLM unpacks it in no kernel (support matrix, precision)")
     if feature != "bfloat16" or question.engine not in ("vllm", "sglang") or answer.verdict != "emulated":
         return Assumption(feature, answer.verdict, answer.because)
     if question.dtype == feature:

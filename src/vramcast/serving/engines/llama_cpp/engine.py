@@ -2,14 +2,16 @@
 
 import msgspec
 
+from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, Unmodelled
+from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.quantity import Number
 from vramcast.serving.engines.base import Answer, Resolved
 from vramcast.serving.engines.llama_cpp import ollama
 from vramcast.serving.engines.llama_cpp.answer import answer, work
-from vramcast.serving.engines.llama_cpp.fit import fitted
+from vramcast.serving.engines.llama_cpp.fit import fitted, left_on_host, left_to_fit
 from vramcast.serving.engines.llama_cpp.generations import VERSIONS, build_note
 from vramcast.serving.engines.llama_cpp.options import ALL_LAYERS, OPTIONS
 from vramcast.serving.engines.llama_cpp.settings import devices_of, fill
@@ -28,6 +30,7 @@ class LlamaCpp(msgspec.Struct, frozen=True):
     def resolve(self, question: Serving, model: Model, card: Accelerator | None) -> Resolved:
         """The question with the defaults of its build filled in. Raises QuestionError for unknown options or contexts."""
         given = checked(question.options, OPTIONS, self.name)
+        _check_known(model, self.name)
         defaults = Defaults({k: v for k, v in given.items() if (k, v) != ("n_gpu_layers", ALL_LAYERS)})
         version = self._version(question, defaults)
         context = self._context(question, model, card, defaults)
@@ -47,8 +50,13 @@ class LlamaCpp(msgspec.Struct, frozen=True):
 
     def forecast(self, resolved: Resolved) -> Answer:
         """Memory of each GPU (and of the host, when it holds layers), the cache plan and the limits."""
-        asked = fitted(resolved, self.name) if resolved.options.get("fit") else resolved
-        return answer(_with_prediction(asked) if self.name == "ollama" else asked, self.name)
+        if self.name != "ollama":
+            return answer(fitted(resolved, self.name) if resolved.options.get("fit") else resolved, self.name)
+        run, left = left_on_host(resolved, self.name) if left_to_fit(resolved) else (resolved, None)
+        if resolved.options.get("fit"):
+            run = fitted(resolved, self.name)
+        found = answer(_with_prediction(run), self.name)
+        return msgspec.structs.replace(found, left=left, start_error="") if left else found
 
     def _version(self, question: Serving, defaults: Defaults) -> str:
         asked = question.engine_version
@@ -65,6 +73,15 @@ class LlamaCpp(msgspec.Struct, frozen=True):
         if question.context is not None:
             return question.context
         return context_of(question, model, defaults)
+
+
+def _check_known(model: Model, name: str) -> None:
+    """Raises UnmodelledError for a class that llama.cpp cannot load."""
+    served = model_class(model.text_class).served
+    if not served.gguf and not model.loaded_from.lower().endswith(".gguf"):
+        instead = f"{served.ggml_program} runs it, " if served.ggml_program else ""
+        why = "neither its converter nor its graphs know the class"
+        raise UnmodelledError(f"{name} has no {model.text_class}: {why}; {instead}--engine transformers")
 
 
 def _with_prediction(resolved: Resolved) -> Resolved:

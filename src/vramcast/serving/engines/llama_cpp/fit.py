@@ -2,7 +2,8 @@
 
 Only what the question left open is touched (common/fit.cpp): the context shrinks, not below ``fit_context``; then a dense model
 keeps as many of its last layers as fit; a mixture keeps all layers but leaves the experts on the host, and takes those of its
-first layers back while there is room.
+first layers back while there is room. Ollama gives the context itself and leaves the layers to ``--fit``, whose default is on
+(ollama at fb3076099, llm/llama_server.go: no ``-ngl`` unless ``num_gpu`` was set).
 """
 
 from typing import Any
@@ -15,8 +16,9 @@ from vramcast.largest import edge_near
 from vramcast.ledger import Assumption
 from vramcast.models.layers import Experts
 from vramcast.quantity import is_array
-from vramcast.serving.engines.base import Resolved
+from vramcast.serving.engines.base import LeftOnHost, Resolved
 from vramcast.serving.engines.llama_cpp.answer import Worked, longest_context, margin_bytes, work
+from vramcast.serving.engines.llama_cpp.options import ALL_LAYERS
 from vramcast.serving.engines.llama_cpp.placement import expert_overrides
 from vramcast.units import MiB
 
@@ -33,13 +35,47 @@ def fitted(resolved: Resolved, name: str) -> Resolved:
     worked = work(resolved, name)
     if card is None or _fits(resolved, worked, card, spare):
         return resolved
-    if resolved.question.context is None:
+    if resolved.question.context is None and name != "ollama":
         resolved = _shorter(resolved, worked, card, spare)
         if _fits(resolved, work(resolved, name), card, spare):
             return resolved
-    if "n_gpu_layers" in resolved.question.options:
+    if resolved.question.options.get("n_gpu_layers", ALL_LAYERS) != ALL_LAYERS:
         return resolved
     return _fewer(resolved, name, card, spare)
+
+
+def left_to_fit(resolved: Resolved) -> bool:
+    """Whether Ollama leaves the layout to ``--fit``: nothing of it was asked, on a card that is known."""
+    own = ("n_gpu_layers", "n_cpu_moe", "cpu_moe", "override_tensor", "tensor_split", "devices", "fit")
+    said = any(name in resolved.options for name in own if name != "n_gpu_layers")
+    layers = resolved.question.options.get("n_gpu_layers")
+    arrays = is_array(resolved.context) or is_array(resolved.concurrency)
+    return resolved.card is not None and layers in (None, ALL_LAYERS) and not said and not arrays
+
+
+def left_on_host(resolved: Resolved, name: str) -> tuple[Resolved, LeftOnHost | None]:
+    """The question as it is run where all of it leaves too little room on the card, and what stays off the card then.
+
+    Without limits (an answer among many) the layers are not looked for: the ledger is that of the whole model.
+    """
+    card = resolved.card
+    spare = int(resolved.options.get("fit_target_mib") or TARGET_MIB) * MiB
+    worked = work(resolved, name)
+    if card is None or _fits(resolved, worked, card, spare):
+        return resolved, None
+    margin = int(margin_bytes(resolved, worked, card, worked.settings.cache.context))
+    run = _fewer(resolved, name, card, spare) if resolved.limits else resolved
+    return run, LeftOnHost(whole_bytes=card.visible_bytes - margin, short_bytes=spare - margin, told=_told(run))
+
+
+def _told(run: Resolved) -> str:
+    """``starts; Ollama puts 43 of 81 layers on the card, the CPU computes the rest``."""
+    layers, options = run.model.layers, run.options
+    away = next((a.value for a in run.assumed if a.name == "override_tensor"), layers if options.get("cpu_moe") else 0)
+    count = int(options["n_gpu_layers"])
+    if count <= layers or not away:
+        return f"starts; Ollama puts {count} of {layers + 1} layers on the card, the CPU computes the rest"
+    return f"starts; Ollama keeps the experts of {away} of {layers} layers off the card, the CPU computes them"
 
 
 def _fits(resolved: Resolved, worked: Worked, card: Accelerator, spare: int) -> bool:
