@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.training.activations.regions import MODULES
+from vramcast.training.activations.selective import MODULES
 from vramcast.training.forecast import forecast_training
 from vramcast.training.frameworks import names
 from vramcast.training.loss import KINDS

@@ -61,7 +61,7 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     ``exchanges``: an all-to-all after attention gives heads back for tokens, into a tensor of its own.
     ``gathers_again``: a matmul saves its rank's part of the sequence, and gathers the rest in backward as in forward.
     ``units_cast``: sharded units cast what they are given to their own width (FSDP2; FSDP1 casts for its root alone).
-    ``moved``: modules whose saved tensors lie on the host (``activations/regions.py``).
+    ``moved``: modules whose saved tensors lie on the host (``activations/selective.py``).
     """
 
     kernels: Kernels = Kernels()

@@ -19,8 +19,7 @@ from vramcast.quantity import Number, maximum, minimum
 from vramcast.training.activations.altup import ends_saved, in_float
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.layer import has_own_embedding, is_shared, layer_tape, streams
-from vramcast.training.activations.regions import module_bytes, moved_bytes
-from vramcast.training.activations.selective import attention_scores, scanned, selected
+from vramcast.training.activations.selective import attention_scores, module_bytes, moved_bytes, scanned, selected
 from vramcast.training.activations.sizes import TOKENS, Amount, Length, Peak, Shape, at
 from vramcast.training.activations.tape import Life, Tape
 from vramcast.training.methods import Partial, last_layers

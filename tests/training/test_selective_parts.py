@@ -6,7 +6,7 @@ from vramcast.models.inventory import Model
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.layers import Layers, layers_of
-from vramcast.training.activations.regions import MODULES, module_bytes
+from vramcast.training.activations.selective import MODULES, module_bytes
 from vramcast.training.activations.sizes import Shape as Batch
 from vramcast.training.counts import stages
 from vramcast.training.recipe.parts import Kernels, parse_policy
