@@ -14,7 +14,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 LAYERS = {
     "errors": 0, "children": 0, "language": 0, "units": 1, "quantity": 1, "ledger": 2, "workload": 2,
     "largest": 2, "untrusted": 2, "models": 3, "hardware": 3,
-    "serving": 4, "training": 4.2, "speed": 4.5, "tracing": 4, "profiling": 4, "measuring": 6,
+    "serving": 4, "training": 4.2, "speed": 4.5, "tracing": 3.5, "profiling": 4, "measuring": 6,
     "truth": 5, "planning": 7, "reading": 7, "writing": 7.5, "charts": 8.2, "asking": 8,
     "web": 8.5, "mcp": 8.5, "callbacks": 8.5, "cli": 9,
 }  # fmt: skip

@@ -19,6 +19,7 @@ KB = 10**3
 MB = 10**6
 GB = 10**9
 TB = 10**12
+DAY_S = 86_400
 
 _BYTE_UNITS = {
     "B": 1, "BYTES": 1, "KIB": KiB, "MIB": MiB, "GIB": GiB, "TIB": TiB, "KB": KB, "MB": MB, "GB": GB, "TB": TB,

@@ -8,7 +8,7 @@ import pytest
 
 from vramcast.models.families import mllama, qwen_vl, vit
 from vramcast.training.activations.choice import Style
-from vramcast.training.activations.layer import layer_life
+from vramcast.training.activations.layer import layer_tape
 from vramcast.training.recipe.parts import Kernels
 
 torch = pytest.importorskip("torch")
@@ -102,6 +102,6 @@ def test_one_layer_of_a_tower_saves_what_the_tape_says(name: str) -> None:
     build, style, intermediate, patches, joined = TOWERS[name]
     measured = _saved_bytes(*build(3)) - _saved_bytes(*build(2))
     block = vit.block("layers.{}.", 1, HIDDEN, HEADS, intermediate=intermediate, style=style)
-    life = layer_life(block, msgspec.structs.replace(STYLE, joined=joined), hidden=HIDDEN, tokens=patches, seq=patches)
+    life = layer_tape(block, msgspec.structs.replace(STYLE, joined=joined), hidden=HIDDEN, tokens=patches, seq=patches).life()
     narrow = 2 * 2 * STATISTICS * patches if style.norm_bias else 0
     assert life.saved + life.input_saved - narrow == pytest.approx(measured, rel=0.001)

@@ -11,7 +11,6 @@ from vramcast.hardware.runtime import (
     assumed_class,
     context_bytes,
     cublas_workspace_bytes,
-    driver_reserve_bytes,
     engine_start_bytes,
     engine_start_term,
     nccl_bytes,
@@ -96,5 +95,6 @@ def test_what_a_serving_engine_holds_before_its_weights(ranks: int, experts: boo
 
 
 def test_what_the_driver_keeps_of_a_card() -> None:
-    assert all(driver_reserve_bytes(card) >= 0 for card in catalogue().values())
-    assert driver_reserve_bytes(catalogue()["h100-sxm5-80"]) / MiB == pytest.approx(470, abs=100)
+    assert all(card.driver_bytes >= card.visible_bytes for card in catalogue().values())
+    h100 = catalogue()["h100-sxm5-80"]
+    assert (h100.driver_bytes - h100.visible_bytes) / MiB == pytest.approx(470, abs=100)

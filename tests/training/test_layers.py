@@ -4,7 +4,7 @@ import pytest
 
 from vramcast.models.families import read_config
 from vramcast.training.activations.choice import Style
-from vramcast.training.activations.layer import layer_life
+from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.layers import depth_reached, layers_of, layers_of_part
 from vramcast.training.activations.sizes import Shape as Batch
 from vramcast.training.counts import stages
@@ -26,7 +26,7 @@ def test_backward_ends_at_the_lowest_layer_that_needs_it(method: str, trained: i
 
 
 def saved(style: Style) -> float:
-    life = layer_life(MODEL.blocks[0], style, hidden=1024, tokens=512, seq=512)
+    life = layer_tape(MODEL.blocks[0], style, hidden=1024, tokens=512, seq=512).life()
     return life.saved + life.input_saved
 
 

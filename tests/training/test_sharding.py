@@ -6,8 +6,9 @@ from vramcast.ledger import RankMemory
 from vramcast.training.counters import communicators
 from vramcast.training.counts import stages
 from vramcast.training.forecast import forecast_training
+from vramcast.training.resolve import resolved
 from vramcast.training.shape import Shape, shape_model
-from vramcast.training.structure import numbers_of, structure_of
+from vramcast.training.structure import numbers_of, structure_under
 from vramcast.workload import Parallel, Training
 
 MODEL = shape_model(Shape(layers=8, hidden=1024, heads=16, ffn=4096, vocab=32000))
@@ -86,7 +87,8 @@ def test_torchtitan_gathered_both_ends_at_once_until_mid_2025() -> None:
 def test_each_axis_has_a_communicator_and_so_do_the_replicas() -> None:
     parallel = Parallel(dp=32, replicate=4, tp=2)
     question = asked(framework="torchtitan", parallel=parallel)
-    found = communicators(structure_of(question, MODEL), stages(MODEL, parallel)[0], numbers_of(question))
+    structure = structure_under(question, MODEL, *resolved(question, MODEL))
+    found = communicators(structure, stages(MODEL, parallel)[0], numbers_of(question))
     assert found == (8, 4, 2, 64)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from vramcast.models.operations import Linear, Split, operations
 from vramcast.models.reading import read_model
 from vramcast.training.activations.choice import LowRank, Style
-from vramcast.training.activations.layer import layer_life, layer_tape
+from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.tape import Tape, work_of
 from vramcast.training.recipe.parts import Kernels
 from vramcast.training.shape import Shape, shape_model
@@ -51,15 +51,15 @@ def test_a_gathered_copy_is_saved_as_its_shard() -> None:
 @pytest.mark.parametrize("tokens", [512, 4096])
 def test_an_eager_llama_layer_saves_what_execution_saves(tokens: int) -> None:
     h, kv, ff, heads = 4096, 1024, 14336, 32
-    life = layer_life(LLAMA_8B.blocks[0], Style(), hidden=h, tokens=tokens, seq=tokens)
+    life = layer_tape(LLAMA_8B.blocks[0], Style(), hidden=h, tokens=tokens, seq=tokens).life()
     by_hand = 20 * tokens * h + 4 * tokens * kv + 8 * tokens * ff + 8 * tokens + 4 * tokens * heads
     assert life.saved == by_hand + 24  # flash attention's random state
 
 
 def test_frozen_weights_save_no_inputs() -> None:
     block = LLAMA_8B.blocks[0]
-    trained = layer_life(block, Style(kernels=Kernels(norm="fused")), hidden=4096, tokens=1024, seq=1024)
-    frozen = layer_life(block, Style(kernels=Kernels(norm="fused"), trains=False), hidden=4096, tokens=1024, seq=1024)
+    trained = layer_tape(block, Style(kernels=Kernels(norm="fused")), hidden=4096, tokens=1024, seq=1024).life()
+    frozen = layer_tape(block, Style(kernels=Kernels(norm="fused"), trains=False), hidden=4096, tokens=1024, seq=1024).life()
     assert trained.saved - frozen.saved == 1024 * 2 * (4096 + 4096 + 14336)  # normed rows twice, the product
     assert frozen.weight_gradients == 0
 
@@ -68,7 +68,7 @@ def test_rank_hardly_moves_what_a_lora_layer_saves() -> None:
     def saved(rank: int) -> float:
         adapter = LowRank(ranks=dict.fromkeys("qkvo", rank), width=2, casts=False)
         style = Style(trains=False, adapter=adapter)
-        return layer_life(LLAMA_8B.blocks[0], style, hidden=4096, tokens=2048, seq=2048).saved
+        return layer_tape(LLAMA_8B.blocks[0], style, hidden=4096, tokens=2048, seq=2048).life().saved
 
     assert saved(8) / saved(2) < 1.01
 
@@ -76,8 +76,8 @@ def test_rank_hardly_moves_what_a_lora_layer_saves() -> None:
 @given(st.integers(1, 64), st.sampled_from(["eager", "fused", "native"]), st.sampled_from(["eager", "fused", "packed"]))
 def test_peaks_bound_what_is_saved_and_grow_with_tokens(scale: int, norm: str, glu: str) -> None:
     style = Style(kernels=Kernels(norm=norm, glu=glu), gradient_width=0)
-    one = layer_life(LLAMA_8B.blocks[0], style, hidden=4096, tokens=128, seq=128)
-    many = layer_life(LLAMA_8B.blocks[0], style, hidden=4096, tokens=128 * scale, seq=128)
+    one = layer_tape(LLAMA_8B.blocks[0], style, hidden=4096, tokens=128, seq=128).life()
+    many = layer_tape(LLAMA_8B.blocks[0], style, hidden=4096, tokens=128 * scale, seq=128).life()
     assert one.forward_peak >= one.saved
     assert one.backward_peak >= one.saved
     assert many.saved - 24 == pytest.approx(scale * (one.saved - 24))  # but for flash attention's random state
@@ -85,15 +85,16 @@ def test_peaks_bound_what_is_saved_and_grow_with_tokens(scale: int, norm: str, g
 
 
 def test_eager_attention_keeps_its_scores() -> None:
-    flash = layer_life(LLAMA_8B.blocks[0], Style(), hidden=4096, tokens=2048, seq=2048)
-    eager = layer_life(LLAMA_8B.blocks[0], Style(kernels=Kernels(attention="eager")), hidden=4096, tokens=2048, seq=2048)
+    flash = layer_tape(LLAMA_8B.blocks[0], Style(), hidden=4096, tokens=2048, seq=2048).life()
+    eager = layer_tape(LLAMA_8B.blocks[0], Style(kernels=Kernels(attention="eager")), hidden=4096, tokens=2048, seq=2048).life()
     assert eager.saved - flash.saved > 6 * 32 * 2048 * 2048 * 0.99  # fp32 and 16-bit probabilities
 
 
 def test_an_eight_bit_matmul_saves_narrow_inputs() -> None:
     packed = Style(kernels=Kernels(norm="fused", glu="packed", qkv="copies"))
     narrow = Style(kernels=Kernels(norm="fused", glu="packed", qkv="copies"), saved_inputs=1)
-    wide_life, narrow_life = (layer_life(LLAMA_8B.blocks[0], s, hidden=4096, tokens=1024, seq=1024) for s in (packed, narrow))
+    tapes = (layer_tape(LLAMA_8B.blocks[0], style, hidden=4096, tokens=1024, seq=1024) for style in (packed, narrow))
+    wide_life, narrow_life = (tape.life() for tape in tapes)
     # normed rows twice and the product at half the width; the output of attention stays whole and is copied too
     assert wide_life.saved - narrow_life.saved == 1024 * (4096 + 4096 + 14336) - 1024 * 4096
 

@@ -12,6 +12,7 @@ from vramcast.units import parse_count
 from vramcast.untrusted import shown, whole_number
 from vramcast.workload import Parallel, Serving, Training
 
+IMAGES = ("images", "image_patches")  # words of what stands beside the text
 Question = TypeVar("Question", Serving, Training)
 
 

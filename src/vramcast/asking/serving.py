@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 import msgspec
 
 from vramcast.asking.artefact import USUAL_TYPE, Artefact, artefact_of, names_no_type
-from vramcast.asking.asked import Asked, check_words, count_of, flag_of, named_cards
+from vramcast.asking.asked import IMAGES, Asked, check_words, count_of, flag_of, named_cards
 from vramcast.asking.launched import launched, question_of_launch
 from vramcast.asking.links import link_of, rate_of
 from vramcast.asking.pools import WORDS as POOL_WORDS
@@ -23,7 +23,6 @@ _COUNTS = ("context", "concurrency", "prompt", "output")
 _TEXTS = ("dtype", "quant", "kv_dtype")
 
 
-_IMAGES = ("images", "image_patches")
 _TRAFFIC = (
     "rate",
     "cached",
@@ -34,7 +33,7 @@ _TRAFFIC = (
     "host_bandwidth",
     "workload",
     "profile",
-    *_IMAGES,
+    *IMAGES,
     *POOL_WORDS,
 )
 _TIMES = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
@@ -255,7 +254,7 @@ def traffic_of(words: Mapping[str, Any]) -> Traffic:
         host_bandwidth_bytes_per_s=rate_of(str(words["host_bandwidth"])) if words.get("host_bandwidth") else None,
         requests=words.get("workload"),
         profile=words.get("profile"),
-        **{name: count_of(words[name], name) for name in _IMAGES if words.get(name) is not None},
+        **{name: count_of(words[name], name) for name in IMAGES if words.get(name) is not None},
         pools=pools_of(words, link_of(str(words["transfer_link"])) if words.get("transfer_link") else None),
     )
 

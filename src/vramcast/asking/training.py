@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 
-from vramcast.asking.asked import Asked, LayoutWords, check_words, count_of, flag_of, layout_of, named_cards
+from vramcast.asking.asked import IMAGES, Asked, LayoutWords, check_words, count_of, flag_of, layout_of, named_cards
 from vramcast.asking.links import link_of
 from vramcast.errors import QuestionError, VramcastError
 from vramcast.ledger import Assumption
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 # Files that may stand where the model does; a .json there is a model's own configuration.
 _ENDINGS = (".yaml", ".yml", ".toml", ".sh", ".py", ".ipynb", ".sbatch", ".slurm")
 MOMENTS = ("eval_batch", "eval_kept", "saves")
-IMAGES = ("images", "image_patches")
 _TEXTS = ("method", "optimizer", "checkpointing", "attention", "loss", "param_dtype", "compute_dtype", "grad_dtype", "quant")
 _NUMBERS = ("zero", "fsdp", "compile")
 

@@ -6,7 +6,7 @@ from typing import Any
 from vramcast.charts.palette import ENGINES, OTHER, colour_of
 from vramcast.charts.pictures import Axis, Plot, Point, Series
 from vramcast.language import Language
-from vramcast.units import time_text
+from vramcast.units import DAY_S, time_text
 
 _FRAMEWORK = colour_of("weights")
 
@@ -45,7 +45,7 @@ def training_front(plan: Mapping[str, Any], say: Language) -> Plot | None:
     whole = all(one["days"] and one["usd"] for one in front)
     points = [
         Point(
-            one["days"] * 86_400 if whole else one["step_s"], one["usd"] if whole else one["gpus"],
+            one["days"] * DAY_S if whole else one["step_s"], one["usd"] if whole else one["gpus"],
             f"{one['gpus']} x {one['gpu']}, {one['framework']}, {one['layout']}", mark=f"{one['gpus']} x {_brief(one['gpu'])}",
         )
         for one in front

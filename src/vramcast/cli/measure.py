@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from vramcast.asking.asked import LayoutWords
-from vramcast.asking.training import IMAGES, MOMENTS
+from vramcast.asking.asked import IMAGES, LayoutWords
+from vramcast.asking.training import MOMENTS
 from vramcast.cli.help.grouped import CONTEXT, GroupedCommand, group
 from vramcast.cli.train import training_flags, words_of
 from vramcast.errors import QuestionError

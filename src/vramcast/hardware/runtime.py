@@ -125,11 +125,6 @@ def workspace_of_capability(capability: tuple[int, int] | None) -> int:
     return CUBLAS_WIDE_WORKSPACE_BYTES if wide else CUBLAS_WORKSPACE_BYTES
 
 
-def driver_reserve_bytes(card: Accelerator) -> int:
-    """What the driver keeps of a card for itself: nvidia-smi's total less what a program is shown."""
-    return card.driver_bytes - card.visible_bytes
-
-
 def nccl_bytes(ranks: Number, *, all_to_all: bool = False) -> Number:
     """Buffers of one communicator on one card, bytes: rings and trees, plus a set per peer once all-to-all has run.
 

@@ -14,7 +14,6 @@ from vramcast.planning.serving_changes import serving_changes
 from vramcast.serving.engines.base import GGUF_ENGINES, answer_of
 from vramcast.workload import Serving
 
-WANTED = ("context", "users")
 # Kinds of change that keep the program, the cards and the work; in the order in which people give things up for room.
 _SETTINGS = ("share", "batched tokens", "chunk", "micro-batch", "flash attention", "eager", "cache")
 _PROBE_TOKENS = 1024

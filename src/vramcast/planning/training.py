@@ -20,9 +20,9 @@ from vramcast.training.recipe.draft import flat
 from vramcast.truth.steps import training_spread
 from vramcast.workload import Training
 
-_LARGEST_MICRO_BATCH = 4096
-_LARGEST_SEQ = 2**24
-_SEQ_STEP = 256
+LARGEST_MICRO_BATCH = 4096
+LARGEST_SEQ = 2**24
+SEQ_STEP = 256
 # The replay of reserved memory over its closed form, at most: 33 questions of one card, 0.92 to 1.11.
 _REPLAYED_MORE = 1.12
 
@@ -147,15 +147,15 @@ def _limits(question: Training, model: Model, card: Accelerator) -> Limits:
     def need(batch: int) -> float:
         return _need(question, model, card, micro_batch=batch)
 
-    batch = largest_that_fits(need, room=card.visible_bytes, most=_LARGEST_MICRO_BATCH)
+    batch = largest_that_fits(need, room=card.visible_bytes, most=LARGEST_MICRO_BATCH)
     return Limits(max_micro_batch=batch, max_context=longest_sequence(question, model, card))
 
 
 def longest_sequence(question: Training, model: Model, card: Accelerator) -> int:
     """Tokens of the longest sequence that the step holds on the card by the forecast, in steps of 256; 0 where none does."""
     room = card.visible_bytes
-    most = _LARGEST_SEQ // _SEQ_STEP
-    longest = _SEQ_STEP * largest_that_fits(lambda n: _need(question, model, card, seq=n * _SEQ_STEP), room=room, most=most)
+    most = LARGEST_SEQ // SEQ_STEP
+    longest = SEQ_STEP * largest_that_fits(lambda n: _need(question, model, card, seq=n * SEQ_STEP), room=room, most=most)
     if longest < question.seq and _need(question, model, card) <= room:  # asked between two steps, such as 448 positions
         longest = question.seq
     return longest

@@ -136,11 +136,6 @@ class OutOfMemory(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def is_out_of_memory(text: str) -> bool:
-    """Whether the text holds such a message."""
-    return _START.search(_joined(text)) is not None
-
-
 def read_out_of_memory(text: str) -> OutOfMemory | None:
     """The last such message in a log or traceback, or None."""
     joined = _joined(text)

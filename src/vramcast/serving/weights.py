@@ -17,8 +17,9 @@ from vramcast.models.layers import Attention, LatentAttention
 from vramcast.models.quantization import Scheme, scheme_for
 from vramcast.models.quantization.scheme import stored_bytes
 from vramcast.models.sharding import Layout, Stage, is_routed, outer_tensors, share
-from vramcast.units import MiB, gib
+from vramcast.tracing.allocator.settings import LARGE_STEP, MIN_BLOCK, MIN_LARGE, SMALL_LIMIT
 from vramcast.units import count as counted
+from vramcast.units import gib
 
 _BFLOAT16 = (8, 0)  # vllm/platforms/cuda.py, supported_dtypes: Ampere and newer
 
@@ -111,10 +112,6 @@ VOCAB_MULTIPLE = 64
 # CUDACachingAllocator.cpp: blocks are multiples of 512 B; a request of 10 MiB or more gets a segment of its own, rounded up
 # to 2 MiB, and is not split when at most 1 MiB would remain, so the remainder counts as allocated. Segments that grow
 # (``expandable_segments:True``) are split down to 512 B (should_split)
-_BLOCK = 512
-_OWN_SEGMENT = 10 * MiB
-_SEGMENT_STEP = 2 * MiB
-_LEAST_REMAINDER = 1 * MiB
 _ROUNDING = {False: "segments of 2 MiB, remainders up to 1 MiB are not split off", True: "blocks of 512 B in segments that grow"}
 
 
@@ -230,8 +227,8 @@ def _tower_here(tower: Tower, stage: Stage, loading: Loading) -> bool:
 
 def allocated_bytes(size_bytes: float, *, expandable: bool = False) -> int:
     """Bytes that ``torch.cuda.memory_allocated`` grows by for one new tensor of that size."""
-    size = -(-int(size_bytes) // _BLOCK) * _BLOCK
-    if size < _OWN_SEGMENT or expandable:
+    size = -(-int(size_bytes) // MIN_BLOCK) * MIN_BLOCK
+    if size < MIN_LARGE or expandable:
         return size
-    segment = -(-size // _SEGMENT_STEP) * _SEGMENT_STEP
-    return segment if segment - size <= _LEAST_REMAINDER else size
+    segment = -(-size // LARGE_STEP) * LARGE_STEP
+    return segment if segment - size <= SMALL_LIMIT else size

@@ -32,9 +32,9 @@ from vramcast.training.counts import (
 )
 from vramcast.training.gathers import Units
 from vramcast.training.loss import NO_HEAD, Logits, LossCost, loss_cost
-from vramcast.training.methods import PARTIALS, PROMPTS, adapter_of, named_by_task
+from vramcast.training.methods import PARTIALS, PROMPTS, adapter_of
 from vramcast.training.recipe.parts import Policy, Recipe, width
-from vramcast.training.resolve import WithoutNumbers, resolved
+from vramcast.training.resolve import WithoutNumbers
 from vramcast.training.states import GRADIENTS_CUT, NOTHING, Sharers, States, states
 from vramcast.training.towers import TowerCost, TowerLayers, cost_of, towers_of
 from vramcast.workload import Adapter, Parallel, Training
@@ -116,18 +116,11 @@ def numbers_of(question: Training) -> StepNumbers:
     )
 
 
-def structure_of(question: Training, model: Model) -> Structure:
-    """The structure of a question, kept for the next one that differs from it in its numbers alone.
-
-    Raises QuestionError for a name, a word or a cut into stages that cannot be.
-    """
-    question = named_by_task(question)
-    recipe, assumed = resolved(question, model)
-    return structure_under(question, model, recipe, assumed)
-
-
 def structure_under(question: Training, model: Model, recipe: Recipe, assumed: tuple[Assumption, ...] = ()) -> Structure:
-    """The structure of a question under a recipe that is resolved already."""
+    """The structure of a question under its recipe, kept for the next one that differs from it in its numbers alone.
+
+    Raises QuestionError for a cut into stages that cannot be.
+    """
     reached = frozenset(window for window in windows_of(model) if _reaches(question.seq, window))
     return _structure(model, recipe, assumed, WithoutNumbers(question), reached)
 

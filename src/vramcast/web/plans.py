@@ -10,7 +10,7 @@ from litestar.params import PathParameter
 from vramcast.charts.plans import serving_front, training_front
 from vramcast.errors import VramcastError, unknown_name
 from vramcast.language import Language
-from vramcast.units import time_text
+from vramcast.units import DAY_S, time_text
 from vramcast.web.document import REFUSALS, PlanServeOperation, PlanTrainOperation
 from vramcast.web.drawing import pictured
 from vramcast.web.frame import html, language_of, page
@@ -182,7 +182,7 @@ def _trained(one: dict[str, Any], task: dict[str, Any], say: Language) -> dict[s
         "cards": f"{one['gpus']} x {one['gpu']}", "runs": one["framework"],
         "layout": one["layout"].removeprefix(one["framework"]).strip(), "verdict": one["verdict"],
         "memory": f"{one['needed_bytes'] / 2**30:.1f}", "step": _brief(one["step_s"]), "mfu": f"{one['mfu']:.1%}",
-        "rate": f"{one['tokens_per_s']:,.0f}", "days": time_text(one["days"] * 86_400) if one["days"] else "\u2013",
+        "rate": f"{one['tokens_per_s']:,.0f}", "days": time_text(one["days"] * DAY_S) if one["days"] else "\u2013",
         "usd": f"${one['usd']:,.0f}" if one["usd"] else "\u2013", "lost": "", "power": f"{one['power_w'] / 1000:,.1f} kW",
         "room": _room(one), "link": link(own, "train"),
         "command": command_of({n: v for n, v in own.items() if n != "lang"}, "train"),

@@ -11,7 +11,7 @@ from vramcast.charts.palette import colour_of
 from vramcast.language import Language, program_name
 from vramcast.ledger import Forecast, Interval, Term
 from vramcast.planning.verdict import WANTING
-from vramcast.units import count, gib, tenths, time_text
+from vramcast.units import DAY_S, count, gib, tenths, time_text
 from vramcast.web.drawing import pictured
 from vramcast.web.problems import Problem
 
@@ -138,7 +138,7 @@ def _speed(forecast: Forecast, say: Language) -> list[tuple[str, str, str]]:
             rows.append((say("ttft-waves"), time_text(speed["waves"]["ttft_s"]), say("waves-why")))
     if "run" in speed:
         run = speed["run"]
-        rows.append((say("run"), time_text(run["days"] * 86_400), say("run-more", hours=f"{run['gpu_hours']:,.0f}")))
+        rows.append((say("run"), time_text(run["days"] * DAY_S), say("run-more", hours=f"{run['gpu_hours']:,.0f}")))
     if speed.get("bound"):
         rows.append((say("bound"), say.word("bound", speed["bound"]), str(speed.get("warning", ""))))
     return rows

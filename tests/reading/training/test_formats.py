@@ -1,12 +1,13 @@
 """Training files of every format: what each key comes to, what is told to cost nothing, what is told to have no rule."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.reading.training.files import FORMATS, format_of, read_training_files, read_training_mapping, rules_of
+from vramcast.reading.training.files import FORMATS, format_of, read_training_files, read_training_text, rules_of
 from vramcast.reading.training.keys import flat
 from vramcast.reading.training.settings import Settings
 
@@ -272,6 +273,10 @@ FILES: list[tuple[str, str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+def _read_mapping(keys: dict[str, Any], *, where: str) -> Settings:
+    return read_training_text(json.dumps(keys), where=where)
+
+
 def read(tmp_path: Path, name: str, text: str) -> Settings:
     file = tmp_path / name
     file.write_text(text.lstrip())
@@ -335,7 +340,7 @@ def test_deepspeed_may_stand_inside_another_file() -> None:
         "micro_batch_size": 1,
         "deepspeed": {"zero_optimization": {"stage": 3}, "bf16": {"enabled": "auto"}},
     }
-    assert read_training_mapping(inside, where="ax.yml").get("zero") == 3
+    assert _read_mapping(inside, where="ax.yml").get("zero") == 3
 
 
 def test_several_files_make_one_run(tmp_path: Path) -> None:
@@ -356,10 +361,10 @@ def test_a_launch_line_reads_the_files_it_names(tmp_path: Path) -> None:
 
 def test_bounds_of_gathers_are_told_when_they_are_not_the_defaults() -> None:
     section = {"stage": 3, "stage3_max_live_parameters": 3e7, "stage3_prefetch_bucket_size": "auto"}
-    settings = read_training_mapping({"zero_optimization": section}, where="ds.json")
+    settings = _read_mapping({"zero_optimization": section}, where="ds.json")
     assert settings.unread == []
     assert settings.get("options.live_elements") == 30_000_000
-    settings = read_training_mapping({"zero_optimization": section | {"stage3_max_reuse_distance": 3e7}}, where="ds.json")
+    settings = _read_mapping({"zero_optimization": section | {"stage3_max_reuse_distance": 3e7}}, where="ds.json")
     assert settings.unread == ["zero_optimization.stage3_max_reuse_distance (30000000.0)"]
 
 
@@ -372,7 +377,7 @@ def test_a_template_stays_open(tmp_path: Path) -> None:
 def test_grpo_adds_prompt_and_completion() -> None:
     given = {"num_generations": 8, "max_prompt_length": 512, "max_completion_length": 1024, "beta": 0.04, "use_vllm": True,
              "per_device_train_batch_size": 4, "output_dir": "x", "vllm_gpu_memory_utilization": 0.4}  # fmt: skip
-    settings = read_training_mapping(given, where="grpo.yaml")
+    settings = _read_mapping(given, where="grpo.yaml")
     assert (settings.get("options.task"), settings.get("seq"), settings.get("options.tenant")) == ("grpo", 1536, 0.4)
     assert settings.get("options.frozen_copies") == 1
     assert settings.get("options.scored") == pytest.approx(1024 / 1536)
@@ -380,8 +385,8 @@ def test_grpo_adds_prompt_and_completion() -> None:
 
 def test_evaluation_keeps_logits_unless_they_are_gathered() -> None:
     given = {"per_device_train_batch_size": 4, "output_dir": "x", "eval_strategy": "steps", "per_device_eval_batch_size": 16}
-    assert read_training_mapping(given, where="a").get("options.eval_batch") == 16
-    assert read_training_mapping(given | {"eval_accumulation_steps": 1}, where="a").get("options.eval_batch") is None
+    assert _read_mapping(given, where="a").get("options.eval_batch") == 16
+    assert _read_mapping(given | {"eval_accumulation_steps": 1}, where="a").get("options.eval_batch") is None
 
 
 @pytest.mark.parametrize(
@@ -423,7 +428,7 @@ def test_keys_are_dotted_and_scored() -> None:
     ],
 )
 def test_a_tower_that_is_not_frozen_is_read(keys: dict[str, object]) -> None:
-    settings = read_training_mapping(keys, where="run.yaml")
+    settings = _read_mapping(keys, where="run.yaml")
     assert settings.get("options.freezes_towers") is False
     assert settings.unread == []
 

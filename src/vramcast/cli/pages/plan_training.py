@@ -3,10 +3,9 @@
 from vramcast.cli.pages.page import Page
 from vramcast.cli.pages.plan_parts import bar, ending, fact, lost_lines, needed_of, nothing_holds, power_text, verdict_line
 from vramcast.planning.plans.training import Trained, TrainingPlan
-from vramcast.units import count, time_text
+from vramcast.units import DAY_S, count, time_text
 
 _MOST_TERMS = 5
-_DAY_S = 86_400
 
 
 def training_plan_page(plan: TrainingPlan, *, terminal: bool | None = None) -> Page:
@@ -44,7 +43,7 @@ def _best(page: Page, plan: TrainingPlan) -> None:
     terms = sorted(best.term.terms, key=lambda t: -t.seconds)[:_MOST_TERMS]
     fact(page, "what binds", ", ".join(f"{t.name} {t.seconds / best.step_s:.0%}" for t in terms))
     if best.days is not None:
-        fact(page, "run", f"{time_text(best.days * _DAY_S)}{_money(best)}")
+        fact(page, "run", f"{time_text(best.days * DAY_S)}{_money(best)}")
     fact(page, "power", power_text(best.power_w))
 
 
@@ -65,7 +64,7 @@ def _ranked(page: Page, plan: TrainingPlan) -> None:
     rows = [
         (f"{t.gpus} {'-'.join(t.offer.card.id.split('-')[:2])}", t.words + ("" if t.fit.verdict == "fits" else " (tight)"),
          str(t.question.micro_batch), f"{t.needed_bytes / 2**30:.0f}", time_text(t.step_s), f"{t.mfu:.0%}",
-         time_text(t.days * _DAY_S) if t.days is not None else "-", _dollars(t.usd) if t.usd is not None else "-")
+         time_text(t.days * DAY_S) if t.days is not None else "-", _dollars(t.usd) if t.usd is not None else "-")
         for t in plan.ranked
     ]  # fmt: skip
     page.table([head, *rows], styles=("title", "", "", "number"), right=frozenset({2, 3, 4, 5, 6, 7}))
@@ -93,7 +92,7 @@ def _front(page: Page, plan: TrainingPlan) -> None:
     page.heading("Cheaper or sooner: none of these is beaten in both")
     most = max(one.tokens_per_s for one in plan.front)
     for one in plan.front:
-        days = time_text(one.days * _DAY_S) if one.days is not None else time_text(one.step_s)
+        days = time_text(one.days * DAY_S) if one.days is not None else time_text(one.step_s)
         usd = f"${_dollars(one.usd)}" if one.usd is not None else f"{one.gpus} cards"
         tail = (f"{one.gpus} x {one.words}", "faint")
         page.line("  ", (usd.rjust(12), "number"), "  ", bar(page, one.tokens_per_s / most), f"  {days:>11}  ", tail, hang=16)
@@ -102,5 +101,5 @@ def _front(page: Page, plan: TrainingPlan) -> None:
 def _fewest(page: Page, plan: TrainingPlan) -> None:
     page.heading("The fewest cards of each kind")
     for one in plan.fewest:
-        days = f", {time_text(one.days * _DAY_S)}" if one.days is not None else ""
+        days = f", {time_text(one.days * DAY_S)}" if one.days is not None else ""
         page.line("  ", (f"{one.gpus} x {one.offer.card.name}", "title"), f"  {one.words}  {one.fit.verdict}{days}", hang=4)

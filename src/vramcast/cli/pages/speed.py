@@ -5,7 +5,7 @@ from typing import Any
 from vramcast.cli.pages.page import Page
 from vramcast.language import spoken
 from vramcast.ledger import Term
-from vramcast.units import gib, time_text
+from vramcast.units import DAY_S, gib, time_text
 
 
 def speed_section(page: Page, speed: dict[str, Any], *, held: bool = True) -> None:
@@ -74,7 +74,7 @@ def training_speed_section(page: Page, speed: dict[str, Any], *, held: bool = Tr
         took = say("t-run", steps=f"{run['steps']:,}", hours=f"{run['gpu_hours']:,.0f}", energy=f"{run['energy_kwh']:,.0f}")
         if run.get("usd") is not None:
             took += say("t-run-usd", usd=f"{run['usd']:,.0f}", price=f"{run['usd_per_gpu_hour']:.2f}")
-        page.line(f"  {say('run')}: ", (time_text(run["days"] * 86_400), "title"), f"  {took}")
+        page.line(f"  {say('run')}: ", (time_text(run["days"] * DAY_S), "title"), f"  {took}")
 
 
 def _in_all(speed: dict[str, Any]) -> str:

@@ -7,10 +7,10 @@ Granite's experts are named one by one although its checkpoints keep them as one
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
 from vramcast.models.families.mixtures import Mixture
+from vramcast.models.families.state_space import LINEAR_OR_FULL
 from vramcast.models.inventory import Block, Mixer, Model, Tensor
 from vramcast.models.layers import Attention, Dense, Experts, Mamba2
 
-_KINDS = ("linear_attention", "full_attention")
 _GRANITE = Mixture(
     routed="num_local_experts",
     intermediate="intermediate_size",
@@ -45,13 +45,13 @@ def _pattern(config: Config, family: str) -> list[tuple[str, ...]]:
     """What each layer mixes with: one kind, or both at once."""
     count = config.size("num_hidden_layers")
     if family == "falcon_h1":
-        return [_KINDS] * count
+        return [LINEAR_OR_FULL] * count
     if family == "granitemoehybrid":
         field = "layer_types" if config.has("layer_types") else "layers_block_type"
-        kinds = state_space.layer_kinds(config, field, _KINDS) or [_KINDS[0]] * count
+        kinds = state_space.layer_kinds(config, field, LINEAR_OR_FULL) or [LINEAR_OR_FULL[0]] * count
         return [(kind,) for kind in kinds[:count]]
     attends = set(config.list("attn_layer_indices", default=[]))
-    return [(_KINDS[i in attends],) for i in range(count)]
+    return [(LINEAR_OR_FULL[i in attends],) for i in range(count)]
 
 
 def _mixers(config: Config, hidden: int, kinds: tuple[str, ...]) -> tuple[tuple[Mixer, ...], tuple[Tensor, ...]]:

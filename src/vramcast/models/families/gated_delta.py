@@ -7,10 +7,10 @@ the multi-token-prediction layers, which transformers does not build: vLLM, mode
 from vramcast.models.config import Config
 from vramcast.models.families import mixtures, parts, state_space
 from vramcast.models.families.mixtures import Mixture
+from vramcast.models.families.state_space import LINEAR_OR_FULL
 from vramcast.models.inventory import Block, Model, Tensor, Tower
 from vramcast.models.layers import Attention, Dense, Experts, GatedDeltaNet
 
-_KINDS = ("linear_attention", "full_attention")
 _MIXTURE = Mixture(
     sparse=mixtures.stepped,
     shared=mixtures.shared_field("shared_expert_intermediate_size"),
@@ -30,8 +30,8 @@ def read(config: Config, *, prefix: str = "model.") -> Model:
 def _pattern(config: Config) -> list[tuple[str, bool]]:
     """(kind, sparse) of each layer; every ``full_attention_interval``-th attends unless ``layer_types`` says otherwise."""
     count, every = config.size("num_hidden_layers"), config.size("full_attention_interval", default=4)
-    listed = state_space.layer_kinds(config, "layer_types", _KINDS)[:count]
-    kinds = listed or [_KINDS[(i + 1) % every == 0] for i in range(count)]
+    listed = state_space.layer_kinds(config, "layer_types", LINEAR_OR_FULL)[:count]
+    kinds = listed or [LINEAR_OR_FULL[(i + 1) % every == 0] for i in range(count)]
     sparse = _MIXTURE.sparse(config, count) if _mixed(config) else [False] * count
     return [*zip(kinds, sparse, strict=True)]
 

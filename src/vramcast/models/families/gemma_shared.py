@@ -8,12 +8,11 @@ import msgspec
 from vramcast.errors import ConfigError
 from vramcast.models.config import Config
 from vramcast.models.families import parts, skeleton, spans
-from vramcast.models.families.skeleton import Override, Style
+from vramcast.models.families.skeleton import GEMMA_NORMS, Override, Style
 from vramcast.models.families.stacked import Stacked
 from vramcast.models.inventory import Block, Model, Tensor, Tower
 from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 
-_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 _SHARED = ("self_attn.k_", "self_attn.v_")
 _MIXED_NORMS = ("post_feedforward_layernorm_1", "post_feedforward_layernorm_2", "pre_feedforward_layernorm_2")
 
@@ -179,8 +178,8 @@ def _gemma4_shared(config: Config) -> int:
 
 
 _GEMMA4 = Style(
-    attend=attend, span=_gemma4_spans, overrides=_global_heads, qk_norm="head", norms=_NORMS, extra=_gemma4_layer, outer=_outer,
-    tied=True,
+    attend=attend, span=_gemma4_spans, overrides=_global_heads, qk_norm="head", norms=GEMMA_NORMS, extra=_gemma4_layer,
+    outer=_outer, tied=True,
     mixture=Stacked(
         sparse=_gemma4_mixed, active="top_k_experts", router="router.proj", up="experts.gate_up_proj",
         down="experts.down_proj", shared=_gemma4_shared, shared_prefix="mlp.",
@@ -189,7 +188,7 @@ _GEMMA4 = Style(
 
 STYLES: dict[str, Style] = {
     "gemma3n_text": Style(
-        attend=attend, span=spans.every(5), overrides=_widths, qk_norm="head", norms=_NORMS, extra=_gemma3n_layer,
+        attend=attend, span=spans.every(5), overrides=_widths, qk_norm="head", norms=GEMMA_NORMS, extra=_gemma3n_layer,
         outer=_gemma3n_outer, tied=True,
     ),
     "gemma4_text": _GEMMA4,

@@ -14,10 +14,9 @@ from vramcast.models.config import Config
 from vramcast.models.families import mixtures, parts, state_space
 from vramcast.models.families.latent import latent_kind, latent_tensors
 from vramcast.models.families.mixtures import Mixture
+from vramcast.models.families.state_space import LINEAR_OR_FULL
 from vramcast.models.inventory import Block, Mixer, Model, Tensor
 from vramcast.models.layers import Dense, Experts, GatedDeltaNet
-
-_KINDS = ("linear_attention", "full_attention")
 
 
 def read(config: Config, *, prefix: str = "model.") -> Model:
@@ -35,12 +34,12 @@ def _pattern(config: Config) -> list[str]:
     count, listed = config.size("num_hidden_layers"), config.optional_child("linear_attn_config")
     if listed and listed.has("full_attn_layers"):
         full = set(listed.list("full_attn_layers"))
-        return [_KINDS[i + 1 in full] for i in range(count)]
-    named = state_space.layer_kinds(config, "layer_types", _KINDS)[:count]
+        return [LINEAR_OR_FULL[i + 1 in full] for i in range(count)]
+    named = state_space.layer_kinds(config, "layer_types", LINEAR_OR_FULL)[:count]
     if named or not _is_ling(config):
-        return named or [_KINDS[i > 0 and i % 4 == 0] for i in range(count)]
+        return named or [LINEAR_OR_FULL[i > 0 and i % 4 == 0] for i in range(count)]
     group = config.size("layer_group_size", default=6)
-    return [_KINDS[(i + 1) % group == 0] for i in range(count)]
+    return [LINEAR_OR_FULL[(i + 1) % group == 0] for i in range(count)]
 
 
 def _is_ling(config: Config) -> bool:

@@ -6,12 +6,10 @@ Source of names, shapes and defaults: the modeling and configuration files of ea
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.families import draft, parts, skeleton, spans
-from vramcast.models.families.skeleton import Style
+from vramcast.models.families.skeleton import GEMMA_NORMS, GLM4_NORMS, Style
 from vramcast.models.inventory import Model, Tensor
 from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 
-_GEMMA_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
-_GLM4_NORMS = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
 _DELAY_WIDTH = 32
 _AFTER = ("post_attention_layernorm", "post_feedforward_layernorm")
 
@@ -104,7 +102,7 @@ STYLES: dict[str, Style] = {
     "cohere": Style(qk_norm="heads", qk_norm_if="use_qk_norm", norms=("input_layernorm",)),
     "cohere2": Style(span=spans.every(4), norms=("input_layernorm",)),
     "glm": Style(out_bias=False, mlp="fused"),
-    "glm4": Style(out_bias=False, mlp="fused", norms=_GLM4_NORMS),
+    "glm4": Style(out_bias=False, mlp="fused", norms=GLM4_NORMS),
     "ernie4_5": Style(qkv_bias="use_bias", out_bias="use_bias", mlp_bias="use_bias"),
     "exaone4": Style(span=spans.every(4), qkv_bias=False, out_bias=False, qk_norm="head", norms=_AFTER),
     "starcoder2": Style(
@@ -122,8 +120,8 @@ STYLES: dict[str, Style] = {
     "internlm3": Style(mlp_bias="mlp_bias"),
     "cwm": Style(span=spans.every(4, first=True), qkv_bias=False, out_bias=False, mlp_bias="mlp_bias"),
     "jais2": Style(mlp="plain", mlp_bias="mlp_bias", norm_bias=True),
-    "gemma2": Style(span=spans.every(2), softcap=True, norms=_GEMMA_NORMS),
-    "gemma3_text": Style(span=spans.every(6), qk_norm="head", norms=_GEMMA_NORMS),
+    "gemma2": Style(span=spans.every(2), softcap=True, norms=GEMMA_NORMS),
+    "gemma3_text": Style(span=spans.every(6), qk_norm="head", norms=GEMMA_NORMS),
     "vaultgemma": Style(span=spans.every(2), softcap=True, norms=("input_layernorm", "pre_feedforward_layernorm")),
     "iquestcoder": Style(mlp_bias="mlp_bias"),
     "hyperclovax": Style(mlp_bias="mlp_bias", extra=_hyperclova),

@@ -6,10 +6,10 @@ Source of names and shapes: transformers 5.23, modeling_minimax.py; experts are 
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
 from vramcast.models.families.mixtures import Mixture
+from vramcast.models.families.state_space import LINEAR_OR_FULL
 from vramcast.models.inventory import Block, Model, Tensor
 from vramcast.models.layers import Attention, LinearAttention
 
-_KINDS = ("linear_attention", "full_attention")
 _MIXTURE = Mixture(
     routed="num_local_experts",
     intermediate="intermediate_size",
@@ -40,9 +40,9 @@ def read(config: Config, *, prefix: str = "model.") -> Model:
 def _pattern(config: Config) -> list[str]:
     """``layer_types``, or the checkpoint's ``attn_type_list`` (1 = softmax), or every other layer."""
     count = config.size("num_hidden_layers")
-    listed = state_space.layer_kinds(config, "layer_types", _KINDS)[:count]
+    listed = state_space.layer_kinds(config, "layer_types", LINEAR_OR_FULL)[:count]
     given = config.list("attn_type_list", default=[])[:count]
-    return listed or [_KINDS[bool(x)] for x in given] or [_KINDS[(i + 1) % 2] for i in range(count)]
+    return listed or [LINEAR_OR_FULL[bool(x)] for x in given] or [LINEAR_OR_FULL[(i + 1) % 2] for i in range(count)]
 
 
 def _heads(config: Config, hidden: int) -> tuple[int, int]:

@@ -7,16 +7,12 @@ from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.families import draft, mixtures, parts, skeleton, spans
 from vramcast.models.families.mixtures import Mixture, shared_count, shared_field
-from vramcast.models.families.skeleton import Override, Style
+from vramcast.models.families.skeleton import GEMMA_NORMS, GLM4_NORMS, Override, Style
 from vramcast.models.inventory import Model, Tensor
 from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 
 _MIXTRAL = ("w1", "w3", "w2")
 _FOUR_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_mlp_layernorm", "post_mlp_layernorm")
-_GLM4_NORMS = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
-_GEMMA_NORMS = (
-    "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
-)  # fmt: skip
 _AFTER = ("post_attention_layernorm", "post_feedforward_layernorm")
 
 
@@ -278,7 +274,7 @@ STYLES: dict[str, Style] = {
         ),
     ),
     "beam": Style(
-        span=_beam_spans, qk_norm="head", norms=_GEMMA_NORMS, extra=_beam_gate,
+        span=_beam_spans, qk_norm="head", norms=GEMMA_NORMS, extra=_beam_gate,
         mixture=Mixture(sparse=_three_dense, correction="mlp.gate.e_score_correction_bias"),
     ),
     "minicpm": Style(
@@ -306,7 +302,7 @@ STYLES: dict[str, Style] = {
         ),
     ),
     "kolibri1": Style(
-        span=spans.every(5), qk_norm="head", norms=_GLM4_NORMS,
+        span=spans.every(5), qk_norm="head", norms=GLM4_NORMS,
         mixture=Mixture(shared=shared_field("shared_expert_intermediate_size"), correction="mlp.e_score_correction_bias"),
     ),
     "cohere2_moe": Style(

@@ -8,11 +8,9 @@ import msgspec
 from vramcast.models.config import Config
 from vramcast.models.families import mixtures, parts, skeleton, spans
 from vramcast.models.families.mixtures import Mixture
-from vramcast.models.families.skeleton import Style
+from vramcast.models.families.skeleton import GEMMA_NORMS, Style
 from vramcast.models.inventory import Model, Tensor
 from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
-
-_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
 
 
 def read(config: Config, *, prefix: str = "model.") -> Model:
@@ -57,9 +55,9 @@ def _spark(config: Config, kind: Attention | LatentAttention, feed: Dense | Expe
 
 
 STYLES: dict[str, Style] = {
-    "muse_glimmer_text": Style(span=_from_the_end, norms=_NORMS, extra=_gate),
+    "muse_glimmer_text": Style(span=_from_the_end, norms=GEMMA_NORMS, extra=_gate),
     "muse_spark_text": Style(
-        span=_from_the_end, norms=(_NORMS[0], *_NORMS[2:]), extra=_spark,
+        span=_from_the_end, norms=(GEMMA_NORMS[0], *GEMMA_NORMS[2:]), extra=_spark,
         mixture=Narrowed(
             sparse=mixtures.every_layer, routed="num_local_experts", correction="mlp.gate.e_score_correction_bias",
         ),

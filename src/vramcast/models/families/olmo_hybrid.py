@@ -5,10 +5,9 @@ Source of names and shapes: transformers 5.23, modeling_olmo_hybrid.py.
 
 from vramcast.models.config import Config
 from vramcast.models.families import parts, state_space
+from vramcast.models.families.state_space import LINEAR_OR_FULL
 from vramcast.models.inventory import Block, Mixer, Model, Tensor
 from vramcast.models.layers import Attention, Dense, GatedDeltaNet
-
-_KINDS = ("linear_attention", "full_attention")
 
 
 def read(config: Config, *, prefix: str = "model.") -> Model:
@@ -21,9 +20,9 @@ def read(config: Config, *, prefix: str = "model.") -> Model:
 def _pattern(config: Config) -> list[str]:
     """Every fourth layer attends, and the last where none would."""
     count = config.size("num_hidden_layers")
-    kinds = [_KINDS[i % 4 == 3] for i in range(count)]
-    usual = kinds if _KINDS[1] in kinds else [*kinds[:-1], _KINDS[1]]
-    return state_space.layer_kinds(config, "layer_types", _KINDS)[:count] or usual
+    kinds = [LINEAR_OR_FULL[i % 4 == 3] for i in range(count)]
+    usual = kinds if LINEAR_OR_FULL[1] in kinds else [*kinds[:-1], LINEAR_OR_FULL[1]]
+    return state_space.layer_kinds(config, "layer_types", LINEAR_OR_FULL)[:count] or usual
 
 
 def _layer(config: Config, hidden: int, kind: str, name: str) -> Block:

@@ -14,6 +14,8 @@ from vramcast.models.families.mixtures import Mixture
 from vramcast.models.inventory import Block, Model, Tensor, Tower
 from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 
+GEMMA_NORMS = ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm")
+GLM4_NORMS = ("input_layernorm", "post_attention_layernorm", "post_self_attn_layernorm", "post_mlp_layernorm")
 Switch = bool | str
 Attend = Callable[[Config, "Style", spans.Span], tuple[Attention | LatentAttention, tuple[Tensor, ...]]]
 Extra = Callable[[Config, Attention | LatentAttention, Dense | Experts], tuple[Tensor, ...]]

@@ -12,6 +12,8 @@ from vramcast.models.families import parts
 from vramcast.models.inventory import Tensor
 from vramcast.models.layers import Mamba1, Mamba2
 
+LINEAR_OR_FULL = ("linear_attention", "full_attention")
+"""What layers of a hybrid mix with, in the names of transformers 5."""
 LEGACY = {"mamba": "linear_attention", "attention": "full_attention", "hybrid": "hybrid", "short_conv": "conv"}
 """What layers were called before transformers 5 settled the names."""
 

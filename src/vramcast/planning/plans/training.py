@@ -26,7 +26,6 @@ from vramcast.truth.steps import training_spread
 from vramcast.workload import Parallel, Training
 
 SHOWN, _MOST_OF_THE_FRONT = 8, 8
-_DAY_S = 86_400
 _ROOM = 0.25  # of a card, beyond the bars of what is needed
 
 

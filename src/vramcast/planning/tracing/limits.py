@@ -12,15 +12,13 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.largest import largest_that_fits
 from vramcast.planning.tracing.answer import Traced
+from vramcast.planning.training import LARGEST_MICRO_BATCH, LARGEST_SEQ, SEQ_STEP
 from vramcast.tracing.allocator.replay import replay
 from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.tracing.eventlog import EventLog
 from vramcast.tracing.extrapolation.surface import Point, Surface
 from vramcast.tracing.run import Tracer
 
-_LARGEST_MICRO_BATCH = 4096
-_LARGEST_SEQ = 2**24
-_SEQ_STEP = 256
 _TOLERANCE = 1e-3  # of reserved memory: what a library workspace that grows in steps may add
 _BATCHES = (2, 3)
 _GRIDS = ((1, 2), (2, 3), (1, 2, 3), (2, 3, 4))  # lengths, in multiples of the one asked about
@@ -96,8 +94,8 @@ def find_limits(
 ) -> TracedLimits:
     """The limits around a micro-batch and a length; ``trace_at`` makes the log of any other pair of them."""
     search = _Search(trace_at, seq=seq, room=room_bytes, settings=settings)
-    most_batch = search.largest(lambda n: (n, seq), most=_LARGEST_MICRO_BATCH)
-    longest = _SEQ_STEP * search.largest(lambda n: (micro_batch, n * _SEQ_STEP), most=_LARGEST_SEQ // _SEQ_STEP)
+    most_batch = search.largest(lambda n: (n, seq), most=LARGEST_MICRO_BATCH)
+    longest = SEQ_STEP * search.largest(lambda n: (micro_batch, n * SEQ_STEP), most=LARGEST_SEQ // SEQ_STEP)
     return TracedLimits(
         room_bytes=room_bytes,
         micro_batch=micro_batch,
@@ -119,7 +117,7 @@ class _Search:
         self.logs: dict[Point, EventLog] = {}
         self.checks: list[Check] = []
         self._trace_at = trace_at
-        self._seq = -(-seq // _SEQ_STEP) * _SEQ_STEP
+        self._seq = -(-seq // SEQ_STEP) * SEQ_STEP
         self._room = room
         self._settings = settings
         self._grid = {True: 0, False: 0}  # which of _GRIDS holds for a batch of one, for more
@@ -138,7 +136,7 @@ class _Search:
     def reach(self, length: int) -> Iterator[Reach]:
         """The largest micro-batch over lengths that double, by the surfaces that were confirmed."""
         while all(self._surface(one=one) for one in (True, False)):
-            batch = largest_that_fits(lambda n, s=length: self._predicted((n, s)), room=self._room, most=_LARGEST_MICRO_BATCH)  # type: ignore[misc]
+            batch = largest_that_fits(lambda n, s=length: self._predicted((n, s)), room=self._room, most=LARGEST_MICRO_BATCH)  # type: ignore[misc]
             if batch == 0:
                 return
             yield Reach(seq=length, micro_batch=batch, reserved_bytes=self._predicted((batch, length)))
@@ -193,4 +191,4 @@ class _Search:
 
 def _shortest(seq: int) -> int:
     """The length from which to double so as to meet the one asked about: a quarter of it where that is a whole step."""
-    return next((seq // n for n in (4, 2) if seq % (n * _SEQ_STEP) == 0), seq)
+    return next((seq // n for n in (4, 2) if seq % (n * SEQ_STEP) == 0), seq)

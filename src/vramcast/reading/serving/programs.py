@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w{0,60})=(.*)", re.S)
+from vramcast.reading.shell.script import ASSIGNMENT
+
 _PROGRAMS = {
     "llama-server": "llama_cpp", "llama-cli": "llama_cpp", "llama-bench": "llama_cpp", "llama-run": "llama_cpp",
     "llama-perplexity": "llama_cpp", "llamafile": "llama_cpp", "koboldcpp": "llama_cpp", "koboldcpp.py": "llama_cpp",
@@ -89,7 +90,7 @@ def program_of(words: Sequence[str]) -> Program | None:
     """The engine that these words start, or None."""
     rest = list(words)
     before: list[str] = []
-    while rest and (_ASSIGNMENT.fullmatch(rest[0]) or rest[0] in _BEFORE):
+    while rest and (ASSIGNMENT.fullmatch(rest[0]) or rest[0] in _BEFORE):
         before.append(rest.pop(0))
         while rest and before[-1] in _BEFORE and rest[0].startswith("-") and len(rest) > 1:  # its own switches: tini -s --
             before.append(rest.pop(0))
@@ -202,7 +203,7 @@ def _wrapped(words: list[str], before: list[str]) -> Program | None:
             version = image[1] if image and image[0] == found.engine else None
             return msgspec.structs.replace(found, before=(*before, *words[:place]), version=version)
     for place, word in enumerate(words[1:], 1):
-        if not word.startswith("-") and not _ASSIGNMENT.fullmatch(word) and _is_image(words[place - 1], word):
+        if not word.startswith("-") and not ASSIGNMENT.fullmatch(word) and _is_image(words[place - 1], word):
             engine, version = image_engine(word) or ("", None)
             rest = tuple(words[place + 1 :])
             if rest and (rest[0].rsplit("/", 1)[-1] in _SHELLS or rest[0].startswith("/bin/")):

@@ -13,7 +13,7 @@ from vramcast.reading.shell.words import Word, commands_of, expanded, in_bracket
 __all__ = ["Line", "Script", "open_names", "read_script_text"]
 
 _ASSIGNS = re.compile(r"(?:(?:export|local|readonly|declare(?: -\w+)?|set|setx|\$env:)\s*)?([A-Za-z_]\w{0,60})(\+?)=(.*)", re.S)
-_WORD_ASSIGNS = re.compile(r"([A-Za-z_]\w{0,60})=(.*)", re.S)
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w{0,60})=(.*)", re.S)
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w{1,60})\1")
 _READ = re.compile(r"\s*read\s+(?:-\w+\s+(?:''|\"\")?\s*)*([A-Za-z_]\w{0,60})\s*<<")
 _TARGET = re.compile(r"(?:>>?|\btee(?:\s+-a)?)\s*([^\s<>|;&]{1,300})")
@@ -329,7 +329,7 @@ def _command(reader: _Reader, raw: list[Word], *, first: bool) -> None:
         reader.ended = words in (["exit"], ["exit", "0"]) and first and all(branch.runs for branch in reader.branches)
         return
     environment = {name: value for name, value in reader.known.items() if name in reader.exported}
-    while words and (assigned := _WORD_ASSIGNS.fullmatch(words[0])):
+    while words and (assigned := ASSIGNMENT.fullmatch(words[0])):
         environment[assigned[1]] = reader.given.get(assigned[1], assigned[2])
         words = words[1:]
     if words[:2] == ["set", "-a"] or words[:3] == ["set", "-o", "allexport"]:
@@ -348,7 +348,7 @@ def _command(reader: _Reader, raw: list[Word], *, first: bool) -> None:
 
 def _exports(reader: _Reader, words: list[str], environment: dict[str, str]) -> None:
     for word in words:
-        assigned = _WORD_ASSIGNS.fullmatch(word)
+        assigned = ASSIGNMENT.fullmatch(word)
         if assigned and assigned[1] not in reader.given:
             reader.known[assigned[1]] = assigned[2]
         reader.exported.add(assigned[1] if assigned else word)

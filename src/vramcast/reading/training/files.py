@@ -70,15 +70,6 @@ def read_training_text(text: str, *, where: str = "the text") -> Settings:
     return settings
 
 
-def read_training_mapping(mapping: dict[str, Any], *, where: str) -> Settings:
-    """What one configuration says, already parsed; ``where`` names it in the answer."""
-    settings = Settings()
-    name = _apply(mapping, settings, where=where)
-    for found in (name, *_nested(settings, Path())):
-        _finish(found, settings)
-    return settings
-
-
 def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[str]:
     if len(above) >= DEEPEST_FILES or path in above:
         raise QuestionError(f"{path} is named by itself, through {len(above)} files: name the last one alone")

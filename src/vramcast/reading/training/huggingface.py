@@ -6,6 +6,7 @@ model_config.py; accelerate's FSDP plugin for the names inside ``fsdp_config``.
 
 from typing import Any
 
+from vramcast.hardware.accelerator import NODE_CARDS
 from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, one_of, text, when, whole
 from vramcast.reading.training.settings import Settings
 
@@ -72,13 +73,10 @@ def sharding(settings: Settings, value: Any, because: str) -> None:
     settings.put("fsdp.on", True, because)
     if "shard_grad_op" in words or "hybrid_shard_zero2" in words:
         settings.put("options.reshard", False, because)
-    if "hybrid_shard" in words:
+    if "hybrid_shard" in words:  # shards over the cards of a node (torch 2.13, fsdp/_init_utils.py)
         settings.put("parallel.shard", NODE_CARDS, f"{because}: shards in a node of {NODE_CARDS} cards")
     if "offload" in words.split():
         settings.add("offload", "parameters", because)
-
-
-NODE_CARDS = 8  # FSDP's hybrid strategies shard over the cards of a node (torch 2.13, fsdp/_init_utils.py)
 
 
 def state_dict(settings: Settings, value: Any, because: str) -> None:

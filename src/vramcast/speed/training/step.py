@@ -18,6 +18,7 @@ from vramcast.speed.training.job import Job, Network, job_of, network_of, on_car
 from vramcast.speed.training.sustained import Sustained, kind_of, sustained
 from vramcast.speed.training.work import Parts, parts_of
 from vramcast.training.forecast import TrainingForecast
+from vramcast.units import DAY_S
 
 _KERNELS = "speed/kernels: laws fitted on measured kernels (docs/kernels.md)"
 _SUSTAINED = "speed/training/sustained.json: fitted on published runs"
@@ -198,7 +199,6 @@ def _times(term: Term, passes: Quantity) -> Term:
 
 BOARD_LOAD = 0.9  # training draws 85 to 100 % of a board's limit (SPEED, section 6)
 CONVENTION = "model FLOPs: every product a token meets, causal half of attention once, no recomputation; dense peak of the format"
-_DAY_S = 86_400
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,7 +229,7 @@ def run_of(speed: StepTime, card: Accelerator, *, tokens: int, usd_per_gpu_hour:
     return Run(
         tokens=tokens,
         steps=steps,
-        days=seconds / _DAY_S,
+        days=seconds / DAY_S,
         gpu_hours=hours,
         energy_kwh=hours * card.tdp_w * BOARD_LOAD / 1000,
         usd=hours * price if price is not None else None,

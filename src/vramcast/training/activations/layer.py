@@ -11,7 +11,7 @@ from vramcast.training.activations.dense import add, dense, experts, linear, nor
 from vramcast.training.activations.recurrent import recurrent
 from vramcast.training.activations.shared_blocks import write
 from vramcast.training.activations.sizes import Amount
-from vramcast.training.activations.tape import Life, Tape
+from vramcast.training.activations.tape import Tape
 
 _OWN_EMBEDDING = "per_layer_input_gate"
 
@@ -29,11 +29,6 @@ def has_own_embedding(block: Block) -> bool:
 def is_shared(block: Block) -> bool:
     """Whether the layer passes a block that several layers share (Zamba)."""
     return any(t.name.startswith("mamba_decoder.") for t in block.tensors)
-
-
-def layer_life(block: Block, style: Style, *, hidden: int, tokens: Amount, seq: Amount) -> Life:
-    """What one layer of ``block`` saves and allocates for ``tokens`` tokens in sequences of ``seq``; bytes beyond its input."""
-    return layer_tape(block, style, hidden=hidden, tokens=tokens, seq=seq).life()
 
 
 def layer_tape(block: Block, style: Style, *, hidden: int, tokens: Amount, seq: Amount) -> Tape:

@@ -51,6 +51,7 @@ ALIASES = {
     "llamafactory": "llama_factory", "swift": "ms_swift", "colossal": "colossalai", "composer": "llm_foundry",
     "lit_gpt": "litgpt", "titan": "torchtitan", "tune": "torchtune",
 }  # fmt: skip
+FIRST_YEAR = 2000  # below it a number is a release's, from it on the year of a month
 
 
 def framework_name(name: str) -> str:
@@ -86,6 +87,11 @@ def version_of(question: Training, default: str) -> tuple[int, ...]:
     if not parts:
         raise QuestionError(f"framework version {text!r} is no release: write its number or its month, as 0.9 or 2025.6")
     return tuple(parts)
+
+
+def is_month(version: tuple[int, ...]) -> bool:
+    """Whether what was said of a version is the month of a run (2024.6), not a release."""
+    return version[0] >= FIRST_YEAR
 
 
 ZERO_STAGES: tuple[ShardingKind, ...] = ("none", "zero1", "zero2", "zero3")

@@ -9,7 +9,7 @@ import msgspec
 
 from vramcast.models.classes import Layer, model_class, norms_embedding
 from vramcast.models.inventory import Model
-from vramcast.training.frameworks.common import compiled_layers, sharding, version_of
+from vramcast.training.frameworks.common import compiled_layers, is_month, sharding, version_of
 from vramcast.training.frameworks.releases import RELEASED, is_transformers, released
 from vramcast.training.recipe.draft import Draft, Overrides, because, dtype_of
 from vramcast.training.recipe.parts import (
@@ -35,7 +35,6 @@ ONE_LIST = (4, 34)  # of the time of torch 2.1, whose foreach AdamW adds epsilon
 NO_SHIFT_COPY = (4, 50)  # labels are shifted instead of logits
 ONE_LOSS = (4, 49)  # loss_function for the classes that had kept a loss of their own
 FUSED_DEFAULT = (4, 55)  # fused where torch is 2.8, which came out between 4.54 and 4.55 (training_args.py: default_optim)
-FIRST_YEAR = 2000
 FUSED_EXPERTS = (5, 0)
 SEPARATE_ENDS = (5, 23)  # of accelerate 1.15's time, whose fsdp2_prepare_model shards untied ends by themselves
 # accelerate 0.24, get_mixed_precision_context_manager: FSDP joins the layouts that run under autocast (0.23 left it out)
@@ -67,7 +66,7 @@ def transformers_version(question: Training, framework: str = "hf_trainer") -> t
         month = asked
     else:
         month = released(framework, asked)
-    if month[0] < FIRST_YEAR:
+    if not is_month(month):
         return month
     known = RELEASED["transformers"]
     return max((release for release, since in known if since <= month), default=known[0][0])

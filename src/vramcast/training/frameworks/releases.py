@@ -4,7 +4,7 @@ Sources: the newest file inside each release's wheel or archive on PyPI (opened:
 deepspeed 0.19, axolotl 0.3 to 0.5 and what is older: the release pages).
 """
 
-from vramcast.training.frameworks.common import version_of
+from vramcast.training.frameworks.common import FIRST_YEAR, is_month, version_of
 from vramcast.workload import Training
 
 Version = tuple[int, ...]
@@ -66,9 +66,9 @@ def released(framework: str, version: Version) -> Version:
 
 
 def _knows(framework: str, version: Version) -> bool:
-    return version[0] < 2000 and (framework in RELEASED or is_transformers(version))
+    return not is_month(version) and (framework in RELEASED or is_transformers(version))
 
 
 def is_transformers(version: Version) -> bool:
     """Whether reports mean the library underneath: no framework here has reached 4.15 itself."""
-    return (4, 15) <= version < (2000,)
+    return (4, 15) <= version < (FIRST_YEAR,)

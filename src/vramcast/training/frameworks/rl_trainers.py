@@ -17,14 +17,13 @@ import msgspec
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
-from vramcast.training.frameworks.common import version_of
+from vramcast.training.frameworks.common import is_month, version_of
 from vramcast.training.recipe.draft import Draft, Overrides, because, dtype_of
 from vramcast.training.recipe.parts import Loss, Policy, Precision, Recomputation, Sharding, Update
 from vramcast.workload import Training
 
 DEEPSPEED_BUCKET = 500_000_000
 """Elements of a reduction bucket where nobody sets it (DeepSpeed 0.18, runtime/zero/config.py: reduce_bucket_size)."""
-FIRST_YEAR = 2000
 
 
 def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
@@ -38,7 +37,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
 
 def _of_its_time(question: Training, framework: str) -> Training:
     """The question with the default way to divide a model, and without a release that is none of transformers'."""
-    dated = version_of(question, "0")[0] >= FIRST_YEAR
+    dated = is_month(version_of(question, "0"))
     alone = question.zero is None and question.fsdp is None and question.parallel.shards > 1
     default = {"openrlhf": {"zero": 2}, "verl": {"fsdp": 1}, "nemo_rl": {"fsdp": 2}, "prime_rl": {"fsdp": 2}}[framework]
     return msgspec.structs.replace(

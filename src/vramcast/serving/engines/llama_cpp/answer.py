@@ -32,7 +32,7 @@ class Worked(msgspec.Struct, frozen=True, kw_only=True):
 def work(resolved: Resolved, name: str) -> Worked:
     """The plan of a resolved question."""
     options, model = resolved.options, resolved.model
-    layout = latent_layout(model, name, options.get("latent_layout"))
+    layout = latent_layout(name, options.get("latent_layout"))
     counts = options.get("tensor_types")
     parts = file_parts(
         model,

@@ -3,7 +3,6 @@
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Resolved, at
 from vramcast.serving.engines.llama_cpp import ollama
 from vramcast.serving.engines.llama_cpp.cache import CacheRules
@@ -140,7 +139,6 @@ def _latent(rules: Generation, mode: int, *, flash: bool) -> str:
     return "transposed" if rules.latent_values or (mode == 1 and not flash) else "absorbed"
 
 
-def latent_layout(model: Model, name: str, given: str | None) -> str:
+def latent_layout(name: str, given: str | None) -> str:
     """How the file stores latent attention's up-projection: what was said, else what each converter writes."""
-    del model
     return given or ("both" if name == "ik_llama_cpp" else "split")
