@@ -39,6 +39,22 @@ def _last(text: str, **around: object) -> tuple[str, ...]:
         ("X=(a b)\nif [ \"$M\" = a ]; then\nX+=(c)\nfi\nrun \"${X[@]}\"", ("run", "a", "b", "${M}")),
         ("read -r -d '' W <<EOF\na \\\n  b\nEOF\nrun $W", ("run", "a", "b")),
         ("case $1 in\n  a)\n    run x \\\n      y\n    ;;\nesac", ("run", "x", "y")),
+        ("A=1; if [ -n \"${B:-}\" ]; then A=2; fi; exec run $A", ("run", "1")),
+        ("f() {\n  local m=$1 n=${2:-4}\n  run $m $n\n}\nf a", ("run", "a", "4")),
+        ("function f { run \"$@\"; }\nf a 'b c'", ("run", "a", "b c")),
+        ("f() { shift; run $1; return 0; run never; }\nf a b", ("run", "b")),
+        ("f() {\n  run $X\n}\nX=3", ("run", "3")),
+        ("IFS=',' read -r A B <<< \"8,1,2\"\nrun $A $B", ("run", "8", "1,2")),
+        ("IFS=: read -ra P <<< a:b\nrun ${P[1]} ${P[0]}", ("run", "b", "a")),
+        ("declare -A M=([a]=x [b]=y)\nK=b\nrun ${M[a]} ${M[$K]}", ("run", "x", "y")),
+        ("declare -A M\nM[a]=x\nfor k in \"${!M[@]}\"; do\n  run $k ${M[$k]}\ndone", ("run", "a", "x")),
+        ("M=org/name.gguf\nrun ${M##*/} ${M%.gguf} ${M/name/other} ${M%%/*}",
+         ("run", "name.gguf", "org/name", "org/other.gguf", "org")),
+        ("M=org/name\nrun $(basename $M) $(dirname \"$M\")", ("run", "name", "org")),
+        ("X=Y\nY=3\nrun ${!X}", ("run", "3")),
+        ("T=1\nwhile getopts 't:' o; do\n  case $o in t) T=$OPTARG;; esac\ndone\nrun $T", ("run", "1")),
+        ("for x in \"$@\"; do\n  run never\ndone\nrun b", ("run", "b")),
+        ("for i in {1..9}; do\n  run $i\ndone", ("run", "${i}")),
     ],
 )  # fmt: skip
 def test_words(text: str, words: tuple[str, ...]) -> None:
@@ -73,3 +89,18 @@ def test_comments_are_no_commands() -> None:
         ("run", "b"),
         ("run", "d"),
     ]
+
+
+def test_a_loop_runs_for_each_word_that_it_names() -> None:
+    script = read_script_text('L=(a b)\nfor x in "${L[@]}" c; do\n  for n in 1 2; do run $x $n; done\ndone')
+    assert [line.words[1:] for line in script.lines] == [(x, n) for x in "abc" for n in "12"]
+
+
+def test_functions_that_call_themselves_end() -> None:
+    assert len(read_script_text("f() { run; f; f; }\nf").lines) < 4_001
+
+
+def test_scripts_inside_scripts_are_read_where_a_shell_reads_them() -> None:
+    assert ("run", "2") in [line.words for line in read_script_text("N=2\nssh host <<EOF\nrun $N\nEOF\n").lines]
+    assert read_script_text("python3 - <<'PY'\nimport vllm\nPY\n").programs == ("import vllm",)
+    assert read_script_text("kubectl apply -f - <<EOF\nkind: Pod\nEOF\n").files == {"stdin.yaml": "kind: Pod"}

@@ -20,6 +20,8 @@ _HEAD = 2**20
 # Files that hold no log of a run, whatever they quote; a trainer's own JSON is known by its keys.
 _STRUCTURED = (".json", ".yaml", ".yml", ".md", ".mdx", ".rst", ".py", ".toml", ".ipynb", ".html", ".pbtxt", ".sh", ".bash",
                ".bat", ".cmd", ".ps1", ".service", ".env", ".ini", ".tf", ".sbatch", ".slurm")  # fmt: skip
+_NO_MODEL = "an engine's arguments, and no model"
+_SETTINGS = ("configuration with a command", "file of variables")  # which a training run may have too
 _CONFIG_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_layer", "text_config")
 _TRAINS = re.compile(
     r"\b(?:\w*TrainingArguments|SFTConfig|DPOConfig|GRPOConfig|KTOConfig|ORPOConfig|RewardConfig|PPOConfig)\s*\("
@@ -51,6 +53,10 @@ def kinds_of(data: bytes, name: str = "", *, folder: Any = None) -> tuple[Kind, 
     found_ = [kind for test in tests if (kind := _tried(test, text, name)) is not None]
     if any(kind.command == ("explain",) for kind in found_):  # a command above a message is the run that the log tells of
         found_ = [kind for kind in found_ if "--from" not in kind.command]
+    if any(
+        kind.command == ("train", "--from") and kind.strength >= LIKELY for kind in found_
+    ):  # an engine without a model: the rollouts of what trains
+        found_ = [kind for kind in found_ if kind.because != _NO_MODEL]
     return tuple(sorted(found_, key=lambda kind: -kind.strength))
 
 
@@ -208,12 +214,19 @@ def _serving(text: str, name: str, folder: Any) -> Kind | None:
         return None
     first = found.launches[0]
     beside = name.endswith(".py") and _TRAINS.search(text) is not None and "the command in line" in first.where
-    logged = not text.startswith("#!") and len(text.splitlines()) > 30 and len(_ERRORS.findall(text[:_HEAD])) > 10
+    told = found.kind not in _SETTINGS or any(launch.model for launch in found.launches) or first.engine == "ollama"
+    because = f"it starts {first.engine}" if told else _NO_MODEL
+    plain = plain_ending(name).endswith(_STRUCTURED) or text.startswith("#!")
+    logged = not plain and len(text.splitlines()) > 30 and len(_ERRORS.findall(text[:_HEAD])) > 10
     return Kind(
         what=_article(found.kind),
         command=("serve", "--from"),
-        strength=HINT if logged else LIKELY if beside else CERTAIN,  # a program that trains may serve its model afterwards
-        because=f"it starts {first.engine}",
+        strength=HINT
+        if logged
+        else LIKELY
+        if beside or not told
+        else CERTAIN,  # a program that trains may serve its model afterwards
+        because=because,
     )
 
 

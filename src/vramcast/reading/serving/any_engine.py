@@ -10,12 +10,16 @@ from typing import Any
 
 import msgspec
 
+from vramcast.errors import VramcastError
 from vramcast.reading.serving.bare_flags import engine_of_bare_flags
-from vramcast.reading.serving.containers import card_name, card_of, environment_of, words_of
+from vramcast.reading.serving.containers import card_name, card_of, environment_of
 from vramcast.reading.serving.engine_yaml import OWN_KEYS, flags_of_mapping
 from vramcast.reading.serving.flags import taken_apart, words_of_flags
 from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.named_settings import settings_of
 from vramcast.reading.serving.spelling import ALIASES
+from vramcast.reading.serving.words import words_of
+from vramcast.untrusted import parse_yaml
 
 _ENGINES = {
     "vllm": "vllm", "sglang": "sglang", "trtllm": "tensorrt_llm", "tensorrt_llm": "tensorrt_llm", "tensorrt-llm": "tensorrt_llm",
@@ -38,14 +42,14 @@ _NAMES = {
     "gpu_memory_utilization", "gpu_memory_util": "gpu_memory_utilization", "max_context": "max_model_len", "max_context_length":
     "max_model_len", "drafter": "speculative_model", "draft_model": "speculative_model",
 }  # fmt: skip
-_FEWEST, _DEEPEST, _MOST, _LONGEST = 2, 12, 5_000, 400
+_FEWEST, _SURE, _DEEPEST, _MOST, _LONGEST, _LONGEST_TEXT = 2, 2, 12, 5_000, 400, 20_000
 _FOREIGN = frozenset({"learning_rate", "per_device_train_batch_size", "micro_batch_size", "num_train_epochs", "lr"})
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]{1,60}/[\w.-]{2,90}")
 
 
 def engines_of(document: Any, held: Held) -> tuple[Launch, ...]:
     """The engines whose arguments stand anywhere in a mapping; () where none does, or where it trains."""
-    if not isinstance(document, dict) or any(_FOREIGN & {_snake(key) for key in one} for _, one, _ in walk(document)):
+    if not isinstance(document, dict | list) or any(_FOREIGN & {_snake(key) for key in one} for _, one, _ in walk(document)):
         return ()
     found: list[Launch] = []
     taken: list[str] = []
@@ -70,10 +74,22 @@ def walk(
     if isinstance(value, dict):
         yield place, value, above
         for key, inner in list(value.items())[:_MOST]:
-            yield from walk(inner, f"{place}.{key}".lstrip("."), ((str(key), value), *above))
+            held = inner if not isinstance(inner, str) else _text_of_yaml(inner)
+            yield from walk(held, f"{place}.{key}".lstrip("."), ((str(key), value), *above))
     elif isinstance(value, list):
         for number, inner in enumerate(value[:_MOST]):
             yield from walk(inner, f"{place}[{number}]", above)
+
+
+def _text_of_yaml(text: str) -> Any:
+    """A value that is a whole YAML file itself (a ConfigMap's, a gallery's), parsed; other texts as they are."""
+    if "\n" not in text or len(text) > _LONGEST_TEXT or not re.match(r"(?:\s*#[^\n]*\n)*\s*[\w.-]+:(?:\s|$)", text):
+        return text
+    try:
+        found = parse_yaml(text, "a value")
+    except VramcastError:
+        return text
+    return found if isinstance(found, dict) else text
 
 
 def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Held, only: str) -> Launch | None:
@@ -88,19 +104,49 @@ def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]],
         return _with_flags(bare, plain, (mapping, above), held, only)
     scores = {engine: len(keys & plain.keys()) for engine, keys in OWN_KEYS.items() if engine in ("vllm", "sglang")}
     own = max(scores, key=lambda name: scores[name])
-    told = next((name for one in (mapping, *(holder for _, holder in above[:2])) if (name := _engine_said(one))), "")
+    section = _engine_of_section(above[0][0]) if above else ""
+    told = section or next((name for one in (mapping, *(holder for _, holder in above[:2])) if (name := _engine_said(one))), "")
     typed = [word for key in _FLAG_LISTS for word in words_of(plain.get(key)) if isinstance(plain.get(key), list)]
     said_here = bool(_engine_said(mapping))
-    if scores[own] < _FEWEST and not (said_here and (typed or _model_in(plain))):
-        return None
+    if scores[own] < (1 if section == own else _FEWEST) and not (said_here and (typed or _model_in(plain))):
+        return _by_prefix(mapping, above, held)
     engine = told or own
     model = _model_in(plain) or _model_above(above) or only
-    if not model:
+    if not model and scores[own] < _SURE and section != own:
         return None
     values = {_NAMES.get(key, key): value for key, value in plain.items() if _is_argument(key, value)}
     words = [*typed, *(word for word in flags_of_mapping(values) if not said_here or _known(engine, word))]
     flags = words_of_flags(taken_apart(engine, words).flags)
     return Launch(engine=engine, model=model, flags=flags, where=held.where, card=_card(plain), speed=_speed(plain))
+
+
+def _engine_of_section(key: str) -> str:
+    """The engine that a section's own name tells: ``vllm:``, ``vllm_args:``, ``sglang-config:``."""
+    word = _snake(key)
+    return next(
+        (
+            name
+            for mark, name in _ENGINES.items()
+            if re.fullmatch(rf"{mark}(?:_?(?:args|config|engine|options|params|settings|kwargs))*", word)
+        ),
+        "",
+    )
+
+
+def _by_prefix(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Held) -> Launch | None:
+    """A mapping whose keys are an engine's arguments behind a prefix of its own: ``vllm_max_model_len: 8192``."""
+    found = settings_of({str(key): value for key, value in mapping.items()})
+    if found is None:
+        return None
+    engine, settings, model = found
+    words = flags_of_mapping({name: mapping_value(value) for name, value in settings.items()})
+    model = model or _model_in({_snake(key): value for key, value in mapping.items()}) or _model_above(above)
+    return Launch(engine=engine, model=model, flags=words_of_flags(taken_apart(engine, words).flags), where=held.where)
+
+
+def mapping_value(text: str) -> object:
+    """A switch written as a word, as YAML has it; other texts as they are."""
+    return {"true": True, "false": False}.get(text.lower(), text)
 
 
 def _with_flags(
@@ -173,8 +219,8 @@ def _model_in(plain: Mapping[str, Any]) -> str:
 
 def _model_above(above: tuple[tuple[str, Mapping[str, Any]], ...]) -> str:
     """The model by the mappings above: what they name, else a key that is a hub's name."""
-    for key, holder in above:
-        if _HUB.fullmatch(key):
+    for place, (key, holder) in enumerate(above):
+        if _HUB.fullmatch(key) or (len(above) > place + 1 and above[place + 1][0] in ("models", "model_list") and "-" in key):
             return key
         if found := _model_in({_snake(name): inner for name, inner in holder.items()}):
             return found
@@ -193,4 +239,4 @@ def _speed(plain: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _snake(key: Any) -> str:
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(key)).lower().replace("-", "_")
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", str(key)).lower().lstrip("-").replace("-", "_")

@@ -12,11 +12,12 @@ import msgspec
 
 from vramcast.reading.serving.any_engine import engines_of, walk
 from vramcast.reading.serving.commands import launch_of
-from vramcast.reading.serving.containers import Container, environment_of, words_of
+from vramcast.reading.serving.containers import Container, environment_of
 from vramcast.reading.serving.jobs import card_of
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.programs import Program, image_engine, program_of
 from vramcast.reading.serving.scripts import read_script
+from vramcast.reading.serving.words import words_of
 
 NAME = "configuration with a command"
 _MOST = 5_000

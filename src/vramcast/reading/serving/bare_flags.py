@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-from vramcast.reading.serving.containers import words_of
 from vramcast.reading.serving.environment import read_environment_file
 from vramcast.reading.serving.flags import is_flag, plain_name, taken_apart, words_of_flags
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.spelling import ALIASES
+from vramcast.reading.serving.words import words_of
 from vramcast.reading.shell import Around, read_script_text
 
 _ENGINES = ("vllm", "sglang", "llama_cpp")

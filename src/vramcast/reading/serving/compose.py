@@ -8,9 +8,10 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.reading.serving import modelfile
 from vramcast.reading.serving.commands import cards_of
-from vramcast.reading.serving.containers import Container, environment_of, words_of
+from vramcast.reading.serving.containers import Container, environment_of
 from vramcast.reading.serving.environment import read_environment_file
 from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.words import words_of
 from vramcast.reading.shell.variables import resolved
 from vramcast.untrusted import parse_yaml
 

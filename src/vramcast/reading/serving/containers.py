@@ -1,7 +1,6 @@
 """A container as compose files, Kubernetes and Helm describe it: image, words, variables, cards; and what it starts."""
 
 import re
-import shlex
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ from vramcast.reading.serving.environment import engine_of_environment
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.programs import Program, image_engine, program_of
 from vramcast.reading.serving.scripts import launches_of
+from vramcast.reading.serving.words import plain_word
 from vramcast.reading.shell.variables import resolved
 
 # Resources that are whole cards, as Kubernetes' device plugins and Dynamo name them.
@@ -64,31 +64,13 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-_PAIR = re.compile(r"--[a-z][\w-]* [^\s-]\S*\s*")  # a flag and its value written as one item of a list
-
-
-def words_of(value: Any) -> tuple[str, ...]:
-    """Words of a list, or of one text as a shell takes it apart."""
-    if isinstance(value, list):
-        plain = (_plain(word) for word in value if not isinstance(word, (dict, list)) and word is not None)
-        return tuple(part for word in plain for part in (word.split(" ", 1) if _PAIR.fullmatch(word) else (word,)))
-    if not isinstance(value, str):
-        return ()
-    try:
-        return tuple(shlex.split(value, comments=False))
-    except ValueError:
-        return tuple(value.split())
-
-
-def _plain(word: Any) -> str:
-    return str(word).lower() if isinstance(word, bool) else str(word)
-
-
 def environment_of(value: Any, known: dict[str, str] | None = None) -> dict[str, str]:
     """Variables from a mapping, from ``NAME=value`` lines or from Kubernetes' list of name and value; secrets stay out."""
     if isinstance(value, dict):
         return {
-            str(name): _plain(found) for name, found in value.items() if not isinstance(found, (dict, list)) and found is not None
+            str(name): plain_word(found)
+            for name, found in value.items()
+            if not isinstance(found, (dict, list)) and found is not None
         }
     found = {}
     for entry in value if isinstance(value, list) else ():
@@ -96,7 +78,7 @@ def environment_of(value: Any, known: dict[str, str] | None = None) -> dict[str,
             name, joined, given = entry.partition("=")
             found[name.strip()] = given if joined else (known or {}).get(name.strip(), f"${{{name.strip()}}}")
         elif isinstance(entry, dict) and entry.get("name") and not isinstance(entry.get("value"), (dict, list, type(None))):
-            found[str(entry["name"])] = _plain(entry["value"])
+            found[str(entry["name"])] = plain_word(entry["value"])
     return found
 
 

@@ -19,15 +19,16 @@ from vramcast.reading.serving.programs import Program
 from vramcast.reading.serving.scripts import read_script
 from vramcast.reading.templates import plain_ending, untemplated, with_variables, without_blocks
 from vramcast.units import MiB
-from vramcast.untrusted import existing_path, parse_json, parse_yaml_documents, read_bytes
+from vramcast.untrusted import existing_path, parse_json, parse_toml, parse_yaml_documents, read_bytes
 
 MOST_BYTES = 4 * MiB
 _MOST_LAUNCHES = 200
 ENDINGS = (
     ".sh", ".bash", ".zsh", ".yml", ".yaml", ".txt", ".service", ".ps1", ".bat", ".sbatch", ".slurm", ".env", ".md", ".pbtxt",
-    ".py", ".modelfile", ".ipynb", ".conf", ".container", ".ini", ".cmd", ".properties",
+    ".py", ".modelfile", ".ipynb", ".conf", ".container", ".ini", ".cmd", ".properties", ".toml", ".mk", ".tf", ".nix",
 )  # fmt: skip
-_NAMES = ("modelfile", "dockerfile", "containerfile", ".env")
+_MAPPINGS = (".yml", ".yaml", ".json", ".toml")
+_NAMES = ("modelfile", "dockerfile", "containerfile", ".env", "makefile", "justfile")
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +62,7 @@ def read_serving_text(
     ``variables``: what stands for the artefact's own. Raises QuestionError where it starts no engine known here.
     """
     what = name or "the text"
-    held = Held(where=name, variables=dict(variables or {}), text_of=_beside(folder))
+    held = Held(where=name, variables=dict(variables or {}), text_of=_beside(folder), others=_inside)
     found = _read(content, what, held)
     if not found.launches:
         raise QuestionError(
@@ -78,8 +79,16 @@ def find_launches(
     content: str, name: str = "", *, folder: Path | None = None, variables: Mapping[str, str] | None = None
 ) -> Found:
     """As ``read_serving_text``, with no launches where the text starts nothing. Raises QuestionError for malformed files."""
-    held = Held(where=name, variables=dict(variables or {}), text_of=_beside(folder))
+    held = Held(where=name, variables=dict(variables or {}), text_of=_beside(folder), others=_inside)
     return _read(content, name or "the text", held)
+
+
+def _inside(name: str, text: str, held: Held) -> tuple[Launch, ...]:
+    """What a text starts that another file holds: a program in a script, a compose file that a script writes."""
+    try:
+        return _read(text, name.rsplit("/", 1)[-1] or "the text", held).launches
+    except (QuestionError, ConfigError):
+        return ()
 
 
 def _read(content: str, what: str, held: Held) -> Found:
@@ -102,9 +111,9 @@ def _read(content: str, what: str, held: Held) -> Found:
         return _python(content, lower, held)
     if lower.endswith((".md", ".mdx", ".markdown", ".rst")):
         return _markdown(content, held)
-    if lower.endswith((".yml", ".yaml", ".json")) or _looks_like_yaml(content):
+    if lower.endswith(_MAPPINGS) or _looks_like_yaml(content):
         found = _yaml(content, what, held)
-        if found.launches or lower.endswith((".yml", ".yaml", ".json")):
+        if found.launches or lower.endswith(_MAPPINGS):
             return found
     return _text(content, lower, held)
 
@@ -149,8 +158,11 @@ def _text(content: str, lower: str, held: Held) -> Found:
 def _plain_script(content: str, lower: str) -> str:
     """A script as the shell's: placeholders of templates as variables that somebody fills in, batch files put into its words."""
     from vramcast.reading.shell.batch import batch_as_shell, is_batch
+    from vramcast.reading.shell.make import is_make, make_as_shell
     from vramcast.reading.shell.powershell import powershell_as_shell
 
+    if is_make(lower):
+        return make_as_shell(content)
     if "{{" in content:
         content = with_variables(without_blocks(content))
     if lower.endswith((".bat", ".cmd")) or is_batch(content):
@@ -184,6 +196,8 @@ def _yaml(content: str, what: str, held: Held) -> Found:
     plain = untemplated(content) if "{{" in content or "{%" in content else content
     if plain_ending(what).endswith(".json"):
         documents: list[Any] = [parse_json(content, what)]
+    elif plain_ending(what).endswith(".toml"):
+        documents = [parse_toml(plain, what)]
     else:
         documents = parse_yaml_documents(plain, what)
     first = next((one for one in documents if one is not None), None)
@@ -192,6 +206,8 @@ def _yaml(content: str, what: str, held: Held) -> Found:
     for module in (compose, llama_swap, ray_serve, ray_programs, dynamo, recipes, jobs, helm, engine_yaml, any_mapping):
         if launches := module.read(first, held):
             return Found(kind=module.NAME, launches=_with_guide(launches, first, held))
+    if launches := tuple(launch for one in documents[1:] for launch in any_mapping.read(one, held)):
+        return Found(kind=any_mapping.NAME, launches=launches)
     if launches := any_mapping.bare_servers(documents, held):
         return Found(kind="list of containers", launches=launches)
     return Found(kind="YAML", launches=_with_guide((), first, held))
@@ -205,14 +221,16 @@ def _with_guide(launches: tuple[Launch, ...], document: Any, held: Held) -> tupl
 
 
 def _environment(content: str, held: Held) -> tuple[Launch, ...]:
-    """What a file of nothing but NAME=value lines sets for a server that reads them by itself (Ollama, llama-server)."""
+    """What a file of nothing but NAME=value lines sets: for a server that reads them by itself, else by names of arguments."""
+    from vramcast.reading.serving import named_settings
+
     lines = [line for line in content.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    if not lines or not all(re.match(r"\s*(?:export\s+)?[A-Za-z_]\w*=", line) for line in lines):
+    if not lines or not named_settings.is_settings(content):
         return ()
     variables = read_environment_file(content)
     engine = engine_of_environment(variables)
     launch = launch_of(Program(engine=engine), held, variables) if engine else None
-    return (launch,) if launch else ()
+    return (launch,) if launch else _kept(content, held) or named_settings.read(content, held)
 
 
 def _unit(content: str, held: Held) -> tuple[Launch, ...]:

@@ -6,9 +6,10 @@ from typing import Any
 
 import msgspec
 
-from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of, words_of
+from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of
 from vramcast.reading.serving.kubernetes import stored_model
 from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.words import words_of
 
 NAME = "Helm values"
 _LLM_D = {"tensor": "tensor-parallel-size", "data": "data-parallel-size", "pipeline": "pipeline-parallel-size"}

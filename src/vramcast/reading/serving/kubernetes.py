@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 
 from vramcast.reading.serving import ray_programs, ray_serve
-from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of, words_of
+from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.scripts import read_script
+from vramcast.reading.serving.words import words_of
 from vramcast.untrusted import parse_yaml
 
 NAME = "Kubernetes manifest"

@@ -46,11 +46,15 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What surrounds a command: variables, files beside it, and where it stands; ``text_of``: a named file's text or None."""
+    """What surrounds a command: variables, files beside it, and where it stands; ``text_of``: a named file's text or None.
+
+    ``others``: what a text of another format starts that stands inside the file, by the name of a file of that format.
+    """
 
     where: str = ""
     variables: Mapping[str, str] = {}
     text_of: Callable[[str], str | None] = lambda _name: None
+    others: Callable[[str, str, "Held"], tuple[Launch, ...]] = lambda _name, _text, _held: ()
 
     def at(self, key: str) -> "Held":
         """The same, one key further in."""

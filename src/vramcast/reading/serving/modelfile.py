@@ -6,10 +6,11 @@ import re
 import msgspec
 
 from vramcast.errors import VramcastError
-from vramcast.reading.serving.containers import Container, words_of
+from vramcast.reading.serving.containers import Container
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.programs import image_engine
 from vramcast.reading.serving.scripts import read_script
+from vramcast.reading.serving.words import words_of
 from vramcast.untrusted import parse_json
 
 NAME = "Modelfile"

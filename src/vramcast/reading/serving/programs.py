@@ -230,4 +230,5 @@ def _entered(words: list[str], place: int) -> Program | None:
 def _is_image(previous: str, word: str) -> bool:
     """An image's name, and no mount or name given to the flag before it."""
     takes = previous in ("-v", "--volume", "--name", "-p", "-e", "--env", "--network", "--mount", "-w", "--hostname", "--label")
-    return not takes and image_engine(word) is not None and not word.startswith(("/", "./", "~", "$"))
+    plain = not word.startswith(("/", "./", "~", "$")) and not re.search(r"\s", word.strip())
+    return not takes and plain and image_engine(word) is not None

@@ -5,11 +5,12 @@ from typing import Any
 
 import msgspec
 
-from vramcast.reading.serving.containers import Container, environment_of, words_of
+from vramcast.reading.serving.containers import Container, environment_of
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
 from vramcast.reading.serving.flags import taken_apart, words_of_flags
 from vramcast.reading.serving.launch import Held, Launch
 from vramcast.reading.serving.programs import image_engine
+from vramcast.reading.serving.words import words_of
 
 NAME = "recipe"
 _ENGINES = {"sglang": "sglang", "vllm": "vllm", "trtllm": "tensorrt_llm", "tensorrt_llm": "tensorrt_llm"}

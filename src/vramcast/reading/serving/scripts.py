@@ -7,11 +7,24 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.reading.serving.commands import cards_of, launch_of, set_around
+from vramcast.reading.serving.harness import evaluated
 from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.own_programs import with_flags_of_engine
 from vramcast.reading.serving.programs import Program, program_of
 from vramcast.reading.shell import Around, open_names, read_script_text
 
-_DEEPEST = 6
+_DEEPEST, _WRITES, _LONGEST = 6, 2, 20_000
+# Programs whose words are said, searched or fetched, and start nothing.
+_TALKS = re.compile(
+    r"(?:echo|printf|cat|p?kill|killall|pgrep|[ef]?grep|rg|ps|awk|sed|curl|wget|git|jq|test|\[+|log\w*|print\w*|info|warn\w*|err\w*|fail\w*|die|"
+    r"usage|say|msg|assert\w*|trap|write-\w+|read|cmake|make|cd|mkdir|rm|cp|mv|pip\d?|apt\S*|ln|tee|tail|head|sleep|wait|true|false|"
+    r"note|step|title|header|green|red|yellow|ok|notify\S*)", re.I
+)  # fmt: skip
+_COMMAND = re.compile(
+    r"vllm serve|sglang[. ](?:launch_server|serve)|llama-(?:server|cli)\b|trtllm-serve|api_server|"
+    r"text-generation-launcher|lmdeploy serve|mlx_lm|ollama (?:run|serve)|docker run"
+)
+_ENGINE_IMPORT = re.compile(r"\b(?:vllm|sglang|llama_cpp|lmdeploy|tensorrt_llm)\b")
 _RELEASE = re.compile(r"\b(vllm|sglang|lmdeploy)(?:\[[\w,-]{1,40}\])?==(\d{1,3}(?:\.\d{1,4}){1,3})")
 _SLURM = re.compile(r"#SBATCH\s+(--gres|--gpus-per-node|--gpus-per-task|--gpus|-G|--constraint|-C)[=\s]+(\S+)")
 _CARD = re.compile(r"gpu:([A-Za-z][\w.-]{1,30}):\d")
@@ -29,9 +42,10 @@ def launches_of(
     """
     if depth > _DEEPEST:
         raise QuestionError(f"{held.where or 'the command'} nests commands deeper than {_DEEPEST} levels")
-    program = program_of([word for word in words if word])
-    if program is None:
-        return ()
+    words = [word for word in words if word]
+    program = program_of(words)
+    if program is None or (program.engine and not program.shell and not program.words and _holds_command(words)):
+        return _otherwise(words, held, dict(environment or {}), name, depth)
     around, cards = set_around(program, held)
     shown = {**(environment or {}), **around}
     if program.shell:
@@ -40,6 +54,29 @@ def launches_of(
         return tuple(_with_cards(_with_release(launch, program), cards) for launch in found)
     launch = launch_of(program, held, shown, name)
     return (_with_cards(launch, cards),) if launch else ()
+
+
+def _holds_command(words: Sequence[str]) -> bool:
+    return any(_COMMAND.search(word) and " " in word.strip() for word in words)
+
+
+def _otherwise(words: Sequence[str], held: Held, environment: dict[str, str], name: str, depth: int) -> tuple[Launch, ...]:
+    """What a command starts that is no engine: an evaluation, a program with an engine's flags, a text that it hands on.
+
+    Such texts are a program behind Python's ``-c``, and whole commands: ``ssh``, ``tmux send-keys``, ``eval``.
+    """
+    if not words or _TALKS.fullmatch(words[0].rsplit("/", 1)[-1]):
+        return ()
+    if found := evaluated(words, held) or with_flags_of_engine(words, held):
+        return found
+    after = words[list(words).index("-c") + 1] if "-c" in words[:-1] else ""
+    if "python" in words[0] and _ENGINE_IMPORT.search(after):
+        return held.others("program.py", after, held)
+    launches: list[Launch] = []
+    for word in words[1:]:
+        if " " in word.strip() and len(word) < _LONGEST and _COMMAND.search(word):
+            launches += read_script(word, held, environment=environment, name=name, depth=depth + 1)
+    return tuple(launch for launch in launches if launch.model)
 
 
 def read_script(
@@ -85,6 +122,10 @@ def _launches(text: str, given: Around, around: Held, name: str, depth: int) -> 
     for line in script.lines:
         for launch in launches_of(line.words, inside, environment=line.environment, name=name, depth=depth):
             found += [launch] if launch not in found else []
+    for program in script.programs:
+        found += around.others("program.py", program, around) if _ENGINE_IMPORT.search(program) else ()
+    if not any(launch.model for launch in found) and depth < _WRITES:  # files that the script writes for others to start
+        found += [x for file, body in script.files.items() for x in around.others(file, body, around.at(file))]
     return found
 
 

@@ -8,6 +8,9 @@ _SETS = re.compile(r"\s*(?:\[[\w.\[\]]+\]\s*)?\$(?:script:|global:|env:)?([A-Za-
 _PARAMETER = re.compile(r"^\s*(?:\[[^\]]*\]\s*)*\$([A-Za-z_]\w{0,60})\s*=\s*(\"[^\"]*\"|'[^']*'|[\w.]+)\s*,?\s*$", re.M)
 _IF = re.compile(r"\s*(?:\}\s*)?(if|elseif)\s*\((.*)\)\s*\{\s*(.*)", re.S)
 _EQUALS = re.compile(r"\s*\$([\w:]+)\s+-(eq|ne)\s+(\"[^\"]*\"|'[^']*'|\$?\w+)\s*")
+_CHOSEN = re.compile(
+    r"if\s*\(\s*\$(?:env:)?(\w+)\s*\)\s*\{\s*\$(?:env:)?\1\s*\}\s*else\s*\{\s*(\"[^\"]*\"|'[^']*'|[\w./:-]+)\s*\}", re.I
+)
 _TALKS = re.compile(r"\s*(?:Write-\w+|throw|exit|Start-Sleep|Set-\w+|Push-\w+|Pop-\w+)\b.*", re.I | re.S)
 _MOST = 5_000
 
@@ -72,6 +75,8 @@ def _condition(text: str) -> str:
 
 
 def _assignment(name: str, adds: str, value: str) -> str:
+    if chosen := _CHOSEN.fullmatch(value):  # if ($env:MODEL) { $env:MODEL } else { "org/name" }
+        return f"{name}=${{{chosen[1]}:-{chosen[2].strip(chr(34) + chr(39))}}}"
     if default := _DEFAULT.fullmatch(value):
         return f"{name}={default[1]}"
     if value.startswith(("@(", "(")) and value.endswith(")"):

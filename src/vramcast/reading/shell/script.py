@@ -1,94 +1,49 @@
-"""A script's statements in order: here-documents, continuations, assignments, branches; the commands that remain."""
+"""A script's statements as they would run: assignments, branches, loops, functions; the commands that remain."""
 
 import fnmatch
 import re
-from collections.abc import Callable, Mapping
-
-import msgspec
+from collections.abc import Mapping
 
 from vramcast.reading.shell.conditions import holds
+from vramcast.reading.shell.state import Around, Branch, Line, Reader, Script, set_array, set_element, unquoted
+from vramcast.reading.shell.statements import Document, body_until, logical_lines, simple
 from vramcast.reading.shell.variables import LONGEST, open_names, resolved
 from vramcast.reading.shell.words import Word, commands_of, expanded, in_brackets
 
-__all__ = ["Line", "Script", "open_names", "read_script_text"]
+__all__ = ["Around", "Line", "Script", "open_names", "read_script_text"]
 
-_ASSIGNS = re.compile(r"(?:(?:export|local|readonly|declare(?: -\w+)?|set|setx|\$env:)\s*)?([A-Za-z_]\w{0,60})(\+?)=(.*)", re.S)
+_DECLARES = r"(?:(?:export|local|readonly|typeset|declare(?: -\w+)?|set|setx|\$env:)\s*)?"
+_ASSIGNS = re.compile(rf"{_DECLARES}([A-Za-z_]\w{{0,60}})(\+?)=(.*)", re.S)
+_ELEMENT = re.compile(rf"{_DECLARES}([A-Za-z_]\w{{0,60}})\[([^\]]{{1,80}})\]=(.*)", re.S)
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w{0,60})=(.*)", re.S)
-_HEREDOC = re.compile(r"<<-?\s*([\"']?)(\w{1,60})\1")
-_READ = re.compile(r"\s*read\s+(?:-\w+\s+(?:''|\"\")?\s*)*([A-Za-z_]\w{0,60})\s*<<")
-_TARGET = re.compile(r"(?:>>?|\btee(?:\s+-a)?)\s*([^\s<>|;&]{1,300})")
-_PROMPT = re.compile(r"^\s*(?:[$>%]\s+|\w+@[\w.-]+:[^$#]*[$#]\s+|PS [^>]*>\s+)")
 _AFTER_TEST = re.compile(r"(?P<test>!?\s*\[\[?\s(?:(?!&&|\|\|).)*?\s\]\]?)\s*(?P<how>&&|\|\|)\s*(?P<rest>.+)", re.S)
 _ONE = re.compile(r"[A-Za-z_]\w{0,60}=(?:\"[^\"]*\"|'[^']*'|[^\s;\"'()]*)")
-_SEVERAL = re.compile(rf"(?:{_ONE.pattern}\s*;\s*)+{_ONE.pattern}\s*;?")
+_SEVERAL = re.compile(rf"(?:{_ONE.pattern}\s+)+{_ONE.pattern}")
+_READS = re.compile(
+    r"(?:IFS=(?P<quote>[\"']?)\$?'?(?P<by>[^\"' ])'?(?P=quote)\s+)?"
+    r"read\s+(?P<array>-\w*a\w*\s+)?(?:-\w+\s+)*(?P<names>[\w\s]+?)\s*<<<\s*(?P<value>.+)",
+    re.S,
+)
+_FOR = re.compile(r"for\s+([A-Za-z_]\w{0,60})\s+in\s+(.+)", re.S)
 _SKIPPED = {"then", "do", "else", "time", "!", "{", "}"}
-_MOST_LINES, _MOST_COMMANDS = 20_000, 4_000
-
-
-class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """One command: its words, resolved; ``environment``: the variables it was started with, exported or written before it."""
-
-    words: tuple[str, ...]
-    environment: dict[str, str] = {}
-
-
-class Script(msgspec.Struct, frozen=True, kw_only=True):
-    """Commands in order; ``files``: here-documents by the file they are written to.
-
-    ``variables`` and ``arrays``: as they stand at the end.
-    """
-
-    lines: tuple[Line, ...]
-    files: dict[str, str] = {}
-    variables: dict[str, str] = {}
-    arrays: dict[str, list[str]] = {}
-
-
-class _Reader:
-    def __init__(self, around: "Around") -> None:
-        self.given, self.source = dict(around.given), around.source
-        self.known: dict[str, str] = {**around.environment, **around.given}
-        self.exported = set(around.environment)
-        self.exports_all = False
-        self.arm = around.arm
-        self.ended = False
-        self.arrays: dict[str, list[str]] = {"@": [*around.arguments], "*": [*around.arguments]}
-        self.known |= {str(place): word for place, word in enumerate(around.arguments[:9], 1)}
-        self.files: dict[str, list[tuple[bool, str]]] = {}
-        self.lines: list[Line] = []
-        self.branches: list[_Branch] = []
-        self.depth = 0
-        self.skipped = 0
-
-
-class Around(msgspec.Struct, frozen=True, kw_only=True):
-    """What surrounds a script. ``given``: variables that stand whatever it sets; ``environment``: those it starts with.
-
-    ``arguments``: the words after its name (``$@``); ``source``: the text of a file that it sources, or None.
-    ``arm``: which part of a ``case`` is read, whatever its word: for scripts that start one server of several by their argument.
-    """
-
-    given: Mapping[str, str] = {}
-    environment: Mapping[str, str] = {}
-    arguments: tuple[str, ...] = ()
-    source: Callable[[str], str | None] = lambda _name: None
-    arm: int | None = None
-
-
-class _Branch(msgspec.Struct, kw_only=True):
-    """One open ``if``: whether its present part runs (None: an open variable decides), and whether one has run."""
-
-    runs: bool | None
-    ran: bool = False
-    opened: tuple[str, ...] = ()
+_OPENS_LOOP, _OPENS_BODY = ("for", "while", "until", "select"), ("{",)
+_DECLARING = (["export"], ["set"], ["declare"], ["local"], ["readonly"], ["typeset"])
+_MOST_COMMANDS, _MOST_STEPS, _MOST_WORDS, _DEEPEST = 4_000, 60_000, 24, 8
 
 
 def read_script_text(text: str, around: Around | None = None) -> Script:
     """The commands of a script. Raises QuestionError for variables that write out without end."""
-    reader = _Reader(around or Around())
+    reader = Reader(around or Around())
     _read(reader, text)
+    for name, body in list(reader.functions.items()):  # what only another script calls is read as if it ran
+        if name not in reader.called:
+            reader.ended = reader.returned = False
+            reader.branches.clear()
+            _run(reader, body)
     files = {resolved(name, reader.known): _heredoc(body, reader.known) for name, body in reader.files.items()}
-    return Script(lines=tuple(reader.lines), files=files, variables=reader.known, arrays=reader.arrays)
+    return Script(
+        lines=tuple(reader.lines), files=files, variables=reader.known, arrays=reader.arrays, programs=tuple(reader.programs)
+    )
 
 
 def _heredoc(parts: list[tuple[bool, str]], known: Mapping[str, str]) -> str:
@@ -96,96 +51,76 @@ def _heredoc(parts: list[tuple[bool, str]], known: Mapping[str, str]) -> str:
     return "\n".join(body if quoted else resolved(body, known) for quoted, body in parts)
 
 
-def _read(reader: _Reader, text: str) -> None:
-    for statement in _statements(reader, text[: LONGEST * 5]):
-        if len(reader.lines) >= _MOST_COMMANDS or reader.ended:
-            return
-        _statement(reader, statement)
+def _read(reader: Reader, text: str) -> None:
+    _run(reader, _statements(reader, text[: LONGEST * 5]))
 
 
-def _statements(reader: _Reader, text: str) -> list[str]:
-    """Logical lines: here-documents kept apart, continuations joined, comments gone, open quotes and arrays whole."""
+def _statements(reader: Reader, text: str) -> list[str]:
+    """Simple statements; here-documents go to the files that they are written to, or stand where a shell reads them."""
     found: list[str] = []
-    lines, place = text.splitlines()[:_MOST_LINES], 0
-    while place < len(lines):
-        line, place = lines[place], place + 1
-        if heredoc := _HEREDOC.search(line):
-            body, place = _until(lines, place, heredoc[2])
-            if kept := _READ.match(line):  # read -r -d '' NAME <<EOF
-                words = " ".join(one.rstrip().removesuffix("\\") for one in body)
-                found.append(f"{kept[1]}='{words}'" if heredoc[1] else f'{kept[1]}="{words}"')
-                continue
-            if target := _TARGET.search(line):
-                file, adds = target[1].strip("\"'"), ">>" in line or "tee -a" in line
-                before = reader.files.get(file, []) if adds else []
-                reader.files[file] = [*before, (bool(heredoc[1]), "\n".join(body))]
-            line = f"{line[: heredoc.start()]} {line[heredoc.end() :]}"
-        whole = _uncommented(_PROMPT.sub("", line))
-        if whole.lstrip().startswith("case ") and not re.search(r"\besac\b", whole):
-            body, place = _until(lines, place, "esac")
-            found.append("\n".join([whole.strip(), *map(_uncommented, body), "esac"]))
-            continue
-        while place < len(lines) and len(whole) < LONGEST and (more := _goes_on(whole)):
-            whole = f"{whole[:-1] if more == 'line' else whole}{' ' if more == 'line' else chr(10)}{_uncommented(lines[place])}"
-            place += 1
-        if whole.strip():
-            found.append(whole.strip())
+    for one in logical_lines(text):
+        if isinstance(one, str):
+            found += simple(one)
+        elif one.program.startswith("python"):
+            reader.programs.append(one.body)
+        elif one.program and reader.depth < _DEEPEST:
+            reader.depth += 1
+            found += _statements(reader, one.body)
+            reader.depth -= 1
+        else:
+            _kept(reader, one)
     return found
 
 
-def _until(lines: list[str], place: int, mark: str) -> tuple[list[str], int]:
-    body: list[str] = []
-    while place < len(lines) and lines[place].strip().rstrip(";") != mark:
-        body.append(lines[place])
-        place += 1
-    return body, place + 1
+def _kept(reader: Reader, one: Document) -> None:
+    if one.target:
+        before = reader.files.get(one.target, []) if one.adds else []
+        reader.files[one.target] = [*before, (one.quoted, one.body)]
 
 
-def _goes_on(line: str) -> str:
-    """Why a statement continues on the next line: a mark at its end ("line"), an open array or quote ("inside"), or ""."""
-    if line.endswith(("\\", " `", " ^")):
-        return "line"
-    inside = re.match(r"^\s*(?:(?:export|local|readonly|declare(?: -\w+)?)\s+)?\w+\+?=\(", line) and line.count("(") > line.count(
-        ")"
-    )
-    return "inside" if inside or _open_quote(line) else ""
+def _run(reader: Reader, statements: list[str]) -> None:
+    place = 0
+    while place < len(statements):
+        reader.steps += 1
+        if len(reader.lines) >= _MOST_COMMANDS or reader.ended or reader.returned or reader.steps > _MOST_STEPS:
+            return
+        text, place = statements[place], place + 1
+        word = re.split(r"[\s;]", text, maxsplit=1)[0]
+        if word == "function" and text.count(" ") == 1:
+            place = place + 1 if statements[place : place + 1] == ["{"] else place
+            reader.functions[text.split()[1]], place = body_until(statements, place, _OPENS_BODY, "}")
+        elif word in _OPENS_LOOP:
+            body, place = body_until(statements, place, _OPENS_LOOP, "done")
+            _loop(reader, text, body)
+        else:
+            _statement(reader, text)
 
 
-def _open_quote(line: str) -> bool:
-    """Whether a quote that begins a value is still open: ``CMD="vllm serve ...`` over several lines."""
-    return bool(re.search(r"=\"[^\"]*$|\s-l?c\s+\"[^\"]*$", line) and line.count('"') % 2) or bool(
-        re.search(r"[=\s]'[^']*$", line) and line.count("'") % 2 and re.search(r"(?:-l?c|=|config|json)\s*'[^']*$", line)
-    )
+def _loop(reader: Reader, text: str, body: list[str]) -> None:
+    """A loop over words that are told runs for each; one over the script's own arguments never, where there are none."""
+    if False in [branch.runs for branch in reader.branches]:
+        return
+    own = re.match(r"(?:while|until)\b.*(?:\$(?:\{?[1#@*])|\bgetopts\b)", text, re.S)
+    if own and not reader.arrays["@"]:
+        return
+    over = _FOR.fullmatch(text)
+    words = _words(reader, over[2]) if over else []
+    if over is None or over[1] in reader.given or not 0 < len(words) <= _MOST_WORDS or any(map(_unsaid, words)):
+        if over and not words and "$" in over[2] and re.fullmatch(r"\s*\"?\$(?:@|\{@\})\"?\s*", over[2]):
+            return
+        _run(reader, body)
+        return
+    for word in words:
+        reader.known[over[1]] = word
+        _run(reader, body)
 
 
-def _uncommented(line: str) -> str:
-    """The line without its comment; a # inside quotes or a word is none."""
-    quote = ""
-    for place, letter in enumerate(line):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "\"'":
-            quote = letter
-        elif letter == "#" and (place == 0 or line[place - 1].isspace()):
-            return line[:place].rstrip()
-    return line.rstrip()
+def _unsaid(word: str) -> bool:
+    return bool(open_names(word)) or re.fullmatch(r"\{\d+\.\.\S*\}", word) is not None
 
 
-def _passed_over(reader: _Reader, text: str) -> bool:
-    """Whether a statement stands in a loop over the script's own arguments, and there are none: such a loop never runs."""
-    word = re.split(r"[\s;]", text, maxsplit=1)[0]
-    opens = word in ("while", "until", "for") and not re.search(r"[;\s]done\b", text)
-    if reader.skipped:
-        reader.skipped += opens - (word == "done")
-        return True
-    if opens and not reader.arrays["@"] and re.match(r"(?:while|until)\b.*\$(?:\{?[1#@*])", text):
-        reader.skipped = 1
-        return True
-    return False
-
-
-def _statement(reader: _Reader, text: str) -> None:
-    if _passed_over(reader, text) or _branch(reader, text):
+def _statement(reader: Reader, text: str) -> None:
+    if _branch(reader, text):
         return
     runs = [branch.runs for branch in reader.branches]
     if False in runs:
@@ -196,9 +131,15 @@ def _statement(reader: _Reader, text: str) -> None:
     if after := _AFTER_TEST.fullmatch(text):
         _after_test(reader, after)
         return
-    if _SEVERAL.fullmatch(text):  # A="x"; B=2
+    if split := _READS.fullmatch(text):
+        _split_into(reader, split)
+        return
+    if _SEVERAL.fullmatch(text):  # A="x" B=2
         for found in _ONE.finditer(text):
             _statement(reader, found[0])
+        return
+    if element := _ELEMENT.fullmatch(text):
+        set_element(reader, element[1], element[2], resolved(unquoted(in_brackets(element[3].strip())), reader.known))
         return
     if (assigned := _ASSIGNS.fullmatch(text)) and _is_assignment(assigned[3]):
         _assign(reader, assigned)
@@ -209,13 +150,27 @@ def _statement(reader: _Reader, text: str) -> None:
         _command(reader, command, first=not place)
 
 
-def _after_test(reader: _Reader, found: re.Match[str]) -> None:
+def _after_test(reader: Reader, found: re.Match[str]) -> None:
     """``[ "$N" -gt 64 ] && N=64``: what follows runs where the test holds (``&&``) or does not (``||``)."""
     truth, opened = holds(found["test"], reader.known)
     runs = truth if truth is None else truth is (found["how"] == "&&")
-    reader.branches.append(_Branch(runs=runs, ran=bool(runs), opened=opened))
+    reader.branches.append(Branch(runs=runs, ran=bool(runs), opened=opened))
     _statement(reader, found["rest"].strip())
     reader.branches.pop()
+
+
+def _split_into(reader: Reader, found: re.Match[str]) -> None:
+    """``IFS=, read -r A B <<< "$LIST"``: the parts of a value by name; the last name takes what is left."""
+    value = resolved(unquoted(found["value"].strip()), reader.known)
+    names = found["names"].split()
+    parts = value.split(found["by"]) if found["by"] else value.split()
+    if found["array"]:
+        set_array(reader, names[-1], parts)
+        return
+    for place, name in enumerate(names):
+        rest = parts[place:]
+        if name not in reader.given and rest:
+            reader.known[name] = rest[0] if place < len(names) - 1 else (found["by"] or " ").join(rest)
 
 
 def _is_assignment(value: str) -> bool:
@@ -227,7 +182,7 @@ def _is_assignment(value: str) -> bool:
     return not re.search(r"\s", plain) or plain.startswith("$(")
 
 
-def _assign(reader: _Reader, assigned: re.Match[str]) -> None:
+def _assign(reader: Reader, assigned: re.Match[str]) -> None:
     name, more, value = assigned[1], assigned[2], in_brackets(assigned[3].strip())
     if name in reader.given:
         return
@@ -236,35 +191,35 @@ def _assign(reader: _Reader, assigned: re.Match[str]) -> None:
         adds = more or re.match(rf"[\"']?\$\{{?{name}\b", value)
         reader.known[name] = f"{reader.known.get(name, '')} {mark}" if adds else mark  # what may be added to it
         if name in reader.arrays:  # its words stay words
-            reader.arrays[name] = [*reader.arrays[name], mark] if adds else [mark]
-            reader.known[f"{name}[@]"] = " ".join(reader.arrays[name])
+            set_array(reader, name, [*reader.arrays[name], mark] if adds else [mark])
+            reader.known[name] = reader.arrays[name][0]
     elif value.startswith("("):
         words = _words(reader, value[1 : value.rindex(")")] if ")" in value else value[1:])
-        reader.arrays[name] = [*reader.arrays.get(name, []), *words] if more else words
-        reader.known[name] = reader.arrays[name][0] if reader.arrays[name] else ""
-        reader.known[f"{name}[@]"] = " ".join(reader.arrays[name])
+        keyed = [re.fullmatch(r"\[([^\]]{1,80})\]=(.*)", word, re.S) for word in words]
+        if keyed and all(keyed):
+            for one in keyed:
+                set_element(reader, name, one[1], one[2])  # type: ignore[index]
+        else:
+            set_array(reader, name, [*reader.arrays.get(name, []), *words] if more else words)
     elif value.startswith(("$(", "`")) and not value.startswith("$(("):
         reader.known.pop(name, None)
     else:
-        found = resolved(value[1:-1] if value[:1] in ("'", '"') and value[-1:] == value[:1] else value, reader.known)
+        found = resolved(unquoted(value), reader.known)
         found = "" if found == f"${{{name}}}" and not more else found
         reader.known[name] = f"{reader.known.get(name, '')}{found}" if more else found
         if not reader.known[name]:
             reader.known.pop(name)
 
 
-def _branch(reader: _Reader, text: str) -> bool:
+def _branch(reader: Reader, text: str) -> bool:
     """Follow if, elif, else and fi; True where the statement was one of them."""
     word = re.split(r"[\s;]", text, maxsplit=1)[0]
     if word == "if":
-        inline = re.fullmatch(r"if\s+(.*?);\s*then\s+(.+?);?\s*(?:else\s+(.+?);?\s*)?fi;?", text, re.S)
         truth, opened = holds(text, reader.known)
-        reader.branches.append(_Branch(runs=truth, ran=bool(truth), opened=opened))
-        if inline:
-            _inline(reader, inline)
+        reader.branches.append(Branch(runs=truth, ran=bool(truth), opened=opened))
         return True
     if not reader.branches or word not in ("elif", "else", "fi"):
-        return word in ("then", "fi", "done", "esac", "do", "shift", "trap", "for", "while")
+        return word in ("then", "fi", "done", "esac", "do", "trap", "{", "}")
     branch = reader.branches[-1]
     if word == "fi":
         reader.branches.pop()
@@ -272,14 +227,12 @@ def _branch(reader: _Reader, text: str) -> bool:
         truth, opened = (True, ()) if word == "else" else holds(text, reader.known)
         branch.runs = False if branch.ran else truth
         branch.opened, branch.ran = opened, branch.ran or bool(truth)
-    if rest := re.match(r"else\s+(\S.*)", text, re.S):
-        _statement(reader, rest[1])
     return True
 
 
-def _case(reader: _Reader, text: str) -> None:
+def _case(reader: Reader, text: str) -> None:
     """``case "$X" in a|b) ... ;; *) ... ;; esac``: the first part whose pattern fits; every part where X is open."""
-    found = re.fullmatch(r"case\s+(\S+|\"[^\"]*\")\s+in\b(.*)\besac\b;?", text, re.S)
+    found = re.fullmatch(r"case\s+(\S+|\"[^\"]*\")\s+in\b(.*)\besac\b.*", text, re.S)
     if found is None:
         return
     value = resolved(found[1].strip("\"'"), reader.known)
@@ -294,11 +247,10 @@ def _case(reader: _Reader, text: str) -> None:
         patterns = [pattern.strip().strip("\"'") for pattern in head.lstrip("( \n").split("|")]
         if not bracket or not (opened or reader.arm is not None or any(fnmatch.fnmatchcase(value, one) for one in patterns)):
             continue
-        reader.branches.append(_Branch(runs=None if opened else True, opened=opened))
-        for statement in _statements(reader, body):
-            for line in [statement] if re.search("[\"'\n]", statement) else statement.split(";"):
-                _statement(reader, line.strip())
-        reader.branches.pop()
+        reader.branches.append(Branch(runs=None if opened else True, opened=opened))
+        depth = len(reader.branches)
+        _run(reader, _statements(reader, body))
+        del reader.branches[depth - 1 :]
         if not opened:
             return
 
@@ -309,24 +261,13 @@ def _are_options(parts: list[str]) -> bool:
     return any(head.startswith("--") for head in heads) and all(head.startswith(("-", "*", '""')) or not head for head in heads)
 
 
-def _inline(reader: _Reader, found: re.Match[str]) -> None:
-    """``if A; then B; else C; fi`` in one line."""
-    branch = reader.branches[-1]
-    for part in found[2].split(";"):
-        _statement(reader, part.strip())
-    if found[3]:
-        branch.runs = None if branch.runs is None else not branch.ran
-        for part in found[3].split(";"):
-            _statement(reader, part.strip())
-    reader.branches.pop()
-
-
-def _command(reader: _Reader, raw: list[Word], *, first: bool) -> None:
+def _command(reader: Reader, raw: list[Word], *, first: bool) -> None:
     words = [found for word in raw for found in expanded(word, reader.known, reader.arrays, reader.given)]
     while words and words[0] in _SKIPPED:
         words = words[1:]
     if words[:1] in (["exit"], ["return"]):  # a script's own check that fails is not where it is meant to end
-        reader.ended = words in (["exit"], ["exit", "0"]) and first and all(branch.runs for branch in reader.branches)
+        ends = words[1:] in ([], ["0"]) and first and all(branch.runs for branch in reader.branches)
+        reader.ended, reader.returned = ends and words[0] == "exit", ends and words[0] == "return"
         return
     environment = {name: value for name, value in reader.known.items() if name in reader.exported}
     while words and (assigned := ASSIGNMENT.fullmatch(words[0])):
@@ -334,30 +275,49 @@ def _command(reader: _Reader, raw: list[Word], *, first: bool) -> None:
         words = words[1:]
     if words[:2] == ["set", "-a"] or words[:3] == ["set", "-o", "allexport"]:
         reader.exports_all = True
-    if words[:1] in (["export"], ["set"], ["declare"]) or not words:
-        _exports(reader, words[1:] if words else [], environment)
+    if words[:1] in _DECLARING or not words:
+        _exports(reader, words, environment)
         return
     if words[0] in ("source", ".") and len(words) > 1:
         _sourced(reader, words[1])
-        return
-    if words[0] == ":":
-        return
-    reader.lines.append(Line(words=tuple(words), environment=environment))
-    reader.ended = words[0] == "exec" and len(words) > 1 and first and all(branch.runs for branch in reader.branches)
+    elif words[0] == "shift":
+        count = int(words[1]) if len(words) > 1 and words[1].isdigit() and len(words[1]) < 3 else 1
+        reader.takes(reader.arrays["@"][count:])
+    elif words[0] in reader.functions:
+        _called(reader, words)
+    elif words[0] != ":":
+        reader.lines.append(Line(words=tuple(words), environment=environment))
+        reader.ended = words[0] == "exec" and len(words) > 1 and first and all(branch.runs for branch in reader.branches)
 
 
-def _exports(reader: _Reader, words: list[str], environment: dict[str, str]) -> None:
-    for word in words:
+def _called(reader: Reader, words: list[str]) -> None:
+    """Run a function's body with the words as its arguments; the caller's own stand again behind it."""
+    reader.called.add(words[0])
+    if reader.depth >= _DEEPEST:
+        return
+    before, open_branches = reader.arrays["@"], len(reader.branches)
+    reader.depth += 1
+    reader.takes(words[1:])
+    _run(reader, reader.functions[words[0]])
+    del reader.branches[open_branches:]
+    reader.takes(before)
+    reader.depth -= 1
+    reader.returned = False
+
+
+def _exports(reader: Reader, words: list[str], environment: dict[str, str]) -> None:
+    for word in words[1:]:
         assigned = ASSIGNMENT.fullmatch(word)
         if assigned and assigned[1] not in reader.given:
             reader.known[assigned[1]] = assigned[2]
-        reader.exported.add(assigned[1] if assigned else word)
+        if words[0] not in ("local", "readonly", "typeset"):
+            reader.exported.add(assigned[1] if assigned else word)
     if not words:
         reader.known |= environment
 
 
-def _sourced(reader: _Reader, name: str) -> None:
-    text = reader.source(name) if reader.depth < 8 else None
+def _sourced(reader: Reader, name: str) -> None:
+    text = reader.source(name) if reader.depth < _DEEPEST else None
     if text is not None:
         reader.depth += 1
         _read(reader, text)
@@ -365,6 +325,6 @@ def _sourced(reader: _Reader, name: str) -> None:
         reader.ended = False
 
 
-def _words(reader: _Reader, text: str) -> list[str]:
+def _words(reader: Reader, text: str) -> list[str]:
     words = (word for command in commands_of(text.replace("\n", " ")) for word in command)
     return [found for word in words for found in expanded(word, reader.known, reader.arrays, reader.given)]

@@ -1,5 +1,6 @@
 """A shell's variables: their values in words, with defaults, sums and arrays; what nobody set stays as ``${NAME}``."""
 
+import fnmatch
 import re
 from collections.abc import Mapping
 
@@ -9,7 +10,8 @@ from vramcast.untrusted import whole_number
 LONGEST = 200_000
 _LARGEST_NUMBER = 10**15
 _NAME = re.compile(
-    r"\$\{!?(?P<braced>\w{1,60})(?P<all>\[[@*]\])?(?:\[\d+\])?(?::?(?P<how>[-=+?])(?P<other>(?:\$\{[^{}]*\}|[^{}]){0,500})|[%#:/^,][^{}]{0,200})?\}"
+    r"\$\{(?P<bang>!)?(?P<braced>\w{1,60})(?P<all>\[[@*]\])?(?:\[(?P<key>[^\[\]@*]{1,80})\])?"
+    r"(?::?(?P<how>[-=+?])(?P<other>(?:\$\{[^{}]*\}|[^{}]){0,500})|(?P<change>##?|%%?|//?|,,?|\^\^?|:)(?P<by>[^{}]{0,200}))?\}"
     r"|\$(?P<bare>[A-Za-z_]\w{0,60}|\d)|\$\((?P<manifest>[A-Za-z_]\w{0,60})\)"
 )
 _SUM = re.compile(r"\$\(\(([\d\s+*/()-]+)\)\)")
@@ -63,11 +65,36 @@ def _bare(expression: str, known: Mapping[str, str]) -> str:
 def _value(found: re.Match[str], known: Mapping[str, str]) -> str:
     name = found["braced"] or found["bare"] or found["manifest"]
     how, other = found["how"], (found["other"] or "").strip("\"'")
-    value = known.get(f"{name}[@]" if found["all"] else name, known.get(name))
+    value = _held(found, name, known)
     if how == "+":
         return other if value else ""
     if value:
-        return value
+        return _changed(value, found["change"] or "", found["by"] or "")
     if how in ("-", "="):
         return other
     return value if value is not None else f"${{{name}}}"
+
+
+def _held(found: re.Match[str], name: str, known: Mapping[str, str]) -> str | None:
+    """What a variable holds: an array's words or one of them, or what the variable holds that it names (``${!NAME}``)."""
+    if found["all"]:
+        return known.get(f"{name}[@]", known.get(name))
+    if found["key"] is not None:
+        key = found["key"].strip("\"'")
+        key = known.get(key.strip("${}"), key) if "$" in key or key in known else key
+        return known.get(f"{name}[{key}]", known.get(name) if key == "0" else None)
+    value = known.get(name)
+    return known.get(value) if found["bang"] and value else value
+
+
+def _changed(value: str, how: str, by: str) -> str:
+    """``${X##*/}``, ``${X%.gguf}``, ``${X/a/b}``, ``${X,,}``: a part of a value, or the value with its letters changed."""
+    if how[:1] in ("#", "%") and how:
+        ends = range(len(value) + 1)
+        cuts = [(value[:end], value[end:]) if how[0] == "#" else (value[end:], value[:end]) for end in ends]
+        fitting = [rest for part, rest in cuts if fnmatch.fnmatchcase(part, by.strip("\"'"))]
+        return value if not fitting else (min if len(how) == 2 else max)(fitting, key=len)
+    if how[:1] == "/":
+        old, _, new = by.partition("/")
+        return value.replace(old, new, -1 if how == "//" else 1) if old else value
+    return value.lower() if how[:1] == "," else value.upper() if how[:1] == "^" else value

@@ -84,7 +84,7 @@ def _array(text: str) -> str:
     """The array that a whole word stands for: ``$@``, ``${ARGS[@]}``, ``${ARGS[*]+...}``; "" for none."""
     if text in ("$@", "$*", "${@}"):
         return "@"
-    found = re.fullmatch(r"\$\{(\w{1,60})\[[@*]\](?::?[-+].*)?\}", text, re.S)
+    found = re.fullmatch(r"\$\{(!?\w{1,60})\[[@*]\](?::?[-+].*)?\}", text, re.S)
     return found[1] if found else ""
 
 
@@ -163,8 +163,10 @@ def _substituted(text: str) -> str:
 
 
 def in_brackets(text: str) -> str:
-    """``$(expr 16 / $N)`` as ``$((16 / $N))``; ``$(command -v NAME)`` and ``$(which NAME)`` as the name."""
+    """``$(expr 16 / $N)`` as ``$((16 / $N))``; ``$(basename "$X")`` as ``${X##*/}``; ``$(command -v NAME)`` as the name."""
     text = re.sub(r"(?:\$\(|`)\s*expr\s+([^()`]{1,200}?)\s*(?:\)|`)", lambda found: f"$(({found[1].replace(chr(92), '')}))", text)
+    text = re.sub(r"(?:\$\(|`)\s*basename\s+\"?\$\{?(\w{1,60})\}?\"?\s*(?:\)|`)", r"${\1##*/}", text)
+    text = re.sub(r"(?:\$\(|`)\s*dirname\s+\"?\$\{?(\w{1,60})\}?\"?\s*(?:\)|`)", r"${\1%/*}", text)
     return re.sub(r"(?:\$\(|`)\s*(?:command -v|which|type -P)\s+([\w./-]{1,120})(?:\s[^()`]{0,80})?(?:\)|`)", r"\1", text)
 
 
