@@ -165,11 +165,13 @@ class ModelClass(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``reader``: the module of models/families that reads its config, "" where it is only met inside a wrapper; ``aliases``: what
     remote code calls the same class; ``reads_as``: another row, the class whose config and layers it shares (wrappers' decoders).
     ``asked``: the transformers release that answered for it; "" where every field was read by hand.
+    ``unverified``: why its count is not sure, where nothing that was published or built was ever held against it.
     ``sources``: where a field was read, for those whose source is not above.
     """
 
     name: str
     reader: str = ""
+    unverified: str = ""
     aliases: tuple[str, ...] = ()
     reads_as: str = ""
     asked: str = ""

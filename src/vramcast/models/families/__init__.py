@@ -8,12 +8,16 @@ import importlib
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
-from vramcast.errors import UnmodelledError
+from msgspec.structs import replace
+
+from vramcast.errors import ConfigError, UnmodelledError
+from vramcast.ledger import Assumption
+from vramcast.models.classes import model_class
 from vramcast.models.config import Config
 from vramcast.models.families.class_defaults import completed, kind_of_architecture
 from vramcast.models.families.damage import checked
 from vramcast.models.families.heads import headed
-from vramcast.models.families.registry import ALIASES, ARCHITECTURES, FORMER, MODULES, OWN_HEADS
+from vramcast.models.families.registry import ALIASES, ARCHITECTURES, FORMER, MODULES, OWN_HEADS, REMOTE
 from vramcast.models.inventory import Model
 from vramcast.models.rotary import with_tables
 
@@ -34,20 +38,47 @@ def read_config(raw: Mapping[str, Any], *, path: str = "config.json") -> Model:
 
     Raises ConfigError for a missing or impossible field and UnmodelledError for a ``model_type`` without a family.
     """
-    config = Config(_in_todays_words(raw, path), path)
+    config, assumed = _read_as(Config(_in_todays_words(raw, path), path))
     kind = kind_of(config)
     model = with_tables(_reader(config, kind)(completed(config, kind)), config.raw)
     whole = model if MODULES.get(kind, "derived") in OWN_HEADS else headed(model, config)
-    return checked(whole, config)
+    return checked(_saying(whole, kind, assumed), config)
+
+
+def _saying(model: Model, kind: str, assumed: tuple[Assumption, ...]) -> Model:
+    """The model with what was assumed of its class, and whether its count was ever held against anything."""
+    doubt = model_class(kind).unverified
+    doubts = (f"{kind}: {doubt}",) if doubt else ()
+    if not assumed and not doubts:
+        return model
+    return replace(model, assumed=(*model.assumed, *assumed), unmodelled=(*model.unmodelled, *doubts))
+
+
+def _read_as(config: Config) -> tuple[Config, tuple[Assumption, ...]]:
+    """The config under the name of a class that is known, where its own name is another of the same class; what that assumes.
+
+    A part of a larger model saved alone ("qwen3_vl_text"), or a ``model_type`` that somebody made up for a known class.
+    """
+    kind = kind_of(config)
+    if not kind or kind in MODULES or _derived(kind):
+        return config, ()
+    from vramcast.models.families.renamed_types import under_known_name
+
+    return under_known_name(config, kind)
 
 
 def _in_todays_words(raw: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     """Configs without a ``model_type``, and those of some classes, may be of a form before transformers'."""
-    if not isinstance(raw, Mapping) or raw.get("model_type") not in FORMER:
-        return raw
-    from vramcast.models.families.spellings import translated
+    kind = raw.get("model_type") if isinstance(raw, Mapping) else ""
+    if kind in FORMER:
+        from vramcast.models.families import spellings
 
-    return translated(raw, path)
+        return spellings.translated(raw, path)
+    if kind in REMOTE:
+        from vramcast.models.families import remote_spellings
+
+        return remote_spellings.translated(raw, path)
+    return raw
 
 
 def read_text(config: Config, *, prefix: str) -> Model:
@@ -56,7 +87,10 @@ def read_text(config: Config, *, prefix: str) -> Model:
     Fields absent from a nested config are the class's defaults, as transformers reads it.
     """
     kind = kind_of(config)
-    return _reader(config, kind)(completed(config, kind, nested=True), prefix=prefix)
+    reader = _reader(config, kind)
+    if "prefix" not in getattr(reader, "__annotations__", ()):
+        raise ConfigError(f"{config.path}: model_type {kind[:80]!r} is a whole model; a text decoder was expected here")
+    return reader(completed(config, kind, nested=True), prefix=prefix)
 
 
 def kind_of(config: Config) -> str:

@@ -89,7 +89,17 @@ def read(config: Config) -> Model:
 
     Raises ConfigError for a damaged field and UnmodelledError for values that were never held against the class.
     """
-    return described(config, _row(config))
+    row = _row(config)
+    model = described(config, row)
+    wanted = _wanted(config) or row.architecture
+    if wanted == row.architecture:
+        return model
+    added = f"{wanted[:60]} is not known here: counted is {row.architecture}, which it stands on, and nothing that it adds"
+    return msgspec.structs.replace(model, architecture=wanted, unmodelled=(*model.unmodelled, added))
+
+
+def _wanted(config: Config) -> str:
+    return str((config.list("architectures", default=[]) or [""])[0])
 
 
 def described(config: Config, row: Row) -> Model:
@@ -115,8 +125,11 @@ def _assumed(config: Config, row: Row, fields: Fields) -> Iterator[Assumption]:
 def _row(config: Config) -> Row:
     kind = config.text("model_type")
     rows = msgspec.json.decode(_rows()[kind], type=list[Row])
-    wanted = str((config.list("architectures", default=[]) or [rows[0].architecture])[0])
+    wanted = _wanted(config) or rows[0].architecture
     alike = [row for row in rows if row.architecture == wanted]
+    alike = alike or [
+        row for row in rows if row.architecture.endswith("Model") and wanted.startswith(f"{row.architecture[:-5]}For")
+    ]
     if not alike:
         known = ", ".join(row.architecture for row in rows)
         raise UnmodelledError(

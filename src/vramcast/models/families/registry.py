@@ -14,6 +14,9 @@ WHOLE = {"ChatGLMModel", "InternVLChatModel", "LlavaLlamaModel", "Qwen2_5OmniMod
 # Classes whose published configs are also of a form before transformers took them in (spellings); None has no name yet.
 FORMER = frozenset({None, "florence2"})
 
+# Code beside checkpoints whose configs are read in other words (remote_spellings).
+REMOTE = frozenset({"videollama3_qwen2", "glmasr", "vibevoice", "vibepod", "minimind"})
+
 # Classes that decide against, or in the absence of, a ``model_type``.
 ARCHITECTURES: dict[str, str] = {
     "Mistral3ForConditionalGeneration": "mistral3",

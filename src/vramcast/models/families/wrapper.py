@@ -34,7 +34,14 @@ def text_of(config: Config, kind: str, *names: str) -> Config:
     """
     found = config.optional_child(*(names or _TEXT))
     own = found.text("model_type", default=kind) if found else kind
-    whole, alike = completed(found or config, own, nested=True), model_class(own).name
+    if found and own == config.text("model_type", default=""):
+        own = kind
+    return as_decoder(found or config, own, nested=True)
+
+
+def as_decoder(config: Config, own: str, *, nested: bool) -> Config:
+    """The config of a text decoder of class ``own`` under the name of the family that reads it, with its own class's defaults."""
+    whole, alike = completed(config, own, nested=nested), model_class(own).name
     foreign = dict.fromkeys(fields_of(alike) if fields_of(own) else ())
     return Config({**foreign, **whole.raw, **_ALWAYS.get(own, {}), "model_type": alike}, whole.path)
 
