@@ -23,11 +23,13 @@ from vramcast.tracing.execution.stand_ins import (
     absent,
     checkpoints,
     compiled_operations,
+    data_sets,
     driver_tools,
     files,
     flash_package,
     flex_attention,
     four_bit,
+    hub_files,
     hub_kernels,
     hub_models,
     metrics,
@@ -59,6 +61,7 @@ def run_script(request: ScriptRequest, path: Path, complete: Callable[[TraceResu
     limit_host_memory()
     scratch = None if request.write_through else files.install(path.parent)
     checkpoints.install(session, scratch)
+    hub_files.install(session, path.parent)
     if request.life:
         session.live()
         generations(session)
@@ -113,6 +116,7 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -
     triton_kernels.install()
     compiled_operations.install()
     metrics.install(session)
+    data_sets.install(session)
     numpy_names.install(session)
     absent.install(session, ranks)
     pretrained.install(session)

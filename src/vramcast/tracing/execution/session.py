@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vramcast.tracing.execution.advice import without_network
+from vramcast.tracing.execution.advice import without_network, without_package
 from vramcast.tracing.execution.backends import Backend, open_backend
 from vramcast.tracing.execution.kernels import attention
 from vramcast.tracing.execution.mode import TracingMode
@@ -242,8 +242,9 @@ class Session:
 
 
 def describe(failure: BaseException) -> str:
-    """The failure in one line, its place, and what would help where it is that of a network."""
-    return f"{type(failure).__name__}: {' '.join(str(failure).split())[:400]}{place_of(failure)}{without_network(failure)}"
+    """The failure in one line, its place, and what would help where a network or a package is missing."""
+    advice = without_package(failure) or without_network(failure)
+    return f"{type(failure).__name__}: {' '.join(str(failure).split())[:400]}{place_of(failure)}{advice}"
 
 
 def place_of(failure: BaseException) -> str:

@@ -1,0 +1,249 @@
+"""``datasets.load_dataset`` of a published set that is not here: rows with its columns, as many words long, made up.
+
+How long texts are decides what a padded batch takes, so the answer names every set that was made up. A set that is not known by
+name gets the columns that the script itself asks for by name, and is said to be guessed; without any, the failure stays.
+"""
+
+import ast
+import functools
+import sys
+from pathlib import Path
+from typing import Any
+
+from vramcast.tracing.execution.places import is_library
+from vramcast.tracing.execution.session import Session
+from vramcast.tracing.execution.stand_ins.imported import when_imported
+from vramcast.tracing.execution.stand_ins.reachable import look_once
+from vramcast.tracing.published.data_sets import DataSet, data_set, row, rows_made, value
+
+_FILES = frozenset(
+    {"json", "csv", "text", "parquet", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset", "xml", "pickle"}
+)
+_MADE_UP = "made up by vramcast"
+
+
+def install(session: Session) -> None:
+    """Answer where ``load_dataset`` finds nothing, with a note."""
+    when_imported("datasets.load", functools.partial(_patch, session))
+
+
+def _patch(session: Session, module: Any) -> None:
+    original = module.load_dataset
+
+    @functools.wraps(original)
+    def load(path: Any, name: Any = None, *args: Any, **options: Any) -> Any:
+        local = str(path) in _FILES or Path(str(path)).exists()
+        if not local:
+            look_once()
+        try:
+            return original(path, name, *args, **options)
+        except Exception:
+            asked = None if local else _asked(str(path), name, session)
+            if asked is None:
+                raise
+        return _made(asked, options.get("split"), streaming=bool(options.get("streaming")))
+
+    module.load_dataset = load
+    _selectable()
+    _audible()
+
+
+def _asked(path: str, name: Any, session: Session) -> DataSet | None:
+    found = data_set(path, name if isinstance(name, str) else None)
+    if found is None:
+        columns = columns_of_script(_script_files())
+        found = DataSet(path, columns, {"train": 10_000, "validation": 1_000, "test": 1_000}) if columns else None
+        if found is not None:
+            named = ", ".join(columns)
+            session.notes[f"data set {path} is not here nor known: rows with what the script asks for ({named}) are made up"] = (
+                None
+            )
+        return found
+    session.notes[f"data set {path} is not here: rows like its own are made up, their lengths about as usual"] = None
+    return found
+
+
+_GUESSED: tuple[tuple[tuple[str, ...], Any], ...] = (
+    (("messages", "conversation", "conversations"), "chat:250"),
+    (("label", "labels"), "label:2"),
+    (("image", "img"), "image:512x512"),
+    (("audio",), "audio:16000x10"),
+    (("chosen", "rejected", "output", "response", "answer", "completion", "target", "summary", "solution"), "text:100"),
+    (("text", "content", "document", "article", "context", "story", "code"), "text:250"),
+    (("prompt", "instruction", "question", "input", "query", "title", "caption", "problem", "sentence"), "text:40"),
+)
+
+
+def columns_of_script(texts: list[str]) -> dict[str, Any]:
+    """The usual names of columns that a script asks its rows for, with the kind that such a column has."""
+    named: dict[str, None] = {}
+    for text in texts:
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+                named[node.slice.value] = None
+            if isinstance(node, ast.keyword) and (node.arg or "").endswith(("_column", "_field")):
+                named |= (
+                    {node.value.value: None} if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else {}
+                )
+    usual = {name: kind for names, kind in _GUESSED for name in names}
+    return {name: usual[name] for name in named if name in usual}
+
+
+def _script_files() -> list[str]:
+    """The user's own files on the stack."""
+    found: dict[str, None] = {}
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not is_library(file) and Path(file).is_file():
+            found[file] = None
+        frame = frame.f_back
+    return [Path(file).read_text(errors="replace") for file in found]
+
+
+def _made(asked: DataSet, split: Any, *, streaming: bool) -> Any:
+    import datasets  # type: ignore[import-not-found]
+
+    if isinstance(split, list | tuple):
+        return [_made(asked, each, streaming=streaming) for each in split]
+    if split is None:
+        whole = {name: _table(asked, count) for name, count in asked.splits.items()}
+        streams = {name: table.to_iterable_dataset() for name, table in whole.items()} if streaming else {}
+        return datasets.IterableDatasetDict(streams) if streaming else datasets.DatasetDict(whole)
+    table = _table(asked, _rows(asked, str(split)))
+    return table.to_iterable_dataset() if streaming else table
+
+
+def _rows(asked: DataSet, split: str) -> int:
+    """How many rows an expression such as ``train[:5%]+test`` means."""
+    from datasets.arrow_reader import ReadInstruction  # type: ignore[import-not-found]
+
+    if split in {"all", *asked.splits}:
+        return asked.splits.get(split, sum(asked.splits.values()))
+    parts = ReadInstruction.from_spec(split).to_absolute(asked.splits)
+    return sum(part.to - part.from_ for part in parts)
+
+
+def _table(asked: DataSet, count: int) -> Any:
+    import datasets
+
+    features = datasets.Features({name: _feature(kind, datasets) for name, kind in asked.columns.items()})
+    pictures: dict[tuple[Any, ...], Any] = {}
+    numbers = range(rows_made(asked, count))
+    made = [{n: _held(v, asked.columns[n], pictures) for n, v in row(asked.columns, number).items()} for number in numbers]
+    table = datasets.Dataset.from_list(made, features=features)
+    table.info.description = _MADE_UP
+    return table
+
+
+def _held(made: Any, kind: Any, pictures: dict[tuple[Any, ...], Any]) -> Any:
+    """A value as ``datasets`` stores it: pictures and sounds of one size are one file."""
+    if isinstance(kind, list) and str(kind[0]).startswith(("image", "grey")):
+        return [_held(each, kind[0], pictures) for each in made]
+    if not str(kind).startswith(("image:", "grey:", "audio:")):
+        return made
+    if made not in pictures:
+        pictures[made] = {"bytes": _sound(*made) if len(made) == 2 else _picture(*made), "path": None}
+    return pictures[made]
+
+
+def _picture(width: int, height: int, channels: int) -> bytes:
+    import io
+
+    from PIL import Image  # type: ignore[import-not-found]
+
+    file = io.BytesIO()
+    Image.new("RGB" if channels == 3 else "L", (width, height)).save(file, "PNG")
+    return file.getvalue()
+
+
+def _sound(rate: int, seconds: int) -> bytes:
+    import io
+    import wave
+
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setparams((1, 2, rate, 0, "NONE", ""))
+        sound.writeframes(bytes(2 * rate * seconds))
+    return file.getvalue()
+
+
+def _feature(kind: Any, datasets: Any) -> Any:
+    """The feature that a kind of column has."""
+    if isinstance(kind, dict):
+        return {name: _feature(part, datasets) for name, part in kind.items()}
+    if isinstance(kind, list):
+        return datasets.Sequence(_feature(kind[0], datasets)) if not isinstance(kind[0], dict) else [_feature(kind[0], datasets)]
+    name, _, size = str(kind).partition(":")
+    if name in {"image", "grey", "audio"}:
+        return datasets.Audio(sampling_rate=int(size.split("x")[0])) if name == "audio" else datasets.Image()
+    if name in {"label", "labelfrom1", "tags"}:
+        names = [f"class {number}" for number in range(int(size.partition(":")[0]))]
+        return datasets.ClassLabel(names=names)
+    sample = value(kind, 0, {}) if name not in {"first", "words"} else ""
+    return _of_value(sample, datasets)
+
+
+def _of_value(sample: Any, datasets: Any) -> Any:
+    if isinstance(sample, dict):
+        return {name: _of_value(part, datasets) for name, part in sample.items()}
+    if isinstance(sample, list):
+        return [_of_value(sample[0], datasets)]
+    if sample is None:
+        return datasets.Value("string")
+    plain = {bool: "bool", int: "int64", float: "float32", str: "string"}
+    return datasets.Value(plain[type(sample)])
+
+
+def _selectable() -> None:
+    """Rows beyond those that were made are the first ones again: scripts name as many as the published set has."""
+    from datasets import Dataset
+
+    original = Dataset.select
+
+    @functools.wraps(original)
+    def select(table: Any, indices: Any, *args: Any, **options: Any) -> Any:
+        if table.info.description == _MADE_UP and len(table):
+            indices = [int(index) % len(table) for index in indices]
+        return original(table, indices, *args, **options)
+
+    Dataset.select = select
+
+
+def _audible() -> None:
+    """Sounds without torchcodec, which decodes them since datasets 4 and needs FFmpeg: a WAV file is read as it is."""
+    from datasets import Audio
+
+    original, encode = Audio.decode_example, Audio.encode_example
+
+    def encoded(feature: Any, value: Any) -> Any:
+        return value if isinstance(value, dict) and value.get("bytes") else encode(feature, value)
+
+    @functools.wraps(original)
+    def decode(feature: Any, value: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return original(feature, value, *args, **options)
+        except (ImportError, OSError, RuntimeError):
+            if not (value.get("bytes") or b"").startswith(b"RIFF"):
+                raise
+        return _waves(value["bytes"], feature.sampling_rate)
+
+    Audio.decode_example, Audio.encode_example = decode, encoded
+
+
+def _waves(data: bytes, rate: int | None) -> dict[str, Any]:
+    """The samples of a 16-bit WAV file, at another rate taken as often."""
+    import io
+    import wave
+
+    import numpy as np
+
+    with wave.open(io.BytesIO(data)) as sound:
+        own = sound.getframerate()
+        samples = np.frombuffer(sound.readframes(sound.getnframes()), dtype="<i2").astype(np.float32) / 2**15
+    places = np.arange(0, len(samples), own / (rate or own)).astype(np.int64)
+    return {"path": None, "array": samples[places], "sampling_rate": rate or own}

@@ -1,0 +1,222 @@
+"""Scripts that ask a hub for configs, tokenizers and data sets where there is none: what is made up, and how it is told."""
+
+import statistics
+from pathlib import Path
+
+import pytest
+
+from vramcast.planning.tracing.answer import Traced, trace_program
+from vramcast.tracing.execution.advice import without_package
+from vramcast.tracing.published.configs import published
+from vramcast.tracing.published.data_sets import data_set, row, value, words_of
+from vramcast.tracing.published.preprocessors import preprocessor_file
+from vramcast.tracing.published.tokenizers import tokenizer_files
+
+pytestmark = pytest.mark.torch
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+
+def _traced(folder: Path, text: str) -> Traced:
+    script = folder / "train.py"
+    script.write_text(text)
+    environment = {"HF_HOME": str(folder / "hub"), "HF_HUB_OFFLINE": "1"}
+    return trace_program((str(script),), gpu="H100", environment=environment)
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("gpt2", "openai-community/gpt2"),
+        ("bert-base-uncased", "google-bert/bert-base-uncased"),
+        ("NousResearch/Llama-2-7b-hf", "meta-llama/Llama-2-7b-hf"),
+        ("unsloth/Llama-3.2-1B", "meta-llama/Llama-3.2-1B"),
+        ("Qwen/Qwen2.5-0.5B-Instruct", "Qwen/Qwen2.5-0.5B-Instruct"),
+    ],
+)
+def test_a_model_is_known_by_its_id_and_by_its_copies(name: str, source: str) -> None:
+    found = published(name)
+    assert found is not None
+    assert found.source == source
+
+
+def test_a_name_that_nobody_knows_is_not_answered() -> None:
+    assert published("someone/my-own-finetune-v3") is None
+    assert data_set("someone/my-own-rows") is None
+
+
+def test_a_four_bit_copy_keeps_its_four_bits() -> None:
+    found = published("unsloth/Llama-3.2-1B-bnb-4bit")
+    assert found is not None
+    assert found.config["quantization_config"]["bnb_4bit_quant_type"] == "nf4"
+
+
+# Parameters as the model pages on the hub count them.
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("openai-community/gpt2", 124_439_808),
+        ("distilbert/distilbert-base-uncased", 66_985_530),
+        ("FacebookAI/roberta-base", 124_697_433),
+        ("facebook/opt-350m", 331_196_416),
+        ("facebook/bart-base", 139_420_416),
+        ("google/vit-base-patch16-224-in21k", 86_389_248),
+        ("facebook/convnext-tiny-224", 28_589_128),
+        ("microsoft/resnet-50", 25_557_032),
+        ("openai/clip-vit-base-patch32", 151_277_313),
+        ("openai/whisper-small", 241_734_912),
+        ("facebook/wav2vec2-large-xlsr-53", 317_390_592),
+        ("HuggingFaceTB/SmolLM2-135M", 134_515_008),
+        ("Qwen/Qwen2.5-0.5B", 494_032_768),
+    ],
+)
+def test_published_configs_build_the_published_model(name: str, parameters: int) -> None:
+    import torch
+    import transformers
+
+    found = published(name)
+    assert found is not None
+    config = transformers.AutoConfig.for_model(**found.config)
+    with torch.device("meta"):
+        model = getattr(transformers, found.config["architectures"][0])(config)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+
+
+@pytest.mark.parametrize(
+    "name", ["gpt2", "bert-base-uncased", "roberta-base", "t5-small", "meta-llama/Llama-2-7b-hf", "Qwen/Qwen3-0.6B"]
+)
+def test_a_made_up_tokenizer_has_as_many_tokens_and_cuts_as_finely(name: str, tmp_path: Path) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    found = published(name)
+    assert found is not None
+    for file, text in tokenizer_files(found.config).items():
+        (tmp_path / file).write_text(text)
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(str(tmp_path))
+    text = "The scheduler gives every request a slot before any of them begins to decode, and takes it back at the end."
+    tokens = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert len(tokenizer) == found.config["vocab_size"]
+    assert 1.2 * len(text.split()) <= len(tokens) <= 1.6 * len(text.split())
+    assert set(tokens).isdisjoint(tokenizer.all_special_ids)
+    for part in ("bos", "eos", "pad"):
+        placed = found.config.get(f"{part}_token_id")
+        if placed is not None and getattr(tokenizer, f"{part}_token") is not None:
+            assert getattr(tokenizer, f"{part}_token_id") == placed
+
+
+def test_a_bert_tokenizer_frames_pairs() -> None:
+    import json
+
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_str(tokenizer_files({"model_type": "bert", "vocab_size": 30_522})["tokenizer.json"])
+    coded = tokenizer.encode("hello", "you")
+    assert (coded.ids[0], coded.ids[-1]) == (101, 102)
+    assert coded.type_ids == [0, 0, 0, 1, 1]
+    assert (
+        json.loads(preprocessor_file({"model_type": "vit", "image_size": 384})["preprocessor_config.json"])["size"]["height"]
+        == 384
+    )
+
+
+def test_a_script_that_names_the_hub_takes_its_two_steps(tmp_path: Path) -> None:
+    text = """
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, BertTokenizer
+tokenizer = AutoTokenizer.from_pretrained("gpt2")
+assert len(tokenizer) == 50257 and tokenizer.pad_token is None
+assert len(BertTokenizer.from_pretrained("bert-base-uncased")) == 30522
+model = AutoModelForCausalLM.from_pretrained("gpt2", dtype=torch.float32).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(2):
+    batch = tokenizer(["what is asked"] * 4, return_tensors="pt").to("cuda")
+    model(**batch, labels=batch["input_ids"]).loss.backward()
+    optimizer.step()
+"""
+    result = _traced(tmp_path, text).result
+    assert (result.error, result.steps) == ("", 2)
+    assert any(
+        "gpt2 is not here: its config is that of openai-community/gpt2; its tokenizer is made up" in n for n in result.notes
+    )
+
+
+def test_a_script_that_names_what_nobody_knows_is_told_where_to_put_it(tmp_path: Path) -> None:
+    error = _traced(
+        tmp_path, "from transformers import AutoTokenizer\nAutoTokenizer.from_pretrained('someone/own-model')\n"
+    ).result.error
+    assert "hf download someone/own-model --local-dir DIR" in error
+
+
+def test_a_missing_package_is_told_with_what_installs_it(tmp_path: Path) -> None:
+    error = _traced(tmp_path, "import measures_not_here.parts\n").result.error
+    assert "pip install measures_not_here, or as the program's requirements say" in error
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / "own_helpers.py").write_text("")
+    near = without_package(ModuleNotFoundError("No module named 'own_helpers'", name="own_helpers"), tmp_path)
+    assert near == f"; it is a folder of the program: PYTHONPATH={tmp_path / 'deeper'}"
+    assert "opencv-python" in without_package(ModuleNotFoundError("No module named 'cv2'", name="cv2"), tmp_path)
+    assert without_package(ImportError("cannot import name 'x'"), tmp_path) == ""
+
+
+def test_every_published_data_set_has_rows() -> None:
+    from vramcast.tracing.published.data_sets import _known
+
+    for known in _known().values():
+        made = row(known.columns, 7)
+        assert list(made) == list(known.columns)
+        assert all(each is not None for each in made.values())
+        assert all(count > 0 for count in known.splits.values())
+
+
+def test_texts_are_as_long_as_published_ones_at_the_median() -> None:
+    lengths = [words_of(174, number) for number in range(1000)]
+    assert statistics.median(lengths) == pytest.approx(174, rel=0.02)
+    assert max(lengths) > 4 * 174
+    assert len(str(value("text:174", 3, {})).split()) == words_of(174, 3)
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "columns"),
+    [
+        ("glue", "mrpc", ["sentence1", "sentence2", "label", "idx"]),
+        ("squad", None, ["id", "title", "context", "question", "answers"]),
+        ("wikitext", "wikitext-2-raw-v1", ["text"]),
+        ("tatsu-lab/alpaca", None, ["instruction", "input", "output", "text"]),
+    ],
+)
+def test_data_sets_are_known_with_and_without_their_organisation(path: str, name: str | None, columns: list[str]) -> None:
+    found = data_set(path, name)
+    assert found is not None
+    assert list(found.columns) == columns
+
+
+def test_an_answer_of_a_question_stands_in_its_context() -> None:
+    found = data_set("squad")
+    assert found is not None
+    made = row(found.columns, 11)
+    start = made["answers"]["answer_start"][0]
+    assert made["context"][start:].startswith(made["answers"]["text"][0])
+
+
+def test_load_dataset_is_answered_with_rows_like_its_own(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    text = """
+import torch
+from datasets import load_dataset
+rows = load_dataset("imdb", split="train[:10%]")
+assert rows.column_names == ["text", "label"] and rows.features["label"].num_classes == 2
+assert len(rows.select(range(20_000))) == 20_000
+assert set(load_dataset("glue", "mrpc")) == {"train", "validation", "test"}
+assert next(iter(load_dataset("allenai/c4", "en", split="train", streaming=True)))["text"]
+own = load_dataset("someone/own-rows", split="train")
+assert own[0]["question"] and own[0]["answer"]
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(2):
+    model(torch.randn(4, 64, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+    result = _traced(tmp_path, text).result
+    assert (result.error, result.steps) == ("", 2)
+    assert any(note.startswith("data set imdb is not here: rows like its own are made up") for note in result.notes)
+    assert any("someone/own-rows is not here nor known" in note for note in result.notes)
