@@ -159,14 +159,13 @@ def _stored(answer: Answer, host_bandwidth: float) -> tuple[Scheme, dict[str, fl
 
 def _of_file(answer: Answer, host_bandwidth: float) -> tuple[dict[str, float], Places]:
     """Mean bits of each part of a GGUF file, and what of layers and experts lies on the host."""
-    from vramcast.serving.engines.llama_cpp.answer import work
-    from vramcast.serving.engines.llama_cpp.loading import held_tensors
-    from vramcast.serving.engines.llama_cpp.weights import part_of
+    from vramcast.serving.engines.llama_cpp.answer import process_of
+    from vramcast.serving.engines.llama_cpp.loading import held_tensors, part_of
 
-    worked = work(answer.resolved, answer.resolved.question.engine)
-    placement = worked.settings.placement
+    process = process_of(answer.resolved, answer.resolved.question.engine)
+    placement = process.settings.placement
     sizes: dict[str, list[float]] = {}
-    for home, part, size in held_tensors(worked.parts, placement):
+    for home, part, size in held_tensors(process.parts, placement):
         own = sizes.setdefault(part_of(part.name), [0.0, 0.0, 0.0])
         own[0] += size
         own[1] += part.elements

@@ -15,7 +15,7 @@ from vramcast.hardware.runtime import context_bytes
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, LatentAttention
 from vramcast.serving.engines import engine
-from vramcast.serving.engines.llama_cpp.answer import Worked, work
+from vramcast.serving.engines.llama_cpp.answer import Process, process_of
 from vramcast.truth.bars import family_keys
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows import gguf_words
@@ -35,13 +35,13 @@ _PRINTED = 0.006 * MiB
 def judge(row: Row) -> Judgement:
     """The row beside its forecast. Raises Unexpressed with the reason when it cannot be asked."""
     question, model, exact = question_of(row)
-    worked = _worked(question, model)
+    process = _worked(question, model)
     size = row["measured"].get("file_size_gib")
-    if exact and size and abs(worked.plan.file_bytes / (size * GiB) - 1) > _SAME_FILE:
+    if exact and size and abs(process.plan.file_bytes / (size * GiB) - 1) > _SAME_FILE:
         exact = False
         sized = question.options | {"file_bytes": round(size * GiB)}
-        worked = _worked(msgspec.structs.replace(question, options=sized), model)
-    pairs = measures_of(row, worked, exact=exact)
+        process = _worked(msgspec.structs.replace(question, options=sized), model)
+    pairs = measures_of(row, process, exact=exact)
     if not pairs:
         raise Unexpressed("no figure of this row can be forecast from its settings")
     unread = unread_words(_ENGINES[row["engine"]], row["settings"])
@@ -49,9 +49,9 @@ def judge(row: Row) -> Judgement:
     return Judgement(id=row["id"], keys=keys, pairs=pairs, quality=row.get("quality") or "A", unread=unread)
 
 
-def _worked(question: Serving, model: Model) -> Worked:
+def _worked(question: Serving, model: Model) -> Process:
     try:
-        return work(engine(question.engine).resolve(question, model, None), question.engine)
+        return process_of(engine(question.engine).resolve(question, model, None), question.engine)
     except VramcastError as error:
         raise Unexpressed(str(error)) from error
 
@@ -140,21 +140,21 @@ def _layout(row: Row) -> str | None:
     return {"671.026": "whole", "672.050": "both"}.get(text.split()[0] if text else "")
 
 
-def measures_of(row: Row, worked: Worked, *, exact: bool) -> tuple[Pair, ...]:
+def measures_of(row: Row, process: Process, *, exact: bool) -> tuple[Pair, ...]:
     """Each measured figure beside its forecast.
 
     On a card that shares the host's memory a process's growth holds its pinned compute buffer and its context too.
     """
-    m, plan, pairs = row["measured"], worked.plan, list[Pair]()
-    untold = not gguf_words.told(row) or _beyond(row, worked)
+    m, plan, pairs = row["measured"], process.plan, list[Pair]()
+    untold = not gguf_words.told(row) or _beyond(row, process)
     if m.get("kv_total_mib"):
         pairs.append(_pair("kv_buffer", sum(plan.cache), m["kv_total_mib"]))
     if m.get("recurrent_state_mib"):
         pairs.append(_pair("state", sum(plan.state), m["recurrent_state_mib"]))
     if exact and not untold:
-        pairs += _per_device("model_buffer", m, worked)
-    if not untold and (exact or not _moves_unknown(row, worked)):
-        pairs += _per_device("compute_buffer", m, worked)
+        pairs += _per_device("model_buffer", m, process)
+    if not untold and (exact or not _moves_unknown(row, process)):
+        pairs += _per_device("compute_buffer", m, process)
     total = m.get("total_vram_mib") or m.get("gpu_mem_after_load_delta_mib")
     if total:
         pairs.append(_pair("total", plan.device(0), total))
@@ -164,11 +164,11 @@ def measures_of(row: Row, worked: Worked, *, exact: bool) -> tuple[Pair, ...]:
     return tuple(pairs)
 
 
-def _per_device(measure: str, measured: dict[str, Any], worked: Worked) -> list[Pair]:
+def _per_device(measure: str, measured: dict[str, Any], process: Process) -> list[Pair]:
     """One figure per GPU; the sum of weights when the split followed memory that was free then."""
     printed = sorted((measured.get(f"{measure}_mib") or {}).items(), key=_number)
-    figures = worked.plan.weights if measure == "model_buffer" else worked.plan.compute
-    gpus = worked.settings.placement.gpus
+    figures = process.plan.weights if measure == "model_buffer" else process.plan.compute
+    gpus = process.settings.placement.gpus
     if not printed or len(printed) > gpus or any(host in name for name, _ in printed for host in ("HTP", "AMX")):
         return []
     if measure == "model_buffer" and len(printed) > 1:
@@ -176,22 +176,22 @@ def _per_device(measure: str, measured: dict[str, Any], worked: Worked) -> list[
     return [_pair(measure, figures[i], value, at=device) for i, (device, value) in enumerate(printed)]
 
 
-def _beyond(row: Row, worked: Worked) -> bool:
+def _beyond(row: Row, process: Process) -> bool:
     """Whether the weights do not fit the cards as told: the overrides are then missing from the report."""
     names = [part.strip() for part in row["gpu"].split(",")]
     try:
         cards = [find_accelerator(re.sub(r"\s*\d+ ?GB.*|\(.*", "", name).strip()) for name in names]
     except VramcastError:
         return False
-    gpus = worked.settings.placement.gpus
+    gpus = process.settings.placement.gpus
     rooms = [card.visible_bytes for card in cards] * (gpus if len(cards) == 1 else 1)
-    return sum(worked.plan.weights[:gpus]) > sum(rooms[:gpus])
+    return sum(process.plan.weights[:gpus]) > sum(rooms[:gpus])
 
 
-def _moves_unknown(row: Row, worked: Worked) -> bool:
+def _moves_unknown(row: Row, process: Process) -> bool:
     """Whether experts of unknown type travel to the GPU: their copies are then most of the compute buffer."""
     named = "_R4" in (row.get("quant") or "") or re.search(r"IQ\d_K", row.get("quant") or "")
-    return bool(worked.settings.overridden and not named)
+    return bool(process.settings.overridden and not named)
 
 
 def _pair(measure: str, predicted: float, mib: float, *, at: str = "") -> Pair:

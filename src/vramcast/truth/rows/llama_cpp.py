@@ -15,7 +15,7 @@ from vramcast.errors import VramcastError
 from vramcast.models.families.gguf import read_metadata
 from vramcast.models.inventory import Model
 from vramcast.serving.engines import engine
-from vramcast.serving.engines.llama_cpp.answer import Worked, work
+from vramcast.serving.engines.llama_cpp.answer import Process, process_of
 from vramcast.serving.engines.llama_cpp.file_types import file_type
 from vramcast.serving.engines.llama_cpp.tensors import tensors_of
 from vramcast.truth.bars import family_keys
@@ -48,9 +48,9 @@ def judge(row: Row) -> Judgement:
     from vramcast.truth.rows import row_id
 
     question, model = question_of(row)
-    worked, exact = _worked(question, model)
-    unknown = () if exact else ("weights", "compute_buffer") if worked.settings.overridden else ("weights",)
-    pairs = tuple(p for p in measures_of(row, worked) if p.measure not in unknown)
+    process, exact = _worked(question, model)
+    unknown = () if exact else ("weights", "compute_buffer") if process.settings.overridden else ("weights",)
+    pairs = tuple(p for p in measures_of(row, process) if p.measure not in unknown)
     if not pairs:
         raise Unexpressed("the log shows no buffers")
     keys = {"engine": question.engine, "source": f"{row['source_repo']}/{row['source_path']}", "kind": str(row.get("arch"))}
@@ -58,14 +58,14 @@ def judge(row: Row) -> Judgement:
     return Judgement(id=row_id(row), keys=keys, pairs=pairs)
 
 
-def _worked(question: Serving, model: Model) -> tuple[Worked, bool]:
+def _worked(question: Serving, model: Model) -> tuple[Process, bool]:
     """The plan, with the printed tensor types when they can be placed; else with the file's size alone."""
     whole = question.options.get("file_bytes")
     loose = {k: v for k, v in question.options.items() if k != "tensor_types"}
     for options in (question.options, loose if whole else question.options):
         asked = msgspec.structs.replace(question, options=options)
         try:
-            return work(engine(asked.engine).resolve(asked, model, None), asked.engine), options is question.options
+            return process_of(engine(asked.engine).resolve(asked, model, None), asked.engine), options is question.options
         except VramcastError as error:
             reason = error
     raise Unexpressed(str(reason)) from reason
@@ -167,16 +167,16 @@ def _first_run(row: Row) -> Iterator[tuple[str, str, float]]:
         yield device, kind, value
 
 
-def measures_of(row: Row, worked: Worked) -> Iterator[Pair]:
+def measures_of(row: Row, process: Process) -> Iterator[Pair]:
     """Each printed figure of the first load beside its forecast."""
-    plan, buffers = worked.plan, list(_first_run(row))
+    plan, buffers = process.plan, list(_first_run(row))
     printed = (row.get("kv_self") or "").replace(",", ".").split(" MiB")[0]
     if re.fullmatch(r"\d+\.\d+", printed):
         yield _pair("kv_buffer", sum(plan.cache), float(printed))
     if _file_bytes(row) and row.get("tensor_types"):
         yield Pair(measure="weights", predicted=plan.file_bytes, measured=_file_bytes(row), slack=0.006 * GiB)
     gpus = [(device, value) for device, kind, value in buffers if kind == "compute" and _is_gpu(device)]
-    if not _told(worked, len(gpus)):
+    if not _told(process, len(gpus)):
         return
     for device, value in gpus:
         yield _pair("compute_buffer", plan.compute[_index(device)], value, at=device)
@@ -189,9 +189,9 @@ def _stores_latent(row: Row) -> bool:
     return any(key.endswith(".attention.key_length_mla") for key in row["kv"])
 
 
-def _told(worked: Worked, gpus: int) -> bool:
+def _told(process: Process, gpus: int) -> bool:
     """Whether the log holds what its compute buffers hang on."""
-    settings = worked.settings
+    settings = process.settings
     expands = settings.latent_mode > 1 and settings.flash
     piped = settings.generation.fork and gpus > 1 and not settings.overridden
     idle = gpus > 0 and all(place == settings.placement.host for place in settings.placement.layers)

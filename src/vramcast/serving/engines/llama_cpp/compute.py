@@ -16,7 +16,6 @@ from vramcast.serving.engines.llama_cpp.building import Batch, Builder, Habits, 
 from vramcast.serving.engines.llama_cpp.feedforward_graph import experts, mlp
 from vramcast.serving.engines.llama_cpp.graph import F32, I32, Node
 from vramcast.serving.engines.llama_cpp.latent_graph import latent_attention
-from vramcast.serving.engines.llama_cpp.per_layer_graph import per_layer_inputs, with_layer_input
 from vramcast.serving.engines.llama_cpp.recurrent_graph import recurrent
 from vramcast.serving.engines.llama_cpp.scheduler import Schedule, buffer_bytes
 
@@ -41,11 +40,11 @@ def compute_buffers(
     x = _embedded(b, outside)
     kept = list(_thinned(layers, schedule.backends - 1))
     narrow = _per_layer_width(layers)
-    inputs = per_layer_inputs(b, outside, x, narrow * len(layers))
+    inputs = _per_layer_inputs(b, outside, x, narrow * len(layers))
     for index, layer in enumerate(kept):
         x = _layer(b, layer, x, last=index == len(kept) - 1)
         if inputs is not None and index < len(kept) - 1:
-            x = with_layer_input(b, Weights(b.graph, layer.stored, layer.cache), inputs, x, narrow)
+            x = _with_layer_input(b, Weights(b.graph, layer.stored, layer.cache), inputs, x, narrow)
     x = b.norm(x, outside.get("output_norm.weight"))
     head = outside["output.weight" if "output.weight" in outside else "token_embd.weight"]
     logits = b.graph.op("matmul", (model.vocab, b.batch.outputs), head, x, name="logits")
@@ -68,6 +67,32 @@ def _per_layer_width(layers: Sequence[Layer]) -> int:
     """Rows of the per-layer gate, 0 for models without one."""
     gates = (t for x in layers[:1] for t in x.block.tensors if t.name.startswith("per_layer_input_gate"))
     return next((t.shape[0] for t in gates), 0)
+
+
+def _per_layer_inputs(b: Builder, outside: Weights, x: Node, width: int) -> Node | None:
+    """Per-layer embeddings (Gemma 3n, Gemma 4 E), made once for the batch: ``width`` in total per token; None for other models.
+
+    Source: src/models/gemma3n.cpp and gemma4.cpp, build_inp_per_layer and project_per_layer_inputs.
+    """
+    table = outside.get("per_layer_token_embd.weight")
+    if table is None or not width:
+        return None
+    g, shape = b.graph, (width, b.batch.tokens)
+    looked_up = g.op("get_rows", shape, table, b.input("tokens", b.batch.tokens))
+    looked_up.home = b.cpu
+    scaled = g.like("scale", looked_up)
+    g.expand(scaled)
+    projected = g.like("scale", b.matmul(outside["per_layer_model_proj.weight"], x, width))
+    joined = g.like("scale", b.add(b.norm(projected, outside.get("per_layer_projection_norm.weight")), scaled))
+    return g.op("cont", shape, g.view(joined, 1, strided=True))
+
+
+def _with_layer_input(b: Builder, weights: Weights, inputs: Node, x: Node, width: int) -> Node:
+    """The layer's output plus its own input, gated."""
+    g = b.graph
+    gate = g.like("unary", b.matmul(weights["inp_gate.weight"], x, width))
+    chosen = g.like("mul", gate, g.view(inputs, 1, strided=True))
+    return b.add(b.norm(b.matmul(weights["proj.weight"], chosen, b.hidden), weights.get("post_norm.weight")), x)
 
 
 def _thinned(layers: Iterable[Layer], host: int) -> Iterator[Layer]:

@@ -10,7 +10,7 @@ from vramcast.models.inventory import Model
 from vramcast.quantity import Number
 from vramcast.serving.engines.base import Answer, Resolved
 from vramcast.serving.engines.llama_cpp import ollama
-from vramcast.serving.engines.llama_cpp.answer import answer, work
+from vramcast.serving.engines.llama_cpp.answer import answer, process_of
 from vramcast.serving.engines.llama_cpp.fit import fitted, left_on_host, left_to_fit
 from vramcast.serving.engines.llama_cpp.generations import VERSIONS, build_note
 from vramcast.serving.engines.llama_cpp.options import ALL_LAYERS, OPTIONS
@@ -86,7 +86,7 @@ def _check_known(model: Model, name: str) -> None:
 
 def _with_prediction(resolved: Resolved) -> Resolved:
     """Ollama's own pre-check beside the forecast: it decides what else it unloads, not what this process takes."""
-    file_bytes = work(resolved, "ollama").laid.file_bytes
+    file_bytes = process_of(resolved, "ollama").placed.file_bytes
     predicted = ollama.predicted_bytes(resolved.model, file_bytes, resolved.context)
     note = Assumption(
         "ollama_predicted_bytes", predicted, "Ollama's pre-check: the file and a full-length f16 cache of every layer"

@@ -17,7 +17,7 @@ from vramcast.ledger import Assumption
 from vramcast.models.layers import Experts
 from vramcast.quantity import is_array
 from vramcast.serving.engines.base import LeftOnHost, Resolved
-from vramcast.serving.engines.llama_cpp.answer import Worked, longest_context, margin_bytes, work
+from vramcast.serving.engines.llama_cpp.answer import Process, longest_context, margin_bytes, process_of
 from vramcast.serving.engines.llama_cpp.options import ALL_LAYERS
 from vramcast.serving.engines.llama_cpp.placement import expert_overrides
 from vramcast.units import MiB
@@ -32,12 +32,12 @@ def fitted(resolved: Resolved, name: str) -> Resolved:
     if is_array(resolved.context) or is_array(resolved.concurrency):
         raise UnmodelledError("--fit changes each layout in its own way: ask them one by one, or without --fit")
     spare = int(options.get("fit_target_mib") or TARGET_MIB) * MiB
-    worked = work(resolved, name)
-    if card is None or _fits(resolved, worked, card, spare):
+    process = process_of(resolved, name)
+    if card is None or _fits(resolved, process, card, spare):
         return resolved
     if resolved.question.context is None and name != "ollama":
-        resolved = _shorter(resolved, worked, card, spare)
-        if _fits(resolved, work(resolved, name), card, spare):
+        resolved = _shorter(resolved, process, card, spare)
+        if _fits(resolved, process_of(resolved, name), card, spare):
             return resolved
     if resolved.question.options.get("n_gpu_layers", ALL_LAYERS) != ALL_LAYERS:
         return resolved
@@ -60,10 +60,10 @@ def left_on_host(resolved: Resolved, name: str) -> tuple[Resolved, LeftOnHost | 
     """
     card = resolved.card
     spare = int(resolved.options.get("fit_target_mib") or TARGET_MIB) * MiB
-    worked = work(resolved, name)
-    if card is None or _fits(resolved, worked, card, spare):
+    process = process_of(resolved, name)
+    if card is None or _fits(resolved, process, card, spare):
         return resolved, None
-    margin = int(margin_bytes(resolved, worked, card, worked.settings.cache.context))
+    margin = int(margin_bytes(resolved, process, card, process.settings.cache.context))
     run = _fewer(resolved, name, card, spare) if resolved.limits else resolved
     return run, LeftOnHost(whole_bytes=card.visible_bytes - margin, short_bytes=spare - margin, told=_told(run))
 
@@ -78,13 +78,13 @@ def _told(run: Resolved) -> str:
     return f"starts; Ollama keeps the experts of {away} of {layers} layers off the card, the CPU computes them"
 
 
-def _fits(resolved: Resolved, worked: Worked, card: Accelerator, spare: int) -> bool:
-    return bool(margin_bytes(resolved, worked, card, worked.settings.cache.context) >= spare)
+def _fits(resolved: Resolved, process: Process, card: Accelerator, spare: int) -> bool:
+    return bool(margin_bytes(resolved, process, card, process.settings.cache.context) >= spare)
 
 
-def _shorter(resolved: Resolved, worked: Worked, card: Accelerator, spare: int) -> Resolved:
+def _shorter(resolved: Resolved, process: Process, card: Accelerator, spare: int) -> Resolved:
     least = int(resolved.options.get("fit_context") or LEAST_CONTEXT)
-    length = max(min(least, resolved.context), longest_context(resolved, worked, card, spare_bytes=spare))
+    length = max(min(least, resolved.context), longest_context(resolved, process, card, spare_bytes=spare))
     note = Assumption("context", length, "--fit: the longest that leaves room on every GPU")
     kept = tuple(a for a in resolved.assumed if a.name != "context")
     return msgspec.structs.replace(resolved, context=length, assumed=(*kept, note))
@@ -95,7 +95,7 @@ def _fewer(resolved: Resolved, name: str, card: Accelerator, spare: int) -> Reso
 
     def fits(changes: dict[str, Any]) -> bool:
         changed = _changed(resolved, changes, "")
-        return _fits(changed, work(changed, name), card, spare)
+        return _fits(changed, process_of(changed, name), card, spare)
 
     if not any(isinstance(b.feedforward, Experts) for b in resolved.model.blocks):
         count = edge_near(layers + 1, lambda n: fits({"n_gpu_layers": n}), most=layers + 1)

@@ -1,4 +1,7 @@
-"""Where every tensor of the file lies once it is loaded, and each layer's cache: what the context cannot change."""
+"""Where every tensor of the file lies once it is loaded, and each layer's cache: what the context cannot change.
+
+The model buffer of a device is a term, opened by part of the model: elements, their types, bytes.
+"""
 
 import re
 from collections import defaultdict
@@ -6,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from vramcast.ledger import Term
 from vramcast.models.inventory import Block, Model, by_identity
 from vramcast.quantity import Number
 from vramcast.serving.engines.llama_cpp.compute import Layer
@@ -17,8 +21,14 @@ _REPACKED = re.compile(r"_r\d+$")
 _REPACKED_ON_GPU = re.compile(r"iq(1_[sm]|\d_ks?)_r4$")
 """Interleaved types are for the CPU; ik_llama.cpp has CUDA kernels for these alone (its pulls 461 and 492)."""
 
+# first match by what the file calls its tensors (gguf constants.py); what none names is attention
+_PARTS = (
+    ("token_embd", "embedding"), ("per_layer", "embedding"), ("_exps", "experts"), ("ffn_gate_inp", "experts"), ("norm", "norms"),
+    ("ffn_", "feed_forward"), ("ssm_", "recurrent"), ("shortconv", "recurrent"), ("time_mix", "recurrent"),
+)  # fmt: skip
 
-class Laid(msgspec.Struct, frozen=True, kw_only=True):
+
+class PlacedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model's tensors on their devices: what does not change with the context.
 
     ``caches``: each kind of layer, the device of its cache, and how many layers of that kind keep theirs there.
@@ -35,9 +45,9 @@ class Laid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @by_identity(2)
-def lay_out(
+def place_model(
     model: Model, parts: tuple[Part, ...], placement: Placement, *, cache_on_host: bool = False, repacked: bool = False
-) -> Laid:
+) -> PlacedModel:
     """Every tensor of the file where the placement puts it, every layer's cache beside its weights or on the host."""
     blocks = model.layer_list()
     stored: list[dict[str, tuple[int, int]]] = [{} for _ in blocks]
@@ -51,7 +61,7 @@ def lay_out(
     if "output.weight" not in outer and "token_embd.weight" in outer:
         outer["output.weight"] = (outer["token_embd.weight"][0], placement.layers[-1])
     homes = [placement.host] * len(blocks) if cache_on_host else placement.layers[:-1]
-    return Laid(
+    return PlacedModel(
         model=model,
         layers=tuple(Layer(b, s, home) for b, s, home in zip(blocks, stored, homes, strict=True)),
         caches=_grouped(blocks, homes),
@@ -102,3 +112,51 @@ def summed(host: int, pairs: Iterable[tuple[int, Number]]) -> tuple[Number, ...]
     for device, size in pairs:
         totals[device] = totals[device] + size
     return tuple(totals[i] for i in range(host + 1))
+
+
+@by_identity()
+def weights_term(parts: tuple[Part, ...], placement: Placement, device: int, *, beside_bytes: int = 0) -> Term:
+    """Weights of one device; ``beside_bytes``: a projector's or draft model's file that stands on it too."""
+    sums: dict[str, _Sum] = {}
+    embedding = "head" if device == placement.layers[-1] != placement.host else "embedding"
+    for home, part, size in held_tensors(parts, placement):
+        if home == device:
+            name = part_of(part.name)
+            sums.setdefault(embedding if name == "embedding" and part.layer is None else name, _Sum()).add(part, size)
+    terms = [Term(name=name, bytes=found.bytes, why=found.why) for name, found in sums.items()]
+    if beside_bytes:
+        terms.append(Term(name="beside", bytes=beside_bytes, why="files of the projector and the draft model"))
+    return Term.total("weights", terms, why=_where(placement, device), source="llama.cpp 0c1e57098, src/llama-model.cpp")
+
+
+def part_of(name: str) -> str:
+    """The part of the model that a tensor of a GGUF file is shown under."""
+    if name.startswith("output."):
+        return "head"
+    return next((part for text, part in _PARTS if text in name), "attention")
+
+
+class _Sum:
+    """Bytes of one part and its elements by type."""
+
+    __slots__ = ("bytes", "types")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.types: dict[str, int] = {}
+
+    def add(self, part: Part, size_bytes: int) -> None:
+        self.bytes += size_bytes
+        self.types[part.kind] = self.types.get(part.kind, 0) + part.elements
+
+    @property
+    def why(self) -> str:
+        """``1,234 elements as q4_k + 56 as f32``."""
+        return " + ".join(f"{elements:,} elements as {kind}" for kind, elements in self.types.items())
+
+
+def _where(placement: Placement, device: int) -> str:
+    layers = placement.layers
+    here = sum(1 for place in layers[:-1] if place == device)
+    head = " and the output" if layers[-1] == device else ""
+    return f"{here} of {len(layers) - 1} layers{head}; input embedding on the host; tensors aligned to 128 B"

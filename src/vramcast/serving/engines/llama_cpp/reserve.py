@@ -15,7 +15,7 @@ from vramcast.quantity import Number, is_array, minimum, where
 from vramcast.serving.engines.llama_cpp.affine import Span, line
 from vramcast.serving.engines.llama_cpp.building import Batch, Habits
 from vramcast.serving.engines.llama_cpp.compute import Layer, compute_buffers
-from vramcast.serving.engines.llama_cpp.loading import Laid
+from vramcast.serving.engines.llama_cpp.loading import PlacedModel
 from vramcast.serving.engines.llama_cpp.scheduler import Schedule
 from vramcast.serving.engines.llama_cpp.settings import LlamaSettings
 
@@ -68,24 +68,24 @@ class Pieces:
         return piece
 
 
-def compute_bytes(laid: Laid, settings: LlamaSettings) -> list[Number]:
+def compute_bytes(placed: PlacedModel, settings: LlamaSettings) -> list[Number]:
     """Bytes of each device's compute buffer, the host's last."""
     cache = settings.cache
     n = cache.stream_cells // cache.padding + 0 * (cache.context + cache.sequences)
     if not is_array(n):
-        return _pieces_of(laid, settings).at(n)
+        return _pieces_of(placed, settings).at(n)
     sizes = [n * 0 for _ in range(settings.placement.host + 1)]
-    for places in _alike(laid, settings, len(n)):
+    for places in _alike(placed, settings, len(n)):
         own = msgspec.structs.replace(settings, cache=cache.at(places[0]))
-        for size, found in zip(sizes, _pieces_of(laid, own).at(n[places]), strict=True):
+        for size, found in zip(sizes, _pieces_of(placed, own).at(n[places]), strict=True):
             size[places] = found
     return sizes
 
 
-def _alike(laid: Laid, settings: LlamaSettings, count: int) -> list[list[int]]:
+def _alike(placed: PlacedModel, settings: LlamaSettings, count: int) -> list[list[int]]:
     """The places of an array's elements whose graphs differ in nothing but the cells."""
     cache, found = settings.cache, dict[tuple[int, ...], list[int]]()
-    windows = _windows([block for block, _, _ in laid.caches], settings)
+    windows = _windows([block for block, _, _ in placed.caches], settings)
     shapes = (minimum(cache.context, settings.micro_batch), cache.sequences, where(windows == cache.stream_cells, -1, windows))
     lists = (value.tolist() if is_array(value) else [value] * count for value in shapes)
     for place, shape in enumerate(zip(*lists, strict=True)):
@@ -101,17 +101,17 @@ def _windows(blocks: list[Block], settings: LlamaSettings) -> Number:
     return settings.cache.window_cells(reach) // (1 if settings.cache.unified else settings.cache.sequences)
 
 
-def _pieces_of(laid: Laid, settings: LlamaSettings) -> Pieces:
-    blocks = [block for block, _, _ in laid.caches]
+def _pieces_of(placed: PlacedModel, settings: LlamaSettings) -> Pieces:
+    blocks = [block for block, _, _ in placed.caches]
     batch, everywhere = _batch(blocks, settings)
-    schedule = _schedule(blocks, settings, laid)
-    return _pieces(laid, batch, _habits(settings), schedule, unit=settings.cache.padding, everywhere=everywhere)
+    schedule = _schedule(blocks, settings, placed)
+    return _pieces(placed, batch, _habits(settings), schedule, unit=settings.cache.padding, everywhere=everywhere)
 
 
 @by_identity(most=512)
-def _pieces(laid: Laid, batch: Batch, habits: Habits, schedule: Schedule, *, unit: int, everywhere: bool) -> Pieces:
+def _pieces(placed: PlacedModel, batch: Batch, habits: Habits, schedule: Schedule, *, unit: int, everywhere: bool) -> Pieces:
     """``unit``: what cells are a multiple of; ``everywhere``: windows reach over all of them."""
-    layers, outer, own = laid.layers, laid.outer, schedule
+    layers, outer, own = placed.layers, placed.outer, schedule
     if habits.one_buffer:
         layers = tuple(Layer(x.block, {n: (size, 0) for n, (size, _) in x.stored.items()}, 0) for x in layers)
         outer = {n: (size, 0) for n, (size, _) in outer.items()}
@@ -120,7 +120,7 @@ def _pieces(laid: Laid, batch: Batch, habits: Habits, schedule: Schedule, *, uni
     def allocate(n: int) -> list[int]:
         cells = n * unit
         whole = msgspec.structs.replace(batch, cells=cells, window_cells=cells if everywhere else batch.window_cells)
-        sizes = compute_buffers(laid.model, layers, outer, batch=whole, habits=habits, schedule=own)
+        sizes = compute_buffers(placed.model, layers, outer, batch=whole, habits=habits, schedule=own)
         return [*sizes, *[0] * (schedule.backends - len(sizes))]
 
     return Pieces(allocate)
@@ -157,7 +157,7 @@ def _batch(blocks: list[Block], settings: LlamaSettings) -> tuple[Batch, bool]:
     return batch, everywhere
 
 
-def _schedule(blocks: list[Block], settings: LlamaSettings, laid: Laid) -> Schedule:
+def _schedule(blocks: list[Block], settings: LlamaSettings, placed: PlacedModel) -> Schedule:
     gpus, layers = settings.placement.gpus, settings.placement.layers
     everything = all(device < gpus for device in layers)
     pipelined = gpus > 1 and everything and settings.mode == "layer" and not settings.cache_on_host
@@ -166,7 +166,7 @@ def _schedule(blocks: list[Block], settings: LlamaSettings, laid: Laid) -> Sched
     return Schedule(
         backends=gpus + 1,
         offload=moves and settings.micro_batch >= _EXPERTS_BATCH,
-        offload_experts=moves and laid.computable and _worth_moving(blocks, settings),
+        offload_experts=moves and placed.computable and _worth_moving(blocks, settings),
         copies=settings.copies if pipelined else 1,
         gathers=settings.gathers,
     )
