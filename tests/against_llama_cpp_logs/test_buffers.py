@@ -8,7 +8,7 @@ import pytest
 
 from vramcast.models.reading import read_model
 from vramcast.serving.engines import engine
-from vramcast.serving.engines.llama_cpp.answer import work
+from vramcast.serving.engines.llama_cpp.answer import process_of
 from vramcast.units import MiB
 from vramcast.workload import Serving
 
@@ -20,7 +20,7 @@ MODEL_TOLERANCE = 0.005
 def _run(index: int) -> tuple[dict, object]:
     question = msgspec.convert(FACTS[index]["question"], Serving)
     model = read_model(question.model)
-    return FACTS[index]["mib"], work(engine(question.engine).resolve(question, model, None), question.engine).plan
+    return FACTS[index]["mib"], process_of(engine(question.engine).resolve(question, model, None), question.engine).plan
 
 
 def _device(at: str) -> int:

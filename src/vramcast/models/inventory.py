@@ -146,6 +146,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Tower(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part beside the text decoder: vision or audio tower, projector, encoder of an encoder-decoder, MTP head.
 
+    ``kind``: "vision", "audio", "projector", "encoder", "mtp" ...; ``blocks``: its layers, ``tensors``: what stands beside them;
+    ``hidden``: width of its stream.
     ``stored_only``: in the checkpoint but not built when the model is loaded by transformers (MTP layers).
     ``facts``: numbers that rules need (patch size, image size, tokens per image ...), by name.
     """

@@ -63,6 +63,8 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     length, 0 = all.
     ``value_dim``: width of a value head (0 = ``head_dim``). ``gated``: the query projection also yields an output gate
     (Qwen3-Next).
+    ``qk_norm``: queries and keys are normed. ``sinks``: a learned score per head that no token owns (gpt-oss). ``softcap``:
+    scores are squashed by a tanh (Gemma 2). ``rope_dim``: rotated features of a head, -1 = all of them, 0 = none.
     ``indexer``: a token attends only to those that the indexer picks; all are cached (MiniMax-M3).
     ``value_is_key``: values are the keys, one tensor is computed but engines may still store both (Gemma-4 global layers).
     """
@@ -114,7 +116,10 @@ class Attention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 class LatentAttention(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="latent"):
     """Multi-head latent attention (DeepSeek-V2 and after): caches one compressed vector and one rotary key per token.
 
-    ``query_rank`` 0 = queries are projected directly. ``window``/``compression``: DeepSeek-V4's sliding and compressed variants.
+    ``query_rank`` and ``kv_rank``: widths of the compressed queries (0 = queries are projected directly) and of the compressed
+    keys and values. ``nope_dim`` and ``rope_dim``: features of a query or key head without and with positions; the rotated part
+    of the key is one for all heads. ``value_dim``: width of a value head. ``indexer``: a token attends only to those it picks.
+    ``window``, ``compression``: DeepSeek-V4's sliding layers, and those that keep one entry for so many tokens.
     """
 
     heads: int

@@ -28,6 +28,11 @@ Overrides = Callable[[Config, list[spans.Span]], list[Override]]
 class Style(msgspec.Struct, frozen=True, kw_only=True):
     """How one class differs from Llama. A ``Switch`` is a fact of the class, or the name of the config flag that decides.
 
+    ``span``: how far each layer sees. ``qkv_bias``, ``out_bias``, ``mlp_bias``, ``norm_bias``, ``head_bias``: which parts have
+    biases; ``fused_qkv``: one tensor for q, k and v. ``out``, ``qk_names``, ``mlp_names``, ``mlp_prefix``, ``norms``,
+    ``final_norm``, ``embedding``: names of tensors. ``head_dim``: the config may state it; ``value_dim``: the field that states a
+    value head's, "" = the same. ``sinks``, ``softcap``: as in ``Attention``. ``tied``: the default of the config class.
+    ``intermediate``: the config field of the MLP's width; ``mixture``: experts in sparse layers, None = none.
     ``qk_norm`` is how wide query and key norms are, "" = none: "head" (one head), "all" (the whole projection), "heads" (a
     matrix of head by width), "each" (a module per head). ``mlp`` is "gated", "fused" (gate and up in one tensor) or "plain".
     ``attend`` replaces grouped attention; ``extra`` and ``outer`` add to a layer and to the model. ``overrides`` gives the

@@ -185,7 +185,12 @@ class CachePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """A question with nothing left open; ``limits``: whether the longest context is asked for too."""
+    """A question with nothing left open.
+
+    ``context``: tokens of the longest sequence; ``concurrency``: sequences at once, both as asked or as the engine fills them in;
+    ``options``: every option of the engine by its own name; ``assumed``: what was filled in, with reasons. ``limits``: whether
+    the longest context is asked for too.
+    """
 
     question: Serving
     model: Model

@@ -15,6 +15,8 @@ from vramcast.tracing.eventlog import EventLog
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """What a log cost under one setting. Places are indices into the log's order, -1 when there was no event.
 
+    Allocated: blocks as the allocator rounds them; requested: as the program asked; reserved: the segments that hold them.
+    ``reserved_at_peak_bytes``: reserved when allocated was highest. ``segments``: how many there are at the end.
     ``retries``: times the cache was emptied to make room. ``failed_at``: the place of the request that found no memory (None: all
     served), ``failed_request_bytes`` its size.
     """

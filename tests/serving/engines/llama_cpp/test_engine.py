@@ -7,7 +7,7 @@ from vramcast.errors import QuestionError, UnmodelledError
 from vramcast.models.inventory import Stored
 from vramcast.serving.engines.base import answer_of
 from vramcast.serving.engines.llama_cpp import ollama
-from vramcast.serving.engines.llama_cpp.answer import work
+from vramcast.serving.engines.llama_cpp.answer import process_of
 from vramcast.units import GiB
 from vramcast.workload import Serving
 
@@ -127,7 +127,7 @@ def test_ollama_shows_its_own_prediction_beside_the_forecast() -> None:
 
 def test_a_file_header_is_exact_where_rules_would_guess() -> None:
     plain = ask(gpu=None)
-    parts = work(plain.resolved, "llama_cpp").parts
+    parts = process_of(plain.resolved, "llama_cpp").parts
     stored = tuple(Stored(p.name, "q8_0" if "ffn_up" in p.name else p.kind, (p.elements // 4096, 4096), p.bytes) for p in parts)
     model = msgspec.structs.replace(plain.resolved.model, stored=stored)
     question = Serving(model=LLAMA, engine="llama_cpp", context=8192)
@@ -138,7 +138,7 @@ def test_a_file_header_is_exact_where_rules_would_guess() -> None:
 
 def test_counts_of_types_place_a_hand_made_mix() -> None:
     counts = {"f32": 65, "q8_0": 2, "q6_K": 128, "iq4_k": 32, "iq3_k": 64}
-    parts = work(ask(gpu=None, options={"tensor_types": counts}).resolved, "llama_cpp").parts
+    parts = process_of(ask(gpu=None, options={"tensor_types": counts}).resolved, "llama_cpp").parts
     kinds = {p.name: p.kind for p in parts}
     assert (kinds["output.weight"], kinds["blk.3.attn_q.weight"]) == ("q8_0", "q6_k")
     with pytest.raises(UnmodelledError, match="this mix varies by layer; read the file's header"):

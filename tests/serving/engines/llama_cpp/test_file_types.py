@@ -5,7 +5,7 @@ import pytest
 from vramcast.errors import QuestionError
 from vramcast.models.reading import read_model
 from vramcast.serving.engines import engine
-from vramcast.serving.engines.llama_cpp.answer import work
+from vramcast.serving.engines.llama_cpp.answer import process_of
 from vramcast.serving.engines.llama_cpp.file_types import Facts, file_type, more_bits, tensor_types
 from vramcast.serving.engines.llama_cpp.tensors import GgufTensor
 from vramcast.workload import Serving
@@ -69,5 +69,5 @@ def test_an_importance_matrix_guards_the_first_downs_of_q4_0() -> None:
 def test_experts_of_an_mxfp4_checkpoint_stay_so_in_files_of_any_type(kind: str, file_gb: float) -> None:
     """gpt-oss-20b as published: F16 13.79 GB, MXFP4 12.1 GB, Q4_K_M 11.6 GB."""
     question = Serving(model="openai/gpt-oss-20b", engine="llama_cpp", quant=kind, context=4096)
-    worked = work(engine("llama_cpp").resolve(question, read_model(question.model, offline=True), None), "llama_cpp")
+    worked = process_of(engine("llama_cpp").resolve(question, read_model(question.model, offline=True), None), "llama_cpp")
     assert worked.plan.file_bytes / 1e9 == pytest.approx(file_gb, rel=0.01)

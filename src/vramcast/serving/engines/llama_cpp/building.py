@@ -40,7 +40,12 @@ class Habits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """The worst case a server reserves for: tokens of one micro batch, cells they attend to, rows of logits."""
+    """The worst case a server reserves for: tokens of one micro batch, cells they attend to, rows of logits (``outputs``).
+
+    ``window_cells``: of sliding layers, 0 = as the others. ``sequences`` share ``streams`` of the cache: one where it is unified.
+    ``latent_mode``, ``latent_expanded``, ``attention_limit_mib``: see latent_graph.py. ``key_bits``, ``value_bits``: ggml types
+    of the cache.
+    """
 
     tokens: int
     outputs: int

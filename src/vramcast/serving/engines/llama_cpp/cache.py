@@ -17,7 +17,12 @@ _STATE_BYTES = 4
 
 
 class CacheRules(msgspec.Struct, frozen=True, kw_only=True):
-    """The question as the cache sees it."""
+    """The question as the cache sees it.
+
+    ``context``: tokens that all ``sequences`` share where the cache is ``unified``, and divide where it is not. ``full_windows``:
+    sliding layers keep the whole context (--swa-full); ``window_caches``: the build has caches for windows. ``padding``: cells
+    are a multiple of it. ``key_type``, ``value_type``: ggml types. ``draft_tokens``: each has a state of its own.
+    """
 
     context: Number
     sequences: Number = 1

@@ -14,7 +14,13 @@ from vramcast.workload import Serving
 
 
 class LlamaSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides memory, resolved."""
+    """Everything that decides memory, resolved.
+
+    ``micro_batch``: tokens of one graph (-ub); ``flash``: flash attention; ``cache_on_host``: -nkvo; ``op_offload``: large
+    batches travel to GPU 0 for weights on the host. ``latent_mode``: ik_llama.cpp's -mla, ``attention_limit_mib`` its -amb (0:
+    none), ``fused_experts`` its -fmoe, ``repacked`` its -rtr. ``mode``: -sm, "layer", "row" or "none"; ``overridden``: tensors
+    were placed by name (-ot, --n-cpu-moe). ``copies``: of a split's inputs in a pipeline; ``gathers``: Vulkan's order of nodes.
+    """
 
     generation: Generation
     cache: CacheRules

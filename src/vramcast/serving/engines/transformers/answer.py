@@ -23,7 +23,11 @@ _BEYOND_TOKENS = 2**20  # where the search for the longest sequence ends when no
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A resolved question as the numbers the rules take."""
+    """A resolved question as the numbers the rules take.
+
+    ``loader``: what runs the model (generate, a pipeline ...). ``element``: bytes of one activation, ``kv_element`` of one
+    element of the cache. ``batch``: rows, beams counted; ``prompt``: tokens of each, ``total``: with those that are generated.
+    """
 
     resolved: Resolved
     version: Version

@@ -34,10 +34,13 @@ DEFAULT_SMS = 132
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """The shape of the profile run and of the rank it runs on. ``element``: bytes of one activation.
+    """The shape of the profile run and of the rank it runs on.
 
-    ``tokens`` and ``rows`` may be arrays, one element per layout. ``modular_experts``: routed experts work in the workspace that
-    modular kernels share; a monolithic kernel's own tensors come and go (gpt_oss_triton_kernels_moe.py).
+    ``tokens``: of the dummy forward; ``rows``: sequences of the dummy sampler run, which samples as ``sampler`` says (a key of
+    SAMPLER_BYTES); both may be arrays, one element per layout. ``expert_tp``: ranks that cut each expert. ``element``: bytes of
+    one activation. ``towers``: those whose images are encoded. ``dequantizes``: bitsandbytes unpacks slices of 4-bit weights.
+    ``pixel_copies``: of the images' pixels. ``modular_experts``: routed experts work in the workspace that modular kernels share;
+    a monolithic kernel's own tensors come and go (gpt_oss_triton_kernels_moe.py).
     """
 
     version: Version

@@ -24,7 +24,18 @@ from vramcast.units import element_bytes
 
 
 class VllmSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the rules need, by vLLM's own names. ``element``: bytes of one activation; ``dtype``: the type of plain weights."""
+    """What the rules need, by vLLM's own names.
+
+    ``core``: the engine, "V0" or "V1". ``ep``: ranks over which experts are dealt; ``expert_tp``: ranks that cut each of them;
+    ``world``: ranks that share communicators. ``dtype``: the type of plain weights; ``element``: bytes of one activation.
+    ``total_bytes``: memory that the card shows, of which ``utilization`` is the engine's. ``eager``: without graphs.
+    ``block_tokens``: of one block of the cache; ``types``: bytes of its elements; ``demand``: what decides the blocks of a
+    request. ``hybrid_manager``: layers of different kinds have block tables of their own. ``mtp``: the checkpoint's own draft
+    layers are loaded; ``draft``: a draft model. ``towers``: images are taken. ``second_runner``, ``sampler``: see the module's
+    text and profile.SAMPLER_BYTES. ``dequantizes``: bitsandbytes unpacks slices of 4-bit weights. ``expert_kernel``: what
+    multiplies the routed experts. ``pool_override``, ``blocks_override``: the cache's size where it was given. ``pools_only``: an
+    encoder; ``pools``: vectors or scores are made and no token is drawn.
+    """
 
     version: Version
     core: str
