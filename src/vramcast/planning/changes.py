@@ -12,10 +12,10 @@ ON_HOST = OTHER_PROGRAM = 8  # the CPU computes what it holds
 READ_FROM_HOST = MORE_CARDS = 9  # another program that keeps all on the card comes first
 DOUBLED = 5  # each doubling of the number of cards, on top of MORE_CARDS
 
-# Kinds that give up a part of the work, or ask for another program or more cards.
 # Kinds that set the same words: layouts say how many cards and sequences each rank has.
 _SAME_WORDS = (frozenset({"layout", "cards"}), frozenset({"layout", "sequences"}), frozenset({"layout", "sharding"}),
                frozenset({"layout", "sp"}), frozenset({"cards", "sp"}))  # fmt: skip
+# Kinds that give up a part of the work, or ask for another program or more cards.
 _GIVES_UP = frozenset({"context", "sequences", "seq", "method", "engine", "framework", "cards"})
 
 
