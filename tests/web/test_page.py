@@ -126,3 +126,24 @@ class _Balanced(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag not in self._VOID:
             assert self.open.pop() == tag, (tag, self.getpos())
+
+
+@pytest.mark.parametrize(
+    "path", [SHORT, "/train?model=meta-llama/Llama-3.1-8B&gpu=RTX 4090&seq=2048", "/serve?model=Qwen/Qwen3-8B"]
+)
+def test_the_script_gets_the_answer_first_and_the_same_advice_after_it(client: Any, path: str) -> None:
+    place, _, query = path.partition("?")
+    first = client.get(f"/answer{place}?{query}&part=first").text
+    whole = client.get(f"/answer{place}?{query}").text
+    assert 'class="advice"' not in first
+    (later,) = re.findall(r'data-rest="([^"]+)"', first)
+    rest = client.get(later.replace("&amp;", "&")).text
+    told = [re.findall(r'<li><a class="button"[^>]*>(?:<code>)?([^<]+)', text) for text in (rest, whole)]
+    assert told[0] == told[1] != []
+    assert re.findall(r"<h2>.*?</h2>", first) == re.findall(r"<h2>.*?</h2>", whole)
+
+
+def test_an_answer_that_fits_waits_for_nothing(client: Any) -> None:
+    text = client.get("/answer/serve?model=Qwen/Qwen3-8B&gpu=H100&part=first").text
+    assert "data-rest" not in text
+    assert "data-part" in text

@@ -45,21 +45,23 @@ def flag_of(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def answer_serving(asked: Asked[Serving]) -> Forecast:
-    """The whole answer to a serving question as it was understood."""
+def answer_serving(asked: Asked[Serving], *, advises: bool = True) -> Forecast:
+    """The whole answer to a serving question as it was understood; without ``advises`` no advice and no table of cards."""
     from vramcast.planning.serving import forecast_serving
 
-    forecast = forecast_serving(asked.question, model=asked.model, assumed=asked.assumed)
+    forecast = forecast_serving(asked.question, model=asked.model, assumed=asked.assumed, advises=advises)
     return (
         msgspec.structs.replace(forecast, unmodelled=(*asked.unmodelled, *forecast.unmodelled)) if asked.unmodelled else forecast
     )
 
 
-def answer_training(asked: Asked[Training]) -> Forecast:
-    """The whole answer to a training question as it was understood."""
+def answer_training(asked: Asked[Training], *, advises: bool = True) -> Forecast:
+    """The whole answer to a training question as it was understood; without ``advises`` no advice and no table of cards."""
     from vramcast.planning.training import forecast_training
 
-    return forecast_training(asked.question, model=asked.model, assumed=asked.assumed, unmodelled=asked.unmodelled)
+    return forecast_training(
+        asked.question, model=asked.model, assumed=asked.assumed, unmodelled=asked.unmodelled, advises=advises
+    )
 
 
 class NamedCards(msgspec.Struct, frozen=True, kw_only=True):

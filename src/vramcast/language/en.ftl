@@ -85,6 +85,7 @@ bound-link = the link between cards
 bound-host = the engine's host code
 advice = What to change
 advice-hint = Each button applies one change and asks again.
+advice-sought = Looking for the smallest changes that make it fit ...
 saves = saves { $size }
 cards = What would hold it
 assumed = Assumed

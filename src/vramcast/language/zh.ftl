@@ -85,6 +85,7 @@ bound-link = 卡间互联
 bound-host = 引擎的 CPU 侧代码
 advice = 可以怎么改
 advice-hint = 点击即应用该修改并重新计算。
+advice-sought = 正在寻找能放得下的最小改动 ...
 saves = 节省 { $size }
 cards = 哪些卡放得下
 assumed = 所做的假设

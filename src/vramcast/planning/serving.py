@@ -23,9 +23,16 @@ if TYPE_CHECKING:
 
 
 def forecast_serving(
-    question: Serving, *, model: Model | None = None, card: Accelerator | None = None, assumed: tuple[Assumption, ...] = ()
+    question: Serving,
+    *,
+    model: Model | None = None,
+    card: Accelerator | None = None,
+    assumed: tuple[Assumption, ...] = (),
+    advises: bool = True,
 ) -> Forecast:
     """The whole answer to a serving question; ``assumed``: what reading the question already took for granted.
+
+    Without ``advises`` the advice and the table of cards, which ask some hundred questions more, stay empty.
 
     Raises QuestionError for what cannot be (names, layouts, options) and MissingError for what is not at hand (network, extra).
     """
@@ -42,8 +49,8 @@ def forecast_serving(
         assumed=_most_decisive_first((*assumed, *answer.resolved.assumed, *more)),
         unmodelled=(*answer.resolved.unmodelled, *unmodelled),
         speed=speed,
-        advice=_advice(answer, card) if card and fit.verdict in WANTING and not fit.refused else (),
-        cards=() if card else _cards(question, model),
+        advice=_advice(answer, card) if advises and card and fit.verdict in WANTING and not fit.refused else (),
+        cards=_cards(question, model) if advises and not card else (),
     )
 
 

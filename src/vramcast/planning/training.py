@@ -11,7 +11,7 @@ from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, Limits, 
 from vramcast.models.inventory import Model, facts_of
 from vramcast.planning.advice import Asked, advise
 from vramcast.planning.changes import Change
-from vramcast.planning.layouts import cards_that_train, smallest_layouts
+from vramcast.planning.layouts import REPLAYED_LESS, REPLAYED_MORE, cards_that_train, smallest_layouts
 from vramcast.planning.training_changes import training_changes
 from vramcast.planning.verdict import WANTING, exit_code, sure_margin, training_fit, worst_of
 from vramcast.training.forecast import TrainingForecast
@@ -23,8 +23,6 @@ from vramcast.workload import Training
 LARGEST_MICRO_BATCH = 4096
 LARGEST_SEQ = 2**24
 SEQ_STEP = 256
-# The replay of reserved memory over its closed form, at most: 33 questions of one card, 0.92 to 1.11.
-_REPLAYED_MORE = 1.12
 
 
 def forecast_training(
@@ -34,8 +32,11 @@ def forecast_training(
     card: Accelerator | None = None,
     assumed: tuple[Assumption, ...] = (),
     unmodelled: tuple[Unmodelled, ...] = (),
+    advises: bool = True,
 ) -> Forecast:
     """The whole answer to a training question; ``assumed`` and ``unmodelled``: what reading the question already told.
+
+    Without ``advises`` the advice and the table of cards, which ask some hundred questions more, stay empty.
 
     Raises QuestionError for what cannot be (names, layouts, refused products) and MissingError for what is not at hand.
     """
@@ -59,9 +60,9 @@ def forecast_training(
         assumed=_most_decisive_first((*_not_native(answer, card), *assumed, *model.assumed, *answer.assumed)),
         unmodelled=(*unmodelled, *answer.unmodelled, *slow),
         speed=speed,
-        advice=_advice(question, answer, model, card) if card and fit.verdict in WANTING else (),
+        advice=_advice(question, answer, model, card) if advises and card and fit.verdict in WANTING else (),
         host=answer.host,
-        cards=_cards(question, model, card, fit),
+        cards=_cards(question, model, card, fit) if advises else (),
     )
 
 
@@ -180,7 +181,9 @@ def _advice(question: Training, answer: TrainingForecast, model: Model, card: Ac
         """The verdict that the change gets when it is typed: near the border reserved memory is replayed, as an answer's is."""
         fit = training_fit(tried, card)
         room = card.visible_bytes - ((sure or 0) if fit.verdict == "fits" else 0)
-        near = needed * _REPLAYED_MORE > room and (fit.verdict == "fits" or needed < room * _REPLAYED_MORE)
+        near = needed * REPLAYED_MORE.get(tried.recipe.sharding.kind, 1.0) > room and (
+            fit.verdict == "fits" or needed < room * REPLAYED_LESS
+        )
         return training_fit(answer_of(tried.question, model=model, card=card, replays=True), card) if near else fit
 
     worst = worst_of(answer.ranks)

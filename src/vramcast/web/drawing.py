@@ -14,7 +14,7 @@ from vramcast.untrusted import printable
 _FOLDER = Path(__file__).parent / "templates"
 _ABSENT = {
     "problem": None, "answer": None, "more_link": "", "json_link": "", "lines": (), "corrected": "", "found": "", "trace": None,
-    "printed": "", "answered": "", "plan": None, "example": False,
+    "printed": "", "rest_link": "", "answered": "", "plan": None, "example": False,
 }  # fmt: skip
 
 

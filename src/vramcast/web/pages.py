@@ -11,7 +11,8 @@ from litestar.params import PathParameter
 
 from vramcast.errors import VramcastError
 from vramcast.language import Language
-from vramcast.web.api import answered, forecast_of
+from vramcast.planning.verdict import WANTING
+from vramcast.web.api import answered, first_of, forecast_of
 from vramcast.web.frame import html, language_of, page
 from vramcast.web.pictures import pictures_of
 from vramcast.web.problems import problem_of
@@ -67,10 +68,14 @@ def train_page(request: Request[Any, Any, Any]) -> Response[str]:
 @get("/answer/{kind:str}", include_in_schema=False)
 @in_thread
 def fragment(request: Request[Any, Any, Any], kind: Kind) -> Response[str]:
-    """The answer alone, for the script that follows the hand."""
+    """The answer alone, for the script that follows the hand; with ``part=first`` what takes long is left to ``part=rest``."""
     if kind not in _EXAMPLES:
         raise ClientException(f"no answers of kind {kind[:20]!r}", status_code=404)
-    return html("answer.html", _answer(kind, words_of(request), language_of(request)))
+    words, say = words_of(request), language_of(request)
+    part = words.pop("part", None)
+    if part == "rest":
+        return html("changes.html", {"rest": True, **_answer(kind, words, say)})
+    return html("answer.html", _answer(kind, words, say, first=part == "first"))
 
 
 @post("/answer/{kind:str}", status_code=200, include_in_schema=False)
@@ -152,10 +157,14 @@ def _asked(kind: str, request: Request[Any, Any, Any]) -> Response[str]:
     return page("ask.html", request, kind, more)
 
 
-def _answer(kind: str, words: dict[str, Any], say: Language) -> dict[str, Any]:
+def _answer(kind: str, words: dict[str, Any], say: Language, *, first: bool = False) -> dict[str, Any]:
+    """What is shown of a question; ``first``: advice and cards follow, where there may be any."""
     words = {name: value for name, value in words.items() if value != ""}
     try:
-        return shown_of(answered(kind, words), words, kind, say)
+        found = first_of(kind, tuple(sorted(words.items()))) if first else answered(kind, words)
+        shown = shown_of(found, words, kind, say)
+        waits = first and not found.fit.refused and found.fit.verdict in (*WANTING, "unknown")
+        return {**shown, "rest_link": link({**words, "lang": say.code, "part": "rest"}, f"answer/{kind}") if waits else ""}
     except VramcastError as error:
         return {"say": say, "asked": words, "problem": with_links(problem_of(error), words, kind)}
 

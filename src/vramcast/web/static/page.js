@@ -9,6 +9,7 @@ let config = null; // a config.json that was dropped: sent with each question, k
 let asking = null; // the question on its way; only the latest of those that wait is asked after it
 let next = null;
 let later = 0;
+let after = 0;
 
 function words() {
   const found = new URLSearchParams();
@@ -25,7 +26,8 @@ async function ask({ push = false } = {}) {
   if (slow) answer.classList.add("slow");
   try {
     const body = config ? { method: "POST", body: config, headers: { "content-type": "application/json" } } : {};
-    const response = await fetch(`${form.dataset.fragment}?${query}`, { signal: stop.signal, ...body });
+    const part = slow || config ? "" : "&part=first"; // advice takes longer than the answer: asked once the hand rests
+    const response = await fetch(`${form.dataset.fragment}?${query}${part}`, { signal: stop.signal, ...body });
     const text = await response.text();
     if (next === null || !slow) {
       show(text);
@@ -70,6 +72,7 @@ function enliven(root) {
     });
   }
   pictures(root);
+  rest(root);
   for (const bar of root.querySelectorAll(".card-bar")) tell(bar, root);
 }
 
@@ -97,6 +100,22 @@ function pictures(root) { // they take longer than the answer: drawn once the ha
     place.innerHTML = await response.text();
     place.dataset.shown = "yes";
   }, 250);
+}
+
+function rest(root) {
+  clearTimeout(after);
+  const place = root.querySelector("[data-rest]");
+  if (!place) return;
+  after = setTimeout(async () => {
+    const response = await fetch(place.dataset.rest);
+    if (!place.isConnected || !response.ok) return;
+    const found = document.createElement("div");
+    found.innerHTML = await response.text();
+    for (const part of found.querySelectorAll("[data-part]")) {
+      const old = root.querySelector(`[data-part="${part.dataset.part}"]`);
+      if (old) old.innerHTML = part.innerHTML;
+    }
+  }, 150);
 }
 
 function slide() {
