@@ -37,6 +37,8 @@ def test_cards_without_direct_links_are_warned_about() -> None:
     assert found.groups[0].because == "each pair is joined by the link between sockets"
     assert "no direct links" in found.cautions[0]
     assert "crosses CPU sockets" in found.cautions[1]
+    assert "several NUMA nodes" in found.cautions[2]
+    assert not any("NUMA" in caution for caution in suggest(parse_topology(SWITCHED)).cautions)
 
 
 def test_the_nearest_network_card_of_each_gpu() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.hardware.topology import parse_topology
+from vramcast.hardware.topology import Topology, parse_topology
 
 BRIDGED_PAIRS = """
 \x1b[4m\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tCPU Affinity\tNUMA Affinity\x1b[0m
@@ -39,6 +39,23 @@ def test_rates_of_links() -> None:
     a100 = {"capability": (8, 0), "host_link_bytes_per_s": 31.5e9}
     assert topology.bytes_per_s(0, 1, **a100) == pytest.approx(275e9, rel=0.1)  # measured 274 to 275.5 GB/s
     assert topology.bytes_per_s(0, 2, **a100) == pytest.approx(21.6e9, rel=0.05)  # measured 21.5 to 21.7 GB/s
+
+
+@pytest.mark.parametrize(
+    ("capability", "links", "gb_s"),
+    [
+        ((6, 0), 4, 80),  # NVIDIA Tesla P100 whitepaper: four links, 160 GB/s both ways
+        ((7, 0), 6, 150),  # V100: six, 300 GB/s
+        ((8, 0), 12, 300),  # A100: twelve, 600 GB/s
+        ((8, 6), 4, 56.24),  # RTX 3090: nvidia-smi nvlink -s prints 14.062 GB/s a link
+        ((9, 0), 18, 450),  # H100: eighteen, 900 GB/s
+        ((10, 0), 18, 900),  # B200: eighteen of NVLink 5, 1.8 TB/s
+    ],
+)
+def test_one_way_rates_of_nvlink_by_generation(capability: tuple[int, int], links: int, gb_s: float) -> None:
+    pair = Topology(links=(("X", f"NV{links}"), (f"NV{links}", "X")), numa=("", ""), cpus=("", ""), nics=())
+    rate = pair.bytes_per_s(0, 1, capability=capability, host_link_bytes_per_s=31.5e9)
+    assert rate == pytest.approx(gb_s * 1e9, rel=1e-3)
 
 
 def test_rocm_listing_takes_the_block_of_link_types() -> None:

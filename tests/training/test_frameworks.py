@@ -239,6 +239,12 @@ def test_programs_around_models_have_defaults_of_their_own(
     assert (found.sharding.kind, found.recomputation.policy.kind, found.loss.kind) == (sharding, recomputes, loss)
 
 
+@pytest.mark.parametrize(("cards", "sharding"), [(1, "none"), (2, "zero2")])
+def test_openrlhf_divides_a_model_from_two_cards_on(cards: int, sharding: str) -> None:
+    """openrlhf/cli/train_sft.py: --zero_stage 2 by default; one rank has nobody to share with."""
+    assert recipe(framework="openrlhf", parallel=Parallel(dp=cards), gpus=cards).sharding.kind == sharding
+
+
 def test_a_release_of_verl_is_not_one_of_transformers() -> None:
     """0.4 of verl is of 2025: gradients are given back after a step, which transformers 0.4 did not do."""
     assert recipe(framework="verl", framework_version="0.4", parallel=Parallel(dp=8), gpus=8).update.frees_gradients

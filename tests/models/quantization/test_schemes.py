@@ -62,6 +62,24 @@ def test_a_gguf_tensor_takes_whole_blocks_and_row_prefixes(name, shape, expected
     assert ggml_type(name).size_of(shape) == expected
 
 
+# ik_llama.cpp 8337e4cd, ggml/src/ggml-common.h (static_assert of each block) and ggml.c (row_meta_size of its type): bytes of a
+# block of 256 elements (64 of the ternary types, 32 of q8_kv and the 1-bit rows), and what stands before each row
+IK_TYPES = {
+    "iq2_k": (256, 76, 0), "iq3_k": (256, 110, 0), "iq4_k": (256, 144, 0), "iq5_k": (256, 176, 0), "iq6_k": (256, 212, 0),
+    "iq2_ks": (256, 70, 2), "iq3_ks": (256, 102, 2), "iq4_ks": (256, 136, 4), "iq5_ks": (256, 168, 4), "iq4_kss": (256, 128, 4),
+    "iq2_kl": (256, 86, 2), "iq1_kt": (256, 56, 4), "iq2_kt": (256, 68, 4), "iq3_kt": (256, 100, 4), "iq4_kt": (256, 128, 4),
+    "iq1_bn": (64, 13, 2), "iq2_bn": (64, 16, 4), "q8_kv": (32, 32, 8), "q6_0": (32, 26, 0),
+    "iq1_s_r4": (32, 6, 2), "iq1_m_r4": (32, 7, 2), "iq2_bn_r4": (64, 16, 4), "iq4_ks_r4": (256, 136, 4),
+    "iq5_ks_r4": (256, 168, 4), "q8_k_r8": (256, 258, 0), "q8_kv_r8": (32, 32, 4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "block"), IK_TYPES.items())
+def test_types_of_ik_llama_cpp_are_as_its_source_asserts(name, block):
+    elements, block_bytes, before = block
+    assert ggml_type(name).size_of((3, 4 * elements)) == 3 * (4 * block_bytes + before)
+
+
 def test_gguf_type_ids_are_distinct():
     assert len(GGML_BY_ID) == len(GGML_TYPES)
     assert (GGML_BY_ID[12].name, GGML_BY_ID[344].name, GGML_BY_ID[230].name) == ("q4_k", "iq4_ks_r4", "bf16_r16")

@@ -225,13 +225,14 @@ _PLAIN = (
 _REPACKED = {
     "_r4": "q5_0 q6_0 q2_k q3_k q4_k q5_k q6_k iq2_xxs iq2_xs iq2_s iq3_xxs iq3_s iq4_nl iq2_bn iq2_k iq3_k iq4_k iq5_k "
     "iq4_ks iq5_ks",
-    "_r8": "q4_0 q8_0 iq4_xs q8_kv",
+    "_r8": "q4_0 q8_0 iq4_xs",
     "_r16": "bf16",
 }
 _REPACKED_DIFFERENTLY = (
     GgmlType("iq1_s_r4", 219, 32, 6, 2),
     GgmlType("iq1_m_r4", 229, 32, 7, 2),
     GgmlType("q8_k_r8", 399, 256, 258),
+    GgmlType("q8_kv_r8", 349, 32, 32, 4),
 )
 
 
