@@ -56,7 +56,7 @@ def test_a_pipeline_s_last_stage_keeps_the_logits_of_earlier_micro_batches() -> 
 
 @pytest.mark.parametrize(("weights", "each"), [("bfloat16", 2 + 4), ("float32", 4)])
 def test_logits_that_become_their_gradient_are_copied_to_float_where_they_are_not(weights: str, each: int) -> None:
-    """accelerate utils/operations.py, convert_outputs_to_fp32: 16-bit logits get a float copy. Beside them stand hidden states."""
+    """accelerate utils/operations.py, convert_outputs_to_fp32: 16-bit logits get a float copy; hidden states stand beside."""
     unsloth = {"framework": "unsloth", "framework_version": "2024.10", "loss": None}
     held = loss_of("loss", **unsloth, param_dtype=weights, compute_dtype=weights)
     assert held == pytest.approx(8192 * MODEL.vocab * each, rel=0.04)
