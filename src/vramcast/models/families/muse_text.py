@@ -18,7 +18,7 @@ def read(config: Config, *, prefix: str = "model.") -> Model:
     return skeleton.read(config, STYLES[config.text("model_type")], prefix=prefix)
 
 
-class Narrowed(Mixture, frozen=True, kw_only=True):
+class LatentMixture(Mixture, frozen=True, kw_only=True):
     """Experts in a space of ``moe_hidden_size``, with a norm on the way in and one on the way out."""
 
     def kind(self, config: Config) -> Experts:
@@ -58,7 +58,7 @@ STYLES: dict[str, Style] = {
     "muse_glimmer_text": Style(span=_from_the_end, norms=GEMMA_NORMS, extra=_gate),
     "muse_spark_text": Style(
         span=_from_the_end, norms=(GEMMA_NORMS[0], *GEMMA_NORMS[2:]), extra=_spark,
-        mixture=Narrowed(
+        mixture=LatentMixture(
             sparse=mixtures.every_layer, routed="num_local_experts", correction="mlp.gate.e_score_correction_bias",
         ),
     ),

@@ -60,22 +60,22 @@ def operations(
 
     ``scheme``: how weights are stored, the checkpoint's own when None. Towers and stored-only parts are not included.
     """
-    site = _Site(model, scheme or Scheme(model, dtype="bfloat16"), split or Split(), numbers or Numbers())
+    listing = _Listing(model, scheme or Scheme(model, dtype="bfloat16"), split or Split(), numbers or Numbers())
     found: list[Operation] = []
     for block in model.blocks:
-        found += site.block(block)
-    return (*found, *site.ends())
+        found += listing.block(block)
+    return (*found, *listing.ends())
 
 
 def tower_operations(
     model: Model, tower: Tower, *, scheme: Scheme | None = None, split: Split | None = None, numbers: Numbers | None = None
 ) -> tuple[Operation, ...]:
     """The same for one tower (vision, audio, MTP layers): its rows are its own tokens, patches for a vision tower."""
-    site = _Site(model, scheme or Scheme(model, dtype="bfloat16"), split or Split(), numbers or Numbers(), tower=tower)
+    listing = _Listing(model, scheme or Scheme(model, dtype="bfloat16"), split or Split(), numbers or Numbers(), tower=tower)
     found: list[Operation] = []
     for block in tower.blocks:
-        found += site.block(block)
-    return (*found, *site.linears(tower.tensors, part="tower"))
+        found += listing.block(block)
+    return (*found, *listing.linears(tower.tensors, part="tower"))
 
 
 # Kernels around the exchange of a norm over all heads: to fp32, squares, their mean, joined, and the product with the root
@@ -83,7 +83,7 @@ def tower_operations(
 _JOINT_NORM_KERNELS = 5
 
 
-class _Site:
+class _Listing:
     """One model under one storage and split, while its operations are listed."""
 
     def __init__(self, model: Model, scheme: Scheme, split: Split, numbers: Numbers, tower: Tower | None = None) -> None:
@@ -304,10 +304,10 @@ def _part(tensor: Tensor, block: Block | None, part: str) -> str:
     return "feed_forward"
 
 
-def _experts_form(site: _Site, block: Block) -> tuple[Format, int]:
+def _experts_form(listing: _Listing, block: Block) -> tuple[Format, int]:
     """The format of most of a block's routed experts, and in how many layers they are there."""
     tensor = next((t for t in block.tensors if t.role.startswith("expert.") and not t.role.endswith("bias")), None)
     if tensor is None:
         return PLAIN["bfloat16"], block.count
-    forms = site.scheme.formats(tensor, prefix=block.name, indices=block.indices)
+    forms = listing.scheme.formats(tensor, prefix=block.name, indices=block.indices)
     return max(forms, key=lambda f: forms[f]), block.count

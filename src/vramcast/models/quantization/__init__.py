@@ -7,7 +7,7 @@ weights_term(model, scheme, tp=2)           # the same, part by part
 """
 
 from vramcast.models.quantization.plan import Format
-from vramcast.models.quantization.scheme import Kept, Scheme, scheme_for, scheme_names
+from vramcast.models.quantization.scheme import Scheme, Unquantized, scheme_for, scheme_names
 from vramcast.models.quantization.weights import weight_bytes, weights_term
 
-__all__ = ["Format", "Kept", "Scheme", "scheme_for", "scheme_names", "weight_bytes", "weights_term"]
+__all__ = ["Format", "Scheme", "Unquantized", "scheme_for", "scheme_names", "weight_bytes", "weights_term"]

@@ -34,7 +34,7 @@ _WHY = {
 }
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class Unquantized(msgspec.Struct, frozen=True, kw_only=True):
     """What stays in its original type: a role or a tower, how many elements, and why."""
 
     what: str
@@ -100,7 +100,7 @@ class Scheme:
         return self._exact is not None
 
     @property
-    def kept(self) -> tuple[Kept, ...]:
+    def kept(self) -> tuple[Unquantized, ...]:
         """What stays in ``dtype`` in this model and why, largest first; empty when the scheme quantises nothing."""
         if self.plan is None:
             return ()
@@ -111,7 +111,7 @@ class Scheme:
                 key = _reason(tensor, tower, named=self._fixed(tensor, tower=tower is not None and tower.kind != "mtp") is None)
                 found[key] = found.get(key, 0) + tensor.elements * layers
         largest = sorted(found.items(), key=lambda item: -item[1])
-        return tuple(Kept(what=what, elements=n, why=why) for (what, why), n in largest)
+        return tuple(Unquantized(what=what, elements=n, why=why) for (what, why), n in largest)
 
     def _kept_layers(self, tensor: Tensor, block: Block | None, tower: Tower | None) -> int:
         prefix, indices = (block.name, block.indices) if block else ("", (-1,))

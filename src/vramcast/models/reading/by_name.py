@@ -19,7 +19,7 @@ from vramcast.models.names import Name, take_apart
 from vramcast.models.reading.known import is_by_maker
 
 
-class Near(msgspec.Struct, frozen=True):
+class Candidate(msgspec.Struct, frozen=True):
     """A catalogued id with the asked core."""
 
     key: str
@@ -127,8 +127,8 @@ def cores() -> dict[str, Places]:
     return table
 
 
-def _rows(places: Places) -> list[Near]:
-    return [Near(key, name, reading.row_at(place)) for key, name, place in places]
+def _rows(places: Places) -> list[Candidate]:
+    return [Candidate(key, name, reading.row_at(place)) for key, name, place in places]
 
 
 def _base(asked: str) -> Places:
@@ -162,7 +162,7 @@ def _by_family() -> dict[tuple[str, frozenset[str]], Places]:
     return table
 
 
-def _closest(asked: Name, near: list[Near]) -> list[Near]:
+def _closest(asked: Name, near: list[Candidate]) -> list[Candidate]:
     """Those quantised alike, else unquantised; then those with the same words; where shapes differ, the publishers' own files."""
     near = [n for n in near if n.name.ending == asked.ending] or [n for n in near if not n.name.ending] or near
     near = [n for n in near if n.name.variants == asked.variants] or near
