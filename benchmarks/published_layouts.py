@@ -26,8 +26,8 @@ from vramcast.speed.training.step import step_time
 from vramcast.training.forecast import forecast_training
 from vramcast.training.frameworks.common import attention_on
 from vramcast.training.recipe.parts import Module
+from vramcast.training.resolve import resolved
 from vramcast.training.stage_layouts import balanced_layout
-from vramcast.training.structure import resolved
 from vramcast.truth.judgement import Unexpressed
 from vramcast.truth.rows.training_speed import card_of, job_of_row, measured_s, model_of, whole_row
 from vramcast.workload import Parallel, Training

@@ -10,7 +10,8 @@ from vramcast.models.quantization.formats import NAMED
 from vramcast.models.reading import read_model
 from vramcast.training.forecast import forecast_training
 from vramcast.training.methods import HELD, REFUSED, word_of
-from vramcast.training.structure import structure_of
+from vramcast.training.resolve import resolved
+from vramcast.training.structure import structure_under
 from vramcast.workload import Adapter, Parallel, Training
 
 MODEL = read_model("meta-llama/Llama-2-7b-hf", offline=True)
@@ -112,7 +113,7 @@ def test_checkpoints_that_pack_the_decoder_s_layers_leave_towers_in_16_bits(quan
     """AutoGPTQ quantises ``layers_block_name`` alone; bitsandbytes replaces every linear layer, a tower's too."""
     model = read_model("Qwen/Qwen-VL-Chat", offline=True)
     asked = Training(model=model.id, method="lora", quant=quant, adapter=Adapter(rank=8, targets=("c_attn",)))
-    (rank,) = structure_of(asked, model).ranks
+    (rank,) = structure_under(asked, model, *resolved(asked, model)).ranks
     inside = sum(t.elements * b.count for b in model.blocks for t in b.tensors if len(t.shape) == 2)
     assert (rank.held.quantized.dense > inside) is packed
     assert packed or rank.held.quantized.dense == inside
