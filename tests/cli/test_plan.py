@@ -96,8 +96,8 @@ def test_which_card_for_a_training_with_what_it_costs(capsys) -> None:
 
 def test_a_card_without_a_price_is_said_in_both_plans(capsys) -> None:
     for line in (
-        [*SERVE[:3], "--gpu", "B300", "--users", "2"],
-        [*TRAIN[:3], "--gpu", "B300x8", *TRAIN[5:], "--framework", "megatron"],
+        [*SERVE[:3], "--gpu", "H20", "--users", "2"],
+        [*TRAIN[:3], "--gpu", "H20x8", *TRAIN[5:], "--framework", "megatron"],
     ):
         run([*line, "--json"])
         assumed = json.loads(capsys.readouterr().out)["assumed"]

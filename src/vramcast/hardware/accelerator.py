@@ -39,6 +39,7 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ``target``: the compiler's name of a non-NVIDIA chip (gfx942). ``stream_fraction``: share of the bandwidth that a plain
     streaming kernel was measured to reach. ``matmul_flops``: best measured matmul rate by format.
     ``inferred``: names of the fields that were worked out by a stated rule rather than read.
+    ``cloud_usd_per_hour``: a public list price, and ``cloud_priced``: of whom and when.
     ``rare``: few hold it (one market or cloud, an edge board, an RTX 3060 with 8 GB): of several parts of a name it is meant only
     where its memory is said, and it is never offered unasked.
     ``keys``: the model keys of its name and aliases, by which typed names are matched.
@@ -61,6 +62,7 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     tdp_w: float = 0
     price_usd: float = 0
     cloud_usd_per_hour: float = 0
+    cloud_priced: str = ""
     year: int = 0
     inferred: tuple[str, ...] = ()
     note: str = ""

@@ -104,6 +104,7 @@ def _scaled(table: dict[str, Any]) -> dict[str, Any]:
         "tdp_w": _value(table, "tdp_w", 0),
         "price_usd": _value(table, "price_usd", 0),
         "cloud_usd_per_hour": _value(table, "cloud_usd_h", 0),
+        "cloud_priced": table["cloud_usd_h"][2] if "cloud_usd_h" in table else "",
         "link_bytes_per_s": _value(table, "link_gb_s", 0) * GB_S,
         "l2_bytes": _value(table, "l2_kib", 0) * 1024,
         "stream_fraction": _value(table, "stream_pct", 0) / 100,

@@ -115,7 +115,7 @@ def test_the_question_of_issue_12400_is_one_call() -> None:
     assert plan.longest_ttft_s > 5
     assert best.usd_per_million == pytest.approx(best.usd_per_hour / best.tokens_per_s / 3600 * 1e6)
     assert {c.setting.card.name for c in plan.ranked} == {"H100 SXM5 80GB", "A100 SXM4 80GB"}
-    assert {a.value for a in plan.assumed if a.name == "price"} == {"$1.99/h for H100 SXM5 80GB"}
+    assert {a.value for a in plan.assumed if a.name == "price"} == {"$2.69/h for H100 SXM5 80GB"}
     costs = [c.usd_per_million for c in plan.ranked[:5]]
     assert costs == sorted(costs)
 

@@ -5,11 +5,6 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 
 YOURS = "yours"
-# Whose list prices the catalogue holds, by the key of its source table, and when they were read.
-_PUBLIC = {
-    "fsdl": "public list price of 2025-03 (The Full Stack, cloud GPU table)",
-    "public-log": "public list price of 2025 (a provider's page quoted in start-up logs)",
-}
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,8 +22,7 @@ def offer_of(card: Accelerator, *, most: int, usd_per_hour: float | None = None)
         return Offer(card=card, most=most, usd_per_hour=usd_per_hour, priced=YOURS)
     if not card.cloud_usd_per_hour:
         return Offer(card=card, most=most)
-    source = card.sources.get("cloud_usd_h", "")
-    return Offer(card=card, most=most, usd_per_hour=card.cloud_usd_per_hour, priced=_PUBLIC.get(source, "public list price"))
+    return Offer(card=card, most=most, usd_per_hour=card.cloud_usd_per_hour, priced=f"list price of {card.cloud_priced}")
 
 
 _FILLED = 0.85  # of a card that weights may take: the rest is for a cache, peaks and graphs
