@@ -134,8 +134,8 @@ def _coarse(key: Any) -> Any:
     return np.where(finite >= 1e299, finite, np.rint(finite * size) / size)
 
 
-_MOST_JUDGED = 6  # deployments of one kind, a millisecond or two each
-_MORE_ROOM = 1.25  # times the room that was not enough
+MOST_JUDGED = 6  # deployments of one kind, a millisecond or two each
+MORE_ROOM = 1.25  # times the room that was not enough
 
 
 class Judge:
@@ -166,7 +166,7 @@ class Judge:
     def _of_kind(self, group: Any) -> Choice | None:
         """The first that surely fits; one that does not passes over those behind it that leave hardly more room."""
         margins, tight, floor = self.joined.of["margin_bytes"][group], None, -float("inf")
-        for _ in range(_MOST_JUDGED):
+        for _ in range(MOST_JUDGED):
             enough = margins > floor
             if not enough.any():
                 break
@@ -175,7 +175,7 @@ class Judge:
             if choice.fit.verdict == "fits":
                 return choice
             tight = tight or (choice if choice.fit.verdict == "tight" else None)
-            floor = max(0.0, float(margins[place])) * _MORE_ROOM
+            floor = max(0.0, float(margins[place])) * MORE_ROOM
         return tight
 
     def _judged(self, index: int) -> Choice:

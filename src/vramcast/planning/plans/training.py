@@ -1,6 +1,7 @@
 """A training plan: every layout on the cards offered, ranked by time, money or cards; what binds; the fewest cards."""
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -9,6 +10,7 @@ from vramcast.errors import UnmodelledError, VramcastError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, Fit, Term
 from vramcast.models.inventory import Model, by_identity
+from vramcast.planning.plans.choices import MORE_ROOM, MOST_JUDGED
 from vramcast.planning.plans.offers import Offer
 from vramcast.planning.plans.plan import Plan, prices_taken
 from vramcast.planning.plans.serving import Watch, check_numpy
@@ -225,7 +227,7 @@ def _ranked(plan: TrainingPlan, found: list[Candidate], model: Model) -> Trainin
     order = sorted(found, key=lambda one: _key(task, one))
     meets = _missed(task, order[0]) <= 1
     kept = [one for one in order if _missed(task, one) <= 1] or order
-    ranked = list(_judged(task, kept, model, kind=_kind, most=SHOWN))
+    ranked = _judged(task, kept, model, kind=_kind, most=SHOWN)
     ranked.sort(key=lambda one: (one.fit.verdict != "fits", *_order(task, one)))
     fewest = sorted(kept, key=lambda one: one.question.gpus)
     first_of_each = _judged(task, fewest, model, kind=lambda one: (one.structure.offer.card.id, one.question.gpus), most=SHOWN)
@@ -259,28 +261,35 @@ def _front(order: Sequence[Candidate]) -> list[Candidate]:
 
 def _judged(
     task: Task, order: Sequence[Candidate], model: Model, *, kind: Callable[[Candidate], Any], most: int
-) -> Iterator[Trained]:
-    """The first of each kind that surely fits, else its first that is tight; a few of each kind are asked."""
+) -> list[Trained]:
+    """The first of each kind that surely fits, else its first that is tight: those only where too few kinds surely fit."""
     groups: dict[Any, list[Candidate]] = {}
     for one in order:
         groups.setdefault(kind(one), []).append(one)
-    found = 0
+    found: list[Trained] = []
+    sure: list[int] = []
     for group in list(groups.values())[: 3 * most]:
+        if len(sure) == most:
+            break
         if (trained := _of_kind(task, group, model)) is not None:
-            yield trained
-            found += 1
-        if found == most:
-            return
+            sure += [len(found)] if trained.fit.verdict == "fits" else []
+            found.append(trained)
+    tight = [place for place in range(len(found)) if place not in sure]
+    return [found[place] for place in sorted((*sure, *tight[: most - len(sure)]))]
 
 
 def _of_kind(task: Task, group: list[Candidate], model: Model) -> Trained | None:
-    """Of a kind the first of a few that surely fits, else the first that is tight."""
-    tight = None
-    for place in sorted({0, 1, 2, 3, len(group) // 4, len(group) // 2} & set(range(len(group)))):
-        trained = _trained(task, group[place], model)
+    """The first that surely fits; one that does not passes over those behind it that leave hardly more room."""
+    tight, floor = None, -math.inf
+    for _ in range(MOST_JUDGED):
+        one = next((one for one in group if one.margin_bytes > floor), None)
+        if one is None:
+            break
+        trained = _trained(task, one, model)
         if trained.fit.verdict == "fits":
             return trained
         tight = tight or (trained if trained.fit.verdict == "tight" else None)
+        floor = max(0.0, one.margin_bytes) * MORE_ROOM
     return tight
 
 
