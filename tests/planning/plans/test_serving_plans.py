@@ -227,12 +227,13 @@ def test_a_number_of_cards_that_was_said_is_the_most(gpu: str, most: int) -> Non
     assert [offer.most for offer in wanted.offers] == [most]
 
 
-def test_what_no_rented_node_holds_is_planned_on_two_nodes_and_larger_cards_and_never_with_weights_on_the_host() -> None:
+def test_what_small_cards_do_not_hold_is_planned_on_larger_ones_and_on_two_nodes_and_never_on_the_host() -> None:
     plan = vramcast.plan("serve", "deepseek-ai/DeepSeek-R1", engine="vllm")
     cards = {choice.setting.card.id for choice in plan.ranked}
-    assert {"h100-sxm5-80", "h200-sxm-141"} <= cards
+    assert {"b200-sxm-180", "h200-sxm-141"} <= cards
     assert not any("host" in choice.layout for choice in (*plan.ranked, *plan.fewest))
     assert all(choice.gpus <= 8 or choice.gpus % 8 == 0 for choice in plan.ranked)
+    assert vramcast.plan("serve", "deepseek-ai/DeepSeek-R1", engine="vllm", gpu="H100").ranked[0].gpus == 16
 
 
 def test_lengths_nobody_said_stay_within_the_models_positions() -> None:
