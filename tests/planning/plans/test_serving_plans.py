@@ -233,7 +233,8 @@ def test_what_small_cards_do_not_hold_is_planned_on_larger_ones_and_on_two_nodes
     assert {"b200-sxm-180", "h200-sxm-141"} <= cards
     assert not any("host" in choice.layout for choice in (*plan.ranked, *plan.fewest))
     assert all(choice.gpus <= 8 or choice.gpus % 8 == 0 for choice in plan.ranked)
-    assert vramcast.plan("serve", "deepseek-ai/DeepSeek-R1", engine="vllm", gpu="H100").ranked[0].gpus == 16
+    two_nodes = vramcast.plan("serve", "deepseek-ai/DeepSeek-R1", engine="vllm", gpu="H100")
+    assert any(choice.gpus == 16 for choice in two_nodes.ranked)
 
 
 def test_lengths_nobody_said_stay_within_the_models_positions() -> None:
