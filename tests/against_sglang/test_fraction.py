@@ -3,7 +3,7 @@
 import pytest
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.serving.engines.sglang.fraction import default_fraction, tier_of
+from vramcast.serving.engines.sglang.fraction import default_fraction, prefill_graphs_mib, tier_of
 from vramcast.units import MiB
 
 TABLE = {
@@ -29,7 +29,8 @@ def card(mib: int) -> Accelerator:
 def fraction(mib: int, tp: int, *, latent: bool = False, version: tuple[int, ...] = (0, 5, 23)) -> float:
     tier = tier_of(card(mib), version)
     batch = tier.batch_tp4 if tp >= 4 else tier.batch
-    return default_fraction(card(mib), version, tp=tp, pp=1, latent=latent, chunk=tier.chunk, batch=batch)
+    prefill = prefill_graphs_mib(tier.chunk, latent=latent)
+    return default_fraction(card(mib), version, tp=tp, pp=1, chunk=tier.chunk, batch=batch, prefill=prefill)
 
 
 @pytest.mark.parametrize("mib", TABLE)

@@ -115,12 +115,16 @@ VOCAB_MULTIPLE = 64
 _ROUNDING = {False: "segments of 2 MiB, remainders up to 1 MiB are not split off", True: "blocks of 512 B in segments that grow"}
 
 
+_VOICE = ("talker", "vocoder")
+
+
 class Loading(msgspec.Struct, frozen=True, kw_only=True):
     """How an engine lays weights out: over which ranks (``layout``), and what it keeps beside the checkpoint's tensors.
 
     ``fuses``: q/k/v and gate/up become one tensor each. ``rotary_bytes``: width of the table of cosines and sines kept for every
     position, 0 = none. ``mtp``: multi-token-prediction layers are loaded too. ``towers``: so are vision and audio towers.
-    ``splits_towers``: tensor parallelism cuts towers too.
+    ``splits_towers``: tensor parallelism cuts towers too. ``speaks``: so is what voices the text, which servers of text leave in
+    the checkpoint (vllm/model_executor/models/qwen2_5_omni_thinker.py: "talker.": None, "token2wav.": None).
     ``expandable``: the allocator's segments grow, so that nothing is rounded up to them. ``section_rows``: how many times the
     positions a rotary table of multimodal sections has rows.
     """
@@ -131,6 +135,7 @@ class Loading(msgspec.Struct, frozen=True, kw_only=True):
     mtp: bool = False
     towers: bool = True
     splits_towers: bool = True
+    speaks: bool = True
     expandable: bool = False
     section_rows: int = 1
 
@@ -222,7 +227,7 @@ def _rotary_width(mixer: object) -> int:
 def _tower_here(tower: Tower, stage: Stage, loading: Loading) -> bool:
     if tower.stored_only:
         return loading.mtp and stage.last
-    return stage.first and loading.towers
+    return stage.first and loading.towers and (loading.speaks or tower.kind not in _VOICE)
 
 
 def allocated_bytes(size_bytes: float, *, expandable: bool = False) -> int:

@@ -10,13 +10,24 @@ from vramcast.models import reading
 from vramcast.models.classes import ROWS, ModelClass, aliased, known_classes, model_class, model_classes
 from vramcast.models.families import read_config
 from vramcast.models.inventory import Model, Tower
+from vramcast.models.reading import read_model
 from vramcast.serving.engines.base import parse_version
 from vramcast.serving.engines.vllm.settings import second_runner
 
 # Fields that transformers answers need no source of their own; these are the others.
 BY_HAND = (
     *("repeats_kv", "converts_experts", "tuned_norms", "image_tokens", "pooled_patches", "replicated_towers", "parsed_apart"),
-    *("float_state", "second_runner", "embedding_slots", "window_pool", "nvfp4_attention", "gguf_rows", "gguf_mix"),
+    *(
+        "sglang_cuts_towers",
+        "sglang_blind",
+        "float_state",
+        "second_runner",
+        "embedding_slots",
+        "window_pool",
+        "nvfp4_attention",
+        "gguf_rows",
+        "gguf_mix",
+    ),
 )
 
 
@@ -83,8 +94,8 @@ def test_a_class_without_a_row_in_its_family_file_is_a_plain_llama() -> None:
 
 @pytest.mark.parametrize("row", [r for r in model_classes() if r.served.second_runner], ids=lambda row: row.name)
 def test_vllm_takes_the_second_runner_by_name_from_that_release_on(row: ModelClass) -> None:
-    """Both sides of the border, for a dense model of that class (named until 0.25, when all dense models follow)."""
-    model = Model(id="", family=row.name, hidden=1, vocab=1, blocks=(), tensors=())
+    """Both sides of the border, for a model of routed experts: dense ones follow all at once with 0.25."""
+    model = msgspec.structs.replace(read_model("Qwen/Qwen3-30B-A3B", offline=True), family=row.name)
     since = parse_version(row.served.second_runner, "vllm")
     assert second_runner(since, model, quantized=False)
     assert not second_runner((since[0], since[1] - 1), model, quantized=False)

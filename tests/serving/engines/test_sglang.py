@@ -5,6 +5,7 @@ import pytest
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.base import answer_of
+from vramcast.serving.engines.sglang.fraction import share_of_seeing
 from vramcast.serving.engines.sglang.messages import no_room
 from vramcast.serving.engines.sglang.pools import Cells, divide
 from vramcast.units import GiB, MiB
@@ -92,3 +93,44 @@ def test_a_shared_memory_holds_what_capturing_leaves_in_the_process() -> None:
 def test_halves_of_the_latents_expansion_are_held_twice() -> None:
     weights = ask("moonshotai/Kimi-K2.5", None, context=4096, parallel=Parallel(tp=8), gpus=8).ranks[0].instants[0].terms[0]
     assert weights.find("absorbed").bytes == 61 * 8 * (128 + 128) * 512 * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [
+        ("Qwen/Qwen3-8B", 1),
+        ("Qwen/Qwen2.5-VL-7B-Instruct", 0.95 * (1 - 0.1 * ((1280 / 1024) ** 2 - 1))),
+        ("google/gemma-4-31B-it", 0.95 * (1 - 0.1 * (27 * 1152**2 / (24 * 1024**2) - 1))),
+        ("google/gemma-3-27b-it", 1),
+    ],
+)
+def test_a_model_that_sees_leaves_more_free(name: str, share: float) -> None:
+    model = read_model(name, offline=True)
+    assert share_of_seeing(model, (0, 5, 23)) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(
+    ("version", "options", "captured"),
+    [("0.5.6", {}, False), ("0.5.10", {}, True), ("0.5.10", {"disable_piecewise_cuda_graph": True}, False)],
+)
+def test_prefill_pieces_are_captured_by_default_since_0_5_10(version: str, options: dict[str, bool], captured: bool) -> None:
+    found = ask("Qwen/Qwen3-8B", context=4096, engine_version=version, options=options)
+    graphs = next(term for term in found.ranks[0].instants[0].terms if term.name == "graphs")
+    assert graphs.bytes == (2 * 256 + 8 * 58 * captured) * MiB
+
+
+def test_tensorrt_llm_kernels_order_scales_in_place() -> None:
+    """An NVFP4 DeepSeek-R1 on four B200 printed 94.5 GiB a rank: no second copy of 9.5 GiB."""
+    found = {
+        backend: ask(
+            "nvidia/DeepSeek-R1-0528-FP4", "B200", context=4096, parallel=Parallel(tp=4), options={"moe_runner_backend": backend}
+        )
+        .ranks[0]
+        .instants[0]
+        .terms[0]
+        .bytes
+        / GiB
+        for backend in ("flashinfer_trtllm", "flashinfer_cutlass")
+    }
+    assert found["flashinfer_trtllm"] == pytest.approx(94.5, rel=0.01)
+    assert found["flashinfer_cutlass"] - found["flashinfer_trtllm"] == pytest.approx(9.5, abs=0.1)

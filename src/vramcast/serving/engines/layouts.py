@@ -270,7 +270,7 @@ def vllm_kernel(
     """What a start of vLLM takes for the model's experts, and the next in its order where that depends on what is installed."""
     if not _applies(storage, card):
         return None, None
-    generation = _generation(card)
+    generation = generation_of(card)
     triton = TRITON_HOPPER if generation == 9 else TRITON
     asked = BY_FLAG.get(str(options.get("moe_backend")))
     if asked:
@@ -288,7 +288,7 @@ def sglang_kernel(storage: Storage, card: Accelerator | None, options: Mapping[s
     """What a start of SGLang takes for the model's experts in MXFP4."""
     if not _applies(storage, card):
         return None
-    generation = _generation(card)
+    generation = generation_of(card)
     asked = BY_FLAG.get(str(options.get("moe_runner_backend")), TRTLLM_GEN if generation == 10 else TRITON)
     return TRITON_HOPPER if asked is TRITON and generation == 9 else ROCM if generation == 0 else asked
 
@@ -331,6 +331,6 @@ def _applies(storage: Storage, card: Accelerator | None) -> bool:
     return storage.name == "mxfp4" and card is not None and (card.capability is not None or bool(card.target))
 
 
-def _generation(card: Accelerator | None) -> int:
+def generation_of(card: Accelerator | None) -> int:
     """The major compute capability, 0 for AMD's cards."""
     return card.capability[0] if card is not None and card.capability else 0

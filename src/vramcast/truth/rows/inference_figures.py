@@ -7,6 +7,7 @@ import msgspec
 
 from vramcast.ledger import RankMemory
 from vramcast.serving.engines.base import Answer
+from vramcast.serving.engines.vllm.engine import printed_peak
 from vramcast.truth.bars import error_scale_of, overhead_bytes
 from vramcast.truth.judgement import Pair
 from vramcast.units import GiB, MiB
@@ -88,7 +89,9 @@ def _activation(row: Row, answer: Answer) -> Iterator[Pair]:
     measured = row["measured"]
     if "activation_peak_gib" in measured:
         rank = answer.ranks[0]
-        yield _pair("activation", max(_term(rank, "activations"), _term(rank, "logits")), measured, "activation_peak_gib")
+        peak = max(_term(rank, "activations"), _term(rank, "logits"))
+        printed = printed_peak(answer.resolved, peak) if row["engine"] == "vllm" else peak
+        yield _pair("activation", printed, measured, "activation_peak_gib")
 
 
 def _non_torch(row: Row, answer: Answer) -> Iterator[Pair]:

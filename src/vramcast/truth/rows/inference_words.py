@@ -41,12 +41,13 @@ _FLAGS = {
         "gpu_memory_utilization", "max_num_seqs", "max_num_batched_tokens", "enforce_eager", "block_size",
         "enable_prefix_caching", "engine_core", "mamba_ssm_cache_dtype", "mamba_cache_dtype", "swap_space", "max_loras",
         "moe_backend", "data_parallel_size", "decode_context_parallel_size", "cpu_offload_gb", "num_gpu_blocks_override",
-        "disable_hybrid_kv_cache_manager", "attention_backend", "flashinfer_sampler", "runner",
+        "disable_hybrid_kv_cache_manager", "attention_backend", "flashinfer_sampler", "runner", "skip_mm_profiling",
+        "max_cudagraph_capture_size",
     ),
     "sglang": (
         "mem_fraction_static", "max_running_requests", "cuda_graph_max_bs", "max_total_tokens", "max_mamba_cache_size",
         "chunked_prefill_size", "moe_runner_backend", "dp_size", "enable_dp_attention", "swa_full_tokens_ratio", "page_size",
-        "disable_cuda_graph", "disable_radix_cache", "mamba_full_memory_ratio",
+        "disable_cuda_graph", "disable_radix_cache", "mamba_full_memory_ratio", "disable_piecewise_cuda_graph",
     ),
     "tensorrt_llm": ("tokens_per_block", "max_batch_size", "max_num_tokens"),
     "transformers": ("prefill_chunk_size",),
@@ -57,7 +58,7 @@ _TEXTS = frozenset({
 })  # fmt: skip
 _SWITCHES = frozenset({
     "enforce_eager", "enable_prefix_caching", "disable_hybrid_kv_cache_manager", "enable_dp_attention", "disable_cuda_graph",
-    "disable_radix_cache", "flashinfer_sampler",
+    "disable_radix_cache", "flashinfer_sampler", "skip_mm_profiling", "disable_piecewise_cuda_graph",
 })  # fmt: skip
 _FRACTIONS = frozenset({
     "gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction", "swap_space", "cpu_offload_gb",

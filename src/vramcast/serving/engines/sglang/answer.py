@@ -12,7 +12,7 @@ from vramcast.models.layers import Experts, Mamba2
 from vramcast.models.sharding import Stage, cut, distinct_stages, is_routed, share
 from vramcast.quantity import Number, bytes_, is_array, is_nothing, maximum, minimum, named, whole
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, free_bytes, narrowest, parse_version
-from vramcast.serving.engines.layouts import SGLANG_NVFP4, front_split, pad_of, sglang_kernel, spread_of
+from vramcast.serving.engines.layouts import SGLANG_NVFP4, front_split, generation_of, pad_of, sglang_kernel, spread_of
 from vramcast.serving.engines.sglang import versions
 from vramcast.serving.engines.sglang.fraction import LEAST_CHUNK, PREFILL_TOKEN_BYTES
 from vramcast.serving.engines.sglang.graphs import graphs_term
@@ -160,13 +160,24 @@ def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
         rotary_bytes=element_bytes(dtype) if dtype == "float32" else 4,
         mtp=bool(options.get("num_speculative_tokens")),
         splits_towers=model_class(resolved.model.family).served.sglang_cuts_towers,
+        speaks=False,
     )
     term = weights_term(resolved.model, stage, loading, storage)
     copies = [latent_copies(stage, loading, storage)]
-    if nvfp4:
+    if nvfp4 and _copies_scales(resolved):
         copies.append(swizzled_scales(stage, loading))
     more = [copy for copy in (*copies, *_on_host(resolved, stage, loading, storage)) if copy.bytes]
     return Term.total("weights", (*term.terms, *more), why=term.why, source=term.source) if more else term
+
+
+# kernels that order the loaded scales themselves, in place (modelopt_quant.py process_weights_after_loading)
+_IN_PLACE = ("flashinfer_trtllm", "flashinfer_trtllm_routed", "marlin")
+
+
+def _copies_scales(resolved: Resolved) -> bool:
+    """Whether the kernels of NVFP4 experts keep a second copy of their scales; data-centre Blackwell takes TensorRT-LLM's."""
+    backend = str(resolved.options.get("moe_runner_backend") or "auto")
+    return backend not in _IN_PLACE and not (backend == "auto" and generation_of(resolved.card) == 10)
 
 
 def swizzled_scales(stage: Stage, loading: Loading) -> Term:

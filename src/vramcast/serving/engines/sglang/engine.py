@@ -4,14 +4,20 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.inventory import Model
-from vramcast.models.layers import LatentAttention
 from vramcast.serving.engines.base import Answer, Resolved, Version
 from vramcast.serving.engines.layouts import named_kernel, sglang_kernel
 from vramcast.serving.engines.options import Option
 from vramcast.serving.engines.resolving import Defaults, context_of, opened, resolved
 from vramcast.serving.engines.sglang import versions
 from vramcast.serving.engines.sglang.answer import answer
-from vramcast.serving.engines.sglang.fraction import default_fraction, tier_of
+from vramcast.serving.engines.sglang.fraction import (
+    captures_prefill,
+    default_fraction,
+    is_latent,
+    prefill_graphs_mib,
+    share_of_seeing,
+    tier_of,
+)
 from vramcast.serving.engines.sglang.options import OPTIONS
 from vramcast.serving.weights import loaded_dtype, storage_of
 from vramcast.workload import Serving
@@ -45,7 +51,18 @@ def _fill(defaults: Defaults, question: Serving, model: Model, version: Version,
     chunk = defaults.take("chunked_prefill_size", tier.chunk, because)
     batch = defaults.take("cuda_graph_max_bs", tier.batch_tp4 if parallel.tp >= 4 else tier.batch, because)
     dp = defaults.values.get("dp_size") or 1 if defaults.values.get("enable_dp_attention") else 1
-    latent = any(isinstance(m, LatentAttention) for block in model.blocks for m in block.mixers)
-    fraction = default_fraction(card, version, tp=parallel.tp, pp=parallel.pp, latent=latent, chunk=chunk, batch=batch, dp=dp)
+    captures = captures_prefill(model, version, defaults.values, parallel.pp)
+    fraction = default_fraction(
+        card,
+        version,
+        tp=parallel.tp,
+        pp=parallel.pp,
+        chunk=chunk,
+        batch=batch,
+        prefill=prefill_graphs_mib(chunk, latent=is_latent(model)) if captures else 0,
+        draft=bool(defaults.values.get("num_speculative_tokens")),
+        dp=dp,
+    )
+    fraction *= share_of_seeing(model, version) if card else 1
     defaults.take("mem_fraction_static", fraction, "formula of that version: memory kept for activations and graphs")
     defaults.take("page_size", 1, "default")

@@ -6,10 +6,9 @@ and models that see, pipelines and DP attention have no prefill pieces (server_a
 """
 
 from vramcast.ledger import Term
-from vramcast.models.layers import LatentAttention
 from vramcast.quantity import Number, bytes_, is_nothing, minimum, named
-from vramcast.serving.engines.base import Fitted, Resolved
-from vramcast.serving.engines.sglang.fraction import prefill_graphs_mib
+from vramcast.serving.engines.base import Fitted, Resolved, parse_version
+from vramcast.serving.engines.sglang.fraction import captures_prefill, is_latent, prefill_graphs_mib
 from vramcast.units import MiB
 
 MIB_PER_SEQUENCE = 2
@@ -36,8 +35,7 @@ def graphs_term(resolved: Resolved) -> Term:
 
 def _prefill_mib(resolved: Resolved) -> Number:
     """MiB of the captured prefill sizes; 0 where the engine captures none."""
-    sees = any(tower.kind in ("vision", "audio") for tower in resolved.model.towers)
-    if sees or resolved.question.parallel.pp > 1 or resolved.options.get("enable_dp_attention"):
+    version = parse_version(resolved.version, "sglang")
+    if not captures_prefill(resolved.model, version, resolved.options, resolved.question.parallel.pp):
         return 0
-    latent = any(isinstance(mixer, LatentAttention) for block in resolved.model.blocks for mixer in block.mixers)
-    return prefill_graphs_mib(resolved.options["chunked_prefill_size"], latent=latent)
+    return prefill_graphs_mib(resolved.options["chunked_prefill_size"], latent=is_latent(resolved.model))

@@ -18,6 +18,7 @@ OPTIONS = (
     Option(name="max_total_tokens", kind="count", about="cache tokens, whatever the budget allows", source=_ARGS),
     Option(name="cuda_graph_max_bs", kind="positive", about="largest captured decode batch", source=_ARGS),
     Option(name="disable_cuda_graph", kind="bool", about="no CUDA graphs", source=_ARGS),
+    Option(name="disable_piecewise_cuda_graph", kind="bool", about="no prefill pieces are captured", source=_ARGS),
     Option(name="disable_radix_cache", kind="bool", about="no prefix reuse: one state slot per request", source=_ARGS),
     Option(name="page_size", kind="positive", most=2**20, about="tokens per cache page", source=_ARGS),
     Option(name="swa_full_tokens_ratio", kind="float", most=1, about="tokens of the sliding pool over the full", source=_ARGS),

@@ -20,6 +20,13 @@ STATE_SLOTS_MAMBA2: Table[int] = (((0,), 1), ((0, 5, 10), 3), ((0, 5, 15), 5))
 
 # what the default fraction follows: tensor parallel ranks alone, the card's size, or what activations and graphs are reckoned at
 FRACTION: Table[str] = (((0,), "ranks"), ((0, 5), "card"), ((0, 5, 3), "reserve"))
+# prefill pieces are captured unless told otherwise; before, only where asked (sgl-project/sglang#16331, #18130)
+CAPTURES_PREFILL: Table[bool] = (((0,), False), ((0, 5, 10), True))
+# models that see leave more of the card free: a flat share, then one that follows the encoder (server_args.py
+# adjust_mem_fraction_for_vlm)
+SEES_BY_ENCODER: Table[bool] = (((0,), False), ((0, 5), True))
+# MiB kept for a draft and its graphs, in releases whose reserve knows of them (server_args.py)
+DRAFT_MIB: Table[int] = (((0,), 0), ((0, 5, 3), 2048), ((0, 5, 23), 0))
 # every pipeline stage allocates the cache of all layers (start-up logs of 0.5.9)
 STAGES_HOLD_ALL: Table[bool] = (((0,), True), ((0, 5, 10), False))
 # 0.4.6: a fraction by tensor parallel size alone

@@ -4,7 +4,7 @@ Sources: vllm/worker/worker.py (V0), vllm/v1/worker/gpu_worker.py determine_avai
 vllm/v1/core/kv_cache_utils.py check_enough_kv_cache_memory, vllm/worker/worker.py raise_if_cache_size_invalid.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -31,7 +31,7 @@ from vramcast.serving.engines.vllm.fixed import DEFAULT_RANK, VllmTerms, fixed_t
 from vramcast.serving.engines.vllm.options import OPTIONS
 from vramcast.serving.engines.vllm.pages import PagePlan, paged_layers, plan, state_bytes, token_bytes
 from vramcast.serving.engines.vllm.profile import unsized_images
-from vramcast.serving.engines.vllm.settings import VllmSettings, reserves_graphs, settings_of
+from vramcast.serving.engines.vllm.settings import VllmSettings, settings_of, subtracts_graphs
 from vramcast.serving.layers import CacheLayer, cache_layers, encodes_only, tower_layers
 from vramcast.serving.weights import loaded_dtype, storage_of
 from vramcast.units import GiB, gib
@@ -89,8 +89,7 @@ def answer(resolved: Resolved) -> Answer:
     start-up error is written.
     """
     settings = settings_of(resolved)
-    split = middle_split if at(settings.version, versions.MIDDLE_SPLIT) else even_split
-    ranks = [_rank(resolved, settings, stage) for stage in distinct_stages(resolved.model, settings.pp, split)]
+    ranks = [_rank(resolved, settings, stage) for stage in _stages(resolved, settings)]
     narrow = narrowest(ranks, lambda r: r.blocks) if resolved.card else max(ranks, key=lambda r: r.plan.block_bytes)
     lengths = (resolved.context, resolved.live_tokens, resolved.typical_tokens)
     request, live, typical = (narrow.plan.request_blocks(tokens, settings.demand) for tokens in lengths)
@@ -111,6 +110,11 @@ def answer(resolved: Resolved) -> Answer:
         wanted_bytes=wanted * narrow.plan.block_bytes,
         start_error=_error(settings, resolved, cache, narrow.pool_bytes, longest) if resolved.card else "",
     )
+
+
+def _stages(resolved: Resolved, settings: VllmSettings) -> Sequence[Stage]:
+    split = middle_split if at(settings.version, versions.MIDDLE_SPLIT) else even_split
+    return distinct_stages(resolved.model, settings.pp, split)
 
 
 def _pool_bytes(ranks: list[VllmRank], narrow: VllmRank) -> Number:
@@ -180,9 +184,9 @@ def _memory(rank: VllmRank, blocks: Number, wanted: Number, resolved: Resolved, 
         instants.append(Instant(name="sampling", terms=(fixed.weights, *cache, fixed.logits, *around)))
     loaded = fixed.weights.bytes + sum(term.bytes for term in kept)
     allocated = loaded + held + fixed.peak_bytes
-    outside = sum(term.bytes for term in (fixed.graphs, fixed.communication, fixed.context))
-    needed = loaded + wanted * rank.plan.block_bytes + fixed.peak_bytes + outside
-    device = allocated + outside
+    outside = fixed.communication.bytes + fixed.context.bytes
+    needed = loaded + wanted * rank.plan.block_bytes + fixed.peak_bytes + outside + _graphs(fixed, settings).bytes
+    device = allocated + outside + fixed.graphs.bytes
     return RankMemory(
         rank=rank.stage.name,
         instants=tuple(instants),
@@ -192,6 +196,11 @@ def _memory(rank: VllmRank, blocks: Number, wanted: Number, resolved: Resolved, 
         needed_bytes=needed,
         claimed_bytes=_claimed(rank, settings, device) if rank.budget else needed,
     )
+
+
+def _graphs(fixed: VllmTerms, settings: VllmSettings) -> Term:
+    """The graphs as the budget needs room for them: what is held back for them, where something is."""
+    return fixed.reserve if subtracts_graphs(settings) else fixed.graphs
 
 
 def _claimed(rank: VllmRank, settings: VllmSettings, device: Number) -> Number:
@@ -253,15 +262,18 @@ def budget_of(settings: VllmSettings, fixed: VllmTerms) -> Budget:
     if fixed.states:
         used["states of the sampler"] = fixed.states.bytes
     if subtracts_graphs(settings):
-        used["graphs"] = fixed.graphs.bytes
+        used["graphs"] = fixed.reserve.bytes
     if settings.core == "V1" and at(settings.version, versions.COUNTS_CONTEXT):
         used["context"] = fixed.context.bytes
     return Budget(requested_bytes=requested, pool_bytes=requested - sum(used.values()), settings=settings, used=used)
 
 
-def subtracts_graphs(settings: VllmSettings) -> bool:
-    """Whether the memory of CUDA graphs is taken off the budget before they are captured."""
-    return at(settings.version, versions.SUBTRACTS_GRAPHS) and reserves_graphs(settings.version, second=settings.second_runner)
+def printed_peak(resolved: Resolved, peak: Number) -> Number:
+    """The "peak activation" a start prints: since 0.27 with what is held back for graphs (v1/worker/gpu_worker.py)."""
+    settings = settings_of(resolved)
+    if not (at(settings.version, versions.COUNTS_ALL_USED) and subtracts_graphs(settings)):
+        return peak
+    return peak + fixed_terms(resolved, settings, _stages(resolved, settings)[0]).reserve.bytes
 
 
 NO_BLOCKS = "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine."

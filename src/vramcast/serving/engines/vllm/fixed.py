@@ -18,7 +18,7 @@ from vramcast.quantity import Number, bytes_, maximum, minimum, named
 from vramcast.serving.engines.base import Resolved, at
 from vramcast.serving.engines.layouts import even_split, has_experts, pad_of
 from vramcast.serving.engines.vllm import versions
-from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
+from vramcast.serving.engines.vllm.graphs import Capture, graphs_term, reserve_term
 from vramcast.serving.engines.vllm.profile import (
     Batch,
     encoder_term,
@@ -37,8 +37,8 @@ WORD_BITS = 32
 class VllmTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The terms of one rank beside its cache. ``logits`` is None on stages that do not sample, ``encoder`` without towers.
 
-    ``unseen`` is allocated, and in no budget: LoRA slots of old versions, and ``states`` where only what the profile run itself
-    allocated was counted.
+    ``reserve``: what a release that estimates its graphs holds back for them. ``unseen`` is allocated, and in no budget: LoRA
+    slots of old versions, and ``states`` where only what the profile run itself allocated was counted.
     """
 
     weights: Term
@@ -46,6 +46,7 @@ class VllmTerms(msgspec.Struct, frozen=True, kw_only=True):
     logits: Term | None
     encoder: Term | None
     graphs: Term
+    reserve: Term
     communication: Term
     context: Term
     unseen: Term | None = None
@@ -60,7 +61,7 @@ class VllmTerms(msgspec.Struct, frozen=True, kw_only=True):
 def fixed_terms(resolved: Resolved, settings: VllmSettings, stage: Stage) -> VllmTerms:
     """The terms of one stage's ranks."""
     model, card = resolved.model, resolved.card
-    towers = model.towers if settings.towers and stage.first else ()
+    towers = model.towers if settings.profiles_towers and stage.first else ()
     batch = Batch(
         version=settings.version,
         tokens=profiled_tokens(model, towers, settings.max_tokens, whole_image=settings.core == "V0"),
@@ -76,13 +77,15 @@ def fixed_terms(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Vll
         towers=towers,
         modular_experts=settings.expert_kernel is None or settings.expert_kernel.workspace,
     )
-    weights = _weights(resolved, settings, stage)
+    weights, capture = _weights(resolved, settings, stage), _capture(resolved, settings)
+    graphs = graphs_term(stage, capture, eager=settings.eager)
     return VllmTerms(
         weights=weights,
         activations=forward_term(model, stage, batch),
         logits=sampling_term(model, stage, batch) if stage.last and not settings.pools else None,
         encoder=encoder_term(model, batch.towers, batch.tokens, batch.element, batch.pixel, tp=batch.tp),
-        graphs=graphs_term(stage, _capture(resolved, settings), eager=settings.eager),
+        graphs=graphs,
+        reserve=reserve_term(graphs, capture, second=settings.second_runner),
         communication=versions.non_torch_term(settings.version, card, tp=settings.tp, pp=settings.pp, weights=weights.bytes),
         context=engine_start_term(card, settings.world, expert_group=has_experts(model)),
         unseen=_unseen(resolved, settings, stage),
@@ -146,6 +149,7 @@ def _weights(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term:
         mtp=settings.mtp,
         towers=settings.towers,
         splits_towers=splits_towers(resolved.model),
+        speaks=False,
         expandable=bool(options.get("expandable_segments")),
         section_rows=SECTION_ROWS if at(settings.version, versions.LONG_SECTIONS) else 1,
     )

@@ -31,6 +31,7 @@ ACCUMULATOR_BYTES = 4
 # v1/attention/backends/flashinfer.py: one float workspace, and a wrapper with its integer workspace for every decode size
 FLASHINFER_WORKSPACE = 394 * MiB
 FLASHINFER_WRAPPER = 8 * MiB
+SEGMENT = 20 * MiB
 LARGEST = 512
 STEP = 8
 WIDE_FROM = 256
@@ -125,6 +126,19 @@ def graphs_term(stage: Stage, capture: Capture, *, eager: bool) -> Term:
     return Term.total(
         "graphs", [p for p in parts if not is_nothing(p.bytes)], source="vllm/config/vllm.py; start-up logs of 0.7 to 0.19"
     )
+
+
+def reserve_term(graphs: Term, capture: Capture, *, second: bool) -> Term:
+    """What a release that estimates its graphs before the cache is sized holds back for them.
+
+    The first runner captures two sizes of each kind and multiplies (v1/worker/gpu_model_runner.py profile_cudagraph_memory): its
+    estimates lie around what is captured. The second runner captures two whole graphs by themselves, so that each size is taken
+    for a segment of torch's allocator, which the graphs share when all are captured (v1/worker/gpu/cudagraph_utils.py).
+    """
+    if not second or is_nothing(graphs.bytes) or is_nothing(capture.whole_sizes):
+        return graphs
+    apart = named(capture.whole_sizes, "whole decode graphs") * bytes_(SEGMENT, "a segment of torch's allocator")
+    return Term.total("graphs held back for", (*graphs.terms, Term(name="segments", amount=apart)), source=graphs.source)
 
 
 def _nodes(stage: Stage, capture: Capture) -> Term:

@@ -57,6 +57,7 @@ OPTIONS = (
     Option(name="cpu_offload_gb", kind="float", about="GiB of weights kept in host memory per rank", source=_ARGS),
     Option(name="swap_space", kind="float", about="GiB of host memory for swapped blocks (V0)", source=_ARGS),
     Option(name="language_model_only", kind="bool", about="vision and audio towers are not loaded nor profiled", source=_ARGS),
+    Option(name="skip_mm_profiling", kind="bool", about="towers are loaded, not profiled", source="vllm/config/multimodal.py"),
     Option(name="runner", kind="text", choices=RUNNERS, about="pooling: no sampler, no whole decode graphs", source=_ARGS),
     Option(name="attention_backend", kind="text", choices=BACKENDS, about="attention kernels", source=_BACKENDS),
     Option(name="moe_backend", kind="text", choices=EXPERT_KERNELS, about="kernels of routed experts", source=_ARGS),

@@ -12,7 +12,7 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
-from vramcast.models.layers import Experts, LatentAttention
+from vramcast.models.layers import Attention, Experts, LatentAttention
 from vramcast.serving.engines.base import Resolved, Version, at, parse_version
 from vramcast.serving.engines.layouts import ExpertKernel, has_experts, spread_of, vllm_kernel
 from vramcast.serving.engines.vllm import versions
@@ -57,6 +57,7 @@ class VllmSettings(msgspec.Struct, frozen=True, kw_only=True):
     mtp: bool
     draft: Model | None
     towers: bool
+    profiles_towers: bool
     second_runner: bool
     sampler: str
     dequantizes: bool
@@ -77,7 +78,13 @@ def settings_of(resolved: Resolved) -> VllmSettings:
     """The settings of a resolved question."""
     options, model = resolved.options, resolved.model
     version, parallel = parse_version(resolved.version, "vllm"), resolved.question.parallel
-    second = second_runner(version, model, quantized=bool(resolved.question.quant or model.quantization))
+    second = second_runner(
+        version,
+        model,
+        quantized=bool(resolved.question.quant or model.quantization),
+        pools=pools(model, options),
+        drafts=str(options.get("speculative_method") or ""),
+    )
     dtype = loaded_dtype(model, resolved.question.dtype, resolved.card)
     spread = spread_of("vllm", parallel, options)
     return VllmSettings(
@@ -101,6 +108,7 @@ def settings_of(resolved: Resolved) -> VllmSettings:
         mtp=str(options.get("speculative_method")).endswith("mtp"),
         draft=_draft(options.get("speculative_model")),
         towers=not options.get("language_model_only"),
+        profiles_towers=not (options.get("language_model_only") or options.get("skip_mm_profiling")),
         second_runner=second,
         sampler=_sampler(version, options, second=second),
         dequantizes=dequantizes(model, resolved.question.quant),
@@ -195,20 +203,39 @@ def _sparse(model: Model) -> bool:
     return any(isinstance(m, LatentAttention) and m.indexer for b in model.blocks for m in b.mixers)
 
 
-def second_runner(version: Version, model: Model, *, quantized: bool) -> bool:
-    """Whether the second model runner is the default for that model."""
+# drafts the second runner cannot make (config/vllm.py _get_v2_model_runner_unsupported_features)
+_FIRST_RUNNERS_DRAFTS = frozenset({"ngram", "ngram_gpu", "suffix", "medusa", "mlp_speculator", "custom_class"})
+
+
+def second_runner(version: Version, model: Model, *, quantized: bool, pools: bool = False, drafts: str = "") -> bool:
+    """Whether the second model runner is the default for that model.
+
+    Until it runs all, models with recurrent states stay with the first unless their class is named, and so do vectors
+    (config/vllm.py _is_default_v2_model_runner_model).
+    """
+    if drafts in _FIRST_RUNNERS_DRAFTS:
+        return False
     if at(version, versions.SECOND_RUNS_ALL):
         return True
-    if quantized and not at(version, versions.SECOND_RUNS_QUANTIZED):
+    if pools or (quantized and not at(version, versions.SECOND_RUNS_QUANTIZED)):
         return False
+    if _named(version, model.family):
+        return True
+    mixers = [mixer for block in model.blocks for mixer in block.mixers]
+    attends = all(isinstance(mixer, Attention | LatentAttention) for mixer in mixers)
     dense = not any(isinstance(block.feedforward, Experts) for block in model.blocks)
-    return _named(version, model.family) or (dense and at(version, versions.SECOND_RUNS_DENSE))
+    return dense and attends and at(version, versions.SECOND_RUNS_DENSE)
 
 
 def _named(version: Version, family: str) -> bool:
     """Whether that release takes it for the class by name, before all dense models and at last all models did."""
     since = model_class(family).served.second_runner
     return bool(since) and version >= parse_version(since, "vllm")
+
+
+def subtracts_graphs(settings: VllmSettings) -> bool:
+    """Whether the memory of CUDA graphs is taken off the budget before they are captured."""
+    return at(settings.version, versions.SUBTRACTS_GRAPHS) and reserves_graphs(settings.version, second=settings.second_runner)
 
 
 def reserves_graphs(version: Version, *, second: bool) -> bool:
