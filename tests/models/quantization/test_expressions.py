@@ -28,6 +28,12 @@ def test_they_match_as_pythons_own_do(pattern: str, name: str) -> None:
     assert Expression(pattern).match(name) is (re.match(pattern, name) is not None)
 
 
+@pytest.mark.parametrize("repeat", ["?", "*", "+", "{2}", "{1,3}", "{2,}", "{0,1}", "*?", "??"])
+def test_a_repeat_takes_as_many_as_it_says(repeat: str) -> None:
+    found = [Expression(f"a{repeat}$").match("a" * count) for count in range(6)]
+    assert found == [re.match(f"a{repeat}$", "a" * count) is not None for count in range(6)]
+
+
 @pytest.mark.parametrize(
     "pattern", [r"(\w|.)*!", ".*" * 12 + "!", "(a+)+$", "(?:.?){100}.*!", ".*(?:.?.?.?)*" * 20 + "!", "(?!.*a.*a.*a!).*!"]
 )
