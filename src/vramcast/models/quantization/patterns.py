@@ -80,7 +80,8 @@ class Patterns:
                 where.setdefault(generic, set()).add(number)
             else:
                 glob = canonical(text)
-                (self._loose if _TELLS_NUMBERS.search(glob) else self._blind).append(_as_search(glob))
+                whole = glob != text and "*" not in glob and "?" not in glob
+                (self._loose if _TELLS_NUMBERS.search(glob) else self._blind).append(_as_search(glob, whole=whole))
 
 
 def _any_matches(expressions: Iterable[Expression], name: str) -> bool:
@@ -147,8 +148,12 @@ def _spans(numbers: set[int]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _as_search(text: str) -> Expression:
-    """A glob or part of a name as an expression for ``match``: whole parts between dots, anything before them unless numbered."""
+def _as_search(text: str, *, whole: bool = False) -> Expression:
+    """A glob or part of a name as an expression for ``match``: whole parts between dots, anything before them unless numbered.
+
+    ``whole``: the name began with the decoder's own wrappers, so nothing stands before it (Molmo's head
+    "model.transformer.ff_out" is no "model.transformer.blocks.0.ff_out").
+    """
     body = "".join({"*": ".*", "?": "."}.get(c, re.escape(c)) for c in re.sub(r"\*+", "*", text))
-    start = "" if re.search(r"\.[\d{]", text) else r"(?:.*\.)?"
+    start = "" if whole or re.search(r"\.[\d{]", text) else r"(?:.*\.)?"
     return compiled(rf"{start}{body}(?:\.|$)")
