@@ -69,6 +69,7 @@ def _derive(model_type: str, cls: Any, deep: frozenset[str]) -> tuple[Row, int]:
         hidden=hidden,
         vocab=vocab,
         positions=positions,
+        window=classes.window(model_type),
         tied=_tied(study),
         fields={**dict.fromkeys(study.base.fields), **fields, **{p: {"is": q, "always": True} for p, q in study.forced.items()}},
         aliases=aliases,

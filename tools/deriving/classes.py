@@ -107,6 +107,13 @@ def _shallow(raw: dict[str, Any], depths: Any, deep: frozenset[str], path: str) 
     return {n: v for n, v in small.items() if not (changed and n in PATTERNS)}
 
 
+def window(model_type: str) -> int:
+    """The window over which every layer of the class's decoder slides; 0 where none does or layers differ (``DynamicCache``)."""
+    config = CONFIG_MAPPING[model_type]().get_text_config(decoder=True)
+    said = getattr(config, "sliding_window", None)
+    return said if isinstance(said, int) and getattr(config, "layer_types", None) is None else 0
+
+
 def is_depth(path: str) -> bool:
     """Whether a field of that name counts layers."""
     return bool(_DEPTH.search(path.rpartition(".")[2]))

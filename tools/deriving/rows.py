@@ -283,7 +283,7 @@ def main_of(row: Row, study: Study) -> str:
         held = sum(_size(study.base.shapes, f"{stack.prefix}{i}.") for i in range(64))
         name = f".{stack.prefix}"
         named = any(w in name for w in (".decoder.", "language_model", "text_model", "text_decoder", "lm."))
-        beside = any(w in name for w in ("vision", "image", "audio", "speech", "projector"))
+        beside = any(w in name for w in ("vision", "image", "audio", "speech", "projector", "codec", "timestamp", "tokenizer"))
         return named and classes.writes(study.cls, study.model_type), not beside, held
 
     return max(row.stacks, key=weight).prefix if row.stacks else ""

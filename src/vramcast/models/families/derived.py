@@ -60,6 +60,7 @@ class Stack(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One class. ``main``: the prefix of the layers that are the model's own; ``text``: a nested config with a family of its own.
 
+    ``window``: what the class says of ``sliding_window`` where every layer slides, as transformers' DynamicCache reads it.
     ``text`` is (path, prefix of its tensors, whether the head is tied when neither, the outer, the inner, both configs say so).
     """
 
@@ -69,6 +70,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hidden: Any = 0
     vocab: Any = 0
     positions: Any = 0
+    window: int = 0
     tied: tuple[str, Any] = ("", False)
     fields: dict[str, Any] = {}
     aliases: dict[str, str] = {}
@@ -230,7 +232,10 @@ def _attention(stack: Stack, row: Row, tensors: tuple[Tensor, ...], fields: Fiel
         raise ConfigError(
             f"{row.architecture}: {heads} query heads, {kv_heads} KV heads of {width}: its fields do not fit together"
         )
-    return Attention(heads=heads, kv_heads=kv_heads, head_dim=width, causal=row.generates and stack.prefix == row.main)
+    writes = row.generates and stack.prefix == row.main
+    said = fields.said("sliding_window", row.window) if writes else 0
+    window = said if isinstance(said, int) and not isinstance(said, bool) and said > 0 else 0
+    return Attention(heads=heads, kv_heads=kv_heads, head_dim=width, causal=writes, window=window if row.window else 0)
 
 
 def _parts_of(row: Row, fields: Fields, config: Config) -> tuple[tuple[Block, ...], tuple[Tensor, ...], tuple[Tower, ...]]:
@@ -290,9 +295,13 @@ def _whole(config: Config, row: Row, fields: Fields) -> Model:
 
 def _untold(row: Row, blocks: tuple[Block, ...]) -> tuple[str, ...]:
     """What the shapes alone do not tell of a class that writes."""
-    if not row.generates or (blocks and all(b.mixers for b in blocks)):
+    if not row.generates:
         return ()
-    return (f"{row.architecture}: its tensors are exact, how it attends is not known here: its cache is not counted",)
+    if not blocks or not all(b.mixers for b in blocks):
+        return (f"{row.architecture}: its tensors are exact, how it attends is not known here: its cache is not counted",)
+    words = ("codec", "vision", "image", "audio", "speech", "tokenizer")
+    others = (s.prefix for s in row.stacks if s.attends and s.prefix != row.main and "decoder" in s.prefix)
+    return tuple(f"{name}: what it keeps while it writes is not counted" for name in others if not any(w in name for w in words))
 
 
 def _around_text(config: Config, row: Row, fields: Fields) -> Model:

@@ -39,6 +39,10 @@ class Fields:
         self.sizes: dict[str, bool] = {}
         """The fields looked at that make a model's size, and whether the config says them."""
 
+    def said(self, name: str, default: Any) -> Any:
+        """A field at the top as the config has it, null too; the class's own where it is absent."""
+        return self._config.raw.get(name, default)
+
     def value(self, path: str) -> Any:
         """The field at that path. Raises ConfigError for one of another kind than the class has."""
         if path not in self._found:

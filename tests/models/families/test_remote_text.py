@@ -1,0 +1,55 @@
+"""Decoders of code beside their checkpoints hold as many elements as mlx-lm 0.32.2 builds of the same config."""
+
+from typing import Any
+
+import pytest
+
+from vramcast.models.families import read_config
+from vramcast.models.layers import Attention, LinearAttention
+
+SMALL: dict[str, Any] = {
+    "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100,
+    "tie_word_embeddings": False,
+}  # fmt: skip
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
+RING = {
+    **SMALL, **EXPERTS, "model_type": "bailing_moe_linear", "num_attention_heads": 8, "num_hidden_layers": 10, "num_experts": 8,
+    "num_shared_experts": 2, "first_k_dense_replace": 1, "layer_group_size": 4, "use_qk_norm": True,
+    "moe_router_enable_expert_bias": True,
+}  # fmt: skip
+M1 = {
+    **SMALL, "model_type": "baichuan_m1", "num_hidden_layers": 4, "sliding_window": 16, "sliding_window_layers": [1, 3],
+    "conv_window": 2, "num_swa_attention_heads": 8, "num_swa_key_value_heads": 4,
+}  # fmt: skip
+SPARK = {
+    **SMALL, "model_type": "spark2_5", "num_hidden_layers": 8, "num_attention_heads": 8, "head_dim": 16, "sliding_window": 32,
+    "tie_word_embeddings": True,
+}  # fmt: skip
+KLEAR = {
+    **SMALL, **EXPERTS, "model_type": "Klear", "num_hidden_layers": 3, "mlp_only_layers": [0], "num_experts": 4,
+    "n_shared_experts": 2,
+}  # fmt: skip
+LOOP = {**SMALL, "model_type": "iquestloopcoder", "num_hidden_layers": 3, "head_dim": 32, "attention_bias": True}
+
+
+@pytest.mark.parametrize(
+    ("raw", "built"),
+    [(RING, 754_600), (M1, 136_304), (SPARK, 322_880), (KLEAR, 143_148), (LOOP, 143_628)],
+    ids=lambda each: each["model_type"] if isinstance(each, dict) else "",
+)
+def test_as_many_elements_as_mlx_lm_builds(raw: dict[str, Any], built: int) -> None:
+    assert sum(tensor.elements for _, tensor in read_config(raw).all_tensors()) == built
+
+
+def test_layers_keep_what_they_attend_to() -> None:
+    ring = [mixer for block in read_config(RING).layer_list() for mixer in block.mixers]
+    assert [isinstance(mixer, LinearAttention) for mixer in ring] == [i not in (3, 7, 8, 9) for i in range(10)]
+    slides = [(mixer.window, mixer.kv_heads) for block in read_config(M1).layer_list() for mixer in block.mixers
+              if isinstance(mixer, Attention)]  # fmt: skip
+    assert slides == [(0, 2), (16, 4)] * 2
+    spark = [mixer.window for block in read_config(SPARK).layer_list() for mixer in block.mixers if isinstance(mixer, Attention)]
+    assert spark == [32, 32, 32, 0] * 2
+
+
+def test_a_loop_says_that_its_later_cache_is_not_counted() -> None:
+    assert any("keeps the last tokens of its own" in each for each in read_config(LOOP).unmodelled)
