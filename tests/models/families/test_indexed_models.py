@@ -40,7 +40,7 @@ def test_plamo_by_its_card_and_by_hand() -> None:
     each = 3 * 2048 * 8192 + 4 * 2048
     model = read_config(PLAMO2)
     assert model.parameters == 8 * (mamba + attention) + 16 * each + 100_000 * 2048 + 2048
-    assert model.unmodelled
+    assert not model.unmodelled
 
 
 def test_plamo_3_reads_windows_as_a_list() -> None:

@@ -29,12 +29,16 @@ KLEAR = {
     **SMALL, **EXPERTS, "model_type": "Klear", "num_hidden_layers": 3, "mlp_only_layers": [0], "num_experts": 4,
     "n_shared_experts": 2,
 }  # fmt: skip
+PLAMO3 = {
+    **SMALL, "model_type": "plamo3", "num_hidden_layers": 4, "head_dim": 16, "sliding_window": [32, None, 32, None],
+}  # fmt: skip
+PLAMO = {**SMALL, "model_type": "plamo", "n_shared_head": 4, "num_attention_heads": 8, "num_hidden_layers": 3}
 LOOP = {**SMALL, "model_type": "iquestloopcoder", "num_hidden_layers": 3, "head_dim": 32, "attention_bias": True}
 
 
 @pytest.mark.parametrize(
     ("raw", "built"),
-    [(RING, 754_600), (M1, 136_304), (SPARK, 322_880), (KLEAR, 143_148), (LOOP, 143_628)],
+    [(RING, 754_600), (M1, 136_304), (SPARK, 322_880), (KLEAR, 143_148), (LOOP, 143_628), (PLAMO3, 136_896), (PLAMO, 99_072)],
     ids=lambda each: each["model_type"] if isinstance(each, dict) else "",
 )
 def test_as_many_elements_as_mlx_lm_builds(raw: dict[str, Any], built: int) -> None:
@@ -53,3 +57,20 @@ def test_layers_keep_what_they_attend_to() -> None:
 
 def test_a_loop_says_that_its_later_cache_is_not_counted() -> None:
     assert any("keeps the last tokens of its own" in each for each in read_config(LOOP).unmodelled)
+
+
+def test_minicpm_o_listens_and_does_not_count_what_it_speaks_with() -> None:
+    seen = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 28}
+    heard = {"d_model": 32, "encoder_layers": 2, "encoder_attention_heads": 2, "encoder_ffn_dim": 128}
+    raw = {
+        **SMALL,
+        "model_type": "minicpmo",
+        "version": "2.6",
+        "num_hidden_layers": 2,
+        "vision_config": {**seen, "patch_size": 14},
+    }
+    both = read_config({**raw, "audio_config": heard})
+    assert [tower.kind for tower in both.towers] == ["vision", "audio", "projector"]
+    assert any("speaks with" in each for each in both.unmodelled)
+    mute = read_config({**raw, "audio_config": heard, "init_tts": False, "init_audio": False})
+    assert ([tower.kind for tower in mute.towers], mute.unmodelled) == (["vision"], ())

@@ -1,14 +1,17 @@
-"""MiniCPM-V (remote code): a SigLIP tower whose patches a resampler turns into a fixed number of queries, before a text decoder.
+"""MiniCPM-V and MiniCPM-o (remote code): a SigLIP tower whose patches a resampler turns into queries, before a text decoder.
 
 Source of names and shapes: modeling_minicpmv.py and resampler.py beside the checkpoints on the hub. Versions 1 and 2 name a
 tower of timm and do not describe it; MiniCPM-V 2 and Llama3-V 2.5 equal their weight indexes (6,869,931,584, 34,148,369,344 B).
+MiniCPM-o also listens: Whisper's encoder and two layers (modeling_minicpmo.py, vllm/model_executor/models/minicpmo.py); what it
+speaks with is not counted, and nothing published was held against the rest.
 """
 
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
-from vramcast.models.families import parts, vit, wrapper
+from vramcast.models.families import parts, seq2seq, vit, wrapper
 from vramcast.models.inventory import Model, Tensor, Tower
 
+_SPEAKS = "what MiniCPM-o speaks with, about 0.3 B parameters that vLLM does not load,"
 _TEXT = {"2.5": "llama", "2.6": "qwen2", "4.0": "llama", "4.5": "qwen3"}
 """The decoder of each published version: the config is flat and does not name it."""
 
@@ -27,8 +30,27 @@ def read(config: Config) -> Model:
     if version not in _TEXT:
         raise UnmodelledError(f"{config.path}: MiniCPM-V version {version} has no rule; known are {', '.join(_TEXT)}")
     text = Config({**config.raw, "model_type": _TEXT[version]}, config.path)
-    tower = _vision(config, text.size("hidden_size"))
-    return wrapper.wrap(config, text, prefix="llm.model.", towers=(tower,), tied=False)
+    hidden = text.size("hidden_size")
+    towers = (_vision(config, hidden),)
+    if config.text("model_type") != "minicpmo":
+        return wrapper.wrap(config, text, prefix="llm.model.", towers=towers, tied=False)
+    hears = config.flag("init_audio", default=True)
+    whole = wrapper.wrap(
+        config, text, prefix="llm.model.", towers=(*towers, *(_hearing(config, hidden) if hears else ())), tied=False
+    )
+    return wrapper.without_tower(whole, _SPEAKS) if config.flag("init_tts", default=True) else whole
+
+
+def _hearing(config: Config, hidden: int) -> tuple[Tower, Tower]:
+    """Whisper's encoder; a quarter of its MLP's width is what two layers project."""
+    heard = wrapper.part(config, "audio_config", "whisper")
+    tower = seq2seq.speech_encoder(heard, "apm.")
+    name, wide = "audio_projection_layer.", heard.size("encoder_ffn_dim") // 4
+    tensors = (
+        *parts.linear(f"{name}linear1", hidden, wide, "projector", shard=None, bias=True),
+        *parts.linear(f"{name}linear2", hidden, hidden, "projector", shard=None, bias=True),
+    )
+    return tower, Tower(name=name, kind="projector", tensors=tensors)
 
 
 def _version(config: Config) -> str:
