@@ -5,6 +5,8 @@ modeling_deepseekocr.py and deepencoder.py beside the checkpoints on the hub; De
 The index of DeepSeek-OCR 2 states 1,010,688 bytes more than its 3,389,119,360 elements here, the count of transformers' class.
 """
 
+from collections.abc import Mapping
+
 from vramcast.errors import UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.families import ocr_classes, parts, sam, vit, wrapper
@@ -34,10 +36,16 @@ def read(config: Config) -> Model:
     architecture = str((config.list("architectures", default=[]) or [""])[0])
     if "OCR2" in architecture:
         return ocr_classes.read(Config({**config.raw, "model_type": "deepseek_ocr2", "vision_config": _OCR2}, config.path))
-    reads = "OCR" in architecture
+    reads = "OCR" in architecture or _two_towers(config)
     towers = _ocr(config, hidden) if reads else _seen(config, hidden)
     prefix = "model." if reads else "language.model."
     return wrapper.wrap(config, text, prefix=prefix, towers=towers, tied=False)
+
+
+def _two_towers(config: Config) -> bool:
+    """DeepSeek-OCR's config for vLLM names DeepSeek-VL2's class; its tower's width is told for two (deepencoder.py)."""
+    said = config.optional_child("vision_config")
+    return said is not None and isinstance(said.raw.get("width"), Mapping)
 
 
 def _marks(prefix: str, hidden: int) -> tuple[Tensor, ...]:

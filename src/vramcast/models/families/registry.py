@@ -35,4 +35,5 @@ ARCHITECTURES: dict[str, str] = {
     **dict.fromkeys(("DFlashDraftModel", "DSparkDraftModel", "DominoDraftModel"), "block_draft"),
     "CogVLMVideoForCausalLM": "cogvlm",
     "CogVLMForCausalLM": "cogvlm",
+    "LLaVAOneVision1_5_ForConditionalGeneration": "llavaonevision1_5",
 }

@@ -1,7 +1,8 @@
-"""Models that see whose code stands beside their checkpoints: AndesVL (AIMv2), LocateAnything (MoonViT), MAIRA-2 (DINOv2).
+"""Models that see whose code stands beside their checkpoints: AndesVL, LocateAnything, MAIRA-2, LLaVA-OneVision-1.5.
 
-Source of names and shapes: modeling_andesvl.py, modeling_aimv2_navit_rope.py, modeling_locateanything.py and
-modeling_maira2.py beside the checkpoints; LocateAnything-3B equals its weight index (7,661,331,936 bytes, the tied head stored).
+Source of names and shapes: modeling_andesvl.py, modeling_aimv2_navit_rope.py, modeling_locateanything.py, modeling_maira2.py and
+modeling_llavaonevision1_5.py beside the checkpoints. LocateAnything-3B equals its weight index (7,661,331,936 bytes, the tied
+head stored) and LLaVA-OneVision-1.5-8B its own (17,054,429,248); AndesVL what its own class builds on meta tensors.
 """
 
 import msgspec
@@ -14,6 +15,7 @@ _AIMV2 = vit.Style(
     attention="attn.", qkv="qkv", out="proj", bias=False, out_bias=False, mlp=("mlp.fc1", "mlp.fc3", "mlp.fc2"), mlp_bias=False,
     norms=("norm_1", "norm_2"), norm_bias=False, activation="silu",
 )  # fmt: skip
+_RICE = vit.Style(attention="attn.", qkv="qkv", out="proj", norms=("norm1", "norm2"))
 _MERGED = 4
 
 
@@ -21,6 +23,8 @@ def read(config: Config) -> Model:
     """A model of one of these classes."""
     if config.text("model_type") == "maira2":
         return _maira(config)
+    if config.text("model_type") == "llavaonevision1_5":
+        return _rice(config)
     andes = config.text("model_type") != "locateanything"
     text = wrapper.text_of(config, "qwen3" if andes else "qwen2")
     seen = config.child("vision_config")
@@ -29,6 +33,32 @@ def read(config: Config) -> Model:
     projector = Tower(name="mlp.", kind="projector", tensors=_through(joined, hidden) if andes else _normed(joined, hidden))
     tied = text.flag("tie_word_embeddings", default=False)
     return wrapper.wrap(config, text, prefix="language_model.model.", towers=(tower, projector), tied=tied)
+
+
+def _rice(config: Config) -> Model:
+    """RICE: rotary positions, one learned for the class; squares of patches are joined before the decoder."""
+    said = config.child("text_config")
+    mixed = said.has("num_experts") and said.integer("num_experts") > 0
+    text = wrapper.text_of(
+        Config({"text_config": {**said.raw, "model_type": "qwen3_moe" if mixed else "qwen3"}}, config.path), "qwen3"
+    )
+    seen, name = config.child("vision_config"), "visual."
+    width, patch, heads = seen.size("hidden_size", "embed_dim"), seen.size("patch_size"), seen.size("num_heads")
+    joined, hidden = width * seen.size("spatial_merge_size", default=2) ** 2, text.size("hidden_size")
+    block = vit.block(
+        f"{name}blocks.{{}}.", seen.size("depth"), width, heads, intermediate=seen.size("intermediate_size"), style=_RICE
+    )
+    tensors = (
+        *vit.patches(f"{name}patch_embed.proj", width, seen.size("in_channels", default=3), patch, patch),
+        vit.table(f"{name}class_embedding", width),
+        vit.table(f"{name}class_pos_emb", 1, width // heads // 2),
+        *parts.norms(width, f"{name}pre_layernorm", f"{name}merger.ln_q", bias=True),
+        *parts.linear(f"{name}merger.mlp.0", joined, joined, "projector", shard=None, bias=True),
+        *parts.linear(f"{name}merger.mlp.2", hidden, joined, "projector", shard=None, bias=True),
+    )
+    tower = Tower(name=name, kind="vision", hidden=width, blocks=(block,), tensors=tensors, facts={"patch_size": patch})
+    tied = said.flag("tie_word_embeddings", default=False)
+    return wrapper.wrap(config, text, prefix="model.", towers=(tower,), tied=tied)
 
 
 def _maira(config: Config) -> Model:

@@ -154,6 +154,10 @@ _PHI3SMALL = Names(
     prefix="model.", embedding="embed_tokens", qkv=("self_attn.query_key_value",), out="self_attn.dense",
     mlp=("mlp.up_proj", "mlp.down_proj"), final_norm="final_layernorm",
 )  # fmt: skip
+_TELECHAT_52B = Names(
+    prefix="transformer.", layers="h", embedding="wte", qkv=("attn.c_attn",), out="attn.c_proj", mlp=("mlp.c_fc", "mlp.c_proj"),
+    norms=("ln_1", "ln_2"), final_norm="ln_f",
+)  # fmt: skip
 _TELECHAT = Names(
     layers="h", embedding="word_embeddings", qkv=("self_attention.query", "self_attention.key_value"),
     out="self_attention.dense", mlp=("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"), final_norm="ln_f",
@@ -257,7 +261,14 @@ def _phi3small(config: Config) -> Read:
 
 
 def _telechat(config: Config) -> Read:
-    """TeleChat and TeleChat2: keys and values in one tensor, biases on what leaves attention and MLP."""
+    """TeleChat and TeleChat2: keys and values in one tensor, biases on what leaves attention and MLP.
+
+    TeleChat-52B has GPT-2's names and fields, no biases and a head of its own (its weight index, 105,665,020,032 bytes).
+    """
+    if config.has("n_embd"):
+        sizes = _sizes(config, inner=config.size("n_inner"), tied=config.flag("tie_word_embeddings", default=False))
+        mask = Tensor(name="{}.attn.masked_bias", shape=(1,), role="state", kind="buffer")
+        return sizes, _TELECHAT_52B, (mask,)
     normed = config.flag("embed_layernorm", default=False)
     extra = parts.norms(config.size("hidden_size"), "transformer.word_embeddings_layernorm") if normed else ()
     tied = config.flag("tie_word_embeddings", default=True)
@@ -282,6 +293,7 @@ _OLDER = {
     ),
     "telechat": (
         ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head"), ("intermediate_size", "ffn_hidden_size"),
+        ("hidden_size", "n_embd"), ("max_position_embeddings", "n_positions"),
     ),
     "minimind": (
         ("hidden_size", "dim"), ("num_hidden_layers", "n_layers"), ("num_attention_heads", "n_heads"),
