@@ -44,7 +44,7 @@ def test_impossible_values(raw: dict[str, Any], message: str) -> None:
         ({**LLAMA, "model_type": "llama9"}, r"model_type 'llama9' has no family here: install the \[torch\] extra"),
         ({"hidden_size": 64}, "config.json has no model_type and no architecture known here: add the model_type of the class"),
         (NAS, "window_length is 5, which has no rule here"),
-        ({**LLAMA, "model_type": "hunyuan", "num_experts": 4, "use_cla": True}, "use_cla is true"),
+        ({**LLAMA, "model_type": "hunyuan", "num_experts": 4, "moe_topk": 1, "use_mla": True}, "use_mla is true"),
         ({**MIXTRAL, "mlp_layer_types": ["sparse", "hashed"]}, "mlp_layer_types has 'hashed', known are 'dense' and 'sparse'"),
     ],
 )

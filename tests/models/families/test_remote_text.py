@@ -33,12 +33,25 @@ PLAMO3 = {
     **SMALL, "model_type": "plamo3", "num_hidden_layers": 4, "head_dim": 16, "sliding_window": [32, None, 32, None],
 }  # fmt: skip
 PLAMO = {**SMALL, "model_type": "plamo", "n_shared_head": 4, "num_attention_heads": 8, "num_hidden_layers": 3}
+HUNYUAN = {
+    **SMALL, "model_type": "hunyuan", "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4, "vocab_size": 1000,
+    "moe_topk": 2, "num_experts": 2, "use_cla": True, "cla_share_factor": 2, "tie_word_embeddings": True,
+}  # fmt: skip
 LOOP = {**SMALL, "model_type": "iquestloopcoder", "num_hidden_layers": 3, "head_dim": 32, "attention_bias": True}
 
 
 @pytest.mark.parametrize(
     ("raw", "built"),
-    [(RING, 754_600), (M1, 136_304), (SPARK, 322_880), (KLEAR, 143_148), (LOOP, 143_628), (PLAMO3, 136_896), (PLAMO, 99_072)],
+    [
+        (RING, 754_600),
+        (M1, 136_304),
+        (SPARK, 322_880),
+        (KLEAR, 143_148),
+        (LOOP, 143_628),
+        (PLAMO3, 136_896),
+        (PLAMO, 99_072),
+        (HUNYUAN, 1_473_920),
+    ],
     ids=lambda each: each["model_type"] if isinstance(each, dict) else "",
 )
 def test_as_many_elements_as_mlx_lm_builds(raw: dict[str, Any], built: int) -> None:
@@ -51,6 +64,7 @@ def test_layers_keep_what_they_attend_to() -> None:
     slides = [(mixer.window, mixer.kv_heads) for block in read_config(M1).layer_list() for mixer in block.mixers
               if isinstance(mixer, Attention)]  # fmt: skip
     assert slides == [(0, 2), (16, 4)] * 2
+    assert [block.shares_cache for block in read_config(HUNYUAN).layer_list()] == [False, True, False, True]
     spark = [mixer.window for block in read_config(SPARK).layer_list() for mixer in block.mixers if isinstance(mixer, Attention)]
     assert spark == [32, 32, 32, 0] * 2
 

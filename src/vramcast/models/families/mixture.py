@@ -130,11 +130,22 @@ def _step_layers(config: Config, count: int) -> list[bool]:
 
 
 def _hunyuan(config: Config, count: int) -> list[bool]:
-    """Every layer; variants that share KV between layers or use MLA are refused."""
-    for flag in ("use_cla", "use_mla"):
-        if config.flag(flag, default=False):
-            raise UnmodelledError(f"{config.path}: {flag} is true; HunYuan with cross-layer or latent attention has no rule here")
+    """Every layer; latent attention is refused."""
+    if config.flag("use_mla", default=False):
+        raise UnmodelledError(f"{config.path}: use_mla is true; HunYuan with latent attention has no rule here")
     return [True] * count
+
+
+def _hunyuan_attend(config: Config, style: Style, span: spans.Span) -> tuple[Attention, tuple[Tensor, ...]]:
+    """Hunyuan-Large's layers that read the keys and values of the one before have no projections for them."""
+    kind, tensors = skeleton.grouped(config, style, span)
+    shares = config.flag("shares_cache", default=False)
+    return kind, tuple(t for t in tensors if not (shares and t.name.startswith(("self_attn.k_proj", "self_attn.v_proj"))))
+
+
+def _shared_by(config: Config) -> int:
+    """Of how many layers one keeps the keys and values (``use_cla``: cross-layer attention); 1 = each its own."""
+    return config.size("cla_share_factor", default=2) if config.flag("use_cla", default=False) else 1
 
 
 def _hunyuan_lists(config: Config, reach: list[spans.Span]) -> list[Override]:
@@ -143,7 +154,10 @@ def _hunyuan_lists(config: Config, reach: list[spans.Span]) -> list[Override]:
     lists = [
         (name, config.sizes(name, len(reach))) for name in names if isinstance(config.raw.get(name), list) and config.raw[name]
     ]
-    return [(("head_dim", _hunyuan_head(config)), *((name, given[i]) for name, given in lists)) for i in range(len(reach))]
+    factor = _shared_by(config)
+    shared = [(("shares_cache", 1),) if i % factor else () for i in range(len(reach))]
+    head = ("head_dim", _hunyuan_head(config))
+    return [(head, *((name, given[i]) for name, given in lists), *shared[i]) for i in range(len(reach))]
 
 
 def _hunyuan_head(config: Config) -> int:
@@ -198,7 +212,7 @@ STYLES: dict[str, Style] = {
     ),
     "hunyuan_v1_moe": Style(
         qk_norm="head", qk_names=("query_layernorm", "key_layernorm"),
-        overrides=_hunyuan_lists,
+        overrides=_hunyuan_lists, attend=_hunyuan_attend,
         mixture=Mixture(
             sparse=_hunyuan, active="moe_topk", intermediate="intermediate_size", router="mlp.gate.wg",
             shared=shared_field("intermediate_size"), shared_prefix="mlp.shared_mlp.",
