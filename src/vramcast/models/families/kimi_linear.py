@@ -35,6 +35,9 @@ def _pattern(config: Config) -> list[str]:
     if listed and listed.has("full_attn_layers"):
         full = set(listed.list("full_attn_layers"))
         return [LINEAR_OR_FULL[i + 1 in full] for i in range(count)]
+    if listed and listed.has("kda_layers"):
+        linear = set(listed.list("kda_layers"))
+        return [LINEAR_OR_FULL[i + 1 not in linear] for i in range(count)]
     named = state_space.layer_kinds(config, "layer_types", LINEAR_OR_FULL)[:count]
     if named or not _is_ling(config):
         return named or [LINEAR_OR_FULL[i > 0 and i % 4 == 0] for i in range(count)]
