@@ -235,7 +235,7 @@ def _first_chatglm(config: Config) -> Read:
 
 
 def _internlm2(config: Config) -> Read:
-    bias = config.flag("bias", default=True)  # configuration_internlm2.py; published configs say false
+    bias = config.flag("bias", default=False)
     return _sizes(config, qkv_bias=bias, out_bias=bias), _INTERNLM2, ()
 
 
