@@ -21,11 +21,15 @@ _HEAD = 2**20
 _STRUCTURED = (".json", ".yaml", ".yml", ".md", ".mdx", ".rst", ".py", ".toml", ".ipynb", ".html", ".pbtxt", ".sh", ".bash",
                ".bat", ".cmd", ".ps1", ".service", ".env", ".ini", ".tf", ".sbatch", ".slurm")  # fmt: skip
 _NO_MODEL = "an engine's arguments, and no model"
-_SETTINGS = ("configuration with a command", "file of variables")  # which a training run may have too
+_SETTINGS = ("engine configuration", "configuration with a command", "file of variables")  # which a training run may have too
 _CONFIG_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_layer", "text_config")
 _TRAINS = re.compile(
     r"\b(?:\w*TrainingArguments|SFTConfig|DPOConfig|GRPOConfig|KTOConfig|ORPOConfig|RewardConfig|PPOConfig)\s*\("
+    r"|HfArgumentParser\(\s*[(\[][^)\]]{0,200}(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO)Config)"
     r"|_target_\b[^\n]{0,30}[\"'][\w.]*(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO)Config)[\"']"
+)
+_RUNS = re.compile(
+    r"\b(?:torchrun|accelerate launch|deepspeed|swift|llamafactory-cli)\b|python3? -m |\.write\(|subprocess|os\.system"
 )
 _ERRORS = re.compile(
     r"out of memory|OutOfMemoryError|cudaMalloc failed|Traceback \(most recent call last\)|\b(?:ERROR|WARNING|INFO)\b", re.I
@@ -54,7 +58,7 @@ def kinds_of(data: bytes, name: str = "", *, folder: Any = None) -> tuple[Kind, 
     if any(kind.command == ("explain",) for kind in found_):  # a command above a message is the run that the log tells of
         found_ = [kind for kind in found_ if "--from" not in kind.command]
     if any(
-        kind.command == ("train", "--from") and kind.strength >= LIKELY for kind in found_
+        kind.command == ("train", "--from") and kind.strength == CERTAIN for kind in found_
     ):  # an engine without a model: the rollouts of what trains
         found_ = [kind for kind in found_ if kind.because != _NO_MODEL]
     return tuple(sorted(found_, key=lambda kind: -kind.strength))
@@ -165,9 +169,9 @@ def _training(text: str, name: str) -> Kind | None:
             return _loop(text, name)
     if name.endswith(".ipynb"):
         match = _TRAINS.search(text)
-        return (
-            Kind(what="a training notebook", command=("train", "--from"), strength=CERTAIN, because=match[0]) if match else None
-        )
+        if match:
+            return Kind(what="a training notebook", command=("train", "--from"), strength=CERTAIN, because=match[0])
+        return _of_notebook(text, name)
     if name.lower().endswith((".rst", ".html", ".cfg")):
         return None
     if name.lower().endswith((".md", ".mdx", ".markdown")) or is_markdown(text):
@@ -189,21 +193,35 @@ def _training(text: str, name: str) -> Kind | None:
     return Kind(what=f"a training configuration ({title})", command=("train", "--from"), strength=strength, because=because)
 
 
+def _of_notebook(text: str, name: str) -> Kind | None:
+    """A notebook with a loop of its own, or whose shell commands train."""
+    from vramcast.reading.notebooks import code_of, shell_of
+    from vramcast.reading.training.starting import starts_training
+    from vramcast.untrusted import parse_json
+
+    raw = parse_json(text, name)
+    if found := starts_training(shell_of(raw, name)):
+        return Kind(what="a training notebook", command=("train", "--from"), strength=LIKELY, because=found)
+    return _loop(code_of(raw, name), name)
+
+
 def _loop(text: str, name: str) -> Kind | None:
     """A training loop of its own, by sizes and rates that its names hold and its backward pass."""
-    steps = re.search(r"\bbackward\(|\bL\.Fabric\(|\bTrainer\(", text)
-    if not steps and not re.search(r"^class \w*(?:Config|Args|Arguments)\b", text, re.M):
-        return None
     from vramcast.reading.training import shared
-    from vramcast.reading.training.programs import constants_of
+    from vramcast.reading.training.programs import command_in, options_of_program
 
-    found = shared.marks(constants_of(text, name))
-    because = f"{found} names that training programs share"
-    return (
-        Kind(what="a training program", command=("train", "--from"), strength=LIKELY, because=because)
-        if found > shared.FEWEST
-        else None
-    )
+    steps = bool(re.search(r"\bbackward\(|\bL\.Fabric\(|\bTrainer\(", text))
+    runs = re.search(r"\.train\(|\btrain\(|get_peft_model\(", text) is not None
+    steps = steps or (runs and "add_argument(" in text and "__main__" in text)
+    what, command = "a training program", ("train", "--from")
+    if steps or re.search(r"^class \w*(?:Config|Args|Arguments)\b", text, re.M):
+        found = shared.marks(options_of_program(text, name))
+        because = f"{found} names that training programs share"
+        if found > shared.FEWEST or (found == shared.FEWEST and steps and "LoraConfig(" in text):
+            return Kind(what=what, command=command, strength=LIKELY, because=because)
+    if _RUNS.search(text) and command_in(text, name):
+        return Kind(what="a program that starts training", command=command, strength=LIKELY, because="the command that it runs")
+    return None
 
 
 def _serving(text: str, name: str, folder: Any) -> Kind | None:
@@ -213,7 +231,8 @@ def _serving(text: str, name: str, folder: Any) -> Kind | None:
     if not found.launches:
         return None
     first = found.launches[0]
-    beside = name.endswith(".py") and _TRAINS.search(text) is not None and "the command in line" in first.where
+    trains = name.endswith((".py", ".ipynb")) and _TRAINS.search(text) is not None
+    beside = trains and (name.endswith(".ipynb") or "the command in line" in first.where)
     told = found.kind not in _SETTINGS or any(launch.model for launch in found.launches) or first.engine == "ollama"
     because = f"it starts {first.engine}" if told else _NO_MODEL
     plain = plain_ending(name).endswith(_STRUCTURED) or text.startswith("#!")

@@ -1,5 +1,8 @@
 """Notebooks (.ipynb): their code as one program, and their shell lines as one script. Outputs are never read."""
 
+import ast
+import textwrap
+import warnings
 from typing import Any
 
 from vramcast.errors import QuestionError
@@ -9,10 +12,26 @@ _SHELL = ("!", "%%bash", "%%sh", "%%shell", "%%script")
 
 
 def code_of(notebook: Any, what: str) -> str:
-    """The Python of the code cells; lines of the shell and of magics are left out. Raises QuestionError for no notebook."""
+    """The Python of the code cells without lines of shells and magics, and without cells that are no Python.
+
+    Raises QuestionError for no notebook.
+    """
     cells = (_source(cell) for cell in _cells(notebook, what))
     plain = (text for text in cells if not text.startswith(_SHELL[1:]) and not text.startswith("%%"))
-    return "\n".join(_without_shell(text) for text in plain)
+    return "\n".join(_parsable(_without_shell(text)) for text in plain)
+
+
+def _parsable(text: str) -> str:
+    """A cell that is Python, "" for one that is not: a notebook's other cells ran without it."""
+    for form in (text, textwrap.dedent(text)):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                compile(form, "cell", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+        return form
+    return ""
 
 
 def shell_of(notebook: Any, what: str) -> str:

@@ -1,4 +1,4 @@
-"""Values in a Python program by its syntax tree: constants, names assigned once, defaults of its arguments. Nothing is executed.
+"""Values in a Python program by its syntax tree: constants, names, dictionaries, options of its own. Nothing is executed.
 
 Used for ``LLM(...)`` calls and for TrainingArguments in a script. What the tree does not tell is ``Open``, with its name.
 """
@@ -11,11 +11,23 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError
+from vramcast.reading.python_methods import method_value
+from vramcast.reading.python_scopes import Binding, Scopes, called, class_values, field_defaults, kept_by_objects, options_of
+
+__all__ = ["Open", "Program", "called", "field_defaults", "parse_python"]
 
 _MOST_NODES = 200_000
-_DEEPEST = 12
-_LARGEST_POWER, _LARGEST_BASE = 16, 10**6  # what a length or a batch is worked out with
-_WRAPS = ("HuggingFaceModel", "Path")  # calls that stand for their first argument
+_DEEPEST, _MOST_VALUES = 32, 400_000
+_LARGEST_POWER, _LARGEST_BASE, _LARGEST, _LONGEST = 16, 10**6, 1e12, 400  # what a length or a batch is worked out with
+_WRAPS = ("HuggingFaceModel", "Path", "PurePath", "deepcopy", "copy", "OmegaConf", "EasyDict", "Option", "Argument")
+_SPACES = ("Namespace", "SimpleNamespace", "EasyDict", "AttrDict", "DotDict", "Munch", "ConfigDict", "Box", "OrderedDict", "dict")
+_MACHINE = (
+    "is_available",
+    "is_bf16_supported",
+    "is_bfloat16_supported",
+    "exists",
+    "is_flash_attn_2_available",
+)  # tests that pass
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
@@ -23,6 +35,14 @@ _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.FloorDiv: lambda a, b: a // b,
     ast.Div: lambda a, b: a / b,
     ast.Pow: lambda a, b: a**b if 0 <= b <= _LARGEST_POWER and abs(a) <= _LARGEST_BASE else float("inf"),
+}
+_COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: lambda a, b: a == b,
+    ast.NotEq: lambda a, b: a != b,
+    ast.Is: lambda a, b: a is b,
+    ast.IsNot: lambda a, b: a is not b,
+    ast.In: lambda a, b: a in b if isinstance(b, str | list | dict) else False,
+    ast.NotIn: lambda a, b: a not in b if isinstance(b, str | list | dict) else False,
 }
 
 
@@ -37,43 +57,27 @@ class Program:
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
-        self.names: dict[str, ast.expr] = {}
-        self.arguments: dict[str, ast.expr] = {}
+        self.scopes = Scopes(tree)
+        self.arguments = options_of(tree)
         self.environment: Mapping[str, str] = {}  # what os.environ is known to hold
-        self.attributes = _kept_by_objects(tree)
-        for node in ast.walk(tree):
-            self._note(node)
-        for name, value in _passed_once(tree):
-            self.names.setdefault(name, value)
-        for name in _decided_by_branches(tree):
-            self.names[name] = ast.Name(id=f"{name} ")  # either value: open
-
-    def _note(self, node: ast.AST) -> None:
-        if isinstance(node, ast.ClassDef):
-            self._fields(node)
-        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            self.names.setdefault(node.targets[0].id, node.value)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            self.names.setdefault(node.target.id, node.value)
-        elif isinstance(node, ast.Call) and called(node) == "add_argument":
-            default = next((word.value for word in node.keywords if word.arg == "default"), None)
-            flags = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
-            if default is not None and flags:
-                self.arguments.setdefault(flags[-1].lstrip("-").replace("-", "_"), default)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            named = node.args.args[len(node.args.args) - len(node.args.defaults) :]
-            for argument, default in zip(named, node.args.defaults, strict=False):
-                self.names.setdefault(argument.arg, default)
-
-    def _fields(self, node: ast.ClassDef) -> None:
-        """Defaults of a dataclass's fields, which ``args.name`` reads where no flag says otherwise (HfArgumentParser)."""
-        for name, default in field_defaults(node):
-            self.arguments.setdefault(name, default)
+        self.attributes = kept_by_objects(tree)
+        self.names: dict[str, ast.expr] = {}
+        for held in self.scopes.bindings.values():
+            for name, bindings in held.items():
+                self.names.setdefault(name, bindings[0].value)
+        self._steps = self._nested = 0
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """The calls of these functions or classes, by the last part of their name, in the program's order."""
         found = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call) and called(node) in names]
         yield from sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+    def runs(self, node: ast.AST) -> bool | None:
+        """Whether a call or an addition is reached, by the tests around it; None where one is open."""
+        truths = [(self.holds(test), must) for test, must in self.scopes.under.get(id(node), ())]
+        if any(truth is not None and truth is not must for truth, must in truths):
+            return False
+        return None if any(truth is None for truth, _ in truths) else True
 
     def keywords(self, call: ast.Call) -> dict[str, Any]:
         """A call's keyword arguments by name; ``**{...}`` and ``**dict(...)`` are opened where the tree tells them."""
@@ -88,41 +92,154 @@ class Program:
 
     def value(self, node: ast.expr, depth: int = 0) -> Any:
         """The value of an expression, or ``Open``."""
-        if depth > _DEEPEST:
-            return Open("...")
         if isinstance(node, ast.Constant):
             return node.value
+        self._steps += 1
+        if depth > _DEEPEST or self._steps > _MOST_VALUES or self._nested > _DEEPEST:
+            return Open("...")
+        self._nested += 1
+        try:
+            return self._told(node, depth)
+        finally:
+            self._nested -= 1
+
+    def _told(self, node: ast.expr, depth: int) -> Any:
         if isinstance(node, ast.List | ast.Tuple | ast.Set):
-            return [self.value(one, depth + 1) for one in node.elts]
+            return self._elements(node.elts, depth)
         if isinstance(node, ast.Dict):
-            return {
-                self.value(k, depth + 1): self.value(v, depth + 1)
-                for k, v in zip(node.keys, node.values, strict=True)
-                if isinstance(k, ast.Constant)
-            }
+            return self._mapping(node, depth)
         return self._looked_up(node, depth)
+
+    def holds(self, test: ast.expr, depth: int = 0) -> bool | None:
+        """Whether a test holds, None where the tree does not tell; a test of the machine counts as passed."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            inner = self.holds(test.operand, depth + 1)
+            return None if inner is None else not inner
+        if isinstance(test, ast.BoolOp):
+            parts = [self.holds(one, depth + 1) for one in test.values]
+            decides = isinstance(test.op, ast.Or)
+            return decides if decides in parts else None if None in parts else not decides
+        if isinstance(test, ast.Compare):
+            return self._compared(test, depth)
+        if isinstance(test, ast.Call) and called(test) in _MACHINE:
+            return True
+        value = self.value(test, depth + 1)
+        return None if isinstance(value, Open) else bool(value)
+
+    def _compared(self, test: ast.Compare, depth: int) -> bool | None:
+        if isinstance(test.left, ast.Name) and test.left.id == "__name__":
+            return True
+        left, right = self.value(test.left, depth + 1), self.value(test.comparators[0], depth + 1)
+        how = _COMPARES.get(type(test.ops[0]))
+        if len(test.ops) > 1 or isinstance(left, Open) or isinstance(right, Open) or how is None:
+            return None
+        return how(left, right)
+
+    def _elements(self, nodes: list[ast.expr], depth: int) -> list[Any]:
+        found: list[Any] = []
+        for one in nodes:
+            value = self.value(one.value if isinstance(one, ast.Starred) else one, depth + 1)
+            found += value if isinstance(one, ast.Starred) and isinstance(value, list) else [value]
+        return found
+
+    def _mapping(self, node: ast.Dict, depth: int) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for key, inner in zip(node.keys, node.values, strict=True):
+            value = self.value(inner, depth + 1)
+            if key is None:  # {**base, ...}
+                found |= value if isinstance(value, dict) else {}
+                continue
+            name = key.value if isinstance(key, ast.Constant) else self.value(key, depth + 1)
+            if isinstance(name, str | int | float | bool):
+                found[name] = value
+        return found
 
     def _looked_up(self, node: ast.expr, depth: int) -> Any:
         if isinstance(node, ast.JoinedStr):
             return self._joined(node, depth)
         if isinstance(node, ast.Name):
-            held = self.names.get(node.id)
-            return self.value(held, depth + 1) if held is not None else Open(node.id)
+            return self._name(node, depth)
         if isinstance(node, ast.Attribute):
             return self._attribute(node, depth)
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-            return Open(str(node.slice.value))
+        if isinstance(node, ast.Subscript):
+            return self._item(node, depth)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             inner = self.value(node.operand, depth + 1)
             return -inner if isinstance(inner, int | float) else Open("...")
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        if isinstance(node, ast.BinOp):
             return self._worked_out(node, depth)
         if isinstance(node, ast.Call):
             return self._called(node, depth)
+        if isinstance(node, ast.IfExp):
+            truth = self.holds(node.test, depth + 1)
+            return Open(ast.unparse(node)[:40]) if truth is None else self.value(node.body if truth else node.orelse, depth + 1)
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):  # input("Epochs [3]: ") or "3"
             told = [value for one in node.values if not isinstance(value := self.value(one, depth + 1), Open)]
             return next((value for value in told if value), told[-1] if told else Open(ast.unparse(node)[:40]))
+        if isinstance(node, ast.Compare | ast.UnaryOp | ast.BoolOp):
+            truth = self.holds(node, depth + 1)
+            return Open(ast.unparse(node)[:40]) if truth is None else truth
         return Open(ast.unparse(node)[:40])
+
+    def _name(self, node: ast.Name, depth: int) -> Any:
+        """What a name holds here: the last assignment before it whose branch runs, in its scope or one around it."""
+        for scope, line in self.scopes.places(node):
+            bindings = self.scopes.bindings.get(id(scope), {}).get(node.id)
+            if not bindings:
+                continue
+            found = self._binding(bindings, line, depth)
+            if found is None:
+                return Open(node.id)
+            value = self.value(found.value, depth + 1)
+            return self._changed(node, scope, found, value, depth) if isinstance(value, dict) else value
+        return Open(node.id)
+
+    def _binding(self, bindings: list[Binding], line: int, depth: int) -> Binding | None:
+        """The assignment that counts before a line; None where an open test decides between several."""
+        before = sorted((one for one in bindings if one.line < line), key=lambda one: one.line) or bindings[:1]
+        undecided: list[Binding] = []
+        for one in reversed(before):
+            truths = [(self.holds(test, depth + 1), must) for test, must in one.tests]
+            if any(truth is not None and truth is not must for truth, must in truths):
+                continue
+            if all(truth is must for truth, must in truths):
+                return one  # what an open test may have set instead is passed over: the program's own default stands
+            undecided.append(one)
+        values = {ast.dump(one.value) for one in undecided}
+        both = any(not must for one in undecided for _, must in one.tests[-1:])
+        return undecided[-1] if undecided and (len(values) == 1 or not both) else None
+
+    def _changed(self, node: ast.Name, scope: ast.AST, bound: Binding, value: dict[Any, Any], depth: int) -> dict[Any, Any]:
+        """A mapping with what the program puts into it between its assignment and here."""
+        found = dict(value)
+        here = self.scopes.around.get(id(node), self.scopes.module)
+        last = node.lineno if here is scope else 10**9
+        for change, tests in self.scopes.changes.get(id(scope), {}).get(node.id, ()):
+            line = getattr(change, "lineno", 0)
+            if bound.line < line < last and all(self.holds(test, depth + 1) is must for test, must in tests):
+                self._change(found, change, depth)
+        return found
+
+    def _change(self, found: dict[Any, Any], change: ast.AST, depth: int) -> None:
+        if isinstance(change, ast.Assign) and isinstance(change.targets[0], ast.Subscript):
+            key = self.value(change.targets[0].slice, depth + 1)
+            if isinstance(key, str | int):
+                found[key] = self.value(change.value, depth + 1)
+        elif isinstance(change, ast.Expr) and isinstance(change.value, ast.Call):
+            given = self.value(change.value.args[0], depth + 1) if len(change.value.args) == 1 else {}
+            found |= {**(given if isinstance(given, dict) else {}), **self.keywords(change.value)}
+
+    def _item(self, node: ast.Subscript, depth: int) -> Any:
+        """``x["key"]``, ``x[0]`` and ``os.environ["NAME"]``."""
+        key = self.value(node.slice, depth + 1)
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "environ":
+            return self.environment.get(str(key), Open(str(key)))
+        held = self.value(node.value, depth + 1)
+        if isinstance(held, dict) and isinstance(key, str | int) and key in held:
+            return held[key]
+        if isinstance(held, list | str) and isinstance(key, int) and -len(held) <= key < len(held):
+            return held[key]
+        return Open(str(key) if isinstance(key, str | int) else ast.unparse(node)[:40])
 
     def _joined(self, node: ast.JoinedStr, depth: int) -> Any:
         """An f-string whose parts are all told."""
@@ -131,143 +248,88 @@ class Program:
         return "".join(map(str, parts)) if plain else Open(ast.unparse(node)[:40])
 
     def _attribute(self, node: ast.Attribute, depth: int) -> Any:
-        if isinstance(node.value, ast.Name) and node.value.id in ("torch", "jnp"):
-            return node.attr
-        of_object = isinstance(node.value, ast.Name) and node.value.id == "self"
-        held = self.attributes.get(node.attr) if of_object else self.arguments.get(node.attr)
+        """``config.model.name`` of a mapping, a class or an object of one; ``args.name`` of the program's options."""
+        base = node.value
+        if isinstance(base, ast.Name):
+            if base.id in ("torch", "jnp", "TaskType"):
+                return node.attr
+            if base.id == "self":
+                held = self.attributes.get(node.attr)
+                return self.value(held, depth + 1) if held is not None else Open(node.attr)
+            if base.id in self.scopes.classes:
+                return self.built(base.id, depth).get(node.attr, Open(node.attr))
+        whole = self.value(base, depth + 1) if isinstance(base, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else None
+        if isinstance(whole, dict) and node.attr in whole:
+            return whole[node.attr]
+        held = self.arguments.get(node.attr)
         return self.value(held, depth + 1) if held is not None else Open(node.attr)
+
+    def built(self, name: str, depth: int = 0, given: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """An object of a class of the program: its fields' defaults, those of its bases, and what its call gives."""
+        node = self.scopes.classes[name]
+        found: dict[str, Any] = {}
+        if depth > _DEEPEST:
+            return found
+        for base in node.bases:
+            if isinstance(base, ast.Name) and base.id in self.scopes.classes and base.id != name:
+                found |= self.built(base.id, depth + 6)
+        found |= {field: self.value(value, depth + 1) for field, value in class_values(node)}
+        return found | dict(given or {})
 
     def _worked_out(self, node: ast.BinOp, depth: int) -> Any:
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
         if isinstance(node.op, ast.Div) and isinstance(right, str) and isinstance(left, str | Open):  # a path, below a root
             return f"{left}/{right}" if isinstance(left, str) else right
-        if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str) and len(left) + len(right) < 400:
-            return left + right
-        numbers = isinstance(left, int | float) and isinstance(right, int | float)
-        if not numbers or abs(left) > 1e12 or abs(right) > 1e12 or (isinstance(node.op, ast.FloorDiv | ast.Div) and not right):
+        if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str):
+            return left + right if len(left) + len(right) < _LONGEST else Open(ast.unparse(node)[:40])
+        if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
+            return [*left, *right] if len(left) + len(right) < _LONGEST else Open(ast.unparse(node)[:40])
+        if isinstance(node.op, ast.BitOr) and isinstance(left, dict) and isinstance(right, dict):
+            return left | right
+        if isinstance(node.op, ast.Mod) and isinstance(left, str):
+            return method_value("%", left, [right], {}) or Open(ast.unparse(node)[:40])
+        numbers = isinstance(left, int | float) and isinstance(right, int | float) and type(node.op) in _OPERATIONS
+        if not numbers or abs(left) > _LARGEST or abs(right) > _LARGEST:
+            return Open(ast.unparse(node)[:40])
+        if isinstance(node.op, ast.FloorDiv | ast.Div) and not right:
             return Open(ast.unparse(node)[:40])
         found = _OPERATIONS[type(node.op)](left, right)
         return Open(ast.unparse(node)[:40]) if found == float("inf") else found
 
     def _called(self, node: ast.Call, depth: int) -> Any:
-        """``dict(a=1)``, ``os.environ.get(NAME, default)``, ``int("8")``; other calls are open."""
+        """Calls whose value the tree tells: of mappings, environment and text, of the program's classes and plain functions."""
         name = called(node)
-        if name == "dict" and not node.args:
-            return self.keywords(node)
         asked = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
         if name in ("get", "getenv") and str(asked) in self.environment:
             return self.environment[str(asked)]
-        if name == "dumps" and len(node.args) == 1:
-            return _as_json(self.value(node.args[0], depth + 1))
-        if name in _WRAPS and node.args:
+        if name in _SPACES and len(node.args) < 2:
+            base = self.value(node.args[0], depth + 1) if node.args else {}
+            return {**base, **self.keywords(node)} if isinstance(base, dict) else Open(ast.unparse(node)[:40])
+        if isinstance(node.func, ast.Name) and name in self.scopes.classes:
+            return self.built(name, depth + 1, self.keywords(node))
+        if name in (*_WRAPS, "create") and node.args:
             return self.value(node.args[0], depth + 1)
-        if name in ("lower", "strip", "rstrip") and isinstance(node.func, ast.Attribute) and not node.args:
-            return self.value(node.func.value, depth + 1)
-        if name in ("get", "getenv") and len(node.args) == 2:
-            return self.value(node.args[1], depth + 1)
-        if name in ("int", "float", "str") and len(node.args) == 1:
-            inner = self.value(node.args[0], depth + 1)
-            return inner if isinstance(inner, int | float) or (isinstance(inner, str) and len(inner) < 40) else Open(name)
-        if name in ("get", "getenv") and node.args and isinstance(node.args[0], ast.Constant):
-            return Open(str(node.args[0].value))
-        return Open(name or "...")
+        if isinstance(node.func, ast.Name) and name in self.scopes.functions:
+            return self._returned(name, depth)
+        arguments = [self.value(one, depth + 1) for one in node.args[:8]]
+        if name == "getattr" and len(node.args) > 1 and isinstance(arguments[1], str) and isinstance(node.args[0], ast.Name):
+            held = self._attribute(ast.copy_location(ast.Attribute(value=node.args[0], attr=arguments[1]), node), depth)
+            return arguments[2] if isinstance(held, Open) and len(arguments) > 2 else held
+        base = self.value(node.func.value, depth + 1) if isinstance(node.func, ast.Attribute) else None
+        found = method_value(name, base, arguments, self.keywords(node) if name == "format" else {})
+        if found is not None and not isinstance(found, Open):
+            return found
+        if name in ("get", "getenv", "pop") and len(node.args) == 2 and not isinstance(base, dict):
+            return arguments[1]
+        return Open(str(asked) if name in ("get", "getenv") and asked is not None else name or "...")
 
-
-def _as_json(value: Any) -> Any:
-    """A value that the tree tells whole as JSON; ``Open`` where a part is open."""
-    import json
-
-    try:
-        return json.dumps(value)
-    except TypeError:
-        return Open("dumps")
-
-
-def field_defaults(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr]]:
-    """Annotated fields of a class with their defaults: ``x: int = 4`` and ``x: int = field(default=4)``."""
-    for one in node.body:
-        if not isinstance(one, ast.AnnAssign) or not isinstance(one.target, ast.Name) or one.value is None:
-            continue
-        value: ast.expr | None = one.value
-        if isinstance(value, ast.Call) and called(value) in ("field", "Field"):
-            value = next((word.value for word in value.keywords if word.arg == "default"), None)
-        if value is not None:
-            yield one.target.id, value
-
-
-def _kept_by_objects(tree: ast.Module) -> dict[str, ast.expr]:
-    """What ``self.name`` holds where a program sets it once; None set before it counts as nothing."""
-    found: dict[str, ast.expr] = {}
-    twice: set[str] = set()
-    for node in ast.walk(tree):
-        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-        if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name) or target.value.id != "self":
-            continue
-        value = node.value  # type: ignore[attr-defined]
-        if isinstance(value, ast.Constant) and value.value is None:
-            continue
-        if target.attr in found and ast.dump(found[target.attr]) != ast.dump(value):
-            twice.add(target.attr)
-        found[target.attr] = value
-    for node in ast.walk(tree):
-        for one in node.body if isinstance(node, ast.ClassDef) else ():
-            if isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name):
-                found.setdefault(one.targets[0].id, one.value)
-    return {name: value for name, value in found.items() if name not in twice}
-
-
-def _passed_once(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """Parameters without a default whose function the program calls in one place, with what it passes there by name."""
-    calls: dict[str, list[ast.Call]] = {}
-    functions: dict[str, ast.FunctionDef] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and (name := _starts_of(node.func)):
-            calls.setdefault(name, []).append(node)
-        elif isinstance(node, ast.FunctionDef):
-            functions.setdefault(node.name, node)
-        elif isinstance(node, ast.ClassDef):
-            for one in node.body:
-                if isinstance(one, ast.FunctionDef) and one.name == "__init__":
-                    functions.setdefault(node.name, one)
-    for name, function in functions.items():
-        if len(calls.get(name, ())) != 1:
-            continue
-        own = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)}
-        for word in calls[name][0].keywords:
-            if word.arg in own and not (isinstance(word.value, ast.Name) and word.value.id == word.arg):
-                yield word.arg, word.value
-
-
-def _starts_of(function: ast.expr) -> str:
-    """The function or class that a call starts: ``f(...)``, ``Deployment.bind(...)``, ``Actor.remote(...)``; "" for others."""
-    if isinstance(function, ast.Attribute) and function.attr in ("bind", "remote"):
-        function = function.value
-    return function.id if isinstance(function, ast.Name) else ""
-
-
-def _decided_by_branches(tree: ast.Module) -> set[str]:
-    """Names that an ``if`` and its ``else`` set to different values: which one, only running the program tells."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and node.orelse:
-            one, other = _set_in(node.body), _set_in(node.orelse)
-            found |= {name for name in one.keys() & other.keys() if one[name] != other[name]}
-    return found
-
-
-def _set_in(body: list[ast.stmt]) -> dict[str, str]:
-    plain = (node for node in body if isinstance(node, ast.Assign) and len(node.targets) == 1)
-    return {
-        node.targets[0].id: ast.dump(node.value)
-        for node in plain
-        if isinstance(node.targets[0], ast.Name) and isinstance(node.value, ast.Constant)
-    }
-
-
-def called(node: ast.Call) -> str:
-    """The last part of the name that a call names."""
-    function = node.func
-    return function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+    def _returned(self, name: str, depth: int) -> Any:
+        """What a function of the program returns, where it has one ``return``."""
+        function = self.scopes.functions[name]
+        own = [one for one in ast.walk(function) if isinstance(one, ast.Return) and self.scopes.around.get(id(one)) is function]
+        if len(own) != 1 or own[0].value is None or depth + 4 > _DEEPEST:
+            return Open(name)
+        return self.value(own[0].value, depth + 4)
 
 
 def parse_python(text: str, what: str) -> Program:

@@ -102,15 +102,16 @@ def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]],
     )
     if bare is not None:
         return _with_flags(bare, plain, (mapping, above), held, only)
-    scores = {engine: len(keys & plain.keys()) for engine, keys in OWN_KEYS.items() if engine in ("vllm", "sglang")}
+    told = {key for key, value in plain.items() if not isinstance(value, dict)}  # a schema describes each in a mapping
+    scores = {engine: len(keys & told) for engine, keys in OWN_KEYS.items() if engine in ("vllm", "sglang")}
     own = max(scores, key=lambda name: scores[name])
     section = _engine_of_section(above[0][0]) if above else ""
-    told = section or next((name for one in (mapping, *(holder for _, holder in above[:2])) if (name := _engine_said(one))), "")
+    said = section or next((name for one in (mapping, *(holder for _, holder in above[:2])) if (name := _engine_said(one))), "")
     typed = [word for key in _FLAG_LISTS for word in words_of(plain.get(key)) if isinstance(plain.get(key), list)]
     said_here = bool(_engine_said(mapping))
     if scores[own] < (1 if section == own else _FEWEST) and not (said_here and (typed or _model_in(plain))):
         return _by_prefix(mapping, above, held)
-    engine = told or own
+    engine = said or own
     model = _model_in(plain) or _model_above(above) or only
     if not model and scores[own] < _SURE and section != own:
         return None

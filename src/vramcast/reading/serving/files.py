@@ -25,7 +25,7 @@ MOST_BYTES = 4 * MiB
 _MOST_LAUNCHES = 200
 ENDINGS = (
     ".sh", ".bash", ".zsh", ".yml", ".yaml", ".txt", ".service", ".ps1", ".bat", ".sbatch", ".slurm", ".env", ".md", ".pbtxt",
-    ".py", ".modelfile", ".ipynb", ".conf", ".container", ".ini", ".cmd", ".properties", ".toml", ".mk", ".tf", ".nix",
+    ".py", ".modelfile", ".ipynb", ".conf", ".container", ".ini", ".cmd", ".properties", ".toml", ".mk", ".tf", ".tfvars", ".nix",
 )  # fmt: skip
 _MAPPINGS = (".yml", ".yaml", ".json", ".toml")
 _NAMES = ("modelfile", "dockerfile", "containerfile", ".env", "makefile", "justfile")

@@ -98,7 +98,7 @@ def settings_of(values: Mapping[str, object]) -> tuple[str, dict[str, str], str]
         return None
     engine, count = max(votes.items(), key=lambda vote: (vote[1], hints[vote[0]]))
     prefixes = Counter(prefix for prefix, rest in parts.values() if rest in _OWN[engine])
-    if count < _FEWEST:
+    if count + (hints[engine] >= _FEWEST) < _FEWEST:  # names that begin with the engine's count as one
         return None
     own = set(prefixes)
     same = {**_SAME, **(_LLAMA if engine == "llama_cpp" else {})}

@@ -16,6 +16,7 @@ _PROGRAMS = {
     "llama-server": "llama_cpp", "llama-cli": "llama_cpp", "llama-bench": "llama_cpp", "llama-run": "llama_cpp",
     "llama-perplexity": "llama_cpp", "llamafile": "llama_cpp", "koboldcpp": "llama_cpp", "koboldcpp.py": "llama_cpp",
     "llama-speculative": "llama_cpp", "llama-mtmd-cli": "llama_cpp", "llama-embedding": "llama_cpp",
+    "ik-llama-server": "llama_cpp", "ik_llama-server": "llama_cpp", "ik-llama-cli": "llama_cpp",
     "trtllm-serve": "tensorrt_llm", "text-generation-launcher": "tgi", "tritonserver": "triton", "local_chat.py": "ktransformers",
     "ktransformers": "ktransformers", "mlx_lm.server": "mlx", "mlx_lm.generate": "mlx", "mlx_lm.chat": "mlx",
     "mlx_vlm.server": "mlx", "mlx_vlm.generate": "mlx", "mlx-openai-server": "mlx", "mlx-omni-server": "mlx",
@@ -202,6 +203,8 @@ def _wrapped(words: list[str], before: list[str]) -> Program | None:
             image = next((image_engine(word) for word in words[:place] if "/" in word and image_engine(word)), None)
             version = image[1] if image and image[0] == found.engine else None
             return msgspec.structs.replace(found, before=(*before, *words[:place]), version=version)
+    if "--entrypoint" in words[:-1] and words[words.index("--entrypoint") + 1].startswith("python"):
+        return None  # another program in an engine's image
     for place, word in enumerate(words[1:], 1):
         if not word.startswith("-") and not ASSIGNMENT.fullmatch(word) and _is_image(words[place - 1], word):
             engine, version = image_engine(word) or ("", None)

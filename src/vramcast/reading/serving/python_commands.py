@@ -91,13 +91,13 @@ def _added(program: Program, name: str) -> tuple[list[str], list[str]]:
         return [], []
     always: list[str] = []
     perhaps: list[str] = []
-    under = {id(inner) for node in ast.walk(program.tree) if isinstance(node, ast.If) for inner in ast.walk(node)}
     for node in ast.walk(program.tree):
         values = _values_added(node, name)
         words = [_word(program, value) for value in values]
-        if id(node) in under:
+        runs = program.runs(node) if values else True
+        if runs is None:
             perhaps += [f"{word} (under a condition)" for word in words if word.startswith("--")]
-        else:
+        elif runs:
             always += words
     return always, perhaps
 

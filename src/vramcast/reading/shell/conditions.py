@@ -40,6 +40,13 @@ def holds(statement: str, known: Mapping[str, str]) -> tuple[bool | None, tuple[
     return found, opened if found is None else ()
 
 
+def tests_variables(statement: str) -> bool:
+    """Whether variables alone decide a test: no command's success, no file."""
+    text = " ".join(statement.split())[:_LONGEST]
+    tests = _TEST.findall(text) or re.findall(r"\(\((.+?)\)\)", text)
+    return bool(tests) and not any(re.search(r"(?:^|\s)-[a-mo-yA-Z]\s+[\"']?[\w$/~.]", test) for test in tests)
+
+
 def _whole_test(test: str, known: Mapping[str, str]) -> tuple[bool | None, tuple[str, ...]]:
     pieces = _PARTS.split(test)
     truth, names = _one(pieces[0], known)

@@ -4,11 +4,11 @@ import fnmatch
 import re
 from collections.abc import Mapping
 
-from vramcast.reading.shell.conditions import holds
+from vramcast.reading.shell.conditions import holds, tests_variables
 from vramcast.reading.shell.state import Around, Branch, Line, Reader, Script, set_array, set_element, unquoted
 from vramcast.reading.shell.statements import Document, body_until, logical_lines, simple
 from vramcast.reading.shell.variables import LONGEST, open_names, resolved
-from vramcast.reading.shell.words import Word, commands_of, expanded, in_brackets
+from vramcast.reading.shell.words import Word, commands_of, end_of_bracket, expanded, in_brackets
 
 __all__ = ["Around", "Line", "Script", "open_names", "read_script_text"]
 
@@ -154,7 +154,8 @@ def _after_test(reader: Reader, found: re.Match[str]) -> None:
     """``[ "$N" -gt 64 ] && N=64``: what follows runs where the test holds (``&&``) or does not (``||``)."""
     truth, opened = holds(found["test"], reader.known)
     runs = truth if truth is None else truth is (found["how"] == "&&")
-    reader.branches.append(Branch(runs=runs, ran=bool(runs), opened=opened))
+    told = tests_variables(found["test"])
+    reader.branches.append(Branch(runs=runs, ran=bool(runs), opened=opened, told=told))
     _statement(reader, found["rest"].strip())
     reader.branches.pop()
 
@@ -179,7 +180,7 @@ def _is_assignment(value: str) -> bool:
         return True
     if plain[:1] in ("'", '"'):
         return plain.find(plain[0], 1) in (-1, len(plain) - 1)
-    return not re.search(r"\s", plain) or plain.startswith("$(")
+    return not re.search(r"\s", plain) or (plain.startswith("$(") and end_of_bracket(plain, 1) == len(plain))
 
 
 def _assign(reader: Reader, assigned: re.Match[str]) -> None:
@@ -216,7 +217,7 @@ def _branch(reader: Reader, text: str) -> bool:
     word = re.split(r"[\s;]", text, maxsplit=1)[0]
     if word == "if":
         truth, opened = holds(text, reader.known)
-        reader.branches.append(Branch(runs=truth, ran=bool(truth), opened=opened))
+        reader.branches.append(Branch(runs=truth, ran=bool(truth), opened=opened, told=tests_variables(text)))
         return True
     if not reader.branches or word not in ("elif", "else", "fi"):
         return word in ("then", "fi", "done", "esac", "do", "trap", "{", "}")
@@ -266,7 +267,7 @@ def _command(reader: Reader, raw: list[Word], *, first: bool) -> None:
     while words and words[0] in _SKIPPED:
         words = words[1:]
     if words[:1] in (["exit"], ["return"]):  # a script's own check that fails is not where it is meant to end
-        ends = words[1:] in ([], ["0"]) and first and all(branch.runs for branch in reader.branches)
+        ends = words[1:] in ([], ["0"]) and first and all(branch.runs and branch.told for branch in reader.branches)
         reader.ended, reader.returned = ends and words[0] == "exit", ends and words[0] == "return"
         return
     environment = {name: value for name, value in reader.known.items() if name in reader.exported}

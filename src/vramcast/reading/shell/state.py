@@ -42,10 +42,14 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Branch(msgspec.Struct, kw_only=True):
-    """One open ``if``: whether its present part runs (None: an open variable decides), and whether one has run."""
+    """One open ``if``: whether its present part runs (None: an open variable decides), and whether one has run.
+
+    ``told``: whether variables decide it; a test of the machine is taken as passed, and ends no script.
+    """
 
     runs: bool | None
     ran: bool = False
+    told: bool = True
     opened: tuple[str, ...] = ()
 
 
@@ -74,6 +78,7 @@ class Reader:
         for place in range(1, 10):
             self.known.pop(str(place), None)
         self.arrays["@"] = self.arrays["*"] = [*arguments]
+        self.known["#@"] = str(len(arguments))
         self.known |= {str(place): word for place, word in enumerate(arguments[:9], 1)}
 
 
@@ -81,7 +86,7 @@ def set_array(reader: Reader, name: str, words: list[str]) -> None:
     """An array's words, together and one by one."""
     reader.arrays[name] = words
     reader.known[name] = words[0] if words else ""
-    reader.known[f"{name}[@]"] = " ".join(words)
+    reader.known |= {f"{name}[@]": " ".join(words), f"#{name}": str(len(words))}
     reader.known |= {f"{name}[{place}]": word for place, word in enumerate(words[:200])}
 
 
@@ -94,7 +99,7 @@ def set_element(reader: Reader, name: str, key: str, value: str) -> None:
     keys += [plain] if plain not in keys else []
     reader.known[f"{name}[{plain}]"] = value
     reader.arrays[name] = [reader.known[f"{name}[{one}]"] for one in keys]
-    reader.known[f"{name}[@]"] = " ".join(reader.arrays[name])
+    reader.known |= {f"{name}[@]": " ".join(reader.arrays[name]), f"#{name}": str(len(keys))}
 
 
 def unquoted(text: str) -> str:

@@ -8,16 +8,15 @@ from vramcast.errors import QuestionError
 from vramcast.untrusted import whole_number
 
 LONGEST = 200_000
-_LARGEST_NUMBER = 10**15
+_LARGEST_NUMBER, _LONGEST_SUM = 10**15, 400
 _NAME = re.compile(
     r"\$\{(?P<bang>!)?(?P<braced>\w{1,60})(?P<all>\[[@*]\])?(?:\[(?P<key>[^\[\]@*]{1,80})\])?"
     r"(?::?(?P<how>[-=+?])(?P<other>(?:\$\{[^{}]*\}|[^{}]){0,500})|(?P<change>##?|%%?|//?|,,?|\^\^?|:)(?P<by>[^{}]{0,200}))?\}"
     r"|\$(?P<bare>[A-Za-z_]\w{0,60}|\d)|\$\((?P<manifest>[A-Za-z_]\w{0,60})\)"
 )
-_SUM = re.compile(r"\$\(\(([\d\s+*/()-]+)\)\)")
-_UNKNOWN_SUM = re.compile(r"\$\(\([^()]{0,200}?([A-Za-z_]\w{0,60})[^()]{0,200}\)\)")
-_INNER = re.compile(r"\$\(\(([^()]{1,200})\)\)")
-_TERM = re.compile(r"\s*(\d+)\s*([*/+-]?)")
+_LENGTH = re.compile(r"\$\{#(\w{1,60})(\[[@*]\])?\}|\$#")
+_SUM = re.compile(r"\$\(\(((?:[\d\s+*/%-]|\((?:[\d\s+*/%-]|\([\d\s+*/%-]*\))*\))+)\)\)")
+_INNER = re.compile(r"\$\(\(((?:[^()]|\((?:[^()]|\([^()]*\))*\)){1,200})\)\)")
 _OPEN = re.compile(r"\$\{([\w.]{1,80})\}")
 
 
@@ -29,7 +28,8 @@ def resolved(text: str, known: Mapping[str, str], *, deepest: int = 6) -> str:
     for _ in range(deepest):
         if "$" not in text:
             break
-        filled = _NAME.sub(lambda found: _value(found, known), text)
+        filled = _LENGTH.sub(lambda found: _length(found, known), text) if "${#" in text or "$#" in text else text
+        filled = _NAME.sub(lambda found: _value(found, known), filled)
         if len(filled) > LONGEST:
             raise QuestionError(f"the script's variables write out more than {LONGEST:,} letters")
         if filled == text:
@@ -37,7 +37,24 @@ def resolved(text: str, known: Mapping[str, str], *, deepest: int = 6) -> str:
         text = filled
     text = _INNER.sub(lambda found: f"$(({_bare(found[1], known)}))", text)
     text = _SUM.sub(lambda found: str(summed(found[1])), text)
-    return _UNKNOWN_SUM.sub(lambda found: f"${{{found[1]}}}", text)  # a sum of what nobody set is as open as that
+    return _unknown_sums(text)
+
+
+def _unknown_sums(text: str) -> str:
+    """Sums of what nobody set as that variable: they are as open as it is."""
+    start = text.find("$((")
+    while start >= 0:
+        end, depth = start + 1, 0
+        while end < len(text):
+            depth += (text[end] == "(") - (text[end] == ")")
+            end += 1
+            if not depth:
+                break
+        name = re.search(r"[A-Za-z_]\w{0,60}", text[start:end])
+        if name is not None and end - start < _LONGEST_SUM:
+            text = f"{text[:start]}${{{name[0]}}}{text[end:]}"
+        start = text.find("$((", start + 1)
+    return text
 
 
 def open_names(text: str) -> tuple[str, ...]:
@@ -46,15 +63,46 @@ def open_names(text: str) -> tuple[str, ...]:
 
 
 def summed(expression: str) -> int:
-    """A sum of whole numbers left to right, which is what launch scripts need: 8*4. Raises QuestionError for huge ones."""
-    total, sign = 0, "+"
-    for digits, following in _TERM.findall(expression):
-        number = whole_number(digits)
-        if number is None or abs(total) > _LARGEST_NUMBER:
-            raise QuestionError(f"the script works out a number that is too large: {expression[:60]}")
-        total = {"+": total + number, "-": total - number, "*": total * number, "/": total // max(1, number)}[sign]
-        sign = following or sign
-    return total
+    """A sum of whole numbers as the shell works it out: brackets first, then ``* / %``, then ``+ -``; a division is cut off.
+
+    Raises QuestionError for huge ones, and for what is no sum.
+    """
+    tokens = re.findall(r"\d+|[-+*/%()]", expression)
+    return _added(tokens, expression)[0]
+
+
+def _added(tokens: list[str], whole: str) -> tuple[int, list[str]]:
+    total, rest = _multiplied(tokens, whole)
+    while rest and rest[0] in "+-":
+        more, after = _multiplied(rest[1:], whole)
+        total, rest = (total + more if rest[0] == "+" else total - more), after
+    return total, rest
+
+
+def _multiplied(tokens: list[str], whole: str) -> tuple[int, list[str]]:
+    total, rest = _one_of(tokens, whole)
+    while rest and rest[0] in "*/%":
+        more, after = _one_of(rest[1:], whole)
+        if abs(total) > _LARGEST_NUMBER:
+            raise QuestionError(f"the script works out a number that is too large: {whole[:60]}")
+        total, rest = {"*": total * more, "/": total // (more or 1), "%": total % (more or 1)}[rest[0]], after
+    return total, rest
+
+
+def _one_of(tokens: list[str], whole: str) -> tuple[int, list[str]]:
+    """A number, a sign before one, or a sum in brackets; what is missing counts as 0."""
+    if not tokens:
+        return 0, []
+    if tokens[0] == "(":
+        inner, rest = _added(tokens[1:], whole)
+        return inner, rest[1:] if rest[:1] == [")"] else rest
+    if tokens[0] in "+-":
+        inner, rest = _one_of(tokens[1:], whole)
+        return (-inner if tokens[0] == "-" else inner), rest
+    number = whole_number(tokens[0])
+    if number is None or number > _LARGEST_NUMBER:
+        raise QuestionError(f"the script works out a number that is too large: {whole[:60]}")
+    return number, tokens[1:]
 
 
 def _bare(expression: str, known: Mapping[str, str]) -> str:
@@ -73,6 +121,15 @@ def _value(found: re.Match[str], known: Mapping[str, str]) -> str:
     if how in ("-", "="):
         return other
     return value if value is not None else f"${{{name}}}"
+
+
+def _length(found: re.Match[str], known: Mapping[str, str]) -> str:
+    """``${#ARRAY[@]}``, ``${#NAME}`` and ``$#``; what nobody set stays open."""
+    if not found[1]:
+        return known.get("#@", "0")
+    if found[2]:
+        return known.get(f"#{found[1]}", f"${{{found[1]}}}")
+    return str(len(known[found[1]])) if found[1] in known else "0"
 
 
 def _held(found: re.Match[str], name: str, known: Mapping[str, str]) -> str | None:

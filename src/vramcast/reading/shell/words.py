@@ -107,7 +107,7 @@ def _piece(text: str, place: int) -> tuple[Piece, int]:
         if text[place] == "\\":
             place += 2
         elif text[place] == "$" and text[place + 1 : place + 2] in ("(", "{"):
-            place = _end_of_bracket(text, place + 1)
+            place = end_of_bracket(text, place + 1)
         elif text[place] == "`":
             end = text.find("`", place + 1)
             place = len(text) if end < 0 else end + 1
@@ -121,12 +121,12 @@ def _end_of_quote(text: str, place: int) -> int:
         if text[place] == "\\":
             place += 1
         elif text[place] == "$" and text[place + 1 : place + 2] == "(":
-            place = _end_of_bracket(text, place + 1) - 1
+            place = end_of_bracket(text, place + 1) - 1
         place += 1
     return min(place, len(text))
 
 
-def _end_of_bracket(text: str, place: int) -> int:
+def end_of_bracket(text: str, place: int) -> int:
     """Behind the bracket that closes the one here; quotes inside are passed over."""
     opens = text[place]
     closes = ")" if opens == "(" else "}"
@@ -154,7 +154,7 @@ def _substituted(text: str) -> str:
         if text.startswith("$((", place):
             place = text.find("$(", place + 3)
             continue
-        end = _end_of_bracket(text, place + 1)
+        end = end_of_bracket(text, place + 1)
         inside = text[place + 2 : end - 1].strip()
         name = inside if _NAME.fullmatch(inside) else "output_of_" + (_NAME.findall(inside) or ["a_command"])[0]
         text = f"{text[:place]}${{{name}}}{text[end:]}"

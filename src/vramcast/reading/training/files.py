@@ -22,18 +22,9 @@ MARKDOWN = (".md", ".mdx", ".markdown")
 DEEPEST_FILES = 8
 _DEEPEST_SECTION, _OWN_KEYS = 4, 3
 _LENGTHS = (
-    "cutoff_len",
-    "max_seq_length",
-    "max_seq_len",
-    "seq_length",
-    "seq_len",
-    "sequence_length",
-    "model_max_length",
-    "max_length",
-    "sequence_len",
-    "block_size",
-    "max_len",
-)
+    "cutoff_len", "max_seq_length", "max_seq_len", "seq_length", "seq_len", "sequence_length", "model_max_length", "max_length",
+    "sequence_len", "block_size", "max_len",
+)  # fmt: skip
 _POINTERS = {"config_path", "config_file", "config", "path", "file"}  # a section that only says where DeepSpeed's file lies
 FORMATS = (
     "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",
@@ -99,16 +90,28 @@ def _from_program(text: str, settings: Settings, where: str) -> list[str]:
     try:
         keys = flat(read_program(text, settings, where=where))
     except QuestionError:
-        keys = constants_of(text, where)
-        if shared.marks(keys) < shared.FEWEST:
-            raise
-        shared.read(settings, keys, where=where)
-        return ["shared"]
+        return _from_loop(text, settings, where)
     _by_rules("huggingface", keys, settings, where=where)
     if settings.get("seq") is None:  # the Trainer's arguments have no length: the program's own names do
         own = {name: value for name, value in constants_of(text, where).items() if name in _LENGTHS}
         shared.also(settings, own, where=where, every=True)
     return ["huggingface"]
+
+
+def _from_loop(text: str, settings: Settings, where: str) -> list[str]:
+    """A training loop of its own by the names of its settings and what it builds; else the command that it runs.
+
+    Raises QuestionError where it has neither.
+    """
+    from vramcast.reading.training.programs import settings_of_loop
+
+    found = settings_of_loop(text, settings, where=where)
+    if isinstance(found, str):
+        return _from_command(read_command(found), settings, Path(where), (Path(where),))
+    keys, built = found
+    _by_rules("huggingface", built, settings, where=where)
+    shared.read(settings, keys, where=where)
+    return ["huggingface", "shared"]
 
 
 def _by_rules(name: str, keys: dict[str, Any], settings: Settings, *, where: str, launch: tuple[str, ...] = ()) -> None:
@@ -151,7 +154,15 @@ def _from_markdown(text: str, settings: Settings, path: Path, above: tuple[Path,
         raise QuestionError(f"{path.name} has no fenced block with a command that trains: give the command itself")
     if len(blocks) > 1:
         settings.unread.append(f"{len(blocks) - 1} more commands that train in {path.name} (paste the one that is meant)")
-    return _from_command(read_command(blocks[0]), settings, path, (*above, path))
+    return _from_command(read_command(max(blocks, key=_settings_in)), settings, path, (*above, path))
+
+
+def _settings_in(block: str) -> int:
+    """How many things of training a command says: the one of a file's commands that says most is the run."""
+    with suppress(QuestionError):
+        command = read_command(block)
+        return shared.marks({**command.flags, **command.overrides})
+    return 0
 
 
 def _from_pasted(text: str, settings: Settings, above: tuple[Path, ...], *, where: str = "standard input") -> list[str]:

@@ -102,7 +102,7 @@ def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Ru
         elif any(isinstance(one, str) and OPEN.search(one) for one in (value if isinstance(value, list) else [value])):
             settings.unread.append(f"{key} ({value})")
             settings.leave_open(rule[0] if isinstance(rule, tuple) else "")
-        elif value is not None:
+        elif value is not None and value != "":
             read_key(settings, rule, key, value, where)
 
 

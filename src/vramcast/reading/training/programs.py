@@ -4,11 +4,13 @@ Beside them: LoraConfig, BitsAndBytesConfig, ``from_pretrained`` and Unsloth's F
 that the same setting has in a file; what only running the program would tell stays ``${name}``.
 """
 
+import ast
 import re
 from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.reading.python_values import Open, Program, called, field_defaults, parse_python
+from vramcast.reading.training.keys import flat
 from vramcast.reading.training.settings import Settings
 
 # Classes of arguments, and the task that each is for.
@@ -35,6 +37,10 @@ _LOADED = {
 }  # fmt: skip
 _TRAINERS = ("Trainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "RewardTrainer", "Seq2SeqTrainer")
 _OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", "max_prompt_length", "beta")
+_LONGEST = 20_000
+_STARTS = re.compile(
+    r"\b(?:torchrun|accelerate|deepspeed|python[\d.]*|swift|llamafactory-cli|axolotl)\b.*(?:\s--\w|\w\.\w+=)", re.S
+)
 _MODELS = re.compile(
     r"(?:Auto\w*Model\w*|\w+For(?:CausalLM|ConditionalGeneration)|FastLanguageModel|FastModel|FastVisionModel)\.from_pretrained"
 )
@@ -48,6 +54,8 @@ def read_program(text: str, settings: Settings, *, where: str) -> dict[str, Any]
     program = parse_python(text, where)
     keys: dict[str, Any] = {}
     for call in program.calls(*ARGUMENTS, *_relatives(program)):
+        if program.runs(call) is False:
+            continue
         given = program.keywords(call)
         keys = {**given, **keys}
         if task := ARGUMENTS.get(called(call), ""):
@@ -64,8 +72,6 @@ def read_program(text: str, settings: Settings, *, where: str) -> dict[str, Any]
 
 def _relatives(program: Program) -> set[str]:
     """Classes of arguments by their name's end: SentenceTransformerTrainingArguments, a library's own."""
-    import ast
-
     names = {called(node) for node in ast.walk(program.tree) if isinstance(node, ast.Call)}
     return {name for name in names if name.endswith("TrainingArguments")} - ARGUMENTS.keys()
 
@@ -77,21 +83,77 @@ def constants_of(text: str, where: str) -> dict[str, Any]:
     """
     program = parse_python(text, where)
     found: dict[str, Any] = {}
-    for names_ in (program.names, program.arguments):
+    for names_ in (program.names, program.arguments, program.attributes):
         for name, node in names_.items():
             value = program.value(node)
             if isinstance(value, int | float | str | bool):
                 found.setdefault(name, value)
+            elif isinstance(value, dict) and names_ is program.names:  # CONFIG = {"batch_size": 4, ...}
+                found |= {f"{name}.{key}": inner for key, inner in flat(_plain(value)).items() if f"{name}.{key}" not in found}
     for call in program.calls("Trainer", "Fabric"):
         given = program.keywords(call)
         found |= {f"trainer.{name}": value for name, value in given.items() if isinstance(value, int | str)}
     return found
 
 
+def options_of_program(text: str, where: str) -> set[str]:
+    """Names of the settings that a program has: its constants, its options with or without a default."""
+    program = parse_python(text, where)
+    flags = {
+        str(arg.value).lstrip("-").replace("-", "_")
+        for call in program.calls("add_argument")
+        for arg in call.args
+        if isinstance(arg, ast.Constant)
+    }
+    return flags | constants_of(text, where).keys()
+
+
+def settings_of_loop(text: str, settings: Settings, *, where: str) -> tuple[dict[str, Any], dict[str, Any]] | str:
+    """A loop's own names with what it builds beside them, as keys; or the command that trains which the program runs.
+
+    Raises QuestionError for a program with neither.
+    """
+    from vramcast.reading.training import shared
+
+    built: dict[str, Any] = {}
+    _beside(parse_python(text, where), built, settings, where)
+    if shared.marks(options_of_program(text, where)) >= shared.FEWEST or "lora_r" in built:
+        return constants_of(text, where), {name: _plain(value) for name, value in built.items()}
+    if command := command_in(text, where):
+        return command
+    raise QuestionError(
+        f"{where} sets no TrainingArguments, SFTConfig or the like that can be read without running it: vramcast trace -- "
+        f"python {where} runs its step without a GPU; or give its settings as flags or as a YAML"
+    )
+
+
+def command_in(text: str, where: str) -> str:
+    """A command that trains which a program writes or runs: an f-string, a list of words; "" for none."""
+    from vramcast.reading.training.starting import starts_training
+
+    program = parse_python(text, where)
+    alone = {id(node.value) for node in ast.walk(program.tree) if isinstance(node, ast.Expr)}  # what a docstring tells
+    for node in ast.walk(program.tree):
+        if not isinstance(node, ast.JoinedStr | ast.Constant | ast.List) or id(node) in alone:
+            continue
+        value = program.value(node)
+        words = value if isinstance(value, list) else []
+        told = " ".join(str(_plain(word)) for word in words) if words else _written(program, node)
+        if len(told) < _LONGEST and _STARTS.search(told) and starts_training(told):
+            return told
+    return ""
+
+
+def _written(program: Program, node: ast.AST) -> str:
+    """A text with what is open in it as variables."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    parts = node.values if isinstance(node, ast.JoinedStr) else []
+    return "".join(str(_plain(program.value(one.value if isinstance(one, ast.FormattedValue) else one))) for one in parts)
+
+
 def _own_fields(program: Program) -> dict[str, Any]:
     """Defaults that the program's own class of TrainingArguments sets: ``class TrainingArguments(...): optim = field(...)``."""
-    import ast
-
     found: dict[str, Any] = {}
     for node in ast.walk(program.tree):
         if isinstance(node, ast.ClassDef):
@@ -114,6 +176,9 @@ def _beside(program: Program, keys: dict[str, Any], settings: Settings, where: s
         keys.update(
             {_BITS[name]: value for name, value in program.keywords(call).items() if name in _BITS and _BITS[name] not in keys}
         )
+    for call in program.calls("gradient_checkpointing_enable", "prepare_model_for_kbit_training"):
+        if program.runs(call) is not False and program.keywords(call).get("use_gradient_checkpointing", True) is True:
+            keys.setdefault("gradient_checkpointing", True)
     for call in program.calls(*_TRAINERS):
         given = program.keywords(call)
         keys.update({name: given[name] for name in _OF_TRAINER if name in given and name not in keys})
@@ -123,8 +188,6 @@ def _beside(program: Program, keys: dict[str, Any], settings: Settings, where: s
 
 
 def _loaded(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
-    import ast
-
     for call in program.calls("from_pretrained"):
         if not _MODELS.fullmatch(ast.unparse(call.func)):
             continue

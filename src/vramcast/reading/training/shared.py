@@ -53,6 +53,15 @@ def _bits(settings: Settings, value: Any, because: str) -> None:
         settings.put("quant", {"4": "nf4", "8": "int8"}[str(value)], because)
 
 
+def _quantised(settings: Settings, value: Any, because: str) -> None:
+    """``4bit``, ``nf4``, ``qlora`` or ``8bit`` as a word."""
+    word = re.sub(r"[-_ ]", "", str(value).lower())
+    if re.fullmatch(r"(?:bnb)?(?:4bit|nf4|int4|qlora)(?:bnb)?", word):
+        settings.put("quant", "nf4", because)
+    elif re.fullmatch(r"(?:bnb)?(?:8bit|int8)(?:bnb)?", word):
+        settings.put("quant", "int8", because)
+
+
 def _switched(meaning: str) -> Rule:
     def read(settings: Settings, value: Any, because: str) -> None:
         if flag(value):
@@ -148,6 +157,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("quant.kind", text), "bnb_4bit_quant_type quant_type"),
     (("options.double_quant", flag), "bnb_4bit_use_double_quant double_quant use_double_quant use_nested_quant"),
     (_bits, "bits quantization_bit quant_bits"),
+    (_quantised, "quant quantization quantize quantization_mode load_in base_quantization"),
     (_checkpointing, "gradient_checkpointing activation_checkpointing enable_gradient_checkpointing checkpoint_activations "
      "gradient_checkpointing_enable use_gradient_checkpointing recompute_granularity recompute_layer activation_checkpoint "
      "grad_checkpoint grad_checkpointing use_activation_checkpointing recompute ac_mode "
@@ -207,7 +217,11 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
         (r"(?=.*(?:batch|bsz))(?=.*(?:global|total|effective)).+", ("global_batch", whole)),
         (r"\w*grad\w*_?acc\w*|\w*accum\w*_(?:steps|iters?|factor)", ("accumulate", whole)),
         (r"(?:max_|train_|model_|input_)*(?:seq|sequence|context|ctx)_?(?:max_)?(?:len|length|size)", ("seq", whole)),
-        (r"(?:lora|adapter|peft)\w*_(?:r|rank|dim)", ("adapter.rank", natural)),
+        (r"\w*(?:lora|adapter|peft)\w*_(?:r|rank|dim)", ("adapter.rank", natural)),
+        (
+            r"(?:llm|text|language|base|backbone|policy|actor|student|pretrained|hf)_?(?:model)(?:_name|_path|_id|_dir|_or|_checkpoint)*",
+            _model,
+        ),
         (r"\w*(?:grad|gradient|activation|act)_(?:checkpoint|ckpt)\w*", _checkpointing),
         (r"(?:use_|load_|enable_)*(?:in_)?(?:4_?bit|nf4)(?:_quant\w*)?", huggingface.four_bit),
         (r"(?:tensor|tp)(?:_model)?_?(?:parallel\w*|size|degree|dim)(?:_size|_degree|_dim)?", _degree("parallel.tp")),
@@ -277,7 +291,7 @@ def marks(keys: Iterable[str]) -> int:
             sized = sized or rule[0] in _SIZES
         elif _PHRASES.fullmatch(leaf) and not _ELSEWHERE & set(key.lower().split(".")[:-1]) - {"scheduler", "lr_scheduler"}:
             found.add(leaf)
-    return len(found) if sized else 0
+    return len(found) if sized or ("adapter.rank" in found and len(found) >= FEWEST) else 0
 
 
 def read(settings: Settings, keys: Mapping[str, Any], *, where: str) -> None:

@@ -1,6 +1,7 @@
 """Training scripts and command lines as flags: variables, arrays and continuations are resolved, nothing is run."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,8 +15,13 @@ PROGRAMS = {
     "swift": "ms_swift", "tune": "torchtune", "litgpt": "litgpt", "composer": "llm_foundry",
 }  # fmt: skip
 _QUIET = ("echo", "mkdir", "cd", "sleep", "export", "set", "cat", "rm", "cp", "pip", "source", "module", "printf", "tee")
+_RUN_BY_NAME = (".py", ".slurm", ".sbatch")  # what a further command with flags runs again
 _A_RUN = 3  # flags of a command that runs something of its own
 END = ";"  # of a statement or an array: a switch there takes no value
+_COMMAND = re.compile(
+    r"(?:^|[\s;&/])(?:python[\d.]*|torchrun|deepspeed|accelerate|swift|llamafactory-cli|axolotl)\s.*\s(?:--\w|\+{0,2}[a-z]\w*(?:\.\w+)+=)",
+    re.S,
+)
 _FILES = (".yaml", ".yml", ".toml", ".json")
 _FILE_FLAGS = {"config_file": "accelerate", "config": "", "deepspeed": "deepspeed", "deepspeed_config": "deepspeed"}
 
@@ -45,10 +51,19 @@ def read_command(text: str) -> Command:
     _flags(command, words)
     _cards(command, known)
     if not command.flags:  # a file of arguments for another script: VARIABLE="--flag value ..."
-        _flags(command, [word for value in known.values() if value.lstrip().startswith("--") for word in (*value.split(), END)])
+        kept = [
+            value for value in known.values() if len(re.findall(r"(?:^|\s)--[a-z]", value)) >= _A_RUN or value.startswith("--")
+        ]
+        _flags(command, [word for value in kept for word in (*value.split(), END)])
     if not command.flags and not command.files and not command.overrides:
         raise QuestionError("no flag (--name value) was found in that script: give a command line or a configuration file")
     return command
+
+
+def keys_of_command(words: Sequence[str]) -> set[str]:
+    """The names of a command's flags and of its ``key=value`` words, as python names."""
+    flags = {word.lstrip("-").partition("=")[0].replace("-", "_") for word in words if word.startswith("--") and len(word) > 3}
+    return flags | {found[1] for word in words if (found := re.fullmatch(r"\+{0,2}([a-z_][\w.]*)=.*", word, re.S))}
 
 
 def _first_of_each(words: list[str]) -> tuple[list[str], int]:
@@ -60,7 +75,7 @@ def _first_of_each(words: list[str]) -> tuple[list[str], int]:
         if word != END:
             one.append(word)
             continue
-        script = next((part for part in one if part.endswith(".py")), "")
+        script = next((part for part in one if part.endswith(_RUN_BY_NAME)), "")
         flags = sum(part.startswith("--") for part in one) >= _A_RUN
         if script and flags and script in met:
             more += 1
@@ -137,6 +152,4 @@ def _words(text: str) -> tuple[list[str], dict[str, str]]:
 
 def _holds_flags(word: str) -> bool:
     """Whether a word is a line of flags, or the whole command of ``sh -c``."""
-    return " " in word and (
-        word.startswith("--") or re.match(r"\s*(?:python\d?|torchrun|deepspeed|accelerate)\s.*\s--\w", word, re.S) is not None
-    )
+    return " " in word and (word.startswith("--") or _COMMAND.search(word) is not None)

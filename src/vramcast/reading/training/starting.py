@@ -1,6 +1,10 @@
 """Whether a text has a command that starts a training run: a launcher with a script, a framework's own program."""
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vramcast.reading.shell import Line
 
 _MEGATRON = re.compile(r"pretrain_\w+\.py$")
 # Programs that start a training run, and the words of which one must follow; () for any script.
@@ -10,6 +14,10 @@ _TRAINERS: dict[str, tuple[str, ...]] = {
     "tune": ("run",), "megatron": ("sft", "rlhf", "pt"), "litgpt": ("finetune", "finetune_lora", "finetune_full", "pretrain"),
     "composer": (),
 }  # fmt: skip
+_INSIDE = re.compile(r"\s--\w|\s\w+(?:\.\w+)+=")  # a whole command in one word: bash -c "..."
+_OF_TRAINING = re.compile(
+    r"learning_rate|lr|\w*epochs?|max_steps|train_iters|\w*accum\w*|lora_\w+|optim\w*|\w*warmup\w*|\w*micro_batch\w*|\w*train_batch\w*|total_training_steps"
+)
 _TRAINING_MODULES = ("torch.distributed.run", "torch.distributed.launch", "axolotl.cli.train", "accelerate.commands.launch")
 
 
@@ -17,7 +25,25 @@ def starts_training(text: str) -> str:
     """The program of the first command that starts a training run, "" for none."""
     from vramcast.reading.shell import read_script_text
 
-    for line in read_script_text(text).lines:
+    lines = read_script_text(text).lines
+    return _known(lines) or next((found for line in lines if (found := _by_flags(line.words))), "")
+
+
+def _by_flags(words: tuple[str, ...]) -> str:
+    """A Python program, wherever it stands in a command, whose flags or keys say how it trains; "" for others."""
+    from vramcast.reading.training import shared
+    from vramcast.reading.training.shell import keys_of_command
+
+    whole = [part for word in words for part in (word.split() if _INSIDE.search(word) else (word,))]
+    if not any(word.endswith(".py") or word.rsplit("/", 1)[-1].startswith(("python", "torchrun")) for word in whole):
+        return ""
+    keys = keys_of_command(whole)
+    trains = any(_OF_TRAINING.fullmatch(key.rsplit(".", 1)[-1]) for key in keys)
+    return "a program with flags of training" if trains and shared.marks(keys) >= shared.FEWEST else ""
+
+
+def _known(lines: "tuple[Line, ...]") -> str:
+    for line in lines:
         words = [word for word in line.words if word not in ("sudo", "nohup", "srun", "exec", "time", "env", "uv", "run")]
         if not words:
             continue

@@ -1,0 +1,116 @@
+"""What a program's names hold by its tree: scopes, branches, mappings, classes, options and plain functions; nothing is run."""
+
+import ast
+from typing import Any
+
+import pytest
+
+from vramcast.reading.python_values import Open, Program, parse_python
+
+TEXT = """
+import argparse, json, os, torch
+from dataclasses import dataclass, field
+NAME = "a"
+NAME = "b"
+CFG = {"model": "m", "train": {"bs": 4}}
+CFG["seq"] = 512
+CFG.update(rank=8)
+BASE = {**CFG, "x": 1} | {"y": 2}
+
+class Common:
+    bs = 4
+
+@dataclass
+class Model:
+    name: str = "org/m"
+    length: int = field(default=2048)
+
+@dataclass
+class Conf(Common):
+    model: Model = field(default_factory=Model)
+    rank: int = 16
+    mods: list = field(default_factory=lambda: ["q", "v"])
+
+cfg = Conf(rank=32)
+p = argparse.ArgumentParser()
+p.add_argument("-r", "--lora-r", type=int, default=64)
+p.add_argument("--fp", action="store_true")
+args = p.parse_args()
+
+def settings():
+    return {"k": 7, "j": cfg.rank}
+
+def train(model_name, bs=1):
+    shown = model_name
+    if args.fp:
+        shown = "other"
+    use(shown, bs, NAME)
+
+train("org/passed", bs=3)
+if unknown():
+    W = 1
+else:
+    W = 2
+V = 3
+if unknown():
+    V = 4
+if args.fp:
+    X = 1
+else:
+    X = 2
+A, B = 5, 6
+"""
+
+
+def _held(expression: str) -> Any:
+    program = parse_python(f"{TEXT}\nRESULT = {expression}\n", "program")
+    return program.value(
+        next(n.value for n in program.tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "RESULT")
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("NAME", "b"), ('CFG["train"]["bs"]', 4), ('CFG["seq"]', 512), ('CFG.get("rank", 1)', 8), ('CFG.get("none", 9)', 9),
+        ('BASE["seq"] + BASE["y"]', 514), ("cfg.bs", 4), ("cfg.model.name", "org/m"), ("cfg.rank", 32), ("cfg.mods", ["q", "v"]),
+        ("Common.bs", 4), ("torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16", "bfloat16"),
+        ("args.lora_r", 64),
+        ("args.fp", False), ("not args.fp", True), ('settings()["j"]', 32), ("V", 3), ("X", 2), ("A * B", 30),
+        ('["a"] + ["b", *["c"]]', list("abc")),
+        ('"x/{}".format(NAME) + "%s" % "y" + "-".join(["1", "2"])', "x/by1-2"), ('os.path.join("models", "m")', "models/m"),
+        ("json.loads('{\"q\": 5}')[\"q\"]", 5), ('getattr(args, "lora_r", 1)', 64), ('getattr(args, "zz", 9)', 9),
+        ("max(1, cfg.rank)", 32),
+        ("cfg.model.length // 2", 1024), ('"a b".split()', ["a", "b"]), ('"org/m".split("/")[-1]', "m"),
+        ("4 if cfg.rank == 32 else 5", 4),
+    ],
+)  # fmt: skip
+def test_values(expression: str, value: Any) -> None:
+    assert _held(expression) == value
+
+
+@pytest.mark.parametrize(
+    "expression", ["W", "unknown()", "nobody", "nobody.x", 'CFG["none"]', "[1][5]", "1 // 0", "2 ** 99", "settings"]
+)
+def test_what_only_running_would_tell_is_open(expression: str) -> None:
+    assert isinstance(_held(expression), Open)
+
+
+def test_a_parameter_holds_what_the_one_call_passes() -> None:
+    program = parse_python(TEXT, "program")
+    (call,) = program.calls("use")
+    assert [program.value(argument) for argument in call.args] == ["org/passed", 3, "b"]
+
+
+def test_calls_under_a_test_that_fails_do_not_run() -> None:
+    program = parse_python("if False:\n    f(1)\nelse:\n    f(2)\nif unknown():\n    f(3)", "program")
+    assert [program.runs(call) for call in program.calls("f")] == [False, True, None]
+
+
+@pytest.mark.parametrize(
+    "text", ["x = x\n", "a = b\nb = a\n", "def f():\n    return f()\na = f()\n", "d = {}\nd['k'] = d\nd.update(d)\n"]
+)
+def test_programs_that_name_themselves_end(text: str) -> None:
+    program: Program = parse_python(text, "program")
+    for value in program.names.values():
+        program.value(value)
