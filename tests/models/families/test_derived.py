@@ -149,3 +149,15 @@ def test_both_forms_of_wav2vec2_and_hubert() -> None:
     assert read_config({**ctc, **small, "vocab_size": 77}).parameters == 94_430_925
     hubert = {"architectures": ["HubertForCTC"], "model_type": "hubert", "vocab_size": 32}
     assert read_config({**hubert, **large}).parameters == 315_471_520
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "window"),
+    [("moshi", "MoshiForCausalLM", 3000), ("kyutai_speech_to_text", "KyutaiSpeechToTextForConditionalGeneration", 375)],
+)
+def test_every_layer_slides_where_the_class_says_so(kind: str, name: str, window: int) -> None:
+    """transformers' DynamicCache keeps ``sliding_window`` tokens where a config has no ``layer_types``; null is no window."""
+    raw = {"model_type": kind, "architectures": [name], "hidden_size": 512, "num_hidden_layers": 4, "num_attention_heads": 8}
+    for said, kept in (({}, window), ({"sliding_window": 100}, 100), ({"sliding_window": None}, 0)):
+        model = read_config({**raw, **said})
+        assert {(block.name, mixer.window) for block in model.blocks for mixer in block.mixers} == {("model.layers.{}.", kept)}

@@ -71,3 +71,13 @@ def test_globs_cover_the_same_layers_as_each_layer_asked_by_name(glob: str) -> N
         for module in ("self_attn.q_proj", "mlp.router", "mlp.up_proj", "mlp.experts.0.up"):
             covered = {i for i in range(24) if found.covers(f"{prefix.replace('{}', str(i))}{module}")}
             assert found.layers(prefix, module, tuple(range(24))) == covered
+
+
+def test_a_name_from_the_top_is_that_module_alone():
+    """Molmo's head is "model.transformer.ff_out"; each of its layers has an "ff_out" of its own."""
+    named = Patterns(["model.transformer.ff_out", "model.vision_backbone"])
+    assert named.covers("model.transformer.ff_out")
+    assert named.covers("model.vision_backbone.image_vit.patch_embedding")
+    assert not named.covers("model.transformer.blocks.3.ff_out")
+    assert not named.layers("model.transformer.blocks.{}.", "ff_out", (0, 1))
+    assert Patterns(["ff_out"]).covers("model.transformer.blocks.3.ff_out")
