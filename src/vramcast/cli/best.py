@@ -28,11 +28,14 @@ def show_best(asked: Asked[Serving], wanted: str, *, as_json: bool) -> int:
         raise QuestionError(f"--best {wanted} needs the card that it is the most of: add --gpu, for example --gpu 4090")
     card, model = least_card(question.gpu), asked.model or read_model(question.model)
     rungs = most_of(question, model, card, wanted)
+    sure = wanted == "context" or bool(rungs[-1].value)
+    if not sure:  # an engine that more likely than not starts serves somebody
+        rungs = most_of(question, model, card, wanted, sure=False)
     best = rungs[-1]
     named = resolved_id(model)
     page = Page()
-    best_question = msgspec.structs.replace(with_most(best, wanted), model=named)
-    line = command_of(best_question, width=page.width - 4) if best.value else []
+    shown = msgspec.structs.replace(with_most(best, wanted), model=named) if best.value else None
+    line = command_of(shown, width=page.width - 4) if shown else []
     if as_json:
         told = [{"flags": r.flags, "costs": r.costs, _name(wanted): r.value} for r in rungs]
         print_struct(
@@ -40,7 +43,8 @@ def show_best(asked: Asked[Serving], wanted: str, *, as_json: bool) -> int:
         )
         return 0 if best.value else 1
     page.line((named, "title"), f"  on {question.gpus} x {card.name}, {question.engine}")
-    page.line(("the most that surely fits, by settings: the cheapest first", "faint"))
+    likely = "surely fits" if sure else "likely fits (nothing surely does)"
+    page.line((f"the most that {likely}, by settings: the cheapest first", "faint"))
     page.blank()
     before = [None, *rungs]
     page.table(

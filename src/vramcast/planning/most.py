@@ -32,24 +32,25 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
     question: Serving
 
 
-def most_of(question: Serving, model: Model, card: Accelerator, wanted: str) -> tuple[Rung, ...]:
+def most_of(question: Serving, model: Model, card: Accelerator, wanted: str, *, sure: bool = True) -> tuple[Rung, ...]:
     """The ladder of ``context`` or ``users``: as asked, then each setting that gives more, then lighter weights on top of them.
 
-    Every value is the largest whose verdict is ``fits``. Raises QuestionError for users where the engine shares one context.
+    Every value is the largest whose verdict is ``fits``; ``tight`` too where users need not be ``sure``. Raises QuestionError for
+    users where the engine shares one context.
     """
     if wanted == "users" and question.engine in GGUF_ENGINES:
         raise QuestionError("llama.cpp shares one context between its slots: ask --best context, and -np for the slots")
     start = _started(question, model, wanted)
     changes = tuple(serving_changes(answer_of(start, model=model, card=card, limits=False).resolved, card))
-    rungs = [Rung(flags="", costs="as asked", value=_most(start, model, card, wanted), question=start)]
+    rungs = [Rung(flags="", costs="as asked", value=_most(start, model, card, wanted, sure=sure), question=start)]
     for change in _settings(changes):
-        rungs += _better(rungs[-1], change, model, card, wanted)
+        rungs += _better(rungs[-1], change, model, card, wanted, sure=sure)
     top = rungs[-1]
     for change in (c for c in changes if c.kind == "weights"):
-        rungs += _better(msgspec.structs.replace(top, value=rungs[-1].value), change, model, card, wanted)
+        rungs += _better(msgspec.structs.replace(top, value=rungs[-1].value), change, model, card, wanted, sure=sure)
     if not top.value and rungs[-1].value:  # no setting alone was enough: with lighter weights each may give more
         for change in _settings(changes):
-            rungs += _better(rungs[-1], change, model, card, wanted)
+            rungs += _better(rungs[-1], change, model, card, wanted, sure=sure)
     return tuple(rungs)
 
 
@@ -75,11 +76,11 @@ def _settings(changes: tuple[Change, ...]) -> Iterator[Change]:
             yield steps[-1]
 
 
-def _better(before: Rung, change: Change, model: Model, card: Accelerator, wanted: str) -> list[Rung]:
+def _better(before: Rung, change: Change, model: Model, card: Accelerator, wanted: str, *, sure: bool) -> list[Rung]:
     """The rung with this change, where it gives more."""
     asked = change.apply(before.question)
     try:
-        value = _most(asked, model, card, wanted)
+        value = _most(asked, model, card, wanted, sure=sure)
     except VramcastError:
         return []
     if value <= before.value:
@@ -87,13 +88,15 @@ def _better(before: Rung, change: Change, model: Model, card: Accelerator, wante
     return [Rung(flags=f"{before.flags} {change.text}".strip(), costs=change.costs, value=value, question=asked)]
 
 
-def _most(question: Serving, model: Model, card: Accelerator, wanted: str) -> int:
+def _most(question: Serving, model: Model, card: Accelerator, wanted: str, *, sure: bool) -> int:
     held = Held(question=question, answer=answer_of(question, model=model, card=card), card=card)
     if wanted == "context":
         return longest_context(held, sure=True, concurrency=question.concurrency or held.answer.resolved.concurrency)
 
+    enough = ("fits",) if sure else ("fits", "tight")
+
     def fits(users: int) -> bool:
-        return held.serves(concurrency=users) and held.fit(concurrency=users).verdict == "fits"
+        return held.serves(concurrency=users) and held.fit(concurrency=users).verdict in enough
 
     return edge_near(int(held.answer.max_concurrency), fits, most=_MOST_USERS)
 

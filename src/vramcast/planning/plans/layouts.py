@@ -26,6 +26,7 @@ _AWAY = {
     "num_speculative_tokens": "drafts {}",
     "n_cpu_moe": "experts of {} layers on the host",
 }
+_ON_HOST = ("cpu_offload_gb", "n_gpu_layers", "n_cpu_moe")
 # Shares of a card that weights on it may take when others are on the host: the rest is for cache, peaks and graphs.
 _FILLED = (0.75, 0.5)
 _MOST_AWAY = 0.8  # of the weights: more is a CPU's server
@@ -42,6 +43,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     def ranks(self) -> int:
         """Cards of a replica."""
         return self.parallel.tp * self.parallel.pp * self.parallel.dp
+
+    @property
+    def on_host(self) -> bool:
+        """Whether a part of the weights lies in host memory."""
+        return any(name in self.options for name in _ON_HOST)
 
     @property
     def words(self) -> str:

@@ -62,7 +62,10 @@ def plan_serving(
         wanted=wanted, tried=sum(t.tried for t in tables), structures=len(settings), refused=refused,
         assumed=(*assumed, *model.assumed, *prices_taken(wanted.offers)),
     )  # fmt: skip
-    return _ranked(plan, Joined(wanted, tables), tables)
+    shown = [table for table in tables if not table.setting.layout.on_host]
+    if not any(len(table.gpus) for table in shown):  # what is read from the host is slower: only where no cards hold all
+        shown = tables
+    return _ranked(plan, Joined(wanted, shown), shown)
 
 
 def _tables(wanted: Wanted, settings: Sequence[Setting], refused: dict[str, int], watch: Watch) -> Iterator[Columns]:
