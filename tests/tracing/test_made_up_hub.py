@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vramcast.planning.tracing.answer import Traced, trace_program
-from vramcast.tracing.execution.advice import without_package
+from vramcast.tracing.execution.packages import without_package
 from vramcast.tracing.published.configs import published
 from vramcast.tracing.published.data_sets import data_set, row, value, words_of
 from vramcast.tracing.published.preprocessors import preprocessor_file
@@ -15,6 +15,16 @@ from vramcast.tracing.published.tokenizers import tokenizer_files
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
+
+
+_STEPS = """
+import torch
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(2):
+    model(torch.randn(4, 64, device="cuda")).sum().backward()
+    optimizer.step()
+"""
 
 
 def _traced(folder: Path, text: str) -> Traced:
@@ -149,12 +159,16 @@ def test_a_script_that_names_what_nobody_knows_is_told_where_to_put_it(tmp_path:
 
 def test_a_missing_package_is_told_with_what_installs_it(tmp_path: Path) -> None:
     error = _traced(tmp_path, "import measures_not_here.parts\n").result.error
-    assert "pip install measures_not_here, or as the program's requirements say" in error
+    assert "pip install measures_not_here, if the package that has it is called so" in error
     (tmp_path / "deeper").mkdir()
     (tmp_path / "deeper" / "own_helpers.py").write_text("")
     near = without_package(ModuleNotFoundError("No module named 'own_helpers'", name="own_helpers"), tmp_path)
     assert near == f"; it is a folder of the program: PYTHONPATH={tmp_path / 'deeper'}"
-    assert "opencv-python" in without_package(ModuleNotFoundError("No module named 'cv2'", name="cv2"), tmp_path)
+    missing = ModuleNotFoundError("No module named 'tap_not_here'", name="tap_not_here")
+    (tmp_path / "requirements.txt").write_text("typed_argument_parser\n tap-not-here >= 2.1  # of ours\n")
+    assert without_package(missing, tmp_path).endswith("pip install 'tap_not_here>=2.1' (requirements.txt lists it)")
+    other = ModuleNotFoundError("No module named 'unknown_not_here'", name="unknown_not_here")
+    assert without_package(other, tmp_path).endswith("pip install -r requirements.txt")
     assert without_package(ImportError("cannot import name 'x'"), tmp_path) == ""
 
 
@@ -200,7 +214,8 @@ def test_an_answer_of_a_question_stands_in_its_context() -> None:
 
 def test_load_dataset_is_answered_with_rows_like_its_own(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
-    text = """
+    text = (
+        """
 import torch
 from datasets import load_dataset
 rows = load_dataset("imdb", split="train[:10%]")
@@ -210,13 +225,69 @@ assert set(load_dataset("glue", "mrpc")) == {"train", "validation", "test"}
 assert next(iter(load_dataset("allenai/c4", "en", split="train", streaming=True)))["text"]
 own = load_dataset("someone/own-rows", split="train")
 assert own[0]["question"] and own[0]["answer"]
-model = torch.nn.Linear(64, 64).cuda()
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for _ in range(2):
-    model(torch.randn(4, 64, device="cuda")).sum().backward()
-    optimizer.step()
 """
+        + _STEPS
+    )
     result = _traced(tmp_path, text).result
     assert (result.error, result.steps) == ("", 2)
     assert any(note.startswith("data set imdb is not here: rows like its own are made up") for note in result.notes)
     assert any("someone/own-rows is not here nor known" in note for note in result.notes)
+
+
+def test_another_version_is_told_with_the_one_that_the_program_asks(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("numpy\ntransformers==4.2.1  # as published\n")
+    failure = ImportError("cannot import name 'torch_required' from 'transformers.file_utils'", name="transformers.file_utils")
+    advice = without_package(failure, tmp_path)
+    assert advice.endswith("is here: requirements.txt asks transformers==4.2.1")
+    assert "install the version" in without_package(failure, tmp_path.parent / "nothing")
+
+
+def test_a_worker_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
+    text = """
+import torch
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+    def __getitem__(self, place):
+        raise KeyError("no such column")
+next(iter(torch.utils.data.DataLoader(Rows(), num_workers=1)))
+"""
+    error = _traced(tmp_path, text).result.error
+    assert "KeyError: 'no such column' in a loader's worker" in error
+    assert "train.py" in error
+
+
+def test_texts_and_encodings_that_a_script_fetches_are_made_up(tmp_path: Path) -> None:
+    text = (
+        """
+import os, urllib.request
+from urllib.error import URLError
+urllib.request.urlretrieve("https://nowhere.invalid/input.txt", "input.txt")
+assert 900_000 < os.path.getsize("input.txt") < 1_400_000
+with urllib.request.urlopen("https://nowhere.invalid/other.txt") as answer:
+    assert len(answer.read().decode("utf-8").split()) > 100_000
+try:
+    urllib.request.urlopen("https://nowhere.invalid/archive.zip")
+except URLError:
+    print("as before")
+else:
+    raise AssertionError
+"""
+        + _STEPS
+    )
+    result = _traced(tmp_path, text).result
+    assert (result.error, result.steps) == ("", 2)
+    assert "https://nowhere.invalid/input.txt was not fetched: a text of 1 MB is made up" in result.notes
+    assert not (tmp_path / "input.txt").exists()
+
+
+def test_an_encoding_that_is_made_up_has_the_tokens_of_its_own() -> None:
+    from vramcast.tracing.execution.stand_ins.downloads import MadeUpEncoding
+
+    encoding = MadeUpEncoding("gpt2", 50_257, 50_256)
+    said = "Every effort moves you <|endoftext|> forward"
+    tokens = encoding.encode(said, allowed_special={"<|endoftext|>"})
+    assert tokens.count(50_256) == 1
+    assert max(tokens) < encoding.n_vocab
+    assert encoding.decode(tokens) == said
+    assert encoding.encode_batch([said]) == [tokens]

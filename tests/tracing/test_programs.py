@@ -381,3 +381,23 @@ def test_a_card_other_than_the_first_and_two_by_hand(tmp_path: Path, first: str,
     assert (result.error, result.steps) == ("", 2)
     told = "the script puts tensors on 2 cards: the peak is of all of them together, more than any holds"
     assert (told in result.notes) is several
+
+
+def test_a_shape_says_how_many_elements_a_mask_holds(tmp_path: Path) -> None:
+    text = """
+import torch
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(2):
+    out = model(torch.randn(8, 64, device="cuda"))
+    mask = torch.rand(8, 64, device="cuda") > 0.5
+    half = torch.masked_select(out, mask).view(8, 32)
+    pairs = out[mask].view(8, -1)
+    odd = out[mask].view(-1, 3)
+    assert half.shape == (8, 32) and pairs.shape[0] == 8 and odd.shape[1] == 3
+    (half.sum() + pairs.sum() + odd.sum()).backward()
+    optimizer.step()
+"""
+    (tmp_path / "train.py").write_text(text)
+    result = trace_program((str(tmp_path / "train.py"),), gpu="H100").result
+    assert (result.error, result.steps) == ("", 2)

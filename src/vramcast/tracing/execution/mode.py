@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_flatten
 from vramcast.hardware.runtime import workspace_of_capability
 from vramcast.tracing import policies
 from vramcast.tracing.execution.backends import Backend, FakeCuda
-from vramcast.tracing.execution.kernels import ctc, workspaces
+from vramcast.tracing.execution.kernels import ctc, guessed_length, workspaces
 from vramcast.tracing.execution.kernels.attention import Attention
 from vramcast.tracing.execution.kernels.operators import (
     ACCUMULATE,
@@ -46,6 +46,7 @@ _GROUPED = aten._grouped_mm.default if hasattr(aten, "_grouped_mm") else None
 _PINS = (aten.pin_memory.default, aten._pin_memory.default)
 _LEAST_SQUARES = aten.linalg_lstsq.default
 _FILLS = (aten.index_put_.default, aten.index_put.default)
+_INDEX = aten.index.Tensor
 _IS_PINNED = aten.is_pinned.default
 _ENGINE_FILES = ("_tensor.py", "autograd/__init__.py", "autograd/graph.py")
 
@@ -154,7 +155,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         if torch._C._current_autograd_node() is None:
             self.recorder.places.note_sequence()
         self._record(func, kind, args, kwargs, out)
-        return out
+        return guessed_length.mark_like(args[1], out) if func is _INDEX else out
 
     def _record(self, func: Any, kind: Kind, args: Any, kwargs: Any, out: Any) -> None:
         if kind in {Kind.VIEW, Kind.IN_PLACE}:
@@ -298,7 +299,8 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         for index in indices:
             if index is not None and self.backend.is_device(index) and index.dtype == torch.bool:
                 with self:
-                    places += index.nonzero().unbind(1)
+                    found = index.nonzero()
+                    places += guessed_length.mark_like([found], found.unbind(1))
             elif index is not None and index.dtype == torch.bool and not isinstance(index, FakeTensor):  # a mask on the host
                 with self:
                     places += index.nonzero().to(self.backend.device_type).unbind(1)
@@ -339,7 +341,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
             aten.empty.memory_format, (shape,), {"dtype": kind, "device": torch.device(self.backend.device_type)}
         )
         self.recorder.see(made, self._names[func])
-        return made
+        return guessed_length.mark(made)
 
     def _all_differ(self, func: Any, tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Values, the place of each element among them, and how often each stands there: all as long as if none were equal."""

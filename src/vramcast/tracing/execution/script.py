@@ -24,6 +24,7 @@ from vramcast.tracing.execution.stand_ins import (
     checkpoints,
     compiled_operations,
     data_sets,
+    downloads,
     driver_tools,
     files,
     flash_package,
@@ -117,6 +118,7 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -
     compiled_operations.install()
     metrics.install(session)
     data_sets.install(session)
+    downloads.install(session)
     numpy_names.install(session)
     absent.install(session, ranks)
     pretrained.install(session)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vramcast.tracing.execution.advice import without_network, without_package
+from vramcast.tracing.execution.advice import without_network
 from vramcast.tracing.execution.backends import Backend, open_backend
 from vramcast.tracing.execution.kernels import attention
 from vramcast.tracing.execution.mode import TracingMode
+from vramcast.tracing.execution.packages import without_package
 from vramcast.tracing.execution.places import Places, is_library
 from vramcast.tracing.execution.recorder import Recorder
 from vramcast.tracing.execution.stand_ins import gpu_api, patches
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _OWN = str(Path(__file__).parents[2])
+_HANDED_ON = "Original Traceback (most recent call last)"
 
 
 class EnoughStepsError(BaseException):
@@ -244,7 +246,17 @@ class Session:
 def describe(failure: BaseException) -> str:
     """The failure in one line, its place, and what would help where a network or a package is missing."""
     advice = without_package(failure) or without_network(failure)
-    return f"{type(failure).__name__}: {' '.join(str(failure).split())[:400]}{place_of(failure)}{advice}"
+    return f"{type(failure).__name__}: {' '.join(_message(failure).split())[:400]}{place_of(failure)}{advice}"
+
+
+def _message(failure: BaseException) -> str:
+    """What a failure says; of one that a loader's worker handed on, its last lines: where it was raised, and why."""
+    said = str(failure)
+    if _HANDED_ON not in said:
+        return said
+    *lines, why = [line.strip() for line in said.strip().splitlines()]
+    places = [line for line in lines if line.startswith('File "') and not is_library(line.split('"')[1])]
+    return f"{why} in a loader's worker, {places[-1]}" if places else f"{why} in a loader's worker"
 
 
 def place_of(failure: BaseException) -> str:

@@ -13,6 +13,7 @@ class Style(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The special tokens of a family by their part, what stands around a text, and whether a chat template comes with it.
 
     ``beside``: positions that no token takes. Where the config names none: ``plain`` positions, ``places`` of tokens.
+    ``more``: further special tokens, one after another from ``more_from``. ``picture``: what stands for one in a chat.
     """
 
     of: tuple[str, ...]
@@ -26,6 +27,9 @@ class Style(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     longest: int = 0
     beside: int = 0
     plain: int = 0
+    more_from: int = 0
+    more: tuple[str, ...] = ()
+    picture: str = "<image>"
 
 
 def style_of(kind: str) -> Style:

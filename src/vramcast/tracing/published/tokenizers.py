@@ -34,8 +34,14 @@ def tokenizer_files(config: dict[str, Any], *, chat: bool = False) -> dict[str, 
     told |= {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     told["model_max_length"] = style.longest or _positions(style, text) or 10**30
     if style.chat or chat:
-        told["chat_template"] = _CHATML.replace("IMAGE", repr(str(special.get("image", "<image>"))))
-    return {"tokenizer.json": json.dumps(_tokenizer(style, special, size)), "tokenizer_config.json": json.dumps(told)}
+        told["chat_template"] = _CHATML.replace("IMAGE", repr(style.picture))
+    files = {"tokenizer.json": json.dumps(_tokenizer(style, special, size)), "tokenizer_config.json": json.dumps(told)}
+    if "chat_template" in told:  # for processors, as transformers 4 and 5 look for it
+        files |= {
+            "chat_template.json": json.dumps({"chat_template": told["chat_template"]}),
+            "chat_template.jinja": told["chat_template"],
+        }
+    return files
 
 
 def _positions(style: Style, text: dict[str, Any]) -> int:
@@ -47,7 +53,8 @@ def _positions(style: Style, text: dict[str, Any]) -> int:
 
 def _placed(style: Style, text: dict[str, Any], size: int) -> dict[str, int]:
     """The ids of the special tokens: where the config says so, else BERT's, else the first that are free."""
-    ids: dict[str, int] = {}
+    last = style.more_from + len(style.more)
+    ids = {token: style.more_from + n for n, token in enumerate(style.more)} if last <= size else {}
     for part, token in style.special.items():
         named = text.get(f"{part}_token_id")
         place = named[0] if isinstance(named, list) and named else named

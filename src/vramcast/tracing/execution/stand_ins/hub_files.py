@@ -7,7 +7,9 @@ more; weights are never asked for. What is not known by name fails as it did.
 import functools
 import inspect
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,20 @@ class MadeUpHub:
     def __init__(self, folder: Path, session: Session) -> None:
         self._folder, self._session = folder / "made_up_hub", session
         self._native = open  # of before anything was put in its place
+        self.within = False
+
+    def made(self, name: Any) -> bool:
+        """Whether a path is one of a repository that was made up."""
+        return str(name).startswith(f"{self._folder}/")
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """While a tokenizer is made of its files, none of them is asked for again."""
+        self.within = True
+        try:
+            yield
+        finally:
+            self.within = False
 
     def folder(self, name: Any, part: str = "", *, what: str) -> Path | None:
         """A folder with the files of a repository's part; None where the name is not known. ``what`` is said to be made up."""
@@ -34,11 +50,11 @@ class MadeUpHub:
             return None
         found = published(name)
         config = found and found.part(part)
-        if found is None or config is None:
+        if found is None or (config is None and (part or not found.folders)):
             return None
         place = self._folder / name.replace("/", "--") / part
         if not place.is_dir():
-            self._write(place, _files(config, found, name, part))
+            self._write(place, _files(config or {}, found, name, part))
         known = f"that of {found.source}" if found.source.lower() != name.lower() else "the published one"
         self._session.notes[f"{name} is not here: its config is {known}; {what}"] = None
         return place
@@ -57,10 +73,10 @@ _PREPARED = "its preprocessor is its class's own"
 
 def _files(config: dict[str, Any], found: Published, name: str, part: str) -> dict[str, str]:
     """The text of every file that a library would look for beside the config."""
-    named = {"_class_name": config["_class_name"]} if "_class_name" in config else {}
-    files = {"config.json": json.dumps(config), "scheduler_config.json": json.dumps(config)}
     if found.folders and not part:
-        files["model_index.json"] = json.dumps(named)
+        parts = {name: ["", each.get("_class_name", "")] for name, each in found.folders.items()}
+        return {"model_index.json": json.dumps(parts)}
+    files = {"config.json": json.dumps(config), "scheduler_config.json": json.dumps(config)}
     if "model_type" in config:
         files |= tokenizer_files(config, chat=any(word in name.lower() for word in _CHATS))
         files |= preprocessor_file(config)
@@ -70,6 +86,7 @@ def _files(config: dict[str, Any], found: Published, name: str, part: str) -> di
 def install(session: Session, folder: Path) -> None:
     """Answer transformers and diffusers where they find neither a file nor a network, with a note of what was made up."""
     hub = MadeUpHub(folder, session)
+    when_imported("huggingface_hub.file_download", functools.partial(_downloads, hub))
     when_imported("transformers.configuration_utils", functools.partial(_configs, hub))
     when_imported("transformers.tokenization_utils_base", functools.partial(_tokenizers, hub))
     when_imported("transformers.models.auto.tokenization_auto", functools.partial(_auto_tokenizers, hub))
@@ -101,13 +118,35 @@ def _otherwise(owner: Any, method: str, answer: Callable[..., Any]) -> None:
         try:
             return original(cls, name, *more, **options)
         except Exception as failure:
-            made = answer(functools.partial(original, cls), cls, name, options)
-            if made is None:
-                failure.add_note(f"hub: '{name}'")
-                raise
-            return made
+            with suppress(Exception):  # what is made up does not do either: the failure is the script's own
+                made = answer(functools.partial(original, cls), cls, name, options)
+                if made is not None:
+                    return made
+            failure.add_note(f"hub: '{name}'")
+            raise
 
     setattr(owner, method, classmethod(call))
+
+
+def _downloads(hub: MadeUpHub, module: Any) -> None:
+    """A file of a repository by itself: those that are made up, and the list of a pipeline's parts."""
+    original = module.hf_hub_download
+
+    @functools.wraps(original)
+    def download(repo_id: Any, filename: Any, *args: Any, **options: Any) -> Any:
+        look_once()
+        try:
+            return original(repo_id, filename, *args, **options)
+        except Exception as failure:
+            part, _, file = str(filename).rpartition("/")
+            place = hub.folder(repo_id, options.get("subfolder") or part, what=_WEIGHTS)
+            if place is None or not (place / file).is_file():
+                failure.add_note(f"hub: '{repo_id}'")
+                raise
+            return str(place / file)
+
+    module.hf_hub_download = download
+    sys.modules["huggingface_hub"].hf_hub_download = download  # type: ignore[attr-defined]
 
 
 def _configs(hub: MadeUpHub, module: Any) -> None:
@@ -121,17 +160,32 @@ def _configs(hub: MadeUpHub, module: Any) -> None:
     _otherwise(owner, "get_config_dict", answer)
 
 
-def _fast(hub: MadeUpHub, name: Any, options: dict[str, Any]) -> Any:
-    """The made-up tokenizer of a name, whatever class of tokenizers was asked for it."""
+def _fast(hub: MadeUpHub, cls: Any, name: Any, options: dict[str, Any]) -> Any:
+    """The made-up tokenizer of a name or of a made-up folder: of the class that was asked where that takes it, else of any."""
     from transformers import PreTrainedTokenizerFast
 
-    part = options.pop("subfolder", "")
-    place = hub.folder(name, part, what=_TOKENIZER)
+    place = name if hub.made(name) else hub.folder(name, options.pop("subfolder", ""), what=_TOKENIZER)
     if place is None:
         return None
     passed = {key: value for key, value in options.items() if key not in _OF_THE_HUB}
     tokenizer = PreTrainedTokenizerFast.from_pretrained(str(place), **passed)
-    tokenizer.name_or_path = name
+    tokenizer.name_or_path = str(name)
+    return _with_methods(tokenizer, cls)
+
+
+def _with_methods(tokenizer: Any, cls: Any) -> Any:
+    """A tokenizer with the methods of the model's class that was asked for, and what those start from."""
+    import transformers
+
+    kind = getattr(transformers, f"{cls.__name__.removesuffix('Fast')}Fast", cls)
+    if issubclass(kind, transformers.PreTrainedTokenizerFast):
+        tokenizer.__class__ = kind
+        for name, parameter in inspect.signature(kind.__init__).parameters.items():
+            if not hasattr(tokenizer, name) and parameter.default is not inspect.Parameter.empty:
+                setattr(tokenizer, name, parameter.default)
+    for name in ("language", "task"):
+        if hasattr(kind, "set_prefix_tokens") and not hasattr(tokenizer, name):
+            setattr(tokenizer, name, None)
     return tokenizer
 
 
@@ -155,8 +209,10 @@ def _unless_had(hub: MadeUpHub, owner: Any) -> None:
 
     @functools.wraps(original)
     def call(cls: Any, name: Any, *args: Any, **options: Any) -> Any:
-        if isinstance(name, str) and not Path(name).exists() and not _has_tokenizer(name, options):
-            made = _fast(hub, name, options)
+        lacking = isinstance(name, str) and not Path(name).exists() and not _has_tokenizer(name, options)
+        if (lacking or hub.made(name)) and not hub.within:
+            with hub.inside():
+                made = _fast(hub, cls, name, options)
             if made is not None:
                 return made
         try:
@@ -170,14 +226,15 @@ def _unless_had(hub: MadeUpHub, owner: Any) -> None:
 
 def _has_tokenizer(name: str, options: dict[str, Any]) -> bool:
     """Whether a repository's tokenizer is in the cache or can be fetched, as the script asks for it."""
-    from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+    from huggingface_hub.file_download import hf_hub_download
 
     look_once()
+    fetch = inspect.unwrap(hf_hub_download)  # not what stands for it here
     asked = {key: options[key] for key in ("cache_dir", "revision", "token", "subfolder", "local_files_only") if options.get(key)}
     for file in ("tokenizer_config.json", "tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model"):
         try:
-            hf_hub_download(name, file, **asked)
+            fetch(name, file, **asked)
         except LocalEntryNotFoundError:  # not in the cache, and no network
             continue
         except EntryNotFoundError:  # the repository answers, and has no such file
