@@ -80,3 +80,11 @@ def test_a_head_of_somebodys_own_is_named_and_not_counted() -> None:
     own = read_config({**raw, "architectures": ["HubertForSpeechClassification"]})
     assert own.parameters == body.parameters
     assert any("HubertForSpeechClassification is not known here: counted is HubertModel" in each for each in own.unmodelled)
+
+
+def test_code_that_builds_another_class_is_named() -> None:
+    """jina-embeddings-v3: 572 M by its card, 559 M as the XLM-RoBERTa that its config says it is."""
+    raw = {**LLAMA, "model_type": "xlm-roberta", "max_position_embeddings": 64, "architectures": ["XLMRobertaModel"]}
+    own = read_config({**raw, "auto_map": {"AutoModel": "jinaai/xlm-roberta-flash--modeling_lora.XLMRobertaLoRA"}})
+    assert any("builds XLMRobertaLoRA; counted is XLMRobertaModel" in each for each in own.unmodelled)
+    assert not read_config({**raw, "auto_map": {"AutoModel": "modeling.XLMRobertaModel"}}).unmodelled

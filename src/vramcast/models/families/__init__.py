@@ -14,7 +14,7 @@ from vramcast.errors import ConfigError, UnmodelledError
 from vramcast.ledger import Assumption
 from vramcast.models.classes import model_class
 from vramcast.models.config import Config
-from vramcast.models.families.class_defaults import completed, kind_of_architecture
+from vramcast.models.families.class_defaults import completed, fields_of, kind_of_architecture
 from vramcast.models.families.damage import checked
 from vramcast.models.families.heads import headed
 from vramcast.models.families.registry import ALIASES, ARCHITECTURES, FORMER, MODULES, OWN_HEADS, REMOTE
@@ -42,16 +42,30 @@ def read_config(raw: Mapping[str, Any], *, path: str = "config.json") -> Model:
     kind = kind_of(config)
     model = with_tables(_reader(config, kind)(completed(config, kind)), config.raw)
     whole = model if MODULES.get(kind, "derived") in OWN_HEADS else headed(model, config)
-    return checked(_saying(whole, kind, assumed), config)
+    return checked(_saying(whole, config, kind, assumed), config)
 
 
-def _saying(model: Model, kind: str, assumed: tuple[Assumption, ...]) -> Model:
-    """The model with what was assumed of its class, and whether its count was ever held against anything."""
+def _saying(model: Model, config: Config, kind: str, assumed: tuple[Assumption, ...]) -> Model:
+    """The model with what was assumed of its class, whether its count was ever held against anything, and whose code runs it."""
     doubt = model_class(kind).unverified
-    doubts = (f"{kind}: {doubt}",) if doubt else ()
+    doubts = (*((f"{kind}: {doubt}",) if doubt else ()), *_other_code(config, kind))
     if not assumed and not doubts:
         return model
     return replace(model, assumed=(*model.assumed, *assumed), unmodelled=(*model.unmodelled, *doubts))
+
+
+def _other_code(config: Config, kind: str) -> tuple[str, ...]:
+    """Code beside the checkpoint that builds another class than ``architectures`` says, of a type that transformers has.
+
+    jina-embeddings-v3 is an XLM-RoBERTa by its type and ``architectures``, and adds adapters in a class of its own.
+    """
+    beside, named = config.raw.get("auto_map"), str((config.list("architectures", default=[]) or [""])[0])
+    if not named or not isinstance(beside, Mapping) or not fields_of(kind):
+        return ()
+    built = {str(each).rpartition(".")[2] for key, each in beside.items() if str(key).startswith("AutoModel")}
+    if not built or named in built:
+        return ()
+    return (f"code beside the checkpoint builds {min(built)[:60]}; counted is {named[:60]}, and nothing that it adds",)
 
 
 def _read_as(config: Config) -> tuple[Config, tuple[Assumption, ...]]:
