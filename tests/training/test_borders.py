@@ -60,6 +60,11 @@ BORDERS: list[tuple[str, str, str, dict[str, Any], str, Any, Any]] = [
     ("unsloth", "2024.10", "2024.11", {}, "loss", "in_place", "linear"),
     ("llama_factory", "0.8.3", "0.9", FSDP1, "weights", "bfloat16", "float32"),
     ("ms_swift", "2.6", "3.0", QLORA, "unquantized", "float32", "bfloat16"),
+    ("prime_rl", "2026.6", "2026.7", {}, "visits", False, True),
+    ("prime_rl", "2026.6", "2026.7", {}, "checkpointing", "none", "offloaded"),
+    ("prime_rl", "2026.1", "2026.2", {"options": {"task": "grpo"}}, "loss", "plain", "blocks"),
+    ("prime_rl", "2026.7", "2026.8", {}, "loss", "plain", "blocks"),
+    ("prime_rl", "2026.8", "2026.9", {"options": {"visits": False}}, "update", "foreach", "fused"),
     ("litgpt", "2023.12", "2024.1", QLORA, "quant_saves", "bfloat16", "float32"),
 ]
 

@@ -21,7 +21,7 @@ CASES = [
     ({"framework": "llama_factory", "param_dtype": "bf16", "zero": 3}, r"refuses pure_bf16 with ZeRO-3"),
     ({"framework": "hf_trianer"}, r"unknown framework 'hf_trianer': did you mean hf_trainer"),
     ({"optimizer": "adamx"}, r"unknown optimizer 'adamx'"),
-    ({"loss": "magic"}, r"unknown loss 'magic': known: chunked"),
+    ({"loss": "magic"}, r"unknown loss 'magic': known: blocks"),
     ({"attention": "flashy"}, r"unknown attention 'flashy'"),
     ({"checkpointing": "some"}, r"unknown checkpointing 'some'"),
     ({"seq": 8192}, r"a sequence of 8,192 tokens exceeds the 4,096 positions of the model: use --seq 4096"),

@@ -114,6 +114,10 @@ def _share(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> float 
         from vramcast.training.replay_fsdp2 import ShardedStep
 
         step = FlatStep if rank.recipe.sharding.kind == "fsdp1" else ShardedStep
+    elif rank.recipe.sharding.kind in ("zero1", "zero2"):
+        from vramcast.training.replay_zero import PartitionedStep
+
+        step = PartitionedStep
     return reserved_share(rank, numbers, card, step)
 
 

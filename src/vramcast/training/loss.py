@@ -337,13 +337,15 @@ def _linear_chunks(recipe: Recipe, x: Logits) -> LossCost:
     return LossCost(forward=summed(kept, chunk), backward=summed(kept, chunk, weight))
 
 
-def _row_chunks(_recipe: Recipe, x: Logits) -> LossCost:
+def _row_chunks(_recipe: Recipe, x: Logits, rows: int = 256, columns: int = 0) -> LossCost:
     """TRL since 1.8: head and loss on 256 rows at a time, each chunk checkpointed and computed again in backward.
 
     Source: trl/trainer/sft_trainer.py, _chunked_cross_entropy_loss: 16-bit logits, float copy, log-softmax and their gradients;
-    the hidden states are sorted into a copy, whose gradient is summed over the chunks.
+    the hidden states are sorted into a copy, whose gradient is summed over the chunks. prime-rl takes ``columns`` of the
+    vocabulary at a time too (559b44772, trainer/models/layers/lm_head.py, _SequenceChunkedLogProbEntropyFn).
     """
-    chunk = smallest(named(x.tokens, "tokens"), named(256, "rows of a chunk")) * named(x.vocab, "vocabulary")
+    width = named(minimum(x.vocab, columns) if columns else x.vocab, "vocabulary")
+    chunk = smallest(named(x.tokens, "tokens"), named(rows, "rows of a chunk")) * width
     weight = x.head_sum(2 if x.head_trains else 0)
     return LossCost(
         forward=summed(
@@ -388,6 +390,7 @@ _KINDS: dict[str, Callable[[Recipe, Logits], LossCost]] = {
     "compiled": _compiled,
     "chunked_linear": _chunked_linear,
     "row_chunks": _row_chunks,
+    "blocks": partial(_row_chunks, rows=8192, columns=8192),
     "linear_chunks": _linear_chunks,
     "token_logps": _token_logps,
     "token_logps_copied": partial(_token_logps, copies=1),

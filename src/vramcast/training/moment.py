@@ -79,7 +79,7 @@ class Moments:
         terms = (
             *self.weights,
             *_term("gradients", summed(self._gradients(name, alive), self.placeholders)),
-            *self.optimizer,
+            *(() if self.rank.recipe.update.visits and name != STEP else self.optimizer),
             *self.beside,
             *self._activations(alive),
             *_term("loss", alive.loss),

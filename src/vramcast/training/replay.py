@@ -47,14 +47,22 @@ def replays(rank: Rank) -> bool:
     empties = recipe.framework == "peft_bench"  # its cache, every tenth step (method_comparison/MetaMathQA/run.py)
     sharding = recipe.sharding
     units = sharding.kind in ("fsdp1", "fsdp2") and not (rank.accumulates or code_width(recipe) or sharding.quantized_gathers)
-    whole = sharding.kind in ("none", "ddp") or units
+    engine = sharding.kind in ("zero1", "zero2") and _partitions(rank)
+    whole = sharding.kind in ("none", "ddp") or units or engine
     alone = structure.parallel.model_ranks == 1 and whole and not sharding.offload
     plain = not rank.kind.towers and isinstance(rank.kind.layers, StageLayers) and rank.kind.prediction_heads == 1
     eager = not (recipe.kernels.compiled or recipe.task.eval_batch or recipe.task.saves)
     policy = recipe.recomputation.policy.kind in ("none", "full") and not recipe.recomputation.reentrant
     one = recipe.task.lengths != "variable" and not empties and not recipe.task.frozen_copies and not recipe.task.trained_copies
-    step = recipe.update.implementation != "in_backward" and not recipe.update.flattens and not recipe.update.master
+    step = recipe.update.implementation != "in_backward" and (engine or not (recipe.update.flattens or recipe.update.master))
     return alone and plain and eager and policy and one and step and recipe.loss.kind in WHOLE_LOGITS
+
+
+def _partitions(rank: Rank) -> bool:
+    """Whether DeepSpeed's engine has no event that is not known: 16-bit weights, float32 masters, one micro-batch."""
+    update = rank.recipe.update
+    engine = update.flattens and update.master == "float32" and not update.checks_overflow
+    return engine and width(rank.recipe.precision.weights) == 2 and not rank.accumulates
 
 
 @by_identity(1, most=64)
@@ -145,14 +153,16 @@ class Step:
         for step in range(STEPS):
             for batch in range(2 if self.rank.accumulates else 1):
                 self._batch(first=step + batch == 0, adds=batch > 0)
-            if not step:
-                self._spread(states.optimizer.value / 2)
-                self._spread(states.optimizer.value / 2)
-            copies = self._spread(states.step_copy.value)
-            self.memory.give(*copies)
-            if self.recipe.update.frees_gradients:
-                self.memory.give(*self.gradients)
-                self.gradients = []
+            self.update(first=not step)
+
+    def update(self, *, first: bool) -> None:
+        """The optimizer's step; its first makes the states."""
+        for _ in range(2 if first else 0):
+            self._spread(self.rank.states.optimizer.value / 2)
+        self.memory.give(*self._spread(self.rank.states.step_copy.value))
+        if self.recipe.update.frees_gradients:
+            self.memory.give(*self.gradients)
+            self.gradients = []
 
     def _spread(self, size: Any) -> list[Held]:
         """Blocks of one tensor each where everything is trained, else one for what adapters add."""

@@ -103,6 +103,7 @@ def finish(settings: Settings) -> None:
         reduce = settings.get("bucket.reduce", 500_000_000)
         gather = settings.get("bucket.gather", 500_000_000)
         twice = 2 if settings.get("bucket.overlap") else 1
+        settings.put("options.overlaps", twice == 2, "overlap_comm, false below stage 3 unless it is said")
         settings.put(
             "options.bucket_elements", twice * reduce + gather, "reduce_bucket_size, allgather_bucket_size, overlap_comm"
         )

@@ -36,6 +36,7 @@ NO_SHIFT_COPY = (4, 50)  # labels are shifted instead of logits
 ONE_LOSS = (4, 49)  # loss_function for the classes that had kept a loss of their own
 FUSED_DEFAULT = (4, 55)  # fused where torch is 2.8, which came out between 4.54 and 4.55 (training_args.py: default_optim)
 FUSED_EXPERTS = (5, 0)
+FLATTENS_BESIDE = (5, 23)  # of the time of DeepSpeed 0.19 (0.18.6 has no flatten_on_accelerator, 0.19.0 has)
 SEPARATE_ENDS = (5, 23)  # of accelerate 1.15's time, whose fsdp2_prepare_model shards untied ends by themselves
 # accelerate 0.24, get_mixed_precision_context_manager: FSDP joins the layouts that run under autocast (0.23 left it out)
 FSDP_AUTOCAST = (4, 35)  # transformers of that month
@@ -77,7 +78,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     version = transformers_version(question, draft.framework)
     yield from sharding(question)
     if question.zero is not None or draft.framework == "deepspeed":
-        yield from _deepspeed(draft, question, model)
+        yield from _deepspeed(draft, question, model, version)
     yield from _dtypes(draft, question, model, version)
     yield from _sharded_dtypes(draft)
     yield from compiled_layers(draft)
@@ -171,7 +172,7 @@ def _experts(draft: Draft, model: Model, version: tuple[int, ...]) -> Overrides:
     )
 
 
-def _deepspeed(draft: Draft, question: Training, model: Model) -> Overrides:
+def _deepspeed(draft: Draft, question: Training, model: Model, version: tuple[int, ...]) -> Overrides:
     """The engine casts the whole model and keeps fp32 masters and states of its partition (deepspeed/runtime/bf16_optimizer.py).
 
     The Trainer's "auto" makes a bucket h^2 elements (transformers/integrations/deepspeed.py); only stages 1 and 2 have a second,
@@ -186,6 +187,9 @@ def _deepspeed(draft: Draft, question: Training, model: Model) -> Overrides:
     if question.zero == 3 and "optimizer" not in question.offload:
         yield because("stage3.py: grad_partitions_flat_buffer is made once", Update, frees_gradients=False)
     yield because('"auto" bucket of hidden size squared', Sharding, bucket_elements=model.hidden**2)
+    beside = version >= FLATTENS_BESIDE
+    yield because("" if beside else "stage_1_and_2.py: weights went over the host", Sharding, flattens_beside=beside)
+    yield because("overlap_comm of transformers' docs", Sharding, overlaps=draft.framework != "deepspeed")
 
 
 def _dtypes(draft: Draft, question: Training, model: Model, version: tuple[int, ...]) -> Overrides:

@@ -10,7 +10,9 @@ NeMo RL at 7ea279abf, models/policy/workers/dtensor_policy_worker.py (always loa
 models/dtensor/parallelize.py (fully_shard of each layer, reduce_dtype and output_dtype float32, the root unit not resharded);
 examples' configs (foreach and fused off).
 prime-rl at 008cbefc9, trainer/model.py (FSDP2, the last block not resharded, logits.float()) and configs trainer.py
-(optimization_dtype and reduce_dtype float32, no activation checkpointing).
+(optimization_dtype and reduce_dtype float32, no activation checkpointing); at 559b44772 of August 2026 the same config with ac,
+ac_offloading, compile and optim_cpu_offload on (#2868 of 26 June: c5afcaa2e) and a head in blocks of tokens and vocabulary (#1525
+of 5 January for policies, #3044 of 16 July for SFT too), whose states trainer/optim/state_offload.py moves for each step.
 """
 
 import msgspec
@@ -19,11 +21,13 @@ from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
 from vramcast.training.frameworks.common import is_month, version_of
 from vramcast.training.recipe.draft import Draft, Overrides, because, dtype_of
-from vramcast.training.recipe.parts import Loss, Policy, Precision, Recomputation, Sharding, Update
+from vramcast.training.recipe.parts import Kernels, Loss, Policy, Precision, Recomputation, Sharding, Update
 from vramcast.workload import Training
 
 DEEPSPEED_BUCKET = 500_000_000
 """Elements of a reduction bucket where nobody sets it (DeepSpeed 0.18, runtime/zero/config.py: reduce_bucket_size)."""
+SAVING_DEFAULTS, FUSED_HEAD, FUSED_SFT = (2026, 7), (2026, 2), (2026, 8)  # prime-rl, the month after each change
+FUSED_UPDATE = (2026, 9)  # prime-rl #3234 of 15 August
 
 
 def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
@@ -48,6 +52,7 @@ def _of_its_time(question: Training, framework: str) -> Training:
 def _openrlhf(_draft: Draft, question: Training) -> Overrides:
     sharded = question.zero is not None
     yield because("get_train_ds_config: reduce_bucket_size", Sharding, bucket_elements=DEEPSPEED_BUCKET if sharded else 0)
+    yield because("get_train_ds_config: no overlap_comm", Sharding, overlaps=False)
     yield because("--gradient_checkpointing is off", Recomputation, policy=Policy("none"))
     yield because("create_optimizer: FusedAdam", Update, implementation="fused")
     yield because("log_probs_from_logits: flash-attention's cross entropy of float logits", Loss, kind="fused", logits_kept=False)
@@ -72,11 +77,35 @@ def _nemo_rl(_draft: Draft, _question: Training) -> Overrides:
     yield because("output_dtype float32, held by the loop", Loss, kind="plain", holds_logits="float32", logits_kept=False)
 
 
-def _prime_rl(_draft: Draft, _question: Training) -> Overrides:
+def _prime_rl(draft: Draft, question: Training) -> Overrides:
+    month = version_of(question, "9999.1")
+    yield from _prime_rl_defaults(draft, question, since=month >= SAVING_DEFAULTS)
+    fused = month >= (FUSED_SFT if draft.get("task", "sft") in ("sft", "pretrain") else FUSED_HEAD)
+    yield because(
+        "fused_lm_head_token_chunk_size" if fused else "forward returns logits.float()", Loss, kind="blocks" if fused else "plain"
+    )
     yield because("optimization_dtype float32", Precision, weights="float32", compute="bfloat16", autocast=False)
     yield because("reduce_dtype float32", Precision, backward_gradients="bfloat16", reduce="float32")
     yield because("every micro-batch is reduced", Sharding, whole_accumulation="none")
     yield because("setup_fsdp: the last block is not resharded after forward", Sharding, last_at_loss="whole")
     yield because("model.ac is None", Recomputation, policy=Policy("none"))
-    yield because("torch.optim.AdamW picks foreach", Update, implementation="foreach")
-    yield because("forward returns logits.float()", Loss, kind="plain", holds_logits="float32", logits_kept=False)
+    fused_update = month >= FUSED_UPDATE and not (draft.get("visits") or question.offload)
+    yield because(
+        "optim/__init__.py: fused_adamw, unless states are moved" if fused_update else "torch.optim.AdamW picks foreach",
+        Update,
+        implementation="fused" if fused_update else "foreach",
+    )
+    if not fused:
+        yield because("forward returns logits.float()", Loss, holds_logits="float32", logits_kept=False)
+
+
+def _prime_rl_defaults(draft: Draft, question: Training, *, since: bool) -> Overrides:
+    """What a run saves memory with unless it says otherwise: nothing at first, all of it ``since`` June 2026."""
+    if not since:
+        return
+    if question.compile is None:
+        yield because("model.compile", Kernels, compiled=True)
+    if draft.get("checkpointing") is None:
+        yield because("model.ac, model.ac_offloading", Recomputation, policy=Policy("offloaded"))
+    visits = not question.offload and draft.get("visits") is None
+    yield because("optim_cpu_offload: states visit the card for the step", Update, visits=visits)

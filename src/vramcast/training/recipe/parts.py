@@ -72,7 +72,7 @@ DTYPES: tuple[str, ...] = get_args(Dtype)
 ShardingKind = Literal["none", "ddp", "zero1", "zero2", "zero3", "fsdp1", "fsdp2", "distributed_optimizer"]
 LossKind = Literal[
     "eager", "plain", "fused", "in_place", "linear", "chunked", "chunked_head", "whole_chunked", "vocab_parallel", "compiled",
-    "chunked_linear", "row_chunks", "linear_chunks", "overwritten", "float_gradient", "vocab_parallel_copy",
+    "chunked_linear", "row_chunks", "blocks", "linear_chunks", "overwritten", "float_gradient", "vocab_parallel_copy",
     "token_logps", "token_logps_copied", "none",
 ]  # fmt: skip
 Offloaded = Literal["optimizer", "parameters", "activations", "gradients"]
@@ -144,6 +144,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True):
     foreach_twice: Annotated[bool, Meta(description="a foreach step makes two lists of temporaries instead of one")] = False
     frees_gradients: Annotated[bool, Meta(description="gradients are freed after a step, not zeroed in place")] = True
     flattens: Annotated[bool, Meta(description="the step makes one flat block of the gradients")] = False
+    visits: Annotated[bool, Meta(description="states lie on the host and come to the card for the step alone")] = False
     checks_overflow: Annotated[bool, Meta(description="gradients are summed in float32 before the step")] = False
     sub_group: Annotated[int, Meta(ge=1, description="elements that ZeRO-3 updates at once")] = 1_000_000_000
 
@@ -154,6 +155,8 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True):
     kind: Annotated[ShardingKind, Meta(description="what data-parallel ranks divide among themselves")] = "none"
     reshard: Annotated[bool, Meta(description="gathered weights are freed after forward and gathered again")] = True
     live_gathers: Annotated[int, Meta(ge=1, description="blocks whose weights are whole at once")] = 1
+    overlaps: Annotated[bool, Meta(description="DeepSpeed reduces gradients on a stream of its own (overlap_comm)")] = True
+    flattens_beside: Annotated[bool, Meta(description="DeepSpeed's flat weights are made on the card, beside the tensors")] = True
     live_elements: Annotated[int, Meta(ge=0, description="weights that ZeRO-3 lets be whole at once")] = 1_000_000_000
     separate_ends: Annotated[bool, Meta(description="embedding and head are units of their own")] = False
     last_at_loss: Annotated[
