@@ -148,14 +148,18 @@ def _fsdp(parallel: dict[str, Any], framework: str) -> int | None:
     return 2 if megatron or re.search(r"fsdp ?v?2|fully_shard", impl) else 1 if "fsdp" in impl else None
 
 
+_ITSELF = (("optimizer", "optimizer"), ("gradients", "gradients"))
+_MOVED = (("parameters", "param"), ("optimizer", "optim"), ("gradients", "gradient"))
+
+
 def _offload(s: dict[str, Any]) -> tuple[str, ...]:
     """What lies on the host: a table of parts, or words as "optimizer and parameters to CPU"."""
     given = s.get("offload") or {}
     if isinstance(given, str | list):
         text = " ".join(given) if isinstance(given, list) else given
-        parts = tuple(name for name, word in (("parameters", "param"), ("optimizer", "optim")) if word in text.lower())
+        parts = tuple(name for name, word in _MOVED if word in text.lower())
         return parts + (("activations",) if "activation" in text.lower() or s.get("activation_offload") else ())
-    parts = tuple(name for name, key in (("parameters", "params"), ("optimizer", "optimizer")) if given.get(key) is True)
+    parts = tuple(name for name, key in (("parameters", "params"), *_ITSELF) if given.get(key) is True)
     return parts + (("activations",) if s.get("activation_offload") else ())
 
 
