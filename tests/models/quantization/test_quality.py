@@ -53,3 +53,25 @@ def test_advice_says_what_its_bits_cost() -> None:
     costs = {advice.change: advice.costs for advice in answer.advice}
     eight = next(text for change, text in costs.items() if change.startswith("--quant"))
     assert "of benchmark scores on Llama-3.1-8B" in eight
+
+
+# llama.cpp examples/perplexity/README.md: perplexities of Llama 3 8B (whose base is f16's less its ΔPPL) and of Llama 2 70B
+PERPLEXITY = {
+    "Llama-3-8B": (6.233160 - 0.001524, {
+        "Q8_0": 6.234284, "Q6_K": 6.253382, "Q5_K_M": 6.288607, "Q5_K_S": 6.336598, "Q4_K_M": 6.407115, "Q4_K_S": 6.500529,
+        "IQ4_XS": 6.459705, "Q4_0": 6.700147, "Q3_K_L": 6.787876, "Q3_K_M": 6.888498, "Q3_K_S": 7.863786, "IQ2_M": 8.600799,
+        "Q2_K": 9.751568, "IQ1_M": 25.493722,
+    }),
+    "Llama-2-70B": (3.4313, {
+        "Q6_K": 3.4367, "Q5_K_M": 3.4451, "Q5_K_S": 3.4483, "Q4_K_M": 3.4725, "Q4_K_S": 3.4852, "Q4_0": 3.5550,
+        "Q3_K_L": 3.5617, "Q3_K_M": 3.5932, "Q3_K_S": 3.7019, "Q2_K": 3.7339,
+    }),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", PERPLEXITY)
+def test_losses_follow_from_the_published_perplexities(model: str) -> None:
+    base, found = PERPLEXITY[model]
+    told = {row.scheme: row.low for row in PUBLISHED if row.measure == "perplexity" and row.model == model}
+    for scheme, perplexity in found.items():
+        assert told[scheme] == pytest.approx((perplexity / base - 1) * 100, rel=1e-3, abs=0.06), scheme

@@ -2,6 +2,7 @@
 
 from random import Random
 
+import numpy as np
 import pytest
 
 from vramcast.models.reading import read_model
@@ -59,6 +60,16 @@ def test_a_comparison_keeps_the_range_over_which_it_holds() -> None:
     assert line(-(-(n * 256 + 1) // 128) * 128) == (128, 256)
     assert n // 3 == 3
     assert (span.low, span.high) == (10, 10)
+
+
+def test_arrays_take_each_piece_from_its_first_number_to_its_last() -> None:
+    """Three lines that meet at 10 and at 20, asked in an order in which a piece begins at a number already asked for."""
+    pieces = reserve.Pieces(lambda n: [2 * n if n < 10 else 3 * n + 1 if n < 20 else 100 + n, 7 + 0 * n])
+    asked = np.array([15, 10, 19, 9, 0, 20, 31, 10])
+    first, second = pieces.at(asked)
+    assert first.tolist() == [46, 31, 58, 18, 0, 120, 131, 31]
+    assert np.broadcast_to(second, asked.shape).tolist() == [7] * 8
+    assert [pieces.at(n)[0] for n in (9, 10, 19, 20)] == [18, 31, 58, 120]
 
 
 def test_a_context_of_billions_is_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

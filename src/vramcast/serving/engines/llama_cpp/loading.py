@@ -40,7 +40,7 @@ class PlacedModel(msgspec.Struct, frozen=True, kw_only=True):
     outer: dict[str, tuple[int, int]]
     weights: tuple[int, ...]
     file_bytes: int
-    computable: bool = True
+    computable: bool
     """Whether a GPU knows the types of the experts, so that they can be moved there for a batch."""
 
 
