@@ -53,6 +53,7 @@ def test_advice_says_the_verdict_after_it() -> None:
     [
         ({"gpu": "V100 16GB", "engine": "sglang"}, "sglang needs compute capability 7.5, Tesla V100 SXM2 16GB has 7.0"),
         ({"gpu": "T4", "engine": "vllm", "dtype": "bfloat16"}, "asked for by name it is refused: use --dtype float16"),
+        ({"gpu": "T4", "engine": "vllm", "dtype": "bf16"}, "asked for by name it is refused: use --dtype float16"),
     ],
 )
 def test_an_engine_that_does_not_start_does_not_fit_however_much_memory_is_left(

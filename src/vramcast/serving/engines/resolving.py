@@ -194,9 +194,9 @@ def _instead(question: Serving, feature: str, answer: Capability) -> Assumption:
     if question.engine == "tensorrt_llm" and feature.removeprefix("modelopt-") in _NOT_UNPACKED:
         own = answer.because.partition(": ")[0]
         return Assumption(feature, "refused", f"{own}; TensorRT-LLM unpacks it in no kernel (support matrix, precision)")
-    if feature != "bfloat16" or question.engine not in ("vllm", "sglang") or answer.verdict != "emulated":
+    if feature not in ("bfloat16", "bf16") or question.engine not in ("vllm", "sglang") or answer.verdict != "emulated":
         return Assumption(feature, answer.verdict, answer.because)
-    if question.dtype == feature:
+    if (question.dtype or "").lower() == feature:
         return Assumption(feature, "refused", f"{answer.because}; asked for by name it is refused: use --dtype float16")
     return Assumption("dtype", "float16", f"{answer.because}; --dtype auto")
 
