@@ -16,6 +16,7 @@ from vramcast.untrusted import existing_path, printable
 from vramcast.workload import Serving
 
 if TYPE_CHECKING:  # a plain model's question loads no reader
+    from vramcast.reading.serving.files import Found
     from vramcast.reading.serving.launch import Launch
 
 # Ends of names that start an engine where they stand in MODEL's place; a .json or .py there needs --from or no command at all.
@@ -55,14 +56,29 @@ def launched(
 
 def _from_files(files: Sequence[str], variables: Mapping[str, str], only: str | None) -> Launched:
     """The launch in the first of the files that is no .env file, whose variables count beneath those given."""
-    from vramcast.reading.serving.files import variables_of
+    from vramcast.reading.serving.files import Found, variables_of
 
     environments = tuple(file for file in files if Path(file).name.startswith(".env") or file.endswith(".env"))
     held = [file for file in files if file not in environments]
-    if not held:
-        raise QuestionError(f"{environments[0]} gives variables alone: add the file that uses them, --from compose.yml")
+    if not held:  # settings of a server by the names of its arguments, or what another file uses
+        alone = _settings(environments[0], variables) if len(environments) == 1 else Found(kind="")
+        if not alone.launches:
+            raise QuestionError(f"{environments[0]} gives variables alone: add the file that uses them, --from compose.yml")
+        return Launched(launch=_chosen(alone, environments[0], only), kind=alone.kind)
     found = _read(held[0], {**variables_of(environments), **variables})
     return Launched(launch=_chosen(found, held[0], only), kind=found.kind)
+
+
+def _settings(file: str, variables: Mapping[str, str]) -> "Found":
+    """The server that a file of variables describes by itself; no launches where it describes none."""
+    from vramcast.reading.serving.files import find_launches
+    from vramcast.units import MiB
+    from vramcast.untrusted import read_bytes
+
+    path = Path(file).expanduser()
+    return find_launches(
+        read_bytes(path, most=MiB).decode("utf-8", "replace"), path.name, folder=path.parent, variables=variables
+    )
 
 
 def _in_place_of_model(

@@ -1,7 +1,11 @@
 """Commands that another command hands on, evaluations and programs of one's own: the engine behind them is read."""
 
+from pathlib import Path
+
 import pytest
 
+from vramcast.asking.serving import serving_question
+from vramcast.errors import QuestionError
 from vramcast.reading.kinds import kinds_of, taken_for
 from vramcast.reading.serving.files import find_launches
 from vramcast.reading.serving.launch import Launch
@@ -94,3 +98,14 @@ def test_settings_without_a_model_are_the_engines_and_yield_to_a_training_run() 
 )
 def test_other_variables_are_no_engine(text: str) -> None:
     assert find_launches(text, ".env").launches == ()
+
+
+def test_a_file_of_settings_alone_is_answered(tmp_path: Path) -> None:
+    path = tmp_path / ".env"
+    path.write_text(SETTINGS[".env"])
+    asked = serving_question(None, files=(str(path),), gpu="L40S")
+    assert asked.question.context == 4096 and asked.question.parallel.tp == 2
+    path.write_text("HF_TOKEN=s3cret\nPORT=8000\n")
+    with pytest.raises(QuestionError, match="gives variables alone") as told:
+        serving_question(None, files=(str(path),), gpu="L40S")
+    assert "s3cret" not in str(told.value)

@@ -101,9 +101,11 @@ _TABLES: dict[str, dict[str, str]] = {
         _WEIGHTS: "lora-adapters", _KERNELS: "attention sharded",
     },
     "lmdeploy": {
-        _CACHE: "enable-prefix-caching rope-scaling-factor", _BATCH: "num-tokens-per-iter max-prefill-iters prefill-interval",
+        _CACHE: "enable-prefix-caching rope-scaling-factor block-size kernel-block-size prefix-cache-*",
+        _BATCH: "num-tokens-per-iter max-prefill-iters prefill-interval batch-size dummy-prefill",
+        _GRAPHS: "cudagraph-capture-batch-sizes", _TOWER: "language-model-only vision-max-batch-size",
         _KERNELS: "communicator eager-mode device async", _DRAFT: "speculative-* spec-*",
-        _WEIGHTS: "adapters hf-overrides model-format", _SPLIT: "role migration-backend",
+        _WEIGHTS: "adapters hf-overrides model-format quant-dtype use-logn-attn", _SPLIT: "role migration-backend",
         _EXPERTS: "enable-microbatch enable-eplb dllm-*", _LAYOUT: "cp nnodes node-rank attn-tp-size",
     },
     "mlx": {

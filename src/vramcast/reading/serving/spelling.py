@@ -146,6 +146,28 @@ IDLE = frozenset(
     mooncake-ib-device enable-profile-cuda-graph disable-outlines-disk-cache enable-torch-compile-debug-mode enable-nan-detection
     enable-custom-logit-processor weight-loader-disable-mmap debug-tensor-dump-output-folder debug-tensor-dump-layers
     engine-info-bootstrap-port
+    -bf -c -co -dkvc -gan -gaw -h -hff -hffv -hfrd -hfrv -hft -hfv -if -j -jf -l -lcd -lcs -mli -mu -mv -nocb -npl -npp
+    -ns -ntg -o -ofreq -pps -ptc -sp -sps -st -sysf -tbd -td allow-headers allow-methods allow-origins
+    allow-terminate-by-client api-keys binary-file calib-dataset calib-samples calib-seqlen chunk chunk-separator
+    chunk-size chunks completion-bash context-file cpu-mask-batch cpu-mask-batch-draft cpu-mask-draft cpu-range-batch
+    cpu-range-batch-draft cpu-range-draft cpu-strict-batch cpu-strict-batch-draft cpu-strict-draft disable-cache-status
+    disable-gdr disable-grammar-support disable-metrics dp-rank dry-allowed-length dry-base dry-penalty-last-n
+    dry-sequence-breaker dump-kv-cache dynatemp-exp dynatemp-range embd-bge-small-en-default embd-e5-small-en-default
+    embd-gte-small-default embd-normalize embd-output-format embd-separator enable-abort-handling enable-prefill-logprobs
+    escape fim-qwen-14b-spec fim-qwen-3b-default fim-qwen-7b-default fim-qwen-7b-spec from-chunk
+    graceful-termination-timeout grammar grammar-file hellaswag hellaswag-tasks help hf-file hf-file-v hf-repo-v in-file
+    in-prefix-bos in-suffix interactive-first json-schema json-schema-file junk kl-divergence kl-divergence-base link-type
+    list-devices log-colors log-verbose logit-bias logprobs-mode lookup-cache-dynamic lookup-cache-static max-top-n-tokens
+    max-waiting-tokens method migration-protocol mirostat-ent mirostat-lr model-url multiline-input multiple-choice
+    multiple-choice-tasks negative-file ngrok ngrok-authtoken ngrok-edge no-escape no-ppl otlp-service-name output
+    output-file output-format output-frequency pca-batch pca-iter perplexity poll-batch poll-batch-draft poll-draft pos
+    positive-file ppl-output-type ppl-stride print-token-count prio-batch prio-batch-draft prio-draft process-output
+    prometheus-port prompt-cache prompt-cache-all prompt-cache-ro proxy-url repeat-last-n repetition-penalty
+    routing-strategy sampling-seq save-all-logits save-frequency search-scale sequences serving-strategy session-id
+    shard-uds-path simple-io single-turn slot-prompt-similarity ssl ssl-cert-file ssl-key-file threads-batch-draft
+    threads-draft tokenizer-config-path top-nsigma tts-oute-default tts-speaker-file tts-use-guide-tokens typical usage
+    verbose-prompt version watermark-delta watermark-gamma winogrande winogrande-tasks work-dir xtc-probability
+    xtc-threshold
     """.split()  # noqa: SIM905
 )
 # What changes speed and no memory: listed apart, since a forecast of speed does not count it.

@@ -9,6 +9,7 @@ from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.reading.training import shared
+from vramcast.reading.training.idle_keys import idle_keys
 from vramcast.reading.training.keys import apply, flat
 from vramcast.reading.training.settings import Settings
 from vramcast.reading.training.shell import Command, read_command
@@ -120,7 +121,7 @@ def _by_rules(name: str, keys: dict[str, Any], settings: Settings, *, where: str
         shared.read(settings, keys, where=where)
         return
     rules = rules_of(name)
-    apply(settings, keys, rules.RULES, (*rules.IDLE, *launch), where=where)
+    apply(settings, keys, rules.RULES, (*rules.IDLE, *launch, *idle_keys(name)), where=where)
     if name not in BESIDE:
         shared.also(settings, keys, where=where)
 

@@ -1,0 +1,59 @@
+"""Keys of training files that change neither memory nor time of a step: data, logging, losses' coefficients, hubs.
+
+By format, from the dataclasses that the program itself parses its files with; ``tests/reading/flags`` has the whole lists with
+their releases. What does change memory and is read by no rule is not here: an answer lists it as unread.
+"""
+
+_BY_FORMAT = {
+    "huggingface": """
+    average_tokens_across_devices batch_eval_metrics ddp_backend ddp_broadcast_buffers ddp_static_graph debug
+    enable_jit_checkpoint eval_do_concat_batches eval_use_gather_object ignore_data_skip
+    restore_callback_states_from_checkpoint train_sampling_strategy
+    """,
+    "trl": """
+    center_rewards_coefficient delta discopop_tau entropy_coef entropy_coef_delta entropy_coef_max entropy_coef_min
+    entropy_target f_alpha_divergence_coef f_divergence_type generation_kwargs importance_sampling_level ld_alpha
+    loss_weights multi_objective_aggregation normalize_advantages off_policy_mask_threshold router_aux_loss_coef
+    sapo_temperature_neg sapo_temperature_pos top_entropy_quantile train_sampling_strategy use_adaptive_entropy
+    use_bias_correction_kl use_weighting vespo_k_neg vespo_k_pos vespo_lambda_neg vespo_lambda_pos
+    """,
+    "axolotl": """
+    adaptive_max_tokens advantage_estimator alignment_coef axolotl_config_path bench_dataset bench_split bos_token
+    capabilities ce_coef center_rewards_coefficient cpo_alpha default_system_message device dion_lr dion_momentum
+    diversity_coef do_bench_eval do_causal_lm_eval dpo_label_smoothing dpo_loss_type dpo_loss_weights dpo_use_weighting
+    eaft_alpha eaft_k ebft embedding_lr embedding_lr_scale end eot_tokens feature_layers fix_untrained_tokens
+    gc_collect_steps generate_samples generation_do_sample generation_max_new_tokens generation_prompt_ratio
+    generation_temperature generation_top_k generation_top_p gradio_max_new_tokens gradio_server_name gradio_server_port
+    gradio_share gradio_temperature gradio_title gt_length_multiplier hf_mlflow_log_artifacts image_resize_algorithm
+    jagged_restart_anneal_steps jagged_restart_steps jagged_restart_warmup_steps kto_desirable_weight
+    kto_undesirable_weight lora_alpha_pattern lr lr_div_factor lr_groups lr_quadratic_warmup max_prompt_len
+    mean_resizing_embeddings merge_lora merge_method min_completion_prefix min_sample_len mode modules
+    n_samples_per_prompt name num_dataset_shards_to_save num_generation_samples orpo_alpha otel_metrics_host
+    otel_metrics_port peft_init_lora_weights pose_max_context_len pose_num_chunks pose_split_on_token_ids
+    preprocess_iterable pretrain_multipack_attn pretrain_multipack_buffer_size pretraining_sample_concatenation
+    process_reward_model processor_kwargs processor_type profiler_steps_start qgalore_cos_threshold qgalore_gamma_proj
+    qgalore_proj_group_size qgalore_proj_type qgalore_queue_size qgalore_scale qgalore_update_proj_gap ray_num_workers
+    ray_run_name reinit_weights resources_per_worker rl_beta rl_coef role role_boundaries save simpo_gamma start
+    streaming_multipack_buffer_size stride torchdistx_path total_num_tokens total_supervised_tokens trainer_cls unk_token
+    use_comet use_eaft use_mlflow use_otel_metrics use_pose use_trackio use_whitening
+    """,
+    "llama_factory": """
+    asft_alpha buffer_size data_shared_file_system default_system disable_shuffling eaft_alpha enable_torch_profiler
+    eval_num_beams eval_on_each_dataset hf_hub_token init_special_tokens ld_alpha master_addr master_port module_dropout
+    ms_hub_token new_special_tokens_config om_hub_token preprocessing_batch_size preserve_thinking profile_modules
+    profiler_active_steps profiler_output_dir profiler_profile_memory profiler_record_shapes profiler_repeat
+    profiler_wait_steps profiler_warmup_steps profiler_with_stack use_asft_loss use_audio_in_video use_dft_loss
+    use_eaft_loss
+    """,
+}
+_BESIDE = {
+    "axolotl": ("huggingface", "trl"),
+    "llama_factory": ("huggingface",),
+    "ms_swift": ("huggingface", "trl"),
+    "huggingface": ("trl",),
+}
+
+
+def idle_keys(form: str) -> frozenset[str]:
+    """The idle keys of a format and of those whose arguments it takes too."""
+    return frozenset(word for name in (form, *_BESIDE.get(form, ())) for word in _BY_FORMAT.get(name, "").split())
