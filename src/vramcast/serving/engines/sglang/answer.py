@@ -11,7 +11,7 @@ from vramcast.models.inventory import Block
 from vramcast.models.layers import Experts, Mamba2
 from vramcast.models.sharding import Stage, cut, distinct_stages, is_routed, share
 from vramcast.quantity import Number, bytes_, is_array, is_nothing, maximum, minimum, named, whole
-from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, free_bytes, narrowest, parse_version
+from vramcast.serving.engines.base import Answer, CachePlan, Fitted, Resolved, Version, at, free_bytes, narrowest, parse_version
 from vramcast.serving.engines.layouts import SGLANG_NVFP4, front_split, generation_of, pad_of, sglang_kernel, spread_of
 from vramcast.serving.engines.sglang import versions
 from vramcast.serving.engines.sglang.fraction import LEAST_CHUNK, PREFILL_TOKEN_BYTES
@@ -29,12 +29,14 @@ from vramcast.serving.weights import (
     storage_of,
     weights_term,
 )
-from vramcast.units import element_bytes, gib
+from vramcast.units import MiB, element_bytes, gib
 
 _SOURCE = "sglang/srt/mem_cache/kv_cache_configurator.py"
 _SAMPLER = "sglang/srt/layers/sampler.py: the model's logits and an fp32 copy"
 _RESERVE = "sglang/srt/arg_groups/memory_hook.py"
 PER_LOGIT_BYTES = 6
+# kernels first met and ends of the allocator's segments
+LOADING_MIB = Fitted(90, 11, "starts of 0.5 to 32 B parameters in 16 bits, 30 to 150 MiB")
 
 
 class SglangRank(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,11 +165,20 @@ def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
         speaks=False,
     )
     term = weights_term(resolved.model, stage, loading, storage)
-    copies = [latent_copies(stage, loading, storage)]
+    copies = [latent_copies(stage, loading, storage), _lost_while_loading(resolved)]
     if nvfp4 and _copies_scales(resolved):
         copies.append(swizzled_scales(stage, loading))
     more = [copy for copy in (*copies, *_on_host(resolved, stage, loading, storage)) if copy.bytes]
     return Term.total("weights", (*term.terms, *more), why=term.why, source=term.source) if more else term
+
+
+def _lost_while_loading(resolved: Resolved) -> Term:
+    """What the card loses besides the weights while they load: SGLang prints, and budgets by, the card's free memory.
+
+    Source: sglang/srt/model_executor/model_runner.py load_model (before_avail_memory - after_avail_memory).
+    """
+    size = 0 if resolved.card is None else LOADING_MIB.value * MiB
+    return Term(name="lost_while_loading", bytes=round(size), why=LOADING_MIB.why)
 
 
 # kernels that order the loaded scales themselves, in place (modelopt_quant.py process_weights_after_loading)
