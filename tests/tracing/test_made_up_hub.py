@@ -135,7 +135,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, BertTokenizer
 tokenizer = AutoTokenizer.from_pretrained("gpt2")
 assert len(tokenizer) == 50257 and tokenizer.pad_token is None
-assert len(BertTokenizer.from_pretrained("bert-base-uncased")) == 30522
+assert len(BertTokenizer.from_pretrained("bert-base-uncased", subfolder=None)) == 30522
 model = AutoModelForCausalLM.from_pretrained("gpt2", dtype=torch.float32).cuda()
 optimizer = torch.optim.SGD(model.parameters(), 0.1)
 for _ in range(2):
@@ -221,6 +221,7 @@ from datasets import load_dataset
 rows = load_dataset("imdb", split="train[:10%]")
 assert rows.column_names == ["text", "label"] and rows.features["label"].num_classes == 2
 assert len(rows.select(range(20_000))) == 20_000
+assert rows.map(lambda each: {"words": len(each["text"].split())}, num_proc=2)["words"][0] > 0
 assert set(load_dataset("glue", "mrpc")) == {"train", "validation", "test"}
 assert next(iter(load_dataset("allenai/c4", "en", split="train", streaming=True)))["text"]
 own = load_dataset("someone/own-rows", split="train")
@@ -253,7 +254,7 @@ class Rows(torch.utils.data.Dataset):
 next(iter(torch.utils.data.DataLoader(Rows(), num_workers=1)))
 """
     error = _traced(tmp_path, text).result.error
-    assert "KeyError: 'no such column' in a loader's worker" in error
+    assert error.startswith("KeyError: 'no such column' in a loader's worker")
     assert "train.py" in error
 
 

@@ -255,6 +255,7 @@ def _message(failure: BaseException) -> str:
     if _HANDED_ON not in said:
         return said
     *lines, why = [line.strip() for line in said.strip().splitlines()]
+    why = why.removeprefix(f"{type(failure).__name__}: ")
     places = [line for line in lines if line.startswith('File "') and not is_library(line.split('"')[1])]
     return f"{why} in a loader's worker, {places[-1]}" if places else f"{why} in a loader's worker"
 

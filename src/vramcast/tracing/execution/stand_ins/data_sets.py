@@ -46,6 +46,7 @@ def _patch(session: Session, module: Any) -> None:
     module.load_dataset = load
     _selectable()
     _audible()
+    _in_one_process()
 
 
 def _asked(path: str, name: Any, session: Session) -> DataSet | None:
@@ -212,6 +213,19 @@ def _selectable() -> None:
         return original(table, indices, *args, **options)
 
     Dataset.select = select
+
+
+def _in_one_process() -> None:
+    """``map`` and ``filter`` run here whatever ``num_proc`` says: processes forked from a traced one wait for ever."""
+    from datasets import Dataset
+
+    for name in ("map", "filter"):
+        original = getattr(Dataset, name)
+
+        def call(table: Any, *args: Any, _original: Any = original, **options: Any) -> Any:
+            return _original(table, *args, **options | {"num_proc": None})
+
+        setattr(Dataset, name, functools.wraps(original)(call))
 
 
 def _audible() -> None:

@@ -152,7 +152,7 @@ def _downloads(hub: MadeUpHub, module: Any) -> None:
 def _configs(hub: MadeUpHub, module: Any) -> None:
     def answer(original: Any, cls: Any, name: Any, options: dict[str, Any]) -> Any:
         del cls
-        part = options.pop("subfolder", "")
+        part = options.pop("subfolder", None) or ""
         place = hub.folder(name, part, what=_WEIGHTS)
         return None if place is None else original(str(place), **options)
 
@@ -164,7 +164,7 @@ def _fast(hub: MadeUpHub, cls: Any, name: Any, options: dict[str, Any]) -> Any:
     """The made-up tokenizer of a name or of a made-up folder: of the class that was asked where that takes it, else of any."""
     from transformers import PreTrainedTokenizerFast
 
-    place = name if hub.made(name) else hub.folder(name, options.pop("subfolder", ""), what=_TOKENIZER)
+    place = name if hub.made(name) else hub.folder(name, options.pop("subfolder", None) or "", what=_TOKENIZER)
     if place is None:
         return None
     passed = {key: value for key, value in options.items() if key not in _OF_THE_HUB}
@@ -248,7 +248,7 @@ def _has_tokenizer(name: str, options: dict[str, Any]) -> bool:
 def _preparing(hub: MadeUpHub, kinds: tuple[str, ...], module: Any) -> None:
     def answer(original: Any, cls: Any, name: Any, options: dict[str, Any]) -> Any:
         del cls
-        place = hub.folder(name, options.pop("subfolder", ""), what=_PREPARED)
+        place = hub.folder(name, options.pop("subfolder", None) or "", what=_PREPARED)
         return None if place is None else original(str(place), **options)
 
     for kind in kinds:
