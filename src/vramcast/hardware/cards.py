@@ -10,6 +10,7 @@ last bracket. Machines that people name instead of cards are in ``machines.py``.
 """
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -225,15 +226,16 @@ def take_apart(text: str) -> Spoken:
 
 def fitting(name: str) -> list[Accelerator]:
     """Parts that agree with all that was said, the one to take first; a bare last number may be the size ("A100-80")."""
-    return _agreeing(name) or _agreeing(_BARE_SIZE.sub(r"\1gb", name.strip()))
+    return list(_agreeing(name) or _agreeing(_BARE_SIZE.sub(r"\1gb", name.strip())))
 
 
-def _agreeing(name: str) -> list[Accelerator]:
+@lru_cache(maxsize=512)  # a question asks the same name some twelve times
+def _agreeing(name: str) -> tuple[Accelerator, ...]:
     lowered = name.strip().lower().removeprefix("nvidia ")
     called = [part for part in catalogue().values() if lowered == part.id or lowered in part.aliases]
     called = called or [part for part in catalogue().values() if part.target and lowered == part.target and not part.rare]
     if called:
-        return sorted(called, key=lambda part: part.sold_bytes)
+        return tuple(sorted(called, key=lambda part: part.sold_bytes))
     spoken = take_apart(name)
     parts = [part for part in catalogue().values() if spoken.key in part.keys]
     parts = _closest_size(parts, spoken.size) if spoken.size else [part for part in parts if not part.rare] or parts
@@ -241,7 +243,7 @@ def _agreeing(name: str) -> list[Accelerator]:
     for form in {"pcie": ("pcie", "nvl")}.get(spoken.form, (spoken.form,)):
         parts = [part for part in parts if form and part.form == form] or parts
     parts = [part for part in parts if part.memory_type.lower() == spoken.memory_type] or parts
-    return sorted(parts, key=lambda part: (part.sold_bytes, _FORM_ORDER[part.form]))
+    return tuple(sorted(parts, key=lambda part: (part.sold_bytes, _FORM_ORDER[part.form])))
 
 
 def _closest_size(parts: list[Accelerator], size: float) -> list[Accelerator]:
