@@ -18,8 +18,10 @@ from vramcast.untrusted import finite
 Row = dict[str, Any]
 
 _DESCRIBED = re.compile(r"h=(\d+), L=(\d+)(?:, vocab (\d+)k)?|L=(\d+),h=(\d+),a=(\d+)")
-# Models that a source describes and no hub has. Megatron-Kwai, examples/atc24/llama-175b (b2646e4d9f).
+# Models that a source describes and no hub has. Megatron-Kwai, examples/atc24/llama-175b (b2646e4d9f); KempnerForge,
+# benchmarks/mfu_scaling/mfu_bench.sh (its ffn: two thirds of 4 x hidden, x 1.3, up to 256).
 _NAMED = {
+    "llama-13b (kempner)": Shape(layers=40, hidden=5120, heads=40, kv_heads=8, ffn=17920, vocab=128_256),
     "llama-175b (kwai)": Shape(layers=96, hidden=12288, heads=96, ffn=32768, vocab=32_000),
 }
 
