@@ -48,12 +48,12 @@ constants of the others (or, in a class with one measured card, with those of th
 
 MISSES = """## Where the laws miss, and why
 
-* **Kernels without tuned tiles for the card** (Triton block-fp8 products on an L40S 41 %, Triton attention on Blackwell 20 to
-  30 %, Triton experts in bf16 14 to 20 %): the tile is taken from a file made on another card, so the time jumps by a factor
-  between neighbouring shapes. A law of tiles has the best tile of each shape.
-* **Times that hold the host's launches** (vLLM's block-fp8 products through DeepGEMM, sparse modules of SGLang and vLLM while
-  prefilling): measured from Python, 60 to 400 microseconds whatever the shape. `host_us` is that floor; a forecast of a server
-  uses the back end without it.
+* **Kernels without tuned tiles for the card** (Triton attention on Blackwell 20 to 30 %, Triton experts in bf16 14 to 20 %): the
+  tile is taken from a file made on another card, so the time jumps by a factor between neighbouring shapes. A law of tiles has
+  the best tile of each shape.
+* **Times that hold the host's launches** (vLLM's block-fp8 products through DeepGEMM and Triton, sparse modules of SGLang and
+  vLLM while prefilling): measured from Python, 60 to 400 microseconds whatever the shape. `host_us` is
+  that floor; a forecast leaves it out, or takes the back end without it.
 * **Two kernels behind one name** (TensorRT-LLM's decode attention on an A100 and H100, for one query head a group and for
   more): the switch follows rules that the table does not state.
 * **One table from two hosts** (all-reduce of two RTX PRO 6000, 40 to 50 %): rows of one size differ by a factor of two.

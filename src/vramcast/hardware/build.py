@@ -23,8 +23,16 @@ TFLOPS = 1e12
 # One-way bytes/s of a PCIe lane, by generation: transfers x encoding (8 GT/s x 128/130 / 8 ...). Source: PCI-SIG.
 PCIE_LANE = {"3": 0.985e9, "4": 1.969e9, "5": 3.938e9, "6": 7.563e9}
 # Dense rate as a multiple of the fp32 vector rate, fp32 accumulation: (flop per clock per SM) / (vector flop per clock per SM).
-# Sources: the architecture whitepapers' SM figures; reproduced on every card of the catalogue that states both (tests).
+# Sources: the architecture whitepapers' SM figures; reproduced on every card of the catalogue that states both (tests). Hopper is
+# rated at 1.83 of 1.98 GHz for matrices (16 x 1.83/1.98). AMD's product pages of the RX 9070 XT and Ryzen AI Max+ 395; Intel's
+# Xe core guides (XMX: 8 times the vector rate, 16 on Xe HPC). RDNA1, RDNA2, GCN5 and Turing GTX pack two halves, no matrices.
 RATES = {
+    "Volta professional": {"fp16": 8.0},
+    "Xavier professional": {"fp16": 8.0, "int8": 16.0},
+    "Ampere GA100 professional": {"fp16": 16.0, "bf16": 16.0, "tf32": 8.0, "int8": 32.0},
+    "Hopper professional": {"fp16": 14.8, "bf16": 14.8, "tf32": 7.4, "fp8": 29.6, "int8": 29.6},
+    "Turing GTX": {"fp16_vector": 2.0},
+    "Turing GTX professional": {"fp16_vector": 2.0},
     "Turing": {"fp16": 4.0, "fp16_acc16": 8.0, "int8": 16.0},
     "Turing professional": {"fp16": 8.0, "int8": 16.0},
     "Ampere GA10x": {"fp16": 2.0, "bf16": 2.0, "fp16_acc16": 4.0, "int8": 8.0},
@@ -34,7 +42,18 @@ RATES = {
     "Blackwell RTX": {"fp16": 2.0, "bf16": 2.0, "fp16_acc16": 4.0, "fp8": 4.0, "fp8_acc16": 8.0, "fp4": 16.0, "int8": 8.0},
     "Blackwell RTX professional": {"fp16": 4.0, "bf16": 4.0, "fp8": 8.0, "fp4": 16.0, "int8": 8.0},
     "RDNA3": {"fp16": 2.0, "bf16": 2.0, "int8": 2.0},
+    "RDNA3.5": {"fp16": 2.0, "bf16": 2.0, "int8": 2.0},
+    "RDNA4": {"fp16": 4.0, "bf16": 4.0, "fp8": 8.0, "int8": 8.0},
+    "RDNA1": {"fp16_vector": 2.0},
+    "RDNA2": {"fp16_vector": 2.0},
+    "GCN5": {"fp16_vector": 2.0},
+    "Xe HPG": {"fp16": 8.0, "bf16": 8.0, "int8": 16.0},
+    "Xe LPG+": {"fp16": 8.0, "bf16": 8.0, "int8": 16.0},
+    "Xe2": {"fp16": 8.0, "bf16": 8.0, "int8": 16.0},
+    "Xe3": {"fp16": 8.0, "bf16": 8.0, "int8": 16.0},
+    "Xe HPC": {"fp16": 16.0, "bf16": 16.0, "int8": 32.0},
 }
+_CUT_DOWN = "CMP"  # mining cards: units of the chip are switched off, so its ratios do not hold
 _FORM = re.compile(r"\b(SXM|PCIe|NVL)\d*\b")
 
 
@@ -121,7 +140,7 @@ def _rates(table: dict[str, Any]) -> tuple[dict[str, float], tuple[str, ...]]:
     kind = table["architecture"]
     if table["vendor"] == "NVIDIA" and "GeForce" not in table["name"]:
         kind += " professional"
-    if "fp32" not in read or {"fp16", "bf16"} & set(read):
+    if "fp32" not in read or {"fp16", "bf16", "fp16_vector"} & set(read) or table["name"].startswith(_CUT_DOWN):
         return read, ()
     ratios = RATES.get(kind, {})
     return read | {rate: read["fp32"] * ratio for rate, ratio in ratios.items()}, tuple(f"flops.{rate}" for rate in ratios)

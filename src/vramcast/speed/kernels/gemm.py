@@ -1,6 +1,6 @@
 """A matrix product: the fastest of its library's tilings over the units, against the bytes; and kernels that only move bytes.
 
-``t = launch + (compute^p + bandwidth^p)^(1/p) + quantise``, at least ``host``. Compute is counted in waves of tiles: a tile of
+``t = launch + (compute^p + bandwidth^p)^(1/p) + quantise``, in a benchmark run from Python at least ``host``. Compute is counted in waves of tiles: a tile of
 outputs runs on one unit, as long as its multiplications or its loads from L2, whichever is longer; a first wave that is not full
 is filled by splitting k. Source of the form: NVIDIA, "Matrix Multiplication Background" (tile and wave quantisation); of the
 constants: ``laws.json``.
@@ -117,6 +117,7 @@ def gemm(
         recipe = msgspec.structs.replace(recipe, grain=NARROW_GRAIN)
     parts = gemm_parts(chosen.constants, machine(card, recipe.computes), m=m, n=n, k=k, recipe=recipe)
     parts["compute"] = parts["compute"] * DIRECTIONS[direction]
+    parts["host"] = 0.0  # of the benchmark's Python; a server replays its launches, a training step counts its own
     return Estimate(seconds=gemm_seconds(chosen.constants, parts), parts=parts, formula=FORMULA, chosen=chosen)
 
 
