@@ -140,9 +140,9 @@ def _rates(table: dict[str, Any]) -> tuple[dict[str, float], tuple[str, ...]]:
     kind = table["architecture"]
     if table["vendor"] == "NVIDIA" and "GeForce" not in table["name"]:
         kind += " professional"
-    if "fp32" not in read or {"fp16", "bf16", "fp16_vector"} & set(read) or table["name"].startswith(_CUT_DOWN):
+    if "fp32" not in read or {"fp16", "bf16"} & set(read) or table["name"].startswith(_CUT_DOWN):
         return read, ()
-    ratios = RATES.get(kind, {})
+    ratios = {rate: ratio for rate, ratio in RATES.get(kind, {}).items() if rate not in read}
     return read | {rate: read["fp32"] * ratio for rate, ratio in ratios.items()}, tuple(f"flops.{rate}" for rate in ratios)
 
 

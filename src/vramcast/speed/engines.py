@@ -15,8 +15,8 @@ class EngineSpeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """One engine from version ``since`` on.
 
     ``host_s``: exposed seconds of every step; ``sequence_s``: more for each sequence in it. ``ingest_s``: a request's way in
-    (HTTP, tokeniser, queues), of which ``front_s`` in processes that read one request after the other; ``ingest_token_s``: more
-    for each prompt token; ``return_s``: from a last token to its client's next request. ``ahead``: steps that an overlapping scheduler delays a first token by. ``lookahead``: the next step is
+    (HTTP, tokeniser, queues); ``ingest_token_s``: more for each prompt token; ``return_s``: from a last token to its client's
+    next request. ``ahead``: steps that an overlapping scheduler delays a first token by. ``lookahead``: the next step is
     composed while one runs, so that a request waits for the one after it. ``mixes``: decodes and prompts share a step;
     otherwise prompts go first, alone. ``chunk_tokens``, ``max_seqs``: the scheduler's own defaults, where the memory side has
     none. ``kernels``: whose kernel rules hold; ``all_reduce``: whose in-graph all-reduce. ``prefill_launch_s``: gap between
@@ -29,7 +29,6 @@ class EngineSpeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     host_s: float
     sequence_s: float
     ingest_s: float
-    front_s: float = 0.0
     ingest_token_s: float = 1.5e-6
     return_s: float = 4e-3
     ahead: float = 0.0
@@ -46,51 +45,46 @@ class EngineSpeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     source: str = ""
 
 
-# A client's event loop and a server's HTTP process take requests one by one: of waves of 1 to 128 that come at once the middle one
-# waits 1.5 to 2.7 ms for each (trtllm-triton-serving on H100, Qwen2.5-7B on an RTX 5090); fitted with InferenceX's loops.
-_FRONT_S = 4e-3
 _BLOG = "vLLM blog 2024-09-05; vllm-project/vllm RFC 6854: server and scheduling take more than half of a step of Llama-3-8B"
 _TRACE = "requests of one H100 under vLLM 0.23 (Qwen3-14B, Poisson): host terms by subtraction of kernel laws"
 _BLIS = "inference-sim: fitted request overhead 15.6 ms, 0.78 ms at the end"
 
 ROWS: tuple[EngineSpeed, ...] = (
     EngineSpeed(
-        engine="vllm", host_s=2.5e-3, sequence_s=60e-6, ingest_s=20e-3, front_s=_FRONT_S, mixes=False,
-        all_reduce="vllm",
+        engine="vllm", host_s=2.5e-3, sequence_s=60e-6, ingest_s=20e-3, mixes=False, all_reduce="vllm",
         source=_BLOG,
     ),
     EngineSpeed(
-        engine="vllm", since=(0, 6), host_s=1.5e-3, sequence_s=15e-6, ingest_s=20e-3, front_s=_FRONT_S, mixes=False,
-        all_reduce="vllm",
+        engine="vllm", since=(0, 6), host_s=1.5e-3, sequence_s=15e-6, ingest_s=20e-3, mixes=False, all_reduce="vllm",
         source="vllm-project/vllm issue 10634: 5 to 6 ms between steps at batch 256",
     ),
     EngineSpeed(
         engine="vllm", since=(0, 8), prefill_launch_s=8e-6, runs_ahead=True, host_s=0.7e-3, sequence_s=4e-6, ingest_s=16e-3,
-        front_s=_FRONT_S, all_reduce="vllm", source=_BLIS,
+        all_reduce="vllm", source=_BLIS,
     ),
     EngineSpeed(
         engine="vllm", since=(0, 14), prefill_launch_s=8e-6, runs_ahead=True, host_s=0.1e-3, sequence_s=3e-6, ingest_s=6e-3,
-        front_s=_FRONT_S, lookahead=True, all_reduce="vllm",
+        lookahead=True, all_reduce="vllm",
         source=_TRACE,
     ),
     EngineSpeed(
-        engine="sglang", host_s=2e-3, sequence_s=8e-6, ingest_s=20e-3, front_s=2e-3, max_seqs=4096,
-        mixes=False, kernels="sglang", all_reduce="sglang",
+        engine="sglang", host_s=2e-3, sequence_s=8e-6, ingest_s=20e-3, max_seqs=4096, mixes=False,
+        kernels="sglang", all_reduce="sglang",
         source="before the overlap scheduler of 0.4",
     ),
     EngineSpeed(
-        engine="sglang", since=(0, 4), host_s=0.3e-3, sequence_s=1e-6, ingest_s=20e-3, front_s=2e-3, ahead=1.0,
-        max_seqs=4096, mixes=False, kernels="sglang", all_reduce="sglang", prefill_launch_s=60e-6,
+        engine="sglang", since=(0, 4), host_s=0.3e-3, sequence_s=1e-6, ingest_s=20e-3, ahead=1.0, max_seqs=4096, mixes=False,
+        kernels="sglang", all_reduce="sglang", prefill_launch_s=60e-6,
         source="LMSYS blog 2024-12-04: zero-overhead batch scheduler; prompts run eagerly",
     ),
     EngineSpeed(
-        engine="sglang", since=(0, 5, 10), host_s=0.3e-3, sequence_s=1e-6, ingest_s=20e-3, front_s=2e-3, ahead=1.0,
-        max_seqs=4096, mixes=False, kernels="sglang", all_reduce="sglang", prefill_launch_s=12e-6,
+        engine="sglang", since=(0, 5, 10), host_s=0.3e-3, sequence_s=1e-6, ingest_s=20e-3, ahead=1.0, max_seqs=4096, mixes=False,
+        kernels="sglang", all_reduce="sglang", prefill_launch_s=12e-6,
         source="piecewise graphs of prompts are on by default",
     ),
     EngineSpeed(
-        engine="tensorrt_llm", max_seqs=2048, host_s=0.25e-3, sequence_s=1e-6, ingest_s=8e-3, front_s=_FRONT_S, ahead=1.0,
-        kernels="tensorrt_llm", all_reduce="trtllm", prefill_launch_s=15e-6, fuses_quantising=True,
+        engine="tensorrt_llm", max_seqs=2048, host_s=0.25e-3, sequence_s=1e-6, ingest_s=8e-3, ahead=1.0, kernels="tensorrt_llm",
+        all_reduce="trtllm", prefill_launch_s=15e-6, fuses_quantising=True,
         source="overlap scheduler, on by default in the PyTorch backend",
     ),
     EngineSpeed(

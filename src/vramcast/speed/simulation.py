@@ -75,7 +75,6 @@ class Server:
         self._decode: dict[tuple[int, int, bool], float] = {}
         self._prefill: dict[tuple[int, int], tuple[float, float]] = {}
         self.busy, self.next_poll = 0.0, 0
-        self.front_free = 0.0  # when the front end has read what came before
 
     def run(self, requests: Iterable[Request], *, clients: int = 0) -> list[Served]:
         """Serve them all. ``clients``: at most so many are alive at once, the next is sent when one ends, not before it arrives.
@@ -114,8 +113,7 @@ class Server:
     def _sent(self, live: Live, at_s: float) -> Live:
         """A request that a client sends at that time, and the time at which the scheduler sees it."""
         live.arrival = at_s
-        self.front_free = max(at_s, self.front_free) + self.rule.front_s
-        live.seen = self.front_free + self.rule.ingest_s - self.rule.front_s + self.rule.ingest_token_s * live.todo
+        live.seen = at_s + self.rule.ingest_s + self.rule.ingest_token_s * live.todo
         return live
 
     def _receive(self) -> None:

@@ -1,9 +1,9 @@
 """A matrix product: the fastest of its library's tilings over the units, against the bytes; and kernels that only move bytes.
 
-``t = launch + (compute^p + bandwidth^p)^(1/p) + quantise``, in a benchmark run from Python at least ``host``. Compute is counted in waves of tiles: a tile of
-outputs runs on one unit, as long as its multiplications or its loads from L2, whichever is longer; a first wave that is not full
-is filled by splitting k. Source of the form: NVIDIA, "Matrix Multiplication Background" (tile and wave quantisation); of the
-constants: ``laws.json``.
+``t = launch + (compute^p + bandwidth^p)^(1/p) + quantise``, at least ``host`` in a benchmark run from Python. Compute is counted
+in waves of tiles: a tile of outputs runs on one unit, as long as its multiplications or its loads from L2, whichever is longer; a
+first wave that is not full is filled by splitting k. Source of the form: NVIDIA, "Matrix Multiplication Background" (tile and
+wave quantisation); of the constants: ``laws.json``.
 """
 
 from functools import reduce
