@@ -116,7 +116,7 @@ def law_format(form: str, native: tuple[str, ...]) -> str:
     Formats the card cannot multiply are unpacked by weight-only kernels (Marlin), as vLLM and SGLang do.
     """
     if form in ("float32", "bfloat16", "float16"):
-        return "tf32" if form == "float32" else "bf16"
+        return "fp32" if form == "float32" else "bf16"
     if form.startswith("fp8"):
         if "fp8" not in native:
             return "int8_weight_only"

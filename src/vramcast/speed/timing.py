@@ -242,6 +242,9 @@ class Clock:
         return replace(found, seconds=found.seconds + more, parts={**found.parts, "compute": more})
 
     def _format(self, form: str) -> str:
+        """The law's format. fp32 weights of a 16-bit model multiply as TF32 (DeepGEMM, tf32_hc_prenorm_gemm: DeepSeek-V4)."""
+        if form == "float32" and self.on.scheme.dtype != "float32":
+            return "tf32"
         return self.on.formats.get(form) or law_format(form, self.native)
 
     def _backend(self, operator: str, precision: str) -> str:
