@@ -50,7 +50,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     again, in Megatron's words or an operation's part; ``repeated_share``: of the layers, where whole ones are. ``graphed``:
     share of the launches that CUDA graphs replay. ``attention``: the kernel's generation (ATTENTION). ``dispatcher``: how
     tokens reach their experts: "alltoall" (NCCL, after the host has read how many go where), "flex" (DeepEP, HybridEP: a token
-    crosses to a node, and to a rank in it, once; the host does not wait) or "padded" (capacities known beforehand). ``expert_tp``: ranks that share
+    crosses to a node once, the host does not wait) or "padded" (capacities known beforehand). ``expert_tp``: ranks that share
     one expert. ``adds_up_bytes``: of a weight's gradient that each micro-batch adds to a sum kept beside it.
     ``overlaps_tensor``: all-gathers and reduce-scatters run in chunks beside their products. ``predicts_ahead``: MTP layers
     train.
