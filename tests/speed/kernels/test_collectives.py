@@ -22,3 +22,8 @@ def test_two_machines_need_a_fabric_and_one_does_not() -> None:
 def test_ranks_that_do_not_spread_evenly_are_refused(world: int, nodes: int) -> None:
     with pytest.raises(QuestionError, match=f"{world} ranks do not spread over {nodes} nodes evenly"):
         all_gather(card=H100, world=world, size_bytes=2**30, nodes=nodes, fabric=FABRIC)
+
+
+def test_a_rank_alone_sends_nothing() -> None:
+    found = all_gather(card=H100, world=1, size_bytes=2**30)
+    assert found.parts["link"] <= all_gather(card=H100, world=2, size_bytes=2**30).parts["link"] / 10

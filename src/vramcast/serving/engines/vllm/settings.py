@@ -78,13 +78,7 @@ def settings_of(resolved: Resolved) -> VllmSettings:
     """The settings of a resolved question."""
     options, model = resolved.options, resolved.model
     version, parallel = parse_version(resolved.version, "vllm"), resolved.question.parallel
-    second = second_runner(
-        version,
-        model,
-        quantized=bool(resolved.question.quant or model.quantization),
-        pools=pools(model, options),
-        drafts=str(options.get("speculative_method") or ""),
-    )
+    second = _runs_second(resolved, version)
     dtype = loaded_dtype(model, resolved.question.dtype, resolved.card)
     spread = spread_of("vllm", parallel, options)
     return VllmSettings(
@@ -113,14 +107,30 @@ def settings_of(resolved: Resolved) -> VllmSettings:
         sampler=_sampler(version, options, second=second),
         dequantizes=dequantizes(model, resolved.question.quant),
         total_bytes=total_bytes(resolved.card, options),
-        expert_kernel=vllm_kernel(storage_of(model, quant=resolved.question.quant, dtype=dtype), resolved.card, version, options)[
-            0
-        ],
+        expert_kernel=_expert_kernel(resolved, version, dtype),
         pool_override=options.get("kv_cache_memory_bytes"),
         blocks_override=options.get("num_gpu_blocks_override"),
         pools_only=encodes_only(model),
         pools=pools(model, options),
     )
+
+
+def _runs_second(resolved: Resolved, version: Version) -> bool:
+    """Whether this start takes the second model runner."""
+    model, options = resolved.model, resolved.options
+    return second_runner(
+        version,
+        model,
+        quantized=bool(resolved.question.quant or model.quantization),
+        pools=pools(model, options),
+        drafts=str(options.get("speculative_method") or ""),
+    )
+
+
+def _expert_kernel(resolved: Resolved, version: Version, dtype: str) -> ExpertKernel | None:
+    """What multiplies the routed experts, None without any."""
+    storage = storage_of(resolved.model, quant=resolved.question.quant, dtype=dtype)
+    return vllm_kernel(storage, resolved.card, version, resolved.options)[0]
 
 
 _POOLED = re.compile(r"(?:For(?:Sequence|Token)Classification|ForTextEncoding|EmbeddingModel|RewardModel|ClassificationModel)$")
