@@ -113,8 +113,9 @@ class Exchanges:
         for one in self.operations:
             if isinstance(one, ExpertProducts):
                 copies = float(min(one.active, job.ep))
-                if job.dispatcher == "flex" and nodes > 1:  # the nodes that a token's experts stand on, under even routing
-                    copies = nodes * (1 - (1 - 1 / nodes) ** one.active)
+                if job.dispatcher == "flex":  # DeepEP: nodes, or a node's ranks, that a token's experts stand on
+                    places = nodes if nodes > 1 else job.ep
+                    copies = places * (1 - (1 - 1 / places) ** one.active)
                 size = float(self.rows.tokens) / job.tp * copies * one.hidden * one.element
                 total += self.share(one) * 2 * self.collective("all_to_all", job.ep, size, stride=job.expert_tp)
         return total

@@ -244,7 +244,7 @@ def attention(row: Row, framework: str) -> Attention:
         return (
             "unfused"  # attention with sinks left cuDNN in container 26.06.01 (cudnn-frontend issue 256, noted under its table)
         )
-    if framework in ("megatron", "jax"):
+    if framework in ("megatron", "jax") or kernels_of(row, framework) == "megatron":
         return "cudnn"
     if (
         "xtuner" in name
