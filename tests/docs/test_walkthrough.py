@@ -49,4 +49,4 @@ def test_its_figures_are_the_programs() -> None:
     assert {name: int(size.replace(",", "")) for name, size in rows} == {
         name: terms[name] for name in ("weights", "activations", "logits", "workspace", "graphs", "communication", "context")
     }
-    assert answer.limits.max_concurrency == 31.9
+    assert answer.limits.max_concurrency == 31.34

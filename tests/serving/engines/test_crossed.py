@@ -1,5 +1,8 @@
 """Layers that attend to what an encoder read: what an engine's pool does not count is told with its size."""
 
+import pytest
+
+from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import catalogue
 from vramcast.serving.engines.base import Resolved, answer_of
 from vramcast.workload import Serving
@@ -20,7 +23,8 @@ def test_an_images_keys_and_values_are_bounded() -> None:
 
 def test_an_ear_is_bounded_where_the_engine_has_no_rule_and_counted_where_it_has() -> None:
     assert resolved("openai/whisper-tiny", "vllm").unmodelled[0].bound_bytes == 4 * 2 * 384 * 1500 * 2
-    assert resolved("openai/whisper-tiny", "llama_cpp").unmodelled
+    with pytest.raises(UnmodelledError, match=r"whisper\.cpp runs it"):
+        resolved("openai/whisper-tiny", "llama_cpp")
     assert not resolved("openai/whisper-tiny", "transformers").unmodelled
 
 

@@ -204,10 +204,14 @@ def _graphs(fixed: VllmTerms, settings: VllmSettings) -> Term:
 
 
 def _claimed(rank: VllmRank, settings: VllmSettings, device: Number) -> Number:
-    """The share of the card the flag asks for, and what stands outside it: the context, and graphs before 0.21."""
+    """The share of the card the flag asks for, and what stands outside it: the context, and graphs before 0.21.
+
+    What is held back for graphs and not filled by them stays free.
+    """
     if rank.budget is None or settings.pool_override is not None or settings.blocks_override or not settings.caches:
         return device
-    outside = 0 if subtracts_graphs(settings) else rank.fixed.graphs.bytes
+    held_back = rank.fixed.reserve.bytes if subtracts_graphs(settings) else 0
+    outside = rank.fixed.graphs.bytes - held_back
     outside += rank.fixed.unseen.bytes if rank.fixed.unseen else 0
     return rank.budget.requested_bytes + rank.fixed.context.bytes + outside
 
