@@ -61,7 +61,7 @@ def test_weights_lose_bits_from_row_to_row_and_none_is_offered_that_saves_nothin
 def test_without_a_card_it_names_the_fewest_and_smallest(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["fit", "llama-3.1-8b"]) == 0
     out = capsys.readouterr().out
-    assert "no card named" in out and "1 x A10" in out and "RUNS" not in out
+    assert "no card named" in out and "1 x L4" in out and "RUNS" not in out
 
 
 def test_an_engine_that_does_not_start_says_why_and_the_other_is_first(capsys: pytest.CaptureFixture[str]) -> None:

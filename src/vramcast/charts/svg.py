@@ -217,7 +217,7 @@ def _series(one: Series, x: Scale, y: Scale) -> str:
 
 
 def _marks(points: list[Point], x: Scale, y: Scale) -> str:
-    """The marks that run over no other, over no point and not over the edge: above their points, else below, else left out."""
+    """The marks that run over no other, over no point, no edge and no axis: above their points, else below, else left out."""
     taken = [(x.place(p.x) - 4, x.place(p.x) + 4, y.place(p.y) + 4) for p in points]
     out = []
     for p in points:
@@ -226,7 +226,8 @@ def _marks(points: list[Point], x: Scale, y: Scale) -> str:
         at, wide = x.place(p.x), _wide(p.mark) * 0.92
         start = min(max(x.start, at - wide / 2), x.end - wide)
         for height in (y.place(p.y) - 9, y.place(p.y) + 18):
-            if not any(abs(h - height) < 12 and start < e + 2 and s < start + wide + 2 for s, e, h in taken):
+            alone = not any(abs(h - height) < 12 and start < e + 2 and s < start + wide + 2 for s, e, h in taken)
+            if alone and height <= y.start:
                 taken.append((start, start + wide, height))
                 out.append(_text(start, height, p.mark, more=_SMALL))
                 break

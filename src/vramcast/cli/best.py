@@ -46,23 +46,24 @@ def show_best(asked: Asked[Serving], wanted: str, *, as_json: bool) -> int:
     likely = "surely fits" if sure else "likely fits (nothing surely does)"
     page.line((f"the most that {likely}, by settings: the cheapest first", "faint"))
     page.blank()
-    before = [None, *rungs]
-    page.table(
-        [_row(r, b, wanted) for r, b in zip(rungs, before, strict=False)], styles=("number", "title", "faint"), right=_RIGHT
-    )
-    if line:
-        page.heading("The last line starts with")
-        for part in line:
-            page.line("  ", part)
-        if (scheme := best.question.quant) in _UPLOADED and model.quantization is None:
-            page.line(
-                "  ",
-                (f"with an upload of this model in {scheme} in its place: engines do not make {scheme} while loading", "faint"),
-            )
-    else:
-        page.line("  ", "no setting makes room: vramcast serve with the same words says what is short and which cards would do")
+    pairs = zip(rungs, [None, *rungs], strict=False)
+    page.table([_row(r, before, wanted) for r, before in pairs], styles=("number", "title", "faint"), right=_RIGHT)
+    _command_lines(page, line, best.question, made=model.quantization is None)
     page.show()
     return 0 if best.value else 1
+
+
+def _command_lines(page: Page, line: list[str], best: Serving, *, made: bool) -> None:
+    """The command of the last rung; ``made``: its weights are of a checkpoint that is not quantised."""
+    if not line:
+        page.line("  ", "no setting makes room: vramcast serve with the same words says what is short and which cards would do")
+        return
+    page.heading("The last line starts with")
+    for part in line:
+        page.line("  ", part)
+    if made and best.quant in _UPLOADED:
+        upload = f"with an upload of this model in {best.quant} in its place: engines do not make {best.quant} while loading"
+        page.line("  ", (upload, "faint"))
 
 
 def _name(wanted: str) -> str:

@@ -22,7 +22,7 @@ COUNTS = (1, 2, 4, 8)
 MOST = 16
 _MOST_SHARING = 2
 _REGIONAL = re.compile(r" D$|^[AH]800\b| Laptop\b")  # the same part under another name for one market, or inside a laptop
-_MOST_RENTED, _MOST_BOUGHT = 2, 4
+_MOST_RENTED, _MOST_BOUGHT = 3, 4
 
 
 def cards_that_hold(question: Serving, model: Model, *, most: int = MOST) -> tuple[CardRow, ...]:

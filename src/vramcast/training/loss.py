@@ -1,8 +1,8 @@
 """The end of the network: final norm, output head and cross entropy, by implementation. Usually where a step peaks.
 
 Sizes are counted per logit (V per token) and per hidden element (h per token). Read from transformers/loss/loss_utils.py,
-Liger-Kernel's fused_linear_cross_entropy.py, torchtune's CEWithChunkedOutputLoss and Megatron-LM's
-core/tensor_parallel/cross_entropy.py; the eager and fused rows were checked against measured slopes (14V + 6h, 10V + 4h).
+torchtune's CEWithChunkedOutputLoss, Liger-Kernel's fused_linear_cross_entropy.py, Megatron-LM's core/tensor_parallel/
+cross_entropy.py. The eager and fused rows were checked against measured slopes (14V + 6h, 10V + 4h).
 """
 
 from collections.abc import Callable
@@ -43,6 +43,7 @@ class LossCost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_HEAD = LossCost(forward=NOTHING, backward=NOTHING)
+WHOLE_LOGITS = ("eager", "plain")  # losses that convert all logits to float
 
 
 class Logits(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,8 +97,6 @@ def loss_cost(recipe: Recipe, logits: Logits) -> LossCost:
 # Distinct blocks that the allocator ends up with, over the loss's own peak: the gradient's block (4 B a logit) fits into none of
 # those that forward freed (2 and 4 B), so half as much again. Assumed: no measured run that reports reserved bytes has this loss.
 _SEGMENTS = {"fused": 1.5}
-
-
 _WHOLE = ("eager", "plain", "fused")  # losses that take whole logits from the model's own head
 
 
@@ -107,11 +106,9 @@ def _outputs(x: Logits) -> Quantity:
     Source: torch 2.13, distributed/pipelining/stage.py, output_chunks (detached after their backward, not freed).
     """
     earlier = maximum(x.outputs - 1, 0)
-    return (
-        named(earlier, "earlier micro-batches") * x.logits(x.width, "handed back at the end")
-        if is_there(bytes_(x.outputs))
-        else NOTHING
-    )
+    if not is_there(bytes_(x.outputs)):
+        return NOTHING
+    return named(earlier, "earlier micro-batches") * x.logits(x.width, "handed back at the end")
 
 
 def _norm(recipe: Recipe, x: Logits) -> Quantity:
@@ -400,4 +397,3 @@ _KINDS: dict[str, Callable[[Recipe, Logits], LossCost]] = {
     "none": lambda _recipe, _x: NO_HEAD,
 }
 KINDS = tuple(_KINDS)
-WHOLE_LOGITS = ("eager", "plain")  # losses that convert all logits to float

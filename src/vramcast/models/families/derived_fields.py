@@ -113,9 +113,11 @@ def _computed(sign: str, numbers: list[Any], path: str) -> Any:
 
 
 def _checked(node: Config, name: str, default: Any) -> Any:
-    """The field as the kind that its default is of; a number where there is none."""
+    """The field as the kind that its default is of; a number where there is none, also one that is written for each layer."""
     if isinstance(default, bool):
         return node.flag(name)
+    if isinstance(default, int) and isinstance(given := node.raw[name], list) and given and given == given[:1] * len(given):
+        return Config({name: given[0]}, path=node.path).integer(name, least=-_LOWEST)
     if isinstance(default, float):
         return node.number(name)
     if isinstance(default, list | tuple):

@@ -22,7 +22,7 @@ from vramcast.training.forecast import forecast_training
 from vramcast.training.frameworks.common import attention_on
 from vramcast.training.memory import peak_bytes
 from vramcast.training.methods import named_by_task
-from vramcast.training.resolve import resolved
+from vramcast.training.resolve import resolved, validate
 from vramcast.training.structure import StepNumbers
 from vramcast.truth.steps import training_spread
 from vramcast.workload import Parallel, Training
@@ -167,7 +167,8 @@ def _but_recomputation(structure: Structure) -> Any:
 
 def _trained_of(question: Training, task: Task, model: Model, card: Accelerator) -> int:
     """Parameters that get gradients, which no layout changes. Raises QuestionError for a layout that cannot be."""
-    resolved(named_by_task(question), model)
+    asked = named_by_task(question)
+    validate(asked, model, resolved(asked, model)[0])
     bare = msgspec.structs.replace(question, parallel=Parallel(), gpus=1, zero=None, fsdp=None, checkpointing=None, options={})
     alone = bare if task.method == "full" else question
     return _trainable(model, card, msgspec.json.encode(msgspec.structs.replace(alone, micro_batch=1, accumulate=1)))

@@ -6,7 +6,7 @@ Source: accelerate 1.15, commands/config/config_args.py and utils/dataclasses.py
 from typing import Any
 
 from vramcast.reading.training.huggingface import checkpointing, fsdp_idle, fsdp_rules
-from vramcast.reading.training.keys import Rule, flag, one_of, text, whole
+from vramcast.reading.training.keys import Rule, apply, flag, one_of, text, whole
 from vramcast.reading.training.settings import UNSET, Settings
 
 NAME = "accelerate YAML"
@@ -55,6 +55,35 @@ IDLE = (
     "megatron_lm_config.megatron_lm_num_micro_batches", "megatron_lm_config.megatron_lm_use_distributed_optimizer",
     "ipex_config*", "mpirun_config*", *fsdp_idle("fsdp_config."),
 )  # fmt: skip
+
+
+# Flags of accelerate launch, by the names that its own file has for them.
+_FLAGS = {
+    "zero_stage": "deepspeed_config.zero_stage", "offload_optimizer_device": "deepspeed_config.offload_optimizer_device",
+    "offload_param_device": "deepspeed_config.offload_param_device", "mixed_precision": "mixed_precision",
+}  # fmt: skip
+
+
+def without_launcher(flags: dict[str, Any], settings: Settings, *, where: str) -> dict[str, Any]:
+    """A command's flags less those of accelerate's launcher, which are read as its own file would be."""
+    switches = {"use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP", "multi_gpu": "MULTI_GPU"}
+    kind = next((kind for name, kind in switches.items() if flags.get(name)), None)
+    if kind is None and not {"mixed_precision", "num_machines", "dynamo_backend"} & flags.keys():
+        return flags
+    said: dict[str, Any] = {"distributed_type": kind} if kind else {}
+    said |= {_FLAGS[name]: value for name, value in flags.items() if name in _FLAGS}
+    if any(str(flags.get(name, "")).lower() in ("true", "1") for name in ("bf16", "fp16")):
+        said.pop("mixed_precision", None)  # the script's own stands: TrainingArguments sets ACCELERATE_MIXED_PRECISION again
+    said |= {f"fsdp_config.{name}": value for name, value in flags.items() if name.startswith("fsdp_") and name != "fsdp_config"}
+    apply(settings, said, RULES, IDLE, where=where)
+    if kind == "DEEPSPEED":
+        settings.put("zero", 2, f"{where}: use_deepspeed, zero_stage 2 where none is given")
+    elif kind == "FSDP":
+        settings.put("fsdp", 1, f"{where}: use_fsdp, version 1 where none is given")
+    taken = {*switches, *_FLAGS}
+    return {
+        name: value for name, value in flags.items() if name not in taken and not (kind == "FSDP" and name.startswith("fsdp_"))
+    }
 
 
 def finish(settings: Settings) -> None:

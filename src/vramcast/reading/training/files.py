@@ -9,6 +9,7 @@ from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.reading.training import shared
+from vramcast.reading.training.accelerate import without_launcher
 from vramcast.reading.training.idle_keys import idle_keys
 from vramcast.reading.training.keys import apply, flat
 from vramcast.reading.training.settings import Settings
@@ -30,6 +31,11 @@ _POINTERS = {"config_path", "config_file", "config", "path", "file"}  # a sectio
 FORMATS = (
     "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",
     "megatron", "huggingface", "accelerate", "deepspeed", "peft_config",
+)  # fmt: skip
+# what torchrun, accelerate launch and deepspeed are told of processes and machines
+_LAUNCHERS = (
+    "nproc_per_node", "nnodes", "node_rank", "master_*", "num_processes", "num_gpus", "num_machines", "config_file", "config",
+    "main_process_port", "standalone", "rdzv_*",
 )  # fmt: skip
 # what stands beside a framework's own file and never names the framework first
 BESIDE = ("accelerate", "deepspeed", "peft_config")
@@ -264,20 +270,9 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
     """A script's flags, then the files that it names and that are at hand."""
     formats = []
     if command.flags or command.overrides:
-        given = flat(_launched(command.flags, settings, path)) | command.overrides
+        given = flat(without_launcher(command.flags, settings, where=path.name)) | command.overrides
         name = command.program or format_of(given, where=path.name)
-        launch = (
-            "nproc_per_node",
-            "nnodes",
-            "node_rank",
-            "master_*",
-            "num_processes",
-            "num_gpus",
-            "num_machines",
-            "config_file",
-            "config",
-        )
-        _by_rules(name, given, settings, where=path.name, launch=(*launch, "main_process_port", "standalone", "rdzv_*"))
+        _by_rules(name, given, settings, where=path.name, launch=_LAUNCHERS)
         formats.append(name)
     settings.put("gpus", command.gpus, f"{path.name}: the launcher")
     if command.more:
@@ -291,36 +286,6 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
         else:
             settings.unread.append(f"{file} (not found beside {path.name})")
     return formats + _nested(settings, path.parent)
-
-
-# Flags of accelerate launch, by the names that its own file has for them.
-_ACCELERATE = {
-    "zero_stage": "deepspeed_config.zero_stage", "offload_optimizer_device": "deepspeed_config.offload_optimizer_device",
-    "offload_param_device": "deepspeed_config.offload_param_device", "mixed_precision": "mixed_precision",
-}  # fmt: skip
-
-
-def _launched(flags: dict[str, Any], settings: Settings, path: Path) -> dict[str, Any]:
-    """A command's flags less those of accelerate's launcher, which are read as its own file would be."""
-    switches = {"use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP", "multi_gpu": "MULTI_GPU"}
-    kind = next((kind for name, kind in switches.items() if flags.get(name)), None)
-    if kind is None and not {"mixed_precision", "num_machines", "dynamo_backend"} & flags.keys():
-        return flags
-    said: dict[str, Any] = {"distributed_type": kind} if kind else {}
-    said |= {_ACCELERATE[name]: value for name, value in flags.items() if name in _ACCELERATE}
-    if any(str(flags.get(name, "")).lower() in ("true", "1") for name in ("bf16", "fp16")):
-        said.pop("mixed_precision", None)  # the script's own stands: TrainingArguments sets ACCELERATE_MIXED_PRECISION again
-    said |= {f"fsdp_config.{name}": value for name, value in flags.items() if name.startswith("fsdp_") and name != "fsdp_config"}
-    rules = rules_of("accelerate")
-    apply(settings, said, rules.RULES, rules.IDLE, where=path.name)
-    if kind == "DEEPSPEED":
-        settings.put("zero", 2, f"{path.name}: use_deepspeed, zero_stage 2 where none is given")
-    elif kind == "FSDP":
-        settings.put("fsdp", 1, f"{path.name}: use_fsdp, version 1 where none is given")
-    taken = {*switches, *_ACCELERATE}
-    return {
-        name: value for name, value in flags.items() if name not in taken and not (kind == "FSDP" and name.startswith("fsdp_"))
-    }
 
 
 def _nested(settings: Settings, folder: Path) -> list[str]:

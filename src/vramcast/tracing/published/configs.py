@@ -5,10 +5,11 @@ share it; ``folders`` are the parts of a diffusers repository. Where a name is n
 determine one.
 """
 
-import json
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
+
+import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.tracing.configs import derived
@@ -51,7 +52,7 @@ def published(name: str) -> Published | None:
 def _by_id() -> dict[str, Published]:
     known: dict[str, Published] = {}
     for line in files(__package__).joinpath("configs.jsonl").read_text().splitlines():
-        row = json.loads(line)
+        row = msgspec.json.decode(line)
         config = row["config"]
         for name in row["ids"]:
             folders = config.get("folders", {})

@@ -11,12 +11,13 @@ N, a table a record.
 
 import itertools
 import math
-import tomllib
 from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from statistics import NormalDist
 from typing import Any, NamedTuple
+
+import msgspec
 
 Kind = Any  # a string, a list of one kind and a number, or a table of kinds
 
@@ -57,7 +58,7 @@ def data_set(path: str, name: str | None = None) -> DataSet | None:
 @cache
 def _known() -> dict[str, DataSet]:
     found: dict[str, DataSet] = {}
-    for row in tomllib.loads(files(__package__).joinpath("data_sets.toml").read_text())["set"]:
+    for row in msgspec.toml.decode(files(__package__).joinpath("data_sets.toml").read_text())["set"]:
         for each in row["ids"]:
             made = DataSet(each, row["columns"], row["splits"])
             lower = each.lower()

@@ -1,7 +1,6 @@
 """Facts of ``families.toml``: what transformers' tables say of a model type, apart from the model itself."""
 
 import itertools
-import tomllib
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -42,7 +41,7 @@ def style_of(kind: str) -> Style:
 
 @cache
 def _facts() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(files(__package__).joinpath("families.toml").read_text())
+    return msgspec.toml.decode(files(__package__).joinpath("families.toml").read_text(), type=dict[str, dict[str, Any]])
 
 
 def facts(table: str) -> dict[str, Any]:
