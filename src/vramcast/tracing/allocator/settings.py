@@ -14,6 +14,7 @@ from vramcast.units import MiB
 MIN_BLOCK = 512
 SMALL_LIMIT = MiB
 SMALL_SEGMENT = 2 * MiB
+LARGE_SEGMENT = 20 * MiB
 MIN_LARGE = 10 * MiB
 LARGE_STEP = 2 * MiB
 _INTERVALS = 16  # roundup_power2_divisions has one entry per power of two from 1 MiB to 32 GiB and above
@@ -29,8 +30,8 @@ class AllocatorSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
     expandable_segments: bool = False
     max_split_size_bytes: int | None = None
-    max_non_split_rounding_bytes: int = 20 * MiB
-    large_segment_bytes: int = 20 * MiB
+    max_non_split_rounding_bytes: int = LARGE_SEGMENT
+    large_segment_bytes: int = LARGE_SEGMENT
     garbage_collection_threshold: float = 0.0
     memory_fraction: float | None = None
     roundup_power2_divisions: tuple[int, ...] = ()

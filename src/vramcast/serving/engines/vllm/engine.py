@@ -101,7 +101,7 @@ def answer(resolved: Resolved) -> Answer:
     pool = _pool_bytes(ranks, narrow) if resolved.card and settings.caches else blocks * narrow.plan.block_bytes
     cache = _cache_plan(narrow, (pool, blocks, request), resolved, settings)
     return Answer(
-        resolved=resolved,
+        resolved=_with_held_back(resolved, settings, narrow.fixed) if resolved.card else resolved,
         ranks=tuple(_memory(rank, blocks, wanted, resolved, settings) for rank in ranks),
         cache=cache,
         max_context=longest,
@@ -201,6 +201,15 @@ def _memory(rank: VllmRank, blocks: Number, wanted: Number, resolved: Resolved, 
 def _graphs(fixed: VllmTerms, settings: VllmSettings) -> Term:
     """The graphs as the budget needs room for them: what is held back for them, where something is."""
     return fixed.reserve if subtracts_graphs(settings) else fixed.graphs
+
+
+def _with_held_back(resolved: Resolved, settings: VllmSettings, fixed: VllmTerms) -> Resolved:
+    """The question with a word on what is held back for graphs, where they leave some of it empty: no term shows that part."""
+    held, filled = fixed.reserve.bytes, fixed.graphs.bytes
+    if not subtracts_graphs(settings) or is_array(held) or is_array(filled) or held <= filled:
+        return resolved
+    told = f"held back for graphs by this release; they fill {gib(filled)}, the rest stays empty and is needed all the same"
+    return msgspec.structs.replace(resolved, assumed=(*resolved.assumed, Assumption("graphs_held_back", gib(held), told)))
 
 
 def _claimed(rank: VllmRank, settings: VllmSettings, device: Number) -> Number:

@@ -19,6 +19,7 @@ from vramcast.quantity import Number, bytes_, is_nothing, maximum, minimum, name
 from vramcast.serving.engines.base import Fitted, Version, at
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.profile import widest_slice
+from vramcast.tracing.allocator.settings import LARGE_SEGMENT
 from vramcast.units import KiB, MiB
 
 NODE_KIB = Fitted(19.4, 42, "start-up logs of 0.19, 8 to 80 layers on one line")
@@ -31,7 +32,6 @@ ACCUMULATOR_BYTES = 4
 # v1/attention/backends/flashinfer.py: one float workspace, and a wrapper with its integer workspace for every decode size
 FLASHINFER_WORKSPACE = 394 * MiB
 FLASHINFER_WRAPPER = 8 * MiB
-SEGMENT = 20 * MiB
 LARGEST = 512
 STEP = 8
 WIDE_FROM = 256
@@ -137,7 +137,7 @@ def reserve_term(graphs: Term, capture: Capture, *, second: bool) -> Term:
     """
     if not second or is_nothing(graphs.bytes) or is_nothing(capture.whole_sizes):
         return graphs
-    apart = named(capture.whole_sizes, "whole decode graphs") * bytes_(SEGMENT, "a segment of torch's allocator")
+    apart = named(capture.whole_sizes, "whole decode graphs") * bytes_(LARGE_SEGMENT, "a segment of torch's allocator")
     return Term.total("graphs held back for", (*graphs.terms, Term(name="segments", amount=apart)), source=graphs.source)
 
 
