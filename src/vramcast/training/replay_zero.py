@@ -31,8 +31,7 @@ class PartitionedStep(Step):
         self.narrow = width(recipe.precision.backward_gradients)
         self.at = EMBEDDING  # the unit whose backward runs
         self.overlaps = recipe.sharding.overlaps
-        auto = recipe.sharding.bucket_elements <= self.model.hidden**2  # names one bucket; a file's sum has both
-        self.room = recipe.sharding.bucket_elements / (2 if self.overlaps and not auto else 1)
+        self.room = recipe.sharding.reduce_bucket or recipe.sharding.bucket_elements
         self.buckets: list[Held] = []
         self.own: Held = None  # gradients of this rank's part
         self.waiting: tuple[Held, bool] | None = None  # a gradient larger than the bucket, and whether it is of the part

@@ -249,7 +249,7 @@ class _Rules:
         Source: DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py, reduce_independent_p_g_buckets_and_remove_grads: whatever a
         bucket can hold.
         """
-        bucket = self.recipe.sharding.bucket_elements
+        bucket = self.recipe.sharding.reduce_bucket or self.recipe.sharding.bucket_elements
         small = sum(part.elements * part.copies for part in self.held.shapes if part.elements <= bucket)
         if self.kind != "zero1" or not self.recipe.update.flattens or not small or self.gradients_on_host():
             return gradients

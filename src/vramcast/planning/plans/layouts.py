@@ -8,8 +8,9 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.inventory import Model
-from vramcast.models.layers import Experts, LatentAttention
+from vramcast.models.layers import Experts
 from vramcast.serving.engines.layouts import has_experts
+from vramcast.serving.engines.sglang.fraction import is_latent
 from vramcast.units import GiB
 from vramcast.workload import Parallel
 
@@ -87,14 +88,9 @@ def _with_experts(engine: str, model: Model, tp: int, most: int) -> Iterator[Lay
                 yield Layout(parallel=Parallel(tp=tp, dp=dp), options={"enable_expert_parallel": True}, attention_ranks=dp)
     elif tp > 1:
         yield Layout(parallel=Parallel(tp=tp, ep=tp))
-    if engine == "sglang" and tp > 1 and _is_latent(model):
+    if engine == "sglang" and tp > 1 and is_latent(model):  # made for latent attention, whose cache tensor parallelism repeats
         options = {"enable_dp_attention": True, "dp_size": tp}
         yield Layout(parallel=Parallel(tp=tp, ep=tp), options=options, attention_ranks=tp)
-
-
-def _is_latent(model: Model) -> bool:
-    """SGLang's data-parallel attention was made for latent attention, whose cache tensor parallelism repeats."""
-    return any(isinstance(mixer, LatentAttention) for block in model.blocks for mixer in block.mixers)
 
 
 def on_host(engine: str, model: Model, bits: float, layout: Layout, card: Accelerator) -> Iterator[Layout]:

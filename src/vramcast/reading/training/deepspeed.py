@@ -107,3 +107,4 @@ def finish(settings: Settings) -> None:
         settings.put(
             "options.bucket_elements", twice * reduce + gather, "reduce_bucket_size, allgather_bucket_size, overlap_comm"
         )
+        settings.put("options.reduce_bucket", reduce, "reduce_bucket_size")

@@ -13,7 +13,7 @@ from typing import cast
 
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Experts
-from vramcast.training.frameworks.common import is_month, version_of
+from vramcast.training.frameworks.common import FIRST_YEAR, is_month, version_of
 from vramcast.training.recipe.draft import Draft, Overrides, Translation, because
 from vramcast.training.recipe.parts import (
     Adapters,
@@ -32,7 +32,7 @@ from vramcast.training.recipe.parts import (
 from vramcast.workload import Training
 
 # Changes of Transformer Engine: the month after, and the release of Megatron-LM's core that followed (none yet for the second)
-REUSES_PLACEHOLDERS, KEEPS_LOGITS = ((2025, 5), (0, 12)), ((2026, 8), (2000,))
+REUSES_PLACEHOLDERS, KEEPS_LOGITS = ((2025, 5), (0, 12)), ((2026, 8), (FIRST_YEAR,))
 
 
 def _since(question: Training, change: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:

@@ -50,6 +50,7 @@ def _engine(draft: Draft, compute: Dtype) -> Overrides:
         "allgather and reduce buckets of 5e8 elements" + (", cast to fp16 by allreduce_bucket" if casts else ""),
         Sharding,
         bucket_elements=1_500_000_000 if casts else 1_000_000_000,
+        reduce_bucket=500_000_000,
     )
     yield because(
         "DeepSpeed's process groups beside Megatron's, a communicator per pipeline neighbour", ModelParallel, pipeline_engine=True

@@ -164,6 +164,7 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="FSDP2's last block at the loss: gathered before its backward by the root's hook, or whole throughout"),
     ] = ""
     bucket_elements: Annotated[int, Meta(ge=0, description="elements of flat communication buckets")] = 0
+    reduce_bucket: Annotated[int, Meta(ge=0, description="elements of one bucket of gradients; 0 = all of bucket_elements")] = 0
     ddp_buckets: Annotated[bool, Meta(description="DDP keeps a copy of the gradients in its buckets")] = False
     whole_accumulation: Annotated[
         Literal["none", "trained", "units"],
