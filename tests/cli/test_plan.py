@@ -10,6 +10,15 @@ SERVE = ["plan", "serve", "Qwen/Qwen2.5-7B-Instruct", "--gpu", "H100x2", "--gpu"
 TRAIN = ["plan", "train", "meta-llama/Llama-3.1-8B", "--gpu", "H100x8", "--seq", "4096", "--batch", "64", "--tokens", "1B"]
 
 
+def test_many_list_prices_are_one_line_and_few_are_told_each(capsys) -> None:
+    run(["plan", "qwen2.5-7b", "--users", "2", "--prompt", "500", "--output", "100"])
+    told = capsys.readouterr().out
+    assert told.count("\n  price = ") == 1
+    assert "price = the list prices of " in told
+    run([*SERVE[:3], "--gpu", "H100", "--users", "2"])
+    assert "list price of" in capsys.readouterr().out.split("Assumed")[1]
+
+
 @pytest.mark.parametrize("line", [SERVE, [*TRAIN, "--framework", "torchtitan"]], ids=("serve", "train"))
 def test_a_terminal_of_eighty_columns(line: list[str], capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")

@@ -105,7 +105,12 @@ def _draw_layers(page: Page, model: Model) -> None:
         page.line("  ", *block_line(block))
     for tower in model.towers:
         note = "stored, not loaded" if tower.stored_only else ""
-        page.line("  ", (f"{tower.name} ({tower.kind})".ljust(24), "title"), count(tower.elements), f" parameters  {note}")
+        page.line(
+            "  ",
+            (f"{tower.name.removesuffix('.')} ({tower.kind})".ljust(36) + "  ", "title"),
+            count(tower.elements),
+            f" parameters  {note}",
+        )
 
 
 def _draw_sequence(page: Page, model: Model) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from vramcast.cli.pages.page import Page, Span
 from vramcast.ledger import Assumption, Fit
+from vramcast.planning.plans.plan import UNKNOWN_PRICE
 from vramcast.planning.verdict import likely_text
 from vramcast.units import gib
 
@@ -11,6 +12,7 @@ _BAR = 24
 _STYLES = {"fits": "good", "tight": "warn"}
 _LABEL = 13
 _MOST_LEFT_OUT = 4
+_MOST_PRICES = 6
 
 
 def nothing_holds(page: Page, nearest: tuple[str, int] | None, would_help: str) -> None:
@@ -56,9 +58,18 @@ def ending(page: Page, assumed: Iterable[Assumption], refused: Mapping[str, int]
     """What was assumed, and why structures were left out, the commonest reasons first."""
     if assumed:
         page.heading("Assumed")
-        for a in assumed:
+        for a in _prices_folded(tuple(assumed)):
             page.line("  ", f"{a.name} = {a.value}", (f"  {a.because}", "faint"))
     if refused:
         page.heading("Left out")
         for reason, times in sorted(refused.items(), key=lambda item: -item[1])[:_MOST_LEFT_OUT]:
             page.line("  ", f"{times} structures: ", (reason, "faint"))
+
+
+def _prices_folded(assumed: tuple[Assumption, ...]) -> tuple[Assumption, ...]:
+    """More list prices than a reader looks at become one line: how many, and how to see or to change them."""
+    prices = [a for a in assumed if a.name == "price" and a.value != UNKNOWN_PRICE]
+    if len(prices) <= _MOST_PRICES:
+        return assumed
+    folded = Assumption("price", f"the list prices of {len(prices)} cards", "--json lists each; --gpu 'CARD@2.50' says yours")
+    return (*(a for a in assumed if a not in prices), folded)

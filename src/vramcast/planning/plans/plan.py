@@ -40,6 +40,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.page(terminal=False).text())
 
 
+UNKNOWN_PRICE = "unknown"
+
+
 def prices_taken(offers: Sequence[Offer]) -> tuple[Assumption, ...]:
     """What is taken for the hour of a card where the user said nothing, and which cards have no price."""
     told = [
@@ -50,5 +53,5 @@ def prices_taken(offers: Sequence[Offer]) -> tuple[Assumption, ...]:
     if without:
         names = ", ".join(without)
         why = f"{names}: no public price is known here; say yours, --gpu '{without[0]}@2.50'"
-        told.append(Assumption("price", "unknown", why))
+        told.append(Assumption("price", UNKNOWN_PRICE, why))
     return tuple(told)

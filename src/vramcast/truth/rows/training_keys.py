@@ -58,7 +58,8 @@ QUIET = frozenset({
 PARALLEL = frozenset({
     "world", "dp", "zero_stage", "tp", "sp", "pp", "cp", "ep", "impl", "etp", "vpp", "partition", "pp_naive", "ulysses",
 })  # fmt: skip
-OFFLOAD = frozenset({"params", "optimizer", "gradients"})
+# What a row may hold on the host: its key, and the part it names.
+OFFLOAD = {"params": "parameters", "optimizer": "optimizer", "gradients": "gradients"}
 ADAPTERS = frozenset({
     "r", "alpha", "dropout", "targets", "dtype", "modules_to_save", "trainable_m", "trainable_params", "use_dora", "extra",
     "use_rslora", "bias", "task_type", "init_lora_weights", "kernels",
@@ -126,7 +127,7 @@ def _unread(row: Row) -> Iterator[str]:
         (settings, READ | QUIET, ""),
         (settings.get("parallel"), PARALLEL, "parallel."),
         (settings.get("adapters"), ADAPTERS, "adapters."),
-        (settings.get("offload"), OFFLOAD, "offload."),
+        (settings.get("offload"), frozenset(OFFLOAD), "offload."),
         (settings.get("flags"), FLAGS | QUIET_FLAGS, "--"),
     )
     for mapping, known, prefix in parts:

@@ -7,7 +7,7 @@ from vramcast.errors import VramcastError
 from vramcast.training.recipe.parts import Module
 from vramcast.training.stage_layouts import chunks_of
 from vramcast.truth.rows.training_adapter import adapter_of, method_of
-from vramcast.truth.rows.training_keys import same_keys
+from vramcast.truth.rows.training_keys import OFFLOAD, same_keys
 from vramcast.truth.rows.training_words import ATTENTION, DTYPES, FRAMEWORKS, LOSS, MERGED, NARROW, PREFERENCES, month_of_commit
 from vramcast.workload import Parallel, Training
 
@@ -148,7 +148,6 @@ def _fsdp(parallel: dict[str, Any], framework: str) -> int | None:
     return 2 if megatron or re.search(r"fsdp ?v?2|fully_shard", impl) else 1 if "fsdp" in impl else None
 
 
-_ITSELF = (("optimizer", "optimizer"), ("gradients", "gradients"))
 _MOVED = (("parameters", "param"), ("optimizer", "optim"), ("gradients", "gradient"))
 
 
@@ -159,7 +158,7 @@ def _offload(s: dict[str, Any]) -> tuple[str, ...]:
         text = " ".join(given) if isinstance(given, list) else given
         parts = tuple(name for name, word in _MOVED if word in text.lower())
         return parts + (("activations",) if "activation" in text.lower() or s.get("activation_offload") else ())
-    parts = tuple(name for name, key in (("parameters", "params"), *_ITSELF) if given.get(key) is True)
+    parts = tuple(part for key, part in OFFLOAD.items() if given.get(key) is True)
     return parts + (("activations",) if s.get("activation_offload") else ())
 
 
