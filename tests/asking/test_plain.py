@@ -1,5 +1,7 @@
 """Questions in a person's words become the words of a command; what is none stays an error."""
 
+# ruff: noqa: RUF001 (Chinese punctuation is what people type)
+
 import pytest
 
 from vramcast.asking.plain import plain_question
@@ -56,6 +58,18 @@ from vramcast.cli import run
         ("strix halo 128gb gpt-oss 120b tokens per second", "serve", "gpt-oss 120b",
          "--gpu=strix halo 128gb --context=2048 --engine=llama.cpp --prompt=1024 --output=256"),
         ("Kimi K2 hardware requirements", "fit", "Kimi K2", ""),
+        ("5090 vllm qwen3.6 27b nvfp4 196k ctx", "serve", "qwen3.6 27b nvfp4", "--gpu=5090 --context=196k --engine=vllm"),
+        ("a 5090 or a 4090 for qwen3 32b", "plan", "qwen3 32b", "--gpu=5090x1 --gpu=4090x1 --by=cards"),
+        ("llama 3.3 70b on a 3090 and a 3060", "fit", "llama 3.3 70b", "--gpu=3090, 3060"),
+        ("how many A100 do I need to serve a 70B in fp16", "plan", "meta-llama/Llama-3.3-70B-Instruct",
+         "--gpu=A100 --bits=16 --by=cards"),
+        ("full finetune llama 3 70b how many h100", "plan train", "llama 3 70b", "--gpu=h100x256 --method=full --by=cards"),
+        ("is 32GB ram and 8GB vram enough for qwen3 30b a3b", "serve", "qwen3 30b a3b",
+         "--gpu=8GB --engine=ollama --quant=Q4_K_M"),
+        ("strix halo 128gb ram qwen3 30b a3b", "fit", "qwen3 30b a3b", "--gpu=strix halo 128gb"),
+        ("Qwen-7B-Chat微调单卡需要多大显存可以跑得起来？RTX 3090 24G max-length: 1024 batch-size: 1", "fit", "Qwen-7B-Chat",
+         "--gpu=RTX 3090 24G --seq=1024 --only=train"),
+        ("qwen2 7B 微调 大概需要多少显存啊，在3090 上可以吗？", "fit", "qwen2 7B", "--gpu=3090 --only=train"),
     ],
 )  # fmt: skip
 def test_a_line_names_model_card_and_settings(text: str, command: str, model: str, flags: str) -> None:
@@ -75,11 +89,26 @@ def test_a_line_names_model_card_and_settings(text: str, command: str, model: st
         "",
         "x " * 200,
         "serve --gpu 4090",
-        "a 5090 or a 4090 for qwen3 32b",
     ],
 )
 def test_what_is_no_question_is_none(text: str) -> None:
     assert plain_question(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "unread"),
+    [
+        ("can I run qwen3 8b chat on windows with wsl on a 4090", "qwen3 8b chat", "windows wsl"),
+        ("我的老电脑用4090能跑Qwen3-8B吗", "Qwen3-8B", "老电脑"),
+        ("how much vram for phi4 14b with rag and langchain", "phi4 14b", "rag langchain"),
+    ],
+)
+def test_what_is_not_read_is_told(text: str, model: str, unread: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = plain_question(text)
+    assert found is not None
+    assert (found.model, found.unread) == (model, unread)
+    run([text])
+    assert f"not read, and not counted: {unread}" in capsys.readouterr().err
 
 
 def test_it_is_asked_without_quotes_too_and_says_how(capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,6 +39,14 @@ def test_every_rung_is_the_edge_of_what_surely_fits(model, words, wanted) -> Non
             assert core_of(more, model=facts, card=card)[1].verdict != "fits", rung.flags
 
 
+def test_slots_that_nobody_asked_for_make_room_for_users() -> None:
+    question = serving_question("openai/gpt-oss-120b", gpu="H100", context="4096").question
+    rungs = most_of(question, read_model(question.model), least_card(question.gpu), "users")
+    assert "--max-num-seqs" in rungs[1].flags and rungs[1].value > rungs[0].value
+    slots = int(rungs[-1].flags.split("--max-num-seqs ")[1].split()[0])
+    assert rungs[-1].value <= slots
+
+
 def test_the_page_ends_in_a_line_to_type_and_json_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     line = ["serve", "Qwen/Qwen3-32B-AWQ", "--gpu", "4090", "--best", "context"]
     assert cli.run(line) == 0

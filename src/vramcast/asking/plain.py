@@ -2,8 +2,8 @@
 
 One short line that names a model, and mostly a card, becomes the words of ``fit``, ``serve`` or ``train``. Who names neither an
 engine nor a type nor a method asks which of them do: the page of every way. Who asks how many users, how long a context or how
-fast gets that answer. What is left over has to be words of this file, or the line is no such question: nothing that was said is
-dropped. With an engine on a card, where the line names no context, the longest that fits is asked for.
+fast gets that answer. What is neither the model's name nor a word that asks is told as not read: nothing that was said is
+dropped in silence. With an engine on a card, where the line names no context, the longest that fits is asked for.
 """
 # ruff: noqa: RUF001 (Chinese punctuation and the sign of multiplication are what people type)
 
@@ -12,12 +12,18 @@ from collections.abc import Iterator
 
 import msgspec
 
+from vramcast.asking.plain_model import Found, is_model, model_in
 from vramcast.asking.plain_words import (
     AFTER,
     ASKING,
     BEFORE,
+    BOTH,
+    CLUSTER,
+    DTYPES,
+    EITHER,
     FILES,
     GLUED,
+    HOST,
     MAKERS,
     METHODS,
     MIXED,
@@ -26,23 +32,39 @@ from vramcast.asking.plain_words import (
     PLURAL,
     RUNS,
     SAID,
-    SAME_SIZE,
-    SIZED,
+    SHARED,
     SPEED_CONTEXT,
     TRAINS,
     USUAL_CONTEXT,
     WANTED,
 )
 
-_LONGEST, _WORDS_OF_A_NAME = 200, 4
+_LONGEST = 400
+_MOST_UNREAD = 12  # words: a line of more is a text about something else
 
 
 class Plain(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked: the command, the model's name, and flags as they are typed."""
+    """What was asked: the command, the model's name, and flags as they are typed; ``unread``: words that none of them holds."""
 
     command: str  # fit, serve, train or plan
     model: str
     flags: tuple[str, ...]
+    unread: str = ""
+
+
+class _Said(msgspec.Struct, frozen=True, kw_only=True):
+    """A line taken apart: ``cards`` as --gpu takes them, ``settings`` by name, ``wanted`` beside the verdict."""
+
+    line: str
+    cards: tuple[str, ...]
+    count: int
+    settings: dict[str, str]
+    wanted: str
+    trains: bool
+
+    @property
+    def card(self) -> str:
+        return self.cards[0] if len(self.cards) == 1 else ""
 
 
 def plain_question(text: str) -> Plain | None:
@@ -51,32 +73,67 @@ def plain_question(text: str) -> Plain | None:
     if not line or len(line) > _LONGEST or line.startswith("-") or " --" in line:
         return None
     wanted, left = _wanted(line)
-    left, said = _settings(left)
-    card, count, left = _card(left)
-    if card and _card(left)[0]:  # a card or another: one at a time
-        return None
-    model = _model(left, surely=bool(card))
-    if model is None:
-        return None
-    if (beside := ON.fullmatch(model)) and _is_model(beside[1]):
-        model, card = beside[1], f"{card} {beside[2]}".strip()  # a card that nobody knows: --gpu refuses it, with the nearest
+    left, settings = _settings(_host(left))
+    cards, count, left = _cards(left, line)
     trains = bool(re.search(TRAINS, line, re.I)) or bool(
-        said.keys() & {"method", "framework", "samples", "epochs", "zero", "fsdp"}
+        settings.keys() & {"method", "framework", "samples", "epochs", "zero", "fsdp"}
     )
-    flags = [f"--gpu={card}x{count}" if count > 1 else f"--gpu={card}"] if card else []
-    if card and count == 1 and wanted == "cards" and not trains and not said.keys() - {"context", "concurrency"}:
-        load = [f"--{flag}={said[name]}" for name, flag in (("context", "context"), ("concurrency", "users")) if name in said]
-        return Plain(command="plan", model=model, flags=(*flags, *load, "--by=cards"))
-    if card and not trains and wanted == "speed" and "engine" not in said and _shares_the_hosts_memory(card):
-        said["engine"] = "llama.cpp"
-    if _is_open(model, said, wanted, card):
-        return Plain(command="fit", model=model, flags=(*flags, *_flags_of_fit(line, said, trains=trains)))
-    if card and not trains and wanted not in ("users", "longest") and said.get("engine", "").lower() != "ollama":
-        said.setdefault("context", SPEED_CONTEXT if wanted == "speed" else "auto")  # Ollama takes its own by the card's memory
-    flags += _training_flags(said) if trains else _serving_flags(said, card)
-    return Plain(
-        command="train" if trains else "serve", model=model, flags=(*flags, *_flags_wanted(wanted, said, card, trains=trains))
-    )
+    asks = bool(cards or wanted or settings or trains or ASKING.match(line))
+    found = model_in(left, surely=asks)
+    if found is None or len(found.unread.split()) > _MOST_UNREAD:
+        return None
+    found, cards = _with_its_card(found, cards, line)
+    said = _Said(line=line, cards=cards, count=count, settings=settings, wanted=wanted, trains=trains)
+    return msgspec.structs.replace(_asked(found.name, said), unread=found.unread)
+
+
+def _with_its_card(found: Found, cards: tuple[str, ...], line: str) -> tuple[Found, tuple[str, ...]]:
+    """Words that are plainly a card's though nobody knows it stay with --gpu, which refuses them and names the nearest."""
+    behind = re.fullmatch(r"[a-z]{1,4}", found.unread, re.I)
+    if len(cards) == 1 and behind and re.search(rf"{re.escape(cards[0])} {found.unread}\b", line):  # a 4070 tii
+        return Found(found.name), (f"{cards[0]} {found.unread}",)
+    if cards:
+        return found, cards
+    if (beside := ON.fullmatch(found.name)) and is_model(beside[1]):
+        return Found(beside[1]), (beside[2],)
+    if found.unread and re.search(rf"\bon\s+(?:(?:an?|the|my)\s+)?{re.escape(found.unread)}[?.!]*$", line, re.I):
+        return Found(found.name), (found.unread,)
+    return found, cards
+
+
+def _asked(model: str, said: _Said) -> Plain:
+    """The words of the command that answers."""
+    card, settings, trains, wanted = said.card, said.settings, said.trains, said.wanted
+    if len(said.cards) > 1 or (card and said.count == 1 and wanted == "cards"):
+        return _planned(model, said)
+    if settings.pop("host", "") and not trains:
+        settings.setdefault("engine", "ollama")  # of the engines here the one that shares a model between card and host by itself
+        settings.setdefault("quant", "Q4")
+    flags = [f"--gpu={card}x{said.count}" if said.count > 1 else f"--gpu={card}"] if card else []
+    if card and not trains and wanted == "speed" and "engine" not in settings and _shares_the_hosts_memory(card):
+        settings["engine"] = "llama.cpp"
+    if _is_open(model, said):
+        return Plain(command="fit", model=model, flags=(*flags, *_flags_of_fit(said)))
+    if card and not trains and wanted not in ("users", "longest") and settings.get("engine", "").lower() != "ollama":
+        settings.setdefault(
+            "context", SPEED_CONTEXT if wanted == "speed" else "auto"
+        )  # Ollama takes its own by the card's memory
+    flags += _training_flags(settings) if trains else _serving_flags(settings, card)
+    return Plain(command="train" if trains else "serve", model=model, flags=(*flags, *_flags_wanted(said)))
+
+
+def _planned(model: str, said: _Said) -> Plain:
+    """How many cards, or which of several: the ranking by fewest."""
+    settings = said.settings
+    if said.trains:
+        most = f"x{CLUSTER}" if said.wanted == "cards" and said.count == 1 else f"x{said.count}"
+        known = [flag for flag in _training_flags(settings) if flag.startswith(("--method", "--seq", "--samples"))]
+        flags = [*(f"--gpu={card}{most}" for card in said.cards), *known, "--by=cards"]
+        return Plain(command="plan train", model=model, flags=tuple(flags))
+    most = "" if said.wanted == "cards" and said.count == 1 else f"x{said.count}"
+    load = [f"--{flag}={settings[name]}" for name, flag in (("context", "context"), ("concurrency", "users")) if name in settings]
+    bits = ["--bits=16"] if "dtype" in settings else []
+    return Plain(command="plan", model=model, flags=(*(f"--gpu={card}{most}" for card in said.cards), *load, *bits, "--by=cards"))
 
 
 def _shares_the_hosts_memory(card: str) -> bool:
@@ -99,31 +156,44 @@ def _wanted(line: str) -> tuple[str, str]:
     return "", line
 
 
-def _is_open(model: str, said: dict[str, str], wanted: str, card: str) -> bool:
+def _is_open(model: str, said: _Said) -> bool:
     """Whether the line leaves open how the model is run or trained, and asks for nothing that one way alone has."""
     from vramcast.asking.artefact import artefact_of
     from vramcast.models.names import take_apart
 
-    known = {"context", "concurrency"} | ({"batch"} if said.get("batch") == "1" else set())
-    if said.keys() - known or (card and wanted in ("users", "longest", "speed", "batch")) or wanted == "time":
+    known = {"context", "concurrency"} | ({"batch"} if said.settings.get("batch") == "1" else set())
+    one_way = said.card and said.wanted in ("users", "longest", "speed", "batch")
+    if said.settings.keys() - known or one_way or said.wanted == "time":
         return False
     return not artefact_of(model).engine and not take_apart(model).ending
 
 
-def _flags_of_fit(line: str, said: dict[str, str], *, trains: bool) -> list[str]:
-    runs = re.search(rf"\b(?:{RUNS})\b|运行|部署|推理|跑", line, re.I)
-    only = [] if trains == bool(runs) else ["--only=train"] if trains else ["--only=run"]
-    context = [f"--context={said['context']}"] if "context" in said and not (only and trains) else []
-    return [*context, *([f"--users={said['concurrency']}"] if "concurrency" in said else []), *only]
+def _flags_of_fit(said: _Said) -> list[str]:
+    settings = said.settings
+    runs = re.search(rf"\b(?:{RUNS})\b|运行|部署|推理|跑(?!得?起)", said.line, re.I)
+    only = [] if said.trains == bool(runs) else ["--only=train"] if said.trains else ["--only=run"]
+    length = "seq" if "--only=train" in only else "context"
+    context = [f"--{length}={settings['context']}"] if "context" in settings else []
+    return [*context, *([f"--users={settings['concurrency']}"] if "concurrency" in settings else []), *only]
 
 
-def _flags_wanted(wanted: str, said: dict[str, str], card: str, *, trains: bool) -> list[str]:
+def _flags_wanted(said: _Said) -> list[str]:
     """The flags of serve that answer how many, how long or how fast."""
-    if trains or not card:
+    if said.trains or not said.card:
         return []
-    if wanted == "users":
-        return ["--best=users", *([] if "context" in said else [f"--context={USUAL_CONTEXT}"])]
-    return {"longest": ["--best=context"], "speed": ["--prompt=1024", "--output=256"]}.get(wanted, [])
+    if said.wanted == "users":
+        return ["--best=users", *([] if "context" in said.settings else [f"--context={USUAL_CONTEXT}"])]
+    return {"longest": ["--best=context"], "speed": ["--prompt=1024", "--output=256"]}.get(said.wanted, [])
+
+
+def _host(line: str) -> str:
+    """The line with the host's memory marked as such; of a machine whose card has no other memory it is the card's."""
+    for found in HOST.finditer(line):
+        before, size = line[: found.start()], found["size"]
+        if SHARED.search(before):
+            return f"{before}{size}gb {line[found.end() :]}"
+        return f"{before} host-memory-{size} {line[found.end() :]}"
+    return line
 
 
 def _settings(line: str) -> tuple[str, dict[str, str]]:
@@ -135,6 +205,23 @@ def _settings(line: str) -> tuple[str, dict[str, str]]:
             said[name] = re.sub(r"\s", "", found[1])
             line = f"{line[: found.start()]} {line[found.end() :]}"
     return " ".join(line.split()), said
+
+
+def _cards(left: str, line: str) -> tuple[tuple[str, ...], int, str]:
+    """The cards as --gpu takes them, how many of one kind, and what is left of the line.
+
+    Two kinds are two offers where the line says ``or``, and one machine where it says ``and``; else the second is left as it is.
+    """
+    card, count, left = _card(left)
+    if not card:
+        return (), 1, left
+    other, more, rest = _card(left)
+    if other and EITHER.search(line):
+        return tuple(sorted((card, other), key=line.find)), count, EITHER.sub(" ", rest)
+    if other and BOTH.search(line):
+        pair = sorted(((card, count), (other, more)), key=lambda one: line.find(one[0]))
+        return (", ".join(name for name, number in pair for _ in range(number)),), 1, BOTH.sub(" ", rest)
+    return (card,), count, left
 
 
 def _card(line: str) -> tuple[str, int, str]:
@@ -171,63 +258,12 @@ def _is_card(name: str) -> bool:
         return False
 
 
-def _model(left: str, *, surely: bool) -> str | None:
-    """What is left between the words of asking, where it names a model; ``surely``: with a card beside it a name is enough."""
-    line = left
-    while (found := ASKING.match(line)) and found.end():
-        line = line[found.end() :].lstrip()
-    while line and (tail := _last_word(line)):
-        line = line[: -len(tail)].rstrip()
-    named = surely and len(line.split()) <= _WORDS_OF_A_NAME and re.search(r"[a-z]\S*\s?\d|^[a-z]+-\S+$", line, re.I)
-    if line and (own := SIZED.fullmatch(line)) and not _is_model(line) and _has_size(own[1], own[2], own[3]):
-        return own[1]
-    return line if line and (named or _is_model(line)) else None
-
-
-def _has_size(name: str, number: str, unit: str) -> bool:
-    """Whether a size that was said beside a name (DeepSeek-V3 671B, phi-3 mini 3.8b) is the size of the model it names."""
-    from vramcast.errors import VramcastError
-    from vramcast.models.reading import read_model
-
-    try:
-        parameters = read_model(name).parameters if _is_model(name) else 0
-    except VramcastError:
-        return False
-    said = float(number) * (1e12 if unit in "tT" else 1e9)
-    return bool(parameters) and abs(parameters / said - 1) < SAME_SIZE
-
-
-def _last_word(line: str) -> str:
-    """The last word where it is one of asking."""
-    for size in range(1, min(14, len(line)) + 1):
-        tail, before = line[-size:], line[: len(line) - size][-1:]
-        whole = not (re.match(r"[A-Za-z0-9]", tail) and re.match(r"[A-Za-z0-9.-]", before))
-        found = ASKING.match(tail)
-        if whole and found and found.end() == len(tail):
-            return tail
-    return ""
-
-
-def _is_model(name: str) -> bool:
-    from vramcast.asking.artefact import artefact_of
-    from vramcast.models.reading import load
-    from vramcast.models.reading.by_name import by_name
-    from vramcast.models.reading.known import in_english, short_name
-    from vramcast.models.reading.typed import current
-
-    plain = artefact_of(name).model
-    english = in_english(plain)
-    try:
-        return bool(load(plain) or short_name(english) or by_name(english) or current(english))
-    except ValueError:
-        return True  # a name with a slip or of several shapes: the command says which ones there are
-
-
 def _serving_flags(said: dict[str, str], card: str) -> list[str]:
     kind = _type_of(said["quant"].lower(), said.get("engine", ""), card) if "quant" in said else ""
     if re.match(r"I?Q\d", kind) and "engine" not in said and not re.match(r"m\d|apple|mac", card, re.I):
         said["engine"] = "llama.cpp"  # a type of GGUF files
     flags = [f"--{name}={said[name]}" for name in ("context", "concurrency", "engine") if name in said]
+    flags += [f"--dtype={DTYPES[said['dtype'].lower()[:2]]}"] if "dtype" in said and not kind else []
     return [*flags, *([f"--quant={kind}"] if kind else [])]
 
 

@@ -18,7 +18,7 @@ ASKING = re.compile(
     specs?|minimum|min|recommended|anyone|someone|know|would|about|expect|system|pc|machine|laptop|rig|setup|properly|comfortably|
     {RUNS}|{TRAINS}|full|and|with|using|on|in|at|into|by|via|under|from|a|an|card|cards|locally|local|me|if|take|takes)\b
     |运行|部署|推理|微调|训练|全参|全量|跑得起来|跑|装|请问|大佬|我|想|如果|大概|大约|至少|最少|最低|所需要|所需|建议|推荐|配置|要求|硬件
-    |多大|多卡|单卡|几张|几块|几|显示|正常|不足|不够|起来|服务器|机器|哪张|哪个|哪|什么|买|租|合适|能不能|能否|可不可以|可以|能|够不够|够|吗|呢|么|需要|需|要|多少|显存|内存|才|用|使用|在|上|下|的|张|块|卡|显卡|得动|不|动|得|
+    |多大|多卡|单卡|几张|几块|几|显示|正常|不足|不够|起来|起|啊|吧|哦|谢谢|请教|请|老师|各位|大家|的话|使得|服务器|机器|哪张|哪个|哪|什么|买|租|合适|能不能|能否|可不可以|可以|能|够不够|够|吗|呢|么|需要|需|要|多少|显存|内存|才|用|使用|在|上|下|的|张|块|卡|显卡|得动|不|动|得|
     了|是|否|单机|本地|一|单|大|模型|来|多|显|所|，|。|？|[?!.,:;'"()\s]
     )""",
     re.IGNORECASE | re.VERBOSE,
@@ -37,6 +37,8 @@ SAID = (
     ("epochs", re.compile(r"(?:for )?(\d+)\s*(?:epochs?|轮)", re.I)),
     ("zero", re.compile(r"(?:deepspeed\s*)?\bzero[- ]?(?:stage[- ]?)?([0-3])\b", re.I)),
     ("fsdp", re.compile(r"\b(fsdp[12]?)\b", re.I)),
+    ("host", re.compile(r"host-memory-(\d+)", re.I)),
+    ("dtype", re.compile(r"(?:\b(?:in|at)\s+)?\b(fp16|bf16|float16|bfloat16|16[- ]?bits?|half precision|半精度)\b", re.I)),
     ("concurrency", re.compile(r"(?:for )?(\d+)\s*(?:concurrent )?(?:users?|people|requests?|clients?|并发|个?用户|人)", re.I)),
     ("batch", re.compile(r"(?:micro[- ])?batch(?:[- _]size)?\s*(?:of|[:=])?\s*(\d+)", re.I)),
     ("engine", re.compile(
@@ -69,6 +71,16 @@ WANTED = (
     ("layers", re.compile(r"how many layers(?: (?:fit|go|are|offloaded|on|to|in|the|a|my|gpu|card|vram))*", re.I)),
     ("quant", re.compile(r"(?:which|what|best)\s+(?:quant\w*|precision|gguf)|哪(?:个|种)量化|什么量化", re.I)),
 )  # fmt: skip
+# What 16 bits are called, by the first two letters.
+DTYPES = {"fp": "float16", "fl": "float16", "bf": "bfloat16", "16": "float16", "ha": "float16", "半精": "float16"}
+# The host's memory, beside a card's; and machines whose card computes in the same memory.
+HOST = re.compile(
+    r"(?<![A-Za-z0-9.])(?P<size>\d{1,4})\s?(?:gb?|gigs?)\s*(?:of\s+)?(?:(?:system|main|host|cpu|pc|ddr[45])\s*)*(?:\bram\b|\bddr[45]\b|内存)",
+    re.I)  # fmt: skip
+SHARED = re.compile(r"(?:\bm\d\b|mac|apple|strix|halo|spark|395|ultra|studio|mini|unified)[^,;]{0,20}$", re.I)
+EITHER = re.compile(r"\bor\b|\bvs\b\.?|\bversus\b|还是|或者|或", re.I)
+BOTH = re.compile(r"\band\b|\+|\bplus\b|\bwith\b|加上?|和|&", re.I)
+CLUSTER = 256  # cards that a cluster is asked for where a line wants to know how many
 SPEED_CONTEXT = "2048"  # where the speed is asked: of the prompt and output below
 SAME_SIZE = 0.15  # a size in a name is rounded, and may leave the embedding out
 USUAL_CONTEXT = "4096"  # of a user, where none was said
@@ -84,5 +96,8 @@ PLURAL = re.compile(r"(?<=\d)s$")
 GLUED = re.compile(r"(?<![A-Za-z0-9.-])(\d{1,4})[x×*](?=[A-Za-z0-9])(?!\d+(?:\.\d+)?b\b)", re.I)
 # Between Chinese and Latin words a space; a maker's name stays with its card, and a counter with its number.
 MIXED = re.compile(r"(?<=[A-Za-z0-9])(?=[\u4e00-\u9fff])|(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9])")
+SIZE_ALONE = re.compile(
+    r"(?<![\w.-])(\d+(?:\.\d+)?b)(?:illion)?(?:\s+param(?:eter)?s?)?(?:[\s-]*(?:models?|llms?|class))?(?![\w-])", re.I
+)
 SIZED = re.compile(r"(.+?)[ -](\d+(?:\.\d+)?)\s?([bt])", re.I)
 MAKERS = ("昇腾", "华为", "海光", "寒武纪", "沐曦", "摩尔线程", "英伟达", "苹果")

@@ -76,9 +76,10 @@ class Ways(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ways_of(
-    model: str, *, gpu: str | None = None, context: int | str | None = None, users: int | str | None = None, only: str = ""
-) -> Ways:
-    """The ways of a model, on a card or for any. ``only``: run or train.
+    model: str, *, gpu: str | None = None, context: int | str | None = None, users: int | str | None = None,
+    seq: int | str | None = None, only: str = "",
+) -> Ways:  # fmt: skip
+    """The ways of a model, on a card or for any: served with ``context``, trained with ``seq``. ``only``: run or train.
 
     Raises QuestionError for names and numbers that cannot be.
     """
@@ -91,8 +92,18 @@ def ways_of(
     longest = held.positions or _CONTEXT
     tokens = count_of(context, "context") if context is not None else min(_CONTEXT, longest)
     at_once = count_of(users, "users") if users is not None else 1
-    asking = _Page(name=model, model=held, gpu=gpu, card=card, gpus=first.question.gpus, context=tokens, users=at_once)
-    for name, value in (("context", tokens), ("users", at_once)):
+    trained = count_of(seq, "seq") if seq is not None else min(_SEQ, longest)
+    asking = _Page(
+        name=model,
+        model=held,
+        gpu=gpu,
+        card=card,
+        gpus=first.question.gpus,
+        context=tokens,
+        users=at_once,
+        seq=trained if seq is not None else None,
+    )
+    for name, value in (("context", tokens), ("users", at_once), ("seq", trained)):
         if value < 1:
             raise QuestionError(f"--{name} is {value}: expected at least 1")
     cards = tuple(a for a in first.assumed if a.name in ("gpu", "model"))
@@ -104,7 +115,7 @@ def ways_of(
         capacity_bytes=card.visible_bytes if card else 0,
         context=tokens,
         users=at_once,
-        seq=min(_SEQ, longest),
+        seq=trained,
         run=() if only == "train" else tuple(asking.to_run()),
         train=() if only == "run" else tuple(asking.to_train()),
         assumed=(*(a for a in held.assumed if a.name == "model"), *cards),
@@ -121,6 +132,7 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int
     context: int
     users: int
+    seq: int | None
 
     def to_run(self) -> Iterator[Way]:
         """Under vLLM as published and with fewer bits, then GGUF files under llama.cpp; none that saves nothing."""
@@ -214,6 +226,7 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
             yield self._train("Unsloth", "QLoRA", {"method": "qlora", "rank": _RANK, "framework": "unsloth"})
 
     def _train(self, program: str, how: str, words: dict[str, Any]) -> Way:
+        words = {**words, **({"seq": self.seq} if self.seq is not None else {})}
         flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in words.items())
         way = Way(task="train", program=program, how=how, flags=flags)
         try:

@@ -73,7 +73,7 @@ class LazyCommands(click.Group):
         if args and args[0] not in COMMANDS and (args[0] == "-" or not args[0].startswith("-")):
             from vramcast.cli.pasted import command_of, is_pasted, joined
 
-            args = joined(args)
+            args = joined(args, COMMANDS)
             if not is_pasted(args[0]):
                 raise unknown_name("command", args[0], COMMANDS)
             args = command_of(args)

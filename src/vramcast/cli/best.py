@@ -78,8 +78,12 @@ def _row(rung: Rung, before: Rung | None, wanted: str) -> tuple[Any, ...]:
     added = rung.flags.removeprefix(before.flags).strip()
     if rung.flags.startswith(before.flags):
         return value, f"and {added}", rung.costs
+    ours, theirs = rung.flags.split(), before.flags.split()
+    if len(ours) == len(theirs) and sum(a != b for a, b in zip(ours, theirs, strict=True)) == 1:  # another value of one flag
+        at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
+        return value, f"or {ours[at - 1]} {ours[at]}", rung.costs
     same = 0
-    while rung.flags.split()[same : same + 1] == before.flags.split()[same : same + 1]:
+    while ours[same : same + 1] == theirs[same : same + 1]:
         same += 1
-    *_, flag = [i for i, word in enumerate(rung.flags.split()[: same + 1]) if word.startswith("-")]
-    return value, f"or {' '.join(rung.flags.split()[flag:])}", rung.costs
+    *_, flag = [i for i, word in enumerate(ours[: same + 1]) if word.startswith("-")]
+    return value, f"or {' '.join(ours[flag:])}", rung.costs

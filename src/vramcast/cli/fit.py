@@ -27,6 +27,7 @@ _WHOLE = 10  # tokens a second: slower ones are shown with a tenth
 @click.option("--gpu", metavar="NAME[xN]", help="The card, and how many: 4090, A100-80Gx2, local.")
 @click.option("--context", metavar="TOKENS", help="Longest sequence to serve.  [default: 8192]")
 @click.option("--users", metavar="N", help="Sequences at once, each of --context.  [default: 1]")
+@click.option("--seq", metavar="TOKENS", help="Length of the sequences to train on.  [default: 2048]")
 @click.option("--only", type=click.Choice(("run", "train")), help="Only what runs it, or only what trains it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(**given: Any) -> int:
@@ -36,7 +37,10 @@ def command(**given: Any) -> int:
     """
     from vramcast.asking.ways import ways_of
 
-    ways = ways_of(given["model"], gpu=given["gpu"], context=given["context"], users=given["users"], only=given["only"] or "")
+    ways = ways_of(
+        given["model"], gpu=given["gpu"], context=given["context"], users=given["users"], seq=given["seq"],
+        only=given["only"] or "",
+    )  # fmt: skip
     if given["as_json"]:
         from vramcast.cli.structs import print_struct
 

@@ -4,13 +4,14 @@ import io
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 
 from vramcast.asking.plain import Plain, plain_question
-from vramcast.errors import QuestionError
+from vramcast.errors import QuestionError, nearest
+from vramcast.language import spoken
 from vramcast.reading.kinds import CERTAIN, Kind, kinds_of, taken_for
 from vramcast.units import MiB
 from vramcast.untrusted import existing_path, printable, read_input
@@ -18,7 +19,7 @@ from vramcast.untrusted import existing_path, printable, read_input
 _MOST = 256 * MiB
 _FILE = re.compile(r"/|\.[A-Za-z]\w{0,11}$")
 _HEAD = 8 * MiB
-_OF_A_PAGE = frozenset({"--gpu", "--context", "--users", "--only", "--json", "--help", "-h"})
+_OF_A_PAGE = frozenset({"--gpu", "--context", "--users", "--seq", "--only", "--json", "--help", "-h"})
 
 
 def is_pasted(word: str) -> bool:
@@ -33,8 +34,10 @@ def is_pasted(word: str) -> bool:
     return word == "-" or re.search(r"\s", word.strip()) is not None or existing_path(word) is not None
 
 
-def joined(arguments: Sequence[str]) -> list[str]:
+def joined(arguments: Sequence[str], commands: Iterable[str]) -> list[str]:
     """The words of a question that was typed without quotes as one: ``llama 3.1 8b on a 4090 --json``; others as they are."""
+    if nearest(arguments[0], commands, most=1, cutoff=0.75):
+        return list(arguments)  # a slip of a command
     first_flag = next((i for i, word in enumerate(arguments) if word.startswith("-")), len(arguments))
     text = " ".join(arguments[:first_flag])
     spoken = first_flag > 1 and existing_path(arguments[0]) is None and plain_question(text) is not None
@@ -58,6 +61,8 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     if asked is not None:
         command = [*_with(asked, rest), *rest]
         click.echo(f"asked as: {printable(shlex.join(['vramcast', *command]))}", err=True)
+        if asked.unread:
+            click.echo(spoken()("plain-unread", words=printable(asked.unread)), err=True)
         return command
     if kind is None:
         raise _unclear(what, kinds)
@@ -70,7 +75,7 @@ def _with(asked: Plain, rest: Sequence[str]) -> list[str]:
     """The command of a question in words: one way's ledger where a flag is typed that the page of every way has not."""
     typed = {word.partition("=")[0] for word in rest if word.startswith("-")}
     if asked.command != "fit" or typed <= _OF_A_PAGE:
-        return [asked.command, asked.model, *asked.flags]
+        return [*asked.command.split(), asked.model, *asked.flags]
     kept = [flag.replace("--users", "--concurrency") for flag in asked.flags if not flag.startswith("--only")]
     return ["train" if "--only=train" in asked.flags else "serve", asked.model, *kept]
 

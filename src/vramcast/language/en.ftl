@@ -385,5 +385,6 @@ fit-fewest = fewest and smallest cards
 fit-no-cards = none in the catalogue
 fit-shorter = shorter
 fit-columns = longest: tokens of a sequence that fits; shorter: only with that length; tokens/s: one user decoding, or one card training
+plain-unread = not read, and not counted: { $words }
 fit-next = What to type next
 fit-needed = needed

@@ -385,5 +385,6 @@ fit-fewest = 最少且最小的卡
 fit-no-cards = 目录里没有
 fit-shorter = 较短可行
 fit-columns = 最长：放得下的序列 token 数；较短可行：只有这个长度放得下；tokens/s：单用户解码，或单卡训练
+plain-unread = 未读懂、未计入的词：{ $words }
 fit-next = 接下来输入
 fit-needed = 需要

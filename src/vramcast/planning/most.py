@@ -43,14 +43,18 @@ def most_of(question: Serving, model: Model, card: Accelerator, wanted: str, *, 
     start = _started(question, model, wanted)
     changes = tuple(serving_changes(answer_of(start, model=model, card=card, limits=False).resolved, card))
     rungs = [Rung(flags="", costs="as asked", value=_most(start, model, card, wanted, sure=sure), question=start)]
+    rungs += _fewer_slots(rungs[0], changes, model, card, wanted, sure=sure)
     for change in _settings(changes):
         rungs += _better(rungs[-1], change, model, card, wanted, sure=sure)
+    rungs += _more_slots(rungs[-1], changes, model, card, wanted, sure=sure)
     top = rungs[-1]
     for change in (c for c in changes if c.kind == "weights"):
         rungs += _better(msgspec.structs.replace(top, value=rungs[-1].value), change, model, card, wanted, sure=sure)
     if not top.value and rungs[-1].value:  # no setting alone was enough: with lighter weights each may give more
         for change in _settings(changes):
             rungs += _better(rungs[-1], change, model, card, wanted, sure=sure)
+    if rungs[-1] is not top:
+        rungs += _more_slots(rungs[-1], changes, model, card, wanted, sure=sure)
     return tuple(rungs)
 
 
@@ -66,6 +70,30 @@ def _started(question: Serving, model: Model, wanted: str) -> Serving:
 def probed(question: Serving, model: Model) -> Serving:
     """The question at a context that any engine starts with, from which a search for the longest begins."""
     return msgspec.structs.replace(question, context=min(_PROBE_TOKENS, model.positions or _PROBE_TOKENS))
+
+
+def _fewer_slots(
+    start: Rung, changes: tuple[Change, ...], model: Model, card: Accelerator, wanted: str, *, sure: bool
+) -> list[Rung]:
+    """The number of slots that gives most: each keeps room for graphs and samplers, and none serves more than one user."""
+    steps = [change for change in changes if change.kind == "seqs"]
+    found = [rung for change in steps for rung in _better(start, change, model, card, wanted, sure=sure)]
+    return sorted(found, key=lambda rung: rung.value)[-1:]
+
+
+def _more_slots(
+    top: Rung, changes: tuple[Change, ...], model: Model, card: Accelerator, wanted: str, *, sure: bool
+) -> list[Rung]:
+    """The same settings with more slots, where those of an early rung now are what holds users back."""
+    steps = [change for change in changes if change.kind == "seqs"]
+    taken = next((change for change in steps if change.text in top.flags), None)
+    if taken is None or wanted != "users":
+        return []
+    found: list[Rung] = []
+    for change in steps:
+        for rung in _better(msgspec.structs.replace(top, flags=""), change, model, card, wanted, sure=sure):
+            found.append(msgspec.structs.replace(rung, flags=top.flags.replace(taken.text, change.text)))
+    return sorted(found, key=lambda rung: rung.value)[-1:]
 
 
 def _settings(changes: tuple[Change, ...]) -> Iterator[Change]:

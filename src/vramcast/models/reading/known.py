@@ -91,6 +91,35 @@ SHORT = {
     "opt": "facebook/opt-1.3b",
     "dbrx": "databricks/dbrx-base",
 }
+# The best known model of a size, for who names no more than that: "a 70B".
+OF_SIZE = {
+    "0.5b": "Qwen/Qwen2.5-0.5B-Instruct",
+    "0.6b": "Qwen/Qwen3-0.6B",
+    "1b": "meta-llama/Llama-3.2-1B-Instruct",
+    "1.5b": "Qwen/Qwen2.5-1.5B-Instruct",
+    "2b": "google/gemma-2-2b-it",
+    "3b": "meta-llama/Llama-3.2-3B-Instruct",
+    "4b": "Qwen/Qwen3-4B",
+    "7b": "Qwen/Qwen2.5-7B-Instruct",
+    "8b": "meta-llama/Llama-3.1-8B-Instruct",
+    "9b": "google/gemma-2-9b-it",
+    "12b": "google/gemma-3-12b-it",
+    "13b": "meta-llama/Llama-2-13b-chat-hf",
+    "14b": "Qwen/Qwen2.5-14B-Instruct",
+    "20b": "openai/gpt-oss-20b",
+    "24b": "mistralai/Mistral-Small-24B-Instruct-2501",
+    "27b": "google/gemma-3-27b-it",
+    "30b": "Qwen/Qwen3-30B-A3B",
+    "32b": "Qwen/Qwen2.5-32B-Instruct",
+    "34b": "01-ai/Yi-1.5-34B-Chat",
+    "65b": "huggyllama/llama-65b",
+    "70b": "meta-llama/Llama-3.3-70B-Instruct",
+    "72b": "Qwen/Qwen2.5-72B-Instruct",
+    "120b": "openai/gpt-oss-120b",
+    "235b": "Qwen/Qwen3-235B-A22B",
+    "405b": "meta-llama/Llama-3.1-405B-Instruct",
+    "671b": "deepseek-ai/DeepSeek-V3",
+}
 # What families are called in Chinese.
 _CHINESE = {
     "通义千问": "qwen",
