@@ -108,10 +108,11 @@ def read_input(name: str | Path, *, most: int) -> bytes:
     return data
 
 
-def parse_json(data: bytes | str, what: str, *, most: int = 64 * MiB) -> Any:
+def parse_json(data: bytes | str, what: str, *, most: int = 64 * MiB, repeats: bool = False) -> Any:
     """The value of these bytes; a name given twice is refused, ``Infinity`` and ``NaN`` are floats, a byte order mark is skipped.
 
-    Raises ConfigError that names ``what`` and the place.
+    ``repeats``: a name may stand twice with the same value, as in files that people write. Raises ConfigError that names ``what``
+    and the place.
     """
     import json  # read by few questions, and 2 ms of each
 
@@ -121,7 +122,7 @@ def parse_json(data: bytes | str, what: str, *, most: int = 64 * MiB) -> Any:
         text = data if isinstance(data, str) else data.decode(json.detect_encoding(data))
         if "\\ud" in text or "\\uD" in text:
             text = _HALVES.sub(r"\\ufffd", text)
-        raw = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_Pairs(what), parse_int=_digits)
+        raw = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_Pairs(what, repeats), parse_int=_digits)
     except RecursionError:
         raise ConfigError(f"{what} is nested too deeply to be a model's description") from None
     except UnicodeDecodeError as error:
@@ -229,12 +230,12 @@ def memory_bound(extra_bytes: int) -> Iterator[None]:
 class _Pairs:
     """Builds objects and refuses a name given twice, which readers would resolve differently."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
+    def __init__(self, what: str, repeats: bool) -> None:
+        self.what, self.repeats = what, repeats
 
     def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         built = dict(pairs)
-        if len(built) < len(pairs):
+        if len(built) < len(pairs) and not (self.repeats and all(built[name] == value for name, value in pairs)):
             self._refuse([name for name, _ in pairs])
         return built
 

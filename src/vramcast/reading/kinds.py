@@ -25,7 +25,8 @@ _SETTINGS = ("engine configuration", "configuration with a command", "file of va
 _CONFIG_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_layer", "text_config")
 _TRAINS = re.compile(
     r"\b(?:\w*TrainingArguments|SFTConfig|DPOConfig|GRPOConfig|KTOConfig|ORPOConfig|RewardConfig|PPOConfig)\s*\("
-    r"|HfArgumentParser\(\s*[(\[][^)\]]{0,200}(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO)Config)"
+    r"|ArgumentParser\(\s*[(\[][^)\]]{0,200}(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO)Config)"
+    r"|class \w+\((?:\w+\.){0,3}(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO)Config)\)"
     r"|_target_\b[^\n]{0,30}[\"'][\w.]*(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO)Config)[\"']"
 )
 _RUNS = re.compile(
@@ -102,7 +103,7 @@ def _json(text: str, name: str) -> Kind | None:
         return None
     from vramcast.untrusted import parse_json
 
-    raw = parse_json(text, name or "the text")
+    raw = parse_json(text, name or "the text", repeats=True)
     if not isinstance(raw, dict):
         return None
     if "weight_map" in raw:
@@ -159,27 +160,24 @@ def _training(text: str, name: str) -> Kind | None:
     from vramcast.reading.training.starting import starts_training
     from vramcast.reading.training.xtuner import is_config as is_xtuner
 
+    if name.lower().endswith((".rst", ".html", ".cfg")):
+        return None
+    if name.lower().endswith((".md", ".mdx", ".markdown")) or (is_markdown(text) and not name.endswith((".py", ".ipynb"))):
+        from vramcast.reading.training.markdown import training_in
+
+        because = training_in(text).because
+        return Kind(what="Markdown", command=("train", "--from"), strength=LIKELY, because=because) if because else None
     if name.endswith(".py") or re.search(r"^\s*(?:from|import) \w+", text, re.M):
         if name.endswith(".py") and is_xtuner(text):
             return Kind(what="a training program", command=("train", "--from"), strength=CERTAIN, because="XTuner's own names")
-        if match := _TRAINS.search(text):
-            because = match[0].rstrip("( ")
+        if because := _arguments_made(text):
             return Kind(what="a training program", command=("train", "--from"), strength=CERTAIN, because=because)
         if name.endswith(".py"):
             return _loop(text, name)
     if name.endswith(".ipynb"):
-        match = _TRAINS.search(text)
-        if match:
-            return Kind(what="a training notebook", command=("train", "--from"), strength=CERTAIN, because=match[0])
+        if because := _arguments_made(text):
+            return Kind(what="a training notebook", command=("train", "--from"), strength=CERTAIN, because=because)
         return _of_notebook(text, name)
-    if name.lower().endswith((".rst", ".html", ".cfg")):
-        return None
-    if name.lower().endswith((".md", ".mdx", ".markdown")) or is_markdown(text):
-        from vramcast.reading.training.files import training_blocks
-
-        blocks = training_blocks(text)
-        because = f"{len(blocks)} of its blocks train{'s' if len(blocks) == 1 else ''}"
-        return Kind(what="Markdown", command=("train", "--from"), strength=LIKELY, because=because) if blocks else None
     if not name.endswith((".yaml", ".yml", ".json", ".toml")) and (found := starts_training(text[:_HEAD])):
         return Kind(what="a command that trains", command=("train", "--from"), strength=CERTAIN, because=found)
     from vramcast.reading.training.files import format_of_text, rules_of
@@ -191,6 +189,16 @@ def _training(text: str, name: str) -> Kind | None:
     strength = CERTAIN if marks > 3 else LIKELY if marks > 1 else HINT
     because = f"{marks} keys of its own" if marks > 1 else "one key of its own"
     return Kind(what=f"a training configuration ({title})", command=("train", "--from"), strength=strength, because=because)
+
+
+def _arguments_made(text: str) -> str:
+    """The class of a trainer's arguments that a program makes; "" for none, and for a class of its own with such a name."""
+    for match in _TRAINS.finditer(text):
+        word = match[0].rstrip("( ")
+        own = re.search(rf"^class {re.escape(word)}\(([^)]*)\)", text, re.M) if word.isidentifier() else None
+        if own is None or re.search(r"Arguments|(?:SFT|DPO|GRPO|KTO|ORPO|Reward|PPO)Config", own[1]):
+            return word
+    return ""
 
 
 def _of_notebook(text: str, name: str) -> Kind | None:

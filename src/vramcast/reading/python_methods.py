@@ -6,6 +6,7 @@ from typing import Any
 
 _LONGEST = 4_000
 _TEXT = ("lower", "upper", "strip", "rstrip", "lstrip", "title")
+_PATHS = ("expanduser", "resolve", "absolute", "as_posix")  # of a path, which is held as its text
 
 
 def method_value(name: str, base: Any, arguments: list[Any], words: dict[str, Any]) -> Any:
@@ -27,6 +28,8 @@ def _of_mapping(name: str, base: dict[Any, Any], arguments: list[Any]) -> Any:
 
 
 def _of_text(name: str, base: str, arguments: list[Any], words: dict[str, Any]) -> Any:
+    if name in _PATHS and not arguments:
+        return base
     if name in _TEXT and len(arguments) < 2:
         return getattr(base, name)(*arguments) if all(isinstance(one, str) for one in arguments) else None
     if (

@@ -32,7 +32,7 @@ def test_a_command_in_markdown(tmp_path: Path) -> None:
 def test_markdown_without_a_command_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "README.md"
     file.write_text("# Nothing\n```bash\nls\n```\n")
-    with pytest.raises(QuestionError, match="no fenced block with a command that trains"):
+    with pytest.raises(QuestionError, match="no fenced block that trains"):
         read_training_files((str(file),))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vramcast.reading.shell.script import ASSIGNMENT
+from vramcast.reading.shell.variables import open_names
 
 _PROGRAMS = {
     "llama-server": "llama_cpp", "llama-cli": "llama_cpp", "llama-bench": "llama_cpp", "llama-run": "llama_cpp",
@@ -65,6 +66,11 @@ _BEFORE = frozenset(  # words that stand before a command and change nothing
     """.split()  # noqa: SIM905
 )
 _DOCKERS, _RUNS = ("docker", "podman", "nerdctl"), frozenset({"run", "exec", "create"})
+_TAKE_IMAGES = (*_DOCKERS, "singularity", "apptainer", "enroot", "srun", "kubectl", "oc")
+_OF_DOCKER = frozenset({"-d", "--rm", "-v", "-p", "--gpus", "-it", "--volume", "--shm-size", "--device"})
+_LOOKS = frozenset(
+    {"ls", "which", "whereis", "stat", "file", "ldd", "cp", "chmod", "rm", "test", "cat", "find"}
+)  # files, not programs
 _CONTAINERS = frozenset(  # programs that run the command among their own words
     """
     docker podman nerdctl docker-compose singularity apptainer enroot srun mpirun mpiexec salloc numactl taskset timeout nice
@@ -100,6 +106,10 @@ def program_of(words: Sequence[str]) -> Program | None:
     if not rest:
         return None
     name = rest[0].rsplit("/", 1)[-1].removesuffix(".exe")
+    if (
+        open_names(rest[0]) and rest[1:2] == ["run"] and _OF_DOCKER & set(rest[2:12])
+    ):  # $ENGINE run: docker or podman, as it is found
+        name, rest[0] = "docker", "docker"
     if name in _CONTAINERS:
         return _wrapped(rest, before)
     if nested := _nested(rest, name):
@@ -199,6 +209,8 @@ def _wrapped(words: list[str], before: list[str]) -> Program | None:
             return Program(shell=nested[0], words=tuple(nested[1:]), before=wrapped, engine=engine, version=version)
         if words[place - 1] == "--entrypoint" and (found := _entered(words, place)):
             return msgspec.structs.replace(found, before=(*before, *found.before))
+        if name in _LOOKS and not words[place - 1].startswith("-"):
+            return None
         if name not in _CONTAINERS and (found := _direct(name, words[place:])):
             image = next((image_engine(word) for word in words[:place] if "/" in word and image_engine(word)), None)
             version = image[1] if image and image[0] == found.engine else None
@@ -206,7 +218,7 @@ def _wrapped(words: list[str], before: list[str]) -> Program | None:
     if "--entrypoint" in words[:-1] and words[words.index("--entrypoint") + 1].startswith("python"):
         return None  # another program in an engine's image
     for place, word in enumerate(words[1:], 1):
-        if not word.startswith("-") and not ASSIGNMENT.fullmatch(word) and _is_image(words[place - 1], word):
+        if not word.startswith("-") and "=" not in word and _is_image(words[place - 1], word) and _takes_image(words[:place]):
             engine, version = image_engine(word) or ("", None)
             rest = tuple(words[place + 1 :])
             if rest and (rest[0].rsplit("/", 1)[-1] in _SHELLS or rest[0].startswith("/bin/")):
@@ -228,6 +240,10 @@ def _entered(words: list[str], place: int) -> Program | None:
         version = told[1] if told and found and told[0] == found.engine else None
         return msgspec.structs.replace(found, before=tuple(words[: image + 1]), version=version) if found else None
     return None
+
+
+def _takes_image(before: Sequence[str]) -> bool:
+    return any(word.rsplit("/", 1)[-1] in _TAKE_IMAGES for word in before)
 
 
 def _is_image(previous: str, word: str) -> bool:

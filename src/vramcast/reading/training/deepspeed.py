@@ -9,7 +9,9 @@ from vramcast.reading.training.keys import Rule, dtype, flag, natural, when, who
 from vramcast.reading.training.settings import UNSET, Settings
 
 NAME = "DeepSpeed JSON"
-SIGNATURE = frozenset({"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size"})
+SIGNATURE = frozenset(
+    {"zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "wall_clock_breakdown", "steps_per_print"}
+)
 
 
 def _stage(settings: Settings, value: Any, because: str) -> None:

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from vramcast.errors import QuestionError
-from vramcast.reading.training import shared
+from vramcast.reading.training import markdown, shared
 from vramcast.reading.training.accelerate import without_launcher
 from vramcast.reading.training.idle_keys import idle_keys
 from vramcast.reading.training.keys import apply, flat
@@ -30,8 +30,13 @@ _LENGTHS = (
 _POINTERS = {"config_path", "config_file", "config", "path", "file"}  # a section that only says where DeepSpeed's file lies
 FORMATS = (
     "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",
-    "megatron", "huggingface", "accelerate", "deepspeed", "peft_config",
+    "verl", "megatron", "huggingface", "accelerate", "deepspeed", "peft_config",
 )  # fmt: skip
+# names that no other program's files have: one is as good as two
+SURE = {
+    "deepspeed": frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"}), "verl": frozenset({"actor_rollout_ref"}),
+    "accelerate": frozenset({"distributed_type"}),
+}  # fmt: skip
 # what torchrun, accelerate launch and deepspeed are told of processes and machines
 _LAUNCHERS = (
     "nproc_per_node", "nnodes", "node_rank", "master_*", "num_processes", "num_gpus", "num_machines", "config_file", "config",
@@ -74,7 +79,7 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
     text = _text(path)
     if path.suffix == ".py":
         return _from_program(text, settings, path.name)
-    if path.suffix.lower() in MARKDOWN or (str(path) == "-" and training_blocks(text)):
+    if path.suffix.lower() in MARKDOWN or (str(path) == "-" and markdown.training_in(text).because):
         return _from_markdown(text, settings, path, above)
     if path.suffix == ".ipynb":
         return _from_notebook(text, settings, path, above)
@@ -89,7 +94,7 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
 def _from_program(text: str, settings: Settings, where: str) -> list[str]:
     """A program's arguments, read from its syntax tree."""
     from vramcast.reading.training import xtuner
-    from vramcast.reading.training.programs import constants_of, read_program
+    from vramcast.reading.training.programs import constants_of, longest_tokenised, read_program
 
     if xtuner.is_config(text):
         xtuner.read_config(text, settings, where=where)
@@ -102,6 +107,7 @@ def _from_program(text: str, settings: Settings, where: str) -> list[str]:
     if settings.get("seq") is None:  # the Trainer's arguments have no length: the program's own names do
         own = {name: value for name, value in constants_of(text, where).items() if name in _LENGTHS}
         shared.also(settings, own, where=where, every=True)
+        settings.put("seq", longest_tokenised(text, where), f"{where}: the length its tokenizer cuts samples to")
     return ["huggingface"]
 
 
@@ -146,22 +152,27 @@ def _from_notebook(text: str, settings: Settings, path: Path, above: tuple[Path,
         return _from_command(read_command(shell), settings, path, (*above, path))
 
 
-def training_blocks(text: str) -> list[str]:
-    """The fenced blocks of a Markdown text that hold a command which trains."""
-    from vramcast.reading.serving.markdown import blocks_of
-    from vramcast.reading.training.starting import starts_training
-
-    return [block.text for block in blocks_of(text) if starts_training(block.text)]
-
-
 def _from_markdown(text: str, settings: Settings, path: Path, above: tuple[Path, ...]) -> list[str]:
-    """The first command of a Markdown file that trains; the others are told. Raises QuestionError where there is none."""
-    blocks = training_blocks(text)
-    if not blocks:
-        raise QuestionError(f"{path.name} has no fenced block with a command that trains: give the command itself")
-    if len(blocks) > 1:
-        settings.unread.append(f"{len(blocks) - 1} more commands that train in {path.name} (paste the one that is meant)")
-    return _from_command(read_command(max(blocks, key=_settings_in)), settings, path, (*above, path))
+    """The command of a Markdown file that trains, with the file that it shows for it; else its program, else its configuration.
+
+    Further commands are told. Raises QuestionError where there is none of the three.
+    """
+    shown = markdown.training_in(text)
+    if shown.commands:
+        if (more := len(shown.commands) - 1) > 0:
+            settings.unread.append(f"{more} more commands that train in {path.name} (paste the one that is meant)")
+        command = read_command(max(shown.commands, key=_settings_in))
+        absent = [file for file in command.files if existing_path(path.parent / file) is None]
+        formats = _from_command(command, settings, path, (*above, path))
+        if absent and shown.configuration:  # the page shows what the file holds
+            formats.append(_apply(shown.configuration, settings, where=f"{path.name}: its block of settings"))
+            settings.unread[:] = [line for line in settings.unread if not line.startswith(tuple(absent))]
+        return formats
+    if shown.program:
+        return _from_program(shown.program, settings, path.name)
+    if shown.configuration:
+        return [_apply(shown.configuration, settings, where=path.name), *_nested(settings, path.parent)]
+    raise QuestionError(f"{path.name} has no fenced block that trains: give the command or the configuration itself")
 
 
 def _settings_in(block: str) -> int:
@@ -193,7 +204,8 @@ def format_of_text(text: str, name: str = "") -> tuple[str, int]:
     keys = flat(mapping) if mapping else {**command.flags, **command.overrides} if command else {}
     found = command.program if command and command.program else format_of(keys, where=name or "the text")
     names = {*keys, *(key.split(".", 1)[0] for key in keys)}
-    return found, max(len(rules_of(found).SIGNATURE & names), shared.marks(keys) - 1)
+    own = 2 * len(SURE.get(found, frozenset()) & names) or len(rules_of(found).SIGNATURE & names)
+    return found, max(own, len(rules_of(found).SIGNATURE & names), shared.marks(keys) - 1)
 
 
 def _looks_like_command(text: str) -> bool:
@@ -208,7 +220,9 @@ def _mapping_of(text: str, name: str) -> dict[str, Any] | None:
         return None
     if name.endswith(".toml") or re.match(r"\s*(?:#[^\n]*\n\s*)*\[[\w.]+\]\s*\n", text):
         return parse_toml(text, name or "the text")
-    found = parse_json(text, name or "the text") if text.lstrip().startswith("{") else _yaml(text, name or "the text")
+    found = (
+        parse_json(text, name or "the text", repeats=True) if text.lstrip().startswith("{") else _yaml(text, name or "the text")
+    )
     several = isinstance(found, dict) and (len(found) > 1 or (len(found) == 1 and isinstance(next(iter(found.values())), dict)))
     return found if several else None
 
@@ -283,7 +297,7 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
         found = existing_path(path.parent / file)
         if found is not None and found.is_file():
             formats += _read(found, settings, above)
-        else:
+        elif not (file.endswith((".yaml", ".yml", ".json")) and _by_name(settings, file)):
             settings.unread.append(f"{file} (not found beside {path.name})")
     return formats + _nested(settings, path.parent)
 
@@ -356,7 +370,7 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     if path.suffix == ".toml":
         found: Any = parse_toml(text, str(path))
     else:
-        found = parse_json(text, str(path)) if path.suffix == ".json" else _yaml(text, str(path))
+        found = parse_json(text, str(path), repeats=True) if path.suffix == ".json" else _yaml(text, str(path))
     if not isinstance(found, dict):
         raise QuestionError(f"{path} holds {type(found).__name__} where keys and values were expected")
     return found

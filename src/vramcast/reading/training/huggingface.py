@@ -137,6 +137,26 @@ def _train_mode(settings: Settings, value: Any, because: str) -> None:
         settings.put("quant", "nf4", because)
 
 
+def _peft(settings: Settings, value: Any, because: str) -> None:
+    """TRL's own switch of adapters."""
+    settings.put("adapter.on", flag(value), because)
+    settings.put("library.trl", True, because)
+
+
+def _modules_named(settings: Settings, value: Any, because: str) -> None:
+    """DeepSpeed-Chat: every linear layer whose name holds this word; ``layers.`` is the whole stack."""
+    if str(value).strip(".").endswith("layers"):
+        settings.put("adapter.targets", ("all-linear",), because)
+    else:
+        settings.unread.append(f"lora_module_name ({value})")
+
+
+def bits(settings: Settings, value: Any, because: str) -> None:
+    """A base of 4 or 8 bits under adapters; 16 is none."""
+    if str(value) in ("4", "8"):
+        settings.put("quant", {"4": "nf4", "8": "int8"}[str(value)], because)
+
+
 TRAINER: dict[str, Rule] = {
     "per_device_train_batch_size": ("micro_batch", whole),
     "gradient_accumulation_steps": ("accumulate", whole),
@@ -171,7 +191,7 @@ TRL: dict[str, Rule] = {
     "load_in_8bit": eight_bit,
     "bnb_4bit_quant_type": ("quant.kind", text),
     "use_bnb_nested_quant": ("options.double_quant", flag),
-    "use_peft": ("adapter.on", flag),
+    "use_peft": _peft,
     "lora_r": ("adapter.rank", whole),
     "lora_dropout": ("adapter.dropout", number),
     "lora_target_modules": ("adapter.targets", names),
@@ -198,8 +218,12 @@ TRL: dict[str, Rule] = {
     "vllm_enable_sleep_mode": ("engine.sleeps", flag),
     "task": ("options.task", text),
     # what the example scripts of PEFT, FastChat, Qwen, InternVL, MedicalGPT, Firefly and DeepSpeed-Chat call the same
-    "lora_rank": ("adapter.rank", whole),
+    "lora_rank": ("adapter.rank", natural),
     "lora_dim": ("adapter.rank", natural),
+    "lora_module_name": _modules_named,
+    "trainable": ("adapter.targets", names),  # Chinese-LLaMA-Alpaca
+    "modules_to_save": ("adapter.modules_to_save", names),
+    "load_in_kbits": bits,
     "use_llm_lora": ("adapter.rank", natural),
     "target_modules": ("adapter.targets", lambda value: ("all-linear",) if value == "all" else names(value)),
     "train_mode": _train_mode,
@@ -249,6 +273,7 @@ IDLE = (
 def finish(settings: Settings) -> None:
     """TrainingArguments' own defaults, and what several keys mean together."""
     framework = "trl" if _is_trl(settings) else "hf_trainer"
+    settings.drop("library.trl")
     settings.put("framework", framework, "the keys of this file")
     settings.default("micro_batch", 8, "TrainingArguments: per_device_train_batch_size 8")
     if framework == "trl":
@@ -268,12 +293,15 @@ def sharded(settings: Settings, *, version: int) -> None:
 
 
 def _is_trl(settings: Settings) -> bool:
-    own = ("lengths.packed", "lengths.completion", "preference.beta", "options.task", "adapter.on", "engine.on")
+    own = ("lengths.packed", "lengths.completion", "preference.beta", "options.task", "library.trl", "engine.on")
     return any(name in settings.values for name in own) or "dataset_name" in settings.idle
 
 
 def adapters(settings: Settings, *, rank: int = 8) -> None:
     """The method from what was said of adapters and quantisation."""
+    if settings.get("adapter.rank") == 0:  # how DeepSpeed-Chat, verl and EasyR1 say that every weight is trained
+        settings.drop(*(name for name in settings.values if name.startswith("adapter.")))
+        settings.put("adapter.on", False, settings.because["adapter.rank"])
     on = settings.get("adapter.on", bool({"adapter.rank", "adapter.targets"} & settings.values.keys()))
     kind = settings.get("quant.kind")
     if settings.get("quant") == "nf4" and kind:
@@ -284,8 +312,8 @@ def adapters(settings: Settings, *, rank: int = 8) -> None:
     settings.put(
         "method", "qlora" if quantised else "lora", settings.because.get("quant" if quantised else "adapter.rank", "PEFT")
     )
-    settings.put("adapter.rank", rank, "default rank")
-    settings.put("adapter.targets", ("q_proj", "v_proj"), "PEFT: q_proj and v_proj of most families")
+    settings.default("adapter.rank", rank, "default rank")
+    settings.default("adapter.targets", ("q_proj", "v_proj"), "PEFT: q_proj and v_proj of most families")
 
 
 def evaluation(settings: Settings) -> None:

@@ -12,7 +12,7 @@ from vramcast.untrusted import shown
 Convert = Callable[[Any], Any]
 Handler = Callable[[Settings, Any, str], None]
 Rule = tuple[str, Convert] | Handler
-OPEN = re.compile(r"^\$|\$\{|\{\{")  # a template's or a shell's name, not resolved
+OPEN = re.compile(r"^\$|\$\{|\{\{|^<[^<>]{1,100}>$")  # a template's or a shell's name, not resolved; <what to put here>
 DEEPEST, MOST_KEYS = 12, 3000
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
@@ -99,11 +99,19 @@ def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Ru
         if rule is None:
             known = key in quiet or any(key.startswith(word[:-1]) for word in quiet if word.endswith("*"))
             (settings.idle if known else settings.unread).append(key if known else _perhaps(key, (*rules, *quiet)))
+        elif isinstance(rule, tuple) and rule[0] == "file.deepspeed" and (leaf := _leaf(value)):
+            settings.put(rule[0], leaf, f"{where}: {key}")
         elif any(isinstance(one, str) and OPEN.search(one) for one in (value if isinstance(value, list) else [value])):
             settings.unread.append(f"{key} ({value})")
             settings.leave_open(rule[0] if isinstance(rule, tuple) else "")
         elif value is not None and value != "":
             read_key(settings, rule, key, value, where)
+
+
+def _leaf(value: Any) -> str:
+    """The name of a file whose folder a variable holds (``${HOME}/configs/zero2.json``); "" for what is none."""
+    leaf = value.rsplit("/", 1)[-1] if isinstance(value, str) and OPEN.search(value) else ""
+    return leaf if leaf.endswith((".json", ".yaml", ".yml")) and not OPEN.search(leaf) else ""
 
 
 def _perhaps(key: str, known: Iterable[str]) -> str:

@@ -54,7 +54,7 @@ def read_program(text: str, settings: Settings, *, where: str) -> dict[str, Any]
     program = parse_python(text, where)
     keys: dict[str, Any] = {}
     for call in program.calls(*ARGUMENTS, *_relatives(program)):
-        if program.runs(call) is False:
+        if program.runs(call) is False or _is_own(program, called(call)):
             continue
         given = program.keywords(call)
         keys = {**given, **keys}
@@ -68,6 +68,25 @@ def read_program(text: str, settings: Settings, *, where: str) -> dict[str, Any]
         )
     _beside(program, keys, settings, where)
     return {name: _plain(value) for name, value in keys.items()}
+
+
+def _is_own(program: Program, name: str) -> bool:
+    """Whether a class of the program bears the name of a class of arguments and is none: ``class SFTConfig(BaseModel)``."""
+    own = program.scopes.classes.get(name)
+    bases = [ast.unparse(base).rsplit(".", 1)[-1] for base in own.bases] if own else []
+    return own is not None and not any(base in ARGUMENTS or base.endswith("Arguments") for base in bases)
+
+
+def longest_tokenised(text: str, where: str) -> int | None:
+    """The length that a program cuts or pads samples to: ``tokenizer(..., max_length=2048, truncation=True)``; None for none."""
+    program = parse_python(text, where)
+    found: list[int] = []
+    for call in (node for node in ast.walk(program.tree) if isinstance(node, ast.Call)):
+        names = {word.arg for word in call.keywords}
+        if "max_length" in names and names & {"truncation", "padding"}:
+            value = program.keywords(call).get("max_length")
+            found += [value] if isinstance(value, int) and not isinstance(value, bool) and value > 0 else []
+    return max(found, default=None)
 
 
 def _relatives(program: Program) -> set[str]:

@@ -11,248 +11,16 @@ from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.reading.training import huggingface
-from vramcast.reading.training.keys import OPEN, Rule, dtype, flag, names, natural, number, one_of, read_key, text, whole
-from vramcast.reading.training.settings import UNSET, Settings
+from vramcast.reading.training.keys import OPEN, read_key
+from vramcast.reading.training.settings import Settings
+from vramcast.reading.training.shared_names import ELSEWHERE, RULES, rule_of
+
+__all__ = ["IDLE", "NAME", "RULES", "SIGNATURE", "also", "finish", "marks", "read", "rule_of"]
 
 NAME = "another program's configuration, by the names that training programs share"
 SIGNATURE: frozenset[str] = frozenset()
 FEWEST = 3  # marks of training before a file of an unknown program counts as one
-_PRECISIONS = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "16": "float16", "fp8": "fp8"}
-# Sections of other models, other phases and other programs than the trained step.
-_ELSEWHERE = frozenset(
-    """
-    generation inference infer sampling sampler rollout vllm sglang reward reward_model critic ref reference teacher draft judge
-    eval evaluation validation val test tokenizer wandb logging logger checkpoint checkpoints ckpt server serving orchestrator
-    scheduler lr_scheduler resources benchmark profiling profiler callbacks metrics vision_config vision_model speculative
-    """.split()  # noqa: SIM905
-)
-
-
-def _checkpointing(settings: Settings, value: Any, because: str) -> None:
-    """On and off, ``full``, ``selective``, ``unsloth`` (offloaded), every n-th layer as a number."""
-    word = str(value).lower()
-    if word.startswith(("offload", "unsloth")):
-        settings.put("checkpointing", "offloaded", because)
-    elif word in ("full", "selective"):
-        settings.put("checkpointing", word, because)
-    elif flag(value) is not None:
-        settings.put("checkpointing", "full" if flag(value) else "none", because)
-
-
-def _precision(settings: Settings, value: Any, because: str) -> None:
-    """``bf16``, Lightning's ``bf16-mixed`` and ``bf16-true`` (weights too)."""
-    word, _, how = str(value).lower().partition("-")
-    if word in _PRECISIONS:
-        settings.put("compute_dtype", _PRECISIONS[word], because)
-    if how == "true" and word in _PRECISIONS:
-        settings.put("param_dtype", _PRECISIONS[word], because)
-
-
-def _bits(settings: Settings, value: Any, because: str) -> None:
-    if str(value) in ("4", "8"):
-        settings.put("quant", {"4": "nf4", "8": "int8"}[str(value)], because)
-
-
-def _quantised(settings: Settings, value: Any, because: str) -> None:
-    """``4bit``, ``nf4``, ``qlora`` or ``8bit`` as a word."""
-    word = re.sub(r"[-_ ]", "", str(value).lower())
-    if re.fullmatch(r"(?:bnb)?(?:4bit|nf4|int4|qlora)(?:bnb)?", word):
-        settings.put("quant", "nf4", because)
-    elif re.fullmatch(r"(?:bnb)?(?:8bit|int8)(?:bnb)?", word):
-        settings.put("quant", "int8", because)
-
-
-def _switched(meaning: str) -> Rule:
-    def read(settings: Settings, value: Any, because: str) -> None:
-        if flag(value):
-            settings.put("compute_dtype", meaning, because)
-
-    return read
-
-
-def _sharding(settings: Settings, value: Any, because: str) -> None:
-    """A strategy by its name: ``FULL_SHARD``, ``fsdp2``, ``deepspeed_stage_3``, ``zero3``."""
-    word = str(value).lower()
-    if stage := re.search(r"(?:zero|stage|z)[-_]?([0-3])(?!\d)", word):
-        settings.put("zero", int(stage[1]), because)
-    elif "fsdp2" in word:
-        settings.put("fsdp", 2, because)
-    elif "fsdp" in word or word in ("full_shard", "hybrid_shard"):
-        settings.put("fsdp", 1, because)
-    elif word == "shard_grad_op":
-        settings.put("fsdp", 1, because)
-        settings.put("options.reshard", False, because)
-
-
-def _fsdp(settings: Settings, value: Any, because: str) -> None:
-    if flag(value):
-        settings.put("fsdp", 1, because)
-
-
-def _optimizer(settings: Settings, value: Any, because: str) -> None:
-    """A name of an optimizer; a class by its last part."""
-    name = str(value).rsplit(".", 1)[-1].lower()
-    known = {"adam": "adamw", "fusedadam": "adamw", "deepspeedcpuadam": "adamw", "adamw": "adamw", "cpuadam": "adamw"}
-    if re.fullmatch(r"[a-z][a-z0-9_]{2,40}", name) and not isinstance(value, bool):
-        settings.put("optimizer", known.get(name, name), because)
-
-
-def _attention(settings: Settings, value: Any, because: str) -> None:
-    if flag(value) is not None:
-        settings.put("attention", "flash" if flag(value) else "eager", because)
-    elif (found := one_of(huggingface.ATTENTION)(value)) in ("flash", "eager"):
-        settings.put("attention", found, because)
-
-
-def _model(settings: Settings, value: Any, because: str) -> None:
-    """A model's name or path; a word such as ``llama3`` names none."""
-    word = str(value)
-    if "/" in word or re.search(r"\d+(?:\.\d+)?[bm]\b", word.lower()):
-        settings.put("model", word, because)
-
-
-def _named(settings: Settings, value: Any, because: str) -> None:
-    """``model: org/name``; other words under that key are a program's own."""
-    if isinstance(value, str) and "/" in value and not value.endswith((".yaml", ".yml", ".json", ".py")):
-        settings.put("model", value, because)
-
-
-def _targets(settings: Settings, value: Any, because: str) -> None:
-    found = ("all-linear",) if value in ("all", "all-linear") else names(value)
-    settings.put("adapter.targets", found, because)
-
-
-def _degree(target: str) -> Rule:
-    """A size of a mesh; -1 is what the others leave."""
-    return target, lambda value: None if value in UNSET or int(value) < 1 else int(value)
-
-
-def _stage(settings: Settings, value: Any, because: str) -> None:
-    if value not in UNSET and not isinstance(value, bool) and str(value) in ("0", "1", "2", "3"):
-        settings.put("zero", int(value), because)
-
-
-# Names by what they set; a name stands for the last part of a dotted key. Those of one letter are read in their section alone.
-_NAMES: tuple[tuple[Rule, str], ...] = (
-    (("micro_batch", whole), "per_device_train_batch_size micro_batch_size micro_batch per_device_batch_size local_batch_size "
-     "train_micro_batch_size_per_gpu micro_batch_size_per_gpu per_gpu_train_batch_size device_batch_size batch_size_per_gpu "
-     "batch_size_per_device micro_train_batch_size train_micro_batch_size microbatch_size micro_bsz mbs per_gpu_batch_size "
-     "device_train_microbatch_size ppo_micro_batch_size_per_gpu per_device_micro_batch_size train_mbs batch_size_per_rank"),
-    (("global_batch", whole), "global_batch_size gbs train_batch_size total_batch_size train_global_batch_size global_bsz "
-     "effective_batch_size"),
-    (("size.any", whole), "batch_size bsz"),
-    (("accumulate", whole), "gradient_accumulation_steps accumulate_grad_batches gradient_accumulation_iters grad_accum_steps "
-     "grad_accum batch_accumulation_per_replica accumulation_steps grad_acc_steps gradient_accumulation grad_accumulation_steps "
-     "accum_steps num_grad_accum"),
-    (("seq", whole), "seq_length seq_len max_seq_length max_seq_len sequence_length sequence_len cutoff_len model_max_length "
-     "max_sequence_length encoder_seq_length max_length max_len block_size context_length train_seq_len max_seqlen"),
-    (("length.source", whole), "source_max_len max_prompt_length prompt_max_len max_source_length"),
-    (("length.target", whole), "target_max_len max_response_length generate_max_len max_target_length max_completion_length"),
-    (("adapter.rank", natural), "lora_r lora_rank lora_dim lora_attn_dim adapter_rank max_lora_rank"),
-    (("adapter.dropout", number), "lora_dropout"),
-    (_targets, "lora_target_modules target_modules lora_target"),
-    (("adapter.on", flag), "use_lora use_peft enable_lora use_peft_lora"),
-    (huggingface.four_bit, "load_in_4bit use_4bit use_qlora qlora use_4bit_quantization load_4bit q_lora"),
-    (huggingface.eight_bit, "load_in_8bit use_8bit use_8bit_quantization load_8bit"),
-    (("quant.kind", text), "bnb_4bit_quant_type quant_type"),
-    (("options.double_quant", flag), "bnb_4bit_use_double_quant double_quant use_double_quant use_nested_quant"),
-    (_bits, "bits quantization_bit quant_bits"),
-    (_quantised, "quant quantization quantize quantization_mode load_in base_quantization"),
-    (_checkpointing, "gradient_checkpointing activation_checkpointing enable_gradient_checkpointing checkpoint_activations "
-     "gradient_checkpointing_enable use_gradient_checkpointing recompute_granularity recompute_layer activation_checkpoint "
-     "grad_checkpoint grad_checkpointing use_activation_checkpointing recompute ac_mode "
-     "selective_activation_checkpointing"),
-    (("options.reentrant", flag), "use_reentrant gradient_checkpointing_use_reentrant"),
-    (_optimizer, "optim optimizer optimizer_name optimizer_type"),
-    (_precision, "precision mixed_precision train_dtype param_dtype_str amp_dtype compute_dtype"),
-    (_switched("bfloat16"), "bf16 use_bf16 bfloat16"),
-    (_switched("float16"), "fp16 use_fp16"),
-    (("param_dtype", dtype), "torch_dtype torch_dtype_str model_dtype model_weight_dtype weight_dtype weights_dtype"),
-    (_attention, "attn_implementation flash_attention flash_attn use_flash_attn use_flash_attention flash_attention_2 "
-     "use_flash_attention_2"),
-    (_stage, "zero_stage deepspeed_stage ds_stage zero_optimization_stage ds_zero_stage"),
-    (_sharding, "sharding_strategy distributed_strategy fsdp_sharding_strategy fsdp_type deepspeed_config deepspeed_config_file"),
-    (_fsdp, "enable_fsdp use_fsdp"),
-    (("compile", flag), "torch_compile compile_model use_torch_compile compile"),
-    (huggingface.fused_kernels, "use_liger_kernel enable_liger_kernel use_liger"),
-    (_degree("parallel.tp"), "tensor_model_parallel_size tensor_parallel_size tp_size tensor_parallel_degree model_parallel_size "
-     "tensor_parallel tp_degree"),
-    (_degree("parallel.pp"), "pipeline_model_parallel_size pipeline_parallel_size pp_size pipeline_parallel_degree "
-     "pipe_parallel_size pipeline_parallel pp_degree"),
-    (_degree("parallel.cp"), "context_parallel_size cp_size context_parallel_degree ring_attn_size cp_degree"),
-    (_degree("parallel.ep"), "expert_model_parallel_size expert_parallel_size ep_size expert_parallel_degree ep_degree"),
-    (("parallel.sp", flag), "sequence_parallel"),
-    (_degree("parallel.replicate"), "data_parallel_replicate_degree dp_replicate_size dp_replicate"),
-    (_degree("parallel.shard"), "data_parallel_shard_degree dp_shard_size dp_shard"),
-    (("shape.layers", whole), "num_hidden_layers num_layers n_layer n_layers"),
-    (("shape.hidden", whole), "hidden_size n_embd d_model"),
-    (("shape.heads", whole), "num_attention_heads n_head n_heads"),
-    (("shape.kv_heads", whole), "num_key_value_heads num_query_groups n_kv_heads n_kv_head num_kv_heads"),
-    (("shape.ffn", whole), "intermediate_size ffn_hidden_size ffn_dim"),
-    (("shape.vocab", whole), "vocab_size padded_vocab_size"),
-    (_model, "model_name_or_path pretrained_model_name_or_path base_model model_name model_path hf_model hf_checkpoint "
-     "hf_model_ckpt pretrain partial_pretrain model_id base_model_id base_model_name pretrained_model pretrained_path "
-     "model_name_or_dir model_dir hf_path initial_policy_model model_id_or_path hf_model_id student_model student_model_name "
-     "student_model_path student_model_name_or_path"),
-    (_named, "model"),
-    (("cards.each", whole), "n_gpus_per_node gpus_per_node actor_num_gpus_per_node nproc_per_node num_gpus_per_node "
-     "gpu_per_node"),
-    (("cards.nodes", whole), "nnodes num_nodes actor_num_nodes n_nodes"),
-    (("cards.all", whole), "num_gpus world_size num_processes n_gpus"),
-)  # fmt: skip
-RULES: dict[str, Rule] = {name: rule for rule, line in _NAMES for name in line.split()}
 IDLE: tuple[str, ...] = ()
-# The same things in words that no list has: how names are put together. Those of other phases are none of them.
-_NOT_THESE = re.compile(
-    r"eval|valid|\bval_|test|infer|rollout|log_?prob|forward|gener|save|logg|warmup|buffer|prefetch|bucket|thresh|worker|kwargs|ratio|"
-    r"_fn$|path|_dir$|reward|critic|ref_|draft|min_|num_train|queue|cache|vision|image|audio|token_"
-)
-_PATTERNS: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
-    (re.compile(pattern), rule)
-    for pattern, rule in (
-        (
-            r"(?=.*(?:batch|bsz|bs\b))(?=.*(?:micro|per_device|per_gpu|per_rank|per_worker|local|device)).+",
-            ("micro_batch", whole),
-        ),
-        (r"(?=.*(?:batch|bsz))(?=.*(?:global|total|effective)).+", ("global_batch", whole)),
-        (r"\w*grad\w*_?acc\w*|\w*accum\w*_(?:steps|iters?|factor)", ("accumulate", whole)),
-        (r"(?:max_|train_|model_|input_)*(?:seq|sequence|context|ctx)_?(?:max_)?(?:len|length|size)", ("seq", whole)),
-        (r"\w*(?:lora|adapter|peft)\w*_(?:r|rank|dim)", ("adapter.rank", natural)),
-        (
-            r"(?:llm|text|language|base|backbone|policy|actor|student|pretrained|hf)_?(?:model)(?:_name|_path|_id|_dir|_or|_checkpoint)*",
-            _model,
-        ),
-        (r"\w*(?:grad|gradient|activation|act)_(?:checkpoint|ckpt)\w*", _checkpointing),
-        (r"(?:use_|load_|enable_)*(?:in_)?(?:4_?bit|nf4)(?:_quant\w*)?", huggingface.four_bit),
-        (r"(?:tensor|tp)(?:_model)?_?(?:parallel\w*|size|degree|dim)(?:_size|_degree|_dim)?", _degree("parallel.tp")),
-        (r"(?:pipeline|pipe|pp)(?:_model)?_?(?:parallel\w*|size|degree|dim)(?:_size|_degree|_dim)?", _degree("parallel.pp")),
-        (r"(?:expert|ep)(?:_model)?_?(?:parallel\w*|size|degree|dim)(?:_size|_degree|_dim)?", _degree("parallel.ep")),
-        (r"(?:context|cp)_?(?:parallel\w*|degree|dim)(?:_size|_degree|_dim)?", _degree("parallel.cp")),
-        (r"(?:num|n|total)_(?:gpus?|devices|cards|accelerators)", ("cards.all", whole)),
-        (r"(?:n|num)?_?(?:gpus?|devices|procs?)_per_(?:node|host)", ("cards.each", whole)),
-    )
-)
-# By the last two parts of a key: names that mean this in their section alone.
-_IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
-    (r"\w*(?:lora|peft|adapter)\w*", frozenset({"r", "rank", "dim"}), ("adapter.rank", natural)),
-    (r"(?:bf16|bfloat16)", frozenset({"enabled", "enable"}), _switched("bfloat16")),
-    (r"(?:fp16|float16)", frozenset({"enabled", "enable"}), _switched("float16")),
-    (r"zero\w*", frozenset({"stage"}), _stage),
-    (r"(?:model|actor|policy|base)", frozenset({"path", "name", "base", "id", "name_or_path"}), _model),
-    (r"(?:activation_checkpoint\w*|gradient_checkpoint\w*|ac|recompute)", frozenset({"mode", "freq", "enabled"}), _checkpointing),
-    (r"optimizer\w*|optim", frozenset({"name", "type", "_target_"}), _optimizer),
-    (r"training\w*|train", frozenset({"optimizer"}), _optimizer),
-    (r"(?:model|training|train)", frozenset({"dtype"}), ("param_dtype", dtype)),
-    (r"compile", frozenset({"enable", "enabled"}), ("compile", flag)),
-    (r"distributed|train|training", frozenset({"compile"}), ("compile", flag)),
-    (r"deepspeed", frozenset({"config_path", "config", "config_file", "file"}), _sharding),
-    (r"model", frozenset({"dim"}), ("shape.hidden", whole)),
-    (r"fsdp\w*", frozenset({"enable", "enabled"}), _fsdp),
-    (r"(?:distributed|trainer)\w*", frozenset({"strategy"}), _sharding),
-    (r"trainer|fabric", frozenset({"devices"}), ("cards.each", whole)),
-    *((r"(?:parallel\w*|distributed|mesh|layout|parallelism_config|train|training)", frozenset({name}),
-       _degree(f"parallel.{name}")) for name in ("tp", "pp", "cp", "ep")),
-)  # fmt: skip
 _MARKS = frozenset(
     {"micro_batch", "global_batch", "accumulate", "adapter.rank", "zero", "cards.each", "cards.nodes", "seq", "size.any"}
 )
@@ -261,22 +29,6 @@ _PHRASES = re.compile(
     r"weight_decay|warmup\w*|lr_warmup\w*|optim|optimizer|checkpoint_activations|\w*gradient_checkpointing|max_iters|num_steps|steps|iters|epochs|load_in_4bit|load_in_8bit|lora_alpha|output_dir|save_strategy)"
 )
 _SIZES = frozenset({"micro_batch", "global_batch", "accumulate", "size.any"})
-
-
-def rule_of(key: str) -> Rule | None:
-    """What a dotted key means by its last parts; None for a name that programs do not share, or that is another model's."""
-    parts = key.lower().replace("-", "_").split(".")
-    if _ELSEWHERE & set(parts[:-1]):
-        return None
-    if len(parts) > 1:
-        for section, own, rule in _IN_SECTION:
-            if parts[-1] in own and re.fullmatch(section, parts[-2]):
-                return rule
-    elif key in ("tp", "pp", "cp", "ep"):
-        return _degree(f"parallel.{key}")
-    if (known := RULES.get(parts[-1])) is not None or _NOT_THESE.search(parts[-1]):
-        return known
-    return next((one for pattern, one in _PATTERNS if pattern.fullmatch(parts[-1])), None)
 
 
 def marks(keys: Iterable[str]) -> int:
@@ -289,7 +41,7 @@ def marks(keys: Iterable[str]) -> int:
         if isinstance(rule, tuple) and rule[0] in _MARKS:
             found.add(rule[0])
             sized = sized or rule[0] in _SIZES
-        elif _PHRASES.fullmatch(leaf) and not _ELSEWHERE & set(key.lower().split(".")[:-1]) - {"scheduler", "lr_scheduler"}:
+        elif _PHRASES.fullmatch(leaf) and not ELSEWHERE & set(key.lower().split(".")[:-1]) - {"scheduler", "lr_scheduler"}:
             found.add(leaf)
     return len(found) if sized or ("adapter.rank" in found and len(found) >= FEWEST) else 0
 
@@ -365,10 +117,15 @@ def _together(settings: Settings, where: str) -> None:
         settings.put("seq", source + target, f"{where}: the longest prompt and the longest answer")
     if size := settings.get("size.any"):  # beside a micro-batch the whole, by itself what a card takes at once
         settings.put("global_batch" if settings.get("micro_batch") else "micro_batch", size, f"{where}: batch_size")
+    if settings.get("host.asked"):  # DeepSpeed-Chat, get_train_ds_config: both on the host
+        if settings.get("zero") is None:
+            settings.unread.append("offload (of what, it does not say)")
+        for part in ("parameters", "optimizer") if settings.get("zero") is not None else ():
+            settings.add("offload", part, f"{where}: offload")
     each, nodes, whole_ = (settings.get(f"cards.{name}") for name in ("each", "nodes", "all"))
     if each or whole_:
         settings.put("gpus", whole_ or each * (nodes or 1), f"{where}: its cards")
-    settings.drop("size.any", "length.source", "length.target", "cards.each", "cards.nodes", "cards.all")
+    settings.drop("size.any", "length.source", "length.target", "cards.each", "cards.nodes", "cards.all", "host.asked")
 
 
 def finish(settings: Settings) -> None:

@@ -1,13 +1,13 @@
 """Training scripts and command lines as flags: variables, arrays and continuations are resolved, nothing is run."""
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.reading.shell import read_script_text
+from vramcast.reading.shell import open_names, read_script_text
+from vramcast.reading.training.starting import trains
 from vramcast.untrusted import whole_number
 
 PROGRAMS = {
@@ -60,30 +60,36 @@ def read_command(text: str) -> Command:
     return command
 
 
-def keys_of_command(words: Sequence[str]) -> set[str]:
-    """The names of a command's flags and of its ``key=value`` words, as python names."""
-    flags = {word.lstrip("-").partition("=")[0].replace("-", "_") for word in words if word.startswith("--") and len(word) > 3}
-    return flags | {found[1] for word in words if (found := re.fullmatch(r"\+{0,2}([a-z_][\w.]*)=.*", word, re.S))}
-
-
 def _first_of_each(words: list[str]) -> tuple[list[str], int]:
-    """The words of the first command of each program with flags, and how many further ones of the same there are."""
+    """The words of the first command of each program with flags, and how many further ones of the same there are.
+
+    Beside a command that trains, Python programs that do not (an evaluation, a conversion) are left out: their flags are not its.
+    """
     kept: list[str] = []
     met: set[str] = set()
-    more, one = 0, list[str]()
-    for word in (*words, END):
-        if word != END:
-            one.append(word)
-            continue
-        script = next((part for part in one if part.endswith(_RUN_BY_NAME)), "")
-        flags = sum(part.startswith("--") for part in one) >= _A_RUN
-        if script and flags and script in met:
+    more = 0
+    commands = _commands(words)
+    scripts = [next((part for part in one if part.endswith(_RUN_BY_NAME)), "") for one in commands]
+    runs = len(set(filter(None, scripts))) > 1 and any(trains(tuple(one)) for one in commands)
+    for one, script in zip(commands, scripts, strict=True):
+        flags = sum(part.startswith("--") for part in one)
+        if script and flags >= _A_RUN and script in met:
             more += 1
-        else:
+        elif not (runs and script.endswith(".py") and flags and not trains(tuple(one))):
             kept += [*one, END]
-            met |= {script} if flags else set()
-        one = []
+            met |= {script} if flags >= _A_RUN else set()
     return kept, more
+
+
+def _commands(words: list[str]) -> list[list[str]]:
+    """The words between the ends of commands."""
+    found: list[list[str]] = [[]]
+    for word in words:
+        if word == END:
+            found.append([])
+        else:
+            found[-1].append(word)
+    return [one for one in found if one]
 
 
 def _program(command: Command, word: str, following: str) -> None:
@@ -137,7 +143,7 @@ def _cards(command: Command, known: dict[str, str]) -> None:
         command.gpus = count
     elif each is not None and on is not None:
         command.gpus = each * on
-    elif visible:
+    elif visible and not open_names(visible):
         command.gpus = len(visible.split(","))
 
 

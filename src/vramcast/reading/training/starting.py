@@ -1,6 +1,7 @@
 """Whether a text has a command that starts a training run: a launcher with a script, a framework's own program."""
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,10 +30,22 @@ def starts_training(text: str) -> str:
     return _known(lines) or next((found for line in lines if (found := _by_flags(line.words))), "")
 
 
+def keys_of_command(words: Sequence[str]) -> set[str]:
+    """The names of a command's flags and of its ``key=value`` words, as python names."""
+    flags = {word.lstrip("-").partition("=")[0].replace("-", "_") for word in words if word.startswith("--") and len(word) > 3}
+    return flags | {found[1] for word in words if (found := re.fullmatch(r"\+{0,2}([a-z_][\w.]*)=.*", word, re.S))}
+
+
+def trains(words: tuple[str, ...]) -> bool:
+    """Whether one command starts a training run."""
+    from vramcast.reading.shell import Line
+
+    return bool(_known((Line(words=words),)) or _by_flags(words)) if words else False
+
+
 def _by_flags(words: tuple[str, ...]) -> str:
     """A Python program, wherever it stands in a command, whose flags or keys say how it trains; "" for others."""
     from vramcast.reading.training import shared
-    from vramcast.reading.training.shell import keys_of_command
 
     whole = [part for word in words for part in (word.split() if _INSIDE.search(word) else (word,))]
     if not any(word.endswith(".py") or word.rsplit("/", 1)[-1].startswith(("python", "torchrun")) for word in whole):

@@ -1,0 +1,166 @@
+"""verl's trainer (``actor_rollout_ref.*``) and EasyR1's (``worker.*``) as YAML or Hydra's words: the actor's step alone.
+
+Keys and defaults: verl 0.5.0, trainer/config (ppo_trainer.yaml, actor, model); ``ppo_micro_batch_size`` without ``_per_gpu`` is
+that of all ranks together (workers/fsdp_workers.py divides it by the ranks). ``param_offload`` and its siblings move the actor
+between host and card between the phases of a round (load_fsdp_model_to_gpu before an update), so a step's peak is the same;
+EasyR1 alike (workers/fsdp_workers.py). The engine of the rollouts sleeps while the actor learns.
+"""
+
+from typing import Any
+
+from vramcast.reading.training import huggingface, megatron
+from vramcast.reading.training.keys import Rule, flag, names, natural, text, when, whole
+from vramcast.reading.training.settings import Settings
+
+NAME = "verl's trainer"
+_ACTORS = ("actor_rollout_ref.", "worker.")
+SIGNATURE = frozenset(
+    {"actor_rollout_ref.model.path", "actor_rollout_ref.model.enable_gradient_checkpointing", "actor_rollout_ref.actor.optim.lr"}
+    | {"actor_rollout_ref.actor.ppo_mini_batch_size", "actor_rollout_ref.rollout.name"}
+    | {"worker.actor.model.model_path", "worker.actor.global_batch_size", "worker.rollout.n"}
+)
+
+
+def _strategy(settings: Settings, value: Any, because: str) -> None:
+    word = str(value).lower()
+    if word in ("fsdp", "fsdp2"):
+        settings.put("fsdp", 2 if word == "fsdp2" else 1, because)
+    elif word == "megatron":
+        settings.put("framework", "megatron", because)
+
+
+def _ulysses(settings: Settings, value: Any, because: str) -> None:
+    """Sequences over several cards of FSDP, which no rule counts."""
+    if whole(value) not in (None, 1):
+        settings.unread.append(f"{because.rsplit(': ', 1)[-1]} ({value})")
+
+
+def _reference(settings: Settings, value: Any, because: str) -> None:
+    """A second model that scores, for the divergence in the loss."""
+    if flag(value):
+        settings.put("reference.on", True, because)
+
+
+_TARGETS: Rule = ("adapter.targets", lambda value: ("all-linear",) if value in ("all", "all-linear") else names(value))
+_CHECKPOINTING: Rule = huggingface.checkpointing
+_VERL: dict[str, Rule] = {
+    "model.path": ("model", text),
+    "model.enable_gradient_checkpointing": _CHECKPOINTING,
+    "model.enable_activation_offload": huggingface.offloads("activations"),
+    "model.lora_rank": ("adapter.rank", natural),
+    "model.lora.rank": ("adapter.rank", natural),
+    "model.target_modules": _TARGETS,
+    "model.lora.target_modules": _TARGETS,
+    "model.use_fused_kernels": ("loss", when("linear")),
+    "model.use_liger": huggingface.fused_kernels,
+    "actor.strategy": _strategy,
+    "actor.ppo_micro_batch_size": ("micro_batch.all", whole),
+    "actor.ppo_micro_batch_size_per_gpu": ("micro_batch", whole),
+    "actor.ppo_mini_batch_size": ("round.mini_batch", whole),
+    "actor.use_dynamic_bsz": ("round.by_tokens", flag),
+    "actor.ppo_max_token_len_per_gpu": ("round.tokens", whole),
+    "actor.ulysses_sequence_parallel_size": _ulysses,
+    "actor.use_kl_loss": _reference,
+    "actor.fsdp_config.offload_policy": huggingface.offloads("parameters"),
+    "actor.fsdp_config.reshard_after_forward": ("options.reshard", flag),
+    "actor.fsdp_config.fsdp_size": ("parallel.shard", lambda value: None if str(value) == "-1" else whole(value)),
+    "rollout.n": ("round.answers", whole),
+    **{
+        f"actor.megatron.{name}": megatron.RULES[name]
+        for name in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size",
+                     "expert_model_parallel_size", "expert_tensor_parallel_size", "sequence_parallel",
+                     "use_distributed_optimizer", "virtual_pipeline_model_parallel_size", "num_layers_per_virtual_pipeline_stage")
+    },
+    **{
+        f"actor.megatron.override_transformer_config.{name}": megatron.RULES[name]
+        for name in ("recompute_granularity", "recompute_method", "recompute_num_layers", "recompute_modules")
+    },
+}  # fmt: skip
+_EASY: dict[str, Rule] = {
+    "actor.model.model_path": ("model", text),
+    "actor.model.enable_gradient_checkpointing": _CHECKPOINTING,
+    "actor.model.lora.rank": ("adapter.rank", natural),
+    "actor.model.lora.target_modules": _TARGETS,
+    "actor.micro_batch_size_per_device_for_update": ("micro_batch", whole),
+    "actor.global_batch_size": ("round.mini_batch", whole),
+    "actor.ulysses_size": _ulysses,
+    "actor.fsdp.enable_cpu_offload": huggingface.offloads("parameters"),
+    "rollout.n": ("round.answers", whole),
+}
+RULES: dict[str, Rule] = {
+    **{f"{_ACTORS[0]}{name}": rule for name, rule in _VERL.items()},
+    **{f"{_ACTORS[1]}{name}": rule for name, rule in _EASY.items()},
+    "data.max_prompt_length": ("lengths.prompt", whole),
+    "data.max_response_length": ("lengths.completion", whole),
+    "trainer.n_gpus_per_node": ("round.cards", whole),
+    "trainer.nnodes": ("round.nodes", whole),
+    "algorithm.use_kl_in_reward": _reference,
+    "algorithm.use_kl_loss": _reference,
+}
+_IDLE = (
+    "rollout.*", "ref.*", "actor.optim.*", "actor.checkpoint.*", "actor.clip_ratio*", "actor.entropy*", "actor.kl_loss*",
+    "actor.loss_agg_mode", "actor.ppo_epochs", "actor.shuffle", "actor.grad_clip", "actor.max_grad_norm", "actor.padding_free",
+    "actor.fsdp_config.param_offload", "actor.fsdp_config.optimizer_offload", "actor.fsdp_config.grad_offload",
+    "actor.fsdp_config.wrap_policy*", "actor.fsdp_config.forward_prefetch",
+    "actor.megatron.param_offload", "actor.megatron.optimizer_offload", "actor.megatron.grad_offload", "actor.megatron.seed",
+
+    "actor.megatron.use_mbridge", "actor.offload.*", "actor.use_torch_compile", "actor.use_remove_padding",
+    "actor.state_masking",
+    "model.use_remove_padding", "model.use_shm", "model.external_lib", "model.trust_remote_code", "model.lora_alpha",
+    "model.lora.alpha", "model.lora.merge", "model.custom_chat_template", "model.override_config",
+    "actor.model.trust_remote_code",
+    "actor.model.lora.alpha", "hybrid_engine", "actor.fsdp.enable_full_shard", "actor.fsdp.enable_rank0_init", "reward.*",
+    "actor.dynamic_batching", "actor.micro_batch_size_per_device_for_experience", "actor.policy_loss*", "actor.data_loader_seed",
+)  # fmt: skip
+IDLE = (*(f"{actor}{name}" for actor in _ACTORS for name in _IDLE), "data.*", "trainer.*", "algorithm.*", "reward_model.*",
+        "custom_reward_function.*", "ray_*", "global_profiler.*", "retriever.*", "env.*")  # fmt: skip
+
+
+def finish(settings: Settings) -> None:
+    """Its defaults (prompts and answers of 512 tokens, FSDP over all cards, checkpointing on); what keys mean together."""
+    because = "verl: its default"
+    cards = (settings.get("round.cards") or 8) * (settings.get("round.nodes") or 1)
+    if settings.get("round.cards"):  # before what the environment shows
+        settings.drop("gpus")
+    settings.put("gpus", cards, settings.because.get("round.cards", because))
+    prompt, answer = settings.get("lengths.prompt") or 512, settings.get("lengths.completion") or 512
+    settings.default("seq", prompt + answer, settings.because.get("lengths.completion", because))
+    settings.default("checkpointing", "full", because)
+    settings.put("compute_dtype", "bfloat16", because)
+    megatron_ = settings.get("framework") == "megatron"
+    if not megatron_:
+        settings.put("framework", "verl", "the keys of this file")
+        settings.put("fsdp", 1, because)
+        for name in ("tp", "pp", "cp", "ep", "sp"):  # its megatron section stands in the file whatever the strategy is
+            settings.drop(f"parallel.{name}")
+    _micro_batch(settings, cards)
+    if settings.get("reference.on") and not settings.get("adapter.rank"):  # adapters are switched off to score
+        settings.put("options.frozen_copies", 1, settings.because["reference.on"])
+    if settings.get("adapter.rank"):
+        settings.default("adapter.targets", ("all-linear",), "verl: target_modules all-linear")
+    huggingface.adapters(settings)
+    if any(line.startswith("critic.") for line in settings.unread):
+        settings.unread[:] = [line for line in settings.unread if not line.startswith("critic.")]
+        settings.unread.append("critic.* (a second model trained on the same cards, which is not counted)")
+    for name in ("cards", "nodes", "mini_batch", "answers", "by_tokens", "tokens"):
+        settings.drop(f"round.{name}")
+    settings.drop("micro_batch.all", "reference.on", "lengths.prompt", "lengths.completion")
+    if megatron_:
+        megatron.finish(settings)
+
+
+def _micro_batch(settings: Settings, cards: int) -> None:
+    """Sequences of a forward pass on a card: as said, of all ranks' number, or what its tokens hold; how many make an update."""
+    layout = [settings.get(f"parallel.{name}") or 1 for name in ("tp", "pp", "cp")]
+    ranks = max(1, cards // (layout[0] * layout[1] * layout[2]))
+    tokens, every = settings.get("round.tokens"), settings.get("micro_batch.all")
+    if settings.get("round.by_tokens") and tokens and settings.get("seq"):
+        settings.drop("micro_batch")
+        held = max(1, tokens // settings.get("seq"))
+        settings.put("micro_batch", held, f"{settings.because['round.tokens']}: {tokens} tokens at once")
+    elif every:
+        settings.put("micro_batch", max(1, every // ranks), f"{settings.because['micro_batch.all']}: of {ranks} ranks together")
+    whole_ = (settings.get("round.mini_batch") or 0) * (settings.get("round.answers") or 1)
+    micro = settings.get("micro_batch")
+    if micro and whole_ and whole_ % (micro * ranks) == 0:
+        settings.put("accumulate", whole_ // (micro * ranks), settings.because["round.mini_batch"])
