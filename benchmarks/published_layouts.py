@@ -112,8 +112,10 @@ def reason(job: Job, best: Training, ratio: float, verdict: str) -> str:
 
 def main() -> int:
     """Ask and write."""
-    begun, rows, within, asked, missed = time.monotonic(), [], 0, 0, 0
+    begun, rows, within, asked, missed, only = time.monotonic(), [], 0, 0, 0, set(sys.argv[1:])
     for key, (measured, job, model, card, name) in sorted(published().items(), key=lambda item: (item[0][2], item[0][0])):
+        if only and name not in only:
+            continue
         if time.monotonic() - begun > MOST_SECONDS:
             break
         task = Task(model=model.id, offers=(offer_of(card, most=job.gpus),), frameworks=(job.framework,), seq=job.seq,
@@ -148,6 +150,9 @@ def main() -> int:
         "by the forecast are faster than it.\n\n" + head
     )
     text += "".join("| " + " | ".join(row) + " |\n" for row in rows)
+    if only:
+        sys.stdout.write(text)
+        return 0
     (ROOT / "benchmarks" / "published_layouts.md").write_text("# Published layouts beside the planner's\n\n" + text)
     sys.stdout.write(f"{within} of {asked} within 5 %\n")
     return 0

@@ -15,7 +15,7 @@ from vramcast.speed.kernels.gemm import elementwise
 from vramcast.speed.training.job import Job, gathered_bytes, network_of
 from vramcast.speed.training.step import ledger, step_time
 from vramcast.speed.training.sustained import Sustained, prior
-from vramcast.speed.training.work import parts_of
+from vramcast.speed.training.work import parts_of, slowest_stage
 
 LLAMA = "meta-llama/Llama-3.1-8B"
 H100 = find_accelerator("H100 SXM")
@@ -68,7 +68,27 @@ def test_a_bubble_shrinks_with_micro_batches_and_chunks() -> None:
         return term.find("bubble").seconds / term.seconds
 
     assert share(micro_batches=8) > share(micro_batches=32) > share(micro_batches=32, vpp=4)
-    assert share(micro_batches=32) == pytest.approx(7 / 39, rel=0.05)
+
+
+def test_the_slowest_stage_has_the_head_or_the_most_layers() -> None:
+    even = slowest_stage(job(pp=8), 32, body=32.0, head=2.4)  # seven stages of four layers wait for the one with the head
+    assert (even.share, even.head, even.idle) == (4 / 32, True, pytest.approx(7 * 4 / 6.4))
+    assert slowest_stage(job(pp=8, vpp=4), 32, body=32.0, head=0.0).idle == pytest.approx(7 / 4)
+    uneven = slowest_stage(job(pp=16), 36, body=36.0, head=0.5)  # 38 over 16 with embedding and loss: three layers at most
+    assert (uneven.share, uneven.head) == (3 / 36, False)
+    counted = slowest_stage(job(pp=8, vpp=4), 126, body=126.0, head=0.7)  # 16 layers, 15 where embedding or loss are
+    assert (counted.share, counted.head, counted.idle) == (16 / 126, False, pytest.approx((110 + 0.7) / 16 / 4))
+
+
+def test_stages_are_as_deep_as_their_layout_says() -> None:
+    assert job(pp=2, stage_layout="Ettt|tL").stage_depths(4) == [3, 1]
+    assert job(pp=8).stage_depths(6) == [1, 1, 1, 1, 1, 1, 0, 0]  # no layout has stages without layers
+
+
+def test_only_stages_of_one_chunk_wait_for_what_is_sent() -> None:
+    plain, cut = (step(pp=8, dp=1, shards=1, sharding="none", micro_batches=32, vpp=vpp) for vpp in (1, 4))
+    exposed = cut.factors.exposed
+    assert cut.term.find("pipeline_sends").seconds == pytest.approx(4 * exposed * plain.term.find("pipeline_sends").seconds)
 
 
 def test_gathers_hide_behind_long_sequences_and_show_behind_short_ones() -> None:

@@ -7,7 +7,7 @@ experts that were not chosen) are counted at all.
 
 import msgspec
 
-from vramcast.models.inventory import Model
+from vramcast.models.inventory import Model, by_identity
 from vramcast.models.layers import Attention, LatentAttention
 from vramcast.models.operations.building import operations
 from vramcast.models.operations.kinds import Exchange, LatentScores, Pointwise, Scores
@@ -45,6 +45,7 @@ def forward_counts(model: Model, *, seq: int) -> tuple[PartCount, ...]:
     return tuple(sorted(rows, key=lambda row: -row.flops))
 
 
+@by_identity()
 def forward_flops(model: Model, *, seq: int) -> float:
     """Forward FLOPs of one sequence of ``seq`` tokens, causal half counted once."""
     return sum(row.flops for row in forward_counts(model, seq=seq))

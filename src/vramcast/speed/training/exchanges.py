@@ -28,8 +28,11 @@ _HOST_LINK_BYTES_PER_S = 16e9  # PCIe 3 x16, where the catalogue knows no host l
 class Exchanges:
     """The exchanges of one rank of a job: seconds of one forward pass, or of a step where the method says so."""
 
-    def __init__(self, job: Job, model: Model, card: Accelerator, network: Network, found: tuple[Operation, ...]) -> None:
+    def __init__(
+        self, job: Job, model: Model, card: Accelerator, network: Network, found: tuple[Operation, ...], *, share: float
+    ) -> None:
         self.job, self.model, self.card, self.network, self.operations = job, model, card, network, found
+        self.layers_share = share  # of all layers, on the slowest stage
         self.rows = Batch(prefills=job.rows, prefill_tokens=job.seq / job.cp, all_logits=True)
 
     @property
@@ -41,7 +44,7 @@ class Exchanges:
 
     def share(self, one: Operation) -> float:
         """How often the slowest stage runs it."""
-        return one.count / self.job.pp
+        return one.count * self.layers_share
 
     def collective(self, name: str, world: int, size: float, *, stride: int = 1) -> float:
         """Seconds of a collective over ``world`` ranks that stand ``stride`` apart; between islands over their rails."""

@@ -12,6 +12,7 @@ from vramcast.speed.kernels.collectives import Fabric
 from vramcast.training.adapters.tensors import is_linear, targeted
 from vramcast.training.optimizers.rules import update_bytes
 from vramcast.training.recipe.parts import GATHERED, Policy, Recipe, width
+from vramcast.training.stage_layouts import balanced_layout, layout_spans
 from vramcast.workload import Training
 
 Recomputed = Literal["none", "selective", "full"]
@@ -53,7 +54,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     crosses to a node once, the host does not wait) or "padded" (capacities known beforehand). ``expert_tp``: ranks that share
     one expert. ``adds_up_bytes``: of a weight's gradient that each micro-batch adds to a sum kept beside it.
     ``overlaps_tensor``: all-gathers and reduce-scatters run in chunks beside their products. ``predicts_ahead``: MTP layers
-    train.
+    train. ``stage_layout``: Megatron's pipeline layout; empty where stages are cut evenly, or as evenly as layers allow.
     """
 
     seq: int
@@ -63,6 +64,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     tp: int = 1
     pp: int = 1
     vpp: int = 1
+    stage_layout: str = ""
     cp: int = 1
     ep: int = 1
     dp: int = 1
@@ -104,6 +106,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         """Tokens of a step over all ranks."""
         return self.seq * self.rows * self.micro_batches * self.dp
 
+    def stage_depths(self, layers: int) -> list[float]:
+        """Layers of each stage: as the layout says; else as many each, or as even as embedding and loss, a layer each, allow."""
+        if not self.stage_layout and layers % (self.pp * self.vpp) == 0:
+            return [layers / self.pp] * self.pp
+        try:
+            layout = self.stage_layout or balanced_layout(layers, self.pp, self.vpp)
+            spans = layout_spans(layout, layers=layers, pp=self.pp, vpp=self.vpp)
+        except QuestionError:  # fewer layers than chunks, or none on a stage: the first stages have one more
+            each, more = divmod(layers, self.pp)
+            return [float(each + (stage < more)) for stage in range(self.pp)]
+        return [float(sum(stop - start for start, stop in stage)) for stage in spans]
+
 
 def network_of(card: Accelerator) -> Network:
     """The usual network of a card: its island of fast links and the rails between islands."""
@@ -124,6 +138,7 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         tp=layout.tp,
         pp=layout.pp,
         vpp=layout.vpp,
+        stage_layout=recipe.model_parallel.stage_layout,
         cp=layout.cp,
         ep=layout.ep,
         dp=dp,

@@ -22,7 +22,7 @@ from vramcast.units import DAY_S
 
 _KERNELS = "speed/kernels: laws fitted on measured kernels (docs/kernels.md)"
 _SUSTAINED = "speed/training/sustained.json: fitted on published runs"
-_PIPELINE = "arXiv 2104.04473, section 2.2: (p - 1) / v passes of idle stages"
+_PIPELINE = "arXiv 2104.04473, section 2.2: the other stages' passes over the chunks of a stage"
 KINDS = ("products", "narrow", "experts", "scores", "streams", "scans", "unpacking")
 # Launches of a layer whose projections each carry an adapter, against the same layer without: two small products, dropout, casts
 # and a sum for each (PEFT, tuners/lora/layer.py Linear.forward).
@@ -71,6 +71,7 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
     padded: Any
     overlaps_experts: Any
     overlaps_tensor: Any
+    waits_for_stages: Any
 
 
 class StepTime(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,7 +147,7 @@ def ledger(job: Job, parts: Parts, own: Sustained) -> Term:
         if running[name] > 0:
             terms.append(_times(Term(name=name, seconds=running[name], why=why, source=_KERNELS), passes))
     if job.pp > 1:
-        idle = named(job.pp - 1, "stages wait") / named(job.vpp, "chunks")
+        idle = named(on.idle, "passes of the other stages, cut into chunks")
         all_of_it = seconds(sum(running.values()), "of a micro-batch")
         terms.append(Term(name="bubble", amount=idle * all_of_it, source=_PIPELINE))
     ends = once(on, own, backward=running["backward"] + running["recomputation"])
@@ -269,7 +270,7 @@ def loads_of(job: Job, parts: Parts) -> Loads:
         again=every(parts.again),
         **{name: getattr(parts, name) for name in own},
         micro_batches=job.micro_batches,
-        idle=(job.pp - 1) / job.vpp,
+        idle=parts.idle,
         full=job.repeated_share * (job.recomputed == "full"),
         gathers=float(job.gathers),
         regathers=float(job.gathers and job.regathers),
@@ -280,6 +281,7 @@ def loads_of(job: Job, parts: Parts) -> Loads:
         waits=float(job.dispatcher == "alltoall" and job.ep > 1),
         overlaps_experts=float(job.overlaps_experts),
         overlaps_tensor=float(job.overlaps_tensor),
+        waits_for_stages=float(job.vpp == 1),
     )
 
 
@@ -305,7 +307,7 @@ def micro_batch(on: Loads, own: Sustained) -> dict[str, Any]:
         "tensor_parallel": on.tensor * passes * (1 - on.overlaps_tensor * (1 - own.exposed)),
         "context_parallel": larger(0.0, on.context * 3 - scores),
         "expert_parallel": on.expert * passes * (1 - on.overlaps_experts * (1 - own.exposed)),
-        "pipeline_sends": on.stages * 2 * own.exposed,
+        "pipeline_sends": on.stages * 2 * (own.exposed + on.waits_for_stages * (1 - own.exposed)),
         "data_parallel": on.gathers * _sharding(on, own, forward=forward, backward=backward + again),
     }
     # An alltoall's host reads back how many tokens go where; no kernel hides what it launches after that. Backward

@@ -5,6 +5,7 @@ them (power, layouts, older kernels) is ``sustained.py``; what hides behind what
 """
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -98,13 +99,14 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     ``forward``, ``backward``, ``again`` (recomputation): by kind, "products", "narrow" (products of 8 or 4 bits), "experts",
     "scores", "streams" or "scans". ``gather``: of one pass over the stage's weights; ``scatter``: of its gradients.
     ``tensor``, ``context``, ``expert``, ``stages``: exchanges of one forward pass. ``layers``: of the stage; ``routed``: those of
-    them with experts.
+    them with experts. ``idle``: passes of the slowest stage that begin and end a step.
     """
 
     forward: dict[str, float]
     backward: dict[str, float]
     again: dict[str, float]
     layers: float
+    idle: float = 0.0
     routed: float = 0.0
     gather: float = 0.0
     scatter: float = 0.0
@@ -120,23 +122,18 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 def parts_of(job: Job, model: Model, card: Accelerator, network: Network) -> Parts:
     """Every part of the step. Raises UnmodelledError for a card whose rates are unknown."""
     site = _Site(job, model, card)
-    forward, backward, again = (defaultdict[str, float](float) for _ in range(3))
-    for one in site.operations:
-        if isinstance(one, Exchange):
-            continue
-        share, repeats = site.share(one), site.repeats(one)
-        for name, kind, there, back in site.seconds(one):
-            forward[kind] += share * there
-            backward[kind] += share * back
-            again[kind] += share * there * repeats(name)
-    moved = Exchanges(job, model, card, network, site.operations)
+    body, head = (_Passes.of(site, [one for one in site.operations if (one.part == "head") == last]) for last in (False, True))
+    stage = slowest_stage(job, model.layers, body=body.total, head=head.total)
+    forward, backward, again = ({kind: size for kind, size in work.items() if size > 0} for work in body.on(stage, head))
+    moved = Exchanges(job, model, card, network, site.operations, share=stage.share)
     routed = sum(one.count for one in site.operations if isinstance(one, ExpertProducts))
     return Parts(
-        forward=dict(forward),
-        backward=dict(backward),
-        again={kind: size for kind, size in again.items() if size > 0},
-        layers=model.layers / job.pp,
-        routed=routed / job.pp,
+        forward=forward,
+        backward=backward,
+        again=again,
+        idle=stage.idle,
+        layers=model.layers * stage.share,
+        routed=routed * stage.share,
         gather=moved.gather(),
         scatter=moved.scatter(),
         tensor=moved.tensor(),
@@ -149,7 +146,61 @@ def parts_of(job: Job, model: Model, card: Accelerator, network: Network) -> Par
     )
 
 
+class Slowest(msgspec.Struct, frozen=True, kw_only=True):
+    """The pipeline stage that the others wait for: its ``share`` of the layers, whether it has the ``head``.
+
+    ``idle``: passes of it that a step's beginning and end take, where the other stages run one after another.
+    """
+
+    share: float
+    head: bool
+    idle: float
+
+
+def slowest_stage(job: Job, layers: int, *, body: float, head: float) -> Slowest:
+    """``body``, ``head``: seconds of all layers, and of the output head with its loss."""
+    depths = job.stage_depths(layers)
+    times = [body * depth / layers for depth in depths]
+    times[-1] += head
+    slow = max(range(len(times)), key=times.__getitem__)
+    others = (sum(times) - times[slow]) / times[slow] if times[slow] else job.pp - 1.0
+    return Slowest(share=depths[slow] / layers, head=slow == len(times) - 1, idle=others / job.vpp)
+
+
 _Timed = tuple[str, str, float, float]  # name, kind, seconds forward, seconds backward
+
+
+class _Passes(msgspec.Struct, frozen=True):
+    """Seconds by kind of kernel: of the forward, the backward and what is computed again before it."""
+
+    forward: dict[str, float]
+    backward: dict[str, float]
+    again: dict[str, float]
+
+    @classmethod
+    def of(cls, site: "_Site", found: list[Operation]) -> "_Passes":
+        """Of these operations, each as often as the model has it."""
+        forward, backward, again = (defaultdict[str, float](float) for _ in range(3))
+        for one in found:
+            if isinstance(one, Exchange):
+                continue
+            repeats = site.repeats(one)
+            for name, kind, there, back in site.seconds(one):
+                forward[kind] += one.count * there
+                backward[kind] += one.count * back
+                again[kind] += one.count * there * repeats(name)
+        return cls(forward, backward, again)
+
+    @property
+    def total(self) -> float:
+        """Seconds of all of it."""
+        return sum(sum(work.values()) for work in (self.forward, self.backward, self.again))
+
+    def on(self, stage: Slowest, head: "_Passes") -> Iterator[dict[str, float]]:
+        """The three passes of a stage that has its share of this, and the head or not."""
+        for own, ending in ((self.forward, head.forward), (self.backward, head.backward), (self.again, head.again)):
+            last = ending if stage.head else {}
+            yield {kind: own.get(kind, 0.0) * stage.share + last.get(kind, 0.0) for kind in {**own, **last}}
 
 
 class _Site:
@@ -158,25 +209,12 @@ class _Site:
     def __init__(self, job: Job, model: Model, card: Accelerator) -> None:
         self.job, self.model, self.card = job, model, card
         split = Split(tp=job.tp, attention_dp=job.ep, moe_ep=job.ep, moe_tp=job.expert_tp, sequence=job.sequence_parallel)
-        scheme = scheme_for(model, dtype="bfloat16")
-        found = operations(model, scheme=scheme, split=split)
-        for tower in model.towers if job.predicts_ahead else ():
-            if tower.kind == "mtp":
-                heads = tuple(one for one in found if one.part == "head" and not isinstance(one, Exchange))
-                found = (*found, *tower_operations(model, tower, scheme=scheme, split=split), *heads)
-        self.operations: tuple[Operation, ...] = found
+        self.operations = _operations(model, split, job.predicts_ahead)
         self.rows = Batch(prefills=job.rows, prefill_tokens=job.seq / job.cp, all_logits=True)
         self.whole = Batch(prefills=job.rows, prefill_tokens=job.seq, all_logits=True)
-        # A layout that no stage divides evenly counts embedding and head as layers, so that the last stage has fewer.
-        # Source: Megatron-LM, transformer_config.py account_for_embedding_in_pipeline_split, pipeline_model_parallel_layout.
         self.kind = kind_of(job.framework, compiled=job.compiled)
         self.library = _LIBRARY | ({"fp8": "vllm/cutlass"} if job.scaling == "row" else {})
         self.clock = _slowed(card)
-        self.balanced = job.pp > 1 and model.layers % (job.pp * job.vpp) != 0
-
-    def share(self, one: Operation) -> float:
-        """How often the slowest stage runs it: its part of the layers, or the whole head on the last stage."""
-        return one.count / self.job.pp if one.part != "head" or self.balanced else float(one.count)
 
     def repeats(self, one: Operation) -> Any:
         """How often a named kernel of this operation is run again before backward."""
@@ -319,6 +357,18 @@ class _Site:
         m, n, k = max(1, round(rows)), max(1, round(outputs)), max(1, round(inputs))
         pooled = "cublas" if weight == "bf16" and self.card.vendor == "NVIDIA" else ""  # over all builds of PyTorch
         return _gemm_s(self.card, m, n, k, weight, backend=self.library.get(weight, pooled)) * self.clock
+
+
+@by_identity()
+def _operations(model: Model, split: Split, predicts_ahead: bool) -> tuple[Operation, ...]:
+    """What all ranks of a pipeline run together, remembered: layouts of a plan share it."""
+    scheme = scheme_for(model, dtype="bfloat16")
+    found = operations(model, scheme=scheme, split=split)
+    for tower in model.towers if predicts_ahead else ():
+        if tower.kind == "mtp":
+            heads = tuple(one for one in found if one.part == "head" and not isinstance(one, Exchange))
+            found = (*found, *tower_operations(model, tower, scheme=scheme, split=split), *heads)
+    return found
 
 
 def _slowed(card: Accelerator) -> float:
