@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from local_hub import LocalHub
+from msgspec.structs import replace
 
 MODEL = "Qwen/Qwen2.5-7B-Instruct"
 _PAGE = """# Speed of the program itself
@@ -89,8 +90,8 @@ def warm_forecast_ms(repeats: int = 300) -> dict[str, float]:
     from vramcast import Serving, Training, forecast
 
     questions = {
-        "one warm serving answer": Serving(model=MODEL, gpu="RTX 4090"),
-        "one warm training answer": Training(model=MODEL, gpu="H100 SXM"),
+        "one warm serving answer, with limits and advice": Serving(model=MODEL, gpu="RTX 4090"),
+        "one warm training answer, with limits and advice": Training(model=MODEL, gpu="H100 SXM"),
     }
     timings = {}
     for label, question in questions.items():
@@ -102,6 +103,34 @@ def warm_forecast_ms(repeats: int = 300) -> dict[str, float]:
             samples.append((time.perf_counter() - start) * 1e3)
         timings[label] = statistics.median(samples)
     return timings
+
+
+def rule_rates(repeats: int = 200) -> dict[str, float]:
+    """Forecasts of one CPU-second by the rules alone, each of another length: no verdict, no limits, no advice."""
+    from vramcast import Parallel, Serving, Training
+    from vramcast.hardware.cards import least_card
+    from vramcast.models.reading import read_model
+    from vramcast.serving.engines.base import answer_of
+    from vramcast.training.forecast import forecast_training
+
+    trained = "meta-llama/Llama-3.1-8B"
+    served, learner, card = read_model(MODEL), read_model(trained), least_card("H100")
+    gguf = Serving(model=MODEL, gpu="H100", engine="llama_cpp", quant="Q4_K_M")
+    step = Training(model=trained, gpu="H100", fsdp=2, parallel=Parallel(dp=8))
+    asked = {
+        "vLLM, 7B": lambda n: answer_of(Serving(model=MODEL, gpu="H100", context=4096 + n), model=served, card=card),
+        "llama.cpp, 7B": lambda n: answer_of(replace(gguf, context=4096 + n), model=served, card=card),
+        "training under FSDP2, 8B": lambda n: forecast_training(replace(step, seq=2048 + n), model=learner),
+    }
+    rates = {}
+    for label, ask in asked.items():
+        for n in range(5):
+            ask(n)
+        start = time.process_time()
+        for n in range(repeats):
+            ask(n)
+        rates[label] = repeats / (time.process_time() - start)
+    return rates
 
 
 def main() -> None:
@@ -119,6 +148,8 @@ def main() -> None:
         rows.append(f"| {label} | {statistics.median(seconds):.3f} | {min(seconds):.3f} | {max(seconds):.3f} | {code} |")
     rows += ["", "| warm, in process | median ms |", "|---|---|"]
     rows += [f"| {label} | {ms:.2f} |" for label, ms in warm_forecast_ms().items()]
+    rows += ["", "| the rules of memory alone | forecasts a CPU-second |", "|---|---|"]
+    rows += [f"| {label} | {rate:,.0f} |" for label, rate in rule_rates().items()]
     rows += [
         "",
         f"Largest resident size of any command: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024:.0f} MiB.",
