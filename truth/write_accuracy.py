@@ -25,6 +25,8 @@ from vramcast.truth.scoring import Point, Score, fit, macro, quantile, worst
 HERE = Path(__file__).parent
 CHOICES = HERE / "choices.json"
 LOOKS = HERE / "first_look.jsonl"
+SWEEP = HERE.parent / "benchmarks" / "tracing" / "sweep.jsonl"
+TRACED_WITHIN = 0.02  # of allocated memory, what the sweep asks of a cell
 PAGE = HERE.parent / "docs" / "accuracy.md"
 _NAMES = re.compile(r"'[^']*'|[\w.-]+/[\w.-]+(?= )")
 WORST_ROWS = 25
@@ -148,13 +150,34 @@ def _held(held: dict[str, list[Held]], measure: str) -> str:
 
 
 def _combinations(points: Iterable[Point]) -> bytes:
-    """Model families by engine or framework that stand in the corpus: what a question is told to have been measured by."""
+    """Model families by engine or framework that stand in the corpus or were traced: what a question was measured by.
+
+    A traced family counts under a framework only where that was measured with another family: the trace runs the framework's
+    own step over the class's own code, and measured runs speak for what a trace does not see (context, libraries, the host).
+    """
     found: dict[str, set[str]] = defaultdict(set)
     for point in points:
         if point.keys.get("family") and not point.keys.get("novel"):
             found[point.keys["engine"]].add(point.keys["family"])
+    traced = _traced()
+    for engine in found:
+        found[engine] |= traced["hf_trainer" if engine in bars.TRAINERS else engine]
     lines = [msgspec.json.encode(e) + b": " + msgspec.json.encode(sorted(f)) for e, f in sorted(found.items())]
     return b"{\n" + b",\n".join(lines) + b"\n}\n"
+
+
+def _traced() -> dict[str, set[str]]:
+    """Families by framework whose traced cells (``benchmarks/tracing/sweep.py``) the forecast meets in nine of ten."""
+    errors: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for line in SWEEP.read_bytes().splitlines():
+        row = msgspec.json.decode(line)
+        if row.get("traced") and row.get("forecast") and not row["error"]:
+            errors[row["cell"]["framework"], row["cell"]["kind"]].append(abs(row["forecast"][0] / row["traced"][0] - 1))
+    met: dict[str, set[str]] = defaultdict(set)
+    for (framework, kind), of_cells in errors.items():
+        if sum(error <= TRACED_WITHIN for error in of_cells) >= bars.COVERAGE * len(of_cells):
+            met[framework].add(kind)
+    return met
 
 
 def _size(value: float) -> str:

@@ -31,7 +31,7 @@ COVERAGE = 0.9
 # Probabilities at which a cell keeps the quantiles of measured/forecast.
 PROBABILITIES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 # Launchers and trainers whose step is the HF Trainer's own: what was measured under one of them speaks for all.
-_TRAINER = frozenset({"accelerate", "axolotl", "deepspeed", "llama_factory", "trl"})
+TRAINERS = frozenset({"accelerate", "axolotl", "deepspeed", "llama_factory", "trl"})
 # Grouping keys from the finest cell to the coarsest; a measure's own parent is the measure alone.
 LADDER: tuple[tuple[str, ...], ...] = (
     ("engine", "release", "class"),
@@ -110,7 +110,9 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Combination(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides a first-look cell: the measure, the engine or framework, and whether it was measured with this family.
+    """What decides a first-look cell: the measure, the engine or framework, and whether it is known with this family.
+
+    Known is what was measured together, and a family that was traced under a framework which was measured with others.
 
     ``plain``: a dense model of text alone, of whose peak least is unknown.
     """
@@ -197,7 +199,7 @@ def cell_names(measure: str, keys: Mapping[str, str]) -> Iterator[str]:
     kind, platform = kind_class(keys), "@" + keys["platform"] if "platform" in keys else ""
     engine = engine_name(keys.get("engine", ""))
     known = {
-        "engine": "hf_trainer" if engine in _TRAINER else engine,
+        "engine": "hf_trainer" if engine in TRAINERS else engine,
         "release": release(keys.get("version", "")),
         "class": kind,
         "stored": kind.rpartition(", ")[2],
@@ -241,7 +243,7 @@ def forget() -> None:
 
 @functools.cache
 def _combinations() -> dict[str, frozenset[str]]:
-    """Model families that stand with each engine or framework in the rows that rules were built on."""
+    """Model families that stand with each engine or framework in the rows that rules were built on, or were traced with it."""
     return msgspec.json.decode(SEEN.read_bytes(), type=dict[str, frozenset[str]]) if SEEN.exists() else {}
 
 
