@@ -5,7 +5,8 @@ for a mistake of their own.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 
 class VramcastError(Exception):
@@ -26,6 +27,14 @@ class ConfigError(QuestionError):
 
 class UnmodelledError(QuestionError):
     """The input is legitimate but this program has no rule for it; the message says what would answer it."""
+
+
+class NamedElsewhereError(UnmodelledError):
+    """A part of the model is only named, by the id of another checkpoint: ``build`` makes the whole of what reads such ids."""
+
+    def __init__(self, message: str, *, build: Callable[..., Any]) -> None:
+        super().__init__(message)
+        self.build = build
 
 
 class UnsafeFileError(QuestionError):

@@ -28,6 +28,11 @@ class Config:
         self.raw = raw
         self.path = path
 
+    @property
+    def architecture(self) -> str:
+        """The first class that ``architectures`` names, "" when none is. Raises ConfigError when it is no list."""
+        return str((self.list("architectures", default=[]) or [""])[0])
+
     def has(self, name: str) -> bool:
         """Whether the field is there and not null."""
         return self.raw.get(name) is not None

@@ -65,6 +65,10 @@ Mixer = Attention | LatentAttention | Mamba1 | Mamba2 | GatedDeltaNet | LinearAt
 FeedForward = Dense | Experts
 
 
+STREAMS = "residual_streams"
+"""In Model.facts: how many residual streams a token has (hyper-connections)."""
+
+
 class Tensor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One tensor, or ``copies`` equal ones (routed experts; ``{}`` in the name is the copy's number).
 

@@ -3,7 +3,9 @@
 One table per distinct width, base and scaling; layers share equal ones. Rows are the positions, but: linear scaling and dynamic
 NTK times their factor; YaRN the original positions times its factor; LongRoPE a short table and a long one; multimodal positions
 by sections four times as many (video), unless the sections are interleaved. Sliding layers turn by a base of their own where the
-config gives one (Gemma 3, Gemma 4, ModernBERT). Latent attention without positions (Kimi Linear, Kimi K3) has no table.
+config gives one (Gemma 3, Gemma 4, ModernBERT). DeepSeek-V4's compressing layers turn by another base than its others, and its
+tables are float32 (deepseek_scaling_rope.py: DeepseekV4ScalingRotaryEmbedding). Latent attention without positions (Kimi Linear,
+Kimi K3) has no table.
 
 Source: vllm/model_executor/layers/rotary_embedding (linear_scaling_rope.py, dynamic_ntk_scaling_rope.py, yarn_scaling_rope.py,
 phi3_long_rope_scaled_rope.py, mrope.py); sglang/srt/layers/rotary_embedding.py alike.
@@ -17,8 +19,8 @@ import msgspec
 from vramcast.models.inventory import Model
 
 # names of Model.facts: rows of the main table where they are not the positions; whether sliding layers have their own; whether
-# positions come in sections
-ROWS, LOCAL, SECTIONS = "rotary_rows", "rotary_local", "rotary_sections"
+# positions come in sections; how many bases the layers turn by where that is no matter of windows; whether tables are float32
+ROWS, LOCAL, SECTIONS, TABLES, FLOAT = "rotary_rows", "rotary_local", "rotary_sections", "rotary_tables", "rotary_float"
 SECTION_ROWS = 4
 _TEXT = ("text_config", "llm_config", "language_config", "thinker_config", "text_model_config")
 

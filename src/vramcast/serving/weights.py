@@ -206,9 +206,10 @@ def rotary_tables(model: Model, stage: Stage, loading: Loading) -> tuple[Term, .
     mixers = {(_rotary_width(mixer), local and _is_local(mixer)) for block, _ in stage.blocks for mixer in block.mixers}
     sections = loading.section_rows if model.facts.get(rotary.SECTIONS) else 1
     rows = {True: model.positions, False: round(model.facts.get(rotary.ROWS, model.positions * sections))}
-    told = [(rows[own], width) for width, own in sorted(mixers) if width]
-    size = round(sum(count * width for count, width in told) * loading.rotary_bytes)
-    why = " + ".join(f"{count:,} rows x {width}" for count, width in told) + f", {loading.rotary_bytes:g} B each"
+    told = [(rows[own], width) for width, own in sorted(mixers) if width] * round(model.facts.get(rotary.TABLES, 1))
+    each = 4 if model.facts.get(rotary.FLOAT) else loading.rotary_bytes
+    size = round(sum(count * width for count, width in told) * each)
+    why = " + ".join(f"{count:,} rows x {width}" for count, width in told) + f", {each:g} B each"
     return (Term(name="rotary_tables", bytes=size, why=why),) if size else ()
 
 

@@ -213,6 +213,21 @@ def test_a_draft_model_stands_beside_the_target() -> None:
     assert draft.find("draft_model").bytes / GiB == pytest.approx(2.32, abs=0.02)
 
 
+def test_deepseek_v4_keeps_two_wide_tables_and_the_streams_a_draft_reads() -> None:
+    """vLLM 0.23 on two H200 NVL printed 74.08 GiB (a public probe's notes); V3.2 has the indexer's buffer alone."""
+    name = "deepseek-ai/DeepSeek-V4-Flash"
+    found = weights(
+        name, engine_version="0.23.0", gpu="H200", gpus=2, parallel=Parallel(tp=2), options={"max_num_batched_tokens": 8192}
+    )
+    assert found.bytes / GiB == pytest.approx(74.08, abs=0.06)
+    assert found.find("rotary_tables").bytes == 2 * 1_048_576 * 64 * 4
+    assert found.find("buffers").bytes == 8192 * (512 * 4 + 4 * 4096 * 2)
+    older = weights(
+        "deepseek-ai/DeepSeek-V3.2-Exp", gpu="H200", gpus=8, parallel=Parallel(tp=8), options={"max_num_batched_tokens": 8192}
+    )
+    assert older.find("buffers").bytes == 8192 * 2048 * 4
+
+
 def test_absorbed_projections_exist_in_0_7_alone() -> None:
     name = "deepseek-ai/DeepSeek-V2-Lite"
     found = {version: weights(name, engine_version=version).find("absorbed") for version in ("0.6.4", "0.7.3", "0.8.5")}

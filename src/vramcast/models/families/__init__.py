@@ -59,7 +59,7 @@ def _other_code(config: Config, kind: str) -> tuple[str, ...]:
 
     jina-embeddings-v3 is an XLM-RoBERTa by its type and ``architectures``, and adds adapters in a class of its own.
     """
-    beside, named = config.raw.get("auto_map"), str((config.list("architectures", default=[]) or [""])[0])
+    beside, named = config.raw.get("auto_map"), config.architecture
     if not named or not isinstance(beside, Mapping) or not fields_of(kind):
         return ()
     built = {str(each).rpartition(".")[2] for key, each in beside.items() if str(key).startswith("AutoModel")}
@@ -109,7 +109,7 @@ def read_text(config: Config, *, prefix: str) -> Model:
 
 def kind_of(config: Config) -> str:
     """The registered name: what the architecture stands for where that decides, else ``model_type``, aliases resolved."""
-    architecture = str((config.list("architectures", default=[]) or [""])[0])
+    architecture = config.architecture
     kind = ARCHITECTURES.get(architecture) or config.text("model_type", default="")
     return ALIASES.get(kind, kind) or kind_of_architecture(architecture)
 

@@ -60,7 +60,7 @@ def read(config: Config) -> Model:
     row = ENCODERS["jina_bert" if _is_jina(config) else config.text("model_type")]
     hidden = config.size("hidden_size", "dim", "n_embd")
     width = config.size("embedding_size", default=hidden) if row.narrow else hidden
-    task = str((config.list("architectures", default=[]) or [""])[0])
+    task = config.architecture
     name = "" if encoder_heads.is_bare(task) else f"{row.stem}."
     return parts.decoder(
         Config({**config.raw, "tie_word_embeddings": True}, config.path),

@@ -18,7 +18,7 @@ def read(config: Config) -> Model:
     """A draft, by its architecture."""
     own = config.optional_child("dflash_config") or Config({}, f"{config.path}: dflash_config")
     model = llama.read(Config({**config.raw, "model_type": "qwen3", "tie_word_embeddings": True}, config.path), prefix="")
-    hidden, name = model.hidden, str(config.list("architectures")[0])
+    hidden, name = model.hidden, config.architecture
     tensors = (
         *parts.linear("fc", hidden, _states(config, own) * hidden, "projector", shard=None),
         *parts.norms(hidden, "hidden_norm", "norm"),

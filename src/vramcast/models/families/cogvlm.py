@@ -45,7 +45,7 @@ def _block(config: Config, hidden: int) -> Block:
 
 
 def _is_video(config: Config) -> bool:
-    return "Video" in str((config.list("architectures", default=[]) or [""])[0])
+    return "Video" in config.architecture
 
 
 def _plain(kind: Attention, mlp: Dense, hidden: int) -> tuple[Tensor, ...]:

@@ -5,11 +5,14 @@ Names are the checkpoint's own. Source: the DeepSeek-V4 report (section 2) and t
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from vramcast.errors import ConfigError, UnmodelledError
 from vramcast.models.config import Config
 from vramcast.models.families import parts
-from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.inventory import STREAMS, Block, Model, Tensor, Tower
 from vramcast.models.layers import Dense, Experts, Indexer, LatentAttention
+from vramcast.models.rotary import FLOAT, TABLES
 
 _RATES = {"sliding_attention": 0, "compressed_sparse_attention": 4, "heavily_compressed_attention": 128}
 _SPARSE_RATE = 4  # the rate whose layers select compressed tokens with an indexer
@@ -24,17 +27,26 @@ class _Layer(NamedTuple):
 def read(config: Config, *, prefix: str = "") -> Model:
     """DeepSeek-V4 Flash, Pro and their quantised copies; the draft layer is stored, not loaded."""
     hidden, streams = config.size("hidden_size"), config.size("hc_mult")
-    width = streams * hidden
-    return parts.decoder(
+    width, layers = streams * hidden, _layers(config)
+    model = parts.decoder(
         config,
         hidden=hidden,
-        blocks=parts.stack(_layers(config), lambda layer: _block(config, layer, f"{prefix}layers.{{}}.")),
+        blocks=parts.stack(layers, lambda layer: _block(config, layer, f"{prefix}layers.{{}}.")),
         embedding=f"{prefix}embed.weight",
         norm=parts.norms(hidden, f"{prefix}norm"),
         head="head.weight",
         extra=hyper(f"{prefix}hc_head_", streams, width, scales=1),
         towers=_draft(config, hidden),
     )
+    return replace(model, facts={TABLES: len({layer.rate > 0 for layer in layers}), FLOAT: 1, STREAMS: streams})
+
+
+def in_sixteen_bits(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Matrices that every checkpoint leaves in 16 bits, whatever its scheme: inference/model.py beside the checkpoints says so.
+
+    vLLM gives its own no scheme either (vllm/models/deepseek_v4/compressor.py, fused_wkv_wgate; the indexer's weights_proj).
+    """
+    return tuple(replace(tensor, dtype="bfloat16") for tensor in tensors)
 
 
 def _layers(config: Config) -> list[_Layer]:
@@ -144,9 +156,11 @@ def _compressor(prefix: str, head_dim: int, rate: int, hidden: int) -> tuple[Ten
     """Pools ``rate`` tokens into one entry; at rate 4 windows overlap, so that each token contributes to two."""
     width = head_dim * (2 if rate == _SPARSE_RATE else 1)
     return (
-        Tensor(name=f"{prefix}ape", shape=(rate, width), role="state"),
-        *parts.linear(f"{prefix}wkv", width, hidden, "kv_a", shard=None),
-        *parts.linear(f"{prefix}wgate", width, hidden, "kv_a", shard=None),
+        Tensor(name=f"{prefix}ape", shape=(rate, width), role="state", dtype="float32"),
+        *in_sixteen_bits(
+            *parts.linear(f"{prefix}wkv", width, hidden, "kv_a", shard=None),
+            *parts.linear(f"{prefix}wgate", width, hidden, "kv_a", shard=None),
+        ),
         *parts.norms(head_dim, f"{prefix}norm"),
     )
 
@@ -158,7 +172,7 @@ def _indexer(kind: LatentAttention, hidden: int) -> tuple[Tensor, ...]:
     return (
         *_compressor("attn.indexer.compressor.", indexer.head_dim, kind.compression, hidden),
         *parts.linear("attn.indexer.wq_b", indexer.heads * indexer.head_dim, kind.query_rank, "indexer", shard=None),
-        *parts.linear("attn.indexer.weights_proj", indexer.heads, hidden, "indexer", shard=None),
+        *in_sixteen_bits(*parts.linear("attn.indexer.weights_proj", indexer.heads, hidden, "indexer", shard=None)),
     )
 
 

@@ -110,15 +110,17 @@ def _written(text: Config, layer: Layer, kind: LatentAttention, hidden: int) -> 
     rate, scores, gated = layer
     width, keys, heads = kind.head_dim, text.size("index_head_dim"), text.size("index_n_heads")
     entries = (
-        *parts.linear("attn.compressor.wkv", width, hidden, "kv_a", shard=None),
-        *(parts.linear("attn.compressor.wgate", width, hidden, "kv_a", shard=None) if gated else ()),
+        *deepseek_v4.in_sixteen_bits(
+            *parts.linear("attn.compressor.wkv", width, hidden, "kv_a", shard=None),
+            *(parts.linear("attn.compressor.wgate", width, hidden, "kv_a", shard=None) if gated else ()),
+        ),
         *parts.norms(width, "attn.compressor.norm"),
         *parts.linear("attn.indexer.wk", keys, width, "indexer", shard=None),
         *parts.norms(keys, "attn.indexer.k_norm"),
     )
     scored = (
         *parts.linear("attn.indexer.wq_b", heads * keys, kind.query_rank, "indexer", shard=None),
-        *parts.linear("attn.indexer.weights_proj", heads, hidden, "indexer", shard=None),
+        *deepseek_v4.in_sixteen_bits(*parts.linear("attn.indexer.weights_proj", heads, hidden, "indexer", shard=None)),
     )
     return (*(entries if rate else ()), *(scored if scores else ()))
 

@@ -33,7 +33,7 @@ def read(config: Config) -> Model:
     plain = not text.flag("use_mla", default=True)
     text = Config({**text.raw, "model_type": "deepseek" if plain else "deepseek_v2"}, text.path)
     hidden = text.size("hidden_size")
-    architecture = str((config.list("architectures", default=[]) or [""])[0])
+    architecture = config.architecture
     if "OCR2" in architecture:
         return ocr_classes.read(Config({**config.raw, "model_type": "deepseek_ocr2", "vision_config": _OCR2}, config.path))
     reads = "OCR" in architecture or _two_towers(config)

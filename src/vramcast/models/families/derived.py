@@ -93,15 +93,11 @@ def read(config: Config) -> Model:
     """
     row = _row(config)
     model = described(config, row)
-    wanted = _wanted(config) or row.architecture
+    wanted = config.architecture or row.architecture
     if wanted == row.architecture:
         return model
     added = f"{wanted[:60]} is not known here: counted is {row.architecture}, which it stands on, and nothing that it adds"
     return msgspec.structs.replace(model, architecture=wanted, unmodelled=(*model.unmodelled, added))
-
-
-def _wanted(config: Config) -> str:
-    return str((config.list("architectures", default=[]) or [""])[0])
 
 
 def described(config: Config, row: Row) -> Model:
@@ -127,10 +123,12 @@ def _assumed(config: Config, row: Row, fields: Fields) -> Iterator[Assumption]:
 def _row(config: Config) -> Row:
     kind = config.text("model_type")
     rows = msgspec.json.decode(_rows()[kind], type=list[Row])
-    wanted = _wanted(config) or rows[0].architecture
+    wanted = config.architecture or rows[0].architecture
     alike = [row for row in rows if row.architecture == wanted]
     alike = alike or [
-        row for row in rows if row.architecture.endswith("Model") and wanted.startswith(f"{row.architecture[:-5]}For")
+        row
+        for row in rows
+        if row.architecture.endswith("Model") and wanted.startswith(f"{row.architecture.removesuffix('Model')}For")
     ]
     if not alike:
         known = ", ".join(row.architecture for row in rows)
@@ -299,9 +297,8 @@ def _untold(row: Row, blocks: tuple[Block, ...]) -> tuple[str, ...]:
         return ()
     if not blocks or not all(b.mixers for b in blocks):
         return (f"{row.architecture}: its tensors are exact, how it attends is not known here: its cache is not counted",)
-    words = ("codec", "vision", "image", "audio", "speech", "tokenizer")
     others = (s.prefix for s in row.stacks if s.attends and s.prefix != row.main and "decoder" in s.prefix)
-    return tuple(f"{name}: what it keeps while it writes is not counted" for name in others if not any(w in name for w in words))
+    return tuple(f"{name}: what it keeps while it writes is not counted" for name in others if _kind(name) == "other")
 
 
 def _around_text(config: Config, row: Row, fields: Fields) -> Model:

@@ -19,7 +19,7 @@ def read(config: Config) -> Model:
     """A draft head, by its architecture."""
     if config.text("model_type", default="") == "medusa":
         return _medusa(config)
-    name = str((config.list("architectures", default=[]) or [""])[0])
+    name = config.architecture
     return _third(config) if "3" in name else _first(config)
 
 
@@ -42,6 +42,7 @@ def _first(config: Config) -> Model:
 
 def _third(config: Config) -> Model:
     """EAGLE 3: states of three of the target's layers are joined; its layer reads them and the embedding; a head of its own."""
+    config = _unnested(config)
     hidden = config.size("hidden_size")
     states = len(config.list("eagle_aux_hidden_state_layer_ids", default=[])) or _AUXILIARY
     model = _plain(config, vocab_size=config.size("draft_vocab_size", "vocab_size"))
@@ -49,6 +50,12 @@ def _third(config: Config) -> Model:
     blocks = tuple(_wider(block, hidden) for block in model.blocks)
     kept = tuple(t for t in model.tensors if t.role != "embedding")
     return _draft(model, blocks, (*kept, *joining), "the embedding is the target's")
+
+
+def _unnested(config: Config) -> Config:
+    """Speculators' files keep the layer's own sizes apart (speculators/models/eagle3/config.py)."""
+    layer = config.optional_child("transformer_layer_config")
+    return Config({**layer.raw, **{k: v for k, v in config.raw.items() if v is not None}}, config.path) if layer else config
 
 
 def _without(block: Block, name: str) -> Block:

@@ -29,13 +29,9 @@ def read(config: Config) -> Model:
     return _both(config, family)
 
 
-def _task(config: Config) -> str:
-    return str((config.list("architectures", default=[]) or [""])[0])
-
-
 def _projected(config: Config, name: str) -> tuple[Tensor, ...]:
     """The projection into the space of both towers, where the class has it."""
-    if not _task(config).endswith("WithProjection"):
+    if not config.architecture.endswith("WithProjection"):
         return ()
     width = config.size("projection_dim", default=512)
     return parts.linear(name, width, config.size("hidden_size"), "projector", shard=None)
@@ -96,7 +92,7 @@ def _causal(block: Block) -> Block:
 
 def _vit(config: Config) -> Tower:
     hidden, patch, image = config.size("hidden_size"), wrapper.side(config, "patch_size"), wrapper.side(config, "image_size")
-    count, channels, classifies = (image // patch) ** 2, config.size("num_channels", default=3), "ForImage" in _task(config)
+    count, channels, classifies = (image // patch) ** 2, config.size("num_channels", default=3), "ForImage" in config.architecture
     bias = config.flag("qkv_bias", default=True)
     style = msgspec.structs.replace(_VIT, bias=bias)
     layers, heads = config.size("num_hidden_layers"), config.size("num_attention_heads")

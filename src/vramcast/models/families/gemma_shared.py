@@ -64,10 +64,14 @@ def _absent(kind: Attention, *, shared: bool) -> tuple[str, ...]:
     return ("self_attn.v_",) if kind.value_is_key else ()
 
 
+DRAFTS = "reads_the_cache_of_its_target"
+"""Set for an assistant: no layer of its own writes a cache, those of the model it drafts for do."""
+
+
 def _sharing(config: Config, count: int) -> list[bool]:
     """The last ``num_kv_shared_layers`` layers read the cache of the last earlier layer of their kind."""
     shared = config.integer("num_kv_shared_layers", default=0)
-    if shared >= count:
+    if shared >= count and not config.flag(DRAFTS, default=False):
         raise ConfigError(f"{config.path}: num_kv_shared_layers is {shared}, all {count} layers would read a cache nobody writes")
     return [i >= count - shared for i in range(count)]
 

@@ -23,7 +23,7 @@ def headed(model: Model, config: Config) -> Model:
     Raises UnmodelledError for draft models that only borrow a decoder's ``model_type``.
     """
     name = model.architecture
-    if any(word in name for word in _DRAFTS):
+    if any(word in name for word in _DRAFTS) and not name.endswith("VLForConditionalGeneration"):
         raise UnmodelledError(
             f"{config.path}: {name} is a draft model beside {model.family!r}; read its safetensors files instead"
         )

@@ -20,7 +20,7 @@ class _Layer(msgspec.Struct, frozen=True):
 
 def read(config: Config) -> Model:
     """A ModernBERT model with the head that ``architectures`` names."""
-    hidden, task = config.size("hidden_size"), str((config.list("architectures", default=[]) or [""])[0])
+    hidden, task = config.size("hidden_size"), config.architecture
     prefix = "" if task == "ModernBertModel" else "model."
     every, window = config.size("global_attn_every_n_layers", default=3), config.size("local_attention", default=128)
     count = config.size("num_hidden_layers")

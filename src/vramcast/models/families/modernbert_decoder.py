@@ -33,7 +33,7 @@ def read(config: Config, *, prefix: str = "model.") -> Model:
 
 def _head(config: Config, hidden: int) -> tuple[Tensor, ...]:
     """The dense layer, then a bias for each word or a score for each label; the bare decoder has neither."""
-    task, bias = str((config.list("architectures", default=[]) or [""])[0]), config.flag("classifier_bias", default=False)
+    task, bias = config.architecture, config.flag("classifier_bias", default=False)
     if task.endswith("Model"):
         return ()
     scores = task.endswith("ForSequenceClassification")

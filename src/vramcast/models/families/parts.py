@@ -217,7 +217,7 @@ def said_of_itself(config: Config) -> dict[str, Any]:
     """What a config says of the model beside its shapes."""
     return {
         "family": config.text("model_type", default=""),
-        "architecture": str((config.list("architectures", default=[]) or [""])[0]),
+        "architecture": config.architecture,
         "positions": positions_of(config),
         "dtype": dtype_of(config),
         "quantization": quantization_of(config),

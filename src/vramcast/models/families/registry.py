@@ -21,6 +21,7 @@ REMOTE = frozenset({"videollama3_qwen2", "glmasr", "vibevoice", "vibepod", "mini
 ARCHITECTURES: dict[str, str] = {
     "Mistral3ForConditionalGeneration": "mistral3",
     "Glm4MoeForCausalLM": "glm4_moe",
+    "QWenLMHeadModel": "qwen",
     **dict.fromkeys(
         (
             "LlamaForCausalLMEagle",
@@ -28,6 +29,7 @@ ARCHITECTURES: dict[str, str] = {
             "LlamaForCausalLMEagle3",
             "Eagle3LlamaForCausalLM",
             "Eagle3Speculator",
+            "Eagle3DraftModel",
             "LlamaForCausalLMEagle3MTP",
         ),
         "eagle",

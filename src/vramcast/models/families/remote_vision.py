@@ -1,8 +1,9 @@
-"""Models that see whose code stands beside their checkpoints: AndesVL, LocateAnything, MAIRA-2, LLaVA-OneVision-1.5.
+"""Models that see whose code stands beside their checkpoints: AndesVL, LocateAnything, MAIRA-2, LLaVA-OneVision-1.5, Eagle 3.
 
-Source of names and shapes: modeling_andesvl.py, modeling_aimv2_navit_rope.py, modeling_locateanything.py, modeling_maira2.py and
-modeling_llavaonevision1_5.py beside the checkpoints. LocateAnything-3B equals its weight index (7,661,331,936 bytes, the tied
-head stored) and LLaVA-OneVision-1.5-8B its own (17,054,429,248); AndesVL what its own class builds on meta tensors.
+Source of names and shapes: modeling_andesvl.py, modeling_aimv2_navit_rope.py, modeling_locateanything.py, modeling_maira2.py,
+modeling_llavaonevision1_5.py and modeling_eagle3_vl.py beside the checkpoints. LocateAnything-3B equals its weight index
+(7,661,331,936 bytes, the tied head stored) and LLaVA-OneVision-1.5-8B its own (17,054,429,248); AndesVL what its own class
+builds on meta tensors.
 """
 
 import msgspec
@@ -25,6 +26,8 @@ def read(config: Config) -> Model:
         return _maira(config)
     if config.text("model_type") == "llavaonevision1_5":
         return _rice(config)
+    if config.text("model_type") == "eagle_3_vl":
+        return _eagle(config)
     andes = config.text("model_type") != "locateanything"
     text = wrapper.text_of(config, "qwen3" if andes else "qwen2")
     seen = config.child("vision_config")
@@ -59,6 +62,16 @@ def _rice(config: Config) -> Model:
     tower = Tower(name=name, kind="vision", hidden=width, blocks=(block,), tensors=tensors, facts={"patch_size": patch})
     tied = said.flag("tie_word_embeddings", default=False)
     return wrapper.wrap(config, text, prefix="model.", towers=(tower,), tied=tied)
+
+
+def _eagle(config: Config) -> Model:
+    """NVIDIA's Eagle 3 VL, the eyes of GR00T: SigLIP 2, squares of states joined, the projector of ``_normed``."""
+    text = wrapper.text_of(config, "qwen3")
+    tower = vit.tower(config.child("vision_config"), "vision_model.")
+    joined = tower.hidden * int(1 / config.number("downsample_ratio", default=0.5)) ** 2
+    projector = Tower(name="mlp1.", kind="projector", tensors=_normed(joined, text.size("hidden_size")))
+    tied = text.flag("tie_word_embeddings", default=False)
+    return wrapper.wrap(config, text, prefix="language_model.model.", towers=(tower, projector), tied=tied)
 
 
 def _maira(config: Config) -> Model:

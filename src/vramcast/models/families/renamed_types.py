@@ -33,7 +33,7 @@ def _hyphenated(kind: str) -> str:
 
 def _of_architecture(config: Config) -> str:
     """The type of the language model that ``architectures`` names, unless code beside the checkpoint names another class."""
-    name = str((config.list("architectures", default=[]) or [""])[0])
+    name = config.architecture
     beside = config.raw.get("auto_map")
     coded = [str(each) for key, each in beside.items() if "ForCausalLM" in key] if isinstance(beside, dict) else []
     return kind_of_architecture(name) if name and all(each.rpartition(".")[2] == name for each in coded) else ""

@@ -46,7 +46,7 @@ CLASSES: dict[str, Class] = {
 def read(config: Config) -> Model:
     """An encoder-decoder, or its decoder alone; the encoder is a tower."""
     whisper, hidden = config.text("model_type") == "whisper", config.size("d_model")
-    task = str((config.list("architectures", default=[]) or [""])[0])
+    task = config.architecture
     alone = task.endswith("ForCausalLM")
     style = SPEECH if whisper else TEXT
     encoder = speech_encoder(config, "model.encoder.") if whisper else _text_encoder(config, hidden)

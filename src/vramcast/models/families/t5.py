@@ -27,7 +27,7 @@ def read(config: Config) -> Model:
         blocks=_stacked(config, hidden, layers, "encoder"),
         tensors=(*parts.norms(hidden, "encoder.final_layer_norm"), *_first_bias(config, "encoder")),
     )
-    task = str((config.list("architectures", default=[]) or [""])[0])
+    task = config.architecture
     if task.endswith(("EncoderModel", "ForTokenClassification")):
         return _encoder_alone(config, hidden, encoder, task)
     model = parts.decoder(

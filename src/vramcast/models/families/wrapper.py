@@ -68,7 +68,7 @@ def wrap(
         inner,
         family=config.text("model_type", default=inner.family),
         wraps=inner.text_class,
-        architecture=str((config.list("architectures", default=[]) or [inner.architecture])[0]),
+        architecture=config.architecture or inner.architecture,
         tensors=(*inner.tensors, *extra),
         towers=(*inner.towers, *towers),
         **own,

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.errors import MissingError, QuestionError
+from vramcast.errors import MissingError, NamedElsewhereError, QuestionError
 from vramcast.models.inventory import Model
 from vramcast.untrusted import check_disk, existing_path
 
@@ -36,11 +36,21 @@ def read_model(what: str, *, offline: bool | None = None) -> Model:
     """
     if what == "-":
         return _by_standard_input()
-    if is_path(what):
-        from vramcast.models.sources.local import read_path
+    try:
+        return _by_path(what) if is_path(what) else _by_id(what, offline)
+    except NamedElsewhereError as named:
+        whole: Model = named.build(lambda part: read_model(part, offline=offline))
+        return msgspec.structs.replace(whole, id=what)
 
-        check_disk(what)
-        return read_path(existing_path(what) or Path(what))
+
+def _by_path(what: str) -> Model:
+    from vramcast.models.sources.local import read_path
+
+    check_disk(what)
+    return read_path(existing_path(what) or Path(what))
+
+
+def _by_id(what: str, offline: bool | None) -> Model:
     return load(what) or (_by_hub(what, offline) if _HUB_ID.fullmatch(what) else _by_name(what))
 
 

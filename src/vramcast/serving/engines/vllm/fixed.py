@@ -10,7 +10,7 @@ import msgspec
 from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Term
 from vramcast.models.classes import model_class
-from vramcast.models.inventory import Model, Tensor
+from vramcast.models.inventory import STREAMS, Model, Tensor
 from vramcast.models.layers import LatentAttention
 from vramcast.models.rotary import SECTION_ROWS
 from vramcast.models.sharding import Stage, cut, every_stage, share, share_shape
@@ -159,6 +159,7 @@ def _weights(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term:
         *_draft_term(settings, stage),
         *_tables_on_host(resolved.model, stage, loading, storage),
         *_absorbed_term(resolved.model, settings, stage, storage),
+        *_buffers_term(resolved.model, settings, stage),
     )
     offload = min(term.bytes, round((options.get("cpu_offload_gb") or 0) * GiB))
     parts = (*term.terms, *slots)
@@ -216,6 +217,19 @@ def _absorbed_term(model: Model, settings: VllmSettings, stage: Stage, storage: 
         what, elements = "dequantised kv_b_proj", _dequantised_latent(settings, stage, storage)
     why = f"{elements:,} elements of {what} x {settings.element:g} B"
     return (Term(name="absorbed", bytes=round(elements * settings.element), why=why),) if elements else ()
+
+
+def _buffers_term(model: Model, settings: VllmSettings, stage: Stage) -> Iterator[Term]:
+    """What a model's class makes for every batch while it is built: chosen tokens of its indexers, streams for a draft to read.
+
+    Source: vllm/model_executor/models/deepseek_v2.py and vllm/models/deepseek_v4 (topk_indices_buffer, _mtp_hidden_buffer).
+    """
+    mixers = (mixer for block, _ in stage.blocks for mixer in block.mixers if isinstance(mixer, LatentAttention))
+    chosen = max((mixer.indexer.top_k for mixer in mixers if mixer.indexer), default=0)
+    streams = round(model.facts.get(STREAMS, 0)) if stage.last else 0
+    width = round(chosen * 4 + streams * model.hidden * settings.element)
+    if width:
+        yield Term(name="buffers", amount=named(settings.max_tokens, "tokens") * bytes_(width))
 
 
 def _multiplied_out(model: Model, settings: VllmSettings, stage: Stage) -> int:
