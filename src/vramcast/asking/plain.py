@@ -19,6 +19,7 @@ from vramcast.asking.plain_words import (
     BEFORE,
     BOTH,
     CLUSTER,
+    COUNTED,
     DTYPES,
     EITHER,
     FILES,
@@ -33,7 +34,9 @@ from vramcast.asking.plain_words import (
     RUNS,
     SAID,
     SHARED,
+    SIZE_OF_A_CARD,
     SPEED_CONTEXT,
+    SUFFIX,
     TRAINS,
     USUAL_CONTEXT,
     WANTED,
@@ -69,7 +72,8 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
 
 def plain_question(text: str) -> Plain | None:
     """The question in one line of a person's words, or None where it is none."""
-    line = " ".join(MIXED.sub(" ", GLUED.sub(r"\1 x ", text.replace("，", " "))).split())
+    plain = re.sub(r"[()（）\[\]，]|['’]s\b", " ", text)
+    line = " ".join(MIXED.sub(" ", GLUED.sub(r"\1 x ", plain)).split())
     if not line or len(line) > _LONGEST or line.startswith("-") or " --" in line:
         return None
     wanted, left = _wanted(line)
@@ -89,7 +93,7 @@ def plain_question(text: str) -> Plain | None:
 
 def _with_its_card(found: Found, cards: tuple[str, ...], line: str) -> tuple[Found, tuple[str, ...]]:
     """Words that are plainly a card's though nobody knows it stay with --gpu, which refuses them and names the nearest."""
-    behind = re.fullmatch(r"[a-z]{1,4}", found.unread, re.I)
+    behind = SUFFIX.fullmatch(found.unread)
     if len(cards) == 1 and behind and re.search(rf"{re.escape(cards[0])} {found.unread}\b", line):  # a 4070 tii
         return Found(found.name), (f"{cards[0]} {found.unread}",)
     if cards:
@@ -104,6 +108,8 @@ def _with_its_card(found: Found, cards: tuple[str, ...], line: str) -> tuple[Fou
 def _asked(model: str, said: _Said) -> Plain:
     """The words of the command that answers."""
     card, settings, trains, wanted = said.card, said.settings, said.trains, said.wanted
+    if settings.get("context", "").isalpha():  # the entire context
+        settings["context"] = str(_positions(model))
     if len(said.cards) > 1 or (card and said.count == 1 and wanted == "cards"):
         return _planned(model, said)
     if settings.pop("host", "") and not trains:
@@ -118,8 +124,21 @@ def _asked(model: str, said: _Said) -> Plain:
         settings.setdefault(
             "context", SPEED_CONTEXT if wanted == "speed" else "auto"
         )  # Ollama takes its own by the card's memory
+    if trains and re.search(r"bnb-4bit|4bit", model, re.I):
+        settings.setdefault("method", "qlora")  # the weights that are trained beside are stored in four bits
     flags += _training_flags(settings) if trains else _serving_flags(settings, card)
     return Plain(command="train" if trains else "serve", model=model, flags=(*flags, *_flags_wanted(said)))
+
+
+def _positions(model: str) -> int:
+    """The longest sequence of a model, the usual context where it is not known."""
+    from vramcast.errors import VramcastError
+    from vramcast.models.reading import read_model
+
+    try:
+        return read_model(model).positions or int(USUAL_CONTEXT)
+    except VramcastError:
+        return int(USUAL_CONTEXT)
 
 
 def _planned(model: str, said: _Said) -> Plain:
@@ -202,7 +221,7 @@ def _settings(line: str) -> tuple[str, dict[str, str]]:
     for name, pattern in SAID:
         found = pattern.search(line) if name not in said else None
         if found and not (name == "quant" and line[found.end() : found.end() + 1] == ":"):
-            said[name] = re.sub(r"\s", "", found[1])
+            said[name] = re.sub(r"\s", "", next(group for group in found.groups() if group))
             line = f"{line[: found.start()]} {line[found.end() :]}"
     return " ".join(line.split()), said
 
@@ -216,12 +235,19 @@ def _cards(left: str, line: str) -> tuple[tuple[str, ...], int, str]:
     if not card:
         return (), 1, left
     other, more, rest = _card(left)
-    if other and EITHER.search(line):
-        return tuple(sorted((card, other), key=line.find)), count, EITHER.sub(" ", rest)
-    if other and BOTH.search(line):
-        pair = sorted(((card, count), (other, more)), key=lambda one: line.find(one[0]))
-        return (", ".join(name for name, number in pair for _ in range(number)),), 1, BOTH.sub(" ", rest)
-    return (card,), count, left
+    if not other:
+        return (card,), count, left
+    if SIZE_OF_A_CARD.fullmatch(other) or SIZE_OF_A_CARD.fullmatch(card):  # its memory, said beside its name
+        name, size = (card, other) if SIZE_OF_A_CARD.fullmatch(other) else (other, card)
+        sized = f"{name} {size}" if not re.search(r"\d\s?gb?\b", name, re.I) else name
+        return (sized if _is_card(sized) else name,), max(count, more), rest
+    (first, n), (second, m) = sorted(((card, count), (other, more)), key=lambda one: line.find(one[0]))
+    between = line[line.find(first) + len(first) : line.find(second)].removesuffix(f"{m} ")
+    if EITHER.fullmatch(between):
+        return (first, second), max(n, m), re.sub(r"\bor\b|\bvs\b|还是|或", " ", rest)
+    if BOTH.fullmatch(between):
+        return (", ".join([first] * n + [second] * m),), 1, rest
+    return (first,), n, f"{rest} {second}"  # the second is told as not read
 
 
 def _card(line: str) -> tuple[str, int, str]:
@@ -233,7 +259,10 @@ def _card(line: str) -> tuple[str, int, str]:
         before, after = BEFORE.search(line[:start]), AFTER.match(line[end:])
         count = (before[1] if before else (after[1] or after[2]) if after else "1").lower()
         rest = f"{line[: before.start() if before else start]} {line[end + (after.end() if after else 0) :]}"
-        return PLURAL.sub("", name), NUMBERS.get(count) or int(count), " ".join(rest.split())
+        number, name = NUMBERS.get(count) or int(count), PLURAL.sub("", name)
+        if (counted := COUNTED.match(name)) and number == 1 and _is_card(counted[2]):
+            number, name = int(counted[1]), counted[2]
+        return name, number, " ".join(rest.split())
     return "", 1, line
 
 
@@ -264,6 +293,7 @@ def _serving_flags(said: dict[str, str], card: str) -> list[str]:
         said["engine"] = "llama.cpp"  # a type of GGUF files
     flags = [f"--{name}={said[name]}" for name in ("context", "concurrency", "engine") if name in said]
     flags += [f"--dtype={DTYPES[said['dtype'].lower()[:2]]}"] if "dtype" in said and not kind else []
+    flags += [f"--kv-dtype={said['kv'].lower()}"] if "kv" in said else []
     return [*flags, *([f"--quant={kind}"] if kind else [])]
 
 

@@ -34,13 +34,31 @@ def model_in(left: str, *, surely: bool) -> Found | None:
     if (own := SIZED.fullmatch(line)) and not is_model(line) and has_size(own[1], own[2], own[3]):
         return Found(own[1])
     if (run := _run(line)) and (surely or not _unread(line, run)):
-        return Found(line[run[0] : run[1]].strip(" ,;:"), _unread(line, run))
+        name, unread = line[run[0] : run[1]].strip(" ,;:"), _unread(line, run)
+        return _with_size(name, unread)
     if surely and (size := SIZE_ALONE.search(line)) and (known := _of_size(size[1])):
         return Found(known, _unread(line, size.span()))
     if _CHINESE.search(line):
-        return None
+        one = _like_an_id(line) if surely else None
+        return Found(one, _unread(line, (line.find(one), line.find(one) + len(one)))) if one else None
+    if surely and len(line.split()) > _WORDS_OF_A_NAME and (one := _like_an_id(line)):
+        return Found(one, _unread(line, (line.find(one), line.find(one) + len(one))))
     named = surely and len(line.split()) <= _WORDS_OF_A_NAME and re.search(r"[a-z]\S*\s?\d|^[a-z]+-\S+$", line, re.I)
     return Found(line) if named or is_model(line) else None
+
+
+def _with_size(name: str, unread: str) -> Found:
+    """The name with a size that stands apart from it, where it means a model of that size: 70b llama2."""
+    for word in unread.split():
+        if re.fullmatch(r"\d[\d.]*[bt]", word, re.IGNORECASE) and has_size(f"{name} {word}", word[:-1], word[-1]):
+            return Found(f"{name} {word}", " ".join(w for w in unread.split() if w != word))
+    return Found(name, unread)
+
+
+def _like_an_id(line: str) -> str | None:
+    """A word that is written as ids are, though nobody knows it: the command refuses it and names the nearest."""
+    words = [word.strip(" ,;:，。？?!") for word in line.split()]
+    return next((word for word in words if re.fullmatch(r"[A-Za-z][\w.]*(?:-[\w.]+)+|[\w.-]+/[\w.-]+", word)), None)
 
 
 def is_model(name: str) -> bool:

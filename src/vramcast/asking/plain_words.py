@@ -7,19 +7,22 @@ NUMBERS = {
     "a": 1, "an": 1, "my": 1, "the": 1, "one": 1, "single": 1, "two": 2, "dual": 2, "three": 3, "four": 4, "quad": 4, "eight": 8,
     "一": 1, "单": 1, "两": 2, "二": 2, "双": 2, "三": 3, "四": 4, "八": 8,
 }  # fmt: skip
-TRAINS = r"fine[- ]?tun(?:e|ing)|train(?:ing)?|pre-?train(?:ing)?|grpo|dpo|q?lora|微调|训练|全参"
+TRAINS = r"fine[- ]?tun+(?:e|ing|ed)|train(?:ing)?|pre-?train(?:ing)?|grpo|dpo|q?lora|微调|训练|全参"
 RUNS = r"run(?:ning)?|serv(?:e|ing)|load|host|deploy|use|fits?|inference"
 # What stands before, between and behind the names, and says nothing that a flag could.
 ASKING = re.compile(
     rf"""^(?:
     (?:can|could|may|will|would|does|do|is|it|i|we|you|able|possible|to|how|much|many|what|which|vram|gpu|gpus|memory|need|needs|
     needed|needing|require[sd]?|for|of|enough|ok|please|hello|hi|want|wanna|try|trying|the|my|model|llm|inside|hold|handle|get|
-    i'm|or|there|any|best|good|better|buy|rent|should|hardware|only|just|have|has|got|i've|this|that|still|even|now|requirements?|
+    i'm|or|there|any|are|was|be|not|but|so|like|when|why|runs|into|out|oom|cuda|mem|ram|dose|provide|give|tell|resources?|power|error|
+    errors|fails?|crash(?:es)?|concurrently|length|size|gaming|blocks|single|double|dual|possible|works?|during|fully|
+    understand|don't|issue|problem|case|by\s+default|default|
+    best|good|better|buy|rent|should|hardware|only|just|have|has|got|i've|this|that|still|even|now|requirements?|
     specs?|minimum|min|recommended|anyone|someone|know|would|about|expect|system|pc|machine|laptop|rig|setup|properly|comfortably|
     {RUNS}|{TRAINS}|full|and|with|using|on|in|at|into|by|via|under|from|a|an|card|cards|locally|local|me|if|take|takes)\b
     |运行|部署|推理|微调|训练|全参|全量|跑得起来|跑|装|请问|大佬|我|想|如果|大概|大约|至少|最少|最低|所需要|所需|建议|推荐|配置|要求|硬件
-    |多大|多卡|单卡|几张|几块|几|显示|正常|不足|不够|起来|起|啊|吧|哦|谢谢|请教|请|老师|各位|大家|的话|使得|服务器|机器|哪张|哪个|哪|什么|买|租|合适|能不能|能否|可不可以|可以|能|够不够|够|吗|呢|么|需要|需|要|多少|显存|内存|才|用|使用|在|上|下|的|张|块|卡|显卡|得动|不|动|得|
-    了|是|否|单机|本地|一|单|大|模型|来|多|显|所|，|。|？|[?!.,:;'"()\s]
+    |多大|多卡|单卡|几张|几块|几|显示|正常|不足|不够|起来|起|啊|吧|哦|谢谢|请教|请|老师|各位|大家|的话|使得|服务器|机器|哪张|哪个|哪|什么|什|麼|买|租|合适|能不能|能否|可不可以|可以|能|够不够|够|吗|呢|么|需要|需|要|多少|显存|内存|才|用|使用|在|上|下|的|张|块|卡|显卡|得动|不|动|得|
+    了|是|否|单机|本地|一|单|大|模型|来|多|显|所|进行|方案|时|爆炸|爆满|爆|但是|但|无法|不能|为什么|为何|怎么|如何|开启|个|例如|比如|哪怕|速率|慢|一些|目前|看|这|那|请|支持|，|。|？|[?!.,:;'"()\s]
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -28,25 +31,35 @@ SAID = (
         r"\b(\d+(?:\.\d+)?\s?[km]|\d{4,7})\s*(?:-?\s?tokens?)?\s*(?:of\s+)?(?:context|ctx|窗口)(?:\s+(?:length|window))?", re.I)),
     ("context", re.compile(r"(?:context|ctx|上下文|长度)\s*(?:length|window|of|=|为|是)*\s*(\d+(?:\.\d+)?\s?[km]?)\b", re.I)),
     ("context", re.compile(r"(\d+(?:\.\d+)?\s?[km])\s*(?:的)?上下文", re.I)),
+    ("context", re.compile(
+        r"\b(entire|full|whole|maximum|max|native) (?:supported )?(?:context|ctx)(?: (?:length|window|size))?", re.I)),
     ("context", re.compile(r"\b(?:with|at)\s+(\d+(?:\.\d+)?[km])\b(?!\s*(?:users|people))", re.I)),
     ("context", re.compile(
         r"(?:max[-_ ]?(?:seq(?:uence)?[-_ ]?)?len(?:gth)?|seq(?:uence)?(?:[-_ ]?len(?:gth)?)?|cutoff[-_ ]?len)"
         r"\s*(?:of|[:=])?\s*(\d+(?:\.\d+)?k?)\b", re.I)),
     ("samples", re.compile(
         r"(?:on |with )?(\d+(?:\.\d+)?\s?[km]?)\s*(?:samples|examples|rows|conversations|条(?:数据|样本)?)", re.I)),
+    ("context", re.compile(r"(?<![\w.-])(\d{1,3}k|1m)(?![\w-])", re.I)),
     ("epochs", re.compile(r"(?:for )?(\d+)\s*(?:epochs?|轮)", re.I)),
     ("zero", re.compile(r"(?:deepspeed\s*)?\bzero[- ]?(?:stage[- ]?)?([0-3])\b", re.I)),
     ("fsdp", re.compile(r"\b(fsdp[12]?)\b", re.I)),
     ("host", re.compile(r"host-memory-(\d+)", re.I)),
-    ("dtype", re.compile(r"(?:\b(?:in|at)\s+)?\b(fp16|bf16|float16|bfloat16|16[- ]?bits?|half precision|半精度)\b", re.I)),
-    ("concurrency", re.compile(r"(?:for )?(\d+)\s*(?:concurrent )?(?:users?|people|requests?|clients?|并发|个?用户|人)", re.I)),
+    ("dtype", re.compile(
+        r"(?:\b(?:in|at)\s+)?(?<![\w.-])(fp16|bf16|float16|bfloat16|16[- ]?bits?|half precision|半精度)\b", re.I)),
+    ("concurrency", re.compile(
+        r"(?:for )?(?<![\w.])(\d+)\s*(?:concurrent )?(?:users?|people|requests?|clients?|并发|个?用户|人)", re.I)),
     ("batch", re.compile(r"(?:micro[- ])?batch(?:[- _]size)?\s*(?:of|[:=])?\s*(\d+)", re.I)),
     ("engine", re.compile(
         r"(?:\b(?:through|via|using|by)\s+)?\b(vllm|sglang|ollama|llama\.?cpp|tensorrt-llm|trt-llm|transformers)\b", re.I)),
-    ("framework", re.compile(r"\b(unsloth|axolotl|llama[- ]factory|torchtune|torchtitan|megatron(?!-)|litgpt)\b", re.I)),
+    ("framework", re.compile(r"\b(unsloth|axolotl|llama[- ]factory|torchtune|torchtitan|megatron(?!-)|litgpt)\b(?!/)", re.I)),
     ("method", re.compile(
         r"(?<![A-Za-z0-9_-])(qlora|lora|grpo|dpo|全参(?:数)?|全量|full(?=[- ]?(?:fine|param|train)))(?![A-Za-z0-9_-])", re.I)),
-    ("quant", re.compile(r"(?<![\w.-])((?:i?q\d(?:_[a-z0-9]+)*)|fp8|awq|gptq|nf4|int[48]|[48][- ]?bits?)(?![\w.-])", re.I)),
+    ("kv", re.compile(
+        r"(?<![\w.-])(fp8|q8_0|q4_0|int8)\s*(?:kv[- ]?cache|kv\b)|"
+        r"kv[- ]?cache\s*(?:in|at|of|=|as)?\s*(fp8|q8_0|q4_0|int8)", re.I)),
+    ("quant", re.compile(
+        r"(?<![\w.-])((?:i?q\d(?:_[a-z0-9]+)*)|fp8|awq(?=-int4)|gptq(?=-int[48])|awq|gptq|nf4|int[48]|[48][- ]?bits?)"
+        r"(?:-int[48])?(?![\w.-])", re.I)),
 )  # fmt: skip
 # What is asked for beside "does it fit", and the words that ask for it; the first that is found.
 WANTED = (
@@ -56,13 +69,16 @@ WANTED = (
         r"(?:支持|能带|服务)?多少(?:个)?(?:用户|并发|人)", re.I)),
     ("longest", re.compile(
         r"(?:max(?:imum)?|longest|largest|biggest|how (?:long|much|big)(?: of)?(?: an?)?)\s+"
-        r"(?:context|ctx)(?:\s+(?:length|window|size))?|"
+        r"(?:(?:context|ctx)(?:\s+(?:length|window|size))?|model len(?:gth)?)|"
+        r"as long (?:a )?context as possible|"
         r"最大上下文|最长上下文|上下文最(?:大|长)", re.I)),
     ("speed", re.compile(
         r"(?:(?:is |are |get |getting |only )\d[\d.]*\s*)?(?:tokens?|tok|t)\s*(?:/|per |a )\s*(?:s|sec|second)\b"
         r"(?: (?:normal|good|ok|slow|right))?|"
         r"how (?:fast|slow)(?: (?:is|does|will|can))?|tokens? speed|\bspeed\b|多快|速度", re.I)),
-    ("cards", re.compile(r"how many (?:cards|gpus)|how many(?= (?:[a-z]+ ?)?[a-z]{0,3}\d)|(?:几|多少)\s*(?:张|块)", re.I)),
+    ("cards", re.compile(
+        r"how many (?:cards|gpus)|how many (?:blocks|pieces|units) of|how many(?= (?:\d+ ?gb? )?(?:[a-z]+ ?)?[a-z]{0,3}\d)|"
+        r"(?:几|多少)\s*(?:张|块|卡)", re.I)),
     ("batch", re.compile(
         r"(?:max(?:imum)?|largest|biggest)\s+(?:micro[- ]?)?batch(?:[- ]size)?(?! ?[:=]?\s*\d)|最大\s*batch(?:\s*size)?", re.I)),
     ("time", re.compile(
@@ -78,8 +94,11 @@ HOST = re.compile(
     r"(?<![A-Za-z0-9.])(?P<size>\d{1,4})\s?(?:gb?|gigs?)\s*(?:of\s+)?(?:(?:system|main|host|cpu|pc|ddr[45])\s*)*(?:\bram\b|\bddr[45]\b|内存)",
     re.I)  # fmt: skip
 SHARED = re.compile(r"(?:\bm\d\b|mac|apple|strix|halo|spark|395|ultra|studio|mini|unified)[^,;]{0,20}$", re.I)
-EITHER = re.compile(r"\bor\b|\bvs\b\.?|\bversus\b|还是|或者|或", re.I)
-BOTH = re.compile(r"\band\b|\+|\bplus\b|\bwith\b|加上?|和|&", re.I)
+# Between two cards: two offers, or one machine.
+EITHER = re.compile(r"[\s,]*(?:or|vs\.?|versus|还是|或者|或)\s*(?:an?|one|the)?\s*\d?\s*[x×]?\s*", re.I)
+BOTH = re.compile(r"[\s,]*(?:and|\+|plus|with|加上?|和|&)\s*(?:an?|one|the|my)?\s*\d?\s*[x×]?\s*", re.I)
+SIZE_OF_A_CARD = re.compile(r"\d{1,3}\s?gb?", re.I)
+SUFFIX = re.compile(r"(?:ti\w*|su\w*|xt\w*|gre|d|m|laptop|mobile)", re.I)  # of a card's name
 CLUSTER = 256  # cards that a cluster is asked for where a line wants to know how many
 SPEED_CONTEXT = "2048"  # where the speed is asked: of the prompt and output below
 SAME_SIZE = 0.15  # a size in a name is rounded, and may leave the embedding out
@@ -89,8 +108,9 @@ METHODS = {"全参": "full", "全参数": "full", "全量": "full"}
 FILES = {"Q2": "Q2_K", "Q3": "Q3_K_M", "Q4": "Q4_K_M", "Q5": "Q5_K_M", "Q6": "Q6_K", "Q8": "Q8_0"}
 
 
-BEFORE = re.compile(rf"(?<![A-Za-z0-9.])(\d{{1,4}}|{'|'.join(NUMBERS)})\s*(?:[x×*]|张|块|卡|个)?\s*$", re.I)
+BEFORE = re.compile(rf"(?<![A-Za-z0-9.])(?:[x×*](?=\d))?(\d{{1,4}}|{'|'.join(NUMBERS)})\s*(?:[x×*]|张|块|卡|个)?\s*$", re.I)
 AFTER = re.compile(r"\s*[x×*]\s*(\d{1,4})\b|\s*(\d{1,3}|[单一两二双三四八])\s*[张卡块](?!\s*显存)")
+COUNTED = re.compile(r"(\d{1,4})\s*(?:[x×*]|张|块|卡|个)\s*(.+)", re.I)
 ON = re.compile(r"(.+?)\s+on\s+(?:(?:an?|the|my)\s+)?(.+)", re.I)
 PLURAL = re.compile(r"(?<=\d)s$")
 GLUED = re.compile(r"(?<![A-Za-z0-9.-])(\d{1,4})[x×*](?=[A-Za-z0-9])(?!\d+(?:\.\d+)?b\b)", re.I)

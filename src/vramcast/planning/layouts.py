@@ -10,6 +10,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import CardRow
 from vramcast.models.inventory import Model
 from vramcast.planning.verdict import training_fit
+from vramcast.training.forecast import TrainingForecast
 from vramcast.training.forecast import forecast_training as answer_of
 from vramcast.training.frameworks import framework_name
 from vramcast.training.resolve import resolve
@@ -20,6 +21,7 @@ MOST_LAYOUTS = 4
 MOST_CARDS = 12
 # The replay of reserved memory over its closed form, at most, and the other way round: 33 questions of one card, 0.92 to 1.11; 60
 # of FSDP over 2 to 32 cards, 0.96 to 1.26.
+_HARDLY_LESS = 0.98  # of a need that was not sure
 REPLAYED_MORE, REPLAYED_LESS = {"none": 1.12, "ddp": 1.12, "fsdp1": 1.28, "fsdp2": 1.28}, 1.12
 _CLEARLY = 0.95  # of what the row before needs: less than that is worth more cards
 
@@ -36,16 +38,34 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(question, gpus=self.gpus, **self.fields)
 
 
+class Replayed(msgspec.Struct, frozen=True):
+    """A step's need by the closed form, as its replay found it, and the row it was worth."""
+
+    closed: int
+    needed: int
+    row: CardRow | None
+
+    def again(self, closed: int, layout: Layout) -> CardRow | None:
+        """The row of more cards, cut the same way, where they need hardly less: as sure as this one."""
+        likely = round(closed * self.needed / self.closed)
+        return self.row and msgspec.structs.replace(self.row, gpus=layout.gpus, needed_bytes=likely)
+
+    def leaves_more(self, closed: int) -> bool:
+        """Whether a step of that closed need, cut the same way, may be clearly below this one."""
+        return closed < _HARDLY_LESS * self.closed
+
+
 def smallest_layouts(question: Training, model: Model, card: Accelerator) -> tuple[CardRow, ...]:
     """Numbers of this card from the fewest up to the first that surely fits, each with the least that has to be cut.
 
     At most four rows; a larger number that is as tight as a smaller one is none.
     """
     rows: list[CardRow] = []
+    replayed: dict[str, Replayed] = {}
     for gpus in COUNTS:
         best = None
         for layout in layouts(question, gpus):
-            row = _row(layout, question, model, card)
+            row = _row(layout, question, model, card, replayed)
             best = row if best is None or (row and row.verdict == "fits") else best
             if best and best.verdict == "fits":
                 break
@@ -101,16 +121,31 @@ def _model_parallel(own: Parallel, gpus: int) -> Iterator[Layout]:
             yield Layout(gpus=gpus, words=f"tp {tp} pp {pp} dp {dp}{kept}", fields=fields)
 
 
-def _row(layout: Layout, question: Training, model: Model, card: Accelerator) -> CardRow | None:
-    """The row of a card that holds the step, with the need that is forecast when the card is named."""
+def _row(
+    layout: Layout, question: Training, model: Model, card: Accelerator, replayed: dict[str, Replayed] | None = None
+) -> CardRow | None:
+    """The row of a card that holds the step, with the need that is forecast when the card is named.
+
+    ``replayed``: of each way of cutting the last step that was replayed. Where it was not sure and more cards need hardly less,
+    they are not either, and nothing is replayed again.
+    """
+    known = {} if replayed is None else replayed
     try:
         asked = layout.of(question)
-        closed = answer_of(asked, model=model, card=card)
-        if max(rank.needed_bytes for rank in closed.ranks) > REPLAYED_LESS * card.visible_bytes:
+        closed = max(rank.needed_bytes for rank in answer_of(asked, model=model, card=card).ranks)
+        if closed > REPLAYED_LESS * card.visible_bytes:
             return None
+        if (before := known.get(layout.words)) and not before.leaves_more(closed):
+            return before.again(closed, layout)
         answer = answer_of(asked, model=model, card=card, replays=True)
     except VramcastError:
         return None
+    row = _row_of(answer, layout, card)
+    known[layout.words] = Replayed(closed, max(rank.needed_bytes for rank in answer.ranks), row)
+    return row
+
+
+def _row_of(answer: TrainingForecast, layout: Layout, card: Accelerator) -> CardRow | None:
     fit = training_fit(answer, card)
     if fit.verdict == "no" or (fit.margin_bytes or 0) < 0:
         return None

@@ -18,6 +18,7 @@ from vramcast.workload import Serving
 _SETTINGS = ("share", "batched tokens", "chunk", "micro-batch", "flash attention", "eager", "cache")
 _PROBE_TOKENS = 1024
 _MOST_USERS = 100_000
+_LEAST = {"context": 256, "users": 1}  # a context of fewer tokens serves nobody
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +47,8 @@ def most_of(question: Serving, model: Model, card: Accelerator, wanted: str, *, 
     rungs += _fewer_slots(rungs[0], changes, model, card, wanted, sure=sure)
     for change in _settings(changes):
         rungs += _better(rungs[-1], change, model, card, wanted, sure=sure)
+    if not rungs[-1].value:
+        rungs += _together(rungs[0], changes, model, card, wanted, sure=sure)
     rungs += _more_slots(rungs[-1], changes, model, card, wanted, sure=sure)
     top = rungs[-1]
     for change in (c for c in changes if c.kind == "weights"):
@@ -79,6 +82,27 @@ def _fewer_slots(
     steps = [change for change in changes if change.kind == "seqs"]
     found = [rung for change in steps for rung in _better(start, change, model, card, wanted, sure=sure)]
     return sorted(found, key=lambda rung: rung.value)[-1:]
+
+
+def _together(
+    start: Rung, changes: tuple[Change, ...], model: Model, card: Accelerator, wanted: str, *, sure: bool
+) -> list[Rung]:
+    """Settings of which none alone is enough: the fewest of them, in their order, that together give something; then the rest."""
+    slots = [change for change in changes if change.kind == "seqs"][-1:]
+    flags, costs, question = "", "", start.question
+    found: list[Rung] = []
+    for change in (*slots, *_settings(changes)):
+        if found:
+            found += _better(found[-1], change, model, card, wanted, sure=sure)
+            continue
+        asked = change.apply(question)
+        try:
+            value = _most(asked, model, card, wanted, sure=sure)
+        except VramcastError:
+            continue
+        flags, costs, question = f"{flags} {change.text}".strip(), "; ".join(filter(None, (costs, change.costs))), asked
+        found = [Rung(flags=flags, costs=costs, value=value, question=question)] if value >= _LEAST[wanted] else []
+    return found
 
 
 def _more_slots(

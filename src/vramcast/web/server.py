@@ -1,6 +1,7 @@
 """The server: one process, bound to this machine unless told otherwise, with limits on what a connection may hold."""
 
 import asyncio
+import gc
 import os
 
 import uvicorn
@@ -39,8 +40,11 @@ def serve(*, host: str, port: int, hub: bool) -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
     from vramcast.web.app import create_app
 
+    app = create_app()
+    gc.collect()
+    gc.freeze()  # what was imported lives as long as the server: no collection needs to look through it
     config = uvicorn.Config(
-        create_app(), host=host, port=port, http=PatientProtocol, ws="none", lifespan="off", log_level="warning",
+        app, host=host, port=port, http=PatientProtocol, ws="none", lifespan="off", log_level="warning",
         access_log=False, limit_concurrency=MOST_CONNECTIONS, timeout_keep_alive=_KEEP_ALIVE_S,
         h11_max_incomplete_event_size=_LARGEST_HEAD_BYTES,
         server_header=False, timeout_graceful_shutdown=3,
