@@ -74,6 +74,8 @@ def figures_of(row: Row, step: Step, measured: Row, settings: Row) -> Any:
     clients = settings.get("concurrency")
     if isinstance(clients, int) and "tpot_ms" in measured:
         yield from _closed_loop(row, step, clients)
+    elif settings.get("request_rate") and "tpot_ms" in measured:
+        yield from _open_loop(row, step)
     elif "decode_tokens_per_s" in measured:
         yield from _one_user(step, measured, settings)
     elif settings.get("isl") and settings.get("osl") and isinstance(settings.get("batch_size"), int):
@@ -90,6 +92,18 @@ def _closed_loop(row: Row, step: Step, clients: int) -> Any:
     load, _ = with_drafting(step, _load(row, clients, mixes=step.on.engine.mixes), {})
     count = _ALONE if clients == 1 else row["settings"].get("num_requests") or _SIMULATED * clients
     served = Server(step, load).run(drawn(load, count), clients=clients)
+    for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
+        value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
+        yield Pair(measure=name, predicted=value, measured=row["measured"][key] / 1e3)
+
+
+def _open_loop(row: Row, step: Step) -> Any:
+    """Means over the requests that arrive at random (Poisson) at the row's rate, as many as it tells."""
+    settings = row["settings"]
+    load = Load(
+        prompt=settings["isl"], output=settings["osl"], rate_per_s=settings["request_rate"], spread=settings.get("spread", 0.0)
+    )
+    served = Server(step, load).run(drawn(load, settings.get("num_requests") or _ALONE))
     for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
         value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
         yield Pair(measure=name, predicted=value, measured=row["measured"][key] / 1e3)

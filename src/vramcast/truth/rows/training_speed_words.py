@@ -22,7 +22,7 @@ FRAMEWORKS = (
     ("paxml", "jax"), ("maxtext", "jax"), ("colossal", "colossalai"), ("tinyllama", "litgpt"), ("litgpt", "litgpt"),
     ("torchtune", "torchtune"), ("deepspeed", "deepspeed"), ("axolotl", "axolotl"), ("unsloth", "unsloth"), ("trl", "trl"),
     ("llama-factory", "llama_factory"), ("ms-swift", "ms_swift"), ("nanogpt", "nanogpt"), ("nanochat", "nanogpt"),
-    ("automodel", "hf_trainer"), ("kempnerforge", "torchtitan"), ("olmo-core", "torchtitan"),
+    ("automodel", "hf_trainer"), ("kempnerforge", "torchtitan"), ("olmo-core", "torchtitan"), ("internevo", "deepspeed"),
     ("lightning", "litgpt"), ("transformers", "hf_trainer"), ("huggingface", "hf_trainer"), ("accelerate", "hf_trainer"),
 )  # fmt: skip
 COMPILED = frozenset({"jax", "torchtitan", "fms_fsdp", "nanogpt"})
