@@ -96,6 +96,16 @@ def test_every_request_gets_all_its_tokens_under_preemption(step: Step) -> None:
     assert all(0 < one.ttft_s <= one.e2e_s for one in served)
 
 
+@pytest.mark.parametrize(("spare", "watermark", "together"), [(0, 0.0, 4), (100, 0.0, 3), (0, 0.05, 3)])
+def test_prompts_are_let_in_while_the_cache_has_room_for_them(step: Step, spare: int, watermark: float, together: int) -> None:
+    """Four prompts fill the cache to a few tokens: vLLM V1 lets all in at once, an allowance or a watermark one less."""
+    rule = msgspec.structs.replace(step.on.engine, spare_tokens=spare, watermark=watermark)
+    small = Step(msgspec.structs.replace(step.on, pool_tokens=4050, engine=rule, chunk_tokens=1000))
+    served = Server(small, Load(prompt=1000, output=1, concurrency=4)).run([Request(0, 1000, 30) for _ in range(4)], clients=4)
+    first = [one.ttft_s for one in served]
+    assert sum(one < 6 * min(first) for one in first) == together
+
+
 def test_a_long_prompt_takes_several_steps_and_holds_others_up(step: Step) -> None:
     short = Step(msgspec.structs.replace(step.on, chunk_tokens=512))
     load = Load(prompt=4096, output=8, rate_per_s=0.1)

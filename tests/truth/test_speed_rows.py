@@ -131,3 +131,21 @@ def test_one_client_sends_many_requests_so_that_lengths_are_the_rows() -> None:
     alone["settings"] = {**alone["settings"], "concurrency": 1, "num_requests": 10}
     even, uneven = ({**alone, "settings": {**alone["settings"], "spread": spread}} for spread in (0.0, 1.0))
     assert judge(uneven).pairs[0].predicted == pytest.approx(judge(even).pairs[0].predicted, rel=0.08)
+
+
+def test_prompts_sent_before_are_cached_where_the_cache_held_them() -> None:
+    """A sweep's later levels send the prompts of its first; a card whose cache holds no whole level computes them again."""
+    rows = {r["id"]: r for r in read_rows(FOLDER / "community_speed.jsonl")}
+    for name, held in (("iog-phi-4-1xpcie-16qps", True), ("iog-meta-llama-3-8b-instruct-1x4090-4qps", False)):
+        row = restore_row(rows[name])
+        fresh = judge({**row, "settings": {**row["settings"], "repeated": False}}).pairs[0].predicted
+        assert (judge(row).pairs[0].predicted < 0.95 * fresh) == held
+
+
+def test_a_rate_is_an_open_loop() -> None:
+    """Eight times the requests a second make every token later."""
+    row = restore_row(next(r for r in read_rows(FOLDER / "community_speed.jsonl") if r["id"] == "iog-phi-4-1xpcie-16qps"))
+    slow, fast = ({p.measure: p.predicted for p in judge({**row, "settings": {**row["settings"], "request_rate": r}}).pairs}
+                  for r in (2.0, 16.0))  # fmt: skip
+    assert fast["tpot"] > slow["tpot"]
+    assert fast["ttft"] > slow["ttft"]

@@ -21,7 +21,8 @@ class EngineSpeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     otherwise prompts go first, alone. ``chunk_tokens``, ``max_seqs``: the scheduler's own defaults, where the memory side has
     none. ``kernels``: whose kernel rules hold; ``all_reduce``: whose in-graph all-reduce. ``prefill_launch_s``: gap between
     kernels of a step with a prompt, which runs outside a graph. ``pads``: decodes run in graphs captured for certain batch
-    sizes. ``fuses_quantising``: norms and all-reduces before a product write its rows in 4 bits.
+    sizes. ``fuses_quantising``: norms and all-reduces before a product write its rows in 4 bits. ``spare_tokens``: of cache,
+    that each running sequence may still take before a new prompt is let in; ``watermark``: share of the cache that stays free.
     """
 
     engine: str
@@ -42,6 +43,8 @@ class EngineSpeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     runs_ahead: bool = False
     pads: bool = True
     fuses_quantising: bool = False
+    spare_tokens: int = 32
+    watermark: float = 0.0
     source: str = ""
 
 
@@ -49,22 +52,26 @@ _BLOG = "vLLM blog 2024-09-05; vllm-project/vllm RFC 6854: server and scheduling
 _TRACE = "requests of one H100 under vLLM 0.23 (Qwen3-14B, Poisson): host terms by subtraction of kernel laws"
 _BLIS = "inference-sim: fitted request overhead 15.6 ms, 0.78 ms at the end"
 
+# vLLM lets a prompt in when its own blocks are free: V0 keeps 1 % of all blocks (vllm/core/block_manager.py, watermark), V1
+# none (vllm/v1/core/kv_cache_manager.py, allocate_slots; the scheduler config's watermark of 2026 is 0). SGLang keeps a share
+# of the tokens to come (schedule_policy.py, PrefillAdder), TensorRT-LLM all of them; theirs is a plain allowance.
+
 ROWS: tuple[EngineSpeed, ...] = (
     EngineSpeed(
         engine="vllm", host_s=2.5e-3, sequence_s=60e-6, ingest_s=20e-3, mixes=False, all_reduce="vllm",
-        source=_BLOG,
+        spare_tokens=0, watermark=0.01, source=_BLOG,
     ),
     EngineSpeed(
         engine="vllm", since=(0, 6), host_s=1.5e-3, sequence_s=15e-6, ingest_s=20e-3, mixes=False, all_reduce="vllm",
-        source="vllm-project/vllm issue 10634: 5 to 6 ms between steps at batch 256",
+        spare_tokens=0, watermark=0.01, source="vllm-project/vllm issue 10634: 5 to 6 ms between steps at batch 256",
     ),
     EngineSpeed(
         engine="vllm", since=(0, 8), prefill_launch_s=8e-6, runs_ahead=True, host_s=0.7e-3, sequence_s=4e-6, ingest_s=16e-3,
-        all_reduce="vllm", source=_BLIS,
+        spare_tokens=0, all_reduce="vllm", source=_BLIS,
     ),
     EngineSpeed(
         engine="vllm", since=(0, 14), prefill_launch_s=8e-6, runs_ahead=True, host_s=0.1e-3, sequence_s=3e-6, ingest_s=6e-3,
-        lookahead=True, all_reduce="vllm",
+        lookahead=True, spare_tokens=0, all_reduce="vllm",
         source=_TRACE,
     ),
     EngineSpeed(

@@ -16,9 +16,6 @@ from vramcast.speed.load import Load, Request, drawn
 from vramcast.speed.step import Step
 
 _COUNT = 2000
-# Tokens of cache that every running sequence may still take before a new prompt is let in: without it, what was preempted
-# comes back at once and is preempted again (vLLM keeps a watermark, SGLang reserves a share of the tokens to come).
-_HEADROOM = 32
 _BINS = 24  # contexts are told apart in steps of e^(1/24), about 4 %, interpolated between
 
 
@@ -58,6 +55,7 @@ class Server:
         self.ranks = on.split.attention_dp
         self.rule, self.budget, self.seats = on.engine, on.chunk_tokens * self.ranks, on.max_seqs * self.ranks
         self.pool = on.pool_tokens * self.ranks or inf
+        self.kept = self.pool * self.rule.watermark if self.pool < inf else 0.0
         self.polls = on.poll_steps
         if on.pool_sequences:
             self.seats = max(1, min(self.seats, int(on.pool_sequences * self.ranks)))
@@ -133,8 +131,8 @@ class Server:
             room -= part
         while self.waiting and room > 0 and self.batch + len(self.prefilling) < self.seats:
             live = self.waiting[0]
-            held = self.context + self.prefilled
-            if held + live.past + live.todo + self.batch * _HEADROOM > self.pool and (self.batch or self.prefilling):
+            held = self.context + self.prefilled + self.batch * self.rule.spare_tokens + self.kept
+            if held + live.past + live.todo > self.pool and (self.batch or self.prefilling):
                 break
             self.waiting.popleft()
             self.prefilling.append(live)

@@ -47,3 +47,9 @@ def test_a_kernel_is_taken_from_its_release_on(
 def test_every_border_of_the_rules_is_held() -> None:
     held = {(engine, operator, after, since) for engine, operator, _, _, since, _, after in BORDERS}
     assert held == {(r.engine, r.operator, r.backend, r.since) for r in RULES if r.since}
+
+
+@pytest.mark.parametrize(("family", "taken"), [("gpt_oss", "vllm/triton"), ("qwen3_moe", "sglang/triton")])
+def test_sglang_takes_triton_kernels_for_gpt_oss_alone(family: str, taken: str) -> None:
+    card = catalogue()[CARDS["hopper"]]
+    assert backend(engine="sglang", operator="moe", precision="mxfp4", card=card, family=family).name == taken

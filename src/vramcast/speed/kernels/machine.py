@@ -152,6 +152,10 @@ _SGLANG_AUTO = (
     "SGLang server_args.py: moe_runner_backend auto is flashinfer_trtllm for listed architectures alone, in 16 bits later than "
     "in 8 and 4 (Qwen3-235B and Qwen3-Coder-Next of 0.5.6 and 0.5.8 run at Triton's time, Qwen3.5 of 0.5.9 does not)"
 )
+_SGLANG_OSS = (
+    "SGLang server_args.py: GptOssForCausalLM takes triton_kernels' grouped product, as vLLM does; the law of SGLang's own "
+    "Triton kernel is that of weights unpacked to 16 bits (layers/quantization/mxfp4.py without triton_kernels)"
+)
 _TRTLLM = "TensorRT-LLM tensorrt_llm/_torch; measured kernels of 1.3.0rc20"
 
 
@@ -237,6 +241,7 @@ RULES = (
     Rule("sglang", "moe", "sglang/triton", _SGLANG_AUTO, (), ("fp8_block",), BLACKWELL, ("minimax_m2",)),
     Rule("sglang", "moe", "sglang/trtllm_gen", _SGLANG, (0, 5, 3), ("fp8_block", "nvfp4", *_MXFP4), BLACKWELL),
     Rule("sglang", "moe", "sglang/trtllm_gen", _SGLANG_AUTO, (0, 5, 9), ("bf16",), BLACKWELL),
+    Rule("sglang", "moe", "vllm/triton", _SGLANG_OSS, (), _MXFP4, HOPPER, ("gpt_oss",)),
     Rule("sglang", "moe", "sglang/cutlass", _SGLANG, precisions=_4BIT),
     Rule("sglang", "moe", "sglang/marlin", _SGLANG, precisions=("int4_weight_only",)),
     Rule("sglang", "moe", "sglang/triton", _SGLANG),

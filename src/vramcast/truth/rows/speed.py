@@ -40,6 +40,7 @@ Row = dict[str, Any]
 # Engines beside those that cut layers over cards; others put layers on one card after the other.
 _CUT = ("fastertransformer", "gpt_fast", "gpt_fast_eager", "lmdeploy")
 _SIMULATED, _ALONE, _FEW = 10, 200, 512
+_BLOCK_TOKENS = 16  # of a cache: a prompt's last one is always computed
 _OTHER = {"prefill": "decode_", "decode": "prefill_"}
 _STEPS: dict[bytes, Step] = {}
 
@@ -100,13 +101,27 @@ def _closed_loop(row: Row, step: Step, clients: int) -> Any:
 def _open_loop(row: Row, step: Step) -> Any:
     """Means over the requests that arrive at random (Poisson) at the row's rate, as many as it tells."""
     settings = row["settings"]
+    count = settings.get("num_requests") or _ALONE
     load = Load(
-        prompt=settings["isl"], output=settings["osl"], rate_per_s=settings["request_rate"], spread=settings.get("spread", 0.0)
-    )
-    served = Server(step, load).run(drawn(load, settings.get("num_requests") or _ALONE))
+        prompt=settings["isl"], output=settings["osl"], rate_per_s=settings["request_rate"], spread=settings.get("spread", 0.0),
+        cached=_cached(row, step, count),
+    )  # fmt: skip
+    served = Server(step, load).run(drawn(load, count))
     for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
         value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
         yield Pair(measure=name, predicted=value, measured=row["measured"][key] / 1e3)
+
+
+def _cached(row: Row, step: Step, count: int) -> float:
+    """Share of each prompt that a pass of the same prompts left in the prefix cache, where the row tells of one (``repeated``).
+
+    Benchmarks draw their prompts from a fixed seed, so that each level of a sweep but the first sends prompts that were sent
+    before. The least recently used blocks go first: a pass that the cache does not hold whole leaves nothing to its successor.
+    """
+    settings = row["settings"]
+    if not settings.get("repeated") or step.on.pool_tokens < count * (settings["isl"] + settings["osl"]):
+        return 0.0
+    return max(0.0, 1 - _BLOCK_TOKENS / float(settings["isl"]))
 
 
 def _pools(row: Row) -> Pools:
@@ -125,6 +140,7 @@ def _pools(row: Row) -> Pools:
 def _in_pools(row: Row, pools: Pools) -> Any:
     clients = row["settings"]["concurrency"]
     load = _load(row, clients, mixes=True)
+    load = replace(load, cached=_cached(row, pools.prefill, row["settings"].get("num_requests") or _SIMULATED * clients))
     served = simulate_pools(pools, load, count=_SIMULATED * clients, all_of_it=True)
     for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
         value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
