@@ -112,7 +112,7 @@ def _read(file: str, variables: Mapping[str, str]) -> Any:
 
     if file != "-":
         return read_serving_file(file, variables=variables)
-    from vramcast.reading.serving.files import MOST_BYTES
+    from vramcast.reading.beside import MOST_BYTES
     from vramcast.untrusted import read_input
 
     text = read_input("-", most=MOST_BYTES).decode("utf-8", "replace")

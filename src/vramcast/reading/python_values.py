@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError
+from vramcast.reading.python_imports import Imports, TextOf, imports_of
 from vramcast.reading.python_methods import method_value
 from vramcast.reading.python_scopes import Binding, Scopes, called, class_values, field_defaults, kept_by_objects, options_of
 
@@ -55,8 +56,9 @@ class Open(msgspec.Struct, frozen=True):
 class Program:
     """A parsed program with what its names stand for: assignments of the module and of functions, argparse's defaults."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, imports: Imports | None = None) -> None:
         self.tree = tree
+        self.imports = imports or Imports()  # settings that other files of the folder hold
         self.scopes = Scopes(tree)
         self.arguments = options_of(tree)
         self.environment: Mapping[str, str] = {}  # what os.environ is known to hold
@@ -192,7 +194,13 @@ class Program:
                 return Open(node.id)
             value = self.value(found.value, depth + 1)
             return self._changed(node, scope, found, value, depth) if isinstance(value, dict) else value
-        return Open(node.id)
+        return self._imported(node.id, depth)
+
+    def _imported(self, name: str, depth: int) -> Any:
+        """What a name holds that another file of the folder sets."""
+        other, theirs = self.imports.of_name(name)
+        held = other.names.get(theirs) if isinstance(other, Program) else None
+        return other.value(held, depth + 1) if isinstance(other, Program) and held is not None else Open(name)
 
     def _binding(self, bindings: list[Binding], line: int, depth: int) -> Binding | None:
         """The assignment that counts before a line; None where an open test decides between several."""
@@ -258,6 +266,11 @@ class Program:
                 return self.value(held, depth + 1) if held is not None else Open(node.attr)
             if base.id in self.scopes.classes:
                 return self.built(base.id, depth).get(node.attr, Open(node.attr))
+            if isinstance(other := self.imports.module(base.id), Program) and node.attr in other.names:
+                return other.value(other.names[node.attr], depth + 1)
+            other, theirs = self.imports.of_name(base.id)  # a class of another file, or a mapping
+            if isinstance(other, Program) and theirs in other.scopes.classes:
+                return other.built(theirs, depth).get(node.attr, Open(node.attr))
         whole = self.value(base, depth + 1) if isinstance(base, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else None
         if isinstance(whole, dict) and node.attr in whole:
             return whole[node.attr]
@@ -307,6 +320,9 @@ class Program:
             return {**base, **self.keywords(node)} if isinstance(base, dict) else Open(ast.unparse(node)[:40])
         if isinstance(node.func, ast.Name) and name in self.scopes.classes:
             return self.built(name, depth + 1, self.keywords(node))
+        other, theirs = self.imports.of_name(name) if isinstance(node.func, ast.Name) else (None, "")
+        if isinstance(other, Program) and theirs in other.scopes.classes:
+            return other.built(theirs, depth + 1, self.keywords(node))
         if name in (*_WRAPS, "create") and node.args:
             return self.value(node.args[0], depth + 1)
         if isinstance(node.func, ast.Name) and name in self.scopes.functions:
@@ -332,8 +348,11 @@ class Program:
         return self.value(own[0].value, depth + 4)
 
 
-def parse_python(text: str, what: str) -> Program:
-    """The program's tree. Raises QuestionError that names ``what`` for what is no Python or too large."""
+def parse_python(text: str, what: str, text_of: TextOf | None = None, *, depth: int = 0) -> Program:
+    """The program's tree; ``text_of``: the text of a file beside it, for settings that it imports, or None.
+
+    Raises QuestionError that names ``what`` for what is no Python or too large.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -342,4 +361,6 @@ def parse_python(text: str, what: str) -> Program:
         raise QuestionError(f"{what} is not Python: {str(error)[:80]}") from None
     if sum(1 for _ in ast.walk(tree)) > _MOST_NODES:
         raise QuestionError(f"{what} is larger than a program that is read: more than {_MOST_NODES:,} parts")
-    return Program(tree)
+    return Program(
+        tree, imports_of(tree, text_of, lambda other, name: parse_python(other, name, text_of, depth=depth + 1), depth)
+    )

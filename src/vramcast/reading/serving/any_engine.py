@@ -44,6 +44,7 @@ _NAMES = {
 }  # fmt: skip
 _FEWEST, _SURE, _DEEPEST, _MOST, _LONGEST, _LONGEST_TEXT = 2, 2, 12, 5_000, 400, 20_000
 _FOREIGN = frozenset({"learning_rate", "per_device_train_batch_size", "micro_batch_size", "num_train_epochs", "lr"})
+_LINE = re.compile(r"--?[a-z][\w-]+[ =].* --?[a-z]")  # a value that is flags, in one line
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]{1,60}/[\w.-]{2,90}")
 
 
@@ -95,7 +96,10 @@ def _text_of_yaml(text: str) -> Any:
 def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Held, only: str) -> Launch | None:
     """The launch that a mapping holds, or None. ``only``: the one model that the whole document names, "" for none or several."""
     plain = {_snake(key): value for key, value in mapping.items()}
-    listed = {key: value for key, value in plain.items() if isinstance(value, list) and len(value) <= _LONGEST}
+    listed: dict[str, Any] = {key: value for key, value in plain.items() if isinstance(value, list) and len(value) <= _LONGEST}
+    listed |= {
+        key: value for key, value in plain.items() if isinstance(value, str) and _LINE.match(value) and len(value) < _LONGEST
+    }
     around = ".".join(key for key, _ in above[:3])
     bare = next(
         ((e, key) for key, value in listed.items() if (e := engine_of_bare_flags(words_of(value), f"{around}.{key}"))), None
@@ -116,9 +120,17 @@ def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]],
     if not model and scores[own] < _SURE and section != own:
         return None
     values = {_NAMES.get(key, key): value for key, value in plain.items() if _is_argument(key, value)}
+    values |= {key: value for key, value in _of_model(plain, engine).items() if key not in values}
     words = [*typed, *(word for word in flags_of_mapping(values) if not said_here or _known(engine, word))]
     flags = words_of_flags(taken_apart(engine, words).flags)
     return Launch(engine=engine, model=model, flags=flags, where=held.where, card=_card(plain), speed=_speed(plain))
+
+
+def _of_model(plain: Mapping[str, Any], engine: str) -> dict[str, Any]:
+    """The engine's arguments in the model's own section: ``model: {name: org/Model, maxModelLen: 8192}``."""
+    section = plain.get("model")
+    inside = {_snake(key): value for key, value in section.items()} if isinstance(section, dict) else {}
+    return {key: value for key, value in inside.items() if _is_argument(key, value) and _known(engine, key.replace("_", "-"))}
 
 
 def _engine_of_section(key: str) -> str:

@@ -5,13 +5,14 @@ configurations, llama-swap's, Modelfiles and Dockerfiles, Triton's config.pbtxt,
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from vramcast.errors import ConfigError, QuestionError
+from vramcast.reading.beside import MOST_BYTES, texts_beside
 from vramcast.reading.serving.commands import launch_of
 from vramcast.reading.serving.environment import engine_of_environment, read_environment_file
 from vramcast.reading.serving.launch import Held, Launch
@@ -21,7 +22,6 @@ from vramcast.reading.templates import plain_ending, untemplated, with_variables
 from vramcast.units import MiB
 from vramcast.untrusted import existing_path, parse_json, parse_toml, parse_yaml_documents, read_bytes
 
-MOST_BYTES = 4 * MiB
 _MOST_LAUNCHES = 200
 ENDINGS = (
     ".sh", ".bash", ".zsh", ".yml", ".yaml", ".txt", ".service", ".ps1", ".bat", ".sbatch", ".slurm", ".env", ".md", ".pbtxt",
@@ -62,7 +62,7 @@ def read_serving_text(
     ``variables``: what stands for the artefact's own. Raises QuestionError where it starts no engine known here.
     """
     what = name or "the text"
-    held = Held(where=name, variables=dict(variables or {}), text_of=_beside(folder), others=_inside)
+    held = Held(where=name, variables=dict(variables or {}), text_of=_files_of(name, folder), others=_inside)
     found = _read(content, what, held)
     if not found.launches:
         raise QuestionError(
@@ -79,8 +79,13 @@ def find_launches(
     content: str, name: str = "", *, folder: Path | None = None, variables: Mapping[str, str] | None = None
 ) -> Found:
     """As ``read_serving_text``, with no launches where the text starts nothing. Raises QuestionError for malformed files."""
-    held = Held(where=name, variables=dict(variables or {}), text_of=_beside(folder), others=_inside)
+    held = Held(where=name, variables=dict(variables or {}), text_of=_files_of(name, folder), others=_inside)
     return _read(content, name or "the text", held)
+
+
+def _files_of(name: str, folder: Path | None) -> Callable[[str], str | None]:
+    """The reader of files that the artefact names: beside it; a kustomization's bases lie in folders above."""
+    return texts_beside(folder, up=3 if name.lower() in ("kustomization.yaml", "kustomization.yml") else 0)
 
 
 def _inside(name: str, text: str, held: Held) -> tuple[Launch, ...]:
@@ -187,6 +192,7 @@ def _yaml(content: str, what: str, held: Held) -> Found:
         helm,
         jobs,
         kubernetes,
+        kustomize,
         llama_swap,
         ray_programs,
         ray_serve,
@@ -201,6 +207,8 @@ def _yaml(content: str, what: str, held: Held) -> Found:
     else:
         documents = parse_yaml_documents(plain, what)
     first = next((one for one in documents if one is not None), None)
+    if kustomize.is_kustomization(first):
+        return Found(kind=kustomize.NAME, launches=kustomize.read(first, held))
     if launches := kubernetes.read(documents, held) or kubernetes.of_operators(documents, held):
         return Found(kind=kubernetes.NAME, launches=launches)
     for module in (compose, llama_swap, ray_serve, ray_programs, dynamo, recipes, jobs, helm, engine_yaml, any_mapping):
@@ -284,23 +292,6 @@ def _looks_like_yaml(content: str) -> bool:
     """Whether a text without a telling name begins as a mapping: ``key:`` at the start of a line, and no shell line."""
     lines = [line for line in content.splitlines() if line.strip() and not line.lstrip().startswith(("#", "---"))]
     return bool(lines) and len(lines) > 1 and re.match(r"[A-Za-z_][\w.-]*:(?:\s|$)", lines[0]) is not None
-
-
-def _beside(folder: Path | None) -> Any:
-    """A reader of files that lie in the folder or below; None for what is elsewhere, larger, or a device."""
-    if folder is None:
-        return lambda _name: None
-
-    def text_of(name: str) -> str | None:
-        if not isinstance(name, str) or not name or "$" in name:
-            return None
-        for candidate in (folder / name, folder / name.rsplit("/", 1)[-1]):
-            path = existing_path(candidate)
-            if path is not None and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
-                return read_bytes(path, most=MOST_BYTES).decode("utf-8", "replace")
-        return None
-
-    return text_of
 
 
 def variables_of(paths: tuple[str, ...]) -> dict[str, str]:

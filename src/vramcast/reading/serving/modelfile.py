@@ -8,7 +8,7 @@ import msgspec
 from vramcast.errors import VramcastError
 from vramcast.reading.serving.containers import Container
 from vramcast.reading.serving.launch import Held, Launch
-from vramcast.reading.serving.programs import image_engine
+from vramcast.reading.serving.programs import SHELLS, image_engine
 from vramcast.reading.serving.scripts import read_script
 from vramcast.reading.serving.words import words_of
 from vramcast.untrusted import parse_json
@@ -70,7 +70,10 @@ def read_dockerfile(text: str, held: Held) -> tuple[Launch, ...]:
     scripts = _written(text)
     inside = msgspec.structs.replace(held, text_of=lambda name: scripts.get(name.rsplit("/", 1)[-1]) or held.text_of(name))
     found = what.launches(inside) or _entered(what, inside)
-    if not found and (engine := image_engine(what.image)) and engine[0]:  # an entry point of its own, not at hand
+    opens_a_shell = any('"$@"' in word for word in what.entry) or bool(what.entry and what.entry[-1] in SHELLS)
+    if (
+        not found and not opens_a_shell and (engine := image_engine(what.image)) and engine[0]
+    ):  # an entry point of its own, not at hand
         return (Launch(engine=engine[0], model="", version=engine[1], where=held.where),)
     return found
 

@@ -58,8 +58,11 @@ _OWN_FLAGS = (
     ("sglang", "--model-path", ("--mem-fraction-static", "--tp-size", "--tp", "--context-length", "--chunked-prefill-size")),
     ("llama_cpp", "-m", ("-ngl", "--n-gpu-layers", "-c", "--ctx-size")),
 )  # fmt: skip
+_BUILDS = re.compile(
+    r"^(llama-(?:server|cli|bench))-(?:npu|cuda|vulkan|hip|rocm|sycl|cpu|metal)$"
+)  # one program, by its back end
 _FIRST_FLAGS, _SURE = ("--host", "--port", "--dtype", "--trust-remote-code"), 3
-_SHELLS = ("sh", "bash", "zsh", "dash", "/bin/sh", "/bin/bash", "pwsh", "powershell")
+SHELLS = ("sh", "bash", "zsh", "dash", "/bin/sh", "/bin/bash", "pwsh", "powershell")
 _BEFORE = frozenset(  # words that stand before a command and change nothing
     """
     nohup sudo exec time env uvx stdbuf setsid trtllm-llmapi-launch eval command tini dumb-init -- &
@@ -105,10 +108,8 @@ def program_of(words: Sequence[str]) -> Program | None:
                 break
     if not rest:
         return None
-    name = rest[0].rsplit("/", 1)[-1].removesuffix(".exe")
-    if (
-        open_names(rest[0]) and rest[1:2] == ["run"] and _OF_DOCKER & set(rest[2:12])
-    ):  # $ENGINE run: docker or podman, as it is found
+    name = _BUILDS.sub(r"\1", rest[0].rsplit("/", 1)[-1].removesuffix(".exe"))
+    if open_names(rest[0]) and rest[1:2] == ["run"] and _OF_DOCKER & set(rest[2:12]):  # $ENGINE: docker or podman
         name, rest[0] = "docker", "docker"
     if name in _CONTAINERS:
         return _wrapped(rest, before)
@@ -188,7 +189,7 @@ def _python(words: list[str]) -> Program | None:
 
 def _nested(words: list[str], name: str) -> list[str]:
     """The text of ``sh -c "..."`` and the words after it, of which the first is the script's own name."""
-    if name not in _SHELLS and words[0] not in _SHELLS:
+    if name not in SHELLS and words[0] not in SHELLS:
         return []
     flag = next((place for place, word in enumerate(words[:5]) if re.fullmatch(r"-[a-z]*c", word)), 0)
     rest = words[flag + 1 :] if flag else []
@@ -201,7 +202,7 @@ def _wrapped(words: list[str], before: list[str]) -> Program | None:
         return None
     for place in range(1, len(words)):
         name = words[place].rsplit("/", 1)[-1].removesuffix(".exe")
-        if (nested := _nested(words[place:], name)) and name in _SHELLS:
+        if (nested := _nested(words[place:], name)) and name in SHELLS:
             engine, version = next(
                 (image_engine(word) for word in words[:place] if "/" in word and image_engine(word)), None
             ) or ("", None)
@@ -221,7 +222,7 @@ def _wrapped(words: list[str], before: list[str]) -> Program | None:
         if not word.startswith("-") and "=" not in word and _is_image(words[place - 1], word) and _takes_image(words[:place]):
             engine, version = image_engine(word) or ("", None)
             rest = tuple(words[place + 1 :])
-            if rest and (rest[0].rsplit("/", 1)[-1] in _SHELLS or rest[0].startswith("/bin/")):
+            if rest and (rest[0].rsplit("/", 1)[-1] in SHELLS or rest[0].startswith("/bin/")):
                 return None
             return Program(engine=engine, version=version, words=rest, before=(*before, *words[: place + 1]))
     if words[0].rsplit("/", 1)[-1] in _DOCKERS and (own := engine_of_flags(words)):

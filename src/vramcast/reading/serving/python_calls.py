@@ -32,7 +32,7 @@ _MODELS = ("model", "model_path", "model_id")
 
 def read(text: str, held: Held) -> tuple[Launch, ...]:
     """The engines that a program starts; () for a program that starts none. Raises QuestionError for what is no Python."""
-    program = parse_python(text, held.where or "the program")
+    program = parse_python(text, held.where or "the program", held.text_of)
     program.environment = held.variables
     packages = _imports(program.tree)
     found: list[Launch] = []

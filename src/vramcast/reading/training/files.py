@@ -8,8 +8,10 @@ from types import ModuleType
 from typing import Any
 
 from vramcast.errors import QuestionError
+from vramcast.reading.beside import texts_beside
 from vramcast.reading.training import markdown, shared
 from vramcast.reading.training.accelerate import without_launcher
+from vramcast.reading.training.hydra import composed, interpolated
 from vramcast.reading.training.idle_keys import idle_keys
 from vramcast.reading.training.keys import apply, flat
 from vramcast.reading.training.settings import Settings
@@ -78,7 +80,7 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
         raise QuestionError(f"{path} is named by itself, through {len(above)} files: name the last one alone")
     text = _text(path)
     if path.suffix == ".py":
-        return _from_program(text, settings, path.name)
+        return _from_program(text, settings, path.name, path.parent)
     if path.suffix.lower() in MARKDOWN or (str(path) == "-" and markdown.training_in(text).because):
         return _from_markdown(text, settings, path, above)
     if path.suffix == ".ipynb":
@@ -87,38 +89,42 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
         return found
     if path.suffix in _SCRIPTS or text.startswith("#!"):
         return _from_command(read_command(text), settings, path, (*above, path))
-    name = _apply(_parsed(path, text), settings, where=path.name)
+    mapping = _parsed(path, text)
+    if "defaults" in mapping and path.suffix in (".yaml", ".yml"):
+        mapping = composed(mapping, texts_beside(path.parent), settings)
+    name = _apply(mapping, settings, where=path.name)
     return [name, *_nested(settings, path.parent)]
 
 
-def _from_program(text: str, settings: Settings, where: str) -> list[str]:
-    """A program's arguments, read from its syntax tree."""
+def _from_program(text: str, settings: Settings, where: str, folder: Path | None = None) -> list[str]:
+    """A program's arguments, read from its syntax tree; ``folder``: where files that it imports settings from may lie."""
     from vramcast.reading.training import xtuner
     from vramcast.reading.training.programs import constants_of, longest_tokenised, read_program
 
     if xtuner.is_config(text):
         xtuner.read_config(text, settings, where=where)
         return []
+    text_of = texts_beside(folder)
     try:
-        keys = flat(read_program(text, settings, where=where))
+        keys = flat(read_program(text, settings, where=where, text_of=text_of))
     except QuestionError:
-        return _from_loop(text, settings, where)
+        return _from_loop(text, settings, where, folder)
     _by_rules("huggingface", keys, settings, where=where)
     if settings.get("seq") is None:  # the Trainer's arguments have no length: the program's own names do
-        own = {name: value for name, value in constants_of(text, where).items() if name in _LENGTHS}
+        own = {name: value for name, value in constants_of(text, where, text_of).items() if name in _LENGTHS}
         shared.also(settings, own, where=where, every=True)
         settings.put("seq", longest_tokenised(text, where), f"{where}: the length its tokenizer cuts samples to")
     return ["huggingface"]
 
 
-def _from_loop(text: str, settings: Settings, where: str) -> list[str]:
+def _from_loop(text: str, settings: Settings, where: str, folder: Path | None) -> list[str]:
     """A training loop of its own by the names of its settings and what it builds; else the command that it runs.
 
     Raises QuestionError where it has neither.
     """
     from vramcast.reading.training.programs import settings_of_loop
 
-    found = settings_of_loop(text, settings, where=where)
+    found = settings_of_loop(text, settings, where=where, text_of=texts_beside(folder))
     if isinstance(found, str):
         return _from_command(read_command(found), settings, Path(where), (Path(where),))
     keys, built = found
@@ -144,7 +150,7 @@ def _from_notebook(text: str, settings: Settings, path: Path, above: tuple[Path,
 
     raw = parse_json(text, path.name)
     try:
-        return _from_program(code_of(raw, path.name), settings, path.name)
+        return _from_program(code_of(raw, path.name), settings, path.name, path.parent)
     except QuestionError:
         shell = shell_of(raw, path.name)
         if not shell.strip():
@@ -169,7 +175,7 @@ def _from_markdown(text: str, settings: Settings, path: Path, above: tuple[Path,
             settings.unread[:] = [line for line in settings.unread if not line.startswith(tuple(absent))]
         return formats
     if shown.program:
-        return _from_program(shown.program, settings, path.name)
+        return _from_program(shown.program, settings, path.name, path.parent)
     if shown.configuration:
         return [_apply(shown.configuration, settings, where=path.name), *_nested(settings, path.parent)]
     raise QuestionError(f"{path.name} has no fenced block that trains: give the command or the configuration itself")
@@ -233,7 +239,7 @@ def _apply(mapping: dict[str, Any], settings: Settings, *, where: str) -> str:
         pointed = next(iter(inline.values())) if set(inline) <= _POINTERS and len(inline) == 1 else inline
         settings.put("file.deepspeed", pointed, f"{where}: deepspeed")
         mapping = {key: value for key, value in mapping.items() if key != "deepspeed"}
-    keys = flat(mapping)
+    keys = interpolated(flat(mapping))
     name = format_of(keys, where=where)
     if name != "shared" or (found := embedded(mapping)) is None:
         _by_rules(name, keys, settings, where=where)

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from vramcast.errors import QuestionError
+from vramcast.reading.python_imports import TextOf
 from vramcast.reading.python_values import Open, Program, called, field_defaults, parse_python
 from vramcast.reading.training.keys import flat
 from vramcast.reading.training.settings import Settings
@@ -46,12 +47,13 @@ _MODELS = re.compile(
 )
 
 
-def read_program(text: str, settings: Settings, *, where: str) -> dict[str, Any]:
+def read_program(text: str, settings: Settings, *, where: str, text_of: TextOf | None = None) -> dict[str, Any]:
     """The keys that a program sets, as a file of TrainingArguments would hold them; task and framework go into ``settings``.
 
-    Raises QuestionError for what is no Python, or a program that sets none of them.
+    ``text_of``: the text of a file beside it, for settings that it imports. Raises QuestionError for what is no Python, or a
+    program that sets none of them.
     """
-    program = parse_python(text, where)
+    program = parse_python(text, where, text_of)
     keys: dict[str, Any] = {}
     for call in program.calls(*ARGUMENTS, *_relatives(program)):
         if program.runs(call) is False or _is_own(program, called(call)):
@@ -95,12 +97,12 @@ def _relatives(program: Program) -> set[str]:
     return {name for name in names if name.endswith("TrainingArguments")} - ARGUMENTS.keys()
 
 
-def constants_of(text: str, where: str) -> dict[str, Any]:
+def constants_of(text: str, where: str, text_of: TextOf | None = None) -> dict[str, Any]:
     """What a program's own names hold (its module's constants, argparse's defaults, Lightning's trainer), as a file's keys would.
 
     For training loops of their own, which set sizes as ``micro_batch_size = 4``. Raises QuestionError for what is no Python.
     """
-    program = parse_python(text, where)
+    program = parse_python(text, where, text_of)
     found: dict[str, Any] = {}
     for names_ in (program.names, program.arguments, program.attributes):
         for name, node in names_.items():
@@ -127,7 +129,9 @@ def options_of_program(text: str, where: str) -> set[str]:
     return flags | constants_of(text, where).keys()
 
 
-def settings_of_loop(text: str, settings: Settings, *, where: str) -> tuple[dict[str, Any], dict[str, Any]] | str:
+def settings_of_loop(
+    text: str, settings: Settings, *, where: str, text_of: TextOf | None = None
+) -> tuple[dict[str, Any], dict[str, Any]] | str:
     """A loop's own names with what it builds beside them, as keys; or the command that trains which the program runs.
 
     Raises QuestionError for a program with neither.
@@ -135,9 +139,9 @@ def settings_of_loop(text: str, settings: Settings, *, where: str) -> tuple[dict
     from vramcast.reading.training import shared
 
     built: dict[str, Any] = {}
-    _beside(parse_python(text, where), built, settings, where)
+    _beside(parse_python(text, where, text_of), built, settings, where)
     if shared.marks(options_of_program(text, where)) >= shared.FEWEST or "lora_r" in built:
-        return constants_of(text, where), {name: _plain(value) for name, value in built.items()}
+        return constants_of(text, where, text_of), {name: _plain(value) for name, value in built.items()}
     if command := command_in(text, where):
         return command
     raise QuestionError(
