@@ -7,7 +7,6 @@ import pytest
 
 from vramcast.asking.training import MOMENTS
 from vramcast.cli import run
-from vramcast.cli.pages.tracing import missing_package
 from vramcast.cli.trace import command
 from vramcast.cli.train import command as train_command
 
@@ -102,15 +101,3 @@ def test_a_shape_given_by_numbers_is_traced(more: list[str], capsys: pytest.Capt
     shape = ["--layers", "2", "--hidden", "64", "--heads", "4", "--ffn", "128", "--vocab", "100", "--seq", "32"]
     assert run(["trace", *shape, *more, "--json"]) == 0
     assert msgspec.json.decode(capsys.readouterr().out)["model"]["layers"] == 2
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        ("ModuleNotFoundError: No module named 'triton' at attn.py:23", "pip install triton beside vramcast (it imports"),
-        ("ModuleNotFoundError: No module named 'cv2.dnn'", "pip install opencv-python-headless"),
-        ("ValueError: No module named 'triton'", ""),
-    ],
-)
-def test_a_module_that_is_not_there_is_named_with_its_package(error: str, said: str) -> None:
-    assert (missing_package(error).startswith(said)) and bool(missing_package(error)) == bool(said)

@@ -1,7 +1,5 @@
 """A trace as people read it: the same ledger as a forecast, then what only a trace knows."""
 
-import re
-
 import msgspec
 
 from vramcast.cli.pages.answer import training_page
@@ -63,8 +61,6 @@ def _opening(traced: Traced, terminal: bool | None) -> Page:
         page.line(("the script failed: ", "bad"), result.error)
         for line in result.told[-_MOST_TOLD:]:
             page.line(("  its error output: ", "faint"), line)
-        if remedy := missing_package(result.error):
-            page.line(("  try: ", "faint"), remedy)
     _verdict(page, answer.fit, of_card=bool(answer.workload.get("gpu")))
     more = ": what comes later and is longer is not in it (--steps N)" if result.steps and not result.error else ""
     page.line(f"{result.steps} optimizer steps traced{more}")
@@ -76,21 +72,6 @@ def _opening(traced: Traced, terminal: bool | None) -> Page:
         page.line("  ", (term.name.ljust(15), term.name), (gib(term.bytes).rjust(12), "number"))
     page.line("  ", ("needed".ljust(15), "title"), (gib(answer.worst.needed_bytes).rjust(12), "number"))
     return page
-
-
-# Modules whose package on PyPI has another name.
-_PACKAGES = {"cv2": "opencv-python-headless", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml", "google": "protobuf"}
-
-
-def missing_package(error: str) -> str:
-    """What to install where a script failed on a module that is not there; "" where it failed on something else."""
-    found = re.match(r"ModuleNotFoundError: No module named '([A-Za-z_]\w*)", error)
-    if found is None:
-        return ""
-    note = (
-        " (it imports without a GPU; its kernels are not launched)" if found[1] == "triton" else ", if it is not a file of yours"
-    )
-    return f"pip install {_PACKAGES.get(found[1], found[1])} beside vramcast{note}"
 
 
 def _files(page: Page, result: TraceResult) -> None:

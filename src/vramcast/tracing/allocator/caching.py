@@ -46,7 +46,6 @@ class CachingAllocator:
         self.peak_allocated_bytes = self.peak_requested_bytes = self.peak_reserved_bytes = 0
         self.segments = self.retries = 0
         self.capturing = False
-        self.retired_owners: set[int] = set()
         self._round = self.settings.rounding()
         self._collects = self.settings.garbage_collection_threshold > 0 and self.settings.memory_fraction is not None
         ordinary = self.settings.max_split_size_bytes is None and not self._collects
@@ -90,10 +89,6 @@ class CachingAllocator:
     def empty_cache(self) -> None:
         """Give back every segment that holds no used block: torch.cuda.empty_cache()."""
         reclaim.release_unused(self)
-
-    def retire(self, owner: int) -> None:
-        """The last graph of a private pool died: its segments may be given back from now on."""
-        self.retired_owners.add(owner)
 
     def drop_segment(self, block: Block) -> None:
         """Give back (cudaFree) the segment that this free block is."""

@@ -20,7 +20,7 @@ class ExpandableAllocator(CachingAllocator):
     def empty_cache(self) -> None:
         """Unmap every page that lies wholly inside a free block."""
         for pool in self.pools.values():
-            if not pool.owner or pool.owner in self.retired_owners:
+            if not pool.owner:
                 for block in pool.ascending():
                     self._unmap(block)
 

@@ -19,7 +19,6 @@ class Reclaimable(Protocol):
     reserved_bytes: int
     retries: int
     capturing: bool
-    retired_owners: set[int]
 
     @property
     def memory_limit_bytes(self) -> int | None:
@@ -93,14 +92,14 @@ def release_for_retry(allocator: Reclaimable, pool: Pool, size: int) -> bool:
 
 
 def release_unused(allocator: Reclaimable) -> None:
-    """Release every wholly unused segment of the ordinary pools and of private pools whose graphs are gone."""
+    """Release every wholly unused segment of the ordinary pools; a private pool keeps its own while its graphs are there."""
     for block in list(_unused_segments(allocator)):
         allocator.drop_segment(block)
 
 
 def _unused_segments(allocator: Reclaimable) -> Iterator[Block]:
     for pool in allocator.pools.values():
-        if not pool.owner or pool.owner in allocator.retired_owners:
+        if not pool.owner:
             yield from (block for block in pool.ascending() if block.whole_segment)
 
 

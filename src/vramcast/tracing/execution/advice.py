@@ -1,24 +1,48 @@
-"""What a script that stopped for want of a network can be given instead."""
+"""Which failures are those of a network that is not here, and what a script that stopped for want of one can be given instead."""
 
+import errno
 import re
 from collections.abc import Iterator
 
+# Exceptions of a line that was not made, by the name of their class or of one that it derives from: of Python, urllib3, requests,
+# httpx, aiohttp and huggingface_hub. What a server answered (HTTPError, a repository without that file) is none of them.
 _KINDS = frozenset({
-    "URLError", "gaierror", "ConnectionError", "ConnectError", "NewConnectionError", "MaxRetryError", "NameResolutionError",
-    "OfflineModeIsEnabled", "LocalEntryNotFoundError", "ClientConnectorError", "ClientConnectorDNSError", "EntryNotFoundError",
+    "gaierror", "ConnectionError", "ConnectError", "ConnectTimeout", "ConnectTimeoutError", "ReadTimeout", "ReadTimeoutError",
+    "NewConnectionError", "MaxRetryError", "NameResolutionError", "ProxyError", "OfflineModeIsEnabled", "LocalEntryNotFoundError",
+    "ClientConnectorError", "ClientConnectorDNSError",
 })  # fmt: skip
+_OTHERS = frozenset({"BrokenPipeError", "HTTPError"})  # derive from such a class, and are no want of a network
 _WORDS = re.compile(
     r"couldn't (connect|reach)|[Oo]ffline ?[Mm]ode|Name or service not known|Temporary failure in name resolution"
+    r"|no internet connection"
 )
 _NAMED = re.compile(r"'([\w.-]+/[\w.-]+)'")
 _ADDRESS = re.compile(r"https?://[\w.:-]+(?:/[^\s'\"<>)]*)?")
 _HUB = "huggingface.co"
 
 
+def is_network(failure: BaseException) -> bool:
+    """Whether a failure, or what it was raised from, is that of a line that was not made; no other is answered by a stand-in."""
+    return any(_unreached(each) for each in _chain(failure))
+
+
+def _unreached(failure: BaseException) -> bool:
+    kinds = {kind.__name__ for kind in type(failure).__mro__}
+    if kinds & _OTHERS:
+        return False
+    reason = getattr(failure, "reason", None)  # of urllib's URLError, which also stands for a file that is not there
+    if "URLError" in kinds:
+        lost = isinstance(reason, TimeoutError) or (isinstance(reason, OSError) and _unreached(reason))
+        return lost or bool(_WORDS.search(str(reason)))
+    cut = isinstance(failure, OSError) and failure.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH)
+    return cut or bool(kinds & _KINDS) or bool(_WORDS.search(str(failure)))
+
+
 def without_network(failure: BaseException) -> str:
     """Where a failure is that of a network that is not here: the line that makes its file local; else ""."""
     causes = list(_chain(failure))
-    if not any(type(each).__name__ in _KINDS or _WORDS.search(str(each)) for each in causes):
+    absent = any(type(each).__name__ in {"EntryNotFoundError", "RemoteEntryNotFoundError"} for each in causes)
+    if not absent and not is_network(failure):
         return ""
     told = " ".join(part for cause in causes for part in (str(cause), *getattr(cause, "__notes__", ())))
     if (named := _NAMED.search(told)) and ("hub" in told.lower() or _HUB in told):

@@ -14,7 +14,7 @@ _DISTRIBUTIONS = {
     "PIL": "pillow",
     "bs4": "beautifulsoup4",
     "clip": "git+https://github.com/openai/CLIP",
-    "cv2": "opencv-python",
+    "cv2": "opencv-python-headless",
     "dateutil": "python-dateutil",
     "dotenv": "python-dotenv",
     "faiss": "faiss-cpu",
@@ -35,6 +35,7 @@ _DISTRIBUTIONS = {
     "warmup_scheduler": "git+https://github.com/ildoonet/pytorch-gradual-warmup-lr",
     "yaml": "PyYAML",
 }
+_WITHOUT_A_GPU = frozenset({"triton"})
 _LISTS = ("*requirements*.txt", "environment*.y*ml", "pyproject.toml", "setup.py")
 _MOST_FOLDERS = 400
 
@@ -64,6 +65,8 @@ def _installed_by(name: str, start: Path) -> str:
         return f"pip install '{known or top}{listed[0]}' ({listed[1]} lists it)"
     if known:
         return f"pip install {known}"
+    if top in _WITHOUT_A_GPU:
+        return f"pip install {top} (it imports without a GPU; its kernels are not launched)"
     requirements = next((file.name for file in _lists(start) if file.suffix == ".txt"), None)
     return f"pip install -r {requirements}" if requirements else f"pip install {top}, if the package that has it is called so"
 
@@ -84,13 +87,13 @@ def _other_version(name: str, start: Path) -> str:
 def _listed(name: str, start: Path) -> tuple[str, str] | None:
     """What a program's own list asks of a package's version ("" for any), and the list's name; None where none names it."""
     spelt = re.sub(r"[-_.]+", "[-_.]+", re.escape(name).replace("\\", ""))
-    version_asked = r"((?:[=<>~!]=?\s*[\w.*+!-]+)?)"
+    version_asked = r"((?:[=<>~!]=?\s*[\w.*+!-]+(?:\s*,\s*[<>~!]=?\s*[\w.*+!-]+)*)?)(?:=\w+)?"  # conda adds a build
     asked = re.compile(
         rf"""^[\s\-"']*{spelt}(?:\[[\w,]+\])?\s*{version_asked}["',;\s]*(?:#.*|;.*)?$""", re.IGNORECASE | re.MULTILINE
     )
     for file in _lists(start):
         if found := asked.search(file.read_text(errors="replace")):
-            return found[1].replace(" ", ""), file.name
+            return re.sub(r"^=(?!=)", "==", found[1].replace(" ", "")), file.name
     return None
 
 

@@ -1,8 +1,8 @@
 """The configs of models that programs name, and where none is at hand the files of a repository that stands for them.
 
 ``configs.jsonl`` holds the fields of public config.json files that shape a model, one line for each config with the ids that
-share it; ``folders`` are the parts of a diffusers repository. Where a name is not among them the bundled catalogue may
-determine one.
+share it; ``folders`` are the parts of a diffusers repository. Copies and quantised forms are known by how published models are
+named (``models/names.py``).
 """
 
 from functools import cache
@@ -11,18 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from vramcast.errors import VramcastError
-from vramcast.tracing.configs import derived
-
-_FORMS = ("-instruct", "-chat", "-it", "-hf", "-base")
-_FOUR_BIT = "-bnb-4bit"  # how unsloth's copies of a model are called
-_NF4 = {
-    "quant_method": "bitsandbytes",
-    "load_in_4bit": True,
-    "bnb_4bit_quant_type": "nf4",
-    "bnb_4bit_compute_dtype": "bfloat16",
-    "bnb_4bit_use_double_quant": True,
-}
+from vramcast.models.names import Name, take_apart
 
 
 class Published(NamedTuple):
@@ -38,14 +27,32 @@ class Published(NamedTuple):
 
 
 def published(name: str) -> Published | None:
-    """What is known of the model of that name; None where nothing is."""
-    if name.lower().endswith(_FOUR_BIT):
-        whole = published(name[: -len(_FOUR_BIT)])
-        return whole and whole._replace(config=whole.config | {"quantization_config": _NF4})
+    """What is known of a model by its id, by that without its organisation, or by that without its form and scheme."""
     last = name.lower().rpartition("/")[2]
-    known = _by_last_part()
-    found = _by_id().get(name.lower()) or known.get(last) or known.get(_stripped(last))
-    return found or _by_catalogue(name)
+    found = _by_id().get(name.lower()) or _by_last_part().get(last)
+    if found is not None:
+        return found
+    parts = take_apart(name)
+    alike = _by_key().get(parts.key)
+    return _quantised(_nearest(alike, parts), parts.quantization) if alike else None
+
+
+def _nearest(alike: list[Published], parts: Name) -> Published:
+    """Of several with one core the one with as many positions, then with the most of the same variants."""
+
+    def distance(found: Published) -> tuple[bool, int]:
+        own = take_apart(found.source)
+        return own.positions != parts.positions, len(own.variants ^ parts.variants)
+
+    return min(alike, key=distance)
+
+
+def _quantised(found: Published, scheme: dict[str, Any] | None) -> Published:
+    """The config with what a name says of its weights; bitsandbytes' copies compute in the type that the whole model is in."""
+    if scheme is None:
+        return found
+    in_bits = scheme.get("load_in_4bit") and {"bnb_4bit_compute_dtype": str(found.config.get("torch_dtype", "bfloat16"))}
+    return found._replace(config=found.config | {"quantization_config": scheme | (in_bits or {})})
 
 
 @cache
@@ -62,22 +69,14 @@ def _by_id() -> dict[str, Published]:
 
 @cache
 def _by_last_part() -> dict[str, Published]:
-    """The same by the name without its organisation, as old names and copies have it; then without what tells the form."""
-    plain = {name.rpartition("/")[2]: found for name, found in _by_id().items()}
-    return {_stripped(name): found for name, found in plain.items()} | plain
+    """The same by the name without its organisation, as old names and copies have it."""
+    return {name.rpartition("/")[2]: found for name, found in _by_id().items()}
 
 
-def _stripped(last: str) -> str:
-    shorter = next((last.removesuffix(form) for form in _FORMS if last.endswith(form)), last)
-    return shorter if shorter == last else _stripped(shorter)
-
-
-def _by_catalogue(name: str) -> Published | None:
-    """A config that the inventory of a catalogued model determines."""
-    from vramcast.models.reading import load
-
-    try:
-        model = load(name)
-        return None if model is None else Published(derived(model), {}, model.id)
-    except VramcastError:
-        return None
+@cache
+def _by_key() -> dict[str, list[Published]]:
+    """The same by the core of the name."""
+    alike: dict[str, list[Published]] = {}
+    for found in _by_id().values():
+        alike.setdefault(take_apart(found.source).key, []).append(found)
+    return alike

@@ -19,13 +19,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from vramcast.tracing.published.words import WORDS
+
 Kind = Any  # a string, a list of one kind and a number, or a table of kinds
 
-_TEXT = (
-    "the model reads a page of text and then it writes what came before in other words so that people who ask can follow"
-    " each step without having seen any number twice while time goes on and nobody knows which answer was the last"
-)
-_WORDS = _TEXT.split()
 _SPREAD = 0.6  # standard deviation of the logarithm of a text's length; texts of the sets listed lie between 0.4 and 0.9
 _MOST_ROWS, _MOST_SOUNDS = 2048, 128
 _GOLDEN = 0.6180339887498949
@@ -39,37 +36,57 @@ _FORMS = {
 
 
 class DataSet(NamedTuple):
-    """A published data set: the id that it was found by, its columns, and the rows of each split."""
+    """A published data set: the id that it was found by, its columns, and the rows of each split.
+
+    ``like``: the set whose rows these are, where its own are not listed. ``among``: columns of sets like it stand among its own.
+    ``configuration``: the one asked for, where it is not known by name.
+    """
 
     id: str
     columns: dict[str, Kind]
     splits: dict[str, int]
+    like: str = ""
+    among: bool = False
+    configuration: str = ""
+
+    @property
+    def rows(self) -> str:
+        """What rows are made up, in words."""
+        own = f"rows like those of {self.like}" if self.like else "rows like its own"
+        more = "; its own columns, labels and splits may differ" if self.like else ", with columns of sets like it" * self.among
+        other = f"; its configuration {self.configuration!r} is not known by name and taken to be like the others"
+        return f"{own} are made up, their lengths about as usual{more}{other if self.configuration else ''}"
+
+
+_PLAIN = frozenset({"default", "plain_text"})  # what the hub calls the only configuration of a set
 
 
 def data_set(path: str, name: str | None = None) -> DataSet | None:
-    """The set of that path, and of that configuration where it has several; None where it is not known."""
+    """The set of that path, and of that configuration where it has several; None where it is not known, or asks for one."""
     known, lower = _known(), path.lower()
-    wanted = [f"{lower}:{name.lower()}", lower] if name else [lower]
-    if "/" not in lower:
-        wanted += [f"/{each}" for each in wanted]
-    return next((known[each] for each in wanted if each in known), None)
+    places = [lower] if "/" in lower or not lower else [lower, f"/{lower}"]
+    exact = next((known[f"{place}:{name.lower()}"] for place in places if name and f"{place}:{name.lower()}" in known), None)
+    found = exact or next((known[place] for place in places if place in known), None)
+    if found is None or exact is not None or not name or name.lower() in _PLAIN:
+        return found
+    return found._replace(configuration=name)
 
 
 @cache
 def _known() -> dict[str, DataSet]:
-    found: dict[str, DataSet] = {}
-    for row in msgspec.toml.decode(files(__package__).joinpath("data_sets.toml").read_text())["set"]:
-        for each in row["ids"]:
-            made = DataSet(each, row["columns"], row["splits"])
-            lower = each.lower()
-            found[lower] = made
-            for short in (
-                lower.partition(":")[0],
-                f"/{lower.partition('/')[2]}",
-                f"/{lower.partition('/')[2].partition(':')[0]}",
-            ):
-                found.setdefault(short, made)
-    return found
+    """The sets by their ids in lower case, and by those without their organisation."""
+    rows = msgspec.toml.decode(files(__package__).joinpath("data_sets.toml").read_text())["set"]
+    sets = [
+        *(
+            DataSet(each, row["columns"], row["splits"], among="like" in row and "own" not in row)
+            for row in rows
+            for each in row["ids"]
+        ),
+        *(DataSet(each, row["columns"], row["splits"], like=row["ids"][0]) for row in rows for each in row.get("like", ())),
+    ]
+    whole = {made.id.lower(): made for made in sets}
+    short = {f"/{lower.partition('/')[2]}": made for lower, made in reversed(whole.items()) if "/" in lower}
+    return whole | short
 
 
 def rows_made(asked: DataSet, declared: int) -> int:
@@ -132,8 +149,8 @@ def _several(kind: list[Any], number: int, before: dict[str, Any]) -> list[Any]:
 def text(words: int, number: int) -> str:
     """A text of about so many words: its length by the row's number, spread as such texts are, the median ``words``."""
     length = words_of(words, number)
-    start = number * 5 % len(_WORDS)
-    return " ".join(itertools.islice(itertools.cycle(_WORDS), start, start + length)).capitalize() + ("." if length > 2 else "")
+    start = number * 5 % len(WORDS)
+    return " ".join(itertools.islice(itertools.cycle(WORDS), start, start + length)).capitalize() + ("." if length > 2 else "")
 
 
 def words_of(median: int, number: int) -> int:

@@ -1,6 +1,5 @@
 """Facts of ``families.toml``: what transformers' tables say of a model type, apart from the model itself."""
 
-import itertools
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -12,11 +11,13 @@ class Style(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The special tokens of a family by their part, what stands around a text, and whether a chat template comes with it.
 
     ``beside``: positions that no token takes. Where the config names none: ``plain`` positions, ``places`` of tokens.
-    ``more``: further special tokens, one after another from ``more_from``. ``picture``: what stands for one in a chat.
+    ``vocab``: of these numbers of tokens alone. ``more``: further special tokens, one after another from ``more_from``.
+    ``picture``: what stands for one in a chat.
     """
 
     of: tuple[str, ...]
     special: dict[str, str]
+    vocab: tuple[int, ...] = ()
     places: dict[str, int] = {}
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
@@ -31,12 +32,16 @@ class Style(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     picture: str = "<image>"
 
 
-def style_of(kind: str) -> Style:
-    """How the family of a model type writes its special tokens; GPT-2's way where no other is known."""
+def style_of(kind: str, vocab: int) -> Style:
+    """How the family of a model type writes its special tokens; GPT-2's way where no other is known.
+
+    One that names the number of tokens goes before one of the model type itself, and that before one of its family.
+    """
     styles = [msgspec.convert(row, Style) for row in facts("style").values()]
-    exact = (style for style in styles if kind in style.of)
-    near = (style for style in styles if any(kind.startswith(word) or f"-{word}" in kind for word in style.of))
-    return next(itertools.chain(exact, near, styles[-1:]))
+    fitting = [style for style in styles if not style.vocab or vocab in style.vocab]
+    near = [style for style in fitting if kind in style.of or any(kind.startswith(w) or f"-{w}" in kind for w in style.of)]
+    ranked = sorted(near, key=lambda style: (not style.vocab, kind not in style.of))
+    return next(iter(ranked), styles[-1])
 
 
 @cache

@@ -38,8 +38,9 @@ def _follow_shapes() -> None:
 def _fitting(original: Any) -> Any:
     @functools.wraps(original)
     def shaped(tensor: torch.Tensor, *shape: Any, **named: Any) -> Any:
+        asked = shape or (named.get("size", named.get("shape")),)  # as ``view`` and ``reshape`` call it
         if getattr(tensor, _MARK, False):
-            tensor = _cut(tensor, shape[0] if shape and isinstance(shape[0], Sequence) else shape)
+            tensor = _cut(tensor, asked[0] if isinstance(asked[0], Sequence) else asked)
         return original(tensor, *shape, **named)
 
     return shaped

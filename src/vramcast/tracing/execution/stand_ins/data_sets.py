@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from vramcast.tracing.execution.advice import is_network
 from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.imported import when_imported
@@ -37,8 +38,8 @@ def _patch(session: Session, module: Any) -> None:
             look_once()
         try:
             return original(path, name, *args, **options)
-        except Exception:
-            asked = None if local else _asked(str(path), name, session)
+        except Exception as failure:
+            asked = None if local or not is_network(failure) else _asked(str(path), name, session)
             if asked is None:
                 raise
         return _made(asked, options.get("split"), streaming=bool(options.get("streaming")))
@@ -53,17 +54,18 @@ def _asked(path: str, name: Any, session: Session) -> DataSet | None:
     found = data_set(path, name if isinstance(name, str) else None)
     if found is None:
         columns = columns_of_script(_script_files())
-        found = DataSet(path, columns, {"train": 10_000, "validation": 1_000, "test": 1_000}) if columns else None
+        found = DataSet(path, columns, dict(_GUESSED_SPLITS)) if columns else None
         if found is not None:
             named = ", ".join(columns)
             session.notes[f"data set {path} is not here nor known: rows with what the script asks for ({named}) are made up"] = (
                 None
             )
         return found
-    session.notes[f"data set {path} is not here: rows like its own are made up, their lengths about as usual"] = None
+    session.notes[f"data set {path} is not here: {found.rows}"] = None
     return found
 
 
+_GUESSED_SPLITS = {"train": 10_000, "validation": 1_000, "test": 1_000}
 _GUESSED: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("messages", "conversation", "conversations"), "chat:250"),
     (("label", "labels"), "label:2"),
@@ -115,17 +117,25 @@ def _made(asked: DataSet, split: Any, *, streaming: bool) -> Any:
         whole = {name: _table(asked, count) for name, count in asked.splits.items()}
         streams = {name: table.to_iterable_dataset() for name, table in whole.items()} if streaming else {}
         return datasets.IterableDatasetDict(streams) if streaming else datasets.DatasetDict(whole)
-    table = _table(asked, _rows(asked, str(split)))
+    table = _table(asked, _rows(asked, split))
     return table.to_iterable_dataset() if streaming else table
 
 
-def _rows(asked: DataSet, split: str) -> int:
-    """How many rows an expression such as ``train[:5%]+test`` means."""
+def _rows(asked: DataSet, split: Any) -> int:
+    """How many rows an expression such as ``train[:5%]+test`` means. Raises ValueError for a split that is not known."""
     from datasets.arrow_reader import ReadInstruction  # type: ignore[import-not-found]
 
-    if split in {"all", *asked.splits}:
-        return asked.splits.get(split, sum(asked.splits.values()))
-    parts = ReadInstruction.from_spec(split).to_absolute(asked.splits)
+    if str(split) in {"all", *asked.splits}:
+        return asked.splits.get(str(split), sum(asked.splits.values()))
+    instruction = split if isinstance(split, ReadInstruction) else ReadInstruction.from_spec(str(split))
+    splits = asked.splits
+    if splits == _GUESSED_SPLITS:  # whatever it is called
+        splits = {each.splitname: splits["train"] for each in instruction._relative_instructions} | splits
+    try:
+        parts = instruction.to_absolute(splits)
+    except ValueError:
+        known = ", ".join(splits)
+        raise ValueError(f"data set {asked.id} is not here, and of its splits {known} are known, not {split}") from None
     return sum(part.to - part.from_ for part in parts)
 
 

@@ -1,6 +1,6 @@
 """Texts and vocabularies that a script fetches itself: without a network as much text, and an encoding of as many tokens.
 
-A text file is a text whatever it says; what hangs on the form of a file (an archive, a table) still fails and says so.
+Only texts that are known by their address are made up; any other file fails as it did and says so.
 """
 
 import functools
@@ -10,13 +10,13 @@ import zlib
 from collections.abc import Iterable
 from email.message import Message
 from typing import Any
-from urllib.parse import urlsplit
 
+from vramcast.tracing.execution.advice import is_network
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.imported import when_imported
-from vramcast.tracing.published.data_sets import text
+from vramcast.tracing.published.corpora import corpus
+from vramcast.tracing.published.words import LONGEST_PIECE, TOKENS_A_WORD
 
-_WORDS = 200_000  # about 1 MB, as the plays of Shakespeare that most tutorials fetch
 # Tokens of tiktoken's encodings, and the one that ends a text (tiktoken_ext/openai_public.py).
 _ENCODINGS = {
     "gpt2": (50_257, 50_256),
@@ -26,7 +26,7 @@ _ENCODINGS = {
     "o200k_base": (200_019, 199_999),
 }
 _END = "<|endoftext|>"
-_PIECE = re.compile(r"\s?\w{1,5}|\s?[^\w\s]|\s+")
+_PIECE = re.compile(rf"\s?\w{{1,{LONGEST_PIECE}}}|\s?[^\w\s]|\s+")
 
 
 def install(session: Session) -> None:
@@ -36,19 +36,17 @@ def install(session: Session) -> None:
     when_imported("tiktoken.registry", functools.partial(_tiktoken, session))
 
 
-def _fetched(session: Session, address: Any) -> bytes | None:
-    """The made-up content of a text file at an address; None for any other file."""
+def _fetched(session: Session, address: Any, failure: OSError) -> bytes | None:
+    """The made-up content of a text at an address where that was not reached; None for any other file and failure."""
     address = getattr(address, "full_url", address)
-    if not isinstance(address, str) or not urlsplit(address).path.endswith(".txt"):
+    found = corpus(address) if isinstance(address, str) and is_network(failure) else None
+    if found is None:
         return None
-    session.notes[f"{address} was not fetched: a text of 1 MB is made up"] = None
-    return _made_up_text()
-
-
-@functools.cache
-def _made_up_text() -> bytes:
-    lines = (text(9, number) for number in range(_WORDS // 9))
-    return "\n".join(lines).encode()
+    session.notes[
+        f"{address} was not fetched: a text of {found.characters:,} characters of {found.kinds} kinds is made up, as many as it"
+        " has; its words, and so counts of tokens, are not its own"
+    ] = None
+    return found.text().encode()
 
 
 class _Answer(io.BytesIO):
@@ -81,8 +79,8 @@ def _urllib(session: Session, module: Any) -> None:
     def open_address(url: Any, *args: Any, **options: Any) -> Any:
         try:
             return opened(url, *args, **options)
-        except OSError:
-            content = _fetched(session, url)
+        except OSError as failure:
+            content = _fetched(session, url, failure)
             if content is None:
                 raise
         return _Answer(content, str(getattr(url, "full_url", url)))
@@ -97,8 +95,8 @@ def _requests(session: Session, module: Any) -> None:
     def request(method: Any, url: Any, **options: Any) -> Any:
         try:
             return original(method, url, **options)
-        except OSError:
-            content = _fetched(session, url) if str(method).lower() == "get" else None
+        except OSError as failure:
+            content = _fetched(session, url, failure) if str(method).lower() == "get" else None
             if content is None:
                 raise
         from requests import Response
@@ -117,10 +115,11 @@ def _tiktoken(session: Session, module: Any) -> None:
     def get_encoding(name: str) -> Any:
         try:
             return original(name)
-        except OSError:
-            if name not in _ENCODINGS:
+        except OSError as failure:
+            if name not in _ENCODINGS or not is_network(failure):
                 raise
-        session.notes[f"tiktoken's {name} is not here: it is made up (as many tokens, about 1.35 for a word)"] = None
+        about = f"as many tokens, about {TOKENS_A_WORD:.2f} for a word"
+        session.notes[f"tiktoken's {name} is not here: it is made up ({about})"] = None
         return MadeUpEncoding(name, *_ENCODINGS[name])
 
     module.get_encoding = get_encoding

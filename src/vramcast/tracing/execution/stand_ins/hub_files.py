@@ -9,16 +9,18 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from vramcast.tracing.execution.advice import is_network
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.imported import when_imported
 from vramcast.tracing.execution.stand_ins.reachable import look_once
 from vramcast.tracing.published.configs import Published, published
 from vramcast.tracing.published.preprocessors import preprocessor_file
 from vramcast.tracing.published.tokenizers import tokenizer_files
+from vramcast.tracing.published.words import TOKENS_A_WORD
 
 _CHATS = ("instruct", "chat", "-it", "zephyr", "vicuna")
 
@@ -28,7 +30,6 @@ class MadeUpHub:
 
     def __init__(self, folder: Path, session: Session) -> None:
         self._folder, self._session = folder / "made_up_hub", session
-        self._native = open  # of before anything was put in its place
         self.within = False
 
     def made(self, name: Any) -> bool:
@@ -44,8 +45,8 @@ class MadeUpHub:
         finally:
             self.within = False
 
-    def folder(self, name: Any, part: str = "", *, what: str) -> Path | None:
-        """A folder with the files of a repository's part; None where the name is not known. ``what`` is said to be made up."""
+    def folder(self, name: Any, part: str = "") -> Path | None:
+        """A folder with the files of a repository's part; None where the name is not known."""
         if not isinstance(name, str) or Path(name).is_dir():
             return None
         found = published(name)
@@ -54,20 +55,26 @@ class MadeUpHub:
             return None
         place = self._folder / name.replace("/", "--") / part
         if not place.is_dir():
-            self._write(place, _files(config or {}, found, name, part))
-        known = f"that of {found.source}" if found.source.lower() != name.lower() else "the published one"
-        self._session.notes[f"{name} is not here: its config is {known}; {what}"] = None
+            place.mkdir(parents=True)
+            for file, text in _files(config or {}, found, name, part).items():
+                (place / file).write_text(text, encoding="utf-8")
         return place
 
-    def _write(self, place: Path, files: dict[str, str]) -> None:
-        place.mkdir(parents=True)
-        for name, text in files.items():
-            with self._native(place / name, "w", encoding="utf-8") as file:
-                file.write(text)
+    def tell(self, name: Any, what: str) -> None:
+        """Note that a repository was made up, once that did; ``what`` is said of its parts."""
+        found = published(name) if isinstance(name, str) else None
+        if found is None:
+            return
+        known = f"that of {found.source}" if found.source.lower() != name.lower() else "the published one"
+        self._session.notes[f"{name} is not here: its config is {known}; {what}"] = None
+
+    def tell_failure(self, name: Any, failure: Exception) -> None:
+        """Note that what is made up for a repository did not do either: the failure told is the script's own."""
+        self._session.notes[f"what is made up for {name} failed as well ({type(failure).__name__}: {str(failure)[:120]})"] = None
 
 
 _WEIGHTS = "weights have no values"
-_TOKENIZER = "its tokenizer is made up (as many tokens, about 1.35 for a word)"
+_TOKENIZER = f"its tokenizer is made up (as many tokens, about {TOKENS_A_WORD:.2f} for a word)"
 _PREPARED = "its preprocessor is its class's own"
 
 
@@ -105,8 +112,8 @@ _PREPARING = {
 }
 
 
-def _otherwise(owner: Any, method: str, answer: Callable[..., Any]) -> None:
-    """Put ``answer`` behind a class method: it is asked where that fails, and None from it leaves the failure as it was."""
+def _otherwise(hub: MadeUpHub, owner: Any, method: str, what: str) -> None:
+    """Ask a class method for the made-up folder where it finds no network; a name that is not known leaves the failure."""
     original = owner.__dict__[method].__func__
     first = list(inspect.signature(original).parameters)[1]
 
@@ -118,14 +125,26 @@ def _otherwise(owner: Any, method: str, answer: Callable[..., Any]) -> None:
         try:
             return original(cls, name, *more, **options)
         except Exception as failure:
-            with suppress(Exception):  # what is made up does not do either: the failure is the script's own
-                made = answer(functools.partial(original, cls), cls, name, options)
-                if made is not None:
-                    return made
+            made = _made(hub, functools.partial(original, cls), name, options) if is_network(failure) else None
+            if made is not None:
+                hub.tell(name, what)
+                return made
             failure.add_note(f"hub: '{name}'")
             raise
 
     setattr(owner, method, classmethod(call))
+
+
+def _made(hub: MadeUpHub, original: Callable[..., Any], name: Any, options: dict[str, Any]) -> Any:
+    """What a class method makes of the made-up folder; None where there is none, or it does not do (noted)."""
+    place = hub.folder(name, options.get("subfolder") or "")
+    if place is None:
+        return None
+    try:
+        return original(str(place), **{key: value for key, value in options.items() if key != "subfolder"})
+    except Exception as failure:
+        hub.tell_failure(name, failure)
+        return None
 
 
 def _downloads(hub: MadeUpHub, module: Any) -> None:
@@ -139,10 +158,11 @@ def _downloads(hub: MadeUpHub, module: Any) -> None:
             return original(repo_id, filename, *args, **options)
         except Exception as failure:
             part, _, file = str(filename).rpartition("/")
-            place = hub.folder(repo_id, options.get("subfolder") or part, what=_WEIGHTS)
+            place = hub.folder(repo_id, options.get("subfolder") or part) if is_network(failure) else None
             if place is None or not (place / file).is_file():
                 failure.add_note(f"hub: '{repo_id}'")
                 raise
+            hub.tell(repo_id, _WEIGHTS)
             return str(place / file)
 
     module.hf_hub_download = download
@@ -150,26 +170,21 @@ def _downloads(hub: MadeUpHub, module: Any) -> None:
 
 
 def _configs(hub: MadeUpHub, module: Any) -> None:
-    def answer(original: Any, cls: Any, name: Any, options: dict[str, Any]) -> Any:
-        del cls
-        part = options.pop("subfolder", None) or ""
-        place = hub.folder(name, part, what=_WEIGHTS)
-        return None if place is None else original(str(place), **options)
-
     owner = getattr(module, "PreTrainedConfig", None) or module.PretrainedConfig
-    _otherwise(owner, "get_config_dict", answer)
+    _otherwise(hub, owner, "get_config_dict", _WEIGHTS)
 
 
 def _fast(hub: MadeUpHub, cls: Any, name: Any, options: dict[str, Any]) -> Any:
     """The made-up tokenizer of a name or of a made-up folder: of the class that was asked where that takes it, else of any."""
     from transformers import PreTrainedTokenizerFast
 
-    place = name if hub.made(name) else hub.folder(name, options.pop("subfolder", None) or "", what=_TOKENIZER)
+    place = name if hub.made(name) else hub.folder(name, options.get("subfolder") or "")
     if place is None:
         return None
     passed = {key: value for key, value in options.items() if key not in _OF_THE_HUB}
     tokenizer = PreTrainedTokenizerFast.from_pretrained(str(place), **passed)
     tokenizer.name_or_path = str(name)
+    hub.tell(name, _TOKENIZER)
     return _with_methods(tokenizer, cls)
 
 
@@ -191,7 +206,7 @@ def _with_methods(tokenizer: Any, cls: Any) -> Any:
 
 _OF_THE_HUB = frozenset({
     "revision", "token", "use_auth_token", "cache_dir", "local_files_only", "force_download", "trust_remote_code", "use_fast",
-    "config", "tokenizer_type", "_from_auto",
+    "config", "tokenizer_type", "_from_auto", "subfolder",
 })  # fmt: skip
 
 
@@ -225,8 +240,10 @@ def _unless_had(hub: MadeUpHub, owner: Any) -> None:
 
 
 def _has_tokenizer(name: str, options: dict[str, Any]) -> bool:
-    """Whether a repository's tokenizer is in the cache or can be fetched, as the script asks for it."""
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+    """Whether a repository's tokenizer is in the cache or a network answers for it, as the script asks for it.
+
+    What the hub itself says (no such repository, no access) is the library's to tell.
+    """
     from huggingface_hub.file_download import hf_hub_download
 
     look_once()
@@ -235,30 +252,17 @@ def _has_tokenizer(name: str, options: dict[str, Any]) -> bool:
     for file in ("tokenizer_config.json", "tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model"):
         try:
             fetch(name, file, **asked)
-        except LocalEntryNotFoundError:  # not in the cache, and no network
-            continue
-        except EntryNotFoundError:  # the repository answers, and has no such file
-            continue
-        except (OSError, ValueError):  # no such repository, no access to it, or no name of one
-            return False
+        except Exception as failure:
+            if is_network(failure):  # the cache may have the next file
+                continue
         return True
     return False
 
 
 def _preparing(hub: MadeUpHub, kinds: tuple[str, ...], module: Any) -> None:
-    def answer(original: Any, cls: Any, name: Any, options: dict[str, Any]) -> Any:
-        del cls
-        place = hub.folder(name, options.pop("subfolder", None) or "", what=_PREPARED)
-        return None if place is None else original(str(place), **options)
-
     for kind in kinds:
-        _otherwise(getattr(module, kind), "from_pretrained", answer)
+        _otherwise(hub, getattr(module, kind), "from_pretrained", _PREPARED)
 
 
 def _diffusers(hub: MadeUpHub, module: Any) -> None:
-    def answer(original: Any, cls: Any, name: Any, options: dict[str, Any]) -> Any:
-        del cls
-        place = hub.folder(name, options.pop("subfolder", None) or "", what=_WEIGHTS)
-        return None if place is None else original(str(place), **options)
-
-    _otherwise(module.ConfigMixin, "load_config", answer)
+    _otherwise(hub, module.ConfigMixin, "load_config", _WEIGHTS)

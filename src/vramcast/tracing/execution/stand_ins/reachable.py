@@ -22,18 +22,28 @@ def look_once() -> None:
 
     Each request would otherwise be repeated for 23 seconds (huggingface_hub's ``http_backoff``, 5 times).
     """
-    if _answers(urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname or ""):
+    if _answers(urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname or "") is not False:
         return
     for module, switch in _SWITCHES:
         if hasattr(sys.modules.get(module), switch):
             setattr(sys.modules[module], switch, True)
 
 
-@cache
-def _answers(host: str) -> bool:
-    """Whether a name is resolved in time; one behind a proxy is left to the proxy."""
+def _answers(host: str) -> bool | None:
+    """Whether a name is resolved; None as long as nobody knows: a slow answer is none, and is waited for again.
+
+    One behind a proxy is left to the proxy.
+    """
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
         return True
+    thread, found = _looking(host)
+    thread.join(_SECONDS)
+    return found[0] if found else None
+
+
+@cache
+def _looking(host: str) -> tuple[threading.Thread, list[bool]]:
+    """The thread that asks for a name, and where it puts the answer."""
     found: list[bool] = []
 
     def look() -> None:
@@ -46,5 +56,4 @@ def _answers(host: str) -> bool:
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
-    thread.join(_SECONDS)
-    return found == [True]
+    return thread, found
