@@ -40,7 +40,8 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     compared with the least number, which saves them; ``names_scores``: Python names them, masked or also as they
     were before, until attention is over. ``returns_scores``: the layer returns its probabilities, which the model's loop names
     while the next layer runs.
-    ``gated_norm``: a scan's result is normed with its gate, or only multiplied with it.
+    ``gated_norm``: a scan's result is normed with its gate, or only multiplied with it. ``parted_scan``: no one kernel runs a
+    whole Mamba 1 mixer, as its steps, B and C are normed in between (Jamba) or its heads scanned one by one (Zamba).
 
     ``clamps_qkv``: queries, keys and values in one are cut off at a largest value. ``expands_kv``: keys and values are written
     out for every query head before any kernel; ``value_norm``: values pass an RMSNorm without a weight; ``sub_norms``: norms
@@ -69,6 +70,7 @@ class Layer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     names_scores: Literal["", "masked", "both"] = ""
     returns_scores: bool = False
     gated_norm: bool = True
+    parted_scan: bool = False
     router: Literal["softmax", "top", "sigmoid", "groups"] = "softmax"
     normalised: bool = True
     float_routes: bool = False

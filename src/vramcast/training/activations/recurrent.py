@@ -1,26 +1,41 @@
-"""Mixers with a fixed state on the tape: their fused kernels save their inputs, their gates and one state per chunk."""
+"""Mixers with a fixed state on the tape: by the kernels of packages (``fused_scans``), in plain torch, or of neither.
+
+The others save their inputs, their gates and one state per chunk.
+"""
 
 from vramcast.models.layers import GatedDeltaNet, LinearAttention, Mamba1, Mamba2, Rwkv, ShortConv
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.delta_net import delta_net
 from vramcast.training.activations.dense import linear
+from vramcast.training.activations.fused_scans import DELTA_CHUNK, SELECTIVE_CHUNK, fused_delta, fused_mamba1, fused_mamba2
 from vramcast.training.activations.mamba1 import mamba1_scan
 from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.state_space import mamba2_scan
 from vramcast.training.activations.tape import Tape
 
-CHUNK = 256  # tokens per chunk of the state-space scan (mamba_ssm, ops/triton/ssd_combined.py)
-DELTA_CHUNK = 64  # tokens per chunk of the gated delta rule (flash-linear-attention, ops/gated_delta_rule/chunk.py)
+CHUNK = 256  # tokens per chunk of lightning attention
 
 
 def recurrent(tape: Tape, style: Style, kind: object, source: int, *, tokens: Amount, seq: Amount, hidden: float) -> int:
     """Input projections, convolution, scan, gated norm and output projection of a recurrent mixer."""
-    if style.kernels.scan == "torch" and isinstance(kind, Mamba2):
-        return mamba2_scan(tape, style, kind, source, tokens=tokens, seq=seq, hidden=hidden)
-    if style.kernels.scan == "torch" and isinstance(kind, Mamba1):
+    plain = style.kernels.scan == "torch"
+    if isinstance(kind, Mamba2):
+        if plain:
+            return mamba2_scan(tape, style, kind, source, tokens=tokens, seq=seq, hidden=hidden)
+        return fused_mamba2(tape, style, kind, source, tokens=tokens, hidden=hidden)
+    if isinstance(kind, GatedDeltaNet):
+        if plain:
+            return delta_net(tape, style, kind, source, tokens=tokens, seq=seq, hidden=hidden)
+        return fused_delta(tape, style, kind, source, tokens=tokens, hidden=hidden)
+    if isinstance(kind, Mamba1) and plain:
         return mamba1_scan(tape, style, kind, source, tokens=tokens, seq=seq, hidden=hidden)
-    if style.kernels.scan == "torch" and isinstance(kind, GatedDeltaNet):
-        return delta_net(tape, style, kind, source, tokens=tokens, seq=seq, hidden=hidden)
+    if isinstance(kind, Mamba1) and style.kernels.modules and not style.written.parted_scan:
+        return fused_mamba1(tape, style, kind, source, tokens=tokens, seq=seq, hidden=hidden)
+    return _unfused(tape, style, kind, source, tokens=tokens, hidden=hidden)
+
+
+def _unfused(tape: Tape, style: Style, kind: object, source: int, *, tokens: Amount, hidden: float) -> int:
+    """Input projections, convolution, scan, gate and output projection, each an operation of its own."""
     projected, convolved, inner, state = _widths(kind)
     projected, convolved, inner = projected / style.tp, convolved / style.tp, inner / style.tp
     width = style.width
@@ -37,13 +52,8 @@ def recurrent(tape: Tape, style: Style, kind: object, source: int, *, tokens: Am
 
 def _widths(kind: object) -> tuple[float, float, float, float]:
     """Per token: features of the input projection, of the convolution, of the output, and bytes of kept chunk states."""
-    if isinstance(kind, Mamba2):
-        return kind.inner + kind.conv_width + kind.heads, kind.conv_width, kind.inner, 4 * kind.state_elements / CHUNK
     if isinstance(kind, Mamba1):
-        return 2 * kind.inner, kind.inner, kind.inner, 4 * kind.inner + 4 * kind.state_elements / CHUNK
-    if isinstance(kind, GatedDeltaNet):
-        values = kind.value_heads * kind.value_dim
-        return kind.conv_width + values + 2 * kind.value_heads, kind.conv_width, values, 4 * kind.state_elements / DELTA_CHUNK
+        return 2 * kind.inner, kind.inner, kind.inner, 4 * kind.inner + 8 * kind.state_elements / SELECTIVE_CHUNK
     if isinstance(kind, LinearAttention):
         inner = kind.heads * kind.head_dim
         return 4 * inner, 0, inner, 4 * kind.state_elements / CHUNK
