@@ -155,9 +155,11 @@ def _eager(recipe: Recipe, x: Logits) -> LossCost:
     work = 4 if upcast else x.width
     kept = x.width if recipe.loss.logits_kept else 0
     each = kept + (upcast or x.width) + where(x.rows > 1, work, 0) + work
+    held = _named(recipe)
     return LossCost(
         forward=x.logits(each, "logits, float copy, shifted copy, log-softmax"),
-        backward=x.logits(3 * work, "log-softmax and two gradients"),
+        backward=x.logits(held + 3 * work, "log-softmax and two gradients"),
+        held=x.logits(held, _NAMED) if held else NOTHING,
     )
 
 
@@ -170,39 +172,34 @@ def _narrow(recipe: Recipe, x: Logits) -> LossCost:
     )
 
 
+_NAMED = "that a variable of the loop names"
+
+
+def _named(recipe: Recipe) -> int:
+    """Bytes of each logit that a variable of the loop names until backward is over."""
+    return width(recipe.loss.holds_logits) if recipe.loss.holds_logits else 0
+
+
 def _plain(recipe: Recipe, x: Logits) -> LossCost:
     """F.cross_entropy on already aligned labels: no shifted copy.
 
     The 16-bit logits live until the float copy is made, or are kept; a loop whose variable still names the logits holds them
-    through backward.
+    through backward. Torch's loss_parallel, on a float copy of local logits, makes one copy more in each direction (torch 2.13,
+    distributed/tensor/parallel/loss.py: _log_softmax, _nll_loss_and_log_softmax_backward).
     """
     if recipe.loss.direct_loss:
         return _direct(recipe, x)
+    work = 4 if recipe.loss.logits_upcast else x.width
+    kept = x.width if recipe.loss.logits_kept and work != x.width else 0
+    held, copies = _named(recipe), 2
+    forward, backward = "logits, float copy, log-softmax", "log-softmax and two gradients"
     if recipe.model_parallel.vocab_parallel:
-        return _loss_parallel(recipe, x)
-    work = 4 if recipe.loss.logits_upcast else x.width
-    kept = x.width if recipe.loss.logits_kept and work != x.width else 0
-    held = width(recipe.loss.holds_logits) if recipe.loss.holds_logits else 0
+        copies, forward = 3, "logits, float copy, shifted copy, log-softmax"
+        backward = "log-softmax, a gradient, exponentials, their sum"
     return LossCost(
-        forward=x.logits(max(kept, held) + 2 * work, "logits, float copy, log-softmax"),
-        backward=x.logits(held + 3 * work, "log-softmax and two gradients"),
-        held=x.logits(held, "that a variable of the loop names") if held else NOTHING,
-    )
-
-
-def _loss_parallel(recipe: Recipe, x: Logits) -> LossCost:
-    """Torch's loss_parallel on a float copy of local logits: in backward log-softmax, a gradient, exponentials and their sum.
-
-    Source: torch 2.13, distributed/tensor/parallel/loss.py: _log_softmax (float logits, those less their maximum, the result) and
-    _nll_loss_and_log_softmax_backward, whose last line is (grad_input + exp(x)) * grad_output.
-    """
-    work = 4 if recipe.loss.logits_upcast else x.width
-    kept = x.width if recipe.loss.logits_kept and work != x.width else 0
-    held = width(recipe.loss.holds_logits) if recipe.loss.holds_logits else 0
-    return LossCost(
-        forward=x.logits(max(kept, held) + 3 * work, "logits, float copy, shifted copy, log-softmax"),
-        backward=x.logits(held + 4 * work, "log-softmax, a gradient, exponentials, their sum"),
-        held=x.logits(held, "that a variable of the loop names") if held else NOTHING,
+        forward=x.logits(max(kept, held) + copies * work, forward),
+        backward=x.logits(held + (copies + 1) * work, backward),
+        held=x.logits(held, _NAMED) if held else NOTHING,
     )
 
 
@@ -212,9 +209,11 @@ def _direct(recipe: Recipe, x: Logits) -> LossCost:
     Autocast makes a float copy of the narrow log-softmax, and its gradient float (aten/autocast_mode.h, fp32 list: nll_loss).
     """
     copy = 4 if recipe.precision.autocast else 0
+    held = _named(recipe)
     return LossCost(
         forward=x.logits(2 * x.width + copy, "logits, log-softmax" + ", its float copy" * bool(copy)),
-        backward=x.logits(x.width + 2 * (copy or x.width), "log-softmax, its float copy and gradient"),
+        backward=x.logits(held + x.width + 2 * (copy or x.width), "log-softmax, its float copy and gradient"),
+        held=x.logits(held, _NAMED) if held else NOTHING,
     )
 
 

@@ -298,7 +298,8 @@ class Step:
         take, give, w = self.memory.take, self.memory.give, self.style.width
         softmax = take(logits * w)
         wide = take(logits * 4) if self.recipe.precision.autocast and w < 4 else None
-        give(made, *cached)
+        self.named = [made] if self.recipe.loss.holds_logits else []
+        give(None if self.named else made, *cached)
         cached.clear()
         self.turn()
         through = take(logits * (4 if wide else w))

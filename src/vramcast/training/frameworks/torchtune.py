@@ -14,6 +14,8 @@ from vramcast.training.recipe.parts import Kernels, Loss, Policy, Quantization, 
 from vramcast.workload import Training
 
 LINEAR_LOSS = (2025, 5)  # after 0.6.1
+CHUNKED_LOSS = (2024, 9)  # torchtune 1390, merged on 28 August
+DELETES_LOGITS = (2024, 7)  # torchtune 1235
 
 
 def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
@@ -34,11 +36,19 @@ def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
     yield because(why, Quantization, double_quant=True, shards_scales=True)
     yield because("sdpa", Kernels, attention="flash", experts="grouped")
     yield because("sdpa", Sharding, live_gathers=2, separate_ends=True)
-    linear = month_of(question, "torchtune") >= LINEAR_LOSS
+    yield from _loss(month_of(question, "torchtune"))
+    yield because("recipe default", Recomputation, policy=Policy("full"))
+    yield because("recipe default", Update, optimizer="adamw", implementation="fused")
+
+
+def _loss(month: tuple[int, ...]) -> Overrides:
+    """Chunks since 0.3; before, torch's cross entropy on a shifted copy of float logits, named by the recipe until July 2024."""
+    if month < CHUNKED_LOSS:
+        named = "" if month >= DELETES_LOGITS else "float32"
+        yield because("torch.nn.CrossEntropyLoss", Loss, kind="eager", logits_kept=False, holds_logits=named)
+    linear = month >= LINEAR_LOSS
     yield because(
         "LinearCrossEntropyLoss since mid-2025" if linear else "CEWithChunkedOutputLoss",
         Loss,
         kind="linear_chunks" if linear else "chunked",
     )
-    yield because("recipe default", Recomputation, policy=Policy("full"))
-    yield because("recipe default", Update, optimizer="adamw", implementation="fused")

@@ -47,10 +47,10 @@ READ = frozenset({
     "task", "param_dtype", "compute_dtype", "optimizer", "optimizer_impl", "micro_batch", "seq_len", "seq_kind", "grad_accum",
     "adapters", "activation_checkpointing", "attention", "cross_entropy", "compile", "parallel", "quant", "amp", "flags",
     "framework_config", "reshard_after_forward", "activation_offload", "grad_dtype", "dropout", "global_batch", "offload",
-    "fused_norm_rope", "optimizer_dtype", "freeze_vision_tower", "norm", "kernels",
+    "fused_norm_rope", "optimizer_dtype", "freeze_vision_tower", "norm", "kernels", "reduce_dtype",
 })  # fmt: skip
 QUIET = frozenset({
-    "trainable_params", "reduce_dtype", "fp8_allgather", "rmsnorm", "local_batch", "n_pp_microbatches", "pp_schedule",
+    "trainable_params", "fp8_allgather", "rmsnorm", "local_batch", "n_pp_microbatches", "pp_schedule",
     "padding_free", "plugins", "limit_all_gathers", "moe", "precision_aware_optimizer", "packing", "lr", "learning_rate",
     "dataset", "note", "notes", "steps", "max_steps", "epochs", "warmup_steps", "seed", "lr_scheduler", "weight_decay",
     "max_grad_norm",

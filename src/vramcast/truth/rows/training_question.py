@@ -223,16 +223,24 @@ def _kernel_options(row: dict[str, Any]) -> dict[str, Any]:
     """Norms, fused adapters, frozen towers and the loss of a loop around a model of its own."""
     s = row["settings"]
     options: dict[str, Any] = {}
-    if re.search("liger|fused", str(s.get("norm") or "").lower()):
+    norm = str(s.get("norm") or "").lower()
+    if re.search("liger|fused", norm):
         options["norm"] = "fused"
+    options |= {name: "fused" for word, name in (("rope", "rope"), ("swiglu", "glu")) if word in norm}
     kernels = str((s.get("adapters") or {}).get("kernels") or s.get("kernels") or "").lower()
     if "fused" in kernels:
         options |= {"fused_adapter": True, **({"glu": "fused"} if "mlp" in kernels else {})}
     if "f.cross_entropy" in str(s.get("cross_entropy")).lower() and framework_of(row["framework"]) == "pytorch":
-        options["direct_loss"] = True  # a loop around a model of its own, whose logits no library makes float
+        # a loop around a model of its own, whose logits no library makes float
+        options |= {"direct_loss": True, "holds_logits": _named_logits(s)}
     if s.get("freeze_vision_tower") is True:
         options["freezes_towers"] = True
     return options
+
+
+def _named_logits(s: dict[str, Any]) -> str:
+    """The type of the logits that a variable names through backward, where the row says that one does."""
+    return _first(str(s.get("compute_dtype")), DTYPES) or "" if "names" in str(s.get("cross_entropy")) else ""
 
 
 def _layout_options(s: dict[str, Any]) -> dict[str, Any]:
@@ -293,6 +301,7 @@ def _gradients(s: dict[str, Any]) -> dict[str, Any]:
     states = _first(moments.split(",", maxsplit=1)[0], DTYPES) if re.search("moment|state|^[bf]p?f?16$", moments) else None
     master = re.search(r"(bf16|fp16|fp32) master", moments)
     found = {"gradients": gradients, "states": states, "master": _first(master[1], DTYPES) if master else None}
+    found["reduce"] = _first(str(s.get("reduce_dtype") or ""), DTYPES)
     return {name: value for name, value in found.items() if value}
 
 
