@@ -44,8 +44,9 @@ def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
 def _loss(month: tuple[int, ...]) -> Overrides:
     """Chunks since 0.3; before, torch's cross entropy on a shifted copy of float logits, named by the recipe until July 2024."""
     if month < CHUNKED_LOSS:
-        named = "" if month >= DELETES_LOGITS else "float32"
-        yield because("torch.nn.CrossEntropyLoss", Loss, kind="eager", logits_kept=False, holds_logits=named)
+        yield because("torch.nn.CrossEntropyLoss", Loss, kind="eager", logits_kept=False)
+    if month < DELETES_LOGITS:
+        yield because("the recipe names its logits", Loss, holds_logits="float32")
     linear = month >= LINEAR_LOSS
     yield because(
         "LinearCrossEntropyLoss since mid-2025" if linear else "CEWithChunkedOutputLoss",
