@@ -122,3 +122,12 @@ def test_launches_in_other_words(name: str, text: str, model: str, flag: str) ->
     launch = find_launches(text, name).launches[0]
     assert launch.model == model
     assert flag in launch.flags
+
+
+def test_a_default_of_several_words_in_a_compose_file() -> None:
+    text = (
+        "services:\n  a:\n    image: vllm/vllm-openai:v0.9.0\n"
+        "    command: org/Model-8B --max-model-len ${LONGEST:-8192} ${MORE---enforce-eager --seed 2}\n"
+    )
+    (launch,) = find_launches(text, "compose.yaml").launches
+    assert launch.flags == ("--max-model-len", "8192", "--enforce-eager", "--seed", "2")

@@ -102,3 +102,48 @@ def test_targets_that_only_the_program_tells_stay_open(tmp_path: Path) -> None:
     settings = read_training_files((str(file),))
     assert settings.get("adapter.targets") is None
     assert any(line.startswith("lora_target_modules") for line in settings.unread)
+
+
+PARSED = """
+from dataclasses import dataclass, field
+import transformers
+@dataclass
+class ModelArguments:
+    model_name_or_path: str = field(default="bert-base-uncased")
+@dataclass
+class Arguments(transformers.TrainingArguments):
+    model_max_length: int = field(default=512)
+    lora_enable: bool = False
+    lora_r: int = 64
+parser = transformers.HfArgumentParser((ModelArguments, Arguments))
+"""
+CHOSEN = """
+deepspeed --include localhost:1,0 tune.py --model_name_or_path org/Chat-7b --per_device_train_batch_size 1 --learning_rate 1e-4 \\
+  --load_in_bits 4 --lora_r 8 --target_modules q_proj,v_proj --block_size 2048
+"""
+PACKED = """
+train: {model_path: org/Chat-7b, lora_rank: 0, max_seq_len: 4096, max_batch_len: 10000, effective_batch_size: 32,
+        nproc_per_node: 4, distributed_backend: fsdp, learning_rate: 2e-6, num_epochs: 1}
+"""
+HOLDER = """
+```bash
+accelerate launch --config_file zero2.yaml train.py --num_processes [number_of_gpus] --per_device_train_batch_size 2 \\
+  --learning_rate 1e-5
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.py", PARSED, {"model": "bert-base-uncased", "seq": 512, "method": None, "adapter.rank": None}),
+        ("b.sh", CHOSEN, {"gpus": 2, "quant": "nf4", "adapter.rank": 8, "seq": 2048}),
+        ("c.yaml", PACKED, {"micro_batch": 2, "global_batch": 32, "fsdp": 1, "gpus": 4, "method": None}),
+        ("d.md", HOLDER, {"micro_batch": 2, "zero": 2, "gpus": None}),
+    ],
+)
+def test_names_of_other_programs(tmp_path: Path, name: str, text: str, expected: dict[str, Any]) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    said = read_training_files((str(file),)).values
+    assert {key: said.get(key) for key in expected} == expected

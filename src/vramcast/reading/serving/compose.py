@@ -53,14 +53,14 @@ def _container(name: str, service: Mapping[str, Any], held: Held) -> Container:
         environment |= read_environment_file(held.text_of(file) or "")
     environment |= environment_of(service.get("environment"), dict(held.variables))
     built = _built(service, held)
-    entry, arguments = words_of(service.get("entrypoint")), words_of(service.get("command"))
+    entry, arguments = _words(service.get("entrypoint"), held), _words(service.get("command"), held)
     profiles = service.get("deploy") if isinstance(service.get("deploy"), dict) else {}
     replicas = profiles.get("replicas") if isinstance(profiles, dict) else 1
     return Container(
         name=name,
         image=str(service.get("image") or built.image),
-        entry=_interpolated(entry, held) or built.entry,
-        arguments=_interpolated(arguments, held) or (() if entry else built.arguments),
+        entry=entry or built.entry,
+        arguments=arguments or (() if entry else built.arguments),
         environment={**built.environment, **{key: _filled(value, held) for key, value in environment.items()}},
         gpus=_devices(service),
         replicas=replicas if isinstance(replicas, int) and not isinstance(replicas, bool) and replicas > 0 else 1,
@@ -79,8 +79,9 @@ def _built(service: Mapping[str, Any], held: Held) -> Container:
     return modelfile.container_of(text) if text is not None else Container()
 
 
-def _interpolated(words: tuple[str, ...], held: Held) -> tuple[str, ...]:
-    return tuple(_filled(word, held) for word in words)
+def _words(value: Any, held: Held) -> tuple[str, ...]:
+    """The words of a command; one text is filled in first, so that a default of several words is several."""
+    return words_of(_filled(value, held)) if isinstance(value, str) else tuple(_filled(word, held) for word in words_of(value))
 
 
 def _filled(text: str, held: Held) -> str:

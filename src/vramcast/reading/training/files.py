@@ -291,7 +291,7 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
     formats = []
     if command.flags or command.overrides:
         given = flat(without_launcher(command.flags, settings, where=path.name)) | command.overrides
-        name = command.program or format_of(given, where=path.name)
+        name = command.program or _format_of_flags(given, path.name)
         _by_rules(name, given, settings, where=path.name, launch=_LAUNCHERS)
         formats.append(name)
     settings.put("gpus", command.gpus, f"{path.name}: the launcher")
@@ -306,6 +306,16 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
         elif not (file.endswith((".yaml", ".yml", ".json")) and _by_name(settings, file)):
             settings.unread.append(f"{file} (not found beside {path.name})")
     return formats + _nested(settings, path.parent)
+
+
+def _format_of_flags(given: dict[str, Any], where: str) -> str:
+    """The format of a command's flags; a launcher with a DeepSpeed file starts a program of its own, whatever its flags are."""
+    try:
+        return format_of(given, where=where)
+    except QuestionError:
+        if not {"deepspeed", "deepspeed_config"} & given.keys():
+            raise
+        return "shared"
 
 
 def _nested(settings: Settings, folder: Path) -> list[str]:

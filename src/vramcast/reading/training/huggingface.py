@@ -224,6 +224,9 @@ TRL: dict[str, Rule] = {
     "trainable": ("adapter.targets", names),  # Chinese-LLaMA-Alpaca
     "modules_to_save": ("adapter.modules_to_save", names),
     "load_in_kbits": bits,
+    "load_in_bits": bits,
+    "lora_enable": ("adapter.on", flag),  # LLaVA
+    "model_max_len": ("seq", whole),
     "use_llm_lora": ("adapter.rank", natural),
     "target_modules": ("adapter.targets", lambda value: ("all-linear",) if value == "all" else names(value)),
     "train_mode": _train_mode,
@@ -300,13 +303,13 @@ def _is_trl(settings: Settings) -> bool:
 def adapters(settings: Settings, *, rank: int = 8) -> None:
     """The method from what was said of adapters and quantisation."""
     if settings.get("adapter.rank") == 0:  # how DeepSpeed-Chat, verl and EasyR1 say that every weight is trained
-        settings.drop(*(name for name in settings.values if name.startswith("adapter.")))
-        settings.put("adapter.on", False, settings.because["adapter.rank"])
+        settings.replace("adapter.on", False, settings.because["adapter.rank"])
     on = settings.get("adapter.on", bool({"adapter.rank", "adapter.targets"} & settings.values.keys()))
     kind = settings.get("quant.kind")
     if settings.get("quant") == "nf4" and kind:
         settings.replace("quant", kind)
-    if not on:
+    if not on:  # what the adapter would have been
+        settings.drop(*(name for name in settings.values if name.startswith("adapter.") and name != "adapter.on"))
         return
     quantised = settings.get("quant") is not None
     settings.put(

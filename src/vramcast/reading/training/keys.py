@@ -12,7 +12,9 @@ from vramcast.untrusted import shown
 Convert = Callable[[Any], Any]
 Handler = Callable[[Settings, Any, str], None]
 Rule = tuple[str, Convert] | Handler
-OPEN = re.compile(r"^\$|\$\{|\{\{|^<[^<>]{1,100}>$")  # a template's or a shell's name, not resolved; <what to put here>
+OPEN = re.compile(
+    r"^\$|\$\{|\{\{|^<[^<>]{1,100}>$|^\[(?:num|your|path|insert|model)\w{0,60}\]$", re.I
+)  # a template's or a shell's name, not resolved; <what to put here>
 DEEPEST, MOST_KEYS = 12, 3000
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
@@ -55,6 +57,8 @@ def names(value: Any) -> tuple[str, ...] | None:
     """A list of names, also as one string with commas or spaces."""
     if value in UNSET:
         return None
+    if isinstance(value, list | tuple) and len(value) == 1 and isinstance(value[0], list | tuple):  # ([...],) of a dataclass
+        value = value[0]
     found = [str(v) for v in value] if isinstance(value, list | tuple) else str(value).replace(",", " ").split()
     return tuple(found) or None
 

@@ -176,13 +176,19 @@ def _written(program: Program, node: ast.AST) -> str:
 
 
 def _own_fields(program: Program) -> dict[str, Any]:
-    """Defaults that the program's own class of TrainingArguments sets: ``class TrainingArguments(...): optim = field(...)``."""
+    """Defaults of the program's own classes of arguments: relatives of TrainingArguments, and those that their parser takes."""
     found: dict[str, Any] = {}
+    parsed = {
+        name.id
+        for call in program.calls("HfArgumentParser", "H4ArgumentParser", "TrlParser")
+        for name in (call.args[0].elts if call.args and isinstance(call.args[0], ast.Tuple | ast.List) else call.args[:1])
+        if isinstance(name, ast.Name)
+    }
     for node in ast.walk(program.tree):
         if isinstance(node, ast.ClassDef):
             own = {name: program.value(default) for name, default in field_defaults(node)}
             named = {ast.unparse(base) for base in node.bases} | {str(own.get("_target_"))}  # Hydra's class of the fields
-            if {name.rsplit(".", 1)[-1] for name in named} & ARGUMENTS.keys():
+            if node.name in parsed or {name.rsplit(".", 1)[-1] for name in named} & ARGUMENTS.keys():
                 found |= {name: value for name, value in own.items() if name != "_target_"}
     return found
 

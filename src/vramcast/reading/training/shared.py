@@ -122,10 +122,15 @@ def _together(settings: Settings, where: str) -> None:
             settings.unread.append("offload (of what, it does not say)")
         for part in ("parameters", "optimizer") if settings.get("zero") is not None else ():
             settings.add("offload", part, f"{where}: offload")
+    tokens, longest = settings.get("tokens.at_once"), settings.get("seq")
+    if tokens and longest and settings.get("micro_batch") is None:  # packed up to this many on a card
+        settings.put("micro_batch", max(1, tokens // longest), f"{where}: {tokens:,} tokens at once")
     each, nodes, whole_ = (settings.get(f"cards.{name}") for name in ("each", "nodes", "all"))
     if each or whole_:
         settings.put("gpus", whole_ or each * (nodes or 1), f"{where}: its cards")
-    settings.drop("size.any", "length.source", "length.target", "cards.each", "cards.nodes", "cards.all", "host.asked")
+    settings.drop(
+        "size.any", "length.source", "length.target", "cards.each", "cards.nodes", "cards.all", "host.asked", "tokens.at_once"
+    )
 
 
 def finish(settings: Settings) -> None:

@@ -140,7 +140,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
      "device_train_microbatch_size ppo_micro_batch_size_per_gpu per_device_micro_batch_size train_mbs batch_size_per_rank"),
     (("global_batch", whole), "global_batch_size gbs train_batch_size total_batch_size train_global_batch_size global_bsz "
      "effective_batch_size"),
-    (("size.any", whole), "batch_size bsz"),
+    (("size.any", whole), "batch_size bsz bs"),
     (("accumulate", whole), "gradient_accumulation_steps accumulate_grad_batches gradient_accumulation_iters grad_accum_steps "
      "grad_accum batch_accumulation_per_replica accumulation_steps grad_acc_steps gradient_accumulation grad_accumulation_steps "
      "accum_steps num_grad_accum"),
@@ -151,7 +151,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("adapter.rank", natural), "lora_r lora_rank lora_dim lora_attn_dim adapter_rank max_lora_rank"),
     (("adapter.dropout", number), "lora_dropout"),
     (_targets, "lora_target_modules target_modules lora_target"),
-    (("adapter.on", flag), "use_lora use_peft enable_lora use_peft_lora"),
+    (("adapter.on", flag), "use_lora use_peft enable_lora use_peft_lora lora_enable"),
     (huggingface.four_bit, "load_in_4bit use_4bit use_qlora qlora use_4bit_quantization load_4bit q_lora"),
     (huggingface.eight_bit, "load_in_8bit use_8bit use_8bit_quantization load_8bit"),
     (("quant.kind", text), "bnb_4bit_quant_type quant_type"),
@@ -172,7 +172,8 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (_attention, "attn_implementation flash_attention flash_attn use_flash_attn use_flash_attention flash_attention_2 "
      "use_flash_attention_2"),
     (_stage, "zero_stage deepspeed_stage ds_stage zero_optimization_stage ds_zero_stage"),
-    (_sharding, "sharding_strategy distributed_strategy fsdp_sharding_strategy fsdp_type deepspeed_config deepspeed_config_file"),
+    (_sharding, "sharding_strategy distributed_strategy fsdp_sharding_strategy fsdp_type distributed_backend "
+     "distributed_training_framework deepspeed_config deepspeed_config_file"),
     (_fsdp, "enable_fsdp use_fsdp"),
     (("host.asked", flag), "offload"),
     (("compile", flag), "torch_compile compile_model use_torch_compile compile"),
@@ -192,7 +193,10 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("shape.kv_heads", whole), "num_key_value_heads num_query_groups n_kv_heads n_kv_head num_kv_heads"),
     (("shape.ffn", whole), "intermediate_size ffn_hidden_size ffn_dim"),
     (("shape.vocab", whole), "vocab_size padded_vocab_size"),
-    (_model, "model_name_or_path pretrained_model_name_or_path base_model model_name model_path hf_model hf_checkpoint "
+    (("tokens.at_once", whole), "max_batch_len max_tokens_per_gpu max_token_in_packing batch_max_len max_tokens_per_microbatch "
+     "max_tokens_per_microbatch_in_train max_tokens_per_mbs"),
+    (("model", text), "model_name_or_path pretrained_model_name_or_path"),
+    (_model, "base_model model_name model_path hf_model hf_checkpoint "
      "hf_model_ckpt pretrain partial_pretrain model_id base_model_id base_model_name pretrained_model pretrained_path "
      "model_name_or_dir model_dir hf_path initial_policy_model model_id_or_path hf_model_id student_model student_model_name "
      "student_model_path student_model_name_or_path"),

@@ -143,6 +143,8 @@ def _cards(command: Command, known: dict[str, str]) -> None:
         command.gpus = count
     elif each is not None and on is not None:
         command.gpus = each * on
+    elif isinstance(hosts := command.flags.get("include"), str) and re.fullmatch(r"[\w.-]+:\d+(?:,\d+)*", hosts):
+        command.gpus = len(hosts.partition(":")[2].split(","))  # deepspeed --include localhost:0,1
     elif visible and not open_names(visible):
         command.gpus = len(visible.split(","))
 
