@@ -278,3 +278,21 @@ def test_two_models_of_the_catalogue_have_the_types_that_they_are_stored_in() ->
     for name, size in (("moonshotai/Kimi-K2-Thinking", 594e9), ("baichuan-inc/Baichuan-7B", 14e9)):
         model = read_model(name, offline=True)
         assert weight_bytes(model, scheme_for(model)) == pytest.approx(size, rel=0.02)
+
+
+T5_XXL = {
+    "model_type": "t5", "architectures": ["T5EncoderModel"], "d_model": 4096, "d_ff": 10240, "d_kv": 64, "num_heads": 64,
+    "num_layers": 24, "num_decoder_layers": 24, "vocab_size": 32128, "feed_forward_proj": "gated-gelu", "torch_dtype": "float16",
+    "relative_attention_num_buckets": 32, "tie_word_embeddings": False,
+}  # fmt: skip
+
+
+def test_bitsandbytes_leaves_the_second_layer_of_t5_s_mlps_in_float32() -> None:
+    """FLUX's text encoder in nf4: 6,328,582,592 bytes by its index; its scales' code books and states are what is left."""
+    config = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+    model = read_config({**T5_XXL, "quantization_config": config})
+    assert weight_bytes(model, scheme_for(model)) == pytest.approx(6_328_582_592, rel=1e-4)
+    plain = read_config(T5_XXL)
+    assert weight_bytes(plain, scheme_for(plain, quant="nf4")) == weight_bytes(model, scheme_for(model))
+    awq = weight_bytes(plain, scheme_for(plain, quant="awq"))
+    assert awq < weight_bytes(model, scheme_for(model)) - 24 * 4096 * 10240 * 3

@@ -226,6 +226,14 @@ def test_an_older_scheme_beside_the_config(hub, tmp_path):
     assert scheme_for(read("org/tiny")[0]).name == "modelopt-fp8-tensor"
 
 
+def test_an_older_scheme_is_asked_for_where_the_id_speaks_of_few_bits(hub, tmp_path):
+    said = json.dumps({"bits": 4, "group_size": 128, "desc_act": False}).encode()
+    for name in ("org/tiny-GPTQ", "org/tiny"):
+        hub.add(name, {"config.json": files(tmp_path)["config.json"], "quantize_config.json": said})
+    assert scheme_for(read("org/tiny-GPTQ")[0]).name == "gptq-int4-g128"
+    assert scheme_for(read("org/tiny")[0]).name == "bfloat16"
+
+
 @pytest.mark.parametrize(
     ("made", "error", "text"),
     [

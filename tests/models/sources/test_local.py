@@ -60,6 +60,23 @@ def test_a_second_copy_of_a_tied_head_is_recognised(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "said", "scheme"),
+    [
+        ("quantize_config.json", {"bits": 4, "group_size": 128, "desc_act": False, "sym": True}, "gptq-int4-g128"),
+        ("quantize_config.json", {"bits": 3, "group_size": 64, "quant_method": "gptq"}, "gptq-int3-g64"),
+        ("quant_config.json", {"zero_point": True, "q_group_size": 64, "w_bit": 4, "version": "GEMM"}, "awq-int4-g64"),
+        ("hf_quant_config.json", {"quantization": {"quant_algo": "FP8"}}, "modelopt-fp8-tensor"),
+    ],
+)
+def test_a_scheme_may_stand_in_a_file_of_its_own(tmp_path, name, said, scheme):
+    """AutoGPTQ and AutoAWQ wrote no quantization_config at first: TheBloke's, read as 16 bits without that file."""
+    small.write_folder(tmp_path)
+    (tmp_path / name).write_text(json.dumps(said))
+    (tmp_path / "model.safetensors").unlink()
+    assert scheme_for(read_path(tmp_path)).name == scheme
+
+
 def test_a_gguf_file_is_exact(tmp_path):
     (tmp_path / "tiny-Q8_0.gguf").write_bytes(small.gguf_bytes())
     model = read_path(tmp_path / "tiny-Q8_0.gguf")

@@ -10,6 +10,9 @@ head in 16 bits and quantise attention, but for Llama 4 and Kimi K2 (vllm-projec
 qwen3_5, qwen3_6, qwen3_next, llama4; examples/disk_offloading kimi_k26). Its copies in 4-bit integers leave the same; AutoAWQ
 never stored such a model. Of one publisher (cyankiwi) they have groups of 32 and shared experts in 16 bits, as vLLM's start-up
 line "WNA16 MoE (group_size=32, num_bits=4)" and 22.05 GiB of Qwen3.5-35B-A3B say.
+
+bitsandbytes in transformers leaves what a class keeps in float32 as it is (``_keep_in_fp32_modules``): the second layer of T5's
+MLPs. FLUX's text encoder in nf4 is 6,328,582,592 bytes by its index, 2.9 GB if that layer were in 4 bits too.
 """
 
 import re
@@ -20,7 +23,7 @@ from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.models.layers import GatedDeltaNet
 from vramcast.models.quantization.formats import fp8, integer, nvfp4
-from vramcast.models.quantization.plan import Plan, Rule
+from vramcast.models.quantization.plan import PLAIN, Plan, Rule
 
 _PLANS = frozenset({"nvfp4", "modelopt-nvfp4"})
 _KEPT = ("*self_attn*", "*linear_attn*", "*shared_expert*", "lm_head")
@@ -63,8 +66,14 @@ def _by_another(name: str) -> bool:
     return "nvfp4" in rest and publisher != "nvidia"
 
 
+_KEEP_WO = frozenset({"t5", "mt5", "umt5", "pop2piano", "udop"})
+_BITSANDBYTES = ("nf4", "fp4", "llm.int8")
+
+
 def with_habits(plan: Plan, model: Model) -> Plan:
     """The plan with what its publisher's tool leaves alone in such a model, where the plan has no list of its own."""
+    if plan.name.startswith(_BITSANDBYTES) and model.family in _KEEP_WO:
+        return msgspec.structs.replace(plan, rules=(Rule(format=PLAIN["float32"], targets=("*.wo",)), *plan.rules))
     named = [name for name in plan.ignore if name != "lm_head"]
     if _INTEGERS.match(plan.name) and not named:
         return _in_integers(plan, model)

@@ -236,7 +236,7 @@ def _own_scheme(model: Model, dtype: str, *, given: bool) -> Scheme:
     from vramcast.models.quantization.methods import plan_of
 
     plan = plan_of(Config(model.quantization, "quantization_config"))
-    plan = with_habits(plan, model) if plan.name.startswith(("modelopt", "awq")) else plan
+    plan = with_habits(plan, model) if plan.name.startswith(("modelopt", "awq", "nf4", "fp4", "llm.int8")) else plan
     return Scheme(model, dtype="bfloat16" if dtype == "float32" and not given else dtype, plan=plan, exact=True)
 
 

@@ -57,9 +57,15 @@ def untyped(model: Model) -> Model:
     return msgspec.structs.replace(model, assumed=(*model.assumed, taken), unmodelled=(*model.unmodelled, UNTYPED))
 
 
+OLDER_SCHEMES = ("hf_quant_config.json", "quantize_config.json", "quant_config.json")
+"""Files beside a config.json that name a scheme: Model Optimizer's, AutoGPTQ's and AutoAWQ's before config.json held it."""
+
+
 def older_scheme(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The quantization_config that an hf_quant_config.json says in older words."""
+    """The quantization_config that one of ``OLDER_SCHEMES`` says in older words."""
     inner = raw.get("quantization")
+    if not isinstance(inner, Mapping) and any(name in raw for name in ("bits", "w_bit")):
+        return compact_config({"quant_method": "awq" if "w_bit" in raw else "gptq", **raw})
     return compact_config({"quant_method": "modelopt", **(inner if isinstance(inner, Mapping) else raw)})
 
 

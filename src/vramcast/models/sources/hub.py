@@ -7,6 +7,7 @@ huggingface_hub does. A GGUF repository is named with its type as llama.cpp does
 import os
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -15,7 +16,7 @@ from vramcast.errors import MissingError, QuestionError
 from vramcast.models.inventory import Model, Stored
 from vramcast.models.sources import cache, gguf, safetensors
 from vramcast.models.sources.cache import Fetched
-from vramcast.models.sources.described import from_config, from_gguf, older_scheme
+from vramcast.models.sources.described import OLDER_SCHEMES, from_config, from_gguf, older_scheme
 from vramcast.models.sources.http import AbsentError, Client, HttpRanges
 from vramcast.models.sources.index import shard_names
 from vramcast.models.sources.strict import LARGEST_CONFIG_BYTES, LARGEST_INDEX_BYTES, parse_json
@@ -24,6 +25,7 @@ from vramcast.units import MiB
 _ID = re.compile(r"(?:[A-Za-z0-9][\w.-]{0,95}/)?[A-Za-z0-9][\w.-]{0,95}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}")
+_FEW_BITS = re.compile(r"gptq|awq|int[348]|[348]-?bit", re.IGNORECASE)
 _MOST_SHARDS = 400
 _ASKED_AT_ONCE = 8
 _LARGEST_LISTING_BYTES = 16 * MiB
@@ -124,13 +126,20 @@ def _fetch(repo: Repo) -> Fetched:
         if absent.code != "EntryNotFound":
             raise
         return _fetch_gguf(repo)
-    older = _optional(repo, "hf_quant_config.json", largest=LARGEST_CONFIG_BYTES)
     return Fetched(
         config=parse_json(config.body, repo.url("config.json")),
-        scheme=older_scheme(parse_json(older, repo.url("hf_quant_config.json"))) if older else None,
+        scheme=_older_scheme(repo),
         stored=_headers(repo),
         commit=config.commit,
     )
+
+
+def _older_scheme(repo: Repo) -> dict[str, Any] | None:
+    """The scheme of a file beside the config; AutoGPTQ's and AutoAWQ's are asked for only where the id speaks of few bits."""
+    for name in OLDER_SCHEMES if _FEW_BITS.search(repo.id) else OLDER_SCHEMES[:1]:
+        if found := _optional(repo, name, largest=LARGEST_CONFIG_BYTES):
+            return older_scheme(parse_json(found, repo.url(name)))
+    return None
 
 
 def _optional(repo: Repo, file: str, *, largest: int) -> bytes | None:

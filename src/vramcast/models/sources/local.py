@@ -8,7 +8,7 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.models.inventory import Model, Stored
 from vramcast.models.sources import gguf, safetensors
-from vramcast.models.sources.described import from_config, from_gguf, older_scheme
+from vramcast.models.sources.described import OLDER_SCHEMES, from_config, from_gguf, older_scheme
 from vramcast.models.sources.index import inside, shard_names
 from vramcast.models.sources.ranges import open_ranges
 from vramcast.models.sources.strict import LARGEST_INDEX_BYTES, read_json
@@ -96,8 +96,8 @@ def _beside(path: Path) -> Model:
 
 
 def _config(file: Path, stored: tuple[Stored, ...]) -> Model:
-    older = file.parent / "hf_quant_config.json"
-    scheme = older_scheme(read_json(older)) if file.name == "config.json" and older.is_file() else None
+    older = [found for name in OLDER_SCHEMES if (found := file.parent / name).is_file()] if file.name == "config.json" else []
+    scheme = older_scheme(read_json(older[0])) if older else None
     model = from_config(read_json(file), name=file.resolve().parent.name, where=str(file), quantization=scheme, stored=stored)
     if stored or not model.tied or not _names_head(file.parent):
         return model
