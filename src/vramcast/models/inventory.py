@@ -67,6 +67,8 @@ FeedForward = Dense | Experts
 
 STREAMS = "residual_streams"
 """In Model.facts: how many residual streams a token has (hyper-connections)."""
+TILES = "largest_tiles"
+"""In Tower.facts: into how many images of the tower's own size the largest image is cut, where the config says so."""
 
 
 class Tensor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -27,6 +27,7 @@ BY_HAND = (
         "nvfp4_attention",
         "gguf_rows",
         "gguf_mix",
+        "image_tiles",
     ),
 )
 

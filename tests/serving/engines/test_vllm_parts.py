@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from vramcast.hardware.cards import find_accelerator
+from vramcast.models.families import read_config
 from vramcast.models.reading import read_model
 from vramcast.models.sharding import Stage, every_stage
 from vramcast.planning.verdict import serving_fit
@@ -12,7 +13,7 @@ from vramcast.serving.engines.base import answer_of
 from vramcast.serving.engines.layouts import even_split
 from vramcast.serving.engines.vllm.engine import Vllm, printed_peak
 from vramcast.serving.engines.vllm.graphs import Capture, graphs_term
-from vramcast.serving.engines.vllm.profile import encoder_term
+from vramcast.serving.engines.vllm.profile import encoder_term, images_of, vision_tower
 from vramcast.serving.engines.vllm.settings import cache_types, pools, settings_of, subtracts_graphs
 from vramcast.serving.engines.vllm.versions import non_torch_term
 from vramcast.units import GiB
@@ -401,3 +402,36 @@ def test_few_small_graphs_work_in_a_small_pool() -> None:
 def test_an_unknown_card_has_no_partial_outputs_of_hopper() -> None:
     capture = Capture(version=(0, 19), max_seqs=256, max_tokens=8192, card=None)
     assert graphs_term(whole_stage(LLAMA), capture, eager=False).find("partial_outputs") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "tiles", "each", "patches"),
+    [
+        ("OpenGVLab/InternVL2-2B", 13, 256, 1024),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", 17, 144, 576),
+        ("llava-hf/llava-1.5-7b-hf", 1, 576, 576),
+    ],
+)
+def test_the_largest_image_is_cut_into_tiles_of_the_tower_s_size(name: str, tiles: int, each: int, patches: int) -> None:
+    """InternVL: max_dynamic_patch 12 and a thumbnail, 3,328 tokens; Llama 4: max_patches 16 and the whole, 2,448."""
+    model = read_model(name, offline=True)
+    tower = vision_tower(model.towers)
+    one = images_of(model, tower, 1)
+    assert (one.tokens, one.patches) == (tiles * each, tiles * patches)
+    assert images_of(model, tower, 8192).tokens == 8192 // (tiles * each) * tiles * each
+
+
+def test_an_internvl_of_one_size_is_not_cut() -> None:
+    raw = {
+        "model_type": "internvl_chat", "dynamic_image_size": False, "max_dynamic_patch": 12, "use_thumbnail": True,
+        "llm_config": {"model_type": "qwen2", "hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2,
+                       "num_key_value_heads": 1, "intermediate_size": 64, "vocab_size": 100},
+        "vision_config": {"hidden_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64,
+                          "image_size": 448, "patch_size": 14},
+    }  # fmt: skip
+    tower = vision_tower(read_config(raw).towers)
+    assert tower.facts["largest_tiles"] == 1
+    assert vision_tower(read_config({**raw, "dynamic_image_size": True}).towers).facts["largest_tiles"] == 13
+    assert (
+        vision_tower(read_config({**raw, "dynamic_image_size": True, "max_dynamic_patch": 1}).towers).facts["largest_tiles"] == 1
+    )

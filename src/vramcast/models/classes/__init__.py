@@ -116,7 +116,9 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``image_tokens``: of the largest image that its preprocessor lets through, where images have any size (max_pixels or
     longest_edge of preprocessor_config.json, in merged patches). ``pooled_patches``: patches that become one token, where the
-    tower's facts do not say. ``replicated_towers``: vLLM builds transformers' towers and replicates their linear layers.
+    tower's facts do not say. ``image_tiles``: images of the tower's size that the largest is cut into, and the whole in small
+    (preprocessor_config.json of the published checkpoints), where the config does not say. ``replicated_towers``: vLLM builds
+    transformers' towers and replicates their linear layers.
     ``parsed_apart``: vLLM's V0 kept the images it had joined beside those it was given. ``float_state``: the recurrent state is
     float32 by its config (mamba_ssm_dtype). ``second_runner``: the vLLM release since which it takes the second model runner by
     name. ``embedding_slots``: vLLM before 0.12 gave its embeddings LoRA slots (``embedding_modules``). ``window_pool``: the share
@@ -133,6 +135,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     image_tokens: int = 0
     pooled_patches: int = 1
+    image_tiles: int = 1
     replicated_towers: bool = False
     parsed_apart: bool = False
     float_state: bool = False

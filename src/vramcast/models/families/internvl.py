@@ -6,7 +6,7 @@ transformers 5.23, modeling_internvl.py, for the checkpoints converted to it.
 
 from vramcast.models.config import Config
 from vramcast.models.families import parts, vit, wrapper
-from vramcast.models.inventory import Block, Model, Tensor, Tower
+from vramcast.models.inventory import TILES, Block, Model, Tensor, Tower
 
 
 def read(config: Config) -> Model:
@@ -38,8 +38,16 @@ def _vision(config: Config, seen: Config, hidden: int) -> Tower:
             *parts.linear("mlp1.1", hidden, merged, "projector", shard=None, bias=True),
             *parts.linear("mlp1.3", hidden, hidden, "projector", shard=None, bias=True),
         ),
-        facts={"patch_size": patch, "image_size": image, "tokens_per_image": int(count * ratio**2)},
+        facts={"patch_size": patch, "image_size": image, "tokens_per_image": int(count * ratio**2), TILES: _tiles(config)},
     )
+
+
+def _tiles(config: Config) -> int:
+    """Of the largest image, with the whole in small (vllm/model_executor/models/internvl.py: resolve_internvl_min_max_num)."""
+    if not config.flag("dynamic_image_size", default=False):
+        return 1
+    most = config.size("max_dynamic_patch", default=6)
+    return most + (most > 1 and config.flag("use_thumbnail", default=False))
 
 
 def _block(config: Config, width: int, name: str) -> Block:

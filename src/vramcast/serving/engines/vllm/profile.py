@@ -17,7 +17,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import cublas_workspace_bytes
 from vramcast.ledger import Term, Unmodelled, either
 from vramcast.models.classes import model_class
-from vramcast.models.inventory import Model, Tower
+from vramcast.models.inventory import TILES, Model, Tower
 from vramcast.models.layers import Dense, Experts
 from vramcast.models.sharding import Stage, cut, share_shape
 from vramcast.quantity import Number, Quantity, bytes_, maximum, minimum, named, whole
@@ -182,8 +182,8 @@ class Images(msgspec.Struct, frozen=True):
 def images_of(model: Model, tower: Tower, budget: Number) -> Images:
     """The images of one tower's profile run."""
     facts = tower.facts
-    merge = facts.get("merge", 1) ** 2 * model_class(model.family).served.pooled_patches
-    per_image = _per_image(model, facts, merge)
+    merge = facts.get("merge", 1) ** 2 * model_class(model.family).served.pooled_patches * _joined(facts)
+    per_image = _per_image(model, facts, merge) * _largest_tiles(model, facts)
     tokens = maximum(1, budget // per_image) * per_image
     return Images(tokens, whole(tokens * merge), round(CHANNELS * facts["patch_size"] ** 2 * facts.get("temporal_patch_size", 1)))
 
@@ -233,6 +233,18 @@ def unsized_images(model: Model) -> tuple[Unmodelled, ...]:
 def splits_towers(model: Model) -> bool:
     """Whether tensor parallelism cuts the towers' weights."""
     return not model_class(model.family).served.replicated_towers
+
+
+def _joined(facts: dict[str, float]) -> float:
+    """Patches of an image of one size that become one token, where its tower says how many tokens it makes."""
+    if not {"image_size", "tokens_per_image"} <= facts.keys():
+        return 1
+    return max(1, (facts["image_size"] // facts["patch_size"]) ** 2 / facts["tokens_per_image"])
+
+
+def _largest_tiles(model: Model, facts: dict[str, float]) -> int:
+    """Into how many images of the tower's size the largest one is cut, the whole in small beside them."""
+    return round(facts.get(TILES, model_class(model.family).served.image_tiles))
 
 
 def _per_image(model: Model, facts: dict[str, float], merge: float) -> int:
