@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vramcast.errors import ConfigError, NamedElsewhereError
+from vramcast.errors import ConfigError, NamedElsewhereError, UnmodelledError
 from vramcast.models.families import read_config
 from vramcast.models.inventory import Tower
 from vramcast.models.reading import read_model
@@ -32,6 +32,31 @@ ASSISTANT: dict[str, Any] = {
         "vocab_size_per_layer_input": 0, "sliding_window": 512, "head_dim": 256, "global_head_dim": 512, "hidden_size": 1024,
         "layer_types": [*["sliding_attention"] * 3, "full_attention"], "intermediate_size": 8192, "num_attention_heads": 32,
         "num_key_value_heads": 16, "num_global_key_value_heads": 4, "attention_k_eq_v": True,
+    },
+}  # fmt: skip
+
+MING: dict[str, Any] = {
+    "architectures": ["BailingMMNativeForConditionalGeneration"], "model_type": "bailingmm", "mlp_depth": 2,
+    "torch_dtype": "float32", "talker_config": {"vocab_size": 184445},
+    "llm_config": {
+        "model_type": "bailing_moe", "hidden_size": 2048, "head_dim": 128, "intermediate_size": 5632, "num_hidden_layers": 28,
+        "moe_intermediate_size": 1408, "multi_gate": True, "num_attention_heads": 16, "num_key_value_heads": 4,
+        "num_experts": 64, "num_experts_per_tok": 6, "num_shared_experts": 2, "vocab_size": 126464, "norm_topk_prob": True,
+    },
+    "vision_config": {
+        "depth": 32, "hidden_size": 1280, "intermediate_size": 3456, "num_heads": 16, "in_channels": 3, "out_hidden_size": 8192,
+        "patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2, "window_size": 112,
+    },
+    "audio_config": {
+        "audio_encoder_output_size": 512, "ds_kernel_size": 1,
+        "audio_encoder_config_sanm": {
+            "attention_heads": 4, "input_size": 560, "kernel_size": 11, "linear_units": 2048, "num_blocks": 50,
+            "output_size": 512,
+        },
+    },
+    "whisper_config": {
+        "ds_kernel_size": 3,
+        "whisper_encoder_config": {"n_ctx": 15000, "n_head": 20, "n_layer": 32, "n_mels": 128, "n_state": 1280},
     },
 }  # fmt: skip
 
@@ -134,3 +159,21 @@ def test_a_draft_of_speculators_keeps_its_layer_s_sizes_apart() -> None:
     nested = read_config({**raw, "target_hidden_size": None, "transformer_layer_config": layer})
     flat = read_config({**layer, **raw, "model_type": "llama"})
     assert nested.parameters == flat.parameters == 825_775_104
+
+
+def test_ming_lite_omni_is_its_index_but_for_the_talker() -> None:
+    """76,219,321,216 bytes in float32: Qwen2's 24 layers, both ends, two projections, Whisper's stored positions."""
+    talker = 24 * 14_912_384 + 896 + 2 * 184_445 * 896 + (2048 * 896 + 896) + (192 * 896 + 896)
+    model = read_config(MING)
+    assert 4 * (model.parameters + 15_000 * 1280 + talker) == 76_219_321_216
+    assert [tower.kind for tower in model.towers] == ["vision", "projector", "audio", "projector", "audio", "projector"]
+    assert any("talker" in note for note in model.unmodelled)
+    gates = [t.name for t in model.blocks[0].tensors if t.role == "router"]
+    assert {"mlp.image_gate.weight", "mlp.audio_gate.weight"} < set(gates)
+    alone = {name: value for name, value in MING.items() if name not in ("audio_config", "whisper_config", "talker_config")}
+    assert (len(read_config(alone).towers), read_config(alone).unmodelled) == (2, ())
+
+
+def test_ming_univision_is_refused_for_what_its_config_does_not_say() -> None:
+    with pytest.raises(UnmodelledError, match="what Ming-UniVision draws images with"):
+        read_config({**MING, "auto_map": {"AutoConfig": "configuration_bailingmm.MingUniVisionConfig"}})
