@@ -3,8 +3,10 @@
 Rows: truth/training_speed.jsonl, full training in bf16 under Megatron or torchtitan, the fastest published layout of each (model,
 card, cards, length, batch). "Within 5 %" says that the law's time of the published layout is at most 5 % above the law's time of
 the planner's best. Both are asked as the planner asks: with the framework's own defaults but for gradients summed in 16 bits,
-which a row may ask. What a row has beside that (CUDA graphs, exchanges in chunks beside products, another program's sharding) no
-layout of the planner can have, and is left out on both sides; "row / asked" says what that makes in the law's time.
+for what the row launches (CUDA graphs, how tokens reach experts, exchanges in chunks beside products) and for its generation of
+attention: every layout is asked with these. What a row has beside that (another program's sharding, prediction heads) is left out
+on both sides; "row / asked" says what that makes in the law's time. The reason names the terms that differ most, in shares of the
+published layout's time.
 "needed" is the memory forecast of the published layout, in GiB a card. Writes benchmarks/published_layouts.md.
 """
 
@@ -16,13 +18,14 @@ from typing import Any, get_args
 
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
+from vramcast.ledger import Term
 from vramcast.models.inventory import Model
 from vramcast.planning.plans.offers import offer_of
 from vramcast.planning.plans.training import plan_training
 from vramcast.planning.plans.training_layouts import Task
 from vramcast.planning.verdict import training_fit
 from vramcast.speed.training.job import Job, job_of, on_card
-from vramcast.speed.training.step import step_time
+from vramcast.speed.training.step import StepTime, step_time
 from vramcast.training.forecast import forecast_training
 from vramcast.training.frameworks.common import attention_on
 from vramcast.training.recipe.parts import Module
@@ -65,6 +68,8 @@ def question_of(job: Job, model: Model, card: Accelerator) -> Training:
     modules = tuple(name for name in job.repeated if name in MODULES)
     again = f"modules:{'+'.join(modules)}" if modules and job.framework == "megatron" else job.recomputed
     options = options_of(job)
+    if job.ep > 1 and job.tp > 1 and job.framework == "megatron":
+        options |= {"expert_tp": job.expert_tp}
     if job.pp > 1 and model.layers % (job.pp * job.vpp) and job.framework == "megatron":
         options = {**options, "stage_layout": balanced_layout(model.layers, job.pp, job.vpp)}
     return Training(
@@ -75,23 +80,43 @@ def question_of(job: Job, model: Model, card: Accelerator) -> Training:
 
 
 def options_of(job: Job) -> dict[str, Any]:
-    """What a row asks of the recipe that every layout can have."""
-    return {"reduce": "bfloat16"} if job.framework == "megatron" and job.reduce_bytes == 2 else {}
+    """What a row asks of the recipe that every layout can have: how it reduces, launches, and reaches experts."""
+    found: dict[str, Any] = {"reduce": "bfloat16"} if job.framework == "megatron" and job.reduce_bytes == 2 else {}
+    found |= {"overlaps_tensor": True} if job.overlaps_tensor else {}
+    if job.framework == "megatron":
+        found |= {"graphed": job.graphed} if job.graphed else {}
+        found |= {"dispatcher": job.dispatcher} if job.dispatcher != "alltoall" else {}
+    return found | ({"attention": "unfused"} if job.attention == "unfused" else {})
 
 
-def asked_time(question: Training, model: Model, card: Accelerator) -> tuple[float, float, str]:
-    """The law's seconds of a step, the bytes that it needs and whether it fits, by the planner's own way."""
+def asked_time(question: Training, model: Model, card: Accelerator) -> tuple[StepTime, float, str]:
+    """The law's step, the bytes that it needs and whether it fits, by the planner's own way."""
     recipe, _ = attention_on(card, resolved(question, model)[0])
     answer = forecast_training(question, model=model, card=card)
     job = on_card(job_of(question, recipe, model, trained_parameters=answer.trainable_parameters), recipe.precision.compute, card)
     needed = max(rank.needed_bytes for rank in answer.ranks)
-    return step_time(job, model, card).step_s, needed, training_fit(answer, card).verdict
+    return step_time(job, model, card), needed, training_fit(answer, card).verdict
 
 
 def words(layout: object) -> str:
     """The axes above one."""
     axes = [f"{name}{getattr(layout, name)}" for name in ("tp", "pp", "vpp", "cp", "ep") if getattr(layout, name) > 1]
     return " ".join(axes) or "dp"
+
+
+def differing(own: Term, best: Term) -> str:
+    """The two terms in which a published layout loses or wins most beside the planner's best."""
+    found = {name: (of(own, name) - of(best, name)) / own.seconds for name in {t.name for t in (*own.terms, *best.terms)}}
+    most = sorted(found.items(), key=lambda item: -abs(item[1]))[:3]
+    return ", ".join(f"{name} {-share:+.0%}" for name, share in most if abs(share) >= _TOLD)
+
+
+_TOLD = 0.01
+
+
+def of(term: Term, name: str) -> float:
+    """Seconds of a term of a step, 0 where it has none."""
+    return next((inner.seconds for inner in term.terms if inner.name == name), 0.0)
 
 
 def reason(job: Job, best: Training, ratio: float, verdict: str) -> str:
@@ -102,6 +127,8 @@ def reason(job: Job, best: Training, ratio: float, verdict: str) -> str:
     if ratio <= 1.05:
         return ""
     own, other = best.parallel, job
+    if best.micro_batch != job.rows and (own.tp, own.pp, own.ep) == (other.tp, other.pp, other.ep):
+        return "the same cut with another micro-batch"
     same = (own.tp, own.pp, own.cp, own.ep) == (other.tp, other.pp, other.cp, other.ep)
     if same and best.checkpointing == "none" and job.recomputed != "none":
         return "the same cut with less computed again fits by the forecast"
@@ -133,13 +160,17 @@ def main() -> int:
             )
             continue
         best, asked = plan.ranked[0], asked + 1
-        ratio = own / best.step_s
+        ratio = own.step_s / best.step_s
         within += ratio <= 1.05
         missed += ratio < 0.995 and verdict == "fits"
         layout = f"{words(best.question.parallel)} mb{best.question.micro_batch} {best.question.checkpointing}"
-        why, room = reason(job, best.question, ratio, verdict), f"{needed / GIB:.0f} of {card.visible_bytes / GIB:.0f}"
+        why = reason(job, best.question, ratio, verdict)
+        why, room = (
+            f"{why}: {differing(own.term, best.term)}" if ratio > 1.05 else why,
+            f"{needed / GIB:.0f} of {card.visible_bytes / GIB:.0f}",
+        )
         rows.append((name, model.id, f"{job.gpus} {card.id}", f"{words(job)} mb{job.rows} {job.recomputed}", layout,
-                     f"{ratio:.2f}", f"{measured / of_row:.2f}", f"{of_row / own:.2f}", room, why))  # fmt: skip
+                     f"{ratio:.2f}", f"{measured / of_row:.2f}", f"{of_row / own.step_s:.2f}", room, why))  # fmt: skip
     head = (
         "| row | model | cards | published | planner's best | published / best | measured / law | row / asked | needed "
         "| reason |\n" + "|---" * 10 + "|\n"

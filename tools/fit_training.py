@@ -21,10 +21,9 @@ import numpy as np
 
 from vramcast.speed.kernels.machine import card_class
 from vramcast.speed.training import sustained as table
-from vramcast.speed.training.job import Job, network_of
-from vramcast.speed.training.step import KINDS, Loads, loads_of, step_seconds
+from vramcast.speed.training.job import Job
+from vramcast.speed.training.step import KINDS, Loads, loads_of, slowest, step_seconds
 from vramcast.speed.training.sustained import Sustained, kind_of, prior
-from vramcast.speed.training.work import parts_of
 from vramcast.truth.judgement import source_name
 from vramcast.truth.rows import read_rows
 from vramcast.truth.rows import training_speed as rows_of_speed
@@ -68,7 +67,8 @@ def runs_of(path: Path) -> list[Run]:
         try:
             model, card = rows_of_speed.model_of(whole), rows_of_speed.card_of(whole)
             job = rows_of_speed.job_of_row(whole, model)
-            loads = loads_of(job, parts_of(job, model, card, network_of(card)))
+            factors = table.sustained(kind_of(job.framework, compiled=job.compiled), job.attention, card_class(card))
+            loads = loads_of(job, slowest(job, model, card, factors))
             measured = rows_of_speed.measured_s(whole, job)
         except Exception as error:
             sys.stderr.write(f"{row.get('id')}: {error}\n")

@@ -15,7 +15,7 @@ from vramcast.speed.kernels.gemm import elementwise
 from vramcast.speed.training.job import Job, gathered_bytes, network_of
 from vramcast.speed.training.step import ledger, step_time
 from vramcast.speed.training.sustained import Sustained, prior
-from vramcast.speed.training.work import parts_of, slowest_stage
+from vramcast.speed.training.work import parts_of
 
 LLAMA = "meta-llama/Llama-3.1-8B"
 H100 = find_accelerator("H100 SXM")
@@ -70,14 +70,28 @@ def test_a_bubble_shrinks_with_micro_batches_and_chunks() -> None:
     assert share(micro_batches=8) > share(micro_batches=32) > share(micro_batches=32, vpp=4)
 
 
-def test_the_slowest_stage_has_the_head_or_the_most_layers() -> None:
-    even = slowest_stage(job(pp=8), 32, body=32.0, head=2.4)  # seven stages of four layers wait for the one with the head
-    assert (even.share, even.head, even.idle) == (4 / 32, True, pytest.approx(7 * 4 / 6.4))
-    assert slowest_stage(job(pp=8, vpp=4), 32, body=32.0, head=0.0).idle == pytest.approx(7 / 4)
-    uneven = slowest_stage(job(pp=16), 36, body=36.0, head=0.5)  # 38 over 16 with embedding and loss: three layers at most
-    assert (uneven.share, uneven.head) == (3 / 36, False)
-    counted = slowest_stage(job(pp=8, vpp=4), 126, body=126.0, head=0.7)  # 16 layers, 15 where embedding or loss are
-    assert (counted.share, counted.head, counted.idle) == (16 / 126, False, pytest.approx((110 + 0.7) / 16 / 4))
+@pytest.mark.parametrize(
+    ("changed", "share", "head"),
+    [
+        ({"pp": 8}, 4 / 32, True),  # all of four layers: the one with the head
+        ({"pp": 2, "stage_layout": "E" + "t" * 24 + "|" + "t" * 8 + "L"}, 24 / 32, False),
+    ],
+)
+def test_the_slowest_stage_has_the_head_or_the_most_layers(changed, share, head) -> None:
+    model = read_model(LLAMA)
+    whole, stage = (
+        parts_of(job(dp=1, shards=1, sharding="none", **layout), model, H100, network_of(H100)) for layout in ({}, changed)
+    )
+    assert stage.layers == pytest.approx(32 * share)
+    assert (stage.forward["products"] > 1.2 * share * whole.forward["products"]) == head
+    assert stage.idle < changed["pp"] - 1  # the others are shorter
+
+
+def test_a_slow_host_makes_the_fullest_stage_the_slowest() -> None:
+    one, model = job(pp=12, dp=1, shards=1, sharding="none"), read_model(LLAMA)
+    by_layers = parts_of(one, model, H100, network_of(H100), length=lambda parts: parts.layers)
+    assert by_layers.layers == pytest.approx(3)
+    assert by_layers.idle == pytest.approx((32 - 3) / 3)
 
 
 def test_stages_are_as_deep_as_their_layout_says() -> None:

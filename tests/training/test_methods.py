@@ -105,6 +105,13 @@ def test_what_is_left_out_is_named() -> None:
         answer(param_dtype=None, compute_dtype="fp5")
 
 
+def test_trained_weights_are_counted_whole_where_tensor_ranks_cut_experts() -> None:
+    mixture = shape_model(Shape(layers=2, hidden=256, heads=4, vocab=1024, experts=8, expert_ffn=128))
+    layout = Parallel(tp=2, ep=4, dp=4, sp=True)
+    question = Training(model="x", framework="megatron", seq=128, gpus=8, parallel=layout, options={"expert_tp": 2})
+    assert forecast_training(question, model=mixture).trainable_parameters == mixture.parameters
+
+
 def test_an_adapter_without_a_rank_stands_beside_fused_experts_too() -> None:
     """(IA)3 trains one vector for the tensor that holds gate and up of all experts (transformers 5)."""
     mixture = shape_model(Shape(layers=2, hidden=256, heads=4, vocab=1000, experts=4, expert_ffn=128))

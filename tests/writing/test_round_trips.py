@@ -216,3 +216,23 @@ def test_megatrons_uneven_stages_and_recomputed_modules_come_back(tmp_path: Path
     found = read_training_files((str(tmp_path / "run.sh"),)).values
     assert (found["options.stage_layout"], found["parallel.vpp"]) == (written, 6)
     assert found["checkpointing"] == "modules:layernorm+moe_act"
+
+
+def test_what_a_layout_launches_comes_back(tmp_path: Path) -> None:
+    from vramcast.reading.training.files import read_training_files
+
+    options = {"expert_tp": 1, "overlaps_tensor": True, "dispatcher": "flex"}
+    layout = Parallel(tp=2, pp=2, ep=8, dp=16, sp=True)
+    model = read_model("Qwen/Qwen3-235B-A22B")
+    asked = Training(
+        model=model.id, framework="megatron", gpus=64, seq=4096, micro_batch=1, accumulate=16, options=options, parallel=layout
+    )
+    (tmp_path / "run.sh").write_text(emitted_training("megatron", asked, model))
+    found = read_training_files((str(tmp_path / "run.sh"),)).values
+    assert {name: found[f"options.{name}"] for name in options} == options
+    chunked = Training(
+        model=LLAMA, framework="torchtitan", gpus=8, seq=4096, compile=True, parallel=Parallel(tp=8),
+        options={"overlaps_tensor": True},
+    )  # fmt: skip
+    (tmp_path / "run.toml").write_text(emitted_training("torchtitan", chunked, read_model(LLAMA)))
+    assert read_training_files((str(tmp_path / "run.toml"),)).values["options.overlaps_tensor"] is True

@@ -80,7 +80,8 @@ def forecast_training(
 def _trainable(question: Training, model: Model, structure: Structure) -> int:
     """Elements of the whole model that get gradients, however it is cut: those of one rank that holds all of it."""
     if question.parallel.model_ranks * question.parallel.ep > 1:
-        whole = msgspec.structs.replace(question, parallel=Parallel())
+        uncut = {name: value for name, value in question.options.items() if name != "expert_tp"}
+        whole = msgspec.structs.replace(question, parallel=Parallel(), options=uncut)
         structure = structure_under(whole, model, resolved(whole, model)[0])
     held = structure.ranks[0].held
     return int(held.trained.total + held.adapter.total)

@@ -62,7 +62,8 @@ def structures(task: Task, model: Model) -> Iterator[Structure]:
                     for checkpointing in _policies(framework, model):
                         for offload in ((), ("optimizer",)) if task.offload else ((),):
                             question = _question(task, framework, layout, {**sharding, "offload": offload}, checkpointing)
-                            question = msgspec.structs.replace(question, gpu=offer.card.id, options=_options(task, layout, model))
+                            options = _options(task, framework, layout, model)
+                            question = msgspec.structs.replace(question, gpu=offer.card.id, options=options)
                             yield Structure(question=question, offer=offer, words=_words(question))
 
 
@@ -108,10 +109,17 @@ def _chunks(layers: int, pp: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys([*found[: _VPP_TRIED - 1], *([max(found)] if found else [])]))
 
 
-def _options(task: Task, layout: Parallel, model: Model) -> dict[str, Any]:
-    """The task's own, and the layout of stages where they do not divide the layers."""
-    uneven = layout.pp > 1 and model.layers % (layout.pp * layout.vpp) != 0
-    return {**task.options, "stage_layout": balanced_layout(model.layers, layout.pp, layout.vpp)} if uneven else task.options
+def _options(task: Task, framework: str, layout: Parallel, model: Model) -> dict[str, Any]:
+    """The task's own; the layout of stages where they do not divide the layers; experts that no tensor ranks cut.
+
+    Source of the last: Megatron-LM, megatron/core/transformer/moe/README.md: expert ranks rather than tensor ranks for experts.
+    """
+    found = dict(task.options)
+    if layout.pp > 1 and model.layers % (layout.pp * layout.vpp):
+        found["stage_layout"] = balanced_layout(model.layers, layout.pp, layout.vpp)
+    if framework == "megatron" and layout.ep > 1 and layout.tp > 1:
+        found.setdefault("expert_tp", 1)
+    return found
 
 
 def _shardings(framework: str) -> tuple[dict[str, Any], ...]:

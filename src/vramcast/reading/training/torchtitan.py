@@ -97,6 +97,7 @@ RULES: dict[str, Rule] = {
     "parallelism.context_parallel_degree": _degree("parallel.cp"),
     "parallelism.expert_parallel_degree": _degree("parallel.ep"),
     "parallelism.expert_tensor_parallel_degree": _degree("options.expert_tp"),
+    "parallelism.enable_async_tensor_parallel": ("options.overlaps_tensor", flag),
     "parallelism.disable_loss_parallel": _loss_parallel,
     # the same before release 0.2, and in forks of it (flame)
     "training.data_parallel_replicate_degree": _degree("parallel.replicate"),
@@ -115,7 +116,7 @@ IDLE = (
     "job.*", "profiling.*", "metrics.*", "model.*", "optimizer.*", "lr_scheduler.*", "checkpoint.*", "validation.*",
     "training.dataset*", "training.max_norm", "training.steps", "training.seed", "training.deterministic", "training.gc_*",
     "training.data_parallel_*", "training.dataloader*", "training.warmup_steps", "comm.*",
-    "parallelism.enable_async_tensor_parallel", "parallelism.pipeline_parallel_*", "parallelism.context_parallel_*",
+    "parallelism.pipeline_parallel_*", "parallelism.context_parallel_*",
     "parallelism.module_fqns_per_model_part", "parallelism.expert_*", "parallelism.enable_compiled_autograd",
     "activation_checkpoint.*", "compile.*", "float8.*", "quantize.*", "mx.*", "experimental.*", "memory_estimation.*",
     "fault_tolerance.*", "debug.*",

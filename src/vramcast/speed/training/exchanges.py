@@ -26,13 +26,13 @@ _HOST_LINK_BYTES_PER_S = 16e9  # PCIe 3 x16, where the catalogue knows no host l
 
 
 class Exchanges:
-    """The exchanges of one rank of a job: seconds of one forward pass, or of a step where the method says so."""
+    """The exchanges of one rank of a job: seconds of one forward pass, or of a step where the method says so.
 
-    def __init__(
-        self, job: Job, model: Model, card: Accelerator, network: Network, found: tuple[Operation, ...], *, share: float
-    ) -> None:
+    ``tensor``, ``context`` and ``expert`` are those of all layers, of which a stage has its share.
+    """
+
+    def __init__(self, job: Job, model: Model, card: Accelerator, network: Network, found: tuple[Operation, ...]) -> None:
         self.job, self.model, self.card, self.network, self.operations = job, model, card, network, found
-        self.layers_share = share  # of all layers, on the slowest stage
         self.rows = Batch(prefills=job.rows, prefill_tokens=job.seq / job.cp, all_logits=True)
 
     @property
@@ -41,10 +41,6 @@ class Exchanges:
         total = float(self.model.parameters)
         routed = sum(b.count * sum(t.elements for t in b.tensors if t.role.startswith("expert.")) for b in self.model.blocks)
         return ((total - routed) / self.job.tp + routed / max(self.job.ep, self.job.tp)) / self.job.pp
-
-    def share(self, one: Operation) -> float:
-        """How often the slowest stage runs it."""
-        return one.count * self.layers_share
 
     def collective(self, name: str, world: int, size: float, *, stride: int = 1) -> float:
         """Seconds of a collective over ``world`` ranks that stand ``stride`` apart; between islands over their rails."""
@@ -90,9 +86,7 @@ class Exchanges:
         return self._exchanged(reduced, self.job.tp) * (_GATHERED_NARROW if narrow else 1.0) * again
 
     def _exchanged(self, exchanges: Iterable[Exchange], world: int) -> float:
-        return sum(
-            self.share(one) * self.collective(one.collective, world, float(one.moved_bytes(self.rows))) for one in exchanges
-        )
+        return sum(one.count * self.collective(one.collective, world, float(one.moved_bytes(self.rows))) for one in exchanges)
 
     def context(self) -> float:
         """Keys and values of the other context ranks, passed around a ring in one forward pass."""
@@ -103,7 +97,7 @@ class Exchanges:
         for one in self.operations:
             if isinstance(one, Scores):
                 width = one.kv_heads * (one.attention.head_dim + one.attention.values)
-                each += self.share(one) * self.collective("all_gather", job.cp, 2.0 * width * job.rows * job.seq, stride=job.tp)
+                each += one.count * self.collective("all_gather", job.cp, 2.0 * width * job.rows * job.seq, stride=job.tp)
         return each
 
     def expert(self) -> float:
@@ -120,7 +114,7 @@ class Exchanges:
                     places = nodes if nodes > 1 else job.ep
                     copies = places * (1 - (1 - 1 / places) ** one.active)
                 size = float(self.rows.tokens) / job.tp * copies * one.hidden * one.element
-                total += self.share(one) * 2 * self.collective("all_to_all", job.ep, size, stride=job.expert_tp)
+                total += one.count * 2 * self.collective("all_to_all", job.ep, size, stride=job.expert_tp)
         return total
 
     def stages(self) -> float:

@@ -52,7 +52,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     share of the launches that CUDA graphs replay. ``attention``: the kernel's generation (ATTENTION). ``dispatcher``: how
     tokens reach their experts: "alltoall" (NCCL, after the host has read how many go where), "flex" (DeepEP, HybridEP: a token
     crosses to a node once, the host does not wait) or "padded" (capacities known beforehand). ``expert_tp``: ranks that share
-    one expert. ``adds_up_bytes``: of a weight's gradient that each micro-batch adds to a sum kept beside it.
+    one expert. ``summed_bytes``: moved for each weight to add a micro-batch's gradient to the sum beside it.
     ``overlaps_tensor``: all-gathers and reduce-scatters run in chunks beside their products. ``predicts_ahead``: MTP layers
     train. ``stage_layout``: Megatron's pipeline layout; empty where stages are cut evenly, or as evenly as layers allow.
     """
@@ -88,7 +88,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     attention: Attention = "flash2"
     dispatcher: Dispatcher = "alltoall"
     expert_tp: int = 1
-    adds_up_bytes: int = 0
+    summed_bytes: int = 0
     overlaps_tensor: bool = False
     overlaps_experts: bool = False
     predicts_ahead: bool = False
@@ -157,8 +157,11 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         unpacks=_unpacking(recipe),
         attention=_attention(recipe),
         expert_tp=recipe.model_parallel.expert_tp,
-        adds_up_bytes=width(recipe.precision.reduce) if recipe.framework == "megatron" else 0,
+        summed_bytes=summed_bytes(recipe.framework, width(recipe.precision.reduce)),
+        graphed=recipe.kernels.graphed,
+        dispatcher=recipe.model_parallel.dispatcher,
         overlaps_experts=recipe.model_parallel.overlaps_experts,
+        overlaps_tensor=recipe.model_parallel.overlaps_tensor,
         offload=recipe.sharding.offload,
         framework=recipe.framework,
         compiled=recipe.kernels.compiled,
@@ -189,6 +192,15 @@ def on_card(job: Job, compute: str, card: Accelerator) -> Job:
     if compute != "bfloat16" or job.products != "bf16" or capability(card, "bf16").verdict != "emulated":
         return job
     return msgspec.structs.replace(job, products="fp32")
+
+
+def summed_bytes(framework: str, reduce_bytes: int) -> int:
+    """Bytes moved for each weight to add a micro-batch's gradient to the sum kept beside it, less the write of its product.
+
+    Megatron's product adds to the sum itself (LinearWithGradAccumulationAndAsyncCommunication); DeepSpeed's pipeline reads the
+    16-bit gradient and adds it to a float32 one (deepspeed/runtime/bf16_optimizer.py, update_hp_grads).
+    """
+    return {"megatron": 2 * reduce_bytes - 2, "megatron_deepspeed": 2 + 2 * 4}.get(framework, 0)
 
 
 def gathered_bytes(framework: str, products: str, scaling: Scaling) -> int:

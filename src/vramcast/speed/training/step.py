@@ -115,7 +115,7 @@ def step_time(
 ) -> StepTime:
     """The step's ledger. Raises UnmodelledError for a card without known rates."""
     own = factors or sustained(kind_of(job.framework, compiled=job.compiled), job.attention, card_class(card))
-    parts = parts_of(job, model, card, network or network_of(card))
+    parts = slowest(job, model, card, own, network=network)
     term = ledger(job, parts, own)
     forward = forward_flops(model, seq=job.seq) * job.rows * job.micro_batches * job.dp
     again = 0.5 if "half_of_products" in job.repeated else _scores_share(model, job.seq)
@@ -130,6 +130,12 @@ def step_time(
         factors=own,
         bound=max(term.terms, key=lambda t: t.seconds).name,
     )
+
+
+def slowest(job: Job, model: Model, card: Accelerator, own: Sustained, *, network: Network | None = None) -> Parts:
+    """The parts of the stage that the others wait for under these factors."""
+    net = network or network_of(card)
+    return parts_of(job, model, card, net, length=lambda parts: sum(micro_batch(loads_of(job, parts), own).values()))
 
 
 def _scores_share(model: Model, seq: int) -> float:

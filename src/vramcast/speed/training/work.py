@@ -5,7 +5,7 @@ them (power, layouts, older kernels) is ``sustained.py``; what hides behind what
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -119,52 +119,51 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     host_update: float = 0.0
 
 
-def parts_of(job: Job, model: Model, card: Accelerator, network: Network) -> Parts:
-    """Every part of the step. Raises UnmodelledError for a card whose rates are unknown."""
-    site = _Site(job, model, card)
-    body, head = (_Passes.of(site, [one for one in site.operations if (one.part == "head") == last]) for last in (False, True))
-    stage = slowest_stage(job, model.layers, body=body.total, head=head.total)
-    forward, backward, again = ({kind: size for kind, size in work.items() if size > 0} for work in body.on(stage, head))
-    moved = Exchanges(job, model, card, network, site.operations, share=stage.share)
-    routed = sum(one.count for one in site.operations if isinstance(one, ExpertProducts))
-    return Parts(
-        forward=forward,
-        backward=backward,
-        again=again,
-        idle=stage.idle,
-        layers=model.layers * stage.share,
-        routed=routed * stage.share,
-        gather=moved.gather(),
-        scatter=moved.scatter(),
-        tensor=moved.tensor(),
-        context=moved.context(),
-        expert=moved.expert(),
-        stages=moved.stages(),
-        sync=moved.sync(),
-        update=moved.update(),
-        host_update=moved.host_update(),
-    )
+def parts_of(
+    job: Job, model: Model, card: Accelerator, network: Network, *, length: Callable[[Parts], float] | None = None
+) -> Parts:
+    """Every part of the step, on the stage whose micro-batch is the longest. Raises UnmodelledError for a card of unknown rates.
 
-
-class Slowest(msgspec.Struct, frozen=True, kw_only=True):
-    """The pipeline stage that the others wait for: its ``share`` of the layers, whether it has the ``head``.
-
-    ``idle``: passes of it that a step's beginning and end take, where the other stages run one after another.
+    ``length``: seconds of a micro-batch of a stage, its kernels where nothing else is said.
     """
+    depths = job.stage_depths(model.layers)
+    last, before = depths[-1], max(depths[:-1], default=0.0)
+    found = _Stages(job, model, card, network)
+    if job.pp == 1:
+        return found.parts(1.0, head=True)
+    of = length or (lambda parts: sum(sum(work.values()) for work in (parts.forward, parts.backward, parts.again)))
+    fullest, ending = found.parts(before / model.layers, head=False), found.parts(last / model.layers, head=True)
+    middle, end = of(fullest), of(ending)
+    every = middle * sum(depths[:-1]) / before + end  # seconds of all stages, one after another
+    slow, seconds = (ending, end) if end >= middle else (fullest, middle)
+    return msgspec.structs.replace(slow, idle=(every - seconds) / seconds / job.vpp)
 
-    share: float
-    head: bool
-    idle: float
 
+class _Stages:
+    """The kernels and exchanges of all layers and of the head, of which a stage has its share."""
 
-def slowest_stage(job: Job, layers: int, *, body: float, head: float) -> Slowest:
-    """``body``, ``head``: seconds of all layers, and of the output head with its loss."""
-    depths = job.stage_depths(layers)
-    times = [body * depth / layers for depth in depths]
-    times[-1] += head
-    slow = max(range(len(times)), key=times.__getitem__)
-    others = (sum(times) - times[slow]) / times[slow] if times[slow] else job.pp - 1.0
-    return Slowest(share=depths[slow] / layers, head=slow == len(times) - 1, idle=others / job.vpp)
+    def __init__(self, job: Job, model: Model, card: Accelerator, network: Network) -> None:
+        site = _Site(job, model, card)
+        self.body = _Passes.of(site, [one for one in site.operations if one.part != "head"])
+        self.head = _Passes.of(site, [one for one in site.operations if one.part == "head"])
+        self.layers = model.layers
+        self.routed = sum(one.count for one in site.operations if isinstance(one, ExpertProducts))
+        moved = Exchanges(job, model, card, network, site.operations)
+        self.by_layers = {"tensor": moved.tensor(), "context": moved.context(), "expert": moved.expert()}
+        self.by_stage = {
+            "gather": moved.gather(), "scatter": moved.scatter(), "stages": moved.stages(), "sync": moved.sync(),
+            "update": moved.update(), "host_update": moved.host_update(),
+        }  # fmt: skip
+
+    def parts(self, share: float, *, head: bool) -> Parts:
+        """Those of a stage with this share of the layers, and the head or not."""
+        forward, backward, again = (
+            {kind: size for kind, size in work.items() if size > 0} for work in self.body.on(share, self.head if head else None)
+        )
+        moved: Any = {name: size * share for name, size in self.by_layers.items()} | self.by_stage
+        return Parts(
+            forward=forward, backward=backward, again=again, layers=self.layers * share, routed=self.routed * share, **moved
+        )  # fmt: skip
 
 
 _Timed = tuple[str, str, float, float]  # name, kind, seconds forward, seconds backward
@@ -191,16 +190,11 @@ class _Passes(msgspec.Struct, frozen=True):
                 again[kind] += one.count * there * repeats(name)
         return cls(forward, backward, again)
 
-    @property
-    def total(self) -> float:
-        """Seconds of all of it."""
-        return sum(sum(work.values()) for work in (self.forward, self.backward, self.again))
-
-    def on(self, stage: Slowest, head: "_Passes") -> Iterator[dict[str, float]]:
-        """The three passes of a stage that has its share of this, and the head or not."""
-        for own, ending in ((self.forward, head.forward), (self.backward, head.backward), (self.again, head.again)):
-            last = ending if stage.head else {}
-            yield {kind: own.get(kind, 0.0) * stage.share + last.get(kind, 0.0) for kind in {**own, **last}}
+    def on(self, share: float, head: "_Passes | None") -> Iterator[dict[str, float]]:
+        """The three passes of a share of this, with the head or without."""
+        for name in self.__struct_fields__:
+            own, last = getattr(self, name), getattr(head, name) if head else {}
+            yield {kind: own.get(kind, 0.0) * share + last.get(kind, 0.0) for kind in {**own, **last}}
 
 
 class _Site:
@@ -342,9 +336,8 @@ class _Site:
         return max(products, stored / self.card.bandwidth_bytes_per_s)
 
     def _added(self, weights: float) -> float:
-        """A micro-batch's weight gradients, added to their sum: read and written, less the write that the product counts."""
-        moved = 2 * self.job.adds_up_bytes - 2
-        return weights * moved / self.card.bandwidth_bytes_per_s if self.job.adds_up_bytes else 0.0
+        """A micro-batch's weight gradients, added to their sum."""
+        return weights * self.job.summed_bytes / self.card.bandwidth_bytes_per_s
 
     def _cast(self, numbers: float) -> float:
         """Casting so many numbers to the products' format, beyond what the products' law counts."""

@@ -192,6 +192,13 @@ class ModelParallel(msgspec.Struct, frozen=True, kw_only=True):
     expert_tp: Annotated[int, Meta(ge=1, description="tensor-parallel ranks that share one expert")] = 1
     imbalance: Annotated[float, Meta(ge=1, description="rows of the busiest rank's experts over the mean")] = 1.0
     overlaps_experts: Annotated[bool, Meta(description="expert communication hides behind another micro-batch")] = False
+    overlaps_tensor: Annotated[
+        bool, Meta(description="gathers and scatters of tensor parallelism run in chunks beside their products; no memory")
+    ] = False
+    dispatcher: Annotated[
+        Literal["alltoall", "flex", "padded"],
+        Meta(description="how tokens reach experts: NCCL, DeepEP or HybridEP, known capacities; its buffers are not counted"),
+    ] = "alltoall"
     stage_cut: Annotated[
         Literal["even", "balanced", "balanced_ends"],
         Meta(description="how layers are cut into stages; balanced_ends: embedding and head count as layers"),
@@ -253,6 +260,9 @@ class Kernels(msgspec.Struct, frozen=True, kw_only=True):
     ] = "kernels"
     modules: Annotated[str, Meta(description="the family whose own layers in transformers run; empty = the framework's own")] = ""
     compiled: Annotated[bool, Meta(description="torch.compile")] = False
+    graphed: Annotated[
+        float, Meta(ge=0, le=1, description="share of the launches that CUDA graphs replay; their memory is not counted")
+    ] = 0.0
     one_graph: Annotated[bool, Meta(description="the whole step is one compiled graph")] = False
     hidden_dropout: Annotated[Share, Meta(description="dropout of the hidden stream")] = 0.0
     attention_dropout: Annotated[Share, Meta(description="dropout of attention's probabilities")] = 0.0

@@ -8,7 +8,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.cards import find_accelerator
 from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
-from vramcast.speed.training.job import Job
+from vramcast.speed.training.job import Job, summed_bytes
 from vramcast.speed.training.step import StepTime, step_time
 from vramcast.training.shape import Shape, shape_model
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
@@ -82,7 +82,7 @@ def job_of_row(row: Row, model: Model) -> Job:
         adapted=words.adapted(row, method),
         offload=words.offloads(s), framework=words.kernels_of(row, framework), compiled=words.compiled(row, framework),
         attention=words.attention(row, framework), scaling=words.scaling(str(s.get("precision"))),
-        adds_up_bytes=words.reduced_bytes(row, framework) if framework == "megatron" else 0, **words.launching(row),
+        summed_bytes=summed_bytes(framework, words.reduced_bytes(row, framework)), **words.launching(row),
     )  # fmt: skip
 
 

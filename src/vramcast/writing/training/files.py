@@ -49,6 +49,7 @@ def _torchtitan(question: Training, model: Model) -> str:
             "data_parallel_replicate_degree": layout.replicate, "data_parallel_shard_degree": layout.dp // layout.replicate,
             "tensor_parallel_degree": layout.tp, "pipeline_parallel_degree": layout.pp,
             "context_parallel_degree": layout.cp, "expert_parallel_degree": layout.ep,
+            **({"enable_async_tensor_parallel": True} if question.options.get("overlaps_tensor") else {}),
         },
         "activation_checkpoint": _torchtitan_checkpoints(question.checkpointing),
         "compile": {"enable": bool(question.compile)},
@@ -84,10 +85,18 @@ def _megatron(question: Training, model: Model) -> str:
     elif str(question.checkpointing).startswith("modules:"):
         modules = str(question.checkpointing).partition(":")[2].replace("+", " ")
         flags |= {"recompute-granularity": "selective", "recompute-modules": modules}
+    flags |= {flag: own for name, flag in _MEGATRON_OPTIONS.items() if (own := question.options.get(name)) not in (None, False)}
     flags |= _megatron_shape(model)
     words = [f"--{name}" if value is True else f"--{name} {value}" for name, value in flags.items() if value is not False]
     launch = f"torchrun --nproc-per-node {min(8, question.gpus)} --nnodes {nodes} pretrain_gpt.py"
     return " \\\n  ".join((launch, *words)) + "\n"
+
+
+_MEGATRON_OPTIONS = {
+    "expert_tp": "expert-tensor-parallel-size",
+    "overlaps_tensor": "tp-comm-overlap",
+    "dispatcher": "moe-token-dispatcher-type",
+}
 
 
 def _megatron_shape(model: Model) -> dict[str, Any]:
