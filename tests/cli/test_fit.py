@@ -103,3 +103,10 @@ def test_no_row_of_the_page_is_wider_than_the_terminal(
     run(["fit", "qwen2.5 72b", "--gpu", "2x3090"])
     drawn = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     assert max(map(len, drawn.splitlines())) <= int(columns)
+
+
+def test_a_program_that_shares_one_context_holds_that_of_every_user() -> None:
+    alone, ten = (ways_of("meta-llama/Llama-2-13b-hf", gpu="A100-80G", only="run", users=users) for users in (1, 10))
+    one, all_of_them = (next(way for way in found.run if way.how == "Q4_K_M") for found in (alone, ten))
+    assert all_of_them.needed_bytes - one.needed_bytes > 8 * 4096 * 819_200  # bytes of a token in 16 bits
+    assert "--context 40960 --concurrency 10" in all_of_them.flags

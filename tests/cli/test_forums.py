@@ -74,6 +74,10 @@ def test_users_are_sequences_at_once() -> None:
     assert four.workload["concurrency"] == 4
 
 
+def test_a_task_that_is_typed_as_the_method_is_one_for_the_cards_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "What would hold it" in said(["train", "Qwen/Qwen3-8B", "--method", "grpo"], capsys)
+
+
 @pytest.mark.parametrize("spelling", ["--num-generations", "--num_generations"])
 def test_flags_of_trl_are_its_settings(spelling: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["train", "Qwen/Qwen2.5-7B", "--method", "grpo", "--gpu", "H100x8", spelling, "8"]

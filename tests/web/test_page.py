@@ -94,6 +94,13 @@ def test_a_pasted_command_is_answered(client: Any) -> None:
     assert '<span class="verdict fits">' in found
 
 
+def test_a_question_in_words_is_answered_and_what_it_did_not_read_is_told(client: Any) -> None:
+    found = client.post("/paste", data={"text": "can I run qwen3 8b on windows with a 4090", "gpu": ""}).text
+    assert "a question in words" in found and "not read, and not counted: windows" in found
+    assert "Qwen/Qwen3-8B" in found
+    assert "a plan answers this" in client.post("/paste", data={"text": "how many H100 for llama 3 70b", "gpu": ""}).text
+
+
 def test_a_pasted_config_is_answered(client: Any) -> None:
     config = json.dumps({
         "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 1024, "intermediate_size": 4096,

@@ -164,11 +164,12 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
     def _run(self, engine: str, scheme: str | None) -> Way:
         flags = "" if engine == "vllm" else f"--engine {engine}"
         flags += f" --quant {scheme}" if scheme else ""
-        flags += f" --context {self.context}" + (f" --concurrency {self.users}" if self.users > 1 else "")
+        whole = self.context if engine == "vllm" else self.context * self.users  # llama.cpp cuts one context into its slots
+        flags += f" --context {whole}" + (f" --concurrency {self.users}" if self.users > 1 else "")
         program = "vLLM" if engine == "vllm" else engine
         way = Way(task="run", program=program, how=scheme or _published(self.model), flags=flags.strip())
         try:
-            asked = serving_question(self.name, gpu=self.gpu, engine=engine, quant=scheme, context=self.context,
+            asked = serving_question(self.name, gpu=self.gpu, engine=engine, quant=scheme, context=whole,
                                      concurrency=self.users if self.users > 1 else None)  # fmt: skip
             return self._answered(way, asked)
         except VramcastError as error:
@@ -186,9 +187,12 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.structs.replace(way, cards=self._smallest(asked.question))
         held = Held(question=asked.question, answer=answer, card=self.card)
         longest = _without_errors(lambda: longest_context(held, sure=True, concurrency=self.users)) or 0
+        fit = serving_fit(answer, self.card)
+        if way.program != "vLLM":  # its longest is that of all slots together, and of at most the model's positions
+            longest = max(longest // self.users, self.context if fit.verdict == "fits" else 0)
         return msgspec.structs.replace(
             way,
-            fit=serving_fit(answer, self.card),
+            fit=fit,
             longest=longest if longest >= _USABLE else 0,
             tokens_per_s=_without_errors(lambda: self._decoding(asked.question)),
         )

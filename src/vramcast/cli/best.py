@@ -9,16 +9,16 @@ from vramcast.cli.pages.page import Page
 from vramcast.cli.structs import print_struct
 from vramcast.errors import QuestionError
 from vramcast.hardware.cards import least_card
+from vramcast.language import spoken
 from vramcast.models.inventory import resolved_id
 from vramcast.models.reading import read_model
-from vramcast.planning.most import Rung, most_of, with_most
+from vramcast.planning.most import LEAST, Rung, most_of, with_most
 from vramcast.workload import Serving
 from vramcast.writing.serving.lines import command_of
 
 _UPLOADED = frozenset({"awq", "gptq", "w8a8", "nvfp4", "mxfp4"})
 _RIGHT = frozenset({0})
-_LEAST = {"context": 256, "users": 1}  # a context of fewer tokens serves nobody
-_UNITS = {"context": "tokens", "users": "at once"}
+_UNITS = {"context": "best-context", "users": "best-users"}
 
 
 def show_best(asked: Asked[Serving], wanted: str, *, as_json: bool) -> int:
@@ -42,9 +42,9 @@ def show_best(asked: Asked[Serving], wanted: str, *, as_json: bool) -> int:
             "best", {"wanted": wanted, "gpu": card.name, "gpus": question.gpus, "rungs": told, "command": "\n".join(line)}
         )
         return 0 if best.value else 1
-    page.line((named, "title"), f"  on {question.gpus} x {card.name}, {question.engine}")
-    likely = "surely fits" if sure else "likely fits (nothing surely does)"
-    page.line((f"the most that {likely}, by settings: the cheapest first", "faint"))
+    say = spoken()
+    page.line((named, "title"), "  ", say("best-where", gpus=question.gpus, card=card.name, engine=question.engine))
+    page.line((say("best-sure" if sure else "best-likely"), "faint"))
     page.blank()
     pairs = zip(rungs, [None, *rungs], strict=False)
     page.table([_row(r, before, wanted) for r, before in pairs], styles=("number", "title", "faint"), right=_RIGHT)
@@ -56,14 +56,13 @@ def show_best(asked: Asked[Serving], wanted: str, *, as_json: bool) -> int:
 def _command_lines(page: Page, line: list[str], best: Serving, *, made: bool) -> None:
     """The command of the last rung; ``made``: its weights are of a checkpoint that is not quantised."""
     if not line:
-        page.line("  ", "no setting makes room: vramcast serve with the same words says what is short and which cards would do")
+        page.line("  ", spoken()("best-no-room"))
         return
-    page.heading("The last line starts with")
+    page.heading(spoken()("best-starts"))
     for part in line:
         page.line("  ", part)
     if made and best.quant in _UPLOADED:
-        upload = f"with an upload of this model in {best.quant} in its place: engines do not make {best.quant} while loading"
-        page.line("  ", (upload, "faint"))
+        page.line("  ", (spoken()("best-upload", scheme=best.quant), "faint"))
 
 
 def _name(wanted: str) -> str:
@@ -72,18 +71,20 @@ def _name(wanted: str) -> str:
 
 def _row(rung: Rung, before: Rung | None, wanted: str) -> tuple[Any, ...]:
     """What is served, the setting that is added to those of the row above (or takes the place of its last), and what it costs."""
-    value = f"{rung.value:,} {_UNITS[wanted]}" if rung.value >= _LEAST[wanted] else "none"
+    say = spoken()
+    costs = say.phrase("cost", rung.costs)
+    value = say(_UNITS[wanted], value=f"{rung.value:,}") if rung.value >= LEAST[wanted] else say("none")
     if not rung.flags or before is None:
-        return value, "as asked", ""
+        return value, say("best-as-asked"), ""
     added = rung.flags.removeprefix(before.flags).strip()
     if rung.flags.startswith(before.flags):
-        return value, f"and {added}", rung.costs
+        return value, say("best-and", flags=added), costs
     ours, theirs = rung.flags.split(), before.flags.split()
     if len(ours) == len(theirs) and sum(a != b for a, b in zip(ours, theirs, strict=True)) == 1:  # another value of one flag
         at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
-        return value, f"or {ours[at - 1]} {ours[at]}", rung.costs
+        return value, say("best-or", flags=f"{ours[at - 1]} {ours[at]}"), costs
     same = 0
     while ours[same : same + 1] == theirs[same : same + 1]:
         same += 1
     *_, flag = [i for i, word in enumerate(ours[: same + 1]) if word.startswith("-")]
-    return value, f"or {' '.join(ours[flag:])}", rung.costs
+    return value, say("best-or", flags=" ".join(ours[flag:])), costs

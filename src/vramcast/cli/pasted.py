@@ -60,7 +60,7 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     asked = plain_question(what) if kind is None and path is None and what != "-" else None
     if asked is not None:
         command = [*_with(asked, rest), *rest]
-        click.echo(f"asked as: {printable(shlex.join(['vramcast', *command]))}", err=True)
+        click.echo(spoken()("plain-asked-as", line=printable(shlex.join(["vramcast", *command]))), err=True)
         if asked.unread:
             click.echo(spoken()("plain-unread", words=printable(asked.unread)), err=True)
         return command

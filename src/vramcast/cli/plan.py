@@ -40,8 +40,10 @@ class PlanGroup(click.Group):
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             if get_close_matches(args[0], self.commands, cutoff=0.7):
                 raise unknown_name("question of plan", args[0], self.commands)
+            from vramcast.language import spoken
+
             args = ["serve", *args]
-            click.echo(f"asked as: {printable(shlex.join(['vramcast', 'plan', *args]))}", err=True)
+            click.echo(spoken()("plain-asked-as", line=printable(shlex.join(["vramcast", "plan", *args]))), err=True)
         return super().resolve_command(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -13,6 +13,7 @@ from vramcast.planning.verdict import training_fit
 from vramcast.training.forecast import TrainingForecast
 from vramcast.training.forecast import forecast_training as answer_of
 from vramcast.training.frameworks import framework_name
+from vramcast.training.methods import named_by_task
 from vramcast.training.resolve import resolve
 from vramcast.workload import Parallel, Training
 
@@ -84,6 +85,7 @@ def cards_that_train(question: Training, model: Model, *, most: int = MOST_CARDS
     from vramcast.hardware.accelerator import capability
     from vramcast.planning.cards import offered
 
+    question = named_by_task(question)
     compute = resolve(question, model)[0].precision.compute
 
     needs = [(layout, need) for gpus in COUNTS for layout in layouts(question, gpus) if (need := _need(layout, question, model))]

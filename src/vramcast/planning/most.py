@@ -18,7 +18,7 @@ from vramcast.workload import Serving
 _SETTINGS = ("share", "batched tokens", "chunk", "micro-batch", "flash attention", "eager", "cache")
 _PROBE_TOKENS = 1024
 _MOST_USERS = 100_000
-_LEAST = {"context": 256, "users": 1}  # a context of fewer tokens serves nobody
+LEAST = {"context": 256, "users": 1}  # a context of fewer tokens serves nobody
 
 
 class Rung(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ def _together(
         except VramcastError:
             continue
         flags, costs, question = f"{flags} {change.text}".strip(), "; ".join(filter(None, (costs, change.costs))), asked
-        found = [Rung(flags=flags, costs=costs, value=value, question=question)] if value >= _LEAST[wanted] else []
+        found = [Rung(flags=flags, costs=costs, value=value, question=question)] if value >= LEAST[wanted] else []
     return found
 
 

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from vramcast.asking.asked import Asked, answer_serving, answer_training
+from vramcast.asking.plain import Plain, plain_question
 from vramcast.charts.palette import colour_of
 from vramcast.charts.trace import lanes_of, parts_of, roofline_of
 from vramcast.errors import ConfigError, QuestionError
@@ -24,6 +25,8 @@ from vramcast.workload import Serving
 
 LARGEST_HELD_BYTES = 32 * MiB
 _SHOWN = 20
+_LONGEST_SAID = 2_000  # bytes of a question in a person's words
+_NAMES = {"users": "concurrency"}  # words of the command line's pages that a question has otherwise
 _LONGEST_TEXT = 60_000
 _MOST_ROWS = 8
 
@@ -40,6 +43,8 @@ def read_held(data: bytes, *, name: str, gpu: str, size: int, say: Language) -> 
         return _gguf(data, name, size, words, say)
     kinds = kinds_of(data, name)
     kind = taken_for(kinds)
+    if kind is None and (spoken := plain_question(data[:_LONGEST_SAID].decode("utf-8", "replace"))):
+        return _spoken(spoken, words, say)
     if kind is None:
         raise _unclear(kinds)
     if kind.command == ("models",) and "config" in kind.what:
@@ -116,6 +121,26 @@ def _launch(text: str, words: dict[str, Any], say: Language) -> dict[str, Any]:
         "found": say("kind-command", engine=first.engine, kind=found.kind),
         "lines": [f"{other.engine}: {other.name or other.model}" for other in others[:_SHOWN]],
     }
+
+
+def _spoken(asked: Plain, words: dict[str, Any], say: Language) -> dict[str, Any]:
+    """A question in a person's words, answered by one way's ledger. Raises QuestionError for one that a plan answers."""
+    from vramcast.web.api import forecast_of
+
+    line = shlex.join(["vramcast", *asked.command.split(), asked.model, *asked.flags])
+    if asked.command.startswith("plan"):
+        raise QuestionError(f"a plan answers this: the page Plan, or {line}")
+    kind = "train" if asked.command == "train" or "--only=train" in asked.flags else "serve"
+    said = {"model": asked.model, **words}
+    for flag in asked.flags:
+        name, _, value = flag.removeprefix("--").partition("=")
+        if name != "only":
+            said[_NAMES.get(name, name.replace("-", "_"))] = value or True
+    if said.pop("best", "") == "context" or (kind == "serve" and asked.command == "fit" and said.get("gpu")):
+        said.setdefault("context", "auto")
+    shown = shown_of(forecast_of(kind, said), said, kind, say)
+    told = [say("plain-unread", words=printable(asked.unread))] if asked.unread else []
+    return {"found": say("kind-question"), "lines": [line, *told], **shown}
 
 
 def _training(text: str, kind: Kind, words: dict[str, Any], say: Language) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import sys
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -10,6 +11,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 MOST_CONNECTIONS = 2_000
 _FIRST_BYTES_S = 10.0
 _KEEP_ALIVE_S = 5
+_SWITCH_S = 0.001  # a long answer lets the loop and short answers in after so long (Python: 5 ms)
 _LARGEST_HEAD_BYTES = 16 * 1024
 
 
@@ -40,6 +42,7 @@ def serve(*, host: str, port: int, hub: bool) -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
     from vramcast.web.app import create_app
 
+    sys.setswitchinterval(_SWITCH_S)
     app = create_app()
     gc.collect()
     gc.freeze()  # what was imported lives as long as the server: no collection needs to look through it
