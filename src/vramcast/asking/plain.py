@@ -143,16 +143,14 @@ def _positions(model: str) -> int:
 
 def _planned(model: str, said: _Said) -> Plain:
     """How many cards, or which of several: the ranking by fewest."""
-    settings = said.settings
+    settings, most = said.settings, CLUSTER if said.trains else ""
+    offers = [f"--gpu={said.card}x{most}" if most else f"--gpu={said.card}"] if said.card else [f"--gpu={c}" for c in said.cards]
     if said.trains:
-        most = f"x{CLUSTER}" if said.wanted == "cards" and said.count == 1 else f"x{said.count}"
         known = [flag for flag in _training_flags(settings) if flag.startswith(("--method", "--seq", "--samples"))]
-        flags = [*(f"--gpu={card}{most}" for card in said.cards), *known, "--by=cards"]
-        return Plain(command="plan train", model=model, flags=tuple(flags))
-    most = "" if said.wanted == "cards" and said.count == 1 else f"x{said.count}"
+        return Plain(command="plan train", model=model, flags=(*offers, *known, "--by=cards"))
     load = [f"--{flag}={settings[name]}" for name, flag in (("context", "context"), ("concurrency", "users")) if name in settings]
     bits = ["--bits=16"] if "dtype" in settings else []
-    return Plain(command="plan", model=model, flags=(*(f"--gpu={card}{most}" for card in said.cards), *load, *bits, "--by=cards"))
+    return Plain(command="plan", model=model, flags=(*offers, *load, *bits, "--by=cards"))
 
 
 def _shares_the_hosts_memory(card: str) -> bool:
@@ -244,7 +242,7 @@ def _cards(left: str, line: str) -> tuple[tuple[str, ...], int, str]:
     (first, n), (second, m) = sorted(((card, count), (other, more)), key=lambda one: line.find(one[0]))
     between = line[line.find(first) + len(first) : line.find(second)].removesuffix(f"{m} ")
     if EITHER.fullmatch(between):
-        return (first, second), max(n, m), re.sub(r"\bor\b|\bvs\b|还是|或", " ", rest)
+        return (f"{first}x{n}", f"{second}x{m}"), 1, re.sub(r"\bor\b|\bvs\b|还是|或", " ", rest)
     if BOTH.fullmatch(between):
         return (", ".join([first] * n + [second] * m),), 1, rest
     return (first,), n, f"{rest} {second}"  # the second is told as not read

@@ -177,9 +177,12 @@ def _families() -> frozenset[str]:
 
 
 def _of_size(size: str) -> str | None:
+    """The best known model of that size, or of the nearest that is known."""
     from vramcast.models.reading.known import OF_SIZE
 
-    return OF_SIZE.get(size.lower())
+    asked = float(size[:-1])
+    near = min(OF_SIZE, key=lambda known: abs(float(known[:-1]) / asked - 1) if asked else asked)
+    return OF_SIZE[near] if asked and abs(float(near[:-1]) / asked - 1) < SAME_SIZE else None
 
 
 def _less_asking(text: str) -> str:
