@@ -14,7 +14,6 @@ from vramcast.quantity import Number, largest, whole
 from vramcast.training.activations.choice import traced_notes, unchecked, unread_layers
 from vramcast.training.counters import Fitted, counters, host_terms, outside_terms
 from vramcast.training.frameworks.common import attention_on
-from vramcast.training.gathers import is_cut
 from vramcast.training.loss import WHOLE_LOGITS, LossCost
 from vramcast.training.methods import named_by_task
 from vramcast.training.moment import STEP
@@ -107,19 +106,9 @@ def _memory(
 
 
 def _share(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> float | None:
-    from vramcast.training.replay import Step, reserved_share
+    from vramcast.training.replay import reserved_share
 
-    step: type[Step] = Step
-    if rank.recipe.sharding.kind in ("fsdp1", "fsdp2") and is_cut(rank.recipe, rank.units):
-        from vramcast.training.replay_fsdp1 import FlatStep
-        from vramcast.training.replay_fsdp2 import ShardedStep
-
-        step = FlatStep if rank.recipe.sharding.kind == "fsdp1" else ShardedStep
-    elif rank.recipe.sharding.kind in ("zero1", "zero2"):
-        from vramcast.training.replay_zero import PartitionedStep
-
-        step = PartitionedStep
-    return reserved_share(rank, numbers, card, step)
+    return reserved_share(rank, numbers, card)
 
 
 def _first_step(moments: tuple[Instant, ...]) -> int:

@@ -334,11 +334,11 @@ def _linear_chunks(recipe: Recipe, x: Logits) -> LossCost:
 
 
 def _row_chunks(_recipe: Recipe, x: Logits, rows: int = 256, columns: int = 0) -> LossCost:
-    """TRL since 1.8: head and loss on 256 rows at a time, each chunk checkpointed and computed again in backward.
+    """Head and loss on ``rows`` rows and ``columns`` of the vocabulary (0 = all) at a time, computed again in backward.
 
-    Source: trl/trainer/sft_trainer.py, _chunked_cross_entropy_loss: 16-bit logits, float copy, log-softmax and their gradients;
-    the hidden states are sorted into a copy, whose gradient is summed over the chunks. prime-rl takes ``columns`` of the
-    vocabulary at a time too (559b44772, trainer/models/layers/lm_head.py, _SequenceChunkedLogProbEntropyFn).
+    Source: trl/trainer/sft_trainer.py since 1.8, _chunked_cross_entropy_loss (256 rows): 16-bit logits, float copy, log-softmax
+    and their gradients; the hidden states are sorted into a copy, whose gradient is summed over the chunks. prime-rl since
+    January 2026 (559b44772, trainer/models/layers/lm_head.py, _SequenceChunkedLogProbEntropyFn: 8,192 of both).
     """
     width = named(minimum(x.vocab, columns) if columns else x.vocab, "vocabulary")
     chunk = smallest(named(x.tokens, "tokens"), named(rows, "rows of a chunk")) * width

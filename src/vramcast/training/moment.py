@@ -71,8 +71,10 @@ class Moments:
         self.all_saved: tuple[Term, ...] | None = None
 
     def loading(self) -> Instant:
-        """While a quantised model is loaded, before any step."""
-        return Instant(name=LOAD, terms=_term("weights", self.rank.states.loaded, "transformers, quantizers/base.py"))
+        """While a model is loaded whole, before any step: a quantised one, or one that DeepSpeed's engine cuts up itself."""
+        cut = self.rank.recipe.sharding.kind == "zero3"
+        source = "DeepSpeed 0.19.8, runtime/engine.py: module.to(device)" if cut else "transformers, quantizers/base.py"
+        return Instant(name=LOAD, terms=_term("weights", self.rank.states.loaded, source))
 
     def at(self, name: str, alive: Alive) -> Instant:
         """The instant: what stays, and what is alive beside it, in the order of the ledger."""

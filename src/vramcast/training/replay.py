@@ -10,10 +10,12 @@ is walked once: what its forward and its backward ask of memory is written down 
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.runtime import cublas_workspace_bytes
+from vramcast.models.inventory import Block as Layer
 from vramcast.models.inventory import by_identity
 from vramcast.tracing.allocator.blocks import Block
 from vramcast.tracing.allocator.caching import CachingAllocator
@@ -22,10 +24,11 @@ from vramcast.tracing.allocator.settings import AllocatorSettings
 from vramcast.training.activations.layer import layer_tape
 from vramcast.training.activations.layers import StageLayers
 from vramcast.training.activations.tape import Tape
+from vramcast.training.gathers import is_cut
 from vramcast.training.layer_events import GRADIENT, LayerEvents
 from vramcast.training.loss import WHOLE_LOGITS
 from vramcast.training.methods import code_width
-from vramcast.training.recipe.parts import width
+from vramcast.training.recipe.parts import Recipe, width
 from vramcast.training.structure import Rank, StepNumbers, Structure, rank_of
 
 STEPS = 2  # the second finds the optimizer's states there, and the segments that the first one left
@@ -34,11 +37,30 @@ EMBEDDING, HEAD = -1, -2  # units that are no layers
 Held = Block | None
 
 
-def reserved_share(rank: Rank, numbers: StepNumbers, card: Accelerator | None, step: "type[Step]") -> float | None:
+def reserved_share(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> float | None:
     """Reserved over allocated, both at their peaks, of a replayed step; None where it is not all known."""
-    if not replays(rank):
+    step = _step_of(rank)
+    if step is None or not replays(rank):
         return None
     return _share(rank.structure, numbers, cublas_workspace_bytes(card), step)
+
+
+def _step_of(rank: Rank) -> "type[Step] | None":
+    """The replay of the rank's sharding; None where it has none. Imported where it is asked for."""
+    kind = rank.recipe.sharding.kind
+    if kind in ("none", "ddp") or (kind in ("fsdp1", "fsdp2") and not is_cut(rank.recipe, rank.units)):
+        return Step
+    found = _STEPS.get(kind)
+    return getattr(import_module(f"vramcast.training.{found[0]}"), found[1]) if found else None
+
+
+_STEPS = {
+    "fsdp1": ("replay_fsdp1", "FlatStep"),
+    "fsdp2": ("replay_fsdp2", "ShardedStep"),
+    "zero1": ("replay_zero", "PartitionedStep"),
+    "zero2": ("replay_zero", "PartitionedStep"),
+    "zero3": ("replay_zero3", "FetchedStep"),
+}
 
 
 def replays(rank: Rank) -> bool:
@@ -47,7 +69,7 @@ def replays(rank: Rank) -> bool:
     empties = recipe.framework == "peft_bench"  # its cache, every tenth step (method_comparison/MetaMathQA/run.py)
     sharding = recipe.sharding
     units = sharding.kind in ("fsdp1", "fsdp2") and not (rank.accumulates or code_width(recipe) or sharding.quantized_gathers)
-    engine = sharding.kind in ("zero1", "zero2") and _partitions(rank)
+    engine = sharding.kind.startswith("zero") and _partitions(rank)
     whole = sharding.kind in ("none", "ddp") or units or engine
     alone = structure.parallel.model_ranks == 1 and whole and not sharding.offload
     plain = not rank.kind.towers and isinstance(rank.kind.layers, StageLayers) and rank.kind.prediction_heads == 1
@@ -62,7 +84,8 @@ def _partitions(rank: Rank) -> bool:
     """Whether DeepSpeed's engine has no event that is not known: 16-bit weights, float32 masters, one micro-batch."""
     update = rank.recipe.update
     engine = update.flattens and update.master == "float32" and not update.checks_overflow
-    return engine and width(rank.recipe.precision.weights) == 2 and not rank.accumulates
+    cut = rank.recipe.sharding.kind == "zero3"  # whose gradients of every micro-batch take the same way
+    return engine and width(rank.recipe.precision.weights) == 2 and (cut or not rank.accumulates)
 
 
 @by_identity(1, most=64)
@@ -100,6 +123,19 @@ class Memory:
                 free(block)
 
 
+def tensors_of(block: Layer, recipe: Recipe) -> list[float]:
+    """Elements of each tensor of a block; experts that are one tensor have gate and up in it (transformers 5)."""
+    found: list[float] = []
+    before = ""
+    for t in (t for t in block.tensors if t.kind != "buffer"):
+        if recipe.kernels.fused_experts and (before, t.role) == ("expert.gate", "expert.up"):
+            found[-1] += t.elements
+        else:
+            found.append(float(t.elements))
+        before = t.role
+    return found
+
+
 class Step:
     """Steps of one rank: weights, then forward, loss, backward and optimizer, as often as it takes to be steady."""
 
@@ -110,8 +146,8 @@ class Step:
         own = {id(block): LayerEvents(self._tape(block)) for block in model.blocks}
         self.layers = [own[id(block)] for block in model.layer_list()]
         self.full = self.recipe.task.method == "full"
-        self.tensors = [t.elements * t.copies for b in model.layer_list() for t in b.tensors if t.kind != "buffer"]
-        self.tensors += [t.elements * t.copies for t in model.tensors if t.kind != "buffer"]
+        self.tensors = [n for b in model.layer_list() for n in tensors_of(b, self.recipe)]
+        self.tensors += [t.elements for t in model.tensors if t.kind != "buffer"]
         self.recomputes = self.recipe.recomputation.policy.kind == "full"
         self.gradients: list[Held] = []
         self.named: list[Held] = []
@@ -136,7 +172,7 @@ class Step:
     def enter_backward(self, unit: int) -> None:
         """A unit's backward begins, with what it computes again."""
 
-    def leave_backward(self, unit: int, *, adds: bool) -> None:
+    def leave_backward(self, unit: int) -> None:
         """Its input's gradient is there."""
 
     def _tape(self, block: Any) -> Tape:
@@ -198,11 +234,11 @@ class Step:
             held[layer.given] = gradient
             memory.run(layer.back, held, lambda size: self._gradient(size, adds=adds))
             gradient = None if layer.result is None else held[layer.result]
-            self.leave_backward(place, adds=adds)
+            self.leave_backward(place)
             memory.give(given)
         self.enter_backward(EMBEDDING)
         self._embedding(gradient, adds=adds)
-        self.leave_backward(EMBEDDING, adds=adds)
+        self.leave_backward(EMBEDDING)
         memory.give(*self.named)
         self.named = []
 
@@ -255,7 +291,7 @@ class Step:
         if self.rank.kind.trains_head and self.full:
             self._gradient(self.model.vocab * self.model.hidden * width(recipe.precision.backward_gradients), adds=adds)
         narrow = take(states * w)
-        self.leave_backward(HEAD, adds=adds)
+        self.leave_backward(HEAD)
         give(gradient, head, *normed)
         wide = take(self.rank.layers.boundary)
         give(narrow)

@@ -54,13 +54,6 @@ class ReducedStep(Step):
         self.memory.give(part)
         return wide
 
-    def _keep(self, part: Held, *, adds: bool) -> None:
-        """The part stays until the update, or is added to that of the micro-batch before."""
-        if adds:
-            self.memory.give(part)
-        else:
-            self.gradients.append(part)
-
     def _casts_head(self) -> bool:
         return False  # it was gathered in the type that computes
 
@@ -127,16 +120,16 @@ class FlatStep(ReducedStep):
             if unit and not adapters_come_ahead(self.rank):
                 self._gather(unit - 1)
 
-    def leave_backward(self, unit: int, *, adds: bool) -> None:
+    def leave_backward(self, unit: int) -> None:
         """All gradients of the unit in one, then this rank's part; those of the ends wait for the root."""
         if unit == HEAD:
             return
         mine, self.fresh = self.fresh, []
         if unit == EMBEDDING:
             mine, self.waiting = [*self.waiting, *mine], []
-        self._reduce(unit, mine, adds=adds)
+        self._reduce(unit, mine)
 
-    def _reduce(self, unit: int, gradients: list[tuple[Held, Any]], *, adds: bool) -> None:
+    def _reduce(self, unit: int, gradients: list[tuple[Held, Any]]) -> None:
         take, give = self.memory.take, self.memory.give
         size = sum(size for _, size in gradients)
         flat = take(size)
@@ -145,7 +138,7 @@ class FlatStep(ReducedStep):
         elements = size / width(self.recipe.precision.backward_gradients)
         part = self._part_of(elements)
         give(flat)
-        self._keep(part, adds=adds)
+        self.gradients.append(part)
 
     def _waits(self) -> bool:
         return self.at == HEAD

@@ -15,7 +15,7 @@ _backward_prefetch: one unit ahead; post_backward: reshards, drops the input of 
 from typing import Any
 
 from vramcast.training.recipe.parts import width
-from vramcast.training.replay import EMBEDDING, HEAD, Held
+from vramcast.training.replay import EMBEDDING, HEAD, Held, tensors_of
 from vramcast.training.replay_fsdp1 import GATHERS, ReducedStep
 
 
@@ -26,7 +26,8 @@ class ShardedStep(ReducedStep):
         """Units, and what is in flight between them."""
         super().begin()
         units, self.apart = self.rank.units, self.recipe.sharding.separate_ends
-        self.sizes = [_scaled(b, units.of(place)) for place, b in enumerate(self.model.layer_list())]
+        blocks = enumerate(self.model.layer_list())
+        self.sizes = [_scaled(tensors_of(block, self.recipe), units.of(place)) for place, block in blocks]
         self.whole: dict[int, list[Held]] = {}
         self.coming: dict[int, Held] = {}
         self.left: Held = None  # the buffer that forward keeps until the next unit has come
@@ -92,7 +93,7 @@ class ShardedStep(ReducedStep):
         if self.recipe.sharding.reshard and unit != EMBEDDING:
             self._request(self.depth - 1 if unit == HEAD else unit - 1)
 
-    def leave_backward(self, unit: int, *, adds: bool) -> None:
+    def leave_backward(self, unit: int) -> None:
         """Cut up, its gradients too; those of a root of all that is left wait for the embedding's."""
         if unit == HEAD and not self.apart:
             return
@@ -100,12 +101,12 @@ class ShardedStep(ReducedStep):
         mine, self.fresh = self.fresh, []
         if unit == EMBEDDING:
             mine, self.waiting = [*self.waiting, *mine], []
-        self._reduce(mine, adds=adds)
+        self._reduce(mine)
         if unit == EMBEDDING:
             self.memory.give(self.reducing)
             self.reducing = None
 
-    def _reduce(self, gradients: list[tuple[Held, Any]], *, adds: bool) -> None:
+    def _reduce(self, gradients: list[tuple[Held, Any]]) -> None:
         """Whole gradients become one buffer, then this rank's part."""
         if not gradients:
             return
@@ -114,13 +115,12 @@ class ShardedStep(ReducedStep):
         give(self.reducing)
         self.reducing = take(elements * self.reduce)
         give(*(block for block, _ in gradients))
-        self._keep(self._part_of(elements), adds=adds)
+        self.gradients.append(self._part_of(elements))
 
     def _waits(self) -> bool:
         return self.at == HEAD and not self.apart
 
 
-def _scaled(block: Any, elements: float) -> list[float]:
+def _scaled(own: list[float], elements: float) -> list[float]:
     """Elements of each weight of a block, which together come to ``elements``."""
-    own = [t.elements for t in block.tensors if t.kind != "buffer"]
     return [n * elements / sum(own) for n in own]

@@ -107,7 +107,7 @@ class PartitionedStep(Step):
             self.gradients.append(block)  # stage 1 keeps those of other ranks until backward is over
         self.waiting, self.filled, self.holds_own = None, 0.0, False
 
-    def leave_backward(self, unit: int, *, adds: bool) -> None:
+    def leave_backward(self, unit: int) -> None:
         """The last bucket is reduced, and whatever is not of this rank's part freed."""
         if unit != EMBEDDING:
             return

@@ -217,6 +217,9 @@ class _Rules:
 
     def loaded(self) -> Quantity:
         recipe, held = self.recipe, self.held
+        if recipe.quantization.loads_whole and self.kind == "zero3":
+            whole = held.trained.total + held.adapter.total + held.frozen.total
+            return named(whole, "of the whole model, before they are cut up") * bytes_(width(recipe.precision.compute))
         if not recipe.quantization.loads_whole or self.kind != "fsdp1":
             return NOTHING
         return summed(

@@ -51,6 +51,8 @@ ALIASES = {
     "llamafactory": "llama_factory", "swift": "ms_swift", "colossal": "colossalai", "composer": "llm_foundry",
     "lit_gpt": "litgpt", "titan": "torchtitan", "tune": "torchtune",
 }  # fmt: skip
+DEEPSPEED_BUCKET = 500_000_000
+"""Elements of a reduction bucket where nobody sets it (DeepSpeed 0.18, runtime/zero/config.py: reduce_bucket_size)."""
 FIRST_YEAR = 2000  # below it a number is a release's, from it on the year of a month
 
 

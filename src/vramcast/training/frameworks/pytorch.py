@@ -5,8 +5,9 @@ Also what the PEFT method comparison, llama-recipes and NeMo AutoModel do unless
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
+from vramcast.training.frameworks.common import DEEPSPEED_BUCKET
 from vramcast.training.recipe.draft import Draft, Overrides, because
-from vramcast.training.recipe.parts import Loss, ModelParallel, Precision, Update
+from vramcast.training.recipe.parts import Loss, ModelParallel, Precision, Quantization, Sharding, Update
 from vramcast.workload import Training
 
 _KEEP_OUTPUT = ("pytorch", "peft_bench")  # outputs = model(...); outputs.loss.backward(), as PEFT's method comparison has it
@@ -20,7 +21,23 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     piped = question.parallel.pp > 1
     yield because("torch.distributed.pipelining, stage.py" if piped else "", ModelParallel, receives_ahead=piped)
     yield because("schedule.step returns outputs unless told otherwise" if piped else "", Loss, keeps_outputs=piped)
+    if question.zero and draft.framework == "pytorch":
+        yield from _own_engine(question.zero)
     if draft.framework in _KEEP_OUTPUT:
         gathered = draft.get("compute") if question.fsdp or question.zero == 3 else None  # units come in the compute dtype
         yield because("the loop's variable names the model's output", Loss, holds_logits=gathered or draft.get("weights"))
     yield from hf_trainer.resolve(draft, question, model)
+
+
+def _own_engine(stage: int) -> Overrides:
+    """deepspeed.initialize in the loop itself: the engine's own defaults, and the whole model moved to every card first.
+
+    Source: DeepSpeed 0.19.8, runtime/zero/config.py (overlap_comm: stage 3 alone), runtime/engine.py
+    (_configure_distributed_model: module.to(device), without zero.Init).
+    """
+    third = stage == 3
+    size = DEEPSPEED_BUCKET if third else 2 * DEEPSPEED_BUCKET
+    reason = "the engine's own reduce_bucket_size and allgather_bucket_size; \"auto\" is the Trainer's"
+    yield because(reason, Sharding, bucket_elements=size, reduce_bucket=DEEPSPEED_BUCKET)
+    yield because("overlap_comm of stage 3 alone", Sharding, overlaps=third)
+    yield because("engine.py: module.to(device)" if third else "", Quantization, loads_whole=third)

@@ -19,13 +19,11 @@ import msgspec
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
-from vramcast.training.frameworks.common import is_month, version_of
+from vramcast.training.frameworks.common import DEEPSPEED_BUCKET, is_month, version_of
 from vramcast.training.recipe.draft import Draft, Overrides, because, dtype_of
 from vramcast.training.recipe.parts import Kernels, Loss, Policy, Precision, Recomputation, Sharding, Update
 from vramcast.workload import Training
 
-DEEPSPEED_BUCKET = 500_000_000
-"""Elements of a reduction bucket where nobody sets it (DeepSpeed 0.18, runtime/zero/config.py: reduce_bucket_size)."""
 SAVING_DEFAULTS, FUSED_HEAD, FUSED_SFT = (2026, 7), (2026, 2), (2026, 8)  # prime-rl, the month after each change
 FUSED_UPDATE = (2026, 9)  # prime-rl #3234 of 15 August
 
@@ -79,7 +77,8 @@ def _nemo_rl(_draft: Draft, _question: Training) -> Overrides:
 
 def _prime_rl(draft: Draft, question: Training) -> Overrides:
     month = version_of(question, "9999.1")
-    yield from _prime_rl_defaults(draft, question, since=month >= SAVING_DEFAULTS)
+    if month >= SAVING_DEFAULTS:
+        yield from _prime_rl_defaults(draft, question)
     fused = month >= (FUSED_SFT if draft.get("task", "sft") in ("sft", "pretrain") else FUSED_HEAD)
     yield because(
         "fused_lm_head_token_chunk_size" if fused else "forward returns logits.float()", Loss, kind="blocks" if fused else "plain"
@@ -99,10 +98,8 @@ def _prime_rl(draft: Draft, question: Training) -> Overrides:
         yield because("forward returns logits.float()", Loss, holds_logits="float32", logits_kept=False)
 
 
-def _prime_rl_defaults(draft: Draft, question: Training, *, since: bool) -> Overrides:
-    """What a run saves memory with unless it says otherwise: nothing at first, all of it ``since`` June 2026."""
-    if not since:
-        return
+def _prime_rl_defaults(draft: Draft, question: Training) -> Overrides:
+    """What a run saves memory with unless it says otherwise, since June 2026."""
     if question.compile is None:
         yield because("model.compile", Kernels, compiled=True)
     if draft.get("checkpointing") is None:

@@ -57,6 +57,7 @@ QUIET = frozenset({
 })  # fmt: skip
 PARALLEL = frozenset({
     "world", "dp", "zero_stage", "tp", "sp", "pp", "cp", "ep", "impl", "etp", "vpp", "partition", "pp_naive", "ulysses",
+    "reduce_bucket_size",
 })  # fmt: skip
 # What a row may hold on the host: its key, and the part it names.
 OFFLOAD = {"params": "parameters", "optimizer": "optimizer", "gradients": "gradients"}
