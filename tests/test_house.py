@@ -83,7 +83,7 @@ TRAINING = {
     "counts": 2,
     "resolve": 3, "states": 3, "towers": 3, "gathers": 4, "loss": 4, "structure": 5, "moment": 6,
     "full_sharding": 7, "layer_events": 7, "timeline": 8, "counters": 9, "replay": 9, "replay_fsdp1": 10,
-    "replay_fsdp2": 11, "replay_zero": 10, "forecast": 12, "memory": 12,
+    "replay_fsdp2": 11, "replay_zero": 10, "replay_zero3": 11, "forecast": 12, "memory": 12,
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from vramcast.models.families import read_config
 from vramcast.training.forecast import forecast_training
-from vramcast.workload import Parallel, Training
+from vramcast.workload import Adapter, Parallel, Training
 
 SWEEP = Path(__file__).parents[2] / "benchmarks" / "tracing" / "sweep.jsonl"
 CONFIG = {
@@ -81,10 +81,22 @@ def test_before_0_19_flat_weights_went_over_the_host() -> None:
     )
 
 
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+def test_zero_3_cuts_frozen_weights_where_they_were_made(checkpointing: str) -> None:
+    """Parts of frozen weights lie between blocks that were let go: the closed form is 10 % below both traces."""
+    seen = traced("llama", layout="zero3", checkpointing=checkpointing, seq=2048, method="lora")
+    asked = msgspec.structs.replace(
+        QUESTION, checkpointing=checkpointing, parallel=Parallel(dp=8), gpus=8, zero=3, method="lora",
+        adapter=Adapter(rank=16, targets=("q", "k", "v", "o", "gate", "up", "down")),
+    )  # fmt: skip
+    assert reserved(asked, replays=True) == pytest.approx(seen, rel=0.025)
+    assert reserved(asked, replays=False) < 0.92 * seen
+
+
 @pytest.mark.parametrize(
     "changes",
     [
-        {"parallel": Parallel(dp=8), "gpus": 8, "zero": 3},
+        {"parallel": Parallel(dp=8), "gpus": 8, "zero": 3, "offload": ("optimizer",)},
         {"parallel": Parallel(dp=8), "gpus": 8, "zero": 2, "accumulate": 2},
         {"parallel": Parallel(dp=8), "gpus": 8, "fsdp": 2, "accumulate": 2},
         {"options": {"lengths": "variable"}},

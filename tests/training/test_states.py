@@ -45,7 +45,7 @@ def test_the_distributed_optimizer_holds_six_bytes_and_twelve_shared() -> None:
 
 @pytest.mark.parametrize(("stage", "bytes_per_parameter"), [(1, 4 + 12 / 4), (2, 2 + 14 / 4), (3, 16 / 4)])
 def test_what_each_zero_stage_divides(stage: int, bytes_per_parameter: float) -> None:
-    plain = {"bucket_elements": 0}  # buckets take other ranks' gradients in
+    plain = {"bucket_elements": 0, "reduce_bucket": 0}  # buckets take other ranks' gradients in
     question = ask(param_dtype="bfloat16", zero=stage, gpus=4, parallel=Parallel(dp=4), options=plain)
     gradients = max(sized(i, "gradients") for i in forecast_training(question, model=LLAMA2_7B).worst.instants)
     held = sum(size for name, size in steady(question).items() if name not in ("communication", "gradients")) + gradients
