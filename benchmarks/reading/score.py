@@ -19,7 +19,7 @@ from vramcast.asking.sorting import sorted_flags
 from vramcast.errors import VramcastError
 from vramcast.reading.kinds import kinds_of, taken_for
 from vramcast.reading.serving.files import find_launches
-from vramcast.reading.serving.flags import plain_name, taken_apart
+from vramcast.reading.serving.flags import parsed_flags, plain_name
 from vramcast.reading.serving.launch import UNMODELLED, Launch
 from vramcast.reading.serving.spelling import ALIASES
 from vramcast.reading.shell import open_names
@@ -80,7 +80,7 @@ def _launch(launch: Launch, truth: dict[str, Any]) -> dict[str, Any]:
     options = engine_named(name).options
     told = sorted_flags(launch, options)
     known = {word.lstrip("-").partition("=")[0]: word.partition("=")[2] or "on" for word in told.known}
-    typed = {flag.name: flag.value for flag in taken_apart(launch.engine, launch.flags, ()).flags}
+    typed = {flag.name: flag.value for flag in parsed_flags(launch.engine, launch.flags, ()).flags}
     unread = " ".join(u.what for u in told.unmodelled)
     quiet = " ".join(str(a.value) for a in told.assumed if a.name == "no effect on memory")
     left = ", ".join(str(a.value) for a in told.assumed if a.name == "left to the engine").split(", ")

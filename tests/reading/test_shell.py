@@ -3,11 +3,11 @@
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.reading.shell import Around, read_script_text
+from vramcast.reading.shell import ShellStart, read_script_text
 
 
 def _last(text: str, **around: object) -> tuple[str, ...]:
-    return read_script_text(text, Around(**around)).lines[-1].words  # type: ignore[arg-type]
+    return read_script_text(text, ShellStart(**around)).lines[-1].words  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

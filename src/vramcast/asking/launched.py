@@ -91,14 +91,14 @@ def _in_place_of_model(
     import shlex
 
     from vramcast.reading.serving.files import Found, is_serving_file, read_serving_file
-    from vramcast.reading.serving.launch import Held
+    from vramcast.reading.serving.launch import Surroundings
     from vramcast.reading.serving.programs import program_of
     from vramcast.reading.serving.scripts import read_script
 
     if is_serving_file(model):
         file = read_serving_file(model, variables=variables)
         return Launched(launch=_chosen(file, model, only), kind=file.kind), tuple(flags)
-    held = Held(where="the pasted line", variables=dict(variables))
+    held = Surroundings(where="the pasted line", variables=dict(variables))
     if " " in model and (several := read_script(model, held)):
         return Launched(launch=_chosen(Found(kind="command line", launches=several), "the pasted text", only)), tuple(flags)
     if typed and program_of([model, *flags]) and (several := read_script(shlex.join([model, *flags]), held)):

@@ -9,7 +9,7 @@ import msgspec
 
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.reading.serving.effects import effect_of
-from vramcast.reading.serving.flags import Flag, is_idle, is_speed, taken_apart
+from vramcast.reading.serving.flags import Flag, is_idle, is_speed, parsed_flags
 from vramcast.reading.serving.launch import Launch
 from vramcast.reading.shell import open_names
 from vramcast.serving.engines.options import Option
@@ -35,7 +35,7 @@ def sorted_flags(launch: Launch, options: tuple[Option, ...], *, typed: Iterable
     from vramcast.asking.engine_line import FIELDS
 
     switches = [o.name.replace("_", "-") for o in options if o.kind == "bool"]
-    apart = taken_apart(launch.engine, launch.flags, switches).flags
+    apart = parsed_flags(launch.engine, launch.flags, switches).flags
     table = {option.name.replace("_", "-"): option for option in options}
     piles = _Piles(launch, won={*typed})
     names = {flag.name for flag in apart}
@@ -68,7 +68,7 @@ def without_rule(words: Sequence[str], engine: str, options: tuple[Option, ...])
 
     switches = [o.name.replace("_", "-") for o in options if o.kind == "bool"]
     table = {*FIELDS, *(flag for o in options for flag in (f"--{o.name.replace('_', '-')}", *o.flags))}
-    apart, known = taken_apart(engine, words, switches), []
+    apart, known = parsed_flags(engine, words, switches), []
     piles = _Piles(Launch(engine=engine, model="", where="the command line"), won=set())
     for one in apart.flags:
         ours = {one.typed, one.typed.replace("_", "-"), f"--{one.name}", f"--{one.name.removeprefix('no-')}"} & table

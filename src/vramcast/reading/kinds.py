@@ -167,7 +167,7 @@ def _training(text: str, name: str) -> Kind | None:
 
         because = training_in(text).because
         return Kind(what="Markdown", command=("train", "--from"), strength=LIKELY, because=because) if because else None
-    if name.endswith(".py") or re.search(r"^\s*(?:from|import) \w+", text, re.M):
+    if name.endswith(".py") or re.search(r"^[ \t]*(?:from|import) \w+", text, re.M):
         if name.endswith(".py") and is_xtuner(text):
             return Kind(what="a training program", command=("train", "--from"), strength=CERTAIN, because="XTuner's own names")
         if because := _arguments_made(text):

@@ -5,7 +5,7 @@ import pytest
 from vramcast.reading.kinds import kinds_of, taken_for
 from vramcast.reading.serving.bare_flags import engine_of_bare_flags
 from vramcast.reading.serving.files import find_launches
-from vramcast.reading.serving.flags import taken_apart
+from vramcast.reading.serving.flags import parsed_flags
 from vramcast.reading.serving.launch import Launch
 
 
@@ -42,7 +42,7 @@ spec:
 def test_resource_of_an_operator() -> None:
     launch = one(OPERATOR, "model.yaml")
     assert (launch.engine, launch.model, launch.card) == ("vllm", "Qwen/Qwen3-8B", "L4")
-    flags = {flag.name: flag.value for flag in taken_apart("vllm", launch.flags).flags}
+    flags = {flag.name: flag.value for flag in parsed_flags("vllm", launch.flags).flags}
     assert flags == {"max-model-len": "8192", "quantization": "fp8", "tensor-parallel-size": "2"}
 
 
@@ -59,9 +59,9 @@ def test_array_of_another_program_is_no_launch() -> None:
 def test_presets_with_common_section() -> None:
     text = "[*]\nngl = 99\nfa = on\n\n[small]\nmodel = /models/a.gguf\nc = 8192\n\n[large]\nhf = org/b-GGUF:Q4_K_M\nngl = 20\n"
     small, large = find_launches(text, "models.ini").launches
-    assert small.name == "small" and taken_apart("llama_cpp", small.flags).flags[0].name == "n-gpu-layers"
-    assert {f.name: f.value for f in taken_apart("llama_cpp", small.flags).flags}["ctx-size"] == "8192"
-    assert {f.name: f.value for f in taken_apart("llama_cpp", large.flags).flags}["n-gpu-layers"] == "20"
+    assert small.name == "small" and parsed_flags("llama_cpp", small.flags).flags[0].name == "n-gpu-layers"
+    assert {f.name: f.value for f in parsed_flags("llama_cpp", small.flags).flags}["ctx-size"] == "8192"
+    assert {f.name: f.value for f in parsed_flags("llama_cpp", large.flags).flags}["n-gpu-layers"] == "20"
 
 
 def test_ini_of_something_else() -> None:
@@ -118,7 +118,7 @@ Write-Host "starting -c 1"
 
 def test_powershell() -> None:
     launch = one(POWERSHELL, "start.ps1")
-    flags = {flag.name: flag.value for flag in taken_apart("llama_cpp", launch.flags).flags}
+    flags = {flag.name: flag.value for flag in parsed_flags("llama_cpp", launch.flags).flags}
     assert launch.model == "C:/m/a.gguf"
     assert (flags["ctx-size"], flags["n-gpu-layers"], flags["flash-attn"]) == ("8192", "40", "on")
 
@@ -172,7 +172,7 @@ def test_script_that_asks_nvidia_smi_is_no_report_of_it() -> None:
     ],
 )
 def test_no_tower_only_where_no_image_is_taken(words: list[str], alone: bool) -> None:
-    assert ("language-model-only" in {flag.name for flag in taken_apart("vllm", words).flags}) is alone
+    assert ("language-model-only" in {flag.name for flag in parsed_flags("vllm", words).flags}) is alone
 
 
 def test_json_of_a_program_is_told() -> None:
@@ -193,7 +193,7 @@ def test_properties_of_djl() -> None:
         "option.max_rolling_batch_size=64  # seats\noption.max_model_len=8192\n"
     )
     launch = one(text, "serving.properties")
-    flags = {flag.name: flag.value for flag in taken_apart("vllm", launch.flags).flags}
+    flags = {flag.name: flag.value for flag in parsed_flags("vllm", launch.flags).flags}
     assert (launch.engine, launch.model) == ("vllm", "org/m-8b")
     assert flags == {"tensor-parallel-size": "4", "max-num-seqs": "64", "max-model-len": "8192"}
 
@@ -251,5 +251,5 @@ def test_word_of_flash_attention_that_is_open() -> None:
     ("task", "runner"), [("embed", "pooling"), ("score", "pooling"), ("generate", "generate"), ("auto", "auto")]
 )
 def test_a_task_is_a_runner(task: str, runner: str) -> None:
-    (flag,) = taken_apart("vllm", ["--task", task]).flags
+    (flag,) = parsed_flags("vllm", ["--task", task]).flags
     assert (flag.name, flag.value) == ("runner", runner)

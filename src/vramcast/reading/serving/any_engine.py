@@ -14,8 +14,8 @@ from vramcast.errors import VramcastError
 from vramcast.reading.serving.bare_flags import engine_of_bare_flags
 from vramcast.reading.serving.containers import card_name, card_of, environment_of
 from vramcast.reading.serving.engine_yaml import OWN_KEYS, flags_of_mapping
-from vramcast.reading.serving.flags import taken_apart, words_of_flags
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.flags import parsed_flags, words_of_flags
+from vramcast.reading.serving.launch import Launch, Surroundings
 from vramcast.reading.serving.named_settings import settings_of
 from vramcast.reading.serving.spelling import ALIASES
 from vramcast.reading.serving.words import words_of
@@ -48,7 +48,7 @@ _LINE = re.compile(r"--?[a-z][\w-]+[ =].* --?[a-z]")  # a value that is flags, i
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]{1,60}/[\w.-]{2,90}")
 
 
-def engines_of(document: Any, held: Held) -> tuple[Launch, ...]:
+def engines_of(document: Any, held: Surroundings) -> tuple[Launch, ...]:
     """The engines whose arguments stand anywhere in a mapping; () where none does, or where it trains."""
     if not isinstance(document, dict | list) or any(_FOREIGN & {_snake(key) for key in one} for _, one, _ in walk(document)):
         return ()
@@ -93,7 +93,9 @@ def _text_of_yaml(text: str) -> Any:
     return found if isinstance(found, dict) else text
 
 
-def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Held, only: str) -> Launch | None:
+def _launch(
+    mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Surroundings, only: str
+) -> Launch | None:
     """The launch that a mapping holds, or None. ``only``: the one model that the whole document names, "" for none or several."""
     plain = {_snake(key): value for key, value in mapping.items()}
     listed: dict[str, Any] = {key: value for key, value in plain.items() if isinstance(value, list) and len(value) <= _LONGEST}
@@ -122,7 +124,7 @@ def _launch(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]],
     values = {_NAMES.get(key, key): value for key, value in plain.items() if _is_argument(key, value)}
     values |= {key: value for key, value in _of_model(plain, engine).items() if key not in values}
     words = [*typed, *(word for word in flags_of_mapping(values) if not said_here or _known(engine, word))]
-    flags = words_of_flags(taken_apart(engine, words).flags)
+    flags = words_of_flags(parsed_flags(engine, words).flags)
     return Launch(engine=engine, model=model, flags=flags, where=held.where, card=_card(plain), speed=_speed(plain))
 
 
@@ -146,7 +148,7 @@ def _engine_of_section(key: str) -> str:
     )
 
 
-def _by_prefix(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Held) -> Launch | None:
+def _by_prefix(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Surroundings) -> Launch | None:
     """A mapping whose keys are an engine's arguments behind a prefix of its own: ``vllm_max_model_len: 8192``."""
     found = settings_of({str(key): value for key, value in mapping.items()})
     if found is None:
@@ -154,7 +156,7 @@ def _by_prefix(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any
     engine, settings, model = found
     words = flags_of_mapping({name: mapping_value(value) for name, value in settings.items()})
     model = model or _model_in({_snake(key): value for key, value in mapping.items()}) or _model_above(above)
-    return Launch(engine=engine, model=model, flags=words_of_flags(taken_apart(engine, words).flags), where=held.where)
+    return Launch(engine=engine, model=model, flags=words_of_flags(parsed_flags(engine, words).flags), where=held.where)
 
 
 def mapping_value(text: str) -> object:
@@ -166,12 +168,12 @@ def _with_flags(
     bare: tuple[str, str],
     plain: dict[str, Any],
     place: tuple[dict[str, Any], tuple[tuple[str, Mapping[str, Any]], ...]],
-    held: Held,
+    held: Surroundings,
     only: str,
 ) -> Launch | None:
     """A mapping with a list of an engine's flags: those, what stands beside them by the engine's names, and the nearest model."""
     (engine, key), (mapping, above) = bare, place
-    apart = taken_apart(engine, words_of(plain[key])).flags
+    apart = parsed_flags(engine, words_of(plain[key])).flags
     typed = next((flag.values[0] for flag in apart if flag.name == "model" and flag.values), "")
     model = typed or _model_in(plain) or _model_above(above) or only
     if not model:
@@ -179,7 +181,7 @@ def _with_flags(
     beside = {_NAMES.get(name, name): value for name, value in plain.items() if name != key and _is_argument(name, value)}
     words = [word for word in flags_of_mapping(beside) if _known(engine, word)]
     said = {flag.name for flag in apart}
-    more = [flag for flag in taken_apart(engine, words).flags if flag.name not in said]
+    more = [flag for flag in parsed_flags(engine, words).flags if flag.name not in said]
     flags = words_of_flags([*(flag for flag in apart if flag.name != "model"), *more])
     return Launch(engine=engine, model=model, flags=flags, where=held.at(key).where, card=_card_above(mapping, above))
 

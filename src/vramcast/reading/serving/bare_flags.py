@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from vramcast.reading.serving.environment import read_environment_file
-from vramcast.reading.serving.flags import is_flag, plain_name, taken_apart, words_of_flags
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.flags import is_flag, parsed_flags, plain_name, words_of_flags
+from vramcast.reading.serving.launch import Launch, Surroundings
 from vramcast.reading.serving.spelling import ALIASES
 from vramcast.reading.serving.words import words_of
-from vramcast.reading.shell import Around, read_script_text
+from vramcast.reading.shell import ShellStart, read_script_text
 
 _ENGINES = ("vllm", "sglang", "llama_cpp")
 # Flags that the question has words for, of each engine as its parser spells them, beside the engine's own table.
@@ -52,9 +52,9 @@ def _names(engine: str) -> frozenset[str]:
     return frozenset({option.name.replace("_", "-") for option in engine_named(engine).options} | _OF_QUESTION[engine])
 
 
-def read_arrays(content: str, held: Held) -> tuple[Launch, ...]:
+def read_arrays(content: str, held: Surroundings) -> tuple[Launch, ...]:
     """Launches by a script that starts nothing itself but keeps an engine's flags in an array, beside its model."""
-    script = read_script_text(content, Around(given=held.variables, source=held.text_of))
+    script = read_script_text(content, ShellStart(given=held.variables, source=held.text_of))
     variables = {**read_environment_file(content), **script.variables}  # a file of variables needs no quotes
     found: list[Launch] = []
     for name, words in {**_texts(variables), **script.arrays}.items():
@@ -63,7 +63,7 @@ def read_arrays(content: str, held: Held) -> tuple[Launch, ...]:
             continue
         model = _model_of(engine, words, variables)
         if model:
-            flags = words_of_flags(flag for flag in taken_apart(engine, words).flags if flag.name != "model")
+            flags = words_of_flags(flag for flag in parsed_flags(engine, words).flags if flag.name != "model")
             found.append(Launch(engine=engine, model=model, flags=flags, where=held.at(name).where))
     return tuple(found)
 
@@ -76,5 +76,5 @@ def _texts(variables: Mapping[str, str]) -> dict[str, list[str]]:
 
 def _model_of(engine: str, words: Sequence[str], variables: Mapping[str, str]) -> str:
     """The model by the flags, else by the variable that names one."""
-    typed = next((flag.values[0] for flag in taken_apart(engine, words).flags if flag.name == "model" and flag.values), "")
+    typed = next((flag.values[0] for flag in parsed_flags(engine, words).flags if flag.name == "model" and flag.values), "")
     return typed or next((variables[name] for name in _MODELS if variables.get(name)), "")

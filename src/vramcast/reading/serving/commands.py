@@ -6,8 +6,8 @@ from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.reading.serving.environment import read_environment_file, variable_of, variables_of_engine
-from vramcast.reading.serving.flags import Apart, Flag, taken_apart, words_of_flags
-from vramcast.reading.serving.launch import Held, Launch, visible_cards
+from vramcast.reading.serving.flags import Flag, ParsedFlags, parsed_flags, words_of_flags
+from vramcast.reading.serving.launch import Launch, Surroundings, visible_cards
 from vramcast.reading.serving.programs import Program, engine_of_flags, image_engine
 from vramcast.reading.shell.variables import open_names, resolved
 
@@ -19,17 +19,17 @@ _CONFIGS = {
 _EXTRA = ("-e", "--env")
 
 
-def launch_of(program: Program, held: Held, environment: Mapping[str, str], name: str = "") -> Launch | None:
+def launch_of(program: Program, held: Surroundings, environment: Mapping[str, str], name: str = "") -> Launch | None:
     """One launch of a program; its model is "" where nothing names it."""
     import msgspec
 
     variables = variables_of_engine(program.engine, environment)
-    apart = taken_apart(program.engine, [resolved(word, environment) for word in program.words])
+    apart = parsed_flags(program.engine, [resolved(word, environment) for word in program.words])
     typed = {flag.name for flag in apart.flags}
-    extra = [flag for flag in taken_apart(program.engine, variables.flags).flags if flag.name not in typed]
+    extra = [flag for flag in parsed_flags(program.engine, variables.flags).flags if flag.name not in typed]
     read, files = _configuration(program.engine, apart, held, typed)
     flags = (*apart.flags, *read, *extra)
-    model, flags = _model(program.engine, Apart(flags=flags, words=apart.words))
+    model, flags = _model(program.engine, ParsedFlags(flags=flags, words=apart.words))
     said_by = {flag.name: f"environment {variable_of(program.engine, flag.name)}".strip() for flag in extra}
     places = {name: f"{held.where}: {place}" if held.where else place for name, place in said_by.items()} | files
     return msgspec.structs.replace(
@@ -49,7 +49,7 @@ def _engine(program: Program, flags: Sequence[Flag]) -> str:
     return "ik_llama_cpp" if program.engine == "llama_cpp" and own & {flag.name for flag in flags} else program.engine
 
 
-def _model(engine: str, apart: Apart) -> tuple[str, tuple[Flag, ...]]:
+def _model(engine: str, apart: ParsedFlags) -> tuple[str, tuple[Flag, ...]]:
     """The model, and the flags without it: a flag's value, else the first word that belongs to no flag."""
     named = next((flag for flag in apart.flags if flag.name in _MODEL_FLAGS and flag.values and engine != "ollama"), None)
     repo = next((flag for flag in apart.flags if flag.name == "hf-repo" and flag.values), named)
@@ -83,7 +83,7 @@ def _after_switch(flags: tuple[Flag, ...]) -> tuple[str, tuple[Flag, ...]]:
     return "", flags
 
 
-def _configuration(engine: str, apart: Apart, held: Held, typed: set[str]) -> tuple[list[Flag], dict[str, str]]:
+def _configuration(engine: str, apart: ParsedFlags, held: Surroundings, typed: set[str]) -> tuple[list[Flag], dict[str, str]]:
     """Flags of the YAML that ``--config`` or ``--extra_llm_api_options`` names, where it is at hand."""
     from vramcast.reading.serving.engine_yaml import flags_of_mapping
     from vramcast.untrusted import parse_yaml
@@ -102,7 +102,7 @@ def _configuration(engine: str, apart: Apart, held: Held, typed: set[str]) -> tu
         except QuestionError:
             found.append(Flag(name=f"{flag.name} (the file {_leaf(flag.values[0])} is no YAML)", typed=flag.typed))
             continue
-        for more in taken_apart(engine, flags_of_mapping(mapping if isinstance(mapping, dict) else {})).flags:
+        for more in parsed_flags(engine, flags_of_mapping(mapping if isinstance(mapping, dict) else {})).flags:
             if more.name not in typed:
                 found.append(more)
                 places[more.name] = _leaf(flag.values[0])
@@ -113,7 +113,7 @@ def _leaf(path: str) -> str:
     return path.rstrip("/").rsplit("/", 1)[-1][:80]
 
 
-def set_around(program: Program, held: Held) -> tuple[dict[str, str], int]:
+def set_around(program: Program, held: Surroundings) -> tuple[dict[str, str], int]:
     """Variables and cards that a container's or a job starter's own words set."""
     before = program.before
     found: dict[str, str] = {}
@@ -151,7 +151,9 @@ def cards_of(text: str) -> int:
     return int(last[1]) if last and (plain[: last.start()] == "" or plain[: last.start()].endswith(":")) else 0
 
 
-def of_image(image: str, words: Sequence[str], environment: Mapping[str, str], held: Held, name: str) -> tuple[Launch, ...]:
+def of_image(
+    image: str, words: Sequence[str], environment: Mapping[str, str], held: Surroundings, name: str
+) -> tuple[Launch, ...]:
     """What a container starts whose image has an entry point of its own."""
     found = image_engine(image)
     untold = found is None or bool(open_names(image) and "/" not in image)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
-from vramcast.reading.serving.flags import taken_apart, words_of_flags
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.flags import parsed_flags, words_of_flags
+from vramcast.reading.serving.launch import Launch, Surroundings
 
 NAME = "Dynamo configuration"
 _ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrtllm": "tensorrt_llm", "trtllm": "tensorrt_llm"}
@@ -13,7 +13,7 @@ _PARTS = ("Worker", "Engine")
 _OWN = ("ServiceArgs", "common-configs", "common_configs")
 
 
-def read(document: Any, held: Held) -> tuple[Launch, ...]:
+def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
     """The workers of a configuration; () for any other mapping."""
     if not isinstance(document, dict) or not ({"Frontend", "Processor", "Common"} & set(document)):
         return ()
@@ -22,7 +22,7 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
     return tuple(launch for name, one in workers.items() for launch in _worker(name, one, common, held.at(name)))
 
 
-def _worker(name: str, section: Mapping[str, Any], common: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+def _worker(name: str, section: Mapping[str, Any], common: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
     shared = section.get("common-configs") or section.get("common_configs") or ()
     values = {key: common[key] for key in shared if key in common} | {k: v for k, v in section.items() if k not in _OWN}
     model = values.pop("model", None) or values.pop("model-path", None) or common.get("model") or section.get("served_model_name")
@@ -30,7 +30,7 @@ def _worker(name: str, section: Mapping[str, Any], common: Mapping[str, Any], he
     service = section.get("ServiceArgs")
     resources = service.get("resources") if isinstance(service, dict) else None
     count = str(resources.get("gpu", "")) if isinstance(resources, dict) else ""
-    words = words_of_flags(taken_apart(engine, flags_of_mapping(values)).flags)
+    words = words_of_flags(parsed_flags(engine, flags_of_mapping(values)).flags)
     return (
         Launch(
             engine=engine,

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from vramcast.reading.serving.flags import taken_apart, words_of_flags
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.flags import parsed_flags, words_of_flags
+from vramcast.reading.serving.launch import Launch, Surroundings
 
 NAME = "engine configuration"
 # Keys that only an engine's own configuration has.
@@ -23,7 +23,7 @@ _FOREIGN = {"learning_rate", "services", "apiVersion", "micro_batch_size", "per_
 _MODEL = ("model", "model_path", "model_tag", "model_name", "model_id")
 
 
-def read(document: Any, held: Held) -> tuple[Launch, ...]:
+def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
     """The launch of an engine's own file; () for any other mapping."""
     if not isinstance(document, dict):
         return ()
@@ -34,7 +34,7 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
         return ()
     model = next((plain[key] for key in _MODEL if isinstance(plain.get(key), str)), "")
     rest = {key: value for key, value in plain.items() if key not in _MODEL}
-    words = words_of_flags(taken_apart(engine, flags_of_mapping(rest)).flags)
+    words = words_of_flags(parsed_flags(engine, flags_of_mapping(rest)).flags)
     return (Launch(engine=engine, model=model, flags=words, where=held.where),)
 
 

@@ -15,7 +15,7 @@ from vramcast.errors import ConfigError, QuestionError
 from vramcast.reading.beside import MOST_BYTES, texts_beside
 from vramcast.reading.serving.commands import launch_of
 from vramcast.reading.serving.environment import engine_of_environment, read_environment_file
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.launch import Launch, Surroundings
 from vramcast.reading.serving.programs import Program
 from vramcast.reading.serving.scripts import read_script
 from vramcast.reading.templates import plain_ending, untemplated, with_variables, without_blocks
@@ -62,7 +62,7 @@ def read_serving_text(
     ``variables``: what stands for the artefact's own. Raises QuestionError where it starts no engine known here.
     """
     what = name or "the text"
-    held = Held(where=name, variables=dict(variables or {}), text_of=_files_of(name, folder), others=_inside)
+    held = Surroundings(where=name, variables=dict(variables or {}), text_of=_files_of(name, folder), others=_inside)
     found = _read(content, what, held)
     if not found.launches:
         raise QuestionError(
@@ -79,7 +79,7 @@ def find_launches(
     content: str, name: str = "", *, folder: Path | None = None, variables: Mapping[str, str] | None = None
 ) -> Found:
     """As ``read_serving_text``, with no launches where the text starts nothing. Raises QuestionError for malformed files."""
-    held = Held(where=name, variables=dict(variables or {}), text_of=_files_of(name, folder), others=_inside)
+    held = Surroundings(where=name, variables=dict(variables or {}), text_of=_files_of(name, folder), others=_inside)
     return _read(content, name or "the text", held)
 
 
@@ -88,7 +88,7 @@ def _files_of(name: str, folder: Path | None) -> Callable[[str], str | None]:
     return texts_beside(folder, up=3 if name.lower() in ("kustomization.yaml", "kustomization.yml") else 0)
 
 
-def _inside(name: str, text: str, held: Held) -> tuple[Launch, ...]:
+def _inside(name: str, text: str, held: Surroundings) -> tuple[Launch, ...]:
     """What a text starts that another file holds: a program in a script, a compose file that a script writes."""
     try:
         return _read(text, name.rsplit("/", 1)[-1] or "the text", held).launches
@@ -96,7 +96,7 @@ def _inside(name: str, text: str, held: Held) -> tuple[Launch, ...]:
         return ()
 
 
-def _read(content: str, what: str, held: Held) -> Found:
+def _read(content: str, what: str, held: Surroundings) -> Found:
     lower = plain_ending(what)
     from vramcast.reading.serving import modelfile, presets, properties, triton
 
@@ -123,7 +123,7 @@ def _read(content: str, what: str, held: Held) -> Found:
     return _text(content, lower, held)
 
 
-def _python(content: str, lower: str, held: Held) -> Found:
+def _python(content: str, lower: str, held: Surroundings) -> Found:
     """A program; in a Markdown block that is marked so by mistake, a script."""
     from vramcast.reading.serving import python_calls
 
@@ -135,7 +135,7 @@ def _python(content: str, lower: str, held: Held) -> Found:
         return Found(kind="shell script", launches=read_script(content, held))
 
 
-def _text(content: str, lower: str, held: Held) -> Found:
+def _text(content: str, lower: str, held: Surroundings) -> Found:
     """What has no format of its own: a script, a pasted line, a unit, a program without its ending."""
     if lower.endswith((".service", ".container")) or re.search(r"^ExecStart=", content, re.M):
         return Found(kind="systemd unit", launches=_unit(content, held))
@@ -146,7 +146,7 @@ def _text(content: str, lower: str, held: Held) -> Found:
     kind = (
         "SLURM script" if "#SBATCH" in content else "command line" if len(content.strip().splitlines()) == 1 else "shell script"
     )
-    if not launches and re.search(r"^\s*(?:from|import) \w+", content, re.M):
+    if not launches and re.search(r"^[ \t]*(?:from|import) \w+", content, re.M):
         from vramcast.reading.serving import python_calls
 
         try:
@@ -175,15 +175,15 @@ def _plain_script(content: str, lower: str) -> str:
     return powershell_as_shell(content) if lower.endswith(".ps1") else content
 
 
-def _kept(content: str, held: Held) -> tuple[Launch, ...]:
+def _kept(content: str, held: Surroundings) -> tuple[Launch, ...]:
     """The flags that a script keeps for another that starts the engine."""
     from vramcast.reading.serving.bare_flags import read_arrays
 
-    kept = re.search(r"^\s*(?:export\s+)?\w+\+?=(?:\(|[\"']?--?[a-z])", content, re.M)
+    kept = re.search(r"^[ \t]*(?:export\s+)?\w+\+?=(?:\(|[\"']?--?[a-z])", content, re.M)
     return read_arrays(content, held) if kept else ()
 
 
-def _yaml(content: str, what: str, held: Held) -> Found:
+def _yaml(content: str, what: str, held: Surroundings) -> Found:
     from vramcast.reading.serving import (
         any_mapping,
         compose,
@@ -221,14 +221,14 @@ def _yaml(content: str, what: str, held: Held) -> Found:
     return Found(kind="YAML", launches=_with_guide((), first, held))
 
 
-def _with_guide(launches: tuple[Launch, ...], document: Any, held: Held) -> tuple[Launch, ...]:
+def _with_guide(launches: tuple[Launch, ...], document: Any, held: Surroundings) -> tuple[Launch, ...]:
     """The launches, then those of a Markdown text among the document's own values (a recipe's guide)."""
     guides = {k: v for k, v in document.items() if isinstance(v, str) and "```" in v} if isinstance(document, dict) else {}
     more = [one for key, text in guides.items() for one in _markdown(text, held.at(str(key))).launches]
     return (*launches, *(one for one in more if not any(_same(one, other) for other in launches)))
 
 
-def _environment(content: str, held: Held) -> tuple[Launch, ...]:
+def _environment(content: str, held: Surroundings) -> tuple[Launch, ...]:
     """What a file of nothing but NAME=value lines sets: for a server that reads them by itself, else by names of arguments."""
     from vramcast.reading.serving import named_settings
 
@@ -241,7 +241,7 @@ def _environment(content: str, held: Held) -> tuple[Launch, ...]:
     return (launch,) if launch else _kept(content, held) or named_settings.read(content, held)
 
 
-def _unit(content: str, held: Held) -> tuple[Launch, ...]:
+def _unit(content: str, held: Surroundings) -> tuple[Launch, ...]:
     """The command of a systemd unit, or of a quadlet's container, with its variables."""
     plain = re.sub(r"\\\s*\n", " ", content)
     pairs = re.findall(r"^Environment=[\"']?(\w{1,60})=([^\"'\n]{0,300})", plain, re.M)
@@ -251,7 +251,7 @@ def _unit(content: str, held: Held) -> tuple[Launch, ...]:
     return read_script(text, held, environment=dict(pairs))
 
 
-def _markdown(content: str, held: Held) -> Found:
+def _markdown(content: str, held: Surroundings) -> Found:
     """The fenced blocks of a Markdown file, each under its heading; blocks that are no artefact are passed over."""
     from vramcast.reading.serving.markdown import blocks_of
 
@@ -279,7 +279,7 @@ def _same(one: Launch, other: Launch) -> bool:
     return (one.engine, one.model, one.flags) == (other.engine, other.model, other.flags)
 
 
-def _notebook(content: str, what: str, held: Held) -> Found:
+def _notebook(content: str, what: str, held: Surroundings) -> Found:
     from vramcast.reading.notebooks import code_of, shell_of
     from vramcast.reading.serving import python_calls
 

@@ -36,14 +36,14 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True):
         return " ".join(self.values) if self.values else None
 
 
-class Apart(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedFlags(msgspec.Struct, frozen=True, kw_only=True):
     """Flags in order, and the words that belong to none."""
 
     flags: tuple[Flag, ...]
     words: tuple[str, ...] = ()
 
 
-def taken_apart(engine: str, words: Sequence[str], switches: Iterable[str] = ()) -> Apart:
+def parsed_flags(engine: str, words: Sequence[str], switches: Iterable[str] = ()) -> ParsedFlags:
     """The flags in these words. ``switches``: names that take no value, beside those known to take none."""
     bare = SWITCHES | frozenset(switches)
     aliases = ALIASES.get(engine, {})
@@ -59,7 +59,7 @@ def taken_apart(engine: str, words: Sequence[str], switches: Iterable[str] = ())
         name = plain_name(typed, aliases)
         values = (value,) if joined else _values(name, waiting, bare)
         flags += _written_out(engine, Flag(name=name, values=values, typed=typed))
-    return Apart(flags=_without_towers(flags), words=tuple(loose))
+    return ParsedFlags(flags=_without_towers(flags), words=tuple(loose))
 
 
 def _without_towers(flags: list[Flag]) -> tuple[Flag, ...]:

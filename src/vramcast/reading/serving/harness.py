@@ -7,8 +7,8 @@ lighteval/models/vllm/vllm_model.py (``model_name``, ``max_model_length``).
 import re
 from collections.abc import Sequence
 
-from vramcast.reading.serving.flags import taken_apart, words_of_flags
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.flags import parsed_flags, words_of_flags
+from vramcast.reading.serving.launch import Launch, Surroundings
 
 _ENGINES = {"vllm": "vllm", "vllm-vlm": "vllm", "sglang": "sglang"}
 _PROGRAMS = ("lm_eval", "lm-eval", "lighteval", "lm_eval.__main__")
@@ -23,7 +23,7 @@ _OWN = ("max_gen_toks", "batch_size", "max_batch_size", "add_bos_token", "genera
 _PAIR = re.compile(r"([A-Za-z_]\w{0,60})=([^,{}]*|\{[^{}]*\})(?:,|$)")
 
 
-def evaluated(words: Sequence[str], held: Held) -> tuple[Launch, ...]:
+def evaluated(words: Sequence[str], held: Surroundings) -> tuple[Launch, ...]:
     """The engine that an evaluation program starts, by its own words; () for any other command."""
     plain = [word.rsplit("/", 1)[-1] for word in words]
     place = next((at for at, word in enumerate(plain[:12]) if word in _PROGRAMS), -1)
@@ -46,4 +46,4 @@ def evaluated(words: Sequence[str], held: Held) -> tuple[Launch, ...]:
         f"--{_NAMES.get(key, key).replace('_', '-')}={value}" for key, value in given.items() if key not in (*_MODELS, *_OWN)
     ]
     flags += ["--entry=offline"] if engine == "vllm" else []
-    return (Launch(engine=engine, model=model, flags=words_of_flags(taken_apart(engine, flags).flags), where=held.where),)
+    return (Launch(engine=engine, model=model, flags=words_of_flags(parsed_flags(engine, flags).flags), where=held.where),)

@@ -8,7 +8,7 @@ import msgspec
 
 from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of
 from vramcast.reading.serving.kubernetes import stored_model
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.launch import Launch, Surroundings
 from vramcast.reading.serving.words import words_of
 
 NAME = "Helm values"
@@ -26,7 +26,7 @@ _OF_SCENARIO = {
 _MOST = 200
 
 
-def read(document: Any, held: Held) -> tuple[Launch, ...]:
+def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
     """The engines that these values start; () for values of another chart."""
     if not isinstance(document, dict) or ("apiVersion" in document and "kind" in document):
         return ()
@@ -40,7 +40,7 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
     return _plain_chart(document, held)
 
 
-def _production_stack(engines: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+def _production_stack(engines: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
     found: list[Launch] = []
     spec = engines.get("modelSpec")
     if isinstance(spec, dict):  # charts made after it, of one model each
@@ -51,7 +51,7 @@ def _production_stack(engines: Mapping[str, Any], held: Held) -> tuple[Launch, .
     return tuple(found)
 
 
-def _stack_model(model: Mapping[str, Any], engines: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+def _stack_model(model: Mapping[str, Any], engines: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
     config = model.get("vllmConfig")
     options = dict(config) if isinstance(config, dict) else {}
     extra = words_of(options.pop("extraArgs", None))
@@ -101,7 +101,7 @@ def _camel_flags(options: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _model_service(document: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+def _model_service(document: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
     """llm-d's chart: one model, decode pods and prefill pods, each with its layout and its container."""
     model = stored_model(str(document["modelArtifacts"].get("uri") or document["modelArtifacts"].get("name") or ""))
     found: list[Launch] = []
@@ -144,7 +144,7 @@ def _shape(section: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"--{_LLM_D[name]}={value}" for name, value in layout.items() if name in _LLM_D and isinstance(value, int))
 
 
-def _scenario(one: Any, held: Held) -> tuple[Launch, ...]:
+def _scenario(one: Any, held: Surroundings) -> tuple[Launch, ...]:
     """A scenario of llm-d's benchmark: the commands of its pods with the variables of its model section."""
     if not isinstance(one, dict):
         return ()
@@ -165,7 +165,7 @@ def _scenario(one: Any, held: Held) -> tuple[Launch, ...]:
     return tuple(found)
 
 
-def _scenario_part(part: str, section: Mapping[str, Any], model: str, held: Held) -> list[Launch]:
+def _scenario_part(part: str, section: Mapping[str, Any], model: str, held: Surroundings) -> list[Launch]:
     layout, vllm, common = (_mapping(section.get(key)) for key in ("parallelism", "vllm", "common"))
     shape = {
         "TP_SIZE": str(layout.get("tensor", 1)),
@@ -191,12 +191,12 @@ def _scenario_part(part: str, section: Mapping[str, Any], model: str, held: Held
     ]
 
 
-def _limits(held: Held) -> tuple[str, ...]:
+def _limits(held: Surroundings) -> tuple[str, ...]:
     """The flags that the benchmark's own command makes of its model section."""
     return tuple(f"--{flag}={held.variables[variable]}" for variable, flag in _OF_SCENARIO.items() if variable in held.variables)
 
 
-def _plain_chart(document: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+def _plain_chart(document: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
     """Values with a command or arguments somewhere, beside the image that they are for."""
     found: list[Launch] = []
     level: list[tuple[str, Any]] = [("", document)]

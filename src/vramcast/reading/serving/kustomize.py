@@ -12,7 +12,7 @@ from typing import Any
 from vramcast.errors import VramcastError
 from vramcast.reading.serving import kubernetes
 from vramcast.reading.serving.environment import read_environment_file
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.launch import Launch, Surroundings
 from vramcast.untrusted import parse_yaml_documents
 
 NAME = "kustomization"
@@ -34,7 +34,7 @@ _JOINS = frozenset(
 )
 
 
-def read(document: Any, held: Held) -> tuple[Launch, ...]:
+def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
     """What the joined resources start; () for what is no kustomization."""
     return kubernetes.read(_resources(document, held.text_of, "", 0), held) if is_kustomization(document) else ()
 

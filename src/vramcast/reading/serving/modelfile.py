@@ -7,7 +7,7 @@ import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.reading.serving.containers import Container
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.launch import Launch, Surroundings
 from vramcast.reading.serving.programs import SHELLS, image_engine
 from vramcast.reading.serving.scripts import read_script
 from vramcast.reading.serving.words import words_of
@@ -20,8 +20,8 @@ _IDLE = frozenset(
      "mirostat_eta", "mirostat_tau", "tfs_z", "num_thread", "presence_penalty", "frequency_penalty", "penalize_newline",
      "num_keep"}
 )  # fmt: skip
-_OWN = re.compile(r"^\s*(PARAMETER|TEMPLATE|SYSTEM|MESSAGE|ADAPTER|LICENSE)\b", re.M | re.I)
-_BUILDS = re.compile(r"^\s*(RUN|COPY|ENTRYPOINT|CMD|WORKDIR|EXPOSE|ARG|ENV)\b", re.M)
+_OWN = re.compile(r"^[ \t]*(PARAMETER|TEMPLATE|SYSTEM|MESSAGE|ADAPTER|LICENSE)\b", re.M | re.I)
+_BUILDS = re.compile(r"^[ \t]*(RUN|COPY|ENTRYPOINT|CMD|WORKDIR|EXPOSE|ARG|ENV)\b", re.M)
 
 
 def is_modelfile(text: str) -> bool:
@@ -37,21 +37,21 @@ def is_dockerfile(text: str) -> bool:
     return bool(lines) and re.match(r"(?:FROM|ARG)\s+\S+", lines[0]) is not None and bool(_BUILDS.search(text))
 
 
-def read(text: str, held: Held) -> tuple[Launch, ...]:
+def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
     """The model and the parameters of a Modelfile."""
-    base = re.search(r"^\s*FROM\s+(\S+)", text, re.M | re.I)
+    base = re.search(r"^[ \t]*FROM\s+(\S+)", text, re.M | re.I)
     if base is None:
         return ()
     flags: list[str] = []
     idle: list[str] = []
     unread: list[str] = []
-    for name, value in re.findall(r"^\s*PARAMETER\s+(\w{1,40})\s+(\S{1,200})", text, re.M | re.I):
+    for name, value in re.findall(r"^[ \t]*PARAMETER\s+(\w{1,40})\s+(\S{1,200})", text, re.M | re.I):
         plain = name.lower()
         if plain in _PARAMETERS:
             flags.append(f"--{_PARAMETERS[plain]}={value}")
         else:
             (idle if plain in _IDLE else unread).append(plain)
-    unread += ["ADAPTER"] if re.search(r"^\s*ADAPTER\s", text, re.M | re.I) else []
+    unread += ["ADAPTER"] if re.search(r"^[ \t]*ADAPTER\s", text, re.M | re.I) else []
     return (
         Launch(
             engine="ollama",
@@ -64,7 +64,7 @@ def read(text: str, held: Held) -> tuple[Launch, ...]:
     )
 
 
-def read_dockerfile(text: str, held: Held) -> tuple[Launch, ...]:
+def read_dockerfile(text: str, held: Surroundings) -> tuple[Launch, ...]:
     """What an image of this Dockerfile starts: its entry point and command, under its base image's."""
     what = container_of(text)
     scripts = _written(text)
@@ -78,7 +78,7 @@ def read_dockerfile(text: str, held: Held) -> tuple[Launch, ...]:
     return found
 
 
-def _entered(what: Container, held: Held) -> tuple[Launch, ...]:
+def _entered(what: Container, held: Surroundings) -> tuple[Launch, ...]:
     """What the script starts that the entry point names, written by the Dockerfile itself or at hand beside it."""
     script = next((word for word in (*what.entry, *what.arguments)[:4] if word.endswith(".sh")), "")
     content = held.text_of(script) if script else None
@@ -92,9 +92,11 @@ def _entered(what: Container, held: Held) -> tuple[Launch, ...]:
 
 def _written(text: str) -> dict[str, str]:
     """Scripts that a Dockerfile writes: ``RUN cat <<EOF >/start.sh`` and ``COPY <<EOF /start.sh``, by their last name."""
-    found = re.findall(r"^\s*(?:RUN\s+cat|COPY)\s+<<-?([\"']?)(\w{1,40})\1\s*>?\s*(\S+)[^\n]*\n(.*?)^\2\s*$", text, re.M | re.S)
+    found = re.findall(
+        r"^[ \t]*(?:RUN\s+cat|COPY)\s+<<-?([\"']?)(\w{1,40})\1\s*>?\s*(\S+)[^\n]*\n(.*?)^\2\s*$", text, re.M | re.S
+    )
     written = {name: body if quote else re.sub(r"\\([$`\\])", r"\1", body) for quote, _, name, body in found}
-    told = re.findall(r"^\s*RUN\s+(?:echo|printf)\s+(?:-e\s+)?'([^']{1,8000})'\s*>\s*(\S+)", text, re.M)
+    told = re.findall(r"^[ \t]*RUN\s+(?:echo|printf)\s+(?:-e\s+)?'([^']{1,8000})'\s*>\s*(\S+)", text, re.M)
     written |= {name: re.sub(r"\\n(?:\\\n)?", "\n", body) for body, name in told}
     return {name.rsplit("/", 1)[-1]: body for name, body in written.items()}
 
@@ -102,8 +104,8 @@ def _written(text: str) -> dict[str, str]:
 def container_of(text: str) -> Container:
     """A Dockerfile's last base image, entry point, command and variables."""
     plain = re.sub(r"\\\s*\n", " ", text)
-    images = re.findall(r"^\s*FROM\s+(?:--\S+\s+)?(\S+)", plain, re.M)
-    variables = dict(re.findall(r"^\s*(?:ENV|ARG)\s+(\w{1,60})[= ]\"?([^\"\n]{0,300}?)\"?\s*$", plain, re.M))
+    images = re.findall(r"^[ \t]*FROM\s+(?:--\S+\s+)?(\S+)", plain, re.M)
+    variables = dict(re.findall(r"^[ \t]*(?:ENV|ARG)\s+(\w{1,60})[= ]\"?([^\"\n]{0,300}?)\"?\s*$", plain, re.M))
     return Container(
         image=images[-1] if images else "",
         entry=_instruction(plain, "ENTRYPOINT"),
@@ -113,7 +115,7 @@ def container_of(text: str) -> Container:
 
 
 def _instruction(text: str, name: str) -> tuple[str, ...]:
-    found = re.findall(rf"^\s*{name}\s+(.{{1,4000}})$", text, re.M)
+    found = re.findall(rf"^[ \t]*{name}\s+(.{{1,4000}})$", text, re.M)
     if not found:
         return ()
     value = found[-1].strip()

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 from vramcast.reading.serving.engine_yaml import OWN_KEYS, flags_of_mapping
 from vramcast.reading.serving.environment import engine_of_environment, read_environment_file
-from vramcast.reading.serving.flags import taken_apart, words_of_flags
-from vramcast.reading.serving.launch import Held, Launch, visible_cards
+from vramcast.reading.serving.flags import parsed_flags, words_of_flags
+from vramcast.reading.serving.launch import Launch, Surroundings, visible_cards
 
 NAME = "file of settings"
 # Names that alone one engine has, beside those of its own configuration file.
@@ -66,14 +66,14 @@ def is_settings(text: str) -> bool:
     return bool(lines) and all(_LINES.match(line) for line in lines)
 
 
-def read(text: str, held: Held) -> tuple[Launch, ...]:
+def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
     """The server that a file of variables describes by names of an engine's arguments; () where it describes none."""
     variables = {**read_environment_file(text), **held.variables}
     found = settings_of(variables)
     if found is None or engine_of_environment(variables):
         return ()
     engine, settings, model = found
-    flags = words_of_flags(taken_apart(engine, flags_of_mapping({k: _switch(v) for k, v in settings.items()})).flags)
+    flags = words_of_flags(parsed_flags(engine, flags_of_mapping({k: _switch(v) for k, v in settings.items()})).flags)
     return (Launch(engine=engine, model=model, flags=flags, where=held.where, gpus=visible_cards(variables)),)
 
 

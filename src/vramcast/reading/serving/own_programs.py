@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 
 from vramcast.reading.serving.bare_flags import engine_of_bare_flags
-from vramcast.reading.serving.flags import taken_apart, words_of_flags
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.flags import parsed_flags, words_of_flags
+from vramcast.reading.serving.launch import Launch, Surroundings
 
 _MODELS = ("model", "model-path", "model-name-or-path", "model-id", "model-name", "base-model", "model-dir", "pretrained",
 "checkpoint",
@@ -22,7 +22,7 @@ _MEASURES = re.compile(r"bench\w*serving\w*|benchmark_serving|bench_client|genai
 _MOST = 400
 
 
-def with_flags_of_engine(words: Sequence[str], held: Held) -> tuple[Launch, ...]:
+def with_flags_of_engine(words: Sequence[str], held: Surroundings) -> tuple[Launch, ...]:
     """The engine whose flags a Python program is given; () where it is no program of the kind."""
     plain = [word.rsplit("/", 1)[-1] for word in words[:_MOST]]
     start = next(
@@ -37,7 +37,7 @@ def with_flags_of_engine(words: Sequence[str], held: Held) -> tuple[Launch, ...]
     engine = engine_of_bare_flags(rest, script)
     if not engine:
         return ()
-    apart = taken_apart(engine, rest).flags
+    apart = parsed_flags(engine, rest).flags
     model = next((flag.values[0] for flag in apart if flag.name in _MODELS and flag.values), "")
     flags = words_of_flags(flag for flag in apart if flag.name not in _MODELS)
     return (Launch(engine=engine, model=model, flags=flags, where=held.at(script).where),) if model else ()

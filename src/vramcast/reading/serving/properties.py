@@ -7,11 +7,11 @@ Source: docs.djl.ai, serving/docs/lmi: ``option.rolling_batch`` (vllm, lmi-dist,
 import re
 
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
-from vramcast.reading.serving.flags import taken_apart, words_of_flags
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.flags import parsed_flags, words_of_flags
+from vramcast.reading.serving.launch import Launch, Surroundings
 
 NAME = "properties of DJL Serving"
-_LINE = re.compile(r"^\s*option\.(\w{1,60})\s*=\s*(.*?)\s*$", re.M)
+_LINE = re.compile(r"^[ \t]*option\.(\w{1,60})\s*=\s*(.*?)\s*$", re.M)
 _ENGINES = {"vllm": "vllm", "lmi-dist": "vllm", "auto": "vllm", "trtllm": "tensorrt_llm", "tensorrt-llm": "tensorrt_llm"}
 _NAMES = {
     "tensor_parallel_degree": "tensor-parallel-size", "pipeline_parallel_degree": "pipeline-parallel-size",
@@ -30,12 +30,12 @@ def is_properties(text: str) -> bool:
     return bool(_ARGUMENTS & {name for name, _ in _LINE.findall(text)})
 
 
-def read(text: str, held: Held) -> tuple[Launch, ...]:
+def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
     """The one launch of a file; the engine by its batching, vLLM where that is left to the container."""
     options = {name: re.split(r"\s+#", value)[0].strip() for name, value in _LINE.findall(text)}
     engine = _ENGINES.get(options.get("rolling_batch", "auto").lower(), "")
-    if not engine:
+    if not engine or not (_ARGUMENTS | {"model_id"}) & options.keys():  # other programs have files of properties too
         return ()
     kept = {_NAMES.get(name, name): value for name, value in options.items() if name not in _OWN and value}
-    flags = words_of_flags(taken_apart(engine, flags_of_mapping(kept)).flags)
+    flags = words_of_flags(parsed_flags(engine, flags_of_mapping(kept)).flags)
     return (Launch(engine=engine, model=options.get("model_id", ""), flags=flags, where=held.where),)

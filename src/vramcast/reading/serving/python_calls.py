@@ -10,8 +10,8 @@ import msgspec
 
 from vramcast.reading.python_values import Open, Program, called, parse_python
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
-from vramcast.reading.serving.flags import taken_apart, words_of_flags
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.flags import parsed_flags, words_of_flags
+from vramcast.reading.serving.launch import Launch, Surroundings
 
 NAME = "Python program"
 # Calls that start an engine; LLM is TensorRT-LLM's where the program imports that.
@@ -30,7 +30,7 @@ _PACKAGES = {
 _MODELS = ("model", "model_path", "model_id")
 
 
-def read(text: str, held: Held) -> tuple[Launch, ...]:
+def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
     """The engines that a program starts; () for a program that starts none. Raises QuestionError for what is no Python."""
     program = parse_python(text, held.where or "the program", held.text_of)
     program.environment = held.variables
@@ -69,7 +69,7 @@ def _engine(name: str, packages: set[str]) -> str:
     return usual if package in packages else ""
 
 
-def _launch(program: Program, call: ast.Call, engine: str, held: Held) -> list[Launch]:
+def _launch(program: Program, call: ast.Call, engine: str, held: Surroundings) -> list[Launch]:
     given = program.keywords(call)
     positional = program.value(call.args[0]) if call.args else None
     model = next((given.pop(name) for name in _MODELS if name in given), positional)
@@ -84,7 +84,7 @@ def _launch(program: Program, call: ast.Call, engine: str, held: Held) -> list[L
         if not isinstance(value, bool | int | float | str | type(None) | dict | list)
     }
     plain = {**given, **values}
-    words = [*words_of_flags(taken_apart(engine, flags_of_mapping(plain)).flags)]
+    words = [*words_of_flags(parsed_flags(engine, flags_of_mapping(plain)).flags)]
     words += ["--entry=offline"] if engine == "vllm" and name == "LLM" else []
     where = held.at(f"{name}(...) in line {call.lineno}").where
     return [Launch(engine=engine, model=_shown(model) if model is not None else "", flags=tuple(words), where=where)]
@@ -100,7 +100,7 @@ def _engine_config(program: Program, call: ast.Call) -> dict[str, Any]:
     return {}
 
 
-def _ray(program: Program, call: ast.Call, held: Held) -> list[Launch]:
+def _ray(program: Program, call: ast.Call, held: Surroundings) -> list[Launch]:
     from vramcast.reading.serving import ray_serve
 
     given = program.keywords(call)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from vramcast.reading.python_values import Open, Program, called
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.launch import Launch, Surroundings
 from vramcast.reading.serving.programs import program_of
 from vramcast.reading.serving.scripts import launches_of, read_script
 from vramcast.reading.shell.variables import open_names
@@ -22,7 +22,7 @@ _FEWEST = 2  # words of a list that is a command
 _CARD = re.compile(r"([A-Za-z][A-Za-z0-9-]{1,20})(?::(\d{1,3}))?")
 
 
-def commands_in(program: Program, held: Held) -> list[Launch]:
+def commands_in(program: Program, held: Surroundings) -> list[Launch]:
     """The engines that a program's own commands start, in its order."""
     found: list[Launch] = []
     for node, text in _texts(program):

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
-from vramcast.reading.serving.flags import taken_apart, words_of_flags
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.flags import parsed_flags, words_of_flags
+from vramcast.reading.serving.launch import Launch, Surroundings
 from vramcast.untrusted import parse_yaml
 
 NAME = "Ray Serve configuration"
 
 
-def read(document: Any, held: Held) -> tuple[Launch, ...]:
+def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
     """The engines of an application, of a list of configurations, or of one; () for any other mapping."""
     if not isinstance(document, dict):
         return ()
@@ -29,7 +29,7 @@ def read(document: Any, held: Held) -> tuple[Launch, ...]:
     return ()
 
 
-def _configs(arguments: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+def _configs(arguments: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
     given = arguments.get("llm_configs") or arguments.get("prefill_config") or arguments.get("models") or ()
     several = [*(given if isinstance(given, list) else [given])]
     several += [arguments[name] for name in ("decode_config",) if name in arguments]
@@ -42,7 +42,7 @@ def _configs(arguments: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
     return tuple(found)
 
 
-def _one(config: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+def _one(config: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
     loading = config.get("model_loading_config")
     engine = config.get("engine_config")
     old = engine if isinstance(engine, dict) else {}
@@ -59,7 +59,7 @@ def _one(config: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
     if isinstance(longest := config.get("max_request_context_length"), int):
         kwargs.setdefault("max_model_len", longest)
     name = str(source.get("model_id") or model or "")
-    words = words_of_flags(taken_apart("vllm", flags_of_mapping(kwargs)).flags)
+    words = words_of_flags(parsed_flags("vllm", flags_of_mapping(kwargs)).flags)
     kind = str(config.get("llm_engine") or "vllm").lower()
     return (
         Launch(

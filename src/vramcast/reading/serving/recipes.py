@@ -7,8 +7,8 @@ import msgspec
 
 from vramcast.reading.serving.containers import Container, environment_of
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
-from vramcast.reading.serving.flags import taken_apart, words_of_flags
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.flags import parsed_flags, words_of_flags
+from vramcast.reading.serving.launch import Launch, Surroundings
 from vramcast.reading.serving.programs import image_engine
 from vramcast.reading.serving.words import words_of
 
@@ -16,7 +16,7 @@ NAME = "recipe"
 _ENGINES = {"sglang": "sglang", "vllm": "vllm", "trtllm": "tensorrt_llm", "tensorrt_llm": "tensorrt_llm"}
 
 
-def read(document: Any, held: Held) -> tuple[Launch, ...]:
+def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
     """The launches of a recipe; () for any other mapping."""
     if not isinstance(document, dict):
         return ()
@@ -35,7 +35,7 @@ def _engine_of(backend: Mapping[str, Any]) -> str:
     return next((_ENGINES[name] for name in (str(backend.get("type", "")).lower(), *sections) if name in _ENGINES), "")
 
 
-def _variant(name: str, variant: Any, model: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+def _variant(name: str, variant: Any, model: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
     """One variant of vLLM's recipe: the model's own arguments, then its."""
     one = variant if isinstance(variant, dict) else {}
     layout = [f"--tensor-parallel-size={one['tp']}"] if isinstance(one.get("tp"), int) else []
@@ -55,7 +55,9 @@ def _repository(document: Mapping[str, Any]) -> str:
     return str(model.get("repo") or "") if isinstance(model, dict) else ""
 
 
-def _roles(document: Mapping[str, Any], model: Mapping[str, Any], backend: Mapping[str, Any], held: Held) -> tuple[Launch, ...]:
+def _roles(
+    document: Mapping[str, Any], model: Mapping[str, Any], backend: Mapping[str, Any], held: Surroundings
+) -> tuple[Launch, ...]:
     """Prefill, decode or both in one, each with its flags by name."""
     engine = str(model["engine"])
     sections = {str(key): value for key, value in backend.items() if str(key).removesuffix("_config") in _ENGINES}
@@ -68,7 +70,7 @@ def _roles(document: Mapping[str, Any], model: Mapping[str, Any], backend: Mappi
         flags = config.get(role)
         if isinstance(flags, dict):
             own = {key: value for key, value in flags.items() if str(key).replace("-", "_") not in ("model_path", "model")}
-            words = words_of_flags(taken_apart(engine, flags_of_mapping(own)).flags)
+            words = words_of_flags(parsed_flags(engine, flags_of_mapping(own)).flags)
             named = flags.get("served-model-name") or flags.get("served_model_name") or _repository(document) or model.get("path")
             launch = Launch(
                 engine=engine, model=str(named or ""), flags=words, name=role, card=card, where=held.at(f"backend.{role}").where

@@ -8,10 +8,10 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.reading.serving.commands import cards_of, launch_of, set_around
 from vramcast.reading.serving.harness import evaluated
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.launch import Launch, Surroundings
 from vramcast.reading.serving.own_programs import with_flags_of_engine
 from vramcast.reading.serving.programs import Program, program_of
-from vramcast.reading.shell import Around, open_names, read_script_text
+from vramcast.reading.shell import ShellStart, open_names, read_script_text
 
 _DEEPEST, _WRITES, _LONGEST = 6, 2, 20_000
 # Programs whose words are said, searched or fetched, and start nothing.
@@ -34,7 +34,7 @@ _MOST_ARMS = 40  # parts of a case that are tried one by one
 
 
 def launches_of(
-    words: Sequence[str], held: Held, *, environment: Mapping[str, str] | None = None, name: str = "", depth: int = 0
+    words: Sequence[str], held: Surroundings, *, environment: Mapping[str, str] | None = None, name: str = "", depth: int = 0
 ) -> tuple[Launch, ...]:
     """What these words start; () where it is no engine known. ``environment``: as the container or the script sets it.
 
@@ -60,7 +60,9 @@ def _holds_command(words: Sequence[str]) -> bool:
     return any(_COMMAND.search(word) and " " in word.strip() for word in words)
 
 
-def _otherwise(words: Sequence[str], held: Held, environment: dict[str, str], name: str, depth: int) -> tuple[Launch, ...]:
+def _otherwise(
+    words: Sequence[str], held: Surroundings, environment: dict[str, str], name: str, depth: int
+) -> tuple[Launch, ...]:
     """What a command starts that is no engine: an evaluation, a program with an engine's flags, a text that it hands on.
 
     Such texts are a program behind Python's ``-c``, and whole commands: ``ssh``, ``tmux send-keys``, ``eval``.
@@ -81,7 +83,7 @@ def _otherwise(words: Sequence[str], held: Held, environment: dict[str, str], na
 
 def read_script(
     text: str,
-    held: Held | None = None,
+    held: Surroundings | None = None,
     *,
     environment: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
@@ -92,13 +94,13 @@ def read_script(
 
     ``environment``: the variables it starts with; ``arguments``: the words after its name; ``depth``: how deep it is nested.
     """
-    around = held or Held()
+    around = held or Surroundings()
     cards, card = _job(text)
     shown = {**({name: str(cards) for name in _SLURM_CARDS} if cards else {}), **(environment or {})}
-    given = Around(given=around.variables, environment=shown, arguments=tuple(arguments), source=around.text_of)
+    given = ShellStart(given=around.variables, environment=shown, arguments=tuple(arguments), source=around.text_of)
     found = _launches(text, given, around, name, depth)
     undecided = not any(_is_told(launch.model) for launch in found)
-    if undecided and (arms := min(_MOST_ARMS, text.count(";;"))) and re.search(r"^\s*case\s", text, re.M):
+    if undecided and (arms := min(_MOST_ARMS, text.count(";;"))) and re.search(r"^[ \t]*case\s", text, re.M):
         decided: list[Launch] = []
         arms_open: list[Launch] = []
         for arm in range(arms):  # one server of several, by the script's own argument
@@ -115,7 +117,7 @@ def _is_told(model: str) -> bool:
     return bool(model) and not open_names(model.rstrip("/").rsplit("/", 1)[-1])
 
 
-def _launches(text: str, given: Around, around: Held, name: str, depth: int) -> list[Launch]:
+def _launches(text: str, given: ShellStart, around: Surroundings, name: str, depth: int) -> list[Launch]:
     script = read_script_text(text, given)
     inside = msgspec.structs.replace(around, text_of=lambda file: _file(script.files, file) or around.text_of(file))
     found: list[Launch] = []

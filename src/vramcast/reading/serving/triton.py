@@ -2,15 +2,15 @@
 
 import re
 
-from vramcast.reading.serving.launch import Held, Launch
+from vramcast.reading.serving.launch import Launch, Surroundings
 
 NAME = "Triton config.pbtxt"
-_BACKEND = re.compile(r"^\s*(?:backend|platform)\s*:\s*\"([\w.-]{1,60})\"", re.M)
+_BACKEND = re.compile(r"^[ \t]*(?:backend|platform)\s*:\s*\"([\w.-]{1,60})\"", re.M)
 _PAIR = re.compile(
     r"parameters\s*[:{]?\s*\{?\s*key\s*:\s*\"([\w.-]{1,80})\"\s*,?\s*value\s*:?\s*\{\s*string_value\s*:\s*\"([^\"]{0,400})\"",
     re.S,
 )
-_BATCH = re.compile(r"^\s*max_batch_size\s*:\s*(\d{1,6})", re.M)
+_BATCH = re.compile(r"^[ \t]*max_batch_size\s*:\s*(\d{1,6})", re.M)
 _FLAGS = {
     "kv_cache_free_gpu_mem_fraction": "free-gpu-memory-fraction", "max_tokens_in_paged_kv_cache": "max-tokens",
     "max_num_sequences": "max-num-sequences", "max_attention_window_size": "max-attention-window-size",
@@ -32,7 +32,7 @@ def is_triton(text: str) -> bool:
     return _BACKEND.search(text) is not None and ("input" in text or "instance_group" in text or "max_batch_size" in text)
 
 
-def read(text: str, held: Held) -> tuple[Launch, ...]:
+def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
     """The engine and its parameters; the model is the folder of a built engine, or left to ask for. () for other backends."""
     backend = (_BACKEND.search(text) or ["", ""])[1]
     if backend not in ("tensorrtllm", "vllm", "python"):

@@ -4,6 +4,6 @@ A ``Script`` is the commands in order, each with its environment; what a script 
 set, a branch that such a variable decides) stays as ``${NAME}`` in the words, so that a reader can ask for it.
 """
 
-from vramcast.reading.shell.script import Around, Line, Script, open_names, read_script_text
+from vramcast.reading.shell.script import Line, Script, ShellStart, open_names, read_script_text
 
-__all__ = ["Around", "Line", "Script", "open_names", "read_script_text"]
+__all__ = ["Line", "Script", "ShellStart", "open_names", "read_script_text"]

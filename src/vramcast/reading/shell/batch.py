@@ -6,16 +6,16 @@ _TALKS = re.compile(r"\s*@?(?:echo\b.*|rem\b.*|::.*|title\b.*|pause\b.*|set\s+/p
 _SETS = re.compile(r"\s*@?set\s+(?:/[aA]\s+)?\"?([A-Za-z_]\w{0,60})=([^\"]*)\"?\s*", re.I)
 _OPENS = re.compile(r"\s*@?(?:if|for|else|\)\s*else)\b.*\(\s*|\s*\)\s*", re.I)
 _GUARD = re.compile(
-    r"\s*@?if\s+(?:/i\s+)?(?:not\s+)?(?:(?:exist|defined|errorlevel)\s+(?:\"[^\"]*\"|\S+)|\S+\s*==\s*\S+)\s+", re.I
+    r"\s{0,40}@?if\s+(?:/i\s+)?(?:not\s+)?(?:(?:exist|defined|errorlevel)\s+(?:\"[^\"]*\"|\S+)|\S+\s*==\s*\S+)\s+", re.I
 )
 _VARIABLE = re.compile(r"%(?:~\w*\d|([A-Za-z_]\w{0,60})(?::[^%]*)?%)")
-_START = re.compile(r"\s*@?(?:start\s+(?:\"[^\"]*\"\s*)?(?:/\w+\s+)*|call\s+)", re.I)
+_START = re.compile(r"\s{0,40}@?(?:start\s+(?:\"[^\"]*\"\s*)?(?:/\w+\s+)*|call\s+)", re.I)
 
 
 def is_batch(text: str) -> bool:
     """Whether a text is a batch file of cmd: it silences its echo, or sets and uses variables between percent signs."""
-    return bool(re.search(r"^\s*@echo off\b", text, re.M | re.I)) or (
-        bool(re.search(r"^\s*set\s+\"?\w+=", text, re.M | re.I)) and bool(re.search(r"%[A-Za-z_]\w*%", text))
+    return bool(re.search(r"^[ \t]*@echo off\b", text, re.M | re.I)) or (
+        bool(re.search(r"^[ \t]*set\s+\"?\w+=", text, re.M | re.I)) and bool(re.search(r"%[A-Za-z_]\w*%", text))
     )
 
 

@@ -5,7 +5,7 @@ import re
 _CONTINUED = re.compile(r"`[ \t]*\r?\n")
 _DEFAULT = re.compile(r"[A-Za-z]+-[A-Za-z]+\b.*\s-Default(?:Value)?\s+(\"[^\"]*\"|'[^']*'|\S+)\s*")
 _SETS = re.compile(r"\s*(?:\[[\w.\[\]]+\]\s*)?\$(?:script:|global:|env:)?([A-Za-z_]\w{0,60})\s*(\+?)=\s*(.*)", re.S)
-_PARAMETER = re.compile(r"^\s*(?:\[[^\]]*\]\s*)*\$([A-Za-z_]\w{0,60})\s*=\s*(\"[^\"]*\"|'[^']*'|[\w.]+)\s*,?\s*$", re.M)
+_PARAMETER = re.compile(r"^[ \t]*(?:\[[^\]]*\]\s*)*\$([A-Za-z_]\w{0,60})\s*=\s*(\"[^\"]*\"|'[^']*'|[\w.]+)\s*,?\s*$", re.M)
 _IF = re.compile(r"\s*(?:\}\s*)?(if|elseif)\s*\((.*)\)\s*\{\s*(.*)", re.S)
 _EQUALS = re.compile(r"\s*\$([\w:]+)\s+-(eq|ne)\s+(\"[^\"]*\"|'[^']*'|\$?\w+)\s*")
 _CHOSEN = re.compile(

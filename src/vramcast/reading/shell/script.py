@@ -5,12 +5,12 @@ import re
 from collections.abc import Mapping
 
 from vramcast.reading.shell.conditions import holds, tests_variables
-from vramcast.reading.shell.state import Around, Branch, Line, Reader, Script, set_array, set_element, unquoted
+from vramcast.reading.shell.state import Branch, Line, Reader, Script, ShellStart, set_array, set_element, unquoted
 from vramcast.reading.shell.statements import Document, body_until, logical_lines, simple
 from vramcast.reading.shell.variables import LONGEST, open_names, resolved
 from vramcast.reading.shell.words import Word, commands_of, end_of_bracket, expanded, in_brackets
 
-__all__ = ["Around", "Line", "Script", "open_names", "read_script_text"]
+__all__ = ["Line", "Script", "ShellStart", "open_names", "read_script_text"]
 
 _DECLARES = r"(?:(?:export|local|readonly|typeset|declare(?: -\w+)?|set|setx|\$env:)\s*)?"
 _ASSIGNS = re.compile(rf"{_DECLARES}([A-Za-z_]\w{{0,60}})(\+?)=(.*)", re.S)
@@ -31,9 +31,9 @@ _DECLARING = (["export"], ["set"], ["declare"], ["local"], ["readonly"], ["types
 _MOST_COMMANDS, _MOST_STEPS, _MOST_WORDS, _DEEPEST = 4_000, 60_000, 24, 8
 
 
-def read_script_text(text: str, around: Around | None = None) -> Script:
+def read_script_text(text: str, around: ShellStart | None = None) -> Script:
     """The commands of a script. Raises QuestionError for variables that write out without end."""
-    reader = Reader(around or Around())
+    reader = Reader(around or ShellStart())
     _read(reader, text)
     for name, body in list(reader.functions.items()):  # what only another script calls is read as if it ran
         if name not in reader.called:

@@ -27,7 +27,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     arrays: dict[str, list[str]] = {}
 
 
-class Around(msgspec.Struct, frozen=True, kw_only=True):
+class ShellStart(msgspec.Struct, frozen=True, kw_only=True):
     """What surrounds a script. ``given``: variables that stand whatever it sets; ``environment``: those it starts with.
 
     ``arguments``: the words after its name (``$@``); ``source``: the text of a file that it sources, or None.
@@ -56,7 +56,7 @@ class Branch(msgspec.Struct, kw_only=True):
 class Reader:
     """The state of one script: what is known at the present statement, and the commands so far."""
 
-    def __init__(self, around: Around) -> None:
+    def __init__(self, around: ShellStart) -> None:
         self.given, self.source = dict(around.given), around.source
         self.known: dict[str, str] = {**around.environment, **around.given}
         self.exported = set(around.environment)

@@ -191,7 +191,7 @@ def _settings_in(block: str) -> int:
 
 def _from_pasted(text: str, settings: Settings, above: tuple[Path, ...], *, where: str = "standard input") -> list[str]:
     """What came without a name: a program, a configuration, else a command line."""
-    if re.search(r"^\s*(?:from|import) \w+", text, re.M):
+    if re.search(r"^[ \t]*(?:from|import) \w+", text, re.M):
         return _from_program(text, settings, where)
     form = None
     with suppress(QuestionError):
@@ -216,8 +216,8 @@ def format_of_text(text: str, name: str = "") -> tuple[str, int]:
 
 def _looks_like_command(text: str) -> bool:
     """Whether a text has a line of a command with flags."""
-    command = re.search(r"^\s*(?:[\w./-]+=\S* )*[\w./-]+ [^\n]*--?[A-Za-z]", text, re.M)
-    return command is not None or len(re.findall(r"^\s*--[a-z][\w-]+(?: \S+)? *\\?$", text, re.M)) > _ARGUMENTS
+    command = re.search(r"^[ \t]*(?:[\w./-]+=\S* )*[\w./-]+ [^\n]*--?[A-Za-z]", text, re.M)
+    return command is not None or len(re.findall(r"^[ \t]*--[a-z][\w-]+(?: \S+)? *\\?$", text, re.M)) > _ARGUMENTS
 
 
 def _mapping_of(text: str, name: str) -> dict[str, Any] | None:
