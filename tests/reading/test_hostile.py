@@ -1,4 +1,4 @@
-"""Foreign text that is nothing but one mark repeated is looked through in time that grows with its length, not with its square."""
+"""Foreign text that is one mark repeated is looked through in time that grows with its length, not with its square."""
 
 import time
 
