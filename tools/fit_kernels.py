@@ -41,12 +41,19 @@ def main() -> None:
     if options.score:
         _write_score(_corpus(("gemm",)))
         return
-    found = {key: t for key, t in _corpus(tuple(options.only)).items() if not options.classes or key[3] in options.classes}
+    corpus = _corpus(tuple(options.only))
+    found = {key: t for key, t in corpus.items() if _asked(options.classes, key[3]) and _asked(options.precisions, key[2])}
     classes = {key: _fit(key, table) for key, table in found.items()}
     laws = [_law(key, found[key], classes) for key in found]
-    kept = [] if not options.only + options.classes else [law for law in _written() if _key(law) not in found]
+    kept = (
+        [] if not options.only + options.classes + options.precisions else [law for law in _written() if _key(law) not in found]
+    )
     CONSTANTS.write_bytes(_lines(sorted([*kept, *laws], key=_key)))
     sys.stdout.write(f"wrote {len(laws)} laws of {len(laws) + len(kept)} to {CONSTANTS.name}\n")
+
+
+def _asked(names: list[str], name: str) -> bool:
+    return not names or name in names
 
 
 def _corpus(only: tuple[str, ...]) -> dict[Key, Table]:
@@ -78,6 +85,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[], help="fit only the laws of these tables: gemm, moe, nccl ...")
     parser.add_argument("--classes", nargs="*", default=[], help="of those, only on these classes of cards: hopper_dc ...")
+    parser.add_argument("--precisions", nargs="*", default=[], help="of those, only these formats: int4_weight_only ...")
     parser.add_argument("--score", action="store_true", help="print the table of errors left out, and keep it for the page")
     parser.add_argument("--page", action="store_true", help="write docs/kernels.md from the laws as they are")
     return parser.parse_args()

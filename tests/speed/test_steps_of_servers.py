@@ -14,7 +14,7 @@ from vramcast.speed.kernels.harness import LEAST_S, REPLAY_S, START_S, in_step, 
 from vramcast.speed.kernels.machine import backend
 from vramcast.speed.load import Load, Request
 from vramcast.speed.simulation import Server
-from vramcast.truth.speed_bars import speed_intervals
+from vramcast.truth.speed_bars import speed_interval, speed_intervals
 
 
 def _answer(model="Qwen/Qwen3-14B", gpu="H100", engine="vllm==0.23", **words):
@@ -89,6 +89,17 @@ def test_near_the_largest_rate_times_have_a_lower_end_alone(rate: float, state: 
     bars = speed_intervals(answer, speed)
     assert (bars["ttft_s"]["high_s"] is None) == (bars["tpot_s"]["high_s"] is None) == (state != "steady")
     assert bars["tokens_per_s"]["high"] > bars["tokens_per_s"]["low"]
+
+
+def test_few_users_have_a_narrower_bar_than_many() -> None:
+    """Up to sixteen at once a first token waits for few others; many move in waves. Pools apart have a bar of their own."""
+    widths = {}
+    for users in (4, 200):
+        answer = _answer(concurrency=users)
+        bar = speed_intervals(answer, serving_speed(answer))["ttft_s"]
+        widths[users] = bar["high_s"] / bar["low_s"]
+    assert widths[4] < widths[200] / 2
+    assert speed_interval("ttft", 1.0, "vllm", "apart") == speed_interval("ttft", 1.0, "*", "apart")
 
 
 def test_a_saturated_servers_tokens_are_those_of_its_seats() -> None:

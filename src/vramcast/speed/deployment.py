@@ -32,7 +32,8 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     ``pool_tokens``: tokens the cache holds; ``pool_sequences``: sequences whose states it holds (0: no limit known).
     ``distribution``: how tokens fall on experts. ``scales``: the machine's own factors on seconds. ``hops``: further cards that
     layers lie on, one after the other. ``micro_rows``: rows that llama.cpp computes at once (-ub), 0: its default.
-    ``streamed_bytes``: weights that a rank's every step reads from host memory over the card's own link.
+    ``eager``: no step runs in a graph. ``streamed_bytes``: weights that a rank's every step reads from host memory over the
+    card's own link.
     ``part_bits``: mean bits of a weight by part, where a file is told so (GGUF) rather than
     by ``scheme``.
     """
@@ -60,6 +61,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     part_bits: dict[str, float] = {}
     hops: int = 0
     micro_rows: int = 0
+    eager: bool = False
     streamed_bytes: int = 0
     scales: Scales = Scales()
 

@@ -5,6 +5,8 @@ with an overlapping scheduler prepare the next step while the GPU runs, so that 
 where several agree, the first is named.
 """
 
+from math import inf
+
 import msgspec
 
 from vramcast.errors import UnmodelledError
@@ -23,6 +25,7 @@ class EngineSpeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     kernels of a step with a prompt, which runs outside a graph. ``pads``: decodes run in graphs captured for certain batch
     sizes. ``fuses_quantising``: norms and all-reduces before a product write its rows in 4 bits. ``spare_tokens``: of cache,
     that each running sequence may still take before a new prompt is let in; ``watermark``: share of the cache that stays free.
+    ``launch_s``: host time of one kernel of a decode step outside a graph; ``captured_tokens``: the longest context in one.
     """
 
     engine: str
@@ -45,6 +48,8 @@ class EngineSpeed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     fuses_quantising: bool = False
     spare_tokens: int = 32
     watermark: float = 0.0
+    launch_s: float = 0.0
+    captured_tokens: float = inf
     source: str = ""
 
 
@@ -56,22 +61,28 @@ _BLIS = "inference-sim: fitted request overhead 15.6 ms, 0.78 ms at the end"
 # none (vllm/v1/core/kv_cache_manager.py, allocate_slots; the scheduler config's watermark of 2026 is 0). SGLang keeps a share
 # of the tokens to come (schedule_policy.py, PrefillAdder), TensorRT-LLM all of them; theirs is a plain allowance.
 
+# Kernels launched from Python: Qwen2-0.5B and 1.5B under vLLM 0.4.2 take 9.2 to 10.8 ms a token beyond 8,192 tokens of context,
+# whatever their format, which its graphs do not hold (vllm/config.py, max_seq_len_to_capture): 26 to 29 us for each kernel.
+# Later V0 has the same limit, but rows of 0.6.3 show none; --enforce-eager launches every step so.
+_LAUNCH_S = 27e-6
+
 ROWS: tuple[EngineSpeed, ...] = (
     EngineSpeed(
         engine="vllm", host_s=2.5e-3, sequence_s=60e-6, ingest_s=20e-3, mixes=False, all_reduce="vllm",
-        spare_tokens=0, watermark=0.01, source=_BLOG,
+        spare_tokens=0, watermark=0.01, launch_s=_LAUNCH_S, captured_tokens=8192, source=_BLOG,
     ),
     EngineSpeed(
         engine="vllm", since=(0, 6), host_s=1.5e-3, sequence_s=15e-6, ingest_s=20e-3, mixes=False, all_reduce="vllm",
-        spare_tokens=0, watermark=0.01, source="vllm-project/vllm issue 10634: 5 to 6 ms between steps at batch 256",
+        spare_tokens=0, watermark=0.01, launch_s=_LAUNCH_S,
+        source="vllm-project/vllm issue 10634: 5 to 6 ms between steps at batch 256",
     ),
     EngineSpeed(
         engine="vllm", since=(0, 8), prefill_launch_s=8e-6, runs_ahead=True, host_s=0.7e-3, sequence_s=4e-6, ingest_s=16e-3,
-        spare_tokens=0, all_reduce="vllm", source=_BLIS,
+        spare_tokens=0, launch_s=_LAUNCH_S, all_reduce="vllm", source=_BLIS,
     ),
     EngineSpeed(
         engine="vllm", since=(0, 14), prefill_launch_s=8e-6, runs_ahead=True, host_s=0.1e-3, sequence_s=3e-6, ingest_s=6e-3,
-        lookahead=True, spare_tokens=0, all_reduce="vllm",
+        lookahead=True, spare_tokens=0, launch_s=_LAUNCH_S, all_reduce="vllm",
         source=_TRACE,
     ),
     EngineSpeed(

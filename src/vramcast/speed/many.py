@@ -24,7 +24,7 @@ def seconds_of_many(step: Any, batch: Batch) -> Any:
         gpu = gpu + _present(partial(step.decode_seconds, beside=prompts), own, "decodes")
     if prompts:
         gpu = gpu + _present(step.prefill_seconds, own, "prefills")
-    return step.floored(gpu, prompt_tokens=int(prompts)) + step.host_seconds(own.decodes + own.prefills)
+    return step.floored(gpu, prompt_tokens=int(prompts), context=own.decode_past) + step.host_seconds(own.decodes + own.prefills)
 
 
 class Rounding:

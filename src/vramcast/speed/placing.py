@@ -50,7 +50,8 @@ def deployment_of(
         state_bytes=_state(resolved),
         chunk_tokens=chunk, max_seqs=seats, poll_steps=_polls(resolved),
         part_bits=bits, hops=_hops(resolved), places=places, fabric=_fabric(card),
-        micro_rows=int(resolved.options.get("n_ubatch") or 0), streamed_bytes=_streamed(answer, card), **pool,
+        micro_rows=int(resolved.options.get("n_ubatch") or 0), eager=bool(resolved.options.get("enforce_eager")),
+        streamed_bytes=_streamed(answer, card), **pool,
     )  # fmt: skip
 
 

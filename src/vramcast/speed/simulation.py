@@ -229,7 +229,8 @@ class Server:
         rows = self.batch * self.verified
         gpu = self.step.rows_seconds(rows / self.ranks, rows / self.ranks, everyone=rows)
         gpu += self.decode_s(self.batch, context or self.context)
-        return float(self.step.floored(gpu) + self.step.host_seconds(self.batch / self.ranks) + self.draft_s)
+        past = (context or self.context) / self.batch
+        return float(self.step.floored(gpu, context=past) + self.step.host_seconds(self.batch / self.ranks) + self.draft_s)
 
     def _pass(self, seconds: float, steps: int) -> None:
         self.now += seconds

@@ -104,10 +104,13 @@ class Step:
             gpu += self.decode_seconds(own, beside=batch.prefills > 0)
         if batch.prefills:
             gpu += self.prefill_seconds(own)
-        return self.floored(gpu, prompt_tokens=batch.prefill_rows) + self.host_seconds(own.decodes + own.prefills)
+        busy = self.floored(gpu, prompt_tokens=batch.prefill_rows, context=batch.decode_past)
+        return busy + self.host_seconds(own.decodes + own.prefills)
 
-    def floored(self, gpu_seconds: Number, *, prompt_tokens: float = 0) -> Number:
+    def floored(self, gpu_seconds: Number, *, prompt_tokens: float = 0, context: Number = 0) -> Number:
         """What the GPU's time becomes outside a graph: gaps between kernels of a prompt's step, a constant for each layer.
+
+        A step of decodes outside a graph (``context`` is what they look back on) takes at least what its launches take.
 
         Gaps add to the GPU's time whatever the length of a prompt: every layer waits for its ranks and its small kernels. A
         prompt on layers that lie on several cards runs as a pipeline of micro-batches over them.
@@ -116,9 +119,16 @@ class Step:
             spread = self._piped(prompt_tokens) if self.on.hops and prompt_tokens else 1.0
             busy, host = gpu_seconds * spread + self.beside.gpu_s, self.beside.host_s
             return maximum(busy, host) if self.stream.eager and not self.beside.waits else busy + host
-        each = self.on.engine.prefill_launch_s if prompt_tokens else 0.0
-        host = each * self.launches * self.on.scales.host
+        if not prompt_tokens:
+            return maximum(gpu_seconds, self._launched(context))
+        host = self.on.engine.prefill_launch_s * self.launches * self.on.scales.host
         return maximum(gpu_seconds, host) if self.on.engine.runs_ahead else gpu_seconds + host
+
+    def _launched(self, context: Number) -> Number:
+        """Host time of launching a decode step's kernels one by one; 0 in a graph."""
+        rule = self.on.engine
+        alone = 1.0 if self.on.eager else (context > rule.captured_tokens) * 1.0
+        return rule.launch_s * self.launches * self.on.scales.host * alone
 
     def _piped(self, tokens: Number) -> Number:
         """Share of the time that m micro-batches over n cards take: (m + n - 1) / (m n) (llama.cpp, -sm layer, -ub 512).
@@ -204,18 +214,22 @@ class Step:
                 parts.setdefault(one.part, []).append(_term(one, estimate))
         terms = [Term.total(name, found) for name, found in parts.items()]
         bare = sum(t.seconds for t in terms)
-        more = self.floored(bare, prompt_tokens=batch.prefill_rows) - bare
+        more = self.floored(bare, prompt_tokens=batch.prefill_rows, context=batch.decode_past) - bare
         if more:
             terms.append(
-                Term(name="launch", seconds=more, why=self._launch_why(), source=self.stream.source if self.stream else "")
+                Term(name="launch", seconds=more, why=self._launch_why(batch), source=self.stream.source if self.stream else "")
             )
         return Term.total("step", (*terms, self._host_term(batch)))
 
-    def _launch_why(self) -> str:
+    def _launch_why(self, batch: Batch) -> str:
         if self.stream and self.beside:
             kind = "of host time that the GPU's hides" if self.stream.eager and not self.beside.waits else "of host time"
             each = f"{self.on.model.layers} layers x {time_text(self.stream.layer_s)} and what its modules add"
             return f"{time_text(self.beside.host_s)} {kind} ({each}), {time_text(self.beside.gpu_s)} of small kernels and hops"
+        if not batch.prefill_rows:
+            return (
+                f"{self.launches:,.0f} kernels launched one by one x {time_text(self.on.engine.launch_s)}, longer than they run"
+            )
         return f"{self.launches:,.0f} kernels launched one by one x {time_text(self.on.engine.prefill_launch_s)} between them"
 
     def binding(self, batch: Batch) -> dict[str, float]:
@@ -227,7 +241,9 @@ class Step:
                 what = "link" if isinstance(one, Exchange) and estimate.binds != "launch" else estimate.binds
                 found[what] = found.get(what, 0.0) + one.count * _times(one) * float(estimate.seconds)
         gpu = sum(found.values()) - found["host"] - found["link to the host"]
-        found["launch"] = found.get("launch", 0.0) + self.floored(gpu, prompt_tokens=batch.prefill_rows) - gpu
+        found["launch"] = (
+            found.get("launch", 0.0) + self.floored(gpu, prompt_tokens=batch.prefill_rows, context=batch.decode_past) - gpu
+        )
         return found
 
     def _host_term(self, batch: Batch) -> Term:

@@ -41,6 +41,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One figure at first look. ``ratio``: measured/forecast. ``source`` and ``group`` are opaque names.
 
     ``seen``: the engine (or framework) and the model's family stand together in the rows that rules were built on.
+    ``load``: of a server's times, how many users they were taken with (``speed_bars.users``).
     ``predicted`` and ``scale``: the forecast and the unit of its errors in bytes, of a measure whose errors are bytes; a look of
     such a measure that has none (the first, whose figures were not kept) says nothing of its bar. ``certain``: what the forecast
     surely came to. ``imputed``: of training steps of the first look these three are those of the tuned row in the middle, by its
@@ -61,6 +62,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     method: str = ""
     recompute: str = ""
     parallel: str = ""
+    load: str = ""
     predicted: float = 0
     scale: float = 0
     certain: float = 0

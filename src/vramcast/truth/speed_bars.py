@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from vramcast.speed.answer import Speed
 
 SPEED_TABLE = Path(__file__).with_name("speed_intervals.json")
+FEW = 16
+"""Clients at once up to which times are those of one request beside others; with more, waves and queues decide them."""
+BY_LOAD = ("ttft", "tpot")
 
 
 class Range(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +28,11 @@ class Range(msgspec.Struct, frozen=True, kw_only=True):
     cases: int
 
 
+def users(clients: float, *, apart: bool = False) -> str:
+    """The kind of load that a time is told of: ``few`` or ``many`` at once, or prefill and decode ``apart``."""
+    return "apart" if apart else "few" if clients <= FEW else "many"
+
+
 def speed_intervals(answer: Answer, speed: "Speed") -> dict[str, Any]:
     """Bars of ttft_s, tpot_s and tokens_per_s; nothing where no case of that measure was met.
 
@@ -32,10 +40,12 @@ def speed_intervals(answer: Answer, speed: "Speed") -> dict[str, Any]:
     """
     engine = answer.resolved.question.engine
     engine = RUNS.get(engine, engine)
+    pools = answer.resolved.question.traffic.pools is not None
+    load = users(speed.load.concurrency or speed.batch, apart=pools)
     values = {"ttft_s": speed.ttft.seconds, "tpot_s": speed.tpot.seconds, "tokens_per_s": speed.tokens_per_s}
     found: dict[str, Any] = {}
     for name, value in values.items():
-        bar = speed_interval(name.removesuffix("_s") if name != "tokens_per_s" else name, value, engine)
+        bar = speed_interval(name.removesuffix("_s") if name != "tokens_per_s" else name, value, engine, load)
         if bar:
             found[name] = bar.as_dict("s" if name.startswith("t") and name != "tokens_per_s" else "")
             if speed.state != "steady" and name != "tokens_per_s":
@@ -47,11 +57,20 @@ def speed_intervals(answer: Answer, speed: "Speed") -> dict[str, Any]:
 _RATE_OF = {"tpot": "tokens_per_s", "ttft": "prefill_tokens_per_s"}
 
 
-def speed_interval(measure: str, value: float, engine: str) -> Interval | None:
-    """The bar of one figure: the engine's own range, that of its reciprocal rate, or that of all engines."""
-    table = _speed_table()
-    row = table.get(f"{measure}|{engine}") or _reciprocal(table.get(f"{_RATE_OF.get(measure)}|{engine}"))
-    row = row or table.get(f"{measure}|*")
+def speed_interval(measure: str, value: float, engine: str, load: str = "") -> Interval | None:
+    """The bar of one figure: the engine's own range under such a load, its own, that of its reciprocal rate, or all engines'.
+
+    ``load``: as ``users`` has it. Where prefill and decode are apart, all engines' under that load come before the engine's own.
+    """
+    table, loaded = _speed_table(), f"{measure} {load}"
+    apart = table.get(f"{loaded}|*") if load == "apart" else None
+    row = table.get(f"{loaded}|{engine}") or apart or table.get(f"{measure}|{engine}")
+    row = (
+        row
+        or _reciprocal(table.get(f"{_RATE_OF.get(measure)}|{engine}"))
+        or table.get(f"{loaded}|*")
+        or table.get(f"{measure}|*")
+    )
     return Interval(low=value * row.low, high=value * row.high, coverage=COVERAGE, cases=row.cases) if row else None
 
 

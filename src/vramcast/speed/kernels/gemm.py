@@ -44,9 +44,11 @@ COLUMNS = (64, 128, 256)  # outputs of a tile along the weight
 ROWS = (64, 128, 256)  # most tokens of a tile; they are spread evenly over tiles, in steps of GRAIN
 GRAIN = 64
 # Tokens by which tiles of kernels that unpack weights grow (vLLM csrc/quantization/marlin: thread_m_blocks of 16 rows;
-# TensorRT-LLM cutlass_heuristic.cpp: weight-only tiles of 16 x 128 x 64). Where such a law was measured few rows wait for the
-# weights' bytes whatever a tile costs, so its constants do not tell; slower units (GeForce) would be charged for rows nobody has.
+# TensorRT-LLM cutlass_heuristic.cpp: weight-only tiles of 16 x 128 x 64). Hopper's units multiply 64 rows at once, and the L40S
+# table tells no difference; an A100 at up to 16 tokens and large weights is 42 % too slow with 64, 6 % with 16. Where a law is
+# borrowed slower units (GeForce) would be charged for rows nobody has.
 NARROW_GRAIN = 16
+_NARROW = ("ampere_dc",)
 LARGEST = 256 * 128  # accumulators of one unit: a tile of 256 x 256 does not fit (CUTLASS, default tile shapes)
 _TILINGS = tuple((most, columns) for most in ROWS for columns in COLUMNS if most * columns <= LARGEST)
 _TOGETHER = 4096  # products whose tilings are worked out as one array; of more, one tiling after the other
@@ -113,12 +115,18 @@ def gemm(
     name = _computed(card, name)
     recipe = RECIPES[name]
     chosen = law_for("gemm", backend, name, card)
-    if chosen.law.card_class != card_class(card) and recipe.weight_bytes < recipe.activation_bytes:
-        recipe = msgspec.structs.replace(recipe, grain=NARROW_GRAIN)
+    recipe = tiled(recipe, card, borrowed=chosen.law.card_class != card_class(card))
     parts = gemm_parts(chosen.constants, machine(card, recipe.computes), m=m, n=n, k=k, recipe=recipe)
     parts["compute"] = parts["compute"] * DIRECTIONS[direction]
     parts["host"] = 0.0  # of the benchmark's Python; a server replays its launches, a training step counts its own
     return Estimate(seconds=gemm_seconds(chosen.constants, parts), parts=parts, formula=FORMULA, chosen=chosen)
+
+
+def tiled(recipe: Recipe, card: Accelerator, *, borrowed: bool = False) -> Recipe:
+    """The recipe with the tokens by which its tiles grow on that card."""
+    unpacks = recipe.weight_bytes < recipe.activation_bytes
+    narrow = unpacks and (borrowed or card_class(card) in _NARROW)
+    return msgspec.structs.replace(recipe, grain=NARROW_GRAIN) if narrow else recipe
 
 
 def _computed(card: Accelerator, name: str) -> str:

@@ -1,20 +1,17 @@
-"""Measured kernel rows beside the laws: one prediction a row, and tables of error by kind, card and format.
+"""Measured kernel rows beside the laws: one prediction a row, and the transformer layers that products make together.
 
-Rows are dicts in the columns of public tables (rows.py tells the kind by the columns). Besides single rows, products are summed
-over the four of a transformer layer where all were measured, and decode steps whose cache does not fit in L2 are scored apart,
-since a server's cache is cold.
+Rows are dicts in the columns of public tables (``rows`` tells the kind by the columns). Products are scored summed over the four
+of a layer where all were measured; decode steps whose cache fits in L2 are told apart, since a server's cache is cold.
 """
 
 import functools
 import math
-import statistics
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from vramcast.errors import UnmodelledError, VramcastError
+from vramcast.errors import UnmodelledError
 from vramcast.speed.kernels.law import law_for
 from vramcast.speed.kernels.machine import machine
 from vramcast.speed.kernels.operators import seconds
@@ -36,25 +33,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     card: str
     predicted_s: float
     measured_s: float
-    shape: Shape = (0, 0, 0)
     cold: bool = True
     borrowed: bool = False
-
-    @property
-    def error(self) -> float:
-        """|predicted / measured - 1|."""
-        return abs(self.predicted_s / self.measured_s - 1)
-
-
-class KernelScore(msgspec.Struct, frozen=True, kw_only=True):
-    """Errors of one measure in one group of rows."""
-
-    measure: str
-    group: str
-    n: int
-    median_error: float
-    p90_error: float
-    bias: float
 
 
 def kind_of(columns: Iterable[str]) -> str | None:
@@ -81,30 +61,8 @@ def predict(row: Mapping[str, Any]) -> Prediction:
     return Prediction(
         kind=kind, operator=call.operator, backend=chosen.law.backend, precision=call.precision, card=words["card"],
         predicted_s=float(seconds(call.operator, chosen.constants, on, **call.arguments)), measured_s=numbers["us"] * 1e-6,
-        shape=(numbers.get("m", 0), numbers.get("n", 0), numbers.get("k", 0)), cold=_is_cold(call),
-        borrowed=bool(chosen.borrowed),
+        cold=_is_cold(call), borrowed=bool(chosen.borrowed),
     )  # fmt: skip
-
-
-def score_kernel_rows(rows: Iterable[Mapping[str, Any]]) -> tuple[list[KernelScore], dict[str, int]]:
-    """(errors by measure and group, rows that no law covers by reason) of rows in any mixture of kinds."""
-    found: list[Prediction] = []
-    unasked: dict[str, int] = defaultdict(int)
-    for row in rows:
-        try:
-            found.append(predict(row))
-        except VramcastError as error:
-            unasked[str(error)] += 1
-    return scores(found), dict(unasked)
-
-
-def scores(found: Sequence[Prediction]) -> list[KernelScore]:
-    """Errors of every measure: over all rows, by card and by format."""
-    ratios: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for measure, one in _measures(found):
-        for group in ("all", f"card={one[1]}", f"precision={one[2]}"):
-            ratios[measure, group].append(one[0])
-    return [_score(*key, values) for key, values in sorted(ratios.items())]
 
 
 def layers(shapes: Iterable[Shape]) -> Iterator[tuple[Shape, Shape, Shape, Shape]]:
@@ -118,30 +76,6 @@ def layers(shapes: Iterable[Shape]) -> Iterator[tuple[Shape, Shape, Shape, Shape
                 )  # fmt: skip
                 if known.issuperset(four):
                     yield four
-
-
-def _measures(found: Sequence[Prediction]) -> Iterator[tuple[str, tuple[float, str, str]]]:
-    """(measure, (predicted / measured, card, precision)) of each row and of each sum over a layer."""
-    products: dict[tuple[str, str, str], dict[Shape, Prediction]] = defaultdict(dict)
-    for one in found:
-        ratio = (one.predicted_s / one.measured_s, one.card, one.precision)
-        yield one.operator, ratio
-        if one.operator == "decode_attention" and one.cold:
-            yield "decode_attention_cold", ratio
-        if one.operator == "gemm":
-            products[one.card, one.backend, one.precision][one.shape] = one
-    for (card, _, precision), known in products.items():
-        for four in layers(known):
-            predicted, measured = (sum(getattr(known[s], name) for s in four) for name in ("predicted_s", "measured_s"))
-            yield "gemm_layer", (predicted / measured, card, precision)
-
-
-def _score(measure: str, group: str, ratios: list[float]) -> KernelScore:
-    errors = sorted(abs(ratio - 1) for ratio in ratios)
-    return KernelScore(
-        measure=measure, group=group, n=len(errors), median_error=statistics.median(errors),
-        p90_error=errors[min(len(errors) - 1, int(0.9 * len(errors)))], bias=statistics.median(ratios) - 1,
-    )  # fmt: skip
 
 
 @functools.cache

@@ -32,7 +32,7 @@ from vramcast.speed.transfer import usual_rate
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows import speed_words as words
 from vramcast.truth.rows.speed_recipes import SERVED, cache_dtype, drafted, inference_x, mixes_chunks, recipe
-from vramcast.truth.speed_bars import speed_interval
+from vramcast.truth.speed_bars import FEW, speed_interval, users
 from vramcast.workload import Parallel, Serving
 
 Row = dict[str, Any]
@@ -60,13 +60,14 @@ def judge(row: Row) -> Judgement:
         raise Unexpressed(str(error)) from error
     if not figures:
         raise Unexpressed(f"no forecast of {', '.join(sorted(measured))} from these settings")
-    barred = tuple(_barred(pair, step.on.engine.engine) for pair in figures)
-    return Judgement(id=row["id"], keys=_keys(row, step), pairs=barred)
+    keys = _keys(row, step)
+    barred = tuple(_barred(pair, step.on.engine.engine, keys["load"]) for pair in figures)
+    return Judgement(id=row["id"], keys=keys, pairs=barred)
 
 
-def _barred(pair: Pair, engine: str) -> Pair:
+def _barred(pair: Pair, engine: str, load: str) -> Pair:
     """The pair with the bar that an answer of its kind prints."""
-    bar = speed_interval(pair.measure, pair.predicted, engine)
+    bar = speed_interval(pair.measure, pair.predicted, engine, load)
     return replace(pair, low=bar.low, high=bar.high) if bar else pair
 
 
@@ -220,6 +221,7 @@ def _step(row: Row) -> Step:
     }
     more = (
         made.max_seqs,
+        made.eager,
         made.poll_steps,
         made.hops,
         made.pool_tokens,
@@ -253,6 +255,7 @@ def deployment_of_row(row: Row) -> Deployment:
     if answered is not None:
         if engine == "llama_cpp":
             found["hops"] = (row.get("n_gpus") or 1) - 1
+        found["eager"] = row["settings"].get("enforce_eager")
         changes = {k: v for k, v in found.items() if v is not None}
         rules = _rules(row, engine, version)
         return replace(answered, split=split, version=version, engine=rules, **changes)
@@ -336,10 +339,19 @@ def _keys(row: Row, step: Step) -> dict[str, str]:
     from vramcast.truth.bars import model_keys
 
     keys = model_keys(step.on.model, str(row["settings"].get("precision") or "none"))
-    settings = row["settings"]
-    load = "one user" if settings.get("batch_size", 1) == 1 and "concurrency" not in settings else "many"
     return {
         "engine": step.on.engine.engine, "version": str(row.get("version") or ""), "source": str(row.get("source") or ""),
-        "card": step.on.card.name, "model": str(row["model_id"]), "load": load,
+        "card": step.on.card.name, "model": str(row["model_id"]), "load": _users(row),
         "group": f"{step.on.engine.engine} {step.on.card.name} {row['model_id']}", "kind": keys["kind"], "quant": keys["quant"],
     }  # fmt: skip
+
+
+def _users(row: Row) -> str:
+    """The kind of load: by clients, by requests alive at the row's rate (Little), or by its batch."""
+    settings, measured = row["settings"], row["measured"]
+    clients = settings.get("concurrency")
+    if clients is None and settings.get("request_rate"):
+        whole_ms = measured.get("ttft_ms", 0.0) + measured.get("tpot_ms", 0.0) * settings.get("osl", 0)
+        clients = settings["request_rate"] * whole_ms / 1e3
+    clients = clients if isinstance(clients, int | float) else FEW + 1 if clients else settings.get("batch_size") or 1
+    return users(clients if isinstance(clients, int | float) else 1, apart=settings.get("mode") == "disagg")

@@ -3,7 +3,7 @@
 from typing import Any
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.speed.kernels.gemm import RECIPES
+from vramcast.speed.kernels.gemm import RECIPES, tiled
 from vramcast.speed.kernels.moe import DISTRIBUTIONS
 from vramcast.speed.kernels.rows.base import FORMATS, Call
 
@@ -16,7 +16,7 @@ def gemm_row(words: dict[str, str], numbers: dict[str, Any], card: Accelerator) 
     precision = FORMATS.get(words["dtype"])
     if precision is None:
         return None
-    recipe = RECIPES[precision]
+    recipe = tiled(RECIPES[precision], card)
     m, n, k = numbers["m"], numbers["n"], numbers["k"]
     resident = COPIES * n * k * recipe.weight_bytes + m * (k * recipe.activation_bytes + n * 2) <= card.l2_bytes
     return Call(
