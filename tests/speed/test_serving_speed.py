@@ -106,6 +106,19 @@ def test_prompts_are_let_in_while_the_cache_has_room_for_them(step: Step, spare:
     assert sum(one < 6 * min(first) for one in first) == together
 
 
+def test_decodes_outside_graphs_wait_for_their_launches() -> None:
+    """A small model is launched slower than it runs: by choice, or beyond the contexts that the graphs of old releases hold."""
+    batch = Batch(decodes=1, decode_past=1000)
+    plain, eager = (step_of(_answer("Qwen/Qwen3-0.6B", options=options)) for options in ({}, {"enforce_eager": True}))
+    assert eager.seconds(batch) > 2 * plain.seconds(batch)
+    assert eager.ledger(batch).find("launch").seconds > 0
+    large = [step_of(_answer("Qwen/Qwen3-32B", gpu="A100-80G", options=o)).seconds(batch) for o in ({}, {"enforce_eager": True})]
+    assert large[0] == large[1]
+    old = step_of(_answer("Qwen/Qwen2-0.5B", engine="vllm==0.4.2", context=32768))
+    short, long = (old.seconds(Batch(decodes=1, decode_past=past)) for past in (8000, 8400))
+    assert long > 1.5 * short
+
+
 def test_a_long_prompt_takes_several_steps_and_holds_others_up(step: Step) -> None:
     short = Step(msgspec.structs.replace(step.on, chunk_tokens=512))
     load = Load(prompt=4096, output=8, rate_per_s=0.1)

@@ -5,6 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from vramcast.hardware.accelerator import catalogue
+from vramcast.speed.kernels.gemm import gemm
 from vramcast.speed.kernels.scoring import kind_of, layers, predict
 from vramcast.truth.evaluation import evaluate_rows
 
@@ -88,3 +90,10 @@ def test_deepgemm_is_timed_with_its_host_in_vllm_alone() -> None:
     eager = {**graph, "engine": "vllm", "kernel": "vllm_deepgemm_gemm_nt_f8f8bf16"}
     assert predict(graph).backend == "deepgemm"
     assert predict(eager).backend == "vllm/deepgemm_eager"
+
+
+@pytest.mark.parametrize(("n", "k", "us"), [(7168, 12288, 45.1), (8192, 16384, 67.6)])
+def test_one_row_of_four_bit_weights_on_an_a100_reads_them(n: int, k: int, us: float) -> None:
+    """TensorRT-LLM's weight-only product of the public corpus, one token: tiles of 64 rows would take half as long again."""
+    found = gemm(card=catalogue()["a100-sxm4-80"], m=1, n=n, k=k, weight="int4_weight_only", backend="trtllm")
+    assert found.seconds * 1e6 == pytest.approx(us, rel=0.25)
