@@ -247,3 +247,15 @@ def test_tensorrt_llm_has_no_format_that_it_would_have_to_unpack() -> None:
     plan = vramcast.plan("serve", "Qwen/Qwen3-32B", gpu="A100-80Gx2")
     kept = {(choice.setting.engine, choice.setting.weights.name) for choice in (*plan.ranked, *plan.by_weights)}
     assert not any(engine == "tensorrt_llm" and ("fp8" in name or "nvfp4" in name) for engine, name in kept)
+
+
+def test_a_card_on_which_no_engine_starts_is_told() -> None:
+    plan = vramcast.plan("serve", "Qwen/Qwen2.5-7B-Instruct", users=2, gpu=["L4x1", "M4-Max"], engine="vllm")
+    assert any("Apple" in why for why in plan.refused)
+
+
+def test_where_the_rate_is_out_of_reach_only_what_comes_near_is_a_choice() -> None:
+    plan = vramcast.plan("serve", "meta-llama/Llama-3.1-8B-Instruct", rate=50, prompt=2000, output=400, gpu="L4x4", engine="vllm")
+    assert not plan.meets
+    best = max(choice.tokens_per_s for choice in (*plan.ranked, *plan.front))
+    assert all(choice.tokens_per_s > best / 3 for choice in plan.front)

@@ -63,7 +63,7 @@ def ending(page: Page, assumed: Iterable[Assumption], refused: Mapping[str, int]
     if refused:
         page.heading("Left out")
         for reason, times in sorted(refused.items(), key=lambda item: -item[1])[:_MOST_LEFT_OUT]:
-            page.line("  ", f"{times} structures: ", (reason, "faint"))
+            page.line("  ", f"{times} structure{'s' * (times > 1)}: " if times else "", (reason, "faint"))
 
 
 def _prices_folded(assumed: tuple[Assumption, ...]) -> tuple[Assumption, ...]:

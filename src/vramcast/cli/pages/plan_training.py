@@ -37,7 +37,11 @@ def _title(page: Page, plan: TrainingPlan) -> None:
 def _best(page: Page, plan: TrainingPlan) -> None:
     best, own = plan.ranked[0], plan.ranked[0].question
     verdict_line(page, best.fit, f"{best.gpus} x {best.offer.card.name}  {best.words}, dp {own.parallel.dp}")
-    fact(page, "batch", f"micro-batch {own.micro_batch} x {own.accumulate} accumulated x {own.parallel.dp} ranks")
+    fact(
+        page,
+        "batch",
+        f"micro-batch {own.micro_batch} x {own.accumulate} accumulated x {own.parallel.dp} rank{'s' * (own.parallel.dp > 1)}",
+    )
     fact(page, "memory", needed_of(best.needed_bytes, best.offer.card.visible_bytes))
     fact(page, "step", f"{time_text(best.step_s)}, {best.tokens_per_s:,.0f} tokens/s, MFU {best.mfu:.1%}")
     terms = sorted(best.term.terms, key=lambda t: -t.seconds)[:_MOST_TERMS]

@@ -8,11 +8,11 @@ import msgspec
 from vramcast.errors import MissingError, UnmodelledError, VramcastError
 from vramcast.ledger import Assumption
 from vramcast.models.inventory import Model
-from vramcast.planning.plans.apart import Apart, taken_apart
 from vramcast.planning.plans.choices import Choice, Joined, Judge
+from vramcast.planning.plans.disaggregated import DisaggregatedChoice, disaggregated
 from vramcast.planning.plans.layouts import drafting, layouts, on_host
 from vramcast.planning.plans.plan import Plan, prices_taken
-from vramcast.planning.plans.serving_table import Columns, Held, held, one_by_one, timed
+from vramcast.planning.plans.serving_table import Columns, Fitting, fitting, one_by_one, timed
 from vramcast.planning.plans.wanted import Setting, Wanted
 from vramcast.planning.plans.weights import weights_of
 from vramcast.serving.engines.base import answer_of, why_not
@@ -23,6 +23,7 @@ from vramcast.truth.bars import serving_spread
 
 SHOWN, _MOST_OF_THE_FRONT, _MOST_APART, _MOST_WEIGHTS = 6, 8, 3, 4
 _A_CHOICE = 0.98  # of the time before: steps below two per cent are no choice
+_NEARLY = 1.25  # times the least by which a service level or rate is missed: what is further off is no choice either
 Watch = Callable[[int, int], None]
 
 
@@ -40,7 +41,7 @@ class ServingPlan(Plan, frozen=True, kw_only=True):
     fewest: tuple[Choice, ...] = ()
     by_weights: tuple[Choice, ...] = ()
     longest_ttft_s: float | None = None
-    apart: tuple[Apart, ...] = ()
+    apart: tuple[DisaggregatedChoice, ...] = ()
 
     shown_by: ClassVar[tuple[str, str, str]] = ("pages.plan", "serving_plan_page", "serving_object")
 
@@ -54,6 +55,7 @@ def plan_serving(
     """
     check_numpy()
     settings, refused = list(_settings(wanted, model)), dict[str, int]()
+    refused |= dict.fromkeys(_cards_without_engine(wanted), 0)
     tables = list(_tables(wanted, settings, refused, watch or (lambda done, of: None)))
     if not tables:
         because = next(iter(refused), "") or "; ".join(_not_started(wanted)) or "no engine, card and layout go together"
@@ -70,14 +72,14 @@ def plan_serving(
 
 def _tables(wanted: Wanted, settings: Sequence[Setting], refused: dict[str, int], watch: Watch) -> Iterator[Columns]:
     """The columns of every structure: memory first, then the times of those that share their steps together."""
-    alike: dict[Any, list[Held]] = {}
+    alike: dict[Any, list[Fitting]] = {}
     for done, setting in enumerate(settings):
         watch(done, 2 * len(settings))
         try:
             if setting.engine == "llama_cpp":
                 yield one_by_one(wanted, setting)
             else:
-                own = held(wanted, setting)
+                own = fitting(wanted, setting)
                 alike.setdefault(own.alike, []).append(own)
         except VramcastError as error:
             refused[str(error)] = refused.get(str(error), 0) + 1
@@ -114,6 +116,12 @@ def _settings(wanted: Wanted, model: Model) -> Iterator[Setting]:
                             yield Setting(weights=own, engine=engine, offer=offer, layout=held_at, kv_dtype=kv_dtype)
 
 
+def _cards_without_engine(wanted: Wanted) -> list[str]:
+    """Why the engines asked do not start on a card, for cards on which none does."""
+    reasons = [[why_not(engine, offer.card) for engine in wanted.engines] for offer in wanted.offers]
+    return ["; ".join(str(why) for why in own) for own in reasons if all(own)]
+
+
 def _not_started(wanted: Wanted) -> list[str]:
     return [why for offer in wanted.offers for engine in wanted.engines if (why := why_not(engine, offer.card))]
 
@@ -140,7 +148,8 @@ def _ranked(plan: ServingPlan, joined: Joined, tables: Sequence[Columns]) -> Ser
         return msgspec.structs.replace(plan, meets=False, nearest=(_words(joined.tables[joined.place[order[0]]].setting), 0))
     answer = answer_of(best[0].question, model=best[0].setting.weights.model, card=best[0].setting.card, limits=False)
     memory = tuple(msgspec.structs.replace(rank, interval=serving_spread(answer, rank).interval()) for rank in answer.ranks)
-    front = list(judge.first(_front(joined, order), kinds=np.arange(len(joined.place)), most=_MOST_OF_THE_FRONT))
+    near = order if meets else order[joined.miss()[order] <= _NEARLY * joined.miss()[order].min()]
+    front = list(judge.first(_front(joined, near), kinds=np.arange(len(joined.place)), most=_MOST_OF_THE_FRONT))
     by_weights = judge.first(order, kinds=joined.kinds(lambda own: own.weights.name), most=_MOST_WEIGHTS)
     judged = [*best, *front, *by_weights]  # what one table found, the others may not leave out
     return msgspec.structs.replace(
@@ -151,12 +160,12 @@ def _ranked(plan: ServingPlan, joined: Joined, tables: Sequence[Columns]) -> Ser
     )  # fmt: skip
 
 
-def _apart(wanted: Wanted, found: Sequence[Choice]) -> tuple[Apart, ...]:
+def _apart(wanted: Wanted, found: Sequence[Choice]) -> tuple[DisaggregatedChoice, ...]:
     """The best in two pools, one of each engine, weights and card."""
     if not wanted.apart:
         return ()
-    kept: dict[tuple[str, str, str], Apart] = {}
-    for one in sorted(taken_apart(wanted, found), key=lambda choice: _order(wanted, choice)):
+    kept: dict[tuple[str, str, str], DisaggregatedChoice] = {}
+    for one in sorted(disaggregated(wanted, found), key=lambda choice: _order(wanted, choice)):
         kept.setdefault((one.setting.engine, one.setting.weights.name, one.setting.card.id), one)
     return tuple(kept.values())[:_MOST_APART]
 

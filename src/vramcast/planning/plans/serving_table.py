@@ -48,7 +48,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     keeps_up: Any
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class Fitting(msgspec.Struct, frozen=True, kw_only=True):
     """Deployments of a structure that its cards hold, before their times are known. ``room``: sequences served at once."""
 
     setting: Setting
@@ -87,7 +87,7 @@ def question_of(wanted: Wanted, setting: Setting, **fields: Any) -> Serving:
     )  # fmt: skip
 
 
-def held(wanted: Wanted, setting: Setting) -> Held:
+def fitting(wanted: Wanted, setting: Setting) -> Fitting:
     """The deployments of a structure that fit. Raises VramcastError where the engine refuses it or no law covers it."""
     import numpy as np
 
@@ -111,10 +111,10 @@ def held(wanted: Wanted, setting: Setting) -> Held:
         room = np.minimum(room, np.maximum(1.0, wanted.users / (kept["replicas"] * setting.layout.parallel.pp)))
     kept |= {"needed_bytes": needed[fits], "margin_bytes": margin[fits], "gpus": kept["replicas"] * setting.layout.ranks}
     best = int(margin.max())
-    return Held(setting=setting, tried=len(grid[0]), best_margin_bytes=best, answer=answer, columns=kept, room=room)
+    return Fitting(setting=setting, tried=len(grid[0]), best_margin_bytes=best, answer=answer, columns=kept, room=room)
 
 
-def timed(wanted: Wanted, alike: Sequence[Held], known: dict[Any, Step]) -> list[Columns]:
+def timed(wanted: Wanted, alike: Sequence[Fitting], known: dict[Any, Step]) -> list[Columns]:
     """The times of structures that share their steps: worked out once for each copies, chunk and sequences at once.
 
     ``known``: a step by ``rows_alike``, whose rows others take over.
@@ -137,7 +137,7 @@ def timed(wanted: Wanted, alike: Sequence[Held], known: dict[Any, Step]) -> list
     return [_columns(one, {name: parts[name][i] for name in _TIMES}) for i, one in enumerate(alike)]
 
 
-def _columns(one: Held, times: dict[str, Any]) -> Columns:
+def _columns(one: Fitting, times: dict[str, Any]) -> Columns:
     return Columns(setting=one.setting, tried=one.tried, best_margin_bytes=one.best_margin_bytes, **one.columns, **times)
 
 

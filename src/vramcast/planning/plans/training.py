@@ -301,8 +301,9 @@ def _trained(task: Task, one: Candidate, model: Model) -> Trained:
     if task.tokens:
         speed = training_speed(answer, model, offer.card)
         run = run_of(speed, offer.card, tokens=task.tokens, usd_per_gpu_hour=offer.usd_per_hour)
+    whole = ", in float32 throughout" if answer.recipe.precision.compute == "float32" else ""  # torchtitan without FSDP
     return Trained(
-        question=own, offer=offer, words=one.structure.words, fit=training_fit(answer, offer.card),
+        question=own, offer=offer, words=one.structure.words + whole, fit=training_fit(answer, offer.card),
         needed_bytes=max(r.needed_bytes for r in answer.ranks), step_s=one.step_s, mfu=one.mfu, tokens_per_s=one.tokens_per_s,
         bound=one.bound, term=one.term, days=run.days if run else None, usd=run.usd if run else None,
         power_w=offer.card.tdp_w * own.gpus,

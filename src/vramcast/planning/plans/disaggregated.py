@@ -26,7 +26,7 @@ _SHARES = (0.2, 0.34, 0.5, 0.67)  # of the workers that prefill
 _MOST = 4  # structures that are taken apart
 
 
-class Apart(Choice, frozen=True, kw_only=True):
+class DisaggregatedChoice(Choice, frozen=True, kw_only=True):
     """A deployment in two pools: ``question`` is about a decode worker, ``prefill`` about a prefill worker, ``pools`` how many.
 
     ``replicas`` are the decode workers. ``fit`` and ``needed_bytes`` are of the worse kind.
@@ -41,7 +41,7 @@ class Apart(Choice, frozen=True, kw_only=True):
         return f"{self.pools.prefill_workers}P{self.pools.decode_workers}D of {self.setting.layout.words}"
 
 
-def taken_apart(wanted: Wanted, found: Sequence[Choice]) -> Iterator[Apart]:
+def disaggregated(wanted: Wanted, found: Sequence[Choice]) -> Iterator[DisaggregatedChoice]:
     """Deployments in two pools of the structures that ``found`` has, those that fit and that the closed form knows."""
     for choice in _distinct(found):
         for prefills, decodes in _numbers(choice.setting, wanted.users):
@@ -77,7 +77,7 @@ def _numbers(setting: Setting, users: int | None) -> Iterator[tuple[int, int]]:
                 yield pair
 
 
-def _one(wanted: Wanted, choice: Choice, prefills: int, decodes: int) -> Apart:
+def _one(wanted: Wanted, choice: Choice, prefills: int, decodes: int) -> DisaggregatedChoice:
     setting, model = choice.setting, choice.setting.weights.model
     asked = question_of(wanted, setting, replicas=decodes, chunk=choice.chunk, seats=choice.seats)
     pools = Disaggregated(prefill_workers=prefills, decode_workers=decodes, clients=wanted.users or 0)
@@ -93,7 +93,7 @@ def _one(wanted: Wanted, choice: Choice, prefills: int, decodes: int) -> Apart:
     cards, price = workers.cards, setting.offer.usd_per_hour
     rate = state.requests_per_s * wanted.output
     hour = None if price is None else price * cards
-    return Apart(
+    return DisaggregatedChoice(
         setting=setting, question=question, prefill=other.resolved.question, pools=pools, replicas=decodes, gpus=cards,
         chunk=choice.chunk, seats=choice.seats, needed_bytes=int(needed), fit=min(fits, key=_likely), ttft_s=state.ttft_s,
         tpot_s=state.tpot_s, tokens_per_s=rate,

@@ -8,7 +8,7 @@ import vramcast
 from vramcast.asking.plan import wanted_of
 from vramcast.asking.serving import serving_question
 from vramcast.models.reading import read_model
-from vramcast.planning.plans.apart import _numbers, taken_apart
+from vramcast.planning.plans.disaggregated import _numbers, disaggregated
 from vramcast.planning.plans.serving import plan_serving
 from vramcast.serving.engines.base import answer_of
 from vramcast.speed.pools import pools_speed
@@ -42,7 +42,7 @@ def test_figures_are_those_of_the_single_forecast(engine: str) -> None:
 def test_the_best_comes_first_and_the_cards_are_those_offered() -> None:
     wanted, _ = wanted_of(LLAMA, {**WORDS, "engine": "vllm", "disagg": True})
     plan = plan_serving(wanted, model=read_model(LLAMA))
-    every = list(taken_apart(wanted, (*plan.ranked, *plan.front)))
+    every = list(disaggregated(wanted, (*plan.ranked, *plan.front)))
     best = plan.apart[0]
     sure = [one.gpus / one.tokens_per_s for one in every]
     assert best.gpus / best.tokens_per_s == pytest.approx(min(sure))
