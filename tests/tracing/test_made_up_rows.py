@@ -318,3 +318,17 @@ def test_a_pin_is_told_as_pip_takes_it(listed: str, asked: str, tmp_path: Path) 
 def test_a_module_that_is_not_there_is_named_with_its_package(module: str, said: str, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("vramcast.tracing.execution.packages.find_spec", lambda _: None)
     assert said in without_package(ModuleNotFoundError(f"No module named {module!r}", name=module), tmp_path)
+
+
+def test_a_length_is_cut_to_a_shape_that_is_given_by_name() -> None:
+    import torch
+
+    from vramcast.tracing.execution.kernels.guessed_length import _cut, _fitting
+
+    class Marked(torch.Tensor):
+        _vramcast_guessed_length = True
+
+    whole = torch.zeros(10).as_subclass(Marked)
+    assert _fitting(torch.Tensor.view)(whole, size=(2, 4)).shape == (2, 4)
+    assert _fitting(torch.Tensor.reshape)(whole, shape=(3, -1)).shape == (3, 3)
+    assert _cut(whole, (2, 3)).numel() == 6

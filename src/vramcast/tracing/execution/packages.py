@@ -56,6 +56,11 @@ def without_package(failure: BaseException, start: Path | None = None) -> str:
     return f"; it is not installed here: {_installed_by(name, place)}"
 
 
+def is_installable(package: str) -> bool:
+    """Whether a package that is not here is none of the program's own folders."""
+    return _folder_of(package, Path.cwd()) is None
+
+
 def _installed_by(name: str, start: Path) -> str:
     """The line that installs a package: as the program's own list names it, else its known name, else that list, else its own."""
     top = name.partition(".")[0]

@@ -34,7 +34,9 @@ from vramcast.tracing.execution.stand_ins import (
     hub_kernels,
     hub_models,
     metrics,
+    moved_names,
     numpy_names,
+    older_arguments,
     patches,
     pictures,
     pretrained,
@@ -120,6 +122,8 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -
     data_sets.install(session)
     downloads.install(session)
     numpy_names.install(session)
+    moved_names.install(session)  # before what answers any name that nothing else finds
+    older_arguments.install(session)
     absent.install(session, ranks)
     pretrained.install(session)
     pictures.install(session)

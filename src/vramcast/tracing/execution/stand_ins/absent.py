@@ -1,7 +1,8 @@
-"""Packages that a script imports and that are not here, where a trace can do without: those that only record, MPI, xformers.
+"""Packages that a script imports and that are not here: those that only record, MPI and xformers are answered for.
 
-A stand-in answers the script's own import alone, where it does not stand in a ``try``: a library, or a script, that looks whether
-a package is there finds that it is not.
+Any other can be imported, and ends the run where it is used: many a program names what its other settings need. A stand-in
+answers the script's own import alone, where it does not stand in a ``try``: a library, or a script, that looks whether a package
+is there finds that it is not.
 """
 
 import importlib.abc
@@ -11,10 +12,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from vramcast.tracing.execution.places import is_library
+from vramcast.tracing.execution.packages import is_installable, without_package
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins import xformers_package
-from vramcast.tracing.execution.stand_ins.imported import is_optional
+from vramcast.tracing.execution.stand_ins.imported import asked_by_script
 
 _RECORDERS = frozenset({
     "aim", "clearml", "comet_ml", "dvclive", "GPUtil", "gpustat", "mlflow", "neptune", "nvitop", "py3nvml", "swanlab",
@@ -31,6 +32,7 @@ def install(session: Session, ranks: int) -> None:
     makers["mpi4py"] = (lambda name: _mpi(name, ranks)), f"the script is rank 0 of {ranks}"
     makers["xformers"] = xformers_package.make, f"its attention keeps what that of {xformers_package.VERSION} keeps"
     sys.meta_path.insert(0, _Absent(session, makers))  # before the finder of torch.utils.tensorboard, which needs another package
+    sys.meta_path.append(_Unused(session))
 
 
 class _Absent(importlib.abc.MetaPathFinder):
@@ -44,12 +46,33 @@ class _Absent(importlib.abc.MetaPathFinder):
         package = "tensorboard" if name == "torch.utils.tensorboard" else name.partition(".")[0]
         if package not in self._makers or importlib.machinery.PathFinder.find_spec(package) is not None:
             return None
-        if package not in self._answered and not _asked_by_script():
+        if package not in self._answered and not asked_by_script():
             return None
         make, meaning = self._makers[package]
         self._answered.add(package)
         self._session.notes[f"{package} is not installed: {meaning}"] = None
         return importlib.machinery.ModuleSpec(name, _Loader(make), is_package=True)
+
+
+class _Unused(importlib.abc.MetaPathFinder):
+    """The last to be asked: for a package that nothing else finds, and that is no folder of the program."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._answered: set[str] = set()
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """See importlib.abc.MetaPathFinder."""
+        del path, target
+        package, _, part = name.partition(".")
+        if package not in self._answered:
+            if part or not asked_by_script() or not is_installable(package):
+                return None
+            self._answered.add(package)
+            failure = ModuleNotFoundError(f"No module named {package!r}", name=package)
+            install_it = without_package(failure).rpartition(": ")[2]
+            self._session.notes[f"{package} is not installed: the run ends where it is used ({install_it})"] = None
+        return importlib.machinery.ModuleSpec(name, _Loader(_unused), is_package=True)
 
 
 class _Loader(importlib.abc.Loader):
@@ -62,19 +85,6 @@ class _Loader(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """See importlib.abc.Loader."""
-
-
-def _asked_by_script() -> bool:
-    """Whether an import statement of the user's own code is the one that looks."""
-    frame: Any = sys._getframe(2)
-    importing = False
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith("<frozen importlib"):
-            return importing and not is_library(file) and not is_optional(frame)
-        importing = importing or frame.f_code.co_name == "_find_and_load"
-        frame = frame.f_back
-    return False
 
 
 class Silence:
@@ -108,6 +118,41 @@ class Silence:
 
     def __repr__(self) -> str:
         return f"<{self._name}, which is not installed>"
+
+
+def _unused(name: str) -> ModuleType:
+    module = ModuleType(name)
+    module.__path__ = []
+    module.__getattr__ = lambda part: Missing.named(f"{name}.{part}", part)  # type: ignore[method-assign]
+    return module
+
+
+class Missing(type):
+    """What a package that is not here gives out: it can be named, inherited from and passed on; any use of it fails."""
+
+    @classmethod
+    def named(cls, path: str, part: str) -> Any:
+        """The object of that path."""
+        if part.startswith("__"):
+            raise AttributeError(part)
+        return cls(path, (), {})
+
+    def __getattr__(cls, part: str) -> Any:
+        return Missing.named(f"{cls.__name__}.{part}", part)
+
+    def __call__(cls, *_: Any, **__: Any) -> Any:
+        path = next(each.__name__ for each in cls.__mro__ if "." in each.__name__)
+        package = path.partition(".")[0]
+        raise ModuleNotFoundError(f"No module named {package!r}, asked for {path}", name=package)
+
+
+_USES = (
+    "add radd sub rsub mul rmul truediv rtruediv floordiv mod pow neg lt le gt ge eq ne bool len iter getitem setitem contains"
+    " enter exit float int index str format"
+)
+for _use in _USES.split():
+    setattr(Missing, f"__{_use}__", Missing.__call__)
+Missing.__hash__ = type.__hash__  # type: ignore[method-assign]
 
 
 def _silent(name: str) -> ModuleType:

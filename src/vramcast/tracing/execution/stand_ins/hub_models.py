@@ -25,7 +25,7 @@ def install(session: Session) -> None:
         if options.get("attn_implementation"):
             config._attn_implementation = options["attn_implementation"]
         dtype = _dtype(options.get("dtype", options.get("torch_dtype", _usual(transformers.__version__))), config)
-        scheme = _four_bit(options.get("quantization_config") or getattr(config, "quantization_config", None), dtype)
+        scheme = _four_bit(_asked_bits(options) or getattr(config, "quantization_config", None), dtype)
         card = session.backend.device_type
         with torch.device("meta" if scheme else _place(options.get("device_map"), card)):
             model = from_config(cls, config, dtype)
@@ -73,13 +73,20 @@ def _place(device_map: Any, card: str) -> str:
     return "cpu" if named == {"cpu"} else card
 
 
+def _asked_bits(options: dict[str, Any]) -> Any:
+    """The quantisation that a script asks for, also as arguments of their own (transformers before 5)."""
+    bits = {name: True for name in ("load_in_4bit", "load_in_8bit") if options.get(name)}
+    return options.get("quantization_config") or (bits | {"quant_method": "bitsandbytes"} if bits else None)
+
+
 def _four_bit(quantization: Any, dtype: torch.dtype) -> four_bit.Scheme | None:
     """The scheme of a bitsandbytes 4-bit config; None without one. Other schemes are refused by name."""
     if quantization is None:
         return None
     values = quantization if isinstance(quantization, dict) else quantization.to_dict()
     if not values.get("load_in_4bit"):
-        raise NotImplementedError(f"weights quantised with {values.get('quant_method')} are not traced, only bitsandbytes 4-bit")
+        scheme = "bitsandbytes 8-bit" if values.get("load_in_8bit") else values.get("quant_method")
+        raise NotImplementedError(f"weights quantised with {scheme} are not traced, only bitsandbytes 4-bit")
     return four_bit.Scheme(
         kind=str(values.get("bnb_4bit_quant_type", "fp4")),
         compute=_named(values.get("bnb_4bit_compute_dtype")) or dtype,

@@ -7,6 +7,8 @@ from contextlib import suppress
 from importlib.machinery import PathFinder
 from typing import Any, ClassVar
 
+from vramcast.tracing.execution.places import is_library
+
 
 def when_imported(name: str, patch: Callable[[Any], None]) -> None:
     """Call ``patch`` with the module of that name, now where it is imported already, else right after its import."""
@@ -57,6 +59,19 @@ def refusing(module: str) -> Callable[[str], Any]:
         return refuse
 
     return find
+
+
+def asked_by_script() -> bool:
+    """For a finder: whether an import statement of the user's own code, in no ``try``, is the one that looks."""
+    frame: Any = sys._getframe(2)
+    importing = False
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith("<frozen importlib"):
+            return importing and not is_library(file) and not is_optional(frame)
+        importing = importing or frame.f_code.co_name == "_find_and_load"
+        frame = frame.f_back
+    return False
 
 
 def is_optional(frame: Any) -> bool:

@@ -1,0 +1,101 @@
+"""Names and modules of earlier library versions, answered with what they are called today, each with a note.
+
+Only the script's own imports are answered, and not one in a ``try``: that has something else to do.
+"""
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from vramcast.tracing.execution.places import is_library
+from vramcast.tracing.execution.session import Session
+from vramcast.tracing.execution.stand_ins.imported import asked_by_script, is_optional, when_imported
+from vramcast.tracing.published.moved import module_today, moved
+
+
+def install(session: Session) -> None:
+    """Answer for every name of the table."""
+    for module in moved().names:
+        when_imported(module, partial(_names, session))
+    sys.meta_path.append(_Moved(session))
+
+
+def _names(session: Session, module: Any) -> None:
+    """Put the old names behind a module's own."""
+    module = sys.modules.get(module.__name__, module)  # which puts another in its place while it is imported, in transformers
+    table, otherwise = moved().names[module.__name__], vars(module).get("__getattr__")
+
+    def find(name: str) -> Any:
+        if name in table and _asked(sys._getframe(1)):
+            home, _, now = table[name].partition(":")
+            found = getattr(importlib.import_module(home), now)
+            today = f"{home}.{now}" if not home.startswith("vramcast") else "what it was"
+            session.notes[f"{module.__name__}.{name} is of an earlier version: answered with {today}"] = None
+            return _of_fewer(found) if name == "prepare_model_for_int8_training" else found
+        if otherwise is not None:
+            return otherwise(name)
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+    module.__getattr__ = find
+
+
+def _asked(frame: Any) -> bool:
+    """Whether the user's own code, in no ``try``, asks for a name."""
+    while frame is not None and frame.f_code.co_filename.startswith(("<frozen importlib", importlib.util.__file__)):
+        frame = frame.f_back
+    return frame is not None and not is_library(frame.f_code.co_filename) and not is_optional(frame)
+
+
+def _of_fewer(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that leaves out the arguments which it no longer has."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        import inspect
+
+        known = inspect.signature(function).parameters
+        return function(*args, **{name: value for name, value in options.items() if name in known})
+
+    return call
+
+
+class _Moved(importlib.abc.MetaPathFinder):
+    """Finds a module under its old name, where nothing else does."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """See importlib.abc.MetaPathFinder."""
+        del path, target
+        today = module_today(name)
+        if not today or not asked_by_script():
+            return None
+        with suppress(ImportError, ValueError):
+            if importlib.util.find_spec(today) is not None:
+                told = today if not today.startswith("vramcast") else "what it held"
+                self._session.notes[f"{name} is of an earlier version: answered with {told}"] = None
+                return importlib.machinery.ModuleSpec(name, _Alias(today))
+        return None
+
+
+class _Alias(importlib.abc.Loader):
+    def __init__(self, today: str) -> None:
+        self._today = today
+
+    def create_module(self, spec: Any) -> ModuleType:
+        """See importlib.abc.Loader."""
+        found = importlib.import_module(self._today)
+        module = ModuleType(spec.name)
+        module.__getattr__ = partial(getattr, found)  # type: ignore[method-assign]
+        module.__all__ = [name for name in getattr(found, "__all__", vars(found)) if not name.startswith("_")]  # type: ignore[attr-defined]
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """See importlib.abc.Loader."""

@@ -1,0 +1,54 @@
+"""What earlier versions of libraries held and no library holds today in that form (``published/moved.toml``)."""
+
+import collections.abc as container_abcs
+from typing import Any
+
+import torch
+from torch import inf, nan
+
+# torch._six until torch 2.0
+string_classes = (str, bytes)
+int_classes = int
+FileNotFoundError = FileNotFoundError  # noqa: A001, PLW0127 - as torch._six had it
+PY2, PY3, PY37 = False, True, True
+
+__all__ = [
+    "PY2",
+    "PY3",
+    "PY37",
+    "AdamW",
+    "CompletionOnly",
+    "container_abcs",
+    "inf",
+    "int_classes",
+    "nan",
+    "nothing",
+    "string_classes",
+]
+
+
+class AdamW(torch.optim.AdamW):  # type: ignore[misc, unused-ignore]
+    """That of transformers before 5: parameter by parameter, with its defaults (optimization.py of 4.40)."""
+
+    def __init__(self, params: Any, lr: float = 1e-3, *args: Any, **options: Any) -> None:
+        names = ("betas", "eps", "weight_decay")
+        given = {"eps": 1e-6, "weight_decay": 0.0} | dict(zip(names, args, strict=False)) | options
+        super().__init__(params, lr, foreach=False, **{name: given[name] for name in names if name in given})
+
+
+class CompletionOnly:
+    """TRL's collator before 0.20: of a padded batch the labels in front of the answer count for nothing; shapes are the same."""
+
+    def __init__(self, *_: Any, tokenizer: Any = None, mlm: bool = False, **options: Any) -> None:
+        from transformers import DataCollatorForLanguageModeling
+
+        known = {name: value for name, value in options.items() if name == "pad_to_multiple_of"}
+        self._collate = DataCollatorForLanguageModeling(tokenizer=tokenizer, mlm=mlm, **known)
+
+    def __call__(self, rows: Any, *_: Any, **__: Any) -> Any:
+        """The batch of these rows."""
+        return self._collate(rows)
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """What only told somebody something."""

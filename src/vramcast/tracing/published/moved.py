@@ -1,0 +1,41 @@
+"""Facts of ``moved.toml``: what names of earlier versions are called today."""
+
+import re
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What became of arguments of TrainingArguments: another name, another value, a part of ``fsdp_config``, nothing."""
+
+    now: dict[str, str]
+    value: dict[str, str]
+    fsdp: dict[str, str]
+    gone: dict[str, list[str]]
+
+
+class Moved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole table; a name is at ``module:name``."""
+
+    modules: dict[str, str]
+    names: dict[str, dict[str, str]]
+    arguments: Arguments
+
+
+@cache
+def moved() -> Moved:
+    """The table."""
+    return msgspec.toml.decode(files(__package__).joinpath("moved.toml").read_text(), type=Moved)
+
+
+def module_today(name: str) -> str:
+    """Where a module of that name is today; "" for one that is not listed."""
+    table = moved().modules
+    if name in table:
+        return table[name]
+    for pattern, now in table.items():
+        if found := re.fullmatch(re.escape(pattern).replace(r"\{\}", r"(\w+)"), name) if "{}" in pattern else None:
+            return now.replace("{}", found[1])
+    return ""

@@ -1,0 +1,187 @@
+"""Scripts of earlier years: names and arguments that moved, and packages that are imported for settings which are not asked."""
+
+from pathlib import Path
+
+import pytest
+
+from vramcast.planning.tracing.answer import Traced, trace_program
+from vramcast.tracing.execution.stand_ins.older_arguments import line_today, today
+from vramcast.tracing.published.moved import module_today, moved
+
+pytestmark = pytest.mark.torch
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+_END = """
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+for _ in range(2):
+    model(torch.randn(4, 64, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+
+
+def _traced(folder: Path, text: str) -> Traced:
+    script = folder / "train.py"
+    script.write_text(text)
+    return trace_program((str(script),), gpu="H100", environment={"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub")})
+
+
+def test_names_that_moved_are_answered_and_told(tmp_path: Path) -> None:
+    text = """
+import collections, inspect, torch
+from torch._six import string_classes, inf
+from transformers import AdamW, AutoModelWithLMHead
+from transformers.deepspeed import is_deepspeed_zero3_enabled
+from transformers.modeling_bert import BertLayer
+from transformers.trainer_utils import EvaluationStrategy
+import transformers.generation_utils as generation
+assert isinstance("x", string_classes) and inf > 1 and issubclass(dict, collections.Mapping)
+assert is_deepspeed_zero3_enabled() is False and EvaluationStrategy.NO and BertLayer and generation.GenerationMixin
+assert inspect.getargspec(lambda a: a).args == ["a"]
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = AdamW(model.parameters(), lr=1e-4, correct_bias=True)
+assert optimizer.defaults["foreach"] is False and optimizer.defaults["weight_decay"] == 0.0
+for _ in range(2):
+    model(torch.randn(4, 64, device="cuda")).sum().backward()
+    optimizer.step()
+"""
+    result = _traced(tmp_path, text).result
+    assert (result.error, result.steps) == ("", 2)
+    for told in ("torch._six is of", "transformers.AdamW is of", "transformers.deepspeed is of", "collections.Mapping is of"):
+        assert any(note.startswith(told) for note in result.notes), told
+
+
+def test_a_moved_name_in_a_try_fails_as_it_would(tmp_path: Path) -> None:
+    text = """
+import torch
+try:
+    from transformers import AdamW
+except ImportError:
+    AdamW = None
+try:
+    import torch._six
+except ImportError:
+    AdamW = AdamW or "none"
+assert AdamW == "none"
+"""
+    result = _traced(tmp_path, text + _END).result
+    assert (result.error, any("earlier version" in note for note in result.notes)) == ("", False)
+
+
+def test_every_name_of_the_table_is_where_it_says() -> None:
+    import importlib
+
+    places = [place for names in moved().names.values() for place in names.values()]
+    wrong = []
+    for place in places:
+        module, _, name = place.partition(":")
+        try:
+            found = hasattr(importlib.import_module(module), name)
+        except ImportError:
+            continue  # a library that is not installed here
+        if not found:
+            wrong.append(place)
+    assert wrong == []
+    assert module_today("transformers.modeling_gpt2") == "transformers.models.gpt2.modeling_gpt2"
+    assert module_today("transformers.modeling") == ""
+
+
+def test_arguments_are_passed_by_the_names_of_today() -> None:
+    told: list[tuple[str, str]] = []
+    given = {
+        "evaluation_strategy": "no",
+        "adafactor": True,
+        "group_by_length": False,
+        "save_safetensors": True,
+        "bf16": True,
+        "own": 1,
+    }
+    assert today(given, {"bf16"}, lambda *each: told.append(each)) == {
+        "eval_strategy": "no",
+        "optim": "adafactor",
+        "bf16": True,
+        "own": 1,
+    }
+    assert [name for name, _ in told] == ["evaluation_strategy", "adafactor", "save_safetensors"]
+
+
+def test_a_command_line_is_passed_by_the_names_of_today() -> None:
+    words = [
+        "--evaluation_strategy=steps",
+        "--overwrite_output_dir",
+        "--bf16",
+        "True",
+        "--own",
+        "a",
+        "b",
+        "--per-gpu-train-batch-size",
+        "4",
+    ]
+    words += ["--fsdp_transformer_layer_cls_to_wrap", "LlamaDecoderLayer"]
+    made = line_today(words, {"bf16"}, lambda *_: None)
+    assert made[:8] == ["--eval_strategy", "steps", "--bf16", "True", "--own", "a", "b", "--per_device_train_batch_size"]
+    assert made[8:] == ["4", "--fsdp_config", '{"transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}']
+    assert line_today(["--evaluation_strategy", "x"], {"evaluation_strategy"}, lambda *_: None) == ["--evaluation_strategy", "x"]
+
+
+def test_a_trainer_of_before_takes_its_steps(tmp_path: Path) -> None:
+    text = """
+import torch
+from transformers import HfArgumentParser, LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+class Own(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False):
+        outputs = model(**inputs)
+        return (outputs.loss, outputs) if return_outputs else outputs.loss
+class Rows(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, place): return {"input_ids": torch.arange(16), "labels": torch.arange(16)}
+line = ["--output_dir", "out", "--evaluation_strategy", "no", "--overwrite_output_dir", "--max_steps", "3", "--report_to", "none"]
+(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses(line)
+args = TrainingArguments(output_dir="out", evaluation_strategy="no", max_steps=3, report_to="none", save_safetensors=False)
+config = LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, vocab_size=100)
+trainer = Own(model=LlamaForCausalLM(config), args=args, train_dataset=Rows(), tokenizer=None)
+trainer.train()
+"""
+    result = _traced(tmp_path, text).result
+    assert (result.error, result.steps) == ("", 2)
+    for told in ("evaluation_strategy", "save_safetensors", "Trainer's tokenizer", "compute_loss without"):
+        assert any(note.startswith(told) for note in result.notes), told
+
+
+def test_a_package_that_is_only_imported_ends_nothing(tmp_path: Path) -> None:
+    text = """
+import torch
+import measures_not_here
+from losses_not_here.parts import Perceptual, WEIGHTS
+class Better(Perceptual):
+    pass
+chosen = {"none": None, "perceptual": Perceptual, "other": measures_not_here.fid}
+"""
+    result = _traced(tmp_path, text + _END).result
+    assert (result.error, result.steps) == ("", 2)
+    assert any(
+        note.startswith("measures_not_here is not installed: the run ends where it is used (pip install") for note in result.notes
+    )
+
+
+@pytest.mark.parametrize(
+    "use", ["Perceptual(net='vgg')", "Own()", "WEIGHTS['a']", "0.5 * WEIGHTS", "f'{WEIGHTS}'", "bool(WEIGHTS)"]
+)
+def test_a_package_that_is_not_here_ends_the_run_where_it_is_used(use: str, tmp_path: Path) -> None:
+    text = f"""
+import torch
+from losses_not_here.parts import Perceptual, WEIGHTS
+class Own(Perceptual):
+    pass
+{use}
+"""
+    result = _traced(tmp_path, text + _END).result
+    assert result.error.startswith("ModuleNotFoundError: No module named 'losses_not_here'")
+    assert "train.py:6" in result.error
+    assert "pip install losses_not_here" in result.error
+
+
+def test_eight_bit_weights_by_an_argument_are_refused_by_name(tmp_path: Path) -> None:
+    text = "from transformers import AutoModelForCausalLM\nAutoModelForCausalLM.from_pretrained('gpt2', load_in_8bit=True)\n"
+    assert "weights quantised with bitsandbytes 8-bit are not traced" in _traced(tmp_path, text).result.error
