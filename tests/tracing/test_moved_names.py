@@ -72,7 +72,7 @@ assert AdamW == "none"
 def test_every_name_of_the_table_is_where_it_says() -> None:
     import importlib
 
-    places = [place for names in moved().names.values() for place in names.values()]
+    places = [place for names in moved().names.values() for place in names.values() if place]
     wrong = []
     for place in places:
         module, _, name = place.partition(":")
@@ -185,3 +185,16 @@ class Own(Perceptual):
 def test_eight_bit_weights_by_an_argument_are_refused_by_name(tmp_path: Path) -> None:
     text = "from transformers import AutoModelForCausalLM\nAutoModelForCausalLM.from_pretrained('gpt2', load_in_8bit=True)\n"
     assert "weights quantised with bitsandbytes 8-bit are not traced" in _traced(tmp_path, text).result.error
+
+
+def test_a_name_that_nothing_stands_for_ends_the_run_where_it_is_used(tmp_path: Path) -> None:
+    text = "import torch\nfrom transformers.utils.generic import working_or_temp_dir\n"
+    result = _traced(tmp_path, text + _END).result
+    assert (result.error, result.steps) == ("", 2)
+    assert any(
+        note.startswith("transformers.utils.generic.working_or_temp_dir is of an earlier version") for note in result.notes
+    )
+    error = _traced(tmp_path, text + "working_or_temp_dir()\n" + _END).result.error
+    assert error.startswith("ImportError: cannot import name 'working_or_temp_dir' from 'transformers.utils.generic'")
+    assert "train.py:3" in error
+    assert "is here: install the version" in error

@@ -128,22 +128,27 @@ def _unused(name: str) -> ModuleType:
 
 
 class Missing(type):
-    """What a package that is not here gives out: it can be named, inherited from and passed on; any use of it fails."""
+    """What is not here, a package or a name of one: it can be named, inherited from and passed on; any use of it fails."""
+
+    lacking: Exception | None = None
 
     @classmethod
-    def named(cls, path: str, part: str) -> Any:
-        """The object of that path."""
+    def named(cls, path: str, part: str, lacking: Exception | None = None) -> Any:
+        """The object of that path; ``lacking`` is raised where it is used, and is the package's absence where not said."""
         if part.startswith("__"):
             raise AttributeError(part)
-        return cls(path, (), {})
+        made = cls(path, (), {})
+        made.lacking = lacking
+        return made
 
     def __getattr__(cls, part: str) -> Any:
-        return Missing.named(f"{cls.__name__}.{part}", part)
+        return Missing.named(f"{cls.__name__}.{part}", part, cls.lacking)
 
     def __call__(cls, *_: Any, **__: Any) -> Any:
-        path = next(each.__name__ for each in cls.__mro__ if "." in each.__name__)
-        package = path.partition(".")[0]
-        raise ModuleNotFoundError(f"No module named {package!r}, asked for {path}", name=package)
+        named = next(each for each in cls.__mro__ if "." in each.__name__)
+        package = named.__name__.partition(".")[0]
+        absent = ModuleNotFoundError(f"No module named {package!r}, asked for {named.__name__}", name=package)
+        raise getattr(named, "lacking", None) or absent
 
 
 _USES = (

@@ -14,8 +14,10 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from vramcast.tracing.execution.packages import without_package
 from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.session import Session
+from vramcast.tracing.execution.stand_ins.absent import Missing
 from vramcast.tracing.execution.stand_ins.imported import asked_by_script, is_optional, when_imported
 from vramcast.tracing.published.moved import module_today, moved
 
@@ -34,6 +36,8 @@ def _names(session: Session, module: Any) -> None:
 
     def find(name: str) -> Any:
         if name in table and _asked(sys._getframe(1)):
+            if not table[name]:
+                return _gone(session, module.__name__, name)
             home, _, now = table[name].partition(":")
             found = getattr(importlib.import_module(home), now)
             today = f"{home}.{now}" if not home.startswith("vramcast") else "what it was"
@@ -44,6 +48,14 @@ def _names(session: Session, module: Any) -> None:
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
     module.__getattr__ = find
+
+
+def _gone(session: Session, module: str, name: str) -> Any:
+    """What nothing stands for today, and a run may do without: it ends where that is used."""
+    failure = ImportError(f"cannot import name {name!r} from {module!r}", name=module)
+    advice = without_package(failure).removeprefix("; ")
+    session.notes[f"{module}.{name} is of an earlier version: the run ends where it is used ({advice})"] = None
+    return Missing.named(f"{module}.{name}", name, failure)
 
 
 def _asked(frame: Any) -> bool:
