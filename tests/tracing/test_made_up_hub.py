@@ -158,7 +158,7 @@ def test_a_script_that_names_what_nobody_knows_is_told_where_to_put_it(tmp_path:
 
 
 def test_a_missing_package_is_told_with_what_installs_it(tmp_path: Path) -> None:
-    error = _traced(tmp_path, "import measures_not_here.parts\n").result.error
+    error = _traced(tmp_path, "import measures_not_here.parts\nmeasures_not_here.parts.run()\n").result.error
     assert "pip install measures_not_here, if the package that has it is called so" in error
     (tmp_path / "deeper").mkdir()
     (tmp_path / "deeper" / "own_helpers.py").write_text("")

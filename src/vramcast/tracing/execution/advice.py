@@ -14,7 +14,7 @@ _KINDS = frozenset({
 _OTHERS = frozenset({"BrokenPipeError", "HTTPError"})  # derive from such a class, and are no want of a network
 _WORDS = re.compile(
     r"couldn't (connect|reach)|[Oo]ffline ?[Mm]ode|Name or service not known|Temporary failure in name resolution"
-    r"|no internet connection"
+    r"|no internet connection|[Nn]o route to"
 )
 _NAMED = re.compile(r"'([\w.-]+/[\w.-]+)'")
 _ADDRESS = re.compile(r"https?://[\w.:-]+(?:/[^\s'\"<>)]*)?")
