@@ -255,6 +255,9 @@ TRITON_HOPPER = ExpertKernel(name="Triton", pad=ExpertPad(gate_up=(64, 256), dow
 ROCM = ExpertKernel(name="ROCm", pad=ExpertPad(gate_up=(256, 256), down=(256, 256)))
 # SGLang's NVFP4 experts: rows of swizzled block scales come in 128 (sglang/srt/layers/quantization/modelopt_quant.py)
 SGLANG_NVFP4 = ExpertKernel(name="CUTLASS", pad=ExpertPad(gate_up=(128, 1), down=(128, 1)))
+# vLLM's NVFP4 experts without a gate, likewise; gated ones of such widths are refused there, and Marlin takes them as they are
+# (vllm/model_executor/layers/quantization/utils/flashinfer_fp4_moe.py prepare_nvfp4_moe_layer_for_fi_or_cutlass)
+FLASHINFER_NVFP4 = ExpertKernel(name="FlashInfer CUTLASS", pad=ExpertPad(gate_up=(128, 1), down=(128, 1)))
 TENSORRT_LLM = ExpertKernel(name="TensorRT-LLM", pad=ExpertPad(gate_up=(128, 128), down=(128, 128)), workspace=False)
 # vLLM's --moe-backend and SGLang's --moe-runner-backend by what they select
 BY_FLAG = {
@@ -265,12 +268,13 @@ BY_FLAG = {
 
 
 def vllm_kernel(
-    storage: Storage, card: Accelerator | None, version: Version, options: Mapping[str, Any]
+    model: Model, storage: Storage, card: Accelerator | None, version: Version, options: Mapping[str, Any]
 ) -> tuple[ExpertKernel | None, ExpertKernel | None]:
     """What a start of vLLM takes for the model's experts, and the next in its order where that depends on what is installed."""
-    if not _applies(storage, card):
-        return None, None
     generation = generation_of(card)
+    if not _applies(storage, card):
+        plain = generation < _MULTIPLIES_NVFP4 or options.get("moe_backend") == "marlin" or not _ungated_nvfp4(model, storage)
+        return (None if plain else FLASHINFER_NVFP4), None
     triton = TRITON_HOPPER if generation == 9 else TRITON
     asked = BY_FLAG.get(str(options.get("moe_backend")))
     if asked:
@@ -282,6 +286,15 @@ def vllm_kernel(
     if generation == 10:
         return TRTLLM_GEN, triton
     return (triton, MARLIN) if at(version, INSTALLS_TRITON_KERNELS) else (MARLIN, triton)
+
+
+_MULTIPLIES_NVFP4 = 10
+
+
+def _ungated_nvfp4(model: Model, storage: Storage) -> bool:
+    """Whether routed experts are in NVFP4 and have no gate."""
+    ungated = any(isinstance(b.feedforward, Experts) and not b.feedforward.gated for b in model.blocks)
+    return ungated and storage.expert_format(model) == "nvfp4"
 
 
 def sglang_kernel(storage: Storage, card: Accelerator | None, options: Mapping[str, Any]) -> ExpertKernel | None:

@@ -152,3 +152,10 @@ def test_experts_interleaved_at_load_stay_on_the_host_unless_a_kernel_is_known()
 
     assert compute("Q8_0", True) < compute("Q8_0", False)
     assert compute("IQ3_K", True) == compute("IQ3_K", False)
+
+
+@pytest.mark.parametrize(("build", "mib"), [("b9849", 44_928), (None, 44_928 + 2688)])
+def test_layers_with_a_sparse_indexer_keep_its_keys(build: str | None, mib: int) -> None:
+    """GLM-5.2 at 524,288 tokens: 78 layers of latents, and 21 that pick tokens for the others."""
+    fields = {"context": 524_288, "gpu": None, "quant": None, "engine_version": build, "options": {"n_parallel": 1}}
+    assert ask("zai-org/GLM-5.2", **fields).cache.pool_bytes == mib * 2**20

@@ -35,6 +35,8 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True):
     value_type: str = "f16"
     latent: str = "absorbed"
     """Latent attention: "absorbed" (keys only), "expanded" (full heads), "transposed" (latent and its transpose, mode 1)."""
+    indexer_keys: bool = True
+    """Keys of a sparse indexer are kept beside the latent, in the keys' type."""
     draft_tokens: int = 0
 
     @property
@@ -88,6 +90,8 @@ def _latent_bytes(mixer: LatentAttention, rules: CacheRules) -> Number:
         keys, values = mixer.heads * mixer.head_dim, mixer.heads * mixer.value_dim
         return rules.cells * (row_bytes(rules.key_type, keys) + row_bytes(rules.value_type, values))
     kept = rules.cells * row_bytes(rules.key_type, mixer.cache_elements)
+    if mixer.indexer and not mixer.compression and rules.indexer_keys:
+        kept += rules.cells * row_bytes(rules.key_type, mixer.indexer.head_dim)
     return kept + (rules.cells * row_bytes(rules.value_type, mixer.kv_rank) if rules.latent == "transposed" else 0)
 
 

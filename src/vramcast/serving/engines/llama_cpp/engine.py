@@ -21,11 +21,15 @@ from vramcast.workload import Serving
 
 
 class LlamaCpp(msgspec.Struct, frozen=True):
-    """The engine under one of its names; see base.Engine for the two questions it answers."""
+    """The engine under one of its names; see base.Engine for the two questions it answers.
+
+    ``schedules``: it starts llama-server itself, with a context of its own choice and the layers left to ``--fit``.
+    """
 
     name: str = "llama_cpp"
     versions: tuple[str, ...] = VERSIONS
     options: tuple[Option, ...] = OPTIONS
+    schedules: bool = False
 
     def resolve(self, question: Serving, model: Model, card: Accelerator | None) -> Resolved:
         """The question with the defaults of its build filled in. Raises QuestionError for unknown options or contexts."""
@@ -50,11 +54,13 @@ class LlamaCpp(msgspec.Struct, frozen=True):
 
     def forecast(self, resolved: Resolved) -> Answer:
         """Memory of each GPU (and of the host, when it holds layers), the cache plan and the limits."""
-        if self.name != "ollama":
-            return answer(fitted(resolved, self.name) if resolved.options.get("fit") else resolved, self.name)
-        run, left = left_on_host(resolved, self.name) if left_to_fit(resolved) else (resolved, None)
         if resolved.options.get("fit"):
-            run = fitted(resolved, self.name)
+            run, left = fitted(resolved, self.name, shortens=not self.schedules), None
+        else:
+            scheduled = self.schedules and left_to_fit(resolved)
+            run, left = left_on_host(resolved, self.name) if scheduled else (resolved, None)
+        if not self.schedules:
+            return answer(run, self.name)
         found = answer(_with_prediction(run), self.name)
         return msgspec.structs.replace(found, left=left, start_error="") if left else found
 
@@ -66,7 +72,7 @@ class LlamaCpp(msgspec.Struct, frozen=True):
         return str(defaults.note("engine_version", asked, note)) if note else asked
 
     def _context(self, question: Serving, model: Model, card: Accelerator | None, defaults: Defaults) -> Number:
-        if question.context is None and self.name == "ollama" and card is not None:
+        if question.context is None and self.schedules and card is not None:
             total = card.visible_bytes * devices_of(question)
             tokens = min(ollama.default_context(total), model.positions or 2**40)
             return int(defaults.note("context", tokens, "Ollama's default for this much GPU memory"))
@@ -101,4 +107,5 @@ def _unmodelled(question: Serving, model: Model) -> tuple[Unmodelled, ...]:
     return tuple(notes)
 
 
-ENGINES = {name: LlamaCpp(name=name) for name in ("llama_cpp", "ik_llama_cpp", "ollama")}
+_NAMES = ("llama_cpp", "ik_llama_cpp", "ollama")
+ENGINES = {name: LlamaCpp(name=name, schedules=name == "ollama") for name in _NAMES}

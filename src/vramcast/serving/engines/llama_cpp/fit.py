@@ -26,8 +26,11 @@ TARGET_MIB = 1024
 LEAST_CONTEXT = 4096
 
 
-def fitted(resolved: Resolved, name: str) -> Resolved:
-    """The question as ``--fit`` would run it; unchanged without a card, or when it fits as it is."""
+def fitted(resolved: Resolved, name: str, *, shortens: bool) -> Resolved:
+    """The question as ``--fit`` would run it; unchanged without a card, or when it fits as it is.
+
+    ``shortens``: a context that nobody asked for is left to ``--fit`` too.
+    """
     card, options = resolved.card, resolved.options
     if is_array(resolved.context) or is_array(resolved.concurrency):
         raise UnmodelledError("--fit changes each layout in its own way: ask them one by one, or without --fit")
@@ -35,19 +38,19 @@ def fitted(resolved: Resolved, name: str) -> Resolved:
     process = process_of(resolved, name)
     if card is None or _fits(resolved, process, card, spare):
         return resolved
-    if resolved.question.context is None and name != "ollama":
+    if resolved.question.context is None and shortens:
         resolved = _shorter(resolved, process, card, spare)
         if _fits(resolved, process_of(resolved, name), card, spare):
             return resolved
     if resolved.question.options.get("n_gpu_layers", ALL_LAYERS) != ALL_LAYERS:
         return resolved
-    return _fewer(resolved, name, card, spare)
+    return _fewer(resolved, name, card, spare)[0]
 
 
 def left_to_fit(resolved: Resolved) -> bool:
     """Whether Ollama leaves the layout to ``--fit``: nothing of it was asked, on a card that is known."""
-    own = ("n_gpu_layers", "n_cpu_moe", "cpu_moe", "override_tensor", "tensor_split", "devices", "fit")
-    said = any(name in resolved.options for name in own if name != "n_gpu_layers")
+    own = ("n_cpu_moe", "cpu_moe", "override_tensor", "tensor_split", "devices", "fit")
+    said = any(name in resolved.options for name in own)
     layers = resolved.question.options.get("n_gpu_layers")
     arrays = is_array(resolved.context) or is_array(resolved.concurrency)
     return resolved.card is not None and layers in (None, ALL_LAYERS) and not said and not arrays
@@ -64,15 +67,13 @@ def left_on_host(resolved: Resolved, name: str) -> tuple[Resolved, LeftOnHost | 
     if card is None or _fits(resolved, process, card, spare):
         return resolved, None
     margin = int(margin_bytes(resolved, process, card, process.settings.cache.context))
-    run = _fewer(resolved, name, card, spare) if resolved.limits else resolved
-    return run, LeftOnHost(whole_bytes=card.visible_bytes - margin, short_bytes=spare - margin, told=_told(run))
+    run, away = _fewer(resolved, name, card, spare) if resolved.limits else (resolved, 0)
+    return run, LeftOnHost(whole_bytes=card.visible_bytes - margin, short_bytes=spare - margin, told=_told(run, away))
 
 
-def _told(run: Resolved) -> str:
-    """``starts; Ollama puts 43 of 81 layers on the card, the CPU computes the rest``."""
-    layers, options = run.model.layers, run.options
-    away = next((a.value for a in run.assumed if a.name == "override_tensor"), layers if options.get("cpu_moe") else 0)
-    count = int(options["n_gpu_layers"])
+def _told(run: Resolved, away: int) -> str:
+    """``starts; Ollama puts 43 of 81 layers on the card, the CPU computes the rest``; ``away``: layers without their experts."""
+    layers, count = run.model.layers, int(run.options["n_gpu_layers"])
     if count <= layers or not away:
         return f"starts; Ollama puts {count} of {layers + 1} layers on the card, the CPU computes the rest"
     return f"starts; Ollama keeps the experts of {away} of {layers} layers off the card, the CPU computes them"
@@ -90,7 +91,8 @@ def _shorter(resolved: Resolved, process: Process, card: Accelerator, spare: int
     return msgspec.structs.replace(resolved, context=length, assumed=(*kept, note))
 
 
-def _fewer(resolved: Resolved, name: str, card: Accelerator, spare: int) -> Resolved:
+def _fewer(resolved: Resolved, name: str, card: Accelerator, spare: int) -> tuple[Resolved, int]:
+    """What fits on the GPUs, and of how many layers the experts are on the host."""
     layers = resolved.model.layers
 
     def fits(changes: dict[str, Any]) -> bool:
@@ -99,12 +101,14 @@ def _fewer(resolved: Resolved, name: str, card: Accelerator, spare: int) -> Reso
 
     if not any(isinstance(b.feedforward, Experts) for b in resolved.model.blocks):
         count = edge_near(layers + 1, lambda n: fits({"n_gpu_layers": n}), most=layers + 1)
-        return _changed(resolved, {"n_gpu_layers": count}, "--fit: the last layers that fit on the GPUs")
+        return _changed(resolved, {"n_gpu_layers": count}, "--fit: the last layers that fit on the GPUs"), 0
     if not fits({"cpu_moe": True}):
         count = edge_near(layers + 1, lambda n: fits({"cpu_moe": True, "n_gpu_layers": n}), most=layers + 1)
-        return _changed(resolved, {"cpu_moe": True, "n_gpu_layers": count}, "--fit: experts and first layers on the host")
+        changes = {"cpu_moe": True, "n_gpu_layers": count}
+        return _changed(resolved, changes, "--fit: experts and first layers on the host"), layers
     full = edge_near(layers, lambda n: fits({"override_tensor": _back(n, layers)}), most=layers)
-    return _changed(resolved, {"override_tensor": _back(full, layers)}, f"--fit: experts of {layers - full} layers on the host")
+    away = layers - full
+    return _changed(resolved, {"override_tensor": _back(full, layers)}, f"--fit: experts of {away} layers on the host"), away
 
 
 def _back(full: int, layers: int) -> list[str]:

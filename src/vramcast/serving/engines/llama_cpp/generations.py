@@ -22,6 +22,7 @@ WINDOW_CACHES: Table[bool] = (((0,), False), ((5400,), True))
 GATHERS: Table[bool] = (((0,), False), ((6400,), True))
 ABSORBED_LATENT: Table[bool] = (((0,), False), ((5130,), True))
 LATENT_VALUES: Table[bool] = (((0,), False), ((5130,), True), ((7800,), False))
+INDEXER_KEYS: Table[bool] = (((0,), False), ((LATEST,), True))
 # cells without flash attention; with it always 256. Rounded up since flash attention came (pull 5021)
 PADDING: Table[int] = (((0,), 1), ((2776,), 32), ((6200,), 256))
 # llama-server opens four unified slots by itself (pull 16653), and takes flash attention where it can (pull 15434)
@@ -39,6 +40,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     """DeepSeek's cache holds the latent, one head, keys only (pull 12801, b5130)."""
     latent_values: bool = False
     """Values of the latent are stored beside it, until caches without values (pull 19067, b7800)."""
+    indexer_keys: bool = True
+    """Layers whose indexer picks tokens keep its keys (pulls 23346, 25407, and only in those layers 26474, of August 2026)."""
     padding: int = 256
     """Cells are padded to this: 32 without flash attention before b6200, not at all before b2776."""
     gathers: bool = False
@@ -50,6 +53,7 @@ FORK = Generation(
     habits=msgspec.structs.replace(_OLD, gated_unit=True, fused_norm=True, fused_experts=True, mask_padding=32),
     window_caches=False,
     absorbed_latent=False,
+    indexer_keys=False,
     fork=True,
 )
 """ik_llama.cpp of the first half of 2025: no window caches, fused norms and products, its own latent modes."""
@@ -107,5 +111,6 @@ def generation(build: int, *, fork: bool, flash: bool) -> Generation:
         gathers=at(since, GATHERS),
         absorbed_latent=at(since, ABSORBED_LATENT),
         latent_values=at(since, LATENT_VALUES),
+        indexer_keys=at(since, INDEXER_KEYS),
         padding=256 if flash else at(since, PADDING),
     )

@@ -112,6 +112,7 @@ def _cache(resolved: Resolved, rules: Generation) -> CacheRules:
         key_type=o["cache_type_k"],
         value_type=o["cache_type_v"],
         latent=_latent(rules, int(o.get("mla") or 0), flash=bool(o["flash_attn"])),
+        indexer_keys=rules.indexer_keys,
         draft_tokens=int(o.get("draft_tokens") or 0),
     )
 

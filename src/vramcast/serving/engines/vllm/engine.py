@@ -339,7 +339,7 @@ class Vllm(msgspec.Struct, frozen=True):
             defaults.take("max_lora_rank", DEFAULT_RANK, "default of vllm/config/lora.py; slots grow with it")
         found = resolved(question, model, card, defaults, version=version, context=context)
         storage = storage_of(model, quant=question.quant, dtype=loaded_dtype(model, question.dtype, card))
-        kernel, other = vllm_kernel(storage, card, number, defaults.values)
+        kernel, other = vllm_kernel(model, storage, card, number, defaults.values)
         said = _gone(model, number) + named_kernel(
             model, storage, kernel, other, expert_group(question.parallel, defaults.values)
         )

@@ -29,7 +29,7 @@ from vramcast.serving.engines.vllm.profile import (
     sampling_term,
     splits_towers,
 )
-from vramcast.serving.engines.vllm.settings import VllmSettings
+from vramcast.serving.engines.vllm.settings import VllmSettings, has_states
 from vramcast.serving.weights import VOCAB_MULTIPLE, Loading, Storage, storage_of, weights_term
 from vramcast.units import GiB, gib
 
@@ -144,7 +144,8 @@ def _capture(resolved: Resolved, settings: VllmSettings) -> Capture:
         element=settings.element,
         lora=bool(resolved.options.get("enable_lora")),
         dequantizes=settings.dequantizes,
-        flashinfer=resolved.options.get("attention_backend") == "flashinfer",
+        flashinfer=settings.flashinfer,
+        recurrent=has_states(resolved.model),
         pools=settings.pools,
         asked_largest=resolved.options.get("max_cudagraph_capture_size")
         or model_class(resolved.model.family).served.largest_capture,

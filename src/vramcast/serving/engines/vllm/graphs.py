@@ -32,6 +32,7 @@ ACCUMULATOR_BYTES = 4
 # v1/attention/backends/flashinfer.py: one float workspace, and a wrapper with its integer workspace for every decode size
 FLASHINFER_WORKSPACE = 394 * MiB
 FLASHINFER_WRAPPER = 8 * MiB
+_WRAPPER_SHARE = LARGE_SEGMENT // (LARGE_SEGMENT // FLASHINFER_WRAPPER)
 LARGEST = 512
 STEP = 8
 WIDE_FROM = 256
@@ -41,9 +42,9 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     """What decides the graphs of one rank; ``max_seqs`` and ``max_tokens`` may be arrays, one element per layout.
 
     ``core``: V0 or V1; ``speculative``: tokens drafted per step; ``element``: bytes of one activation; ``lora``:
-    adapters' kernels are launched; ``dequantizes``: bitsandbytes' are; ``flashinfer``: attention is its; ``pools``: vectors are
-    made, no tokens; ``asked_largest``: what is asked for or the class sets whatever the sequences are, 0: nothing
-    (models/config.py GptOssForCausalLMConfig).
+    adapters' kernels are launched; ``dequantizes``: bitsandbytes' are; ``flashinfer``: attention is its; ``recurrent``: layers
+    with recurrent states are among the model's; ``pools``: vectors are made, no tokens; ``asked_largest``: what is asked for or
+    the class sets whatever the sequences are, 0: nothing (models/config.py GptOssForCausalLMConfig).
     """
 
     version: Version
@@ -57,6 +58,7 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     lora: bool = False
     dequantizes: bool = False
     flashinfer: bool = False
+    recurrent: bool = False
     pools: bool = False
     asked_largest: int = 0
 
@@ -83,7 +85,9 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
         return self._size_below(self._decode()) if self._whole() else 0
 
     def _whole(self) -> bool:
-        return self.core != "V0" and at(self.version, versions.WHOLE_GRAPHS) and not self.pools
+        """Whether any are: not of vectors, nor of drafts by FlashInfer's wrappers, which decode a token a sequence."""
+        since = versions.WHOLE_GRAPHS_OF_STATES if self.recurrent else versions.WHOLE_GRAPHS
+        return self.core != "V0" and at(self.version, since) and not self.pools and not (self.flashinfer and self.speculative)
 
     def _decode(self) -> Number:
         return minimum(self.largest, self.max_seqs * (1 + self.speculative))
@@ -178,8 +182,11 @@ def _pool(stage: Stage, capture: Capture) -> list[Term]:
 def _attention(stage: Stage, capture: Capture) -> list[Term]:
     """What the attention kernels keep for whole decode graphs: FlashInfer's workspaces, or FlashAttention-3's partial outputs."""
     if capture.flashinfer:
-        wrappers = named(capture.whole_sizes, "decode sizes") * bytes_(FLASHINFER_WRAPPER)
-        return [Term(name="flashinfer", amount=bytes_(FLASHINFER_WORKSPACE) + wrappers)]
+        if is_nothing(capture.whole_sizes):
+            return []
+        wrappers = named(capture.whole_sizes, "decode sizes") * bytes_(_WRAPPER_SHARE, "of a segment with two wrappers")
+        warmed = at(capture.version, versions.WARMS_FLASHINFER) and not capture.recurrent
+        return [Term(name="flashinfer", amount=wrappers if warmed else bytes_(FLASHINFER_WORKSPACE) + wrappers)]
     if capture.card is None or (capture.card.capability or (0, 0))[0] != 9:
         return []
     widest = max((_output_width(mixer) for block, _ in stage.blocks for mixer in block.mixers), default=0)

@@ -31,8 +31,9 @@ class VllmSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``total_bytes``: memory that the card shows, of which ``utilization`` is the engine's. ``eager``: without graphs.
     ``block_tokens``: of one block of the cache; ``types``: bytes of its elements; ``demand``: what decides the blocks of a
     request. ``hybrid_manager``: layers of different kinds have block tables of their own. ``mtp``: the checkpoint's own draft
-    layers are loaded; ``draft``: a draft model. ``towers``: images are taken. ``second_runner``, ``sampler``: see the module's
-    text and profile.SAMPLER_BYTES. ``dequantizes``: bitsandbytes unpacks slices of 4-bit weights. ``expert_kernel``: what
+    layers are loaded; ``draft``: a draft model. ``towers``: those of images and sounds are loaded; ``profiles_towers``: the
+    profile run encodes by them too. ``second_runner``, ``sampler``: see the module's text and profile.SAMPLER_BYTES.
+    ``dequantizes``: bitsandbytes unpacks slices of 4-bit weights. ``flashinfer``: what attends is its. ``expert_kernel``: what
     multiplies the routed experts. ``pool_override``, ``blocks_override``: the cache's size where it was given. ``pools_only``: an
     encoder; ``pools``: vectors or scores are made and no token is drawn.
     """
@@ -61,6 +62,7 @@ class VllmSettings(msgspec.Struct, frozen=True, kw_only=True):
     second_runner: bool
     sampler: str
     dequantizes: bool
+    flashinfer: bool
     total_bytes: int
     expert_kernel: ExpertKernel | None = None
     pool_override: int | None = None
@@ -106,6 +108,7 @@ def settings_of(resolved: Resolved) -> VllmSettings:
         second_runner=second,
         sampler=_sampler(version, options, second=second),
         dequantizes=dequantizes(model, resolved.question.quant),
+        flashinfer=_takes_flashinfer(resolved, version),
         total_bytes=total_bytes(resolved.card, options),
         expert_kernel=_expert_kernel(resolved, version, dtype),
         pool_override=options.get("kv_cache_memory_bytes"),
@@ -127,10 +130,38 @@ def _runs_second(resolved: Resolved, version: Version) -> bool:
     )
 
 
+# the widths of a head that FlashInfer's wrappers are built for (v1/attention/backends/flashinfer.py get_supported_head_sizes)
+_FLASHINFER_HEADS = frozenset({64, 128, 256})
+
+
+def _takes_flashinfer(resolved: Resolved, version: Version) -> bool:
+    """Whether FlashInfer's wrappers attend: asked for, or since the cache is in fp8 and the card none of Hopper's.
+
+    Data-centre Blackwell takes TensorRT-LLM's kernels, which have no wrappers; latent attention, sinks and heads of other widths
+    have backends of their own.
+    """
+    asked, card = resolved.options.get("attention_backend"), resolved.card
+    if asked:
+        return bool(asked == "flashinfer")
+    if card is None or card.capability is None or card.capability[0] in (9, 10):
+        return False
+    mixers = [mixer for block in resolved.model.blocks for mixer in block.mixers]
+    attention = [mixer for mixer in mixers if isinstance(mixer, Attention)]
+    fits = all({m.head_dim, m.values} <= _FLASHINFER_HEADS and not (m.sinks or m.indexer) for m in attention)
+    latent = any(isinstance(mixer, LatentAttention) for mixer in mixers)
+    fp8 = str(resolved.question.kv_dtype).lower().startswith("fp8")
+    return at(version, versions.FLASHINFER_READS_FP8) and fp8 and fits and bool(attention) and not latent
+
+
+def has_states(model: Model) -> bool:
+    """Whether layers with recurrent states are among the model's."""
+    return any(not isinstance(mixer, Attention | LatentAttention) for block in model.blocks for mixer in block.mixers)
+
+
 def _expert_kernel(resolved: Resolved, version: Version, dtype: str) -> ExpertKernel | None:
     """What multiplies the routed experts, None without any."""
     storage = storage_of(resolved.model, quant=resolved.question.quant, dtype=dtype)
-    return vllm_kernel(storage, resolved.card, version, resolved.options)[0]
+    return vllm_kernel(resolved.model, storage, resolved.card, version, resolved.options)[0]
 
 
 _POOLED = re.compile(r"(?:For(?:Sequence|Token)Classification|ForTextEncoding|EmbeddingModel|RewardModel|ClassificationModel)$")
@@ -231,10 +262,8 @@ def second_runner(version: Version, model: Model, *, quantized: bool, pools: boo
         return False
     if _named(version, model.family):
         return True
-    mixers = [mixer for block in model.blocks for mixer in block.mixers]
-    attends = all(isinstance(mixer, Attention | LatentAttention) for mixer in mixers)
     dense = not any(isinstance(block.feedforward, Experts) for block in model.blocks)
-    return dense and attends and at(version, versions.SECOND_RUNS_DENSE)
+    return dense and not has_states(model) and at(version, versions.SECOND_RUNS_DENSE)
 
 
 def _named(version: Version, family: str) -> bool:

@@ -91,9 +91,16 @@ WHOSE: Table[str] = (((0,), "models's"), ((0, 25), "model's"))
 V1_SIZES: Table[bool] = (((0,), False), ((0, 8), True))
 WIDE_STEP: Table[int] = (((0,), 8), ((0, 11), 16))
 WHOLE_GRAPHS: Table[bool] = (((0,), False), ((0, 11), True))
+# models with recurrent states had them a release earlier (model_executor/models/config.py MambaModelConfig)
+WHOLE_GRAPHS_OF_STATES: Table[bool] = (((0,), False), ((0, 10, 2), True))
 SIZES_BY_SEQUENCES: Table[bool] = (((0,), False), ((0, 10), True))
 LARGEST_ON_BLACKWELL: Table[int] = (((0,), 512), ((0, 29), 1024))
 LARGEST_OF_V0: Table[int | None] = (((0,), 256), ((0, 6), None))
+# attention over a cache in fp8 is FlashInfer's where FlashAttention-3 does not run (platforms/cuda.py _get_backend_priorities,
+# attention/backends/fa_utils.py flash_attn_supports_fp8), and its kernels are warmed before the capture where all layers are its
+# (model_executor/warmup/kernel_warmup.py)
+FLASHINFER_READS_FP8: Table[bool] = (((0,), False), ((0, 12), True))
+WARMS_FLASHINFER: Table[bool] = (((0,), False), ((0, 11), True))
 # adapters' kernels are launched while capturing by V0, and again by V1
 CAPTURES_LORA: Table[bool] = (((0,), False), ((0, 11), True))
 
