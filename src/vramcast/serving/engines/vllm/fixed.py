@@ -20,7 +20,7 @@ from vramcast.quantity import Number, bytes_, maximum, minimum, named
 from vramcast.serving.engines.base import Resolved, at
 from vramcast.serving.engines.layouts import even_split, has_experts, pad_of
 from vramcast.serving.engines.vllm import versions
-from vramcast.serving.engines.vllm.graphs import Capture, graphs_term, reserve_term
+from vramcast.serving.engines.vllm.graphs import Capture, flashinfer_workspace, graphs_term, reserve_term
 from vramcast.serving.engines.vllm.profile import (
     Batch,
     encoder_term,
@@ -112,7 +112,7 @@ def _terms(resolved: Resolved, settings: VllmSettings, stage: Stage) -> VllmTerm
         reserve=reserve_term(graphs, capture, second=settings.second_runner),
         communication=versions.non_torch_term(settings.version, card, tp=settings.tp, pp=settings.pp, weights=weights.bytes),
         context=engine_start_term(card, settings.world, expert_group=has_experts(model)),
-        unseen=_unseen(resolved, settings, stage),
+        unseen=_unseen(resolved, settings, stage, capture),
         states=_states(model, settings) if at(settings.version, versions.COUNTS_ALL_USED) and stage.last else None,
     )
 
@@ -128,7 +128,7 @@ def _states(model: Model, settings: VllmSettings) -> Term | None:
 
 
 def _workspace(*parts: Term) -> Term | None:
-    """What is made after the weights are counted and before the profile run."""
+    """What the profile run does not see: made before it and no weight, or after it."""
     return Term.total("workspace", parts) if parts else None
 
 
@@ -152,11 +152,12 @@ def _capture(resolved: Resolved, settings: VllmSettings) -> Capture:
     )
 
 
-def _unseen(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term | None:
+def _unseen(resolved: Resolved, settings: VllmSettings, stage: Stage, capture: Capture) -> Term | None:
     late = not at(settings.version, versions.LORA_IN_WEIGHTS)
     slots = slots_term(resolved.model, stage, resolved.options, settings) if late else ()
     states = None if at(settings.version, versions.COUNTS_ALL_USED) or not stage.last else _states(resolved.model, settings)
-    return _workspace(*slots, *(states.terms if states else ()))
+    warmed = (flashinfer_workspace(),) if capture.warmed else ()
+    return _workspace(*slots, *(states.terms if states else ()), *warmed)
 
 
 def _weights(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term:

@@ -84,6 +84,11 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
         """The largest batch captured as a whole decode graph, 0 where there is none."""
         return self._size_below(self._decode()) if self._whole() else 0
 
+    @property
+    def warmed(self) -> bool:
+        """Whether FlashInfer's kernels have run, and made its workspace, when graphs are captured: where all layers are its."""
+        return self.flashinfer and not self.recurrent and self.core != "V0" and at(self.version, versions.WARMS_FLASHINFER)
+
     def _whole(self) -> bool:
         """Whether any are: not of vectors, nor of drafts by FlashInfer's wrappers, which decode a token a sequence."""
         since = versions.WHOLE_GRAPHS_OF_STATES if self.recurrent else versions.WHOLE_GRAPHS
@@ -137,12 +142,22 @@ def reserve_term(graphs: Term, capture: Capture, *, second: bool) -> Term:
 
     The first runner captures two sizes of each kind and multiplies (v1/worker/gpu_model_runner.py profile_cudagraph_memory): its
     estimates lie around what is captured. The second runner captures two whole graphs by themselves, so that each size is taken
-    for a segment of torch's allocator, which the graphs share when all are captured (v1/worker/gpu/cudagraph_utils.py).
+    for a segment of torch's allocator, which the graphs share when all are captured (v1/worker/gpu/cudagraph_utils.py). Neither
+    has warmed FlashInfer then.
     """
-    if not second or is_nothing(graphs.bytes) or is_nothing(capture.whole_sizes):
+    if is_nothing(graphs.bytes) or is_nothing(capture.whole_sizes):
+        return graphs
+    if capture.warmed:
+        graphs = Term.total("graphs held back for", (*graphs.terms, flashinfer_workspace()), source=graphs.source)
+    if not second:
         return graphs
     apart = named(capture.whole_sizes, "whole decode graphs") * bytes_(LARGE_SEGMENT, "a segment of torch's allocator")
     return Term.total("graphs held back for", (*graphs.terms, Term(name="segments", amount=apart)), source=graphs.source)
+
+
+def flashinfer_workspace() -> Term:
+    """The float workspace that all of its wrappers share."""
+    return Term(name="flashinfer_workspace", bytes=FLASHINFER_WORKSPACE, why="v1/attention/backends/flashinfer.py")
 
 
 def _nodes(stage: Stage, capture: Capture) -> Term:
@@ -185,8 +200,8 @@ def _attention(stage: Stage, capture: Capture) -> list[Term]:
         if is_nothing(capture.whole_sizes):
             return []
         wrappers = named(capture.whole_sizes, "decode sizes") * bytes_(_WRAPPER_SHARE, "of a segment with two wrappers")
-        warmed = at(capture.version, versions.WARMS_FLASHINFER) and not capture.recurrent
-        return [Term(name="flashinfer", amount=wrappers if warmed else bytes_(FLASHINFER_WORKSPACE) + wrappers)]
+        kept = [Term(name="flashinfer", amount=wrappers)]
+        return kept if capture.warmed else [*kept, flashinfer_workspace()]
     if capture.card is None or (capture.card.capability or (0, 0))[0] != 9:
         return []
     widest = max((_output_width(mixer) for block, _ in stage.blocks for mixer in block.mixers), default=0)

@@ -132,6 +132,7 @@ def _runs_second(resolved: Resolved, version: Version) -> bool:
 
 # the widths of a head that FlashInfer's wrappers are built for (v1/attention/backends/flashinfer.py get_supported_head_sizes)
 _FLASHINFER_HEADS = frozenset({64, 128, 256})
+_FLASHINFER_SINCE = (7, 5)
 
 
 def _takes_flashinfer(resolved: Resolved, version: Version) -> bool:
@@ -143,7 +144,7 @@ def _takes_flashinfer(resolved: Resolved, version: Version) -> bool:
     asked, card = resolved.options.get("attention_backend"), resolved.card
     if asked:
         return bool(asked == "flashinfer")
-    if card is None or card.capability is None or card.capability[0] in (9, 10):
+    if card is None or card.capability is None or card.capability < _FLASHINFER_SINCE or card.capability[0] in (9, 10):
         return False
     mixers = [mixer for block in resolved.model.blocks for mixer in block.mixers]
     attention = [mixer for mixer in mixers if isinstance(mixer, Attention)]
