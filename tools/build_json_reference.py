@@ -13,6 +13,7 @@ import msgspec
 from vramcast.asking.beside_trace import Beside
 from vramcast.asking.utilization import Answer
 from vramcast.asking.ways import Ways
+from vramcast.asking.which_models import Choices
 from vramcast.cli.structs import properties
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.health import State
@@ -27,6 +28,7 @@ from vramcast.truth.folklore.calculator import Reckoning
 TARGET = Path(__file__).parents[1] / "docs" / "json-tools.md"
 COMMANDS = (
     ("fit MODEL", "kind `fit`: `run` and `train` hold a row for every way", (Ways,)),
+    ("fit --gpu CARD", "kind `fit_models`: today's models that the cards run or train", (Choices,)),
     ("profile FILE", "kind `profile`; with --model also `beside`", (Report, Beside)),
     ("profile FOLDER", "kind `profile of ranks`", (Ranks,)),
     ("profile FILE --against FILE", "kind `profile comparison`", (Comparison,)),

@@ -161,3 +161,25 @@ def test_a_card_that_nobody_knows_is_refused_and_not_dropped(line: str, card: st
     assert asked is not None
     assert f"--gpu={card}" in asked.flags
     assert " on " not in asked.model
+
+
+@pytest.mark.parametrize(
+    ("line", "flags"),
+    [
+        ("best model for rtx 3060 12gb", ("--gpu=rtx 3060 12gb",)),
+        ("what models can I run on 2x3090", ("--gpu=3090x2",)),
+        ("what can I run on a 4090 with 32k context", ("--gpu=4090", "--context=32k")),
+        ("what's the largest model I can fine-tune on a 4090", ("--gpu=4090", "--only=train")),
+        ("4090能跑哪些模型", ("--gpu=4090",)),
+    ],
+)
+def test_who_asks_which_models_a_card_runs_gets_the_page_of_the_card(line: str, flags: tuple[str, ...]) -> None:
+    asked = plain_question(line)
+    assert asked is not None and (asked.command, asked.model, asked.flags) == ("fit", "", flags)
+    assert asked.words == ["fit", *flags]
+
+
+def test_a_named_model_is_no_question_for_models() -> None:
+    for line in ("which gpu for the llama 3.1 8b model on a 4090", "best way to run qwen3 8b on 3090"):
+        asked = plain_question(line)
+        assert asked is not None and asked.model

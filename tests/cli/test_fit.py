@@ -85,7 +85,8 @@ def test_the_object_holds_the_rows(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("line", "error"),
-    [("fit nosuchmodel", "unknown model"), ("fit llama-3.1-8b --gpu 49", "has no unit"), ("fit", "issing argument"),
+    [("fit nosuchmodel", "unknown model"), ("fit llama-3.1-8b --gpu 49", "has no unit"), ("fit", "neither a model nor a card"),
+     ("fit --gpu 3060 --context 0", "context"), ("fit --gpu nosuch", "unknown GPU"),
      ("fit llama-3.1-8b --gpu 4090 --users 0", "users")],
 )  # fmt: skip
 def test_bad_words_are_one_line(line: str, error: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,14 +94,18 @@ def test_bad_words_are_one_line(line: str, error: str, capsys: pytest.CaptureFix
     assert error in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("columns", ["60", "80", "100"])
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [("60", ["qwen2.5 72b", "--gpu", "2x3090"]), ("80", ["qwen2.5 72b", "--gpu", "2x3090"]),
+     ("100", ["qwen2.5 72b", "--gpu", "2x3090"]), ("80", ["--gpu", "3060"]), ("100", ["--gpu", "3060"])],
+)  # fmt: skip
 def test_no_row_of_the_page_is_wider_than_the_terminal(
-    columns: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    columns: str, words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
-    run(["fit", "qwen2.5 72b", "--gpu", "2x3090"])
+    run(["fit", *words])
     drawn = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     assert max(map(len, drawn.splitlines())) <= int(columns)
 

@@ -40,6 +40,7 @@ from vramcast.asking.plain_words import (
     TRAINS,
     USUAL_CONTEXT,
     WANTED,
+    WHICH_MODELS,
 )
 
 _LONGEST = 400
@@ -47,12 +48,20 @@ _MOST_UNREAD = 12  # words: a line of more is a text about something else
 
 
 class Plain(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked: the command, the model's name, and flags as they are typed; ``unread``: words that none of them holds."""
+    """What was asked: the command, the model's name, and flags as they are typed; ``unread``: words that none of them holds.
+
+    ``model`` is empty where the line asks which models a card runs.
+    """
 
     command: str  # fit, serve, train or plan
     model: str
     flags: tuple[str, ...]
     unread: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """The words behind ``vramcast``."""
+        return [*self.command.split(), *([self.model] if self.model else []), *self.flags]
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,11 +93,23 @@ def plain_question(text: str) -> Plain | None:
     )
     asks = bool(cards or wanted or settings or trains or ASKING.match(line))
     found = model_in(left, surely=asks)
+    if len(cards) == 1 and WHICH_MODELS.search(line) and (found is None or not is_model(found.name)):
+        return _which_models(
+            cards[0], count, settings, trains=trains, unread=f"{found.name} {found.unread}".strip() if found else ""
+        )
     if found is None or len(found.unread.split()) > _MOST_UNREAD:
         return None
     found, cards = _with_its_card(found, cards, line)
     said = _Said(line=line, cards=cards, count=count, settings=settings, wanted=wanted, trains=trains)
     return msgspec.structs.replace(_asked(found.name, said), unread=found.unread)
+
+
+def _which_models(card: str, count: int, settings: dict[str, str], *, trains: bool, unread: str) -> Plain:
+    """The page of a card, for a line that asks which models it runs or trains."""
+    flags = [f"--gpu={card}x{count}" if count > 1 else f"--gpu={card}"]
+    flags += [f"--{'seq' if trains else 'context'}={settings['context']}"] if "context" in settings else []
+    flags += [f"--users={settings['concurrency']}"] if "concurrency" in settings else []
+    return Plain(command="fit", model="", flags=(*flags, *(["--only=train"] if trains else [])), unread=unread)
 
 
 def _with_its_card(found: Found, cards: tuple[str, ...], line: str) -> tuple[Found, tuple[str, ...]]:

@@ -121,3 +121,9 @@ SIZE_ALONE = re.compile(
 )
 SIZED = re.compile(r"(.+?)[ -](\d+(?:\.\d+)?)\s?([bt])", re.I)
 MAKERS = ("昇腾", "华为", "海光", "寒武纪", "沐曦", "摩尔线程", "英伟达", "苹果")
+# The line names a card and asks for models instead of naming one.
+WHICH_MODELS = re.compile(
+    r"\b(?:what|which|best|good|any|largest|biggest|recommended?)\b.*\b(?:models?|llms?)\b|\b(?:models?|llms?)\b.*\b(?:can|run|fit)\b|"
+    r"\bwhat\s+(?:can|could|should)\s+(?:i|we|it|you)\s+(?:run|train|finetune|fine-tune)\b|(?:哪些|什么|哪个|多大的?)(?:大)?模型|能(?:跑|运行|训练)(?:什么|哪些|多大)",
+    re.IGNORECASE,
+)

@@ -4,7 +4,7 @@ Weights go from most bits to fewest, methods from the whole model to adapters, s
 is the question of the flags beside it: typed, they give the same answer.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,11 +18,12 @@ from vramcast.ledger import Assumption, Fit, ModelFacts
 from vramcast.models.inventory import Model, facts_of
 from vramcast.workload import Serving, Training
 
-_CONTEXT, _SEQ = 8192, 2048
+CONTEXT, SEQ = 8192, 2048
 _LIGHTER_UNDER_VLLM = ("fp8", "awq")
 _FILES = ("Q8_0", "Q6_K", "Q4_K_M", "Q3_K_M")
 _FOUR_BIT_FILES = ("MXFP4_MOE",)  # of a checkpoint that stores its experts so
 _LIGHTER = 0.97  # of the weights before: a scheme that saves less is no way of its own
+_ABOUT = 0.8  # of the heaviest weights of a card: fp8's 8 bits and Q8_0's 8.5 lose alike, Q6_K's 6.6 more
 _PROMPT, _OUTPUT = 1024, 256
 _USABLE = 512  # tokens: a context below that serves nobody
 _RANK = 16
@@ -83,43 +84,80 @@ def ways_of(
 
     Raises QuestionError for names and numbers that cannot be.
     """
+    asking, assumed = _page_of(model, gpu=gpu, context=context, users=users, seq=seq)
+    card, held = asking.card, asking.model
+    return Ways(
+        model=facts_of(held),
+        gpu=card.name if card else "",
+        gpu_id=asking.gpu_id,
+        gpus=asking.gpus,
+        capacity_bytes=card.visible_bytes if card else 0,
+        context=asking.context,
+        users=asking.users,
+        seq=asking.seq or min(SEQ, held.positions or CONTEXT),
+        run=() if only == "train" else tuple(asking.to_run()),
+        train=() if only == "run" else tuple(asking.to_train()),
+        assumed=assumed,
+    )
+
+
+def best_way(
+    model: str, task: str, *, gpu: str, context: int | str | None = None, users: int | str | None = None,
+    seq: int | str | None = None,
+) -> Way | None:  # fmt: skip
+    """The way of a task (``run`` or ``train``) that loses least on the cards, as ``least_lossy`` has it; None where none fits.
+
+    Raises QuestionError as ``ways_of`` does.
+    """
+    asking, _ = _page_of(model, gpu=gpu, context=context, users=users, seq=seq)
+    asking, found = msgspec.structs.replace(asking, only_what_fits=True), []
+    for way in asking.to_train() if task == "train" else asking.to_run():
+        found.append(way)
+        if way.fit.verdict == "fits" and (task == "train" or way is found[0]):
+            break  # nothing after it loses less
+    return least_lossy(found)
+
+
+def least_lossy(found: Sequence[Way]) -> Way | None:
+    """Of the ways that surely fit, else of those that may, the one that loses least; None where none does.
+
+    Of ways to run it is the first of those with about the heaviest weights; ways to train stand in their order.
+    """
+    for verdict in ("fits", "tight"):
+        if fitting := [way for way in found if way.fit.verdict == verdict]:
+            heaviest = 0 if fitting[0].task == "train" else max(way.weights_bytes for way in fitting)
+            return next(way for way in fitting if way.weights_bytes >= _ABOUT * heaviest)
+    return None
+
+
+def _page_of(
+    model: str, *, gpu: str | None, context: int | str | None, users: int | str | None, seq: int | str | None
+) -> "tuple[_Page, tuple[Assumption, ...]]":
+    """What every way of a model is asked with, and what was assumed of names."""
     from vramcast.hardware.cards import least_card
     from vramcast.models.reading import read_model
 
     first = serving_question(model, gpu=gpu)
     held = first.model or read_model(first.question.model)
-    card = least_card(first.question.gpu) if first.question.gpu else None
-    longest = held.positions or _CONTEXT
-    tokens = count_of(context, "context") if context is not None else min(_CONTEXT, longest)
+    tokens = count_of(context, "context") if context is not None else min(CONTEXT, held.positions or CONTEXT)
     at_once = count_of(users, "users") if users is not None else 1
-    trained = count_of(seq, "seq") if seq is not None else min(_SEQ, longest)
-    asking = _Page(
+    trained = count_of(seq, "seq") if seq is not None else None
+    for name, value in (("context", tokens), ("users", at_once), ("seq", trained)):
+        if value is not None and value < 1:
+            raise QuestionError(f"--{name} is {value}: expected at least 1")
+    page = _Page(
         name=model,
         model=held,
         gpu=gpu,
-        card=card,
-        gpus=first.question.gpus,
-        context=tokens,
-        users=at_once,
-        seq=trained if seq is not None else None,
-    )
-    for name, value in (("context", tokens), ("users", at_once), ("seq", trained)):
-        if value < 1:
-            raise QuestionError(f"--{name} is {value}: expected at least 1")
-    cards = tuple(a for a in first.assumed if a.name in ("gpu", "model"))
-    return Ways(
-        model=facts_of(held),
-        gpu=card.name if card else "",
         gpu_id=first.question.gpu or "",
+        card=least_card(first.question.gpu) if first.question.gpu else None,
         gpus=first.question.gpus,
-        capacity_bytes=card.visible_bytes if card else 0,
         context=tokens,
         users=at_once,
         seq=trained,
-        run=() if only == "train" else tuple(asking.to_run()),
-        train=() if only == "run" else tuple(asking.to_train()),
-        assumed=(*(a for a in held.assumed if a.name == "model"), *cards),
     )
+    cards = tuple(a for a in first.assumed if a.name in ("gpu", "model"))
+    return page, (*(a for a in held.assumed if a.name == "model"), *cards)
 
 
 class _Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,11 +166,13 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     model: Model
     gpu: str | None
+    gpu_id: str
     card: Accelerator | None
     gpus: int
     context: int
     users: int
     seq: int | None
+    only_what_fits: bool = False  # limits and speed of what does not fit are not wanted
 
     def to_run(self) -> Iterator[Way]:
         """Under vLLM as published and with fewer bits, then GGUF files under llama.cpp; none that saves nothing."""
@@ -185,14 +225,15 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
         way = msgspec.structs.replace(way, weights_bytes=_weights(worst), needed_bytes=worst.needed_bytes)
         if self.card is None:
             return msgspec.structs.replace(way, cards=self._smallest(asked.question))
+        way = msgspec.structs.replace(way, fit=serving_fit(answer, self.card))
+        if self._is_unwanted(way):
+            return way
         held = Held(question=asked.question, answer=answer, card=self.card)
         longest = _without_errors(lambda: longest_context(held, sure=True, concurrency=self.users)) or 0
-        fit = serving_fit(answer, self.card)
         if way.program != "vLLM":  # its longest is that of all slots together, and of at most the model's positions
-            longest = max(longest // self.users, self.context if fit.verdict == "fits" else 0)
+            longest = max(longest // self.users, self.context if way.fit.verdict == "fits" else 0)
         return msgspec.structs.replace(
             way,
-            fit=fit,
             longest=longest if longest >= _USABLE else 0,
             tokens_per_s=_without_errors(lambda: self._decoding(asked.question)),
         )
@@ -229,6 +270,9 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
         if self.gpus == 1 and quantises:
             yield self._train("Unsloth", "QLoRA", {"method": "qlora", "rank": _RANK, "framework": "unsloth"})
 
+    def _is_unwanted(self, way: Way) -> bool:
+        return self.only_what_fits and way.fit.verdict not in ("fits", "tight")
+
     def _train(self, program: str, how: str, words: dict[str, Any]) -> Way:
         words = {**words, **({"seq": self.seq} if self.seq is not None else {})}
         flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in words.items())
@@ -250,6 +294,8 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
             rows = cards_that_train(asked.question, self.model, most=1)
             return msgspec.structs.replace(way, cards=f"{rows[0].gpus} x {rows[0].gpu}" if rows else "")
         card = self.card
+        if self._is_unwanted(way):
+            return way
         return msgspec.structs.replace(
             way,
             longest=longest_sequence(asked.question, self.model, card),

@@ -1,4 +1,4 @@
-"""``vramcast fit``: one page per model: what runs and what trains, on the cards at hand or on which cards."""
+"""``vramcast fit``: one page per model: what runs and trains, and on which cards; or one per card: which models."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ Examples:
   vramcast fit "qwen2.5 72b" --gpu 3090x2
   vramcast fit gpt-oss-120b                          no card: the fewest and smallest that hold each way
   vramcast fit llama-3.1-8b --gpu 4090 --context 32k --users 4
+  vramcast fit --gpu 3060                            no model: which of today's models the card runs
   vramcast qwen2.5 72b on 2x3090                     the same question in a person's words
 """
 _STYLES = {"fits": "good", "tight": "warn"}
@@ -23,7 +24,7 @@ _WHOLE = 10  # tokens a second: slower ones are shown with a tenth
 
 
 @click.command(cls=GroupedCommand, epilog=_EPILOG, context_settings=CONTEXT)
-@click.argument("model")
+@click.argument("model", required=False)
 @click.option("--gpu", metavar="NAME[xN]", help="The card, and how many: 4090, A100-80Gx2, local.")
 @click.option("--context", metavar="TOKENS", help="Longest sequence to serve.  [default: 8192]")
 @click.option("--users", metavar="N", help="Sequences at once, each of --context.  [default: 1]")
@@ -33,8 +34,13 @@ _WHOLE = 10  # tokens a second: slower ones are shown with a tenth
 def command(**given: Any) -> int:
     """One page per MODEL: every usual way to run and to train it, with what each needs and whether it fits.
 
-    Weights go from most bits to fewest, methods from the whole model to adapters. Exit code 1: none of them fits the card.
+    Weights go from most bits to fewest, methods from the whole model to adapters. Without MODEL: which of today's models --gpu
+    runs, or trains with --only train. Exit code 1: none of them fits the card.
     """
+    if not given["model"]:
+        from vramcast.cli.pages.models import show_models
+
+        return show_models(given)
     from vramcast.asking.ways import ways_of
 
     ways = ways_of(
@@ -87,9 +93,10 @@ def _title(page: "Page", ways: "Ways", asked: str) -> None:
 
 def _headline(page: "Page", found: "tuple[Way, ...]", task: str) -> None:
     """The way that loses least of those that surely fit, else of those that may."""
+    from vramcast.asking.ways import least_lossy
     from vramcast.language import spoken
 
-    say, best = spoken(), _best(found)
+    say, best = spoken(), least_lossy(found)
     if not found:
         return
     if best is None:
@@ -97,10 +104,6 @@ def _headline(page: "Page", found: "tuple[Way, ...]", task: str) -> None:
         return
     tight = "" if best.fit.verdict == "fits" else f"  ({say('verdict-tight').lower()})"
     page.line((f"{task}: {best.how}", _STYLES[best.fit.verdict]), f"  {best.program}{tight}")
-
-
-def _best(found: "tuple[Way, ...]") -> "Way | None":
-    return next((way for verdict in ("fits", "tight") for way in found if way.fit.verdict == verdict), None)
 
 
 def _table(page: "Page", ways: "Ways", found: "tuple[Way, ...]", title: str) -> None:
@@ -144,6 +147,7 @@ def _rate(way: "Way") -> str:
 
 def _next(page: "Page", ways: "Ways") -> None:
     """The commands of the best, or of the first, and what the columns mean."""
+    from vramcast.asking.ways import least_lossy
     from vramcast.language import spoken
 
     say = spoken()
@@ -151,6 +155,6 @@ def _next(page: "Page", ways: "Ways") -> None:
         page.line("  ", (say("fit-columns"), "faint"))
     page.heading(say("fit-next"))
     for command, found in (("serve", ways.run), ("train", ways.train)):
-        way = _best(found) or (None if ways.gpu else next((w for w in found if not w.refused), None))
+        way = least_lossy(found) or (None if ways.gpu else next((w for w in found if not w.refused), None))
         if way is not None:
             page.line("  ", " ".join(part for part in ("vramcast", command, ways.model.id, ways.gpu_flag, way.flags) if part))

@@ -74,8 +74,8 @@ def command_of(arguments: Sequence[str]) -> list[str]:
 def _with(asked: Plain, rest: Sequence[str]) -> list[str]:
     """The command of a question in words: one way's ledger where a flag is typed that the page of every way has not."""
     typed = {word.partition("=")[0] for word in rest if word.startswith("-")}
-    if asked.command != "fit" or typed <= _OF_A_PAGE:
-        return [*asked.command.split(), asked.model, *asked.flags]
+    if asked.command != "fit" or typed <= _OF_A_PAGE or not asked.model:
+        return asked.words
     kept = [flag.replace("--users", "--concurrency") for flag in asked.flags if not flag.startswith("--only")]
     return ["train" if "--only=train" in asked.flags else "serve", asked.model, *kept]
 

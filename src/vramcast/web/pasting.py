@@ -127,9 +127,11 @@ def _spoken(asked: Plain, words: dict[str, Any], say: Language) -> dict[str, Any
     """A question in a person's words, answered by one way's ledger. Raises QuestionError for one that a plan answers."""
     from vramcast.web.api import forecast_of
 
-    line = shlex.join(["vramcast", *asked.command.split(), asked.model, *asked.flags])
+    line = shlex.join(["vramcast", *asked.words])
     if asked.command.startswith("plan"):
         raise QuestionError(f"a plan answers this: the page Plan, or {line}")
+    if not asked.model:
+        raise QuestionError(f"name a model here; which models a card runs is the command line's: {line}")
     kind = "train" if asked.command == "train" or "--only=train" in asked.flags else "serve"
     said = {"model": asked.model, **words}
     for flag in asked.flags:

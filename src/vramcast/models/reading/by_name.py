@@ -41,7 +41,8 @@ def by_name(name: str, *, why: str = "") -> Model | None:
     exact = _rows(cores().get(asked.key, ()))
     if not exact and (meant := _misspelled(name)):
         raise unknown_name("model", name, [meant])
-    near = _closest(asked, exact or _rows(_base(asked.key)))
+    own = [n for n in exact if n.key == n.row.id.lower() and n.key.rpartition("/")[2] == name.lower()]
+    near = own or _closest(asked, exact or _rows(_base(asked.key)))
     if not near:
         return None
     if len({n.row.shapes for n in near}) > 1:

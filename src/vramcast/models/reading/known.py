@@ -120,6 +120,21 @@ OF_SIZE = {
     "405b": "meta-llama/Llama-3.1-405B-Instruct",
     "671b": "deepseek-ai/DeepSeek-V3",
 }
+# What makers offer now to chat, write and program with, each size of a family once: what a card is asked for that names no model.
+CURRENT = (
+    "Qwen/Qwen3.5-0.8B", "Qwen/Qwen3.5-2B", "Qwen/Qwen3.5-4B", "Qwen/Qwen3.5-9B", "Qwen/Qwen3.5-27B", "Qwen/Qwen3.6-35B-A3B",
+    "Qwen/Qwen3-Next-80B-A3B-Instruct", "Qwen/Qwen3.5-122B-A10B", "Qwen/Qwen3.5-397B-A17B", "Qwen/Qwen3-Coder-480B-A35B-Instruct",
+    "google/gemma-4-E2B-it", "google/gemma-4-E4B-it", "google/gemma-4-12B-it", "google/gemma-4-26B-A4B-it",
+    "google/gemma-4-31B-it", "openai/gpt-oss-20b", "openai/gpt-oss-120b", "meta-llama/Llama-3.2-1B-Instruct",
+    "meta-llama/Llama-3.2-3B-Instruct", "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.3-70B-Instruct",
+    "meta-llama/Llama-4-Scout-17B-16E-Instruct", "meta-llama/Llama-4-Maverick-17B-128E-Instruct",
+    "mistralai/Ministral-3-3B-Instruct-2512", "mistralai/Ministral-3-8B-Instruct-2512",
+    "mistralai/Mistral-Small-3.1-24B-Instruct-2503", "mistralai/Devstral-2-123B-Instruct-2512", "microsoft/Phi-4-mini-instruct",
+    "microsoft/phi-4", "zai-org/GLM-4.7-Flash", "zai-org/GLM-4.5-Air", "zai-org/GLM-4.7", "zai-org/GLM-5.1",
+    "deepseek-ai/DeepSeek-V4-Flash", "deepseek-ai/DeepSeek-V4-Pro", "moonshotai/Kimi-K2.6", "MiniMaxAI/MiniMax-M3",
+    "HuggingFaceTB/SmolLM3-3B", "ibm-granite/granite-4.0-h-micro", "ibm-granite/granite-4.0-h-small",
+    "allenai/Olmo-3.1-32B-Instruct", "ByteDance-Seed/Seed-OSS-36B-Instruct", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16",
+)  # fmt: skip
 # What families are called in Chinese.
 _CHINESE = {
     "通义千问": "qwen",

@@ -20,7 +20,7 @@ CHECKPOINTS = (2025, 9)  # 0.22
 NO_KBIT = (2025, 12)  # 0.26
 LOADS_FLOAT = (2026, 1)  # 0.27
 BETA_ZERO = (2025, 5)  # 0.18
-CHUNKED_LOSS = (2026, 7)  # 1.8, of supervised training; since 1.16 of the others too
+SUPERVISED_CHUNKS = (2026, 7)  # 1.8, of supervised training; since 1.16 of the others too
 FUSED_HEAD = (2026, 10)
 DIVIDES_IN_PLACE = (2026, 3)  # 1.0, GRPO's temperature
 FOUR_BIT = ("nf4", "fp4")
@@ -38,7 +38,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
         yield because("TRL loads a model given by name in float32 since 0.27", Precision, weights="float32")
     if draft.get("quant"):
         yield from _quantized(draft, question, model, since=month >= NO_KBIT)
-    if month >= (CHUNKED_LOSS if draft.get("task", "sft") in SUPERVISED else FUSED_HEAD):
+    if month >= (SUPERVISED_CHUNKS if draft.get("task", "sft") in SUPERVISED else FUSED_HEAD):
         yield because("TRL: the head runs on chunks of rows since 1.8", Loss, kind="row_chunks")
     elif str(draft.get("task")).startswith("grpo"):
         yield because(
