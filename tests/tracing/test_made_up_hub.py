@@ -169,6 +169,8 @@ def test_a_missing_package_is_told_with_what_installs_it(tmp_path: Path) -> None
     assert without_package(missing, tmp_path).endswith("pip install 'tap_not_here>=2.1' (requirements.txt lists it)")
     other = ModuleNotFoundError("No module named 'unknown_not_here'", name="unknown_not_here")
     assert without_package(other, tmp_path).endswith("pip install -r requirements.txt")
+    own = without_package(ModuleNotFoundError("No module named 'utils'", name="utils.prompts"), tmp_path)
+    assert "utils.py" in own and "pip install" not in own
     assert without_package(ImportError("cannot import name 'x'"), tmp_path) == ""
 
 

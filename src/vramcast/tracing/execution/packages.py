@@ -35,6 +35,13 @@ _DISTRIBUTIONS = {
     "warmup_scheduler": "git+https://github.com/ildoonet/pytorch-gradual-warmup-lr",
     "yaml": "PyYAML",
 }
+# Modules that programs write themselves: packages of these names are somebody else's.
+_OF_ONES_OWN = frozenset({
+    "args", "arguments", "callbacks", "common", "conf", "config", "configs", "constants", "core", "data", "dataloader", "dataset",
+    "engine", "eval", "evaluation", "helper", "helpers", "layers", "lib", "loss", "losses", "metrics", "model",
+    "modeling", "models", "modules", "networks", "options", "optim", "src", "tools", "train", "trainer", "training", "util",
+    "utils",
+})  # fmt: skip
 _WITHOUT_A_GPU = frozenset({"triton"})
 _LISTS = ("*requirements*.txt", "environment*.y*ml", "pyproject.toml", "setup.py")
 _MOST_FOLDERS = 400
@@ -53,12 +60,16 @@ def without_package(failure: BaseException, start: Path | None = None) -> str:
     near = _folder_of(top, place)
     if near is not None:
         return f"; it is a folder of the program: PYTHONPATH={near}"
+    if top in _OF_ONES_OWN:
+        return (
+            f"; no file of the program is called {top}.py here: start it where {top}.py lies, or name that folder in PYTHONPATH"
+        )
     return f"; it is not installed here: {_installed_by(name, place)}"
 
 
 def is_installable(package: str) -> bool:
-    """Whether a package that is not here is none of the program's own folders."""
-    return _folder_of(package, Path.cwd()) is None
+    """Whether a package that is not here is none of the program's own modules."""
+    return package.partition(".")[0] not in _OF_ONES_OWN and _folder_of(package, Path.cwd()) is None
 
 
 def _installed_by(name: str, start: Path) -> str:
