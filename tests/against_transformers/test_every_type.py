@@ -22,7 +22,8 @@ OTHER, SAID, class_of = sweep.OTHER, sweep.SAID, sweep.class_of
 
 # Types that transformers cannot build from their own defaults, or only with libraries that are not needed here.
 UNBUILDABLE = {
-    "aya_vision", "dbrx", "deepseek_ocr2", "dots1", "gemma3n", "hunyuan_v1_dense", "hunyuan_v1_moe", "ministral", "nemotron",
+    "aya_vision", "dbrx", "deepseek_ocr2", "dots1", "gemma3n", "gemma4_assistant", "gemma4_unified_assistant", "hunyuan_v1_dense",
+    "hunyuan_v1_moe", "ministral", "nemotron",
     "qwen3_omni_moe", "voxtral_realtime_text",
 }  # fmt: skip
 

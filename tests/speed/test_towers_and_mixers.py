@@ -24,7 +24,8 @@ def _answer(model: str, gpu: str = "H100", **words):
     [
         ("google/gemma-3-27b-it", {}, 4096, 256),
         ("llava-hf/llava-1.5-7b-hf", {}, 576, 576),
-        ("OpenGVLab/InternVL3-8B", {}, 1024, 256),
+        ("OpenGVLab/InternVL3-8B", {}, 13 * 1024, 13 * 256),
+        ("OpenGVLab/InternVL3-8B", {"image_patches": 1024}, 1024, 256),
         ("Qwen/Qwen2.5-VL-7B-Instruct", {"image_patches": 4000}, 4000, 1000),
     ],
 )
@@ -32,6 +33,13 @@ def test_an_image_is_as_many_patches_and_tokens_as_its_preprocessor_makes(model,
     answer = _answer(model, images=1, **words)
     images, _ = images_in(answer.resolved.model, answer.resolved.question.traffic)
     assert (images.patches, images.tokens) == (patches, tokens)
+
+
+def test_who_leaves_the_size_of_tiled_images_open_is_told_what_was_taken() -> None:
+    for words, told in (({}, ["image_patches"]), ({"image_patches": 1024}, [])):
+        answer = _answer("OpenGVLab/InternVL3-8B", images=1, **words)
+        assumed = images_in(answer.resolved.model, answer.resolved.question.traffic)[1]
+        assert [one.name for one in assumed] == told
 
 
 def test_images_count_as_tokens_and_as_the_time_of_their_tower() -> None:

@@ -10,7 +10,7 @@ from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption, Term
 from vramcast.models.inventory import Model, Tower
 from vramcast.models.operations import Batch, Linear, Numbers, Operation, Scores, Split, tower_operations
-from vramcast.serving.engines.vllm.profile import images_of, splits_towers, vision_tower
+from vramcast.serving.engines.vllm.profile import images_of, largest_tiles, splits_towers, vision_tower
 from vramcast.speed.step import Step
 from vramcast.units import time_text
 from vramcast.workload import Traffic
@@ -38,14 +38,21 @@ def images_in(model: Model, traffic: Traffic) -> tuple[Images | None, tuple[Assu
         raise QuestionError(f"{model.id} has no vision tower: leave --images out")
     one = images_of(model, tower, 1)
     if "image_size" in tower.facts and not traffic.image_patches:
-        tokens = min(one.tokens, tower.facts.get("tokens_per_image") or one.tokens)
-        return Images(count=traffic.images, patches=int(one.patches), tokens=int(tokens)), ()
+        tiles = int(largest_tiles(model, tower.facts))
+        tokens = min(one.tokens, tiles * tower.facts["tokens_per_image"]) if "tokens_per_image" in tower.facts else one.tokens
+        return Images(count=traffic.images, patches=int(one.patches), tokens=int(tokens)), _as_large(int(one.patches), tiles)
     merge = max(1, round(one.patches / one.tokens))
     patches = traffic.image_patches or round((_SIDE / tower.facts["patch_size"]) ** 2)
     assumed: tuple[Assumption, ...] = ()
     if not traffic.image_patches:
         assumed = (Assumption("image_patches", patches, f"images of {_SIDE:,} x {_SIDE:,} pixels: the answer depends on it"),)
     return Images(count=traffic.images, patches=patches, tokens=max(1, -(-patches // merge))), assumed
+
+
+def _as_large(patches: int, tiles: int) -> tuple[Assumption, ...]:
+    """What is told of images that are cut into tiles: how many follows from their size, which nobody said."""
+    why = f"the largest image, {tiles} tiles: the answer depends on it"
+    return (Assumption("image_patches", patches, why),) if tiles > 1 else ()
 
 
 def tower_term(step: Step, images: Images) -> Term:

@@ -183,7 +183,7 @@ def images_of(model: Model, tower: Tower, budget: Number) -> Images:
     """The images of one tower's profile run."""
     facts = tower.facts
     merge = facts.get("merge", 1) ** 2 * model_class(model.family).served.pooled_patches * _joined(facts)
-    per_image = _per_image(model, facts, merge) * _largest_tiles(model, facts)
+    per_image = _per_image(model, facts, merge) * largest_tiles(model, facts)
     tokens = maximum(1, budget // per_image) * per_image
     return Images(tokens, whole(tokens * merge), round(CHANNELS * facts["patch_size"] ** 2 * facts.get("temporal_patch_size", 1)))
 
@@ -242,7 +242,7 @@ def _joined(facts: dict[str, float]) -> float:
     return max(1, (facts["image_size"] // facts["patch_size"]) ** 2 / facts["tokens_per_image"])
 
 
-def _largest_tiles(model: Model, facts: dict[str, float]) -> int:
+def largest_tiles(model: Model, facts: dict[str, float]) -> int:
     """Into how many images of the tower's size the largest one is cut, the whole in small beside them."""
     return round(facts.get(TILES, model_class(model.family).served.image_tiles))
 

@@ -12,6 +12,7 @@ from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.imported import when_imported
 from vramcast.tracing.published.moved import moved
+from vramcast.untrusted import parse_json
 
 
 def install(session: Session) -> None:
@@ -53,7 +54,7 @@ def today(given: dict[str, Any], known: Iterable[str], told: Callable[[str, str]
 
 
 def _config(given: Any) -> dict[str, Any]:
-    return given if isinstance(given, dict) else json.loads(given or "{}")
+    return given if isinstance(given, dict) else parse_json(given or "{}", "fsdp_config")
 
 
 def _built(owner: Any, told: Callable[[str, str], None], also: dict[str, str] | None = None) -> None:
