@@ -171,22 +171,27 @@ def main() -> int:
         )
         rows.append((name, model.id, f"{job.gpus} {card.id}", f"{words(job)} mb{job.rows} {job.recomputed}", layout,
                      f"{ratio:.2f}", f"{measured / of_row:.2f}", f"{of_row / own.step_s:.2f}", room, why))  # fmt: skip
-    head = (
-        "| row | model | cards | published | planner's best | published / best | measured / law | row / asked | needed "
-        "| reason |\n" + "|---" * 10 + "|\n"
-    )
-    text = (
-        (__doc__ or "").split("\n\n", 1)[1]
-        + f"\n{within} of {asked} published layouts are within 5 % of the planner's best. {missed} of those that surely fit "
-        "by the forecast are faster than it.\n\n" + head
-    )
-    text += "".join("| " + " | ".join(row) + " |\n" for row in rows)
+    text = page(rows, f"{within} of {asked}", missed)
     if only:
         sys.stdout.write(text)
         return 0
     (ROOT / "benchmarks" / "published_layouts.md").write_text("# Published layouts beside the planner's\n\n" + text)
     sys.stdout.write(f"{within} of {asked} within 5 %\n")
     return 0
+
+
+def page(rows: list[tuple[str, ...]], within: str, missed: int) -> str:
+    """The table below what it shows: how many are within 5 %, and how many that surely fit are faster than the planner's."""
+    head = (
+        "| row | model | cards | published | planner's best | published / best | measured / law | row / asked | needed "
+        "| reason |\n" + "|---" * 10 + "|\n"
+    )
+    told = (
+        f"\n{within} published layouts are within 5 % of the planner's best. {missed} of those that surely fit "
+        "by the forecast are faster than it.\n\n"
+    )
+    table = "".join("| " + " | ".join(row) + " |\n" for row in rows)
+    return (__doc__ or "").split("\n\n", 1)[1] + told + head + table
 
 
 if __name__ == "__main__":

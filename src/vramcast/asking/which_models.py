@@ -4,12 +4,14 @@ Each model is asked for the way that loses least (``ways.best_way``): most bits 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
 from vramcast.asking.asked import count_of
 from vramcast.asking.ways import CONTEXT, SEQ, Way, best_way
 from vramcast.errors import QuestionError
+from vramcast.models.inventory import Model
 
 _LEAST_BITS = 2.5  # a weight: no file that is offered has fewer, so a model whose weights alone are more is not asked
 
@@ -66,16 +68,10 @@ def models_for(
         "seq": count_of(SEQ if seq is None else seq, "seq"),
     }
     card, gpus = least_card(question.gpu or gpu), question.gpus
-    room, found, left_out = gpus * card.visible_bytes, [], []
     listed = sorted((read_model(one) for one in CURRENT), key=lambda model: -model.parameters)
+    choices = []
     for done, model in enumerate(listed, 1):
-        way = None
-        if model.parameters * _LEAST_BITS / 8 < room:
-            way = best_way(model.id, task, gpu=gpu, **lengths)
-        if way is None:
-            left_out.append(model.id)
-        else:
-            found.append(Choice(model=model.id, parameters=model.parameters, active_parameters=model.active_parameters, way=way))
+        choices.append(_choice(model, task, gpus * card.visible_bytes, gpu=gpu, **lengths))
         if watch is not None:
             watch(done, len(listed))
     return Choices(
@@ -86,6 +82,13 @@ def models_for(
         capacity_bytes=card.visible_bytes,
         **lengths,
         asked=len(listed),
-        models=tuple(found),
-        left_out=tuple(reversed(left_out)),
+        models=tuple(choice for choice in choices if choice is not None),
+        left_out=tuple(model.id for model, choice in reversed([*zip(listed, choices, strict=True)]) if choice is None),
     )
+
+
+def _choice(model: Model, task: str, room_bytes: int, **asked: Any) -> Choice | None:
+    """The model in the way that loses least; None where none fits, without asking where its weights alone cannot."""
+    if model.parameters * _LEAST_BITS / 8 >= room_bytes or (way := best_way(model.id, task, **asked)) is None:
+        return None
+    return Choice(model=model.id, parameters=model.parameters, active_parameters=model.active_parameters, way=way)

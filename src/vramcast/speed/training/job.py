@@ -127,8 +127,7 @@ def network_of(card: Accelerator) -> Network:
 
 def job_of(question: Training, recipe: Recipe, model: Model, *, trained_parameters: int) -> Job:
     """The job of a question and its recipe. Raises QuestionError for a world that the layout does not divide."""
-    layout = question.parallel
-    world, dp = _world(question)
+    layout, (world, dp) = question.parallel, _world(question)
     products = _products(recipe)
     return Job(
         seq=question.seq,
