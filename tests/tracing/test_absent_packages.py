@@ -4,27 +4,13 @@ from pathlib import Path
 from urllib.error import URLError
 
 import pytest
+from small_scripts import STEPS, trace_text
 
-from vramcast.planning.tracing.answer import Traced, trace_program
+from vramcast.planning.tracing.answer import Traced
 from vramcast.tracing.execution.advice import without_network
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
-
-_END = """
-model = torch.nn.Linear(64, 64).cuda()
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for _ in range(2):
-    loss = model(torch.randn(4, 64, device="cuda")).sum()
-    loss.backward()
-    optimizer.step()
-"""
-
-
-def _traced(folder: Path, text: str, **options: object) -> Traced:
-    script = folder / "train.py"
-    script.write_text(text)
-    return trace_program((str(script),), gpu="H100", **options)  # type: ignore[arg-type]
 
 
 def _notes(traced: Traced) -> str:
@@ -45,7 +31,7 @@ def own():
     return 5
 assert own() == 5 and list(run.items) == []
 """
-    traced = _traced(tmp_path, text + _END)
+    traced = trace_text(tmp_path, text + STEPS)
     assert (traced.result.error, traced.result.steps) == ("", 2)
     assert "comet_ml is not installed: what the script records with it goes nowhere" in _notes(traced)
 
@@ -68,13 +54,13 @@ except ImportError:
 assert (comet_ml, memory_efficient_attention, flash_attn_of_the_future) == (None, None, None)
 assert importlib.util.find_spec("comet_ml") is None and importlib.util.find_spec("xformers") is None
 """
-    traced = _traced(tmp_path, text + _END)
+    traced = trace_text(tmp_path, text + STEPS)
     assert (traced.result.error, "not installed" in _notes(traced)) == ("", False)
 
 
 def test_what_a_stand_in_does_not_hold_is_refused_when_it_is_called(tmp_path: Path) -> None:
-    traced = _traced(
-        tmp_path, "from flash_attn.flash_attn_interface import _flash_attn_backward as f\nimport torch\nf(1)\n" + _END
+    traced = trace_text(
+        tmp_path, "from flash_attn.flash_attn_interface import _flash_attn_backward as f\nimport torch\nf(1)\n" + STEPS
     )
     assert "flash_attn.flash_attn_interface._flash_attn_backward is compiled for a GPU and is not traced" in traced.result.error
 
@@ -87,12 +73,14 @@ world = MPI.COMM_WORLD
 assert (world.Get_rank(), world.Get_size(), world.bcast("a"), world.gather(3)) == (0, 4, "a", [3] * 4)
 assert os.environ["COLOUR"] == "red blue"
 """
-    traced = _traced(tmp_path, text + _END, processes=4, environment={"COLOUR": "red blue"})
+    traced = trace_text(tmp_path, text + STEPS, processes=4, environment={"COLOUR": "red blue"})
     assert traced.result.error == ""
 
 
 def test_names_of_an_older_numpy_are_answered(tmp_path: Path) -> None:
-    traced = _traced(tmp_path, "import numpy as np, torch\nassert np.Inf > np.float(3)\nassert np.float_ is np.float64\n" + _END)
+    traced = trace_text(
+        tmp_path, "import numpy as np, torch\nassert np.Inf > np.float(3)\nassert np.float_ is np.float64\n" + STEPS
+    )
     assert traced.result.error == ""
     assert "np.Inf is gone from NumPy" in _notes(traced)
 
@@ -110,7 +98,7 @@ layer(torch.randn(4, 32, device="cuda")).sum().backward()
 
 
 def test_the_attention_of_xformers_is_flash_where_it_can_be(tmp_path: Path) -> None:
-    traced = _traced(tmp_path, XFORMERS + _END)
+    traced = trace_text(tmp_path, XFORMERS + STEPS)
     assert traced.result.error == ""
     made = [a.op for a in traced.result.log.allocations]
     assert any("_flash_attention_forward" in op for op in made)
@@ -142,7 +130,7 @@ if __name__ == "__main__":
 
 
 def test_the_first_rank_that_a_script_starts_runs_here(tmp_path: Path) -> None:
-    traced = _traced(tmp_path, RANKS, steps=3)
+    traced = trace_text(tmp_path, RANKS, steps=3)
     assert (traced.result.error, traced.result.steps) == ("", 2)
     assert "main runs here, as the first of the processes that the script starts for it" in _notes(traced)
 
@@ -160,7 +148,7 @@ for _ in range(2):
 
 
 def test_a_sparse_gradient_is_its_places_and_values(tmp_path: Path) -> None:
-    traced = _traced(tmp_path, SPARSE)
+    traced = trace_text(tmp_path, SPARSE)
     assert (traced.result.error, traced.result.steps) == ("", 2)
     assert any(a.size == 256 * 64 * 4 and a.phase == "backward" for a in traced.result.log.allocations)
 
@@ -174,7 +162,7 @@ assert len(values) == len(counts) == places.numel() == 4
 
 
 def test_of_values_that_nobody_knows_all_differ(tmp_path: Path) -> None:
-    traced = _traced(tmp_path, UNIQUE + _END)
+    traced = trace_text(tmp_path, UNIQUE + STEPS)
     assert (traced.result.error, traced.result.steps) == ("", 2)
     assert any("unique" in where for where in traced.result.guessed)
 

@@ -4,8 +4,8 @@ import statistics
 from pathlib import Path
 
 import pytest
+from small_scripts import STEPS, trace_without_hub
 
-from vramcast.planning.tracing.answer import Traced, trace_program
 from vramcast.tracing.execution.packages import without_package
 from vramcast.tracing.published.configs import published
 from vramcast.tracing.published.data_sets import data_set, row, value, words_of
@@ -15,23 +15,6 @@ from vramcast.tracing.published.tokenizers import tokenizer_files
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
-
-
-_STEPS = """
-import torch
-model = torch.nn.Linear(64, 64).cuda()
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for _ in range(2):
-    model(torch.randn(4, 64, device="cuda")).sum().backward()
-    optimizer.step()
-"""
-
-
-def _traced(folder: Path, text: str) -> Traced:
-    script = folder / "train.py"
-    script.write_text(text)
-    environment = {"HF_HOME": str(folder / "hub"), "HF_HUB_OFFLINE": "1"}
-    return trace_program((str(script),), gpu="H100", environment=environment)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +126,7 @@ for _ in range(2):
     model(**batch, labels=batch["input_ids"]).loss.backward()
     optimizer.step()
 """
-    result = _traced(tmp_path, text).result
+    result = trace_without_hub(tmp_path, text).result
     assert (result.error, result.steps) == ("", 2)
     assert any(
         "gpt2 is not here: its config is that of openai-community/gpt2; its tokenizer is made up" in n for n in result.notes
@@ -151,14 +134,14 @@ for _ in range(2):
 
 
 def test_a_script_that_names_what_nobody_knows_is_told_where_to_put_it(tmp_path: Path) -> None:
-    error = _traced(
+    error = trace_without_hub(
         tmp_path, "from transformers import AutoTokenizer\nAutoTokenizer.from_pretrained('someone/own-model')\n"
     ).result.error
     assert "hf download someone/own-model --local-dir DIR" in error
 
 
 def test_a_missing_package_is_told_with_what_installs_it(tmp_path: Path) -> None:
-    error = _traced(tmp_path, "import measures_not_here.parts\nmeasures_not_here.parts.run()\n").result.error
+    error = trace_without_hub(tmp_path, "import measures_not_here.parts\nmeasures_not_here.parts.run()\n").result.error
     assert "pip install measures_not_here, if the package that has it is called so" in error
     (tmp_path / "deeper").mkdir()
     (tmp_path / "deeper" / "own_helpers.py").write_text("")
@@ -229,9 +212,9 @@ assert next(iter(load_dataset("allenai/c4", "en", split="train", streaming=True)
 own = load_dataset("someone/own-rows", split="train")
 assert own[0]["question"] and own[0]["answer"]
 """
-        + _STEPS
+        + STEPS
     )
-    result = _traced(tmp_path, text).result
+    result = trace_without_hub(tmp_path, text).result
     assert (result.error, result.steps) == ("", 2)
     assert any(note.startswith("data set imdb is not here: rows like its own are made up") for note in result.notes)
     assert any("someone/own-rows is not here nor known" in note for note in result.notes)
@@ -255,7 +238,7 @@ class Rows(torch.utils.data.Dataset):
         raise KeyError("no such column")
 next(iter(torch.utils.data.DataLoader(Rows(), num_workers=1)))
 """
-    error = _traced(tmp_path, text).result.error
+    error = trace_without_hub(tmp_path, text).result.error
     assert error.startswith("KeyError: 'no such column' in a loader's worker")
     assert "train.py" in error
 
@@ -281,9 +264,9 @@ for other in ("https://nowhere.invalid/archive.zip", "https://nowhere.invalid/la
     else:
         raise AssertionError(other)
 """
-        + _STEPS
+        + STEPS
     )
-    result = _traced(tmp_path, text).result
+    result = trace_without_hub(tmp_path, text).result
     assert (result.error, result.steps) == ("", 2)
     assert any("a text of 1,115,394 characters of 65 kinds is made up" in note for note in result.notes)
     assert not (tmp_path / "input.txt").exists()

@@ -8,8 +8,8 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 
 import pytest
+from small_scripts import STEPS, trace_without_hub
 
-from vramcast.planning.tracing.answer import Traced, trace_program
 from vramcast.tracing.execution.advice import is_network
 from vramcast.tracing.execution.packages import without_package
 from vramcast.tracing.published.configs import _by_id, published
@@ -21,22 +21,6 @@ from vramcast.tracing.published.words import LONGEST_PIECE, TOKENS_A_WORD, WORDS
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
-
-_STEPS = """
-import torch
-model = torch.nn.Linear(64, 64).cuda()
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for _ in range(2):
-    model(torch.randn(4, 64, device="cuda")).sum().backward()
-    optimizer.step()
-"""
-
-
-def _traced(folder: Path, text: str) -> Traced:
-    script = folder / "train.py"
-    script.write_text(text)
-    environment = {"HF_HOME": str(folder / "hub"), "HF_HUB_OFFLINE": "1"}
-    return trace_program((str(script),), gpu="H100", environment=environment)
 
 
 @pytest.mark.parametrize(
@@ -93,17 +77,17 @@ except KeyError:
 else:
     raise AssertionError("made up")
 """
-    result = _traced(tmp_path, text + _STEPS).result
+    result = trace_without_hub(tmp_path, text + STEPS).result
     assert (result.error, result.steps) == ("", 2)
     assert not any("is not here" in note for note in result.notes)
 
 
 def test_a_split_that_is_not_known_is_named_with_those_that_are(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
-    error = _traced(tmp_path, "import datasets\ndatasets.load_dataset('imdb', split='holdout')\n").result.error
+    error = trace_without_hub(tmp_path, "import datasets\ndatasets.load_dataset('imdb', split='holdout')\n").result.error
     assert "data set stanfordnlp/imdb is not here, and of its splits train, test, unsupervised are known, not holdout" in error
     own = "import datasets\nrows = datasets.load_dataset('someone/rows', split='train_sft')\nassert rows[0]['question']\n"
-    assert _traced(tmp_path, own + _STEPS).result.error == ""
+    assert trace_without_hub(tmp_path, own + STEPS).result.error == ""
 
 
 @pytest.mark.parametrize(
@@ -262,7 +246,7 @@ except Exception as failure:
     print(type(failure))
 AutoConfig.from_pretrained("distilgpt2")
 """
-    notes = _traced(tmp_path, text + _STEPS).result.notes
+    notes = trace_without_hub(tmp_path, text + STEPS).result.notes
     assert not any(note.startswith("gpt2 is not here") for note in notes)
     assert any(note.startswith("distilgpt2 is not here") for note in notes)
 

@@ -3,28 +3,14 @@
 from pathlib import Path
 
 import pytest
+from small_scripts import STEPS, trace_without_hub
 
-from vramcast.planning.tracing.answer import Traced, trace_program
 from vramcast.tracing.execution.stand_ins.older_arguments import line_today, today
 from vramcast.tracing.published.moved import module_today, moved
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
-
-_END = """
-model = torch.nn.Linear(64, 64).cuda()
-optimizer = torch.optim.SGD(model.parameters(), 0.1)
-for _ in range(2):
-    model(torch.randn(4, 64, device="cuda")).sum().backward()
-    optimizer.step()
-"""
-
-
-def _traced(folder: Path, text: str) -> Traced:
-    script = folder / "train.py"
-    script.write_text(text)
-    return trace_program((str(script),), gpu="H100", environment={"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "hub")})
 
 
 def test_names_that_moved_are_answered_and_told(tmp_path: Path) -> None:
@@ -46,7 +32,7 @@ for _ in range(2):
     model(torch.randn(4, 64, device="cuda")).sum().backward()
     optimizer.step()
 """
-    result = _traced(tmp_path, text).result
+    result = trace_without_hub(tmp_path, text).result
     assert (result.error, result.steps) == ("", 2)
     for told in ("torch._six is of", "transformers.AdamW is of", "transformers.deepspeed is of", "collections.Mapping is of"):
         assert any(note.startswith(told) for note in result.notes), told
@@ -65,7 +51,7 @@ except ImportError:
     AdamW = AdamW or "none"
 assert AdamW == "none"
 """
-    result = _traced(tmp_path, text + _END).result
+    result = trace_without_hub(tmp_path, text + STEPS).result
     assert (result.error, any("earlier version" in note for note in result.notes)) == ("", False)
 
 
@@ -143,7 +129,7 @@ config = LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2,
 trainer = Own(model=LlamaForCausalLM(config), args=args, train_dataset=Rows(), tokenizer=None)
 trainer.train()
 """
-    result = _traced(tmp_path, text).result
+    result = trace_without_hub(tmp_path, text).result
     assert (result.error, result.steps) == ("", 2)
     for told in ("evaluation_strategy", "save_safetensors", "Trainer's tokenizer", "compute_loss without"):
         assert any(note.startswith(told) for note in result.notes), told
@@ -158,7 +144,7 @@ class Better(Perceptual):
     pass
 chosen = {"none": None, "perceptual": Perceptual, "other": measures_not_here.fid}
 """
-    result = _traced(tmp_path, text + _END).result
+    result = trace_without_hub(tmp_path, text + STEPS).result
     assert (result.error, result.steps) == ("", 2)
     assert any(
         note.startswith("measures_not_here is not installed: the run ends where it is used (pip install") for note in result.notes
@@ -176,7 +162,7 @@ class Own(Perceptual):
     pass
 {use}
 """
-    result = _traced(tmp_path, text + _END).result
+    result = trace_without_hub(tmp_path, text + STEPS).result
     assert result.error.startswith("ModuleNotFoundError: No module named 'losses_not_here'")
     assert "train.py:6" in result.error
     assert "pip install losses_not_here" in result.error
@@ -184,17 +170,17 @@ class Own(Perceptual):
 
 def test_eight_bit_weights_by_an_argument_are_refused_by_name(tmp_path: Path) -> None:
     text = "from transformers import AutoModelForCausalLM\nAutoModelForCausalLM.from_pretrained('gpt2', load_in_8bit=True)\n"
-    assert "weights quantised with bitsandbytes 8-bit are not traced" in _traced(tmp_path, text).result.error
+    assert "weights quantised with bitsandbytes 8-bit are not traced" in trace_without_hub(tmp_path, text).result.error
 
 
 def test_a_name_that_nothing_stands_for_ends_the_run_where_it_is_used(tmp_path: Path) -> None:
     text = "import torch\nfrom transformers.utils.generic import working_or_temp_dir\n"
-    result = _traced(tmp_path, text + _END).result
+    result = trace_without_hub(tmp_path, text + STEPS).result
     assert (result.error, result.steps) == ("", 2)
     assert any(
         note.startswith("transformers.utils.generic.working_or_temp_dir is of an earlier version") for note in result.notes
     )
-    error = _traced(tmp_path, text + "working_or_temp_dir()\n" + _END).result.error
+    error = trace_without_hub(tmp_path, text + "working_or_temp_dir()\n" + STEPS).result.error
     assert error.startswith("ImportError: cannot import name 'working_or_temp_dir' from 'transformers.utils.generic'")
     assert "train.py:3" in error
     assert "is here: install the version" in error

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from small_scripts import trace_text
 
 from vramcast.cli.trace import command
 from vramcast.planning.tracing.answer import Traced, trace_program
@@ -14,9 +15,7 @@ pytest.importorskip("torch")
 
 
 def _traced(folder: Path, text: str, **options: object) -> Traced:
-    script = folder / "train.py"
-    script.write_text(text)
-    return trace_program((str(script),), gpu="RTX 4090", **options)  # type: ignore[arg-type]
+    return trace_text(folder, text, gpu="RTX 4090", **options)
 
 
 INVENTORY = """
