@@ -34,11 +34,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def by_identity(objects: int = 1, *, most: int = 256) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def by_identity(
+    objects: int = 1, *, most: int = 256, decides: Callable[P, tuple[tuple[Any, ...], tuple[Any, ...]]] | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator that remembers the last ``most`` values of a function of frozen objects.
 
-    The first ``objects`` arguments are known by identity, all others by value (they must have a hash). The value is handed out
-    again as it is, so it must be frozen too. Errors are not remembered.
+    The first ``objects`` arguments are known by identity, all others by value. A function whose value hangs on parts of its arguments
+    only gives ``decides``: from the same arguments, the objects known by identity and the values. Values without a hash (the arrays
+    of a plan) are not remembered, nor are errors. What is remembered is handed out again as it is, so it must be frozen too.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -46,9 +49,12 @@ def by_identity(objects: int = 1, *, most: int = 256) -> Callable[[Callable[P, R
 
         @wraps(function)
         def remembered(*args: P.args, **kwargs: P.kwargs) -> R:
-            own = args[:objects]
-            key = (*map(id, own), args[objects:], tuple(kwargs.items()))
-            found = known.get(key)
+            own, values = decides(*args, **kwargs) if decides else (args[:objects], (args[objects:], tuple(kwargs.items())))
+            key = (*map(id, own), values)
+            try:
+                found = known.get(key)
+            except TypeError:
+                return function(*args, **kwargs)
             if found is None:
                 found = (own, function(*args, **kwargs))
                 for oldest in list(islice(known, max(0, len(known) - most + 1))):

@@ -4,7 +4,6 @@ A and B of every linear layer are allocated for each LoRA slot at load, whether 
 """
 
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ import msgspec
 from vramcast.hardware.runtime import engine_start_term
 from vramcast.ledger import Term
 from vramcast.models.classes import model_class
-from vramcast.models.inventory import STREAMS, Model, Tensor
+from vramcast.models.inventory import STREAMS, Model, Tensor, by_identity
 from vramcast.models.layers import LatentAttention
 from vramcast.models.rotary import SECTION_ROWS
 from vramcast.models.sharding import Stage, cut, every_stage, share, share_shape
@@ -60,30 +59,19 @@ class VllmTerms(msgspec.Struct, frozen=True, kw_only=True):
         return maximum(*(term.bytes for term in (self.activations, self.logits, self.encoder) if term))
 
 
-_KEPT = 1024  # stages whose terms are kept, some 5 kB each
-_known: dict[Any, tuple[tuple[Any, ...], VllmTerms]] = {}
 _OF_THE_CACHE = ("gpu_memory_utilization", "kv_cache_memory_bytes", "num_gpu_blocks_override")
 
 
-def fixed_terms(resolved: Resolved, settings: VllmSettings, stage: Stage) -> VllmTerms:
-    """The terms of one stage's ranks, remembered: neither lengths nor a share of the card change them, and advice asks those."""
-    own = (resolved.model, resolved.card, stage)
+def _what_decides(resolved: Resolved, settings: VllmSettings, stage: Stage) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What the terms hang on: neither lengths nor a share of the card change them, and advice asks those."""
     plain = msgspec.structs.replace(settings, utilization=0.0, pool_override=None, blocks_override=None)
     options = tuple((name, value) for name, value in resolved.options.items() if name not in _OF_THE_CACHE)
-    try:
-        key = (*map(id, own), resolved.question.quant, plain, options)
-        found = _known.get(key)
-    except TypeError:  # arrays of a plan, and models beside the model, have no hash
-        return _terms(resolved, settings, stage)
-    if found is None:
-        found = (own, _terms(resolved, settings, stage))
-        for oldest in list(islice(_known, max(0, len(_known) - _KEPT + 1))):
-            _known.pop(oldest, None)
-        _known[key] = found
-    return found[1]
+    return (resolved.model, resolved.card, stage), (resolved.question.quant, plain, options)
 
 
-def _terms(resolved: Resolved, settings: VllmSettings, stage: Stage) -> VllmTerms:
+@by_identity(decides=_what_decides, most=1024)  # some 5 kB each
+def fixed_terms(resolved: Resolved, settings: VllmSettings, stage: Stage) -> VllmTerms:
+    """The terms of one stage's ranks."""
     model, card = resolved.model, resolved.card
     towers = model.towers if settings.profiles_towers and stage.first else ()
     batch = Batch(
