@@ -35,13 +35,13 @@ R = TypeVar("R")
 
 
 def by_identity(
-    objects: int = 1, *, most: int = 256, decides: Callable[P, tuple[tuple[Any, ...], tuple[Any, ...]]] | None = None
+    objects: int = 1, *, most: int = 256, decides: Callable[..., tuple[tuple[Any, ...], tuple[Any, ...]]] | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator that remembers the last ``most`` values of a function of frozen objects.
 
-    The first ``objects`` arguments are known by identity, all others by value. A function whose value hangs on parts of its arguments
-    only gives ``decides``: from the same arguments, the objects known by identity and the values. Values without a hash (the arrays
-    of a plan) are not remembered, nor are errors. What is remembered is handed out again as it is, so it must be frozen too.
+    The first ``objects`` arguments are known by identity, all others by value. A function whose value hangs on parts of its
+    arguments only gives ``decides``: from the same arguments, the objects known by identity and the values. Values without a hash
+    (the arrays of a plan) are not remembered, nor are errors. What is remembered is handed out again, so it must be frozen too.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
