@@ -149,3 +149,17 @@ def test_a_rate_is_an_open_loop() -> None:
                   for r in (2.0, 16.0))  # fmt: skip
     assert fast["tpot"] > slow["tpot"]
     assert fast["ttft"] > slow["ttft"]
+
+
+def test_clients_that_send_one_prompt_find_it_in_the_cache() -> None:
+    """The same prompt again and again is computed once, also where the cache would not hold as many different ones."""
+    row = restore_row(next(r for r in read_rows(FOLDER / "community_speed.jsonl") if r["id"] == "4x3090-gemma4-12b-awq-tp1-c8"))
+    alike = judge(row).pairs[0].predicted
+    assert row["settings"].pop("prompts") == 1
+    assert alike < 0.2 * judge(row).pairs[0].predicted
+
+
+def test_a_closed_loop_that_tells_only_its_time_per_token_is_scored_by_it() -> None:
+    """A table of a request's later tokens says nothing of its first."""
+    row = next(r for r in read_rows(FOLDER / "community_speed.jsonl") if r["id"] == "infx1061-mi300x-gptoss120b-c64")
+    assert [p.measure for p in judge(restore_row(row)).pairs] == ["tpot"]

@@ -93,10 +93,12 @@ def _closed_loop(row: Row, step: Step, clients: int) -> Any:
     """Means over the requests that the benchmark sends; one client's are many, so that their mean lengths are the row's."""
     load, _ = with_drafting(step, _load(row, clients, mixes=step.on.engine.mixes), {})
     count = _ALONE if clients == 1 else row["settings"].get("num_requests") or _SIMULATED * clients
+    load = replace(load, cached=_cached(row, step, count))
     served = Server(step, load).run(drawn(load, count), clients=clients)
     for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
-        value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
-        yield Pair(measure=name, predicted=value, measured=row["measured"][key] / 1e3)
+        if key in row["measured"]:
+            value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
+            yield Pair(measure=name, predicted=value, measured=row["measured"][key] / 1e3)
 
 
 def _open_loop(row: Row, step: Step) -> Any:
@@ -116,11 +118,15 @@ def _open_loop(row: Row, step: Step) -> Any:
 def _cached(row: Row, step: Step, count: int) -> float:
     """Share of each prompt that a pass of the same prompts left in the prefix cache, where the row tells of one (``repeated``).
 
+    ``prompts``: how many different prompts were sent, where the row tells that they are fewer than its requests.
+
     Benchmarks draw their prompts from a fixed seed, so that each level of a sweep but the first sends prompts that were sent
     before. The least recently used blocks go first: a pass that the cache does not hold whole leaves nothing to its successor.
     """
     settings = row["settings"]
-    if not settings.get("repeated") or step.on.pool_tokens < count * (settings["isl"] + settings["osl"]):
+    kept = min(count, settings.get("prompts") or count)
+    warm = settings.get("repeated") or kept < count
+    if not warm or step.on.pool_tokens < kept * (settings["isl"] + settings["osl"]):
         return 0.0
     return max(0.0, 1 - _BLOCK_TOKENS / float(settings["isl"]))
 
