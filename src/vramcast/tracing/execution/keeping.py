@@ -37,8 +37,10 @@ def serve(folder: Path, shell: int, idle_s: float) -> None:
 
 def _import_libraries() -> None:
     from vramcast.tracing.execution.lean import import_little
+    from vramcast.tracing.execution.stand_ins import other_builds
 
     import_little(alone=False)
+    other_builds.install()
     import torch  # noqa: F401 - for the forks
     import transformers.modeling_utils  # noqa: F401 - for the forks
 

@@ -15,7 +15,7 @@ from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.lean import import_little
 from vramcast.tracing.execution.script import run_script
 from vramcast.tracing.execution.session import Session, describe, raised_here
-from vramcast.tracing.execution.stand_ins import four_bit, patches
+from vramcast.tracing.execution.stand_ins import four_bit, other_builds, patches
 from vramcast.tracing.execution.stand_ins.fake_cuda import FakeCudaError
 from vramcast.tracing.libraries import installed, lacking
 from vramcast.tracing.request import ScriptRequest, TraceRequest, TraceResult
@@ -28,6 +28,7 @@ class Worker:
 
     def __init__(self) -> None:
         warnings.simplefilter("ignore")
+        other_builds.install()
         self._session: Session | None = None
         self._four_bit = False
 
