@@ -83,6 +83,7 @@ def _tag(match: re.Match[str]) -> Artefact:
 
 
 def _file_type(text: str) -> str:
-    """As llama.cpp spells it: q4_k_m is Q4_K_M, fp16 is F16; Unsloth's UD-Q4_K_XL counts as the M mix of its bits."""
-    plain = re.sub(r"^u?d[-_]", "", text.lower()).replace("-", "_").replace("_k_xl", "_k_m")
+    """As llama.cpp spells it: q4_k_m is Q4_K_M, fp16 is F16; Unsloth's UD-Q4_K_XL is the M mix of its bits, UD-Q8_K_XL Q8_0."""
+    plain = re.sub(r"^u?d[-_]", "", text.lower()).replace("-", "_")
+    plain = plain.replace("q8_k_xl", "q8_0").replace("_k_xl", "_k_m")
     return {"fp16": "F16"}.get(plain, plain.upper())

@@ -9,11 +9,11 @@ from vramcast.untrusted import existing_path, read_bytes
 MOST_BYTES = 4 * MiB
 
 
-def texts_beside(folder: Path | None, *, up: int = 0) -> Callable[[str], str | None]:
+def texts_beside(folder: Path | None, *, up: int = 0, exact: bool = False) -> Callable[[str], str | None]:
     """A reader of files that lie in the folder or below, by their path or their last name; None for what is elsewhere.
 
-    ``up``: folders above it that count too, for formats whose files name such. Raises QuestionError for a file larger than any
-    of its kind, or a device.
+    ``up``: folders above it that count too, for formats whose files name such; ``exact``: by their path alone.
+    Raises QuestionError for a file larger than any of its kind, or a device.
     """
     if folder is None:
         return lambda _name: None
@@ -25,7 +25,7 @@ def texts_beside(folder: Path | None, *, up: int = 0) -> Callable[[str], str | N
     def text_of(name: str) -> str | None:
         if not isinstance(name, str) or not name or "$" in name:
             return None
-        for candidate in (folder / name, folder / name.rsplit("/", 1)[-1]):
+        for candidate in (folder / name,) if exact else (folder / name, folder / name.rsplit("/", 1)[-1]):
             path = existing_path(candidate)
             if path is not None and path.is_file() and path.resolve().is_relative_to(top):
                 return read_bytes(path, most=MOST_BYTES).decode("utf-8", "replace")

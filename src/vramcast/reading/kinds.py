@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.errors import VramcastError
+from vramcast.errors import QuestionError, VramcastError
 from vramcast.reading.serving.markdown import is_markdown
 from vramcast.reading.templates import plain_ending
 
@@ -233,11 +233,16 @@ def _loop(text: str, name: str) -> Kind | None:
 
 
 def _serving(text: str, name: str, folder: Any) -> Kind | None:
-    from vramcast.reading.serving.files import find_launches
+    from vramcast.reading.serving.files import Found, find_launches
+    from vramcast.reading.serving.kustomize import NAME
 
-    found = find_launches(text, name, folder=folder)
+    try:
+        found = find_launches(text, name, folder=folder)
+    except QuestionError:  # a base that is not at hand: the kind is plain all the same
+        found = Found(kind=NAME if name.lower() in ("kustomization.yaml", "kustomization.yml") else "")
     if not found.launches:
-        return None
+        because = "resources of its own" if found.kind == NAME else ""
+        return Kind(what=_article(NAME), command=("serve", "--from"), strength=LIKELY, because=because) if because else None
     first = found.launches[0]
     trains = name.endswith((".py", ".ipynb")) and _TRAINS.search(text) is not None
     beside = trains and (name.endswith(".ipynb") or "the command in line" in first.where)

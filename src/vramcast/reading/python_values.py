@@ -18,7 +18,7 @@ from vramcast.reading.python_scopes import Binding, Scopes, called, class_values
 __all__ = ["Open", "Program", "called", "field_defaults", "parse_python"]
 
 _MOST_NODES = 200_000
-_DEEPEST, _MOST_VALUES = 32, 400_000
+_DEEPEST, _MOST_VALUES, _MOST_OF_ONE = 32, 400_000, 20_000
 _LARGEST_POWER, _LARGEST_BASE, _LARGEST, _LONGEST = 16, 10**6, 1e12, 400  # what a length or a batch is worked out with
 _WRAPS = ("HuggingFaceModel", "Path", "PurePath", "deepcopy", "copy", "OmegaConf", "EasyDict", "Option", "Argument")
 _SPACES = ("Namespace", "SimpleNamespace", "EasyDict", "AttrDict", "DotDict", "Munch", "ConfigDict", "Box", "OrderedDict", "dict")
@@ -62,12 +62,13 @@ class Program:
         self.scopes = Scopes(tree)
         self.arguments = options_of(tree)
         self.environment: Mapping[str, str] = {}  # what os.environ is known to hold
+        self.build_arguments: Mapping[str, Any] = {}  # what BentoML's build gives the program's arguments
         self.attributes = kept_by_objects(tree)
         self.names: dict[str, ast.expr] = {}
         for held in self.scopes.bindings.values():
             for name, bindings in held.items():
                 self.names.setdefault(name, bindings[0].value)
-        self._steps = self._nested = 0
+        self._steps = self._nested = self._last = 0
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """The calls of these functions or classes, by the last part of their name, in the program's order."""
@@ -96,8 +97,10 @@ class Program:
         """The value of an expression, or ``Open``."""
         if isinstance(node, ast.Constant):
             return node.value
+        if not self._nested:  # one expression that runs in circles leaves the others theirs
+            self._last = min(self._steps + _MOST_OF_ONE, _MOST_VALUES)
         self._steps += 1
-        if depth > _DEEPEST or self._steps > _MOST_VALUES or self._nested > _DEEPEST:
+        if depth > _DEEPEST or self._steps > self._last or self._nested > _DEEPEST:
             return Open("...")
         self._nested += 1
         try:
@@ -318,6 +321,13 @@ class Program:
         if name in _SPACES and len(node.args) < 2:
             base = self.value(node.args[0], depth + 1) if node.args else {}
             return {**base, **self.keywords(node)} if isinstance(base, dict) else Open(ast.unparse(node)[:40])
+        if (
+            name == "use_arguments"
+            and node.args
+            and isinstance(node.args[0], ast.Name)
+            and node.args[0].id in self.scopes.classes
+        ):
+            return {**self.built(node.args[0].id, depth + 1), **self.build_arguments}  # BentoML's, of the package's own file
         if isinstance(node.func, ast.Name) and name in self.scopes.classes:
             return self.built(name, depth + 1, self.keywords(node))
         other, theirs = self.imports.of_name(name) if isinstance(node.func, ast.Name) else (None, "")

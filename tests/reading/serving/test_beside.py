@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from vramcast.errors import QuestionError
 from vramcast.reading.kinds import kinds_of, taken_for
 from vramcast.reading.serving.files import find_launches, read_serving_file
 
@@ -70,9 +71,38 @@ def test_a_kustomization_is_joined_with_its_base(tmp_path: Path) -> None:
     assert launch.flags == ("--max-model-len", "8192")
 
 
-def test_a_kustomization_of_itself_ends(tmp_path: Path) -> None:
-    (tmp_path / "kustomization.yaml").write_text("kind: Kustomization\nresources: [../" + tmp_path.name + "]\n")
-    assert not find_launches((tmp_path / "kustomization.yaml").read_text(), "kustomization.yaml", folder=tmp_path).launches
+def test_a_kustomization_of_itself_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "kustomization.yaml"
+    file.write_text("kind: Kustomization\nresources: [../" + tmp_path.name + "]\n")
+    with pytest.raises(QuestionError, match=rf"\.\./{tmp_path.name} is a base of itself, through 1 files"):
+        find_launches(file.read_text(), file.name, folder=tmp_path)
+
+
+def test_a_base_that_is_not_at_hand_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "small" / "kustomization.yaml"
+    file.parent.mkdir()
+    file.write_text("kind: Kustomization\nresources: [../base, deployment.yaml, https://host/x]\n")
+    with pytest.raises(QuestionError, match=r"builds on \.\./base, deployment\.yaml, https://host/x, which is not at hand"):
+        find_launches(file.read_text(), file.name, folder=file.parent)
+    taken = taken_for(kinds_of(file.read_bytes(), file.name, folder=file.parent))
+    assert taken is not None
+    assert taken.what == "a kustomization"
+
+
+def test_what_a_kustomization_names_and_lacks_is_unread(tmp_path: Path) -> None:
+    file = _overlay(tmp_path)
+    (file.parent / "arguments.yaml").unlink()
+    (tmp_path / "base" / "runtime.env").unlink()
+    file.write_text(OVERLAY.replace("[../../base]", "[../../base, more.yaml]") + "components: [../extra]\n")
+    (launch,) = find_launches(file.read_text(), file.name, folder=file.parent).launches
+    assert [one.split(" (")[0] for one in launch.unread] == ["more.yaml", "runtime.env", "../extra", "arguments.yaml"]
+
+
+def test_a_kustomization_that_starts_nothing_is_known_as_one(tmp_path: Path) -> None:
+    text = "kind: Kustomization\nresources: []\nnamePrefix: a-\n"
+    taken = taken_for(kinds_of(text.encode(), "kustomization.yaml", folder=tmp_path))
+    assert taken is not None
+    assert (taken.what, taken.command) == ("a kustomization", ("serve", "--from"))
 
 
 def test_settings_that_a_program_imports(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ _ENGINE_KEYS = ("engine", "backend", "inference_engine", "serving_engine", "llm_
 _MODEL_KEYS = (
     "model", "model_name", "model_path", "model_id", "url", "hf_model", "model_url", "model_source", "huggingface_id", "repo",
     "model_name_or_path", "hf_model_id", "model_uri", "repo_id", "target", "target_model", "base_model", "hf_repo", "model_repo",
+    "source_repository", "hf_repository", "huggingface_repo",
 )  # fmt: skip
 _FLAG_LISTS = ("args", "extra_args", "flags", "arguments", "additional_args", "vllm_args", "engine_args", "server_args")
 # Flags that the question itself has words for, beside an engine's own table.
@@ -119,6 +120,7 @@ def _launch(
         return _by_prefix(mapping, above, held)
     engine = said or own
     model = _model_in(plain) or _model_above(above) or only
+    model = only if _is_short_for(model, only) else model
     if not model and scores[own] < _SURE and section != own:
         return None
     values = {_NAMES.get(key, key): value for key, value in plain.items() if _is_argument(key, value)}
@@ -126,6 +128,12 @@ def _launch(
     words = [*typed, *(word for word in flags_of_mapping(values) if not said_here or _known(engine, word))]
     flags = words_of_flags(parsed_flags(engine, words).flags)
     return Launch(engine=engine, model=model, flags=flags, where=held.where, card=_card(plain), speed=_speed(plain))
+
+
+def _is_short_for(name: str, hub: str) -> bool:
+    """Whether a name of the file's own is the hub's, less its maker and its marks: qwen36-27b-fp8 for Qwen/Qwen3.6-27B-FP8."""
+    plain, whole = (re.sub(r"[\W_]", "", text.rsplit("/", 1)[-1]).lower() for text in (name, hub))
+    return bool(plain) and "/" not in name and plain == whole
 
 
 def _of_model(plain: Mapping[str, Any], engine: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ _CONFIGS = {
     "tensorrt_llm": ("extra-llm-api-options", "config", "extra-engine-args", "trtllm-config"),
 }  # fmt: skip
 _EXTRA = ("-e", "--env")
+_NO_ENTRY = ("lmdeploy", "sglang", "ktransformers", "tensorrt_llm")  # engines whose images start no server by themselves
 
 
 def launch_of(program: Program, held: Surroundings, environment: Mapping[str, str], name: str = "") -> Launch | None:
@@ -160,6 +161,8 @@ def of_image(
     if untold and (own := engine_of_flags(words)):
         found = own[0], None
     elif untold or found is None or not found[0]:
+        return ()
+    if found[0] in _NO_ENTRY and words and not words[0].startswith("-") and "/" not in words[0]:  # another program of its shell
         return ()
     launch = launch_of(Program(engine=found[0], version=found[1], words=tuple(words)), held, environment, name)
     return (launch,) if launch and (launch.model or launch.flags) else ()

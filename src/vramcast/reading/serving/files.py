@@ -18,6 +18,7 @@ from vramcast.reading.serving.environment import engine_of_environment, read_env
 from vramcast.reading.serving.launch import Launch, Surroundings
 from vramcast.reading.serving.programs import Program
 from vramcast.reading.serving.scripts import read_script
+from vramcast.reading.shell.make import is_make
 from vramcast.reading.templates import plain_ending, untemplated, with_variables, without_blocks
 from vramcast.units import MiB
 from vramcast.untrusted import existing_path, parse_json, parse_toml, parse_yaml_documents, read_bytes
@@ -85,7 +86,8 @@ def find_launches(
 
 def _files_of(name: str, folder: Path | None) -> Callable[[str], str | None]:
     """The reader of files that the artefact names: beside it; a kustomization's bases lie in folders above."""
-    return texts_beside(folder, up=3 if name.lower() in ("kustomization.yaml", "kustomization.yml") else 0)
+    joins = name.lower() in ("kustomization.yaml", "kustomization.yml")
+    return texts_beside(folder, up=3 if joins else 0, exact=joins)
 
 
 def _inside(name: str, text: str, held: Surroundings) -> tuple[Launch, ...]:
@@ -116,6 +118,8 @@ def _read(content: str, what: str, held: Surroundings) -> Found:
         return _python(content, lower, held)
     if lower.endswith((".md", ".mdx", ".markdown", ".rst")):
         return _markdown(content, held)
+    if is_make(lower):
+        return _text(content, lower, held)
     if lower.endswith(_MAPPINGS) or _looks_like_yaml(content):
         found = _yaml(content, what, held)
         if found.launches or lower.endswith(_MAPPINGS):
@@ -139,6 +143,8 @@ def _text(content: str, lower: str, held: Surroundings) -> Found:
     """What has no format of its own: a script, a pasted line, a unit, a program without its ending."""
     if lower.endswith((".service", ".container")) or re.search(r"^ExecStart=", content, re.M):
         return Found(kind="systemd unit", launches=_unit(content, held))
+    if re.search(r"^\[program:", content, re.M):
+        return Found(kind="supervisor configuration", launches=_supervised(content, held))
     if launches := _environment(content, held):
         return Found(kind="file of variables", launches=launches)
     content = _plain_script(content, lower)
@@ -163,7 +169,7 @@ def _text(content: str, lower: str, held: Surroundings) -> Found:
 def _plain_script(content: str, lower: str) -> str:
     """A script as the shell's: placeholders of templates as variables that somebody fills in, batch files put into its words."""
     from vramcast.reading.shell.batch import batch_as_shell, is_batch
-    from vramcast.reading.shell.make import is_make, make_as_shell
+    from vramcast.reading.shell.make import make_as_shell
     from vramcast.reading.shell.powershell import powershell_as_shell
 
     if is_make(lower):
@@ -249,6 +255,19 @@ def _unit(content: str, held: Surroundings) -> tuple[Launch, ...]:
     image = re.search(r"^Image=(\S+)", plain, re.M)
     text = "\n".join(f"docker run {image[1]} {command}" if image else command for command in commands)
     return read_script(text, held, environment=dict(pairs))
+
+
+def _supervised(content: str, held: Surroundings) -> tuple[Launch, ...]:
+    """The commands of supervisord's programs, each with its variables (``[program:NAME]``, ``command=``, ``environment=``)."""
+    found: list[Launch] = []
+    plain = re.sub(r"\n[ \t]+", " ", content)
+    for name, body in re.findall(r"^\[program:([^\]\n]{1,100})\]([^\0]*?)(?=^\[|\Z)", plain, re.M):
+        command = re.search(r"^command\s*=\s*(.{1,4000})$", body, re.M)
+        said = re.search(r"^environment\s*=\s*(.{1,4000})$", body, re.M)
+        pairs = re.findall(r"(\w{1,60})=(?:\"([^\"]*)\"|([^,]*))", said[1]) if said else ()
+        variables = {key: quoted or plain for key, quoted, plain in pairs}
+        found += read_script(command[1], held.at(name), environment=variables, name=name) if command else ()
+    return tuple(found)
 
 
 def _markdown(content: str, held: Surroundings) -> Found:

@@ -1,15 +1,18 @@
 """Kustomize: resources beside a kustomization with patches, images and generated ConfigMaps, as ``kubectl kustomize`` joins them.
 
 Only YAML and env files are read, at most three folders above the file; patches are strategic merges (containers by their name) or
-lists of JSON 6902 operations. Nothing is run or fetched; a resource that is not at hand is passed over.
+lists of JSON 6902 operations. Nothing is run or fetched; what a kustomization names and is not at hand is told.
 """
 
 import copy
+import posixpath
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vramcast.errors import VramcastError
+import msgspec
+
+from vramcast.errors import QuestionError, VramcastError
 from vramcast.reading.serving import kubernetes
 from vramcast.reading.serving.environment import read_environment_file
 from vramcast.reading.serving.launch import Launch, Surroundings
@@ -35,35 +38,90 @@ _JOINS = frozenset(
 
 
 def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
-    """What the joined resources start; () for what is no kustomization."""
-    return kubernetes.read(_resources(document, held.text_of, "", 0), held) if is_kustomization(document) else ()
+    """What the joined resources start, each with the files that were not at hand; () for what is no kustomization.
+
+    Raises QuestionError where nothing starts and a base is not at hand, and for bases that hold each other.
+    """
+    if not is_kustomization(document):
+        return ()
+    joining = _Joining(held.text_of)
+    found = kubernetes.read(joining.resources(document, "", ()), held)
+    if joining.bases and not found:
+        raise QuestionError(
+            f"{held.where or 'the kustomization'} builds on {', '.join(joining.bases[:5])}, which is not at hand (only "
+            "files of this machine are read, at most three folders above): give the folder that holds it, or what kubectl "
+            "kustomize prints"
+        )
+    absent = (*(f"{one} (a base that is not at hand)" for one in joining.bases), *joining.absent)
+    return tuple(msgspec.structs.replace(one, unread=(*one.unread, *absent)) for one in found)
 
 
-def _resources(document: dict[str, Any], text_of: TextOf, folder: str, depth: int) -> list[Any]:
-    """The resources of a kustomization, those of its bases included, patched. ``folder``: where it lies, from the first."""
-    found: list[Any] = []
-    for entry in _listed(document, "resources", "bases"):
-        found += _of_entry(str(entry), text_of, folder, depth)
-    found += [_config_map(one, text_of, folder) for one in _listed(document, "configMapGenerator") if isinstance(one, dict)]
-    components = [_parsed(_kustomization(str(one), text_of, folder)) for one in _listed(document, "components")]
-    for part in (*(one[0] for one in components if one), document):
-        if isinstance(part, dict):
-            _patch(found, part, text_of, folder)
-    return found
+class _Joining:
+    """One reading of a kustomization: ``bases`` and ``absent`` are the files that it names and that are not at hand."""
 
+    def __init__(self, text_of: TextOf) -> None:
+        self.text_of = text_of
+        self.bases: list[str] = []
+        self.absent: list[str] = []
 
-def _of_entry(entry: str, text_of: TextOf, folder: str, depth: int) -> list[Any]:
-    if depth > _DEEPEST or "://" in entry:
-        return []
-    if entry.endswith((".yaml", ".yml")):
-        return _parsed(text_of(_join(folder, entry)))
-    inner = _parsed(_kustomization(entry, text_of, folder))
-    return _resources(inner[0], text_of, _join(folder, entry), depth + 1) if inner and isinstance(inner[0], dict) else []
+    def resources(self, document: dict[str, Any], folder: str, above: tuple[str, ...]) -> list[Any]:
+        """The resources of a kustomization, those of its bases included, patched. ``folder``: where it lies, from the first."""
+        found: list[Any] = []
+        for entry in _listed(document, "resources", "bases"):
+            found += self._of_entry(str(entry), folder, above)
+        maps = (one for one in _listed(document, "configMapGenerator") if isinstance(one, dict))
+        found += [self._config_map(one, folder) for one in maps]
+        parts = [(str(one), _parsed(self._kustomization(str(one), folder))) for one in _listed(document, "components")]
+        self.absent += [f"{entry} (a component that is not at hand)" for entry, part in parts if not part]
+        for part, place in (*((one[0], _join(folder, entry)) for entry, one in parts if one), (document, folder)):
+            if isinstance(part, dict):
+                self._patch(found, part, place)
+        return found
 
+    def _of_entry(self, entry: str, folder: str, above: tuple[str, ...]) -> list[Any]:
+        if "://" in entry or re.match(r"(?:git@|github\.com/)", entry):
+            self.bases.append(entry[:120])
+            return []
+        text = self.text_of(_join(folder, entry)) if entry.endswith((".yaml", ".yml")) else self._kustomization(entry, folder)
+        if text is None:
+            self.bases.append(_join(folder, entry)[:120])
+            return []
+        if entry.endswith((".yaml", ".yml")):
+            return _parsed(text)
+        place = posixpath.normpath(_join(folder, entry))
+        if place in above or len(above) >= _DEEPEST:
+            raise QuestionError(f"{place[:80]} is a base of itself, through {len(above)} files: name the last one alone")
+        inner = _parsed(text)
+        whole = inner[0] if inner and isinstance(inner[0], dict) else {}
+        return self.resources(whole, _join(folder, entry), (*above, place))
 
-def _kustomization(entry: str, text_of: TextOf, folder: str) -> str | None:
-    texts = (text_of(f"{_join(folder, entry)}/{name}") for name in _FILES)
-    return next((text for text in texts if text is not None), None)
+    def _kustomization(self, entry: str, folder: str) -> str | None:
+        texts = (self.text_of(f"{_join(folder, entry)}/{name}") for name in _FILES)
+        return next((text for text in texts if text is not None), None)
+
+    def _config_map(self, entry: Mapping[str, Any], folder: str) -> dict[str, Any]:
+        """A generated ConfigMap: variables of env files and literals."""
+        data: dict[str, str] = {}
+        for file in _listed(entry, "envs") + ([entry["env"]] if isinstance(entry.get("env"), str) else []):
+            text = self.text_of(_join(folder, str(file)))
+            self.absent += [] if text is not None else [f"{file} (variables that are not at hand)"]
+            data |= read_environment_file(text or "")
+        data |= dict(str(one).split("=", 1) for one in _listed(entry, "literals") if "=" in str(one))
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": str(entry.get("name") or "")}, "data": data}
+
+    def _patch(self, found: list[Any], document: Mapping[str, Any], folder: str) -> None:
+        for entry in _listed(document, "patches", "patchesStrategicMerge", "patchesJson6902"):
+            one = entry if isinstance(entry, dict) else {"path" if str(entry).endswith((".yaml", ".yml")) else "patch": entry}
+            text = self.text_of(_join(folder, str(one["path"]))) if one.get("path") else one.get("patch")
+            if text is None:
+                self.absent.append(f"{str(one.get('path'))[:120]} (a patch that is not at hand)")
+            for patch in _parsed(text if isinstance(text, str) else None):
+                for place, resource in enumerate(found):
+                    if isinstance(resource, dict) and _meant(resource, patch, one.get("target")):
+                        found[place] = _operated(resource, patch) if isinstance(patch, list) else _merged(resource, patch)
+        images = {str(one.get("name")): one for one in _listed(document, "images") if isinstance(one, dict)}
+        for resource in found if images else ():
+            _with_images(resource, images, 0)
 
 
 def _join(folder: str, entry: str) -> str:
@@ -79,28 +137,6 @@ def _parsed(text: str | None) -> list[Any]:
         return [one for one in parse_yaml_documents(text, "a resource") if one is not None] if text else []
     except VramcastError:
         return []
-
-
-def _config_map(entry: Mapping[str, Any], text_of: TextOf, folder: str) -> dict[str, Any]:
-    """A generated ConfigMap: variables of env files and literals."""
-    data: dict[str, str] = {}
-    for file in _listed(entry, "envs") + ([entry["env"]] if isinstance(entry.get("env"), str) else []):
-        data |= read_environment_file(text_of(_join(folder, str(file))) or "")
-    data |= dict(str(one).split("=", 1) for one in _listed(entry, "literals") if "=" in str(one))
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": str(entry.get("name") or "")}, "data": data}
-
-
-def _patch(found: list[Any], document: Mapping[str, Any], text_of: TextOf, folder: str) -> None:
-    for entry in _listed(document, "patches", "patchesStrategicMerge", "patchesJson6902"):
-        one = entry if isinstance(entry, dict) else {"path" if str(entry).endswith((".yaml", ".yml")) else "patch": entry}
-        text = text_of(_join(folder, str(one["path"]))) if one.get("path") else one.get("patch")
-        for patch in _parsed(text if isinstance(text, str) else None):
-            for place, resource in enumerate(found):
-                if isinstance(resource, dict) and _meant(resource, patch, one.get("target")):
-                    found[place] = _operated(resource, patch) if isinstance(patch, list) else _merged(resource, patch)
-    images = {str(one.get("name")): one for one in _listed(document, "images") if isinstance(one, dict)}
-    for resource in found if images else ():
-        _with_images(resource, images, 0)
 
 
 def _meant(resource: Mapping[str, Any], patch: Any, target: Any) -> bool:

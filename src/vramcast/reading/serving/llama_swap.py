@@ -1,5 +1,6 @@
 """llama-swap's configuration: one command a model, with macros; the models take turns on the cards."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -39,11 +40,20 @@ def _filled(command: str, macros: dict[str, str]) -> str:
 def _uncommented(text: str) -> str:
     """The command less its comment lines, which llama-swap drops, and the marks that join lines."""
     lines = (line.rstrip().removesuffix("\\") for line in text.splitlines() if not line.lstrip().startswith("#"))
-    return "\n".join(lines)
+    return _plain_paths("\n".join(lines))
+
+
+def _plain_paths(text: str) -> str:
+    """Windows' paths with slashes: a shell would drop their backslashes."""
+    return re.sub(r"(?<![\w])[A-Za-z]:\\[^\s\"']*", lambda path: path[0].replace("\\", "/"), text)
 
 
 def _macros(mapping: Any) -> dict[str, str]:
     macros = mapping.get("macros")
     if isinstance(macros, list):
         macros = {key: value for one in macros if isinstance(one, dict) for key, value in one.items()}
-    return {str(key): " ".join(str(value).split()) for key, value in macros.items()} if isinstance(macros, dict) else {}
+    return (
+        {str(key): _plain_paths(" ".join(str(value).split())) for key, value in macros.items()}
+        if isinstance(macros, dict)
+        else {}
+    )

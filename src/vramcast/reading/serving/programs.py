@@ -46,6 +46,7 @@ _IMAGES = (
     ("vllm-openai", "vllm"), ("vllmserver", "vllm"), ("huggingfaceserver", "vllm"), ("rocm/vllm", "vllm"), ("vllm-cpu", "vllm"),
     ("llm-d-cuda", "vllm"), ("llm-d/llm-d", "vllm"), ("vllm-serve", "vllm"), ("vllm-runtime", "vllm"), ("sglang", "sglang"),
     ("llama.cpp", "llama_cpp"), ("llama-cpp", "llama_cpp"), ("llama-swap", ""), ("text-generation-inference", "tgi"),
+    ("llama-server", "llama_cpp"),
     ("lmdeploy", "lmdeploy"), ("ollama/ollama", "ollama"), ("tensorrt-llm", "tensorrt_llm"), ("ktransformers", "ktransformers"),
     ("tritonserver", "triton"), ("vllm", "vllm"),
 )  # fmt: skip
@@ -71,6 +72,7 @@ _BEFORE = frozenset(  # words that stand before a command and change nothing
 _DOCKERS, _RUNS = ("docker", "podman", "nerdctl"), frozenset({"run", "exec", "create"})
 _TAKE_IMAGES = (*_DOCKERS, "singularity", "apptainer", "enroot", "srun", "kubectl", "oc")
 _OF_DOCKER = frozenset({"-d", "--rm", "-v", "-p", "--gpus", "-it", "--volume", "--shm-size", "--device"})
+_ENVIRONMENTS, _RUN = ("conda", "micromamba", "mamba"), frozenset({"run"})
 _LOOKS = frozenset(
     {"ls", "which", "whereis", "stat", "file", "ldd", "cp", "chmod", "rm", "test", "cat", "find"}
 )  # files, not programs
@@ -198,7 +200,8 @@ def _nested(words: list[str], name: str) -> list[str]:
 
 def _wrapped(words: list[str], before: list[str]) -> Program | None:
     """What a container or a job starter runs: the first known program among its words, else the image's own."""
-    if words[0].rsplit("/", 1)[-1] in _DOCKERS and not _RUNS & set(words[1:4]):
+    runs = _RUNS if (starter := words[0].rsplit("/", 1)[-1]) in _DOCKERS else _RUN if starter in _ENVIRONMENTS else frozenset()
+    if runs and not runs & set(words[1:4]):  # conda create --name ktransformers
         return None
     for place in range(1, len(words)):
         name = words[place].rsplit("/", 1)[-1].removesuffix(".exe")

@@ -8,10 +8,13 @@ from typing import Any
 
 import msgspec
 
+from vramcast.errors import VramcastError
 from vramcast.reading.python_values import Open, Program, called, parse_python
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
 from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.scripts import releases_in
+from vramcast.untrusted import parse_toml
 
 NAME = "Python program"
 # Calls that start an engine; LLM is TensorRT-LLM's where the program imports that.
@@ -34,6 +37,7 @@ def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
     """The engines that a program starts; () for a program that starts none. Raises QuestionError for what is no Python."""
     program = parse_python(text, held.where or "the program", held.text_of)
     program.environment = held.variables
+    program.build_arguments = _build_arguments(held)
     packages = _imports(program.tree)
     found: list[Launch] = []
     for call in program.calls(*_CALLS):
@@ -46,8 +50,28 @@ def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
 
     found += commands_in(program, held)
     card, cards = card_of(program) if found else ("", 0)
-    found = [msgspec.structs.replace(launch, card=launch.card or card, gpus=launch.gpus or cards) for launch in found]
+    releases = releases_in(text) or releases_in(held.text_of("requirements.txt") or "") if found else {}
+    found = [
+        msgspec.structs.replace(
+            launch, card=launch.card or card, gpus=launch.gpus or cards, version=launch.version or releases.get(launch.engine)
+        )
+        for launch in found
+    ]
     return tuple(launch for place, launch in enumerate(found) if launch not in found[:place])
+
+
+def _build_arguments(held: Surroundings) -> dict[str, Any]:
+    """``[tool.bentoml.build.args]`` of the pyproject.toml beside: what ``bentoml build`` gives ``bentoml.use_arguments``."""
+    text = held.text_of("pyproject.toml")
+    if text is None or "bentoml" not in text:
+        return {}
+    try:
+        found: Any = parse_toml(text, "pyproject.toml")
+    except VramcastError:
+        return {}
+    for key in ("tool", "bentoml", "build", "args"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return dict(found) if isinstance(found, dict) else {}
 
 
 def _imports(tree: ast.Module) -> set[str]:

@@ -19,7 +19,7 @@ from vramcast.reading.shell.variables import open_names
 _MARKS = re.compile(r"vllm|sglang|llama-server|mlx_lm|text-generation-launcher|lmdeploy|trtllm-serve|ollama|docker run")
 _LONGEST = 8_000
 _FEWEST = 2  # words of a list that is a command
-_CARD = re.compile(r"([A-Za-z][A-Za-z0-9-]{1,20})(?::(\d{1,3}))?")
+_CARD = re.compile(r"([A-Za-z][A-Za-z0-9-]{1,20})!?(?::(\d{1,3}))?")  # Modal's ! refuses a newer card
 
 
 def commands_in(program: Program, held: Surroundings) -> list[Launch]:
@@ -29,12 +29,25 @@ def commands_in(program: Program, held: Surroundings) -> list[Launch]:
         place = held.at(f"the command in line {node.lineno}")
         found += read_script(text, place)
     for name, node in _lists(program.tree):
-        words = [_word(program, one) for one in node.elts]
+        words = [word for one in node.elts for word in _told_words(program, one)]
         more, perhaps = _added(program, name)
+        perhaps += [f"what {ast.unparse(one).lstrip('*')[:40]} adds" for one in node.elts if _is_open_spread(program, one)]
         if len(words) >= _FEWEST and _MARKS.search(" ".join(words)):
             for launch in launches_of([*words, *more], held.at(f"the command in line {node.lineno}")):
                 found.append(msgspec.structs.replace(launch, unread=(*launch.unread, *perhaps)))
     return [launch for launch in found if launch.model and (launch.flags or not open_names(launch.model))]
+
+
+def _told_words(program: Program, node: ast.expr) -> list[str]:
+    """The words of one place of a list; none of ``*more`` that the tree does not tell."""
+    if not isinstance(node, ast.Starred):
+        return [_word(program, node)]
+    value = program.value(node.value)
+    return [str(one) for one in value] if isinstance(value, list) else []
+
+
+def _is_open_spread(program: Program, node: ast.expr) -> bool:
+    return isinstance(node, ast.Starred) and not isinstance(program.value(node.value), list)
 
 
 def _texts(program: Program) -> Iterator[tuple[ast.expr, str]]:
@@ -76,9 +89,10 @@ def _word(program: Program, node: ast.expr) -> str:
 def _lists(tree: ast.Module) -> Iterator[tuple[str, ast.List]]:
     """Lists with the name that they are assigned to, "" for others."""
     named = {
-        id(node.value): node.targets[0].id
+        id(node.value): target.id
         for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+        and isinstance(target := node.target if isinstance(node, ast.AnnAssign) else node.targets[0], ast.Name)
     }
     for node in ast.walk(tree):
         if isinstance(node, ast.List):
@@ -86,34 +100,44 @@ def _lists(tree: ast.Module) -> Iterator[tuple[str, ast.List]]:
 
 
 def _added(program: Program, name: str) -> tuple[list[str], list[str]]:
-    """Words that a program adds to a named list later, and the flags of those that it adds under a condition."""
+    """Words that a program adds to a named list later, and what it may add: under a condition, or by a list that is not told."""
     if not name:
         return [], []
     always: list[str] = []
     perhaps: list[str] = []
     for node in ast.walk(program.tree):
-        values = _values_added(node, name)
-        words = [_word(program, value) for value in values]
-        runs = program.runs(node) if values else True
-        if runs is None:
+        added, whole = _value_added(node, name)
+        if added is None or (runs := program.runs(node)) is False:
+            continue
+        words = _words_added(program, added, whole)
+        if words is None:
+            perhaps.append(f"what {ast.unparse(added)[:40]} adds")
+        elif runs is None:
             perhaps += [f"{word} (under a condition)" for word in words if word.startswith("--")]
-        elif runs:
+        else:
             always += words
     return always, perhaps
 
 
-def _values_added(node: ast.AST, name: str) -> list[ast.expr]:
-    """``name += [...]``, ``name.extend([...])`` and ``name.append(x)``."""
+def _words_added(program: Program, node: ast.expr, whole: bool) -> list[str] | None:
+    """The words that an addition brings; None for a list of which nothing is told. ``whole``: a list is added, not one word."""
+    if not whole:
+        return [_word(program, node)]
+    if isinstance(node, ast.List):
+        return [_word(program, one) for one in node.elts]
+    value = program.value(node)
+    return [str(one) for one in value] if isinstance(value, list) else None
+
+
+def _value_added(node: ast.AST, name: str) -> tuple[ast.expr | None, bool]:
+    """What ``name += [...]``, ``name.extend([...])`` and ``name.append(x)`` add, and whether that is a list."""
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and node.target.id == name:
-        return list(node.value.elts) if isinstance(node.value, ast.List) else []
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-        if node.func.value.id != name or not node.args:
-            return []
-        given = node.args[0]
-        if node.func.attr == "extend" and isinstance(given, ast.List):
-            return list(given.elts)
-        return [given] if node.func.attr == "append" else []
-    return []
+        return node.value, True
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, ast.Name):
+        return None, False
+    if node.func.value.id == name and node.args and node.func.attr in ("extend", "append"):
+        return node.args[0], node.func.attr == "extend"
+    return None, False
 
 
 def card_of(program: Program) -> tuple[str, int]:
@@ -132,6 +156,7 @@ def card_of(program: Program) -> tuple[str, int]:
                 card = f"{called(word.value)}{f'-{size}' if isinstance(size, str) else ''}"
                 return card, count if isinstance(count, int) else 0
             value = program.value(word.value)
+            value = value[0] if isinstance(value, list) and value else value  # cards to try, in order
             if isinstance(value, str) and (found := _CARD.fullmatch(value)):
                 return found[1], int(found[2] or 1)
     return "", 0

@@ -108,8 +108,13 @@ def read_script(
             decided += [one for one in more if one not in decided and _is_told(one.model)]
             arms_open += [one for one in more if one not in arms_open]
         found = decided or found or arms_open
-    releases = dict(_RELEASE.findall(text))
+    releases = releases_in(text)
     return tuple(_completed(launch, releases, cards, card) for launch in found)
+
+
+def releases_in(text: str) -> dict[str, str]:
+    """The releases of engines that a text installs, by engine: ``pip install vllm==0.11.0``; what it asks twice is the last."""
+    return dict(_RELEASE.findall(text))
 
 
 def _is_told(model: str) -> bool:

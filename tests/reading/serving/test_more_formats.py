@@ -1,0 +1,102 @@
+"""Files that people hold beside the usual ones: Makefiles, supervisord, Windows' llama-swap, programs with build arguments."""
+
+from pathlib import Path
+
+import pytest
+
+from vramcast.reading.kinds import kinds_of, taken_for
+from vramcast.reading.serving.files import find_launches, read_serving_file
+
+SUPERVISOR = """
+[program:one]
+command=vllm serve org/Model-8B --max_model_len 4096
+environment=CUDA_VISIBLE_DEVICES="0,1",OTHER="x"
+
+[program:web]
+command=/usr/bin/nginx -g off
+"""
+WINDOWS = """
+macros:
+  "server-rocm": >
+    C:\\Users\\me\\apps\\llama-server.exe --port ${PORT}
+models:
+  small:
+    cmd: |
+      ${server-rocm}
+      -m F:\\models\\Small-1B-Q4_K_M.gguf -c 2048
+"""
+
+
+def test_a_makefile_is_no_yaml(tmp_path: Path) -> None:
+    file = tmp_path / "Makefile"
+    file.write_text("start:\n\tuv run main.py\n\ndeploy:\n\tvllm serve org/Model-8B --max-model-len 512\n")
+    (launch,) = read_serving_file(str(file)).launches
+    assert (launch.model, launch.flags) == ("org/Model-8B", ("--max-model-len", "512"))
+
+
+def test_supervisors_programs() -> None:
+    found = find_launches(SUPERVISOR, "server.conf")
+    assert found.kind == "supervisor configuration"
+    (launch,) = found.launches
+    assert (launch.model, launch.gpus, launch.name) == ("org/Model-8B", 2, "one")
+
+
+def test_windows_paths_of_llama_swap() -> None:
+    (launch,) = find_launches(WINDOWS, "config.yaml").launches
+    assert (launch.engine, launch.model) == ("llama_cpp", "F:/models/Small-1B-Q4_K_M.gguf")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("compose.yaml", "services:\n  a:\n    image: my-lmdeploy-dev\n    command: uvicorn app:app --host 0.0.0.0\n"),
+        ("setup.sh", "conda create --name ktransformers python=3.11\n"),
+    ],
+)
+def test_another_program_beside_an_engines_name(name: str, text: str) -> None:
+    assert not find_launches(text, name).launches
+
+
+def test_an_image_that_is_named_after_its_program() -> None:
+    text = "models:\n  a:\n    cmd: docker run --rm llama-server:cpu -m /models/Small-1B-Q8_0.gguf -ngl 99\n"
+    (launch,) = find_launches(text, "config.yaml").launches
+    assert (launch.engine, launch.flags) == ("llama_cpp", ("-ngl", "99"))
+
+
+def test_bentos_arguments_are_those_of_its_build(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text('[tool.bentoml.build.args]\nmodel_id = "org/Model-70B"\n')
+    (tmp_path / "requirements.txt").write_text("vllm==0.11.0\n")
+    file = tmp_path / "service.py"
+    file.write_text(
+        "import bentoml, pydantic\nclass A(pydantic.BaseModel):\n    model_id: str = 'org/Model-8B'\n    port: int = 1\n"
+        "given = bentoml.use_arguments(A)\nclass S:\n    def __command__(self):\n"
+        "        return ['vllm', 'serve', given.model_id, '--port', str(given.port), *given.more()]\n"
+    )
+    (launch,) = read_serving_file(str(file)).launches
+    assert (launch.model, launch.version, launch.flags) == ("org/Model-70B", "0.11.0", ("--port", "1"))
+    assert launch.unread == ("what given.more() adds",)
+
+
+def test_an_annotated_command_with_words_that_are_added() -> None:
+    text = (
+        "import subprocess\nMORE = '--max-model-len 64'\ncmd: list[str] = ['vllm', 'serve', 'org/M']\n"
+        "cmd.extend(MORE.split())\ncmd += other()\nsubprocess.run(cmd)\n# pip install vllm==0.9.1\n"
+    )
+    (launch,) = find_launches(text, "a.py").launches
+    assert (launch.flags, launch.unread, launch.version) == (("--max-model-len", "64"), ("what other() adds",), "0.9.1")
+
+
+def test_a_circle_in_one_expression_leaves_the_others_told() -> None:
+    loop = "def f(d):\n    x = d.get(f(d), f(d), f(d))\n    return [x, f(x), f(x)]\ny = f(f(1))\n" * 3
+    text = "from vllm import LLM\nM = 'org/M'\n" + loop + "print(f'{y} {f(y)}')\nLLM(model=M)\n"
+    assert find_launches(text, "a.py").launches[0].model == "org/M"
+
+
+def test_a_name_of_the_files_own_is_its_only_hub_name() -> None:
+    text = 'model_id = "qwen36-27b-fp8"\n[identity]\nsource_repository = "Qwen/Qwen3.6-27B-FP8"\n[launch]\n'
+    text += "context_length = 4096\nmem_fraction_static = 0.6\n"
+    (launch,) = find_launches(text, "sglang.toml").launches
+    assert launch.model == "Qwen/Qwen3.6-27B-FP8"
+    taken = taken_for(kinds_of(text.encode(), "sglang.toml"))
+    assert taken is not None
+    assert taken.command == ("serve", "--from")
