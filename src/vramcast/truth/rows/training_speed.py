@@ -19,9 +19,13 @@ Row = dict[str, Any]
 
 _DESCRIBED = re.compile(r"h=(\d+), L=(\d+)(?:, vocab (\d+)k)?|L=(\d+),h=(\d+),a=(\d+)")
 # Models that a source describes and no hub has. Megatron-Kwai, examples/atc24/llama-175b (b2646e4d9f); KempnerForge,
-# benchmarks/mfu_scaling/mfu_bench.sh (its ffn: two thirds of 4 x hidden, x 1.3, up to 256).
+# benchmarks/mfu_scaling/mfu_bench.sh (its ffn: two thirds of 4 x hidden, x 1.3, up to 256); nanotron's bench_cluster,
+# create_configs.py (HuggingFaceFW/ablation-model-fineweb-v1); lsaie-ss26-gipfelsturm, launch.sh (vocabulary of GPT-2, padded).
 _NAMED = {
     "llama-13b (kempner)": Shape(layers=40, hidden=5120, heads=40, kv_heads=8, ffn=17920, vocab=128_256),
+    "llama-1b (nanotron)": Shape(layers=24, hidden=2048, heads=32, kv_heads=32, ffn=4096, vocab=50_257),
+    "llama-760m (gipfelsturm)": Shape(layers=24, hidden=1536, heads=16, kv_heads=4, ffn=4096, vocab=50_304),
+    "llama-8b (gipfelsturm)": Shape(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=50_304),
     "llama-175b (kwai)": Shape(layers=96, hidden=12288, heads=96, ffn=32768, vocab=32_000),
 }
 

@@ -24,6 +24,7 @@ FRAMEWORKS = (
     ("llama-factory", "llama_factory"), ("ms-swift", "ms_swift"), ("nanogpt", "nanogpt"), ("nanochat", "nanogpt"),
     ("automodel", "hf_trainer"), ("kempnerforge", "torchtitan"), ("olmo-core", "torchtitan"), ("internevo", "deepspeed"),
     ("lightning", "litgpt"), ("transformers", "hf_trainer"), ("huggingface", "hf_trainer"), ("accelerate", "hf_trainer"),
+    ("prime-rl", "torchtitan"), ("nanotron", "torchtitan"),
 )  # fmt: skip
 COMPILED = frozenset({"jax", "torchtitan", "fms_fsdp", "nanogpt"})
 _FP8 = re.compile(r"fp8|mxfp8|float8", re.IGNORECASE)
