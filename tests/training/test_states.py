@@ -71,12 +71,37 @@ def test_foreach_adamw_of_torch_2_0_makes_two_lists() -> None:
     assert old["temporaries"] == 2 * new["temporaries"]
 
 
-def test_zero_3_holds_as_many_whole_weights_as_its_limit() -> None:
-    question = ask(framework="deepspeed", zero=3, gpus=4, parallel=Parallel(dp=4), options={"live_elements": 500_000_000})
+def test_zero_3_holds_as_many_whole_weights_as_its_limits() -> None:
+    question = ask(
+        framework="deepspeed",
+        zero=3,
+        gpus=4,
+        parallel=Parallel(dp=4),
+        options={"live_elements": 500_000_000, "reuse_elements": 0},
+    )
     moments = forecast_training(question, model=LLAMA2_7B).worst.instants
     whole = {i.name: sized(i, "gathered") for i in moments}
     assert whole["loss"] == whole["backward of the last block"] == 2 * 500_000_000
     assert whole["backward of the first block"] == 2 * 202_383_360
+
+
+def test_zero_3_keeps_what_is_used_again_whatever_it_may_fetch() -> None:
+    """With a small limit of live elements alone, a traced step holds all that lies within the reuse distance."""
+    limits = {"live_elements": 1_000_000, "reuse_elements": 700_000_000}
+    question = ask(framework="deepspeed", zero=3, gpus=4, parallel=Parallel(dp=4), options=limits)
+    moments = forecast_training(question, model=LLAMA2_7B).worst.instants
+    assert next(sized(i, "gathered") for i in moments if i.name == "loss") == 2 * 700_000_000
+
+
+@pytest.mark.parametrize(("version", "at_the_loss"), [("4.56", True), ("5.23", False)])
+def test_buckets_of_zero_2_exist_in_backward_alone(version: str, at_the_loss: bool) -> None:
+    """DeepSpeed 0.18.2 makes them before the loss's backward, 0.18.3 at the first weight's gradient; both release them after."""
+    question = ask(framework="hf_trainer", framework_version=version, zero=2, gpus=4, parallel=Parallel(dp=4))
+    moments = {i.name: i for i in forecast_training(question, model=LLAMA2_7B).worst.instants}
+    two = 2 * 4096**2 * 2  # overlap_comm: one is filled while the other is reduced
+    assert sized(moments["backward of the last block"], "communication") == two
+    assert sized(moments["backward of the loss"], "communication") == (two if at_the_loss else 0)
+    assert not any(sized(moments[name], "communication") for name in ("end of forward", "loss", "optimizer step"))
 
 
 def test_data_parallel_copies_gradients_into_buckets() -> None:

@@ -10,6 +10,22 @@ SCHEDULES = ("1f1b", "gpipe", "interleaved")
 LARGEST_WORLD = 4096
 
 
+class Engine(msgspec.Struct, frozen=True, kw_only=True):
+    """What DeepSpeed is told of its buckets and of what stage 3 fetches, elements; 0 for ``reduce_bucket``: the Trainer's "auto".
+
+    ``overlaps``: gradients are reduced on a stream of their own. ``moves_whole``: stage 3 cuts the model up when it is whole on
+    the card, without zero.Init around its making.
+    """
+
+    reduce_bucket: int = 0
+    prefetch: int = 0
+    persistent: int = 0
+    live: int = 1_000_000_000
+    reuse: int = 1_000_000_000
+    overlaps: bool = True
+    moves_whole: bool = False
+
+
 class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The layout of a run as its libraries are told it.
 
@@ -18,7 +34,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     ``prefetch``: FSDP1 gathers the next unit during backward. ``ends_apart``: FSDP2 gives the embedding, and the last norm with
     the head, groups of their own. ``host_weights``: FSDP keeps its shards on the host. ``compute``, ``reduce``: dtypes of FSDP's
     mixed precision, "" for the weights' own. ``unreduced``: FSDP reduces the gradients of the last micro-batch alone (no_sync).
-    ``bucket_view``, ``static_graph``: options of DDP.
+    ``bucket_view``, ``static_graph``: options of DDP; ``engine``: of DeepSpeed.
 
     ``sequence_parallel``, ``loss_parallel``: tensor-parallel ranks divide the sequence between the matrix products, and the
     vocabulary of the logits. ``stage``: the pipeline rank that is traced. ``schedule``: its order of micro-batches.
@@ -39,6 +55,7 @@ class Distribution(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     loss_parallel: bool = False
     bucket_view: bool = False
     static_graph: bool = False
+    engine: Engine = Engine()
     stage: int = 0
     schedule: str = "1f1b"
 

@@ -4,7 +4,7 @@ Sources, torch 2.13: distributed/fsdp/_runtime_utils.py (FSDP1: the root unit st
 last) and fully_sharded_data_parallel.py (backward_prefetch BACKWARD_PRE: the next block is gathered before the current one's
 gradients), _fully_shard/_fsdp_param_group.py (_backward_prefetch: one group ahead) and _fsdp_state.py (a root left to itself is
 not resharded after forward); DeepSpeed 0.18, runtime/zero (stage 3 buckets).
-A limit on live elements bounds what ZeRO-3 fetches ahead.
+A limit on live elements bounds what ZeRO-3 fetches ahead, another what it keeps.
 ZeRO++ (DeepSpeed 0.18, runtime/zero/partition_parameters.py): _partition_param_sec keeps a second copy of the weights, cut over
 the ranks of a node, from the first forward until stage3.py's _post_step drops it; all_gather_coalesced with quantized weights
 gathers an int8 buffer and dequantises it into a new tensor (qwZ).
@@ -127,14 +127,17 @@ def copied_out(recipe: Recipe, units: Units, place: int) -> Quantity | None:
 
 
 def _prefetched(recipe: Recipe, units: Units, *, each: float, first: bool) -> Quantity:
-    """What ZeRO-3 holds whole: all that its limit of live elements allows, but at the ``first`` block's backward that block.
+    """What ZeRO-3 holds whole: all that it fetches ahead or keeps for its next use, but at the ``first`` block's that block.
 
-    Every module's hook fetches ahead, also of modules without weights, so that prefetching outruns the pass until the limit;
-    what the backward pass will take from there stays (DeepSpeed 0.19, runtime/zero/partitioned_param_coordinator.py,
-    _fetch_sub_module_impl and __params_to_release; config.py: stage3_max_live_parameters 1e9).
+    Every module's hook fetches ahead, also of modules without weights, so that prefetching outruns the pass until the limit of
+    live elements; what is used again within the reuse distance stays whatever that limit is, the head first of all (DeepSpeed
+    0.19, runtime/zero/partitioned_param_coordinator.py, _fetch_sub_module_impl and __params_to_release; config.py:
+    stage3_max_live_parameters and stage3_max_reuse_distance 1e9). Held against traces with either limit lowered to 1e8.
     """
-    there = units.blocks + units.ends
-    whole = units.of(0) if first else min(there, max(recipe.sharding.live_elements, units.block))
+    there, sharding = units.blocks + units.ends, recipe.sharding
+    ahead = sharding.live_elements if sharding.prefetch_elements else 0
+    kept = max(sharding.reuse_elements, units.head) if sharding.reuse_elements else 0
+    whole = units.of(0) if first else min(there, max(ahead, kept, units.block))
     mean = (units.blocks * each + units.ends * width(recipe.precision.compute)) / there
     coming = units.block if recipe.sharding.quantized_gathers else 0
     return summed(

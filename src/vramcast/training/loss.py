@@ -97,7 +97,7 @@ def loss_cost(recipe: Recipe, logits: Logits) -> LossCost:
 # Distinct blocks that the allocator ends up with, over the loss's own peak: the gradient's block (4 B a logit) fits into none of
 # those that forward freed (2 and 4 B), so half as much again. Assumed: no measured run that reports reserved bytes has this loss.
 _SEGMENTS = {"fused": 1.5}
-_WHOLE = ("eager", "plain", "fused")  # losses that take whole logits from the model's own head
+FROM_HEAD = (*WHOLE_LOGITS, "fused")  # losses that take whole logits from the model's own head
 
 
 def _outputs(x: Logits) -> Quantity:
@@ -143,7 +143,7 @@ def _cast_head(recipe: Recipe, x: Logits) -> Quantity:
 
 def _softcap(recipe: Recipe, x: Logits) -> Quantity:
     """Logits squashed by a tanh, whose output waits for backward (transformers, models/gemma2: final_logit_softcapping)."""
-    capped = recipe.loss.logits_softcap and recipe.loss.kind in _WHOLE
+    capped = recipe.loss.logits_softcap and recipe.loss.kind in FROM_HEAD
     return x.logits(x.width, "squashed by a tanh") if capped else NOTHING
 
 

@@ -14,6 +14,7 @@ from vramcast.training.towers import opened_by
 
 LOAD, FORWARD, LOSS, LOSS_BACKWARD = "load", "end of forward", "loss", "backward of the loss"
 LAST_BLOCK, EMBEDDING, STEP = "backward of the last block", "backward of the embedding", "optimizer step"
+SEEING = "forward of the"  # a tower
 _BEFORE_BACKWARD = (FORWARD, LOSS, LOSS_BACKWARD, LAST_BLOCK)  # of the blocks: the head's own is not counted
 
 SOURCES = {
@@ -63,10 +64,8 @@ class Moments:
         self.rank = rank
         self.weights = _term("weights", states.weights)
         self.optimizer = (*_term("optimizer", states.optimizer, source), *_term("master_weights", states.master, source))
-        self.beside = (
-            *_term("secondary_weights", secondary(recipe, rank.kind.held, rank.structure.parallel.hpz)),
-            *_term("communication", _buckets(rank)),
-        )
+        self.beside = (*_term("secondary_weights", secondary(recipe, rank.kind.held, rank.structure.parallel.hpz)),)
+        self.buckets = {since: _term("communication", _communication(rank, buckets=since)) for since in (True, False)}
         self.placeholders = placeholders(recipe, rank.kind.placeholders)
         self.all_saved: tuple[Term, ...] | None = None
 
@@ -83,6 +82,7 @@ class Moments:
             *_term("gradients", summed(self._gradients(name, alive), self.placeholders)),
             *(() if self.rank.recipe.update.visits and name != STEP else self.optimizer),
             *self.beside,
+            *self.buckets[self._reduces(name, alive)],
             *self._activations(alive),
             *_term("loss", alive.loss),
             *_term("gathered", alive.gathered),
@@ -92,6 +92,14 @@ class Moments:
             *_term("overflow_check", alive.overflow_check),
         )
         return Instant(name=name, terms=terms)
+
+    def _reduces(self, name: str, alive: Alive) -> bool:
+        """Whether the buckets that gradients are reduced in exist."""
+        since = self.rank.recipe.sharding.buckets_from
+        if since == "start":
+            return True
+        without = alive.between_steps or name in (FORWARD, LOSS, STEP) or name.startswith(SEEING)
+        return not without and (name != LOSS_BACKWARD or since == "loss")
 
     def _gradients(self, name: str, alive: Alive) -> Quantity:
         """Gradients at a moment: those it says, narrow ones of this backward beside them, or whole ones while accumulating."""
@@ -168,13 +176,13 @@ def _kept_text(recipe: Recipe) -> str:
     return words.get(policy.kind, saved)
 
 
-def _buckets(rank: Rank) -> Quantity:
+def _communication(rank: Rank, *, buckets: bool) -> Quantity:
     """Flat buffers: DDP's own copy of the gradients, DeepSpeed's buckets, hidden states between pipeline stages."""
     recipe, structure = rank.recipe, rank.structure
     outputs = between_stages(
         recipe, rank.kind.stage, structure.parallel, micro_batches=rank.micro_batches, in_flight=rank.in_flight
     )
-    elements = named(recipe.sharding.bucket_elements, "elements of buckets")
+    elements = named(recipe.sharding.buckets if buckets else 0, "elements of buckets")
     return summed(
         rank.states.gradients if recipe.sharding.ddp_buckets else NOTHING,
         elements * bytes_(width(recipe.precision.compute)),

@@ -40,18 +40,28 @@ Held = Block | None
 def reserved_share(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> float | None:
     """Reserved over allocated, both at their peaks, of a replayed step; None where it is not all known."""
     step = _step_of(rank)
-    if step is None or not replays(rank):
+    if step is None or not _eager(rank):
         return None
     return _share(rank.structure, numbers, cublas_workspace_bytes(card), step)
 
 
 def _step_of(rank: Rank) -> "type[Step] | None":
-    """The replay of the rank's sharding; None where it has none. Imported where it is asked for."""
-    kind = rank.recipe.sharding.kind
-    if kind in ("none", "ddp") or (kind in ("fsdp1", "fsdp2") and not is_cut(rank.recipe, rank.units)):
-        return Step
+    """The replay of the rank's sharding, imported where it is asked for; None where not every event of the sharding is known."""
+    kind, update = rank.recipe.sharding.kind, rank.recipe.update
     found = _STEPS.get(kind)
-    return getattr(import_module(f"vramcast.training.{found[0]}"), found[1]) if found else None
+    known = _partitions(rank) if kind.startswith("zero") else not (update.flattens or update.master)
+    if not known or rank.structure.parallel.model_ranks > 1 or rank.recipe.sharding.offload:
+        return None
+    if kind in ("none", "ddp"):
+        return Step
+    if found is None or code_width(rank.recipe) or rank.recipe.sharding.quantized_gathers:
+        return None
+    if kind.startswith("fsdp") and rank.accumulates:
+        return None
+    if kind.startswith("fsdp") and not is_cut(rank.recipe, rank.units):
+        return Step
+    step: type[Step] = getattr(import_module(f"vramcast.training.{found[0]}"), found[1])
+    return step
 
 
 _STEPS = {
@@ -63,25 +73,20 @@ _STEPS = {
 }
 
 
-def replays(rank: Rank) -> bool:
-    """Whether every event of the step is known."""
-    recipe, structure = rank.recipe, rank.structure
+def _eager(rank: Rank) -> bool:
+    """Whether every event of the layers, the loss and the batches is known, whatever shards them."""
+    recipe = rank.recipe
     empties = recipe.framework == "peft_bench"  # its cache, every tenth step (method_comparison/MetaMathQA/run.py)
-    sharding = recipe.sharding
-    units = sharding.kind in ("fsdp1", "fsdp2") and not (rank.accumulates or code_width(recipe) or sharding.quantized_gathers)
-    engine = sharding.kind.startswith("zero") and _partitions(rank)
-    whole = sharding.kind in ("none", "ddp") or units or engine
-    alone = structure.parallel.model_ranks == 1 and whole and not sharding.offload
     plain = not rank.kind.towers and isinstance(rank.kind.layers, StageLayers) and rank.kind.prediction_heads == 1
     eager = not (recipe.kernels.compiled or recipe.task.eval_batch or recipe.task.saves)
     policy = recipe.recomputation.policy.kind in ("none", "full") and not recipe.recomputation.reentrant
     one = recipe.task.lengths != "variable" and not empties and not recipe.task.frozen_copies and not recipe.task.trained_copies
-    step = recipe.update.implementation != "in_backward" and (engine or not (recipe.update.flattens or recipe.update.master))
-    return alone and plain and eager and policy and one and step and recipe.loss.kind in WHOLE_LOGITS
+    step = recipe.update.implementation != "in_backward"
+    return plain and eager and policy and one and step and recipe.loss.kind in WHOLE_LOGITS
 
 
 def _partitions(rank: Rank) -> bool:
-    """Whether DeepSpeed's engine has no event that is not known: 16-bit weights, float32 masters, one micro-batch."""
+    """Whether every event of DeepSpeed's engine is known: 16-bit weights, float32 masters, below stage 3 one micro-batch."""
     update = rank.recipe.update
     engine = update.flattens and update.master == "float32" and not update.checks_overflow
     cut = rank.recipe.sharding.kind == "zero3"  # whose gradients of every micro-batch take the same way

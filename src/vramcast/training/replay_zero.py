@@ -31,7 +31,7 @@ class PartitionedStep(Step):
         self.narrow = width(recipe.precision.backward_gradients)
         self.at = EMBEDDING  # the unit whose backward runs
         self.overlaps = recipe.sharding.overlaps
-        self.room = recipe.sharding.reduce_bucket or recipe.sharding.bucket_elements
+        self.room = recipe.sharding.bucket
         self.buckets: list[Held] = []
         self.own: Held = None  # gradients of this rank's part
         self.waiting: tuple[Held, bool] | None = None  # a gradient larger than the bucket, and whether it is of the part

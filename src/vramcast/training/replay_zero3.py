@@ -18,10 +18,6 @@ from vramcast.training.recipe.parts import width
 from vramcast.training.replay import EMBEDDING, HEAD, Held, Step, tensors_of
 from vramcast.training.replay_fsdp1 import GATHERS, REDUCES
 
-PERSISTENT = 10  # times hidden: transformers' "auto" for stage3_param_persistence_threshold (integrations/deepspeed.py)
-PREFETCHED = 0.9  # times hidden squared: the same for stage3_prefetch_bucket_size
-OWN_PREFETCHED, OWN_PERSISTENT = 50_000_000, 100_000  # DeepSpeed's own, where no Trainer fills in "auto" (zero/config.py)
-
 Weight = tuple[int, int]  # a unit, and the place of one of its weights
 
 
@@ -30,13 +26,12 @@ class FetchedStep(Step):
 
     def begin(self) -> None:
         """Weights by unit, the order in which a step uses them, and what is in flight."""
-        held, recipe, hidden = self.rank.kind.held, self.recipe, self.model.hidden
+        held, recipe, sharding = self.rank.kind.held, self.recipe, self.recipe.sharding
         self.ranks, self.compute = int(self.rank.units.ranks), width(recipe.precision.compute)
         self.narrow = width(recipe.precision.backward_gradients)
         self.part = (held.trained.total + held.adapter.total) / self.ranks
-        own = recipe.quantization.loads_whole  # a loop that calls deepspeed.initialize itself
-        self.ahead, self.limit = OWN_PREFETCHED if own else PREFETCHED * hidden**2, recipe.sharding.live_elements
-        self.elements = self._weights(OWN_PERSISTENT if own else PERSISTENT * hidden)
+        self.ahead, self.limit, self.reused = sharding.prefetch_elements, sharding.live_elements, sharding.reuse_elements
+        self.elements = self._weights(sharding.persistent_elements)
         self.order = self._order()
         self.reach = self._reaches()
         self.whole: dict[Weight, Held] = {}
@@ -44,7 +39,7 @@ class FetchedStep(Step):
         self.live = 0.0
         self.traced = False
         self.at = EMBEDDING  # the unit whose backward runs
-        self.room = recipe.sharding.reduce_bucket or recipe.sharding.bucket_elements
+        self.room = sharding.bucket
         self.filled, self.items = 0.0, 0
         self.waiting: list[Held] = []  # gradients that the bucket had no room for
         self.tied: Held = None
@@ -91,7 +86,7 @@ class FetchedStep(Step):
         take, give, update = self.memory.take, self.memory.give, self.recipe.update
         stored = self.rank.states.weights.value * self.ranks / max(1.0, sum(self.tensors))
         parts: list[Held] = []
-        loaded = [take(n * self.compute) for n in self.tensors] if self.recipe.quantization.loads_whole else []
+        loaded = [take(n * self.compute) for n in self.tensors] if self.recipe.sharding.moves_whole else []
         for place, elements in enumerate(self.tensors):
             block = loaded[place] if loaded else take(elements * self.compute)
             parts.append(take(elements * stored / self.ranks))
@@ -187,7 +182,7 @@ class FetchedStep(Step):
     def _release(self, unit: int) -> None:
         mine = self._of(unit)
         for n, weight in enumerate(mine, self.now - len(mine)):
-            if weight in self.whole and (not self.traced or self.reach[n] >= self.limit):
+            if weight in self.whole and (not self.traced or self.reach[n] >= self.reused):
                 self.memory.give(self.whole.pop(weight))
                 self.live -= self.elements[weight]
 

@@ -217,15 +217,21 @@ class _Rules:
 
     def loaded(self) -> Quantity:
         recipe, held = self.recipe, self.held
-        if recipe.quantization.loads_whole and self.kind == "zero3":
-            whole = held.trained.total + held.adapter.total + held.frozen.total
-            return named(whole, "of the whole model, before they are cut up") * bytes_(width(recipe.precision.compute))
-        if not recipe.quantization.loads_whole or self.kind != "fsdp1":
+        if self.kind == "zero3" and recipe.sharding.moves_whole:
+            whole = named(
+                held.trained.total + held.adapter.total + held.frozen.total, "of the whole model, before they are cut up"
+            )
+            return summed(whole * bytes_(width(recipe.precision.compute)), self._loaded_codes())
+        if not recipe.quantization.loads_whole or self.kind not in ("fsdp1", "zero3"):
             return NOTHING
+        return summed(self._loaded_codes(), named(held.frozen.total, "frozen") * bytes_(width(recipe.precision.frozen)))
+
+    def _loaded_codes(self) -> Quantity:
+        """What is held in fewer bits, whole, and its scales."""
+        held, recipe = self.held, self.recipe
         return summed(
             named(held.quantized.total, f"in {recipe.quantization.scheme} (before sharding)") * bytes_(code_width(recipe)),
             bytes_(held.quantized_scales.total, "of their scales"),
-            named(held.frozen.total, "frozen") * bytes_(width(recipe.precision.frozen)),
         )
 
     def host_gradients(self, gradients: Quantity, *, moved: bool) -> Quantity:
@@ -252,7 +258,7 @@ class _Rules:
         Source: DeepSpeed 0.19.8, runtime/zero/stage_1_and_2.py, reduce_independent_p_g_buckets_and_remove_grads: whatever a
         bucket can hold.
         """
-        bucket = self.recipe.sharding.reduce_bucket or self.recipe.sharding.bucket_elements
+        bucket = self.recipe.sharding.bucket
         small = sum(part.elements * part.copies for part in self.held.shapes if part.elements <= bucket)
         if self.kind != "zero1" or not self.recipe.update.flattens or not small or self.gradients_on_host():
             return gradients

@@ -29,7 +29,7 @@ from vramcast.training.gathers import (
     reduced_before,
     reducing,
 )
-from vramcast.training.moment import EMBEDDING, FORWARD, LAST_BLOCK, LOSS, LOSS_BACKWARD, STEP, Alive, Moments
+from vramcast.training.moment import EMBEDDING, FORWARD, LAST_BLOCK, LOSS, LOSS_BACKWARD, SEEING, STEP, Alive, Moments
 from vramcast.training.optimizers.rules import optimizer
 from vramcast.training.recipe.parts import width
 from vramcast.training.states import GRADIENTS_CUT, NOTHING
@@ -59,7 +59,7 @@ class _Timeline:
         if is_there(self.states.loaded):
             yield self.ledgers.loading()
         if self._sees:
-            yield self.ledgers.at(f"forward of the {self.tower.name}", self._seeing())
+            yield self.ledgers.at(f"{SEEING} {self.tower.name}", self._seeing())
         yield from self._named(copies_out(self.rank))
         yield self.ledgers.at(FORWARD, self._end_of_forward())
         if stage.last:

@@ -258,8 +258,8 @@ FILES: list[tuple[str, str, dict[str, Any]]] = [
      "global_batch": 8, "micro_batch": 2, "seq": 512}),
     ("mpt.yaml", FOUNDRY, {"framework": "llm_foundry", "shape.layers": 24, "shape.ffn": 8192, "shape.tied": True, "seq": 2048,
      "checkpointing": "full", "fsdp": 1, "options.gradients": "bfloat16", "global_batch": 512, "optimizer": "decoupled_adamw"}),
-    ("ds.json", DEEPSPEED, {"framework": "deepspeed", "zero": 2, "offload": ["optimizer"], "options.bucket_elements": 600_000_000,
-     "micro_batch": 4, "accumulate": None, "compute_dtype": "bfloat16"}),
+    ("ds.json", DEEPSPEED, {"framework": "deepspeed", "zero": 2, "offload": ["optimizer"], "options.reduce_bucket": 200_000_000,
+     "options.overlaps": True, "micro_batch": 4, "accumulate": None, "compute_dtype": "bfloat16"}),
     ("acc.yaml", ACCELERATE, {"framework": "accelerate", "fsdp": 1, "gpus": 8, "options.reshard": False, "checkpointing": "full",
      "offload": None}),
     ("adapter_config.json", PEFT, {"method": "vera", "adapter.rank": 256, "model": "Qwen/Qwen2.5-7B"}),
@@ -359,13 +359,15 @@ def test_a_launch_line_reads_the_files_it_names(tmp_path: Path) -> None:
     assert settings.get("checkpointing") == "full"
 
 
-def test_bounds_of_gathers_are_told_when_they_are_not_the_defaults() -> None:
-    section = {"stage": 3, "stage3_max_live_parameters": 3e7, "stage3_prefetch_bucket_size": "auto"}
-    settings = _read_mapping({"zero_optimization": section}, where="ds.json")
+def test_what_bounds_gathers_is_read_and_auto_is_left_to_the_trainer() -> None:
+    section = {"stage": 3, "stage3_max_live_parameters": 3e7, "stage3_prefetch_bucket_size": "auto", "reduce_bucket_size": "auto"}
+    settings = _read_mapping({"zero_optimization": section | {"stage3_max_reuse_distance": 2e7}}, where="ds.json")
     assert settings.unread == []
-    assert settings.get("options.live_elements") == 30_000_000
-    settings = _read_mapping({"zero_optimization": section | {"stage3_max_reuse_distance": 3e7}}, where="ds.json")
-    assert settings.unread == ["zero_optimization.stage3_max_reuse_distance (30000000.0)"]
+    options = {"live_elements": 30_000_000, "reuse_elements": 20_000_000, "persistent_elements": 100_000, "overlaps": True}
+    assert settings.group("options") == options
+    settings = _read_mapping({"zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0}}, where="ds.json")
+    sizes = {"reduce_bucket": 500_000_000, "prefetch_elements": 50_000_000, "persistent_elements": 0, "overlaps": True}
+    assert settings.group("options") == sizes
 
 
 def test_a_template_stays_open(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from vramcast.errors import MissingError, QuestionError, UnmodelledError
 from vramcast.models.inventory import Block, Model
-from vramcast.tracing.distribution import Distribution
+from vramcast.tracing.distribution import Distribution, Engine
 from vramcast.tracing.request import TraceRequest
 from vramcast.training.recipe.parts import Recipe
 from vramcast.workload import Training
@@ -47,8 +47,25 @@ def distribution_of(question: Training, recipe: Recipe, options: LayoutOptions, 
         loss_parallel=parallel.tp > 1 and recipe.model_parallel.vocab_parallel,
         bucket_view=not recipe.sharding.ddp_buckets,
         static_graph=options.static_graph,
+        engine=_engine(recipe),
         stage=stage,
         schedule=options.schedule or ("interleaved" if parallel.vpp > 1 else "1f1b"),
+    )
+
+
+def _engine(recipe: Recipe) -> Engine:
+    """DeepSpeed's settings where it runs the step."""
+    told = recipe.sharding
+    if not told.kind.startswith("zero"):
+        return Engine()
+    return Engine(
+        reduce_bucket=told.bucket,
+        prefetch=told.prefetch_elements,
+        persistent=told.persistent_elements,
+        live=told.live_elements,
+        reuse=told.reuse_elements,
+        overlaps=told.overlaps,
+        moves_whole=told.moves_whole,
     )
 
 

@@ -1,12 +1,15 @@
 """DeepSpeed JSON: stage, offload, buckets, precision. ``auto`` is what the Trainer fills in, and stays open here.
 
-Source: deepspeed 0.18.2, runtime/zero/config.py and offload_config.py (keys and defaults), runtime/config.py.
+Source: deepspeed 0.18.2, runtime/zero/config.py and offload_config.py (keys and defaults), runtime/config.py. Since
+0.12.5 weights are gathered into where they lie (runtime/utils.py, all_gather_into_tensor_dp_groups), through no bucket.
 """
 
 from typing import Any
 
 from vramcast.reading.training.keys import Rule, dtype, flag, natural, when, whole
 from vramcast.reading.training.settings import UNSET, Settings
+from vramcast.training.frameworks.common import DEEPSPEED_BUCKET
+from vramcast.training.recipe.parts import Sharding
 
 NAME = "DeepSpeed JSON"
 SIGNATURE = frozenset(
@@ -40,30 +43,27 @@ def _optimizer(settings: Settings, value: Any, because: str) -> None:
     settings.put("optimizer", {"adam": "adamw", "fusedadam": "adamw", "deepspeedcpuadam": "adamw"}.get(name, name), because)
 
 
-def _bound(default: float) -> Rule:
-    """What bounds ZeRO-3's gathers beside its limit: the recipe has what these defaults (and the Trainer's auto) allow."""
+def _size(target: str) -> Rule:
+    """A number of elements; "auto" stays open for what the Trainer fills in, where a key that is absent is the engine's own."""
 
     def read(settings: Settings, value: Any, because: str) -> None:
-        key = because.rsplit(": ", 1)[-1]
-        if value in UNSET or float(value) == default:
-            settings.idle.append(key)
-        else:
-            settings.unread.append(f"{key} ({value})")
+        settings.put(target, natural(value), because)
+        if value == "auto":
+            settings.leave_open(target)
 
     return read
 
 
 RULES: dict[str, Rule] = {
-    "zero_optimization.stage3_max_live_parameters": ("options.live_elements", whole),
-    "zero_optimization.stage3_max_reuse_distance": _bound(1e9),
-    "zero_optimization.stage3_prefetch_bucket_size": _bound(5e7),
-    "zero_optimization.stage3_param_persistence_threshold": _bound(1e5),
+    "zero_optimization.stage3_max_live_parameters": ("options.live_elements", natural),
+    "zero_optimization.stage3_max_reuse_distance": ("options.reuse_elements", natural),
+    "zero_optimization.stage3_prefetch_bucket_size": _size("fetch.ahead"),
+    "zero_optimization.stage3_param_persistence_threshold": _size("fetch.persistent"),
     "zero_optimization.stage": _stage,
     "zero_optimization.offload_optimizer.device": _offload("optimizer"),
     "zero_optimization.offload_param.device": _offload("parameters"),
     "zero_optimization.cpu_offload": _legacy("optimizer"),
-    "zero_optimization.reduce_bucket_size": ("bucket.reduce", natural),
-    "zero_optimization.allgather_bucket_size": ("bucket.gather", natural),
+    "zero_optimization.reduce_bucket_size": _size("bucket.reduce"),
     "zero_optimization.overlap_comm": ("bucket.overlap", flag),
     "zero_optimization.sub_group_size": ("options.sub_group", whole),
     "zero_optimization.zero_hpz_partition_size": ("parallel.hpz", whole),
@@ -82,7 +82,8 @@ RULES: dict[str, Rule] = {
     "activation_checkpointing.cpu_checkpointing": _legacy("activations"),
 }
 IDLE = (
-    "zero_optimization.contiguous_gradients", "zero_optimization.reduce_scatter", "zero_optimization.allgather_partitions",
+    "zero_optimization.allgather_bucket_size", "zero_optimization.contiguous_gradients",
+    "zero_optimization.reduce_scatter", "zero_optimization.allgather_partitions",
     "zero_optimization.round_robin_gradients", "zero_optimization.ignore_unused_parameters",
     "zero_optimization.elastic_checkpoint",
     "zero_optimization.stage3_gather_fp16_weights_on_model_save", "zero_optimization.load_from_fp32_weights",
@@ -98,15 +99,18 @@ IDLE = (
 
 
 def finish(settings: Settings) -> None:
-    """Buckets: one to reduce, two when reduction overlaps, and one to gather below stage 3."""
+    """A key that is absent is the engine's own: buckets, how far stage 3 fetches ahead, and overlap at stage 3 alone."""
     stage = settings.get("zero", 0)
     settings.put("framework", "deepspeed", "a DeepSpeed configuration by itself")
-    if stage in (1, 2) and ("bucket.reduce" in settings.values or "bucket.gather" in settings.values):
-        reduce = settings.get("bucket.reduce", 500_000_000)
-        gather = settings.get("bucket.gather", 500_000_000)
-        twice = 2 if settings.get("bucket.overlap") else 1
-        settings.put("options.overlaps", twice == 2, "overlap_comm, false below stage 3 unless it is said")
-        settings.put(
-            "options.bucket_elements", twice * reduce + gather, "reduce_bucket_size, allgather_bucket_size, overlap_comm"
-        )
-        settings.put("options.reduce_bucket", reduce, "reduce_bucket_size")
+    if not stage:
+        return
+    own, absent = Sharding(), "DeepSpeed's own, zero/config.py: the file has no such key"
+    sizes = {"bucket.reduce": ("reduce_bucket", DEEPSPEED_BUCKET)}
+    if stage == 3:
+        sizes["fetch.ahead"] = ("prefetch_elements", own.prefetch_elements)
+        sizes["fetch.persistent"] = ("persistent_elements", own.persistent_elements)
+    for target, (option, size) in sizes.items():
+        settings.default(target, size, absent)
+        settings.put(f"options.{option}", settings.get(target), settings.because.get(target, ""))
+    overlaps = settings.get("bucket.overlap", stage == 3)
+    settings.put("options.overlaps", overlaps, settings.because.get("bucket.overlap", "overlap_comm: at stage 3 alone"))

@@ -9,10 +9,9 @@ import msgspec
 from vramcast.models.layers import GatedDeltaNet
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.dense import linear
-from vramcast.training.activations.sizes import Amount, chunks_of
+from vramcast.training.activations.sizes import FLOAT, Amount, chunks_of
 from vramcast.training.activations.tape import Tape
 
-FLOAT = 4
 CHUNK = 64  # chunk_size of torch_chunk_gated_delta_rule
 
 

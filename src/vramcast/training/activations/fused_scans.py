@@ -10,10 +10,9 @@ trains, transformers hands norm and output projection to the scan (models/mamba2
 from vramcast.models.layers import GatedDeltaNet, Mamba1, Mamba2
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.dense import linear
-from vramcast.training.activations.sizes import Amount, Peak, chunks_of, highest
+from vramcast.training.activations.sizes import FLOAT, Amount, Peak, chunks_of, highest
 from vramcast.training.activations.tape import Tape
 
-FLOAT = 4
 SELECTIVE_CHUNK = 2048  # tokens between the states that Mamba 1's scan keeps: a pair of floats for each
 DELTA_CHUNK = 64  # tokens per chunk of the gated delta rule
 

@@ -7,10 +7,8 @@ share. A state of every token is kept, in float and narrowed for the product wit
 from vramcast.models.layers import Mamba1
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.dense import linear
-from vramcast.training.activations.sizes import Amount
+from vramcast.training.activations.sizes import FLOAT, Amount
 from vramcast.training.activations.tape import Tape
-
-FLOAT = 4
 
 
 def mamba1_scan(tape: Tape, style: Style, kind: Mamba1, source: int, *, tokens: Amount, seq: Amount, hidden: float) -> int:

@@ -18,6 +18,7 @@ Powers = tuple[Power, ...]
 """A product of named numbers, each with its exponent: tokens x seq is (("seq", 1), ("tokens", 1))."""
 
 CONSTANT: Powers = ()
+FLOAT = 4  # bytes of one number that a layer writes in float32
 _ROUNDING = 1e-9  # of a coefficient: what is left when equal ones, each worked out its own way, are taken from each other
 
 

@@ -9,10 +9,8 @@ import msgspec
 from vramcast.models.layers import Mamba2
 from vramcast.training.activations.choice import Style
 from vramcast.training.activations.dense import linear
-from vramcast.training.activations.sizes import Amount, chunks_of
+from vramcast.training.activations.sizes import FLOAT, Amount, chunks_of
 from vramcast.training.activations.tape import Tape
-
-FLOAT = 4
 
 
 class _Scan(msgspec.Struct, frozen=True, kw_only=True):

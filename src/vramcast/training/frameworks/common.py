@@ -53,6 +53,11 @@ ALIASES = {
 }  # fmt: skip
 DEEPSPEED_BUCKET = 500_000_000
 """Elements of a reduction bucket where nobody sets it (DeepSpeed 0.18, runtime/zero/config.py: reduce_bucket_size)."""
+DEEPSPEED_FLATTENS = (0, 19)
+"""The release since which flat weights are made on the card (stage_1_and_2.py, flatten_on_accelerator: 0.18.6 has none)."""
+DEEPSPEED_LATE_BUCKETS = (0, 18, 3)
+"""The release since which ZeRO 1 and 2 make their buckets at the first weight's gradient (stage_1_and_2.py, setup_buckets, pull
+7665), no longer before the loss's backward (0.18.2: backward)."""
 FIRST_YEAR = 2000  # below it a number is a release's, from it on the year of a month
 
 
@@ -113,6 +118,15 @@ def sharding(question: Training, *, fallback: ShardingKind = "ddp") -> Overrides
     if question.parallel.cp > 1 and fallback == "fsdp2":
         yield because("context-parallel ranks share the shards", Sharding, kind=fallback)
     yield because("one data-parallel rank", Sharding, kind="none")
+
+
+def deepspeed_fetches() -> Overrides:
+    """How far ZeRO-3 fetches ahead and what it keeps whole where nobody says; an "auto" that no Trainer fills in is dropped.
+
+    Source: DeepSpeed 0.19.8, runtime/zero/config.py (prefetch_bucket_size, param_persistence_threshold), config_utils.py.
+    """
+    own = Sharding()
+    yield because("", Sharding, prefetch_elements=own.prefetch_elements, persistent_elements=own.persistent_elements)
 
 
 def fsdp_offload(draft: Draft) -> None:

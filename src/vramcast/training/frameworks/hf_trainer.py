@@ -5,6 +5,8 @@ Sources: transformers/training_args.py, modeling_utils.py (dtype "auto" since 5)
 (autocast_adapter_dtype), torch/optim (foreach by default, fused when asked).
 """
 
+from typing import Literal
+
 import msgspec
 
 from vramcast.models.classes import Layer, model_class, norms_embedding
@@ -36,7 +38,8 @@ NO_SHIFT_COPY = (4, 50)  # labels are shifted instead of logits
 ONE_LOSS = (4, 49)  # loss_function for the classes that had kept a loss of their own
 FUSED_DEFAULT = (4, 55)  # fused where torch is 2.8, which came out between 4.54 and 4.55 (training_args.py: default_optim)
 FUSED_EXPERTS = (5, 0)
-FLATTENS_BESIDE = (5, 23)  # of the time of DeepSpeed 0.19 (0.18.6 has no flatten_on_accelerator, 0.19.0 has)
+LATE_BUCKETS = (5, 0)  # of the time of DEEPSPEED_LATE_BUCKETS, December 2025
+FLATTENS_BESIDE = (5, 23)  # of the time of DEEPSPEED_FLATTENS
 SEPARATE_ENDS = (5, 23)  # of accelerate 1.15's time, whose fsdp2_prepare_model shards untied ends by themselves
 # accelerate 0.24, get_mixed_precision_context_manager: FSDP joins the layouts that run under autocast (0.23 left it out)
 FSDP_AUTOCAST = (4, 35)  # transformers of that month
@@ -186,10 +189,24 @@ def _deepspeed(draft: Draft, question: Training, model: Model, version: tuple[in
     yield because("stage_1_and_2.py, step: gradients flattened, then copied to fp32", Update, flattens=True)
     if question.zero == 3 and "optimizer" not in question.offload:
         yield because("stage3.py: grad_partitions_flat_buffer is made once", Update, frees_gradients=False)
-    yield because('"auto" bucket of hidden size squared', Sharding, bucket_elements=model.hidden**2)
+    yield from _buckets(question, model, version)
     beside = version >= FLATTENS_BESIDE
     yield because("" if beside else "stage_1_and_2.py: weights went over the host", Sharding, flattens_beside=beside)
     yield because("overlap_comm of transformers' docs", Sharding, overlaps=draft.framework != "deepspeed")
+
+
+def _buckets(question: Training, model: Model, version: tuple[int, ...]) -> Overrides:
+    """The Trainer's "auto" sizes (integrations/deepspeed.py, trainer_config_finalize), and when stages 1 and 2 hold buckets."""
+    yield because('"auto" bucket of hidden size squared', Sharding, reduce_bucket=model.hidden**2)
+    yield because(
+        'the Trainer\'s "auto"' if question.zero == 3 else "",
+        Sharding,
+        prefetch_elements=int(0.9 * model.hidden**2),
+        persistent_elements=10 * model.hidden,
+    )
+    if question.zero in (1, 2):
+        since: Literal["loss", "gradients"] = "gradients" if version >= LATE_BUCKETS else "loss"
+        yield because("stage_1_and_2.py: buckets are released when backward is over", Sharding, buckets_from=since)
 
 
 def _dtypes(draft: Draft, question: Training, model: Model, version: tuple[int, ...]) -> Overrides:

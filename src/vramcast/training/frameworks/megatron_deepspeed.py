@@ -7,6 +7,7 @@ later runtime/bf16_optimizer.py (update_hp_grads).
 """
 
 from vramcast.models.inventory import Model
+from vramcast.training.frameworks.common import DEEPSPEED_BUCKET
 from vramcast.training.recipe.draft import Draft, Overrides, because
 from vramcast.training.recipe.parts import (
     Adapters,
@@ -49,8 +50,8 @@ def _engine(draft: Draft, compute: Dtype) -> Overrides:
     yield because(
         "allgather and reduce buckets of 5e8 elements" + (", cast to fp16 by allreduce_bucket" if casts else ""),
         Sharding,
-        bucket_elements=1_500_000_000 if casts else 1_000_000_000,
-        reduce_bucket=500_000_000,
+        bucket_elements=(3 if casts else 2) * DEEPSPEED_BUCKET,
+        reduce_bucket=DEEPSPEED_BUCKET,
     )
     yield because(
         "DeepSpeed's process groups beside Megatron's, a communicator per pipeline neighbour", ModelParallel, pipeline_engine=True

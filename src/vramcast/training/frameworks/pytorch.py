@@ -5,9 +5,9 @@ Also what the PEFT method comparison, llama-recipes and NeMo AutoModel do unless
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
-from vramcast.training.frameworks.common import DEEPSPEED_BUCKET
+from vramcast.training.frameworks.common import DEEPSPEED_BUCKET, deepspeed_fetches
 from vramcast.training.recipe.draft import Draft, Overrides, because
-from vramcast.training.recipe.parts import Loss, ModelParallel, Precision, Quantization, Sharding, Update
+from vramcast.training.recipe.parts import Loss, ModelParallel, Precision, Sharding, Update
 from vramcast.workload import Training
 
 _KEEP_OUTPUT = ("pytorch", "peft_bench")  # outputs = model(...); outputs.loss.backward(), as PEFT's method comparison has it
@@ -36,8 +36,8 @@ def _own_engine(stage: int) -> Overrides:
     (_configure_distributed_model: module.to(device), without zero.Init).
     """
     third = stage == 3
-    size = DEEPSPEED_BUCKET if third else 2 * DEEPSPEED_BUCKET
-    reason = "the engine's own reduce_bucket_size and allgather_bucket_size; \"auto\" is the Trainer's"
-    yield because(reason, Sharding, bucket_elements=size, reduce_bucket=DEEPSPEED_BUCKET)
+    reason = "the engine's own reduce_bucket_size; \"auto\" is the Trainer's"
+    yield because(reason, Sharding, reduce_bucket=DEEPSPEED_BUCKET)
     yield because("overlap_comm of stage 3 alone", Sharding, overlaps=third)
-    yield because("engine.py: module.to(device)" if third else "", Quantization, loads_whole=third)
+    yield because("engine.py: module.to(device)" if third else "", Sharding, moves_whole=third)
+    yield from deepspeed_fetches()

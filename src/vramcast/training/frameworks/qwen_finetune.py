@@ -40,7 +40,10 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
         yield because(
             "DeepSpeed keeps fp32 masters of the trained parameters", Adapters, adapter_dtype=draft.get("compute", "bfloat16")
         )
-        yield because("DeepSpeed keeps fp32 masters of the trained parameters", Sharding, bucket_elements=400_000_000)
+        if question.zero != 3:
+            yield because(
+                "ds_config_zero2.json: reduce_bucket_size, overlap_comm", Sharding, reduce_bucket=200_000_000, overlaps=True
+            )
         yield because("ds_config_zero2.json: AdamW, which is DeepSpeed's FusedAdam", Update, implementation="fused")
     yield because("kernels of 2023 were loaded eagerly", Process, lazy_modules=False)
     yield because("finetune_*.sh: --gradient_checkpointing", Recomputation, policy=Policy("full"))

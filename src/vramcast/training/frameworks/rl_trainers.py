@@ -19,7 +19,7 @@ import msgspec
 
 from vramcast.models.inventory import Model
 from vramcast.training.frameworks import hf_trainer
-from vramcast.training.frameworks.common import DEEPSPEED_BUCKET, is_month, version_of
+from vramcast.training.frameworks.common import DEEPSPEED_BUCKET, deepspeed_fetches, is_month, version_of
 from vramcast.training.recipe.draft import Draft, Overrides, because, dtype_of
 from vramcast.training.recipe.parts import Kernels, Loss, Policy, Precision, Recomputation, Sharding, Update
 from vramcast.workload import Training
@@ -49,8 +49,9 @@ def _of_its_time(question: Training, framework: str) -> Training:
 
 def _openrlhf(_draft: Draft, question: Training) -> Overrides:
     sharded = question.zero is not None
-    yield because("get_train_ds_config: reduce_bucket_size", Sharding, bucket_elements=DEEPSPEED_BUCKET if sharded else 0)
+    yield because("get_train_ds_config: reduce_bucket_size", Sharding, reduce_bucket=DEEPSPEED_BUCKET if sharded else 0)
     yield because("get_train_ds_config: no overlap_comm", Sharding, overlaps=False)
+    yield from deepspeed_fetches()
     yield because("--gradient_checkpointing is off", Recomputation, policy=Policy("none"))
     yield because("create_optimizer: FusedAdam", Update, implementation="fused")
     yield because("log_probs_from_logits: flash-attention's cross entropy of float logits", Loss, kind="fused", logits_kept=False)

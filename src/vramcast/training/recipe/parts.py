@@ -127,7 +127,9 @@ class Quantization(msgspec.Struct, frozen=True, kw_only=True):
         Literal[Dtype, ""], Meta(description="width in which a quantised layer saves its input; empty = it saves none")
     ] = ""
     unpacks: Annotated[bool, Meta(description="weights are unpacked by plain tensor operations, and the copy is saved")] = False
-    loads_whole: Annotated[bool, Meta(description="the whole model is loaded on every card before sharding cuts it")] = False
+    loads_whole: Annotated[
+        bool, Meta(description="a model in fewer bits is loaded whole on every card before sharding cuts it")
+    ] = False
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,14 +159,31 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True):
     live_gathers: Annotated[int, Meta(ge=1, description="blocks whose weights are whole at once")] = 1
     overlaps: Annotated[bool, Meta(description="DeepSpeed reduces gradients on a stream of its own (overlap_comm)")] = True
     flattens_beside: Annotated[bool, Meta(description="DeepSpeed's flat weights are made on the card, beside the tensors")] = True
+    moves_whole: Annotated[
+        bool,
+        Meta(description="DeepSpeed moves the whole model to every card and cuts it up there (no zero.Init around its making)"),
+    ] = False
     live_elements: Annotated[int, Meta(ge=0, description="weights that ZeRO-3 lets be whole at once")] = 1_000_000_000
+    reuse_elements: Annotated[
+        int, Meta(ge=0, description="elements within which a weight is used again and so stays whole under ZeRO-3")
+    ] = 1_000_000_000
+    prefetch_elements: Annotated[int, Meta(ge=0, description="elements that ZeRO-3 fetches ahead at a time")] = 50_000_000
+    persistent_elements: Annotated[int, Meta(ge=0, description="weights of no more elements are always whole under ZeRO-3")] = (
+        100_000
+    )
     separate_ends: Annotated[bool, Meta(description="embedding and head are units of their own")] = False
     last_at_loss: Annotated[
         Literal["", "backward", "whole"],
         Meta(description="FSDP2's last block at the loss: gathered before its backward by the root's hook, or whole throughout"),
     ] = ""
-    bucket_elements: Annotated[int, Meta(ge=0, description="elements of flat communication buckets")] = 0
+    bucket_elements: Annotated[
+        int, Meta(ge=0, description="elements of flat communication buckets in all; 0 = those that gradients are reduced in")
+    ] = 0
     reduce_bucket: Annotated[int, Meta(ge=0, description="elements of one bucket of gradients; 0 = all of bucket_elements")] = 0
+    buckets_from: Annotated[
+        Literal["start", "loss", "gradients"],
+        Meta(description="since when buckets exist: always, or in backward from the loss or from the first weight's gradient on"),
+    ] = "start"
     ddp_buckets: Annotated[bool, Meta(description="DDP keeps a copy of the gradients in its buckets")] = False
     whole_accumulation: Annotated[
         Literal["none", "trained", "units"],
@@ -173,6 +192,17 @@ class Sharding(msgspec.Struct, frozen=True, kw_only=True):
     quantized_gathers: Annotated[bool, Meta(description="ZeRO++ gathers weights in 8 bits")] = False
     quantized_gradients: Annotated[bool, Meta(description="ZeRO++ reduces gradients in 4 bits")] = False
     offload: Annotated[tuple[Offloaded, ...], Meta(description="what lies in host memory")] = ()
+
+    @property
+    def bucket(self) -> int:
+        """Elements of one bucket of gradients."""
+        return self.reduce_bucket or self.bucket_elements
+
+    @property
+    def buckets(self) -> int:
+        """Elements of all flat buckets: of ZeRO 1 and 2 one, or two where one is filled while the other is reduced."""
+        two = self.overlaps and self.kind in ("zero1", "zero2")
+        return self.bucket_elements or self.reduce_bucket * (2 if two else 1)
 
 
 class ModelParallel(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ import re
 from typing import Any, get_args
 
 from vramcast.errors import VramcastError
+from vramcast.training.frameworks.common import DEEPSPEED_FLATTENS, DEEPSPEED_LATE_BUCKETS
 from vramcast.training.recipe.parts import Module
 from vramcast.training.stage_layouts import chunks_of
 from vramcast.truth.rows.training_adapter import adapter_of, method_of
@@ -214,9 +215,12 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
         options |= {"norm": "fused", "rope": "fused"}
     if str(s.get("reshard_after_forward")).startswith("never"):
         options["reshard"] = False
-    engine = re.match(r"0\.(\d+)", str(row.get("framework_version"))) if "DeepSpeed" in row["framework"] else None
+    engine = re.match(r"0\.\d+(\.\d+)?", str(row.get("framework_version"))) if "DeepSpeed" in row["framework"] else None
     if engine:
-        options["flattens_beside"] = int(engine[1]) >= FLATTENS_BESIDE
+        release = tuple(map(int, engine[0].split(".")))
+        options["flattens_beside"] = release >= DEEPSPEED_FLATTENS
+        if stage in (1, 2):
+            options["buckets_from"] = "gradients" if release >= DEEPSPEED_LATE_BUCKETS else "loss"
     dropout = s.get("dropout") or {}
     options |= {f"{kind}_dropout": float(dropout[kind]) for kind in ("hidden", "attention") if dropout.get(kind)}
     return options
@@ -251,7 +255,6 @@ def _layout_options(s: dict[str, Any]) -> dict[str, Any]:
     parallel, flags = s.get("parallel") or {}, s.get("flags") or {}
     group = flags.get("microbatch-group-size-per-virtual-pipeline-stage")
     found = {
-        "bucket_elements": parallel.get("reduce_bucket_size"),
         "reduce_bucket": parallel.get("reduce_bucket_size"),
         "spread": bool(parallel.get("pp_naive")) or None,
         "stage_cut": "balanced_ends" if "embed" in str(parallel.get("partition")) else None,
@@ -274,7 +277,6 @@ def _exchanges(parallel: dict[str, Any]) -> bool:
 LEADING = 0.85  # of the layers that NVFP4's recipe quantises when only its 16-bit tail is named (arXiv 2509.25149)
 _LENIENT = {"extends_positions": True, "uneven_stages": True}  # reports of runs that did run
 _VARYING = ("longest kept", "dynamic")
-FLATTENS_BESIDE = 19  # DeepSpeed 0.19 makes flat weights on the card (flatten_on_accelerator)
 _UPDATES = (("foreach", "foreach"), ("backward", "in_backward"))
 
 

@@ -1,4 +1,4 @@
-"""DeepSpeed's own engine on fake tensors: ZeRO 1 to 3, with the Trainer's "auto" buckets."""
+"""DeepSpeed's own engine on fake tensors: ZeRO 1 to 3."""
 
 import os
 import sys
@@ -17,16 +17,19 @@ _AGREED = ("assert_ints_same_as_other_ranks", "assert_lst_len_same_as_other_rank
 class Engine(torch.nn.Module):  # type: ignore[misc]
     """A DeepSpeed engine around a model, and what a program keeps with it."""
 
-    def __init__(self, engine: Any, session: Session) -> None:
+    def __init__(self, engine: Any, session: Session, *, keeps_output: bool) -> None:
         super().__init__()
         self.engine = engine
-        self._session = session
+        self._session, self._keeps_output = session, keeps_output
 
     def step(self, batches: list[dict[str, torch.Tensor]]) -> None:
         """One optimizer step of as many micro-batches as the engine was told to accumulate."""
         for batch in batches:
             self._session.label_inputs(batch)
-            loss = self.engine(**batch, use_cache=False).loss
+            output = self.engine(**batch, use_cache=False)
+            loss = output.loss
+            if not self._keeps_output:
+                del output
             self.engine.backward(loss)
             del loss
             self._label_gradients()
@@ -49,7 +52,7 @@ def build(request: TraceRequest, session: Session) -> Engine:
 
     _patch(session)
     config = _config(request)
-    if how.sharding == "zero3":
+    if how.sharding == "zero3" and not how.engine.moves_whole:
         with deepspeed.zero.Init(config_dict_or_path=config, mem_efficient_linear=False):
             model = models.build(request, session)
     else:
@@ -60,12 +63,14 @@ def build(request: TraceRequest, session: Session) -> Engine:
     optimizer = recipes.make_optimizer(request.optimizer, model)
     engine, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=config, dist_init_required=False)
     _label(engine, session)
-    return Engine(engine, session)
+    return Engine(engine, session, keeps_output=request.keep_outputs)
 
 
 def _config(request: TraceRequest) -> dict[str, Any]:
-    """What the Trainer fills in for "auto" (transformers/integrations/deepspeed.py, trainer_config_finalize)."""
-    hidden = models.hidden_size(request)
+    """What the engine is told, and what the Trainer fills in for "auto" (integrations/deepspeed.py, trainer_config_finalize)."""
+    hidden, told = models.hidden_size(request), request.distribution.engine
+    auto = {"reduce_bucket": hidden * hidden, "prefetch": int(0.9 * hidden * hidden), "persistent": 10 * hidden}
+    sizes = auto if not told.reduce_bucket else {name: getattr(told, name) for name in auto}
     return {
         "train_micro_batch_size_per_gpu": request.micro_batch,
         "gradient_accumulation_steps": request.accumulate,
@@ -75,11 +80,13 @@ def _config(request: TraceRequest) -> dict[str, Any]:
         "zero_allow_untested_optimizer": True,
         "zero_optimization": {
             "stage": int(request.distribution.sharding[-1]),
-            "overlap_comm": True,
+            "overlap_comm": told.overlaps,
             "contiguous_gradients": True,
-            "reduce_bucket_size": hidden * hidden,
-            "stage3_prefetch_bucket_size": int(0.9 * hidden * hidden),
-            "stage3_param_persistence_threshold": 10 * hidden,
+            "reduce_bucket_size": sizes["reduce_bucket"],
+            "stage3_prefetch_bucket_size": sizes["prefetch"],
+            "stage3_param_persistence_threshold": sizes["persistent"],
+            "stage3_max_live_parameters": told.live,
+            "stage3_max_reuse_distance": told.reuse,
         },
     }
 
