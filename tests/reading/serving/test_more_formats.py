@@ -100,3 +100,72 @@ def test_a_name_of_the_files_own_is_its_only_hub_name() -> None:
     taken = taken_for(kinds_of(text.encode(), "sglang.toml"))
     assert taken is not None
     assert taken.command == ("serve", "--from")
+
+
+CHART = """
+image: {repository: registry/vllm-cuda, tag: "1"}
+model: {uri: "oci://quay.io/x/modelcar-catalog:granite-3.3-2b-instruct", args: ["--gpu-memory-utilization=0.8"]}
+servingRuntime: {command: [python, -m, vllm.entrypoints.openai.api_server], args: [--model=/mnt/models]}
+"""
+FILE_CHART = """
+model: {name: org/Other}
+image: {repository: vllm/vllm-openai, command: [sh, -c], args: ["vllm serve --config /etc/vllm/config.yaml"]}
+vllm: {config: {model: org/Model-9B, max_model_len: 8192, gpu_memory_utilization: 0.95}}
+"""
+RUNTIME = """
+servingRuntime: {enabled: true, image: "kserve/vllmserver:v0.12.1"}
+inferenceService: {predictor: {storageUri: "s3://models/demo/"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "flags"),
+    [
+        (CHART, "granite-3.3-2b-instruct", ("--gpu-memory-utilization", "0.8")),
+        (FILE_CHART, "org/Model-9B", ("--config", "/etc/vllm/config.yaml", "--max-model-len", "8192",
+                                      "--gpu-memory-utilization", "0.95")),
+        (RUNTIME, "demo", ()),
+    ],
+)  # fmt: skip
+def test_charts_that_keep_their_parts_apart(text: str, model: str, flags: tuple[str, ...]) -> None:
+    (launch,) = find_launches(text, "values.yaml").launches
+    assert (launch.engine, launch.model, launch.flags) == ("vllm", model, flags)
+
+
+def test_a_runtime_and_its_service_in_two_blocks() -> None:
+    text = """# Deploy
+```yaml
+apiVersion: serving.kserve.io/v1alpha1
+kind: ServingRuntime
+metadata: {name: big}
+spec: {containers: [{name: k, image: "quay.io/modh/vllm:x", args: [--model=/mnt/models, --tensor-parallel-size=4]}]}
+```
+```yaml
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: big}
+spec: {predictor: {model: {modelFormat: {name: vLLM}, runtime: big, storageUri: "oci://r/modelcar-llama-3-3-70b-instruct:1.5"}}}
+```
+"""
+    (launch,) = find_launches(text, "deploy.md").launches
+    assert (launch.model, launch.flags) == ("llama-3.3-70b-instruct", ("--tensor-parallel-size", "4"))
+
+
+def test_ollama_by_a_roles_defaults() -> None:
+    text = (
+        "ollama_state: present\nollama_num_parallel: 2\nollama_model: gpt-oss:20b\nollama_pull_models: [gpt-oss:20b, qwen3:8b]\n"
+    )
+    found = find_launches(text, "main.yml").launches
+    assert [(one.model, one.flags, one.unread) for one in found] == [
+        ("gpt-oss:20b", ("--n-parallel", "2"), ()),
+        ("qwen3:8b", ("--n-parallel", "2"), ()),
+    ]
+
+
+def test_a_function_of_a_script_in_the_folder_above(tmp_path: Path) -> None:
+    (tmp_path / "setup.sh").write_text('serve() {\n  llama-server --no-webui "$@"\n}\n')
+    (tmp_path / "small").mkdir()
+    file = tmp_path / "small" / "run.sh"
+    file.write_text("source ../setup.sh\nserve -m Small-1B-Q4_K_M.gguf -c $((2*1024))\n")
+    (launch,) = read_serving_file(str(file)).launches
+    assert (launch.model, launch.flags) == ("Small-1B-Q4_K_M.gguf", ("--no-webui", "-c", "2048"))

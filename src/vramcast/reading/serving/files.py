@@ -85,9 +85,9 @@ def find_launches(
 
 
 def _files_of(name: str, folder: Path | None) -> Callable[[str], str | None]:
-    """The reader of files that the artefact names: beside it; a kustomization's bases lie in folders above."""
+    """The reader of files that the artefact names: beside it and, by their path alone, in the folders just above."""
     joins = name.lower() in ("kustomization.yaml", "kustomization.yml")
-    return texts_beside(folder, up=3 if joins else 0, exact=joins)
+    return texts_beside(folder, up=3 if joins else 2, exact=joins)
 
 
 def _inside(name: str, text: str, held: Surroundings) -> tuple[Launch, ...]:
@@ -100,18 +100,8 @@ def _inside(name: str, text: str, held: Surroundings) -> tuple[Launch, ...]:
 
 def _read(content: str, what: str, held: Surroundings) -> Found:
     lower = plain_ending(what)
-    from vramcast.reading.serving import modelfile, presets, properties, triton
-
-    if lower.endswith(".modelfile") or lower.startswith("modelfile") or modelfile.is_modelfile(content):
-        return Found(kind=modelfile.NAME, launches=modelfile.read(content, held))
-    if lower.startswith(("dockerfile", "containerfile")) or (modelfile.is_dockerfile(content) and not lower.endswith(ENDINGS)):
-        return Found(kind="Dockerfile", launches=modelfile.read_dockerfile(content, held))
-    if lower.endswith(".pbtxt") or (not lower.endswith(ENDINGS) and triton.is_triton(content)):
-        return Found(kind=triton.NAME, launches=triton.read(content, held))
-    if lower.endswith(".ini") or (not lower.endswith(ENDINGS) and presets.is_presets(content)):
-        return Found(kind=presets.NAME, launches=presets.read(content, held))
-    if lower.endswith(".properties") or (not lower.endswith(ENDINGS) and properties.is_properties(content)):
-        return Found(kind=properties.NAME, launches=properties.read(content, held))
+    if (found := _of_one_format(content, lower, held)) is not None:
+        return found
     if lower.endswith(".ipynb"):
         return _notebook(content, what, held)
     if lower.endswith(".py"):
@@ -125,6 +115,26 @@ def _read(content: str, what: str, held: Surroundings) -> Found:
         if found.launches or lower.endswith(_MAPPINGS):
             return found
     return _text(content, lower, held)
+
+
+def _of_one_format(content: str, lower: str, held: Surroundings) -> Found | None:
+    """A file whose ending or first lines name its one format; None for others."""
+    from vramcast.reading.serving import modelfile, nix, presets, properties, triton
+
+    plain = not lower.endswith(ENDINGS)
+    if lower.endswith(".modelfile") or lower.startswith("modelfile") or modelfile.is_modelfile(content):
+        return Found(kind=modelfile.NAME, launches=modelfile.read(content, held))
+    if lower.startswith(("dockerfile", "containerfile")) or (plain and modelfile.is_dockerfile(content)):
+        return Found(kind="Dockerfile", launches=modelfile.read_dockerfile(content, held))
+    if lower.endswith(".pbtxt") or (plain and triton.is_triton(content)):
+        return Found(kind=triton.NAME, launches=triton.read(content, held))
+    if lower.endswith(".ini") or (plain and presets.is_presets(content)):
+        return Found(kind=presets.NAME, launches=presets.read(content, held))
+    if lower.endswith(".properties") or (plain and properties.is_properties(content)):
+        return Found(kind=properties.NAME, launches=properties.read(content, held))
+    if lower.endswith(".nix"):
+        return Found(kind=nix.NAME, launches=nix.read(content, held))
+    return None
 
 
 def _python(content: str, lower: str, held: Surroundings) -> Found:
@@ -200,6 +210,7 @@ def _yaml(content: str, what: str, held: Surroundings) -> Found:
         kubernetes,
         kustomize,
         llama_swap,
+        ollama_settings,
         ray_programs,
         ray_serve,
         recipes,
@@ -217,7 +228,19 @@ def _yaml(content: str, what: str, held: Surroundings) -> Found:
         return Found(kind=kustomize.NAME, launches=kustomize.read(first, held))
     if launches := kubernetes.read(documents, held) or kubernetes.of_operators(documents, held):
         return Found(kind=kubernetes.NAME, launches=launches)
-    for module in (compose, llama_swap, ray_serve, ray_programs, dynamo, recipes, jobs, helm, engine_yaml, any_mapping):
+    for module in (
+        compose,
+        llama_swap,
+        ray_serve,
+        ray_programs,
+        dynamo,
+        recipes,
+        jobs,
+        helm,
+        engine_yaml,
+        any_mapping,
+        ollama_settings,
+    ):
         if launches := module.read(first, held):
             return Found(kind=module.NAME, launches=_with_guide(launches, first, held))
     if launches := tuple(launch for one in documents[1:] for launch in any_mapping.read(one, held)):
@@ -272,10 +295,10 @@ def _supervised(content: str, held: Surroundings) -> tuple[Launch, ...]:
 
 def _markdown(content: str, held: Surroundings) -> Found:
     """The fenced blocks of a Markdown file, each under its heading; blocks that are no artefact are passed over."""
-    from vramcast.reading.serving.markdown import blocks_of
+    from vramcast.reading.serving.markdown import blocks_of, joined
 
     launches: list[Launch] = []
-    for block in blocks_of(content):
+    for block in joined(blocks_of(content)):
         ending = {
             "python": ".py",
             "py": ".py",

@@ -1,14 +1,18 @@
 """Helm values: the vLLM production stack's, llm-d's model service and benchmark scenarios, and charts that pass a command on."""
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from vramcast.reading.serving import engine_yaml
 from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of
+from vramcast.reading.serving.flags import parsed_flags, words_of_flags
 from vramcast.reading.serving.kubernetes import stored_model
 from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.programs import image_engine
 from vramcast.reading.serving.words import words_of
 
 NAME = "Helm values"
@@ -23,6 +27,7 @@ _OF_SCENARIO = {
     "VLLM_ACCELERATOR_MEM_UTIL": "gpu-memory-utilization", "VLLM_MAX_NUM_SEQ": "max-num-seqs",
     "VLLM_MAX_NUM_BATCHED_TOKENS": "max-num-batched-tokens",
 }  # fmt: skip
+_STORED = ("uri", "storageUri", "modelUri", "storage_uri")
 _MOST = 200
 
 
@@ -197,33 +202,76 @@ def _limits(held: Surroundings) -> tuple[str, ...]:
 
 
 def _plain_chart(document: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
-    """Values with a command or arguments somewhere, beside the image that they are for."""
+    """Values with a command or arguments somewhere, beside the image that they are for; the model from where it is stored."""
+    around = msgspec.structs.replace(held, text_of=lambda name: held.text_of(name) or _own_file(document, name))
     found: list[Launch] = []
+    spare: list[str] = []
+    for path, value in _sections(document):
+        image = value.get("image")
+        named = f"{image.get('repository', '')}:{image.get('tag', '')}" if isinstance(image, dict) else str(image or "")
+        inner = image if isinstance(image, dict) else {}
+        entry = words_of(value.get("command") or inner.get("command"))
+        arguments = words_of(value.get("args") or value.get("extraArgs") or inner.get("args"))
+        if entry or arguments:
+            what = Container(
+                name=path, image=named, entry=entry, arguments=arguments, environment=environment_of(value.get("env")),
+                gpus=cards_in(value.get("resources")), card=card_of(value),
+            )  # fmt: skip
+            launches = what.launches(around.at(path))
+            found += launches
+            spare += arguments if not launches and not entry and arguments[0].startswith("-") else ()
+    return tuple(_with_values(one, spare, document) for one in found or _bare_runtime(document, held))
+
+
+def _sections(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every mapping of the values with its place, the nearest to the top first."""
     level: list[tuple[str, Any]] = [("", document)]
     met = 0
     while level and met < _MOST:
         path, value = level.pop(0)
         if isinstance(value, dict):
             met += 1
-            image = value.get("image")
-            named = f"{image.get('repository', '')}:{image.get('tag', '')}" if isinstance(image, dict) else str(image or "")
-            inner = image if isinstance(image, dict) else {}
-            entry = words_of(value.get("command") or inner.get("command"))
-            arguments = words_of(value.get("args") or value.get("extraArgs") or inner.get("args"))
-            if entry or arguments:
-                what = Container(
-                    name=path, image=named, entry=entry, arguments=arguments, environment=environment_of(value.get("env")),
-                    gpus=cards_in(value.get("resources")), card=card_of(value),
-                )  # fmt: skip
-                found += what.launches(held.at(path))
-            level += [
-                (f"{path}.{key}" if path else str(key), child)
-                for key, child in value.items()
-                if isinstance(child, (dict, list)) and key != "image"
-            ]
+            yield path, value
+            inner = ((f"{path}.{key}" if path else str(key), child) for key, child in value.items() if key != "image")
+            level += [(place, child) for place, child in inner if isinstance(child, (dict, list))]
         elif isinstance(value, list):
             level += [(f"{path}[{place}]", child) for place, child in enumerate(value[:_MOST])]
-    return tuple(found)
+
+
+def _own_file(document: Mapping[str, Any], name: str) -> str | None:
+    """The engine's own file that a command names and the chart writes from its values: the one section that is such a file."""
+    if not name.endswith((".yaml", ".yml")):
+        return None
+    found = [value for path, value in _sections(document) if path and engine_yaml.read(value, Surroundings())]
+    return json.dumps(found[0]) if len(found) == 1 else None
+
+
+def _with_values(launch: Launch, spare: Sequence[str], document: Mapping[str, Any]) -> Launch:
+    """The launch with arguments that another section adds to its own, and the model that the chart mounts."""
+    said = {flag.name for flag in parsed_flags(launch.engine, launch.flags).flags}
+    more = [flag for flag in parsed_flags(launch.engine, spare).flags if flag.name not in said]
+    stored = _stored(document)
+    mounted = launch.model in ("", "/mnt/models", "/mnt/models/", "/models") and stored
+    return msgspec.structs.replace(
+        launch, flags=(*launch.flags, *words_of_flags(more)), model=stored if mounted else launch.model
+    )
+
+
+def _stored(document: Mapping[str, Any]) -> str:
+    """The one model that the values say where to load from, "" for none or several."""
+    found = {str(one[key]) for _, one in _sections(document) for key in _STORED if isinstance(one.get(key), str) and one[key]}
+    stored = {stored_model(uri) for uri in found if "://" in uri}
+    return stored.pop() if len(stored) == 1 else ""
+
+
+def _bare_runtime(document: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+    """KServe's runtime of an engine's own image, of which nothing is said but the model that a service stores."""
+    stored = _stored(document)
+    for path, value in _sections(document):
+        told = image_engine(value["image"]) if isinstance(value.get("image"), str) and "untime" in path else None
+        if told and told[0] and stored:
+            return (Launch(engine=told[0], version=told[1], model=stored, name=path, where=held.at(path).where),)
+    return ()
 
 
 def _mapping(value: Any) -> dict[str, Any]:

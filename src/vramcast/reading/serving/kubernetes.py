@@ -1,5 +1,6 @@
 """Kubernetes manifests: pods of any kind, KServe's services and runtimes, Dynamo's graphs, KubeAI's models, Ray's services."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -178,11 +179,13 @@ def _is_mount(model: str) -> bool:
 
 
 def stored_model(uri: str) -> str:
-    """The model of ``hf://org/name``, or the last part of a bucket's or an image's path."""
+    """The model of ``hf://org/name``, else the last part of a bucket's or an image's path; the tag of a catalogue's image."""
     scheme, _, rest = uri.partition("://")
     if scheme in ("hf", "hf.co"):
         return rest.partition(":")[0].partition("?")[0]
-    return rest.rstrip("/").rpartition("/")[2].partition(":")[0] if rest else uri
+    name, _, tag = rest.rstrip("/").rpartition("/")[2].partition(":")
+    name = tag if tag and name.endswith("-catalog") else name.removeprefix("modelcar-")
+    return re.sub(r"(?<=-\d)-(?=\d-)", ".", name) if rest else uri
 
 
 def _llm_service(one: Mapping[str, Any], spec: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:

@@ -44,6 +44,19 @@ def blocks_of(text: str) -> tuple[Block, ...]:
     return tuple(found)
 
 
+def joined(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    """The blocks, with KServe's runtimes joined to the service after each: two files that make one deployment."""
+    found: list[Block] = []
+    for block in blocks:
+        service = re.search(r"^kind:\s*InferenceService\b", block.text, re.M)
+        runtime = found[-1] if found and re.search(r"^kind:\s*ServingRuntime\b", found[-1].text, re.M) else None
+        if service and runtime and not re.search(r"^kind:\s*InferenceService\b", runtime.text, re.M):
+            found[-1] = msgspec.structs.replace(runtime, text=f"{runtime.text}\n---\n{block.text}")
+        else:
+            found.append(block)
+    return tuple(found)
+
+
 def _unprompted(lines: list[str]) -> list[str]:
     """Lines of an interactive Python session without its prompts."""
     if not any(re.match(r">>> \w", line) for line in lines):
