@@ -10,7 +10,7 @@ from vramcast.asking import serving_question
 from vramcast.hardware.cards import least_card
 from vramcast.models.reading import read_model
 from vramcast.planning.core import core_of
-from vramcast.planning.most import most_of, with_most
+from vramcast.planning.most import _instead, _told, most_of, with_most
 
 ASKED = [
     ("Qwen/Qwen3-32B-AWQ", {"gpu": "4090"}, "context"),
@@ -71,3 +71,9 @@ def test_the_page_ends_in_a_line_to_type_and_json_says_the_same(capsys: pytest.C
 def test_what_cannot_be_answered_says_why(words, code, message, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["serve", "Qwen/Qwen2.5-7B-Instruct", *words]) == code
     assert message in capsys.readouterr().err
+
+
+def test_a_flag_is_taken_word_for_word() -> None:
+    flags = "--max-num-seqs 16 --kv-cache-dtype fp8"
+    assert _told(flags, "--max-num-seqs 16") and not _told(flags, "--max-num-seqs 1")
+    assert _instead(flags, "--max-num-seqs 16", "--max-num-seqs 128") == "--max-num-seqs 128 --kv-cache-dtype fp8"

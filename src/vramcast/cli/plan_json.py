@@ -94,7 +94,7 @@ def _choice(choice: Choice) -> dict[str, Any]:
     return {
         "gpu": own.card.name, "gpus": choice.gpus, "engine": own.engine, "model": own.weights.model.id,
         "quant": own.weights.quant,
-        "weights": own.weights.name, "bits": own.weights.bits, "kv_dtype": own.kv_dtype, "replicas": choice.replicas,
+        "weights": own.weights.name, "bits": own.weights.bits, "kv_dtype": own.cache or None, "replicas": choice.replicas,
         "layout": own.layout.words, "parallel": {k: getattr(own.layout.parallel, k) for k in ("tp", "pp", "dp", "ep")},
         "attention_ranks": own.layout.attention_ranks, "options": choice.question.options,
         "needed_bytes": choice.needed_bytes, "capacity_bytes": own.card.visible_bytes, "verdict": choice.fit.verdict,

@@ -47,13 +47,13 @@ def most_of(question: Serving, model: Model, card: Accelerator, wanted: str, *, 
     rungs += _fewer_slots(rungs[0], changes, model, card, wanted, sure=sure)
     for change in _settings(changes):
         rungs += _better(rungs[-1], change, model, card, wanted, sure=sure)
-    if not rungs[-1].value:
+    if rungs[-1].value < LEAST[wanted]:
         rungs += _together(rungs[0], changes, model, card, wanted, sure=sure)
     rungs += _more_slots(rungs[-1], changes, model, card, wanted, sure=sure)
     top = rungs[-1]
     for change in (c for c in changes if c.kind == "weights"):
         rungs += _better(msgspec.structs.replace(top, value=rungs[-1].value), change, model, card, wanted, sure=sure)
-    if not top.value and rungs[-1].value:  # no setting alone was enough: with lighter weights each may give more
+    if top.value < LEAST[wanted] <= rungs[-1].value:  # no setting was enough: with lighter weights each may give more
         for change in _settings(changes):
             rungs += _better(rungs[-1], change, model, card, wanted, sure=sure)
     if rungs[-1] is not top:
@@ -87,7 +87,7 @@ def _fewer_slots(
 def _together(
     start: Rung, changes: tuple[Change, ...], model: Model, card: Accelerator, wanted: str, *, sure: bool
 ) -> list[Rung]:
-    """Settings of which none alone is enough: the fewest of them, in their order, that together give something; then the rest."""
+    """Settings of which none alone is enough: the first of them, in their order, that together serve anybody; then the rest."""
     slots = [change for change in changes if change.kind == "seqs"][-1:]
     flags, costs, question = "", "", start.question
     found: list[Rung] = []
@@ -110,14 +110,24 @@ def _more_slots(
 ) -> list[Rung]:
     """The same settings with more slots, where those of an early rung now are what holds users back."""
     steps = [change for change in changes if change.kind == "seqs"]
-    taken = next((change for change in steps if change.text in top.flags), None)
+    taken = next((change for change in steps if _told(top.flags, change.text)), None)
     if taken is None or wanted != "users":
         return []
     found: list[Rung] = []
     for change in steps:
         for rung in _better(msgspec.structs.replace(top, flags=""), change, model, card, wanted, sure=sure):
-            found.append(msgspec.structs.replace(rung, flags=top.flags.replace(taken.text, change.text)))
+            found.append(msgspec.structs.replace(rung, flags=_instead(top.flags, taken.text, change.text)))
     return sorted(found, key=lambda rung: rung.value)[-1:]
+
+
+def _told(flags: str, text: str) -> bool:
+    """Whether the flags have this one, word for word: ``--max-num-seqs 1`` is not in ``--max-num-seqs 16``."""
+    return f" {text} " in f" {flags} "
+
+
+def _instead(flags: str, taken: str, other: str) -> str:
+    """The flags with another one in the place of ``taken``."""
+    return f" {flags} ".replace(f" {taken} ", f" {other} ", 1).strip()
 
 
 def _settings(changes: tuple[Change, ...]) -> Iterator[Change]:

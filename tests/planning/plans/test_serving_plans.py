@@ -251,7 +251,14 @@ def test_tensorrt_llm_has_no_format_that_it_would_have_to_unpack() -> None:
 
 def test_a_card_on_which_no_engine_starts_is_told() -> None:
     plan = vramcast.plan("serve", "Qwen/Qwen2.5-7B-Instruct", users=2, gpu=["L4x1", "M4-Max"], engine="vllm")
-    assert any("Apple" in why for why in plan.refused)
+    assert any("Apple" in why and "llama.cpp runs on Apple M4 Max" in why for why in plan.refused)
+
+
+def test_a_card_for_llama_cpp_alone_names_it_and_its_own_type_of_cache() -> None:
+    with pytest.raises(UnmodelledError, match=r"llama\.cpp runs on Apple M4 16GB: add --engine llama_cpp"):
+        vramcast.plan("serve", "Qwen/Qwen3-8B", users=2, gpu="M4")
+    best = vramcast.plan("serve", "Qwen/Qwen3-8B", users=2, gpu="M4", engine="llama_cpp").ranked[0]
+    assert best.setting.cache == best.question.kv_dtype == "q8_0"
 
 
 def test_where_the_rate_is_out_of_reach_only_what_comes_near_is_a_choice() -> None:

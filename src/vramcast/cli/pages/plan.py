@@ -75,7 +75,7 @@ def _longest(plan: ServingPlan) -> Span:
 
 def _named(choice: Choice) -> str:
     own = choice.setting
-    cache = f", cache {own.kv_dtype}" if own.kv_dtype else ""
+    cache = f", cache {own.cache}" if own.cache else ""
     return f"{choice.gpus} x {own.card.name}  {own.engine} {own.weights.name}{cache}  {choice.layout}"
 
 

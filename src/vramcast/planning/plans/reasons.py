@@ -19,7 +19,7 @@ def differences(one: Choice, other: Choice) -> str:
         (one.setting.card.name, other.setting.card.name),
         (one.setting.engine, other.setting.engine),
         (one.setting.weights.name, other.setting.weights.name),
-        (f"cache {one.setting.kv_dtype or 'as the model'}", other.setting.kv_dtype or "as the model"),
+        (f"cache {one.setting.cache or 'as the model'}", other.setting.cache or "as the model"),
         (one.layout, other.layout),
     ]
     said = [f"{a}, not {b}" for a, b in pairs if a.removeprefix("cache ") != b]

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from vramcast.errors import MissingError, UnmodelledError, VramcastError
+from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption
 from vramcast.models.inventory import Model
 from vramcast.planning.plans.choices import Choice, Joined, Judge
@@ -117,9 +118,17 @@ def _settings(wanted: Wanted, model: Model) -> Iterator[Setting]:
 
 
 def _cards_without_engine(wanted: Wanted) -> list[str]:
-    """Why the engines asked do not start on a card, for cards on which none does."""
+    """Why the engines asked do not start on a card, for cards on which none does, and what does."""
     reasons = [[why_not(engine, offer.card) for engine in wanted.engines] for offer in wanted.offers]
-    return ["; ".join(str(why) for why in own) for own in reasons if all(own)]
+    return [
+        "; ".join(str(why) for why in own) + _next_step(offer.card)
+        for offer, own in zip(wanted.offers, reasons, strict=True) if all(own)
+    ]  # fmt: skip
+
+
+def _next_step(card: Accelerator) -> str:
+    """What starts where none of the engines asked does: llama.cpp has builds for nearly every chip."""
+    return "" if why_not("llama_cpp", card) else f". llama.cpp runs on {card.name}: add --engine llama_cpp"
 
 
 def _not_started(wanted: Wanted) -> list[str]:

@@ -207,7 +207,7 @@ def _of_llama_cpp(wanted: Wanted, setting: Setting, replicas: int) -> Serving:
     slots = -(-(wanted.users or _SLOTS) // replicas)
     return Serving(
         model=setting.weights.model.id, gpu=setting.card.id, gpus=setting.layout.ranks, engine="llama_cpp",
-        quant=setting.weights.quant, kv_dtype="q8_0" if setting.kv_dtype else None, context=wanted.context * slots,
+        quant=setting.weights.quant, kv_dtype=setting.cache or None, context=wanted.context * slots,
         concurrency=slots,
         options={"n_parallel": slots, **setting.layout.options}, prompt=wanted.prompt, output=wanted.output,
         traffic=Traffic(rate=wanted.rate, cached=wanted.cached),

@@ -71,7 +71,12 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
         return self.offer.card
 
     @property
+    def cache(self) -> str:
+        """The type of the cache in the engine's own word, empty for the model's: llama.cpp keeps 8 bits as q8_0."""
+        return "q8_0" if self.kv_dtype == "fp8" and self.engine == "llama_cpp" else self.kv_dtype or ""
+
+    @property
     def words(self) -> str:
         """``vllm fp8 tp 4, cache fp8``."""
-        cache = f", cache {self.kv_dtype}" if self.kv_dtype else ""
+        cache = f", cache {self.cache}" if self.cache else ""
         return f"{self.engine} {self.weights.name} {self.layout.words}{cache}"
