@@ -13,7 +13,7 @@ from vramcast.reading.serving.effects import effect_of
 from vramcast.reading.serving.flags import is_idle, plain_name
 from vramcast.reading.serving.spelling import ALIASES, SPEED
 from vramcast.reading.training import shared
-from vramcast.reading.training.files import rules_of
+from vramcast.reading.training.formats import rules_of
 from vramcast.reading.training.idle_keys import idle_keys
 from vramcast.serving.engines import engine
 

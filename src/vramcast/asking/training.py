@@ -104,10 +104,17 @@ def training_question(
     cards = named_cards(typed.get("gpu"))
     question, shaped = _question(typed, settings, cards.gpu, cards.count)
     shortened = _within_positions(question, shaped, typed) if settings is None else None
+    longer = _beyond_positions(question, shaped) if settings is not None and "seq" not in typed else None
     return Asked(
-        question=shortened or question,
+        question=shortened or longer or question,
         model=shaped,
-        assumed=(*cards.assumed, *_defaults(question, typed), *_positions(shortened), *(settings.assumed() if settings else ())),
+        assumed=(
+            *cards.assumed,
+            *_defaults(question, typed),
+            *_positions(shortened),
+            *_extended(longer),
+            *(settings.assumed() if settings else ()),
+        ),
         unmodelled=settings.unmodelled() if settings else (),
     )
 
@@ -123,6 +130,27 @@ def _within_positions(question: Training, shaped: "Model | None", typed: Mapping
     except VramcastError:  # said where the question is answered
         return None
     return msgspec.structs.replace(question, seq=positions) if 0 < positions < question.seq else None
+
+
+def _beyond_positions(question: Training, shaped: "Model | None") -> Training | None:
+    """The question of a file whose sequence is longer than the model's positions, where these are rotary and reach on."""
+    if "extends_positions" in question.options:
+        return None
+    from vramcast.models.reading import read_model
+
+    try:
+        model = shaped or read_model(question.model)
+    except VramcastError:  # said where the question is answered
+        return None
+    learned = any(tensor.role == "position" for tensor in model.tensors)
+    if learned or not 0 < model.positions < question.seq:
+        return None
+    return msgspec.structs.replace(question, options={**question.options, "extends_positions": True})
+
+
+def _extended(longer: Training | None) -> tuple[Assumption, ...]:
+    because = "the file's sequence is longer than the model's positions: rotary ones reach on, past what it was trained for"
+    return (Assumption("extends_positions", True, because),) if longer else ()
 
 
 def _positions(shortened: Training | None) -> tuple[Assumption, ...]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.reading.training.settings import Settings
+from vramcast.untrusted import printable
 
 _SAME = (
     "model", "framework", "method", "optimizer", "micro_batch", "seq", "accumulate", "checkpointing", "attention", "loss",
@@ -23,7 +24,33 @@ def under_words(words: dict[str, Any], settings: Settings) -> dict[str, Any]:
             f"{settings.missing[0]} cannot be read: the configuration points to it; put it beside, give it with --from too, or "
             "say its stage with --zero N"
         )
+    if "model" not in words:
+        _model_of(settings)
     return words | {name: value for name, value in _words_of(settings).items() if name not in words}
+
+
+def _model_of(settings: Settings) -> None:
+    """Take a model's path of another machine for the known model that it names.
+
+    Raises QuestionError for one that names none, and where a variable that nobody set holds the model or its shape.
+    """
+    from vramcast.reading.elsewhere import is_elsewhere, known_name
+
+    path = settings.get("model")
+    if path is None:
+        opened = {"model", *(f"shape.{name}" for name in SHAPE)} & settings.opened
+        if opened and not settings.group("shape").keys() >= {"layers", "hidden", "heads"}:
+            held = ", ".join(sorted(name.removeprefix("shape.") for name in opened))
+            raise QuestionError(f"no model: a variable that nobody set holds {held}; name it, vramcast train MODEL --from FILE")
+        return
+    if not is_elsewhere(str(path)):
+        return
+    if (name := known_name(str(path))) is None:
+        raise QuestionError(
+            f"{printable(str(path))[:120]} is a folder of another machine, and no part of it names a known model: name it, "
+            "vramcast train MODEL --from FILE"
+        )
+    settings.replace("model", name, f"{settings.because['model']}: {printable(str(path))[:120]}, which is not here, by its name")
 
 
 def _words_of(settings: Settings) -> dict[str, Any]:

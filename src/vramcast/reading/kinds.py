@@ -20,6 +20,7 @@ _HEAD = 2**20
 # Files that hold no log of a run, whatever they quote; a trainer's own JSON is known by its keys.
 _STRUCTURED = (".json", ".yaml", ".yml", ".md", ".mdx", ".rst", ".py", ".toml", ".ipynb", ".html", ".pbtxt", ".sh", ".bash",
                ".bat", ".cmd", ".ps1", ".service", ".env", ".ini", ".tf", ".sbatch", ".slurm")  # fmt: skip
+_NAMES_AN_ENGINE = "a configuration with a command"  # a mapping that names one, as those of rollouts do
 _NO_MODEL = "an engine's arguments, and no model"
 _SETTINGS = ("engine configuration", "configuration with a command", "file of variables")  # which a training run may have too
 _CONFIG_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_layer", "text_config")
@@ -61,7 +62,7 @@ def kinds_of(data: bytes, name: str = "", *, folder: Any = None) -> tuple[Kind, 
     if any(
         kind.command == ("train", "--from") and kind.strength == CERTAIN for kind in found_
     ):  # an engine without a model: the rollouts of what trains
-        found_ = [kind for kind in found_ if kind.because != _NO_MODEL]
+        found_ = [kind for kind in found_ if kind.because != _NO_MODEL and kind.what != _NAMES_AN_ENGINE]
     return tuple(sorted(found_, key=lambda kind: -kind.strength))
 
 
@@ -180,7 +181,8 @@ def _training(text: str, name: str) -> Kind | None:
         return _of_notebook(text, name)
     if not name.endswith((".yaml", ".yml", ".json", ".toml")) and (found := starts_training(text[:_HEAD])):
         return Kind(what="a command that trains", command=("train", "--from"), strength=CERTAIN, because=found)
-    from vramcast.reading.training.files import format_of_text, rules_of
+    from vramcast.reading.training.files import format_of_text
+    from vramcast.reading.training.formats import rules_of
 
     form, marks = format_of_text(text, name)
     title = rules_of(form).NAME

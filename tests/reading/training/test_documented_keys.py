@@ -2,7 +2,7 @@
 
 import pytest
 
-from vramcast.reading.training.files import rules_of
+from vramcast.reading.training.formats import rules_of
 
 DEEPSPEED = [f"zero_optimization.{key}" for key in (
     "stage", "reduce_bucket_size", "allgather_bucket_size", "overlap_comm", "contiguous_gradients", "sub_group_size",

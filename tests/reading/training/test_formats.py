@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.reading.training.files import FORMATS, format_of, read_training_files, read_training_text, rules_of
+from vramcast.reading.training.files import read_training_files, read_training_text
+from vramcast.reading.training.formats import MODULES as FORMATS
+from vramcast.reading.training.formats import format_of, rules_of
 from vramcast.reading.training.keys import flat
 from vramcast.reading.training.settings import Settings
 

@@ -1,18 +1,25 @@
 """Which format a training file has, and the settings of one or several files read together."""
 
-import importlib
 import re
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.reading.beside import texts_beside
 from vramcast.reading.training import markdown, shared
 from vramcast.reading.training.accelerate import without_launcher
+from vramcast.reading.training.formats import (
+    BESIDE,
+    by_rules,
+    cards_of_layout,
+    embedded,
+    finish_format,
+    format_of,
+    rules_of,
+    sure_of,
+)
 from vramcast.reading.training.hydra import composed, interpolated
-from vramcast.reading.training.idle_keys import idle_keys
 from vramcast.reading.training.keys import apply, flat
 from vramcast.reading.training.settings import Settings
 from vramcast.reading.training.shell import Command, read_command
@@ -24,33 +31,16 @@ LARGEST_BYTES, LARGEST_NOTEBOOK = MiB, 8 * MiB  # a notebook carries its picture
 _SCRIPTS = (".sh", ".bash", ".txt", ".sbatch", ".slurm", "")
 MARKDOWN = (".md", ".mdx", ".markdown")
 DEEPEST_FILES = 8
-_DEEPEST_SECTION, _OWN_KEYS = 4, 3
-_LENGTHS = (
-    "cutoff_len", "max_seq_length", "max_seq_len", "seq_length", "seq_len", "sequence_length", "model_max_length", "max_length",
-    "sequence_len", "block_size", "max_len",
-)  # fmt: skip
-_POINTERS = {"config_path", "config_file", "config", "path", "file"}  # a section that only says where DeepSpeed's file lies
-FORMATS = (
-    "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",
-    "verl", "megatron", "huggingface", "accelerate", "deepspeed", "peft_config",
-)  # fmt: skip
-# names that no other program's files have: one is as good as two
-SURE = {
-    "deepspeed": frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"}), "verl": frozenset({"actor_rollout_ref"}),
-    "accelerate": frozenset({"distributed_type"}),
-}  # fmt: skip
 # what torchrun, accelerate launch and deepspeed are told of processes and machines
 _LAUNCHERS = (
     "nproc_per_node", "nnodes", "node_rank", "master_*", "num_processes", "num_gpus", "num_machines", "config_file", "config",
     "main_process_port", "standalone", "rdzv_*",
 )  # fmt: skip
-# what stands beside a framework's own file and never names the framework first
-BESIDE = ("accelerate", "deepspeed", "peft_config")
-
-
-def rules_of(name: str) -> ModuleType:
-    """The module of a format: its NAME, SIGNATURE, RULES, IDLE and finish."""
-    return importlib.import_module(f"vramcast.reading.training.{name}")
+_LENGTHS = (
+    "cutoff_len", "max_seq_length", "max_seq_len", "seq_length", "seq_len", "sequence_length", "model_max_length", "max_length",
+    "sequence_len", "block_size", "max_len",
+)  # fmt: skip
+_POINTERS = {"config_path", "config_file", "config", "path", "file"}  # a section that only says where DeepSpeed's file lies
 
 
 def read_training_files(paths: tuple[str, ...]) -> Settings:
@@ -59,7 +49,8 @@ def read_training_files(paths: tuple[str, ...]) -> Settings:
     for path in paths:
         formats += _read(Path(path), settings)
     for name in sorted(formats, key=lambda n: n in BESIDE):
-        _finish(name, settings)
+        finish_format(name, settings)
+    cards_of_layout(settings)
     return settings
 
 
@@ -71,7 +62,8 @@ def read_training_text(text: str, *, where: str = "the text") -> Settings:
     settings = Settings()
     formats = _from_pasted(text, settings, (), where=where)
     for name in sorted(formats, key=lambda n: n in BESIDE):
-        _finish(name, settings)
+        finish_format(name, settings)
+    cards_of_layout(settings)
     return settings
 
 
@@ -109,7 +101,7 @@ def _from_program(text: str, settings: Settings, where: str, folder: Path | None
         keys = flat(read_program(text, settings, where=where, text_of=text_of))
     except QuestionError:
         return _from_loop(text, settings, where, folder)
-    _by_rules("huggingface", keys, settings, where=where)
+    by_rules("huggingface", keys, settings, where=where)
     if settings.get("seq") is None:  # the Trainer's arguments have no length: the program's own names do
         own = {name: value for name, value in constants_of(text, where, text_of).items() if name in _LENGTHS}
         shared.also(settings, own, where=where, every=True)
@@ -128,20 +120,9 @@ def _from_loop(text: str, settings: Settings, where: str, folder: Path | None) -
     if isinstance(found, str):
         return _from_command(read_command(found), settings, Path(where), (Path(where),))
     keys, built = found
-    _by_rules("huggingface", built, settings, where=where)
+    by_rules("huggingface", built, settings, where=where)
     shared.read(settings, keys, where=where)
     return ["huggingface", "shared"]
-
-
-def _by_rules(name: str, keys: dict[str, Any], settings: Settings, *, where: str, launch: tuple[str, ...] = ()) -> None:
-    """Read a file's keys by its format's rules, then those left over by the names that programs share."""
-    if name == "shared":
-        shared.read(settings, keys, where=where)
-        return
-    rules = rules_of(name)
-    apply(settings, keys, rules.RULES, (*rules.IDLE, *launch, *idle_keys(name)), where=where)
-    if name not in BESIDE:
-        shared.also(settings, keys, where=where)
 
 
 def _from_notebook(text: str, settings: Settings, path: Path, above: tuple[Path, ...]) -> list[str]:
@@ -210,7 +191,7 @@ def format_of_text(text: str, name: str = "") -> tuple[str, int]:
     keys = flat(mapping) if mapping else {**command.flags, **command.overrides} if command else {}
     found = command.program if command and command.program else format_of(keys, where=name or "the text")
     names = {*keys, *(key.split(".", 1)[0] for key in keys)}
-    own = 2 * len(SURE.get(found, frozenset()) & names) or len(rules_of(found).SIGNATURE & names)
+    own = 2 * len(sure_of(found) & names) or len(rules_of(found).SIGNATURE & names)
     return found, max(own, len(rules_of(found).SIGNATURE & names), shared.marks(keys) - 1)
 
 
@@ -233,57 +214,32 @@ def _mapping_of(text: str, name: str) -> dict[str, Any] | None:
     return found if several else None
 
 
-def _apply(mapping: dict[str, Any], settings: Settings, *, where: str) -> str:
+def _apply(mapping: dict[str, Any], settings: Settings, *, where: str, otherwise: str = "") -> str:
+    """Read a configuration; ``otherwise``: the format that stands for keys of none known. Returns the format."""
     inline = mapping.get("deepspeed")
     if isinstance(inline, dict):
         pointed = next(iter(inline.values())) if set(inline) <= _POINTERS and len(inline) == 1 else inline
         settings.put("file.deepspeed", pointed, f"{where}: deepspeed")
         mapping = {key: value for key, value in mapping.items() if key != "deepspeed"}
     keys = interpolated(flat(mapping))
-    name = format_of(keys, where=where)
+    name = _format_or(keys, where, otherwise)
     if name != "shared" or (found := embedded(mapping)) is None:
-        _by_rules(name, keys, settings, where=where)
+        by_rules(name, keys, settings, where=where)
         return name
     section, inner = found
     name = format_of(inner, where=where)
-    _by_rules(name, inner, settings, where=f"{where}: {section}")
+    by_rules(name, inner, settings, where=f"{where}: {section}")
     shared.read(settings, {key: value for key, value in keys.items() if not key.startswith(f"{section}.")}, where=where)
     return name
 
 
-def embedded(mapping: dict[str, Any], above: str = "") -> tuple[str, dict[str, Any]] | None:
-    """The section that is a file of a known format by itself, by three keys of its own: its dotted name and its keys."""
-    for key, value in mapping.items():
-        place = f"{above}{key}"
-        if isinstance(value, dict) and place.count(".") < _DEEPEST_SECTION:
-            inner = flat(value)
-            names = {*inner, *(name.split(".", 1)[0] for name in inner)}
-            if max(len(rules_of(name).SIGNATURE & names) for name in FORMATS) >= _OWN_KEYS:
-                return place, inner
-            if (found := embedded(value, f"{place}.")) is not None:
-                return found
-    return None
-
-
-def format_of(keys: dict[str, Any], *, where: str) -> str:
-    """The format whose own keys a file has most of. Raises QuestionError when it has none of any."""
-    names = {*keys, *(key.split(".", 1)[0] for key in keys)}
-    scores = {name: len(rules_of(name).SIGNATURE & names) for name in FORMATS}
-    best = max(FORMATS, key=lambda name: scores[name])
-    if best == "huggingface":  # its keys are LLaMA-Factory's and ms-swift's too: two of their own decide
-        best = max(("llama_factory", "ms_swift"), key=lambda name: scores[name])
-        best = best if scores[best] >= 2 else "huggingface"
-    if scores[best] <= 1 and shared.marks(keys) >= shared.FEWEST:
-        # one key may be anybody's: the rules that read more of the file decide
-        own = sum(key in rules_of(best).RULES for key in keys) if scores[best] else 0
-        if own <= sum(shared.rule_of(key) is not None for key in keys):
-            return "shared"
-    if not scores[best]:
-        known = ", ".join(rules_of(name).NAME for name in FORMATS)
-        raise QuestionError(
-            f"{where} is no training configuration known here: its keys are {', '.join(list(keys)[:6])}; known: {known}"
-        )
-    return best
+def _format_or(keys: dict[str, Any], where: str, otherwise: str) -> str:
+    try:
+        return format_of(keys, where=where)
+    except QuestionError:
+        if not otherwise:
+            raise
+        return otherwise
 
 
 def _from_command(command: Command, settings: Settings, path: Path, above: tuple[Path, ...]) -> list[str]:
@@ -292,13 +248,16 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
     if command.flags or command.overrides:
         given = flat(without_launcher(command.flags, settings, where=path.name)) | command.overrides
         name = command.program or _format_of_flags(given, path.name)
-        _by_rules(name, given, settings, where=path.name, launch=_LAUNCHERS)
+        by_rules(name, given, settings, where=path.name, launch=_LAUNCHERS)
         formats.append(name)
     settings.put("gpus", command.gpus, f"{path.name}: the launcher")
     if command.more:
         settings.unread.append(f"{command.more} more commands of the same program in {path.name} (paste the one that is meant)")
     if command.task in ("dpo", "kto", "orpo", "grpo", "reward", "sft"):
         settings.put("options.task", command.task, f"{path.name}: {command.task}")
+    settings.unread += [f"{name} (flags that another file holds)" for name in command.elsewhere]
+    if command.written:
+        formats += _from_written(command, settings, path)
     for file in command.files:
         found = existing_path(path.parent / file)
         if found is not None and found.is_file():
@@ -306,6 +265,30 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
         elif not (file.endswith((".yaml", ".yml", ".json")) and _by_name(settings, file)):
             settings.unread.append(f"{file} (not found beside {path.name})")
     return formats + _nested(settings, path.parent)
+
+
+def _from_written(command: Command, settings: Settings, path: Path) -> list[str]:
+    """The files that the script writes itself and then names: their keys, and DeepSpeed's where a flag points to one."""
+    formats = []
+    texts = {name.rsplit("/", 1)[-1]: text for name, text in command.written.items()}
+    named = [settings.get("file.deepspeed"), *command.files, *filter(_is_text, command.flags.values())]
+    for name in dict.fromkeys(str(one).rsplit("/", 1)[-1] for one in named if one):
+        if name not in texts:
+            continue
+        mapping = None
+        with suppress(QuestionError):
+            mapping = _mapping_of(texts[name], name)
+        if mapping:
+            own = command.program or "huggingface"
+            formats.append(_apply(mapping, settings, where=f"{path.name}: {name}", otherwise=own))
+            command.files[:] = [file for file in command.files if not file.endswith(name)]
+            if str(settings.get("file.deepspeed", "")).endswith(name):
+                settings.drop("file.deepspeed")
+    return formats
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.endswith((".json", ".yaml", ".yml", ".toml"))
 
 
 def _format_of_flags(given: dict[str, Any], where: str) -> str:
@@ -390,11 +373,3 @@ def _parsed(path: Path, text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise QuestionError(f"{path} holds {type(found).__name__} where keys and values were expected")
     return found
-
-
-def _finish(name: str, settings: Settings) -> None:
-    """A format's last step, over all its keys. Raises QuestionError for values that no such file can hold."""
-    try:
-        rules_of(name).finish(settings)
-    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
-        raise QuestionError(f"{rules_of(name).NAME}: its values cannot stand together: {str(error)[:120]}") from None

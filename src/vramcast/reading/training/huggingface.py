@@ -157,6 +157,25 @@ def bits(settings: Settings, value: Any, because: str) -> None:
         settings.put("quant", {"4": "nf4", "8": "int8"}[str(value)], because)
 
 
+_LOSSES_OF = {
+    **dict.fromkeys(("sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot", "aot_pair",
+                     "aot_unpaired", "discopop", "apo_zero", "apo_down", "sigmoid_norm"), "dpo"),
+    **dict.fromkeys(("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"), "grpo"),
+    **dict.fromkeys(("kto", "bco", "apo_zero_unpaired"), "kto"),
+    **dict.fromkeys(("simpo", "alphapo"), "orpo"),
+}  # fmt: skip
+
+
+def _loss_type(settings: Settings, value: Any, because: str) -> None:
+    """TRL's name of an objective, or several: it tells the trainer; only ``chunked_nll`` decides how logits are held."""
+    kinds = [kind.strip(" '\"[]") for kind in (value if isinstance(value, list) else str(value).lower().split(","))]
+    if "chunked_nll" in kinds:
+        settings.put("loss", "row_chunks", because)
+    task = next((_LOSSES_OF[kind] for kind in kinds if kind in _LOSSES_OF), None)
+    if task:
+        settings.put("task.of_loss", task, because)
+
+
 TRAINER: dict[str, Rule] = {
     "per_device_train_batch_size": ("micro_batch", whole),
     "gradient_accumulation_steps": ("accumulate", whole),
@@ -203,7 +222,7 @@ TRL: dict[str, Rule] = {
     "packing": ("lengths.packed", flag),
     "padding_free": ("lengths.packed", flag),
     "activation_offloading": offloads("activations"),
-    "loss_type": ("loss", one_of({"chunked_nll": "row_chunks", "nll": None, "dft": None, "sigmoid": None})),
+    "loss_type": _loss_type,
     "use_liger": fused_kernels,
     "use_liger_loss": ("loss", when("linear")),
     "max_prompt_length": ("lengths.prompt", whole),
@@ -275,6 +294,7 @@ IDLE = (
 
 def finish(settings: Settings) -> None:
     """TrainingArguments' own defaults, and what several keys mean together."""
+    _objective(settings)
     framework = "trl" if _is_trl(settings) else "hf_trainer"
     settings.drop("library.trl")
     settings.put("framework", framework, "the keys of this file")
@@ -287,6 +307,18 @@ def finish(settings: Settings) -> None:
     evaluation(settings)
     preference(settings)
     lengths(settings)
+
+
+def _objective(settings: Settings) -> None:
+    """The trainer where only its objective's names are said: a loss, or a ``beta`` beside a prompt's length."""
+    told = settings.get("task.of_loss")
+    if told:
+        settings.put("options.task", told, settings.because["task.of_loss"])
+    elif settings.get("preference.beta") and settings.get("lengths.prompt") and not settings.get("lengths.completion"):
+        settings.put(
+            "options.task", "dpo", f"{settings.because['preference.beta']} beside a prompt's length, as DPO's files have"
+        )
+    settings.drop("task.of_loss")
 
 
 def sharded(settings: Settings, *, version: int) -> None:

@@ -20,6 +20,7 @@ _MORE: dict[str, Rule] = {
     "model.data.train_ds.micro_batch_size": ("micro_batch", whole),
     "model.hf_model_id": ("model", text),
     "checkpoint.hf_model_id": ("model", text),
+    "checkpoint.pretrained_checkpoint": ("model", text),
 }
 RULES: dict[str, Rule] = _MORE | {
     f"{section}.{name}".lstrip("."): rule for section in _SECTIONS for name, rule in megatron.RULES.items()
@@ -34,6 +35,7 @@ IDLE = (
 
 def finish(settings: Settings) -> None:
     """Recipes use the distributed optimizer unless they say otherwise."""
-    settings.replace("gpus", settings.get("gpus", 1) * settings.get("nodes", 1))
+    if settings.get("gpus") or settings.get("nodes"):
+        settings.replace("gpus", settings.get("gpus", 1) * settings.get("nodes", 1))
     settings.put("optimizer.distributed", True, "NeMo's recipes: use_distributed_optimizer")
     megatron.finish(settings)

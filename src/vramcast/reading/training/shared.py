@@ -56,7 +56,7 @@ def read(settings: Settings, keys: Mapping[str, Any], *, where: str) -> None:
     if rest:
         more = f" and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
         settings.unread.append(f"{', '.join(rest[:_SHOWN])}{more} of a program without rules of its own here")
-    _together(settings, where)
+    together(settings, where)
 
 
 def _longest_of_lists(keys: Mapping[str, Any]) -> dict[str, int]:
@@ -90,7 +90,7 @@ def also(settings: Settings, keys: Mapping[str, Any], *, where: str, every: bool
         rule = rule_of(key)
         if isinstance(rule, tuple) and rule[0].startswith("parallel.") and _taken(settings, key, keys[key], where):
             settings.idle.remove(key)
-    _together(settings, where)
+    together(settings, where)
 
 
 def _taken(settings: Settings, key: str, value: Any, where: str) -> bool:
@@ -110,7 +110,7 @@ def _taken(settings: Settings, key: str, value: Any, where: str) -> bool:
     return True
 
 
-def _together(settings: Settings, where: str) -> None:
+def together(settings: Settings, where: str) -> None:
     """Lengths and cards that two keys give together."""
     source, target = settings.get("length.source"), settings.get("length.target")
     if source and target:

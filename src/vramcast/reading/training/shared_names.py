@@ -25,7 +25,7 @@ _ELSEWHERE_WORDS = frozenset(
 _OF_SEVERAL = ("actor_rollout_ref",)  # a section of several roles, each in a section of its own below
 
 
-def _checkpointing(settings: Settings, value: Any, because: str) -> None:
+def checkpointing(settings: Settings, value: Any, because: str) -> None:
     """On and off, ``full``, ``selective``, ``unsloth`` (offloaded), every n-th layer as a number."""
     word = str(value).lower()
     if word.startswith(("offload", "unsloth")):
@@ -36,13 +36,13 @@ def _checkpointing(settings: Settings, value: Any, because: str) -> None:
         settings.put("checkpointing", "full" if flag(value) else "none", because)
 
 
-def _no_checkpointing(settings: Settings, value: Any, because: str) -> None:
+def no_checkpointing(settings: Settings, value: Any, because: str) -> None:
     """The switch that turns it off."""
     if flag(value) is not None:
         settings.put("checkpointing", "none" if flag(value) else "full", because)
 
 
-def _precision(settings: Settings, value: Any, because: str) -> None:
+def precision(settings: Settings, value: Any, because: str) -> None:
     """``bf16``, Lightning's ``bf16-mixed`` and ``bf16-true`` (weights too)."""
     word, _, how = str(value).lower().partition("-")
     if word in _PRECISIONS:
@@ -68,7 +68,7 @@ def _switched(meaning: str) -> Rule:
     return read
 
 
-def _sharding(settings: Settings, value: Any, because: str) -> None:
+def sharding(settings: Settings, value: Any, because: str) -> None:
     """A strategy by its name: ``FULL_SHARD``, ``fsdp2``, ``deepspeed_stage_3``, ``zero3``."""
     word = str(value).lower()
     if stage := re.search(r"(?:zero|stage|z)[-_]?([0-3])(?!\d)", word):
@@ -89,7 +89,7 @@ def _fsdp(settings: Settings, value: Any, because: str) -> None:
         settings.put("fsdp", 1, because)
 
 
-def _optimizer(settings: Settings, value: Any, because: str) -> None:
+def optimizer(settings: Settings, value: Any, because: str) -> None:
     """A name of an optimizer; a class by its last part."""
     name = str(value).rsplit(".", 1)[-1].lower()
     known = {"adam": "adamw", "fusedadam": "adamw", "deepspeedcpuadam": "adamw", "adamw": "adamw", "cpuadam": "adamw"}
@@ -97,7 +97,7 @@ def _optimizer(settings: Settings, value: Any, because: str) -> None:
         settings.put("optimizer", known.get(name, name), because)
 
 
-def _attention(settings: Settings, value: Any, because: str) -> None:
+def attention(settings: Settings, value: Any, because: str) -> None:
     if flag(value) is not None:
         settings.put("attention", "flash" if flag(value) else "eager", because)
     elif (found := one_of(huggingface.ATTENTION)(value)) in ("flash", "eager"):
@@ -117,7 +117,7 @@ def _named(settings: Settings, value: Any, because: str) -> None:
         settings.put("model", value, because)
 
 
-def _targets(settings: Settings, value: Any, because: str) -> None:
+def targets(settings: Settings, value: Any, because: str) -> None:
     found = ("all-linear",) if value in ("all", "all-linear") else names(value)
     settings.put("adapter.targets", found, because)
 
@@ -150,7 +150,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("length.target", whole), "target_max_len max_response_length generate_max_len max_target_length max_completion_length"),
     (("adapter.rank", natural), "lora_r lora_rank lora_dim lora_attn_dim adapter_rank max_lora_rank"),
     (("adapter.dropout", number), "lora_dropout"),
-    (_targets, "lora_target_modules target_modules lora_target"),
+    (targets, "lora_target_modules target_modules lora_target"),
     (("adapter.on", flag), "use_lora use_peft enable_lora use_peft_lora lora_enable"),
     (huggingface.four_bit, "load_in_4bit use_4bit use_qlora qlora use_4bit_quantization load_4bit q_lora"),
     (huggingface.eight_bit, "load_in_8bit use_8bit use_8bit_quantization load_8bit"),
@@ -158,21 +158,21 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("options.double_quant", flag), "bnb_4bit_use_double_quant double_quant use_double_quant use_nested_quant"),
     (huggingface.bits, "bits quantization_bit quant_bits"),
     (_quantised, "quant quantization quantize quantization_mode load_in base_quantization"),
-    (_checkpointing, "gradient_checkpointing activation_checkpointing enable_gradient_checkpointing checkpoint_activations "
+    (checkpointing, "gradient_checkpointing activation_checkpointing enable_gradient_checkpointing checkpoint_activations "
      "gradient_checkpointing_enable use_gradient_checkpointing recompute_granularity recompute_layer activation_checkpoint "
      "grad_checkpoint grad_checkpointing use_activation_checkpointing recompute ac_mode "
      "selective_activation_checkpointing"),
-    (_no_checkpointing, "disable_gradient_checkpointing disable_activation_checkpointing no_gradient_checkpointing"),
+    (no_checkpointing, "disable_gradient_checkpointing disable_activation_checkpointing no_gradient_checkpointing"),
     (("options.reentrant", flag), "use_reentrant gradient_checkpointing_use_reentrant"),
-    (_optimizer, "optim optimizer optimizer_name optimizer_type"),
-    (_precision, "precision mixed_precision train_dtype param_dtype_str amp_dtype compute_dtype"),
+    (optimizer, "optim optimizer optimizer_name optimizer_type"),
+    (precision, "precision mixed_precision train_dtype param_dtype_str amp_dtype compute_dtype"),
     (_switched("bfloat16"), "bf16 use_bf16 bfloat16"),
     (_switched("float16"), "fp16 use_fp16"),
     (("param_dtype", dtype), "torch_dtype torch_dtype_str model_dtype model_weight_dtype weight_dtype weights_dtype"),
-    (_attention, "attn_implementation flash_attention flash_attn use_flash_attn use_flash_attention flash_attention_2 "
+    (attention, "attn_implementation flash_attention flash_attn use_flash_attn use_flash_attention flash_attention_2 "
      "use_flash_attention_2"),
     (_stage, "zero_stage deepspeed_stage ds_stage zero_optimization_stage ds_zero_stage"),
-    (_sharding, "sharding_strategy distributed_strategy fsdp_sharding_strategy fsdp_type distributed_backend "
+    (sharding, "sharding_strategy distributed_strategy fsdp_sharding_strategy fsdp_type distributed_backend "
      "distributed_training_framework deepspeed_config deepspeed_config_file"),
     (_fsdp, "enable_fsdp use_fsdp"),
     (("host.asked", flag), "offload"),
@@ -227,7 +227,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
             r"(?:llm|text|language|base|backbone|policy|actor|student|pretrained|hf)_?(?:model)(?:_name|_path|_id|_dir|_or|_checkpoint)*",
             _model,
         ),
-        (r"\w*(?:grad|gradient|activation|act)_(?:checkpoint|ckpt)\w*", _checkpointing),
+        (r"\w*(?:grad|gradient|activation|act)_(?:checkpoint|ckpt)\w*", checkpointing),
         (r"(?:use_|load_|enable_)*(?:in_)?(?:4_?bit|nf4)(?:_quant\w*)?", huggingface.four_bit),
         (r"(?:tensor|tp)(?:_model)?_?(?:parallel\w*|size|degree|dim)(?:_size|_degree|_dim)?", _degree("parallel.tp")),
         (r"(?:pipeline|pipe|pp)(?:_model)?_?(?:parallel\w*|size|degree|dim)(?:_size|_degree|_dim)?", _degree("parallel.pp")),
@@ -244,17 +244,17 @@ _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
     (r"(?:fp16|float16)", frozenset({"enabled", "enable"}), _switched("float16")),
     (r"zero\w*", frozenset({"stage"}), _stage),
     (r"(?:model|actor|policy|base)", frozenset({"path", "name", "base", "id", "name_or_path"}), _model),
-    (r"(?:activation_checkpoint\w*|gradient_checkpoint\w*|ac|recompute)", frozenset({"mode", "freq", "enabled"}), _checkpointing),
-    (r"optimizer\w*|optim", frozenset({"name", "type", "_target_"}), _optimizer),
-    (r"training\w*|train", frozenset({"optimizer"}), _optimizer),
+    (r"(?:activation_checkpoint\w*|gradient_checkpoint\w*|ac|recompute)", frozenset({"mode", "freq", "enabled"}), checkpointing),
+    (r"optimizer\w*|optim", frozenset({"name", "type", "_target_"}), optimizer),
+    (r"training\w*|train", frozenset({"optimizer"}), optimizer),
     (r"(?:model|training|train)", frozenset({"dtype"}), ("param_dtype", dtype)),
     (r"compile", frozenset({"enable", "enabled"}), ("compile", flag)),
     (r"distributed|train|training", frozenset({"compile"}), ("compile", flag)),
-    (r"deepspeed", frozenset({"config_path", "config", "config_file", "file"}), _sharding),
+    (r"deepspeed", frozenset({"config_path", "config", "config_file", "file"}), sharding),
     (r"model", frozenset({"dim"}), ("shape.hidden", whole)),
     (r"fsdp\w*", frozenset({"enable", "enabled"}), _fsdp),
-    (r"(?:distributed|trainer)\w*", frozenset({"strategy"}), _sharding),
-    (r"strategy_args", frozenset({"strategy_name"}), _sharding),
+    (r"(?:distributed|trainer)\w*", frozenset({"strategy"}), sharding),
+    (r"strategy_args", frozenset({"strategy_name"}), sharding),
     (r"model_args", frozenset({"dtype"}), ("compute_dtype", dtype)),
     (r"trainer|fabric", frozenset({"devices"}), ("cards.each", whole)),
     *((r"(?:parallel\w*|distributed|mesh|layout|parallelism_config|train|training)", frozenset({name}),

@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.reading.shell import open_names, read_script_text
+from vramcast.reading.shell import ShellStart, open_names, read_script_text
+from vramcast.reading.shell.slurm import job_of, job_of_options, options_of
 from vramcast.reading.training.starting import trains
+from vramcast.reading.training.tables import program_named
 from vramcast.untrusted import whole_number
 
 PROGRAMS = {
@@ -17,6 +19,8 @@ PROGRAMS = {
 _QUIET = ("echo", "mkdir", "cd", "sleep", "export", "set", "cat", "rm", "cp", "pip", "source", "module", "printf", "tee")
 _RUN_BY_NAME = (".py", ".slurm", ".sbatch")  # what a further command with flags runs again
 _A_RUN = 3  # flags of a command that runs something of its own
+_JOB_CARDS = "#cards of the job"  # no variable's name: what SLURM was asked for
+_MORE_FLAGS = re.compile(r"\$\{\w*(?:ARGS?|OPTS?|OPTIONS|FLAGS|ARGUMENTS)\}", re.I)  # an open array of further flags
 END = ";"  # of a statement or an array: a switch there takes no value
 _COMMAND = re.compile(
     r"(?:^|[\s;&/])(?:python[\d.]*|torchrun|deepspeed|accelerate|swift|llamafactory-cli|axolotl)\s.*\s(?:--\w|\+{0,2}[a-z]\w*(?:\.\w+)+=)",
@@ -29,7 +33,8 @@ _FILE_FLAGS = {"config_file": "accelerate", "config": "", "deepspeed": "deepspee
 class Command(msgspec.Struct, kw_only=True):
     """What a script asks for: the program's own name here, its flags by python name, files it points to, ``key=value`` words.
 
-    ``more``: further commands of the same program, which are not read.
+    ``more``: further commands of the same program, which are not read; ``elsewhere``: arrays of flags that another file holds;
+    ``written``: the texts of files that the script itself writes.
     """
 
     program: str = ""
@@ -39,13 +44,15 @@ class Command(msgspec.Struct, kw_only=True):
     gpus: int | None = None
     task: str = ""
     more: int = 0
+    elsewhere: list[str] = []
+    written: dict[str, str] = {}
 
 
 def read_command(text: str) -> Command:
     """The flags of a script. Raises QuestionError when it has none."""
-    words, known = _words(text)
+    words, known, written = _words(text)
     words, more = _first_of_each(words)
-    command = Command(more=more)
+    command = Command(more=more, written=written)
     for i, word in enumerate(words):
         _program(command, word, words[i + 1] if i + 1 < len(words) else "")
     _flags(command, words)
@@ -96,6 +103,7 @@ def _program(command: Command, word: str, following: str) -> None:
     leaf = word.rsplit("/", 1)[-1]
     if leaf == "megatron" and following in ("sft", "rlhf", "pt"):
         command.program = command.program or "megatron_swift"
+    command.program = command.program or program_named(word)
     for name, program in PROGRAMS.items():
         if leaf == name or (name.endswith("_") and leaf.startswith(name)):
             command.program = command.program or program
@@ -120,6 +128,10 @@ def _flags(command: Command, words: list[str]) -> None:
         name, equals, value = word[2:].partition("=")
         values = [value] if equals else []
         while not equals and i < len(words) and words[i] != END and not words[i].startswith("--"):
+            if _MORE_FLAGS.fullmatch(words[i]):
+                command.elsewhere.append(words[i])
+                i += 1
+                continue
             values.append(words[i])
             i += 1
             if words[i - 1].endswith(".py"):
@@ -134,7 +146,9 @@ def _flags(command: Command, words: list[str]) -> None:
 
 def _cards(command: Command, known: dict[str, str]) -> None:
     """Processes from the launcher's flags, or from what the environment shows."""
-    per_node = command.flags.get("nproc_per_node") or known.get("NPROC_PER_NODE") or known.get("GPUS_PER_NODE")
+    job = known.get(_JOB_CARDS)
+    shown = known.get("NPROC_PER_NODE") or ("" if job else known.get("GPUS_PER_NODE"))
+    per_node = command.flags.get("nproc_per_node") or shown
     nodes = command.flags.get("nnodes") or known.get("NNODES") or 1
     total = command.flags.get("num_processes") or command.flags.get("num_gpus")
     visible = known.get("CUDA_VISIBLE_DEVICES")
@@ -147,15 +161,22 @@ def _cards(command: Command, known: dict[str, str]) -> None:
         command.gpus = len(hosts.partition(":")[2].split(","))  # deepspeed --include localhost:0,1
     elif visible and not open_names(visible):
         command.gpus = len(visible.split(","))
+    elif (cards := whole_number(job or "")) is not None:
+        command.gpus = cards
 
 
-def _words(text: str) -> tuple[list[str], dict[str, str]]:
-    """Every word of the script's commands in order, each command closed by ``END``; and its variables."""
-    script = read_script_text(text)
+def _words(text: str) -> tuple[list[str], dict[str, str], dict[str, str]]:
+    """Every word of the script's commands in order, each command closed by ``END``; its variables, and the files it writes."""
+    job = job_of(text)
+    script = read_script_text(text, ShellStart(environment=job.environment()))
     words = [word for line in script.lines if line.words[0] not in _QUIET for word in (*line.words, END)]
     shown = {name: value for line in script.lines for name, value in line.environment.items()}
     apart = [w for word in words for w in (word.split() if _holds_flags(word) else [word])]
-    return apart, {**shown, **script.variables}
+    told = {_JOB_CARDS: str(job.all_cards)} if job.all_cards else {}
+    for line in script.lines if not told else ():
+        if line.words[0].rsplit("/", 1)[-1] == "srun" and (cards := job_of_options(options_of(line.words)).all_cards):
+            told = {_JOB_CARDS: str(cards)}
+    return apart, {**shown, **script.variables, **told}, script.files
 
 
 def _holds_flags(word: str) -> bool:

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from vramcast.reading.training.tables import program_named
+
 if TYPE_CHECKING:
     from vramcast.reading.shell import Line
 
@@ -68,4 +70,6 @@ def _known(lines: "tuple[Line, ...]") -> str:
         module = rest[rest.index("-m") + 1] if "-m" in rest[:-1] else ""
         if program.startswith("python") and (module in _TRAINING_MODULES or any(_MEGATRON.search(word) for word in rest[:3])):
             return module or "a pretraining script"
+        if found := next((name for word in rest if not word.startswith("-") and (name := program_named(word))), ""):
+            return found
     return ""

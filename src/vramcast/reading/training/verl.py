@@ -3,13 +3,15 @@
 Keys and defaults: verl 0.5.0, trainer/config (ppo_trainer.yaml, actor, model); ``ppo_micro_batch_size`` without ``_per_gpu`` is
 that of all ranks together (workers/fsdp_workers.py divides it by the ranks). ``param_offload`` and its siblings move the actor
 between host and card between the phases of a round (load_fsdp_model_to_gpu before an update), so a step's peak is the same;
-EasyR1 alike (workers/fsdp_workers.py). The engine of the rollouts sleeps while the actor learns.
+EasyR1 alike (workers/fsdp_workers.py). The engine of the rollouts sleeps while the actor learns. A reference under FSDP is kept
+on the host whatever is said (fsdp_workers.py at b178a3cd5: "we force reference policy to use CPUOffload"); under Megatron it
+is not.
 """
 
 from typing import Any
 
 from vramcast.reading.training import huggingface, megatron
-from vramcast.reading.training.keys import Rule, flag, names, natural, text, when, whole
+from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, text, when, whole
 from vramcast.reading.training.settings import Settings
 
 NAME = "verl's trainer"
@@ -71,10 +73,10 @@ _VERL: dict[str, Rule] = {
                      "expert_model_parallel_size", "expert_tensor_parallel_size", "sequence_parallel",
                      "use_distributed_optimizer", "virtual_pipeline_model_parallel_size", "num_layers_per_virtual_pipeline_stage")
     },
-    **{
-        f"actor.megatron.override_transformer_config.{name}": megatron.RULES[name]
-        for name in ("recompute_granularity", "recompute_method", "recompute_num_layers", "recompute_modules")
-    },
+    **{f"actor.megatron.override_transformer_config.{name}": rule for name, rule in megatron.RULES.items()},
+    "actor.optim.override_optimizer_config.optimizer_cpu_offload": megatron.RULES["optimizer_cpu_offload"],
+    "actor.optim.override_optimizer_config.use_precision_aware_optimizer": megatron.RULES["use_precision_aware_optimizer"],
+    "actor.megatron.dtype": ("compute_dtype", dtype),
 }  # fmt: skip
 _EASY: dict[str, Rule] = {
     "actor.model.model_path": ("model", text),
@@ -104,7 +106,8 @@ _IDLE = (
     "actor.fsdp_config.wrap_policy*", "actor.fsdp_config.forward_prefetch",
     "actor.megatron.param_offload", "actor.megatron.optimizer_offload", "actor.megatron.grad_offload", "actor.megatron.seed",
 
-    "actor.megatron.use_mbridge", "actor.offload.*", "actor.use_torch_compile", "actor.use_remove_padding",
+    "actor.megatron.use_mbridge", "actor.megatron.vanilla_mbridge", "actor.megatron.use_remove_padding",
+    "actor.offload.*", "actor.use_torch_compile", "actor.use_remove_padding",
     "actor.state_masking",
     "model.use_remove_padding", "model.use_shm", "model.external_lib", "model.trust_remote_code", "model.lora_alpha",
     "model.lora.alpha", "model.lora.merge", "model.custom_chat_template", "model.override_config",
@@ -113,7 +116,8 @@ _IDLE = (
     "actor.dynamic_batching", "actor.micro_batch_size_per_device_for_experience", "actor.policy_loss*", "actor.data_loader_seed",
 )  # fmt: skip
 IDLE = (*(f"{actor}{name}" for actor in _ACTORS for name in _IDLE), "data.*", "trainer.*", "algorithm.*", "reward_model.*",
-        "custom_reward_function.*", "ray_*", "global_profiler.*", "retriever.*", "env.*")  # fmt: skip
+        "custom_reward_function.*", "ray_*", "global_profiler.*", "retriever.*", "env.*",
+        "rollout.*", "config_path", "config_name", "async_training.*", "transfer_queue.*")  # fmt: skip
 
 
 def finish(settings: Settings) -> None:
@@ -134,7 +138,7 @@ def finish(settings: Settings) -> None:
         for name in ("tp", "pp", "cp", "ep", "sp"):  # its megatron section stands in the file whatever the strategy is
             settings.drop(f"parallel.{name}")
     _micro_batch(settings, cards)
-    if settings.get("reference.on") and not settings.get("adapter.rank"):  # adapters are switched off to score
+    if settings.get("reference.on") and megatron_ and not settings.get("adapter.rank"):  # adapters are switched off to score
         settings.put("options.frozen_copies", 1, settings.because["reference.on"])
     if settings.get("adapter.rank"):
         settings.default("adapter.targets", ("all-linear",), "verl: target_modules all-linear")

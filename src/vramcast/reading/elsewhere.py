@@ -1,0 +1,61 @@
+"""A model by its path on another machine: what the path's own parts name, where nothing lies there.
+
+``/models/Qwen3.6-27B``, ``~/.cache/huggingface/hub/models--Qwen--Qwen2.5-7B/snapshots/1a2b``, ModelScope's ``Qwen2___5-7B`` and
+checkpoints below such a folder. A part that names no known model is not guessed at.
+"""
+
+import re
+from collections.abc import Iterator
+
+from vramcast.errors import VramcastError
+from vramcast.untrusted import existing_path
+
+# Parts of a path that say where a model lies or how far it was trained, never which it is.
+_PLACE = re.compile(
+    r"(?:models?|weights?|checkpoints?|ckpts?|hf|hf_?models?|huggingface|hub|cache|snapshots?|actor|policy|final|latest|last|best|merged|output|outputs?|"
+    r"mnt|data|workspace|pretrained(?:_models?)?|llms?|base|main|master|[0-9a-f]{7,64}|(?:checkpoint|global_?step|step|iter|epoch)s?[-_]?\d*|v\d+|\d+)",
+    re.I,
+)
+_DEEPEST = 4
+
+
+def is_elsewhere(what: str) -> bool:
+    """Whether this is written as a path of which nothing lies on this machine."""
+    is_path = what.startswith(("/", "./", "~", "..")) or what.count("/") > 1
+    return is_path and not existing_path(what)
+
+
+def known_name(path: str) -> str | None:
+    """The known model that the last parts of a path name, as an id or a name; None where they name none."""
+    from vramcast.models.reading import load, read_model
+
+    for name in _names(path):
+        if load(name) is not None:
+            return name
+        if "/" in name:
+            continue
+        try:
+            read_model(name, offline=True)
+        except VramcastError:
+            continue
+        return name
+    return None
+
+
+def _names(path: str) -> Iterator[str]:
+    """The names that a path's parts may be, its end first: ``org/name``, then the name alone."""
+    parts = [part for part in path.replace("\\", "/").rstrip("/").split("/") if part]
+    told = 0
+    for place in range(len(parts) - 1, -1, -1):
+        part = parts[place].replace("___", ".")
+        if cached := re.fullmatch(r"models--([\w.-]+)--([\w.-]+)", part):
+            yield f"{cached[1]}/{cached[2]}"
+            return
+        if _PLACE.fullmatch(part) or not re.search(r"\d", part):
+            continue
+        if place:
+            yield f"{parts[place - 1]}/{part}"
+        yield part
+        told += 1
+        if told == _DEEPEST:
+            return

@@ -1,0 +1,149 @@
+"""The formats of training files by name: their rules, which one a file's keys are of, and how its keys are read."""
+
+import importlib
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, Protocol, cast
+
+from vramcast.errors import QuestionError
+from vramcast.reading.training import shared, tables
+from vramcast.reading.training.idle_keys import idle_keys
+from vramcast.reading.training.keys import Rule, apply, flag, flat
+from vramcast.reading.training.settings import Settings
+
+_DEEPEST_SECTION, _OWN_KEYS = 4, 3
+_FOLDED = ("megatron", "megatron_bridge", "torchtitan")  # expert parallelism over the other axes
+MODULES = (
+    "axolotl", "llama_factory", "llama_factory_v1", "ms_swift", "torchtune", "torchtitan", "litgpt", "llm_foundry", "nemo",
+    "verl", "megatron", "huggingface", "accelerate", "deepspeed", "peft_config",
+)  # fmt: skip
+# names that no other program's files have: one is as good as two
+SURE = {
+    "deepspeed": frozenset({"zero_optimization", "train_micro_batch_size_per_gpu"}), "verl": frozenset({"actor_rollout_ref"}),
+    "accelerate": frozenset({"distributed_type"}),
+}  # fmt: skip
+# what stands beside a framework's own file and never names the framework first
+BESIDE = ("accelerate", "deepspeed", "peft_config")
+
+
+class Rules(Protocol):
+    """What a format has: its name, keys that files of its kind have, rules by key, keys without effect, and a last step."""
+
+    NAME: str
+    SIGNATURE: frozenset[str]
+    RULES: dict[str, Rule]
+    IDLE: tuple[str, ...]
+
+    def finish(self, settings: Settings) -> None:
+        """What several keys mean together, and the defaults."""
+
+
+@cache
+def rules_of(name: str) -> Rules:
+    """A format's rules: a module's, or those of a recorded table."""
+    table = tables.tables().get(name)
+    if table is None:
+        return cast("Rules", importlib.import_module(f"vramcast.reading.training.{name}"))
+    base = importlib.import_module(f"vramcast.reading.training.{table.base}") if table.base else None
+    return tables.Format(table, base)
+
+
+def formats() -> tuple[str, ...]:
+    """Every format's name: those of modules, then the recorded tables."""
+    return *MODULES, *tables.tables()
+
+
+def sure_of(name: str) -> frozenset[str]:
+    """The names that no other program's files have."""
+    table = tables.tables().get(name)
+    return frozenset(table.sure.split()) if table else SURE.get(name, frozenset())
+
+
+def _names_in(keys: Iterable[str]) -> set[str]:
+    """The keys and every section that they stand in."""
+    return {".".join(parts[:end]) for key in keys for parts in (key.split("."),) for end in range(1, len(parts) + 1)}
+
+
+_SWITCHES = ("enabled", "enable", "is_enabled")
+
+
+def switched(keys: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """The keys without those of sections that a switch in them turns off (``lora_cfg.enabled: false``), told as idle."""
+    off = tuple(
+        f"{section}."
+        for key, value in keys.items()
+        for section, _, leaf in (key.rpartition("."),)
+        if section and leaf in _SWITCHES and flag(value) is False
+    )
+    if not off:
+        return keys
+    dropped = [key for key in keys if key.startswith(off) and key.rpartition(".")[2] not in _SWITCHES]
+    settings.idle += [f"{key} (switched off)" for key in dropped]
+    return {key: value for key, value in keys.items() if key not in set(dropped)}
+
+
+def by_rules(name: str, keys: dict[str, Any], settings: Settings, *, where: str, launch: tuple[str, ...] = ()) -> None:
+    """Read a file's keys by its format's rules, then those left over by the names that programs share."""
+    keys = switched(keys, settings)
+    if name == "shared":
+        shared.read(settings, keys, where=where)
+        return
+    rules = rules_of(name)
+    apply(settings, keys, rules.RULES, (*rules.IDLE, *launch, *idle_keys(name)), where=where)
+    if name not in BESIDE and name not in tables.tables():
+        shared.also(settings, keys, where=where)
+
+
+def embedded(mapping: dict[str, Any], above: str = "") -> tuple[str, dict[str, Any]] | None:
+    """The section that is a file of a known format by itself, by three keys of its own: its dotted name and its keys."""
+    for key, value in mapping.items():
+        place = f"{above}{key}"
+        if isinstance(value, dict) and place.count(".") < _DEEPEST_SECTION:
+            inner = flat(value)
+            names = _names_in(inner)
+            if max(len(rules_of(name).SIGNATURE & names) for name in formats()) >= _OWN_KEYS:
+                return place, inner
+            if (found := embedded(value, f"{place}.")) is not None:
+                return found
+    return None
+
+
+def format_of(keys: dict[str, Any], *, where: str) -> str:
+    """The format whose own keys a file has most of. Raises QuestionError when it has none of any."""
+    names = _names_in(keys)
+    scores = {name: len(rules_of(name).SIGNATURE & names) for name in formats()}
+    best = max(formats(), key=lambda name: scores[name])
+    if best == "huggingface":  # its keys are LLaMA-Factory's and ms-swift's too: two of their own decide
+        best = max(("llama_factory", "ms_swift"), key=lambda name: scores[name])
+        best = best if scores[best] >= 2 else "huggingface"
+    if scores[best] <= 1 and shared.marks(keys) >= shared.FEWEST:
+        # one key may be anybody's: the rules that read more of the file decide
+        own = sum(key in rules_of(best).RULES for key in keys) if scores[best] else 0
+        if own <= sum(shared.rule_of(key) is not None for key in keys):
+            return "shared"
+    if not scores[best]:
+        known = ", ".join(rules_of(name).NAME for name in formats())
+        raise QuestionError(
+            f"{where} is no training configuration known here: its keys are {', '.join(list(keys)[:6])}; known: {known}"
+        )
+    return best
+
+
+def cards_of_layout(settings: Settings) -> None:
+    """As many cards as the layout asks for, where nobody says how many there are."""
+    sizes = {name: settings.get(f"parallel.{name}") or 1 for name in ("tp", "pp", "cp", "ep", "replicate", "shard")}
+    if settings.get("gpus") or not all(isinstance(size, int) for size in sizes.values()):
+        return
+    model = sizes["tp"] * sizes["pp"] * sizes["cp"]
+    inner = sizes["tp"] * sizes["cp"] if settings.get("framework") in _FOLDED else 1  # ranks that experts are spread over too
+    needed = model * max(sizes["replicate"] * sizes["shard"], -(-sizes["ep"] // inner))
+    if needed > 1:
+        settings.put("gpus", needed, "the fewest cards that its layout fits on, where it does not say how many")
+
+
+def finish_format(name: str, settings: Settings) -> None:
+    """A format's last step, over all its keys. Raises QuestionError for values that no such file can hold."""
+    try:
+        rules_of(name).finish(settings)
+    except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
+        raise QuestionError(f"{rules_of(name).NAME}: its values cannot stand together: {str(error)[:120]}") from None

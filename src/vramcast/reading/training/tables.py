@@ -1,0 +1,265 @@
+"""Formats as data: each program's own names for what a step takes, recorded from its sources in ``tables.toml``.
+
+A new program is a new table there: its title, the source and version read, how its commands and files are known, its keys by
+what they set, its defaults, and the keys that cost nothing. Roles beside the trained model (the engine of the rollouts, the
+reference, a critic) are read the same way and told one by one.
+"""
+
+import re
+from functools import cache
+from math import prod
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from vramcast.reading.training import huggingface, shared, shared_names
+from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, text, whole
+from vramcast.reading.training.settings import Settings
+
+_FILE = Path(__file__).with_name("tables.toml")
+_COUNTS = {"d": "data", "p": "pipeline", "t": "tensor", "m": "tensor", "c": "context", "e": "expert"}
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One program: its title, the source read, the ``framework`` whose rules its step has, how it is known, its keys.
+
+    ``programs``: parts of a word that name it in a command; ``marks`` and ``sure``: keys and sections that files of its kind
+    have, and those of no other; ``keys``: its names by what they set (``MEANINGS``); ``base``: a format whose keys it takes too,
+    by themselves or under the sections ``under``; ``usual``: its defaults; ``idle``: keys without effect;
+    ``void``: keys of the base that this program does not heed.
+    """
+
+    title: str
+    source: str
+    framework: str
+    programs: list[str] = []
+    marks: str = ""
+    sure: str = ""
+    base: str = ""
+    under: list[str] = []
+    keys: dict[str, str] = {}
+    usual: dict[str, Any] = {}
+    idle: str = ""
+    void: str = ""
+
+
+def _rules(base: ModuleType | None) -> dict[str, Rule]:
+    return base.RULES if base is not None else {}
+
+
+class Format:
+    """A table as a format: the names that the module of one has."""
+
+    def __init__(self, table: Table, base: ModuleType | None) -> None:
+        self.table, self.base = table, base
+        self.NAME = table.title
+        self.SIGNATURE = frozenset(table.marks.split()) | frozenset(table.sure.split())
+        self.SURE = frozenset(table.sure.split())
+        sections, void = table.under or [""], frozenset(table.void.split())
+        given: dict[str, Rule] = {f"{section}{key}": rule for section in sections for key, rule in _rules(base).items()}
+        own = {key: MEANINGS[meaning] for meaning, line in table.keys.items() for key in line.split()}
+        self.RULES: dict[str, Rule] = {key: rule for key, rule in (given | own).items() if key not in void}
+        inherited = base.IDLE if base is not None else ()
+        self.IDLE: tuple[str, ...] = (
+            *table.idle.split(),
+            *void,
+            *(f"{section}{key}" for section in sections for key in inherited),
+        )
+
+    def finish(self, settings: Settings) -> None:
+        """What keys mean together, the roles, then the program's defaults and those of its base."""
+        because = f"{self.table.title}: its default"
+        settings.put("framework", self.table.framework, f"the keys of {self.table.title}")
+        of_megatron = settings.get("framework") in ("megatron", "megatron_bridge")
+        for target, value in self.table.usual.items():
+            if self._stands(target, settings, of_megatron):
+                settings.default(target, tuple(value) if isinstance(value, list) else value, because)
+        _lengths(settings)
+        shared.together(settings, self.table.title)
+        _roles(settings)
+        if of_megatron:
+            from vramcast.reading.training import megatron
+
+            settings.default("optimizer.distributed", True, because)
+            megatron.finish(settings)
+        elif self.base is not None and self.table.base != "megatron":
+            self.base.finish(settings)
+        huggingface.adapters(settings)
+
+    @staticmethod
+    def _stands(target: str, settings: Settings, of_megatron: bool) -> bool:
+        """Whether a default is one of this run: FSDP where nothing else divides the model, an adapter's where there is one."""
+        if target == "fsdp":
+            return not (of_megatron or settings.get("zero") is not None)
+        return not target.startswith("adapter.") or bool(settings.get("adapter.rank") or settings.get("adapter.on"))
+
+
+def _lengths(settings: Settings) -> None:
+    """The longest sample where only one of its parts is told, and how many samples the tokens of a micro-batch hold."""
+    parts = [settings.get(f"length.{part}") for part in ("source", "target")]
+    tokens = settings.get("tokens.at_once")
+    told = [settings.because[f"length.{part}"] for part in ("source", "target") if settings.get(f"length.{part}")]
+    if told:
+        settings.put("seq", sum(filter(None, parts)), " and ".join(told))
+    elif tokens:
+        settings.put("seq", tokens, f"{settings.because['tokens.at_once']}: packed up to this")
+    if tokens:
+        held = max(1, tokens // settings.get("seq", tokens))
+        settings.replace("micro_batch", held, f"{settings.because['tokens.at_once']}: {tokens:,} tokens at once")
+    settings.drop("length.source", "length.target", "tokens.at_once")
+
+
+def _roles(settings: Settings) -> None:
+    """The models beside the trained one: which share its cards, and what of them stays there during an update."""
+    said = settings.group("role")
+    kl = said.get("kl_on") if said.get("kl_on") is not None else (said.get("kl") or 0) > 0
+    told = ["the trained actor is counted"]
+    if kl and not settings.get("adapter.rank"):
+        kept = not said.get("ref_offload") and said.get("shares", True)
+        if kept:
+            settings.put("options.frozen_copies", 1, settings.because.get("role.kl_on") or settings.because.get("role.kl", ""))
+        told.append(f"a reference {'on its cards is counted' if kept else 'on the host or on cards of its own is not'}")
+    share, sleeps = said.get("share"), said.get("sleeps", False)
+    if said.get("colocated") and share and not sleeps:
+        settings.put("options.tenant", float(share), settings.because["role.share"])
+        told.append(f"an engine that claims {share:.0%} of the same cards is counted")
+    elif said.get("engine") or share:
+        where = "sleeps while the actor learns" if sleeps else "has cards of its own"
+        told.append(f"the engine of the rollouts {where} and is not")
+    if said.get("critic"):
+        told.append("a critic is not")
+    settings.drop(*(f"role.{name}" for name in said))
+    if len(told) > 1:
+        settings.put("roles", ", ".join(told), "the roles that this file names")
+
+
+def _framework(settings: Settings, value: Any, because: str) -> None:
+    """A back end by its name: Megatron's, FSDP's first or second, a stage of ZeRO."""
+    word = str(value).lower()
+    if "megatron" in word or word in ("mcore", "bridge"):
+        settings.put("framework", "megatron", because)
+    elif "archon" in word:
+        settings.put("framework", "torchtitan", because)
+    elif "deepspeed" in word or "zero" in word:
+        settings.put("framework", "hf_trainer", because)
+        shared_names.sharding(settings, word, because)
+    elif "fsdp" in word:
+        settings.put("fsdp", 1 if word == "fsdp1" else 2, because)
+
+
+def _switch(framework: str) -> Rule:
+    def read(settings: Settings, value: Any, because: str) -> None:
+        if flag(value):
+            settings.put("framework", framework, because)
+
+    return read
+
+
+def _allocation(settings: Settings, value: Any, because: str) -> None:
+    """AReaL's ``sglang:d4t1+d4p1t1``: cards of the rollouts, a plus, those of the trainer by data, pipeline, tensor ranks."""
+    engine, plus, own = str(value).rpartition("+")
+    counts = {_COUNTS[letter]: int(size) for letter, size in re.findall(r"([dptmce])(\d+)", own.rpartition(":")[2].split("|")[0])}
+    if not counts:
+        settings.unread.append(f"{because.rsplit(': ', 1)[-1]} ({str(value)[:60]})")
+        return
+    for axis, target in (("tensor", "tp"), ("pipeline", "pp"), ("context", "cp"), ("expert", "ep")):
+        settings.put(f"parallel.{target}", counts.get(axis, 1), because)
+    ranks = [counts.get(axis, 1) for axis in ("data", "pipeline", "tensor", "context")]
+    settings.put("gpus", prod(ranks), because)
+    if ":" in own:
+        _framework(settings, own.partition(":")[0], because)
+    if plus:
+        settings.put("role.engine", engine, because)
+
+
+def _cards(settings: Settings, value: Any, because: str) -> None:
+    """Cards as a list of numbers (each node's), as ``list(range(0,32))``, or as one number."""
+    if isinstance(value, list) and value and all(isinstance(one, int | str) and str(one).isdigit() for one in value):
+        settings.put("cards.all", sum(int(one) for one in value), because)
+    elif found := re.fullmatch(r"list\(range\((?:(\d+), *)?(\d+)\)\)", str(value).strip()):
+        settings.put("cards.all", int(found[2]) - int(found[1] or 0), because)
+    elif whole(value):
+        settings.put("cards.all", whole(value), because)
+
+
+def _mapped(settings: Settings, value: Any, because: str) -> None:
+    """Numbers of cards that a role has: ``[0,1,2,3]`` or ``list(range(0,32))``."""
+    if isinstance(value, str) and (listed := re.fullmatch(r"\[([\d, ]+)\]", value.strip())):
+        value = listed[1].split(",")
+    if isinstance(value, list):
+        settings.put("cards.all", len(value), because)
+    else:
+        _cards(settings, value, because)
+
+
+def _task(settings: Settings, value: Any, because: str) -> None:
+    word = str(value).lower().replace("_", "").replace("-", "")
+    found = next((task for task in ("dpo", "kto", "orpo", "sft", "reward", "grpo") if word.startswith(task)), None)
+    settings.put("options.task", found, because)
+
+
+MEANINGS: dict[str, Rule] = {
+    **{name: (name, whole) for name in ("micro_batch", "global_batch", "accumulate", "seq", "fsdp")},
+    **{name: (f"parallel.{name}", lambda value: max(1, int(value)) if str(value).lstrip("-").isdigit() else None)
+       for name in ("tp", "pp", "cp", "ep", "vpp", "replicate")},
+    "model": ("model", text),
+    "sp": ("parallel.sp", flag),
+    "prompt": ("length.source", whole),
+    "answer": ("length.target", whole),
+    "tokens_at_once": ("tokens.at_once", whole),
+    "cards_each": ("cards.each", whole),
+    "cards_nodes": ("cards.nodes", whole),
+    "cards_all": _cards,
+    "cards_mapped": _mapped,
+    "zero": ("zero", natural),
+    "framework": _framework,
+    "megatron": _switch("megatron"),
+    "allocation": _allocation,
+    "task": _task,
+    "checkpointing": shared_names.checkpointing,
+    "no_checkpointing": shared_names.no_checkpointing,
+    "reentrant": ("options.reentrant", flag),
+    "precision": shared_names.precision,
+    "bf16": huggingface.precision("bfloat16"),
+    "fp16": huggingface.precision("float16"),
+    "weights": ("param_dtype", dtype),
+    "optimizer": shared_names.optimizer,
+    "attention": shared_names.attention,
+    "fused": huggingface.fused_kernels,
+    "compile": ("compile", flag),
+    "packed": ("lengths.packed", flag),
+    "reshard": ("options.reshard", flag),
+    "offload_parameters": huggingface.offloads("parameters"),
+    "offload_optimizer": huggingface.offloads("optimizer"),
+    "offload_activations": huggingface.offloads("activations"),
+    "lora_rank": ("adapter.rank", natural),
+    "lora_targets": shared_names.targets,
+    "lora_dropout": ("adapter.dropout", number),
+    "lora_on": ("adapter.on", flag),
+    "four_bit": huggingface.four_bit,
+    "kept_modules": ("adapter.modules_to_save", names),
+    "kl": ("role.kl", number),
+    "kl_on": ("role.kl_on", flag),
+    "ref_offload": ("role.ref_offload", flag),
+    "shares": ("role.shares", flag),
+    "colocated": ("role.colocated", flag),
+    "engine": ("role.engine", text),
+    "share": ("role.share", number),
+    "sleeps": ("role.sleeps", flag),
+    "critic": ("role.critic", text),
+}  # fmt: skip
+
+
+@cache
+def tables() -> dict[str, Table]:
+    """Every recorded program by its name."""
+    import tomllib
+
+    return msgspec.convert(tomllib.loads(_FILE.read_text(encoding="utf-8")), dict[str, Table])
+
+
+def program_named(word: str) -> str:
+    """The recorded program that a word of a command starts (``openrlhf.cli.train_ppo_ray``); "" for none."""
+    return next((name for name, table in tables().items() if any(part in word for part in table.programs)), "")
