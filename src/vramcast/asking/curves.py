@@ -9,6 +9,7 @@ from vramcast.asking.asked import Asked
 from vramcast.errors import QuestionError, VramcastError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Fit
+from vramcast.serving.layers import encodes_only
 from vramcast.workload import Serving
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def curve(asked: Asked[Serving]) -> list[dict[str, Any]]:
     if question.gpu is None:
         raise QuestionError("--curve needs a card: name one with --gpu")
     answer = answer_of(question, model=asked.model)
+    if encodes_only(answer.resolved.model):
+        raise QuestionError("--curve draws tokens over users, and this model makes vectors: ask with --prompt and --concurrency")
     state = _state_of(answer)
     load, _ = load_of(question, 1)
     points: list[dict[str, Any]] = []

@@ -38,6 +38,8 @@ def under_load(answer: Answer, speed: Speed) -> dict[str, Any]:
         "simulated_requests": len(served),
         **more,
     }
+    if not speed.generates:
+        del found["percentiles"]["tpot_s"]
     if load.rate_per_s > speed.most_per_s:
         found["warning"] = (
             f"{load.rate_per_s:,.6g} requests/s are more than {speed.cards} card{'s' * (speed.cards > 1)} can serve: "

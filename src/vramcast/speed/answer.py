@@ -9,7 +9,8 @@ from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption, Term
 from vramcast.models.inventory import by_identity
 from vramcast.models.operations import Batch
-from vramcast.serving.engines.base import RUNS, Answer
+from vramcast.serving.engines.base import RUNS, Answer, Resolved
+from vramcast.serving.layers import encodes_only
 from vramcast.speed.closed_form import Steady, steady
 from vramcast.speed.load import ACCEPTANCE, Drafting, Load
 from vramcast.speed.placing import HOST_BANDWIDTH, deployment_of, replicas_of
@@ -33,7 +34,8 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 
     ``tokens_per_s``: output tokens of all users on all cards; ``user_tokens_per_s``: of one, 1 / TPOT.
     ``prefill_tokens_per_s``: of one prompt alone. ``most_per_s``: the largest rate of requests that keeps up. ``waves``: of a
-    closed loop whose requests vary in length, what the same clients would see if all were alike.
+    closed loop whose requests vary in length, what the same clients would see if all were alike. ``generates``: False for a model
+    that makes a vector of a text; ``ttft`` is the time to it then, and figures of tokens mean nothing.
     """
 
     ttft: Term
@@ -47,6 +49,7 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
     bound: str
     load: Load
     waves: Steady | None = None
+    generates: bool = True
     assumed: tuple[Assumption, ...] = ()
 
     @property
@@ -104,6 +107,8 @@ def checked_load(answer: Answer, concurrency: int) -> tuple[Load, tuple[Assumpti
     """The load as ``load_of``. Raises QuestionError for lengths beyond the context."""
     resolved = answer.resolved
     load, assumed = load_of(resolved.question, concurrency)
+    if encodes_only(resolved.model):
+        load, assumed = _of_vectors(resolved, load, assumed)
     if resolved.question.traffic.images:
         from vramcast.speed.towers import images_in
 
@@ -122,6 +127,13 @@ def checked_load(answer: Answer, concurrency: int) -> tuple[Load, tuple[Assumpti
             )
         )
     return load, assumed
+
+
+def _of_vectors(resolved: Resolved, load: Load, assumed: tuple[Assumption, ...]) -> tuple[Load, tuple[Assumption, ...]]:
+    """The load of an encoder: its vector comes with the last step of the text. Raises QuestionError for more output."""
+    if (resolved.question.output or 1) > 1:
+        raise QuestionError(f"{resolved.model.id or resolved.model.family} makes a vector and no tokens: leave --output out")
+    return msgspec.structs.replace(load, output=1), tuple(one for one in assumed if one.name != "output")
 
 
 def step_of(answer: Answer, *, scales: Scales | None = None) -> Step:
@@ -158,7 +170,9 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
     found = steady(step, load, replicas=copies)
     busy = copies if load.rate_per_s else min(copies, max(1.0, load.concurrency))  # one client keeps one stage or copy busy
     requests = found.requests_per_s * busy
-    alike = msgspec.structs.replace(load, spread=0.0) if load.concurrency > copies and load.spread else None
+    generates = not encodes_only(resolved.model)
+    waves = generates and load.concurrency > copies and load.spread
+    alike = msgspec.structs.replace(load, spread=0.0) if waves else None
     decode = Batch(decodes=max(1.0, found.batch), decode_past=load.prompt + load.output / 2, decode_tokens=load.verified)
     return Speed(
         ttft=_ttft_term(step, load, found, encoded),
@@ -172,6 +186,7 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
         bound=bound(step, decode, found),
         load=load,
         waves=steady(step, alike, replicas=copies, largest=False) if alike else None,
+        generates=generates,
         assumed=assumed,
     )
 
@@ -282,15 +297,18 @@ def textbook(step: Step, batch: Batch, seconds: float) -> str:
 
 
 def as_block(speed: Speed, intervals: dict[str, Any]) -> dict[str, Any]:
-    """The contract's ``speed`` object; ``terms`` are values, turned to JSON with all others."""
+    """The contract's ``speed`` object; ``terms`` are values, turned to JSON with all others. No figure of tokens for vectors."""
     waves = {"waves": {"ttft_s": speed.waves.ttft_s, "tpot_s": speed.waves.tpot_s}} if speed.waves else {}
-    return {
-        "ttft_s": speed.ttft.seconds,
+    tokens = {
         "tpot_s": speed.tpot.seconds,
         "e2e_s": speed.e2e_s,
         "tokens_per_s": speed.tokens_per_s,
         "tokens_per_s_per_gpu": speed.tokens_per_s / speed.cards,
         "tokens_per_s_per_user": speed.user_tokens_per_s,
+    }
+    return {
+        "ttft_s": speed.ttft.seconds,
+        **(tokens if speed.generates else {}),
         "prefill_tokens_per_s": speed.prefill_tokens_per_s,
         "requests_per_s": speed.requests_per_s,
         "largest_rate_per_s": speed.most_per_s,
@@ -298,6 +316,6 @@ def as_block(speed: Speed, intervals: dict[str, Any]) -> dict[str, Any]:
         "state": speed.state,
         "bound": speed.bound,
         **waves,
-        "intervals": intervals,
-        "terms": (speed.ttft, speed.tpot),
+        "intervals": {name: bar for name, bar in intervals.items() if speed.generates or name == "ttft_s"},
+        "terms": (speed.ttft, speed.tpot) if speed.generates else (speed.ttft,),
     }

@@ -8,7 +8,7 @@ from vramcast.errors import UnmodelledError
 from vramcast.hardware.accelerator import Accelerator, rails_of, with_link
 from vramcast.models.operations import Split
 from vramcast.models.quantization.scheme import Scheme
-from vramcast.quantity import Number, is_array
+from vramcast.quantity import Number, is_array, where
 from vramcast.serving.engines.base import GGUF_ENGINES, POOL_ENGINES, Answer, Resolved
 from vramcast.serving.weights import same_as_model, storage_of
 from vramcast.speed.deployment import Deployment
@@ -145,7 +145,7 @@ def _pool(answer: Answer) -> dict[str, float]:
         return {}
     tokens = cache.pool_bytes / cache.bytes_per_token if cache.bytes_per_token else 0
     alone = cache.pool_bytes / cache.state_bytes if cache.state_bytes and not cache.bytes_per_token else 0
-    return {"pool_tokens": tokens, "pool_sequences": cache.state_sequences or alone}
+    return {"pool_tokens": tokens, "pool_sequences": where(cache.state_sequences > 0, cache.state_sequences, alone)}
 
 
 def _stored(answer: Answer, host_bandwidth: float) -> tuple[Scheme, dict[str, float], Places]:

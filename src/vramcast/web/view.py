@@ -133,7 +133,8 @@ def _speed(forecast: Forecast, say: Language) -> list[tuple[str, str, str]]:
         text = _text_of(name)
         bar = bars.get(name)
         ends = [v for key, v in bar.items() if key.startswith(("low", "high"))] if bar else []
-        rows.append((say(name.replace("_", "-")), text(value), f"{text(ends[0])} ... {text(ends[1])}" if len(ends) == 2 else ""))
+        label = "vector-s" if name == "ttft_s" and "tpot_s" not in speed else name.replace("_", "-")
+        rows.append((say(label), text(value), f"{text(ends[0])} ... {text(ends[1])}" if len(ends) == 2 else ""))
         if name == "ttft_s" and "waves" in speed:
             rows.append((say("ttft-waves"), time_text(speed["waves"]["ttft_s"]), say("waves-why")))
     if "run" in speed:

@@ -266,3 +266,21 @@ def test_where_the_rate_is_out_of_reach_only_what_comes_near_is_a_choice() -> No
     assert not plan.meets
     best = max(choice.tokens_per_s for choice in (*plan.ranked, *plan.front))
     assert all(choice.tokens_per_s > best / 3 for choice in plan.front)
+
+
+def test_a_model_of_states_alone_is_planned() -> None:
+    """Its cache holds sequences and no tokens; arrays of both once met as a truth value."""
+    plan = vramcast.plan("serve", "state-spaces/mamba-2.8b-hf", gpu="4090", engine=["vllm", "sglang"])
+    assert plan.ranked and plan.ranked[0].fit.verdict == "fits"
+
+
+@pytest.mark.parametrize(
+    ("model", "said", "kind"),
+    [
+        ("BAAI/bge-m3", "makes vectors", QuestionError),
+        ("google-t5/t5-3b", "vLLM has no T5", UnmodelledError),
+    ],
+)
+def test_what_no_engine_generates_with_has_no_plan(model: str, said: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=said):
+        vramcast.plan("serve", model, gpu="4090")

@@ -14,12 +14,9 @@ def speed_section(page: Page, speed: dict[str, Any], *, held: bool = True) -> No
     bars, say = speed.get("intervals", {}), spoken()
     page.table(
         [
-            (say("ttft-s"), time_text(speed["ttft_s"]), _bar(bars.get("ttft_s"), time_text)),
+            (say("ttft-s" if "tpot_s" in speed else "vector-s"), time_text(speed["ttft_s"]), _bar(bars.get("ttft_s"), time_text)),
             *_in_waves(speed),
-            (say("tpot-s"), time_text(speed["tpot_s"]), _bar(bars.get("tpot_s"), time_text)),
-            (say("tokens-per-s-per-user"), f"{speed['tokens_per_s_per_user']:,.1f}", ""),
-            (say("t-all-users"), f"{speed['tokens_per_s']:,.0f}", _bar(bars.get("tokens_per_s"), lambda x: f"{x:,.0f}")),
-            (say("tokens-per-s-per-gpu"), f"{speed['tokens_per_s_per_gpu']:,.0f}", ""),
+            *_of_tokens(speed),
             (say("prefill-tokens-per-s"), f"{speed['prefill_tokens_per_s']:,.0f}", ""),
             (say("t-rate"), f"{speed['largest_rate_per_s']:,.3g}/s", _state(speed)),
         ],
@@ -28,10 +25,27 @@ def speed_section(page: Page, speed: dict[str, Any], *, held: bool = True) -> No
     )  # fmt: skip
     _pools(page, speed.get("pools"))
     binds = say.word("bound", speed["bound"])
-    page.line(f"  {say('bound')} ", (binds, "title"), (f"; {say('t-explain-speed')}", "faint"))
+    page.line(
+        f"  {say('bound')} ",
+        (binds, "title"),
+        (f"; {say('t-explain-speed' if 'tpot_s' in speed else 't-explain-vector')}", "faint"),
+    )
     if "warning" in speed:
         page.line("  ", (speed["warning"], "bad"))
     _percentiles(page, speed)
+
+
+def _of_tokens(speed: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """What a model that generates adds; an encoder makes one vector of a text."""
+    if "tpot_s" not in speed:
+        return []
+    bars, say = speed.get("intervals", {}), spoken()
+    return [
+        (say("tpot-s"), time_text(speed["tpot_s"]), _bar(bars.get("tpot_s"), time_text)),
+        (say("tokens-per-s-per-user"), f"{speed['tokens_per_s_per_user']:,.1f}", ""),
+        (say("t-all-users"), f"{speed['tokens_per_s']:,.0f}", _bar(bars.get("tokens_per_s"), lambda x: f"{x:,.0f}")),
+        (say("tokens-per-s-per-gpu"), f"{speed['tokens_per_s_per_gpu']:,.0f}", ""),
+    ]
 
 
 def _in_waves(speed: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -127,8 +127,8 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     llama.cpp's converter keeps, 0: all. ``gguf_mix``: the branch of llama-quant.cpp that names this architecture.
     ``largest_capture``: the largest batch that vLLM captures as a graph for this class, 0: by the engine's own rule.
     ``sglang_cuts_towers``: SGLang's vision tower is cut by tensor parallelism (VisionAttention and parallel linears).
-    ``sglang_blind``: SGLang shows it no images without --enable-multimodal. ``vllm_until``: the last vLLM release that had
-    the class, "": the newest has it.
+    ``sglang_blind``: SGLang shows it no images without --enable-multimodal. ``backend``: how far
+    an engine's Transformers backend takes the class: ``made`` for it, attention ``settable``, ``none``, "": it has none.
     ``gguf``: whether llama.cpp can hold the class, False where neither its converter nor its graphs know it
     (conversion/__init__.py of b9900, TEXT_MODEL_MAP); ``ggml_program``: what of ggml runs it then.
     """
@@ -148,7 +148,7 @@ class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     largest_capture: int = 0
     sglang_cuts_towers: bool = False
     sglang_blind: bool = False
-    vllm_until: str = ""
+    backend: Literal["", "made", "settable", "none"] = ""
     gguf: bool = True
     ggml_program: str = ""
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from vramcast.errors import MissingError, UnmodelledError, VramcastError
+from vramcast.errors import MissingError, QuestionError, UnmodelledError, VramcastError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption
 from vramcast.models.inventory import Model
@@ -17,6 +17,8 @@ from vramcast.planning.plans.serving_table import Columns, Fitting, fitting, one
 from vramcast.planning.plans.wanted import Setting, Wanted
 from vramcast.planning.plans.weights import weights_of
 from vramcast.serving.engines.base import answer_of, why_not
+from vramcast.serving.engines.classes import newest_with
+from vramcast.serving.layers import encodes_only
 from vramcast.speed.answer import load_of, step_of
 from vramcast.speed.closed_form import steady
 from vramcast.speed.step import Step
@@ -52,23 +54,39 @@ def plan_serving(
 ) -> ServingPlan:
     """The plan; ``watch`` is told how many structures of how many are done.
 
-    Raises MissingError without NumPy and UnmodelledError where no structure can be forecast at all.
+    Raises MissingError without NumPy, QuestionError for a model that makes vectors, and UnmodelledError where no structure can be
+    forecast at all.
     """
     check_numpy()
+    if encodes_only(model):
+        raise QuestionError(f"a plan ranks tokens, and {model.id} makes vectors: vramcast serve {model.id} --gpu CARD --prompt N")
     settings, refused = list(_settings(wanted, model)), dict[str, int]()
     refused |= dict.fromkeys(_cards_without_engine(wanted), 0)
     tables = list(_tables(wanted, settings, refused, watch or (lambda done, of: None)))
     if not tables:
-        because = next(iter(refused), "") or "; ".join(_not_started(wanted)) or "no engine, card and layout go together"
+        most = sorted(refused, key=lambda why: -refused[why])[: len(wanted.engines)]
+        because = (
+            "; ".join(why for why in most if refused[why])
+            or next(iter(refused), "")
+            or "; ".join(_not_started(wanted))
+            or "no engine, card and layout go together"
+        )
         raise UnmodelledError(f"no deployment can be forecast: {because}")
     plan = ServingPlan(
         wanted=wanted, tried=sum(t.tried for t in tables), structures=len(settings), refused=refused,
-        assumed=(*assumed, *model.assumed, *prices_taken(wanted.offers)),
+        assumed=(*assumed, *_releases(wanted, model), *model.assumed, *prices_taken(wanted.offers)),
     )  # fmt: skip
     shown = [table for table in tables if not table.setting.layout.on_host]
     if not any(len(table.gpus) for table in shown):  # what is read from the host is slower: only where no cards hold all
         shown = tables
     return _ranked(plan, Joined(wanted, shown), shown)
+
+
+def _releases(wanted: Wanted, model: Model) -> tuple[Assumption, ...]:
+    """Engines whose newest release has the class no more, with the one that is asked instead."""
+    last = {engine: newest_with(engine, model) for engine in wanted.engines}
+    because = f"newest release that has {model.architecture}"
+    return tuple(Assumption(f"{engine}_version", release, because) for engine, release in last.items() if release)
 
 
 def _tables(wanted: Wanted, settings: Sequence[Setting], refused: dict[str, int], watch: Watch) -> Iterator[Columns]:

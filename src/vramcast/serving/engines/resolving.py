@@ -15,6 +15,7 @@ from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.quantity import Number, extent, is_array
 from vramcast.serving.engines.base import GB10, Engine, Resolved, Table, Version, at, parse_version, plugin_of, why_not
+from vramcast.serving.engines.classes import lacking, newest_with
 from vramcast.serving.engines.layouts import REASONS, check_layout, spread_of
 from vramcast.serving.engines.options import checked
 from vramcast.serving.weights import same_as_model, storage_of
@@ -49,15 +50,18 @@ def opened(engine: Engine, question: Serving, model: Model) -> tuple[Defaults, s
     """
     given = checked(question.options, engine.options, engine.name)
     defaults = Defaults(given)
-    text, number = _release(engine, question.engine_version, defaults)
+    text, number = _release(engine, question.engine_version, defaults, model)
     if engine.name in REASONS:
         check_layout(engine.name, text, model, spread_of(engine.name, question.parallel, given))
     return defaults, text, number
 
 
-def _release(engine: Engine, asked: str | None, defaults: Defaults) -> tuple[str, Version]:
+def _release(engine: Engine, asked: str | None, defaults: Defaults, model: Model) -> tuple[str, Version]:
     """A release beyond those read is answered by the nearest one's rules, and the answer says so; another major is refused."""
     oldest, newest = engine.versions[0], engine.versions[-1]
+    if asked is None and (last := newest_with(engine.name, model)):
+        text = defaults.note("engine_version", last, f"newest release that has {model.architecture}")
+        return text, parse_version(text, engine.name)
     if asked is None:
         text = defaults.note("engine_version", newest, "newest release whose rules are known")
         return text, parse_version(text, engine.name)
@@ -99,6 +103,7 @@ def resolved(
     if concurrency is None:
         concurrency = defaults.note("concurrency", 1, "one request of the whole context")
     question, followed = cache_followed(question, model, version)
+    classes, unknown = lacking(question.engine, version, model)
     return Resolved(
         question=question,
         model=model,
@@ -109,6 +114,7 @@ def resolved(
         options=defaults.values,
         assumed=(
             *_not_native(question, model, card),
+            *classes,
             *assumed_class(card),
             *_shown_memory(card, defaults.values),
             *model.assumed,
@@ -117,6 +123,7 @@ def resolved(
         ),
         unmodelled=(
             *(Unmodelled(what) for what in model.unmodelled),
+            *unknown,
             *crossed(question, model, concurrency),
             *_through_plugin(question, card),
         ),

@@ -10,12 +10,11 @@ import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption, Instant, RankMemory, Term
-from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, LatentAttention
 from vramcast.models.sharding import Stage, distinct_stages, every_stage
 from vramcast.quantity import Number, ceiling, floored, is_array, is_nothing, maximum, minimum, named, where, whole
-from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, held_at_once, narrowest, parse_version
+from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, held_at_once, narrowest
 from vramcast.serving.engines.layouts import (
     check_context_ranks,
     even_split,
@@ -340,9 +339,7 @@ class Vllm(msgspec.Struct, frozen=True):
         found = resolved(question, model, card, defaults, version=version, context=context)
         storage = storage_of(model, quant=question.quant, dtype=loaded_dtype(model, question.dtype, card))
         kernel, other = vllm_kernel(model, storage, card, number, defaults.values)
-        said = _gone(model, number) + named_kernel(
-            model, storage, kernel, other, expert_group(question.parallel, defaults.values)
-        )
+        said = named_kernel(model, storage, kernel, other, expert_group(question.parallel, defaults.values))
         more = unsized_images(model)
         if not (said or more):
             return found
@@ -351,16 +348,6 @@ class Vllm(msgspec.Struct, frozen=True):
     def forecast(self, resolved: Resolved) -> Answer:
         """Memory of each distinct rank, the cache plan (the smallest over ranks), the limits and the start-up error."""
         return answer(resolved)
-
-
-def _gone(model: Model, version: Version) -> tuple[Assumption, ...]:
-    """That the release has no such class any more (vllm/model_executor/models/registry.py, _PREVIOUSLY_SUPPORTED_MODELS)."""
-    last = model_class(model.family).served.vllm_until
-    if not last or version[:3] <= parse_version(last, "vllm")[:3]:
-        return ()
-    return (
-        Assumption("vllm", "refused", f"vLLM had {model.architecture or model.family} up to {last}: use --engine vllm=={last}"),
-    )
 
 
 def _note_group(defaults: Defaults, parallel: Parallel) -> None:
