@@ -32,7 +32,7 @@ from vramcast.training.recipe.parts import Recipe, width
 from vramcast.training.structure import Rank, StepNumbers, Structure, rank_of
 
 STEPS = 2  # the second finds the optimizer's states there, and the segments that the first one left
-BUCKET_BYTES = 25 << 20  # torch 2.13, nn/parallel/distributed.py: bucket_cap_mb
+FIRST_BUCKET_BYTES, BUCKET_BYTES = 1 << 20, 25 << 20  # torch 2.13, c10d/reducer.hpp, nn/parallel/distributed.py: bucket_cap_mb
 EMBEDDING, HEAD = -1, -2  # units that are no layers
 Held = Block | None
 
@@ -151,8 +151,10 @@ class Step:
         own = {id(block): LayerEvents(self._tape(block)) for block in model.blocks}
         self.layers = [own[id(block)] for block in model.layer_list()]
         self.full = self.recipe.task.method == "full"
-        self.tensors = [n for b in model.layer_list() for n in tensors_of(b, self.recipe)]
-        self.tensors += [t.elements for t in model.tensors if t.kind != "buffer"]
+        outer = [t for t in model.tensors if t.kind != "buffer"]
+        self.tensors = [t.elements for t in outer if t.role == "embedding"]
+        self.tensors += [n for b in model.layer_list() for n in tensors_of(b, self.recipe)]
+        self.tensors += [t.elements for t in outer if t.role != "embedding"]
         self.recomputes = self.recipe.recomputation.policy.kind == "full"
         self.gradients: list[Held] = []
         self.named: list[Held] = []
@@ -186,29 +188,46 @@ class Step:
 
     def run(self) -> None:
         """All steps."""
-        states, take = self.rank.states, self.memory.take
         self.load()
-        if self.recipe.sharding.ddp_buckets:
-            for _ in range(int(states.gradients.value // BUCKET_BYTES) + 1):
-                take(min(BUCKET_BYTES, states.gradients.value))
+        buckets = self._buckets(first=True)
         for step in range(STEPS):
+            if step:
+                self.memory.give(*buckets)
+                buckets = self._buckets(first=False)
             for batch in range(2 if self.rank.accumulates else 1):
                 self._batch(first=step + batch == 0, adds=batch > 0)
             self.update(first=not step)
 
+    def _buckets(self, *, first: bool) -> list[Held]:
+        """DDP's buckets: one of all gradients, and from the second step on as many as fill up in the order in which these come.
+
+        Sources: torch 2.13, nn/parallel/distributed.py, compute_bucket_size_limits (one where no parameter goes unused);
+        c10d/reducer.cpp, rebuild_buckets and compute_bucket_assignment_by_size (a bucket is full when it reaches its limit).
+        """
+        size = self.rank.states.gradients.value if self.recipe.sharding.ddp_buckets else 0
+        if first or not size:
+            return [self.memory.take(size)]
+        whole, limit, filled, found = sum(self.tensors), FIRST_BUCKET_BYTES, 0.0, list[Held]()
+        for elements in reversed(self.tensors):
+            filled += size * elements / whole
+            if filled >= limit:
+                found.append(self.memory.take(filled))
+                filled, limit = 0.0, BUCKET_BYTES
+        return [*found, self.memory.take(filled)]
+
     def update(self, *, first: bool) -> None:
         """The optimizer's step; its first makes the states."""
-        for _ in range(2 if first else 0):
-            self._spread(self.rank.states.optimizer.value / 2)
+        if first:  # torch 2.13, optim/adamw.py, _init_group: both moments of one tensor, then of the next
+            self._spread(self.rank.states.optimizer.value / 2, each=2)
         self.memory.give(*self._spread(self.rank.states.step_copy.value))
         if self.recipe.update.frees_gradients:
             self.memory.give(*self.gradients)
             self.gradients = []
 
-    def _spread(self, size: Any) -> list[Held]:
-        """Blocks of one tensor each where everything is trained, else one for what adapters add."""
-        whole = sum(self.tensors)
-        return [self.memory.take(size * n / whole) for n in self.tensors] if size else []
+    def _spread(self, size: Any, *, each: int = 1) -> list[Held]:
+        """That size by tensor, in so many blocks of ``each`` that follow one another."""
+        whole, parts = sum(self.tensors), [n for n in self.tensors for _ in range(each)] if size else []
+        return [self.memory.take(size * n / whole) for n in parts]
 
     def _batch(self, *, first: bool, adds: bool) -> None:
         memory, boundary = self.memory, self.rank.layers.boundary

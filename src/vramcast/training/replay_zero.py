@@ -44,7 +44,7 @@ class PartitionedStep(Step):
         if not self.full:
             return [self.part]
         found: list[float] = []
-        for elements in (*(t.elements for t in self.model.tensors if t.role == "embedding"), *self.tensors):
+        for elements in self.tensors:
             if sum(found) >= self.part:
                 break
             found.append(elements)
