@@ -29,6 +29,13 @@ from vramcast.cli import run
          "--gpu=mac studio m2 ultra 192gb --context=auto --quant=Q4_K_M"),
         ("qwen3:32b on g5.12xlarge", "serve", "qwen3:32b", "--gpu=g5.12xlarge --context=auto"),
         ("qwen3", "fit", "qwen3", ""),
+        ("can my 3090 train the lora in 8bit for a 13B?", "train", "meta-llama/Llama-2-13b-chat-hf",
+         "--gpu=3090 --method=lora --quant=int8"),
+        ("train llama 3.1 70B with qlora on 4 * A6000 GPUS = 192 GB total VRAM", "train", "llama 3.1 70B",
+         "--gpu=A6000x4 --method=qlora"),
+        ("two used 3090 or one 5090 for qwen3 32b?", "plan", "qwen3 32b", "--gpu=3090x2 --gpu=5090x1 --by=cards"),
+        ("how many nodes each having 8 H100s for llama 3.1 405b", "plan", "llama 3.1 405b", "--gpu=H100 --by=cards"),
+        ("Qwen3-8B 8*4090 并发人数", "serve", "Qwen3-8B", "--gpu=4090x8 --best=users --context=4096"),
         ("how much vram to run or fine-tune llama 3.1 8b", "fit", "llama 3.1 8b", ""),
         ("can i run llama 70b on two 3090s", "fit", "llama 70b", "--gpu=3090x2 --only=run"),
         ("which quant for 12 GB mistral nemo 12b", "fit", "mistral nemo 12b", "--gpu=12 GB"),
@@ -115,6 +122,9 @@ def test_what_is_no_question_is_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "model", "unread"),
     [
+        ("dual RTX 3090 or Mac Studio 128GB for llama 3.3 70B", "llama 3.3 70B", "Mac Studio 128GB"),
+        ("gpt-oss-20b with 8GB vram and 64GB ram", "gpt-oss-20b", "64GB of the machine's own memory"),
+        ("fine-tune qwen3 8b on a 4090 for 3 users", "qwen3 8b", "3 users"),
         ("can I run qwen3 8b chat on windows with wsl on a 4090", "qwen3 8b chat", "windows wsl"),
         ("我的老电脑用4090能跑Qwen3-8B吗", "Qwen3-8B", "老电脑"),
         ("how much vram for phi4 14b with rag and langchain", "phi4 14b", "rag langchain"),
@@ -183,3 +193,18 @@ def test_a_named_model_is_no_question_for_models() -> None:
     for line in ("which gpu for the llama 3.1 8b model on a 4090", "best way to run qwen3 8b on 3090"):
         asked = plain_question(line)
         assert asked is not None and asked.model
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("what can I run on a 9999", "unknown GPU '9999'"),
+        ("best model", "vramcast fit --gpu CARD for the models it runs"),
+        ("which model should I use?", "vramcast fit --gpu CARD for the models it runs"),
+    ],
+)
+def test_who_asks_for_models_without_a_known_card_is_told_what_to_name(
+    line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(line.split()) == 2
+    assert said in capsys.readouterr().err

@@ -115,3 +115,30 @@ def test_a_program_that_shares_one_context_holds_that_of_every_user() -> None:
     one, all_of_them = (next(way for way in found.run if way.how == "Q4_K_M") for found in (alone, ten))
     assert all_of_them.needed_bytes - one.needed_bytes > 8 * 4096 * 819_200  # bytes of a token in 16 bits
     assert "--context 40960 --concurrency 10" in all_of_them.flags
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("fit --gpu 3060 --seq 12", "--seq is the length that is trained on: say --only train beside it, or --context TOKENS"),
+        ("fit qwen3-8b --only run --seq 512", "--seq is the length that is trained on"),
+        ("fit --gpu 3060 --only train --users 3", "--users is of serving, and --only train asks for training alone"),
+        ("fit qwen3-8b --only train --context 4k", "--context is of serving"),
+    ],
+)
+def test_a_length_of_the_other_task_is_refused(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(line.split()) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_where_no_model_fits_the_smallest_and_a_shorter_length_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("fit --gpu 2GB --context 1m".split()) == 1
+    said = capsys.readouterr().out
+    assert "the smallest of them is " in said
+    assert "vramcast fit --gpu 2.00GiB --context 8192" in said
+
+
+@pytest.mark.parametrize("command", ["fit qwen3-8b --only run", "serve qwen3-8b"])
+def test_cards_of_several_kinds_count_as_the_smallest(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run([*command.split(), "--gpu", "3090, 3060"])
+    assert "GeForce RTX 3060 12GB, GeForce RTX 3090: every card counts as a GeForce RTX 3060 12GB" in capsys.readouterr().out

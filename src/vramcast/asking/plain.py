@@ -12,12 +12,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vramcast.asking.plain_model import Found, is_model, model_in
+from vramcast.asking.plain_model import Found, foreign_words, is_model, model_in
 from vramcast.asking.plain_words import (
     AFTER,
     ASKING,
     BEFORE,
     BOTH,
+    CARD_BEHIND,
     CLUSTER,
     COUNTED,
     DTYPES,
@@ -37,6 +38,7 @@ from vramcast.asking.plain_words import (
     SIZE_OF_A_CARD,
     SPEED_CONTEXT,
     SUFFIX,
+    TOTAL,
     TRAINS,
     USUAL_CONTEXT,
     WANTED,
@@ -82,7 +84,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
 def plain_question(text: str) -> Plain | None:
     """The question in one line of a person's words, or None where it is none."""
     plain = re.sub(r"[()（）\[\]，]|['’]s\b", " ", text)
-    line = " ".join(MIXED.sub(" ", GLUED.sub(r"\1 x ", plain)).split())
+    line = " ".join(MIXED.sub(" ", GLUED.sub(r"\1 x ", TOTAL.sub(" ", plain))).split())
     if not line or len(line) > _LONGEST or line.startswith("-") or " --" in line:
         return None
     wanted, left = _wanted(line)
@@ -94,12 +96,18 @@ def plain_question(text: str) -> Plain | None:
     asks = bool(cards or wanted or settings or trains or ASKING.match(line))
     found = model_in(left, surely=asks)
     if len(cards) == 1 and WHICH_MODELS.search(line) and (found is None or not is_model(found.name)):
-        return _which_models(
-            cards[0], count, settings, trains=trains, unread=f"{found.name} {found.unread}".strip() if found else ""
-        )
+        unread = f"{found.name} {found.unread}".strip() if found else " ".join(foreign_words(left))
+        return _which_models(cards[0], count, settings, trains=trains, unread=unread)
+    if found is None and not cards and WHICH_MODELS.search(line) and not foreign_words(left.partition(" on ")[0]):
+        behind = CARD_BEHIND.search(line)  # of a card that nobody knows: --gpu refuses it and names the nearest
+        return Plain(command="fit", model="", flags=(f"--gpu={behind[1].strip()}",) if behind else ())
     if found is None or len(found.unread.split()) > _MOST_UNREAD:
         return None
     found, cards = _with_its_card(found, cards, line)
+    if trains and settings.get("concurrency"):
+        found = Found(found.name, f"{found.unread} {settings['concurrency']} users".strip())
+    if size := settings.get("host"):
+        found = Found(found.name, f"{found.unread} {size}GB of the machine's own memory".strip())
     said = _Said(line=line, cards=cards, count=count, settings=settings, wanted=wanted, trains=trains)
     return msgspec.structs.replace(_asked(found.name, said), unread=found.unread)
 
@@ -108,7 +116,9 @@ def _which_models(card: str, count: int, settings: dict[str, str], *, trains: bo
     """The page of a card, for a line that asks which models it runs or trains."""
     flags = [f"--gpu={card}x{count}" if count > 1 else f"--gpu={card}"]
     flags += [f"--{'seq' if trains else 'context'}={settings['context']}"] if "context" in settings else []
-    flags += [f"--users={settings['concurrency']}"] if "concurrency" in settings else []
+    users = settings.get("concurrency", "")
+    flags += [f"--users={users}"] if users and not trains else []
+    unread = f"{unread} {users} users".strip() if users and trains else unread
     return Plain(command="fit", model="", flags=(*flags, *(["--only=train"] if trains else [])), unread=unread)
 
 
@@ -131,7 +141,7 @@ def _asked(model: str, said: _Said) -> Plain:
     card, settings, trains, wanted = said.card, said.settings, said.trains, said.wanted
     if settings.get("context", "").isalpha():  # the entire context
         settings["context"] = str(_positions(model))
-    if len(said.cards) > 1 or (card and said.count == 1 and wanted == "cards"):
+    if len(said.cards) > 1 or (card and (wanted == "nodes" or (said.count == 1 and wanted == "cards"))):
         return _planned(model, said)
     if settings.pop("host", "") and not trains:
         settings.setdefault("engine", "ollama")  # of the engines here the one that shares a model between card and host by itself
@@ -212,7 +222,8 @@ def _flags_of_fit(said: _Said) -> list[str]:
     only = [] if said.trains == bool(runs) else ["--only=train"] if said.trains else ["--only=run"]
     length = "seq" if "--only=train" in only else "context"
     context = [f"--{length}={settings['context']}"] if "context" in settings else []
-    return [*context, *([f"--users={settings['concurrency']}"] if "concurrency" in settings else []), *only]
+    users = [f"--users={settings['concurrency']}"] if "concurrency" in settings and length == "context" else []
+    return [*context, *users, *only]
 
 
 def _flags_wanted(said: _Said) -> list[str]:
@@ -256,17 +267,24 @@ def _cards(left: str, line: str) -> tuple[tuple[str, ...], int, str]:
     other, more, rest = _card(left)
     if not other:
         return (card,), count, left
-    if SIZE_OF_A_CARD.fullmatch(other) or SIZE_OF_A_CARD.fullmatch(card):  # its memory, said beside its name
+    sizes = [bool(SIZE_OF_A_CARD.fullmatch(one)) for one in (card, other)]
+    if any(sizes) and not all(sizes) and not _are_apart(card, other, line):  # its memory, said beside its name
         name, size = (card, other) if SIZE_OF_A_CARD.fullmatch(other) else (other, card)
         sized = f"{name} {size}" if not re.search(r"\d\s?gb?\b", name, re.I) else name
         return (sized if _is_card(sized) else name,), max(count, more), rest
     (first, n), (second, m) = sorted(((card, count), (other, more)), key=lambda one: line.find(one[0]))
     between = line[line.find(first) + len(first) : line.find(second)].removesuffix(f"{m} ")
-    if EITHER.fullmatch(between):
+    if EITHER.fullmatch(between) and not any(sizes):
         return (f"{first}x{n}", f"{second}x{m}"), 1, re.sub(r"\bor\b|\bvs\b|还是|或", " ", rest)
     if BOTH.fullmatch(between):
         return (", ".join([first] * n + [second] * m),), 1, rest
     return (first,), n, f"{rest} {second}"  # the second is told as not read
+
+
+def _are_apart(one: str, other: str, line: str) -> bool:
+    """Whether a word of choice or of joining stands between two cards: RTX 3090 or Mac Studio 128GB."""
+    first, last = sorted((line.find(one), line.find(other)))
+    return re.search(r"\b(?:or|vs\.?|versus|and|plus)\b|还是|或|和", line[first:last]) is not None
 
 
 def _card(line: str) -> tuple[str, int, str]:
@@ -330,9 +348,13 @@ def _training_flags(said: dict[str, str]) -> list[str]:
     method = METHODS.get(said.get("method", ""), said.get("method", "")).lower()
     if said.get("quant", "").lower() in ("4bit", "4-bit", "4bits", "4-bits", "nf4", "int4") and method in ("", "lora"):
         method = "qlora"
+    eight = re.fullmatch(r"8[- ]?bits?|int8", said.get("quant", ""), re.I) is not None and method != "qlora"
+    if eight and method in ("", "lora"):
+        method = "lora"  # weights in eight bits are frozen ones: load_in_8bit of the Trainer's programs
     if said.get("framework", "").lower() == "unsloth" and not method:
         method = "qlora"  # FastLanguageModel.from_pretrained: load_in_4bit is True by default
     flags = [f"--method={method}"] if method else []
+    flags += ["--quant=int8"] if eight and method == "lora" else []
     flags += [f"--seq={said['context']}"] if "context" in said else []
     flags += [f"--micro-batch={said['batch']}"] if "batch" in said else []
     flags += [f"--{name}={said[name]}" for name in ("samples", "epochs", "zero") if name in said]

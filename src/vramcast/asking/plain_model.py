@@ -195,6 +195,11 @@ def _less_asking(text: str) -> str:
     return line
 
 
+def foreign_words(text: str) -> list[str]:
+    """The words of a text that are none of asking."""
+    return list(_foreign(_less_asking(text)))
+
+
 def _unread(line: str, run: tuple[int, int]) -> str:
     """The words on both sides of the name that are none of asking, in their order."""
     told = [word for part in (line[: run[0]], line[run[1] :]) for word in _foreign(part)]

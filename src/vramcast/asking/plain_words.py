@@ -16,7 +16,7 @@ ASKING = re.compile(
     needed|needing|require[sd]?|for|of|enough|ok|please|hello|hi|want|wanna|try|trying|the|my|model|llm|inside|hold|handle|get|
     i'm|or|there|any|are|was|be|not|but|so|like|when|why|runs|into|out|oom|cuda|mem|ram|dose|provide|give|tell|resources?|power|error|
     errors|fails?|crash(?:es)?|concurrently|length|size|gaming|blocks|single|double|dual|possible|works?|during|fully|
-    understand|don't|issue|problem|case|by\s+default|default|
+    really|too|large|big|small|tiny|used|second-?hand|old|new|understand|don't|issue|problem|case|by\s+default|default|
     best|good|better|buy|rent|should|hardware|only|just|have|has|got|i've|this|that|still|even|now|requirements?|
     specs?|minimum|min|recommended|anyone|someone|know|would|about|expect|system|pc|machine|laptop|rig|setup|properly|comfortably|
     {RUNS}|{TRAINS}|full|and|with|using|on|in|at|into|by|via|under|from|a|an|card|cards|locally|local|me|if|take|takes)\b
@@ -66,7 +66,7 @@ WANTED = (
     ("users", re.compile(
         r"how many (?:concurrent |parallel |simultaneous )?(?:users|people|requests|clients|sessions)|"
         r"max(?:imum)? (?:number of )?(?:concurrent )?(?:users|concurrency|requests)|"
-        r"(?:支持|能带|服务)?多少(?:个)?(?:用户|并发|人)", re.I)),
+        r"(?:支持|能带|服务)?多少(?:个)?(?:用户|并发|人)|并发(?:人数|数|量|上限)", re.I)),
     ("longest", re.compile(
         r"(?:max(?:imum)?|longest|largest|biggest|how (?:long|much|big)(?: of)?(?: an?)?)\s+"
         r"(?:(?:context|ctx)(?:\s+(?:length|window|size))?|model len(?:gth)?)|"
@@ -76,6 +76,8 @@ WANTED = (
         r"(?:(?:is |are |get |getting |only )\d[\d.]*\s*)?(?:tokens?|tok|t)\s*(?:/|per |a )\s*(?:s|sec|second)\b"
         r"(?: (?:normal|good|ok|slow|right))?|"
         r"how (?:fast|slow)(?: (?:is|does|will|can))?|tokens? speed|\bspeed\b|多快|速度", re.I)),
+    ("nodes", re.compile(
+        r"how many (?:nodes|machines|servers)(?: (?:each )?(?:having|with|of))?|(?:几|多少)\s*(?:台|节点|个节点)", re.I)),
     ("cards", re.compile(
         r"how many (?:cards|gpus)|how many (?:blocks|pieces|units) of|how many(?= (?:\d+ ?gb? )?(?:[a-z]+ ?)?[a-z]{0,3}\d)|"
         r"(?:几|多少)\s*(?:张|块|卡)", re.I)),
@@ -108,11 +110,17 @@ METHODS = {"全参": "full", "全参数": "full", "全量": "full"}
 FILES = {"Q2": "Q2_K", "Q3": "Q3_K_M", "Q4": "Q4_K_M", "Q5": "Q5_K_M", "Q6": "Q6_K", "Q8": "Q8_0"}
 
 
-BEFORE = re.compile(rf"(?<![A-Za-z0-9.])(?:[x×*](?=\d))?(\d{{1,4}}|{'|'.join(NUMBERS)})\s*(?:[x×*]|张|块|卡|个)?\s*$", re.I)
+BEFORE = re.compile(
+    rf"(?<![A-Za-z0-9.])(?:[x×*](?=\d))?(\d{{1,4}}|{'|'.join(NUMBERS)})\s*(?:[x×*]|张|块|卡|个)?\s*"
+    r"(?:(?:used|new|old|second-?hand|refurbished|identical|nvidia)\s+)*$", re.I)  # fmt: skip
+CARD_BEHIND = re.compile(r"\b(?:on|with|for|in)\s+(?:(?:an?|the|my|one)\s+)?((?=[^?!,]*\d)[\w][\w .+-]{1,40}?)[?!. ]*$", re.I)
+TOTAL = re.compile(
+    r"\s*=\s*\d{1,5}\s?gi?b?(?:\s+(?:of|in|total|combined|v?ram|memory))*\b", re.I
+)  # 4 x A6000 = 192 GB total VRAM
 AFTER = re.compile(r"\s*[x×*]\s*(\d{1,4})\b|\s*(\d{1,3}|[单一两二双三四八])\s*[张卡块](?!\s*显存)")
 COUNTED = re.compile(r"(\d{1,4})\s*(?:[x×*]|张|块|卡|个)\s*(.+)", re.I)
 ON = re.compile(r"(.+?)\s+on\s+(?:(?:an?|the|my)\s+)?(.+)", re.I)
-PLURAL = re.compile(r"(?<=\d)s$")
+PLURAL = re.compile(r"(?<=\d)s$|\s+(?:gpus?|cards?)$", re.I)
 GLUED = re.compile(r"(?<![A-Za-z0-9.-])(\d{1,4})[x×*](?=[A-Za-z0-9])(?!\d+(?:\.\d+)?b\b)", re.I)
 # Between Chinese and Latin words a space; a maker's name stays with its card, and a counter with its number.
 MIXED = re.compile(r"(?<=[A-Za-z0-9])(?=[\u4e00-\u9fff])|(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9])")

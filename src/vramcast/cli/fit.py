@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vramcast.cli.help.grouped import CONTEXT, GroupedCommand
+from vramcast.errors import QuestionError
 from vramcast.units import count, gib
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def command(**given: Any) -> int:
     Weights go from most bits to fewest, methods from the whole model to adapters. Without MODEL: which of today's models --gpu
     runs, or trains with --only train. Exit code 1: none of them fits the card.
     """
+    _refuse_what_is_not_read(given)
     if not given["model"]:
         from vramcast.cli.pages.models import show_models
 
@@ -54,6 +56,19 @@ def command(**given: Any) -> int:
     else:
         ways_page(ways, given["model"]).show()
     return 0 if not ways.gpu or any(_holds(way) for way in (*ways.run, *ways.train)) else 1
+
+
+def _refuse_what_is_not_read(given: dict[str, Any]) -> None:
+    """Raises QuestionError for a length or a load of the task that is not asked: nothing typed is dropped."""
+    trains = given["only"] == "train"
+    only_serving = given["only"] == "run" or (not given["model"] and not trains)
+    if given["seq"] is not None and only_serving:
+        raise QuestionError("--seq is the length that is trained on: say --only train beside it, or --context TOKENS to serve")
+    serving = next((name for name in ("context", "users") if given[name] is not None), "")
+    if trains and serving:
+        raise QuestionError(
+            f"--{serving} is of serving, and --only train asks for training alone: say --seq TOKENS, or leave it out"
+        )
 
 
 def _holds(way: "Way") -> bool:
@@ -89,6 +104,9 @@ def _title(page: "Page", ways: "Ways", asked: str) -> None:
     each = say("fit-each", memory=gib(ways.capacity_bytes, 1))
     cards = f"{ways.gpus} x {ways.gpu}, {each}" if ways.gpu else say("no-card")
     page.line(f"{cards}  ·  {say('fit-load', tokens=f'{ways.context:,}', users=ways.users)}")
+    for one in ways.assumed:
+        if one.because.startswith("of cards of several kinds"):
+            page.line((say("t-mixed", cards=str(one.value), least=ways.gpu), "warn"))
 
 
 def _headline(page: "Page", found: "tuple[Way, ...]", task: str) -> None:

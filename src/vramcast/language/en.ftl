@@ -410,4 +410,6 @@ models-way = how
 models-seq = sequences of { $tokens } tokens
 models-columns = each in the way that loses least; vramcast fit MODEL shows every way of one
 models-more = and { $more } more
+models-smallest = the smallest of them is { $model }
+t-mixed = { $cards }: every card counts as a { $least }, the one with least memory
 models-left-out = not on these cards

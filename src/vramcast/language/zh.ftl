@@ -410,4 +410,6 @@ models-way = 方式
 models-seq = 序列 { $tokens } 个 token
 models-columns = 每个模型取损失最小的方式；vramcast fit MODEL 显示一个模型的所有方式
 models-more = 等另外 { $more } 个
+models-smallest = 其中最小的是 { $model }
+t-mixed = { $cards }：每张卡都按显存最小的 { $least } 计算
 models-left-out = 这些卡放不下

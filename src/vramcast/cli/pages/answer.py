@@ -71,6 +71,9 @@ def _title(page: Page, forecast: Forecast) -> None:
     program = program_name(str(w.get("engine") or w.get("framework")))
     what = f"{program} {w.get('engine_version') or w.get('framework_version') or ''}".strip()
     page.line(f"{where}  ·  {what}  ·  {_load(w)}")
+    for one in forecast.assumed:
+        if one.because.startswith("of cards of several kinds"):
+            page.line((say("t-mixed", cards=str(one.value), least=str(w["gpu"])), "warn"))
     _trained(page, forecast)
     _verdict(page, forecast.fit, program)
     _not_native(page, forecast)

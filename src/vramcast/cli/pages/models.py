@@ -44,6 +44,7 @@ def models_page(found: "Choices") -> Page:
     title = say("models-run" if found.task == "run" else "models-train", some=len(found.models), all=found.asked)
     if not found.models:
         page.line((title, "bad"))
+        _nearest(page, found)
         return page
     page.heading(title)
     _table(page, found)
@@ -57,6 +58,22 @@ def models_page(found: "Choices") -> Page:
     page.line("  ", f"vramcast {command} {best.model} {found.gpu_flag} {best.way.flags}", hang=4)
     page.line("  ", f"vramcast fit {best.model} {found.gpu_flag}")
     return page
+
+
+def _nearest(page: Page, found: "Choices") -> None:
+    """What to ask where no model fits: the smallest one's own page, and the usual length where a longer one was asked."""
+    from vramcast.asking.ways import CONTEXT, SEQ
+
+    say = spoken()
+    if found.left_out:
+        page.line("  ", say("models-smallest", model=found.left_out[0]))
+    page.heading(say("fit-next"))
+    flag, asked, usual = ("context", found.context, CONTEXT) if found.task == "run" else ("seq", found.seq, SEQ)
+    only = "" if found.task == "run" else " --only train"
+    if asked > usual:
+        page.line("  ", f"vramcast fit {found.gpu_flag}{only} --{flag} {usual}")
+    if found.left_out:
+        page.line("  ", f"vramcast fit {found.left_out[0]} {found.gpu_flag}{only}")
 
 
 def _table(page: Page, found: "Choices") -> None:
