@@ -20,6 +20,7 @@ from vramcast.truth import bars
 from vramcast.truth.calibration import Choice, Held, calibrate, choose, encode, fold_of_row, fold_of_source, held_out
 from vramcast.truth.evaluation import Evaluation, evaluate
 from vramcast.truth.first_look import held_groups, looked_cells, read_looks
+from vramcast.truth.scales import OF_A_STEP
 from vramcast.truth.scoring import Point, Score, fit, macro, quantile, worst
 
 HERE = Path(__file__).parent
@@ -80,7 +81,19 @@ def _measures(found: Evaluation, scores: list[Score]) -> str:
 
 def _first_look() -> str:
     looks = read_looks(LOOKS)
-    head = ("measure", "combination", "rows", "groups", "sources", "median error", "p90", "held, groups", "held, rows", "width")
+    head = (
+        "measure",
+        "combination",
+        "rows",
+        "groups",
+        "sources",
+        "median error",
+        "p90",
+        "held, groups",
+        "held, rows",
+        "width",
+        "GiB",
+    )
     held, body = held_groups(looks), []
     for measure, seen in sorted({(look.measure, look.seen) for look in looks}, key=lambda kind: (kind[0], not kind[1])):
         own = [look for look in looks if (look.measure, look.seen) == (measure, seen)]
@@ -93,6 +106,7 @@ def _first_look() -> str:
             _percent(sum(g.share for g in groups) / len(groups), digits=0) if groups else "-",
             _percent(sum(g.share * g.rows for g in groups) / rows, digits=0) if groups else "-",
             _percent(sorted(g.width for g in groups)[len(groups) // 2], digits=0) if groups else "-",
+            _gib(sorted(g.size for g in groups)[len(groups) // 2]) if groups else "-",
         ))  # fmt: skip
     return _table([head, *body])
 
@@ -141,7 +155,7 @@ def _shown(ids: list[str]) -> Iterator[str]:
 
 def bars_of(measure: str) -> tuple[str, ...]:
     """The names under which bars of a measure are kept: those of processes that serve, and those of a training step."""
-    return measure, *(bars.OF_A_STEP[name] for name in (measure,) if name in bars.OF_A_STEP)
+    return measure, *(OF_A_STEP[name] for name in (measure,) if name in OF_A_STEP)
 
 
 def _held(held: dict[str, list[Held]], measure: str) -> str:
@@ -182,6 +196,11 @@ def _traced() -> dict[str, set[str]]:
 
 def _size(value: float) -> str:
     return f"{value / 2**30:,.2f} GiB" if abs(value) >= 2**20 else f"{value:,.0f}"
+
+
+def _gib(size: float) -> str:
+    """Bytes as GiB, of a measure whose errors are bytes; the others' looks kept no bytes."""
+    return f"{size / 2**30:.1f}" if size else "-"
 
 
 def _percent(value: float | None, sign: str = "", digits: int = 1) -> str:

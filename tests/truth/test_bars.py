@@ -10,7 +10,7 @@ from vramcast.hardware.cards import find_accelerator
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.base import answer_of
 from vramcast.training.forecast import forecast_training
-from vramcast.truth import bars
+from vramcast.truth import bars, scales
 from vramcast.truth.bars import Cell
 from vramcast.truth.steps import certain_bytes, step_scale, training_spread
 from vramcast.units import GiB
@@ -42,14 +42,25 @@ def test_weights_and_a_requested_cache_are_exact(table: None) -> None:
     beside = bars.overhead_bytes(answer, rank)
     exact = rank.needed_bytes - beside
     assert bar is not None and bar.cases == 30
-    scale = bars.error_scale(beside, 14.25 * GiB)
+    scale = scales.error_scale(beside, 14.25 * GiB)
     assert bar.high_bytes - exact == pytest.approx(beside + 1.2 * scale, rel=1e-4)
     assert bar.low_bytes - exact == pytest.approx(beside + 0.9 * scale, rel=1e-4)
 
 
+def test_graphs_err_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of a GiB and half of the forecast: a bar of graphs of 0.1 GiB adds 0.15 GiB, and not a multiple of a tenth."""
+    assert scales.graphs_scale(0.1 * GiB) == pytest.approx(0.15 * GiB)
+    cell = Cell(low=-1.0, high=2.0, quantiles=(-1.5, -1, -0.8, -0.2, 0.0, 0.2, 1.5, 2.0, 2.5), cases=30, sources=3)
+    monkeypatch.setattr(bars, "_table", lambda: {"graphs|*|*|*": cell})
+    bar = bars.interval_for("graphs", 0.1 * GiB, {"engine": "vllm"}, scales.graphs_scale(0.1 * GiB))
+    assert bar is not None
+    assert (bar.low, bar.high) == pytest.approx((0, 0.4 * GiB)), "no graphs are smaller than none"
+    assert bars.interval_for("graphs", 0.1 * GiB, {"engine": "vllm"}) is None, "without its unit it has no bar"
+
+
 def test_an_overhead_errs_by_bytes_and_the_pool_by_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quarter of a GiB, a fifth of the overhead and a fiftieth of the weights: 2 GiB beside 10 GiB of weights err by 0.85."""
-    assert bars.error_scale(2 * GiB, 10 * GiB) == pytest.approx(0.85 * GiB)
+    assert scales.error_scale(2 * GiB, 10 * GiB) == pytest.approx(0.85 * GiB)
     cell = Cell(low=-1.0, high=2.0, quantiles=(-1.5, -1, -0.8, -0.2, 0.0, 0.2, 1.5, 2.0, 2.5), cases=30, sources=3)
     monkeypatch.setattr(bars, "_table", lambda: {"overhead|*|*|*": cell, "kv_pool|*|*|*": cell})
     wide = bars.interval_for("overhead", 2 * GiB, {"engine": "vllm"}, 0.85 * GiB)
@@ -194,8 +205,8 @@ def test_what_is_known_to_be_unknown_may_be_a_state(table: None) -> None:
 
 
 def test_counters_of_a_step_have_cells_of_their_own() -> None:
-    assert bars.bar_name("device", 0) == "device"
-    assert bars.bar_name("device", 1.0) == "device_of_a_step"
-    assert bars.bar_name("weights", 1.0) == "weights"
+    assert scales.bar_name("device", 0) == "device"
+    assert scales.bar_name("device", 1.0) == "device_of_a_step"
+    assert scales.bar_name("weights", 1.0) == "weights"
     assert step_scale(60 * GiB, 40 * GiB) == pytest.approx(4.25 * GiB)
     assert bars.first_look_names(bars.Combination.of("device_of_a_step", {"engine": "trl"}))[0] == "first|device_of_a_step|*|new"

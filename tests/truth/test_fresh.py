@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from vramcast.truth.bars import IN_BYTES
 from vramcast.truth.evaluation import evaluate
 from vramcast.truth.first_look import read_looks
+from vramcast.truth.scales import IN_BYTES
 from vramcast.units import GiB
 
 TRUTH = Path(__file__).parents[2] / "truth"

@@ -7,8 +7,8 @@ that nobody had tuned on, and tell a combination of engine and model family that
 cells (``calibration.py``) come from the rows that rules were built on; they say how uncertain one engine is beside the others. A
 question takes the finest cell of each kind that fits it, and the range that holds both.
 
-Most figures err by a factor. What a pool engine needs beside its weights, and the pool that is left of the card, err by bytes
-(``error_scale``): a cell of these holds (measured - forecast)/scale. So do the counters of a training step (``steps.py``).
+Most figures err by a factor. What a pool engine needs beside its weights, its graphs, the pool that is left of the card, and the
+counters of a training step err by bytes (``scales.py``): a cell of these holds (measured - forecast)/scale.
 """
 
 import bisect
@@ -24,7 +24,7 @@ from vramcast.ledger import Interval, RankMemory
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, Experts, LatentAttention
 from vramcast.serving.engines.base import GGUF_ENGINES, NEVER_MEASURED, POOL_ENGINES, RUNS, UNMEASURED, Answer, plugin_of
-from vramcast.units import GiB
+from vramcast.truth.scales import BESIDE_WEIGHTS, IN_BYTES, bar_name, error_scale
 
 TABLE = Path(__file__).with_name("intervals.json")
 COVERAGE = 0.9
@@ -44,28 +44,6 @@ LADDER: tuple[tuple[str, ...], ...] = (
 
 
 SEEN = Path(__file__).with_name("combinations.json")
-
-
-BESIDE_WEIGHTS = frozenset({"overhead", "kv_pool"})
-"""Errors of these are bytes: the pool is what the card leaves, so it misses by what the rest does, however small it is."""
-OF_A_STEP = {"reserved": "reserved_of_a_step", "device": "device_of_a_step"}
-"""The same of a training step, whose bars have cells of their own: what a process that serves holds errs by a factor."""
-IN_BYTES = BESIDE_WEIGHTS | frozenset(OF_A_STEP.values())
-
-
-def bar_name(measure: str, scale: float) -> str:
-    """The measure under which a bar's cells are kept: a counter that errs by bytes has other cells than one that does not."""
-    return OF_A_STEP.get(measure, measure) if scale else measure
-
-
-def error_scale(overhead: float, weights: float) -> float:
-    """How many bytes an overhead, or the pool beside it, may well miss by: the unit of their errors.
-
-    A quarter of a GiB for the context and libraries of any process, a fifth of the overhead for peaks and graphs, a fiftieth of
-    the weights, whose own misses cases of these measures hold too. Of 70 first looks in 48 groups whose bytes were kept, bars
-    in this unit are narrower than those of a plain ratio by a third and hold as many groups left out (docs/decisions.md).
-    """
-    return 0.25 * GiB + overhead / 5 + weights / 50
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

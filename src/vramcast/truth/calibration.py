@@ -17,7 +17,8 @@ from types import MappingProxyType
 import msgspec
 
 from vramcast.serving.engines.base import FEWEST_CASES
-from vramcast.truth.bars import COVERAGE, IN_BYTES, PROBABILITIES, Cell, bar_name, cell_names
+from vramcast.truth.bars import COVERAGE, PROBABILITIES, Cell, cell_names
+from vramcast.truth.scales import IN_BYTES, bar_name
 from vramcast.truth.scoring import Point
 
 SHARES = (0.86, 0.90, 0.92, 0.94, 0.95, 0.97)

@@ -19,8 +19,9 @@ from statistics import NormalDist
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.truth.bars import COVERAGE, IN_BYTES, OF_A_STEP, PROBABILITIES, Cell, Combination, bar_name, first_look_names
+from vramcast.truth.bars import COVERAGE, PROBABILITIES, Cell, Combination, first_look_names
 from vramcast.truth.calibration import end_of, error_of, width_of
+from vramcast.truth.scales import IN_BYTES, OF_A_STEP, bar_name
 from vramcast.truth.scoring import Point
 
 FEWEST_GROUPS = 9
@@ -94,11 +95,15 @@ Shares = dict[tuple[str, bool], float]
 
 
 class HeldGroup(msgspec.Struct, frozen=True):
-    """A group left out: the share of its rows that bars made without it hold, how many they are, and their median width."""
+    """A group left out: the share of its rows that bars made without it hold, how many they are, and their median width.
+
+    ``size``: that width in bytes, where errors are bytes; 0 where they are a ratio, whose looks kept no bytes.
+    """
 
     share: float
     rows: int
     width: float
+    size: float = 0
 
 
 def read_looks(path: Path) -> list[Look]:
@@ -188,16 +193,17 @@ def _left_out(looks: Sequence[Look], shares: Shares) -> dict[tuple[str, bool], l
     looks = [look for look in looks if look.speaks]
     for group in sorted({look.group for look in looks}):
         table = _cells([look for look in looks if look.group != group], shares)
-        rows: dict[tuple[str, bool], list[tuple[bool, float]]] = defaultdict(list)
+        rows: dict[tuple[str, bool], list[tuple[bool, float, float]]] = defaultdict(list)
         for look in (look for look in looks if look.group == group):
             cell = next((table[name] for name in first_look_names(look.combination) if name in table), None)
             if cell:
                 held_so = cell.low <= end_of(look.error(look.bar), look.scale > 0) <= cell.high
                 width = width_of(cell, look.predicted or 1, look.scale, look.certain)
-                rows[look.bar, look.seen].append((held_so, width))
+                rows[look.bar, look.seen].append((held_so, width, width * look.predicted if look.scale else 0))
         for kind, found in rows.items():
-            inside = sum(ok for ok, _ in found) / len(found)
-            held[kind].append(HeldGroup(inside, len(found), sorted(width for _, width in found)[len(found) // 2]))
+            inside, middle = sum(ok for ok, _, _ in found) / len(found), len(found) // 2
+            widths, sizes = (sorted(of_row[i] for of_row in found) for i in (1, 2))
+            held[kind].append(HeldGroup(inside, len(found), widths[middle], sizes[middle]))
     return dict(sorted(held.items()))
 
 

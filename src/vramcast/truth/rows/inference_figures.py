@@ -10,6 +10,7 @@ from vramcast.serving.engines.base import Answer
 from vramcast.serving.engines.vllm.engine import printed_peak
 from vramcast.truth.bars import error_scale_of, overhead_bytes
 from vramcast.truth.judgement import Pair
+from vramcast.truth.scales import graphs_scale
 from vramcast.units import GiB, MiB
 
 Row = dict[str, Any]
@@ -103,7 +104,9 @@ def _non_torch(row: Row, answer: Answer) -> Iterator[Pair]:
 def _graphs(row: Row, answer: Answer) -> Iterator[Pair]:
     measured = row["measured"]
     if measured.get("cuda_graph_gib", 0) > 0:
-        yield _pair("graphs", _term(answer.ranks[0], "graphs"), measured, "cuda_graph_gib")
+        predicted = _term(answer.ranks[0], "graphs")
+        pair = _pair("graphs", predicted, measured, "cuda_graph_gib")
+        yield msgspec.structs.replace(pair, scale=graphs_scale(predicted))
 
 
 def _state(row: Row, answer: Answer) -> Iterator[Pair]:

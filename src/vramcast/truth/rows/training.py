@@ -8,12 +8,12 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.hardware.cards import anonymous_card, find_accelerator
 from vramcast.ledger import RankMemory
 from vramcast.training.forecast import TrainingForecast, forecast_training
-from vramcast.truth.bars import OF_A_STEP
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows.training_keys import same_keys, unread_words
 from vramcast.truth.rows.training_model import model_of
 from vramcast.truth.rows.training_question import framework_of, question_of
 from vramcast.truth.rows.unread import novel
+from vramcast.truth.scales import OF_A_STEP
 from vramcast.truth.steps import certain_bytes, step_scale, training_keys
 from vramcast.units import GiB
 
