@@ -2,8 +2,9 @@
 
     python tools/build_bridge_recipes.py PATH_OF_A_CLONE   # github.com/NVIDIA-NeMo/Megatron-Bridge, with its tags
 
-One entry for each model, card and number format: the releases in order, each with what it recomputes, what CUDA graphs replay and
-whether expert communication runs beside another micro-batch; a release that changes nothing is left out. Sources: up to v0.5.1
+One entry for each model, card and number format: the releases in order, each with what it recomputes, what CUDA graphs replay,
+whether expert communication runs beside another micro-batch and whether experts run in one fused kernel a product (CuTe DSL,
+behind Transformer Engine's op fuser); a release that changes nothing is left out. Sources: up to v0.5.1
 scripts/performance/configs/*/*workload_base_configs.py, from v0.6.0 src/megatron/bridge/perf_recipes/*/*/*.py.
 """
 
@@ -69,6 +70,7 @@ def facts(found: dict[str, Any]) -> dict[str, Any]:
         else "+".join(scopes),
         "overlap": bool(found.get("moe_a2a_overlap")),
         "dispatcher": found.get("moe_flex_dispatcher_backend"),
+        "fused": bool(found.get("cutedsl_fused_grouped_mlp")),
     }
     return {name: size for name, size in own.items() if size not in (None, [], "none", False)}
 
@@ -113,6 +115,8 @@ def new_release(clone: str, tag: str) -> dict[str, dict[str, Any]]:
             whole = bool(re.search(r"_full_iter\w*\(", body))
             if whole:
                 found["cuda_graph_impl"] = "full_iteration"
+            fuses = whole or "use_transformer_engine_op_fuser = True" in body or "_apply_nemotron_3_ultra_perf_defaults(" in body
+            found["cutedsl_fused_grouped_mlp"] = fuses
             found["moe_a2a_overlap"] = (
                 whole or "overlap_moe_expert_parallel_comm = True" in body or "overlap_moe_expert_parallel_comm=True" in body
             )

@@ -240,3 +240,28 @@ def test_attention_begins_at_the_share_of_the_peak_that_is_known_of_its_kernel(
 ) -> None:
     """FlashAttention 1 and 2 on an A100 and cuDNN's on an H100 as published; 2 on Ada somewhat below an A100."""
     assert prior(kernel, card_class).scores == pytest.approx(1 / share, rel=0.03)
+
+
+def _shared(attention: str, model: str) -> float:
+    """Seconds of attention forward for each of its FLOPs, against those of heads of 128."""
+    parts = parts_of(job(attention=attention, sharding="none"), read_model(model), H100, network_of(H100))
+    facts = read_model(model)
+    mixer = facts.blocks[0].mixers[0]
+    return parts.forward["scores"] / (facts.layers * mixer.score_flops(4096))
+
+
+def test_narrow_heads_pay_more_for_their_exponentials() -> None:
+    narrow, wide = "meta-llama/Llama-3.2-1B", LLAMA  # heads of 64 and of 128
+    assert 1.1 < _shared("cudnn", narrow) / _shared("cudnn", wide) < 1.4
+    assert _shared("flash1", narrow) == pytest.approx(_shared("flash1", wide))
+
+
+def test_biases_of_experts_stream_unless_their_kernels_are_fused() -> None:
+    asked = {"framework": "megatron", "sharding": "distributed_optimizer", "ep": 8}
+    facts, plain = read_model("openai/gpt-oss-120b"), read_model("Qwen/Qwen3-30B-A3B")
+    loops = parts_of(job(**asked), facts, H100, network_of(H100))
+    fused = parts_of(job(**asked, fused_experts=True), facts, H100, network_of(H100))
+    assert loops.forward["streams"] > 1.6 * fused.forward["streams"]
+    assert loops.forward["experts"] > fused.forward["experts"]
+    saved = [parts_of(job(**asked, fused_experts=on), plain, H100, network_of(H100)).forward["streams"] for on in (False, True)]
+    assert saved[0] < 1.6 * saved[1], "without biases only the activation is saved"

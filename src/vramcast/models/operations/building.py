@@ -214,6 +214,7 @@ class _Listing:
             name="experts", part="experts", hidden=hidden, width=width, routed=experts.routed, held=held, active=experts.active,
             gated=experts.gated, expert_bytes=whole / experts.routed * width / experts.intermediate, form=form.name,
             replicas=split.attention_dp, count=layers, element=self.numbers.activation,
+            biased=any(t.role == "expert.bias" for t in block.tensors),
         )  # fmt: skip
         yield self._stream("routing", "experts", experts.routed, experts.active, block, kernels=2)
         if experts.shared_intermediate:

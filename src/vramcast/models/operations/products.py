@@ -139,7 +139,7 @@ class ExpertProducts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     ``replicas``: attention data-parallel ranks whose tokens all meet here. ``held``: experts on this rank of ``routed``;
     ``active``: experts a token chooses; ``width``: the rank's share of the intermediate size; ``expert_bytes``: of one
-    expert here.
+    expert here. ``biased``: both products add a bias of the expert's own.
     """
 
     name: str
@@ -156,6 +156,7 @@ class ExpertProducts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     count: int = 1
     element: float = 2.0
     passes: float = 1.0
+    biased: bool = False
 
     def rows_of(self, batch: Batch) -> Any:
         """Mean (token, expert) pairs of this rank."""

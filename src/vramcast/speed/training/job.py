@@ -52,7 +52,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     share of the launches that CUDA graphs replay. ``attention``: the kernel's generation (ATTENTION). ``dispatcher``: how
     tokens reach their experts: "alltoall" (NCCL, after the host has read how many go where), "flex" (DeepEP, HybridEP: a token
     crosses to a node once, the host does not wait) or "padded" (capacities known beforehand). ``expert_tp``: ranks that share
-    one expert. ``summed_bytes``: moved for each weight to add a micro-batch's gradient to the sum beside it.
+    one expert. ``fused_experts``: all experts of a rank in one kernel a product, which adds biases, activates and casts as it
+    writes (Transformer Engine's op fuser over CuTe DSL). ``summed_bytes``: moved for each weight to add a micro-batch's gradient
+    to the sum beside it.
     ``overlaps_tensor``: all-gathers and reduce-scatters run in chunks beside their products. ``predicts_ahead``: MTP layers
     train. ``stage_layout``: Megatron's pipeline layout; empty where stages are cut evenly, or as evenly as layers allow.
     """
@@ -88,6 +90,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     attention: Attention = "flash2"
     dispatcher: Dispatcher = "alltoall"
     expert_tp: int = 1
+    fused_experts: bool = False
     summed_bytes: int = 0
     overlaps_tensor: bool = False
     overlaps_experts: bool = False

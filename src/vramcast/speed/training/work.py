@@ -28,16 +28,19 @@ from vramcast.models.operations import (
     tower_operations,
 )
 from vramcast.models.quantization import scheme_for
+from vramcast.speed.kernels.attention import QUERY_TILE
 from vramcast.speed.kernels.gemm import RECIPES, elementwise, gemm
+from vramcast.speed.kernels.law import law_for
 from vramcast.speed.kernels.machine import card_class, machine
 from vramcast.speed.training.exchanges import Exchanges
 from vramcast.speed.training.job import NARROW, Job, Network
-from vramcast.speed.training.sustained import kind_of
+from vramcast.speed.training.sustained import kind_of, slowed
 
 BACKWARD_SCORES = 2.5  # FlashAttention-2, arXiv 2307.08691: five products for two, the scores computed again
 # Tokens that a causal sequence's kernel loses to half masked tiles and its last wave: 99, 133, 155 and 190 TFLOP/s forward, 68,
 # 107, 130 and 175 backward at 512, 1k, 2k and 16k tokens on an A100 (arXiv 2307.08691, figures 5 and 6, head 128, causal).
 _RAMP_TOKENS = 900
+_USUAL_HEAD = 128  # the heads that the sustained factors of attention are of
 # Bytes moved for each frozen weight to unpack it before a product. bitsandbytes: codes in, 16 bits out (csrc/kernels.cu,
 # kDequantizeBlockwise). AutoGPTQ's torch path (nn_modules/qlinear/qlinear_cuda.py forward, above 128 rows): a shift to int32,
 # a cast, a mask, zeros and scales, each kernel reading and writing every weight.
@@ -65,18 +68,16 @@ _LOSS_BYTES = {"fused": (4.0, 6.0), "scripted": (8.0, 8.0), "compiled": (8.0, 8.
 # transposed product, and a pass for the largest number where one scale serves a tensor; NVFP4 rotates blocks before it rounds.
 # Source: Transformer Engine, common/cast and common/transpose (cast_transpose), common/hadamard_transform.
 _CAST_BYTES = {"tensor": 3.0, "row": 3.0, "block": 1.1, "nvfp4": 4.5}
-# Watts per dense 16-bit TFLOP/s of the card whose clock under sustained products the class's factors are: A100 400 W, H100 700 W,
-# GB200 1200 W. A card of the class with less to spend runs slower: the clock's power goes with its cube and the rest is fixed.
-# Blackwell's sustained clocks lie where voltage falls no further: power beyond a fixed quarter buys clock in proportion (Llama
-# 3.1 405B takes 1.21 to 1.24 times as long on GB200 as on GB300 in FP8, MXFP8 and NVFP4; Megatron-Bridge, performance summary).
-_WATTS_PER_TFLOP = {"ampere_dc": 400 / 312, "hopper_dc": 700 / 989.5, "blackwell_dc": 1200 / 2500}
-_CUBE, _CLOCK_OF_POWER, _CLOCK_RANGE = 0.4, {"blackwell_dc": 1.2}, (0.8, 1.2)
 _TILE = 128  # rows of a grouped product's tile: an expert's tokens are padded to it (CUTLASS grouped GEMM)
 # Elements of a token's copy that permutation, exchange and activation of routed experts stream beside the products: gathered
 # into expert order and back (read and write), sorted by local expert on arrival and back where ranks exchange; the activation
 # reads its products and writes one. Source: Megatron-LM, megatron/core/transformer/moe/token_dispatcher.py and moe_utils.py
 # permute/unpermute.
 _PERMUTED, _SORTED = 4, 4
+# Bytes for each number that routed experts put out where their second product has a bias, added expert by expert in float32:
+# bias times probability written, the sum, the joined copy, the cast; backward the cast, gradients of both factors and their sums
+# (Megatron-LM, megatron/core/transformer/moe/experts.py TEGroupedMLP._apply_bias: torch.cat of t + b * p over torch.split).
+_BIAS_BYTES = (28.0, 36.0)
 # What a framework names when it runs parts of a layer again: the layer's operations behind the word.
 # Source: Megatron-LM, megatron/core/transformer/transformer_config.py recompute_modules.
 # Each name stands with the share of its forward time.
@@ -208,7 +209,7 @@ class _Site:
         self.whole = Batch(prefills=job.rows, prefill_tokens=job.seq, all_logits=True)
         self.kind = kind_of(job.framework, compiled=job.compiled)
         self.library = _LIBRARY | ({"fp8": "vllm/cutlass"} if job.scaling == "row" else {})
-        self.clock = _slowed(card)
+        self.clock = slowed(card)
 
     def repeats(self, one: Operation) -> Any:
         """How often a named kernel of this operation is run again before backward."""
@@ -258,7 +259,7 @@ class _Site:
         """One fused kernel, or products over all pairs with the scores in memory between them."""
         job, peak = self.job, machine(self.card, "bf16").flops_per_s / self.clock
         if job.attention != "unfused":
-            there = float(one.prefill_flops(self.whole)) / job.cp / peak * self._shortened()
+            there = float(one.prefill_flops(self.whole)) / job.cp / peak * self._shortened(one) * self._of_width(one)
             return [(one.name, "scores", there, there * BACKWARD_SCORES)]
         pairs = float(job.rows) * one.heads * job.seq**2 / job.cp
         mixer = one.attention
@@ -268,9 +269,23 @@ class _Site:
         ahead, behind = self._streamed(pairs * _PAIR_BYTES), self._streamed(pairs * _PAIR_BYTES_BACK)
         return [(one.name, "products", there, 2 * there), (one.name, "streams", ahead, behind)]
 
-    def _shortened(self) -> float:
-        """How much longer a fused kernel takes for each pair of tokens in sequences of this length."""
-        return 1.0 if self.job.attention == "flash1" else 1 + _RAMP_TOKENS / self.job.seq
+    def _shortened(self, one: Scores | LatentScores) -> float:
+        """How much longer a fused kernel takes for each pair of tokens in sequences of this length, or in a window."""
+        reach = one.reach if isinstance(one, Scores) and one.reach < self.job.seq else 0
+        masked = QUERY_TILE / reach if reach else 0.0  # a query tile meets as many keys more, masked on both edges
+        return (1.0 if self.job.attention == "flash1" else 1 + _RAMP_TOKENS / self.job.seq) + masked
+
+    def _of_width(self, one: Scores | LatentScores) -> float:
+        """How much longer a FLOP takes than in heads of 128: the exponential of a pair costs as much in narrow heads.
+
+        FlashAttention 1 is slower in heads of 128 than in those of 64 (arXiv 2307.08691, figure 4).
+        """
+        if self.job.attention == "flash1":
+            return 1.0
+        softmax = law_for("prefill_attention", "", "bf16", self.card).constants["softmax_flops"]
+        mixer = one.attention
+        width = 2.0 * (mixer.head_dim + (mixer.values if isinstance(mixer, Attention) else mixer.value_dim))
+        return (1 + softmax / width) / (1 + softmax / (4 * _USUAL_HEAD))
 
     def _linear(self, one: Linear) -> list[_Timed]:
         rows, plain = float(one.rows_of(self.rows)), one.part == "head" or one.name == "router"
@@ -309,15 +324,18 @@ class _Site:
         there += self._grouped(weight, copies, one.held, one.hidden, one.width)
         moved = copies * one.hidden * (_PERMUTED + (_SORTED if self.job.ep > 1 else 0)) * one.element
         sorted_s = self._streamed(moved)
-        acted = self._streamed(copies * one.width * (gates + 1) * one.element)
+        fused = self.job.fused_experts
+        acted = 0.0 if fused else self._streamed(copies * one.width * (gates + 1) * one.element)
         if weight in NARROW:
-            sorted_s += self._cast(copies * (one.hidden + one.width))
+            sorted_s += self._cast(copies * (one.hidden + (0 if fused else one.width)))
+        ahead, behind = _BIAS_BYTES if one.biased and self.kind == "fused" and not fused else (0.0, 0.0)
         back = there * (1.0 if self.job.frozen else 2.0)
         if not self.job.frozen:
             back += self._added(float(one.held) * one.width * one.hidden * (gates + 1))
         return [
             (one.name, "experts", there, back),
             ("permutation", "streams", sorted_s, sorted_s),
+            ("expert bias", "streams", self._streamed(copies * one.hidden * ahead), self._streamed(copies * one.hidden * behind)),
             ("expert activation", "streams", acted, 1.5 * acted),
         ]
 
@@ -328,7 +346,7 @@ class _Site:
         multi_stream_cublas_gemm; loops over experts do so too); compiled layers run torch._grouped_mm, one kernel over all.
         """
         rows = -(-(copies / held) // _TILE) * _TILE
-        one = self.kind == "compiled"
+        one = self.kind == "compiled" or self.job.fused_experts
         products = (
             self._product(weight, rows * held, outputs, inputs) if one else held * self._product(weight, rows, outputs, inputs)
         )
@@ -362,15 +380,6 @@ def _operations(model: Model, split: Split, predicts_ahead: bool) -> tuple[Opera
             heads = tuple(one for one in found if one.part == "head" and not isinstance(one, Exchange))
             found = (*found, *tower_operations(model, tower, scheme=scheme, split=split), *heads)
     return found
-
-
-def _slowed(card: Accelerator) -> float:
-    """How much longer products take than on the card of its class that the sustained factors describe, for want of power."""
-    usual, peak = _WATTS_PER_TFLOP.get(card_class(card), 0.0), machine(card, "bf16").flops_per_s / 1e12
-    if not usual or not card.tdp_w:
-        return 1.0
-    least, most = _CLOCK_RANGE
-    return float(min(most, max(least, (usual / (card.tdp_w / peak)) ** _CLOCK_OF_POWER.get(card_class(card), _CUBE))))
 
 
 _LIBRARY = {"fp8": "trtllm"}  # per-tensor scales; scales by row run in CUTLASS kernels

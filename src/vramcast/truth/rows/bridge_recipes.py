@@ -27,7 +27,7 @@ def recipe_of(model: str, task: str, card: str, precision: str, version: str) ->
     """The facts of a table's row, or of the nearest release before it; empty where no recipe is known.
 
     ``again``: modules recomputed; ``layers``: whole ones of each stage; ``graphs``: what is captured; ``overlap``;
-    ``dispatcher``.
+    ``dispatcher``; ``fused``: experts in one kernel a product.
     """
     name, lowered = re.sub(r"[^a-z0-9]", "", model.lower()), precision.lower()
     form = next((own for begun, own in _FORMATS if begun in lowered), "")

@@ -271,6 +271,7 @@ def launching(row: Row) -> dict[str, Any]:
         "overlaps_experts": bool(own.get("overlap")) or str(s.get("overlap") or "none") not in ("none", "zero", "zero/tp"),
         "graphed": 1.0 if whole else captured(own.get("graphs", "")),
         "dispatcher": "padded" if padded else "flex" if flexible else "alltoall",
+        "fused_experts": bool(own.get("fused")),
         "expert_tp": count(s.get("etp")) or 1,
         "predicts_ahead": recipes and any(word in model for word in _AHEAD) and "w/o mtp" not in variant,
     }
