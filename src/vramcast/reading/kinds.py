@@ -27,6 +27,7 @@ _CONFIG_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers
 _TRAINS = re.compile(
     r"\b(?:\w*TrainingArguments|SFTConfig|DPOConfig|GRPOConfig|KTOConfig|ORPOConfig|RewardConfig|PPOConfig)\s*\("
     r"|ArgumentParser\(\s*[(\[][^)\]]{0,200}(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO)Config)"
+    r"|\btype=(?:Seq2Seq)?TrainingArguments\b"
     r"|class \w+\((?:\w+\.){0,3}(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO)Config)\)"
     r"|_target_\b[^\n]{0,30}[\"'][\w.]*(?:TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO)Config)[\"']"
 )
@@ -220,7 +221,7 @@ def _loop(text: str, name: str) -> Kind | None:
     from vramcast.reading.training import shared
     from vramcast.reading.training.programs import command_in, options_of_program
 
-    steps = bool(re.search(r"\bbackward\(|\bL\.Fabric\(|\bTrainer\(", text))
+    steps = bool(re.search(r"\bbackward\(|\bL\.Fabric\(|\b\w{0,12}Trainer\(", text))
     runs = re.search(r"\.train\(|\btrain\(|get_peft_model\(", text) is not None
     steps = steps or (runs and "add_argument(" in text and "__main__" in text)
     what, command = "a training program", ("train", "--from")

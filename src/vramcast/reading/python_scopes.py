@@ -137,6 +137,10 @@ def _passed(function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call) ->
     for word in call.keywords:
         if word.arg in names and not (isinstance(word.value, ast.Name) and word.value.id == word.arg):
             yield word.arg, word.value
+    if function.args.kwarg is not None:
+        more = [word for word in call.keywords if word.arg not in names]
+        keys: list[ast.expr | None] = [ast.Constant(word.arg) if word.arg else None for word in more]
+        yield function.args.kwarg.arg, ast.Dict(keys=keys, values=[word.value for word in more])
 
 
 def starts_of(function: ast.expr) -> str:

@@ -184,7 +184,22 @@ class Program:
         if isinstance(node, ast.Compare | ast.UnaryOp | ast.BoolOp):
             truth = self.holds(node, depth + 1)
             return Open(ast.unparse(node)[:40]) if truth is None else truth
+        if isinstance(node, ast.ListComp | ast.DictComp) and len(node.generators) == 1:
+            return self._filtered(node, node.generators[0], depth)
         return Open(ast.unparse(node)[:40])
+
+    def _filtered(self, node: ast.ListComp | ast.DictComp, source: ast.comprehension, depth: int) -> Any:
+        """What a comprehension only filters: ``[x for x in names if ...]``, ``{k: v for k, v in given.items() if ...}``."""
+        same = (node.elt,) if isinstance(node, ast.ListComp) else (node.key, node.value)
+        own = source.target.elts if isinstance(source.target, ast.Tuple) else [source.target]
+        unchanged = [ast.unparse(one) for one in same] == [ast.unparse(one) for one in own]
+        call = source.iter if isinstance(source.iter, ast.Call) and called(source.iter) == "items" else None
+        items = call is not None and isinstance(call.func, ast.Attribute)
+        if not unchanged or isinstance(node, ast.DictComp) is not items:
+            return Open(ast.unparse(node)[:40])
+        held = source.iter.func.value if items else source.iter  # type: ignore[attr-defined]
+        value = self.value(held, depth + 1)
+        return value if isinstance(value, list | dict) else Open(ast.unparse(node)[:40])
 
     def _name(self, node: ast.Name, depth: int) -> Any:
         """What a name holds here: the last assignment before it whose branch runs, in its scope or one around it."""
@@ -337,10 +352,18 @@ class Program:
             return self.value(node.args[0], depth + 1)
         if isinstance(node.func, ast.Name) and name in self.scopes.functions:
             return self._returned(name, depth)
+        return self._worked(node, name, asked, depth)
+
+    def _worked(self, node: ast.Call, name: str, asked: Any, depth: int) -> Any:
+        """Calls of the language and of its library whose value follows from their arguments."""
         arguments = [self.value(one, depth + 1) for one in node.args[:8]]
         if name == "getattr" and len(node.args) > 1 and isinstance(arguments[1], str) and isinstance(node.args[0], ast.Name):
             held = self._attribute(ast.copy_location(ast.Attribute(value=node.args[0], attr=arguments[1]), node), depth)
             return arguments[2] if isinstance(held, Open) and len(arguments) > 2 else held
+        if name == "join" and any(isinstance(one, Open) for one in arguments) and isinstance(arguments[-1], str):
+            return arguments[-1]  # a path below a root that is open
+        if name in ("list", "tuple", "sorted") and len(arguments) == 1 and isinstance(arguments[0], list):
+            return arguments[0]
         base = self.value(node.func.value, depth + 1) if isinstance(node.func, ast.Attribute) else None
         found = method_value(name, base, arguments, self.keywords(node) if name == "format" else {})
         if found is not None and not isinstance(found, Open):

@@ -121,3 +121,61 @@ def test_a_sequence_beyond_rotary_positions_is_told_and_not_refused(tmp_path: Pa
     asked = training_question(files=(str(tmp_path / "a.yaml"),))
     assert asked.question.options["extends_positions"] is True
     assert any(one.name == "extends_positions" for one in asked.assumed)
+
+
+@pytest.mark.parametrize(
+    ("program", "more", "task"),
+    [
+        ("train_dpo.py", "", "dpo"),
+        ("run.py", "--hub_model_id me/zephyr-orpo-7b", "orpo"),
+        ("run.py", "--output_dir out/sft-before-dpo", None),
+    ],
+)
+def test_what_names_tell_of_an_objective(tmp_path: Path, program: str, more: str, task: str | None) -> None:
+    flags = f"--model_name_or_path org/chat-7b --per_device_train_batch_size 1 --max_length 512 --learning_rate 1 {more}"
+    settings = _script(tmp_path, f"torchrun {program} {flags}\n")
+    assert settings.get("options.task") == task
+    assert settings.get("task.of_name") is None
+
+
+def test_a_last_backslash_is_no_value(tmp_path: Path) -> None:
+    settings = _script(tmp_path, "swift sft --model org/chat-7b --train_type full --max_length 512 --optim adamw_torch \\")
+    assert settings.get("optimizer") == "adamw_torch"
+
+
+def test_models_beside_and_frozen_parts_are_told(tmp_path: Path) -> None:
+    flags = "--model org/chat-7b --reward_model org/judge-8b --train_type full --max_length 512 --rlhf_type ppo"
+    assert _script(tmp_path, f"swift rlhf {flags}\n").unread == [
+        "reward_model: a model beside the trained one, which is not counted"
+    ]
+    flags = "--model_name_or_path org/see-7b --per_device_train_batch_size 1 --freeze_llm True --freeze_vision_tower True --lr 1"
+    settings = _script(tmp_path, f"deepspeed train.py {flags}\n")
+    assert settings.get("options.freezes_towers") is True
+    assert "freeze_llm (True: the language model is frozen; it is counted as trained)" in settings.unread
+
+
+def test_the_program_that_holds_the_settings_is_read_or_asked_for(tmp_path: Path) -> None:
+    text = "accelerate launch train.py --dataset_path a.jsonl --validation_split 0.1\n"
+    with pytest.raises(QuestionError, match=r"run.sh gives no sizes of its own: train.py holds them"):
+        _script(tmp_path, text)
+    (tmp_path / "train.py").write_text(
+        "from transformers import TrainingArguments, AutoModelForCausalLM\n"
+        "model = AutoModelForCausalLM.from_pretrained('org/chat-7b')\n"
+        "args = TrainingArguments(per_device_train_batch_size=3, output_dir='x')\n"
+    )
+    settings = _script(tmp_path, text)
+    assert (settings.get("micro_batch"), settings.get("model")) == (3, "org/chat-7b")
+
+
+def test_keywords_that_a_function_hands_on_are_followed(tmp_path: Path) -> None:
+    text = (
+        "from trl import GRPOConfig\n"
+        "def build(**given):\n    known = {k: v for k, v in given.items() if k != 'x'}\n    return GRPOConfig(**known)\n"
+        "names = ['q_proj', 'v_proj']\n"
+        "lora = LoraConfig(r=4, target_modules=[n for n in names if n])\n"
+        "settings = {'per_device_train_batch_size': 2, 'max_completion_length': 1024, 'num_generations': 4}\n"
+        "build(**settings)\n"
+    )
+    settings = _script(tmp_path, text, "run.py")
+    assert (settings.get("micro_batch"), settings.get("lengths.completion"), settings.get("options.task")) == (2, 1024, "grpo")
+    assert settings.get("adapter.targets") == ("q_proj", "v_proj")

@@ -7,7 +7,7 @@ from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.reading.beside import texts_beside
-from vramcast.reading.training import markdown, shared
+from vramcast.reading.training import markdown, objectives, shared
 from vramcast.reading.training.accelerate import without_launcher
 from vramcast.reading.training.formats import (
     BESIDE,
@@ -21,14 +21,12 @@ from vramcast.reading.training.formats import (
 )
 from vramcast.reading.training.hydra import composed, interpolated
 from vramcast.reading.training.keys import apply, flat
+from vramcast.reading.training.mappings import SCRIPTS, contents, mapping_of, parsed
 from vramcast.reading.training.settings import Settings
 from vramcast.reading.training.shell import Command, read_command
-from vramcast.units import MiB
-from vramcast.untrusted import existing_path, parse_json, parse_toml, parse_yaml, printable, read_input
+from vramcast.untrusted import existing_path, parse_json, printable
 
 _ARGUMENTS = 3  # lines of a flag each: arguments held in a variable for another script
-LARGEST_BYTES, LARGEST_NOTEBOOK = MiB, 8 * MiB  # a notebook carries its pictures
-_SCRIPTS = (".sh", ".bash", ".txt", ".sbatch", ".slurm", "")
 MARKDOWN = (".md", ".mdx", ".markdown")
 DEEPEST_FILES = 8
 # what torchrun, accelerate launch and deepspeed are told of processes and machines
@@ -51,6 +49,7 @@ def read_training_files(paths: tuple[str, ...]) -> Settings:
     for name in sorted(formats, key=lambda n: n in BESIDE):
         finish_format(name, settings)
     cards_of_layout(settings)
+    settings.drop("task.of_name")
     return settings
 
 
@@ -64,13 +63,14 @@ def read_training_text(text: str, *, where: str = "the text") -> Settings:
     for name in sorted(formats, key=lambda n: n in BESIDE):
         finish_format(name, settings)
     cards_of_layout(settings)
+    settings.drop("task.of_name")
     return settings
 
 
 def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[str]:
     if len(above) >= DEEPEST_FILES or path in above:
         raise QuestionError(f"{path} is named by itself, through {len(above)} files: name the last one alone")
-    text = _text(path)
+    text = contents(path)
     if path.suffix == ".py":
         return _from_program(text, settings, path.name, path.parent)
     if path.suffix.lower() in MARKDOWN or (str(path) == "-" and markdown.training_in(text).because):
@@ -79,9 +79,9 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
         return _from_notebook(text, settings, path, above)
     if str(path) == "-" and (found := _from_pasted(text, settings, above)):
         return found
-    if path.suffix in _SCRIPTS or text.startswith("#!"):
+    if path.suffix in SCRIPTS or text.startswith("#!"):
         return _from_command(read_command(text), settings, path, (*above, path))
-    mapping = _parsed(path, text)
+    mapping = parsed(path, text)
     if "defaults" in mapping and path.suffix in (".yaml", ".yml"):
         mapping = composed(mapping, texts_beside(path.parent), settings)
     name = _apply(mapping, settings, where=path.name)
@@ -176,7 +176,7 @@ def _from_pasted(text: str, settings: Settings, above: tuple[Path, ...], *, wher
         return _from_program(text, settings, where)
     form = None
     with suppress(QuestionError):
-        form = _mapping_of(text, "")
+        form = mapping_of(text, "")
     if form:
         return [_apply(form, settings, where=where), *_nested(settings, Path())]
     return _from_command(read_command(text), settings, Path(where), (*above, Path("-")))
@@ -186,7 +186,7 @@ def format_of_text(text: str, name: str = "") -> tuple[str, int]:
     """The format that a text has most keys of, and how many. Raises QuestionError for one that has none of any."""
     mapping = None
     with suppress(QuestionError):
-        mapping = _mapping_of(text, name)
+        mapping = mapping_of(text, name)
     command = None if mapping or not _looks_like_command(text) else read_command(text)
     keys = flat(mapping) if mapping else {**command.flags, **command.overrides} if command else {}
     found = command.program if command and command.program else format_of(keys, where=name or "the text")
@@ -199,19 +199,6 @@ def _looks_like_command(text: str) -> bool:
     """Whether a text has a line of a command with flags."""
     command = re.search(r"^[ \t]*(?:[\w./-]+=\S* )*[\w./-]+ [^\n]*--?[A-Za-z]", text, re.M)
     return command is not None or len(re.findall(r"^[ \t]*--[a-z][\w-]+(?: \S+)? *\\?$", text, re.M)) > _ARGUMENTS
-
-
-def _mapping_of(text: str, name: str) -> dict[str, Any] | None:
-    """The keys and values of a YAML, JSON or TOML text; None for other text."""
-    if name.endswith(_SCRIPTS[:-1]) or text.startswith("#!"):
-        return None
-    if name.endswith(".toml") or re.match(r"\s*(?:#[^\n]*\n\s*)*\[[\w.]+\]\s*\n", text):
-        return parse_toml(text, name or "the text")
-    found = (
-        parse_json(text, name or "the text", repeats=True) if text.lstrip().startswith("{") else _yaml(text, name or "the text")
-    )
-    several = isinstance(found, dict) and (len(found) > 1 or (len(found) == 1 and isinstance(next(iter(found.values())), dict)))
-    return found if several else None
 
 
 def _apply(mapping: dict[str, Any], settings: Settings, *, where: str, otherwise: str = "") -> str:
@@ -247,7 +234,12 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
     formats = []
     if command.flags or command.overrides:
         given = flat(without_launcher(command.flags, settings, where=path.name)) | command.overrides
-        name = command.program or _format_of_flags(given, path.name)
+        try:
+            name = command.program or _format_of_flags(given, path.name, command.scripts)
+        except QuestionError:
+            if not (formats := _from_script(command, settings, path)):
+                raise
+            name = "shared"
         by_rules(name, given, settings, where=path.name, launch=_LAUNCHERS)
         formats.append(name)
     settings.put("gpus", command.gpus, f"{path.name}: the launcher")
@@ -255,6 +247,7 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
         settings.unread.append(f"{command.more} more commands of the same program in {path.name} (paste the one that is meant)")
     if command.task in ("dpo", "kto", "orpo", "grpo", "reward", "sft"):
         settings.put("options.task", command.task, f"{path.name}: {command.task}")
+    objectives.objective_named(settings, command.objective, f"{path.name}: {command.objective}")
     settings.unread += [f"{name} (flags that another file holds)" for name in command.elsewhere]
     if command.written:
         formats += _from_written(command, settings, path)
@@ -264,7 +257,20 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
             formats += _read(found, settings, above)
         elif not (file.endswith((".yaml", ".yml", ".json")) and _by_name(settings, file)):
             settings.unread.append(f"{file} (not found beside {path.name})")
+    if not settings.get("model") and not settings.get("seq"):
+        formats += _from_script(command, settings, path)
     return formats + _nested(settings, path.parent)
+
+
+def _from_script(command: Command, settings: Settings, path: Path) -> list[str]:
+    """The program that a command runs, where it lies beside: its own defaults stand where the flags say nothing."""
+    text_of = texts_beside(path.parent)
+    for script in command.scripts[:2]:
+        text = text_of(script)
+        if text is not None:
+            with suppress(QuestionError):
+                return _from_program(text, settings, script.rsplit("/", 1)[-1], path.parent)
+    return []
 
 
 def _from_written(command: Command, settings: Settings, path: Path) -> list[str]:
@@ -277,7 +283,7 @@ def _from_written(command: Command, settings: Settings, path: Path) -> list[str]
             continue
         mapping = None
         with suppress(QuestionError):
-            mapping = _mapping_of(texts[name], name)
+            mapping = mapping_of(texts[name], name)
         if mapping:
             own = command.program or "huggingface"
             formats.append(_apply(mapping, settings, where=f"{path.name}: {name}", otherwise=own))
@@ -291,14 +297,22 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and value.endswith((".json", ".yaml", ".yml", ".toml"))
 
 
-def _format_of_flags(given: dict[str, Any], where: str) -> str:
-    """The format of a command's flags; a launcher with a DeepSpeed file starts a program of its own, whatever its flags are."""
+def _format_of_flags(given: dict[str, Any], where: str, scripts: list[str]) -> str:
+    """The format of a command's flags; a launcher with a DeepSpeed file starts a program of its own, whatever its flags are.
+
+    Raises QuestionError where the flags are of none known, naming the program that holds the settings.
+    """
     try:
         return format_of(given, where=where)
     except QuestionError:
-        if not {"deepspeed", "deepspeed_config"} & given.keys():
+        if {"deepspeed", "deepspeed_config"} & given.keys():
+            return "shared"
+        if not scripts:
             raise
-        return "shared"
+        held = printable(scripts[0])[:80]
+        raise QuestionError(
+            f"{where} gives no sizes of its own: {held} holds them; give it too, vramcast train --from {where} --from {held}"
+        ) from None
 
 
 def _nested(settings: Settings, folder: Path) -> list[str]:
@@ -319,31 +333,8 @@ def _nested(settings: Settings, folder: Path) -> list[str]:
             settings.missing.append(printable(str(pointed))[:200])
         return []
     rules = rules_of("deepspeed")
-    apply(settings, flat(_parsed(at, _text(at))), rules.RULES, rules.IDLE, where=at.name)
+    apply(settings, flat(parsed(at, contents(at))), rules.RULES, rules.IDLE, where=at.name)
     return ["deepspeed"]
-
-
-def _yaml(text: str, what: str) -> Any:
-    """A YAML text: a chart's template with its holders as variables, the file that a ConfigMap carries."""
-    if "{{" in text:
-        from vramcast.reading.templates import untemplated
-
-        try:
-            found = parse_yaml(text, what)
-        except QuestionError:
-            found = parse_yaml(untemplated(text), what)
-    else:
-        found = parse_yaml(text, what)
-    data = found.get("data") if isinstance(found, dict) and found.get("kind") == "ConfigMap" else None
-    for name, inner in data.items() if isinstance(data, dict) else ():
-        if str(name).endswith((".yaml", ".yml")) and isinstance(inner, str) and shared.marks(flat(_mapping(inner, what))):
-            return _mapping(inner, what)
-    return found
-
-
-def _mapping(text: str, what: str) -> dict[str, Any]:
-    found = parse_yaml(text, what)
-    return found if isinstance(found, dict) else {}
 
 
 def _by_name(settings: Settings, file: str) -> bool:
@@ -357,19 +348,3 @@ def _by_name(settings: Settings, file: str) -> bool:
         settings.add("offload", "optimizer", f"the name of {leaf}")
     settings.unread.append(f"{leaf} (not at hand: its stage is read from its name; give it with --from for its buckets)")
     return True
-
-
-def _text(path: Path) -> str:
-    most = LARGEST_NOTEBOOK if path.suffix == ".ipynb" else LARGEST_BYTES
-    return read_input(path, most=most).decode("utf-8", "replace")
-
-
-def _parsed(path: Path, text: str) -> dict[str, Any]:
-    """The mapping in a YAML, JSON or TOML file. Raises QuestionError saying where it is malformed."""
-    if path.suffix == ".toml":
-        found: Any = parse_toml(text, str(path))
-    else:
-        found = parse_json(text, str(path), repeats=True) if path.suffix == ".json" else _yaml(text, str(path))
-    if not isinstance(found, dict):
-        raise QuestionError(f"{path} holds {type(found).__name__} where keys and values were expected")
-    return found

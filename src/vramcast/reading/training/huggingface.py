@@ -8,6 +8,7 @@ from typing import Any
 
 from vramcast.hardware.accelerator import NODE_CARDS
 from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, one_of, text, when, whole
+from vramcast.reading.training.objectives import lengths, loss_type, objective, preference, run_named
 from vramcast.reading.training.settings import Settings
 
 NAME = "Hugging Face TrainingArguments"
@@ -151,29 +152,30 @@ def _modules_named(settings: Settings, value: Any, because: str) -> None:
         settings.unread.append(f"lora_module_name ({value})")
 
 
+def _frozen(settings: Settings, value: Any, because: str) -> None:
+    """A language model that stays frozen while what stands before it is trained: counted as trained, and told."""
+    if flag(value):
+        settings.unread.append(f"{because.rsplit(': ', 1)[-1]} ({value}: the language model is frozen; it is counted as trained)")
+
+
+def _tuned(settings: Settings, value: Any, because: str) -> None:
+    """Qwen-VL's and LLaVA's ``tune_mm_llm``: the language model is trained where it is on."""
+    if flag(value) is False:
+        _frozen(settings, True, because)
+
+
+def _tune_type(settings: Settings, value: Any, because: str) -> None:
+    """TinyLLaVA's ``tune_type_llm``: full, lora, qlora or frozen."""
+    if str(value) == "frozen":
+        _frozen(settings, True, because)
+    else:
+        _train_mode(settings, value, because)
+
+
 def bits(settings: Settings, value: Any, because: str) -> None:
     """A base of 4 or 8 bits under adapters; 16 is none."""
     if str(value) in ("4", "8"):
         settings.put("quant", {"4": "nf4", "8": "int8"}[str(value)], because)
-
-
-_LOSSES_OF = {
-    **dict.fromkeys(("sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot", "aot_pair",
-                     "aot_unpaired", "discopop", "apo_zero", "apo_down", "sigmoid_norm"), "dpo"),
-    **dict.fromkeys(("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo"), "grpo"),
-    **dict.fromkeys(("kto", "bco", "apo_zero_unpaired"), "kto"),
-    **dict.fromkeys(("simpo", "alphapo"), "orpo"),
-}  # fmt: skip
-
-
-def _loss_type(settings: Settings, value: Any, because: str) -> None:
-    """TRL's name of an objective, or several: it tells the trainer; only ``chunked_nll`` decides how logits are held."""
-    kinds = [kind.strip(" '\"[]") for kind in (value if isinstance(value, list) else str(value).lower().split(","))]
-    if "chunked_nll" in kinds:
-        settings.put("loss", "row_chunks", because)
-    task = next((_LOSSES_OF[kind] for kind in kinds if kind in _LOSSES_OF), None)
-    if task:
-        settings.put("task.of_loss", task, because)
 
 
 TRAINER: dict[str, Rule] = {
@@ -222,7 +224,8 @@ TRL: dict[str, Rule] = {
     "packing": ("lengths.packed", flag),
     "padding_free": ("lengths.packed", flag),
     "activation_offloading": offloads("activations"),
-    "loss_type": _loss_type,
+    "loss_type": loss_type,
+    **dict.fromkeys(("hub_model_id", "output_dir", "run_name", "exp_name", "experiment_name"), run_named),
     "use_liger": fused_kernels,
     "use_liger_loss": ("loss", when("linear")),
     "max_prompt_length": ("lengths.prompt", whole),
@@ -249,6 +252,17 @@ TRL: dict[str, Rule] = {
     "use_llm_lora": ("adapter.rank", natural),
     "target_modules": ("adapter.targets", lambda value: ("all-linear",) if value == "all" else names(value)),
     "train_mode": _train_mode,
+    "tune_type_llm": _tune_type,
+    "tune_type_vision_tower": ("options.freezes_towers", lambda value: str(value) == "frozen"),
+    "freeze_llm": _frozen,
+    "tune_mm_llm": _tuned,
+    "tune_mm_mlp_adapter": _frozen,
+    "tune_mm_vision": ("options.freezes_towers", when(False, True)),
+    "unfreeze_mm_vision_tower": ("options.freezes_towers", when(False, True)),
+    **dict.fromkeys(
+        ("freeze_vision_tower", "freeze_vit", "freeze_vision_model", "freeze_vision_modules", "freeze_image_encoder"),
+        ("options.freezes_towers", flag),
+    ),
     "grad_checkpoint": checkpointing,
     "zero_stage": ("zero", natural),
     "precision": ("compute_dtype", one_of({"fp16": "float16", "bf16": "bfloat16", "fp32": None})),
@@ -268,10 +282,10 @@ TRL: dict[str, Rule] = {
 }
 RULES = TRAINER | TRL
 IDLE = (
-    "output_dir", "overwrite_output_dir", "do_train", "do_predict", "learning_rate", "weight_decay", "adam_*", "max_grad_norm",
+    "overwrite_output_dir", "do_train", "do_predict", "learning_rate", "weight_decay", "adam_*", "max_grad_norm",
     "num_train_epochs", "max_steps", "lr_scheduler*", "warmup_*", "log_*", "logging_*", "save_*", "eval_steps", "eval_delay",
     "eval_on_start", "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "seed", "data_seed", "report_to",
-    "run_name", "push_to_hub", "hub_*", "dataloader_*", "dataset*", "disable_tqdm", "remove_unused_columns", "label_names",
+    "push_to_hub", "hub_*", "dataloader_*", "dataset*", "disable_tqdm", "remove_unused_columns", "label_names",
     "group_by_length", "length_column_name", "ddp_timeout", "ddp_find_unused_parameters", "ddp_bucket_cap_mb", "tf32",
     "resume_from_checkpoint", "torch_empty_cache_steps", "auto_find_batch_size", "neftune_noise_alpha", "include_*",
     "skip_memory_metrics", "full_determinism", "trust_remote_code", "model_revision", "lora_alpha", "lora_task_type",
@@ -290,11 +304,12 @@ IDLE = (
     "system_prompt", "with_tracking", "log_completions",
     *fsdp_idle("fsdp_config."),
 )  # fmt: skip
+TRAINER_IDLE = ("output_dir", "run_name", *IDLE)  # for those whose files tell the objective themselves
 
 
 def finish(settings: Settings) -> None:
     """TrainingArguments' own defaults, and what several keys mean together."""
-    _objective(settings)
+    objective(settings)
     framework = "trl" if _is_trl(settings) else "hf_trainer"
     settings.drop("library.trl")
     settings.put("framework", framework, "the keys of this file")
@@ -307,18 +322,6 @@ def finish(settings: Settings) -> None:
     evaluation(settings)
     preference(settings)
     lengths(settings)
-
-
-def _objective(settings: Settings) -> None:
-    """The trainer where only its objective's names are said: a loss, or a ``beta`` beside a prompt's length."""
-    told = settings.get("task.of_loss")
-    if told:
-        settings.put("options.task", told, settings.because["task.of_loss"])
-    elif settings.get("preference.beta") and settings.get("lengths.prompt") and not settings.get("lengths.completion"):
-        settings.put(
-            "options.task", "dpo", f"{settings.because['preference.beta']} beside a prompt's length, as DPO's files have"
-        )
-    settings.drop("task.of_loss")
 
 
 def sharded(settings: Settings, *, version: int) -> None:
@@ -357,24 +360,3 @@ def evaluation(settings: Settings) -> None:
     if strategy_ != "no" and not settings.get("eval.accumulation"):
         batch = settings.get("eval.batch", 8)
         settings.put("options.eval_batch", batch, settings.because.get("eval.batch", "per_device_eval_batch_size 8"))
-
-
-def preference(settings: Settings) -> None:
-    """Reference models and engines beside the trained model."""
-    if settings.get("options.task") == "grpo":
-        if (settings.get("preference.beta") or 0) > 0 and not settings.get("adapter.rank"):
-            settings.put("options.frozen_copies", 1, settings.because["preference.beta"])
-        if settings.get("engine.on") and settings.get("engine.mode", "colocate") == "colocate":
-            settings.put("options.tenant", settings.get("engine.share", 0.3), "GRPO: a vLLM engine on the same card")
-
-
-def lengths(settings: Settings) -> None:
-    """Prompt and completion add up; unpacked batches vary in length."""
-    prompt, completion = settings.get("lengths.prompt"), settings.get("lengths.completion")
-    if settings.get("options.task") == "grpo" and (prompt or completion):
-        settings.drop("seq")
-        together = (prompt or 512) + (completion or 256)
-        settings.put("seq", together, "prompt and completion")
-        settings.put("options.scored", (completion or 256) / together, "GRPO: logits of the completion only")
-    if settings.get("lengths.packed") is False:
-        settings.put("options.lengths", "variable", settings.because["lengths.packed"])

@@ -15,6 +15,8 @@ Rule = tuple[str, Convert] | Handler
 OPEN = re.compile(
     r"^\$|\$\{|\{\{|^<[^<>]{1,100}>$|^\[(?:num|your|path|insert|model)\w{0,60}\]$", re.I
 )  # a template's or a shell's name, not resolved; <what to put here>
+# Keys that name a further model: it scores, teaches or values while the trained one learns.
+_BESIDE = re.compile(r"(?:^|\.)(?:reward|teacher|critic|value|judge)_(?:model|pretrain)(?:_name_or_path|_path|_name|_id)?$")
 DEEPEST, MOST_KEYS = 12, 3000
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
@@ -100,7 +102,9 @@ def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Ru
     quiet = tuple(idle)
     for key, value in mapping.items():
         rule = rules.get(key)
-        if rule is None:
+        if rule is None and _BESIDE.search(key) and isinstance(value, str) and "/" in value:
+            settings.unread.append(f"{key}: a model beside the trained one, which is not counted")
+        elif rule is None:
             known = key in quiet or any(key.startswith(word[:-1]) for word in quiet if word.endswith("*"))
             (settings.idle if known else settings.unread).append(key if known else _perhaps(key, (*rules, *quiet)))
         elif isinstance(rule, tuple) and rule[0] == "file.deepspeed" and (leaf := _leaf(value)):

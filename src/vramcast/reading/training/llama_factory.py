@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from vramcast.reading.training.huggingface import IDLE as TRAINER_IDLE
-from vramcast.reading.training.huggingface import TRAINER, evaluation, fused_kernels, sharded
+from vramcast.reading.training.huggingface import TRAINER, TRAINER_IDLE, evaluation, fused_kernels, sharded
 from vramcast.reading.training.keys import Rule, flag, names, number, one_of, text, when, whole
 from vramcast.reading.training.settings import UNSET, Settings
 

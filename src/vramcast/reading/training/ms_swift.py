@@ -5,8 +5,7 @@ Keys and defaults: ms-swift 4.6.0, swift/arguments and swift/trainers/arguments.
 
 from typing import Any
 
-from vramcast.reading.training.huggingface import ATTENTION, TRAINER, evaluation, fused_kernels, sharded
-from vramcast.reading.training.huggingface import IDLE as TRAINER_IDLE
+from vramcast.reading.training.huggingface import ATTENTION, TRAINER, TRAINER_IDLE, evaluation, fused_kernels, sharded
 from vramcast.reading.training.keys import Rule, dtype, flag, names, number, one_of, text, when, whole
 from vramcast.reading.training.settings import UNSET, Settings
 

@@ -104,17 +104,29 @@ def constants_of(text: str, where: str, text_of: TextOf | None = None) -> dict[s
     """
     program = parse_python(text, where, text_of)
     found: dict[str, Any] = {}
-    for names_ in (program.names, program.arguments, program.attributes):
+    names = _names_of_training(program)
+    names |= {name: node for name, node in program.names.items() if name not in names}
+    for names_ in (names, program.arguments, program.attributes):
         for name, node in names_.items():
             value = program.value(node)
             if isinstance(value, int | float | str | bool):
                 found.setdefault(name, value)
-            elif isinstance(value, dict) and names_ is program.names:  # CONFIG = {"batch_size": 4, ...}
+            elif isinstance(value, dict) and names_ is names:  # CONFIG = {"batch_size": 4, ...}
                 found |= {f"{name}.{key}": inner for key, inner in flat(_plain(value)).items() if f"{name}.{key}" not in found}
     for call in program.calls("Trainer", "Fabric"):
         given = program.keywords(call)
         found |= {f"trainer.{name}": value for name, value in given.items() if isinstance(value, int | str)}
     return found
+
+
+def _names_of_training(program: Program) -> dict[str, ast.expr]:
+    """What the parameters of the function that trains stand for: of several functions with a ``model``, that one's is meant."""
+    for name, function in program.scopes.functions.items():
+        starts = any(isinstance(one, ast.Call) and called(one) == "train" for one in ast.walk(function))
+        if starts or name.startswith(("train", "finetune", "fine_tune")):
+            held = program.scopes.bindings.get(id(function), {})
+            return {key: bound[0].value for key, bound in held.items() if bound[0].line == 0}
+    return {}
 
 
 def options_of_program(text: str, where: str) -> set[str]:

@@ -145,9 +145,12 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
      "grad_accum batch_accumulation_per_replica accumulation_steps grad_acc_steps gradient_accumulation grad_accumulation_steps "
      "accum_steps num_grad_accum"),
     (("seq", whole), "seq_length seq_len max_seq_length max_seq_len sequence_length sequence_len cutoff_len model_max_length "
-     "max_sequence_length encoder_seq_length max_length max_len block_size context_length train_seq_len max_seqlen"),
-    (("length.source", whole), "source_max_len max_prompt_length prompt_max_len max_source_length"),
-    (("length.target", whole), "target_max_len max_response_length generate_max_len max_target_length max_completion_length"),
+     "max_sequence_length encoder_seq_length max_length max_len block_size context_length train_seq_len max_seqlen total_length "
+     "max_total_length max_total_sequence_length pack_length multimodal_max_length tokens_per_sample max_tokens_per_sample"),
+    (("length.source", whole), "source_max_len max_prompt_length prompt_max_len max_source_length prompt_length "
+     "max_prompt_tokens"),
+    (("length.target", whole), "target_max_len max_response_length generate_max_len max_target_length max_completion_length "
+     "response_length response_tokens max_response_tokens completion_length"),
     (("adapter.rank", natural), "lora_r lora_rank lora_dim lora_attn_dim adapter_rank max_lora_rank"),
     (("adapter.dropout", number), "lora_dropout"),
     (targets, "lora_target_modules target_modules lora_target"),
@@ -193,6 +196,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("shape.kv_heads", whole), "num_key_value_heads num_query_groups n_kv_heads n_kv_head num_kv_heads"),
     (("shape.ffn", whole), "intermediate_size ffn_hidden_size ffn_dim"),
     (("shape.vocab", whole), "vocab_size padded_vocab_size"),
+    (("shape.tied", flag), "tie_word_embeddings tied_embeddings tie_embeddings"),
     (("tokens.at_once", whole), "max_batch_len max_tokens_per_gpu max_token_in_packing batch_max_len max_tokens_per_microbatch "
      "max_tokens_per_microbatch_in_train max_tokens_per_mbs"),
     (("model", text), "model_name_or_path pretrained_model_name_or_path"),
@@ -227,6 +231,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
             r"(?:llm|text|language|base|backbone|policy|actor|student|pretrained|hf)_?(?:model)(?:_name|_path|_id|_dir|_or|_checkpoint)*",
             _model,
         ),
+        (r"(?:use|enable|with)_(?:lora|peft)\w*", ("adapter.on", flag)),
         (r"\w*(?:grad|gradient|activation|act)_(?:checkpoint|ckpt)\w*", checkpointing),
         (r"(?:use_|load_|enable_)*(?:in_)?(?:4_?bit|nf4)(?:_quant\w*)?", huggingface.four_bit),
         (r"(?:tensor|tp)(?:_model)?_?(?:parallel\w*|size|degree|dim)(?:_size|_degree|_dim)?", _degree("parallel.tp")),
@@ -255,6 +260,8 @@ _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
     (r"fsdp\w*", frozenset({"enable", "enabled"}), _fsdp),
     (r"(?:distributed|trainer)\w*", frozenset({"strategy"}), sharding),
     (r"strategy_args", frozenset({"strategy_name"}), sharding),
+    (r"strategy", frozenset({"stage"}), _stage),
+    (r"strategy", frozenset({"class_path", "_target_", "name"}), sharding),
     (r"model_args", frozenset({"dtype"}), ("compute_dtype", dtype)),
     (r"trainer|fabric", frozenset({"devices"}), ("cards.each", whole)),
     *((r"(?:parallel\w*|distributed|mesh|layout|parallelism_config|train|training)", frozenset({name}),
@@ -262,9 +269,12 @@ _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
 )  # fmt: skip
 
 
+_LEVELS = ("init_args", "dict_kwargs", "args", "kwargs", "config")  # of jsonargparse and the like: between a section and its keys
+
+
 def rule_of(key: str) -> Rule | None:
     """What a dotted key means by its last parts; None for a name that programs do not share, or that is another model's."""
-    parts = key.lower().replace("-", "_").split(".")
+    parts = [part for part in key.lower().replace("-", "_").split(".") if part not in _LEVELS]
     if parts[-1] == "max_generate_length" and not {"eval", "eval_sampling_params"} & set(
         parts
     ):  # the answers that are learnt from

@@ -34,7 +34,8 @@ class Command(msgspec.Struct, kw_only=True):
     """What a script asks for: the program's own name here, its flags by python name, files it points to, ``key=value`` words.
 
     ``more``: further commands of the same program, which are not read; ``elsewhere``: arrays of flags that another file holds;
-    ``written``: the texts of files that the script itself writes.
+    ``written``: the texts of files that the script itself writes; ``scripts``: Python files that it runs;
+    ``objective``: the program's own name, which may tell what is trained for.
     """
 
     program: str = ""
@@ -46,13 +47,16 @@ class Command(msgspec.Struct, kw_only=True):
     more: int = 0
     elsewhere: list[str] = []
     written: dict[str, str] = {}
+    scripts: list[str] = []
+    objective: str = ""
 
 
 def read_command(text: str) -> Command:
     """The flags of a script. Raises QuestionError when it has none."""
     words, known, written = _words(text)
     words, more = _first_of_each(words)
-    command = Command(more=more, written=written)
+    scripts = [word for word in words if word.endswith(".py") and not word.startswith("-")]
+    command = Command(more=more, written=written, scripts=scripts)
     for i, word in enumerate(words):
         _program(command, word, words[i + 1] if i + 1 < len(words) else "")
     _flags(command, words)
@@ -110,6 +114,8 @@ def _program(command: Command, word: str, following: str) -> None:
     if leaf in ("trl", "sft.py", "dpo.py", "grpo.py", "kto.py", "orpo.py", "reward_modeling.py"):
         command.program = command.program or "huggingface"
         command.task = command.task or (following if leaf == "trl" else leaf.split(".", 1)[0].split("_", 1)[0])
+    if not command.objective and (leaf.endswith(".py") or program_named(word)):
+        command.objective = leaf
     if leaf.endswith(_FILES) and not word.startswith("-") and leaf not in ("tokenizer.json",):
         command.files.append(word)
     if re.fullmatch(r"\+{0,2}[A-Za-z_][\w.]*=\S+", word):  # Hydra adds a key by a plus
@@ -171,7 +177,7 @@ def _words(text: str) -> tuple[list[str], dict[str, str], dict[str, str]]:
     script = read_script_text(text, ShellStart(environment=job.environment()))
     words = [word for line in script.lines if line.words[0] not in _QUIET for word in (*line.words, END)]
     shown = {name: value for line in script.lines for name, value in line.environment.items()}
-    apart = [w for word in words for w in (word.split() if _holds_flags(word) else [word])]
+    apart = [w for word in words for w in (word.split() if _holds_flags(word) else [word]) if w != "\\"]
     told = {_JOB_CARDS: str(job.all_cards)} if job.all_cards else {}
     for line in script.lines if not told else ():
         if line.words[0].rsplit("/", 1)[-1] == "srun" and (cards := job_of_options(options_of(line.words)).all_cards):

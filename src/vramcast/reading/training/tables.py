@@ -77,6 +77,7 @@ class Format:
             if self._stands(target, settings, of_megatron):
                 settings.default(target, tuple(value) if isinstance(value, list) else value, because)
         _lengths(settings)
+        _ranks(settings)
         shared.together(settings, self.table.title)
         _roles(settings)
         if of_megatron:
@@ -86,6 +87,9 @@ class Format:
             megatron.finish(settings)
         elif self.base is not None and self.table.base != "megatron":
             self.base.finish(settings)
+        if told := settings.get("task.of_name"):
+            settings.put("options.task", told, settings.because["task.of_name"])
+            settings.drop("task.of_name")
         huggingface.adapters(settings)
 
     @staticmethod
@@ -111,9 +115,23 @@ def _lengths(settings: Settings) -> None:
     settings.drop("length.source", "length.target", "tokens.at_once")
 
 
+def _ranks(settings: Settings) -> None:
+    """Cards as the product of the ranks of a layout that tells all of them."""
+    if data := settings.get("cards.data"):
+        sizes = [settings.get(f"parallel.{name}") or 1 for name in ("tp", "pp", "cp")]
+        settings.put("gpus", prod([data, *sizes]), settings.because["cards.data"])
+        settings.drop("cards.data")
+    if (wide := settings.get("gradients.wide")) is not None and settings.get("framework") != "megatron":
+        if wide:
+            settings.put("grad_dtype", "float32", settings.because["gradients.wide"])
+        settings.drop("gradients.wide")
+
+
 def _roles(settings: Settings) -> None:
     """The models beside the trained one: which share its cards, and what of them stays there during an update."""
     said = settings.group("role")
+    if not said:
+        return
     kl = said.get("kl_on") if said.get("kl_on") is not None else (said.get("kl") or 0) > 0
     told = ["the trained actor is counted"]
     if kl and not settings.get("adapter.rank"):
@@ -204,6 +222,12 @@ MEANINGS: dict[str, Rule] = {
     **{name: (name, whole) for name in ("micro_batch", "global_batch", "accumulate", "seq", "fsdp")},
     **{name: (f"parallel.{name}", lambda value: max(1, int(value)) if str(value).lstrip("-").isdigit() else None)
        for name in ("tp", "pp", "cp", "ep", "vpp", "replicate")},
+    **{name: (f"shape.{name}", whole)
+       for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "head_dim", "positions")},
+    "ffn_of_gated": ("shape.ffn", lambda value: (whole(value) or 0) // 2 or None),  # gate and up in one number
+    "tied": ("shape.tied", flag),
+    "wide_gradients": ("gradients.wide", flag),
+    "data_ranks": ("cards.data", whole),
     "model": ("model", text),
     "sp": ("parallel.sp", flag),
     "prompt": ("length.source", whole),

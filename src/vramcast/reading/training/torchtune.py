@@ -100,6 +100,7 @@ RULES: dict[str, Rule] = {
     "model.use_dora": ("adapter.dora", flag),
     "model.quantize_base": _quantised,
     "tokenizer.max_seq_len": ("seq", whole),
+    "dataset.max_seq_len": ("seq", whole),
     "dataset.packed": ("lengths.packed", flag),
     "batch_size": ("micro_batch", whole),
     "gradient_accumulation_steps": ("accumulate", whole),
