@@ -91,3 +91,24 @@ def test_mlx_is_read_and_refused_by_name(program: str, capsys: pytest.CaptureFix
     assert run(["serve", f"{program} --model org/Qwen3-8B-4bit --decode-concurrency 8 --port 80", "--gpu", "M3 Max"]) == 2
     said = capsys.readouterr().err
     assert "starts MLX with org/Qwen3-8B-4bit (decode-concurrency 8): no memory rules are known for it" in said
+
+
+@pytest.mark.parametrize(
+    ("line", "told", "unread"),
+    [
+        ("vllm serve Qwen/Qwen3-8B --cudagraph-mode NONE", {"enforce_eager": "on"}, 0),
+        ("vllm serve Qwen/Qwen3-8B --kv-transfer-config '{\"kv_connector\": \"NixlConnector\", \"kv_role\": \"kv_both\"}'",
+         {"no effect on memory": "kv-transfer-config"}, 0),
+        ("vllm serve Qwen/Qwen3-8B --kv-transfer-config '{\"kv_connector\": \"LMCacheConnectorV1\"}'",
+         {"kv-transfer-config": "set"}, 1),
+        ("lmdeploy serve api_server Qwen/Qwen3-8B --model-format awq --eager-mode --backend turbomind",
+         {"quant": "awq", "no effect on memory": "eager-mode"}, 0),
+        ("python -m sglang.launch_server --model-path Qwen/Qwen3-8B --max-queued-requests 4",
+         {"no effect on memory": "max-queued-requests"}, 0),
+    ],
+)  # fmt: skip
+def test_flags_that_a_source_settles(line: str, told: dict[str, str], unread: int) -> None:
+    asked = serving_question(line, gpu="4090")
+    said = {a.name: a.value for a in asked.assumed}
+    assert {name: said.get(name) for name in told} == told
+    assert len(asked.unmodelled) == unread

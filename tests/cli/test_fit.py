@@ -132,7 +132,7 @@ def test_a_length_of_the_other_task_is_refused(line: str, said: str, capsys: pyt
 
 
 def test_where_no_model_fits_the_smallest_and_a_shorter_length_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("fit --gpu 2GB --context 1m".split()) == 1
+    assert run(["fit", "--gpu", "2GB", "--context", "1m"]) == 1
     said = capsys.readouterr().out
     assert "the smallest of them is " in said
     assert "vramcast fit --gpu 2.00GiB --context 8192" in said

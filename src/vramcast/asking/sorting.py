@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from vramcast.ledger import Assumption, Unmodelled
-from vramcast.reading.serving.effects import effect_of
+from vramcast.reading.serving.effects import effect_of, leaves_memory
 from vramcast.reading.serving.flags import Flag, is_idle, is_speed, parsed_flags
 from vramcast.reading.serving.launch import Launch
 from vramcast.reading.shell import open_names
@@ -115,8 +115,8 @@ class _Piles:
 
     def _without_rule(self, flag: Flag) -> None:
         """A flag that no rule counts: without effect, on speed alone, with an effect that is told, or unknown."""
-        if is_idle(flag.name) or is_speed(flag.name):
-            (self.idle if is_idle(flag.name) else self.speed).append(_shown(flag))
+        if is_idle(flag.name) or is_speed(flag.name) or leaves_memory(self.launch.engine, flag.name, flag.value or ""):
+            (self.speed if is_speed(flag.name) else self.idle).append(_shown(flag))
         elif effect := effect_of(self.launch.engine, flag.name):
             if flag.value is not None and open_names(flag.value):
                 self.unread.append(_shown(flag))
@@ -159,8 +159,17 @@ def _settled(engine: str, flag: Flag, names: set[str]) -> Flag | None:
         return _of_llama(flag, value)
     if engine == "sglang":
         return _of_sglang(flag, value, names)
-    if engine == "vllm" and flag.name == "max-model-len" and value in ("-1", "auto"):
+    if engine == "lmdeploy" and flag.name == "model-format":
+        return None if value == "hf" else Flag(name="quantization", values=(value,), typed=flag.typed)
+    return _of_vllm(flag, value) if engine == "vllm" else flag
+
+
+def _of_vllm(flag: Flag, value: str) -> Flag:
+    """Words for what vLLM's table has under another name: without a mode no graph is captured (config/compilation.py)."""
+    if flag.name == "max-model-len" and value in ("-1", "auto"):
         return Flag(name=flag.name, values=("auto",), typed=flag.typed)
+    if flag.name in ("cudagraph-mode", "compilation-config.cudagraph-mode") and value.upper() in ("NONE", "0"):
+        return Flag(name="enforce-eager", typed=flag.typed)
     return flag
 
 

@@ -169,3 +169,30 @@ def test_a_function_of_a_script_in_the_folder_above(tmp_path: Path) -> None:
     file.write_text("source ../setup.sh\nserve -m Small-1B-Q4_K_M.gguf -c $((2*1024))\n")
     (launch,) = read_serving_file(str(file)).launches
     assert (launch.model, launch.flags) == ("Small-1B-Q4_K_M.gguf", ("--no-webui", "-c", "2048"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "engine", "model", "flags"),
+    [
+        ("values.yaml", "modelName: org/M\nimage: {repository: x/vllm-openai, tag: v0.11}\nextraArgs: [--max-model-len, '64']\n",
+         "vllm", "org/M", ("--max-model-len", "64")),
+        ("values.yaml", "model: {organization: org, name: M}\nimage: {name: vllm/vllm-openai}\nargs: ['--load-format auto']\n",
+         "vllm", "org/M", ("--load-format", "auto")),
+        ("a.yaml", "containers:\n  app:\n    image: {repository: ollama/ollama, tag: '1'}\n    env: {OLLAMA_NUM_PARALLEL: '2'}\n",
+         "ollama", "", ("--n-parallel", "2")),
+        ("_profile.env", "MODEL_DIR=m-8b\nMODEL_HF=org/M-8B\nMAX_MODEL_LEN=64\nGPU_MEMORY_UTILIZATION=0.8\n",
+         "vllm", "org/M-8B", ("--max-model-len", "64", "--gpu-memory-utilization", "0.8")),
+        ("run.sh", "/opt/llama/llama-server-ec9e0301 -m small-Q4_0.gguf -c 64\n", "llama_cpp", "small-Q4_0.gguf", ("-c", "64")),
+        ("run.sh", "python -m lightllm.server.api_server --model_dir /m/M-8B --tp 2\n", "lightllm", "/m/M-8B", ("--tp", "2")),
+        ("run.sh", "python serve.py engine.max_model_len=64 engine.gpu_memory_utilization=0.8 model.model_path=org/M\n",
+         "vllm", "org/M", ("--max-model-len", "64", "--gpu-memory-utilization", "0.8")),
+    ],
+)  # fmt: skip
+def test_names_of_a_model_and_of_an_engine(name: str, text: str, engine: str, model: str, flags: tuple[str, ...]) -> None:
+    (launch,) = find_launches(text, name).launches
+    assert (launch.engine, launch.model, launch.flags) == (engine, model, flags)
+
+
+def test_overrides_that_train_start_nothing() -> None:
+    text = "python -m main actor.model_path=org/M rollout.gpu_memory_utilization=0.8 rollout.max_model_len=64\n"
+    assert not find_launches(text, "run.sh").launches

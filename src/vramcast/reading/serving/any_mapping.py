@@ -58,6 +58,7 @@ def bare_servers(documents: Sequence[Any], held: Surroundings) -> tuple[Launch, 
     for document in documents:
         for place, inner, _ in walk(document):
             image = inner.get("image")
+            image = f"{image.get('repository', '')}:{image.get('tag', '')}" if isinstance(image, dict) else image
             told = image_engine(image) if isinstance(image, str) else None
             if told is None or told[0] not in _BY_ITSELF or inner.get("command") or inner.get("args"):
                 continue

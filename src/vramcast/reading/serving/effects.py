@@ -8,6 +8,8 @@ those no longer have come from files people publish. A name that ends in * stand
 Their values are told in an answer beside what they change, so that nobody takes the figure for more than it is.
 """
 
+import re
+
 VERSIONS = {"vllm": "0.33.0", "sglang": "0.5.10", "llama_cpp": "00dc8057", "tensorrt_llm": "00046963", "tgi": "3.3.6",
             "lmdeploy": "0.16.0", "ktransformers": "95009ea6", "mlx": "d78bf58e"}  # fmt: skip
 _DRAFT = "the draft's weights, cache and graphs"
@@ -119,6 +121,17 @@ _TABLES: dict[str, dict[str, str]] = {
         _KERNELS: "use-cuda-graph backend-type attn*",
     },
 }  # fmt: skip
+# Values under which a flag of the tables changes no card's memory. NIXL registers the cache where it lies, but for a buffer that
+# kv_buffer_device moves to the host (vLLM 0.11, nixl_connector.py register_kv_caches); requests wait in the host's queue (SGLang
+# 0.5.10, scheduler.py); TurboMind has no eager mode (LMDeploy 0.16.0, messages.py TurbomindEngineConfig).
+_IDLE_VALUES: dict[str, tuple[tuple[str, str], ...]] = {
+    "vllm": (
+        ("kv-transfer-config", r'(?!.*kv_buffer_device)(?!.*Multi).*"kv_connector"\s*:\s*"NixlConnector".*'),
+        ("kv-transfer-config.kv-connector", "NixlConnector"), ("kv-transfer-config.kv-role", r"\w+"),
+    ),
+    "sglang": (("max-queued-requests", r"\d+"), ("disaggregation-bootstrap-port", r"\d+")),
+    "lmdeploy": (("eager-mode", ""),),
+}  # fmt: skip
 _TABLES["ik_llama_cpp"] = _TABLES["ollama"] = _TABLES["llama_cpp"]
 # Variables of an environment that choose kernels and how ranks talk: speed, and workspaces that no rule counts.
 KERNEL_VARIABLES = (
@@ -138,6 +151,11 @@ def effect_of(engine: str, flag: str) -> str:
         if any(_fits(spoken, name) for name in names.split()):
             return effect
     return ""
+
+
+def leaves_memory(engine: str, flag: str, value: str) -> bool:
+    """Whether a flag of the tables leaves a card's memory as it is, by its value: its source stands beside it."""
+    return any(flag == name and re.fullmatch(told, value, re.S) for name, told in _IDLE_VALUES.get(engine, ()))
 
 
 def chooses_kernels(variable: str) -> bool:

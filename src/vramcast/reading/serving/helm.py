@@ -208,10 +208,11 @@ def _plain_chart(document: Mapping[str, Any], held: Surroundings) -> tuple[Launc
     spare: list[str] = []
     for path, value in _sections(document):
         image = value.get("image")
-        named = f"{image.get('repository', '')}:{image.get('tag', '')}" if isinstance(image, dict) else str(image or "")
+        named = _image_name(image)
         inner = image if isinstance(image, dict) else {}
         entry = words_of(value.get("command") or inner.get("command"))
-        arguments = words_of(value.get("args") or value.get("extraArgs") or inner.get("args"))
+        listed = words_of(value.get("args") or value.get("extraArgs") or inner.get("args"))
+        arguments = tuple(part for word in listed for part in (word.split() if word.startswith("--") and " " in word else [word]))
         if entry or arguments:
             what = Container(
                 name=path, image=named, entry=entry, arguments=arguments, environment=environment_of(value.get("env")),
@@ -252,9 +253,25 @@ def _with_values(launch: Launch, spare: Sequence[str], document: Mapping[str, An
     more = [flag for flag in parsed_flags(launch.engine, spare).flags if flag.name not in said]
     stored = _stored(document)
     mounted = launch.model in ("", "/mnt/models", "/mnt/models/", "/models") and stored
-    return msgspec.structs.replace(
-        launch, flags=(*launch.flags, *words_of_flags(more)), model=stored if mounted else launch.model
-    )
+    model = stored if mounted else launch.model or _named_model(document)
+    return msgspec.structs.replace(launch, flags=(*launch.flags, *words_of_flags(more)), model=model)
+
+
+def _image_name(image: Any) -> str:
+    """An image as one text: ``{repository, tag}``, ``{name, tag}`` or the text itself."""
+    if not isinstance(image, dict):
+        return str(image or "")
+    return f"{image.get('repository') or image.get('name') or ''}:{image.get('tag', '')}"
+
+
+def _named_model(document: Mapping[str, Any]) -> str:
+    """The model that the values name at their top: ``modelName: org/Model``, ``model: {organization: org, name: Model}``."""
+    section = _mapping(document.get("model"))
+    maker, name = section.get("organization") or section.get("org"), section.get("name") or section.get("id")
+    if isinstance(name, str) and name:
+        return f"{maker}/{name}" if isinstance(maker, str) and maker and "/" not in name else name
+    found = next((document[key] for key in ("modelName", "modelId", "model") if isinstance(document.get(key), str)), "")
+    return str(found)
 
 
 def _stored(document: Mapping[str, Any]) -> str:
@@ -268,8 +285,8 @@ def _bare_runtime(document: Mapping[str, Any], held: Surroundings) -> tuple[Laun
     """KServe's runtime of an engine's own image, of which nothing is said but the model that a service stores."""
     stored = _stored(document)
     for path, value in _sections(document):
-        told = image_engine(value["image"]) if isinstance(value.get("image"), str) and "untime" in path else None
-        if told and told[0] and stored:
+        told = image_engine(_image_name(value.get("image")))
+        if told and told[0] and stored and "untime" in path:
             return (Launch(engine=told[0], version=told[1], model=stored, name=path, where=held.at(path).where),)
     return ()
 

@@ -8,7 +8,7 @@ import msgspec
 from vramcast.reading.shell.variables import open_names
 
 # Engines that this program can read and has no memory rules for, by the name that people know.
-UNMODELLED = {"ktransformers": "KTransformers", "mlx": "MLX"}
+UNMODELLED = {"ktransformers": "KTransformers", "mlx": "MLX", "lightllm": "LightLLM"}
 _CARDS = ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 

@@ -53,6 +53,9 @@ _MODELS = ("model", "model_id", "model_name", "model_path", "hf_model", "hf_mode
 "model_file", "gguf_model",
            "model_name_or_path", "llm_model", "hf_repo", "model_dir", "vllm_model", "gguf", "serve_model",
            "default_model")  # fmt: skip
+_HUB_NAMES = re.compile(
+    r"(?:\w+_)?(?:model_hf|hf_model|model_repo|hf_repo|model_hf_id|hf_model_id)"
+)  # of names, before a folder's
 _FEWEST = 2
 _TRAINS = re.compile(
     r"(?:^|_)(?:learning_rate|lr|micro_batch_size|per_device_train_batch_size|num_train_epochs|lora_r|lora_rank|epochs)$"
@@ -104,7 +107,8 @@ def settings_of(values: Mapping[str, object]) -> tuple[str, dict[str, str], str]
     same = {**_SAME, **(_LLAMA if engine == "llama_cpp" else {})}
     known = _OWN[engine] | _SHARED
     settings = {same.get(rest, rest): plain[key] for key, (prefix, rest) in parts.items() if prefix in own and rest in known}
-    model = next((plain[key] for wanted in _MODELS for key, name in named.items() if name == wanted), "")
+    model = next((plain[key] for key, name in named.items() if _HUB_NAMES.fullmatch(name) and "/" in plain[key]), "")
+    model = model or next((plain[key] for wanted in _MODELS for key, name in named.items() if name == wanted), "")
     model = model or next((plain[key] for key, name in named.items() if any(name == f"{prefix}model" for prefix in own)), "")
     model = model or next(
         (plain[key] for key, name in named.items() if re.search(r"(?:^|_)model(?:_id|_name|_path|_repo)?$", name)), ""

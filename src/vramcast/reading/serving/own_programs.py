@@ -8,8 +8,10 @@ import re
 from collections.abc import Sequence
 
 from vramcast.reading.serving.bare_flags import engine_of_bare_flags
+from vramcast.reading.serving.engine_yaml import flags_of_mapping
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
 from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.named_settings import settings_of
 
 _MODELS = ("model", "model-path", "model-name-or-path", "model-id", "model-name", "base-model", "model-dir", "pretrained",
 "checkpoint",
@@ -19,6 +21,10 @@ _TRAINS = re.compile(
     r"max[-_]steps|train[-_]\S+|actor\S*|rollout\S*|gradient\S*)(?:=.*)?", re.I
 )  # fmt: skip
 _MEASURES = re.compile(r"bench\w*serving\w*|benchmark_serving|bench_client|genai-perf|aiperf|guidellm|load_?test", re.I)
+_OVERRIDE = re.compile(r"[+~]{0,2}[A-Za-z_][\w.-]{0,80}=\S{1,300}")
+_OF_TRAINING = re.compile(
+    r"(?:^|[._])(?:actor|rollout|trainer|algorithm|critic|generator|optim\w*|train\w*|reward\w*|ref)(?:[._]|$)"
+)
 _MOST = 400
 
 
@@ -31,13 +37,31 @@ def with_flags_of_engine(words: Sequence[str], held: Surroundings) -> tuple[Laun
     script = next(
         (word for word in plain[start + 1 : start + 12] if word.endswith(".py") or re.fullmatch(r"[a-z_]\w+(?:\.\w+)+", word)), ""
     )
+    if not script and (own := [at for at, word in enumerate(plain[:14]) if word.endswith(".py")]):
+        start, script = own[0], plain[own[0]]  # a program that names its own interpreter
     if start < 0 or not script or _MEASURES.search(script) or any(_TRAINS.fullmatch(word) for word in words):
         return ()
     rest = list(words[plain.index(script) + 1 :])
     engine = engine_of_bare_flags(rest, script)
     if not engine:
-        return ()
+        return _overridden(rest, held.at(script))
     apart = parsed_flags(engine, rest).flags
     model = next((flag.values[0] for flag in apart if flag.name in _MODELS and flag.values), "")
     flags = words_of_flags(flag for flag in apart if flag.name not in _MODELS)
     return (Launch(engine=engine, model=model, flags=flags, where=held.at(script).where),) if model else ()
+
+
+def _overridden(words: Sequence[str], held: Surroundings) -> tuple[Launch, ...]:
+    """The engine that Hydra's overrides describe by names of its arguments: ``engine.max_model_len=8192 model.path=org/M``.
+
+    A group alone (``model=qwen``) names a file beside the program, whose settings are asked for by the model that it leaves open.
+    """
+    pairs = [word.lstrip("+~").partition("=") for word in words if _OVERRIDE.fullmatch(word)]
+    if not pairs or any(_OF_TRAINING.search(name) for name, _, _ in pairs):
+        return ()
+    found = settings_of({name: value for name, _, value in pairs})
+    if found is None or not found[2]:
+        return ()
+    engine, settings, model = found
+    flags = parsed_flags(engine, flags_of_mapping(settings)).flags
+    return (Launch(engine=engine, model=model, flags=words_of_flags(flags), where=held.where),)

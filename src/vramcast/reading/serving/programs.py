@@ -1,7 +1,7 @@
 """Which engine the words of a command start: by program, Python module or container image; what wraps it is taken off.
 
 Sources of the names: each engine's own console scripts and modules (vLLM 0.33, SGLang 0.5, llama.cpp's tools/, trtllm-serve,
-text-generation-launcher, lmdeploy, KTransformers' server and local_chat, mlx-lm d78bf58e,
+text-generation-launcher, lmdeploy, KTransformers' server and local_chat, mlx-lm d78bf58e, LightLLM's server.api_server,
 Dynamo's backends, KServe's huggingfaceserver).
 """
 
@@ -24,6 +24,7 @@ _PROGRAMS = {
 }  # fmt: skip
 _MODULES = {
     "vllm.entrypoints.openai.api_server": "vllm", "vllm.entrypoints.api_server": "vllm", "vllm": "vllm",
+    "lightllm.server.api_server": "lightllm",
     "vllm.entrypoints.cli.main": "vllm", "sglang.launch_server": "sglang", "sglang": "sglang", "dynamo.vllm": "vllm",
     "dynamo.sglang": "sglang", "dynamo.trtllm": "tensorrt_llm", "huggingfaceserver": "vllm", "llama_cpp.server": "llama_cpp",
     "ktransformers.server.main": "ktransformers", "ktransformers.local_chat": "ktransformers", "lmdeploy": "lmdeploy",
@@ -60,8 +61,8 @@ _OWN_FLAGS = (
     ("llama_cpp", "-m", ("-ngl", "--n-gpu-layers", "-c", "--ctx-size")),
 )  # fmt: skip
 _BUILDS = re.compile(
-    r"^(llama-(?:server|cli|bench))-(?:npu|cuda|vulkan|hip|rocm|sycl|cpu|metal)$"
-)  # one program, by its back end
+    r"^(llama-(?:server|cli|bench))-(?:npu|cuda|vulkan|hip|rocm|sycl|cpu|metal|b\d{4,5}|[0-9a-f]{7,12})$"
+)  # one program, by its back end or its build
 _FIRST_FLAGS, _SURE = ("--host", "--port", "--dtype", "--trust-remote-code"), 3
 SHELLS = ("sh", "bash", "zsh", "dash", "/bin/sh", "/bin/bash", "pwsh", "powershell")
 _BEFORE = frozenset(  # words that stand before a command and change nothing
