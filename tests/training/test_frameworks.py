@@ -239,6 +239,21 @@ def test_programs_around_models_have_defaults_of_their_own(
     assert (found.sharding.kind, found.recomputation.policy.kind, found.loss.kind) == (sharding, recomputes, loss)
 
 
+@pytest.mark.parametrize(
+    ("family", "loss", "norm"), [("shape", "fused", "native"), ("mpt", "fused", "native"), ("qwen3", "plain", "eager")]
+)
+def test_llm_foundry_has_layers_of_its_own_for_mpt_alone(family: str, loss: str, norm: str) -> None:
+    model = msgspec.structs.replace(MODEL, family=family)
+    found = forecast_training(Training(model="x", seq=512, framework="llm_foundry"), model=model).recipe
+    assert (found.loss.kind, found.kernels.norm, found.precision.weights) == (loss, norm, "float32")
+
+
+@pytest.mark.parametrize(("dtype", "zero", "master"), [("float32", 0, ""), ("float32", 1, "float32"), ("bfloat16", 0, "float32")])
+def test_deepspeed_copies_no_float_weights_without_zero(dtype: str, zero: int, master: str) -> None:
+    asked = {"framework": "deepspeed", "zero": zero, "param_dtype": dtype, "options": {"compute": dtype}}
+    assert recipe(**asked).update.master == master
+
+
 @pytest.mark.parametrize(("cards", "sharding"), [(1, "none"), (2, "zero2")])
 def test_openrlhf_divides_a_model_from_two_cards_on(cards: int, sharding: str) -> None:
     """openrlhf/cli/train_sft.py: --zero_stage 2 by default; one rank has nobody to share with."""

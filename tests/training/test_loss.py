@@ -54,6 +54,17 @@ def test_a_pipeline_s_last_stage_keeps_the_logits_of_earlier_micro_batches() -> 
     assert kept - freed == pytest.approx(3 * logits, rel=0.001)
 
 
+@pytest.mark.parametrize(("accumulate", "zero", "outputs"), [(1, 0, 1), (2, 0, 2), (8, 0, 2), (8, None, 8)])
+def test_deepspeed_s_last_stage_has_two_buffers_for_outputs(accumulate: int, zero: int | None, outputs: int) -> None:
+    """Its own pipeline (a stage of ZeRO is told, 0 too); torch's keeps the logits of every micro-batch."""
+    piped = {"framework": "pytorch", "gpus": 2, "parallel": Parallel(pp=2), "param_dtype": "float32"}
+    logits = 8192 * MODEL.vocab * 4
+    one = loss_of("backward of the loss", **piped, zero=zero, accumulate=1)
+    assert loss_of("backward of the loss", **piped, zero=zero, accumulate=accumulate) - one == pytest.approx(
+        (outputs - 1) * logits, rel=0.001, abs=1
+    )
+
+
 @pytest.mark.parametrize(("weights", "each"), [("bfloat16", 2 + 4), ("float32", 4)])
 def test_logits_that_become_their_gradient_are_copied_to_float_where_they_are_not(weights: str, each: int) -> None:
     """accelerate utils/operations.py, convert_outputs_to_fp32: 16-bit logits get a float copy; hidden states stand beside."""

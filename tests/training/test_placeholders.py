@@ -64,6 +64,19 @@ def test_the_fused_loss_writes_a_float_gradient_since_july_2026(month: str, kind
     )
 
 
+@pytest.mark.parametrize(
+    ("loss", "month", "first", "another"),
+    [("fused", "2026.7", 2, 2), ("fused", "2026.8", 6, 4), ("vocab_parallel_copy", None, 10, 4)],
+)
+def test_every_prediction_head_leaves_its_probabilities_or_its_gradient(
+    loss: str, month: str | None, first: int, another: int
+) -> None:
+    recipe = ask(framework_version=month, loss=loss).recipe
+    for heads in (1, 3):
+        logits = Logits(tokens=1000, vocab=500, hidden=1, rows=1, width=2, heads=heads, head_trains=False, head_gradient=0)
+        assert loss_cost(recipe, logits).forward.value == pytest.approx((first + another * (heads - 1)) * 500_000, rel=0.01)
+
+
 LINE = "torchrun pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 64 --bf16 "
 
 

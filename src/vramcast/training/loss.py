@@ -51,8 +51,8 @@ class Logits(msgspec.Struct, frozen=True, kw_only=True):
 
     ``transformed``: a dense layer, its activation and a norm stand before the head (encoders);
     ``rows``: sequences in the batch; ``heads``: times the head is applied (once more per prediction head), each of which leaves
-    float probabilities. ``cache``: elements of the keys and values that the model returns beside its logits; ``outputs``: micro-
-    batches whose logits a pipeline hands back together.
+    float probabilities, or a gradient. ``cache``: elements of the keys and values that the model returns beside its logits;
+    ``outputs``: micro-batches whose logits a pipeline hands back together.
     """
 
     tokens: Number
@@ -289,15 +289,16 @@ def _vocabulary_parallel(_recipe: Recipe, x: Logits) -> LossCost:
 
 def _vocabulary_parallel_copy(_recipe: Recipe, x: Logits) -> LossCost:
     """nanotron: the same, its exponentials in a second float copy, less each row's maximum (tensor_parallel/functional.py)."""
+    earlier = 4 * (x.heads - 1)
     return LossCost(
-        forward=x.logits(x.width + 8, "16-bit logits, float copy, exponentials"),
-        backward=x.logits(x.width + 4, "float softmax that becomes its gradient, its 16-bit copy"),
+        forward=x.logits(earlier + x.width + 8, "16-bit logits, float copy, exponentials" + ", earlier heads'" * bool(earlier)),
+        backward=x.logits(earlier + x.width + 4, "float softmax that becomes its gradient, its 16-bit copy"),
     )
 
 
 def _overwritten(_recipe: Recipe, x: Logits) -> LossCost:
     """The gradient over the 16-bit logits: flash-attention, ops/triton/cross_entropy.py; Transformer Engine up to July 2026."""
-    held = x.logits(x.width, "logits that become their gradient")
+    held = x.logits(x.width * x.heads, "logits that become their gradient")
     return LossCost(forward=held, backward=held)
 
 
@@ -307,8 +308,8 @@ def _float_gradient(_recipe: Recipe, x: Logits) -> LossCost:
     Source: Transformer Engine since #3193 of July 2026, pytorch/cross_entropy.py and common/triton/cross_entropy.py.
     """
     return LossCost(
-        forward=x.logits(x.width + 4, "logits, their float gradient"),
-        backward=x.logits(x.width + 4, "the float gradient, a narrow copy"),
+        forward=x.logits(x.width + 4 * x.heads, "logits, the float gradient of each head"),
+        backward=x.logits(x.width + 4 * x.heads, "the float gradients, a narrow copy of one"),
     )
 
 

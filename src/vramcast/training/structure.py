@@ -11,7 +11,7 @@ from vramcast.models.classes import norms_embedding
 from vramcast.models.inventory import Model, by_identity
 from vramcast.models.layers import Attention
 from vramcast.models.sharding import Stage, cut, share
-from vramcast.quantity import Number, Quantity, is_array, maximum, several
+from vramcast.quantity import Number, Quantity, is_array, maximum, minimum, several
 from vramcast.training.activations.choice import Style, style_of, updates_inside_backward
 from vramcast.training.activations.layers import Blended, LayerCosts, Layers, StageLayers, layers_of_part, windows_of
 from vramcast.training.activations.sizes import Shape
@@ -341,7 +341,7 @@ def _loss(kind: RankStructure, structure: Structure, *, tokens: Number, rows: Nu
             tokens=tokens * recipe.loss.scored,
             vocab=kind.columns,
             cache=tokens * kind.returned if returned else 0,
-            outputs=passes if recipe.loss.keeps_outputs else 0,
+            outputs=_kept_outputs(recipe, passes),
             hidden=model.hidden,
             rows=rows,
             width=width(recipe.precision.compute),
@@ -353,6 +353,11 @@ def _loss(kind: RankStructure, structure: Structure, *, tokens: Number, rows: Nu
             else 0,
         ),
     )
+
+
+def _kept_outputs(recipe: Recipe, passes: Number) -> Number:
+    kept, buffers = recipe.loss.keeps_outputs, recipe.loss.output_buffers
+    return (minimum(passes, buffers) if buffers else passes) if kept else 0
 
 
 def retained_inputs(rank: Rank) -> Number:

@@ -96,7 +96,8 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     carries adapters over to tensors that hold all experts (conversion_mapping.py). ``transposed``: weights are stored as (in,
     out), in pytorch_utils.Conv1D. ``tuned_norms``: the only norms that PEFT's LN tuning reaches; None: all of them
     (peft 0.21.2, utils/constants.py). ``unquantized``: matrices that every quantiser leaves alone, by name
-    (_keep_in_fp32_modules, quantizers/base.py: get_modules_to_not_convert).
+    (_keep_in_fp32_modules, quantizers/base.py: get_modules_to_not_convert). ``own_trainer``: the framework that brings layers and
+    loss of its own for the class (llm-foundry 0.22.0, models/mpt).
     """
 
     hidden_dropout: float = 0.0
@@ -109,6 +110,7 @@ class Whole(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     transposed: bool = False
     tuned_norms: tuple[str, ...] | None = None
     unquantized: tuple[str, ...] = ()
+    own_trainer: str = ""
 
 
 class Served(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

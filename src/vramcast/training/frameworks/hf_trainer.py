@@ -185,6 +185,8 @@ def _deepspeed(draft: Draft, question: Training, model: Model, version: tuple[in
     compute = draft.get("compute") or dtype_of(question.param_dtype or "bfloat16")
     yield because("DeepSpeed casts the model", Precision, compute=compute, weights=compute, autocast=False)
     yield because("DeepSpeed casts the model", Adapters, adapter_dtype=compute)
+    if question.zero == 0 and compute == "float32":
+        yield because("stage 0 in float32: the optimizer as it was given (engine.py, _configure_optimizer)", Update, master="")
     yield because("DeepSpeed keeps fp32 masters", Update, master="float32", states="float32")
     yield because("stage_1_and_2.py, step: gradients flattened, then copied to fp32", Update, flattens=True)
     if question.zero == 3 and "optimizer" not in question.offload:

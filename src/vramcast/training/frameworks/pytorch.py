@@ -18,15 +18,28 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
     yield because("loaded in the model's dtype", Precision, weights=draft.get("compute", model.dtype), autocast=False)
     yield because("torch.optim picks foreach", Update, implementation="foreach")
     yield because("the optimizer is made outside the Trainer", Update, wide_ends=False)
-    piped = question.parallel.pp > 1
-    yield because("torch.distributed.pipelining, stage.py" if piped else "", ModelParallel, receives_ahead=piped)
-    yield because("schedule.step returns outputs unless told otherwise" if piped else "", Loss, keeps_outputs=piped)
+    yield from _pipeline(question)
     if question.zero and draft.framework == "pytorch":
         yield from _own_engine(question.zero)
     if draft.framework in _KEEP_OUTPUT:
         gathered = draft.get("compute") if question.fsdp or question.zero == 3 else None  # units come in the compute dtype
         yield because("the loop's variable names the model's output", Loss, holds_logits=gathered or draft.get("weights"))
     yield from hf_trainer.resolve(draft, question, model)
+
+
+def _pipeline(question: Training) -> Overrides:
+    """torch.distributed.pipelining's stages, or DeepSpeed's PipelineEngine where a stage of ZeRO (0 too) says whose engine runs.
+
+    Source: DeepSpeed 0.19.8, runtime/pipe/engine.py (_exec_forward_pass puts the last stage's logits into pipe_buffers,
+    _exec_backward_pass returns before it would free them there), schedule.py (num_pipe_buffers: two on the last stage).
+    """
+    if question.parallel.pp == 1:
+        return
+    if question.zero is None:
+        yield because("torch.distributed.pipelining, stage.py", ModelParallel, receives_ahead=True)
+        yield because("schedule.step returns outputs unless told otherwise", Loss, keeps_outputs=True)
+    else:
+        yield because("the last stage's two pipe_buffers are not freed", Loss, keeps_outputs=True, output_buffers=2)
 
 
 def _own_engine(stage: int) -> Overrides:

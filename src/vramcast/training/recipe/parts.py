@@ -323,6 +323,7 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     keeps_outputs: Annotated[
         bool, Meta(description="a pipeline's last stage keeps the logits of every micro-batch until the step is over")
     ] = False
+    output_buffers: Annotated[int, Meta(ge=0, description="of those at most so many, until written again; 0 = all")] = 0
     logits_upcast: Annotated[bool, Meta(description="the loss converts logits to float32")] = True
     direct_loss: Annotated[bool, Meta(description="the model's own cross entropy takes its logits as they are")] = False
     logits_softcap: Annotated[bool, Meta(description="logits are squashed by a tanh")] = False

@@ -45,4 +45,6 @@ def _virtual_tokens(method: str, given: dict[str, Any], arch: dict[str, Any]) ->
 
 
 def _target(text: str) -> str:
+    if text == "output_proj":  # torchtune's name
+        return "o_proj"
     return "attn" if "attention" in text or "DEFAULT" in text else text

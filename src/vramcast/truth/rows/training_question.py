@@ -111,6 +111,9 @@ def _checkpointing(text: str) -> str | None:
     named = [word for word in re.split(r"[,\s]+", modules[1]) if word] if modules else []
     if named and set(named) <= set(get_args(Module)):
         return f"modules:{'+'.join(named)}"
+    chunks = re.match(r"full \((?:uniform, )?(\d+) layers\)", text)
+    if chunks:
+        return f"uniform:{chunks[1]}"
     return next((w for w in ("full", "selective", "none") if text.startswith(w)), None)
 
 
@@ -131,9 +134,10 @@ def _optimizer(text: str) -> str | None:
 
 def _zero(parallel: dict[str, Any], framework: str) -> int | None:
     stage, impl = parallel.get("zero_stage"), str(parallel.get("impl") or "")
-    if _fsdp(parallel, framework) or "egatron" in impl or not stage:
+    piped = "deepspeed" in impl.lower() and int(parallel.get("pp") or 1) > 1  # its PipelineEngine, whatever the stage
+    if _fsdp(parallel, framework) or "egatron" in impl or not (stage or piped):
         return None
-    return int(stage)
+    return int(stage or 0)
 
 
 _FULLY_SHARDS = ("torchtitan", "torchtune")  # no DeepSpeed in them: a stage 3 is fully_shard
@@ -200,7 +204,8 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
         options["update"] = update
     stage = (s.get("parallel") or {}).get("zero_stage")
     copies = str((s.get("parallel") or {}).get("impl") or "").lower() in ("ddp", "ddp replicated", "replicated")
-    whole = stage == 0 and any(name in row["framework"] for name in ("DeepSpeed", "Megatron-LM"))
+    alone = (s.get("parallel") or {}).get("dp") == 1
+    whole = stage == 0 and any(name in row["framework"] for name in (("Megatron-LM",) if alone else ("DeepSpeed", "Megatron-LM")))
     if "replicated" in implementation or whole or copies:
         options["sharding"] = "ddp"
     if any(word in str(s.get("seq_kind")) for word in _VARYING):

@@ -33,6 +33,8 @@ FRAMEWORKS = (
     ("llm-foundry", "llm_foundry"),
     ("xtuner", "xtuner"),
     ("nemo automodel", "nemo_automodel"),
+    ("nemo", "megatron_bridge"),
+    ("composer", "llm_foundry"),
     ("llama-recipes", "llama_recipes"),
     ("trl", "trl"),
     ("transformers", "hf_trainer"),
