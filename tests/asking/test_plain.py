@@ -29,6 +29,8 @@ from vramcast.cli import run
          "--gpu=mac studio m2 ultra 192gb --context=auto --quant=Q4_K_M"),
         ("qwen3:32b on g5.12xlarge", "serve", "qwen3:32b", "--gpu=g5.12xlarge --context=auto"),
         ("qwen3", "fit", "qwen3", ""),
+        ("can I serve qwen3 8b to 20 users on a single L40S?", "fit", "qwen3 8b", "--gpu=L40S --users=20 --only=run"),
+        ("qwen3 8b on four L40S cards", "fit", "qwen3 8b", "--gpu=L40Sx4"),
         ("can my 3090 train the lora in 8bit for a 13B?", "train", "meta-llama/Llama-2-13b-chat-hf",
          "--gpu=3090 --method=lora --quant=int8"),
         ("train llama 3.1 70B with qlora on 4 * A6000 GPUS = 192 GB total VRAM", "train", "llama 3.1 70B",

@@ -16,7 +16,7 @@ ASKING = re.compile(
     needed|needing|require[sd]?|for|of|enough|ok|please|hello|hi|want|wanna|try|trying|the|my|model|llm|inside|hold|handle|get|
     i'm|or|there|any|are|was|be|not|but|so|like|when|why|runs|into|out|oom|cuda|mem|ram|dose|provide|give|tell|resources?|power|error|
     errors|fails?|crash(?:es)?|concurrently|length|size|gaming|blocks|single|double|dual|possible|works?|during|fully|
-    really|too|large|big|small|tiny|used|second-?hand|old|new|understand|don't|issue|problem|case|by\s+default|default|
+    really|too|large|big|small|tiny|biggest|largest|smallest|used|second-?hand|old|new|understand|don't|issue|problem|case|by\s+default|default|
     best|good|better|buy|rent|should|hardware|only|just|have|has|got|i've|this|that|still|even|now|requirements?|
     specs?|minimum|min|recommended|anyone|someone|know|would|about|expect|system|pc|machine|laptop|rig|setup|properly|comfortably|
     {RUNS}|{TRAINS}|full|and|with|using|on|in|at|into|by|via|under|from|a|an|card|cards|locally|local|me|if|take|takes)\b
@@ -120,7 +120,7 @@ TOTAL = re.compile(
 AFTER = re.compile(r"\s*[x×*]\s*(\d{1,4})\b|\s*(\d{1,3}|[单一两二双三四八])\s*[张卡块](?!\s*显存)")
 COUNTED = re.compile(r"(\d{1,4})\s*(?:[x×*]|张|块|卡|个)\s*(.+)", re.I)
 ON = re.compile(r"(.+?)\s+on\s+(?:(?:an?|the|my)\s+)?(.+)", re.I)
-PLURAL = re.compile(r"(?<=\d)s$|\s+(?:gpus?|cards?)$", re.I)
+PLURAL = re.compile(r"(?<=\d)s$|\s+(?i:gpus?|cards?)$")  # L40S is a card's own name
 GLUED = re.compile(r"(?<![A-Za-z0-9.-])(\d{1,4})[x×*](?=[A-Za-z0-9])(?!\d+(?:\.\d+)?b\b)", re.I)
 # Between Chinese and Latin words a space; a maker's name stays with its card, and a counter with its number.
 MIXED = re.compile(r"(?<=[A-Za-z0-9])(?=[\u4e00-\u9fff])|(?<=[\u4e00-\u9fff])(?=[A-Za-z0-9])")
