@@ -278,5 +278,5 @@ def _rows(text: str, name: str) -> Kind | None:
 
 
 def _article(kind: str) -> str:
-    plural = kind in ("Helm values", "Markdown")
+    plural = kind in ("Helm values", "Markdown", "settings of Ollama")
     return kind if plural else f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"

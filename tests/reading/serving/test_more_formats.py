@@ -196,3 +196,14 @@ def test_names_of_a_model_and_of_an_engine(name: str, text: str, engine: str, mo
 def test_overrides_that_train_start_nothing() -> None:
     text = "python -m main actor.model_path=org/M rollout.gpu_memory_utilization=0.8 rollout.max_model_len=64\n"
     assert not find_launches(text, "run.sh").launches
+
+
+def test_nvidias_tags_are_no_release() -> None:
+    text = "services:\n  a:\n    image: nvcr.io/nvidia/vllm:25.10-py3\n    command: vllm serve org/M\n"
+    assert find_launches(text, "compose.yaml").launches[0].version is None
+
+
+@pytest.mark.parametrize("text", ["args: [--port=8080]\n", "config:\n  args: 1\n", "# a\n```yaml\nargs: 1\nkwargs: 2\n```\n"])
+def test_keys_that_are_levels_alone_are_nothing_known(text: str) -> None:
+    for name in ("a.yaml", "a.md"):
+        assert taken_for(kinds_of(text.encode(), name)) is None

@@ -171,7 +171,7 @@ def _runtime_container(runtime: Any) -> dict[str, Any]:
 
 def _storage(model: Mapping[str, Any]) -> str:
     storage = model.get("storage")
-    return str(storage.get("path") or "") if isinstance(storage, dict) else ""
+    return str(storage.get("path") or "").rstrip("/").rpartition("/")[2] if isinstance(storage, dict) else ""
 
 
 def _is_mount(model: str) -> bool:

@@ -130,7 +130,8 @@ def image_engine(image: str) -> tuple[str, str | None] | None:
         return None
     release = re.fullmatch(r"v?(\d{1,3}(?:\.\d{1,4}){1,3})(?:\.post\d+)?(?:[.-].*)?", tag)
     own = engine == "vllm" and not any(part in name for part in ("llm-d", "lmcache", "kserve", "runtime"))
-    return engine, release[1] if release and (own or engine == "sglang") else None
+    monthly = name.startswith("nvcr.io/")  # NVIDIA's tags are a year and a month
+    return engine, release[1] if release and not monthly and (own or engine == "sglang") else None
 
 
 def engine_of_flags(words: Sequence[str]) -> tuple[str, int] | None:

@@ -275,6 +275,8 @@ _LEVELS = ("init_args", "dict_kwargs", "args", "kwargs", "config")  # of jsonarg
 def rule_of(key: str) -> Rule | None:
     """What a dotted key means by its last parts; None for a name that programs do not share, or that is another model's."""
     parts = [part for part in key.lower().replace("-", "_").split(".") if part not in _LEVELS]
+    if not parts:  # args: of a container
+        return None
     if parts[-1] == "max_generate_length" and not {"eval", "eval_sampling_params"} & set(
         parts
     ):  # the answers that are learnt from
