@@ -179,3 +179,14 @@ def test_a_script_without_its_network_is_told_what_makes_it_local(failure: Excep
     told = without_network(failure)
     assert said in told
     assert bool(told) == bool(said)
+
+
+def test_the_programs_own_package_is_taken_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ownlib").mkdir()
+    (tmp_path / "ownlib" / "__init__.py").write_text("")
+    (tmp_path / "ownlib" / "parts.py").write_text("VALUE = 3\n")
+    (tmp_path / "scripts").mkdir()
+    monkeypatch.chdir(tmp_path)
+    traced = trace_text(tmp_path / "scripts", "from ownlib.parts import VALUE\nassert VALUE == 3\n" + STEPS)
+    assert (traced.result.error, traced.result.steps) == ("", 2)
+    assert f"ownlib is not installed: taken from the program's own folder {tmp_path}" in _notes(traced)

@@ -282,3 +282,17 @@ def test_an_encoding_that_is_made_up_has_the_tokens_of_its_own() -> None:
     assert max(tokens) < encoding.n_vocab
     assert encoding.decode(tokens) == said
     assert encoding.encode_batch([said]) == [tokens]
+
+
+def test_a_folder_elsewhere_that_is_called_as_a_published_model_is(tmp_path: Path) -> None:
+    text = """
+from transformers import AutoModelForCausalLM, AutoTokenizer
+for place in ("/data2/Qwen/Qwen2.5-0.5B", "./models/gpt2/"):
+    assert len(AutoTokenizer.from_pretrained(place)) > 50000
+    print(AutoModelForCausalLM.from_pretrained(place).num_parameters())
+"""
+    result = trace_without_hub(tmp_path, text + STEPS).result
+    assert (result.error, result.steps) == ("", 2)
+    assert any(note.startswith("/data2/Qwen/Qwen2.5-0.5B is not here: its config is that of") for note in result.notes)
+    text = "from transformers import AutoConfig\nAutoConfig.from_pretrained('./out/my-own-model')\n"
+    assert "my-own-model" in trace_without_hub(tmp_path, text).result.error

@@ -6,7 +6,8 @@ import pytest
 from small_scripts import STEPS, trace_without_hub
 
 from vramcast.tracing.execution.stand_ins.older_arguments import line_today, today
-from vramcast.tracing.published.moved import module_today, moved
+from vramcast.tracing.execution.stand_ins.older_calls import adapted
+from vramcast.tracing.published.moved import Call, module_today, moved
 
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
@@ -184,3 +185,84 @@ def test_a_name_that_nothing_stands_for_ends_the_run_where_it_is_used(tmp_path: 
     assert error.startswith("ImportError: cannot import name 'working_or_temp_dir' from 'transformers.utils.generic'")
     assert "train.py:3" in error
     assert "is here: install the version" in error
+
+
+def test_an_import_of_a_name_that_no_table_holds_ends_nothing(tmp_path: Path) -> None:
+    text = """
+import torch, transformers
+from transformers.trainer import nothing_like_it
+from transformers.trainer_utils import get_parameter_names
+assert get_parameter_names.__module__ == "transformers.trainer_pt_utils"
+assert not hasattr(transformers.trainer, "nothing_like_it")
+try:
+    from transformers.trainer import another_one
+except ImportError:
+    another_one = None
+assert another_one is None
+import transformers.models.gpt2.modeling_gpt2
+transformers.modeling_gpt2.GPT2LMHeadModel
+"""
+    result = trace_without_hub(tmp_path, "import transformers.trainer_pt_utils\n" + text + STEPS).result
+    assert (result.error, result.steps) == ("", 2)
+    assert any(note.startswith("transformers.trainer.nothing_like_it is of another version") for note in result.notes)
+    error = trace_without_hub(tmp_path, text + "nothing_like_it(1)\n" + STEPS).result.error
+    assert error.startswith("ImportError: cannot import name 'nothing_like_it' from 'transformers.trainer'")
+
+
+def test_arguments_that_left_functions_and_classes(tmp_path: Path) -> None:
+    text = """
+import torch
+from torch.utils.data import Sampler
+class ByPlace(Sampler):
+    def __init__(self, data):
+        super().__init__(data)
+class ByName(Sampler):
+    def __init__(self, data):
+        super().__init__(data_source=data)
+class Later(torch.optim.lr_scheduler.LRScheduler):
+    def __init__(self, optimizer):
+        super().__init__(optimizer, -1, False)
+    def get_lr(self):
+        return [0.1]
+ByPlace([1]), ByName([1])
+made = torch.optim.SGD(torch.nn.Linear(2, 2).parameters(), 0.1)
+Later(made), torch.optim.lr_scheduler.StepLR(made, 1, verbose=True)
+"""
+    result = trace_without_hub(tmp_path, text + STEPS).result
+    assert (result.error, result.steps) == ("", 2)
+    for told in ("Sampler's data_source", "LRScheduler's verbose", "StepLR's verbose"):
+        assert any(note.startswith(f"{told} is an argument of an earlier version") for note in result.notes), told
+
+
+def test_what_was_taken_by_place_is_passed_by_name() -> None:
+    told: list[str] = []
+    call = Call(now={"old": "new"}, by_place=("a", "b", "c"))
+    function = adapted(lambda a, *, b=1, c=2, new=0: (a, b, c, new), "mel", call, lambda name, _: told.append(name))
+    assert function(5, 6, 7, old=8) == (5, 6, 7, 8)
+    assert function(5, c=7) == (5, 1, 7, 0)
+    assert told == ["mel's b, c", "mel's old"]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
+        function(1, other=2)
+
+
+def test_a_longer_context_keeps_the_base_of_the_rotations(tmp_path: Path) -> None:
+    text = """
+from transformers import LlamaConfig, LlamaForCausalLM
+config = LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=1, num_attention_heads=4, vocab_size=100)
+config.rope_scaling = {"type": "linear", "factor": 4.0}
+assert config.rope_parameters["rope_theta"] == 10000.0
+LlamaForCausalLM(config).cuda()
+"""
+    result = trace_without_hub(tmp_path, text + STEPS).result
+    assert (result.error, result.steps) == ("", 2)
+
+
+def test_a_tokenizer_has_the_methods_of_before(tmp_path: Path) -> None:
+    text = """
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("gpt2")
+assert tokenizer.batch_encode_plus(["a text"])["input_ids"] == tokenizer(["a text"])["input_ids"]
+"""
+    result = trace_without_hub(tmp_path, text + STEPS).result
+    assert (result.error, result.steps) == ("", 2)
+    assert any("batch_encode_plus is of an earlier version" in note for note in result.notes)

@@ -72,6 +72,19 @@ def is_installable(package: str) -> bool:
     return package.partition(".")[0] not in _OF_ONES_OWN and _folder_of(package, Path.cwd()) is None
 
 
+def own_package(package: str) -> Path | None:
+    """The folder that a program's own package of that name lies in, as its ``pip install -e .`` would put it on the path.
+
+    It is the working folder, its ``src``, or one in which that lies with the program's list of what it needs.
+    """
+    here = Path.cwd()
+    above = [place for place in islice(here.parents, 2) if next(_lists_in(place), None) is not None]
+    for place in (here, here / "src", *above):
+        if package not in _OF_ONES_OWN and (place / package / "__init__.py").is_file():
+            return place
+    return None
+
+
 def _installed_by(name: str, start: Path) -> str:
     """The line that installs a package: as the program's own list names it, else its known name, else that list, else its own."""
     top = name.partition(".")[0]
@@ -116,7 +129,11 @@ def _listed(name: str, start: Path) -> tuple[str, str] | None:
 def _lists(start: Path) -> Iterator[Path]:
     """The files beside and above a program that may list what it needs."""
     for place in (start, *islice(start.parents, 2)):
-        yield from sorted(chain.from_iterable(place.glob(pattern) for pattern in _LISTS))
+        yield from _lists_in(place)
+
+
+def _lists_in(place: Path) -> Iterator[Path]:
+    yield from sorted(chain.from_iterable(place.glob(pattern) for pattern in _LISTS))
 
 
 def _folder_of(module: str, start: Path) -> Path | None:

@@ -30,6 +30,7 @@ from vramcast.tracing.execution.stand_ins import (
     flash_package,
     flex_attention,
     four_bit,
+    gone_names,
     hub_files,
     hub_kernels,
     hub_models,
@@ -37,6 +38,7 @@ from vramcast.tracing.execution.stand_ins import (
     moved_names,
     numpy_names,
     older_arguments,
+    older_calls,
     patches,
     pictures,
     pretrained,
@@ -123,7 +125,9 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -
     downloads.install(session)
     numpy_names.install(session)
     moved_names.install(session)  # before what answers any name that nothing else finds
+    gone_names.install(session)
     older_arguments.install(session)
+    older_calls.install(session)
     absent.install(session, ranks)
     pretrained.install(session)
     pictures.install(session)

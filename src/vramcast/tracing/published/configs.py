@@ -28,6 +28,7 @@ class Published(NamedTuple):
 
 def published(name: str) -> Published | None:
     """What is known of a model by its id, by that without its organisation, or by that without its form and scheme."""
+    name = name.rstrip("/")
     last = name.lower().rpartition("/")[2]
     found = _by_id().get(name.lower()) or _by_last_part().get(last)
     if found is not None:
@@ -35,6 +36,11 @@ def published(name: str) -> Published | None:
     parts = take_apart(name)
     alike = _by_key().get(parts.key)
     return _quantised(_nearest(alike, parts), parts.quantization) if alike else None
+
+
+def is_published(folder: str) -> bool:
+    """Whether a folder is called exactly as a published model is, without its organisation."""
+    return folder.lower() in _by_last_part()
 
 
 def _nearest(alike: list[Published], parts: Name) -> Published:

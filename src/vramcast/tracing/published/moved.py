@@ -16,12 +16,23 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gone: dict[str, list[str]]
 
 
+class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What became of arguments of a function or class: another name, nothing, a name where it was a place."""
+
+    now: dict[str, str] = {}
+    gone: tuple[str, ...] = ()
+    by_place: tuple[str, ...] = ()
+
+
 class Moved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The whole table; a name is at ``module:name``."""
 
     modules: dict[str, str]
     names: dict[str, dict[str, str]]
     arguments: Arguments
+    calls: dict[str, Call]
+    methods: dict[str, dict[str, str]]
+    called_with_more: dict[str, tuple[str, ...]]
 
 
 @cache

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from vramcast.tracing.execution.packages import is_installable, without_package
+from vramcast.tracing.execution.packages import is_installable, own_package, without_package
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins import xformers_package
 from vramcast.tracing.execution.stand_ins.imported import asked_by_script
@@ -66,7 +66,14 @@ class _Unused(importlib.abc.MetaPathFinder):
         del path, target
         package, _, part = name.partition(".")
         if package not in self._answered:
-            if part or not asked_by_script() or not is_installable(package):
+            if part or not asked_by_script():
+                return None
+            own = own_package(package)
+            if own is not None:
+                sys.path.append(str(own))
+                self._session.notes[f"{package} is not installed: taken from the program's own folder {own}"] = None
+                return importlib.machinery.PathFinder.find_spec(name, [str(own)])
+            if not is_installable(package):
                 return None
             self._answered.add(package)
             failure = ModuleNotFoundError(f"No module named {package!r}", name=package)

@@ -17,7 +17,7 @@ from vramcast.tracing.execution.advice import is_network
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.imported import when_imported
 from vramcast.tracing.execution.stand_ins.reachable import look_once
-from vramcast.tracing.published.configs import Published, published
+from vramcast.tracing.published.configs import Published, is_published, published
 from vramcast.tracing.published.preprocessors import preprocessor_file
 from vramcast.tracing.published.tokenizers import tokenizer_files
 from vramcast.tracing.published.words import TOKENS_A_WORD
@@ -49,11 +49,13 @@ class MadeUpHub:
         """A folder with the files of a repository's part; None where the name is not known."""
         if not isinstance(name, str) or Path(name).is_dir():
             return None
+        if _is_path(name) and not is_copy_elsewhere(name):
+            return None
         found = published(name)
         config = found and found.part(part)
         if found is None or (config is None and (part or not found.folders)):
             return None
-        place = self._folder / name.replace("/", "--") / part
+        place = self._folder / name.strip("./").replace("/", "--") / part
         if not place.is_dir():
             place.mkdir(parents=True)
             for file, text in _files(config or {}, found, name, part).items():
@@ -71,6 +73,16 @@ class MadeUpHub:
     def tell_failure(self, name: Any, failure: Exception) -> None:
         """Note that what is made up for a repository did not do either: the failure told is the script's own."""
         self._session.notes[f"what is made up for {name} failed as well ({type(failure).__name__}: {str(failure)[:120]})"] = None
+
+
+def _is_path(name: str) -> bool:
+    """Whether a name can be no id of the hub's: that has one stroke at most, and none in front."""
+    return name.startswith(("/", "./", "../", "~")) or name.rstrip("/").count("/") > 1
+
+
+def is_copy_elsewhere(name: Any) -> bool:
+    """Whether a name is that of a folder which is not here, and which is called as a published model is."""
+    return isinstance(name, str) and _is_path(name) and not Path(name).exists() and is_published(Path(name).name)
 
 
 _WEIGHTS = "weights have no values"
@@ -94,6 +106,7 @@ def install(session: Session, folder: Path) -> None:
     """Answer transformers and diffusers where they find neither a file nor a network, with a note of what was made up."""
     hub = MadeUpHub(folder, session)
     when_imported("huggingface_hub.file_download", functools.partial(_downloads, hub))
+    when_imported("transformers.utils.hub", _copies)
     when_imported("transformers.configuration_utils", functools.partial(_configs, hub))
     when_imported("transformers.tokenization_utils_base", functools.partial(_tokenizers, hub))
     when_imported("transformers.models.auto.tokenization_auto", functools.partial(_auto_tokenizers, hub))
@@ -167,6 +180,18 @@ def _downloads(hub: MadeUpHub, module: Any) -> None:
 
     module.hf_hub_download = download
     sys.modules["huggingface_hub"].hf_hub_download = download  # type: ignore[attr-defined]
+
+
+def _copies(module: Any) -> None:
+    """Ask the hub for the published model where a script names a copy of it in a folder that is not here."""
+    original = module.cached_files
+
+    @functools.wraps(original)
+    def find(path_or_repo_id: Any, *args: Any, **options: Any) -> Any:
+        found = published(path_or_repo_id) if is_copy_elsewhere(path_or_repo_id) else None
+        return original(found.source if found is not None else path_or_repo_id, *args, **options)
+
+    module.cached_files = find
 
 
 def _configs(hub: MadeUpHub, module: Any) -> None:
@@ -246,6 +271,8 @@ def _has_tokenizer(name: str, options: dict[str, Any]) -> bool:
     """
     from huggingface_hub.file_download import hf_hub_download
 
+    if is_copy_elsewhere(name):
+        return False
     look_once()
     fetch = inspect.unwrap(hf_hub_download)  # not what stands for it here
     asked = {key: options[key] for key in ("cache_dir", "revision", "token", "subfolder", "local_files_only") if options.get(key)}

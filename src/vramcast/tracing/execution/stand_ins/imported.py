@@ -5,9 +5,12 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import Any, ClassVar
 
 from vramcast.tracing.execution.places import is_library
+
+BETWEEN = str(Path(__file__).with_name("gone_names.py"))  # stands between an import statement and what it runs
 
 
 def when_imported(name: str, patch: Callable[[Any], None]) -> None:
@@ -67,7 +70,7 @@ def asked_by_script() -> bool:
     importing = False
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith("<frozen importlib"):
+        if not file.startswith("<frozen importlib") and file != BETWEEN:
             return importing and not is_library(file) and not is_optional(frame)
         importing = importing or frame.f_code.co_name == "_find_and_load"
         frame = frame.f_back

@@ -18,7 +18,7 @@ from vramcast.tracing.execution.packages import without_package
 from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.absent import Missing
-from vramcast.tracing.execution.stand_ins.imported import asked_by_script, is_optional, when_imported
+from vramcast.tracing.execution.stand_ins.imported import BETWEEN, asked_by_script, is_optional, when_imported
 from vramcast.tracing.published.moved import module_today, moved
 
 
@@ -26,6 +26,8 @@ def install(session: Session) -> None:
     """Answer for every name of the table."""
     for module in moved().names:
         when_imported(module, partial(_names, session))
+    # transformers 5.23 puts another object in its own place there (utils/import_utils.py, direct_transformers_import).
+    when_imported("transformers.processing_utils", lambda _: _names(session, sys.modules["transformers"]))
     sys.meta_path.append(_Moved(session))
 
 
@@ -43,6 +45,9 @@ def _names(session: Session, module: Any) -> None:
             today = f"{home}.{now}" if not home.startswith("vramcast") else "what it was"
             session.notes[f"{module.__name__}.{name} is of an earlier version: answered with {today}"] = None
             return _of_fewer(found) if name == "prepare_model_for_int8_training" else found
+        if (home := module_today(f"{module.__name__}.{name}")) and _asked(sys._getframe(1)):
+            session.notes[f"{module.__name__}.{name} is of an earlier version: answered with {home}"] = None
+            return importlib.import_module(home)
         if otherwise is not None:
             return otherwise(name)
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
@@ -60,7 +65,7 @@ def _gone(session: Session, module: str, name: str) -> Any:
 
 def _asked(frame: Any) -> bool:
     """Whether the user's own code, in no ``try``, asks for a name."""
-    while frame is not None and frame.f_code.co_filename.startswith(("<frozen importlib", importlib.util.__file__)):
+    while frame is not None and frame.f_code.co_filename.startswith(("<frozen importlib", importlib.util.__file__, BETWEEN)):
         frame = frame.f_back
     return frame is not None and not is_library(frame.f_code.co_filename) and not is_optional(frame)
 

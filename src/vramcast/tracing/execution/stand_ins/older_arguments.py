@@ -5,32 +5,33 @@ import functools
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.imported import when_imported
+from vramcast.tracing.execution.stand_ins.older_calls import Told, teller
 from vramcast.tracing.published.moved import moved
 from vramcast.untrusted import parse_json
+
+_TRAINER = "transformers.trainer:Trainer"
+_SFT_CONFIG, _SFT_TRAINER = "trl.trainer.sft_config:SFTConfig", "trl.trainer.sft_trainer:SFTTrainer"
 
 
 def install(session: Session) -> None:
     """Answer for TrainingArguments, the parser of command lines, Trainer and its methods, and TRL's SFTTrainer."""
-    told = functools.partial(_tell, session)
+    told = teller(session)
     when_imported("transformers.training_args", lambda module: _built(module.TrainingArguments, told))
     when_imported("transformers.training_args_seq2seq", lambda module: _built(module.Seq2SeqTrainingArguments, told))
     when_imported("transformers.hf_argparser", lambda module: _parsed(module.HfArgumentParser, told))
     when_imported("transformers.trainer", lambda module: _trained(module.Trainer, told))
-    when_imported("trl.trainer.sft_config", lambda module: _built(module.SFTConfig, told, _SFT_NOW))
+    when_imported("transformers.configuration_utils", lambda module: _scaled(module.PreTrainedConfig, told))
+    when_imported("trl.trainer.sft_config", lambda module: _built(module.SFTConfig, told, moved().calls[_SFT_CONFIG].now))
     when_imported("trl.trainer.sft_trainer", lambda module: _tuned(module.SFTTrainer, told))
 
 
-def _tell(session: Session, name: str, now: str) -> None:
-    session.notes[f"{name} is an argument of an earlier version: {now}"] = None
-
-
-def today(given: dict[str, Any], known: Iterable[str], told: Callable[[str, str], None]) -> dict[str, Any]:
+def today(given: dict[str, Any], known: Iterable[str], told: Told) -> dict[str, Any]:
     """Arguments of TrainingArguments by the names of today; those that ``known`` holds, and unknown ones, stay."""
     table, made = moved().arguments, dict[str, Any]()
     for name, value in given.items():
@@ -57,7 +58,7 @@ def _config(given: Any) -> dict[str, Any]:
     return given if isinstance(given, dict) else parse_json(given or "{}", "fsdp_config")
 
 
-def _built(owner: Any, told: Callable[[str, str], None], also: dict[str, str] | None = None) -> None:
+def _built(owner: Any, told: Told, also: dict[str, str] | None = None) -> None:
     """Let a class of arguments be made with those of before."""
     original = owner.__init__
     known = inspect.signature(original).parameters
@@ -70,7 +71,7 @@ def _built(owner: Any, told: Callable[[str, str], None], also: dict[str, str] | 
     owner.__init__ = make
 
 
-def _parsed(owner: Any, told: Callable[[str, str], None]) -> None:
+def _parsed(owner: Any, told: Told) -> None:
     """Let a command line, and a table of arguments, have those of before."""
     of_line, of_table = owner.parse_args_into_dataclasses, owner.parse_dict
 
@@ -94,7 +95,7 @@ def _parsed(owner: Any, told: Callable[[str, str], None]) -> None:
     owner.parse_args_into_dataclasses, owner.parse_dict = parse_line, parse_table
 
 
-def line_today(words: list[str], known: Iterable[str], told: Callable[[str, str], None]) -> list[str]:
+def line_today(words: list[str], known: Iterable[str], told: Told) -> list[str]:
     """The words of a command line with the names of today: a flag, and its values up to the next."""
     table, made = moved().arguments, list[str]()
     old = {*table.now, *table.fsdp, *table.gone["names"]}
@@ -115,21 +116,23 @@ def line_today(words: list[str], known: Iterable[str], told: Callable[[str, str]
     return made
 
 
-# Methods that a script's own Trainer may define with fewer parameters than they are called with today.
-_CALLED_WITH_MORE = ("compute_loss", "training_step", "log", "_save_checkpoint", "_get_train_sampler", "create_scheduler")
+def _with_processing_class(options: Mapping[str, Any], known: Mapping[str, Any], name: str, told: Told) -> dict[str, Any]:
+    """A trainer's arguments with its tokenizer called as it is since transformers 5 and TRL 0.16."""
+    if "tokenizer" not in options or "tokenizer" in known:
+        return dict(options)
+    told(f"{name}'s tokenizer", "passed as processing_class")
+    return {"processing_class": options["tokenizer"]} | {key: value for key, value in options.items() if key != "tokenizer"}
 
 
-def _trained(owner: Any, told: Callable[[str, str], None]) -> None:
+def _trained(owner: Any, told: Told) -> None:
     """Let a Trainer have a tokenizer, and methods with the parameters of before."""
     original = owner.__init__
     known = inspect.signature(original).parameters
 
     @functools.wraps(original)
     def make(self: Any, *args: Any, **options: Any) -> None:
-        if "tokenizer" in options and "tokenizer" not in known:
-            options.setdefault("processing_class", options.pop("tokenizer"))
-            told("Trainer's tokenizer", "passed as processing_class")
-        for name in _CALLED_WITH_MORE:
+        options = _with_processing_class(options, known, "Trainer", told)
+        for name in moved().called_with_more[_TRAINER]:
             _with_fewer(self, name, told)
         original(self, *args, **options)
         if not hasattr(self, "tokenizer"):
@@ -138,7 +141,21 @@ def _trained(owner: Any, told: Callable[[str, str], None]) -> None:
     owner.__init__ = make
 
 
-def _with_fewer(trainer: Any, name: str, told: Callable[[str, str], None]) -> None:
+def _scaled(owner: Any, told: Told) -> None:
+    """Let ``config.rope_scaling = {...}`` leave the base of the rotations as it is; 5.23 forgets it with what is assigned."""
+    given = owner.rope_scaling
+
+    def assign(config: Any, value: Any) -> None:
+        before = getattr(config, "rope_parameters", None) or {}
+        if isinstance(value, dict) and "rope_theta" not in value and "rope_theta" in before:
+            value = {"rope_theta": before["rope_theta"], **value}
+            told("rope_scaling of a config", "its rope_theta stays as it was")
+        given.fset(config, value)
+
+    owner.rope_scaling = given.setter(assign)
+
+
+def _with_fewer(trainer: Any, name: str, told: Told) -> None:
     """Call a method of the script's own class with the parameters that it has."""
     method = getattr(trainer, name, None)
     code = getattr(getattr(method, "__func__", None), "__code__", None)
@@ -160,11 +177,7 @@ def _with_fewer(trainer: Any, name: str, told: Callable[[str, str], None]) -> No
     setattr(trainer, name, call)
 
 
-_SFT_NOW = {"max_seq_length": "max_length"}
-_SFT_GONE = frozenset({"dataset_batch_size", "num_of_sequences", "chars_per_token", "infinite"})
-
-
-def _tuned(owner: Any, told: Callable[[str, str], None]) -> None:
+def _tuned(owner: Any, told: Told) -> None:
     """Let SFTTrainer have what is SFTConfig's since TRL 0.12 and 0.13."""
     original = owner.__init__
     known = inspect.signature(original).parameters
@@ -173,12 +186,11 @@ def _tuned(owner: Any, told: Callable[[str, str], None]) -> None:
     def make(self: Any, *args: Any, **options: Any) -> None:
         from trl import SFTConfig  # type: ignore[import-not-found]
 
-        if "tokenizer" in options and "tokenizer" not in known:
-            options.setdefault("processing_class", options.pop("tokenizer"))
-            told("SFTTrainer's tokenizer", "passed as processing_class")
+        options = _with_processing_class(options, known, "SFTTrainer", told)
         fields = {field.name for field in dataclasses.fields(SFTConfig)}
         extra = {name: options.pop(name) for name in list(options) if name not in known}
-        moved_on = {_SFT_NOW.get(name, name): value for name, value in extra.items() if name not in _SFT_GONE}
+        call = moved().calls[_SFT_TRAINER]
+        moved_on = {call.now.get(name, name): value for name, value in extra.items() if name not in call.gone}
         wrong = next((name for name in moved_on if name not in fields), None)
         if wrong is not None:
             raise TypeError(f"SFTTrainer.__init__() got an unexpected keyword argument {wrong!r}")

@@ -23,7 +23,9 @@ __all__ = [
     "int_classes",
     "nan",
     "nothing",
+    "on_this_card",
     "string_classes",
+    "unchanged",
 ]
 
 
@@ -52,3 +54,13 @@ class CompletionOnly:
 
 def nothing(*_: Any, **__: Any) -> None:
     """What only told somebody something."""
+
+
+def unchanged(function: Any) -> Any:
+    """A decorator that only looked whether a library was there."""
+    return function
+
+
+def on_this_card() -> dict[str, int]:
+    """TRL's map of a quantised model until 0.20: all of it on the process's own card (trainer/utils.py of 0.7.11)."""
+    return {"": torch.cuda.current_device()}

@@ -1,0 +1,90 @@
+"""Names that an installed library no longer has where a script's own import looks for them, and that no table lists.
+
+Where the same library holds a name of that spelling elsewhere, that one answers; else the import goes on and the run ends where
+the name is used, as it does for a package that is not here: many a program imports what only its other settings need. An import
+in a ``try`` fails as it would.
+"""
+
+import builtins
+import dis
+import functools
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from vramcast.tracing.execution.packages import without_package
+from vramcast.tracing.execution.places import is_library
+from vramcast.tracing.execution.session import Session
+from vramcast.tracing.execution.stand_ins.absent import Missing
+from vramcast.tracing.execution.stand_ins.imported import is_optional
+
+
+def install(session: Session) -> None:
+    """Look at what the script's own ``from ... import ...`` statements did not find."""
+    original = builtins.__import__
+
+    @functools.wraps(original)
+    def find(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:  # noqa: A002
+        module = original(name, globals, locals, fromlist, level)
+        if fromlist and not level and isinstance(module, ModuleType) and _is_installed(module):
+            asking = sys._getframe(1)
+            if not is_library(asking.f_code.co_filename) and not is_optional(asking):
+                for part in fromlist:
+                    if part != "*" and not hasattr(module, part):
+                        _answer(session, module, part)
+        return module
+
+    builtins.__import__ = find
+
+
+def _is_installed(module: ModuleType) -> bool:
+    return "site-packages" in (getattr(module, "__file__", None) or "")
+
+
+def _answer(session: Session, module: ModuleType, name: str) -> None:
+    """Let a module answer for a name that it does not have, to a ``from`` import alone."""
+    found = _elsewhere(module.__name__, name)
+    if found is None:
+        failure = ImportError(f"cannot import name {name!r} from {module.__name__!r}", name=module.__name__)
+        advice = without_package(failure).removeprefix("; ")
+        session.notes[f"{module.__name__}.{name} is of another version: the run ends where it is used ({advice})"] = None
+        _let_import(module, name, Missing.named(f"{module.__name__}.{name}", name, failure))
+        return
+    home, value = found
+    session.notes[f"{module.__name__}.{name} is of another version: answered with {home}.{name}"] = None
+    _let_import(module, name, value)
+
+
+def _let_import(module: ModuleType, name: str, value: Any) -> None:
+    otherwise: Callable[[str], Any] | None = vars(module).get("__getattr__")
+
+    def find(asked: str) -> Any:
+        if asked == name and _imports(sys._getframe(1)):
+            return value
+        if otherwise is not None:
+            return otherwise(asked)
+        raise AttributeError(f"module {module.__name__!r} has no attribute {asked!r}")
+
+    module.__getattr__ = find  # type: ignore[method-assign]
+
+
+def _imports(frame: Any) -> bool:
+    """Whether a frame stands at the part of a ``from`` import that takes a name out of its module."""
+    while frame is not None and frame.f_code.co_filename == __file__:  # one answer behind another
+        frame = frame.f_back
+    return frame is not None and dis.opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM"
+
+
+def _elsewhere(module: str, name: str) -> tuple[str, Any] | None:
+    """A class or function of that name that a loaded module of the same library defines, if it is the only one."""
+    library = module.partition(".")[0]
+    found: dict[str, Any] = {}
+    for key, each in tuple(sys.modules.items()):
+        if key.partition(".")[0] != library or not isinstance(each, ModuleType):
+            continue
+        value = vars(each).get(name)
+        home = getattr(value, "__module__", None)
+        if callable(value) and isinstance(home, str) and home.partition(".")[0] == library:
+            found[home] = value
+    return next(iter(found.items())) if len(found) == 1 else None
