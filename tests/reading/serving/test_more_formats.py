@@ -207,3 +207,15 @@ def test_nvidias_tags_are_no_release() -> None:
 def test_keys_that_are_levels_alone_are_nothing_known(text: str) -> None:
     for name in ("a.yaml", "a.md"):
         assert taken_for(kinds_of(text.encode(), name)) is None
+
+
+def test_an_option_of_the_program_decides_its_branch() -> None:
+    text = (
+        "import argparse, subprocess\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--size', default='none')\nargs = p.parse_args()\nsize = args.size\nmore = ''\n"
+        "if size == 'small':\n    path = 'org/M-8B'\n    more = '--max-model-len 64'\n"
+        "cmd = ['vllm', 'serve', path, '--seed', '1']\ncmd.extend(more.split())\nsubprocess.run(cmd)\n"
+    )
+    assert find_launches(text, "a.py").launches[0].opened
+    (launch,) = find_launches(text, "a.py", variables={"size": "small"}).launches
+    assert (launch.model, launch.flags) == ("org/M-8B", ("--seed", "1", "--max-model-len", "64"))

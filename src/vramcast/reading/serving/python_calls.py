@@ -38,6 +38,8 @@ def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
     program = parse_python(text, held.where or "the program", held.text_of)
     program.environment = held.variables
     program.build_arguments = _build_arguments(held)
+    given = program.arguments.keys() & held.variables.keys()  # --var model=...: an option of the program's own
+    program.arguments |= {name: ast.copy_location(ast.Constant(value=held.variables[name]), program.tree) for name in given}
     packages = _imports(program.tree)
     found: list[Launch] = []
     for call in program.calls(*_CALLS):
