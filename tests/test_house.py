@@ -79,7 +79,7 @@ def test_importing_the_package_stays_light() -> None:
 
 PACKAGES = sorted(path for path in ROOT.iterdir() if (path / "__init__.py").exists())
 TRAINING = {
-    "recipe": 0, "optimizers": 0, "adapters": 0, "shape": 0, "stage_layouts": 0, "methods": 1, "frameworks": 1, "activations": 2,
+    "recipe": 0, "optimizers": 0, "adapters": 0, "shape": 0, "stage_layouts": 1, "methods": 1, "frameworks": 1, "activations": 2,
     "counts": 2,
     "resolve": 3, "states": 3, "towers": 3, "gathers": 4, "loss": 4, "structure": 5, "moment": 6,
     "full_sharding": 7, "layer_events": 7, "timeline": 8, "counters": 9, "replay": 9, "replay_fsdp1": 10,

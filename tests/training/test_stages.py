@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from vramcast.training.counts import balanced_bounds, held_tensors, stages
+from vramcast.training.counts import held_tensors, stages
 from vramcast.training.forecast import forecast_training
 from vramcast.training.shape import Shape, shape_model
+from vramcast.training.stage_layouts import balanced_bounds, stage_spans
 from vramcast.workload import Parallel, Training
 
 MODEL = shape_model(Shape(layers=22, hidden=1024, heads=16, ffn=4096, vocab=32000, tied=True))
@@ -29,6 +30,37 @@ def test_stages_are_filled_one_after_another(layers: int, pp: int, ends: bool, d
 def test_every_layer_is_on_one_stage(layers: int, pp: int, ends: bool) -> None:
     bounds = balanced_bounds(layers, pp, ends=ends)
     assert [n for start, stop in bounds for n in range(start, stop)] == list(range(layers))
+
+
+@pytest.mark.parametrize(
+    ("layers", "pp", "vpp", "cut", "depths"),
+    [
+        (32, 4, 1, "even", [8, 8, 8, 8]),
+        (32, 4, 1, "even_ends", [8, 9, 8, 7]),  # torchtitan: 34 over four, the first two of nine, an end less on the outer ones
+        (30, 4, 1, "even", [7, 8, 8, 7]),
+        (32, 4, 1, "balanced_ends", [8, 9, 9, 6]),  # DeepSpeed fills one after another
+        (27, 4, 2, "even_ends", [7, 7, 7, 6]),
+        (6, 8, 1, "even", [1, 1, 1, 1, 1, 1, 0, 0]),
+    ],
+)
+def test_memory_and_time_cut_stages_by_one_rule(layers: int, pp: int, vpp: int, cut: str, depths: list[int]) -> None:
+    spans = stage_spans(layers, pp=pp, vpp=vpp, cut=cut)  # type: ignore[arg-type]
+    assert [sum(stop - start for start, stop in stage) for stage in spans] == depths
+    covered = sorted(n for stage in spans for start, stop in stage for n in range(start, stop))
+    assert covered == list(range(layers))
+
+
+def test_torchtitan_cuts_stages_by_layers_and_ends_since_august_2025() -> None:
+    """Pull 1416 of 30 July 2025: embedding and output count as a layer each."""
+    sized = []
+    for version in ("2025.6", "2025.9"):
+        asked = Training(
+            model="x", framework="torchtitan", framework_version=version, seq=512, accumulate=8, parallel=Parallel(pp=4), gpus=4
+        )
+        ranks = forecast_training(asked, model=shape_model(Shape(layers=32, hidden=512, heads=8, ffn=2048, vocab=1024))).ranks
+        weights = {rank.rank: next(t.bytes for t in rank.instants[0].terms if t.name == "weights") for rank in ranks}
+        sized.append(weights["last stage"] / weights["middle stage"])
+    assert sized[1] < 0.95 < 1 < sized[0]
 
 
 def test_outputs_wait_in_parts_and_clones_leave_the_inputs_behind() -> None:

@@ -218,10 +218,11 @@ def test_megatrons_uneven_stages_and_recomputed_modules_come_back(tmp_path: Path
     assert found["checkpointing"] == "modules:layernorm+moe_act"
 
 
-def test_what_a_layout_launches_comes_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dispatched", [{"dispatcher": "flex"}, {"dispatcher": "padded", "imbalance": 1.25}])
+def test_what_a_layout_launches_comes_back(tmp_path: Path, dispatched: dict[str, object]) -> None:
     from vramcast.reading.training.files import read_training_files
 
-    options = {"expert_tp": 1, "overlaps_tensor": True, "dispatcher": "flex"}
+    options = {"expert_tp": 1, "overlaps_tensor": True, **dispatched}
     layout = Parallel(tp=2, pp=2, ep=8, dp=16, sp=True)
     model = read_model("Qwen/Qwen3-235B-A22B")
     asked = Training(

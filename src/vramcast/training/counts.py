@@ -12,7 +12,6 @@ distributed/pipelining/stage.py: _create_act_recv_info and _setup_backward_recv_
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 from math import prod
 
 import msgspec
@@ -38,10 +37,8 @@ from vramcast.training.adapters.tensors import beside, is_linear, once
 from vramcast.training.methods import BITSANDBYTES, LAYERS_ALONE, last_layers, scale_bytes
 from vramcast.training.optimizers.rules import TrainedTensor
 from vramcast.training.recipe.parts import Recipe
-from vramcast.training.stage_layouts import Spans, layout_spans
+from vramcast.training.stage_layouts import Spans, stage_spans
 from vramcast.workload import Adapter, Parallel
-
-Bounds = list[tuple[int, int]]  # one span for each stage
 
 
 def stages(model: Model, parallel: Parallel, *, bounds: list[Spans] | None = None) -> tuple[Stage, ...]:
@@ -54,7 +51,8 @@ def stages(model: Model, parallel: Parallel, *, bounds: list[Spans] | None = Non
     if pp == 1:
         return (whole(model),)
     chunks = pp * parallel.vpp
-    if bounds is None and model.layers < chunks:
+    bounds = bounds or (stage_spans(model.layers, pp=pp, vpp=parallel.vpp, cut="even") if model.layers >= chunks else None)
+    if bounds is None:
         raise QuestionError(
             f"{model.layers} layers cannot be cut into {pp} stages of {parallel.vpp} chunks: use pp <= {model.layers}"
         )
@@ -63,7 +61,7 @@ def stages(model: Model, parallel: Parallel, *, bounds: list[Spans] | None = Non
         _with_heads(
             stage_of(
                 model,
-                bounds[i] if bounds else _even(model.layers, i, pp, parallel.vpp),
+                bounds[i],
                 name=names.get(i, "middle stage"),
                 first=i == 0,
                 last=i == pp - 1,
@@ -80,27 +78,16 @@ def places(pp: int) -> tuple[int, ...]:
 
 
 def bounds_of(model: Model, parallel: Parallel, recipe: Recipe) -> list[Spans] | None:
-    """How the framework cuts layers into stages; None where every stage is as long as the others.
+    """How the framework cuts layers into stages; None where every stage is as long as the others, or none can be cut.
 
     Raises QuestionError for a layout that is none of this model or of these stages.
     """
+    pp, vpp = parallel.pp, parallel.vpp
     cut, written = recipe.model_parallel.stage_cut, recipe.model_parallel.stage_layout
-    if parallel.pp == 1 or (cut == "even" and not written):
+    plain = cut == "even" and not written
+    if pp == 1 or (plain and (model.layers % (pp * vpp) == 0 or model.layers < pp * vpp)):
         return None
-    if written:
-        return layout_spans(written, layers=model.layers, pp=parallel.pp, vpp=parallel.vpp)
-    return [[span] for span in balanced_bounds(model.layers, parallel.pp, ends=cut == "balanced_ends")]
-
-
-def balanced_bounds(layers: int, stages: int, *, ends: bool) -> Bounds:
-    """First and last layer of each stage: as many as the fullest needs, one stage after another, until none is left.
-
-    ``ends``: embedding and head count as layers of the first and the last stage (type:transformer|embedding).
-    """
-    counted = layers + 2 * ends
-    most = -(-counted // stages)
-    cuts = [min(most * i, counted) - ends for i in range(stages + 1)]
-    return [(max(0, start), min(layers, stop)) for start, stop in pairwise(cuts)]
+    return stage_spans(model.layers, pp=pp, vpp=vpp, cut=cut, layout=written)
 
 
 def in_flight(place: int, parallel: Parallel, recipe: Recipe, *, micro_batches: Number) -> Number:
@@ -136,12 +123,6 @@ def _with_heads(stage: Stage, model: Model) -> Stage:
     heads = (t for t in model.towers if t.kind == "mtp" and not t.stored_only) if stage.last else ()
     more: tuple[tuple[Block, int], ...] = tuple((b, b.count) for tower in heads for b in tower.blocks)
     return msgspec.structs.replace(stage, blocks=stage.blocks + more)
-
-
-def _even(layers: int, stage: int, pp: int, vpp: int) -> Bounds:
-    """The chunks of one stage, every chunk as long as the others."""
-    chunks = pp * vpp
-    return [(layers * chunk // chunks, layers * (chunk + 1) // chunks) for chunk in range(stage, chunks, pp)]
 
 
 class Elements(msgspec.Struct, frozen=True):

@@ -152,7 +152,7 @@ class Step:
         self.layers = [own[id(block)] for block in model.layer_list()]
         self.full = self.recipe.task.method == "full"
         outer = [t for t in model.tensors if t.kind != "buffer"]
-        self.tensors = [t.elements for t in outer if t.role == "embedding"]
+        self.tensors = [float(t.elements) for t in outer if t.role == "embedding"]
         self.tensors += [n for b in model.layer_list() for n in tensors_of(b, self.recipe)]
         self.tensors += [t.elements for t in outer if t.role != "embedding"]
         self.recomputes = self.recipe.recomputation.policy.kind == "full"

@@ -82,7 +82,7 @@ class FetchedStep(Step):
         return found
 
     def load(self) -> None:
-        """Each weight whole, then its part; what is trained in one flat block, its masters, states and gradients beside it."""
+        """Each weight whole, then its part; what is trained in one flat block, its masters and gradients beside it."""
         take, give, update = self.memory.take, self.memory.give, self.recipe.update
         stored = self.rank.states.weights.value * self.ranks / max(1.0, sum(self.tensors))
         parts: list[Held] = []
@@ -96,15 +96,15 @@ class FetchedStep(Step):
         self.memory.allocator.empty_cache()
         if self.full:
             take(self.part * self.compute)
-        take(self.room * self.narrow)
-        for group in self._groups():
+        for group in self._groups():  # _create_fp32_partitions: a float copy and its clone
+            copy = take(group * width(update.master))
             take(group * width(update.master))
-        buffer = take(self.part * width(update.master))
-        for group in self._groups():
-            for _ in range(2):
-                take(group / self.part * self.rank.states.optimizer.value / 2)
-        give(buffer)
+            give(copy)
+        give(take(max(self._groups()) * width(update.master)))  # initialize_optimizer_states: gradients of zeros
+        take(self.room * self.narrow)
         take(self.part * self.narrow)
+        for elements in self.tensors if self.full else ():  # create_reduce_and_remove_grad_hooks: each is gathered once
+            give(take(elements * self.compute))
 
     def _groups(self) -> list[float]:
         """This rank's elements of each group that is updated at once."""
@@ -211,13 +211,15 @@ class FetchedStep(Step):
         self.waiting, self.filled, self.items = [], 0.0, 0
 
     def update(self, *, first: bool) -> None:
-        """Group by group: the norm in float64, gradients made flat and then float32, the step itself."""
+        """Group by group: the norm in float64, gradients made flat and then float32, the step, whose first makes states."""
         take, give = self.memory.take, self.memory.give
         give(take(max(self.tensors) / self.ranks * 8))
         for group in self._groups():
             flat = take(group * self.narrow)
             wide = take(group * width(self.recipe.update.master))
             give(flat)
+            for _ in range(2 if first else 0):
+                take(group / self.part * self.rank.states.optimizer.value / 2)
             give(wide)
 
     def _casts_head(self) -> bool:

@@ -1,17 +1,57 @@
-"""Megatron's pipeline layouts: which layers each chunk of each stage holds, written out as "Et*3|(tt|)*6L".
+"""How layers are cut into pipeline stages: by a framework's rule, or as Megatron's layouts write out, "Et*3|(tt|)*6L".
 
 E is the embedding, t a layer, m a prediction head, L the loss; "|" ends a chunk, "x*3" and "(...)*3" repeat. Chunks are dealt to
 the stages in turn. Source: Megatron-LM at d98e8a64d, core/transformer/pipeline_parallel_layer_layout.py; uneven ends and ends
-that count as layers: core/transformer/transformer_block.py, get_num_layers_to_build.
+that count as layers: core/transformer/transformer_block.py, get_num_layers_to_build. DeepSpeed 0.6.0, runtime/utils.py,
+partition_balanced; torchtitan at 3c84ce095, distributed/pipeline.py, generate_llm_fqn_per_model_part.
 """
 
 import re
+from itertools import pairwise
 
 from vramcast.errors import QuestionError
+from vramcast.training.recipe.parts import Cut
 
 Spans = list[tuple[int, int]]
 _GROUP, _REPEAT = re.compile(r"\(([^()]+)\)\*(\d{1,4})"), re.compile(r"(.)\*(\d{1,4})")
 MOST_CHUNKS = 4096
+
+
+def stage_spans(layers: int, *, pp: int, vpp: int, cut: Cut, layout: str = "") -> list[Spans]:
+    """First layer and end of each chunk, stage by stage: as a written layout says, or as a framework cuts.
+
+    ``even``: every chunk as long as the others; where layers do not divide, as ``even_ends`` with embedding and head as a layer
+    each, and the first stages one longer where that leaves a stage without layers. ``balanced``: as many as the fullest needs,
+    one stage after another. Raises QuestionError for a layout that is none of these layers or stages.
+    """
+    if layout:
+        return layout_spans(layout, layers=layers, pp=pp, vpp=vpp)
+    if cut in ("balanced", "balanced_ends"):
+        return [[span] for span in balanced_bounds(layers, pp, ends=cut == "balanced_ends")]
+    if cut == "even" and layers % (pp * vpp) == 0:
+        return _dealt([layers // (pp * vpp)] * (pp * vpp), pp)
+    try:
+        return layout_spans(balanced_layout(layers, pp, vpp), layers=layers, pp=pp, vpp=vpp)
+    except QuestionError:
+        each, more = divmod(layers, pp)
+        return _dealt([each + (stage < more) for stage in range(pp)], pp)
+
+
+def _dealt(depths: list[int], pp: int) -> list[Spans]:
+    """Chunks so long, dealt to the stages in turn."""
+    ends = [sum(depths[:place]) for place in range(len(depths) + 1)]
+    return [list(pairwise(ends))[stage::pp] for stage in range(pp)]
+
+
+def balanced_bounds(layers: int, stages: int, *, ends: bool) -> Spans:
+    """First and last layer of each stage: as many as the fullest needs, one stage after another, until none is left.
+
+    ``ends``: embedding and head count as layers of the first and the last stage (type:transformer|embedding).
+    """
+    counted = layers + 2 * ends
+    most = -(-counted // stages)
+    cuts = [min(most * i, counted) - ends for i in range(stages + 1)]
+    return [(max(0, start), min(layers, stop)) for start, stop in pairwise(cuts)]
 
 
 def parse_layout(text: str) -> list[str]:
@@ -54,11 +94,7 @@ def layout_spans(text: str, *, layers: int, pp: int, vpp: int) -> list[Spans]:
         raise QuestionError(
             f"stage_layout {text[:60]!r} cuts each stage into {chunks_of(text, pp)} chunks: use vpp {len(chunks) // pp}"
         )
-    spans, start = [], 0
-    for chunk in chunks:
-        spans.append((start, start + chunk.count("t")))
-        start += chunk.count("t")
-    stages = [spans[stage::pp] for stage in range(pp)]
+    stages = _dealt([chunk.count("t") for chunk in chunks], pp)
     if not all(any(stop > start for start, stop in stage) for stage in stages):
         raise QuestionError(f"stage_layout {text[:60]!r} leaves a stage without layers, for which there are no rules")
     return stages

@@ -361,6 +361,29 @@ def test_a_launch_line_reads_the_files_it_names(tmp_path: Path) -> None:
     assert settings.get("checkpointing") == "full"
 
 
+@pytest.mark.parametrize(
+    ("flags", "options"),
+    [
+        ({"cuda_graph_impl": "transformer_engine", "cuda_graph_modules": ["attn", "moe_router"]}, {"graphed": 0.4}),
+        ({"cuda_graph_impl": "local"}, {"graphed": 1.0}),
+        ({"cuda_graph_impl": "none", "cuda_graph_modules": ["attn"]}, {}),
+        ({"external_cuda_graph": True, "cuda_graph_scope": "full"}, {"graphed": 1.0}),
+        ({"moe_enable_deepep": True, "moe_token_dispatcher_type": "flex"}, {"dispatcher": "flex"}),
+        (
+            {"moe_pad_expert_input_to_capacity": True, "moe_expert_capacity_factor": 1.5},
+            {"dispatcher": "padded", "imbalance": 1.5},
+        ),
+        ({"moe_token_dispatcher_type": "allgather"}, {"dispatcher": "alltoall"}),
+    ],
+)
+def test_what_megatron_launches_is_read(flags: dict[str, Any], options: dict[str, Any]) -> None:
+    settings = _read_mapping(
+        {"num_layers": 4, "hidden_size": 64, "use_distributed_optimizer": True} | flags, where="megatron.json"
+    )
+    assert settings.group("options") == options
+    assert settings.unread == []
+
+
 def test_what_bounds_gathers_is_read_and_auto_is_left_to_the_trainer() -> None:
     section = {"stage": 3, "stage3_max_live_parameters": 3e7, "stage3_prefetch_bucket_size": "auto", "reduce_bucket_size": "auto"}
     settings = _read_mapping({"zero_optimization": section | {"stage3_max_reuse_distance": 2e7}}, where="ds.json")

@@ -9,6 +9,7 @@ from typing import Any
 
 from vramcast.reading.training.keys import Rule, dtype, flag, names, number, one_of, text, when, whole
 from vramcast.reading.training.settings import UNSET, Settings
+from vramcast.training.frameworks.megatron import graphed_share
 from vramcast.training.stage_layouts import chunks_of, counted_ends, uneven_layout
 
 NAME = "Megatron-LM arguments"
@@ -37,6 +38,11 @@ def _modules(settings: Settings, value: Any, because: str) -> None:
 def _offload_modules(settings: Settings, value: Any, because: str) -> None:
     listed = value if isinstance(value, list) else str(value).replace(",", " ").strip("[]").split()
     settings.put("options.offload_modules", tuple(map(str, listed)), because)
+
+
+def _parts(value: Any) -> tuple[str, ...] | None:
+    listed = value if isinstance(value, list) else str(value).replace(",", " ").strip("[]").split()
+    return tuple(str(part).strip("'\"") for part in listed) or None
 
 
 def _offload(settings: Settings, value: Any, because: str) -> None:
@@ -110,7 +116,15 @@ RULES: dict[str, Rule] = {
     "microbatch_group_size_per_virtual_pipeline_stage": ("options.microbatch_group", whole),
     "overlap_moe_expert_parallel_comm": ("options.overlaps_experts", flag),
     "tp_comm_overlap": ("options.overlaps_tensor", flag),
-    "moe_token_dispatcher_type": ("options.dispatcher", lambda value: "flex" if str(value) == "flex" else "alltoall"),
+    "moe_token_dispatcher_type": ("experts.dispatcher", text),
+    "moe_enable_deepep": ("experts.deepep", flag),
+    "moe_pad_expert_input_to_capacity": ("experts.padded", flag),
+    "moe_expert_capacity_factor": ("experts.capacity", number),
+    "cuda_graph_impl": ("graphs.by", lambda value: None if str(value) == "none" else str(value)),
+    "enable_cuda_graph": ("graphs.by", when("local")),
+    "external_cuda_graph": ("graphs.by", when("transformer_engine")),
+    "cuda_graph_modules": ("graphs.modules", _parts),
+    "cuda_graph_scope": ("graphs.modules", _parts),
     "recompute_granularity": ("recompute.granularity", text),
     "recompute_method": ("recompute.method", text),
     "recompute_num_layers": ("recompute.layers", whole),
@@ -170,7 +184,7 @@ IDLE = (
     "use_rotary_position_embeddings", "use_mcore_models", "transformer_impl", "overlap_*", "no_*", "manual_gc*",
     "empty_unused_memory_level", "exit_*", "ckpt_*", "profile*", "timing_*", "mock_data", "norm_epsilon",
     "moe_router_load_balancing_type", "moe_aux_loss_coeff", "moe_grouped_gemm",
-    "moe_permute_fusion", "moe_router_*", "moe_z_loss_coeff", "moe_per_layer_logging", "moe_enable_deepep", "moe_flex_*",
+    "moe_permute_fusion", "moe_router_*", "moe_z_loss_coeff", "moe_per_layer_logging", "moe_flex_*",
     "moe_layer_freq", "calculate_*", "fp8_*", "te_rng_tracker", "tp_comm_*", "ddp_*", "decoupled_*", "qk_layernorm",
     "apply_layernorm_1p", "attention_softmax_in_fp32", "masked_softmax_fusion", "bias_*", "apply_rope_fusion",
     "finetune", "dataloader_type", "rampup_*", "exp_avg_sq_dtype", "check_*", "reset_*",
@@ -200,6 +214,26 @@ def finish(settings: Settings) -> None:
         settings.put("options.sharding", "ddp", "Megatron: --use-distributed-optimizer is off")
     _shape(settings)
     _stages(settings)
+    _launches(settings)
+
+
+def _launches(settings: Settings) -> None:
+    """How tokens reach experts, and what CUDA graphs replay.
+
+    Sources: Megatron-LM, core/transformer/moe/token_dispatcher.py (flex is DeepEP or HybridEP; drop_and_pad) and
+    core/transformer/transformer_config.py (cuda_graph_impl; cuda_graph_modules, once cuda_graph_scope: empty is whole layers).
+    """
+    flexible = settings.get("experts.dispatcher") == "flex" or settings.get("experts.deepep")
+    kind = "padded" if settings.get("experts.padded") else "flex" if flexible else "alltoall"
+    told = next((n for n in ("padded", "dispatcher", "deepep") if settings.get(f"experts.{n}")), "")
+    if told:
+        settings.put("options.dispatcher", kind, settings.because[f"experts.{told}"])
+    if kind == "padded":  # moe_utils.py, get_capacity: as many rows as the mean times the factor
+        capacity = settings.get("experts.capacity")
+        settings.put("options.imbalance", max(1.0, capacity) if capacity else None, "moe_expert_capacity_factor")
+    if settings.get("graphs.by"):
+        whole = () if settings.get("graphs.by") == "full_iteration" else settings.get("graphs.modules", ())
+        settings.put("options.graphed", graphed_share(whole), settings.because["graphs.by"])
 
 
 def _stages(settings: Settings) -> None:

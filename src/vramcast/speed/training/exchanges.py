@@ -37,10 +37,13 @@ class Exchanges:
 
     @property
     def stage_weights(self) -> float:
-        """Parameters that one rank's stage works with, whole: the layers of the stage cut over tp and ep."""
-        total = float(self.model.parameters)
-        routed = sum(b.count * sum(t.elements for t in b.tensors if t.role.startswith("expert.")) for b in self.model.blocks)
-        return ((total - routed) / self.job.tp + routed / max(self.job.ep, self.job.tp)) / self.job.pp
+        """Parameters that one rank's fullest stage works with, whole, cut over tp and ep: its layers, and of the ends one."""
+        model, job = self.model, self.job
+        layers = sum(b.count * sum(t.elements for t in b.tensors) for b in model.blocks)
+        routed = sum(b.count * sum(t.elements for t in b.tensors if t.role.startswith("expert.")) for b in model.blocks)
+        share = max(job.stage_depths(model.layers)) / model.layers
+        ends = max(0.0, float(model.parameters) - layers) / min(2, job.pp)
+        return (share * (layers - routed) + ends) / job.tp + share * routed / max(job.ep, job.tp)
 
     def collective(self, name: str, world: int, size: float, *, stride: int = 1) -> float:
         """Seconds of a collective over ``world`` ranks that stand ``stride`` apart; between islands over their rails."""

@@ -11,8 +11,8 @@ from vramcast.models.operations.building import FUSED
 from vramcast.speed.kernels.collectives import Fabric
 from vramcast.training.adapters.tensors import is_linear, targeted
 from vramcast.training.optimizers.rules import update_bytes
-from vramcast.training.recipe.parts import GATHERED, Policy, Recipe, width
-from vramcast.training.stage_layouts import balanced_layout, layout_spans
+from vramcast.training.recipe.parts import GATHERED, Cut, Policy, Recipe, width
+from vramcast.training.stage_layouts import stage_spans
 from vramcast.workload import Training
 
 Recomputed = Literal["none", "selective", "full"]
@@ -56,7 +56,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     writes (Transformer Engine's op fuser over CuTe DSL). ``summed_bytes``: moved for each weight to add a micro-batch's gradient
     to the sum beside it.
     ``overlaps_tensor``: all-gathers and reduce-scatters run in chunks beside their products. ``predicts_ahead``: MTP layers
-    train. ``stage_layout``: Megatron's pipeline layout; empty where stages are cut evenly, or as evenly as layers allow.
+    train. ``stage_layout``: Megatron's pipeline layout; empty where stages are cut by the rule ``stage_cut``.
     """
 
     seq: int
@@ -67,6 +67,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     pp: int = 1
     vpp: int = 1
     stage_layout: str = ""
+    stage_cut: Cut = "even"
     cp: int = 1
     ep: int = 1
     dp: int = 1
@@ -110,15 +111,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.seq * self.rows * self.micro_batches * self.dp
 
     def stage_depths(self, layers: int) -> list[float]:
-        """Layers of each stage: as the layout says; else as many each, or as even as embedding and loss, a layer each, allow."""
-        if not self.stage_layout and layers % (self.pp * self.vpp) == 0:
-            return [layers / self.pp] * self.pp
-        try:
-            layout = self.stage_layout or balanced_layout(layers, self.pp, self.vpp)
-            spans = layout_spans(layout, layers=layers, pp=self.pp, vpp=self.vpp)
-        except QuestionError:  # fewer layers than chunks, or none on a stage: the first stages have one more
-            each, more = divmod(layers, self.pp)
-            return [float(each + (stage < more)) for stage in range(self.pp)]
+        """Layers of each stage. Raises QuestionError for a layout that is none of this model's."""
+        spans = stage_spans(layers, pp=self.pp, vpp=self.vpp, cut=self.stage_cut, layout=self.stage_layout)
         return [float(sum(stop - start for start, stop in stage)) for stage in spans]
 
 
@@ -141,6 +135,7 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         pp=layout.pp,
         vpp=layout.vpp,
         stage_layout=recipe.model_parallel.stage_layout,
+        stage_cut=recipe.model_parallel.stage_cut,
         cp=layout.cp,
         ep=layout.ep,
         dp=dp,

@@ -9,6 +9,7 @@ tensor per distinct weight shape (before, one for every matmul), which Megatron-
 output layer too.
 """
 
+from collections.abc import Iterable
 from typing import cast
 
 from vramcast.models.inventory import Model
@@ -57,6 +58,18 @@ def _state(question: Training, compute: Dtype) -> Overrides:
     yield because("distributed optimizer", Sharding, kind="distributed_optimizer")
     yield because("main gradients are a buffer that is never freed", Update, frees_gradients=False)
     yield because("main gradients are a buffer that is never freed", Precision, autocast=False)
+
+
+# Share of a layer's launches, forward and backward, that a captured part replays: attention or a Mamba mixer with its norms and
+# projections, the router, the sorting up to the exchange, a dense MLP; experts and their exchange where "moe" is captured.
+_CAPTURED = {"attn": 0.3, "mamba": 0.3, "moe_router": 0.1, "moe_preprocess": 0.1, "mlp": 0.4, "moe": 0.7}
+_WHOLE = frozenset({"full", "full_iteration"})
+
+
+def graphed_share(modules: Iterable[str]) -> float:
+    """Share of the launches that CUDA graphs of these parts replay (cuda_graph_modules); of none named, whole layers."""
+    parts = frozenset(modules)
+    return 1.0 if not parts or parts & _WHOLE else min(1.0, sum(_CAPTURED.get(part, 0.0) for part in parts))
 
 
 def resolve(draft: Draft, question: Training, model: Model) -> Overrides:

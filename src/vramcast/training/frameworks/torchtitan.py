@@ -32,6 +32,7 @@ FREES_LOGITS = (2024, 6)
 FUSED_UPDATE = (2025, 1)
 SCANS_KEPT = ((2024, 11), (2025, 2))  # abs was on the list of operations from pull request 701 to 820
 FREES_OUTPUTS = (2025, 11)  # train.py passes return_outputs=False since pull request 1922 of 22 October 2025
+COUNTS_ENDS = (2025, 8)  # distributed/pipeline.py, generate_llm_fqn_per_model_part, pull request 1416 of 30 July 2025
 SEPARATE_ENDS = (2025, 7)  # models/llama3/infra/parallelize.py: 0.1.0 (June) wraps blocks and model, 0.2.0 the ends as well
 
 
@@ -160,5 +161,7 @@ def _pipeline(draft: Draft, question: Training) -> Overrides:
         "gathered once for a pipeline's micro-batches" if piped else "resharded after forward", Sharding, reshard=not piped
     )
     yield because("stage.py: a receive buffer for each micro-batch" if piped else "", ModelParallel, receives_ahead=piped)
+    if piped and draft.framework == "torchtitan" and month_of(question, "torchtitan") >= COUNTS_ENDS:
+        yield because("embedding and output count as a layer each", ModelParallel, stage_cut="even_ends")
     if piped and draft.get("sharding") == "fsdp2":
         yield because("a pipeline's gradients are reduced after its last micro-batch", Sharding, whole_accumulation="trained")

@@ -76,6 +76,7 @@ LossKind = Literal[
     "token_logps", "token_logps_copied", "none",
 ]  # fmt: skip
 Offloaded = Literal["optimizer", "parameters", "activations", "gradients"]
+Cut = Literal["even", "balanced", "balanced_ends", "even_ends"]
 Share = Annotated[float, Meta(ge=0, lt=1)]
 
 # Shardings under which whole weights exist only while their layer runs.
@@ -230,8 +231,7 @@ class ModelParallel(msgspec.Struct, frozen=True, kw_only=True):
         Meta(description="how tokens reach experts: NCCL, DeepEP or HybridEP, known capacities; its buffers are not counted"),
     ] = "alltoall"
     stage_cut: Annotated[
-        Literal["even", "balanced", "balanced_ends"],
-        Meta(description="how layers are cut into stages; balanced_ends: embedding and head count as layers"),
+        Cut, Meta(description="how layers are cut into stages; with _ends embedding and head count as layers (stage_layouts.py)")
     ] = "even"
     cp_comm: Annotated[
         Literal["p2p", "a2a"],

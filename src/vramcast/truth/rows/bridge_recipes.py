@@ -10,12 +10,11 @@ from typing import Any
 
 import msgspec
 
+from vramcast.training.frameworks.megatron import graphed_share
+
 _TABLE = Path(__file__).with_name("bridge_recipes.json")
 _CONTAINER = re.compile(r"\d\d\.\d\d(?:\.\d\d)?")
 _FORMATS = (("nvfp4", "nvfp4"), ("mx", "fp8mx"), ("fp8", "fp8cs"), ("bf16", "bf16"))
-# Share of a layer's launches, forward and backward, that a captured part replays: attention or a Mamba mixer with its norms and
-# projections, the router, the sorting up to the exchange, a dense MLP. Experts and their exchange stay outside.
-_CAPTURED = {"attn": 0.3, "mamba": 0.3, "moe_router": 0.1, "moe_preprocess": 0.1, "mlp": 0.4}
 
 
 @functools.cache
@@ -43,7 +42,7 @@ def recipe_of(model: str, task: str, card: str, precision: str, version: str) ->
 
 def captured(graphs: str) -> float:
     """Share of the launches that a recipe's CUDA graphs replay."""
-    return 1.0 if graphs == "full" else min(1.0, sum(_CAPTURED.get(part, 0.0) for part in graphs.split("+")))
+    return graphed_share(graphs.split("+")) if graphs else 0.0
 
 
 def _number(container: str) -> tuple[int, ...]:

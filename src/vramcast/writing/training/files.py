@@ -86,6 +86,9 @@ def _megatron(question: Training, model: Model) -> str:
         modules = str(question.checkpointing).partition(":")[2].replace("+", " ")
         flags |= {"recompute-granularity": "selective", "recompute-modules": modules}
     flags |= {flag: own for name, flag in _MEGATRON_OPTIONS.items() if (own := question.options.get(name)) not in (None, False)}
+    if flags.get("moe-token-dispatcher-type") == "padded":  # the all-to-all of as many rows as an expert's capacity
+        flags |= {"moe-token-dispatcher-type": "alltoall", "moe-pad-expert-input-to-capacity": True}
+        flags["moe-expert-capacity-factor"] = question.options.get("imbalance", 1.0)
     flags |= _megatron_shape(model)
     words = [f"--{name}" if value is True else f"--{name} {value}" for name, value in flags.items() if value is not False]
     launch = f"torchrun --nproc-per-node {min(8, question.gpus)} --nnodes {nodes} pretrain_gpt.py"
