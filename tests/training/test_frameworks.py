@@ -248,6 +248,12 @@ def test_llm_foundry_has_layers_of_its_own_for_mpt_alone(family: str, loss: str,
     assert (found.loss.kind, found.kernels.norm, found.precision.weights) == (loss, norm, "float32")
 
 
+@pytest.mark.parametrize(("zero", "sharding"), [(None, "zero1"), (1, "zero1"), (2, "zero2")])
+def test_megatron_deepspeed_cuts_by_the_stage_it_is_told(zero: int | None, sharding: str) -> None:
+    found = recipe(framework="megatron_deepspeed", zero=zero, parallel=Parallel(dp=2), gpus=2)
+    assert found.sharding.kind == sharding
+
+
 @pytest.mark.parametrize(("dtype", "zero", "master"), [("float32", 0, ""), ("float32", 1, "float32"), ("bfloat16", 0, "float32")])
 def test_deepspeed_copies_no_float_weights_without_zero(dtype: str, zero: int, master: str) -> None:
     asked = {"framework": "deepspeed", "zero": zero, "param_dtype": dtype, "options": {"compute": dtype}}

@@ -35,6 +35,8 @@ MEGATRON = {"framework": "Megatron-LM", "parallel": {"impl": "Megatron DDP"}}
         ({"activation_checkpointing": "full (2 layers)", **MEGATRON}, "checkpointing", "uniform:2"),
         ({"framework": "DeepSpeed (plain loop)", "parallel": {"pp": 2, "world": 2, "impl": "deepspeed"}}, "zero", 0),
         ({"framework": "Megatron-LM", "parallel": {"pp": 2, "world": 2, "impl": "Megatron DDP"}}, "zero", None),
+        ({"framework": "Megatron-DeepSpeed", "parallel": {"zero_stage": 2, "impl": "Megatron-DeepSpeed"}}, "zero", 2),
+        ({"offload": {"optimizer": "cpu"}}, "offload", ("optimizer",)),
         ({"gradient_checkpointing": "none", "activation_checkpointing": None}, "checkpointing", None),
         ({"cross_entropy": "TE fused", **MEGATRON}, "loss", "fused"),
         ({"cross_entropy": "fused TE", **MEGATRON}, "loss", "fused"),

@@ -1,6 +1,8 @@
 """ms-swift's ``megatron sft`` and ``megatron rlhf``: Megatron's own arguments, with the model, length and adapters of ms-swift.
 
 Keys and defaults: ms-swift 4.6.0, swift/megatron/arguments; bf16 and the distributed optimizer are on where nothing is said.
+The loss is fused (docs, Megatron-SWIFT, Command-line-parameters: cross_entropy_loss_fusion True, cross_entropy_fusion_impl
+None, which is "te" on CUDA; in 3.x it was not, and early 4.0 took "native").
 """
 
 from vramcast.reading.training import megatron, ms_swift
@@ -26,6 +28,8 @@ def finish(settings: Settings) -> None:
     because = "ms-swift's Megatron: its default"
     settings.put("compute_dtype", "bfloat16", because)
     settings.put("optimizer.distributed", True, because)
+    settings.put("loss.fused", True, "ms-swift's Megatron: cross_entropy_loss_fusion True")
+    settings.put("loss.by", "te", "ms-swift's Megatron: cross_entropy_fusion_impl te on CUDA")
     if settings.get("method") == "lora":
         settings.put("adapter.rank", 8, "ms-swift: lora_rank 8")
         settings.put("adapter.targets", ("all-linear",), "ms-swift: every linear layer")

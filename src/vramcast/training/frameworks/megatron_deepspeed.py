@@ -25,22 +25,22 @@ from vramcast.training.recipe.parts import (
 from vramcast.workload import Training
 
 
-def resolve(draft: Draft, _question: Training, _model: Model) -> Overrides:
+def resolve(draft: Draft, question: Training, _model: Model) -> Overrides:
     """Megatron's blocks under DeepSpeed's engine, in fp16 unless the question says otherwise."""
     compute = draft.get("compute", "float16")
     yield because("--fp16", Precision, weights=compute, compute=compute, frozen=compute, norm_weight=compute, residual=compute)
     yield because("--fp16", Adapters, adapter_dtype=compute)
-    yield from _engine(draft, compute)
+    yield from _engine(draft, question.zero, compute)
     yield from _blocks()
     yield because("--checkpoint-activations", Recomputation, policy=Policy("full"))
     yield because("CUDA 11.3 loads kernels eagerly", Process, lazy_modules=False)
 
 
-def _engine(draft: Draft, compute: Dtype) -> Overrides:
+def _engine(draft: Draft, zero: int | None, compute: Dtype) -> Overrides:
     """DeepSpeed with ZeRO stage 1: fp32 partitions of the states, whole 16-bit gradients, and a pipeline of its own."""
     if draft.get("gradients") == "float32":
         yield because("BF16_Optimizer adds the 16-bit gradients to fp32 ones after backward", Precision, low_gradients=compute)
-    yield because("ZeRO-1", Sharding, kind="zero1", live_gathers=1)
+    yield because("ZeRO-1", Sharding, kind="zero2" if zero == 2 else "zero1", live_gathers=1)
     yield because("ZeRO-1", Precision, gradients=compute, backward_gradients=compute, reduce=compute)
     yield because("fp32 partitions", Update, master="float32", states="float32", optimizer="adamw", implementation="fused")
     yield because("stage_1_and_2.py, step: gradients flattened, then copied to fp32", Update, flattens=True)

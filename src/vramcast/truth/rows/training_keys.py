@@ -47,7 +47,7 @@ READ = frozenset({
     "task", "param_dtype", "compute_dtype", "optimizer", "optimizer_impl", "micro_batch", "seq_len", "seq_kind", "grad_accum",
     "adapters", "activation_checkpointing", "attention", "cross_entropy", "compile", "parallel", "quant", "amp", "flags",
     "framework_config", "reshard_after_forward", "activation_offload", "grad_dtype", "dropout", "global_batch", "offload",
-    "fused_norm_rope", "optimizer_dtype", "freeze_vision_tower", "norm", "kernels", "reduce_dtype",
+    "fused_norm_rope", "optimizer_dtype", "freeze_vision_tower", "norm", "kernels", "reduce_dtype", "allocator",
 })  # fmt: skip
 QUIET = frozenset({
     "trainable_params", "fp8_allgather", "rmsnorm", "local_batch", "n_pp_microbatches", "pp_schedule",

@@ -135,7 +135,7 @@ def _optimizer(text: str) -> str | None:
 def _zero(parallel: dict[str, Any], framework: str) -> int | None:
     stage, impl = parallel.get("zero_stage"), str(parallel.get("impl") or "")
     piped = "deepspeed" in impl.lower() and int(parallel.get("pp") or 1) > 1  # its PipelineEngine, whatever the stage
-    if _fsdp(parallel, framework) or "egatron" in impl or not (stage or piped):
+    if _fsdp(parallel, framework) or ("egatron" in impl and "DeepSpeed" not in impl) or not (stage or piped):
         return None
     return int(stage or 0)
 
@@ -163,7 +163,7 @@ def _offload(s: dict[str, Any]) -> tuple[str, ...]:
         text = " ".join(given) if isinstance(given, list) else given
         parts = tuple(name for name, word in _MOVED if word in text.lower())
         return parts + (("activations",) if "activation" in text.lower() or s.get("activation_offload") else ())
-    parts = tuple(part for key, part in OFFLOAD.items() if given.get(key) is True)
+    parts = tuple(part for key, part in OFFLOAD.items() if str(given.get(key)).lower() in ("true", "cpu", "host"))
     return parts + (("activations",) if s.get("activation_offload") else ())
 
 
@@ -226,6 +226,8 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
         options["flattens_beside"] = release >= DEEPSPEED_FLATTENS
         if stage in (1, 2):
             options["buckets_from"] = "gradients" if release >= DEEPSPEED_LATE_BUCKETS else "loss"
+    if "expandable" in str(s.get("allocator")):
+        options["expandable"] = True
     dropout = s.get("dropout") or {}
     options |= {f"{kind}_dropout": float(dropout[kind]) for kind in ("hidden", "attention") if dropout.get(kind)}
     return options
