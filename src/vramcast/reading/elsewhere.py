@@ -21,7 +21,7 @@ _DEEPEST = 4
 
 def is_elsewhere(what: str) -> bool:
     """Whether this is written as a path of which nothing lies on this machine."""
-    is_path = what.startswith(("/", "./", "~", "..")) or what.count("/") > 1
+    is_path = what.startswith(("/", "./", "~", "..", "$")) or what.count("/") > 1
     return is_path and not existing_path(what)
 
 

@@ -46,10 +46,11 @@ class Scopes:
             if isinstance(one, _SCOPES):
                 self.outer[id(one)] = inside
                 stack += [(child, one, under) for child in ast.iter_child_nodes(one)]
-            elif isinstance(one, ast.If):
+            elif isinstance(one, ast.If | ast.IfExp):
                 stack.append((one.test, inside, under))
-                stack += [(child, inside, (*under, (one.test, True))) for child in one.body]
-                stack += [(child, inside, (*under, (one.test, False))) for child in one.orelse]
+                body, orelse = (one.body, one.orelse) if isinstance(one, ast.If) else ([one.body], [one.orelse])
+                stack += [(child, inside, (*under, (one.test, True))) for child in body]
+                stack += [(child, inside, (*under, (one.test, False))) for child in orelse]
             else:
                 stack += [(child, inside, under) for child in ast.iter_child_nodes(one)]
 

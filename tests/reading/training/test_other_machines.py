@@ -179,3 +179,38 @@ def test_keywords_that_a_function_hands_on_are_followed(tmp_path: Path) -> None:
     settings = _script(tmp_path, text, "run.py")
     assert (settings.get("micro_batch"), settings.get("lengths.completion"), settings.get("options.task")) == (2, 1024, "grpo")
     assert settings.get("adapter.targets") == ("q_proj", "v_proj")
+
+
+@pytest.mark.parametrize(("default", "method"), [("False", "lora"), ("True", "qlora")])
+def test_quantisation_under_a_switch_counts_where_it_is_on(tmp_path: Path, default: str, method: str) -> None:
+    text = (
+        "from dataclasses import dataclass\n@dataclass\nclass Config:\n"
+        f"    four: bool = {default}\ncfg = Config()\n"
+        "quant = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type='nf4') if cfg.four else None\n"
+        "lora = LoraConfig(r=4)\nargs = SFTConfig(per_device_train_batch_size=2, max_length=512)\n"
+    )
+    assert _script(tmp_path, text, "run.py").get("method") == method
+
+
+def test_a_folder_that_a_variable_holds_leaves_the_model_named(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(RUN.format(model="$ROOT/models/Qwen2.5-7B-Instruct"))
+    assert training_question(files=(str(tmp_path / "run.sh"),)).question.model == "Qwen2.5-7B-Instruct"
+
+
+def test_a_key_that_is_a_level_alone_is_read_by_nothing(tmp_path: Path) -> None:
+    text = "training: {micro_batch_size: 2, seq_len: 512, lr: 1}\nconfig: a\nargs: b\n"
+    text += "trainer: {strategy: {class_path: x.DeepSpeedStrategy, init_args: {stage: 2}}}\n"
+    settings = _script(tmp_path, text, "a.yaml")
+    assert settings.get("zero") == 2
+    assert "config, args" in settings.unread[0]
+
+
+def test_the_name_of_a_file_of_defaults_tells_the_back_end(tmp_path: Path) -> None:
+    text = (
+        "python3 -m verl.trainer.main_ppo --config-path=config --config-name='ppo_megatron_trainer.yaml' "
+        "actor_rollout_ref.model.path=org/chat-7b actor_rollout_ref.actor.megatron.tensor_model_parallel_size=4 "
+        "actor_rollout_ref.actor.optim.lr=1e-6 actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1 "
+        "actor_rollout_ref.actor.ppo_mini_batch_size=32\n"
+    )
+    settings = _script(tmp_path, text)
+    assert (settings.get("framework"), settings.get("parallel.tp")) == ("megatron", 4)

@@ -309,7 +309,7 @@ def _format_of_flags(given: dict[str, Any], where: str, scripts: list[str]) -> s
             return "shared"
         if not scripts:
             raise
-        held = printable(scripts[0])[:80]
+        held = printable(scripts[0].rsplit("/", 1)[-1])[:80]
         raise QuestionError(
             f"{where} gives no sizes of its own: {held} holds them; give it too, vramcast train --from {where} --from {held}"
         ) from None

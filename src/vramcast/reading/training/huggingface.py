@@ -32,7 +32,7 @@ def precision(word: str) -> Rule:
 
 def checkpointing(settings: Settings, value: Any, because: str) -> None:
     """On, off, or offloaded to the host."""
-    if str(value).startswith("offload"):
+    if str(value).startswith(("offload", "unsloth")):  # Unsloth's own keeps them on the host
         settings.put("checkpointing", "offloaded", because)
     elif flag(value) is not None:
         settings.put("checkpointing", "full" if flag(value) else "none", because)

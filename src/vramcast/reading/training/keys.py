@@ -109,11 +109,19 @@ def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Ru
             (settings.idle if known else settings.unread).append(key if known else _perhaps(key, (*rules, *quiet)))
         elif isinstance(rule, tuple) and rule[0] == "file.deepspeed" and (leaf := _leaf(value)):
             settings.put(rule[0], leaf, f"{where}: {key}")
+        elif isinstance(rule, tuple) and rule[0] == "model" and named_at_end(value):
+            settings.put(rule[0], str(value), f"{where}: {key}")
         elif any(isinstance(one, str) and OPEN.search(one) for one in (value if isinstance(value, list) else [value])):
             settings.unread.append(f"{key} ({value})")
             settings.leave_open(rule[0] if isinstance(rule, tuple) else "")
         elif value is not None and value != "":
             read_key(settings, rule, key, value, where)
+
+
+def named_at_end(value: Any) -> bool:
+    """Whether a path whose folder a variable holds names a model itself: ``${HOME}/models/Qwen2.5-7B``."""
+    leaf = value.rstrip("/").rsplit("/", 1)[-1] if isinstance(value, str) and "/" in value else ""
+    return bool(OPEN.search(str(value))) and bool(re.search(r"\d", leaf)) and not re.search(r"[$<>{}]", leaf)
 
 
 def _leaf(value: Any) -> str:

@@ -206,6 +206,12 @@ def finish(settings: Settings) -> None:
     settings.put("framework", "megatron", "the arguments of this file")
     if settings.get("zero") == 1:  # GPT-NeoX, Megatron-DeepSpeed: stage 1 shards what the distributed optimizer does
         settings.put("optimizer.distributed", True, settings.because["zero"])
+    if (stage := settings.get("zero")) in (2, 3):
+        settings.put("optimizer.distributed", True, settings.because["zero"])
+        settings.unread.append(
+            f"zero_stage ({stage}): DeepSpeed's shards under Megatron, for which the distributed optimizer stands"
+        )
+        settings.drop("zero")
     settings.default("micro_batch", 1, "one sequence")
     _gradients(settings)
     _loss(settings)

@@ -208,12 +208,16 @@ def _own_fields(program: Program) -> dict[str, Any]:
 def _beside(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
     """What stands beside the arguments: adapters, quantisation, the model and how it is loaded."""
     for call in program.calls("LoraConfig", "get_peft_model"):
+        if program.runs(call) is False:
+            continue
         for name, value in program.keywords(call).items():
             if name in _LORA:
                 keys.setdefault(_LORA[name], value)
             if name == "use_gradient_checkpointing":
                 keys.setdefault("gradient_checkpointing", "offload" if value == "unsloth" else value)
     for call in program.calls("BitsAndBytesConfig"):
+        if program.runs(call) is False:  # if args.load_in_4bit: of a switch that is off
+            continue
         keys.update(
             {_BITS[name]: value for name, value in program.keywords(call).items() if name in _BITS and _BITS[name] not in keys}
         )

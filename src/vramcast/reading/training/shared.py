@@ -11,7 +11,7 @@ from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.reading.training import huggingface
-from vramcast.reading.training.keys import OPEN, read_key
+from vramcast.reading.training.keys import OPEN, named_at_end, read_key
 from vramcast.reading.training.settings import Settings
 from vramcast.reading.training.shared_names import ELSEWHERE, RULES, rule_of
 
@@ -98,7 +98,8 @@ def _taken(settings: Settings, key: str, value: Any, where: str) -> bool:
     rule = rule_of(key)
     if rule is None or isinstance(value, dict):
         return False
-    if isinstance(value, str) and OPEN.search(value):
+    named = rule in (RULES["model_name_or_path"], RULES["model_path"]) and named_at_end(value)
+    if isinstance(value, str) and OPEN.search(value) and not named:
         settings.leave_open(rule[0] if isinstance(rule, tuple) else "")
         return False
     if value is None:

@@ -6,6 +6,7 @@ from typing import Any
 from vramcast.reading.training import huggingface
 from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, one_of, text, whole
 from vramcast.reading.training.settings import UNSET, Settings
+from vramcast.training.optimizers.rules import optimizer as known_optimizer
 
 _PRECISIONS = {"bf16": "bfloat16", "bfloat16": "bfloat16", "fp16": "float16", "float16": "float16", "16": "float16", "fp8": "fp8"}
 # Sections of other models, other phases and other programs than the trained step.
@@ -94,6 +95,7 @@ def optimizer(settings: Settings, value: Any, because: str) -> None:
     name = str(value).rsplit(".", 1)[-1].lower()
     known = {"adam": "adamw", "fusedadam": "adamw", "deepspeedcpuadam": "adamw", "adamw": "adamw", "cpuadam": "adamw"}
     if re.fullmatch(r"[a-z][a-z0-9_]{2,40}", name) and not isinstance(value, bool):
+        known_optimizer(known.get(name, name))  # a word of the program's own is left unread
         settings.put("optimizer", known.get(name, name), because)
 
 
@@ -274,9 +276,8 @@ _LEVELS = ("init_args", "dict_kwargs", "args", "kwargs", "config")  # of jsonarg
 
 def rule_of(key: str) -> Rule | None:
     """What a dotted key means by its last parts; None for a name that programs do not share, or that is another model's."""
-    parts = [part for part in key.lower().replace("-", "_").split(".") if part not in _LEVELS]
-    if not parts:  # args: of a container
-        return None
+    whole_key = key.lower().replace("-", "_").split(".")
+    parts = [*(part for part in whole_key[:-1] if part not in _LEVELS), whole_key[-1]]
     if parts[-1] == "max_generate_length" and not {"eval", "eval_sampling_params"} & set(
         parts
     ):  # the answers that are learnt from

@@ -31,6 +31,14 @@ def _strategy(settings: Settings, value: Any, because: str) -> None:
         settings.put("framework", "megatron", because)
 
 
+def _config_named(settings: Settings, value: Any, because: str) -> None:
+    """Hydra's file of defaults: verl's ``ppo_megatron_trainer`` runs Megatron."""
+    if "megatron" in str(value):
+        settings.put("framework", "megatron", because)
+    else:
+        settings.idle.append("config_name")
+
+
 def _ulysses(settings: Settings, value: Any, because: str) -> None:
     """Sequences over several cards of FSDP, which no rule counts."""
     if whole(value) not in (None, 1):
@@ -92,6 +100,7 @@ _EASY: dict[str, Rule] = {
 RULES: dict[str, Rule] = {
     **{f"{_ACTORS[0]}{name}": rule for name, rule in _VERL.items()},
     **{f"{_ACTORS[1]}{name}": rule for name, rule in _EASY.items()},
+    "config_name": _config_named,
     "data.max_prompt_length": ("lengths.prompt", whole),
     "data.max_response_length": ("lengths.completion", whole),
     "trainer.n_gpus_per_node": ("round.cards", whole),
@@ -117,7 +126,7 @@ _IDLE = (
 )  # fmt: skip
 IDLE = (*(f"{actor}{name}" for actor in _ACTORS for name in _IDLE), "data.*", "trainer.*", "algorithm.*", "reward_model.*",
         "custom_reward_function.*", "ray_*", "global_profiler.*", "retriever.*", "env.*",
-        "rollout.*", "config_path", "config_name", "async_training.*", "transfer_queue.*")  # fmt: skip
+        "rollout.*", "config_path", "async_training.*", "transfer_queue.*")  # fmt: skip
 
 
 def finish(settings: Settings) -> None:
@@ -135,7 +144,7 @@ def finish(settings: Settings) -> None:
     if not megatron_:
         settings.put("framework", "verl", "the keys of this file")
         settings.put("fsdp", 1, because)
-        for name in ("tp", "pp", "cp", "ep", "sp"):  # its megatron section stands in the file whatever the strategy is
+        for name in ("tp", "pp", "cp", "ep", "sp", "vpp"):  # its megatron section stands in the file whatever the strategy is
             settings.drop(f"parallel.{name}")
     _micro_batch(settings, cards)
     if settings.get("reference.on") and megatron_ and not settings.get("adapter.rank"):  # adapters are switched off to score
