@@ -182,6 +182,16 @@ def test_a_draft_is_one_flag_of_vllm() -> None:
     assert serving_question(line, gpu="H100x4").question.options == options
 
 
+def test_sglang_drafts_where_the_way_is_named() -> None:
+    asked = Serving(model="deepseek-ai/DeepSeek-V3", gpu="H200", gpus=8, engine="sglang", parallel=Parallel(tp=8))
+    line = emitted_server("line", msgspec.structs.replace(asked, options={"num_speculative_tokens": 2}))
+    words = "--speculative-algorithm NEXTN --speculative-num-steps 2 --speculative-eagle-topk 1 --speculative-num-draft-tokens 3"
+    assert words in " ".join(line.replace("\\", " ").split())
+    assert serving_question(line, gpu="H200x8").question.options == {"num_speculative_tokens": 2}
+    other = msgspec.structs.replace(asked, model=LLAMA, options={"num_speculative_tokens": 2})
+    assert "NEXTN" not in emitted_server("line", other)  # the draft model's path is not ours to name
+
+
 def test_what_no_flag_says_is_not_put_into_a_line() -> None:
     with pytest.raises(UnmodelledError, match="vllm has no flag for engine_core"):
         emitted_server("line", msgspec.structs.replace(SERVERS[0], options={"engine_core": "V1"}))

@@ -110,10 +110,12 @@ def wanted_of(model: str, words: dict[str, Any], *, positions: int = 0) -> "tupl
     if order not in ORDERS:
         raise unknown_name("order", order, ORDERS)
     ttft, tpot = _slo(words)
+    drafts = _acceptance(words)
     wanted = Wanted(
         model=model, offers=offers_of(words.get("gpu"), most=_most(words)), engines=_engines(words.get("engine")), rate=rate,
         cached=min(0.999, share_of(words, "cached") or 0.0), ttft_s=ttft, tpot_s=tpot, least_bits=_bits(words), order=order,
-        acceptance=_acceptance(words), apart=bool(words.get("disagg")), rented=_any_card(words.get("gpu")),
+        acceptance=drafts.get("mtp"), looked_up=drafts.get("ngram"), apart=bool(words.get("disagg")),
+        rented=_any_card(words.get("gpu")),
         **counts,
     )  # fmt: skip
     return wanted, tuple(assumed)
@@ -190,11 +192,18 @@ def _bits(words: dict[str, Any]) -> float:
     return bits
 
 
-def _acceptance(words: dict[str, Any]) -> float | None:
-    share = share_of(words, "acceptance")
-    if share is not None and not 0 <= share <= 1:
-        raise QuestionError(f"--acceptance is {share:g}: expected the share of drafted tokens that are accepted, 0 to 1")
-    return share
+def _acceptance(words: dict[str, Any]) -> dict[str, float]:
+    """``0.8``, ``ngram=0.4`` or ``0.8,ngram=0.4``: shares of drafted tokens that are accepted, by the way of drafting."""
+    said, found = words.get("acceptance"), {}
+    for part in () if said is None else str(said).split(","):
+        way, _, text = part.strip().rpartition("=")
+        if way not in ("", "mtp", "ngram"):
+            raise unknown_name("way of drafting", way, ("mtp", "ngram"))
+        share = share_of({"acceptance": text}, "acceptance")
+        if share is None or not 0 <= share <= 1:
+            raise QuestionError(f"--acceptance is {text[:40]}: expected the share of drafted tokens that are accepted, 0 to 1")
+        found[way or "mtp"] = share
+    return found
 
 
 def _most(words: dict[str, Any]) -> int:

@@ -75,8 +75,9 @@ def command() -> None:
 @_load("--cached", metavar="SHARE", help="Share of each prompt that the prefix cache holds.  [default: 0]")
 @_load(
     "--acceptance",
-    metavar="SHARE",
-    help="Consider the model's own draft layers, of whose tokens this share is accepted.  [default: no drafting]",
+    metavar="SHARES",
+    help="Consider the model's own draft layers, of whose tokens this share is accepted, or looking tokens up in the text: "
+    "0.8,ngram=0.4.  [default: no drafting]",
 )
 @_cards("--disagg", is_flag=True, help="Ask prefill and decode on workers of their own too, for the best structures.")
 @_load(

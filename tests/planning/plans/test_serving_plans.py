@@ -34,6 +34,7 @@ def _tables(model: str, **words):
         ("Qwen/Qwen2.5-32B", {"users": 8, "prompt": 1000, "output": 200, "gpu": "4090x4", "engine": "vllm", "bits": 16}),
         (LLAMA, {"users": 1, "prompt": 1000, "output": 200, "gpu": "4090x2", "engine": "llama_cpp"}),
         ("deepseek-ai/DeepSeek-V3", {"users": 8, "prompt": 1000, "output": 200, "gpu": "H200x8", "acceptance": 0.8}),
+        (LLAMA, {"users": 8, "prompt": 1000, "output": 200, "gpu": "H100", "acceptance": "ngram=0.4"}),
     ],
 )  # fmt: skip
 def test_columns_are_the_single_forecast(model: str, words: dict) -> None:
@@ -97,6 +98,28 @@ def test_draft_layers_are_considered_where_their_acceptance_is_said() -> None:
     assert plan.ranked[0].tpot_s < plain.ranked[0].tpot_s
     with pytest.raises(QuestionError, match="--acceptance is 2"):
         vramcast.plan("serve", QWEN, acceptance=2, gpu="H100")
+
+
+def test_sglang_drafts_with_the_models_own_layers_too() -> None:
+    words = {"users": 4, "gpu": "H200x8", "engine": "sglang", "context": 8192}
+    best = vramcast.plan("serve", "deepseek-ai/DeepSeek-V3", acceptance=0.8, **words).ranked[0]
+    assert best.question.options["num_speculative_tokens"] > 1
+    assert best.tpot_s < vramcast.plan("serve", "deepseek-ai/DeepSeek-V3", **words).ranked[0].tpot_s
+
+
+def test_tokens_are_looked_up_where_their_acceptance_is_said() -> None:
+    words = {"users": 4, "gpu": "H100", "engine": "vllm", "bits": 16}
+    best = vramcast.plan("serve", QWEN, acceptance="ngram=0.4", **words).ranked[0]
+    assert best.question.options["speculative_method"] == "ngram"
+    assert best.question.traffic.acceptance == 0.4
+    assert "looks up" in best.setting.words
+    plain = vramcast.plan("serve", QWEN, acceptance=0.8, **words).ranked[0]  # no draft layers: nothing to accept
+    assert "num_speculative_tokens" not in plain.question.options
+    words = {"users": 4, "gpu": "H200x8", "engine": "vllm", "acceptance": "mtp=0.8, ngram=0.4"}
+    both = vramcast.plan("serve", "deepseek-ai/DeepSeek-V3", **words)
+    assert both.ranked[0].question.traffic.acceptance == 0.8
+    with pytest.raises(QuestionError, match="unknown way of drafting 'eagle': known: mtp, ngram"):
+        vramcast.plan("serve", QWEN, acceptance="eagle=0.3", gpu="H100")
 
 
 def test_one_user_keeps_one_stage_busy() -> None:

@@ -24,9 +24,9 @@ _RACK = {"gb200": 64, "gb300": 64}  # cards of an NVLink domain that powers of t
 _AWAY = {
     "cpu_offload_gb": "{:g} GiB on the host",
     "n_gpu_layers": "{} layers on the card",
-    "num_speculative_tokens": "drafts {}",
     "n_cpu_moe": "experts of {} layers on the host",
 }
+LOOKED_UP = "ngram"  # vLLM's name for tokens copied from where the last ones stood before in the text
 _ON_HOST = ("cpu_offload_gb", "n_gpu_layers", "n_cpu_moe")
 # Shares of a card that weights on it may take when others are on the host: the rest is for cache, peaks and graphs.
 _FILLED = (0.75, 0.5)
@@ -58,6 +58,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         named += ["ep"] if own.ep > 1 or self.options.get("enable_expert_parallel") else []
         named += [f"attention dp {self.attention_ranks}"] if self.options.get("enable_dp_attention") else []
         named += [text.format(self.options[name]) for name, text in _AWAY.items() if name in self.options]
+        if drafted := self.options.get("num_speculative_tokens"):
+            named.append(f"{'looks up' if self.options.get('speculative_method') == LOOKED_UP else 'drafts'} {drafted}")
         return " ".join(named) or "one card"
 
 
@@ -110,14 +112,21 @@ def on_host(engine: str, model: Model, bits: float, layout: Layout, card: Accele
             yield msgspec.structs.replace(layout, options=options)
 
 
-def drafting(engine: str, model: Model, layout: Layout) -> Iterator[Layout]:
-    """The layout with the model's own draft layers (multi-token prediction) drafting one, two or three tokens a step."""
-    own = any(tower.kind == "mtp" for tower in model.towers)
-    if not own or engine != "vllm" or layout.parallel.pp > 1:
+def drafting(engine: str, model: Model, layout: Layout, *, own: bool, looked_up: bool) -> Iterator[Layout]:
+    """The layout drafting: the model's own layers (multi-token prediction) one to three tokens a step, or two or four looked up.
+
+    ``own``, ``looked_up``: whether each is asked. SGLang's one way is that of the model's own layers.
+    """
+    if engine not in ("vllm", "sglang") or layout.parallel.pp > 1:
         return
-    for tokens in (1, 2, 3):
-        options = {**layout.options, "speculative_method": "mtp", "num_speculative_tokens": tokens}
-        yield msgspec.structs.replace(layout, options=options)
+    if own and any(tower.kind == "mtp" for tower in model.towers):
+        method = {"speculative_method": "mtp"} if engine == "vllm" else {}
+        for tokens in (1, 2, 3):
+            yield msgspec.structs.replace(layout, options={**layout.options, **method, "num_speculative_tokens": tokens})
+    if looked_up and engine == "vllm":
+        for tokens in (2, 4):
+            options = {**layout.options, "speculative_method": LOOKED_UP, "num_speculative_tokens": tokens}
+            yield msgspec.structs.replace(layout, options=options)
 
 
 def _options_on_host(engine: str, model: Model, share: float, away_bytes: float) -> Iterator[dict[str, Any]]:

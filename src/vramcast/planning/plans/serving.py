@@ -128,7 +128,7 @@ def _settings(wanted: Wanted, model: Model) -> Iterator[Setting]:
                 continue
             for layout in layouts(engine, model, offer.card, most=offer.most):
                 for own in (one for one in weights if one.loads_in(engine)):
-                    drafts = drafting(engine, own.model, layout) if wanted.acceptance is not None else ()
+                    drafts = drafting(engine, own.model, layout, **wanted.drafts)
                     away = () if wanted.rented else on_host(engine, own.model, own.bits, layout, offer.card)
                     for held_at in (layout, *away, *drafts):
                         for kv_dtype in (None, "fp8") if wanted.least_bits <= 8 else (None,):

@@ -83,7 +83,7 @@ def question_of(wanted: Wanted, setting: Setting, **fields: Any) -> Serving:
         model=setting.weights.model.id, gpu=setting.card.id, gpus=own.ranks, engine=setting.engine, quant=setting.weights.quant,
         kv_dtype=setting.kv_dtype, parallel=own.parallel, options=options, context=wanted.context, concurrency=alive,
         prompt=wanted.prompt, output=wanted.output,
-        traffic=Traffic(rate=wanted.rate, cached=wanted.cached, acceptance=wanted.acceptance),
+        traffic=Traffic(rate=wanted.rate, cached=wanted.cached, acceptance=wanted.accepted(own)),
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.planning.plans.layouts import Layout
+from vramcast.planning.plans.layouts import LOOKED_UP, Layout
 from vramcast.planning.plans.offers import Offer
 from vramcast.planning.plans.weights import Weights
 
@@ -17,7 +17,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """The service: ``users`` at once, or ``rate`` requests a second; lengths in tokens, a service level in seconds (None: none).
 
     ``context``: longest sequence to allow; each user's cache is held at that length. ``least_bits``: of weights and cache.
-    ``acceptance``: share of drafted tokens that are accepted, None where no server may draft. ``apart``: whether
+    ``acceptance``: share of the tokens of the model's own draft layers that are accepted, ``looked_up``: of tokens looked up
+    in the text (n-grams); None where no server may draft so. ``apart``: whether
     prefill and decode on workers of their own are asked too. ``rented``: no card was named, so that the offers are what one
     may rent: whole models only, and beyond a node whole nodes.
     """
@@ -35,6 +36,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     tpot_s: float | None = None
     least_bits: float = 4
     acceptance: float | None = None
+    looked_up: float | None = None
     apart: bool = False
     rented: bool = False
     order: str = "cost"
@@ -47,6 +49,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
                 f"prompt {self.prompt:,} and output {self.output:,} are longer than the context of {self.context:,}: "
                 "raise --context, or shorten them"
             )
+
+    @property
+    def drafts(self) -> dict[str, bool]:
+        """Which ways of drafting are asked, in the words of ``layouts.drafting``."""
+        return {"own": self.acceptance is not None, "looked_up": self.looked_up is not None}
+
+    def accepted(self, layout: Layout) -> float | None:
+        """The share of its drafted tokens that is accepted."""
+        return self.looked_up if layout.options.get("speculative_method") == LOOKED_UP else self.acceptance
 
     def meets(self, ttft_s: Any, tpot_s: Any) -> Any:
         """Whether times keep the service level; arrays element by element."""

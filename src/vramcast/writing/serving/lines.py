@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.errors import UnmodelledError
+from vramcast.errors import UnmodelledError, VramcastError
 from vramcast.workload import Serving
 
 
@@ -116,6 +116,8 @@ _OWN_NAMES = {
 _NO_FLAG = ("engine_core", "entry", "gpu_total_bytes", "expandable_segments", "flashinfer_sampler", "swap_space",
             "file_bytes", "tensor_types", "mmproj_bytes", "draft_model_bytes", "pipeline_copies", "latent_layout", "devices",
             "free_gpu_bytes")  # fmt: skip
+# SGLang drafts only where the way is named; NEXTN is its word for the model's own layers (sglang/srt/server_args.py).
+_NEXTN = "--speculative-algorithm NEXTN --speculative-num-steps {} --speculative-eagle-topk 1"
 _DRAFT = {"speculative_method": "method", "speculative_model": "model", "num_speculative_tokens": "num_speculative_tokens"}
 
 
@@ -124,6 +126,8 @@ def _options(question: Serving, spelling: Spelling) -> Iterator[str]:
     draft = {word: question.options[name] for name, word in _DRAFT.items() if engine == "vllm" and name in question.options}
     if draft:
         yield from ("--speculative-config", json.dumps(draft))
+    if engine == "sglang" and (steps := question.options.get("num_speculative_tokens")) and _has_draft_layers(question.model):
+        yield from _NEXTN.format(steps).split()
     for name, value in question.options.items():
         _refuse_without_flag(engine, name)
         if draft and name in _DRAFT:
@@ -140,6 +144,15 @@ def _options(question: Serving, spelling: Spelling) -> Iterator[str]:
         elif value is not None:
             checked = 1 if own == "speculative_num_draft_tokens" else 0  # SGLang counts the token that is checked, too
             yield from (flag, _text(value + checked if checked else value))
+
+
+def _has_draft_layers(name: str) -> bool:
+    from vramcast.models.reading import read_model
+
+    try:
+        return any(tower.kind == "mtp" for tower in read_model(name).towers)
+    except VramcastError:
+        return False
 
 
 def _refuse_without_flag(engine: str, name: str) -> None:
