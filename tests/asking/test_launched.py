@@ -112,3 +112,12 @@ def test_flags_that_a_source_settles(line: str, told: dict[str, str], unread: in
     said = {a.name: a.value for a in asked.assumed}
     assert {name: said.get(name) for name in told} == told
     assert len(asked.unmodelled) == unread
+
+
+def test_what_is_no_flag_is_told_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a.py"
+    file.write_text(
+        "import subprocess\ncmd = ['vllm', 'serve', 'Qwen/Qwen3-8B', '--seed', '1']\ncmd += more()\nsubprocess.run(cmd)\n"
+    )
+    run(["serve", "--from", str(file), "--gpu", "4090"])
+    assert "not modelled: what more() adds, in a.py: the command in line 2: it is not read" in capsys.readouterr().out

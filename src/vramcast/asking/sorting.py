@@ -130,6 +130,8 @@ class _Piles:
 
 
 def _unread(name: str, where: str) -> str:
+    if name.startswith(("what ", "the ")):  # no flag: a file that is not at hand, words that a program adds
+        return f"{name}, in {where}: it is not read, and what it changes is not counted"
     what = f"the variable {name}" if name.isupper() else f"the flag {name if name.startswith('-') else '--' + name}"
     return f"{what} in {where}: no rule reads it, and what it changes is not counted"
 

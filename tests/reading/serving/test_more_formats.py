@@ -219,3 +219,14 @@ def test_an_option_of_the_program_decides_its_branch() -> None:
     assert find_launches(text, "a.py").launches[0].opened
     (launch,) = find_launches(text, "a.py", variables={"size": "small"}).launches
     assert (launch.model, launch.flags) == ("org/M-8B", ("--seed", "1", "--max-model-len", "64"))
+
+
+def test_a_block_whose_end_is_no_yaml_is_read_to_there() -> None:
+    text = (
+        "```yaml\ncontainers:\n  - name: a\n    image: vllm/vllm-openai:latest\n"
+        "    args: [--model, org/M, --max-model-len, '64']\n"
+        "  volumes:\n    - name: x\n```\n"
+    )
+    (launch,) = find_launches(text, "a.md").launches
+    assert (launch.model, launch.flags) == ("org/M", ("--max-model-len", "64"))
+    assert launch.unread == ("the block from line 5 on, which is not YAML",)

@@ -293,28 +293,36 @@ def _supervised(content: str, held: Surroundings) -> tuple[Launch, ...]:
     return tuple(found)
 
 
+_BLOCKS = {"python": ".py", "py": ".py", "yaml": ".yaml", "yml": ".yaml", "dockerfile": "dockerfile", "modelfile": "modelfile"}
+
+
 def _markdown(content: str, held: Surroundings) -> Found:
     """The fenced blocks of a Markdown file, each under its heading; blocks that are no artefact are passed over."""
     from vramcast.reading.serving.markdown import blocks_of, joined
 
     launches: list[Launch] = []
     for block in joined(blocks_of(content)):
-        ending = {
-            "python": ".py",
-            "py": ".py",
-            "yaml": ".yaml",
-            "yml": ".yaml",
-            "dockerfile": "dockerfile",
-            "modelfile": "modelfile",
-        }.get(block.language, "")
+        ending = _BLOCKS.get(block.language, "")
         place = held.at(block.heading) if block.heading else held
-        try:
-            found = _read(block.text, f"block{ending}" if ending.startswith(".") else ending or "block", place)
-        except (QuestionError, ConfigError):
-            continue
-        launches += [msgspec.structs.replace(x, name=x.name or block.heading) for x in found.launches if x.model]
+        found = _block(block.text, f"block{ending}" if ending.startswith(".") else ending or "block", place)
+        launches += [msgspec.structs.replace(x, name=x.name or block.heading) for x in found if x.model]
     distinct = [x for place, x in enumerate(launches) if not any(_same(x, other) for other in launches[:place])]
     return Found(kind="Markdown", launches=tuple(distinct))
+
+
+def _block(text: str, name: str, held: Surroundings) -> tuple[Launch, ...]:
+    """What a block starts; of a YAML that breaks off (its later part indented otherwise) the part before, and that is told."""
+    from vramcast.reading.serving.markdown import beginnings_of
+
+    try:
+        return _read(text, name, held).launches
+    except (QuestionError, ConfigError):
+        for part in beginnings_of(text) if name.endswith(".yaml") else ():
+            found = _inside(name, part, held)
+            if any(one.model for one in found):
+                unread = f"the block from line {part.count(chr(10)) + 2} on, which is not YAML"
+                return tuple(msgspec.structs.replace(one, unread=(*one.unread, unread)) for one in found)
+    return ()
 
 
 def _same(one: Launch, other: Launch) -> bool:

@@ -52,7 +52,7 @@ def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
             "files of this machine are read, at most three folders above): give the folder that holds it, or what kubectl "
             "kustomize prints"
         )
-    absent = (*(f"{one} (a base that is not at hand)" for one in joining.bases), *joining.absent)
+    absent = (*(f"the base {one}, which is not at hand" for one in joining.bases), *joining.absent)
     return tuple(msgspec.structs.replace(one, unread=(*one.unread, *absent)) for one in found)
 
 
@@ -72,7 +72,7 @@ class _Joining:
         maps = (one for one in _listed(document, "configMapGenerator") if isinstance(one, dict))
         found += [self._config_map(one, folder) for one in maps]
         parts = [(str(one), _parsed(self._kustomization(str(one), folder))) for one in _listed(document, "components")]
-        self.absent += [f"{entry} (a component that is not at hand)" for entry, part in parts if not part]
+        self.absent += [f"the component {entry}, which is not at hand" for entry, part in parts if not part]
         for part, place in (*((one[0], _join(folder, entry)) for entry, one in parts if one), (document, folder)):
             if isinstance(part, dict):
                 self._patch(found, part, place)
@@ -104,7 +104,7 @@ class _Joining:
         data: dict[str, str] = {}
         for file in _listed(entry, "envs") + ([entry["env"]] if isinstance(entry.get("env"), str) else []):
             text = self.text_of(_join(folder, str(file)))
-            self.absent += [] if text is not None else [f"{file} (variables that are not at hand)"]
+            self.absent += [] if text is not None else [f"the variables of {file}, which is not at hand"]
             data |= read_environment_file(text or "")
         data |= dict(str(one).split("=", 1) for one in _listed(entry, "literals") if "=" in str(one))
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": str(entry.get("name") or "")}, "data": data}
@@ -114,7 +114,7 @@ class _Joining:
             one = entry if isinstance(entry, dict) else {"path" if str(entry).endswith((".yaml", ".yml")) else "patch": entry}
             text = self.text_of(_join(folder, str(one["path"]))) if one.get("path") else one.get("patch")
             if text is None:
-                self.absent.append(f"{str(one.get('path'))[:120]} (a patch that is not at hand)")
+                self.absent.append(f"the patch {str(one.get('path'))[:120]}, which is not at hand")
             for patch in _parsed(text if isinstance(text, str) else None):
                 for place, resource in enumerate(found):
                     if isinstance(resource, dict) and _meant(resource, patch, one.get("target")):

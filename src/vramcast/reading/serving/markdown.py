@@ -7,7 +7,7 @@ import msgspec
 NAME = "Markdown"
 _FENCE = re.compile(r"^\s{0,8}(`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
 _HEADING = re.compile(r"^#{1,6}\s+(.{1,120}?)\s*#*$")
-_MOST_BLOCKS = 300
+_MOST_BLOCKS, _MOST_BEGINNINGS = 300, 6
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +55,13 @@ def joined(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
         else:
             found.append(block)
     return tuple(found)
+
+
+def beginnings_of(text: str) -> tuple[str, ...]:
+    """What stands before the last keys that are hardly indented, the longest first, at most six."""
+    lines = text.splitlines()
+    ends = [place for place, line in enumerate(lines) if place > 1 and re.match(r" {0,2}[\w.-]+:\s*$", line)]
+    return tuple("\n".join(lines[:end]) for end in ends[: -_MOST_BEGINNINGS - 1 : -1])
 
 
 def _unprompted(lines: list[str]) -> list[str]:
