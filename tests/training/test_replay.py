@@ -143,3 +143,17 @@ def test_ddp_has_one_bucket_in_the_first_step_and_full_ones_after(kind: str) -> 
     )
     found = forecast_training(asked, model=read_config(config_of(kind)), replays=True).worst
     assert found.reserved_bytes == pytest.approx(seen, rel=0.02)
+
+
+def test_fsdp1_gathers_the_block_before_a_frozen_one_is_cut_up() -> None:
+    """Two blocks are whole between two of LoRA's backwards, and frozen units are cast to nothing: Mistral was 11 % low."""
+    sys.path.append(str(SWEEP.parent))
+    from sweep_kinds import config_of
+
+    seen = traced("mistral", layout="fsdp1", checkpointing="full", seq=2048, method="lora")
+    asked = msgspec.structs.replace(
+        QUESTION, model="mistral", checkpointing="full", parallel=Parallel(dp=8), gpus=8, fsdp=1, method="lora",
+        adapter=Adapter(rank=16, targets=("all-linear",)),
+    )  # fmt: skip
+    found = forecast_training(asked, model=read_config(config_of("mistral")), replays=True).worst
+    assert found.reserved_bytes == pytest.approx(seen, rel=0.03)

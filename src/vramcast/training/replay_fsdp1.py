@@ -64,8 +64,9 @@ class FlatStep(ReducedStep):
     def begin(self) -> None:
         """Units, and what is whole of them."""
         super().begin()
-        units = self.rank.units
-        self.stored = self.rank.states.weights.value * self.ranks / (units.blocks + units.ends)
+        units, recipe = self.rank.units, self.recipe
+        whole = self.rank.states.weights.value * self.ranks / (units.blocks + units.ends)
+        self.stored = whole if self.full else width(recipe.precision.frozen)  # adapters are units of their own
         self.whole: dict[int, Held] = {}
 
     def _elements(self, unit: int) -> Any:
@@ -121,12 +122,19 @@ class FlatStep(ReducedStep):
                 self._gather(unit - 1)
 
     def leave_backward(self, unit: int) -> None:
-        """All gradients of the unit in one, then this rank's part; those of the ends wait for the root."""
+        """All gradients of the unit in one, then this rank's part; those of the ends wait for the root.
+
+        With adapters the block before is gathered at this block's input gradient, before the same gradient's hook cuts this one
+        up: torch 2.13, distributed/fsdp/_runtime_utils.py, _register_pre_backward_hooks stands on the tensor ahead of
+        _register_post_backward_reshard_only_hook.
+        """
         if unit == HEAD:
             return
         mine, self.fresh = self.fresh, []
         if unit == EMBEDDING:
             mine, self.waiting = [*self.waiting, *mine], []
+        elif unit and adapters_come_ahead(self.rank):
+            self._gather(unit - 1)
         self._reduce(unit, mine)
 
     def _reduce(self, unit: int, gradients: list[tuple[Held, Any]]) -> None:
