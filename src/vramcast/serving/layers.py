@@ -122,6 +122,11 @@ def encodes_only(model: Model) -> bool:
     return bool(mixers) and all(isinstance(mixer, Attention) and not mixer.causal for mixer in mixers)
 
 
+def has_states(model: Model) -> bool:
+    """Whether layers with recurrent states are among the model's."""
+    return any(isinstance(mixer, Recurrent) for block in model.blocks for mixer in block.mixers)
+
+
 def cache_layers(stage: Stage, tp: int) -> Iterator[tuple[CacheLayer, int]]:
     """Each cached mixer of a stage with the number of its layers; layers that read another layer's cache keep none."""
     for block, count in stage.blocks:

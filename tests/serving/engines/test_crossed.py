@@ -34,4 +34,6 @@ def test_a_release_that_dropped_the_class_says_so() -> None:
         return [a.because for a in said if a.value == "refused"]
 
     assert refused("0.10.2") == []
-    assert refused("0.11.0") == ["vLLM had MllamaForConditionalGeneration up to 0.10.2: use --engine vllm==0.10.2"]
+    assert refused("0.11.0") == [
+        "vLLM 0.11.0 has no MllamaForConditionalGeneration: it was there up to 0.10.2, use --engine vllm==0.10.2"
+    ]

@@ -274,6 +274,14 @@ def _named_plan(asked: str) -> Plan:
 _GGUF_MIX = re.compile(r"i?q\d_[a-z0-9_]+", re.IGNORECASE)
 
 
+def spoken_scheme(asked: str) -> str:
+    """The row's name of a scheme that is written in one of its other ways; as it stands where it has no row."""
+    from vramcast.models.quantization.formats import ALIASES
+
+    word = asked.lower().replace("_", "-")
+    return ALIASES.get(word, word)
+
+
 def _format(asked: str) -> Format:
     from vramcast.models.quantization.formats import ALIASES, GGML_TYPES, NAMED, ggml_type, per_weight
 

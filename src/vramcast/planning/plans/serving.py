@@ -17,7 +17,7 @@ from vramcast.planning.plans.serving_table import Columns, Fitting, fitting, one
 from vramcast.planning.plans.wanted import Setting, Wanted
 from vramcast.planning.plans.weights import weights_of
 from vramcast.serving.engines.base import answer_of, why_not
-from vramcast.serving.engines.classes import newest_with
+from vramcast.serving.engines.registries import newest_with
 from vramcast.serving.layers import encodes_only
 from vramcast.speed.answer import load_of, step_of
 from vramcast.speed.closed_form import steady
@@ -85,8 +85,8 @@ def plan_serving(
 def _releases(wanted: Wanted, model: Model) -> tuple[Assumption, ...]:
     """Engines whose newest release has the class no more, with the one that is asked instead."""
     last = {engine: newest_with(engine, model) for engine in wanted.engines}
-    because = f"newest release that has {model.architecture}"
-    return tuple(Assumption(f"{engine}_version", release, because) for engine, release in last.items() if release)
+    said = {engine: (release, f"newest release that {what}") for engine, (release, what) in last.items() if release}
+    return tuple(Assumption(f"{engine}_version", release, because) for engine, (release, because) in said.items())
 
 
 def _tables(wanted: Wanted, settings: Sequence[Setting], refused: dict[str, int], watch: Watch) -> Iterator[Columns]:

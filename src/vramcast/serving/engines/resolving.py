@@ -13,11 +13,12 @@ from vramcast.hardware.accelerator import Accelerator, Capability, capability
 from vramcast.hardware.runtime import assumed_class
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.inventory import Model
+from vramcast.models.quantization.scheme import spoken_scheme
 from vramcast.quantity import Number, extent, is_array
 from vramcast.serving.engines.base import GB10, Engine, Resolved, Table, Version, at, parse_version, plugin_of, why_not
-from vramcast.serving.engines.classes import lacking, newest_with
 from vramcast.serving.engines.layouts import REASONS, check_layout, spread_of
 from vramcast.serving.engines.options import checked
+from vramcast.serving.engines.registries import lacking, newest_with, unloadable
 from vramcast.serving.weights import same_as_model, storage_of
 from vramcast.units import GiB, element_bytes
 from vramcast.workload import Serving
@@ -50,19 +51,22 @@ def opened(engine: Engine, question: Serving, model: Model) -> tuple[Defaults, s
     """
     given = checked(question.options, engine.options, engine.name)
     defaults = Defaults(given)
-    text, number = _release(engine, question.engine_version, defaults, model)
+    text, number = _release(engine, question, defaults, model)
     if engine.name in REASONS:
         check_layout(engine.name, text, model, spread_of(engine.name, question.parallel, given))
     return defaults, text, number
 
 
-def _release(engine: Engine, asked: str | None, defaults: Defaults, model: Model) -> tuple[str, Version]:
-    """A release beyond those read is answered by the nearest one's rules, and the answer says so; another major is refused."""
-    oldest, newest = engine.versions[0], engine.versions[-1]
-    if asked is None and (last := newest_with(engine.name, model)):
-        text = defaults.note("engine_version", last, f"newest release that has {model.architecture}")
-        return text, parse_version(text, engine.name)
+def _release(engine: Engine, question: Serving, defaults: Defaults, model: Model) -> tuple[str, Version]:
+    """A release beyond those read is answered by the nearest one's rules, and the answer says so; another major is refused.
+
+    Where none is asked, the newest that runs the model answers.
+    """
+    oldest, newest, asked = engine.versions[0], engine.versions[-1], question.engine_version
     if asked is None:
+        last, what = newest_with(engine.name, model, _method(question, model))
+        if last and parse_version(last, engine.name) < parse_version(newest, engine.name):
+            return defaults.note("engine_version", last, f"newest release that {what}"), parse_version(last, engine.name)
         text = defaults.note("engine_version", newest, "newest release whose rules are known")
         return text, parse_version(text, engine.name)
     number = parse_version(asked, engine.name)
@@ -115,6 +119,7 @@ def resolved(
         assumed=(
             *_not_native(question, model, card),
             *classes,
+            *unloadable(question.engine, version, _method(question, model)),
             *assumed_class(card),
             *_shown_memory(card, defaults.values),
             *model.assumed,
@@ -128,6 +133,13 @@ def resolved(
             *_through_plugin(question, card),
         ),
     )
+
+
+def _method(question: Serving, model: Model) -> str:
+    """How the weights are quantised: as asked, or as the checkpoint says."""
+    if question.quant:
+        return spoken_scheme(question.quant)
+    return str((model.quantization or {}).get("quant_method") or "").lower()
 
 
 def _through_plugin(question: Serving, card: Accelerator | None) -> tuple[Unmodelled, ...]:

@@ -15,7 +15,7 @@ from vramcast.models.inventory import STREAMS, Model, Tensor, by_identity
 from vramcast.models.layers import LatentAttention
 from vramcast.models.rotary import SECTION_ROWS
 from vramcast.models.sharding import Stage, cut, every_stage, share, share_shape
-from vramcast.quantity import Number, bytes_, maximum, minimum, named
+from vramcast.quantity import Number, bytes_, is_array, maximum, minimum, named
 from vramcast.serving.engines.base import Resolved, at
 from vramcast.serving.engines.layouts import even_split, has_experts, pad_of
 from vramcast.serving.engines.vllm import versions
@@ -28,7 +28,8 @@ from vramcast.serving.engines.vllm.profile import (
     sampling_term,
     splits_towers,
 )
-from vramcast.serving.engines.vllm.settings import VllmSettings, has_states
+from vramcast.serving.engines.vllm.settings import VllmSettings
+from vramcast.serving.layers import has_states
 from vramcast.serving.weights import VOCAB_MULTIPLE, Loading, Storage, storage_of, weights_term
 from vramcast.units import GiB, gib
 
@@ -179,7 +180,7 @@ def _weights(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Term:
     parts = (*term.terms, *slots)
     if offload:
         parts = (*parts, Term(name="offloaded", bytes=-offload, why="cpu_offload_gb: these weights stay in host memory"))
-    away = offload - sum(min(0, slot.bytes) for slot in slots)
+    away = offload - sum(slot.bytes for slot in slots if not is_array(slot.bytes) and slot.bytes < 0)
     why = f"{term.why}, less {gib(away)} in host memory" if away else term.why
     return Term.total("weights", parts, why=why, source=term.source) if len(parts) > len(term.terms) else term
 

@@ -18,7 +18,7 @@ from vramcast.serving.engines.layouts import ExpertKernel, has_experts, spread_o
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.pages import CacheTypes, Demand
 from vramcast.serving.engines.vllm.profile import dequantizes
-from vramcast.serving.layers import SPARSE_LATENT_BYTES, encodes_only
+from vramcast.serving.layers import SPARSE_LATENT_BYTES, encodes_only, has_states
 from vramcast.serving.weights import loaded_dtype, same_as_model, scaled_bytes, storage_of
 from vramcast.units import element_bytes
 
@@ -152,11 +152,6 @@ def _takes_flashinfer(resolved: Resolved, version: Version) -> bool:
     latent = any(isinstance(mixer, LatentAttention) for mixer in mixers)
     fp8 = str(resolved.question.kv_dtype).lower().startswith("fp8")
     return at(version, versions.FLASHINFER_READS_FP8) and fp8 and fits and bool(attention) and not latent
-
-
-def has_states(model: Model) -> bool:
-    """Whether layers with recurrent states are among the model's."""
-    return any(not isinstance(mixer, Attention | LatentAttention) for block in model.blocks for mixer in block.mixers)
 
 
 def _expert_kernel(resolved: Resolved, version: Version, dtype: str) -> ExpertKernel | None:

@@ -1,10 +1,10 @@
-"""What engines say of classes that they do not have."""
+"""What engines say of classes and weights that they do not have."""
 
 import pytest
 
 import vramcast
 from vramcast import read_model
-from vramcast.serving.engines.classes import lacking, registries
+from vramcast.serving.engines.registries import lacking, registries, unloadable
 
 
 def _said(engine: str, version: str, model: str) -> tuple[str, str]:
@@ -19,8 +19,8 @@ def _said(engine: str, version: str, model: str) -> tuple[str, str]:
         ("vllm", "0.33.0", "google-t5/t5-3b", "refused", "--engine transformers"),
         ("sglang", "0.5.23", "google-t5/t5-3b", "refused", "--engine transformers"),
         ("vllm", "0.33.0", "EleutherAI/gpt-neo-1.3B", "refused", "GPTNeoForCausalLM"),
-        ("vllm", "0.33.0", "baichuan-inc/Baichuan2-7B-Chat", "refused", "vllm==0.23.0"),
-        ("vllm", "0.23.0", "baichuan-inc/Baichuan2-7B-Chat", "", ""),
+        ("vllm", "0.33.0", "baichuan-inc/Baichuan2-7B-Chat", "refused", "vllm==0.24.0"),
+        ("vllm", "0.24.0", "baichuan-inc/Baichuan2-7B-Chat", "", ""),
         ("vllm", "0.10.2", "meta-llama/Llama-3.2-11B-Vision-Instruct", "", ""),
         ("vllm", "0.33.0", "adept/persimmon-8b-base", "transformers", "transformers' code"),
         ("sglang", "0.5.23", "HuggingFaceTB/SmolLM3-3B", "transformers", "transformers' code"),
@@ -28,6 +28,10 @@ def _said(engine: str, version: str, model: str) -> tuple[str, str]:
         ("vllm", "0.33.0", "THUDM/cogvlm2-llama3-caption", "", "the checkpoint's own code"),
         ("tensorrt_llm", "1.1.0", "google-t5/t5-3b", "refused", "encoder-decoder"),
         ("tensorrt_llm", "1.1.0", "EleutherAI/gpt-neo-1.3B", "", ""),
+        ("vllm", "0.6.6", "deepseek-ai/DeepSeek-V3.2", "refused", "it came with 0.11.0"),
+        ("vllm", "0.10.3rc1", "deepseek-ai/DeepSeek-V3.2", "", ""),
+        ("vllm", "0.8.3", "Qwen/Qwen3-8B", "transformers", "transformers' code"),
+        ("vllm", "0.6.6", "Qwen/Qwen3-8B", "refused", "it came with 0.8.4"),
         ("llama_cpp", "b9900", "google-t5/t5-3b", "", ""),
     ],
 )
@@ -53,7 +57,7 @@ def test_endings_are_read_as_the_engine_reads_them() -> None:
 @pytest.mark.parametrize(
     ("model", "release"),
     [
-        ("baichuan-inc/Baichuan2-7B-Chat", "0.23.0"),
+        ("baichuan-inc/Baichuan2-7B-Chat", "0.24.0"),
         ("meta-llama/Llama-3.2-11B-Vision-Instruct", "0.10.2"),
         ("facebook/bart-large", "0.10.2"),
     ],
@@ -61,3 +65,32 @@ def test_endings_are_read_as_the_engine_reads_them() -> None:
 def test_without_a_version_the_newest_release_that_has_the_class_answers(model: str, release: str) -> None:
     answer = vramcast.serve(model, gpu="H100")
     assert answer.workload["engine_version"] == release and answer.fit is not None and not answer.fit.refused
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "method", "words"),
+    [
+        ("vllm", "0.27.1", "nf4", ""),
+        ("vllm", "0.28.0", "nf4-dq", "bitsandbytes weights: it was there up to 0.27.1"),
+        ("vllm", "0.14.1", "hqq", ""),
+        ("vllm", "0.15.0", "hqq-int8", "up to 0.14.1"),
+        ("vllm", "0.10.1", "aqlm", "up to 0.10.0"),
+        ("vllm", "0.8.3", "torchao", "it came with 0.8.4"),
+        ("sglang", "0.5.23", "gptq", ""),
+        ("sglang", "0.5.23", "hqq", "weights of another scheme"),
+        ("lmdeploy", "0.18.0", "bitsandbytes", "weights of another scheme"),
+        ("lmdeploy", "0.18.0", "awq", ""),
+        ("tgi", "3.3.4", "eetq", ""),
+        ("transformers", "5.23.0", "exl3", "weights of another scheme"),
+        ("vllm", "0.33.0", "a scheme of nobody's", ""),
+        ("vllm", "0.99.0", "hqq", ""),
+    ],
+)
+def test_weights_are_loaded_or_refused(engine: str, version: str, method: str, words: str) -> None:
+    found = unloadable(engine, version, method)
+    assert bool(found) == bool(words) and all(one.value == "refused" and words in one.because for one in found)
+
+
+def test_without_a_version_the_newest_release_that_loads_the_weights_answers() -> None:
+    answer = vramcast.serve("Qwen/Qwen2.5-7B-Instruct", gpu="4090", quant="nf4")
+    assert answer.workload["engine_version"] == "0.27.1" and answer.fit is not None and answer.fit.verdict == "fits"
