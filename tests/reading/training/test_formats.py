@@ -384,6 +384,20 @@ def test_what_megatron_launches_is_read(flags: dict[str, Any], options: dict[str
     assert settings.unread == []
 
 
+def test_accelerate_without_a_deepspeed_file_has_the_engine_s_own_buckets(tmp_path: Path) -> None:
+    text = (
+        "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  zero_stage: 3\n"
+    )
+    sizes = {"reduce_bucket": 500_000_000, "prefetch_elements": 50_000_000, "persistent_elements": 100_000, "overlaps": True}
+    assert read(tmp_path, "acc.yaml", text).group("options") == sizes
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2, "reduce_bucket_size": 1e8, "overlap_comm": true}}')
+    pointed = text.replace("zero_stage: 3", "deepspeed_config_file: ds.json")
+    assert read(tmp_path, "acc.yaml", pointed).group("options") == {"reduce_bucket": 100_000_000, "overlaps": True}
+    script = "accelerate launch --config_file acc.yaml sft.py --model_name_or_path Qwen/Qwen3-8B --deepspeed ds.json"
+    (tmp_path / "acc.yaml").write_text(text)
+    assert read(tmp_path, "run.sh", script).get("options.reduce_bucket") == 100_000_000
+
+
 def test_what_bounds_gathers_is_read_and_auto_is_left_to_the_trainer() -> None:
     section = {"stage": 3, "stage3_max_live_parameters": 3e7, "stage3_prefetch_bucket_size": "auto", "reduce_bucket_size": "auto"}
     settings = _read_mapping({"zero_optimization": section | {"stage3_max_reuse_distance": 2e7}}, where="ds.json")

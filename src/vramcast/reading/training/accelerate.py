@@ -8,6 +8,8 @@ from typing import Any
 from vramcast.reading.training.huggingface import checkpointing, fsdp_idle, fsdp_rules
 from vramcast.reading.training.keys import Rule, apply, flag, one_of, text, whole
 from vramcast.reading.training.settings import UNSET, Settings
+from vramcast.training.frameworks.common import DEEPSPEED_BUCKET
+from vramcast.training.recipe.parts import Sharding
 
 NAME = "accelerate YAML"
 SIGNATURE = frozenset(
@@ -24,6 +26,11 @@ def _device(part: str) -> Rule:
     return read
 
 
+def _file(settings: Settings, value: Any, because: str) -> None:
+    settings.put("file.deepspeed", text(value), because)
+    settings.put("engine.file", text(value), because)
+
+
 RULES: dict[str, Rule] = {
     "num_processes": ("gpus", whole),
     "mixed_precision": ("compute_dtype", one_of({"bf16": "bfloat16", "fp16": "float16", "fp8": "fp8", "no": "float32"})),
@@ -34,7 +41,7 @@ RULES: dict[str, Rule] = {
     "deepspeed_config.offload_optimizer_device": _device("optimizer"),
     "deepspeed_config.offload_param_device": _device("parameters"),
     "deepspeed_config.gradient_accumulation_steps": ("accumulate", whole),
-    "deepspeed_config.deepspeed_config_file": ("file.deepspeed", text),
+    "deepspeed_config.deepspeed_config_file": _file,
     "parallelism_config.parallelism_config_dp_replicate_size": ("parallel.replicate", whole),
     "parallelism_config.parallelism_config_dp_shard_size": ("parallel.shard", whole),
     "parallelism_config.parallelism_config_tp_size": ("parallel.tp", whole),
@@ -94,6 +101,21 @@ def finish(settings: Settings) -> None:
         settings.put("fsdp", 1, "fsdp_version 1 where none is given")
     elif kind == "DEEPSPEED":
         settings.put("zero", 2, "accelerate: zero_stage 2")
+        if not settings.get("engine.file"):
+            _own_sizes(settings)
     elif kind == "MEGATRON_LM":
         settings.put("framework", "megatron", because)
     settings.put("framework", "accelerate", "an accelerate configuration by itself")
+
+
+def _own_sizes(settings: Settings) -> None:
+    """Without a DeepSpeed file the plugin writes one that names no sizes, so that the Trainer has no "auto" to fill in.
+
+    Source: accelerate 1.15, utils/dataclasses.py, DeepSpeedPlugin.__post_init__; DeepSpeed 0.19.8, runtime/zero/config.py.
+    """
+    own, because = Sharding(), "DeepSpeed's own: accelerate's plugin names no sizes"
+    settings.put("options.reduce_bucket", DEEPSPEED_BUCKET, because)
+    if settings.get("zero") == 3:
+        settings.put("options.prefetch_elements", own.prefetch_elements, because)
+        settings.put("options.persistent_elements", own.persistent_elements, because)
+    settings.put("options.overlaps", settings.get("zero") == 3, "overlap_comm: at stage 3 alone")
