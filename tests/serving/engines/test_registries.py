@@ -4,7 +4,7 @@ import pytest
 
 import vramcast
 from vramcast import read_model
-from vramcast.serving.engines.registries import lacking, registries, unloadable
+from vramcast.serving.engines.registries import lacking, registry_of, unloadable
 
 
 def _said(engine: str, version: str, model: str) -> tuple[str, str]:
@@ -46,7 +46,8 @@ def test_a_newer_release_than_the_lists_is_not_judged() -> None:
 
 def test_a_name_that_the_catalogue_typed_itself_refuses_nothing() -> None:
     model = read_model("inclusionAI/Ling-3.0-flash")
-    assert model.architecture not in registries()["sglang"].classes
+    registry = registry_of("sglang")
+    assert registry is not None and model.architecture not in registry.classes
     assert lacking("sglang", "0.5.23", model) == ((), ())
 
 

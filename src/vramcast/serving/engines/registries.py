@@ -33,9 +33,8 @@ _METHODS = {
     "awq": ("awq", "awq_marlin", "auto_awq"), "gptq": ("gptq", "gptq_marlin", "auto_gptq"), "aqlm": ("aqlm",), "hqq": ("hqq",),
     "bitsandbytes": ("bitsandbytes",), "auto-round": ("auto-round", "inc"), "torchao": ("torchao",), "quanto": ("quanto",),
     "eetq": ("eetq",), "quip#": ("quip",), "vptq": ("vptq",), "bitnet": ("bitnet", "bitblas"), "higgs": ("higgs",),
-    "spqr": ("spqr",),
-    "fp_quant": ("fp_quant",), "exl2": ("exl2",), "exl3": ("exl3",), "mlx": ("mlx", "metal"), "quark": ("quark",),
-    "modelopt": ("modelopt", "modelopt_fp8", "modelopt_fp4"), "compressed-tensors": ("compressed-tensors",),
+    "spqr": ("spqr",), "fp_quant": ("fp_quant",), "exl2": ("exl2",), "exl3": ("exl3",), "mlx": ("mlx", "metal"),
+    "quark": ("quark",), "modelopt": ("modelopt", "modelopt_fp8", "modelopt_fp4"), "compressed-tensors": ("compressed-tensors",),
 }  # fmt: skip
 _OF_BITSANDBYTES = ("nf4", "nf4-dq", "fp4", "fp4-dq", "llm.int8")
 
@@ -54,9 +53,10 @@ class Registry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @cache
-def registries() -> dict[str, Registry]:
-    """The lists that were read, by engine."""
-    return msgspec.json.decode(FILE.read_bytes(), type=dict[str, Registry])
+def registry_of(engine: str) -> Registry | None:
+    """The lists of one engine, None where none were read."""
+    tables = msgspec.json.decode(FILE.read_bytes(), type=dict[str, msgspec.Raw])
+    return msgspec.json.decode(tables[engine], type=Registry) if engine in tables else None
 
 
 def lacking(engine: str, version: str, model: Model) -> tuple[tuple[Assumption, ...], tuple[Unmodelled, ...]]:
@@ -66,7 +66,7 @@ def lacking(engine: str, version: str, model: Model) -> tuple[tuple[Assumption, 
     """
     if engine == "tensorrt_llm" and _writes_from_an_encoder(model):
         return (_refused(engine, "trtllm-serve's PyTorch backend runs no encoder-decoder: use --engine transformers"),), ()
-    registry = registries().get(engine)
+    registry = registry_of(engine)
     if registry is None or not registry.classes or not model.architecture:
         return (), ()
     number, span = parse_version(version, engine), _span(registry, model.architecture)
@@ -86,7 +86,7 @@ def lacking(engine: str, version: str, model: Model) -> tuple[tuple[Assumption, 
 
 def unloadable(engine: str, version: str, method: str) -> tuple[Assumption, ...]:
     """That the release loads no weights of that method: a checkpoint's ``quant_method`` or a name of ``--quant``."""
-    registry, words = registries().get(engine), _METHODS.get(method_word(method), ())
+    registry, words = registry_of(engine), _METHODS.get(method_word(method), ())
     if registry is None or not registry.methods or not words:
         return ()
     number = (0,) if engine not in _BACKEND_SINCE else parse_version(version, engine)
@@ -104,7 +104,7 @@ def newest_with(engine: str, model: Model, method: str = "") -> tuple[str, str]:
 
     Nothing where the newest lacks either for another reason: no release had it, or transformers' code runs it.
     """
-    registry = registries().get(engine)
+    registry = registry_of(engine)
     if registry is None:
         return "", ""
     ends: list[tuple[str, str]] = []
