@@ -12,6 +12,7 @@ from small_scripts import STEPS, trace_without_hub
 
 from vramcast.tracing.execution.advice import is_network
 from vramcast.tracing.execution.packages import without_package
+from vramcast.tracing.execution.stand_ins.data_sets import columns_of_line
 from vramcast.tracing.published.configs import _by_id, published
 from vramcast.tracing.published.corpora import corpus
 from vramcast.tracing.published.data_sets import _known, data_set, value
@@ -316,3 +317,23 @@ def test_a_length_is_cut_to_a_shape_that_is_given_by_name() -> None:
     assert _fitting(torch.Tensor.view)(whole, size=(2, 4)).shape == (2, 4)
     assert _fitting(torch.Tensor.reshape)(whole, shape=(3, -1)).shape == (3, 3)
     assert _cut(whole, (2, 3)).numel() == 6
+
+
+def test_columns_that_a_script_does_not_know_are_left_out_of_its_rows(tmp_path: Path) -> None:
+    text = """
+from datasets import load_dataset
+rows = load_dataset("togethercomputer/RedPajama-Data-1T-Sample", split="train")
+assert {"text", "meta", "url"} <= set(rows.column_names)
+halves = rows.map(lambda batch: {"input_ids": [[1], [2]]}, batched=True, num_proc=8, remove_columns=["text", "meta"])
+assert halves.column_names == ["input_ids"]
+"""
+    result = trace_without_hub(tmp_path, text + STEPS).result
+    assert (result.error, result.steps) == ("", 2)
+
+
+def test_a_command_line_names_columns() -> None:
+    assert list(columns_of_line(["--dataset_text_field", "content", "--image_column=image", "--seed", "1"])) == [
+        "content",
+        "image",
+    ]
+    assert columns_of_line(["--dataset_text_field", "a_name_of_ones_own"]) == {}

@@ -192,6 +192,14 @@ def test_an_import_of_a_name_that_no_table_holds_ends_nothing(tmp_path: Path) ->
 import torch, transformers
 from transformers.trainer import nothing_like_it
 from transformers.trainer_utils import get_parameter_names
+from transformers.not_a_module import Something
+class Own(Something):
+    pass
+try:
+    import transformers.not_a_module
+except ImportError:
+    Something = None
+assert Something is None
 assert get_parameter_names.__module__ == "transformers.trainer_pt_utils"
 assert not hasattr(transformers.trainer, "nothing_like_it")
 try:
@@ -201,6 +209,7 @@ except ImportError:
 assert another_one is None
 import transformers.models.gpt2.modeling_gpt2
 transformers.modeling_gpt2.GPT2LMHeadModel
+assert "LlamaTokenizer" in transformers._import_structure["models.llama"]
 """
     result = trace_without_hub(tmp_path, "import transformers.trainer_pt_utils\n" + text + STEPS).result
     assert (result.error, result.steps) == ("", 2)
@@ -266,3 +275,39 @@ assert tokenizer.batch_encode_plus(["a text"])["input_ids"] == tokenizer(["a tex
     result = trace_without_hub(tmp_path, text + STEPS).result
     assert (result.error, result.steps) == ("", 2)
     assert any("batch_encode_plus is of an earlier version" in note for note in result.notes)
+
+
+def test_spectra_of_real_numbers_are_pairs_and_arguments_are_read_by_old_names(tmp_path: Path) -> None:
+    text = """
+import torch
+from transformers import TrainingArguments
+window = torch.hann_window(64)
+assert torch.stft(torch.randn(1, 640), 64, 16, 64, window).shape == (1, 33, 41, 2)
+assert torch.stft(torch.randn(1, 640), 64, 16, 64, window, return_complex=True).shape == (1, 33, 41)
+assert torch.stft(torch.randn(2, 640, device="cuda"), 64, window=window.cuda()).shape == (2, 33, 41, 2)
+args = TrainingArguments(output_dir="out", report_to="none")
+assert args.no_cuda is False and args.evaluation_strategy == args.eval_strategy
+"""
+    result = trace_without_hub(tmp_path, text + STEPS).result
+    assert (result.error, result.steps) == ("", 2)
+    assert any(note.startswith("stft without return_complex is") for note in result.notes)
+
+
+def test_a_vocabulary_is_read_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]))
+    text = f"""
+from transformers import BertTokenizerFast
+tokenizer = BertTokenizerFast(vocab_file={str(tmp_path / "vocab.txt")!r}, sep_token="[SEP]")
+assert len(tokenizer) == 13 and tokenizer("a b")["input_ids"] == [2, 5, 6, 3]
+"""
+    result = trace_without_hub(tmp_path, text + STEPS).result
+    assert (result.error, result.steps) == ("", 2)
+    assert any(note.startswith("BertTokenizer's vocab_file is") for note in result.notes)
+
+
+def test_arguments_of_trl_are_passed_where_they_have_the_name_of_today() -> None:
+    told: list[str] = []
+    known = {"dtype", "max_length"}
+    given = {"torch_dtype": "bfloat16", "max_seq_length": 1024, "use_liger": True}
+    assert today(given, known, lambda name, _: told.append(name)) == {"dtype": "bfloat16", "max_length": 1024, "use_liger": True}
+    assert told == ["torch_dtype", "max_seq_length"]

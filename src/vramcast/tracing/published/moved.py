@@ -13,15 +13,20 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     now: dict[str, str]
     value: dict[str, str]
     fsdp: dict[str, str]
+    trl: dict[str, str]
     gone: dict[str, list[str]]
 
 
 class Call(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What became of arguments of a function or class: another name, nothing, a name where it was a place."""
+    """What became of arguments of a function or class: another name, nothing, a name where it was a place.
+
+    ``by_script``: in calls that the script itself makes.
+    """
 
     now: dict[str, str] = {}
     gone: tuple[str, ...] = ()
     by_place: tuple[str, ...] = ()
+    by_script: bool = False
 
 
 class Moved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,6 +6,7 @@ name gets the columns that the script itself asks for by name, and is said to be
 
 import ast
 import functools
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def _patch(session: Session, module: Any) -> None:
 def _asked(path: str, name: Any, session: Session) -> DataSet | None:
     found = data_set(path, name if isinstance(name, str) else None)
     if found is None:
-        columns = columns_of_script(_script_files())
+        columns = columns_of_script(_script_files()) | columns_of_line(sys.argv[1:])
         found = DataSet(path, columns, dict(_GUESSED_SPLITS)) if columns else None
         if found is not None:
             named = ", ".join(columns)
@@ -76,6 +77,8 @@ _GUESSED: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("prompt", "instruction", "question", "input", "query", "title", "caption", "problem", "sentence"), "text:40"),
 )
 
+_USUAL = {name: kind for names, kind in _GUESSED for name in names}
+
 
 def columns_of_script(texts: list[str]) -> dict[str, Any]:
     """The usual names of columns that a script asks its rows for, with the kind that such a column has."""
@@ -92,8 +95,14 @@ def columns_of_script(texts: list[str]) -> dict[str, Any]:
                 named |= (
                     {node.value.value: None} if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else {}
                 )
-    usual = {name: kind for names, kind in _GUESSED for name in names}
-    return {name: usual[name] for name in named if name in usual}
+    return {name: _USUAL[name] for name in named if name in _USUAL}
+
+
+def columns_of_line(words: list[str]) -> dict[str, Any]:
+    """The columns that a command line names (``--dataset_text_field text``), where their names are usual ones."""
+    pairs = [word.split("=", 1) if "=" in word else [word, following] for word, following in itertools.pairwise([*words, ""])]
+    named = [value for flag, value in pairs if flag.startswith("--") and flag.endswith(("_column", "_field", "_column_name"))]
+    return {name: _USUAL[name] for name in named if name in _USUAL}
 
 
 def _script_files() -> list[str]:
@@ -233,9 +242,21 @@ def _in_one_process() -> None:
         original = getattr(Dataset, name)
 
         def call(table: Any, *args: Any, _original: Any = original, **options: Any) -> Any:
-            return _original(table, *args, **options | {"num_proc": None})
+            options |= {"num_proc": None}
+            try:
+                return _original(table, *args, **options)
+            except Exception as failure:
+                if type(failure).__name__ != "ArrowInvalid" or not _has_more(table, options.get("remove_columns")):
+                    raise
+            return _original(table.select_columns(options["remove_columns"]), *args, **options)
 
         setattr(Dataset, name, functools.wraps(original)(call))
+
+
+def _has_more(table: Any, removed: Any) -> bool:
+    """Whether made-up rows have columns that a script, which makes rows of another number, does not know to remove."""
+    made_up = getattr(getattr(table, "info", None), "description", "") == _MADE_UP
+    return made_up and isinstance(removed, list) and set(removed) < set(table.column_names)
 
 
 def _audible() -> None:

@@ -26,16 +26,40 @@ def install(session: Session) -> None:
 
     @functools.wraps(original)
     def find(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:  # noqa: A002
-        module = original(name, globals, locals, fromlist, level)
-        if fromlist and not level and isinstance(module, ModuleType) and _is_installed(module):
-            asking = sys._getframe(1)
-            if not is_library(asking.f_code.co_filename) and not is_optional(asking):
-                for part in fromlist:
-                    if part != "*" and not hasattr(module, part):
-                        _answer(session, module, part)
+        try:
+            module = original(name, globals, locals, fromlist, level)
+        except ModuleNotFoundError as failure:
+            if level or failure.name != name or not fromlist or not _asked_without_try(sys._getframe(1)) or not _has_top(name):
+                raise
+            return _gone_module(session, name, failure)
+        installed = fromlist and not level and isinstance(module, ModuleType) and _is_installed(module)
+        if installed and _asked_without_try(sys._getframe(1)):
+            for part in fromlist:
+                if part != "*" and not hasattr(module, part):
+                    _answer(session, module, part)
         return module
 
     builtins.__import__ = find
+
+
+def _asked_without_try(frame: Any) -> bool:
+    return not is_library(frame.f_code.co_filename) and not is_optional(frame)
+
+
+def _has_top(name: str) -> bool:
+    """Whether a module that is not there is a part of a library that is."""
+    top, _, part = name.partition(".")
+    return bool(part) and top in sys.modules and _is_installed(sys.modules[top])
+
+
+def _gone_module(session: Session, name: str, failure: ImportError) -> ModuleType:
+    """A module of another version of an installed library: its names end the run where they are used."""
+    session.notes[
+        f"{name} is of another version: the run ends where it is used ({without_package(failure).removeprefix('; ')})"
+    ] = None
+    module = ModuleType(name)
+    module.__getattr__ = lambda part: Missing.named(f"{name}.{part}", part, failure)  # type: ignore[method-assign]
+    return module
 
 
 def _is_installed(module: ModuleType) -> bool:

@@ -31,6 +31,15 @@ def install(session: Session) -> None:
     sys.meta_path.append(_Moved(session))
 
 
+class _Structure(dict[Any, Any]):
+    """transformers' list of its names by module, as many a script of LLaMA's first year looks into it; 5 sorts it otherwise."""
+
+    def __missing__(self, part: Any) -> list[str]:
+        if not isinstance(part, str) or importlib.util.find_spec(f"transformers.{part}") is None:
+            raise KeyError(part)
+        return dir(importlib.import_module(f"transformers.{part}"))
+
+
 def _names(session: Session, module: Any) -> None:
     """Put the old names behind a module's own."""
     module = sys.modules.get(module.__name__, module)  # which puts another in its place while it is imported, in transformers
@@ -53,6 +62,8 @@ def _names(session: Session, module: Any) -> None:
         raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
     module.__getattr__ = find
+    if module.__name__ == "transformers":
+        module._import_structure = _Structure(module._import_structure)
 
 
 def _gone(session: Session, module: str, name: str) -> Any:

@@ -5,7 +5,7 @@ import functools
 import inspect
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from vramcast.tracing.execution.places import is_library
@@ -23,15 +23,17 @@ def install(session: Session) -> None:
     """Answer for TrainingArguments, the parser of command lines, Trainer and its methods, and TRL's SFTTrainer."""
     told = teller(session)
     when_imported("transformers.training_args", lambda module: _built(module.TrainingArguments, told))
+    when_imported("transformers.training_args", lambda module: _readable(module.TrainingArguments))
     when_imported("transformers.training_args_seq2seq", lambda module: _built(module.Seq2SeqTrainingArguments, told))
     when_imported("transformers.hf_argparser", lambda module: _parsed(module.HfArgumentParser, told))
     when_imported("transformers.trainer", lambda module: _trained(module.Trainer, told))
     when_imported("transformers.configuration_utils", lambda module: _scaled(module.PreTrainedConfig, told))
+    when_imported("trl.scripts.utils", lambda module: _configured(module.TrlParser, told))
     when_imported("trl.trainer.sft_config", lambda module: _built(module.SFTConfig, told, moved().calls[_SFT_CONFIG].now))
     when_imported("trl.trainer.sft_trainer", lambda module: _tuned(module.SFTTrainer, told))
 
 
-def today(given: dict[str, Any], known: Iterable[str], told: Told) -> dict[str, Any]:
+def today(given: dict[str, Any], known: Container[str | None], told: Told) -> dict[str, Any]:
     """Arguments of TrainingArguments by the names of today; those that ``known`` holds, and unknown ones, stay."""
     table, made = moved().arguments, dict[str, Any]()
     for name, value in given.items():
@@ -43,6 +45,9 @@ def today(given: dict[str, Any], known: Iterable[str], told: Told) -> dict[str, 
                 continue
             made.setdefault(now, table.value.get(name, value))
             told(name, f"passed as {now}")
+        elif table.trl.get(name) in known:
+            made.setdefault(table.trl[name], value)
+            told(name, f"passed as {table.trl[name]}")
         elif name in table.fsdp:
             part = {table.fsdp[name]: [value] if name.endswith("to_wrap") else value}
             made["fsdp_config"] = _config(made.get("fsdp_config") or given.get("fsdp_config")) | part
@@ -71,6 +76,18 @@ def _built(owner: Any, told: Told, also: dict[str, str] | None = None) -> None:
     owner.__init__ = make
 
 
+def _readable(owner: Any) -> None:
+    """Let a script read its arguments by the names of before, but those that mean another thing today."""
+    table = moved().arguments
+    for before, now in table.now.items():
+        if before not in table.value and not hasattr(owner, before):
+            setattr(owner, before, property(functools.partial(_read, now)))
+
+
+def _read(now: str, arguments: Any) -> Any:
+    return getattr(arguments, now)
+
+
 def _parsed(owner: Any, told: Told) -> None:
     """Let a command line, and a table of arguments, have those of before."""
     of_line, of_table = owner.parse_args_into_dataclasses, owner.parse_dict
@@ -95,10 +112,22 @@ def _parsed(owner: Any, told: Told) -> None:
     owner.parse_args_into_dataclasses, owner.parse_dict = parse_line, parse_table
 
 
-def line_today(words: list[str], known: Iterable[str], told: Told) -> list[str]:
+def _configured(owner: Any, told: Told) -> None:
+    """Let the file of a run that TRL's parser reads have them as well."""
+    original = owner.set_defaults_with_config
+
+    @functools.wraps(original)
+    def set_defaults(self: Any, **options: Any) -> Any:
+        fields = {field.name for kind in self.dataclass_types for field in dataclasses.fields(kind)}
+        return original(self, **today(options, fields, told))
+
+    owner.set_defaults_with_config = set_defaults
+
+
+def line_today(words: list[str], known: Container[str | None], told: Told) -> list[str]:
     """The words of a command line with the names of today: a flag, and its values up to the next."""
     table, made = moved().arguments, list[str]()
-    old = {*table.now, *table.fsdp, *table.gone["names"]}
+    old = {*table.now, *table.fsdp, *table.trl, *table.gone["names"]}
     groups: list[list[str]] = []
     for word in words:
         if word.startswith("--") or not groups:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.imported import when_imported
 from vramcast.tracing.published.moved import Call, moved
@@ -25,6 +26,7 @@ def teller(session: Session) -> Told:
 def install(session: Session) -> None:
     """Answer for every function and class of the table but those that have more to them (``older_arguments``)."""
     told = teller(session)
+    _spectra(told)
     for place, call in moved().calls.items():
         module, _, name = place.partition(":")
         if not module.startswith("trl."):
@@ -32,6 +34,25 @@ def install(session: Session) -> None:
     for place, methods in moved().methods.items():
         module, _, name = place.partition(":")
         when_imported(module, functools.partial(_name_methods, name, methods, session))
+
+
+def _spectra(told: Told) -> None:
+    """Let ``torch.stft`` of real numbers give pairs of them, as it did where nothing was said (torch/functional.py of 1.13)."""
+    import torch
+
+    original = torch.stft
+
+    @functools.wraps(original)
+    def stft(input: Any, *args: Any, return_complex: bool | None = None, **options: Any) -> Any:  # noqa: A002
+        if return_complex is not None or len(args) >= _STFT_BY_PLACE or input.is_complex():
+            return original(input, *args, return_complex=return_complex, **options)
+        told("stft without return_complex", "its complex numbers are seen as pairs")
+        return torch.view_as_real(original(input, *args, return_complex=True, **options))
+
+    torch.stft = stft
+
+
+_STFT_BY_PLACE = 8  # n_fft to onesided stand before return_complex
 
 
 def _patch(name: str, call: Call, told: Told, module: Any) -> None:
@@ -63,6 +84,8 @@ def adapted(original: Callable[..., Any], name: str, call: Call, told: Told) -> 
 
     @functools.wraps(original)
     def take(*args: Any, **options: Any) -> Any:
+        if call.by_script and is_library(sys._getframe(1).f_code.co_filename):
+            return original(*args, **options)
         further = args[most:]
         if further and call.by_place:
             later = dict(zip(call.by_place[most:], further, strict=False))
