@@ -46,9 +46,10 @@ class Quantity:
         self.value, self.unit, self._kind, self._args = value, unit, kind, args
 
     def __mul__(self, other: "Quantity | Number") -> "Quantity":
-        other = _quantity(other)
-        unit = (self.unit[0] + other.unit[0], self.unit[1] + other.unit[1], self.unit[2] + other.unit[2])
-        return Quantity(self.value * other.value, unit, "x", (self, other))
+        if type(other) is not Quantity:
+            other = _quantity(other)
+        (data, work, time), (more_data, more_work, more_time) = self.unit, other.unit
+        return Quantity(self.value * other.value, (data + more_data, work + more_work, time + more_time), "x", (self, other))
 
     def __truediv__(self, other: "Quantity | Number") -> "Quantity":
         other = _quantity(other)
@@ -148,12 +149,15 @@ def total(parts: "list[Quantity] | tuple[Quantity, ...]", unit: Unit = BYTES) ->
 
 def summed(*parts: Quantity) -> Quantity:
     """The sum of the parts that are there: a number that is zero is not worth a word, an array may be zero for some only."""
-    return total([p for p in parts if is_there(p)])
+    there = [p for p in parts if is_there(p)]
+    return there[0] if len(there) == 1 else total(there)
 
 
 def is_there(part: Quantity) -> bool:
     """Whether a quantity is an array, or a number other than zero."""
-    return is_array(part.value) or bool(part.value)
+    value = part.value
+    kind = type(value)
+    return value != 0 if kind is int or kind is float else is_array(value) or bool(value)
 
 
 def largest(*parts: "Quantity | Number") -> Quantity:
@@ -198,7 +202,8 @@ def is_array(value: Number) -> bool:
 def maximum(*values: Number) -> Number:
     """``max`` for numbers and arrays, element by element."""
     for value in values:
-        if is_array(value):
+        kind = type(value)
+        if kind is not int and kind is not float and is_array(value):
             return reduce(_numpy().maximum, values)
     return max(values)
 
@@ -206,7 +211,8 @@ def maximum(*values: Number) -> Number:
 def minimum(*values: Number) -> Number:
     """``min`` for numbers and arrays, element by element."""
     for value in values:
-        if is_array(value):
+        kind = type(value)
+        if kind is not int and kind is not float and is_array(value):
             return reduce(_numpy().minimum, values)
     return min(values)
 
@@ -220,6 +226,8 @@ def where(condition: Number, yes: Number, no: Number) -> Number:
 
 def whole(value: Number) -> Number:
     """The nearest whole number (half to even); arrays keep their shape and become int64."""
+    if type(value) is float:
+        return round(value)
     return _numpy().rint(value).astype("int64") if is_array(value) else round(value)
 
 

@@ -71,3 +71,16 @@ def test_fewer_seats_than_clients_wait_for_a_wave_to_end() -> None:
     load = Load(prompt=1024, output=256, concurrency=24)
     served = Server(few, load).run(drawn(load, 480), clients=24)[120:]
     assert steady(few, load).ttft_s == pytest.approx(_mean(served, "ttft_s"), rel=0.12)
+
+
+def test_requests_that_come_together_wait_for_one_front_end() -> None:
+    """Sixteen prompts of one token: the last of them is taken in fifteen turns later, the mean half of that."""
+    step = step_of(_answer(prompt=16, output=64))
+    load = Load(prompt=16, output=64, concurrency=16)
+    rule = step.on.engine
+    free = Server(step, load)
+    free.rule = msgspec.structs.replace(rule, front_s=0.0)
+    turns, at_once = (server.run(drawn(load, 16), clients=16) for server in (Server(step, load), free))
+    later = _mean(turns, "ttft_s") - _mean(at_once, "ttft_s")
+    assert rule.front_s > 0
+    assert later == pytest.approx(rule.front_s * 15 / 2, rel=0.5)

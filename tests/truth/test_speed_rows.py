@@ -163,3 +163,15 @@ def test_a_closed_loop_that_tells_only_its_time_per_token_is_scored_by_it() -> N
     """A table of a request's later tokens says nothing of its first."""
     row = next(r for r in read_rows(FOLDER / "community_speed.jsonl") if r["id"] == "infx1061-mi300x-gptoss120b-c64")
     assert [p.measure for p in judge(restore_row(row)).pairs] == ["tpot"]
+
+
+def test_prompts_that_an_earlier_run_sent_are_cached() -> None:
+    """A longer run of one seed begins with the shorter run's prompts; one of other lengths shares their texts."""
+    row = next(r for r in read_rows(FOLDER / "community_speed.jsonl") if r["id"] == "cookbook-DeepSeek-R1-0528-B200-500x504-c100")
+    row = restore_row(row)
+    warm = {p.measure: p.predicted for p in judge(row).pairs}
+    assert row["settings"].pop("sent_before") == 80
+    cold = {p.measure: p.predicted for p in judge(row).pairs}
+    assert warm["ttft"] < 0.98 * cold["ttft"]
+    row["settings"]["prefix"] = 300
+    assert judge(row).pairs[0].predicted < cold["ttft"]

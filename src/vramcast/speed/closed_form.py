@@ -228,7 +228,9 @@ class _Solver:
         back = entry + rule.return_s
         queued = minimum(groups, 1 + rule.lookahead + ceiling(back / one)) if rule.mixes else groups
         ahead = queued - (queued * (queued - 1) / 2) / groups
-        ttft = entry + ahead * each + (rule.ahead + self.step.on.first_steps) * one * minimum(1.0, groups - 1)
+        first = (1 - 1 / seats) * prompt if rule.front_s else 0.0  # whom the front end lets in first starts alone
+        inside = maximum(ahead * each - first, rule.front_s * (seats - 1) / 2)
+        ttft = entry + inside + (rule.ahead + self.step.on.first_steps) * one * minimum(1.0, groups - 1)
         slower = maximum(0.0, groups - ahead) * each if rule.mixes else (groups - 1) / 2 * each
         tpot = decode + slower / maximum(1.0, self.output - 1)
         rate = seats / (ttft + (self.output - 1) * tpot + rule.return_s)
@@ -256,7 +258,8 @@ class _Solver:
         """``met``: sequences that a request meets: all under random arrivals, the others in a closed loop (arrival theorem)."""
         alone = self.prompt_s(0.0)
         step = decode * self.load.per_step
-        entry = self.rule.ingest_s + self.rule.ingest_token_s * self.new
+        front = minimum(0.97, rate * self.rule.front_s)
+        entry = self.rule.ingest_s + self.rule.ingest_token_s * self.new + front * self.rule.front_s / (2 * (1 - front))
         polls = self.step.on.poll_steps / 2 * step
         held = self.rule.ahead + self.step.on.first_steps
         running = minimum(1.0, met)

@@ -62,6 +62,7 @@ class Server:
         self.gain, self.verified = load.per_step, load.verified
         self.draft_s = load.drafting.draft_s * load.drafting.tokens if load.drafting else 0.0
         self.now, self.began, self.steps = 0.0, 0.0, 0
+        self.front = 0.0  # when the front end is free again
         self.running: list[tuple[int, int, Live]] = []
         self.batch, self.context = 0, 0.0
         self.coming: deque[Live] = deque()
@@ -111,7 +112,9 @@ class Server:
     def _sent(self, live: Live, at_s: float) -> Live:
         """A request that a client sends at that time, and the time at which the scheduler sees it."""
         live.arrival = at_s
-        live.seen = at_s + self.rule.ingest_s + self.rule.ingest_token_s * live.todo
+        begun = max(at_s, self.front)
+        self.front = begun + self.rule.front_s
+        live.seen = begun + self.rule.ingest_s + self.rule.ingest_token_s * live.todo
         return live
 
     def _receive(self) -> None:

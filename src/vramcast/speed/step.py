@@ -59,7 +59,7 @@ class Step:
         self._added_s: dict[tuple[Any, ...], float] = {}
         self.ranks = deployment.split.attention_dp
         self._plain = deployment.scales == Scales()
-        self.launches = sum(one.count * _kernels(one) for one in found)
+        self.launches = sum(one.count * self._kernels(one) for one in found)
 
     def under(self, *, chunk_tokens: Number, max_seqs: Number) -> "Step":
         """The same steps under other limits of the scheduler (numbers or arrays), no limit of the cache; rows are shared."""
@@ -141,6 +141,14 @@ class Step:
         )
         return (parts + cards - 1) / (parts * cards)
 
+    def _kernels(self, one: Operation) -> float:
+        """Kernels that an engine launches for an operation of a prompt outside a graph: 8 or 4 bits are quantised to first."""
+        if isinstance(one, Pointwise):
+            return one.kernels
+        if isinstance(one, Linear) and not self.stream and self.clock.quantises(one):
+            return 2
+        return _SCAN_KERNELS if isinstance(one, Recurrence) else 1
+
     def host_seconds(self, sequences: Number) -> Number:
         """What the GPU waits for: a constant and a part for each sequence."""
         own = (self.on.engine.host_s + self.on.engine.sequence_s * sequences) * self.on.scales.host
@@ -167,7 +175,7 @@ class Step:
             estimate = self._prefill(one, batch) if _by_context(one) else None
             each = (estimate,) if estimate else () if _by_context(one) else self.estimates(one, batch)
             gpu += float(one.count * _times(one) * sum(e.seconds for e in each))
-            kernels += one.count * _kernels(one)
+            kernels += one.count * self._kernels(one)
         host = 0.0 if self.stream else self.on.engine.prefill_launch_s * kernels * self.on.scales.host
         return max(gpu, host) if self.on.engine.runs_ahead else gpu + host
 
@@ -314,13 +322,6 @@ def _by_context(one: Operation) -> bool:
 
 def _times(one: Operation) -> float:
     return one.kernels if isinstance(one, Pointwise) else 1
-
-
-def _kernels(one: Operation) -> float:
-    """Kernels that an engine launches for an operation of a prompt outside a graph."""
-    if isinstance(one, Pointwise):
-        return one.kernels
-    return _SCAN_KERNELS if isinstance(one, Recurrence) else 1
 
 
 def _rounded(rows: float) -> int:

@@ -126,8 +126,15 @@ class Clock:
             card=self.card, m=rows, n=one.outputs * one.matrices, k=one.inputs, weight=form, backend=self._backend("gemm", form)
         )
         found = in_step(found)
-        fused = (form == "fp8" and one.form == "fp8-tensor") or (form == "nvfp4" and self.on.engine.fuses_quantising)
-        return _quantised_before(found) if fused else found
+        return _quantised_before(found) if self._fused(one, form) else found
+
+    def quantises(self, one: Linear) -> bool:
+        """Whether a product's rows are quantised by a kernel of their own before it."""
+        form = self._format(one.form)
+        return form.startswith(("fp8", "nvfp4")) and not self._fused(one, form)
+
+    def _fused(self, one: Linear, form: str) -> bool:
+        return (form == "fp8" and one.form == "fp8-tensor") or (form == "nvfp4" and self.on.engine.fuses_quantising)
 
     def _experts(self, one: ExpertProducts, batch: Batch) -> Estimate:
         form = self._format(one.form)

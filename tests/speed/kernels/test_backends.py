@@ -53,3 +53,17 @@ def test_every_border_of_the_rules_is_held() -> None:
 def test_sglang_takes_triton_kernels_for_gpt_oss_alone(family: str, taken: str) -> None:
     card = catalogue()[CARDS["hopper"]]
     assert backend(engine="sglang", operator="moe", precision="mxfp4", card=card, family=family).name == taken
+
+
+@pytest.mark.parametrize(
+    ("engine", "precision", "card", "taken"),
+    [
+        ("vllm", "mxfp4", "mi300x", "vllm/triton"),
+        ("vllm", "mxfp4", "mi355x", "aiter"),
+        ("vllm", "int4_weight_only", "mi355x", "vllm/triton"),
+        ("sglang", "int4_weight_only", "mi300x", "sglang/triton"),
+        ("vllm", "fp8", "mi300x", "aiter"),
+    ],
+)
+def test_experts_of_four_bits_on_instinct(engine: str, precision: str, card: str, taken: str) -> None:
+    assert backend(engine=engine, operator="moe", precision=precision, card=catalogue()[card]).name == taken

@@ -182,13 +182,19 @@ class Backend(msgspec.Struct, frozen=True):
     because: str
 
 
+# 4-bit experts on Instinct: AITER's own for mxfp4 needs gfx950 (vllm/model_executor/layers/quantization/mxfp4.py), Marlin needs
+# CUDA: packed integers go through Triton's fused_moe_wna16 (compressed_tensors_moe.py, moe_wna16.py).
+_VLLM_ROCM = "vllm/model_executor/layers/quantization/mxfp4.py and compressed_tensors_moe.py, 0.17, on ROCm"
 _4BIT = ("nvfp4",)
 _MXFP4 = ("mxfp4", "mxfp4_weight_only", "mxfp4_mxfp8")
 RULES = (
     Rule("vllm", "gemm", "aiter", _AITER, classes=CDNA),
+    Rule("vllm", "moe", "vllm/triton", _VLLM_ROCM, (), _MXFP4, ("cdna3",)),
+    Rule("vllm", "moe", "vllm/triton", _VLLM_ROCM, (), ("int4_weight_only",), CDNA),
     Rule("vllm", "moe", "aiter", _AITER, classes=CDNA),
     Rule("vllm", "recurrent_decode", "aiter/triton", _AITER, classes=CDNA),
     Rule("sglang", "gemm", "aiter", _AITER, classes=CDNA),
+    Rule("sglang", "moe", "sglang/triton", _VLLM_ROCM, (), ("int4_weight_only",), CDNA),
     Rule("sglang", "moe", "aiter", _AITER, classes=CDNA),
     Rule("sglang", "recurrent_decode", "aiter/triton", _AITER, classes=CDNA),
     Rule("vllm", "gemm", "vllm/cublas", _VLLM_LINEAR, precisions=("bf16", "fp16", "fp32", "tf32")),

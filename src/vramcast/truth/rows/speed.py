@@ -6,6 +6,7 @@ public scripts set and its table leaves out is in ``speed_recipes``.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ from vramcast.speed.closed_form import steady
 from vramcast.speed.deployment import Deployment
 from vramcast.speed.disaggregation import Pools, simulate_pools
 from vramcast.speed.engines import EngineSpeed, engine_speed
-from vramcast.speed.load import ACCEPTANCE, Drafting, Load, drawn
+from vramcast.speed.load import ACCEPTANCE, Drafting, Load, Request, drawn
 from vramcast.speed.placing import deployment_of
 from vramcast.speed.simulation import Server
 from vramcast.speed.step import Step
@@ -94,7 +95,7 @@ def _closed_loop(row: Row, step: Step, clients: int) -> Any:
     load, _ = with_drafting(step, _load(row, clients, mixes=step.on.engine.mixes), {})
     count = _ALONE if clients == 1 else row["settings"].get("num_requests") or _SIMULATED * clients
     load = replace(load, cached=_cached(row, step, count))
-    served = Server(step, load).run(drawn(load, count), clients=clients)
+    served = Server(step, load).run(_sent(row, load, count), clients=clients)
     for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
         if key in row["measured"]:
             value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
@@ -129,6 +130,21 @@ def _cached(row: Row, step: Step, count: int) -> float:
     if not warm or step.on.pool_tokens < kept * (settings["isl"] + settings["osl"]):
         return 0.0
     return max(0.0, 1 - _BLOCK_TOKENS / float(settings["isl"]))
+
+
+def _sent(row: Row, load: Load, count: int) -> Iterator[Request]:
+    """The load's requests, in whose prompts is cached what earlier runs of the row's source sent to the same server.
+
+    ``sent_before``: so many of them, from the first on, were sent whole; ``prefix``: tokens that the others share with prompts
+    sent before. sglang.bench_serving draws its prompts from one seed, each a text repeated or cut to its length
+    (sample_random_requests, v0.5): a longer run of the same lengths begins with the prompts of the shorter one, and one of
+    other lengths with their texts.
+    """
+    whole, prefix = row["settings"].get("sent_before", 0), row["settings"].get("prefix", 0)
+    one_run = row["settings"].get("num_requests") or count
+    for index, request in enumerate(drawn(load, count)):
+        held = request.prompt - 1 if index % one_run < whole else min(prefix, request.prompt - 1)
+        yield replace(request, cached=max(request.cached, held))
 
 
 def _pools(row: Row) -> Pools:
