@@ -31,3 +31,8 @@ def test_a_curve_of_users_is_refused() -> None:
 
     with pytest.raises(QuestionError, match="vectors"):
         curve(serving_question(MODEL, gpu="3090"))
+
+
+def test_no_cache_is_told_of_an_encoder() -> None:
+    """The page once said that none fits."""
+    assert vramcast.serve(MODEL, gpu="3090").limits.cache_tokens is None

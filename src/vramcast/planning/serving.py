@@ -15,6 +15,7 @@ from vramcast.ledger import Advice, Assumption, CardRow, Fit, Forecast, Limits, 
 from vramcast.models.inventory import Model, facts_of
 from vramcast.planning.verdict import MOST_AT_ONCE, WANTING, margin_of, serving_fit, sure_margin, worst_of
 from vramcast.serving.engines.base import GGUF_ENGINES, Answer, answer_of
+from vramcast.serving.layers import encodes_only
 from vramcast.truth.bars import serving_spread
 from vramcast.workload import Serving, Traffic
 
@@ -185,7 +186,7 @@ def serving_limits(answer: Answer, card: Accelerator | None) -> Limits:
         max_context=longest_context(held),
         max_concurrency=_at_once(held),
         max_requests=_requests_at_once(held),
-        cache_tokens=answer.cache.tokens,
+        cache_tokens=None if encodes_only(answer.resolved.model) else answer.cache.tokens,
         cache_bytes=answer.cache.pool_bytes,
     )
 
