@@ -26,6 +26,9 @@ def test_every_row_is_what_its_flags_answer(model: str, gpu: str, capsys: pytest
         answer = _typed(ways, way, capsys)
         assert answer["fit"]["verdict"] == way.fit.verdict, way.flags  # type: ignore[index]
         worst = max(rank["needed_bytes"] for rank in answer["memory"]["per_gpu"])  # type: ignore[index]
+        if "the CPU computes" in way.fit.error:  # the table tells what all of it needs, the answer what is on the card then
+            assert worst <= way.needed_bytes, way.flags
+            continue
         assert worst == way.needed_bytes, way.flags
 
 

@@ -109,7 +109,7 @@ def test_another_program_comes_before_weights_read_over_pcie() -> None:
 @pytest.mark.parametrize(
     ("model", "gpu", "how"),
     [
-        ("Qwen/Qwen2.5-14B-Instruct", "3060", "--engine llama.cpp --quant Q4_K_M -c 16384"),
+        ("Qwen/Qwen2.5-14B-Instruct", "3060", "--engine llama.cpp --quant Q4_K_M -c 8192"),
         ("meta-llama/Llama-3.1-70B", "4090", "--engine llama.cpp --quant Q4_K_M -c 8192 -ngl 40"),
     ],
 )

@@ -19,7 +19,9 @@ def test_weights_beyond_the_card_count_in_what_is_missing(engine: str) -> None:
 
 
 def test_layers_and_experts_on_the_host_are_advised_for_llama_cpp() -> None:
-    advice = forecast_serving(Serving(model="Qwen/Qwen3-30B-A3B", gpu="RTX 3090", engine="llama_cpp")).advice
+    """Where its own layout (--fit) is off."""
+    question = Serving(model="Qwen/Qwen3-30B-A3B", gpu="RTX 3090", engine="llama_cpp", options={"fit": False})
+    advice = forecast_serving(question).advice
     assert any("-ngl" in a.change for a in advice)
     assert any("--cpu-moe" in a.change for a in advice)
 

@@ -93,3 +93,18 @@ def test_the_flags_are_read(flags: str, name: str, value: object, tmp_path: Path
     script = tmp_path / "pretrain.sh"
     script.write_text(LINE + flags + "\n")
     assert read_training_files((str(script),)).get(name) == value
+
+
+@pytest.mark.parametrize(
+    ("flags", "loss"),
+    [
+        ("", "fused"),
+        ("--cross_entropy_loss_fusion true", "fused"),
+        ("--cross_entropy_loss_fusion false", None),
+        ("--cross_entropy_fusion_impl native", "vocab_parallel_copy"),
+    ],
+)
+def test_ms_swift_s_megatron_fuses_its_loss_where_nothing_is_said(flags: str, loss: str | None, tmp_path: Path) -> None:
+    script = tmp_path / "sft.sh"
+    script.write_text(f"megatron sft --model Qwen/Qwen3-8B --max_length 4096 --micro_batch_size 1 {flags}\n")
+    assert read_training_files((str(script),)).get("loss") == loss

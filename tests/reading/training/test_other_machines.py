@@ -214,3 +214,14 @@ def test_the_name_of_a_file_of_defaults_tells_the_back_end(tmp_path: Path) -> No
     )
     settings = _script(tmp_path, text)
     assert (settings.get("framework"), settings.get("parallel.tp")) == ("megatron", 4)
+
+
+def test_a_script_that_a_variable_holds_is_read(tmp_path: Path) -> None:
+    text = (
+        "#!/bin/bash\nJOB=$(cat <<EOF\nset -ex\nuv run python examples/run_grpo_math.py \\\n"
+        "  --config a.yaml policy.model_name=org/chat-7b policy.max_total_sequence_length=4096 \\\n"
+        "  policy.train_micro_batch_size=1 policy.train_global_batch_size=64 cluster.num_nodes=2 cluster.gpus_per_node=8\n"
+        'EOF\n)\necho "$JOB" | kubectl exec -i pod -- /bin/bash\n'
+    )
+    settings = _script(tmp_path, text)
+    assert (settings.get("framework"), settings.get("seq"), settings.get("gpus")) == ("nemo_rl", 4096, 16)

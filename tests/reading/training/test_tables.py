@@ -175,6 +175,13 @@ def test_roles_are_told_one_by_one(tmp_path: Path) -> None:
     assert "a critic is not" in told
 
 
+def test_cards_of_an_engine_apart_are_not_the_actors(tmp_path: Path) -> None:
+    apart = "colocated: {enabled: false, resources: {gpus_per_node: 4, num_nodes: 1}}"
+    said, _ = _read(tmp_path, "a.yaml", NEMO_RL.replace("{backend: vllm,", "{backend: vllm, " + apart + ","))
+    assert said["gpus"] == 12
+    assert "the engine of the rollouts has cards of its own and is not" in said["roles"]
+
+
 def test_every_table_names_its_source_and_what_its_keys_set() -> None:
     assert set(tables()) <= set(formats())
     for name, table in tables().items():

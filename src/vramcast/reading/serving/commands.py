@@ -17,6 +17,8 @@ _CONFIGS = {
     "tensorrt_llm": ("extra-llm-api-options", "config", "extra-engine-args", "trtllm-config"),
 }  # fmt: skip
 _EXTRA = ("-e", "--env")
+# Programs around llama.cpp's library that place layers themselves: --fit is a thing of its own tools (common/common.cpp).
+_NO_FIT = ("llama-bench", "llamafile", "koboldcpp", "koboldcpp.py", "llama_cpp.server", "server", "main")
 _NO_ENTRY = ("lmdeploy", "sglang", "ktransformers", "tensorrt_llm")  # engines whose images start no server by themselves
 
 
@@ -31,6 +33,8 @@ def launch_of(program: Program, held: Surroundings, environment: Mapping[str, st
     read, files = _configuration(program.engine, apart, held, typed)
     flags = (*apart.flags, *read, *extra)
     model, flags = _model(program.engine, ParsedFlags(flags=flags, words=apart.words))
+    if program.engine == "llama_cpp" and program.verb in _NO_FIT and not any(flag.name == "fit" for flag in flags):
+        flags = (*flags, Flag(name="fit", values=("off",), typed=f"{program.verb} has no --fit"))
     said_by = {flag.name: f"environment {variable_of(program.engine, flag.name)}".strip() for flag in extra}
     places = {name: f"{held.where}: {place}" if held.where else place for name, place in said_by.items()} | files
     return msgspec.structs.replace(

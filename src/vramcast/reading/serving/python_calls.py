@@ -111,6 +111,7 @@ def _launch(program: Program, call: ast.Call, engine: str, held: Surroundings) -
     }
     plain = {**given, **values}
     words = [*words_of_flags(parsed_flags(engine, flags_of_mapping(plain)).flags)]
+    words += ["--fit=off"] if engine == "llama_cpp" and "fit" not in given else []  # llama-cpp-python places layers itself
     words += ["--entry=offline"] if engine == "vllm" and name == "LLM" else []
     where = held.at(f"{name}(...) in line {call.lineno}").where
     return [Launch(engine=engine, model=_shown(model) if model is not None else "", flags=tuple(words), where=where)]

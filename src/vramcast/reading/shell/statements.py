@@ -19,6 +19,10 @@ _TAKES_SCRIPT = re.compile(
     r"singularity|apptainer|python[\d.]*))\b(?P<rest>.*)$"
 )
 _APPLIES = re.compile(r"\b(?:kubectl|oc)\b.*\s-f\s*-|\bdocker[ -]compose\b.*\s-f\s*-")
+_HELD = re.compile(r"\s*(?:export\s+)?[A-Za-z_]\w{0,60}=\"?\$\(\s*cat\s*$")
+_RUNS = re.compile(
+    r"\s*(?:\w+=\S* +)*(?:uv run +)?(?:python[\d.]*|torchrun|accelerate|deepspeed|srun|vllm|swift|ray job) +[\w./-]"
+)
 _SET_TO = re.compile(r"^\s*\"?[\w.-]{1,60}\"?\s*=\s*$")  # Terraform's: user_data = <<-EOF
 _OPENS_FUNCTION = re.compile(
     r"^(?:function\s+(?P<word>[\w.:-]+)\s*(?:\(\s*\))?|(?P<name>[A-Za-z_][\w.:-]*)\s*\(\s*\))\s*(?P<rest>\{.*)?$", re.S
@@ -63,11 +67,17 @@ def logical_lines(text: str) -> list[str | Document]:
     return found
 
 
+def _is_job(head: str, body: list[str]) -> bool:
+    """Whether a variable is set to a script (``JOB=$(cat <<EOF``): it runs where the variable is handed to a shell."""
+    return _HELD.match(head) is not None and any(_RUNS.match(one) for one in body)
+
+
 def _document(line: str, heredoc: re.Match[str], body: list[str]) -> Document:
     outside = f"{line[: heredoc.start()]} {line[heredoc.end() :]}"
     target = _TARGET.search(outside)
     reads = _TAKES_SCRIPT.match(line[: heredoc.start()])
     program = reads["program"].rsplit("/", 1)[-1] if reads else "sh" if _SET_TO.match(line[: heredoc.start()]) else ""
+    program = program or ("sh" if _is_job(line[: heredoc.start()], body) else "")
     file = target[1].strip("\"'") if target and not reads else ""
     if _APPLIES.search(outside):  # kubectl apply -f - <<EOF
         program, file = "", "stdin.yaml"

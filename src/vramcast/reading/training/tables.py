@@ -144,8 +144,12 @@ def _roles(settings: Settings) -> None:
         settings.put("options.tenant", float(share), settings.because["role.share"])
         told.append(f"an engine that claims {share:.0%} of the same cards is counted")
     elif said.get("engine") or share:
-        where = "sleeps while the actor learns" if sleeps else "has cards of its own"
+        where = "sleeps while the actor learns" if sleeps and said.get("colocated", True) else "has cards of its own"
         told.append(f"the engine of the rollouts {where} and is not")
+    if said.get("colocated") is False and said.get("apart_each") and settings.get("gpus"):
+        apart = said["apart_each"] * (said.get("apart_nodes") or 1)
+        if apart < settings.get("gpus"):
+            settings.replace("gpus", settings.get("gpus") - apart, f"{settings.because['gpus']}, less the engine's {apart}")
     if said.get("critic"):
         told.append("a critic is not")
     settings.drop(*(f"role.{name}" for name in said))
@@ -273,6 +277,8 @@ MEANINGS: dict[str, Rule] = {
     "share": ("role.share", number),
     "sleeps": ("role.sleeps", flag),
     "critic": ("role.critic", text),
+    "apart_each": ("role.apart_each", whole),
+    "apart_nodes": ("role.apart_nodes", whole),
 }  # fmt: skip
 
 

@@ -68,13 +68,17 @@ def test_a_version_that_is_not_a_build_is_refused() -> None:
 
 
 def test_what_does_not_fit_fails_at_the_first_buffer_too_large() -> None:
-    assert "cudaMalloc failed: out of memory" in ask("meta-llama/Llama-3.1-70B-Instruct").start_error
+    whole = ask("meta-llama/Llama-3.1-70B-Instruct", options={"fit": False})
+    assert "cudaMalloc failed: out of memory" in whole.start_error
 
 
 def test_the_longest_context_fits_and_one_step_more_does_not() -> None:
-    longest = ask(gpu="RTX 3060", quant="Q6_K").max_context
-    assert not ask(gpu="RTX 3060", quant="Q6_K", context=longest).start_error
-    assert ask(gpu="RTX 3060", quant="Q6_K", context=longest + 4096).start_error
+    longest = ask(gpu="RTX 3060", quant="Q6_K", options={"fit": False}).max_context
+    assert not ask(gpu="RTX 3060", quant="Q6_K", context=longest, options={"fit": False}).start_error
+    assert ask(gpu="RTX 3060", quant="Q6_K", context=longest + 4096, options={"fit": False}).start_error
+    fitted = ask(gpu="RTX 3060", quant="Q6_K").max_context
+    assert ask(gpu="RTX 3060", quant="Q6_K", context=fitted).left is None
+    assert ask(gpu="RTX 3060", quant="Q6_K", context=fitted + 256).left is not None
 
 
 def test_layers_left_on_the_host_leave_its_memory_alone() -> None:

@@ -1,10 +1,13 @@
-"""What Ollama leaves on the host by itself, and what llama.cpp cannot load at all."""
+"""What llama.cpp and Ollama leave on the host by themselves, and what llama.cpp cannot load at all."""
 
+import msgspec
 import pytest
 
 import vramcast
 from vramcast.errors import UnmodelledError
-from vramcast.serving.engines.base import answer_of
+from vramcast.hardware.cards import find_accelerator
+from vramcast.hardware.runtime import context_bytes
+from vramcast.serving.engines.base import Answer, answer_of
 from vramcast.serving.engines.llama_cpp.fit import TARGET_MIB
 from vramcast.units import MiB
 from vramcast.workload import Serving
@@ -71,3 +74,61 @@ def test_llama_cpp_has_no_whisper(engine: str) -> None:
 def test_llama_cpp_has_no_graph_of_opt() -> None:
     with pytest.raises(UnmodelledError, match="has no opt"):
         answer_of(Serving(model="facebook/opt-1.3b", engine="llama_cpp", quant="Q4_K_M"))
+
+
+def free(
+    gpu: str, free_mib: int, model: str, quant: str, *, gpus: int = 1, context: int | None = None, **options: object
+) -> Answer:
+    """Asked of a card that has so much free, as a log of ``--fit`` tells."""
+    card = find_accelerator(gpu)
+    card = msgspec.structs.replace(card, visible_bytes=free_mib * MiB + int(context_bytes(card)))
+    question = Serving(model=model, engine="llama_cpp", quant=quant, gpu=gpu, gpus=gpus, context=context, options=options)
+    return answer_of(question, card=card)
+
+
+HERMES = "NousResearch/Hermes-3-Llama-3.1-8B"
+
+
+def test_as_many_layers_as_the_log_of_a_2060() -> None:
+    """5141 MiB free, 15 of 33 layers: 4089 MiB; 16 would be 4334."""
+    found = free("RTX 2060", 5141, HERMES, "Q4_0", context=32_768, n_parallel=1)
+    assert found.resolved.options["n_gpu_layers"] == 15
+    assert found.ranks[0].allocated_bytes / MiB == pytest.approx(4089, rel=0.002)
+    assert found.left is not None
+    assert found.left.told == "starts; llama.cpp puts 15 of 33 layers on the card, the CPU computes the rest"
+
+
+def test_a_context_that_nobody_gave_shrinks_first() -> None:
+    """15137 MiB free: the log says that 262,144 tokens become 81,920."""
+    found = free("RTX 4080", 15137, "Qwen/Qwen3-VL-4B-Instruct", "Q4_0")
+    assert found.left is None
+    assert found.resolved.context == pytest.approx(81_920, rel=0.03)
+    assert found.resolved.context % 256 == 0
+    assert any(note.name == "context" and note.because.startswith("--fit") for note in found.resolved.assumed)
+
+
+@pytest.mark.parametrize("said", [{"fit": False}, {"n_gpu_layers": 33}, {"n_gpu_layers": -1}, {"tensor_split": [1.0, 1.0]}])
+def test_what_was_placed_stays(said: dict[str, object]) -> None:
+    found = free("RTX 2060", 2500, HERMES, "Q4_0", context=32_768, gpus=1 + ("tensor_split" in said), **said)
+    assert found.left is None
+    assert found.resolved.options["n_gpu_layers"] == 33
+    assert found.start_error
+
+
+def test_a_build_before_it_was_on_loads_all() -> None:
+    question = Serving(model=HERMES, engine="llama_cpp", engine_version="b7000", quant="Q4_0", gpu="RTX 2060", context=65_536)
+    assert answer_of(question).left is None
+    newer = msgspec.structs.replace(question, engine_version="b7700")
+    assert answer_of(newer).left is not None
+
+
+def test_layers_that_one_card_cannot_hold_go_to_the_others() -> None:
+    """Layers are counted evenly, their bytes are not; GPUs are filled from the last one on."""
+    model, quant = "google/gemma-3-12b-it", "Q4_K_M"
+    even = [rank.allocated_bytes for rank in free("RTX 3060", 12_000, model, quant, gpus=3, context=8192).ranks]
+    assert max(even) == even[-1]  # the output lies on the last
+    found = free("RTX 3060", max(even) // MiB + TARGET_MIB - 60, model, quant, gpus=3, context=8192)
+    assert found.left is None
+    assert sum(found.resolved.options["tensor_split"]) == 49
+    assert found.ranks[0].allocated_bytes < min(even)
+    assert any(note.name == "tensor_split" for note in found.resolved.assumed)

@@ -73,8 +73,8 @@ def process_of(resolved: Resolved, name: str) -> Process:
     return Process(settings=settings, parts=parts, placed=placed, plan=plan_of(placed, settings))
 
 
-def answer(resolved: Resolved, name: str) -> Answer:
-    """Memory of each GPU, of the host when it holds layers, the cache plan and the limits."""
+def answer(resolved: Resolved, name: str, *, spare_bytes: int = 0) -> Answer:
+    """Memory of each GPU, of the host when it holds layers, the cache plan and the limits, which leave ``spare_bytes``."""
     process = process_of(resolved, name)
     gpus, plan = process.settings.placement.gpus, process.plan
     ranks = [_memory(process, resolved, device) for device in range(gpus)] or [_memory(process, resolved, 0)]
@@ -82,6 +82,8 @@ def answer(resolved: Resolved, name: str) -> Answer:
     per_token = _per_token(process, resolved)
     sequences = process.settings.cache.sequences
     capacity = context if process.settings.cache.unified else context // sequences
+    card, asks = resolved.card, resolved.limits
+    longest = longest_context(resolved, process, card, spare_bytes=spare_bytes) if card and asks else capacity
     return Answer(
         resolved=resolved,
         ranks=tuple(ranks),
@@ -95,7 +97,7 @@ def answer(resolved: Resolved, name: str) -> Answer:
             blocks=process.settings.cache.cells,
             state_bytes=sum(plan.state) // sequences,
         ),
-        max_context=longest_context(resolved, process, resolved.card) if resolved.card and resolved.limits else capacity,
+        max_context=longest,
         max_concurrency=sequences / 1,
         at_once=sequences / 1,
         wanted_bytes=pool,

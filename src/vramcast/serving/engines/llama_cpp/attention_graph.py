@@ -17,7 +17,9 @@ def attention(b: Builder, weights: Weights, kind: Attention, x: Node, *, shared:
         b.store(weights, key, "key")
         b.store(weights, value, "value")
     b.graph.expand(query)
-    mixed = scores(b, weights, query, kind.heads, kind.values, window=bool(kind.window or kind.chunk))
+    window = bool(kind.window or kind.chunk)
+    stored = b.stored(weights, kind.kv_heads * kind.head_dim, kind.kv_heads * kind.values, window=window)
+    mixed = scores(b, query, kind.heads, kind.values, stored, window=window)
     if gate is not None:
         mixed = b.graph.like("mul", mixed, b.graph.like("unary", gate))
     if "attn_output.weight" not in weights:
@@ -25,11 +27,11 @@ def attention(b: Builder, weights: Weights, kind: Attention, x: Node, *, shared:
     return b.biased(weights, "attn_output.bias", b.matmul(weights["attn_output.weight"], mixed, b.hidden))
 
 
-def scores(b: Builder, weights: Weights, query: Node, heads: int, values: int, *, window: bool) -> Node:
-    """Attention of all heads over the cells, (heads * values, tokens)."""
-    g, tokens, cache = b.graph, b.batch.tokens, weights.cache
+def scores(b: Builder, query: Node, heads: int, values: int, stored: tuple[Node, Node], *, window: bool) -> Node:
+    """Attention of all heads over the cells, (heads * values, tokens); ``stored``: keys and values of the cache."""
+    g, tokens = b.graph, b.batch.tokens
     turned = g.view(query, 1, strided=True)
-    keys, kept = g.view(cache, 1), g.view(cache, 1)
+    keys, kept = stored
     if b.batch.flash:
         mixed = g.op("flash_attention", (values, heads, tokens), turned, keys, kept, b.mask(window), name="attention")
         flat = g.view(mixed, heads * values, tokens)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from vramcast.errors import UnmodelledError
+from vramcast.serving.engines.llama_cpp.cache import row_bytes
 from vramcast.serving.engines.llama_cpp.graph import F16, F32, I32, I64, Graph, Node
 
 
@@ -162,6 +163,15 @@ class Builder:
         if self.habits.set_rows:
             written.srcs.append(self.input(f"{kind} rows", self.batch.tokens, width=I64))
         self.graph.expand(written)
+
+    def stored(self, weights: Weights, keys: int, values: int, *, window: bool) -> tuple[Node, Node]:
+        """Keys and values of all cells as attention reads them: the size matters where they are copied to another device."""
+        batch = self.batch
+        cells = (batch.window_cells if window and batch.window_cells else batch.cells) * batch.streams
+        seen = self.graph.view(weights.cache, 1), self.graph.view(weights.cache, 1)
+        for node, kind, elements in zip(seen, (batch.key_bits, batch.value_bits), (keys, values), strict=True):
+            node.size = cells * row_bytes(kind, elements)
+        return seen
 
     def output_rows(self) -> Node:
         """Which tokens' logits are wanted."""

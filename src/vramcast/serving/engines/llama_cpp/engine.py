@@ -11,7 +11,7 @@ from vramcast.quantity import Number
 from vramcast.serving.engines.base import Answer, Resolved
 from vramcast.serving.engines.llama_cpp import ollama
 from vramcast.serving.engines.llama_cpp.answer import answer, process_of
-from vramcast.serving.engines.llama_cpp.fit import fitted, left_on_host, left_to_fit
+from vramcast.serving.engines.llama_cpp.fit import kept_free, laid_out
 from vramcast.serving.engines.llama_cpp.generations import VERSIONS, build_note
 from vramcast.serving.engines.llama_cpp.options import ALL_LAYERS, OPTIONS
 from vramcast.serving.engines.llama_cpp.settings import devices_of, fill
@@ -23,7 +23,7 @@ from vramcast.workload import Serving
 class LlamaCpp(msgspec.Struct, frozen=True):
     """The engine under one of its names; see base.Engine for the two questions it answers.
 
-    ``schedules``: it starts llama-server itself, with a context of its own choice and the layers left to ``--fit``.
+    ``schedules``: it starts llama-server itself, with a context of its own choice.
     """
 
     name: str = "llama_cpp"
@@ -54,14 +54,9 @@ class LlamaCpp(msgspec.Struct, frozen=True):
 
     def forecast(self, resolved: Resolved) -> Answer:
         """Memory of each GPU (and of the host, when it holds layers), the cache plan and the limits."""
-        if resolved.options.get("fit"):
-            run, left = fitted(resolved, self.name, shortens=not self.schedules), None
-        else:
-            scheduled = self.schedules and left_to_fit(resolved)
-            run, left = left_on_host(resolved, self.name) if scheduled else (resolved, None)
-        if not self.schedules:
-            return answer(run, self.name)
-        found = answer(_with_prediction(run), self.name)
+        run, left = laid_out(resolved, self.name)
+        spare = kept_free(resolved, self.name)
+        found = answer(_with_prediction(run) if self.schedules else run, self.name, spare_bytes=spare)
         return msgspec.structs.replace(found, left=left, start_error="") if left else found
 
     def _version(self, question: Serving, defaults: Defaults) -> str:

@@ -25,9 +25,11 @@ LATENT_VALUES: Table[bool] = (((0,), False), ((5130,), True), ((7800,), False))
 INDEXER_KEYS: Table[bool] = (((0,), False), ((9900,), True))
 # cells without flash attention; with it always 256. Rounded up since flash attention came (pull 5021)
 PADDING: Table[int] = (((0,), 1), ((2776,), 32), ((6200,), 256))
-# llama-server opens four unified slots by itself (pull 16653), and takes flash attention where it can (pull 15434)
+# llama-server opens four unified slots by itself (pull 16736), and takes flash attention where it can (pull 15434)
 AUTO_SLOTS: Table[bool] = (((0,), False), ((6700,), True))
 FLASH_BY_DEFAULT: Table[bool] = (((0,), False), ((6300,), True))
+# --fit is on by itself (pull 16653, of 15 December 2025)
+FITS_BY_DEFAULT = 7400
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):

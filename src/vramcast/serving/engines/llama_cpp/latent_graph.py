@@ -67,7 +67,8 @@ def _expanded(b: Builder, weights: Weights, kind: LatentAttention, parts: tuple[
     g.expand(queries, keys, values)
     b.store(weights, keys, "key")
     b.store(weights, values, "value")
-    return scores(b, weights, queries, kind.heads, kind.value_dim, window=False)
+    stored = b.stored(weights, kind.heads * kind.head_dim, kind.heads * kind.value_dim, window=False)
+    return scores(b, queries, kind.heads, kind.value_dim, stored, window=False)
 
 
 def _absorbed(b: Builder, weights: Weights, kind: LatentAttention, parts: tuple[Node, Node, Node, Node]) -> Node:
@@ -83,7 +84,7 @@ def _absorbed(b: Builder, weights: Weights, kind: LatentAttention, parts: tuple[
 
 def _latent_scores(b: Builder, weights: Weights, kind: LatentAttention, queries: Node) -> Node:
     g, tokens, shape = b.graph, b.batch.tokens, (kind.kv_rank, kind.heads, b.batch.tokens)
-    keys, values = g.view(weights.cache, 1), g.view(weights.cache, 1)
+    keys, values = b.stored(weights, kind.cache_elements, kind.kv_rank, window=False)
     if b.batch.flash and b.batch.latent_mode != 2:
         return g.op("flash_attention", shape, queries, keys, values, b.mask(window=False))
     cells = b.batch.cells

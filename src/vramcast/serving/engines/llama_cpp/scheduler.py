@@ -14,6 +14,8 @@ from vramcast.serving.engines.llama_cpp.reordering import gathered
 
 PIPELINE_COPIES = 4
 """GGML_SCHED_MAX_COPIES (ggml/CMakeLists.txt)."""
+WORTH_MOVING = 32
+"""Rows of a product from which it is computed on GPU 0, its weight copied there (ggml-cuda.cu, ``offload_op``)."""
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,9 +66,17 @@ def _from_weights(node: Node, schedule: Schedule) -> int:
     for source in node.srcs:
         weight = source.root or source
         if weight.is_weight and weight.place is not None:
-            moved = {"matmul": schedule.offload, "matmul_id": schedule.offload_experts}.get(node.op, False)
+            moved = {"matmul": schedule.offload and _rows(node) >= WORTH_MOVING, "matmul_id": schedule.offload_experts}.get(
+                node.op, False
+            )
             return 0 if weight.place == cpu and cpu and moved else weight.place
     return -1
+
+
+def _rows(node: Node) -> int:
+    """Tokens that a product is made for; the logits of a server's graph are of one a sequence."""
+    shape: tuple[int, ...] = node.layout[0] if isinstance(node.layout, tuple) else ()
+    return shape[1] if len(shape) > 1 else WORTH_MOVING
 
 
 def _spread(order: list[Node], skip: int) -> None:
