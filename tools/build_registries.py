@@ -43,7 +43,23 @@ TYPED = {
     "lmdeploy": ("awq", "gptq", "fp8", "mxfp4", "compressed-tensors", "smooth_quant"),
     "tgi": ("awq", "compressed-tensors", "eetq", "exl2", "gptq", "marlin", "bitsandbytes", "fp8"),
 }
-_NEWEST_ALONE = ("lmdeploy",)  # sixty wheels of 100 MB and no archive of its source
+# the two tables of docs/source/models/supported-models.md, commit 00b6d5a25: TensorRT-LLM's wheels are of two gigabytes
+_OF_TENSORRT_LLM = (
+    "Afmoe BertForSequenceClassification Cohere2 DeciLM DeepSeekV2 DeepseekV2 DeepseekV3 DeepseekV32 DeepseekV4 Exaone "
+    "Exaone4 ExaoneMoE Gemma3 Gemma3nForConditionalGeneration Gemma4ForConditionalGeneration "
+    "Gemma4UnifiedForConditionalGeneration Gemma4Assistant Glm4Moe Glm4MoeLite GlmMoeDsa Granite GraniteMoeHybrid GptOss "
+    "HunYuanDense HunYuanDenseV1 HunYuanMoE HunYuanMoEV1 InternLM3 InklingForConditionalGeneration "
+    "KimiK25ForConditionalGeneration Laguna Llama Llama4ForConditionalGeneration MiniCPMV4_6ForConditionalGeneration "
+    "MiniMaxM2 MiniMaxM3SparseForConditionalGeneration MiniMaxM3Sparse Mistral Mixtral MllamaForConditionalGeneration "
+    "Nemotron NemotronH NemotronNAS Olmo3 OpenELM Phi3 Qwen2 Qwen2ForProcessRewardModel Qwen2ForRewardModel Qwen3 "
+    "Qwen3ForTextEmbedding Qwen3Moe Qwen3Next Qwen3_5Moe SeedOss SkyworkR1V2ForConditionalGeneration SmolLM3 Step3p5 "
+    "Step3p7ForConditionalGeneration Exaone4_5_ForConditionalGeneration Gemma3ForConditionalGeneration HCXVision "
+    "LlavaLlamaModel LlavaNextForConditionalGeneration Mistral3ForConditionalGeneration NemotronH_Nano_VL_V2 Phi4MM "
+    "Qwen2VLForConditionalGeneration Qwen2_5_VLForConditionalGeneration Qwen3VLForConditionalGeneration "
+    "Qwen3VLMoeForConditionalGeneration Cosmos3ForConditionalGeneration Qwen3_5ForConditionalGeneration "
+    "Qwen3_5MoeForConditionalGeneration"
+)
+_TABLES = re.compile(r"MODELS$|MODEL_REGISTRY$|FALLBACK_MODEL$|MODULE_MAP|ARCHS")
 _NOT_SERVED = ("SPECULATIVE", "PREVIOUSLY", "OOT", "UNSUPPORTED", "PARTIALLY", "ROCM")
 _OTHER_CHIPS = ("is_npu", "is_cpu", "is_xpu", "is_mps", "is_hpu")
 
@@ -58,10 +74,10 @@ def releases(engine: str, folder: Path) -> Iterator[tuple[str, dict[str, str]]]:
         if not re.search(r"(rc|dev|a|b)\d", version) and not re.search(r"win|aarch64", name):
             found.setdefault(version, file["url"])
     order = sorted(found.items(), key=lambda one: parse_version(one[0], engine))
-    for version, url in order[-1:] if engine in _NEWEST_ALONE else order:
+    for version, url in order:
         kept = folder / f"{engine}-{version}.json"
         if not kept.is_file():
-            kept.write_bytes(msgspec.json.encode(dict(_files(_asked(url), url, re.compile(FILES[engine])))))
+            kept.write_bytes(msgspec.json.encode(dict(_files(url, re.compile(FILES[engine])))))
         yield version, msgspec.json.decode(kept.read_bytes())
 
 
@@ -71,13 +87,45 @@ def _asked(url: str, accept: str = "*/*") -> bytes:
         return bytes(reply.read())
 
 
-def _files(packed: bytes, url: str, wanted: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+class _Remote(io.RawIOBase):
+    """A file behind an address, of which parts are asked: a wheel of 400 MB gives its list and three files."""
+
+    def __init__(self, url: str) -> None:
+        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=60) as reply:
+            self.url, self.size, self.place = url, int(reply.headers["content-length"]), 0
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """The place of the next byte."""
+        return self.place
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """As files do."""
+        self.place = offset + (0, self.place, self.size)[whence]
+        return self.place
+
+    def read(self, size: int = -1) -> bytes:
+        """The bytes of one request."""
+        end = self.size if size < 0 else min(self.size, self.place + size)
+        if end <= self.place:
+            return b""
+        request = urllib.request.Request(self.url, headers={"range": f"bytes={self.place}-{end - 1}"})
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            found = bytes(reply.read())
+        self.place += len(found)
+        return found
+
+
+def _files(url: str, wanted: re.Pattern[str]) -> Iterator[tuple[str, str]]:
     if url.endswith(".whl"):
-        with zipfile.ZipFile(io.BytesIO(packed)) as wheel:
+        with zipfile.ZipFile(_Remote(url)) as wheel:  # type: ignore[arg-type]
             for name in filter(wanted.fullmatch, wheel.namelist()):
                 yield name, wheel.read(name).decode()
         return
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+    with tarfile.open(fileobj=io.BytesIO(_asked(url))) as archive:
         for member in archive:
             name = member.name.partition("/")[2].removeprefix("python/")
             if wanted.fullmatch(name) and (text := archive.extractfile(member)):
@@ -126,14 +174,16 @@ def _classes_in(text: str) -> frozenset[str]:
         if name == "EntryClass":
             parts = value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
             found |= {part.id for part in parts if isinstance(part, ast.Name)}
-        elif re.search(r"MODELS$|MODEL_REGISTRY$|MODULE_MAP|ARCHS", name) and not any(mark in name for mark in _NOT_SERVED):
+        elif re.search(r"MODELS$|MODEL_REGISTRY$|FALLBACK_MODEL$|MODULE_MAP|ARCHS", name) and not any(
+            mark in name for mark in _NOT_SERVED
+        ):
             found |= {word for word in words_of(value) if word[:1].isupper()}
     return frozenset(found)
 
 
 def classes_of(texts: dict[str, str]) -> set[str]:
     """The architectures of one release."""
-    marks = ("EntryClass", "MODELS", "MODEL_REGISTRY", "MODULE_MAP", "ARCHS")
+    marks = ("EntryClass", "MODELS", "MODEL_REGISTRY", "FALLBACK_MODEL", "MODULE_MAP", "ARCHS")
     return set().union(*(_classes_in(text) for text in texts.values() if any(mark in text for mark in marks)))
 
 
@@ -166,7 +216,7 @@ def registry_of(engine: str, folder: Path) -> Registry:
     classes = {version: classes_of(texts) for version, texts in read.items()}
     methods = {version: methods_of(texts) for version, texts in read.items()} if engine not in TYPED else {}
     return Registry(
-        release=next(reversed(read)), backend=BACKENDS.get(engine, ()), classes=spans(classes),
+        release=next(reversed(read)), backend=BACKENDS.get(engine, ()), classes=spans(classes), like_endings=engine == "vllm",
         methods=spans(methods) if methods else dict.fromkeys(TYPED[engine], ("", "")),
     )  # fmt: skip
 
@@ -195,6 +245,8 @@ def main(folder: Path) -> None:
     found: dict[str, Any] = {engine: registry_of(engine, folder) for engine in FILES}
     own = {re.sub(r"_[48]bit$", "", word) for word in AUTO_QUANTIZATION_CONFIG_MAPPING}
     found["transformers"] = Registry(release=transformers.__version__, methods=dict.fromkeys(sorted(own), ("", "")))
+    written = {word if re.search(r"For[A-Z]|Model$|_V2$", word) else f"{word}ForCausalLM" for word in _OF_TENSORRT_LLM.split()}
+    found["tensorrt_llm"] = Registry(release="1.3", classes=dict.fromkeys(sorted(written), ("", "")))
     found["tgi"] = Registry(release="3.3", methods=dict.fromkeys(TYPED["tgi"], ("", "")))
     FILE.write_bytes(msgspec.json.encode(found, order="sorted").replace(b'"],"', b'"],\n"') + b"\n")
     rows = {row["name"]: row for row in map(msgspec.json.decode, ROWS.read_bytes().splitlines())}

@@ -301,7 +301,7 @@ def test_a_model_of_states_alone_is_planned() -> None:
     ("model", "said", "kind"),
     [
         ("BAAI/bge-m3", "makes vectors", QuestionError),
-        ("google-t5/t5-3b", "vLLM has no T5", UnmodelledError),
+        ("google-t5/t5-3b", "has no T5WithLMHeadModel", UnmodelledError),
     ],
 )
 def test_what_no_engine_generates_with_has_no_plan(model: str, said: str, kind: type[Exception]) -> None:

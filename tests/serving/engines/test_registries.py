@@ -4,7 +4,7 @@ import pytest
 
 import vramcast
 from vramcast import read_model
-from vramcast.serving.engines.registries import lacking, registry_of, unloadable
+from vramcast.serving.engines.registries import lacking, newest_with, registry_of, unloadable
 
 
 def _said(engine: str, version: str, model: str) -> tuple[str, str]:
@@ -26,11 +26,15 @@ def _said(engine: str, version: str, model: str) -> tuple[str, str]:
         ("sglang", "0.5.23", "HuggingFaceTB/SmolLM3-3B", "transformers", "transformers' code"),
         ("lmdeploy", "0.18.0", "HuggingFaceTB/SmolLM3-3B", "refused", "SmolLM3ForCausalLM"),
         ("vllm", "0.33.0", "THUDM/cogvlm2-llama3-caption", "", "the checkpoint's own code"),
-        ("tensorrt_llm", "1.1.0", "google-t5/t5-3b", "refused", "encoder-decoder"),
-        ("tensorrt_llm", "1.1.0", "EleutherAI/gpt-neo-1.3B", "", ""),
+        ("tensorrt_llm", "1.1.0", "google-t5/t5-3b", "refused", "--engine transformers"),
+        ("tensorrt_llm", "1.1.0", "EleutherAI/gpt-neo-1.3B", "", "its table of supported models"),
         ("vllm", "0.6.6", "deepseek-ai/DeepSeek-V3.2", "refused", "it came with 0.11.0"),
         ("vllm", "0.10.3rc1", "deepseek-ai/DeepSeek-V3.2", "", ""),
-        ("vllm", "0.8.3", "Qwen/Qwen3-8B", "transformers", "transformers' code"),
+        ("vllm", "0.8.3", "Qwen/Qwen3-8B", "", "which came with 0.8.4"),
+        ("vllm", "0.7.3", "Qwen/Qwen3-30B-A3B", "refused", "it came with 0.8.4"),
+        ("vllm", "0.4", "CohereForAI/c4ai-command-r-v01", "", ""),
+        ("sglang", "0.5.23", "OpenAssistant/oasst-rm-2.1-pythia-1.4b-epoch-2.5", "transformers", "no GPTNeoXRewardModel"),
+        ("lmdeploy", "0.2.1", "Qwen/Qwen3-8B", "refused", "it came with"),
         ("vllm", "0.6.6", "Qwen/Qwen3-8B", "refused", "it came with 0.8.4"),
         ("llama_cpp", "b9900", "google-t5/t5-3b", "", ""),
     ],
@@ -44,11 +48,19 @@ def test_a_newer_release_than_the_lists_is_not_judged() -> None:
     assert lacking("vllm", "0.99.0", read_model("google-t5/t5-3b")) == ((), ())
 
 
+def test_no_release_that_has_the_weights_and_not_the_class_is_advised() -> None:
+    """HQQ left vLLM before DeepSeek-V4 came: no release has both, and none is taken."""
+    assert newest_with("vllm", read_model("deepseek-ai/DeepSeek-V4-Flash"), "hqq") == ("", "")
+    (refused,) = unloadable("vllm", "0.33.0", "hqq", read_model("deepseek-ai/DeepSeek-V4-Flash"))
+    assert "no release loads them and has DeepseekV4ForCausalLM" in refused.because
+
+
 def test_a_name_that_the_catalogue_typed_itself_refuses_nothing() -> None:
     model = read_model("inclusionAI/Ling-3.0-flash")
     registry = registry_of("sglang")
     assert registry is not None and model.architecture not in registry.classes
-    assert lacking("sglang", "0.5.23", model) == ((), ())
+    told, unknown = lacking("sglang", "0.5.23", model)
+    assert told == () and "catalogue's own" in unknown[0].what
 
 
 def test_endings_are_read_as_the_engine_reads_them() -> None:
@@ -88,7 +100,7 @@ def test_without_a_version_the_newest_release_that_has_the_class_answers(model: 
     ],
 )
 def test_weights_are_loaded_or_refused(engine: str, version: str, method: str, words: str) -> None:
-    found = unloadable(engine, version, method)
+    found = unloadable(engine, version, method, read_model("Qwen/Qwen2.5-7B-Instruct"))
     assert bool(found) == bool(words) and all(one.value == "refused" and words in one.because for one in found)
 
 

@@ -8,6 +8,7 @@ import msgspec
 from vramcast.errors import MissingError, QuestionError, UnmodelledError, VramcastError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.ledger import Assumption
+from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.planning.plans.choices import Choice, Joined, Judge
 from vramcast.planning.plans.disaggregated import DisaggregatedChoice, disaggregated
@@ -64,14 +65,7 @@ def plan_serving(
     refused |= dict.fromkeys(_cards_without_engine(wanted), 0)
     tables = list(_tables(wanted, settings, refused, watch or (lambda done, of: None)))
     if not tables:
-        most = sorted(refused, key=lambda why: -refused[why])[: len(wanted.engines)]
-        because = (
-            "; ".join(why for why in most if refused[why])
-            or next(iter(refused), "")
-            or "; ".join(_not_started(wanted))
-            or "no engine, card and layout go together"
-        )
-        raise UnmodelledError(f"no deployment can be forecast: {because}")
+        raise UnmodelledError(f"no deployment can be forecast: {_because(wanted, refused, model)}")
     plan = ServingPlan(
         wanted=wanted, tried=sum(t.tried for t in tables), structures=len(settings), refused=refused,
         assumed=(*assumed, *_releases(wanted, model), *model.assumed, *prices_taken(wanted.offers)),
@@ -142,6 +136,16 @@ def _cards_without_engine(wanted: Wanted) -> list[str]:
         "; ".join(str(why) for why in own) + _next_step(offer.card)
         for offer, own in zip(wanted.offers, reasons, strict=True) if all(own)
     ]  # fmt: skip
+
+
+def _because(wanted: Wanted, refused: dict[str, int], model: Model) -> str:
+    """Why nothing was left to rank: what most structures were refused for, and llama.cpp where it holds the class."""
+    most = [why for why in sorted(refused, key=lambda why: -refused[why]) if refused[why]][: len(wanted.engines)]
+    if most and "llama_cpp" not in wanted.engines and model_class(model.text_class).served.gguf:
+        most.append("llama.cpp holds the class: add --engine llama_cpp")
+    return (
+        "; ".join(most) or next(iter(refused), "") or "; ".join(_not_started(wanted)) or "no engine, card and layout go together"
+    )
 
 
 def _next_step(card: Accelerator) -> str:

@@ -14,6 +14,7 @@ from vramcast.planning.plans.wanted import Setting, Wanted
 from vramcast.planning.verdict import margin_of
 from vramcast.quantity import maximum, minimum
 from vramcast.serving.engines.base import Answer, answer_of
+from vramcast.serving.engines.registries import lacking
 from vramcast.speed.answer import load_of, step_of, with_drafting
 from vramcast.speed.closed_form import FULL, Steady, room_of, steady
 from vramcast.speed.placing import SCHEDULER, deployment_of
@@ -98,7 +99,9 @@ def fitting(wanted: Wanted, setting: Setting) -> Fitting:
     asked = question_of(wanted, setting, replicas=grid[0], chunk=grid[1], seats=grid[2])
     answer = answer_of(asked, model=setting.weights.model, card=setting.card, limits=False)
     if refusal := next((a.because for a in answer.resolved.assumed if isinstance(a.value, str) and a.value == "refused"), ""):
-        raise UnmodelledError(refusal)
+        raise UnmodelledError(refusal.removesuffix(": use --engine transformers"))  # which a plan does not ask
+    if unknown := lacking(setting.engine, answer.resolved.version, setting.weights.model)[1]:
+        raise UnmodelledError(unknown[0].what)
     needed, margin = _memory(answer, setting, len(grid[0]))
     fits = (margin >= 0) & (grid[2] * setting.layout.attention_ranks * grid[0] >= (wanted.users or 0))
     if wanted.rented:

@@ -15,6 +15,8 @@ from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.serving.engines.base import Version, parse_version
+from vramcast.serving.engines.layouts import has_experts
+from vramcast.serving.layers import encodes_only
 
 FILE = Path(__file__).parent / "registries.json"
 Span: TypeAlias = tuple[str, str]
@@ -24,10 +26,17 @@ _ENDINGS = (
     "ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel", "ForTextEncoding", "EmbeddingModel",
     "ForSequenceClassification", "ForTokenClassification", "ForRewardModeling", "RewardModel", "Model",
 )  # fmt: skip
-_NAMES = {"vllm": "vLLM", "sglang": "SGLang", "lmdeploy": "LMDeploy", "tgi": "TGI", "transformers": "transformers"}
+_NAMES = {
+    "tensorrt_llm": "TensorRT-LLM",
+    "vllm": "vLLM",
+    "sglang": "SGLang",
+    "lmdeploy": "LMDeploy",
+    "tgi": "TGI",
+    "transformers": "transformers",
+}
 _BEFORE_RELEASE = re.compile(r"rc|dev|nightly|\+")
 _TYPED = ("documented", "from-docs", "class-default")  # the catalogue's own name of the class may not be the published file's
-_BACKEND_SINCE = {"vllm": (0, 7), "sglang": (0, 4, 5)}  # model_impl of vllm/config.py; srt/models/transformers.py
+_RELEASED = ("vllm", "sglang", "lmdeploy")  # engines whose lists were read release by release
 # A method's name in checkpoints and in --quant, and what engines call it; names that are not here are not judged
 _METHODS = {
     "awq": ("awq", "awq_marlin", "auto_awq"), "gptq": ("gptq", "gptq_marlin", "auto_gptq"), "aqlm": ("aqlm",), "hqq": ("hqq",),
@@ -42,14 +51,16 @@ _OF_BITSANDBYTES = ("nf4", "nf4-dq", "fp4", "fp4-dq", "llm.int8")
 class Registry(msgspec.Struct, frozen=True, kw_only=True):
     """What one engine has, up to ``release``, the newest that was read.
 
-    ``classes``: architectures; ``methods``: quantised weights by its own names; ``backend``: words of ``Served.backend`` that its
-    Transformers backend takes, empty where it has none.
+    ``classes``: architectures, those of its Transformers backend among them; ``methods``: quantised weights by its own names;
+    ``backend``: words of ``Served.backend`` that its Transformers backend takes, empty where it has none. ``like_endings``: it
+    reads endings of a class's name as each other's.
     """
 
     release: str
     classes: dict[str, Span] = {}
     methods: dict[str, Span] = {}
     backend: tuple[str, ...] = ()
+    like_endings: bool = False
 
 
 @cache
@@ -64,56 +75,76 @@ def lacking(engine: str, version: str, model: Model) -> tuple[tuple[Assumption, 
 
     Nothing for engines whose lists were not read, for models without an architecture, and for releases newer than the lists.
     """
-    if engine == "tensorrt_llm" and _writes_from_an_encoder(model):
-        return (_refused(engine, "trtllm-serve's PyTorch backend runs no encoder-decoder: use --engine transformers"),), ()
     registry = registry_of(engine)
     if registry is None or not registry.classes or not model.architecture:
         return (), ()
-    number, span = parse_version(version, engine), _span(registry, model.architecture)
+    number, span = _number(version, engine), _span(registry, model.architecture)
     early = span is not None and not span[1] and _BEFORE_RELEASE.search(version)  # a build on the way to a later release
-    if early or _within(number, span, engine) or number > parse_version(registry.release, engine):
+    if early or _within(number, span, engine) or number > _number(registry.release, engine):
         return (), ()
-    name, backend = f"{_NAMES[engine]} {version}", _backend(model)
-    if model.trust in _TYPED and span is None and backend != "none":
-        return (), ()
-    if backend in registry.backend and number >= _BACKEND_SINCE[engine]:
-        said = f"{name} has no {model.architecture} of its own: transformers' code runs in it"
-        return (Assumption("model_class", "transformers", said),), ()
-    if span is None and not backend and registry.backend:
-        return (), (Unmodelled(f"{name} has no {model.architecture}: only the checkpoint's own code could run"),)
-    return (_refused(engine, f"{name} has no {model.architecture}: {_instead(engine, number, span)}"),), ()
+    said = f"{_NAMES[engine]} {version} has no {model.architecture}"
+    takes = _backend(model) in registry.backend and any(
+        _within(number, registry.classes.get(word), engine) for word in _kinds(model)
+    )
+    if takes and span is not None and span[0] and number < _number(span[0], engine):
+        return (), (Unmodelled(f"{said}, which came with {span[0]}: transformers' code may run in it"),)
+    if takes:
+        return (Assumption("model_class", "transformers", f"{said} of its own: transformers' code runs in it"),), ()
+    if span is None and (why := _nobody_knows(engine, registry, model)):
+        return (), (Unmodelled(f"{said}: {why}"),)
+    return (_refused(engine, f"{said}: {_instead(engine, number, span)}"),), ()
 
 
-def unloadable(engine: str, version: str, method: str) -> tuple[Assumption, ...]:
+def _nobody_knows(engine: str, registry: Registry, model: Model) -> str:
+    """Why a class that no release had is not refused; "" where it is."""
+    if engine not in _RELEASED:
+        return "" if _writes_from_an_encoder(model) else "its table of supported models does not name it"
+    if model.trust in _TYPED and _backend(model) != "none":
+        return "the name is the catalogue's own, the published file may have another"
+    return "only the checkpoint's own code could run" if registry.backend and not _backend(model) else ""
+
+
+def unloadable(engine: str, version: str, method: str, model: Model) -> tuple[Assumption, ...]:
     """That the release loads no weights of that method: a checkpoint's ``quant_method`` or a name of ``--quant``."""
     registry, words = registry_of(engine), _METHODS.get(method_word(method), ())
     if registry is None or not registry.methods or not words:
         return ()
-    number = (0,) if engine not in _BACKEND_SINCE else parse_version(version, engine)
-    held = [registry.methods[word] for word in words if word in registry.methods]
-    if any(_within(number, span, engine) for span in held) or number > parse_version(registry.release, engine):
+    dated = bool(registry.backend)  # the others' kinds are typed from one release
+    number = _number(version, engine) if dated else (0, 0, 0)
+    held = _held(registry, method)
+    if any(_within(number, span, engine) for span in held) or number > _number(registry.release, engine):
         return ()
-    release = f" {version}" if engine in _BACKEND_SINCE else ""
-    last = max(held, key=lambda span: (not span[1], parse_version(span[1] or "0", engine)), default=None)
+    last = max(held, key=lambda span: (not span[1], _number(span[1] or "0", engine)), default=None)
     instead = _instead(engine, number, last) if last else "use weights of another scheme"
-    return (_refused(engine, f"{_NAMES[engine]}{release} loads no {method_word(method)} weights: {instead}"),)
+    span = _span(registry, model.architecture)
+    if last and last[1] and span and not _within(_number(last[1], engine), span, engine):
+        instead = f"no release loads them and has {model.architecture}"
+    return (
+        _refused(engine, f"{_NAMES[engine]}{f' {version}' if dated else ''} loads no {method_word(method)} weights: {instead}"),
+    )
 
 
 def newest_with(engine: str, model: Model, method: str = "") -> tuple[str, str]:
     """The last release that has the model's class and loads its weights, and what left with it; "" where the newest does.
 
-    Nothing where the newest lacks either for another reason: no release had it, or transformers' code runs it.
+    Nothing where the newest lacks either for another reason: no release had it or both, or transformers' code runs it.
     """
     registry = registry_of(engine)
     if registry is None:
         return "", ""
+    span, held = _span(registry, model.architecture), _held(registry, method)
     ends: list[tuple[str, str]] = []
-    if (span := _span(registry, model.architecture)) and span[1] and _backend(model) not in registry.backend:
+    if span and span[1] and _backend(model) not in registry.backend:
         ends.append((span[1], f"has {model.architecture}"))
-    held = [registry.methods[word][1] for word in _METHODS.get(method_word(method), ()) if word in registry.methods]
-    if held and all(held):
-        ends.append((max(held, key=lambda end: parse_version(end, engine)), f"loads {method_word(method)} weights"))
-    return min(ends, key=lambda end: parse_version(end[0], engine), default=("", ""))
+    if held and all(end for _, end in held):
+        ends.append((max((end for _, end in held), key=lambda end: _number(end, engine)), f"loads {method_word(method)} weights"))
+    last, what = min(ends, key=lambda end: _number(end[0], engine), default=("", ""))
+    both = last and (span is None or _within(_number(last, engine), span, engine))
+    return (last, what) if both else ("", "")
+
+
+def _held(registry: Registry, method: str) -> list[Span]:
+    return [registry.methods[word] for word in _METHODS.get(method_word(method), ()) if word in registry.methods]
 
 
 def method_word(name: str) -> str:
@@ -143,9 +174,14 @@ def _instead(engine: str, number: Version, span: Span | None) -> str:
     if span is None:
         return "use --engine transformers"
     first, last = span
-    if first and number < parse_version(first, engine):
+    if first and number < _number(first, engine):
         return f"it came with {first}, use --engine {engine}=={first}"
     return f"it was there up to {last}, use --engine {engine}=={last}"
+
+
+def _number(version: str, engine: str) -> Version:
+    """The release as three numbers; builds of one release and what came after it count as that release."""
+    return (*parse_version(version, engine), 0, 0)[:3]
 
 
 def _within(number: Version, span: Span | None, engine: str) -> bool:
@@ -153,12 +189,23 @@ def _within(number: Version, span: Span | None, engine: str) -> bool:
     if span is None:
         return False
     first, last = span
-    return (not first or number[:3] >= parse_version(first, engine)[:3]) and (not last or number <= parse_version(last, engine))
+    return (not first or number >= _number(first, engine)) and (not last or number <= _number(last, engine))
+
+
+def _kinds(model: Model) -> tuple[str, ...]:
+    """The classes of a Transformers backend that would run the model (vllm/config/model.py _get_transformers_backend_cls)."""
+    sees = any(tower.kind in ("vision", "audio") for tower in model.towers)
+    routes = "MoE" if has_experts(model) else ""
+    if encodes_only(model):
+        return (f"Transformers{routes}EmbeddingModel",)
+    if sees:
+        return (f"TransformersMultiModal{routes}ForCausalLM", *(() if routes else ("TransformersForMultimodalLM",)))
+    return (f"Transformers{routes}ForCausalLM", *(() if routes else ("TransformersModel",)))
 
 
 def _span(registry: Registry, architecture: str) -> Span | None:
-    if architecture in registry.classes:
-        return registry.classes[architecture]
+    if architecture in registry.classes or not registry.like_endings:
+        return registry.classes.get(architecture)
     stem = next((architecture.removesuffix(ending) for ending in _ENDINGS if architecture.endswith(ending)), "")
     found = [registry.classes[f"{stem}{ending}"] for ending in _ENDINGS if stem and f"{stem}{ending}" in registry.classes]
     return min(found, key=lambda span: bool(span[1]), default=None)

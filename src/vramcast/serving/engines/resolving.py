@@ -119,7 +119,7 @@ def resolved(
         assumed=(
             *_not_native(question, model, card),
             *classes,
-            *unloadable(question.engine, version, _method(question, model)),
+            *unloadable(question.engine, version, _method(question, model), model),
             *assumed_class(card),
             *_shown_memory(card, defaults.values),
             *model.assumed,
