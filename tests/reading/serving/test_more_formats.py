@@ -230,3 +230,21 @@ def test_a_block_whose_end_is_no_yaml_is_read_to_there() -> None:
     (launch,) = find_launches(text, "a.md").launches
     assert (launch.model, launch.flags) == ("org/M", ("--max-model-len", "64"))
     assert launch.unread == ("the block from line 5 on, which is not YAML",)
+
+
+SIDECAR = """
+image: {repository: vllm/vllm-openai, tag: v0.11.0}
+args:
+  - "--model=org/Model-8B"
+  - "--max-model-len 8192"
+  - '--speculative-config={"method": "ngram", "num_speculative_tokens": 4}'
+metrics: {image: {repository: prom/exporter, tag: v1}, args: ["--max-num-seqs", "4"]}
+scraper: {args: ["--max-num-seqs", "5"]}
+"""
+
+
+def test_arguments_of_a_charts_other_sections_are_not_the_engines() -> None:
+    (launch,) = find_launches(SIDECAR, "values.yaml").launches
+    assert "--max-num-seqs" not in launch.flags
+    assert launch.flags[:2] == ("--max-model-len", "8192")
+    assert launch.flags[2:] == ("--speculative-method", "ngram", "--num-speculative-tokens", "4")

@@ -127,7 +127,8 @@ def test_a_sequence_beyond_rotary_positions_is_told_and_not_refused(tmp_path: Pa
     ("program", "more", "task"),
     [
         ("train_dpo.py", "", "dpo"),
-        ("run.py", "--hub_model_id me/zephyr-orpo-7b", "orpo"),
+        ("run.py", "--hub_model_id me/zephyr-orpo-7b", None),  # a name that anybody may give
+        ("run.py", "--run_name baseline-for-dpo", None),
         ("run.py", "--output_dir out/sft-before-dpo", None),
     ],
 )

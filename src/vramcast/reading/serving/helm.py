@@ -205,14 +205,15 @@ def _plain_chart(document: Mapping[str, Any], held: Surroundings) -> tuple[Launc
     """Values with a command or arguments somewhere, beside the image that they are for; the model from where it is stored."""
     around = msgspec.structs.replace(held, text_of=lambda name: held.text_of(name) or _own_file(document, name))
     found: list[Launch] = []
-    spare: list[str] = []
+    places: list[str] = []
+    spare: list[tuple[str, tuple[str, ...]]] = []  # arguments of a section without a program; "" stands for any place
     for path, value in _sections(document):
         image = value.get("image")
         named = _image_name(image)
         inner = image if isinstance(image, dict) else {}
         entry = words_of(value.get("command") or inner.get("command"))
         listed = words_of(value.get("args") or value.get("extraArgs") or inner.get("args"))
-        arguments = tuple(part for word in listed for part in (word.split() if word.startswith("--") and " " in word else [word]))
+        arguments = tuple(part for word in listed for part in _argument(word))
         if entry or arguments:
             what = Container(
                 name=path, image=named, entry=entry, arguments=arguments, environment=environment_of(value.get("env")),
@@ -220,8 +221,24 @@ def _plain_chart(document: Mapping[str, Any], held: Surroundings) -> tuple[Launc
             )  # fmt: skip
             launches = what.launches(around.at(path))
             found += launches
-            spare += arguments if not launches and not entry and arguments[0].startswith("-") else ()
-    return tuple(_with_values(one, spare, document) for one in found or _bare_runtime(document, held))
+            if not (launches or entry or image) and arguments[0].startswith("-"):
+                of_model = any(isinstance(value.get(key), str) for key in _STORED)  # beside the model's address
+                spare.append(("" if of_model else path, arguments))
+            places += [path] * len(launches)
+    more = [word for path, words in spare for word in words if len(found) == 1 and _is_above(path, places[0])]
+    return tuple(_with_values(one, more, document) for one in found or _bare_runtime(document, held))
+
+
+def _argument(word: str) -> list[str]:
+    """``--flag value`` of one list entry as its words; what is quoted, JSON, or behind an equals sign stays whole."""
+    flag, _, rest = word.partition(" ")
+    plain = word.startswith("--") and not re.search(r"[{}\[\]\"']", word)
+    return word.split() if plain and ("=" not in flag or rest.lstrip().startswith("--")) else [word]
+
+
+def _is_above(path: str, place: str) -> bool:
+    """Whether a section of the values is that of a launch, or around it."""
+    return path in ("", place) or place.startswith(f"{path}.")
 
 
 def _sections(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

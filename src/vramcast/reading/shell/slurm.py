@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 _LINE = re.compile(r"^[ \t]*#SBATCH[ \t]+(.+)$", re.M)
-_ASKED = re.compile(r"(--?[\w-]+)(?:=|[ \t]+)?([^\s#]*)")
+_ASKED = re.compile(r"(?:^|(?<=\s))(-[NnG](?=[\w=])|--?[\w-]+)(?:=|[ \t]+)?([^\s#]*)")
 _SHORT = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus"}
 _MOST = 200
 
@@ -54,13 +54,16 @@ def job_of_options(options: Mapping[str, str]) -> Job:
     """The job that these options of ``sbatch`` or ``srun`` ask for."""
     each = _cards(options.get("--gpus-per-node", "")) or _cards(options.get("--gres", ""))
     tasks_each = _number(options.get("--ntasks-per-node", ""))
-    by_task = _number(options.get("--gpus-per-task", "")) * max(1, tasks_each)
+    nodes, tasks = _number(options.get("--nodes", "").split("-")[0]), _number(options.get("--ntasks", ""))
+    by_task = _cards(options.get("--gpus-per-task", ""))
+    # --ntasks-per-node is the most that a node takes where --ntasks says how many there are
+    all_by_task = by_task * (tasks or tasks_each * max(1, nodes) or max(1, nodes)) if not each else 0
     return Job(
-        nodes=_number(options.get("--nodes", "").split("-")[0]),
+        nodes=nodes,
         tasks_each=tasks_each,
-        tasks=_number(options.get("--ntasks", "")),
-        cards_each=each or by_task,
-        cards=_cards(options.get("--gpus", "")),
+        tasks=tasks,
+        cards_each=each,
+        cards=_cards(options.get("--gpus", "")) or all_by_task,
     )
 
 
@@ -70,6 +73,8 @@ def options_of(words: Sequence[str]) -> dict[str, str]:
     for place, word in enumerate(words):
         if word.startswith("-"):
             name, equals, value = word.partition("=")
+            if word[:2] in _SHORT and len(word) > 2:  # -N2, written together
+                name, equals, value = word[:2], "=", word[2:].lstrip("=")
             following = words[place + 1] if place + 1 < len(words) else ""
             found.setdefault(_SHORT.get(name, name), value if equals else "" if following.startswith("-") else following)
     return found
@@ -80,6 +85,9 @@ def _number(text: str) -> int:
 
 
 def _cards(text: str) -> int:
-    """``gpu:a100:4``, ``a100:4``, ``gpu:4`` or ``4``."""
-    last = text.split(",", maxsplit=1)[0].rpartition(":")[2]
-    return _number(re.sub(r"\(.*\)$", "", last)) if not text.startswith(("tmp", "lustre")) else 0
+    """Cards of ``gpu:a100:4``, ``a100:4``, ``gpu:4``, ``4``, or in a list (``lscratch:100,gpu:4``); ``gpu`` is one."""
+    parts = [re.sub(r"\(.*\)$", "", part) for part in re.split(r",(?![^(]*\))", text)]
+    named = [part for part in parts if part.partition(":")[0] == "gpu"]
+    if not named and len(parts) == 1 and not parts[0].startswith(("tmp", "lustre", "lscratch", "disk", "ssd", "nvme")):
+        named = parts
+    return sum(1 if part == "gpu" else _number(part.rpartition(":")[2]) for part in named)

@@ -101,12 +101,19 @@ def _from_program(text: str, settings: Settings, where: str, folder: Path | None
         keys = flat(read_program(text, settings, where=where, text_of=text_of))
     except QuestionError:
         return _from_loop(text, settings, where, folder)
-    by_rules("huggingface", keys, settings, where=where)
+    by_rules("huggingface", _without_run_names("huggingface", keys, settings), settings, where=where)
     if settings.get("seq") is None:  # the Trainer's arguments have no length: the program's own names do
         own = {name: value for name, value in constants_of(text, where, text_of).items() if name in _LENGTHS}
         shared.also(settings, own, where=where, every=True)
         settings.put("seq", longest_tokenised(text, where), f"{where}: the length its tokenizer cuts samples to")
     return ["huggingface"]
+
+
+def _without_run_names(name: str, keys: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """The keys without names of runs and folders, told as idle: a program's trainer or its own name tells what it is for."""
+    named = [key for key in keys if rules_of(name).RULES.get(key) is objectives.run_named] if name != "shared" else []
+    settings.idle += named
+    return {key: value for key, value in keys.items() if key not in named}
 
 
 def _from_loop(text: str, settings: Settings, where: str, folder: Path | None) -> list[str]:
@@ -240,7 +247,7 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
             if not (formats := _from_script(command, settings, path)):
                 raise
             name = "shared"
-        by_rules(name, given, settings, where=path.name, launch=_LAUNCHERS)
+        by_rules(name, _without_run_names(name, given, settings), settings, where=path.name, launch=_LAUNCHERS)
         formats.append(name)
     settings.put("gpus", command.gpus, f"{path.name}: the launcher")
     if command.more:

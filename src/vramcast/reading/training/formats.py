@@ -77,14 +77,14 @@ def switched(keys: dict[str, Any], settings: Settings) -> dict[str, Any]:
     )
     if not off:
         return keys
-    dropped = [key for key in keys if key.startswith(off) and not _stays(key)]
+    dropped = [key for key in keys if any(key.startswith(section) and not _stays(key, section) for section in off)]
     settings.idle += [f"{key} (switched off)" for key in dropped]
     return {key: value for key, value in keys.items() if key not in set(dropped)}
 
 
-def _stays(key: str) -> bool:
-    """The switch itself, and the cards that a role has where it does not share those of another."""
-    return key.rpartition(".")[2] in _SWITCHES or ".resources." in key
+def _stays(key: str, section: str) -> bool:
+    """The section's own switch, and the cards that a role has where it does not share those of another."""
+    return key.removeprefix(section) in _SWITCHES or ".resources." in key
 
 
 def by_rules(name: str, keys: dict[str, Any], settings: Settings, *, where: str, launch: tuple[str, ...] = ()) -> None:

@@ -38,6 +38,7 @@ def objective_named(settings: Settings, name: Any, because: str) -> None:
 
 
 def run_named(settings: Settings, value: Any, because: str) -> None:
+    """The objective by the name of a run or its folder, in a configuration that names no program."""
     settings.idle.append(because.rsplit(": ", 1)[-1])
     objective_named(settings, str(value).rstrip("/").rsplit("/", 1)[-1], because)
 

@@ -8,7 +8,7 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.reading.shell import ShellStart, open_names, read_script_text
 from vramcast.reading.shell.slurm import job_of, job_of_options, options_of
-from vramcast.reading.training.starting import trains
+from vramcast.reading.training.starting import program_run, trains, words_run
 from vramcast.reading.training.tables import program_named
 from vramcast.untrusted import whole_number
 
@@ -57,6 +57,10 @@ def read_command(text: str) -> Command:
     words, more = _first_of_each(words)
     scripts = [word for word in words if word.endswith(".py") and not word.startswith("-")]
     command = Command(more=more, written=written, scripts=scripts)
+    for one in _commands(words):
+        command.program = command.program or program_run(one)
+        own = (word for word in words_run(one) if word.endswith(".py") or program_named(word))
+        command.objective = command.objective or next(own, "").rsplit("/", 1)[-1]
     for i, word in enumerate(words):
         _program(command, word, words[i + 1] if i + 1 < len(words) else "")
     _flags(command, words)
@@ -107,15 +111,12 @@ def _program(command: Command, word: str, following: str) -> None:
     leaf = word.rsplit("/", 1)[-1]
     if leaf == "megatron" and following in ("sft", "rlhf", "pt"):
         command.program = command.program or "megatron_swift"
-    command.program = command.program or program_named(word)
     for name, program in PROGRAMS.items():
         if leaf == name or (name.endswith("_") and leaf.startswith(name)):
             command.program = command.program or program
     if leaf in ("trl", "sft.py", "dpo.py", "grpo.py", "kto.py", "orpo.py", "reward_modeling.py"):
         command.program = command.program or "huggingface"
         command.task = command.task or (following if leaf == "trl" else leaf.split(".", 1)[0].split("_", 1)[0])
-    if not command.objective and (leaf.endswith(".py") or program_named(word)):
-        command.objective = leaf
     if leaf.endswith(_FILES) and not word.startswith("-") and leaf not in ("tokenizer.json",):
         command.files.append(word)
     if re.fullmatch(r"\+{0,2}[A-Za-z_][\w.]*=\S+", word):  # Hydra adds a key by a plus

@@ -1,7 +1,7 @@
 """Whether a text has a command that starts a training run: a launcher with a script, a framework's own program."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from vramcast.reading.training.tables import program_named
@@ -22,6 +22,35 @@ _OF_TRAINING = re.compile(
     r"learning_rate|lr|\w*epochs?|max_steps|train_iters|\w*accum\w*|lora_\w+|optim\w*|\w*warmup\w*|\w*micro_batch\w*|\w*train_batch\w*|total_training_steps"
 )
 _TRAINING_MODULES = ("torch.distributed.run", "torch.distributed.launch", "axolotl.cli.train", "accelerate.commands.launch")
+
+
+_BEFORE = ("sudo", "nohup", "srun", "exec", "time", "env", "uv", "run")  # words before a program's own name
+_LAUNCHES = re.compile(r"(?:python[\d.]*|torchrun|deepspeed|accelerate|uv|ray|srun|mpirun|horovodrun|colossalai|composer|\$.*)")
+
+
+def program_run(words: Sequence[str]) -> str:
+    """The recorded program that a command starts, "" for none. What is only a value or an address in it names none."""
+    return next((name for word in words_run(words) if (name := program_named(word))), "")
+
+
+def words_run(words: Sequence[str]) -> Iterator[str]:
+    """The words of a command that it runs: its own name, modules after ``-m`` or ``--module``, the first Python file."""
+    whole = [part for word in words for part in (word.split() if _INSIDE.search(word) else (word,))]
+    own = next((place for place, word in enumerate(whole) if word not in _BEFORE and "=" not in word), len(whole))
+    launched = False
+    for place, word in enumerate(whole):
+        if place == own:  # a program by its own name, not by its folder's
+            yield word if word.endswith(".py") else word.rsplit("/", 1)[-1]
+        if word.endswith(".py") and not word.startswith("-"):
+            if launched and place != own:
+                yield word
+            if launched or place == own:
+                return
+        launched = launched or _LAUNCHES.fullmatch(word.rsplit("/", 1)[-1]) is not None
+        if launched and word in ("-m", "--module") and place + 1 < len(whole):
+            yield whole[place + 1]
+            if whole[place + 1] not in _TRAINING_MODULES:
+                return
 
 
 def starts_training(text: str) -> str:
@@ -59,7 +88,7 @@ def _by_flags(words: tuple[str, ...]) -> str:
 
 def _known(lines: "tuple[Line, ...]") -> str:
     for line in lines:
-        words = [word for word in line.words if word not in ("sudo", "nohup", "srun", "exec", "time", "env", "uv", "run")]
+        words = [word for word in line.words if word not in _BEFORE]
         if not words:
             continue
         program, rest = words[0].rsplit("/", 1)[-1], words[1:]
@@ -70,6 +99,6 @@ def _known(lines: "tuple[Line, ...]") -> str:
         module = rest[rest.index("-m") + 1] if "-m" in rest[:-1] else ""
         if program.startswith("python") and (module in _TRAINING_MODULES or any(_MEGATRON.search(word) for word in rest[:3])):
             return module or "a pretraining script"
-        if found := next((name for word in rest if not word.startswith("-") and (name := program_named(word))), ""):
+        if found := program_run(line.words):
             return found
     return ""
