@@ -50,3 +50,12 @@ def test_the_engine_fits_the_card() -> None:
     assert (mac.question.engine, mac.question.quant) == ("llama_cpp", "Q4_K_M")
     assert "vllm has no build for Apple GPU" in mac.assumed[0].because
     assert serving_question("google/gemma-3-27b-it", gpu="4090").question.engine == "vllm"
+
+
+@pytest.mark.parametrize(
+    ("typed", "taken"), [("UD-Q4_K_XL", "Q4_K_M"), ("ud-iq2_xxs", "IQ2_XXS"), ("Q6_K_XL", "Q6_K"), ("UD-Q8_K_XL", "Q8_0")]
+)
+def test_a_mix_of_unsloth_is_taken_as_that_of_its_bits_and_told(typed: str, taken: str) -> None:
+    asked = serving_question("Qwen/Qwen3-8B", engine="llama.cpp", quant=typed, gpu="3060")
+    assert asked.question.quant == taken
+    assert any(one.name == "quant" and typed in one.because for one in asked.assumed)

@@ -62,13 +62,13 @@ def _file(text: str) -> Artefact:
     if match is None:
         return Artefact(model=text, engine="llama_cpp", because="a GGUF file is what llama.cpp loads")
     because = f"there is no file {text}: its name was read"
-    return Artefact(model=match["name"], engine="llama_cpp", quant=_file_type(match["type"]), because=because)
+    return Artefact(model=match["name"], engine="llama_cpp", quant=gguf_type(match["type"]), because=because)
 
 
 def _repository(match: re.Match[str]) -> Artefact:
     stated = match["type"] if match["type"] and match["type"].lower() != "latest" else None
     said = f"the name ends in :{stated}" if stated else f"a GGUF repository: llama.cpp takes {USUAL_TYPE} where none is named"
-    return Artefact(model=match["name"], engine="llama_cpp", quant=_file_type(stated or USUAL_TYPE), because=said)
+    return Artefact(model=match["name"], engine="llama_cpp", quant=gguf_type(stated or USUAL_TYPE), because=said)
 
 
 def _tag(match: re.Match[str]) -> Artefact:
@@ -79,11 +79,16 @@ def _tag(match: re.Match[str]) -> Artefact:
     if name.startswith(_OWN_TYPE):
         return Artefact(model=model, engine="ollama", because="an Ollama tag; its file keeps the maker's 4-bit experts")
     said = f"the tag ends in {typed[1]}" if typed else f"an Ollama tag that names no type is {USUAL_TYPE}"
-    return Artefact(model=model, engine="ollama", quant=_file_type(typed[1] if typed else USUAL_TYPE), because=said)
+    return Artefact(model=model, engine="ollama", quant=gguf_type(typed[1] if typed else USUAL_TYPE), because=said)
 
 
-def _file_type(text: str) -> str:
+def is_unsloths(text: str) -> bool:
+    """Whether that is a mix of Unsloth's own (UD-Q4_K_XL, ud-iq2_xxs), which llama-quantize does not make."""
+    return bool(re.match(r"ud[-_]", text, re.IGNORECASE)) or text.lower().endswith("_k_xl")
+
+
+def gguf_type(text: str) -> str:
     """As llama.cpp spells it: q4_k_m is Q4_K_M, fp16 is F16; Unsloth's UD-Q4_K_XL is the M mix of its bits, UD-Q8_K_XL Q8_0."""
     plain = re.sub(r"^u?d[-_]", "", text.lower()).replace("-", "_")
-    plain = plain.replace("q8_k_xl", "q8_0").replace("_k_xl", "_k_m")
+    plain = plain.replace("q8_k_xl", "q8_0").replace("q6_k_xl", "q6_k").replace("_k_xl", "_k_m")
     return {"fp16": "F16"}.get(plain, plain.upper())
