@@ -114,3 +114,23 @@ def test_programs_that_name_themselves_end(text: str) -> None:
     program: Program = parse_python(text, "program")
     for value in program.names.values():
         program.value(value)
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("{k: v for k, v in {'a': 1, 'b': 2}.items() if k in ('a', 'c')}", {"a": 1}),
+        ("{k: v for k, v in {'a': 1, 'b': 2}.items() if k not in ['a']}", {"b": 2}),
+        ("{k: v for k, v in {'a': None, 'b': 0}.items() if v is not None}", {"b": 0}),
+        ("{k: v for k, v in {'a': None, 'b': 0, 'c': 3}.items() if v}", {"c": 3}),
+        ("[x for x in ['b', '', 'a'] if x]", ["b", "a"]),
+        ("sorted(['b', 'a'])", ["a", "b"]),
+    ],
+)
+def test_filters_are_applied(expression: str, value: object) -> None:
+    assert _held(expression) == value
+
+
+@pytest.mark.parametrize("expression", ["[x for x in ['a', 'bc'] if len(x) > 1]", "sorted(['b', 'ac'], key=len)"])
+def test_a_filter_that_is_not_worked_out_leaves_the_value_open(expression: str) -> None:
+    assert isinstance(_held(expression), Open)

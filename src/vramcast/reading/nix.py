@@ -21,12 +21,41 @@ _KEYWORDS = {"true": True, "false": False, "null": None}
 _MOST, _DEEPEST = 60_000, 60
 
 
+_IDENTITY = ("mkForce", "mkDefault", "mkOverride", "mkBefore", "mkAfter")  # how strongly a value is said, not which
+_CONDITIONAL = ("optionals", "optional", "optionalString", "optionalAttrs", "mkIf")
+
+
 class Unknown:
-    """A value that only Nix would tell."""
+    """A value that only Nix would tell; ``name``: the expression."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+
+    @property
+    def word(self) -> str:
+        """The value as an open variable of a command: ``${config_my_len}``."""
+        return f"${{{re.sub(r'[^A-Za-z0-9_]+', '_', self.name)[:40].strip('_') or 'nix'}}}"
 
 
-class _Set(dict[str, Any]):
-    """An attribute set; ``names``: what is in scope inside it."""
+class Perhaps(str):
+    """A text that stands only under a ``condition`` that only Nix would tell."""
+
+    condition: str
+
+    def __new__(cls, text: str, condition: str) -> "Perhaps":
+        """``text`` under ``condition``."""
+        made = super().__new__(cls, text)
+        made.condition = condition
+        return made
+
+
+def perhaps(value: Any, condition: str) -> Any:
+    """A value whose texts stand under a condition."""
+    if isinstance(value, dict):
+        return {key: perhaps(inner, condition) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [perhaps(inner, condition) for inner in value]
+    return Perhaps(value, condition) if isinstance(value, str) else value
 
 
 def parse_nix(text: str, what: str) -> Any:
@@ -78,29 +107,48 @@ class _Reader:
             self._take(";")
             return self.expression(scope, depth + 1)
         if self._take("if"):
-            self.expression(scope, depth + 1)
-            self._take("then")
-            then = self.expression(scope, depth + 1)
-            self._take("else")
-            self.expression(scope, depth + 1)
-            return then
+            return self._chosen(scope, depth)
         return self._joined(scope, depth)
+
+    def _chosen(self, scope: dict[str, Any], depth: int) -> Any:
+        """The arm of an ``if`` that its condition tells, or both where they are equal; else the value is open."""
+        start = self.at - len(self.token)
+        condition = self.expression(scope, depth + 1)
+        named = f"if {self._since(start)}"
+        self._take("then")
+        then = self.expression(scope, depth + 1)
+        self._take("else")
+        otherwise = self.expression(scope, depth + 1)
+        if isinstance(condition, bool):
+            return then if condition else otherwise
+        return then if type(then) is type(otherwise) and then == otherwise else Unknown(named)
+
+    def _since(self, start: int) -> str:
+        """The text from a token's start up to the token that is next."""
+        return self.text[start : self.at - len(self.token)].strip()
 
     def _joined(self, scope: dict[str, Any], depth: int) -> Any:
         """Applications joined by ``++``, ``//`` and ``+``; other operators leave the value open."""
+        start = self.at - len(self.token)
         found = self._applied(scope, depth)
         while self.kind == "mark" and self.token not in (";", ",", ")", "]", "}", "=", ":", "@"):
             mark = self.token
             self._next()
             right = self._applied(scope, depth)
-            if mark == "++" and isinstance(found, list) and isinstance(right, list):
-                found = found + right
+            if mark == "++" and isinstance(found, list | Unknown) and isinstance(right, list | Unknown):
+                found = [*(found if isinstance(found, list) else [found]), *(right if isinstance(right, list) else [right])]
             elif mark == "//" and isinstance(found, dict) and isinstance(right, dict):
-                found = _Set({**found, **right})
+                found = {**found, **right}
             elif mark == "+" and isinstance(found, str) and isinstance(right, str):
                 found = found + right
+            elif mark in ("+", "*") and type(found) in (int, float) and type(right) in (int, float):
+                found = found + right if mark == "+" else found * right
+            elif mark in ("==", "!=") and all(isinstance(one, str | int | float) for one in (found, right)):
+                found = (found == right) is (mark == "==")
+            elif mark == "//":
+                found = found if isinstance(found, dict) else right if isinstance(right, dict) else Unknown()
             else:
-                found = found if isinstance(found, dict | list) else right if isinstance(right, dict | list) else Unknown()
+                found = Unknown(self._since(start))
         if self._take(":"):  # a function's head: its body is the value
             return self.expression(scope, depth + 1)
         if self._take("@"):
@@ -111,20 +159,30 @@ class _Reader:
     def _applied(self, scope: dict[str, Any], depth: int) -> Any:
         """Simple values side by side: one stands for itself, several are a call, whose last set, list or text counts."""
         values: list[Any] = []
-        start, head = self.at - len(self.token), ""
+        start, head, condition = self.at - len(self.token), "", ""
         while (self.kind in ("text", "long", "number", "path", "name") or self.token in ("{", "[", "(")) and not (
             self.kind == "name" and self.token in ("then", "else", "in", "or") and values
         ):
+            before = self.at - len(self.token)
             values.append(self._simple(scope, depth + 1))
+            condition = self._since(before) if len(values) == 2 else condition
             head = head or self.text[start : self.at]
         if len(values) == 1:
             return values[0]
-        if _MAKES.match(head):
-            return Unknown()
+        whole = self._since(start)
+        if not values or _MAKES.match(head):
+            return Unknown(whole)
+        if (known := _call(re.split(r"[\s(\[{\"']", whole, maxsplit=1)[0].rpartition(".")[2], values, condition)) is not None:
+            return known
         told = [one for one in values if isinstance(one, dict | list | str) and one != ""]
-        return told[-1] if told else Unknown()
+        return told[-1] if told else Unknown(whole)
 
     def _simple(self, scope: dict[str, Any], depth: int) -> Any:
+        start = self.at - len(self.token)
+        found = self._atom(scope, depth)
+        return Unknown(self._since(start)) if isinstance(found, Unknown) and not found.name else found
+
+    def _atom(self, scope: dict[str, Any], depth: int) -> Any:
         if depth > _DEEPEST:
             raise IndexError
         kind, token = self.kind, self.token
@@ -161,7 +219,7 @@ class _Reader:
         return value
 
     def _set(self, scope: dict[str, Any], depth: int) -> Any:
-        found = _Set()
+        found: dict[str, Any] = {}
         self._bindings(found, dict(scope), depth, "}")
         return found
 
@@ -237,11 +295,28 @@ class _Reader:
         return program[1] if program else f"${{{re.sub(r'[^A-Za-z0-9_]', '_', inside)[:40].strip('_') or 'nix'}}}"
 
 
+def _call(name: str, values: list[Any], condition: str) -> Any:
+    """What a call of Nix's library is: ``toString x``, ``lib.optionals condition [...]``; None for other functions."""
+    last = values[-1]
+    if name == "toString" and len(values) == 2:
+        return Unknown(condition) if isinstance(last, Unknown | bool | dict | list) else str(last)
+    if name in _IDENTITY:
+        return last
+    if name not in _CONDITIONAL or len(values) != 3:
+        return None
+    if values[1] is False:
+        return {"optionals": [], "optional": [], "optionalString": "", "optionalAttrs": {}}.get(name, Unknown(condition))
+    last = [last] if name == "optional" else last
+    if values[1] is True or (name == "mkIf" and condition.endswith((".enable", "enabled"))):  # a module's own switch
+        return last
+    return Perhaps(str(last), condition) if type(last) in (int, float) else perhaps(last, condition)
+
+
 def _put(into: dict[str, Any], keys: list[str], value: Any) -> None:
     """A value at its path; sets at one path are joined, as Nix does."""
     for key in keys[:-1]:
         held = into.get(key)
-        into[key] = held if isinstance(held, dict) else _Set()
+        into[key] = held if isinstance(held, dict) else {}
         into = into[key]
     last, held = keys[-1], into.get(keys[-1])
-    into[last] = _Set({**held, **value}) if isinstance(held, dict) and isinstance(value, dict) else value
+    into[last] = {**held, **value} if isinstance(held, dict) and isinstance(value, dict) else value

@@ -1,7 +1,10 @@
 """Methods and plain functions whose value follows from their arguments: of text, lists, mappings and numbers. None for others."""
 
+import ast
 import json
 import shlex
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 _LONGEST = 4_000
@@ -98,3 +101,49 @@ def _parsed(text: str) -> Any:
     except VramcastError:
         return None
     return found if isinstance(found, dict | list) else None
+
+
+def in_order(values: list[Any]) -> Any:
+    """``sorted(values)``; as they are where they cannot be compared."""
+    with suppress(TypeError):
+        return sorted(values)
+    return values
+
+
+def kept_by(held: Any, names: list[ast.expr], tests: list[ast.expr], value_of: Callable[[ast.expr], Any]) -> Any:
+    """What the tests of a comprehension keep of a list or mapping: ``if v``, ``if v is not None``, ``if k in (...)``.
+
+    None for other tests, and where a test is about a value that only running the program would tell.
+    """
+    if not isinstance(held, list | dict):
+        return None
+    parts: list[tuple[Any, ...]] = [(one,) for one in held] if isinstance(held, list) else list(held.items())
+    for test in tests:
+        about = test.left if isinstance(test, ast.Compare) else test
+        place = next((i for i, name in enumerate(names) if ast.unparse(name) == ast.unparse(about)), None)
+        keeps = _test(test, value_of)
+        if place is None or keeps is None:
+            return None
+        truths = [keeps(one[place]) for one in parts]
+        if None in truths:
+            return None
+        parts = [one for one, truth in zip(parts, truths, strict=True) if truth]
+    return [one[0] for one in parts] if isinstance(held, list) else {one[0]: one[1] for one in parts}
+
+
+def _test(test: ast.expr, value_of: Callable[[ast.expr], Any]) -> Callable[[Any], bool | None] | None:
+    """A test of one value; what is open stays, for it is there, but in no list of literals."""
+    if isinstance(test, ast.Name):
+        return bool
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    how, right = test.ops[0], test.comparators[0]
+    if isinstance(how, ast.IsNot) and isinstance(right, ast.Constant) and right.value is None:
+        return lambda one: one is not None
+    if isinstance(how, ast.Eq | ast.NotEq) and isinstance(right, ast.Constant):
+        return lambda one: (one == right.value) is isinstance(how, ast.Eq) if isinstance(one, str | int | float | None) else None
+    listed = [value_of(one) for one in right.elts] if isinstance(right, ast.Tuple | ast.List | ast.Set) else value_of(right)
+    literals = isinstance(listed, list) and all(isinstance(one, str | int | float | None) for one in listed)
+    if not isinstance(how, ast.In | ast.NotIn) or not literals:
+        return None
+    return lambda one: (one in listed) is isinstance(how, ast.In) if isinstance(one, str | int | float | None) else None

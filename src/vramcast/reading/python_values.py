@@ -12,7 +12,7 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.reading.python_imports import Imports, TextOf, imports_of
-from vramcast.reading.python_methods import method_value
+from vramcast.reading.python_methods import in_order, kept_by, method_value
 from vramcast.reading.python_scopes import Binding, Scopes, called, class_values, field_defaults, kept_by_objects, options_of
 
 __all__ = ["Open", "Program", "called", "field_defaults", "parse_python"]
@@ -198,8 +198,8 @@ class Program:
         if not unchanged or isinstance(node, ast.DictComp) is not items:
             return Open(ast.unparse(node)[:40])
         held = source.iter.func.value if items else source.iter  # type: ignore[attr-defined]
-        value = self.value(held, depth + 1)
-        return value if isinstance(value, list | dict) else Open(ast.unparse(node)[:40])
+        kept = kept_by(self.value(held, depth + 1), own, source.ifs, lambda one: self.value(one, depth + 1))
+        return Open(ast.unparse(node)[:40]) if kept is None else kept
 
     def _name(self, node: ast.Name, depth: int) -> Any:
         """What a name holds here: the last assignment before it whose branch runs, in its scope or one around it."""
@@ -362,8 +362,8 @@ class Program:
             return arguments[2] if isinstance(held, Open) and len(arguments) > 2 else held
         if name == "join" and any(isinstance(one, Open) for one in arguments) and isinstance(arguments[-1], str):
             return arguments[-1]  # a path below a root that is open
-        if name in ("list", "tuple", "sorted") and len(arguments) == 1 and isinstance(arguments[0], list):
-            return arguments[0]
+        if name in ("list", "tuple", "sorted") and len(arguments) == 1 and isinstance(arguments[0], list) and not node.keywords:
+            return in_order(arguments[0]) if name == "sorted" else arguments[0]
         base = self.value(node.func.value, depth + 1) if isinstance(node.func, ast.Attribute) else None
         found = method_value(name, base, arguments, self.keywords(node) if name == "format" else {})
         if found is not None and not isinstance(found, Open):

@@ -248,3 +248,23 @@ def test_arguments_of_a_charts_other_sections_are_not_the_engines() -> None:
     assert "--max-num-seqs" not in launch.flags
     assert launch.flags[:2] == ("--max-model-len", "8192")
     assert launch.flags[2:] == ("--speculative-method", "ngram", "--num-speculative-tokens", "4")
+
+
+def test_a_kustomization_by_its_name(tmp_path: Path) -> None:
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n  - name: a\n    image: vllm/vllm-openai:v0.11.0\n"
+    )
+    (tmp_path / "pod.yaml").write_text(f"{pod}    args: [--model, org/Model-8B]\n")
+    (tmp_path / "kustomization.yaml").write_text("resources:\n- pod.yaml\n")
+    found = read_serving_file(str(tmp_path / "kustomization.yaml"))
+    assert (found.kind, [one.model for one in found.launches]) == ("kustomization", ["org/Model-8B"])
+
+
+def test_supervisors_variables_and_comments() -> None:
+    text = (
+        "[program:a]\ncommand=vllm serve org/M --max-model-len %(ENV_LEN)s --port 80%(process_num)02d ; the engine\n"
+        'environment=LEN="512"\n'
+    )
+    (launch,) = find_launches(text, "supervisord.conf").launches
+    assert launch.flags[:2] == ("--max-model-len", "512")
+    assert "engine" not in launch.flags

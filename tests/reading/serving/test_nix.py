@@ -56,7 +56,12 @@ def test_a_unit_alone() -> None:
         ("let x = { y = 3; }; in x // { z = x.y; }", {"y": 3, "z": 3}),
         ('x: y: lib.mkIf x.on { a = "1\\n${y}"; }', {"a": "1\n${y}"}),
         ("{ a = ''two ''${x} ${'1'}''; # no\n /* no */ }", None),
-        ("if x then { a = 1; } else { b = 2; }", {"a": 1}),
+        ("if true then { a = 1; } else { b = 2; }", {"a": 1}),
+        ("let n = 4; in if n == 8 then 1 else 2", 2),
+        ("if x then [ 1 ] else [ 1 ]", [1]),
+        ("toString (4 * 1024)", "4096"),
+        ("[ 1 ] ++ lib.optionals false [ 2 ] ++ lib.optional true 3", [1, 3]),
+        ("lib.mkForce 5", 5),
         ("with pkgs; [ 1 ] ++ [ 2 ]", [1, 2]),
         ('"a" + "b"', "ab"),
     ],
@@ -79,3 +84,41 @@ def test_nesting_without_end(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "{", '"', "''", "${", "{ a = ", "let x = 1;", "]", '{ "a${', "\\", "rec"])
 def test_what_ends_early(text: str) -> None:
     assert not find_launches(text, "a.nix").launches
+
+
+def _server(options: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    text = (
+        f'{{ config, lib, ... }}: let ctx = 32768; in {{ services.llama-cpp = {{ model = "/m/A-8B-Q4_K_M.gguf"; {options} }}; }}'
+    )
+    (launch,) = find_launches(text, "a.nix").launches
+    return launch.flags, launch.unread
+
+
+@pytest.mark.parametrize(
+    ("options", "flags", "unread"),
+    [
+        ('extraFlags = [ "-c" (toString ctx) ];', ("-c", "32768"), ()),
+        ('extraFlags = [ "-c" (toString config.my.len) ];', ("-c", "${config_my_len}"), ()),
+        ("contextSize = cfg.ctx;", ("--ctx-size", "${cfg_ctx}"), ()),
+        ("flashAttention = false;", ("--flash-attn", "off"), ()),
+        ('mmproj = "/x.gguf";', (), ("mmproj",)),
+        ('extraFlags = [ "-c" "8" ] ++ lib.optionals cfg.big [ "-ngl" "9" ];', ("-c", "8", "-ngl", "9"),
+         ("-ngl 9 (counted, though under a condition: cfg.big)",)),
+        ("nGpuLayers = lib.mkIf cfg.big 20;", ("--n-gpu-layers", "20"),
+         ("--n-gpu-layers 20 (counted, though under a condition: cfg.big)",)),
+    ],
+)  # fmt: skip
+def test_what_is_told_of_a_server(options: str, flags: tuple[str, ...], unread: tuple[str, ...]) -> None:
+    assert _server(options) == (flags, unread)
+
+
+@pytest.mark.parametrize("off", ["= { enable = false;", "= lib.mkIf false { enable = true;"])
+def test_a_service_that_is_off_starts_nothing(off: str) -> None:
+    text = f'{{ lib, ... }}: {{ services.llama-cpp {off} model = "/m/A-8B-Q4_K_M.gguf"; extraFlags = [ "-c" "8" ]; }}; }}'
+    assert find_launches(text, "a.nix").launches == ()
+    assert find_launches(text.replace("false", "true"), "a.nix").launches
+
+
+def test_a_condition_with_two_models_leaves_the_model_open() -> None:
+    text = '{ services.llama-cpp = { model = if c.big then "A-32B-Q4_K_M.gguf" else "A-8B-Q4_K_M.gguf"; }; }'
+    assert find_launches(text, "a.nix").launches[0].model == "${if_c_big}"

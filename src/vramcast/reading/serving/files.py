@@ -224,7 +224,7 @@ def _yaml(content: str, what: str, held: Surroundings) -> Found:
     else:
         documents = parse_yaml_documents(plain, what)
     first = next((one for one in documents if one is not None), None)
-    if kustomize.is_kustomization(first):
+    if kustomize.is_kustomization(first, what):
         return Found(kind=kustomize.NAME, launches=kustomize.read(first, held))
     if launches := kubernetes.read(documents, held) or kubernetes.of_operators(documents, held):
         return Found(kind=kubernetes.NAME, launches=launches)
@@ -283,7 +283,10 @@ def _unit(content: str, held: Surroundings) -> tuple[Launch, ...]:
 def _supervised(content: str, held: Surroundings) -> tuple[Launch, ...]:
     """The commands of supervisord's programs, each with its variables (``[program:NAME]``, ``command=``, ``environment=``)."""
     found: list[Launch] = []
-    plain = re.sub(r"\n[ \t]+", " ", content)
+    plain = re.sub(r"\s;.*$", "", content, flags=re.M)
+    plain = re.sub(r"\n[ \t]+", " ", plain)
+    # Supervisor 4.2, "Environment Variables" of its configuration file: %(ENV_X)s is the variable X
+    plain = re.sub(r"%\((?:ENV_)?(\w{1,60})\)0?\d{0,2}[sd]", r"${\1}", plain)
     for name, body in re.findall(r"^\[program:([^\]\n]{1,100})\]([^\0]*?)(?=^\[|\Z)", plain, re.M):
         command = re.search(r"^command\s*=\s*(.{1,4000})$", body, re.M)
         said = re.search(r"^environment\s*=\s*(.{1,4000})$", body, re.M)

@@ -24,12 +24,13 @@ _FILES = ("kustomization.yaml", "kustomization.yml")
 TextOf = Callable[[str], str | None]
 
 
-def is_kustomization(document: Any) -> bool:
-    """Whether a mapping is a kustomization or a component of one."""
-    return isinstance(document, dict) and (
-        document.get("kind") in ("Kustomization", "Component")
-        or (isinstance(document.get("resources"), list) and "apiVersion" not in document and bool(_JOINS & document.keys()))
-    )
+def is_kustomization(document: Any, name: str = "") -> bool:
+    """Whether a mapping is a kustomization or a component of one: by its kind, its keys, or the file's ``name``."""
+    if not isinstance(document, dict):
+        return False
+    listed = isinstance(document.get("resources"), list) and "apiVersion" not in document
+    named = posixpath.basename(name) in _FILES
+    return document.get("kind") in ("Kustomization", "Component") or (listed and (named or bool(_JOINS & document.keys())))
 
 
 _JOINS = frozenset(
@@ -38,12 +39,10 @@ _JOINS = frozenset(
 
 
 def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
-    """What the joined resources start, each with the files that were not at hand; () for what is no kustomization.
+    """What the joined resources start, each with the files that were not at hand.
 
     Raises QuestionError where nothing starts and a base is not at hand, and for bases that hold each other.
     """
-    if not is_kustomization(document):
-        return ()
     joining = _Joining(held.text_of)
     found = kubernetes.read(joining.resources(document, "", ()), held)
     if joining.bases and not found:

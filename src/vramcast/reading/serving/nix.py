@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vramcast.reading.nix import parse_nix
+import msgspec
+
+from vramcast.reading.nix import Perhaps, Unknown, parse_nix
 from vramcast.reading.serving import any_mapping, llama_swap
 from vramcast.reading.serving.any_engine import walk
 from vramcast.reading.serving.commands import launch_of
@@ -26,12 +28,15 @@ _LLAMA = {
     "hfRepo": "--hf-repo", "hfFile": "--hf-file", "model": "--model", "port": "--port", "host": "--host",
     "splitMode": "--split-mode", "nCpuMoe": "--n-cpu-moe",
 }  # fmt: skip
+_THREE_STATES = ("--flash-attn",)  # on, off, auto: off is said
+_LISTS = ("extraFlags", "extraArgs", "flags", "args")
+_IDLE = ("enable", "package", "openFirewall", "environment", "settings", "user", "group", "instances", "enableMetrics", "dataDir")
 _SERVERS = ("llama-cpp", "llama-server", "llama-cpp-server", "llamacpp")
 
 
 def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
     """The engines that a module starts; () where it starts none. Raises QuestionError for what is no Nix."""
-    whole = _plain(parse_nix(text, held.where or "the file"), held.variables)
+    whole = _plain(parse_nix(text, held.where or "the file")) or {}
     found: list[Launch] = []
     for place, one, above in walk(whole):
         name = place.rsplit(".", 1)[-1]
@@ -46,16 +51,25 @@ def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
     return (*found, *(one for one in any_mapping.read(whole, held) if (one.engine, one.model) not in told))
 
 
-def _plain(value: Any, given: Mapping[str, str]) -> Any:
-    """The values without what only Nix would tell; a command of a set of arguments as its words."""
+def _plain(value: Any, option: str = "") -> Any:
+    """The values, without sections that are off; what only Nix would tell is open among words and in options of a server.
+
+    A command of a set of arguments is its words.
+    """
     if isinstance(value, dict):
-        inside = {key: _plain(inner, given) for key, inner in value.items()}
+        if value.get("enable") is False:
+            return None
+        inside = {key: _plain(inner, key) for key, inner in value.items()}
         command = inside.get("cmd")
         if isinstance(command, dict) and isinstance(command.get("args"), dict):
             inside["cmd"] = " ".join(("llama-server", *_words(command["args"])))
         return {key: inner for key, inner in inside.items() if inner is not None}
     if isinstance(value, list):
-        return [one for one in (_plain(inner, given) for inner in value) if one is not None]
+        return [
+            one for one in (inner.word if isinstance(inner, Unknown) else _plain(inner) for inner in value) if one is not None
+        ]
+    if isinstance(value, Unknown):
+        return value.word if option in _LLAMA else None
     return value if isinstance(value, str | int | float | bool) else None
 
 
@@ -76,24 +90,43 @@ def _llama_cpp(one: Mapping[str, Any], held: Surroundings) -> list[Launch]:
 
 
 def _server(one: Mapping[str, Any], held: Surroundings, name: str) -> list[Launch]:
-    if one.get("enable") is False:
-        return []
     words: list[str] = []
+    conditions: dict[str, list[str]] = {}
     for key, flag in _LLAMA.items():
         value = one.get(key)
         value = value.get("url") if isinstance(value, dict) else value
-        if isinstance(value, str | int | float) and value is not False:
-            words += [flag, "on" if value is True else str(value)]
-    for key in ("extraFlags", "extraArgs", "flags", "args"):
-        words += words_of(one.get(key))
+        if isinstance(value, str | int | float) and (value is not False or flag in _THREE_STATES):
+            said = [flag, {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)]
+            words += said
+            _note(conditions, value, said)
+    for key in _LISTS:
+        value = one.get(key)
+        words += words_of(value)
+        for word in value if isinstance(value, list) else (value,):
+            _note(conditions, word, [str(word)])
+    words += [word for pair in _words(_mapping(one.get("settings"))) for word in pair.split(" ", 1)]
     environment = environment_of(one.get("environment"))
     launch = launch_of(Program(engine="llama_cpp", words=tuple(words)), held, environment, name)
-    return [launch] if launch and launch.model else []
+    if not launch or not launch.model:
+        return []
+    other = [key for key in one if key not in _LLAMA and key not in _LISTS and key not in _IDLE]
+    return [msgspec.structs.replace(launch, unread=(*launch.unread, *_told(conditions), *other))]
+
+
+def _note(conditions: dict[str, list[str]], value: Any, said: list[str]) -> None:
+    if isinstance(value, Perhaps):
+        conditions.setdefault(value.condition, []).extend(said)
+
+
+def _told(conditions: Mapping[str, list[str]]) -> list[str]:
+    return [f"{' '.join(said)} (counted, though under a condition: {condition[:60]})" for condition, said in conditions.items()]
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _ollama(one: Mapping[str, Any], held: Surroundings) -> list[Launch]:
-    if one.get("enable") is False:
-        return []
     models = [model for model in one.get("loadModels") or [] if isinstance(model, str)]
     environment = environment_of(one.get("environmentVariables"))
     made = (launch_of(Program(engine="ollama", words=(model,)), held, environment, model) for model in models)
@@ -104,4 +137,7 @@ def _container(one: Mapping[str, Any], held: Surroundings, name: str) -> tuple[L
     entry, arguments = words_of(one.get("entrypoint")), words_of(one.get("cmd"))
     shown = environment_of(one.get("environment"))
     what = Container(image=str(one["image"]), entry=entry, arguments=arguments, environment=shown, name=name)
-    return what.launches(held)
+    conditions: dict[str, list[str]] = {}
+    for word in one["cmd"] if isinstance(one.get("cmd"), list) else ():
+        _note(conditions, word, [str(word)])
+    return tuple(msgspec.structs.replace(x, unread=(*x.unread, *_told(conditions))) for x in what.launches(held))
