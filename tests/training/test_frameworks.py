@@ -266,6 +266,22 @@ def test_openrlhf_divides_a_model_from_two_cards_on(cards: int, sharding: str) -
     assert recipe(framework="openrlhf", parallel=Parallel(dp=cards), gpus=cards).sharding.kind == sharding
 
 
+@pytest.mark.parametrize("zero", [0, 3])
+def test_megatron_deepspeed_refuses_stages_without_rules(zero: int) -> None:
+    with pytest.raises(QuestionError, match=f"no rules for ZeRO stage {zero}: use --zero 1 or 2"):
+        recipe(framework="megatron_deepspeed", zero=zero, parallel=Parallel(dp=2), gpus=2)
+
+
+def test_a_release_of_llm_foundry_is_not_one_of_transformers() -> None:
+    """0.22.0 is of 2025: transformers 0.22 would have filled gradients with zeros."""
+    model = msgspec.structs.replace(MODEL, family="qwen3")
+    named, newest = (
+        forecast_training(Training(model="x", seq=512, framework="llm_foundry", framework_version=version), model=model)
+        for version in ("0.22.0", None)
+    )
+    assert [rank.needed_bytes for rank in named.ranks] == [rank.needed_bytes for rank in newest.ranks]
+
+
 def test_a_release_of_verl_is_not_one_of_transformers() -> None:
     """0.4 of verl is of 2025: gradients are given back after a step, which transformers 0.4 did not do."""
     assert recipe(framework="verl", framework_version="0.4", parallel=Parallel(dp=8), gpus=8).update.frees_gradients

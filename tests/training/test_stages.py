@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from vramcast.errors import QuestionError
 from vramcast.training.counts import held_tensors, stages
 from vramcast.training.forecast import forecast_training
 from vramcast.training.shape import Shape, shape_model
@@ -40,7 +41,7 @@ def test_every_layer_is_on_one_stage(layers: int, pp: int, ends: bool) -> None:
         (30, 4, 1, "even", [7, 8, 8, 7]),
         (32, 4, 1, "balanced_ends", [8, 9, 9, 6]),  # DeepSpeed fills one after another
         (27, 4, 2, "even_ends", [7, 7, 7, 6]),
-        (6, 8, 1, "even", [1, 1, 1, 1, 1, 1, 0, 0]),
+        (5, 4, 1, "even", [2, 1, 1, 1]),  # with the ends counted the last would have none
     ],
 )
 def test_memory_and_time_cut_stages_by_one_rule(layers: int, pp: int, vpp: int, cut: str, depths: list[int]) -> None:
@@ -48,6 +49,22 @@ def test_memory_and_time_cut_stages_by_one_rule(layers: int, pp: int, vpp: int, 
     assert [sum(stop - start for start, stop in stage) for stage in spans] == depths
     covered = sorted(n for stage in spans for start, stop in stage for n in range(start, stop))
     assert covered == list(range(layers))
+
+
+@pytest.mark.parametrize(
+    ("layers", "pp", "vpp", "cut"),
+    [
+        (4, 8, 1, "even_ends"),
+        (7, 8, 1, "even_ends"),
+        (6, 8, 1, "even"),
+        (5, 4, 2, "even"),
+        (5, 4, 2, "even_ends"),
+        (5, 4, 1, "balanced"),  # two, two, one and none
+    ],
+)
+def test_a_cut_that_leaves_a_stage_without_layers_is_refused(layers: int, pp: int, vpp: int, cut: str) -> None:
+    with pytest.raises(QuestionError, match=r"without layers|too few"):
+        stage_spans(layers, pp=pp, vpp=vpp, cut=cut)  # type: ignore[arg-type]
 
 
 def test_torchtitan_cuts_stages_by_layers_and_ends_since_august_2025() -> None:

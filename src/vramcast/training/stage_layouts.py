@@ -22,17 +22,26 @@ def stage_spans(layers: int, *, pp: int, vpp: int, cut: Cut, layout: str = "") -
 
     ``even``: every chunk as long as the others; where layers do not divide, as ``even_ends`` with embedding and head as a layer
     each, and the first stages one longer where that leaves a stage without layers. ``balanced``: as many as the fullest needs,
-    one stage after another. Raises QuestionError for a layout that is none of these layers or stages.
+    one stage after another. Raises QuestionError for a layout that is none of these layers or stages, and for a cut that leaves
+    a stage without layers.
     """
     if layout:
         return layout_spans(layout, layers=layers, pp=pp, vpp=vpp)
     if cut in ("balanced", "balanced_ends"):
-        return [[span] for span in balanced_bounds(layers, pp, ends=cut == "balanced_ends")]
+        spans = balanced_bounds(layers, pp, ends=cut == "balanced_ends")
+        if any(start >= stop for start, stop in spans):
+            raise QuestionError(
+                f"{layers} layers cut into {pp} stages as evenly as DeepSpeed does leave a stage without layers, "
+                "for which there are no rules: use a smaller pp"
+            )
+        return [[span] for span in spans]
     if cut == "even" and layers % (pp * vpp) == 0:
         return _dealt([layers // (pp * vpp)] * (pp * vpp), pp)
     try:
         return layout_spans(balanced_layout(layers, pp, vpp), layers=layers, pp=pp, vpp=vpp)
     except QuestionError:
+        if cut == "even_ends" or vpp > 1 or layers < pp:
+            raise
         each, more = divmod(layers, pp)
         return _dealt([each + (stage < more) for stage in range(pp)], pp)
 
@@ -135,14 +144,17 @@ def counted_ends(layers: int, pp: int, vpp: int, *, embedding: bool, loss: bool)
 def balanced_layout(layers: int, pp: int, vpp: int) -> str:
     """The layout whose chunks differ by one layer at most, embedding and loss counted as a layer each.
 
-    Raises QuestionError where there are fewer layers than chunks.
+    Raises QuestionError where they leave a stage without layers.
     """
     chunks = pp * vpp
     each, more = divmod(layers + 2, chunks)
     depths = [each + (place < more) for place in range(chunks)]
     depths[0], depths[-1] = depths[0] - 1, depths[-1] - 1
     if min(depths) < 0 or not all(sum(depths[stage::pp]) for stage in range(pp)):
-        raise QuestionError(f"{layers} layers are too few for pp {pp} stages of {vpp} chunks, embedding and loss beside them")
+        raise QuestionError(
+            f"{layers} layers are too few for pp {pp} stages of {vpp} chunks, embedding and loss beside them: "
+            f"use a smaller pp{' or vpp' if vpp > 1 else ''}"
+        )
     return _written(depths)
 
 

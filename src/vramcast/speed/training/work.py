@@ -328,14 +328,17 @@ class _Site:
         acted = 0.0 if fused else self._streamed(copies * one.width * (gates + 1) * one.element)
         if weight in NARROW:
             sorted_s += self._cast(copies * (one.hidden + (0 if fused else one.width)))
-        ahead, behind = _BIAS_BYTES if one.biased and self.kind == "fused" and not fused else (0.0, 0.0)
+        bias = (0.0, 0.0)
+        if one.biased and self.kind == "fused" and not fused:
+            ahead, behind = _BIAS_BYTES
+            bias = (self._streamed(copies * one.hidden * ahead), self._streamed(copies * one.hidden * behind))
         back = there * (1.0 if self.job.frozen else 2.0)
         if not self.job.frozen:
             back += self._added(float(one.held) * one.width * one.hidden * (gates + 1))
         return [
             (one.name, "experts", there, back),
             ("permutation", "streams", sorted_s, sorted_s),
-            ("expert bias", "streams", self._streamed(copies * one.hidden * ahead), self._streamed(copies * one.hidden * behind)),
+            ("expert bias", "streams", *bias),
             ("expert activation", "streams", acted, 1.5 * acted),
         ]
 

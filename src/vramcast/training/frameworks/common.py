@@ -210,10 +210,11 @@ def attention_on(card: Accelerator | None, recipe: Recipe) -> tuple[Recipe, tupl
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Axes of parallelism a framework has no code for, and whether it runs DeepSpeed's ZeRO."""
+    """Axes of parallelism a framework has no code for, whether it runs DeepSpeed's ZeRO, and the stages with rules here."""
 
     lacks: tuple[str, ...] = ()
     zero: bool = True
+    stages: tuple[int, ...] = (0, 1, 2, 3)
     source: str
 
 
@@ -230,6 +231,10 @@ LIMITS = {
     "megatron": Limits(zero=False, source="Megatron-LM, training/arguments.py: --use-distributed-optimizer, --use-megatron-fsdp"),
     "megatron_bridge": Limits(
         zero=False, source="Megatron-Bridge, training/config.py: the distributed optimizer or Megatron FSDP"
+    ),
+    "megatron_deepspeed": Limits(
+        stages=(1, 2),
+        source="DeepSpeed 0.6.0, runtime/pipe/engine.py: no ZeRO-3 under a pipeline; stage 0's FP16_Optimizer has no rules here",
     ),
     "ms_swift": Limits(lacks=("pp",), source=_TRAINER),
     "nemo_rl": Limits(lacks=("pp",), zero=False, source="NeMo RL, dtensor_policy_worker.py: FSDP2 with tp and cp"),
@@ -263,6 +268,9 @@ def check_framework(question: Training, recipe: Recipe) -> None:
         return
     if question.zero and not limits.zero:
         raise QuestionError(f"{recipe.framework} does not run DeepSpeed ZeRO: use --fsdp, or --framework hf_trainer")
+    if question.zero is not None and question.zero not in limits.stages and "sharding" not in question.options:
+        known = " or ".join(map(str, limits.stages))
+        raise QuestionError(f"{recipe.framework} has no rules for ZeRO stage {question.zero}: use --zero {known}")
     for axis in limits.lacks:
         if getattr(question.parallel, axis) > 1 and not (axis == "pp" and recipe.model_parallel.spread):
             raise QuestionError(_refusal(recipe.framework, axis))

@@ -64,12 +64,17 @@ def under(question: Training, transformers: str) -> Training:
 
 
 def transformers_version(question: Training, framework: str = "hf_trainer") -> tuple[int, ...]:
-    """The transformers version: as asked, or the one of the date asked, or of the month of the framework's own release."""
+    """The transformers version: as asked, or the one of the date asked, or of the month of the framework's own release.
+
+    The newest where a framework whose releases have no months here names a release of its own.
+    """
     asked = version_of(question, NEWEST)
-    if framework not in RELEASED or not question.framework_version or is_transformers(asked):
+    if framework == "hf_trainer" or not question.framework_version or is_transformers(asked):
         month = asked
     else:
         month = released(framework, asked)
+        if framework not in RELEASED and not is_month(month):
+            month = version_of(msgspec.structs.replace(question, framework_version=None), NEWEST)
     if not is_month(month):
         return month
     known = RELEASED["transformers"]
