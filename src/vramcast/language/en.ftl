@@ -362,6 +362,7 @@ t-in-all = { $rate } in all
 t-of-the-step = of the step
 t-explain-step = --explain step opens it down to the law of each kernel
 t-explain-speed = --explain tpot and --explain ttft open it
+t-no-tpot = none here: this model makes one vector of a text and no tokens; --explain ttft opens its time
 t-explain-vector = --explain ttft opens it
 t-run = { $steps } steps, { $hours } card-hours, { $energy } kWh
 t-run-usd = , { $usd } USD at { $price } a card-hour

@@ -362,6 +362,7 @@ t-in-all = 共 { $rate }
 t-of-the-step = 其中
 t-explain-step = --explain step 展开到每个内核的定律
 t-explain-speed = 用 --explain tpot 与 --explain ttft 展开
+t-no-tpot = 此处没有：该模型把文本变成一个向量，不生成 token；用 --explain ttft 展开它的时间
 t-explain-vector = 用 --explain ttft 展开
 t-run = { $steps } 步，{ $hours } 卡时，{ $energy } kWh
 t-run-usd = ，{ $usd } 美元（每卡时 { $price }）

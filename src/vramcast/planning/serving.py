@@ -73,7 +73,11 @@ def speed_of(answer: Answer) -> tuple[dict[str, Any], tuple[Assumption, ...], tu
         from vramcast.planning.under_load import under_load
 
         block |= under_load(answer, speed)
-    return block, speed.assumed, ()
+    lost = () if speed.generates or not answer.resolved.question.traffic.tpot_s else (Unmodelled(_NO_TPOT),)
+    return block, speed.assumed, lost
+
+
+_NO_TPOT = "slo tpot: not read, a model that makes vectors has no time per token"
 
 
 def _in_pools(answer: Answer) -> "Speed":

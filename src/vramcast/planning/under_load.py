@@ -9,7 +9,7 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.serving.engines.base import Answer
-from vramcast.speed.answer import Speed, step_of
+from vramcast.speed.answer import Speed, check_lengths, step_of
 from vramcast.speed.load import Load, Request
 from vramcast.speed.placing import replicas_of
 from vramcast.speed.simulation import Served, simulate
@@ -25,11 +25,11 @@ _SEARCHES, _WITHIN = 9, 0.9
 def under_load(answer: Answer, speed: Speed) -> dict[str, Any]:
     """Percentiles of a simulated run of the load, and what a service level makes of it.
 
-    Raises QuestionError for a file of requests that cannot be read as one.
+    Raises QuestionError for a file of requests that cannot be read as one, or that holds one longer than the model takes.
     """
     traffic, load = answer.resolved.question.traffic, speed.load
     if traffic.requests:
-        load = msgspec.structs.replace(load, trace=read_requests(traffic.requests))
+        load = msgspec.structs.replace(load, trace=_taken(answer, read_requests(traffic.requests), generates=speed.generates))
     run, more = _runner(answer)
     served = run(load, 0)
     barred = answer.resolved.question.engine if load.rate_per_s and speed.state == "steady" else ""
@@ -51,12 +51,22 @@ def under_load(answer: Answer, speed: Speed) -> dict[str, Any]:
             f"{load.rate_per_s:,.6g} requests/s are {load.rate_per_s / speed.most_per_s:.0%} of the largest rate: a step a tenth "
             f"longer than forecast would let the queue grow"
         )
-    if traffic.ttft_s or traffic.tpot_s:
-        good = _within(served, traffic.ttft_s, traffic.tpot_s)
+    level = (traffic.ttft_s, traffic.tpot_s if speed.generates else None)
+    if any(level):
+        good = _within(served, *level)
         rate = load.rate_per_s or speed.requests_per_s
         found |= {"within_slo": good, "goodput_per_s": good * min(rate, speed.most_per_s)}
-        found["largest_rate_within_slo_per_s"] = _largest(run, load, speed, (traffic.ttft_s, traffic.tpot_s))
+        found["largest_rate_within_slo_per_s"] = _largest(run, load, speed, level)
     return found
+
+
+def _taken(answer: Answer, trace: tuple[Request, ...], *, generates: bool) -> tuple[Request, ...]:
+    """The requests of a file, none of which is longer than the model takes; to an encoder they ask for no token."""
+    if not generates:
+        trace = tuple(msgspec.structs.replace(one, output=1) for one in trace)
+    worst = max(trace, key=lambda one: one.prompt + one.output)
+    check_lengths(answer.resolved, worst.prompt, worst.output)
+    return trace
 
 
 Runner = Callable[[Load, int], list[Served]]

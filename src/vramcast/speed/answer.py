@@ -72,12 +72,16 @@ class Speed(msgspec.Struct, frozen=True, kw_only=True):
 _LONGEST = 2**24  # tokens of a request to a model without positions of its own; planning.serving searches as far
 
 
-def load_of(question: Serving, concurrency: int) -> tuple[Load, tuple[Assumption, ...]]:
-    """The load a question describes, and the lengths that were assumed for it."""
+_ALL = "what the model's positions or the context leave"
+
+
+def load_of(question: Serving, concurrency: int, *, most: int = _LONGEST) -> tuple[Load, tuple[Assumption, ...]]:
+    """The load a question describes, and the lengths that were assumed for it, which are together at most ``most`` tokens."""
     traffic, options = question.traffic, question.options
+    prompt, output = _lengths(question, most)
     assumed = tuple(
-        Assumption(name, value, "a typical length: the answer depends on it, say yours")
-        for name, value in (("prompt", PROMPT), ("output", OUTPUT))
+        Assumption(name, value, f"{'a typical length' if value == usual else _ALL}: the answer depends on it, say yours")
+        for name, value, usual in (("prompt", prompt, PROMPT), ("output", output, OUTPUT))
         if getattr(question, name) is None
     )
     if traffic.profile:
@@ -92,8 +96,8 @@ def load_of(question: Serving, concurrency: int) -> tuple[Load, tuple[Assumption
     if drafted and traffic.acceptance is None:
         assumed += (Assumption("acceptance", ACCEPTANCE, "share of drafted tokens accepted: depends on the text, say yours"),)
     load = Load(
-        prompt=PROMPT if question.prompt is None else question.prompt,
-        output=OUTPUT if question.output is None else question.output,
+        prompt=prompt,
+        output=output,
         concurrency=0 if traffic.rate else concurrency,
         rate_per_s=traffic.rate or 0.0,
         cached=min(0.999, traffic.cached),
@@ -103,37 +107,52 @@ def load_of(question: Serving, concurrency: int) -> tuple[Load, tuple[Assumption
     return load, assumed
 
 
+def _lengths(question: Serving, most: int) -> tuple[int, int]:
+    """Prompt and output as asked; a length that nobody told is the usual one, or what ``most`` leaves for it."""
+    prompt, output = question.prompt, question.output
+    if output is None:
+        output = min(OUTPUT, max(1, most - prompt if prompt is not None else most * OUTPUT // (PROMPT + OUTPUT)))
+    return min(PROMPT, max(1, most - output)) if prompt is None else prompt, output
+
+
 def checked_load(answer: Answer, concurrency: int) -> tuple[Load, tuple[Assumption, ...]]:
     """The load as ``load_of``. Raises QuestionError for lengths beyond the context."""
-    resolved = answer.resolved
-    load, assumed = load_of(resolved.question, concurrency)
-    if encodes_only(resolved.model):
-        load, assumed = _of_vectors(resolved, load, assumed)
+    resolved, more, seen = answer.resolved, tuple[Assumption, ...](), 0
     if resolved.question.traffic.images:
         from vramcast.speed.towers import images_in
 
         images, more = images_in(resolved.model, resolved.question.traffic)
-        assumed += more
-        load = msgspec.structs.replace(load, prompt=load.prompt + (images.count * images.tokens if images else 0))
+        seen = images.count * images.tokens if images else 0
+    load, assumed = load_of(_of_vectors(resolved), concurrency, most=max(1, longest(resolved) - seen))
+    load = msgspec.structs.replace(load, prompt=load.prompt + seen)
+    check_lengths(resolved, load.prompt, load.output)
+    return load, assumed + more
+
+
+def longest(resolved: Resolved) -> int:
+    """Tokens of the longest request; the one token in whose place an encoder makes its vector is none of the model's own."""
     told = resolved.question.context is not None
-    most = resolved.context if told else resolved.model.positions or _LONGEST
-    if load.prompt + load.output > most:
-        raise QuestionError(
-            f"prompt {load.prompt:,.0f} and output {load.output:,.0f} are longer than "
-            + (
-                f"the context of {most:,}: raise --context, or shorten them"
-                if told
-                else f"the {most:,} tokens that the model takes"
-            )
-        )
-    return load, assumed
+    return (resolved.context if told else resolved.model.positions or _LONGEST) + encodes_only(resolved.model)
 
 
-def _of_vectors(resolved: Resolved, load: Load, assumed: tuple[Assumption, ...]) -> tuple[Load, tuple[Assumption, ...]]:
-    """The load of an encoder: its vector comes with the last step of the text. Raises QuestionError for more output."""
+def check_lengths(resolved: Resolved, prompt: float, output: float) -> None:
+    """Raises QuestionError for a request longer than the context asked for, or than the model's positions."""
+    most, encodes = longest(resolved), encodes_only(resolved.model)
+    if prompt + output <= most:
+        return
+    asked = f"prompt {prompt:,.0f} is" if encodes else f"prompt {prompt:,.0f} and output {output:,.0f} are"
+    context = f"the context of {most - encodes:,}: raise --context, or shorten them"
+    told = resolved.question.context is not None
+    raise QuestionError(f"{asked} longer than " + (context if told else f"the {most - encodes:,} tokens that the model takes"))
+
+
+def _of_vectors(resolved: Resolved) -> Serving:
+    """The question; an encoder's vector comes with the last step of the text. Raises QuestionError for more output of one."""
+    if not encodes_only(resolved.model):
+        return resolved.question
     if (resolved.question.output or 1) > 1:
         raise QuestionError(f"{resolved.model.id or resolved.model.family} makes a vector and no tokens: leave --output out")
-    return msgspec.structs.replace(load, output=1), tuple(one for one in assumed if one.name != "output")
+    return msgspec.structs.replace(resolved.question, output=1)
 
 
 def step_of(answer: Answer, *, scales: Scales | None = None) -> Step:
@@ -181,7 +200,7 @@ def serving_speed(answer: Answer, *, scales: Scales | None = None) -> Speed:
         prefill_tokens_per_s=load.prompt * (1 - load.cached) / found.prefill_s,
         requests_per_s=requests,
         most_per_s=found.most_per_s * copies,
-        batch=found.batch * busy,
+        batch=found.batch * busy if generates or not load.rate_per_s else requests * found.ttft_s,  # a vector is never decoded
         cards=step.on.split.ranks * copies,
         bound=bound(step, decode, found),
         load=load,

@@ -6,6 +6,7 @@ from vramcast.errors import QuestionError
 from vramcast.ledger import Assumption, Term
 from vramcast.models.operations import Batch
 from vramcast.serving.engines.base import Answer, answer_of
+from vramcast.serving.layers import encodes_only
 from vramcast.speed.answer import Speed, bound, checked_load, step_of, textbook, with_drafting, with_images
 from vramcast.speed.closed_form import Steady
 from vramcast.speed.disaggregation import Pools, SteadyPools, steady_pools
@@ -38,6 +39,8 @@ def pools_of(answer: Answer) -> tuple[Pools, tuple[Assumption, ...]]:
     Raises QuestionError for an engine without a server of several workers, or replicas that share nothing inside a worker.
     """
     asked, question = _asked(answer), answer.resolved.question
+    if encodes_only(answer.resolved.model):
+        raise QuestionError("--disagg parts prompts from tokens, and this model makes vectors: leave it out")
     if question.engine not in ("vllm", "sglang", "tensorrt_llm"):
         raise QuestionError(f"{question.engine} has no prefill and decode workers: --disagg is for vllm, sglang and tensorrt_llm")
     if replicas_of(answer.resolved) > 1:
@@ -57,8 +60,8 @@ def pools_of(answer: Answer) -> tuple[Pools, tuple[Assumption, ...]]:
 
 def pools_speed(answer: Answer) -> Speed:
     """The speed of both pools under the question's load, by the closed form. Raises as pools_of and serving_speed."""
-    load, assumed = checked_load(answer, _asked(answer).clients or answer.resolved.question.concurrency or 1)
     pools, more = pools_of(answer)
+    load, assumed = checked_load(answer, _asked(answer).clients or answer.resolved.question.concurrency or 1)
     load, untimed = with_drafting(pools.decode, load, answer.resolved.question.options)
     load, encoded = with_images(pools.prefill, load, answer.resolved.question.traffic)
     found = steady_pools(pools, load)

@@ -130,6 +130,9 @@ def term_page(forecast: Forecast, name: str) -> Page:
     elif name in CONTRACT and name not in ("activations", "state", "context"):
         page.line((name, "title"), "  ", ("0 B", "number"), "  nothing of it in this question")
         page.line("  ", GLOSSARY.get(name, ""))
+    elif name.lower() == "tpot" and "ttft_s" in forecast.speed:  # an encoder's: a model that generates has the term
+        page.line(("tpot", "title"), "  ", spoken()("t-no-tpot"))
+        page.line("  ", GLOSSARY["tpot"])
     elif name.lower() in GLOSSARY:
         page.line((name.lower(), "title"), "  ", GLOSSARY[name.lower()])
     else:

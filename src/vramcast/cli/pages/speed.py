@@ -98,7 +98,7 @@ def _in_all(speed: dict[str, Any]) -> str:
 
 
 def _state(speed: dict[str, Any]) -> str:
-    at_once = spoken()("t-at-once", count=f"{speed['batch']:,.1f}")
+    at_once = spoken()("t-at-once", count=f"{speed['batch']:,.1f}" if speed["batch"] >= 1 else f"{speed['batch']:.2g}")
     return at_once + (f", {speed['state']}" if speed["state"] != "steady" else "")
 
 
@@ -106,7 +106,8 @@ def _percentiles(page: Page, speed: dict[str, Any]) -> None:
     if "percentiles" not in speed:
         return
     say = spoken()
-    names = {"ttft_s": say("ttft-s"), "tpot_s": say("tpot-s"), "e2e_s": say("t-whole-request")}
+    first = say("ttft-s" if "tpot_s" in speed else "vector-s")
+    names = {"ttft_s": first, "tpot_s": say("tpot-s"), "e2e_s": say("t-whole-request")}
     head = ("", "mean", "p50", "p90", "p99")
     rows = [(names[key], *(time_text(row[p]) for p in head[1:])) for key, row in speed["percentiles"].items()]
     for key, row in speed["percentiles"].items():
