@@ -68,3 +68,40 @@ def test_what_stands_below_a_section_that_is_off_is_off() -> None:
 def test_cards_that_a_job_asks_for(header: str, nodes: int, cards: int) -> None:
     job = job_of(f"#!/bin/bash\n#SBATCH {header}\n")
     assert (job.nodes, job.all_cards) == (nodes, cards)
+
+
+_PPO = "ray job submit -- python3 -m openrlhf.cli.train_ppo_ray --pretrain org/chat-8b --micro_train_batch_size 1"
+_ROLL = """
+pretrain: org/chat-8b
+response_length: 3072
+{prompt}
+actor_train:
+  training_args: {{per_device_train_batch_size: 1}}
+  strategy_args: {{strategy_name: deepspeed_train, strategy_config: "${{{config}}}"}}
+  device_mapping: list(range(0,16,2))
+actor_infer: {{strategy_args: {{strategy_name: vllm}}}}
+"""
+
+
+def test_a_length_of_one_part_has_the_other_by_default_or_is_told() -> None:
+    assert read_training_text(f"{_PPO} --prompt_max_len 512").get("seq") == 1536
+    assert read_training_text(f"{_PPO} --max_len 4096").get("seq") == 4096
+    said = read_training_text(_ROLL.format(prompt="", config="deepspeed_zero3"))
+    assert said.get("seq") == 3072
+    assert any(line.startswith("the longest prompt, which is not said") for line in said.unread)
+
+
+@pytest.mark.parametrize(("config", "stage"), [("deepspeed_zero3", 3), ("deepspeed_zero2", 2), ("deepspeed_own", None)])
+def test_a_stage_that_only_a_placeholder_names(config: str, stage: int | None) -> None:
+    said = read_training_text(_ROLL.format(prompt="prompt_length: 1024", config=config))
+    assert (said.get("zero"), said.get("seq"), said.get("gpus")) == (stage, 4096, 8)
+    assert bool(said.missing) is (stage is None)
+
+
+@pytest.mark.parametrize(("name", "optimizer", "told"), [("lionw", "lion", False), ("own_adam_9", None, True)])
+def test_an_optimizer_of_a_programs_own_refuses_no_file(name: str, optimizer: str | None, told: bool) -> None:
+    text = "model: {d_model: 64, n_heads: 4, n_layers: 2, max_sequence_length: 512, block_type: sequential}\n"
+    text += f"optimizer: {{name: {name}}}\nglobal_train_batch_size: 8\ndevice_train_microbatch_size: 2\nsave_folder: x\n"
+    said = read_training_text(text)
+    assert said.get("optimizer") == optimizer
+    assert any(name in line for line in said.unread) is told

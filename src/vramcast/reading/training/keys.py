@@ -111,6 +111,9 @@ def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Ru
             settings.put(rule[0], leaf, f"{where}: {key}")
         elif isinstance(rule, tuple) and rule[0] == "model" and named_at_end(value):
             settings.put(rule[0], str(value), f"{where}: {key}")
+        elif isinstance(rule, tuple) and rule[0] == "zero" and (stage := _stage_named(value)):
+            settings.put("zero", int(stage[1]), f"{where}: {key}, {stage[0]} by its name")
+            settings.unread += [f"{key} ({value}: what it keeps on the host)"] if "offload" in value.lower() else []
         elif any(isinstance(one, str) and OPEN.search(one) for one in (value if isinstance(value, list) else [value])):
             settings.unread.append(f"{key} ({value})")
             settings.leave_open(rule[0] if isinstance(rule, tuple) else "")
@@ -122,6 +125,12 @@ def named_at_end(value: Any) -> bool:
     """Whether a path whose folder a variable holds names a model itself: ``${HOME}/models/Qwen2.5-7B``."""
     leaf = value.rstrip("/").rsplit("/", 1)[-1] if isinstance(value, str) and "/" in value else ""
     return bool(OPEN.search(str(value))) and bool(re.search(r"\d", leaf)) and not re.search(r"[$<>{}]", leaf)
+
+
+def _stage_named(value: Any) -> re.Match[str] | None:
+    """The stage that an open placeholder's own name tells: ``${deepspeed_zero3}``."""
+    is_open = isinstance(value, str) and OPEN.search(value)
+    return re.search(r"zero[-_]?([0-3])(?!\d)", value, re.I) if is_open else None
 
 
 def _leaf(value: Any) -> str:

@@ -14,9 +14,11 @@ from typing import Any
 
 import msgspec
 
+from vramcast.errors import QuestionError
 from vramcast.reading.training import huggingface, shared, shared_names
 from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, text, whole
 from vramcast.reading.training.settings import Settings
+from vramcast.untrusted import printable
 
 _FILE = Path(__file__).with_name("tables.toml")
 _COUNTS = {"d": "data", "p": "pipeline", "t": "tensor", "m": "tensor", "c": "context", "e": "expert"}
@@ -56,7 +58,6 @@ class Format:
         self.table, self.base = table, base
         self.NAME = table.title
         self.SIGNATURE = frozenset(table.marks.split()) | frozenset(table.sure.split())
-        self.SURE = frozenset(table.sure.split())
         sections, void = table.under or [""], frozenset(table.void.split())
         given: dict[str, Rule] = {f"{section}{key}": rule for section in sections for key, rule in _rules(base).items()}
         own = {key: MEANINGS[meaning] for meaning, line in table.keys.items() for key in line.split()}
@@ -76,6 +77,9 @@ class Format:
         for target, value in self.table.usual.items():
             if self._stands(target, settings, of_megatron):
                 settings.default(target, tuple(value) if isinstance(value, list) else value, because)
+        if settings.get("zero.asked") and settings.get("zero") is None:
+            settings.missing.append("the stage of DeepSpeed")
+        settings.drop("zero.asked")
         _lengths(settings)
         _ranks(settings)
         shared.together(settings, self.table.title)
@@ -94,15 +98,20 @@ class Format:
 
     @staticmethod
     def _stands(target: str, settings: Settings, of_megatron: bool) -> bool:
-        """Whether a default is one of this run: FSDP where nothing else divides the model, an adapter's where there is one."""
+        """Whether a default is one of this run: FSDP where nothing else divides the model, an adapter's where one is."""
         if target == "fsdp":
             return not (of_megatron or settings.get("zero") is not None)
+        if target.startswith("length."):  # of a run that has prompts and answers
+            return settings.get("seq") is None and bool(settings.get("length.source") or settings.get("length.target"))
         return not target.startswith("adapter.") or bool(settings.get("adapter.rank") or settings.get("adapter.on"))
 
 
 def _lengths(settings: Settings) -> None:
     """The longest sample where only one of its parts is told, and how many samples the tokens of a micro-batch hold."""
     parts = [settings.get(f"length.{part}") for part in ("source", "target")]
+    if any(parts) and not all(parts) and settings.get("seq") is None and not settings.get("tokens.at_once"):
+        absent, other = ("answer", "prompt") if parts[0] else ("prompt", "answer")
+        settings.unread.append(f"the longest {absent}, which is not said (the sequence is that of the {other} alone)")
     tokens = settings.get("tokens.at_once")
     told = [settings.because[f"length.{part}"] for part in ("source", "target") if settings.get(f"length.{part}")]
     if told:
@@ -166,6 +175,7 @@ def _framework(settings: Settings, value: Any, because: str) -> None:
         settings.put("framework", "torchtitan", because)
     elif "deepspeed" in word or "zero" in word:
         settings.put("framework", "hf_trainer", because)
+        settings.put("zero.asked", True, because)
         shared_names.sharding(settings, word, because)
     elif "fsdp" in word:
         settings.put("fsdp", 1 if word == "fsdp1" else 2, because)
@@ -200,8 +210,8 @@ def _cards(settings: Settings, value: Any, because: str) -> None:
     """Cards as a list of numbers (each node's), as ``list(range(0,32))``, or as one number."""
     if isinstance(value, list) and value and all(isinstance(one, int | str) and str(one).isdigit() for one in value):
         settings.put("cards.all", sum(int(one) for one in value), because)
-    elif found := re.fullmatch(r"list\(range\((?:(\d+), *)?(\d+)\)\)", str(value).strip()):
-        settings.put("cards.all", int(found[2]) - int(found[1] or 0), because)
+    elif found := re.fullmatch(r"list\(range\((?:(\d{1,6}), *)?(\d{1,6})(?:, *([1-9]\d{0,3}))?\)\)", str(value).strip()):
+        settings.put("cards.all", len(range(int(found[1] or 0), int(found[2]), int(found[3] or 1))), because)
     elif whole(value):
         settings.put("cards.all", whole(value), because)
 
@@ -214,6 +224,17 @@ def _mapped(settings: Settings, value: Any, because: str) -> None:
         settings.put("cards.all", len(value), because)
     else:
         _cards(settings, value, because)
+
+
+_OPTIMIZERS = {"lionw": "lion"}  # OLMo 0.6, olmo/optim.py: LionW has Lion's one momentum
+
+
+def _optimizer(settings: Settings, value: Any, because: str) -> None:
+    """An optimizer by its name; a program's own that is in no row is told as unread."""
+    try:
+        shared_names.optimizer(settings, _OPTIMIZERS.get(str(value).lower(), value), because)
+    except QuestionError:
+        settings.unread.append(f"{because.rsplit(': ', 1)[-1]} ({printable(str(value))[:40]}, which is not known here)")
 
 
 def _task(settings: Settings, value: Any, because: str) -> None:
@@ -253,7 +274,7 @@ MEANINGS: dict[str, Rule] = {
     "bf16": huggingface.precision("bfloat16"),
     "fp16": huggingface.precision("float16"),
     "weights": ("param_dtype", dtype),
-    "optimizer": shared_names.optimizer,
+    "optimizer": _optimizer,
     "attention": shared_names.attention,
     "fused": huggingface.fused_kernels,
     "compile": ("compile", flag),
