@@ -210,3 +210,22 @@ def test_who_asks_for_models_without_a_known_card_is_told_what_to_name(
 ) -> None:
     assert run(line.split()) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "unread"),
+    [
+        ("which models run on RTX 9090", "--gpu=RTX 9090", ""),
+        ("any good model for 8 users", "--users=8", ""),
+        ("how many nodes with 8 H100 for deepseek-v3", "--gpu=H100 --by=cards", "nodes of 8"),
+        ("deepseek-v3 需要几台 8卡 H100", "--gpu=H100 --by=cards", "nodes of 8"),
+        ("llama 70b on a 4090 and 64GB", "--gpu=4090", "64GB"),
+        ("llama 70b on a 3090 and a 4090", "--gpu=3090, 4090", ""),
+        ("qwen3 8b int8 full fine-tune", "--method=full", "int8"),
+        ("qwen3 8b int8 lora fine-tune on a 4090", "--gpu=4090 --method=lora --quant=int8", ""),
+    ],
+)
+def test_what_no_flag_holds_is_told(text: str, flags: str, unread: str) -> None:
+    asked = plain_question(text)
+    assert asked is not None
+    assert (" ".join(asked.flags), asked.unread) == (flags, unread)

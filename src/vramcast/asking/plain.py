@@ -98,14 +98,20 @@ def plain_question(text: str) -> Plain | None:
     if len(cards) == 1 and WHICH_MODELS.search(line) and (found is None or not is_model(found.name)):
         unread = f"{found.name} {found.unread}".strip() if found else " ".join(foreign_words(left))
         return _which_models(cards[0], count, settings, trains=trains, unread=unread)
-    if found is None and not cards and WHICH_MODELS.search(line) and not foreign_words(left.partition(" on ")[0]):
-        behind = CARD_BEHIND.search(line)  # of a card that nobody knows: --gpu refuses it and names the nearest
-        return Plain(command="fit", model="", flags=(f"--gpu={behind[1].strip()}",) if behind else ())
+    behind = CARD_BEHIND.search(left)  # of a card that nobody knows: --gpu refuses it and names the nearest
+    card = behind[1].strip() if behind else ""
+    none = found is None or (found.name == card and not found.unread and not is_model(card))
+    if none and not cards and WHICH_MODELS.search(line) and not foreign_words(left.partition(" on ")[0]):
+        return _which_models(card, 1, settings, trains=trains, unread="")
     if found is None or len(found.unread.split()) > _MOST_UNREAD:
         return None
     found, cards = _with_its_card(found, cards, line)
     if trains and settings.get("concurrency"):
         found = Found(found.name, f"{found.unread} {settings['concurrency']} users".strip())
+    if wanted == "nodes" and count > 1:
+        found = Found(found.name, f"{found.unread} nodes of {count}".strip())
+    if trains and (quant := settings.get("quant")) and not _trains_in(settings):
+        found = Found(found.name, f"{found.unread} {quant}".strip())
     if size := settings.get("host"):
         found = Found(found.name, f"{found.unread} {size}GB of the machine's own memory".strip())
     said = _Said(line=line, cards=cards, count=count, settings=settings, wanted=wanted, trains=trains)
@@ -114,7 +120,7 @@ def plain_question(text: str) -> Plain | None:
 
 def _which_models(card: str, count: int, settings: dict[str, str], *, trains: bool, unread: str) -> Plain:
     """The page of a card, for a line that asks which models it runs or trains."""
-    flags = [f"--gpu={card}x{count}" if count > 1 else f"--gpu={card}"]
+    flags = [f"--gpu={card}x{count}" if count > 1 else f"--gpu={card}"] if card else []
     flags += [f"--{'seq' if trains else 'context'}={settings['context']}"] if "context" in settings else []
     users = settings.get("concurrency", "")
     flags += [f"--users={users}"] if users and not trains else []
@@ -276,6 +282,9 @@ def _cards(left: str, line: str) -> tuple[tuple[str, ...], int, str]:
     between = line[line.find(first) + len(first) : line.find(second)].removesuffix(f"{m} ")
     if EITHER.fullmatch(between) and not any(sizes):
         return (f"{first}x{n}", f"{second}x{m}"), 1, re.sub(r"\bor\b|\bvs\b|还是|或", " ", rest)
+    if any(sizes) and not all(sizes):  # a size joined to a named card is the machine's own memory
+        own, n, size = (second, m, first) if SIZE_OF_A_CARD.fullmatch(first) else (first, n, second)
+        return (own,), n, f"{rest} {size}"
     if BOTH.fullmatch(between):
         return (", ".join([first] * n + [second] * m),), 1, rest
     return (first,), n, f"{rest} {second}"  # the second is told as not read
@@ -344,11 +353,25 @@ def _type_of(quant: str, engine: str, card: str) -> str:
     return FILES.get(quant.upper(), quant.upper()) if re.match(r"i?q\d", quant) else quant
 
 
+_FOUR_BITS = ("4bit", "4-bit", "4bits", "4-bits", "nf4", "int4")
+_EIGHT_BITS = re.compile(r"8[- ]?bits?|int8", re.I)
+
+
+def _method(said: dict[str, str]) -> str:
+    return METHODS.get(said.get("method", ""), said.get("method", "")).lower()
+
+
+def _trains_in(said: dict[str, str]) -> bool:
+    """Whether the training takes its frozen weights in the type that the line says."""
+    four, eight = said["quant"].lower() in _FOUR_BITS, _EIGHT_BITS.fullmatch(said["quant"])
+    return _method(said) in (("", "lora", "qlora") if four else ("", "lora") if eight else ())
+
+
 def _training_flags(said: dict[str, str]) -> list[str]:
-    method = METHODS.get(said.get("method", ""), said.get("method", "")).lower()
-    if said.get("quant", "").lower() in ("4bit", "4-bit", "4bits", "4-bits", "nf4", "int4") and method in ("", "lora"):
+    method = _method(said)
+    if said.get("quant", "").lower() in _FOUR_BITS and method in ("", "lora"):
         method = "qlora"
-    eight = re.fullmatch(r"8[- ]?bits?|int8", said.get("quant", ""), re.I) is not None and method != "qlora"
+    eight = _EIGHT_BITS.fullmatch(said.get("quant", "")) is not None and method != "qlora"
     if eight and method in ("", "lora"):
         method = "lora"  # weights in eight bits are frozen ones: load_in_8bit of the Trainer's programs
     if said.get("framework", "").lower() == "unsloth" and not method:

@@ -13,7 +13,7 @@ RUNS = r"run(?:ning)?|serv(?:e|ing)|load|host|deploy|use|fits?|inference"
 ASKING = re.compile(
     rf"""^(?:
     (?:can|could|may|will|would|does|do|is|it|i|we|you|able|possible|to|how|much|many|what|which|vram|gpu|gpus|memory|need|needs|
-    needed|needing|require[sd]?|for|of|enough|ok|please|hello|hi|want|wanna|try|trying|the|my|model|llm|inside|hold|handle|get|
+    needed|needing|require[sd]?|for|of|enough|ok|please|hello|hi|want|wanna|try|trying|the|my|models?|llms?|inside|hold|handle|get|
     i'm|or|there|any|are|was|be|not|but|so|like|when|why|runs|into|out|oom|cuda|mem|ram|dose|provide|give|tell|resources?|power|error|
     errors|fails?|crash(?:es)?|concurrently|length|size|gaming|blocks|single|double|dual|possible|works?|during|fully|
     really|too|large|big|small|tiny|biggest|largest|smallest|used|second-?hand|old|new|understand|don't|issue|problem|case|by\s+default|default|

@@ -199,6 +199,8 @@ def _acceptance(words: dict[str, Any]) -> dict[str, float]:
         way, _, text = part.strip().rpartition("=")
         if way not in ("", "mtp", "ngram"):
             raise unknown_name("way of drafting", way, ("mtp", "ngram"))
+        if (way or "mtp") in found:
+            raise QuestionError(f"--acceptance is {str(said)[:60]}: the share of {way or 'mtp'} is said twice; say it once")
         share = share_of({"acceptance": text}, "acceptance")
         if share is None or not 0 <= share <= 1:
             raise QuestionError(f"--acceptance is {text[:40]}: expected the share of drafted tokens that are accepted, 0 to 1")

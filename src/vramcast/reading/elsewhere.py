@@ -13,10 +13,10 @@ from vramcast.untrusted import existing_path
 # Parts of a path that say where a model lies or how far it was trained, never which it is.
 _PLACE = re.compile(
     r"(?:models?|weights?|checkpoints?|ckpts?|hf|hf_?models?|huggingface|hub|cache|snapshots?|actor|policy|final|latest|last|best|merged|output|outputs?|"
-    r"mnt|data|workspace|pretrained(?:_models?)?|llms?|base|main|master|[0-9a-f]{7,64}|(?:checkpoint|global_?step|step|iter|epoch)s?[-_]?\d*|v\d+|\d+)",
+    r"sft|dpo|grpo|ppo|rlhf|q?lora|full|adapters?|runs?|exports?|mnt|data|workspace|pretrained(?:_models?)?|llms?|base|main|master|[0-9a-f]{7,64}|(?:checkpoint|global_?step|step|iter|epoch)s?[-_]?\d*|v\d+|\d+)",
     re.I,
 )
-_DEEPEST = 4
+_HOMES = ("home", "users")  # the part behind them is a person's name
 
 
 def is_elsewhere(what: str) -> bool:
@@ -45,17 +45,16 @@ def known_name(path: str) -> str | None:
 def _names(path: str) -> Iterator[str]:
     """The names that a path's parts may be, its end first: ``org/name``, then the name alone."""
     parts = [part for part in path.replace("\\", "/").rstrip("/").split("/") if part]
-    told = 0
     for place in range(len(parts) - 1, -1, -1):
         part = parts[place].replace("___", ".")
         if cached := re.fullmatch(r"models--([\w.-]+)--([\w.-]+)", part):
             yield f"{cached[1]}/{cached[2]}"
             return
-        if _PLACE.fullmatch(part) or not re.search(r"\d", part):
+        if _PLACE.fullmatch(part):
             continue
-        if place:
-            yield f"{parts[place - 1]}/{part}"
-        yield part
-        told += 1
-        if told == _DEEPEST:
-            return
+        above = parts[place - 1].lower() if place else ""
+        if re.search(r"\d", part) and above not in _HOMES:
+            if above:
+                yield f"{parts[place - 1]}/{part}"
+            yield part
+        return  # what stands above the model's own folder names a person or a project

@@ -96,6 +96,8 @@ def test_draft_layers_are_considered_where_their_acceptance_is_said() -> None:
     plain = vramcast.plan("serve", "deepseek-ai/DeepSeek-V3", **words)
     assert not any("num_speculative_tokens" in choice.question.options for choice in plain.ranked)
     assert plan.ranked[0].tpot_s < plain.ranked[0].tpot_s
+    with pytest.raises(QuestionError, match="the share of mtp is said twice"):
+        vramcast.plan("serve", "deepseek-ai/DeepSeek-V3", **{**words, "acceptance": "0.9,mtp=0.1"})
     with pytest.raises(QuestionError, match="--acceptance is 2"):
         vramcast.plan("serve", QWEN, acceptance=2, gpu="H100")
 

@@ -105,3 +105,10 @@ def test_an_optimizer_of_a_programs_own_refuses_no_file(name: str, optimizer: st
     said = read_training_text(text)
     assert said.get("optimizer") == optimizer
     assert any(name in line for line in said.unread) is told
+
+
+@pytest.mark.parametrize(("more", "told"), [("", True), ("--moe-pad-expert-input-to-capacity", False)])
+def test_a_capacity_that_only_drops_tokens_is_told(more: str, told: bool) -> None:
+    flags = "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --micro-batch-size 1 --num-experts 8"
+    said = read_training_text(f"python pretrain_gpt.py {flags} --moe-expert-capacity-factor 0.5 {more}\n")
+    assert any(line.startswith("moe_expert_capacity_factor") for line in said.unread) is told

@@ -237,6 +237,9 @@ def _launches(settings: Settings) -> None:
     if kind == "padded":  # moe_utils.py, get_capacity: as many rows as the mean times the factor
         capacity = settings.get("experts.capacity")
         settings.put("options.imbalance", max(1.0, capacity) if capacity else None, "moe_expert_capacity_factor")
+    elif settings.get("experts.capacity"):
+        told = settings.because["experts.capacity"].rsplit(": ", 1)[-1]
+        settings.unread.append(f"{told} (without padding: the tokens that it drops are counted)")
     if settings.get("graphs.by"):
         whole = () if settings.get("graphs.by") == "full_iteration" else settings.get("graphs.modules", ())
         settings.put("options.graphed", graphed_share(whole), settings.because["graphs.by"])
