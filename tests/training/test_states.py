@@ -173,3 +173,14 @@ def test_deepspeed_flattens_its_share_of_the_gradients_before_the_step() -> None
 def test_a_quantised_scheme_has_several_names() -> None:
     named = [steady(ask(method="qlora", quant=q, adapter=Adapter(rank=8)))["weights"] for q in ("int8", "llm.int8", "8bit")]
     assert len(set(named)) == 1
+
+
+def test_no_bucket_is_left_when_the_step_looks_at_gradients() -> None:
+    """DeepSpeed releases buckets when backward is over; its overflow check is part of step()."""
+    asked = {"framework": "megatron_deepspeed", "gpus": 2, "parallel": Parallel(dp=2)}
+    held, released = (
+        {i.name: {t.name for t in i.terms} for i in forecast_training(ask(**asked, options=options), model=SMALL).worst.instants}
+        for options in ({}, {"buckets_from": "loss"})
+    )
+    assert "communication" in held["overflow check"] and "communication" not in released["overflow check"]
+    assert "communication" in released["backward of the first block"]

@@ -14,6 +14,7 @@ from vramcast.training.towers import opened_by
 
 LOAD, FORWARD, LOSS, LOSS_BACKWARD = "load", "end of forward", "loss", "backward of the loss"
 LAST_BLOCK, EMBEDDING, STEP = "backward of the last block", "backward of the embedding", "optimizer step"
+OVERFLOW = "overflow check"  # DeepSpeed's step looks at gradients before it updates
 SEEING = "forward of the"  # a tower
 _BEFORE_BACKWARD = (FORWARD, LOSS, LOSS_BACKWARD, LAST_BLOCK)  # of the blocks: the head's own is not counted
 
@@ -98,7 +99,7 @@ class Moments:
         since = self.rank.recipe.sharding.buckets_from
         if since == "start":
             return True
-        without = alive.between_steps or name in (FORWARD, LOSS, STEP) or name.startswith(SEEING)
+        without = alive.between_steps or name in (FORWARD, LOSS, OVERFLOW, STEP) or name.startswith(SEEING)
         return not without and (name != LOSS_BACKWARD or since == "loss")
 
     def _gradients(self, name: str, alive: Alive) -> Quantity:

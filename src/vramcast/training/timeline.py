@@ -29,7 +29,7 @@ from vramcast.training.gathers import (
     reduced_before,
     reducing,
 )
-from vramcast.training.moment import EMBEDDING, FORWARD, LAST_BLOCK, LOSS, LOSS_BACKWARD, SEEING, STEP, Alive, Moments
+from vramcast.training.moment import EMBEDDING, FORWARD, LAST_BLOCK, LOSS, LOSS_BACKWARD, OVERFLOW, SEEING, STEP, Alive, Moments
 from vramcast.training.optimizers.rules import optimizer
 from vramcast.training.recipe.parts import width
 from vramcast.training.states import GRADIENTS_CUT, NOTHING
@@ -77,7 +77,7 @@ class _Timeline:
             yield self.ledgers.at(f"backward of the {self.tower.name}", self._seen())
         if recipe.update.checks_overflow:
             check = Alive(gradients=self.states.gradients, overflow_check=self.states.overflow_copy)
-            yield self.ledgers.at("overflow check", check)
+            yield self.ledgers.at(OVERFLOW, check)
         yield self.ledgers.at(STEP, self._optimizer_step())
         if recipe.task.eval_batch:
             yield self.ledgers.at("evaluation", self._evaluation())

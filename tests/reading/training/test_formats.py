@@ -384,6 +384,14 @@ def test_what_megatron_launches_is_read(flags: dict[str, Any], options: dict[str
     assert settings.unread == []
 
 
+def test_shares_of_captured_parts_are_named_as_estimates() -> None:
+    flags = {"num_layers": 4, "hidden_size": 64, "cuda_graph_impl": "local", "cuda_graph_modules": ["attn", "moe_combine"]}
+    settings = _read_mapping(flags, where="megatron.json")
+    assert settings.get("options.graphed") == 0.3
+    assert "estimate" in settings.because["options.graphed"]
+    assert settings.unread == ["cuda_graph_modules (moe_combine)"]
+
+
 def test_accelerate_without_a_deepspeed_file_has_the_engine_s_own_buckets(tmp_path: Path) -> None:
     text = (
         "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 8\ndeepspeed_config:\n  zero_stage: 3\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 from vramcast.reading.training.keys import Rule, dtype, flag, names, number, one_of, text, when, whole
 from vramcast.reading.training.settings import UNSET, Settings
-from vramcast.training.frameworks.megatron import graphed_share
+from vramcast.training.frameworks.megatron import GRAPHED_PARTS, graphed_share
 from vramcast.training.stage_layouts import chunks_of, counted_ends, uneven_layout
 
 NAME = "Megatron-LM arguments"
@@ -242,7 +242,11 @@ def _launches(settings: Settings) -> None:
         settings.unread.append(f"{told} (without padding: the tokens that it drops are counted)")
     if settings.get("graphs.by"):
         whole = () if settings.get("graphs.by") == "full_iteration" else settings.get("graphs.modules", ())
-        settings.put("options.graphed", graphed_share(whole), settings.because["graphs.by"])
+        share, because = graphed_share(whole), settings.because["graphs.by"]
+        settings.put(
+            "options.graphed", share, because if share in (0.0, 1.0) else f"{because}; an estimate of those parts' launches"
+        )
+        settings.unread += [f"cuda_graph_modules ({part})" for part in whole if part not in GRAPHED_PARTS]
 
 
 def _stages(settings: Settings) -> None:

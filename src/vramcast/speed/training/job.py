@@ -154,13 +154,13 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         unpacks=_unpacking(recipe),
         attention=_attention(recipe),
         expert_tp=recipe.model_parallel.expert_tp,
-        summed_bytes=summed_bytes(recipe.framework, width(recipe.precision.reduce)),
+        summed_bytes=summed_bytes(layers_of(recipe.framework), width(recipe.precision.reduce)),
         graphed=recipe.kernels.graphed,
         dispatcher=recipe.model_parallel.dispatcher,
         overlaps_experts=recipe.model_parallel.overlaps_experts,
         overlaps_tensor=recipe.model_parallel.overlaps_tensor,
         offload=recipe.sharding.offload,
-        framework=recipe.framework,
+        framework=layers_of(recipe.framework),
         compiled=recipe.kernels.compiled,
     )
 
@@ -189,6 +189,11 @@ def on_card(job: Job, compute: str, card: Accelerator) -> Job:
     if compute != "bfloat16" or job.products != "bf16" or capability(card, "bf16").verdict != "emulated":
         return job
     return msgspec.structs.replace(job, products="fp32")
+
+
+def layers_of(framework: str) -> str:
+    """The framework whose layers run: Megatron-Bridge's are Megatron-Core's (Megatron-Bridge, models/gpt_provider.py)."""
+    return "megatron" if framework == "megatron_bridge" else framework
 
 
 def summed_bytes(framework: str, reduce_bytes: int) -> int:
@@ -225,7 +230,7 @@ def _unpacking(recipe: Recipe) -> str:
 def _attention(recipe: Recipe) -> Attention:
     if recipe.kernels.attention in ("eager", "unfused", "math"):
         return "unfused"
-    return "cudnn" if recipe.framework == "megatron" or recipe.kernels.attention == "cudnn" else "flash2"
+    return "cudnn" if layers_of(recipe.framework) == "megatron" or recipe.kernels.attention == "cudnn" else "flash2"
 
 
 def _recomputed(policy: Policy, stage: int) -> dict[str, Any]:

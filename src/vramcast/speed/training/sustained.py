@@ -78,13 +78,14 @@ def kind_of(framework: str, *, compiled: bool) -> str:
     return "compiled" if compiled else "eager"
 
 
-# Watts per dense 16-bit TFLOP/s of the card whose clock under sustained products the class's factors are: A100 400 W, H100 700 W,
-# GB200 1200 W. A card of the class with less to spend runs slower: the clock's power goes with its cube and the rest is fixed.
-# Blackwell Ultra with more to spend gains more than in proportion (Llama 3.1 405B takes 1.21 to 1.24 times as long on GB200 as on
-# GB300 in FP8, MXFP8 and NVFP4; Megatron-Bridge, performance summary); a board of less power than GB200's loses no more than the
-# cube root (Llama 3 8B in FP8 on 8 cards: 4.18 s on GB200, Megatron-Bridge, 4.43 s on B200, vuiseng9/nemo-perf-nvfp4).
+# Watts per dense 16-bit TFLOP/s of the card whose clock under sustained products the class's factors are: A100 400 W, H100
+# 700 W, GB200 1200 W. A card of the class with less to spend runs slower: the ratio to the power 0.4, where a clock whose
+# power goes with its cube would say 1/3. On Blackwell that is assumed, with one pair behind it (Llama 3 8B in FP8 on 8 cards:
+# 4.18 s on GB200, Megatron-Bridge, 4.43 s on B200, vuiseng9/nemo-perf-nvfp4: 1.06 times, and the rule says 1.03). Blackwell
+# Ultra with more to spend gains more than in proportion (Llama 3.1 405B takes 1.21 to 1.24 times as long on GB200 as on GB300
+# in FP8, MXFP8 and NVFP4; Megatron-Bridge, performance summary).
 _WATTS_PER_TFLOP = {"ampere_dc": 400 / 312, "hopper_dc": 700 / 989.5, "blackwell_dc": 1200 / 2500}
-_CUBE, _CLOCK_OF_POWER, _CLOCK_RANGE = 0.4, {"blackwell_dc": 1.2}, (0.8, 1.2)
+_SHORT, _CLOCK_OF_POWER, _CLOCK_RANGE = 0.4, {"blackwell_dc": 1.2}, (0.8, 1.2)
 
 
 def slowed(card: Accelerator) -> float:
@@ -93,4 +94,4 @@ def slowed(card: Accelerator) -> float:
     if not usual or not card.tdp_w:
         return 1.0
     short, (least, most) = usual / (card.tdp_w / peak), _CLOCK_RANGE
-    return float(min(most, max(least, short ** (_CUBE if short > 1 else _CLOCK_OF_POWER.get(card_class(card), _CUBE)))))
+    return float(min(most, max(least, short ** (_SHORT if short > 1 else _CLOCK_OF_POWER.get(card_class(card), _SHORT)))))

@@ -58,6 +58,8 @@ DEEPSPEED_FLATTENS = (0, 19)
 DEEPSPEED_LATE_BUCKETS = (0, 18, 3)
 """The release since which ZeRO 1 and 2 make their buckets at the first weight's gradient (stage_1_and_2.py, setup_buckets, pull
 7665), no longer before the loss's backward (0.18.2: backward)."""
+DEEPSPEED_READ = (0, 18)
+"""The first release whose life of these buckets was read; an older one has those of its month's Trainer."""
 FIRST_YEAR = 2000  # below it a number is a release's, from it on the year of a month
 
 

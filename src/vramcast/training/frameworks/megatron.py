@@ -60,14 +60,20 @@ def _state(question: Training, compute: Dtype) -> Overrides:
     yield because("main gradients are a buffer that is never freed", Precision, autocast=False)
 
 
-# Share of a layer's launches, forward and backward, that a captured part replays: attention or a Mamba mixer with its norms and
-# projections, the router, the sorting up to the exchange, a dense MLP; experts and their exchange where "moe" is captured.
+# An estimate, for which no source tells a figure: what share of a layer's launches, forward and backward, a captured part
+# replays: attention or a Mamba mixer with its norms and projections, the router, the sorting up to the exchange, a dense MLP;
+# experts and their exchange where "moe" is captured.
 _CAPTURED = {"attn": 0.3, "mamba": 0.3, "moe_router": 0.1, "moe_preprocess": 0.1, "mlp": 0.4, "moe": 0.7}
 _WHOLE = frozenset({"full", "full_iteration"})
+GRAPHED_PARTS = _WHOLE | _CAPTURED.keys()
+"""The words of cuda_graph_modules that have a share here."""
 
 
 def graphed_share(modules: Iterable[str]) -> float:
-    """Share of the launches that CUDA graphs of these parts replay (cuda_graph_modules); of none named, whole layers."""
+    """About what share of the launches CUDA graphs of these parts replay (cuda_graph_modules); of none named, whole layers.
+
+    Parts without a share (``GRAPHED_PARTS``) count for nothing: who reads a person's words tells them.
+    """
     parts = frozenset(modules)
     return 1.0 if not parts or parts & _WHOLE else min(1.0, sum(_CAPTURED.get(part, 0.0) for part in parts))
 

@@ -4,7 +4,7 @@ import re
 from typing import Any, get_args
 
 from vramcast.errors import VramcastError
-from vramcast.training.frameworks.common import DEEPSPEED_FLATTENS, DEEPSPEED_LATE_BUCKETS
+from vramcast.training.frameworks.common import DEEPSPEED_FLATTENS, DEEPSPEED_LATE_BUCKETS, DEEPSPEED_READ
 from vramcast.training.recipe.parts import Module
 from vramcast.training.stage_layouts import chunks_of
 from vramcast.truth.rows.training_adapter import adapter_of, method_of
@@ -224,7 +224,7 @@ def _options(row: dict[str, Any]) -> dict[str, Any]:
     if engine:
         release = tuple(map(int, engine[0].split(".")))
         options["flattens_beside"] = release >= DEEPSPEED_FLATTENS
-        if stage in (1, 2):
+        if stage in (1, 2) and release >= DEEPSPEED_READ and framework_of(row["framework"]) == "deepspeed":
             options["buckets_from"] = "gradients" if release >= DEEPSPEED_LATE_BUCKETS else "loss"
     if "expandable" in str(s.get("allocator")):
         options["expandable"] = True

@@ -78,7 +78,7 @@ def job_of_row(row: Row, model: Model) -> Job:
     frozen = method != "full"
     return Job(
         seq=seq, rows=rows, micro_batches=micro_batches, gpus=gpus, tp=tp, pp=pp, vpp=vpp, cp=cp, ep=min(ep, dp * cp * tp), dp=dp,
-        sequence_parallel=tp > 1 and framework in ("megatron", "torchtitan"), sharding=words.sharding(s, framework),
+        sequence_parallel=tp > 1 and framework in ("megatron", "nanotron", "torchtitan"), sharding=words.sharding(s, framework),
         shards=words.shards(s, dp * cp), regathers=str(s.get("sharding")) != "SHARD_GRAD_OP",
         **words.recomputation(row, model.layers, framework), products=words.products(str(s.get("precision") or "")),
         weight_bytes=words.gathered_bytes(row, framework), reduce_bytes=words.reduced_bytes(row, framework), frozen=frozen,

@@ -8,6 +8,7 @@ import msgspec
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.speed.training.job import OPERATIONS_AGAIN, Attention, Recomputed, Scaling
 from vramcast.speed.training.job import gathered_bytes as job_gathers
+from vramcast.training.frameworks.common import ALIASES
 from vramcast.truth.judgement import Unexpressed
 from vramcast.truth.rows.bridge_recipes import captured, recipe_of
 from vramcast.untrusted import finite
@@ -16,15 +17,16 @@ Row = dict[str, Any]
 
 # How a row's framework is called here, longest beginnings first.
 FRAMEWORKS = (
-    ("megatron-deepspeed", "megatron_deepspeed"), ("megatron", "megatron"), ("nemo", "megatron"), ("llm-foundry", "llm_foundry"),
-    ("torchtitan", "torchtitan"), ("hf trainer + deepspeed (qwen", "qwen_finetune"), ("hf trainer", "hf_trainer"),
+    ("megatron-deepspeed", "megatron_deepspeed"), ("megatron", "megatron"), ("nemo", ALIASES["nemo"]),
+    ("llm-foundry", "llm_foundry"), ("torchtitan", "torchtitan"),
+    ("hf trainer + deepspeed (qwen", "qwen_finetune"), ("hf trainer", "hf_trainer"),
     ("xtuner", "hf_trainer"), ("easycontext", "hf_trainer"), ("fsdp_qlora", "fsdp_qlora"), ("fms-fsdp", "fms_fsdp"),
     ("paxml", "jax"), ("maxtext", "jax"), ("colossal", "colossalai"), ("tinyllama", "litgpt"), ("litgpt", "litgpt"),
     ("torchtune", "torchtune"), ("deepspeed", "deepspeed"), ("axolotl", "axolotl"), ("unsloth", "unsloth"), ("trl", "trl"),
     ("llama-factory", "llama_factory"), ("ms-swift", "ms_swift"), ("nanogpt", "nanogpt"), ("nanochat", "nanogpt"),
     ("automodel", "hf_trainer"), ("kempnerforge", "torchtitan"), ("olmo-core", "torchtitan"), ("internevo", "deepspeed"),
     ("lightning", "litgpt"), ("transformers", "hf_trainer"), ("huggingface", "hf_trainer"), ("accelerate", "hf_trainer"),
-    ("prime-rl", "torchtitan"), ("nanotron", "torchtitan"),
+    ("prime-rl", "prime_rl"), ("nanotron", "nanotron"),
 )  # fmt: skip
 COMPILED = frozenset({"jax", "torchtitan", "fms_fsdp", "nanogpt"})
 _FP8 = re.compile(r"fp8|mxfp8|float8", re.IGNORECASE)

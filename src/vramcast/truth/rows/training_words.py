@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from vramcast.training.frameworks.common import ALIASES
+
 FRAMEWORKS = (
     ("fms-acceleration", "trl"),
     ("megatron-swift", "megatron"),
@@ -33,7 +35,7 @@ FRAMEWORKS = (
     ("llm-foundry", "llm_foundry"),
     ("xtuner", "xtuner"),
     ("nemo automodel", "nemo_automodel"),
-    ("nemo", "megatron_bridge"),
+    ("nemo", ALIASES["nemo"]),
     ("composer", "llm_foundry"),
     ("llama-recipes", "llama_recipes"),
     ("trl", "trl"),
