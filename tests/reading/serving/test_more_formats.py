@@ -6,6 +6,7 @@ import pytest
 
 from vramcast.reading.kinds import kinds_of, taken_for
 from vramcast.reading.serving.files import find_launches, read_serving_file
+from vramcast.reading.serving.programs import image_engine
 
 SUPERVISOR = """
 [program:one]
@@ -268,3 +269,15 @@ def test_supervisors_variables_and_comments() -> None:
     (launch,) = find_launches(text, "supervisord.conf").launches
     assert launch.flags[:2] == ("--max-model-len", "512")
     assert "engine" not in launch.flags
+
+
+@pytest.mark.parametrize(("image", "engine"), [("x/ollama-server:1", None), ("x/llama-server:cpu", "llama_cpp")])
+def test_an_image_is_no_other_engines_by_the_end_of_its_name(image: str, engine: str | None) -> None:
+    found = image_engine(image)
+    assert (found[0] if found else None) == engine
+
+
+def test_overrides_that_describe_an_engine() -> None:
+    said = ["engine.max_model_len=8192", "engine.gpu_memory_utilization=0.9", "model.path=org/M"]
+    text = f"python serve.py {' '.join(said)}\n"
+    assert [one.model for one in find_launches(text, "run.sh").launches] == ["org/M"]

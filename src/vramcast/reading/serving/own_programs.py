@@ -52,8 +52,9 @@ def with_flags_of_engine(words: Sequence[str], held: Surroundings) -> tuple[Laun
 
 
 def _overridden(words: Sequence[str], held: Surroundings) -> tuple[Launch, ...]:
-    """The engine that Hydra's overrides describe by names of its arguments: ``engine.max_model_len=8192 model.path=org/M``.
+    """The engine that Hydra's overrides describe by names of its arguments: two at least, beside the model.
 
+    ``engine.max_model_len=8192 engine.gpu_memory_utilization=0.9 model.path=org/M``.
     A group alone (``model=qwen``) names a file beside the program, whose settings are asked for by the model that it leaves open.
     """
     pairs = [word.lstrip("+~").partition("=") for word in words if _OVERRIDE.fullmatch(word)]

@@ -125,7 +125,7 @@ def program_of(words: Sequence[str]) -> Program | None:
 def image_engine(image: str) -> tuple[str, str | None] | None:
     """Engine and release of a container image (``vllm/vllm-openai:v0.11.0``); None for any other image."""
     name, _, tag = image.lower().partition("@")[0].rpartition(":") if ":" in image.rsplit("/", 1)[-1] else (image.lower(), "", "")
-    engine = next((engine for part, engine in _IMAGES if part in name), "")
+    engine = next((engine for part, engine in _IMAGES if re.search(rf"(?<![a-z]){re.escape(part)}", name)), "")
     if not engine:
         return None
     release = re.fullmatch(r"v?(\d{1,3}(?:\.\d{1,4}){1,3})(?:\.post\d+)?(?:[.-].*)?", tag)

@@ -28,7 +28,7 @@ def _device(part: str) -> Rule:
 
 def _file(settings: Settings, value: Any, because: str) -> None:
     settings.put("file.deepspeed", text(value), because)
-    settings.put("engine.file", text(value), because)
+    settings.put("zero.file", text(value), because)
 
 
 RULES: dict[str, Rule] = {
@@ -101,7 +101,7 @@ def finish(settings: Settings) -> None:
         settings.put("fsdp", 1, "fsdp_version 1 where none is given")
     elif kind == "DEEPSPEED":
         settings.put("zero", 2, "accelerate: zero_stage 2")
-        if not settings.get("engine.file"):
+        if not settings.get("zero.file"):
             _own_sizes(settings)
     elif kind == "MEGATRON_LM":
         settings.put("framework", "megatron", because)

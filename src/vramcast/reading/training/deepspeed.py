@@ -18,7 +18,7 @@ SIGNATURE = frozenset(
 
 
 def _stage(settings: Settings, value: Any, because: str) -> None:
-    settings.put("engine.file", True, because)
+    settings.put("zero.file", True, because)
     if value not in UNSET:
         settings.put("zero", int(value), because)
 

@@ -49,7 +49,7 @@ def read_training_files(paths: tuple[str, ...]) -> Settings:
     for name in sorted(formats, key=lambda n: n in BESIDE):
         finish_format(name, settings)
     cards_of_layout(settings)
-    settings.drop("task.of_name")
+    settings.drop("task.of_name", "zero.file")
     return settings
 
 
@@ -63,7 +63,7 @@ def read_training_text(text: str, *, where: str = "the text") -> Settings:
     for name in sorted(formats, key=lambda n: n in BESIDE):
         finish_format(name, settings)
     cards_of_layout(settings)
-    settings.drop("task.of_name")
+    settings.drop("task.of_name", "zero.file")
     return settings
 
 

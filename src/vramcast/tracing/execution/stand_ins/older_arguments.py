@@ -172,7 +172,9 @@ def _trained(owner: Any, told: Told) -> None:
 
 def _scaled(owner: Any, told: Told) -> None:
     """Let ``config.rope_scaling = {...}`` leave the base of the rotations as it is; 5.23 forgets it with what is assigned."""
-    given = owner.rope_scaling
+    given = getattr(owner, "rope_scaling", None)
+    if not isinstance(given, property):  # a transformers without it forgets nothing
+        return
 
     def assign(config: Any, value: Any) -> None:
         before = getattr(config, "rope_parameters", None) or {}
