@@ -173,7 +173,7 @@ def _trained(owner: Any, told: Told) -> None:
 def _scaled(owner: Any, told: Told) -> None:
     """Let ``config.rope_scaling = {...}`` leave the base of the rotations as it is; 5.23 forgets it with what is assigned."""
     given = getattr(owner, "rope_scaling", None)
-    if not isinstance(given, property):  # a transformers without it forgets nothing
+    if not isinstance(given, property) or (assigned := given.fset) is None:  # a transformers without it forgets nothing
         return
 
     def assign(config: Any, value: Any) -> None:
@@ -181,7 +181,7 @@ def _scaled(owner: Any, told: Told) -> None:
         if isinstance(value, dict) and "rope_theta" not in value and "rope_theta" in before:
             value = {"rope_theta": before["rope_theta"], **value}
             told("rope_scaling of a config", "its rope_theta stays as it was")
-        given.fset(config, value)
+        assigned(config, value)
 
     owner.rope_scaling = given.setter(assign)
 
