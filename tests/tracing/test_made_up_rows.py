@@ -320,6 +320,7 @@ def test_a_length_is_cut_to_a_shape_that_is_given_by_name() -> None:
 
 
 def test_columns_that_a_script_does_not_know_are_left_out_of_its_rows(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
     text = """
 from datasets import load_dataset
 rows = load_dataset("togethercomputer/RedPajama-Data-1T-Sample", split="train")

@@ -306,9 +306,7 @@ MEANINGS: dict[str, Rule] = {
 @cache
 def tables() -> dict[str, Table]:
     """Every recorded program by its name."""
-    import tomllib
-
-    return msgspec.convert(tomllib.loads(_FILE.read_text(encoding="utf-8")), dict[str, Table])
+    return msgspec.toml.decode(_FILE.read_bytes(), type=dict[str, Table])
 
 
 def program_named(word: str) -> str:
