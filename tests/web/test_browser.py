@@ -241,6 +241,8 @@ def test_the_page_stands_where_it_was_last_looked_at(browser: Any, address: str,
 
     VRAMCAST_WRITE_LOOKS=1 writes looks.json anew, after the page was looked at.
     """
+    if code == "zh" and not _has_chinese():
+        pytest.skip("no font for Chinese: the widths of its texts say nothing")
     known = json.loads(LOOKS_FILE.read_text("utf-8")) if LOOKS_FILE.exists() else {}
     for path in (*LOOKED_AT, "/"):
         with _page(browser, width=width, scheme=scheme) as page:
@@ -259,6 +261,12 @@ def test_the_page_stands_where_it_was_last_looked_at(browser: Any, address: str,
         assert far == {}, look
     if os.environ.get("VRAMCAST_WRITE_LOOKS"):
         LOOKS_FILE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+def _has_chinese() -> bool:
+    """Whether fontconfig knows a font for Chinese; yes where nothing tells."""
+    listing = shutil.which("fc-list")
+    return listing is None or bool(subprocess.run([listing, ":lang=zh"], capture_output=True, check=False).stdout)
 
 
 def _far(box: list[int], before: list[int]) -> bool:
