@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+import vramcast
 from vramcast.asking.artefact import artefact_of
 from vramcast.asking.serving import serving_question
+from vramcast.errors import QuestionError
 
 
 @pytest.mark.parametrize(
@@ -59,3 +61,8 @@ def test_a_mix_of_unsloth_is_taken_as_that_of_its_bits_and_told(typed: str, take
     asked = serving_question("Qwen/Qwen3-8B", engine="llama.cpp", quant=typed, gpu="3060")
     assert asked.question.quant == taken
     assert any(one.name == "quant" and typed in one.because for one in asked.assumed)
+
+
+def test_a_mix_that_nobody_makes_is_named_as_it_was_typed() -> None:
+    with pytest.raises(QuestionError, match="UD-Q9_K_XL"):
+        vramcast.serve("Qwen/Qwen3-8B", engine="llama.cpp", quant="UD-Q9_K_XL", gpu="3060")

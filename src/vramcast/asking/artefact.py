@@ -82,9 +82,13 @@ def _tag(match: re.Match[str]) -> Artefact:
     return Artefact(model=model, engine="ollama", quant=gguf_type(typed[1] if typed else USUAL_TYPE), because=said)
 
 
-def is_unsloths(text: str) -> bool:
-    """Whether that is a mix of Unsloth's own (UD-Q4_K_XL, ud-iq2_xxs), which llama-quantize does not make."""
-    return bool(re.match(r"ud[-_]", text, re.IGNORECASE)) or text.lower().endswith("_k_xl")
+def usual_mix(text: str) -> str:
+    """The usual mix of the bits of one of Unsloth's own (UD-Q4_K_XL), which llama-quantize does not make; "" for other types."""
+    if not re.match(r"ud[-_]", text, re.IGNORECASE) and not text.lower().endswith("_k_xl"):
+        return ""
+    from vramcast.serving.engines.llama_cpp.file_types import BASE
+
+    return gguf_type(text) if gguf_type(text) in BASE else ""
 
 
 def gguf_type(text: str) -> str:

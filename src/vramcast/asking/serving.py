@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import msgspec
 
-from vramcast.asking.artefact import USUAL_TYPE, Artefact, artefact_of, gguf_type, is_unsloths, names_no_type
+from vramcast.asking.artefact import USUAL_TYPE, Artefact, artefact_of, names_no_type, usual_mix
 from vramcast.asking.asked import IMAGES, Asked, check_words, count_of, flag_of, named_cards
 from vramcast.asking.launched import launched, question_of_launch
 from vramcast.asking.links import link_of, rate_of
@@ -187,9 +187,10 @@ def _engine_fills(asked: dict[str, Any], artefact: Artefact, gpu: str | None) ->
     if wanted.quant and loads and "quant" not in asked:
         filled["quant"] = wanted.quant
     said = wanted.assumed() if wanted.because else ()
-    if loads and is_unsloths(str(asked.get("quant") or "")):
-        filled["quant"] = gguf_type(asked["quant"])
-        because = f"{asked['quant']} is Unsloth's own mix: the usual mix of its bits is taken, its file differs by some percent"
+    mix = str(asked.get("quant") or "")
+    if loads and (usual := usual_mix(mix)):
+        filled["quant"] = usual
+        because = f"{mix} is Unsloth's own mix: the usual mix of its bits is taken, its file differs by some percent"
         return filled, (*_told(said, asked, filled), Assumption("quant", filled["quant"], because))
     if loads and "quant" not in filled and "dtype" not in filled and names_no_type(artefact.model):
         filled["quant"] = USUAL_TYPE

@@ -26,14 +26,6 @@ _ENDINGS = (
     "ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel", "ForTextEncoding", "EmbeddingModel",
     "ForSequenceClassification", "ForTokenClassification", "ForRewardModeling", "RewardModel", "Model",
 )  # fmt: skip
-_NAMES = {
-    "tensorrt_llm": "TensorRT-LLM",
-    "vllm": "vLLM",
-    "sglang": "SGLang",
-    "lmdeploy": "LMDeploy",
-    "tgi": "TGI",
-    "transformers": "transformers",
-}
 _BEFORE_RELEASE = re.compile(r"rc|dev|nightly|\+")
 _TYPED = ("documented", "from-docs", "class-default")  # the catalogue's own name of the class may not be the published file's
 _RELEASED = ("vllm", "sglang", "lmdeploy")  # engines whose lists were read release by release
@@ -82,7 +74,7 @@ def lacking(engine: str, version: str, model: Model) -> tuple[tuple[Assumption, 
     early = span is not None and not span[1] and _BEFORE_RELEASE.search(version)  # a build on the way to a later release
     if early or _within(number, span, engine) or number > _number(registry.release, engine):
         return (), ()
-    said = f"{_NAMES[engine]} {version} has no {model.architecture}"
+    said = f"{_named(engine)} {version} has no {model.architecture}"
     takes = _backend(model) in registry.backend and any(
         _within(number, registry.classes.get(word), engine) for word in _kinds(model)
     )
@@ -120,7 +112,7 @@ def unloadable(engine: str, version: str, method: str, model: Model) -> tuple[As
     if last and last[1] and span and not _within(_number(last[1], engine), span, engine):
         instead = f"no release loads them and has {model.architecture}"
     return (
-        _refused(engine, f"{_NAMES[engine]}{f' {version}' if dated else ''} loads no {method_word(method)} weights: {instead}"),
+        _refused(engine, f"{_named(engine)}{f' {version}' if dated else ''} loads no {method_word(method)} weights: {instead}"),
     )
 
 
@@ -163,6 +155,13 @@ def _writes_from_an_encoder(model: Model) -> bool:
     """Whether text goes in by an encoder (T5, BART): no row of TensorRT-LLM's docs/source/models/supported-models.md is such."""
     text = model_class(model.family).served.backend == "none"
     return text and any(block.cross for block in model.blocks)
+
+
+def _named(engine: str) -> str:
+    """As its makers call it; the catalogue of languages is loaded only where something is said."""
+    from vramcast.language import program_name
+
+    return program_name(engine)
 
 
 def _refused(engine: str, because: str) -> Assumption:
