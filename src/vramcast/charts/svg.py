@@ -36,7 +36,8 @@ def height_of(text: str) -> float:
 def _svg(title: str, width: float, height: float, body: str, *, more: str = "") -> str:
     frame = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"{more}'
     font = 'font-size="13" font-family="inherit" fill="currentColor"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" role="img" class="chart" {frame} {font}>'
+    role = "group" if "<a " in body else "img"  # what stands in an image is not read aloud, and links must be
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" role="{role}" class="chart" {frame} {font}>'
     return f"{head}<title>{escape(title)}</title>{body}</svg>"
 
 
