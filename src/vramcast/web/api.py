@@ -1,6 +1,7 @@
 """The API: the objects of ``--json`` over HTTP. Answers depend on the address alone, so they carry an ETag and may be cached."""
 
-from functools import lru_cache
+from functools import partial
+from threading import Semaphore
 from typing import Annotated, Any
 
 import msgspec
@@ -13,10 +14,9 @@ from vramcast.ledger import Forecast
 from vramcast.untrusted import disk_closed
 from vramcast.web.document import REFUSALS, ServeOperation, TrainOperation
 from vramcast.web.problems import Problem, problem_of
-from vramcast.web.threads import in_thread
+from vramcast.web.threads import Answers, in_thread
 from vramcast.web.words import words_of
 
-_KEPT = 512  # answers remembered, some 20 kB each
 _MOST_FOUND = 50
 Named = Annotated[str, QueryParameter(max_length=200)]
 
@@ -44,28 +44,23 @@ def forecast_of(kind: str, words: dict[str, Any], config: bytes | None = None, *
         return (answer_serving if kind == "serve" else answer_training)(asked, advises=advises)
 
 
-@lru_cache(maxsize=_KEPT)
-def _served(words: tuple[tuple[str, Any], ...]) -> Forecast:
-    return forecast_of("serve", dict(words))
-
-
-@lru_cache(maxsize=_KEPT)
-def _trained(words: tuple[tuple[str, Any], ...]) -> Forecast:
-    return forecast_of("train", dict(words))
+# Turns: training near the border takes ten times as long as serving; of two quick ones the second goes past one that is not.
+_QUICK, _LONG = Semaphore(2), Semaphore(1)
+_FULL = {
+    "serve": Answers(partial(forecast_of, "serve"), turn=_QUICK),
+    "train": Answers(partial(forecast_of, "train"), turn=_LONG),
+}
+_FIRST = {kind: Answers(partial(forecast_of, kind, advises=False), turn=_QUICK) for kind in _FULL}
 
 
 def answered(kind: str, words: dict[str, Any]) -> Forecast:
-    """The answer to a question by words alone, remembered; errors are not.
-
-    Training keeps places of its own: an answer of it takes ten times as long, and many of serving would drive it out.
-    """
-    return (_trained if kind == "train" else _served)(tuple(sorted(words.items())))
+    """The answer to a question by words alone, remembered. Raises as ``forecast_of`` does."""
+    return _FULL["train" if kind == "train" else "serve"].of(words)
 
 
-@lru_cache(maxsize=_KEPT)
-def first_of(kind: str, words: tuple[tuple[str, Any], ...]) -> Forecast:
+def first_of(kind: str, words: dict[str, Any]) -> Forecast:
     """The same without advice and without the table of cards, which take ten times as long."""
-    return forecast_of(kind, dict(words), advises=False)
+    return _FIRST["train" if kind == "train" else "serve"].of(words)
 
 
 def contract(forecast: Forecast) -> Response[bytes]:

@@ -161,7 +161,7 @@ def _answer(kind: str, words: dict[str, Any], say: Language, *, first: bool = Fa
     """What is shown of a question; ``first``: advice and cards follow, where there may be any."""
     words = {name: value for name, value in words.items() if value != ""}
     try:
-        found = first_of(kind, tuple(sorted(words.items()))) if first else answered(kind, words)
+        found = first_of(kind, words) if first else answered(kind, words)
         shown = shown_of(found, words, kind, say)
         waits = first and not found.fit.refused and found.fit.verdict in (*WANTING, "unknown")
         return {**shown, "rest_link": link({**words, "lang": say.code, "part": "rest"}, f"answer/{kind}") if waits else ""}

@@ -1,12 +1,17 @@
-"""Handlers that compute, kept off the loop that talks to everybody."""
+"""Handlers that compute, kept off the loop that talks to everybody, and answers that are worked out once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import wraps
-from typing import ParamSpec, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from functools import partial, wraps
+from threading import Semaphore
+from typing import Any, Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_POOL = ThreadPoolExecutor(max_workers=64, thread_name_prefix="answer")  # most of them wait for their turn
+KEPT = 512  # answers remembered, some 20 kB each
 
 
 def in_thread(handler: Callable[P, T]) -> Callable[P, Awaitable[T]]:
@@ -14,6 +19,32 @@ def in_thread(handler: Callable[P, T]) -> Callable[P, Awaitable[T]]:
 
     @wraps(handler)
     async def called(*args: P.args, **words: P.kwargs) -> T:
-        return await asyncio.to_thread(handler, *args, **words)
+        return await asyncio.get_running_loop().run_in_executor(_POOL, partial(copy_context().run, handler, *args, **words))
 
     return called
+
+
+class Answers(Generic[T]):
+    """The last answers by the words of their question; errors are not kept.
+
+    ``turn``: how many are worked out at once; the others wait, because threads that share the interpreter all end as late as
+    the last. What was worked out meanwhile is not worked out again.
+    """
+
+    def __init__(self, ask: Callable[[dict[str, Any]], T], *, turn: Semaphore) -> None:
+        self._ask, self._turn = ask, turn
+        self._known: dict[tuple[tuple[str, Any], ...], T] = {}
+
+    def of(self, words: dict[str, Any]) -> T:
+        """The answer. Raises as ``ask`` does."""
+        key = tuple(sorted(words.items()))
+        if (known := self._known.get(key)) is not None:
+            return known
+        with self._turn:
+            if (known := self._known.get(key)) is not None:
+                return known
+            found = self._ask(words)
+            for oldest in [*self._known][: len(self._known) + 1 - KEPT] if len(self._known) >= KEPT else ():
+                self._known.pop(oldest, None)
+            self._known[key] = found
+        return found
