@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vramcast.reading.serving.bare_flags import _OF_QUESTION
-from vramcast.reading.serving.effects import effect_of
+from vramcast.reading.serving.effects import effect_of, leaves_memory
 from vramcast.reading.serving.flags import is_idle, plain_name
 from vramcast.reading.serving.spelling import ALIASES, SPEED
 from vramcast.reading.training import shared
@@ -35,7 +35,8 @@ def _listed(name: str) -> list[str]:
 def _serving(name: str, flag: str) -> bool:
     plain = plain_name(flag if flag.startswith("-") else f"--{flag}", ALIASES.get(name, {}))
     own = {option.name.replace("_", "-") for option in engine(name).options} | _ASKED[name] | _ASKED_BY_ALL
-    return plain in own or plain in SPEED or is_idle(plain) or is_idle(flag) or effect_of(name, plain) != ""
+    idle = is_idle(plain) or is_idle(flag) or leaves_memory(name, plain, "1")
+    return plain in own or plain in SPEED or idle or effect_of(name, plain) != ""
 
 
 def _training(name: str, key: str) -> bool:

@@ -25,6 +25,7 @@ _FILES = (
     ".pbtxt", ".modelfile", ".env",
 )  # fmt: skip
 _MOST_LISTED = 12
+_RANKS = ("node-rank", "nnodes", "headless", "data-parallel-start-rank", "data-parallel-rank", "dist-init-addr", "master-addr")
 _MOUNTS = frozenset({"models", "model", "mnt", "data", "workspace", "weights", "checkpoint", "checkpoints", "hf", "cache"})
 
 
@@ -132,11 +133,25 @@ def _chosen(found: Any, what: str, only: str | None) -> "Launch":
         if len(meant) == 1 or only in (meant[0].name, meant[0].model):
             return meant[0]
         launches = tuple(meant)
+    if len(launches) > 1 and len(_alike(launches)) == 1:
+        return msgspec.structs.replace(launches[0], replicas=len(launches) * launches[0].replicas)
     if len(launches) > 1:
         raise QuestionError(
             f"{name} starts {len(launches)} engines: choose one with --only NAME or its number: {_listed(launches)}"
         )
     return launches[0]
+
+
+def _alike(launches: "Sequence[Launch]") -> dict[object, list[int]]:
+    """The places of launches that differ in addresses and names alone (a server a card), by what they share."""
+    from vramcast.reading.serving.flags import is_idle, is_speed, parsed_flags
+
+    groups: dict[object, list[int]] = {}
+    for place, one in enumerate(launches, 1):
+        apart = parsed_flags(one.engine, one.flags).flags
+        flags = sorted((f.name, f.values) for f in apart if f.name in _RANKS or not (is_idle(f.name) or is_speed(f.name)))
+        groups.setdefault((one.engine, one.version, one.model, one.card, one.gpus, *flags), []).append(place)
+    return groups
 
 
 def _listed(launches: "Sequence[Launch]") -> str:
@@ -164,8 +179,8 @@ def question_of_launch(
     table = engine_named(engine.partition("==")[0])
     typed, _ = fields(flags)
     found = sorted_flags(launch, table.options, typed={*given, *typed, *options, *(_plain(flag) for flag in flags)})
-    model = held.model or launch.model
-    _refuse_open((*open_names(model), *found.opened), launch)
+    model = held.model or _without_open_folder(launch.model)
+    _refuse_open(found.opened, launch, of_model=open_names(model))
     said, rest = fields(found.known)
     asked: dict[str, Any] = {"engine": engine, **said, **given}
     cards, told, unread = _cards(launch, asked)
@@ -227,14 +242,26 @@ def _in_place_of(launch: "Launch", engine: str) -> tuple[Unmodelled, ...]:
     return (Unmodelled(f"{name}'s own pool, buffers and graphs: {engine} was asked for in its place, and its rules answer"),)
 
 
-def _refuse_open(names: Sequence[str], launch: "Launch") -> None:
-    """Raises QuestionError for variables that decide something and that nobody set."""
-    distinct = tuple(dict.fromkeys(names))
-    if distinct:
-        examples = " ".join(f"--var {name}=..." for name in distinct[:6])
-        raise QuestionError(
-            f"{launch.where or 'the line'} leaves {', '.join(distinct[:12])} open: say {examples}, or --from .env too"
-        )
+def _without_open_folder(model: str) -> str:
+    """A path of which only the folder is left open (``$HOME/Qwen3-8B``) as its last part, if that names one."""
+    from vramcast.reading.elsewhere import known_name
+    from vramcast.reading.shell import open_names
+
+    folder, _, name = model.rstrip("/").rpartition("/")
+    if not open_names(folder) or open_names(name):
+        return model
+    return name if name.lower().endswith(".gguf") or known_name(name) else model
+
+
+def _refuse_open(names: Sequence[str], launch: "Launch", *, of_model: Sequence[str] = ()) -> None:
+    """Raises QuestionError for variables that decide something and that nobody set; ``of_model``: those of the model."""
+    distinct = tuple(dict.fromkeys((*of_model, *names)))
+    if not distinct:
+        return
+    shown = ", ".join(f"${name} (a word typed after the script)" if name.isdigit() else name for name in distinct[:12])
+    examples = " ".join(f"--var {name}=..." for name in distinct[:6])
+    typed = "" if names or not of_model else ", or the model itself: vramcast serve MODEL --from FILE"
+    raise QuestionError(f"{launch.where or 'the line'} leaves {shown} open: say {examples}, or --from .env too{typed}")
 
 
 def _named(model: str, launch: "Launch") -> str:

@@ -14,12 +14,13 @@ from vramcast.reading.serving.words import plain_word
 from vramcast.reading.shell.variables import resolved
 
 # Resources that are whole cards, as Kubernetes' device plugins and Dynamo name them.
-_CARDS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "gpu")
+_CARDS = ("nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/xe", "gpu.intel.com/i915", "gpu")
+_OTHERS = ("google.com/tpu", "habana.ai/gaudi", "huawei.com/Ascend910", "aws.amazon.com/neuron", "aws.amazon.com/neuroncore")
 # Labels of nodes whose value is a card's or a machine's name.
 _LABELS = (
     "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "gpu.nvidia.com/model", "gpu.nvidia.com/class",
     "eks.amazonaws.com/instance-gpu-name", "karpenter.k8s.aws/instance-gpu-name", "k8s.amazonaws.com/accelerator",
-    "nvidia.com/gpu.family", "accelerator",
+    "nvidia.com/gpu.family", "accelerator", "cloud.google.com/gke-tpu-accelerator",
 )  # fmt: skip
 
 
@@ -86,11 +87,17 @@ def cards_in(resources: Any) -> int:
     """Whole cards that ``resources`` limit or request; 0 where they name none."""
     for part in ("limits", "requests"):
         section = resources.get(part) if isinstance(resources, dict) else None
-        for name in _CARDS:
+        for name in (*_CARDS, *_OTHERS):
             count = str(section.get(name, "")) if isinstance(section, dict) else ""
             if count.isdigit() and 0 < int(count) < 10_000:
                 return int(count)
     return 0
+
+
+def other_device(resources: Any) -> str:
+    """The resource that asks for a device which is no GPU (TPU, Gaudi, Ascend, Neuron), so that none is assumed; "" for none."""
+    sections = [resources.get(part) for part in ("limits", "requests")] if isinstance(resources, dict) else []
+    return next((name for name in _OTHERS for section in sections if isinstance(section, dict) and section.get(name)), "")
 
 
 def card_of(pod: Any) -> str:
@@ -117,6 +124,8 @@ def card_name(label: str) -> str:
     """A label's value as a card's name: ``nvidia-h100-mega-80gb`` is h100-80gb."""
     plain = re.sub(r"^(?:nvidia|amd)[-_ ]", "", label.strip(), flags=re.IGNORECASE)
     plain = re.sub(r"-(?:mega|ultra|high)(?=-|$)|-SHARED$|-MIG-.*$", "", plain, flags=re.IGNORECASE)
+    if tpu := re.fullmatch(r"tpu-?(v\d+[ep]?)(-lite)?(?:-(?:podslice|device|slice))?", plain, re.IGNORECASE):  # GKE's labels
+        return f"tpu-{tpu[1]}{'e' if tpu[2] else ''}"
     return re.sub(r"^tesla-", "", plain, flags=re.IGNORECASE)[:60]
 
 

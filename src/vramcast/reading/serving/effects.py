@@ -67,7 +67,7 @@ _TABLES: dict[str, dict[str, str]] = {
         _CACHE: "hybrid-kvcache-ratio disable-hybrid-swa-memory radix-eviction-policy mamba-scheduler-strategy "
         "mamba-track-interval enable-double-sparsity ds-* disable-chunked-prefix-cache",
         _LAYOUT: "attention-context-parallel-size moe-data-parallel-size enable-lora max-lora* max-loras* lora-* "
-        "enable-dp-lm-head enable-attn-tp* enable-nsa-prefill* enable-prefill-context* enable-pdmux",
+        "enable-dp-lm-head enable-attn-tp* enable-nsa-prefill* enable-prefill-context* enable-pdmux device",
         _TOWER: "mm-* keep-mm-feature-on-device limit-mm-data* enable-mm* enable-prefix-mm-cache enable-broadcast-mm*",
     },
     "llama_cpp": {
@@ -75,8 +75,9 @@ _TABLES: dict[str, dict[str, str]] = {
         "-ctkd cache-type-v-draft -ctvd n-cpu-moe-draft cpu-moe-draft -cmoed hf-repo-draft -hfd device-draft -devd",
         _TOWER: "mmproj mmproj-* image-min-tokens image-max-tokens mtmd-batch-max-tokens -mm -mmu -mmdev",
         _WEIGHTS: "lora lora-* control-vector* override-kv check-tensors models-preset models-max models-autoload lazy-mode -lzm",
-        _CACHE: "rope-* yarn-* cache-ram -cram ctx-checkpoints -ctxcp swa-checkpoints checkpoint-min-step -cms grp-attn-* keep "
-        "cache-reuse cache-prompt cache-idle-slots kv-unified-per-slot",
+        _CACHE: "grp-attn-* keep kv-unified-per-slot",
+        # server_prompt_cache and the checkpoints of a slot are vectors of the host (00dc8057, tools/server/server-task.h)
+        _HOST: "cache-ram -cram ctx-checkpoints -ctxcp swa-checkpoints checkpoint-min-step -cms cache-idle-slots",
         _LAYOUT: "main-gpu -mg device rpc repack -nr host load-mode -lm direct-io -dio n-cpu-ffn -ncffn",
         _EXPERTS: "moe-cache-mib",
         _KERNELS: "op-offload* -fdn fused* graph-reuse -gr -smgs max-gpu -cuda cuda-params -vq backend-sampling -bs",
@@ -129,9 +130,17 @@ _IDLE_VALUES: dict[str, tuple[tuple[str, str], ...]] = {
         ("kv-transfer-config", r'(?!.*kv_buffer_device)(?!.*Multi).*"kv_connector"\s*:\s*"NixlConnector".*'),
         ("kv-transfer-config.kv-connector", "NixlConnector"), ("kv-transfer-config.kv-role", r"\w+"),
     ),
-    "sglang": (("max-queued-requests", r"\d+"), ("disaggregation-bootstrap-port", r"\d+")),
+    "sglang": (("device", "cuda"), ("max-queued-requests", r"\d+"), ("disaggregation-bootstrap-port", r"\d+")),
     "lmdeploy": (("eager-mode", ""),),
 }  # fmt: skip
+# Positions alone, not the cells of the cache: n_ctx is --ctx-size's (llama.cpp 00dc8057, common/common.cpp common_context_params)
+_IDLE_VALUES |= dict.fromkeys(
+    ("llama_cpp", "ik_llama_cpp", "ollama"),
+    tuple((name, r"[\w.+-]*") for name in (
+        "rope-scaling", "rope-scale", "rope-freq-base", "rope-freq-scale", "yarn-orig-ctx", "yarn-ext-factor",
+        "yarn-attn-factor", "yarn-beta-slow", "yarn-beta-fast", "cache-prompt",
+    )),
+)  # fmt: skip
 _TABLES["ik_llama_cpp"] = _TABLES["ollama"] = _TABLES["llama_cpp"]
 # Variables of an environment that choose kernels and how ranks talk: speed, and workspaces that no rule counts.
 KERNEL_VARIABLES = (
@@ -155,7 +164,7 @@ def effect_of(engine: str, flag: str) -> str:
 
 def leaves_memory(engine: str, flag: str, value: str) -> bool:
     """Whether a flag of the tables leaves a card's memory as it is, by its value: its source stands beside it."""
-    return any(flag == name and re.fullmatch(told, value, re.S) for name, told in _IDLE_VALUES.get(engine, ()))
+    return any(flag.removeprefix("no-") == name and re.fullmatch(told, value, re.S) for name, told in _IDLE_VALUES.get(engine, ()))
 
 
 def chooses_kernels(variable: str) -> bool:

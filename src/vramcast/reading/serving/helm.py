@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from vramcast.reading.serving import engine_yaml
-from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of
+from vramcast.reading.serving.bare_flags import engine_of_bare_flags
+from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of, other_device
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
 from vramcast.reading.serving.kubernetes import stored_model
 from vramcast.reading.serving.launch import Launch, Surroundings
@@ -217,7 +218,8 @@ def _plain_chart(document: Mapping[str, Any], held: Surroundings) -> tuple[Launc
         if entry or arguments:
             what = Container(
                 name=path, image=named, entry=entry, arguments=arguments, environment=environment_of(value.get("env")),
-                gpus=cards_in(value.get("resources")), card=card_of(value),
+                gpus=cards_in(value.get("resources")),
+                card=card_of(value) or other_device(value.get("resources")),
             )  # fmt: skip
             launches = what.launches(around.at(path))
             found += launches
@@ -226,7 +228,34 @@ def _plain_chart(document: Mapping[str, Any], held: Surroundings) -> tuple[Launc
                 spare.append(("" if of_model else path, arguments))
             places += [path] * len(launches)
     more = [word for path, words in spare for word in words if len(found) == 1 and _is_above(path, places[0])]
-    return tuple(_with_values(one, more, document) for one in found or _bare_runtime(document, held))
+    found = found or list(_bare_runtime(document, held)) or _of_arguments(spare, document, held)
+    return tuple(_with_values(_with_release(one, document), more, document) for one in found)
+
+
+def _of_arguments(spare: Sequence[tuple[str, tuple[str, ...]]], document: Mapping[str, Any], held: Surroundings) -> list[Launch]:
+    """The engine of arguments that stand without a program or an image, by flags that it alone has; the values name its model."""
+    told = [(path, words, engine_of_bare_flags(words, path)) for path, words in spare]
+    stored = _stored(document) or _named_model(document)
+    return [
+        Launch(engine=engine, model=stored, flags=words, name=path, where=held.at(path).where, gpus=_cards_of_values(document))
+        for path, words, engine in told
+        if engine and stored
+    ]
+
+
+def _cards_of_values(document: Mapping[str, Any]) -> int:
+    """The cards that the only section with resources of a card asks for; 0 for none or several."""
+    found = [cards for _, one in _sections(document) if (cards := cards_in(one.get("resources")))]
+    return found[0] if len(found) == 1 else 0
+
+
+def _with_release(launch: Launch, document: Mapping[str, Any]) -> Launch:
+    """The launch with the release of the one image in the values that is its engine's, where its own section has no image."""
+    if launch.version:
+        return launch
+    told = [image_engine(_image_name(one["image"])) for _, one in _sections(document) if one.get("image")]
+    found = {one[1] for one in told if one and one[0] == launch.engine}
+    return msgspec.structs.replace(launch, version=found.pop()) if len(found) == 1 else launch
 
 
 def _argument(word: str) -> list[str]:

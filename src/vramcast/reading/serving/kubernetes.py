@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from vramcast.reading.serving import ray_programs, ray_serve
-from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of
+from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of, other_device
 from vramcast.reading.serving.launch import Launch, Surroundings
 from vramcast.reading.serving.scripts import read_script
 from vramcast.reading.serving.words import words_of
@@ -82,7 +82,7 @@ def _of_pod(one: Mapping[str, Any], pod: "_Pod", held: Surroundings, maps: Mappi
             arguments=words_of(container.get("args")),
             environment=environment,
             gpus=cards_in(container.get("resources")) or pod.gpus,
-            card=card_of(pod.spec),
+            card=card_of(pod.spec) or other_device(container.get("resources")),
             replicas=pod.replicas,
         )
         found += what.launches(held.at(f"{pod.path} {container.get('name') or ''}".strip()))

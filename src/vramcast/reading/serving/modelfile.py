@@ -39,7 +39,7 @@ def is_dockerfile(text: str) -> bool:
 
 def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
     """The model and the parameters of a Modelfile."""
-    base = re.search(r"^[ \t]*FROM\s+(\S+)", text, re.M | re.I)
+    base = re.search(r"^[ \t]*FROM\s+[\"']?([^\s\"']+)", text, re.M | re.I)
     if base is None:
         return ()
     flags: list[str] = []

@@ -19,6 +19,21 @@ from vramcast.reading.shell.variables import open_names
 _MARKS = re.compile(r"vllm|sglang|llama-server|mlx_lm|text-generation-launcher|lmdeploy|trtllm-serve|ollama|docker run")
 _LONGEST = 8_000
 _FEWEST = 2  # words of a list that is a command
+# Calls whose texts are shown to a person, and those that start another program.
+_SHOWN = (
+    "error",
+    "exit",
+    "warning",
+    "warn",
+    "info",
+    "debug",
+    "critical",
+    "exception",
+    "add_argument",
+    "ArgumentParser",
+    "add_parser",
+)
+_STARTS = ("Popen", "run", "call", "check_call", "check_output", "execvp", "execv", "create_subprocess_exec")
 _CARD = re.compile(r"([A-Za-z][A-Za-z0-9-]{1,20})!?(?::(\d{1,3}))?")  # Modal's ! refuses a newer card
 
 
@@ -30,12 +45,36 @@ def commands_in(program: Program, held: Surroundings) -> list[Launch]:
         found += read_script(text, place)
     for name, node in _lists(program.tree):
         words = [word for one in node.elts for word in _told_words(program, one)]
+        words += _joined_to(program, node) if _MARKS.search(" ".join(words)) else []
         more, perhaps = _added(program, name)
         perhaps += [f"what {ast.unparse(one).lstrip('*')[:40]} adds" for one in node.elts if _is_open_spread(program, one)]
         if len(words) >= _FEWEST and _MARKS.search(" ".join(words)):
             for launch in launches_of([*words, *more], held.at(f"the command in line {node.lineno}")):
                 found.append(msgspec.structs.replace(launch, unread=(*launch.unread, *perhaps)))
-    return [launch for launch in found if launch.model and (launch.flags or not open_names(launch.model))]
+    whole = [launch for launch in found if launch.model and (launch.flags or not open_names(launch.model))]
+    return whole or [launch for launch in found if launch.model][:1] or _elsewhere(program, held)
+
+
+def _elsewhere(program: Program, held: Surroundings) -> list[Launch]:
+    """The engine that a program starts by a command of another file, which is not at hand: its name stays open."""
+    imported = {
+        alias.asname or alias.name for node in ast.walk(program.tree) if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    for call in program.calls(*_STARTS):
+        name = call.args[0].id if call.args and isinstance(call.args[0], ast.Name) else ""
+        engine = next((one for one in ("vllm", "sglang", "lmdeploy") if one in name.lower()), "")
+        if name in imported and engine and isinstance(program.value(call.args[0]), Open):
+            return [Launch(engine=engine, model=f"${{{name}}}", where=held.at(f"the command in line {call.lineno}").where)]
+    return []
+
+
+def _joined_to(program: Program, node: ast.List) -> list[str]:
+    """The words of what is added to a list where it stands: ``["vllm", "serve"] + args``; one open word for what is not told."""
+    for one in ast.walk(program.tree):
+        if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add) and one.left is node:
+            value = program.value(one.right)
+            return [str(word) for word in value] if isinstance(value, list) else [_word(program, one.right)]
+    return []
 
 
 def _told_words(program: Program, node: ast.expr) -> list[str]:
@@ -54,6 +93,7 @@ def _texts(program: Program) -> Iterator[tuple[ast.expr, str]]:
     """Strings that begin with an engine's program and have flags, but for docstrings and the parts of longer ones."""
     parts = {id(part) for node in ast.walk(program.tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
     alone = {id(node.value) for node in ast.walk(program.tree) if isinstance(node, ast.Expr)}
+    alone |= {id(part) for node in _messages(program.tree) for part in ast.walk(node)}
     for node in ast.walk(program.tree):
         whole = isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and id(node) not in parts)
         if not whole or id(node) in alone or not isinstance(node, ast.JoinedStr | ast.Constant):
@@ -61,6 +101,13 @@ def _texts(program: Program) -> Iterator[tuple[ast.expr, str]]:
         text = _text(program, node)
         if len(text) < _LONGEST and " -" in text and _MARKS.search(text) and program_of(_first_words(text)) is not None:
             yield node, text
+
+
+def _messages(tree: ast.Module) -> Iterator[ast.AST]:
+    """What a program shows to a person: the texts of errors, logs and help."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and called(node) in _SHOWN):
+            yield node
 
 
 def _first_words(text: str) -> list[str]:

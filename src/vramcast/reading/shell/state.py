@@ -71,7 +71,7 @@ class Reader:
         self.lines: list[Line] = []
         self.branches: list[Branch] = []
         self.depth = self.steps = 0
-        self.takes(around.arguments)
+        self.takes(around.arguments or _typed(around.given))
 
     def takes(self, arguments: tuple[str, ...] | list[str]) -> None:
         """Set what ``$1``, ``$@`` and ``$#`` hold."""
@@ -80,6 +80,13 @@ class Reader:
         self.arrays["@"] = self.arrays["*"] = [*arguments]
         self.known["#@"] = str(len(arguments))
         self.known |= {str(place): word for place, word in enumerate(arguments[:9], 1)}
+
+
+def _typed(given: Mapping[str, str]) -> list[str]:
+    """The words typed after the script that somebody says by their number (``--var 1=...``), up to the first that is not said."""
+    said = [given.get(str(place)) for place in range(1, 10)]
+    told = said.index(None) if None in said else len(said)
+    return [word for word in said[:told] if word is not None]
 
 
 def set_array(reader: Reader, name: str, words: list[str]) -> None:

@@ -120,7 +120,15 @@ def _value(found: re.Match[str], known: Mapping[str, str]) -> str:
         return _changed(value, found["change"] or "", found["by"] or "")
     if how in ("-", "="):
         return other
-    return value if value is not None else f"${{{name}}}"
+    return value if value is not None else f"${{{_open_key(found, known) or name}}}"
+
+
+def _open_key(found: re.Match[str], known: Mapping[str, str]) -> str:
+    """The variable that nobody set and that chooses a word of a known array: what must be said; "" for none."""
+    key = (found["key"] or "").strip("\"'")
+    opened = open_names(resolved(key, known, deepest=2)) if "$" in key else open_names(known.get(key, ""))
+    listed = any(word.startswith(f"{found['braced']}[") for word in known)
+    return opened[0] if opened and listed else ""
 
 
 def _length(found: re.Match[str], known: Mapping[str, str]) -> str:

@@ -1,0 +1,126 @@
+"""What a file leaves open: folders of another machine, words typed after a script, commands of files that are not at hand."""
+
+from pathlib import Path
+
+import pytest
+
+from vramcast.asking.asked import Asked
+from vramcast.asking.launched import launched, question_of_launch
+from vramcast.asking.serving import serving_question
+from vramcast.errors import QuestionError
+from vramcast.reading.serving.files import find_launches
+from vramcast.workload import Serving
+
+
+def _asked(
+    folder: Path, name: str, text: str, model: str | None = None, variables: dict[str, str] | None = None
+) -> Asked[Serving]:
+    path = folder / name
+    path.write_text(text)
+    found = launched(model, (), files=(str(path),), variables=variables or {})
+    assert found is not None
+    return question_of_launch(found[0], found[1], {}, {}, serving_question)
+
+
+@pytest.mark.parametrize("folder", ["$HOME/models", "${MODELS}", "$(cd $(dirname $0) && pwd)/models"])
+def test_a_folder_that_is_left_open_is_not_asked_for(tmp_path: Path, folder: str) -> None:
+    asked = _asked(tmp_path, "run.sh", f'llama-server -m "{folder}/Qwen3-8B-Q4_K_M.gguf" -c 4096\n')
+    assert asked.question.model.endswith("Qwen3-8B")
+
+
+def test_a_model_that_the_open_path_does_not_name_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(
+        QuestionError, match=r"leaves RUNS open: say --var RUNS=.*or the model itself: vramcast serve MODEL --from"
+    ):
+        _asked(tmp_path, "run.sh", "vllm serve $RUNS/final --dtype half\n")
+
+
+def test_a_word_typed_after_the_script_is_told_as_one(tmp_path: Path) -> None:
+    with pytest.raises(QuestionError, match=r"leaves \$1 \(a word typed after the script\) open: say --var 1=\.\.\."):
+        _asked(tmp_path, "run.sh", 'vllm serve "$1" --dtype half\n')
+
+
+TABLE = """
+declare -A MODELS
+MODELS=([small]="Qwen/Qwen3-0.6B" [large]="Qwen/Qwen3-8B")
+M=${MODELS[$1]}
+for gpu in 0 1; do
+  CUDA_VISIBLE_DEVICES=$gpu vllm serve $M --port $((8000 + gpu)) --max-model-len 4096 &
+done
+"""
+
+
+def test_a_table_of_models_asks_for_its_key(tmp_path: Path) -> None:
+    with pytest.raises(QuestionError, match=r"leaves \$1 \(a word"):
+        _asked(tmp_path, "run.sh", TABLE)
+    asked = _asked(tmp_path, "run.sh", TABLE, variables={"1": "large"})
+    assert asked.question.model.endswith("Qwen3-8B")
+    assert any(a.name == "replicas" and a.value == 2 for a in asked.assumed)
+
+
+def test_ranks_of_one_server_are_no_copies(tmp_path: Path) -> None:
+    lines = [f"vllm serve Qwen/Qwen3-8B --nnodes 2 --node-rank {rank}" for rank in (0, 1)]
+    with pytest.raises(QuestionError, match="starts 2 engines"):
+        _asked(tmp_path, "run.sh", "\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        ("args, rest = parser.parse_known_args()\nsubprocess.Popen(['vllm', 'serve'] + rest)\n", "${rest}"),
+        ("from bench import VLLM_ARGS\nsubprocess.Popen(VLLM_ARGS)\n", "${VLLM_ARGS}"),
+        ("parser.error('vllm serve arguments required, e.g. x --dtype half')\n", None),
+        ("from bench import CLIENT_ARGS\nsubprocess.Popen(CLIENT_ARGS)\n", None),
+    ],
+)
+def test_commands_of_a_program_that_another_place_holds(text: str, model: str | None) -> None:
+    launches = find_launches(f"import argparse, subprocess\nparser = argparse.ArgumentParser()\n{text}", "serve.py").launches
+    assert [one.model for one in launches] == ([model] if model else [])
+
+
+def test_a_modelfile_with_a_quoted_base() -> None:
+    (launch,) = find_launches('FROM "./Qwen3-8B-Q4_K_M.gguf"\nPARAMETER num_ctx 4096\n', "Modelfile").launches
+    assert launch.model == "./Qwen3-8B-Q4_K_M.gguf"
+
+
+VALUES = """
+inferenceService:
+  storage: {storageUri: "oci://quay.io/x/modelcar-catalog:granite-3.2-8b-instruct"}
+  args: ["--max-model-len=23000", "--gpu-memory-utilization=0.99"]
+  resources: {limits: {nvidia.com/gpu: "1"}}
+"""
+SPLIT = """
+image: {repository: vllm/vllm-openai, tag: v0.12.0}
+vllm:
+  command: [/bin/sh, -c]
+  args: ["vllm serve openai/gpt-oss-20b"]
+"""
+
+
+def test_values_of_peoples_own_charts() -> None:
+    (launch,) = find_launches(VALUES, "values.yaml").launches
+    assert (launch.engine, launch.model) == ("vllm", "granite-3.2-8b-instruct")
+    (launch,) = find_launches(SPLIT, "values.yaml").launches
+    assert (launch.model, launch.version) == ("openai/gpt-oss-20b", "0.12.0")
+
+
+@pytest.mark.parametrize(
+    ("resource", "selector", "card"),
+    [
+        ("google.com/tpu", "{cloud.google.com/gke-tpu-accelerator: tpu-v5-lite-podslice}", "tpu-v5e"),
+        ("google.com/tpu", "{pool: tpu}", "google.com/tpu"),
+        ("nvidia.com/gpu", "{cloud.google.com/gke-accelerator: nvidia-l4}", "l4"),
+    ],
+)
+def test_a_device_that_is_no_gpu_is_named(resource: str, selector: str, card: str) -> None:
+    pod = f"""
+apiVersion: v1
+kind: Pod
+metadata: {{name: x}}
+spec:
+  nodeSelector: {selector}
+  containers:
+  - {{name: vllm, image: vllm/vllm-openai:latest, args: [--model, Qwen/Qwen3-8B], resources: {{limits: {{{resource}: 1}}}}}}
+"""
+    (launch,) = find_launches(pod, "pod.yaml").launches
+    assert launch.card == card
