@@ -23,7 +23,7 @@ def longest_sure(question: Serving) -> tuple[Serving, Assumption]:
     card, model = least_card(question.gpu), read_model(question.model)
     probe = probed(question, model)
     held = Held(question=probe, answer=answer_of(probe, model=model, card=card), card=card)
-    longest = longest_context(held, sure=True, concurrency=question.concurrency or held.answer.resolved.concurrency)
+    longest = longest_context(held, sure=True, concurrency=held.answer.resolved.requests)
     because = "the longest that surely fits these cards with everything else as asked"
     least = probe.context or 1
     if longest < least:

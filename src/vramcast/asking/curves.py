@@ -108,7 +108,7 @@ def operators(asked: Asked[Serving]) -> tuple[tuple[Operator, ...], Accelerator,
     if question.gpu is None:
         raise QuestionError("a roofline needs a card: name one with --gpu")
     answer = answer_of(question, model=asked.model)
-    load, _ = load_of(question, max(1, answer.resolved.concurrency))
+    load, _ = load_of(question, max(1, answer.resolved.requests))
     step = step_of(answer)
     batches = {
         "prefill": Batch(prefills=1, prefill_tokens=load.prompt),

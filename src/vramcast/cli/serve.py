@@ -53,7 +53,7 @@ _AXIS = re.compile(r"[a-z_]+=[^=]+$")
 @_load(
     "--concurrency",
     metavar="N",
-    help="Requests at once, each of --context; left out: of --prompt and --output.  [default: 1]",
+    help="Requests at once on all cards, each of --context; left out: of --prompt and --output.  [default: 1]",
 )
 @_load("--prompt", metavar="TOKENS", help="Typical prompt length: adds the speed of the server to the answer.")
 @_load("--output", metavar="TOKENS", help="Typical output length: adds the speed of the server to the answer.")

@@ -153,14 +153,14 @@ def _better(before: Rung, change: Change, model: Model, card: Accelerator, wante
 def _most(question: Serving, model: Model, card: Accelerator, wanted: str, *, sure: bool) -> int:
     held = Held(question=question, answer=answer_of(question, model=model, card=card), card=card)
     if wanted == "context":
-        return longest_context(held, sure=True, concurrency=question.concurrency or held.answer.resolved.concurrency)
+        return longest_context(held, sure=True, concurrency=held.answer.resolved.requests)
 
     enough = ("fits",) if sure else ("fits", "tight")
 
     def fits(users: int) -> bool:
         return held.serves(concurrency=users) and held.fit(concurrency=users).verdict in enough
 
-    return edge_near(int(held.answer.max_concurrency), fits, most=_MOST_USERS)
+    return edge_near(int(held.answer.max_concurrency) * held.answer.resolved.groups, fits, most=_MOST_USERS)
 
 
 def with_most(rung: Rung, wanted: str) -> Serving:

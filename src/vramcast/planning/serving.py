@@ -145,7 +145,7 @@ def _workload(answer: Answer) -> dict[str, Any]:
         "engine": resolved.question.engine,
         "engine_version": resolved.version,
         "context": resolved.context,
-        "concurrency": resolved.concurrency,
+        "concurrency": resolved.requests,
         **({"request_tokens": resolved.live_tokens} if resolved.live_tokens != resolved.context else {}),
         "parallel": {k: getattr(resolved.question.parallel, k) for k in ("tp", "pp", "dp", "ep")},
         "options": resolved.options,
@@ -234,9 +234,9 @@ def _requests_at_once(held: Held) -> float | None:
 
 
 def _held_to(answer: Answer, at_once: float) -> float:
-    """At most as many as the engine is told to run."""
+    """Over all groups of ranks, in each at most as many as the engine is told to run."""
     most = answer.resolved.options.get(MOST_AT_ONCE[answer.resolved.question.engine])
-    return round(min(at_once, most) if most else at_once, 2)
+    return round(answer.resolved.groups * (min(at_once, most) if most else at_once), 2)
 
 
 def largest_batch(held: Held) -> int:

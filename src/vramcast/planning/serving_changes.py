@@ -201,7 +201,7 @@ def _fewer_sequences(resolved: Resolved) -> Iterator[Change]:
     """One sequence less and less; above some thousands in steps of a hundredth, which nobody can tell apart."""
     if resolved.question.engine in GGUF_ENGINES:
         return
-    sequences = resolved.concurrency - 1
+    sequences = resolved.requests - 1
     while sequences > 0:
         yield set_fields(
             "sequences", f"--concurrency {sequences}", "the others wait in the queue", LESS_SERVED, concurrency=sequences
@@ -219,8 +219,8 @@ def _other_engine(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
     question = resolved.question
     if question.engine in GGUF_ENGINES or why_not("llama_cpp", card):
         return
-    total = resolved.live_tokens * resolved.concurrency
-    served = f" -c {total} --parallel {resolved.concurrency}" if resolved.concurrency > 1 else ""
+    total = resolved.live_tokens * resolved.requests
+    served = f" -c {total} --parallel {resolved.requests}" if resolved.requests > 1 else ""
     file_type = "MXFP4_MOE" if (own := stored_format(resolved.model)) and own.name.startswith("mxfp4") else "Q4_K_M"
     fields: dict[str, Any] = {
         "engine": "llama_cpp",
@@ -230,11 +230,11 @@ def _other_engine(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
         "dtype": None,
         "options": {},
     }
-    fields |= {"context": total, "concurrency": resolved.concurrency, "parallel": Parallel(pp=question.gpus)}
+    fields |= {"context": total, "concurrency": resolved.requests, "parallel": Parallel(pp=question.gpus)}
     text, costs = f"--engine llama.cpp --quant {file_type}{served}", "4-bit GGUF file; fewer tokens per second with many users"
     costs += f"; leave out {question.engine}'s own flags" if question.options else ""
     yield msgspec.structs.replace(set_fields("engine", text, costs, OTHER_PROGRAM, **fields), alone=True)
-    if resolved.concurrency > 1:
+    if resolved.requests > 1:
         return
     shortest = total
     while shortest > _SHORT:
@@ -257,37 +257,34 @@ def _partly_on_the_cpu(text: str, costs: str, fields: dict[str, Any], model: Mod
 
 
 def _other_layout(resolved: Resolved, card: Accelerator) -> Iterator[Change]:
-    """The planner's other layouts of as many cards, the widest in tensor parallelism first; as many sequences over all ranks."""
+    """The planner's other layouts of as many cards: those without stages first, then the widest in tensor parallelism."""
     question = resolved.question
     if question.gpus == 1 or question.engine in GGUF_ENGINES or question.engine == "transformers":
         return
-    from vramcast.planning.plans.layouts import Layout, attention_ranks, layouts
+    from vramcast.planning.plans.layouts import Layout, layouts
 
-    everywhere = resolved.concurrency * attention_ranks(question.parallel, question.options)
     now = Layout(parallel=question.parallel, options=dict(question.options))
     others = [one for one in layouts(question.engine, resolved.model, card, most=question.gpus) if one.ranks == question.gpus]
-    for one in sorted(others, key=lambda one: (-one.parallel.tp, len(one.options))):
+    for one in sorted(others, key=lambda one: (one.parallel.pp, -one.parallel.tp, len(one.options))):
         if one.parallel == now.parallel and one.options.items() <= now.options.items():
             continue
-        each = -(-everywhere // one.attention_ranks)
-        change = set_fields("layout", _layout_flags(one, each, resolved), _cost_of_layout(one.parallel), SLOWER)
-        yield msgspec.structs.replace(change, unordered=True, apply=partial(_laid_out, one, each))
+        change = set_fields("layout", _layout_flags(one, question.parallel), _cost_of_layout(one.parallel), SLOWER)
+        yield msgspec.structs.replace(change, unordered=True, apply=partial(_laid_out, one))
 
 
-def _layout_flags(layout: "Layout", each: int, resolved: Resolved) -> str:
+def _layout_flags(layout: "Layout", now: Parallel) -> str:
     """The words that make the layout of what was asked, those that are taken back included."""
-    own, now, before = layout.parallel, resolved.question.parallel, resolved.concurrency
+    own = layout.parallel
     sizes = {
         name: getattr(own, name) for name in ("tp", "pp", "dp", "ep") if name == "tp" or getattr(own, name) != getattr(now, name)
     }
     words = [f"--{name} {size}" for name, size in sizes.items()]
     words += [f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}") for name, value in layout.options.items()]
-    return " ".join([*words, *([f"--concurrency {each}"] if each != before else [])])
+    return " ".join(words)
 
 
-def _laid_out(layout: "Layout", each: int, question: Serving) -> Serving:
-    options = {**question.options, **layout.options}
-    return msgspec.structs.replace(question, parallel=layout.parallel, options=options, concurrency=each)
+def _laid_out(layout: "Layout", question: Serving) -> Serving:
+    return msgspec.structs.replace(question, parallel=layout.parallel, options={**question.options, **layout.options})
 
 
 def _cost_of_layout(layout: Parallel) -> str:

@@ -227,14 +227,15 @@ def _load(answer: "Answer", worst: RankMemory, margin_bytes: int, chance: Chance
     # vLLM asks at start for room for one request of the whole context
     beyond = answer.wanted_bytes - (answer.cache.request_bytes if resolved.question.engine == "vllm" else 0)
     starts = chance(worst.needed_bytes + margin_bytes + beyond)
+    groups, most = resolved.groups, resolved.options.get(MOST_AT_ONCE[resolved.question.engine])
     return Load(
-        asked=resolved.concurrency,
-        at_once=answer.max_concurrency if resolved.live_tokens == resolved.context else answer.at_once,
+        asked=resolved.requests,
+        at_once=groups * (answer.max_concurrency if resolved.live_tokens == resolved.context else answer.at_once),
         context=resolved.context,
         longest=answer.max_context,
         starts=float(margin_bytes + beyond >= 0) if starts is None else starts,
-        most=answer.resolved.options.get(MOST_AT_ONCE[resolved.question.engine]),
-        typical=answer.at_once if resolved.typical_tokens != resolved.live_tokens else None,
+        most=most and groups * most,
+        typical=groups * answer.at_once if resolved.typical_tokens != resolved.live_tokens else None,
     )
 
 

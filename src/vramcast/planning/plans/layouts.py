@@ -1,6 +1,6 @@
 """Layouts of one replica that an engine may run: tensor, pipeline and expert parallel ranks, attention repeated or cut."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import ceil, floor
 from typing import Any
 
@@ -61,11 +61,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         if drafted := self.options.get("num_speculative_tokens"):
             named.append(f"{'looks up' if self.options.get('speculative_method') == LOOKED_UP else 'drafts'} {drafted}")
         return " ".join(named) or "one card"
-
-
-def attention_ranks(parallel: Parallel, options: Mapping[str, Any]) -> int:
-    """Groups of ranks that hold different sequences: data-parallel ranks, or SGLang's within the tensor-parallel ones."""
-    return int(options.get("dp_size") or 1) if options.get("enable_dp_attention") else parallel.dp
 
 
 def layouts(engine: str, model: Model, card: Accelerator, *, most: int) -> Iterator[Layout]:

@@ -79,7 +79,7 @@ def question_of(wanted: Wanted, setting: Setting, **fields: Any) -> Serving:
     own, options = setting.layout, dict(setting.layout.options)
     names = SCHEDULER.get(setting.engine, ("", ""))
     options |= {name: fields[what] for name, what in zip(names, ("chunk", "seats"), strict=True) if what in fields}
-    alive = 1 if wanted.users is None else -(-wanted.users // (fields.get("replicas", 1) * own.attention_ranks))
+    alive = own.attention_ranks if wanted.users is None else -(-wanted.users // fields.get("replicas", 1))
     return Serving(
         model=setting.weights.model.id, gpu=setting.card.id, gpus=own.ranks, engine=setting.engine, quant=setting.weights.quant,
         kv_dtype=setting.kv_dtype, parallel=own.parallel, options=options, context=wanted.context, concurrency=alive,

@@ -12,7 +12,7 @@ of unknown architecture is taken to run: the answer is about memory, and a refus
 
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -184,10 +184,22 @@ class CachePlan(msgspec.Struct, frozen=True, kw_only=True):
     state_sequences: Number = 0
 
 
+def request_groups(question: Serving, options: Mapping[str, Any]) -> int:
+    """Groups of ranks that hold requests of their own: data-parallel ranks, or SGLang's within the tensor-parallel ones.
+
+    Both engines deal requests out over them, so that each holds its share of those at once (vLLM ``v1/engine/core_client.py``,
+    DPLBAsyncMPClient; SGLang ``managers/data_parallel_controller.py``).
+    """
+    if question.engine not in POOL_ENGINES:
+        return 1
+    return max(question.parallel.dp, *(int(options.get(name) or 1) for name in ("data_parallel_size", "dp_size")))
+
+
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """A question with nothing left open.
 
-    ``context``: tokens of the longest sequence; ``concurrency``: sequences at once, both as asked or as the engine fills them in;
+    ``context``: tokens of the longest sequence, as asked or as the engine fills it in; ``concurrency``: sequences at once in one
+    cache, the share of those asked that each of ``groups`` data-parallel ranks gets;
     ``options``: every option of the engine by its own name; ``assumed``: what was filled in, with reasons. ``limits``: whether
     the longest context is asked for too.
     """
@@ -202,6 +214,16 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     assumed: tuple[Assumption, ...] = ()
     unmodelled: tuple[Unmodelled, ...] = ()
     limits: bool = True
+
+    @property
+    def groups(self) -> int:
+        """Groups of ranks that hold requests of their own, each with a cache."""
+        return request_groups(self.question, self.options)
+
+    @property
+    def requests(self) -> Number:
+        """Requests at once over all groups, as asked."""
+        return self.concurrency if self.question.concurrency is None else self.question.concurrency
 
     @property
     def typical_tokens(self) -> Number:

@@ -15,7 +15,18 @@ from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.models.quantization.scheme import spoken_scheme
 from vramcast.quantity import Number, extent, is_array
-from vramcast.serving.engines.base import GB10, Engine, Resolved, Table, Version, at, parse_version, plugin_of, why_not
+from vramcast.serving.engines.base import (
+    GB10,
+    Engine,
+    Resolved,
+    Table,
+    Version,
+    at,
+    parse_version,
+    plugin_of,
+    request_groups,
+    why_not,
+)
 from vramcast.serving.engines.layouts import REASONS, check_layout, spread_of
 from vramcast.serving.engines.options import checked
 from vramcast.serving.engines.registries import lacking, newest_with, unloadable
@@ -106,6 +117,12 @@ def resolved(
     concurrency = question.concurrency
     if concurrency is None:
         concurrency = defaults.note("concurrency", 1, "one request of the whole context")
+    if question.concurrency is not None and (groups := request_groups(question, defaults.values)) > 1:
+        concurrency = -(-concurrency // groups)
+        if not is_array(concurrency):
+            defaults.note(
+                "concurrency", concurrency, f"of {question.concurrency} requests, on each of {groups} data-parallel ranks"
+            )
     question, followed = cache_followed(question, model, version)
     classes, unknown = lacking(question.engine, version, model)
     return Resolved(
