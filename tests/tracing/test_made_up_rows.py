@@ -12,7 +12,7 @@ from small_scripts import STEPS, trace_without_hub
 
 from vramcast.tracing.execution.advice import is_network
 from vramcast.tracing.execution.packages import without_package
-from vramcast.tracing.execution.stand_ins.data_sets import columns_of_line
+from vramcast.tracing.execution.stand_ins.asked_columns import columns_of_line, columns_of_script
 from vramcast.tracing.published.configs import _by_id, published
 from vramcast.tracing.published.corpora import corpus
 from vramcast.tracing.published.data_sets import _known, data_set, value
@@ -337,4 +337,10 @@ def test_a_command_line_names_columns() -> None:
         "content",
         "image",
     ]
-    assert columns_of_line(["--dataset_text_field", "a_name_of_ones_own"]) == {}
+    own = ["--dataset_text_field", "a_name_of_ones_own", "--response_column=reply", "--label_column_name", "kind"]
+    assert columns_of_line(own) == {"a_name_of_ones_own": "text:250", "reply": "text:100"}
+
+
+def test_a_trainer_says_what_rows_it_reads_where_the_script_does_not() -> None:
+    assert columns_of_script(["from trl import DPOTrainer\n"]).keys() == {"prompt", "chosen", "rejected"}
+    assert columns_of_script(["from trl import DPOTrainer\nrow.get('question')\n"]).keys() == {"question"}

@@ -46,6 +46,7 @@ class Overlay:
         self._gone: set[str] = set()
         self._links: dict[str, str] = {}
         self._unheld: dict[str, int] = {}
+        self._laid: set[str] = set()
         self.used = False
 
     def held(self, path: str, *, follow: bool = True, _links: int = 0) -> str:
@@ -88,6 +89,19 @@ class Overlay:
             self._copy(whole, upper)
         self.used = True
         return upper
+
+    def lay(self, path: str, content: bytes) -> None:
+        """Put a file there that the program will find, with the folders above it; it counts as none that the program wrote."""
+        place = self._upper + self.held(path)
+        missing = [place]
+        while not self._there(missing[-1]):
+            missing.append(os.path.dirname(missing[-1]))
+        for folder in reversed(missing[1:-1]):
+            self._native.mkdir(folder)
+        with self._native.open(place, "wb") as file:
+            file.write(content)
+        self._laid.add(place)
+        self.used = True
 
     def forget(self, path: str) -> None:
         """A path was removed, from the scratch folder already where it was there."""
@@ -147,7 +161,7 @@ class Overlay:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
-                    else:
+                    elif entry.path not in self._laid:
                         size = entry.stat(follow_symlinks=False).st_size + self._unheld.get(entry.path, 0)
                         found.append((self._outside(entry.path), size))
         return sorted(found)

@@ -21,6 +21,7 @@ from vramcast.tracing.execution.ranks.spawned import join_as_first, pretend_to_s
 from vramcast.tracing.execution.session import OutOfTimeError, Session
 from vramcast.tracing.execution.stand_ins import (
     absent,
+    absent_files,
     checkpoints,
     compiled_operations,
     data_sets,
@@ -66,6 +67,7 @@ def run_script(request: ScriptRequest, path: Path, complete: Callable[[TraceResu
     limit_host_memory()
     scratch = None if request.write_through else files.install(path.parent)
     checkpoints.install(session, scratch)
+    absent_files.install(session, scratch)
     hub_files.install(session, path.parent)
     if request.life:
         session.live()

@@ -3,10 +3,10 @@
 ``data_sets.toml`` says what a column is. KIND:NUMBER, the number being of words unless it says otherwise:
 
 text, words (one word each), chat (messages of two turns), asked and replied (one message), pictured (messages whose first
-holds a picture), turns (a question and an answer), sharegpt (from and value), hh, guanaco, llama, sum and boxed (text in the
-form that such sets have), passages; label:K, labelfrom1:K, int:K, index, id, float, bool, zero, just:N; tags:K:COLUMN (as many
-as that column has); first:COLUMN (its first words); image:WxH, grey:WxH, audio:RATExSECONDS, box:SIDE. ["...", N] is a list of
-N, a table a record.
+holds a picture), turns (a question and an answer), sharegpt and said (from and value, of human and gpt, of user and
+assistant), hh, guanaco, llama, sum and boxed (text in the form that such sets have), passages; label:K, labelfrom1:K, int:K,
+index, id, float, bool, zero, just:N; tags:K:COLUMN (as many as that column has); first:COLUMN (its first words); image:WxH,
+grey:WxH, audio:RATExSECONDS, box:SIDE. ["...", N] is a list of N, a table a record.
 """
 
 import itertools
@@ -171,6 +171,7 @@ def _texts(name: str, words: int, number: int) -> Any:
         "asked": [asked | {"content": text(words, number)}],
         "replied": [replied | {"content": text(words, number)}],
         "sharegpt": [{"from": "human", "value": question}, {"from": "gpt", "value": answer}],
+        "said": [{"from": "user", "value": question}, {"from": "assistant", "value": answer}],
         "turns": [{"user": question, "assistant": answer, "source": "made up"}],
         "passages": [{"docid": f"{number + n}", "title": text(2, n), "text": text(56, number + n)} for n in range(words)],
         "pictured": _pictured(question, answer),

@@ -4,16 +4,13 @@ How long texts are decides what a padded batch takes, so the answer names every 
 name gets the columns that the script itself asks for by name, and is said to be guessed; without any, the failure stays.
 """
 
-import ast
 import functools
-import itertools
-import sys
 from pathlib import Path
 from typing import Any
 
 from vramcast.tracing.execution.advice import is_network
-from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.session import Session
+from vramcast.tracing.execution.stand_ins.asked_columns import columns_asked
 from vramcast.tracing.execution.stand_ins.imported import when_imported
 from vramcast.tracing.execution.stand_ins.reachable import look_once
 from vramcast.tracing.published.data_sets import DataSet, data_set, row, rows_made, value
@@ -54,7 +51,7 @@ def _patch(session: Session, module: Any) -> None:
 def _asked(path: str, name: Any, session: Session) -> DataSet | None:
     found = data_set(path, name if isinstance(name, str) else None)
     if found is None:
-        columns = columns_of_script(_script_files()) | columns_of_line(sys.argv[1:])
+        columns = columns_asked()
         found = DataSet(path, columns, dict(_GUESSED_SPLITS)) if columns else None
         if found is not None:
             named = ", ".join(columns)
@@ -67,54 +64,6 @@ def _asked(path: str, name: Any, session: Session) -> DataSet | None:
 
 
 _GUESSED_SPLITS = {"train": 10_000, "validation": 1_000, "test": 1_000}
-_GUESSED: tuple[tuple[tuple[str, ...], Any], ...] = (
-    (("messages", "conversation", "conversations"), "chat:250"),
-    (("label", "labels"), "label:2"),
-    (("image", "img"), "image:512x512"),
-    (("audio",), "audio:16000x10"),
-    (("chosen", "rejected", "output", "response", "answer", "completion", "target", "summary", "solution"), "text:100"),
-    (("text", "content", "document", "article", "context", "story", "code"), "text:250"),
-    (("prompt", "instruction", "question", "input", "query", "title", "caption", "problem", "sentence"), "text:40"),
-)
-
-_USUAL = {name: kind for names, kind in _GUESSED for name in names}
-
-
-def columns_of_script(texts: list[str]) -> dict[str, Any]:
-    """The usual names of columns that a script asks its rows for, with the kind that such a column has."""
-    named: dict[str, None] = {}
-    for text in texts:
-        try:
-            tree = ast.parse(text)
-        except (SyntaxError, ValueError):
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
-                named[node.slice.value] = None
-            if isinstance(node, ast.keyword) and (node.arg or "").endswith(("_column", "_field")):
-                named |= (
-                    {node.value.value: None} if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else {}
-                )
-    return {name: _USUAL[name] for name in named if name in _USUAL}
-
-
-def columns_of_line(words: list[str]) -> dict[str, Any]:
-    """The columns that a command line names (``--dataset_text_field text``), where their names are usual ones."""
-    pairs = [word.split("=", 1) if "=" in word else [word, following] for word, following in itertools.pairwise([*words, ""])]
-    named = [value for flag, value in pairs if flag.startswith("--") and flag.endswith(("_column", "_field", "_column_name"))]
-    return {name: _USUAL[name] for name in named if name in _USUAL}
-
-
-def _script_files() -> list[str]:
-    """The user's own files on the stack."""
-    found: dict[str, None] = {}
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not is_library(file) and Path(file).is_file():
-            found[file] = None
-        frame = frame.f_back
-    return [Path(file).read_text(errors="replace") for file in found]
 
 
 def _made(asked: DataSet, split: Any, *, streaming: bool) -> Any:

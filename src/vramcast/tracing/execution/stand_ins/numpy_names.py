@@ -36,3 +36,12 @@ def _patch(module: Any, session: Session) -> None:
         return original(name)
 
     module.__getattr__ = find
+    fromstring = module.fromstring
+
+    def of_bytes(string: Any, dtype: Any = float, count: int = -1, *args: Any, sep: str = "", **options: Any) -> Any:
+        if sep or args:
+            return fromstring(string, dtype, count, *args, sep=sep, **options)
+        session.notes["np.fromstring of bytes is gone from NumPy 2.3: answered as before"] = None
+        return module.frombuffer(string.encode() if isinstance(string, str) else string, dtype, count).copy()
+
+    module.fromstring = of_bytes

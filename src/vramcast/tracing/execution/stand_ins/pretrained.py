@@ -4,6 +4,7 @@ A trace needs no values. What hangs on the shapes in a file, such as a model mad
 """
 
 import functools
+import re
 from typing import Any
 
 import torch
@@ -11,12 +12,23 @@ import torch
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.imported import when_imported
 
+_PROGRESS = re.compile(r"(^|_)(epochs?|steps?|iter(s|ation|num|_num)?|best\w*)$", re.IGNORECASE)
+
 
 class Unread(dict[str, Any]):
-    """The tensors of a file that was not read: empty, whatever part of it is asked for."""
+    """The tensors of a file that was not read: empty, whatever part of it is asked for; how far a run had come is nowhere.
 
-    def __missing__(self, key: str) -> "Unread":
-        return self
+    What shapes a model (its arguments) is no number: a program that builds one of it fails and says so.
+    """
+
+    handed_out = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        Unread.handed_out = True
+
+    def __missing__(self, key: str) -> Any:
+        return 0 if isinstance(key, str) and _PROGRESS.search(key) else self
 
     def pop(self, key: str, *_: Any) -> Any:
         """There is nothing under any name."""
@@ -46,15 +58,26 @@ def install(session: Session) -> None:
 
 
 def _loading_nothing() -> None:
+    """Let modules, optimizers and what goes with them stay as they were made; also where a program picks parts of nothing."""
     original = torch.nn.Module.load_state_dict
 
     @functools.wraps(original)
     def load(module: torch.nn.Module, state: Any, *args: Any, **options: Any) -> Any:
-        if isinstance(state, Unread):
+        if isinstance(state, Unread) or (Unread.handed_out and not state):
             return torch.nn.modules.module._IncompatibleKeys([], [])
         return original(module, state, *args, **options)
 
     torch.nn.Module.load_state_dict = load
+    for owner in (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, torch.amp.GradScaler):
+        owner.load_state_dict = _unless_unread(owner.load_state_dict)
+
+
+def _unless_unread(original: Any) -> Any:
+    @functools.wraps(original)
+    def load(holder: Any, state: Any, *args: Any, **options: Any) -> Any:
+        return None if isinstance(state, Unread) else original(holder, state, *args, **options)
+
+    return load
 
 
 def _timm(module: Any, told: Any) -> None:

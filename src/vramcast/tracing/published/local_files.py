@@ -1,0 +1,117 @@
+"""What stands for a file of data that a program opens and that is not here: rows, texts, tokens or a picture, by its ending.
+
+Only what has a usual form is made: rows have the columns that the program asks for, a text the letters of a plain one.
+A file whose shape its name does not tell (arrays, pickles, databases), and one that says how a program is set, are never made.
+"""
+
+import csv
+import gzip
+import io
+import re
+from pathlib import PurePath
+from typing import Any
+
+import msgspec
+
+from vramcast.tracing.published.corpora import Corpus
+from vramcast.tracing.published.data_sets import row
+
+ROWS = 2048
+_TEXT = Corpus("", 2_000_000, 65)
+# Bytes of the files of the Hutter prize (mattmahoney.net/dc/textdata.html), which programs read by their length.
+_KNOWN = {"enwik8": 100_000_000, "enwik9": 1_000_000_000, "text8": 100_000_000}
+_MOST_BYTES = 100_000_000
+_LANGUAGES = frozenset({"en", "de", "fr", "es", "zh", "ru", "ja", "src", "tgt", "raw", "tokens"})
+_ROWS = frozenset({".json", ".jsonl", ".csv", ".tsv", ".parquet"})
+_PICTURES = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".webp": "WEBP", ".bmp": "BMP"}
+_PICTURE = (640, 480)  # as most of COCO
+# Words in the name of a file that sets a program or lists names: it is not data.
+_SETTINGS = re.compile(
+    r"config|cfg|setting|param|args|vocab|merges|token|special|meta|index|mapping|label|class(es)?$|require|state|template|schema"
+    r"|credential|secret|package|license|version|results?$|log$|cache|stats|credentials|list$|manifest|name",
+    re.IGNORECASE,
+)
+
+
+def is_rows(path: str) -> bool:
+    """Whether a file of that name holds rows of data."""
+    return _suffix(path) in _ROWS and not is_setting(path)
+
+
+def is_setting(path: str) -> bool:
+    """Whether a file is called as one that sets a program, or lists its names, is."""
+    return bool(_SETTINGS.search(PurePath(path.removesuffix(".gz")).stem))
+
+
+def is_picture(path: str) -> bool:
+    """Whether a file of that name is a picture."""
+    return _suffix(path) in _PICTURES
+
+
+def is_text(path: str) -> bool:
+    """Whether a file of that name is a plain text."""
+    if PurePath(path).stem in _KNOWN or PurePath(path).name in _KNOWN:
+        return True
+    return (_suffix(path) == ".txt" or _suffix(path)[1:] in _LANGUAGES) and not is_setting(path)
+
+
+def _suffix(path: str) -> str:
+    plain = path.removesuffix(".gz")
+    return PurePath(plain).suffix.lower()
+
+
+def rows_of(columns: dict[str, Any], count: int = ROWS) -> list[dict[str, Any]]:
+    """Rows of these columns that a file can hold: a picture is the name of another file that is not here."""
+    return [{name: _held(value, number) for name, value in row(columns, number).items()} for number in range(count)]
+
+
+def _held(value: Any, number: int) -> Any:
+    return f"made_up_{number % 16}.jpg" if isinstance(value, tuple) else value
+
+
+def content(path: str, columns: dict[str, Any], *, array: bool) -> bytes:
+    """The bytes of a made-up file; ``array``: rows of JSON stand in one list, not one on each line."""
+    if is_picture(path):
+        return _picture(_PICTURES[_suffix(path)])
+    made = _rows(_suffix(path), columns, array=array) if is_rows(path) else _text(path)
+    return gzip.compress(made, 1) if path.endswith(".gz") else made
+
+
+def _text(path: str) -> bytes:
+    length = _KNOWN.get(PurePath(path).stem, _KNOWN.get(PurePath(path).name, 0))
+    made = _TEXT.text().encode()
+    return (made * (length // len(made) + 1))[: min(length, _MOST_BYTES)] if length else made
+
+
+def _rows(suffix: str, columns: dict[str, Any], *, array: bool) -> bytes:
+    made = rows_of(columns)
+    if suffix == ".parquet":
+        return _parquet(made)
+    if suffix in {".csv", ".tsv"}:
+        file = io.StringIO()
+        writer = csv.DictWriter(file, list(columns), delimiter="," if suffix == ".csv" else "\t")
+        writer.writeheader()
+        writer.writerows(made)
+        return file.getvalue().encode()
+    return (
+        msgspec.json.encode(made)
+        if array and suffix != ".jsonl"
+        else b"".join(msgspec.json.encode(each) + b"\n" for each in made)
+    )
+
+
+def _parquet(rows: list[dict[str, Any]]) -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    return file.getvalue()
+
+
+def _picture(form: str) -> bytes:
+    from PIL import Image  # type: ignore[import-not-found]
+
+    file = io.BytesIO()
+    Image.new("RGB", _PICTURE).save(file, form)
+    return file.getvalue()
