@@ -214,16 +214,13 @@ def _read_text(text: str) -> "Settings":
 
 def _question(typed: dict[str, Any], settings: "Settings | None", gpu: str | None, gpus: int) -> "tuple[Training, Model | None]":
     """The question, and the model where it was given by numbers."""
-    from vramcast.asking.training_files import under_words
+    from vramcast.asking.training_files import no_model, under_words
 
     asked = under_words(typed, settings) if settings else typed
     layout, world = layout_of(_layout_words(asked), gpus if gpus > 1 or settings is None else settings.get("gpus") or gpus)
     shaped = _shaped(asked, settings)
     if shaped is None and "model" not in asked:
-        raise QuestionError(
-            "no model: give an id, a path, or a shape (--layers, --hidden, --heads, --ffn, --vocab)"
-            + ("; the files name none" if settings else "")
-        )
+        raise no_model(settings)
     fields: dict[str, Any] = {name: asked[name] for name in (*_TEXTS, *_NUMBERS) if name in asked}
     fields |= {name: count_of(asked[name], name) for name in ("micro_batch", "seq") if name in asked}
     usual = "trl" if _is_of_trl(asked.get("method")) else "hf_trainer"

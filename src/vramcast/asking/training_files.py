@@ -41,16 +41,32 @@ def _model_of(settings: Settings) -> None:
         opened = {"model", *(f"shape.{name}" for name in SHAPE)} & settings.opened
         if opened and not settings.group("shape").keys() >= {"layers", "hidden", "heads"}:
             held = ", ".join(sorted(name.removeprefix("shape.") for name in opened))
-            raise QuestionError(f"no model: a variable that nobody set holds {held}; name it, vramcast train MODEL --from FILE")
+            raise QuestionError(
+                f"no model: a variable that nobody set holds {held}; name it, vramcast train MODEL --from FILE{_told(settings)}"
+            )
         return
     if not is_elsewhere(str(path)):
         return
     if (name := known_name(str(path))) is None:
         raise QuestionError(
             f"{printable(str(path))[:120]} is a folder of another machine, and no part of it names a known model: name it, "
-            "vramcast train MODEL --from FILE"
+            f"vramcast train MODEL --from FILE{_told(settings)}"
         )
     settings.replace("model", name, f"{settings.because['model']}: {printable(str(path))[:120]}, which is not here, by its name")
+
+
+def _told(settings: Settings) -> str:
+    """What the files do say, behind what they lack."""
+    told = settings.summary()
+    return f" ({told})" if told else ""
+
+
+def no_model(settings: Settings | None) -> QuestionError:
+    """The error of a question without a model: what to write, and what its files said of all else."""
+    line = "no model: give an id, a path, or a shape (--layers, --hidden, --heads, --ffn, --vocab)"
+    if settings is None:
+        return QuestionError(line)
+    return QuestionError(f"{line}; the files name none: vramcast train MODEL --from FILE{_told(settings)}")
 
 
 def _words_of(settings: Settings) -> dict[str, Any]:

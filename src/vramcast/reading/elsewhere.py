@@ -16,12 +16,19 @@ _PLACE = re.compile(
     r"sft|dpo|grpo|ppo|rlhf|q?lora|full|adapters?|runs?|exports?|mnt|data|workspace|pretrained(?:_models?)?|llms?|base|main|master|[0-9a-f]{7,64}|(?:checkpoint|global_?step|step|iter|epoch)s?[-_]?\d*|v\d+|\d+)",
     re.I,
 )
+# Folders that runs write to and projects keep models in: no organisation of the hub has one of these names.
+_FOLDERS = re.compile(
+    r"(?:\.?models?|ckpts?|checkpoints?|outputs?|out|saves?|results?|weights?|exports?|work_?dirs?|runs?|experiments?|artifacts?|"
+    r"(?:pretrained|trained|merged|hf|base|local|finetuned?)_?(?:models?|weights?|ckpts?)|llm_?weights|assets|data)",
+    re.I,
+)
 _HOMES = ("home", "users")  # the part behind them is a person's name
 
 
 def is_elsewhere(what: str) -> bool:
     """Whether this is written as a path of which nothing lies on this machine."""
-    is_path = what.startswith(("/", "./", "~", "..", "$")) or what.count("/") > 1
+    first, slash, _ = what.partition("/")
+    is_path = what.startswith(("/", "./", "~", "..", "$")) or what.count("/") > 1 or bool(slash and _FOLDERS.fullmatch(first))
     return is_path and not existing_path(what)
 
 

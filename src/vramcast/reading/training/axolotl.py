@@ -3,8 +3,8 @@
 from typing import Any
 
 from vramcast.reading.training.huggingface import (
-    ATTENTION,
     adapters,
+    attention,
     checkpointing,
     eight_bit,
     fsdp_idle,
@@ -15,10 +15,11 @@ from vramcast.reading.training.huggingface import (
     sharded,
     sharding,
 )  # fmt: skip
-from vramcast.reading.training.keys import Rule, flag, names, number, one_of, text, when, whole
+from vramcast.reading.training.keys import Rule, flag, names, number, text, when, whole
 from vramcast.reading.training.settings import UNSET, Settings
 
 NAME = "axolotl YAML"
+_ENDS = ("embed_tokens", "lm_head", "wte")
 SIGNATURE = frozenset({"base_model", "micro_batch_size", "sequence_len", "datasets", "adapter", "sample_packing"})
 
 
@@ -29,8 +30,9 @@ def _adapter(settings: Settings, value: Any, because: str) -> None:
 
 
 def _all_linear(settings: Settings, value: Any, because: str) -> None:
+    """Every linear layer beside those that ``lora_target_modules`` names (loaders/adapter.py, load_lora)."""
     if flag(value):
-        settings.put("adapter.targets", ("all-linear",), because)
+        settings.put("targets.linear", True, because)
 
 
 def _four_bit(settings: Settings, value: Any, because: str) -> None:
@@ -102,8 +104,8 @@ RULES: dict[str, Rule] = {
     "eager_attention": ("attention", when("eager")),
     "flex_attention": ("attention", when("flash")),
     "s2_attention": ("attention", when("flash")),
-    "attention": ("attention", one_of(ATTENTION | {"flash": "flash", "xformers": "efficient"})),
-    "attn_implementation": ("attention", one_of(ATTENTION)),
+    "attention": attention,
+    "attn_implementation": attention,
     "chunked_cross_entropy": ("loss", when("chunked_linear")),
     "cut_cross_entropy": ("loss", when("linear")),
     "plugins": _plugins,
@@ -138,7 +140,8 @@ IDLE = (
     "output_dir", "lora_alpha", "lora_fan_in_fan_out", "lora_model_dir", "wandb*", "mlflow*", "comet*", "use_wandb",
     "num_epochs", "lr_scheduler*", "learning_rate", "cosine*", "train_on_inputs", "group_by_length", "tf32",
     "early_stopping_patience", "resume_from_checkpoint", "auto_resume_from_checkpoints", "local_rank", "logging_steps",
-    "warmup_*", "evals_per_epoch", "eval_*", "saves_per_epoch", "save_*", "debug", "weight_decay", "special_tokens", "tokens",
+    "warmup_*", "evals_per_epoch", "eval_*", "saves_per_epoch", "save_*", "debug", "weight_decay", "special_tokens*", "tokens",
+    "push_to_hub", "dpo_beta", "rl_adapter_ref_model",
     "chat_template*", "seed", "max_steps", "max_grad_norm", "adam_*", "hub_*", "hf_use_auth_token", "push_dataset_to_hub",
     "shuffle_*", "excess_length_strategy", "remove_unused_columns", "sample_packing_*", "multipack_real_batches",
     "peft_use_rslora", "peft", "loraplus_*", "relora*", "gpu_memory_limit", "lora_on_cpu", "ddp*", "dataloader_*",
@@ -147,7 +150,8 @@ IDLE = (
     "loss_watchdog_*", "torch_compile_backend", "torch_compile_mode", "ring_attn_func", "heads_k_stride", "env*",
     "gradient_checkpointing_kwargs", "streaming", "pretraining_dataset", "flash_attn_*", "fsdp_final_state_dict_type",
     "gc_steps", "skip_prepare_dataset", "liger_*", "llama4_linearized_experts", "use_ray", "curriculum_sampling",
-    "revision_of_model", *fsdp_idle("fsdp_config."),
+    "revision_of_model", "fsdp_config", "deepspeed_config.gradient_clipping", "deepspeed_config.zero3_*",
+    *fsdp_idle("fsdp_config."),
 )  # fmt: skip
 
 
@@ -160,6 +164,11 @@ def finish(settings: Settings) -> None:
     sharded(settings, version=1)
     if settings.get("method") == "lora" and settings.get("quant"):
         settings.replace("method", "qlora")
+    if settings.get("targets.linear"):
+        kept = settings.get("adapter.modules_to_save", ())  # trained whole
+        named = [name for name in settings.get("adapter.targets", ()) if name in _ENDS and name not in kept]
+        settings.replace("adapter.targets", ("all-linear", *named), settings.because["targets.linear"])
+        settings.drop("targets.linear")
     adapters(settings)
     if settings.get("lengths.packed") is False and not settings.get("lengths.padded"):
         settings.put("options.lengths", "variable", settings.because["lengths.packed"])

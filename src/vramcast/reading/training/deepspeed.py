@@ -6,7 +6,7 @@ Source: deepspeed 0.18.2, runtime/zero/config.py and offload_config.py (keys and
 
 from typing import Any
 
-from vramcast.reading.training.keys import Rule, dtype, flag, natural, when, whole
+from vramcast.reading.training.keys import Rule, dtype, flag, natural, whole
 from vramcast.reading.training.settings import UNSET, Settings
 from vramcast.training.frameworks.common import DEEPSPEED_BUCKET
 from vramcast.training.recipe.parts import Sharding
@@ -55,6 +55,18 @@ def _size(target: str) -> Rule:
     return read
 
 
+def _type(name: str) -> Rule:
+    """A type's own switch; "auto" stays open for what the Trainer fills in."""
+
+    def read(settings: Settings, value: Any, because: str) -> None:
+        if value == "auto":
+            settings.leave_open("compute_dtype")
+        elif flag(value):
+            settings.put("compute_dtype", name, because)
+
+    return read
+
+
 RULES: dict[str, Rule] = {
     "zero_optimization.stage3_max_live_parameters": ("options.live_elements", natural),
     "zero_optimization.stage3_max_reuse_distance": ("options.reuse_elements", natural),
@@ -72,9 +84,9 @@ RULES: dict[str, Rule] = {
     "zero_optimization.zero_quantized_gradients": ("options.quantized_gradients", flag),
     "zero_optimization.stage3_gather_16bit_weights_on_model_save": ("options.saves", lambda v: "full" if flag(v) else None),
     "zero_optimization.mics_shard_size": ("parallel.shard", lambda v: None if v in UNSET or int(v) < 1 else int(v)),
-    "bf16.enabled": ("compute_dtype", when("bfloat16")),
-    "bfloat16.enabled": ("compute_dtype", when("bfloat16")),
-    "fp16.enabled": ("compute_dtype", when("float16")),
+    "bf16.enabled": _type("bfloat16"),
+    "bfloat16.enabled": _type("bfloat16"),
+    "fp16.enabled": _type("float16"),
     "data_types.grad_accum_dtype": ("grad_dtype", dtype),
     "train_micro_batch_size_per_gpu": ("micro_batch", whole),
     "gradient_accumulation_steps": ("accumulate", whole),
@@ -103,6 +115,9 @@ def finish(settings: Settings) -> None:
     """A key that is absent is the engine's own: buckets, how far stage 3 fetches ahead, and overlap at stage 3 alone."""
     stage = settings.get("zero", 0)
     settings.put("framework", "deepspeed", "a DeepSpeed configuration by itself")
+    own_sizes = "train_micro_batch_size_per_gpu" in settings.because.get("micro_batch", "")
+    if own_sizes and settings.get("framework") == "deepspeed" and settings.get("param_dtype") is None:
+        settings.default("compute_dtype", "float32", "DeepSpeed's own: neither bf16 nor fp16 is on in the file")
     if not stage:
         return
     own, absent = Sharding(), "DeepSpeed's own, zero/config.py: the file has no such key"

@@ -87,6 +87,11 @@ def _stays(key: str, section: str) -> bool:
     return key.removeprefix(section) in _SWITCHES or ".resources." in key
 
 
+def _is_off(key: str, keys: dict[str, Any]) -> bool:
+    """Whether a key is a section's own switch, turned off."""
+    return key.rpartition(".")[2] in _SWITCHES and flag(keys.get(key)) is False
+
+
 def by_rules(name: str, keys: dict[str, Any], settings: Settings, *, where: str, launch: tuple[str, ...] = ()) -> None:
     """Read a file's keys by its format's rules, then those left over by the names that programs share."""
     keys = switched(keys, settings)
@@ -95,6 +100,9 @@ def by_rules(name: str, keys: dict[str, Any], settings: Settings, *, where: str,
         return
     rules = rules_of(name)
     apply(settings, keys, rules.RULES, (*rules.IDLE, *launch, *idle_keys(name)), where=where)
+    off = {line for line in settings.unread if _is_off(line.split(" ", 1)[0], keys)}
+    settings.idle += [f"{line.split(' ', 1)[0]} (off)" for line in settings.unread if line in off]
+    settings.unread[:] = [line for line in settings.unread if line not in off]
     if name not in BESIDE and name not in tables.tables():
         shared.also(settings, keys, where=where)
 

@@ -4,12 +4,13 @@ Sources: transformers 5.23, training_args.py (defaults, aliases); trl 1.16.0, tr
 model_config.py; accelerate's FSDP plugin for the names inside ``fsdp_config``.
 """
 
+import re
 from typing import Any
 
 from vramcast.hardware.accelerator import NODE_CARDS
 from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, one_of, text, when, whole
 from vramcast.reading.training.objectives import lengths, loss_type, objective, preference, run_named
-from vramcast.reading.training.settings import Settings
+from vramcast.reading.training.settings import UNSET, Settings
 
 NAME = "Hugging Face TrainingArguments"
 # The last two lines are TRL's own: its trainers' configurations and ModelConfig.
@@ -18,10 +19,25 @@ SIGNATURE = frozenset(
     | {"use_peft", "lora_target_modules", "dataset_name", "max_length", "max_prompt_length", "max_completion_length"}
     | {"num_generations", "use_vllm", "vllm_mode", "beta", "loss_type"}
 )
-ATTENTION = {
-    "flash_attention_2": "flash", "flash_attention_3": "flash", "fa2": "flash", "fa3": "flash", "sdpa": "flash",
-    "flash_attn": "flash", "flex_attention": "flash", "kernels-community/flash-attn3": "flash", "disabled": "eager",
+# transformers 5.23, modeling_utils.py and integrations/hub_kernels.py: names of its own, and kernels by their repository's name
+_ATTENTION = {
+    "fa2": "flash", "fa3": "flash", "fa4": "flash", "sdpa": "flash", "flex_attention": "flash", "flex": "flash",
+    "disabled": "eager", "off": "eager",
+    "xformers": "efficient", "flash": "flash", "eager": "eager", "math": "math", "unfused": "unfused",
+    "efficient": "efficient", "cudnn": "cudnn",
 }  # fmt: skip
+_FLASH = re.compile(r"flash[-_]?att(?:entio)?n", re.I)
+
+
+def attention(settings: Settings, value: Any, because: str) -> None:
+    """An implementation by its name in transformers or by a kernel's repository; a word of nobody's is told as unread."""
+    word, switch = str(value).lower().replace("paged|", ""), flag(value)
+    found = "flash" if _FLASH.search(word) or switch else "eager" if switch is False else _ATTENTION.get(word)
+    if found is None and value not in UNSET:
+        settings.unread.append(f"{because.rsplit(': ', 1)[-1]} (an implementation that is not known here)")
+    settings.put("attention", found, because)
+
+
 OPTIMIZER_ARGS = {"rank": "options.optimizer_rank"}
 
 
@@ -172,6 +188,12 @@ def _tune_type(settings: Settings, value: Any, because: str) -> None:
         _train_mode(settings, value, because)
 
 
+def pixels(settings: Settings, value: Any, because: str) -> None:
+    """How large an image may be: told, for the patches of images are counted where ``--images`` asks for them."""
+    if value not in UNSET:
+        settings.unread.append(f"{because.rsplit(': ', 1)[-1]} (the size of images: text alone is counted, add --images N)")
+
+
 def bits(settings: Settings, value: Any, because: str) -> None:
     """A base of 4 or 8 bits under adapters; 16 is none."""
     if str(value) in ("4", "8"):
@@ -200,14 +222,14 @@ TRAINER: dict[str, Rule] = {
     "do_eval": ("eval.strategy", when("steps")),
     "deepspeed": ("file.deepspeed", lambda value: value),
     "model_name_or_path": ("model", text),
-    "attn_implementation": ("attention", one_of(ATTENTION)),
+    "attn_implementation": attention,
 }
 TRL: dict[str, Rule] = {
     "torch_dtype": ("param_dtype", dtype),
     "dtype": ("param_dtype", dtype),
     "model_init_kwargs.torch_dtype": ("param_dtype", dtype),
     "model_init_kwargs.dtype": ("param_dtype", dtype),
-    "model_init_kwargs.attn_implementation": ("attention", one_of(ATTENTION)),
+    "model_init_kwargs.attn_implementation": attention,
     "load_in_4bit": four_bit,
     "load_in_8bit": eight_bit,
     "bnb_4bit_quant_type": ("quant.kind", text),
@@ -263,6 +285,7 @@ TRL: dict[str, Rule] = {
         ("freeze_vision_tower", "freeze_vit", "freeze_vision_model", "freeze_vision_modules", "freeze_image_encoder"),
         ("options.freezes_towers", flag),
     ),
+    **dict.fromkeys(("image_max_pixels", "video_max_pixels", "max_pixels", "image_resolution", "video_fps"), pixels),
     "grad_checkpoint": checkpointing,
     "zero_stage": ("zero", natural),
     "precision": ("compute_dtype", one_of({"fp16": "float16", "bf16": "bfloat16", "fp32": None})),

@@ -54,6 +54,24 @@ _BESIDE = {
 }
 
 
+# Of any program's file, by the last part of a key: data, schedule, logging and names, as TrainingArguments has them.
+_SHARED = frozenset(
+    """
+    lora_alpha bias use_rslora task_type trust_remote_code revision train_file eval_file validation_file test_file train_path
+    train_files validation_files val_file train_data eval_data data_dir dataset_format dataset_name max_samples num_workers seed
+    data_seed shuffle_seed shuffle project project_name run_name entity tags report_to logging_steps save_steps eval_steps
+    save_strategy save_total_limit output_dir logging_dir learning_rate lr weight_decay warmup_ratio warmup_steps
+    lr_scheduler_type num_train_epochs num_epochs epochs max_steps max_grad_norm adam_beta1 adam_beta2 adam_epsilon betas eps
+    label_smoothing chat_template system_prompt text_field push_to_hub hub_model_id temperature top_p top_k dataloader_num_workers
+    """.split()  # noqa: SIM905
+)
+
+
+def idle_anywhere(key: str) -> bool:
+    """Whether a key of any program's file costs nothing, by its last part."""
+    return key.rpartition(".")[2].lower().replace("-", "_") in _SHARED
+
+
 def idle_keys(form: str) -> frozenset[str]:
     """The idle keys of a format and of those whose arguments it takes too."""
     return frozenset(word for name in (form, *_BESIDE.get(form, ())) for word in _BY_FORMAT.get(name, "").split())

@@ -105,7 +105,9 @@ def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Ru
         if rule is None and _BESIDE.search(key) and isinstance(value, str) and "/" in value:
             settings.unread.append(f"{key}: a model beside the trained one, which is not counted")
         elif rule is None:
-            known = key in quiet or any(key.startswith(word[:-1]) for word in quiet if word.endswith("*"))
+            known = key in quiet or any(
+                key.startswith(word[:-1]) if word.endswith("*") else key.endswith(word[1:]) for word in quiet if "*" in word
+            )
             (settings.idle if known else settings.unread).append(key if known else _perhaps(key, (*rules, *quiet)))
         elif isinstance(rule, tuple) and rule[0] == "file.deepspeed" and (leaf := _leaf(value)):
             settings.put(rule[0], leaf, f"{where}: {key}")
@@ -118,7 +120,10 @@ def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Ru
             settings.unread.append(f"{key} ({value})")
             settings.leave_open(rule[0] if isinstance(rule, tuple) else "")
         elif value is not None and value != "":
+            settings.refused = ""
             read_key(settings, rule, key, value, where)
+            if settings.refused:
+                settings.overruled.append(f"{key} ({settings.because[settings.refused]})")
 
 
 def named_at_end(value: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vramcast.reading.training.huggingface import TRAINER, TRAINER_IDLE, evaluation, fused_kernels, sharded
+from vramcast.reading.training.huggingface import TRAINER, TRAINER_IDLE, attention, evaluation, fused_kernels, pixels, sharded
 from vramcast.reading.training.keys import Rule, flag, names, number, one_of, text, when, whole
 from vramcast.reading.training.settings import UNSET, Settings
 
@@ -11,7 +11,6 @@ SIGNATURE = frozenset(
     {"finetuning_type", "cutoff_len", "stage", "template", "lora_target", "dataset_dir", "quantization_bit", "flash_attn"}
 )
 _STAGES = {"pt": "pretrain", "sft": "sft", "rm": "reward"}
-_ATTENTION = {"fa2": "flash", "fa3": "flash", "sdpa": "flash", "disabled": "eager"}
 
 
 def _checkpointing(settings: Settings, value: Any, because: str) -> None:
@@ -60,8 +59,9 @@ RULES: dict[str, Rule] = TRAINER | {
     "use_unsloth_gc": ("checkpointing", when("offloaded")),
     "use_unsloth": ("framework", when("unsloth")),
     "enable_liger_kernel": fused_kernels,
-    "flash_attn": ("attention", one_of(_ATTENTION)),
+    "flash_attn": attention,
     "freeze_trainable_layers": ("options.trainable_layers", whole),
+    **dict.fromkeys(("image_max_pixels", "video_max_pixels", "image_resolution", "video_resolution", "video_maxlen"), pixels),
     "freeze_vision_tower": ("options.freezes_towers", flag),
     "use_galore": _optimizer("galore_adamw"),
     "galore_rank": _rank,
@@ -79,7 +79,7 @@ RULES: dict[str, Rule] = TRAINER | {
     "ray_num_workers": ("gpus", whole),
 }
 IDLE = (
-    *TRAINER_IDLE, "template", "dataset*", "eval_dataset", "overwrite_cache", "plot_loss", "val_size", "lora_alpha",
+    *TRAINER_IDLE, "model_type", "template", "dataset*", "eval_dataset", "overwrite_cache", "plot_loss", "val_size", "lora_alpha",
     "loraplus_*", "use_rslora", "pissa_*", "create_new_adapter", "adapter_name_or_path", "adapter_folder", "train_on_prompt",
     "mask_history", "cache_dir", "use_fast_tokenizer", "resize_vocab", "split_special_tokens", "rope_scaling", "shift_attn",
     "freeze_multi_modal_projector", "freeze_language_model", "freeze_trainable_modules",

@@ -6,8 +6,8 @@ quantization.py; plugins/trainer_plugins/distributed/fsdp2.py).
 
 from typing import Any
 
-from vramcast.reading.training.huggingface import ATTENTION, four_bit, offloads
-from vramcast.reading.training.keys import Rule, flag, names, number, one_of, text, when, whole
+from vramcast.reading.training.huggingface import attention, four_bit, offloads
+from vramcast.reading.training.keys import Rule, flag, names, number, text, when, whole
 from vramcast.reading.training.settings import Settings
 
 NAME = "LLaMA-Factory v1 YAML"
@@ -36,7 +36,7 @@ RULES: dict[str, Rule] = {
     "cutoff_len": ("seq", whole),
     "bf16": ("compute_dtype", when("bfloat16", "float32")),
     "enable_activation_checkpointing": ("checkpointing", when("full", "none")),
-    "flash_attn": ("attention", one_of(ATTENTION)),
+    "flash_attn": attention,
     "batching_strategy": ("lengths.strategy", text),
     "peft_config.name": ("method", text),
     "peft_config.r": ("adapter.rank", whole),

@@ -66,6 +66,7 @@ RULES: dict[str, Rule] = {
     "model.peft_config.r": ("adapter.rank", whole),
     "model.peft_config.target_modules": ("adapter.targets", lambda v: tuple(v) if isinstance(v, list) else (str(v),)),
     "model.peft_config.lora_dropout": ("adapter.dropout", number),
+    "model.peft_config.use_dora": ("adapter.dora", flag),
     "model.load_in_8bit": ("quant", lambda v: "int8" if flag(v) else None),
     "compile_config": ("compile", lambda v: True if v is not None else None),
     **{f"model.{name}": (f"shape.{target}", whole) for name, target in _SHAPE.items()},

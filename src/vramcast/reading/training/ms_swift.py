@@ -5,7 +5,7 @@ Keys and defaults: ms-swift 4.6.0, swift/arguments and swift/trainers/arguments.
 
 from typing import Any
 
-from vramcast.reading.training.huggingface import ATTENTION, TRAINER, TRAINER_IDLE, evaluation, fused_kernels, sharded
+from vramcast.reading.training.huggingface import TRAINER, TRAINER_IDLE, attention, evaluation, fused_kernels, pixels, sharded
 from vramcast.reading.training.keys import Rule, dtype, flag, names, number, one_of, text, when, whole
 from vramcast.reading.training.settings import UNSET, Settings
 
@@ -42,6 +42,7 @@ RULES: dict[str, Rule] = TRAINER | {
     "max_length": ("seq", whole),
     "max_completion_length": ("lengths.completion", whole),
     "batch_size": ("micro_batch", whole),
+    "max_pixels": pixels,
     "freeze_vit": ("options.freezes_towers", flag),
     "lora_rank": ("adapter.rank", whole),
     "lora_dropout": ("adapter.dropout", number),
@@ -54,7 +55,7 @@ RULES: dict[str, Rule] = TRAINER | {
     "quantization_bit": _bits,
     "bnb_4bit_quant_type": ("quant.kind", text),
     "bnb_4bit_use_double_quant": ("options.double_quant", flag),
-    "attn_impl": ("attention", one_of(ATTENTION)),
+    "attn_impl": attention,
     "use_flash_attn": ("attention", when("flash", "eager")),
     "packing": ("lengths.packed", flag),
     "padding_free": ("lengths.packed", when(True)),
@@ -73,7 +74,7 @@ IDLE = (
     "template", "num_labels", "model_name", "model_author", "custom_*", "val_dataset", "split_dataset_ratio",
     "dataset_num_proc", "quant_method", "strict", "tuner_backend", "use_hf", "check_model", "lazy_tokenize",
     "truncation_strategy", "galore_*", "add_version", "create_checkpoint_symlink", "ignore_args_error", "beta", "rpo_alpha",
-    "sleep_level", "offload_*", "num_infer_workers", "external_plugins", "reward_funcs", "loss_scale", "max_pixels",
+    "sleep_level", "offload_*", "num_infer_workers", "external_plugins", "reward_funcs", "loss_scale",
     "acc_strategy", "init_weights", "merge_lora", "num_generations", "response_length", "per_device_generation_batch_size",
     "attn_impl_*", "save_only_model", "metric", "interleave_prob",
 )  # fmt: skip

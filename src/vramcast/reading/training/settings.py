@@ -3,7 +3,10 @@
 from typing import Any
 
 from vramcast.ledger import Assumption, Unmodelled
+from vramcast.untrusted import printable
 
+_INNER = ("model", "zero.file", "fetch.", "bucket.", "task.of_name", "targets.")  # not the user's words
+_SUMMARY = 900
 UNSET = (None, "", "none", "None", "null", "auto")
 
 
@@ -19,13 +22,19 @@ class Settings:
         self.idle: list[str] = []
         self.unread: list[str] = []
         self.opened: set[str] = set()  # targets whose value a variable holds that nobody set
+        self.overruled: list[str] = []  # keys whose value another key of the same target stands before
+        self.refused = ""  # the last target that held another value already
         self.missing: list[str] = []  # files pointed to that are not at hand, of which memory depends
 
     def put(self, target: str, value: Any, because: str) -> None:
         """Set a target that is still open."""
-        if target not in self.values and value is not None:
+        if value is None:
+            return
+        if target not in self.values:
             self.values[target] = value
             self.because[target] = because
+        elif self.values[target] != value:
+            self.refused = target
 
     def leave_open(self, target: str) -> None:
         """Note that a variable which nobody set decides a target: no default stands for it."""
@@ -67,7 +76,16 @@ class Settings:
         told = [Assumption(name, _plain(value), self.because[name]) for name, value in self.values.items()]
         if self.idle:
             told.append(Assumption("no effect on memory", ", ".join(self.idle), "data, schedule, logging, saving"))
+        if self.overruled:
+            told.append(Assumption("set aside", ", ".join(self.overruled), "another key decides the same"))
         return tuple(told)
+
+    def summary(self) -> str:
+        """What was read and what was not, in a line, for an answer that lacks something else."""
+        read = [f"{name} = {_plain(value)}" for name, value in self.values.items() if not name.startswith(_INNER)]
+        parts = [f"read so far: {', '.join(read)}"] if read else []
+        parts += [f"not read: {', '.join(self.unread)}"] if self.unread else []
+        return printable("; ".join(parts))[:_SUMMARY]
 
     def unmodelled(self) -> tuple[Unmodelled, ...]:
         """The keys that have no rule: misspelt, new, or of an effect nobody has modelled."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from vramcast.errors import QuestionError
 from vramcast.reading.training import huggingface
+from vramcast.reading.training.idle_keys import idle_anywhere
 from vramcast.reading.training.keys import OPEN, named_at_end, read_key
 from vramcast.reading.training.settings import Settings
 from vramcast.reading.training.shared_names import ELSEWHERE, RULES, rule_of
@@ -48,11 +49,11 @@ def marks(keys: Iterable[str]) -> int:
 
 def read(settings: Settings, keys: Mapping[str, Any], *, where: str) -> None:
     """Read every key of a file by the names that programs share; the rest is told as unread, in one line."""
-    rest = []
+    rest: list[str] = []
     keys = {**keys, **_longest_of_lists(keys)}
     for key, value in keys.items():
         if not _taken(settings, key, value, where):
-            rest.append(key)
+            (settings.idle if idle_anywhere(key) else rest).append(key)
     if rest:
         more = f" and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
         settings.unread.append(f"{', '.join(rest[:_SHOWN])}{more} of a program without rules of its own here")
@@ -80,12 +81,12 @@ def also(settings: Settings, keys: Mapping[str, Any], *, where: str, every: bool
             _taken(settings, key, value, where)
     for key, value in _longest_of_lists(keys).items() if settings.get("seq") is None else ():
         _taken(settings, key, value, where)
-    left = []
-    for line in settings.unread:
+    unread = list(settings.unread)
+    settings.unread.clear()  # a rule may tell a key again
+    for line in unread:
         key = line.split(" ", 1)[0]
         if key not in keys or not _taken(settings, key, keys[key], where):
-            left.append(line)
-    settings.unread[:] = left
+            settings.unread.append(line)
     for key in [one for one in settings.idle if "." in one and one in keys]:  # a section's name is not the key's
         rule = rule_of(key)
         if isinstance(rule, tuple) and rule[0].startswith("parallel.") and _taken(settings, key, keys[key], where):

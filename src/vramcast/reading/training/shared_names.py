@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from vramcast.reading.training import huggingface
-from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, one_of, text, whole
+from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, text, whole
 from vramcast.reading.training.settings import UNSET, Settings
 from vramcast.training.optimizers.rules import optimizer as known_optimizer
 
@@ -29,7 +29,10 @@ _OF_SEVERAL = ("actor_rollout_ref",)  # a section of several roles, each in a se
 def checkpointing(settings: Settings, value: Any, because: str) -> None:
     """On and off, ``full``, ``selective``, ``unsloth`` (offloaded), every n-th layer as a number."""
     word = str(value).lower()
-    if word.startswith(("offload", "unsloth")):
+    if word == "unsloth":  # its loader turns it on, whatever the Trainer is told (unsloth, models/_utils.py)
+        settings.replace("checkpointing", "offloaded", because)
+        settings.put("framework", "unsloth", because)
+    elif word.startswith(("offload", "unsloth")):
         settings.put("checkpointing", "offloaded", because)
     elif word in ("full", "selective"):
         settings.put("checkpointing", word, because)
@@ -99,13 +102,6 @@ def optimizer(settings: Settings, value: Any, because: str) -> None:
         settings.put("optimizer", known.get(name, name), because)
 
 
-def attention(settings: Settings, value: Any, because: str) -> None:
-    if flag(value) is not None:
-        settings.put("attention", "flash" if flag(value) else "eager", because)
-    elif (found := one_of(huggingface.ATTENTION)(value)) in ("flash", "eager"):
-        settings.put("attention", found, because)
-
-
 def _model(settings: Settings, value: Any, because: str) -> None:
     """A model's name or path; a word such as ``llama3`` names none."""
     word = str(value)
@@ -155,6 +151,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
      "response_length response_tokens max_response_tokens completion_length"),
     (("adapter.rank", natural), "lora_r lora_rank lora_dim lora_attn_dim adapter_rank max_lora_rank"),
     (("adapter.dropout", number), "lora_dropout"),
+    (("adapter.dora", flag), "use_dora dora lora_dora enable_dora"),
     (targets, "lora_target_modules target_modules lora_target"),
     (("adapter.on", flag), "use_lora use_peft enable_lora use_peft_lora lora_enable"),
     (huggingface.four_bit, "load_in_4bit use_4bit use_qlora qlora use_4bit_quantization load_4bit q_lora"),
@@ -174,7 +171,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (_switched("bfloat16"), "bf16 use_bf16 bfloat16"),
     (_switched("float16"), "fp16 use_fp16"),
     (("param_dtype", dtype), "torch_dtype torch_dtype_str model_dtype model_weight_dtype weight_dtype weights_dtype"),
-    (attention, "attn_implementation flash_attention flash_attn use_flash_attn use_flash_attention flash_attention_2 "
+    (huggingface.attention, "attn_implementation flash_attention flash_attn use_flash_attn use_flash_attention flash_attention_2 "
      "use_flash_attention_2"),
     (_stage, "zero_stage deepspeed_stage ds_stage zero_optimization_stage ds_zero_stage"),
     (sharding, "sharding_strategy distributed_strategy fsdp_sharding_strategy fsdp_type distributed_backend "
@@ -192,6 +189,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("parallel.sp", flag), "sequence_parallel"),
     (_degree("parallel.replicate"), "data_parallel_replicate_degree dp_replicate_size dp_replicate"),
     (_degree("parallel.shard"), "data_parallel_shard_degree dp_shard_size dp_shard"),
+    (("lengths.packed", flag), "packing sample_packing pack_sequences use_packing"),
     (("shape.layers", whole), "num_hidden_layers num_layers n_layer n_layers"),
     (("shape.hidden", whole), "hidden_size n_embd d_model"),
     (("shape.heads", whole), "num_attention_heads n_head n_heads"),

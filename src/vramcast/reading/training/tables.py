@@ -237,6 +237,13 @@ def _optimizer(settings: Settings, value: Any, because: str) -> None:
         settings.unread.append(f"{because.rsplit(': ', 1)[-1]} ({printable(str(value))[:40]}, which is not known here)")
 
 
+def _ungated(settings: Settings, value: Any, because: str) -> None:
+    """StarCoder2's blocks: two matrices with GELU between, layer norms, biases (nanotron, models/starcoder2.py)."""
+    if flag(value):
+        for name, told in {"gated": False, "norm": "layernorm", "bias": True, "activation": "gelu"}.items():
+            settings.put(f"shape.{name}", told, because)
+
+
 def _task(settings: Settings, value: Any, because: str) -> None:
     word = str(value).lower().replace("_", "").replace("-", "")
     found = next((task for task in ("dpo", "kto", "orpo", "sft", "reward", "grpo") if word.startswith(task)), None)
@@ -251,6 +258,7 @@ MEANINGS: dict[str, Rule] = {
        for name in ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "head_dim", "positions")},
     "ffn_of_gated": ("shape.ffn", lambda value: (whole(value) or 0) // 2 or None),  # gate and up in one number
     "tied": ("shape.tied", flag),
+    "ungated": _ungated,
     "wide_gradients": ("gradients.wide", flag),
     "data_ranks": ("cards.data", whole),
     "model": ("model", text),
@@ -275,7 +283,7 @@ MEANINGS: dict[str, Rule] = {
     "fp16": huggingface.precision("float16"),
     "weights": ("param_dtype", dtype),
     "optimizer": _optimizer,
-    "attention": shared_names.attention,
+    "attention": huggingface.attention,
     "fused": huggingface.fused_kernels,
     "compile": ("compile", flag),
     "packed": ("lengths.packed", flag),

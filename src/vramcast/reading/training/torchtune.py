@@ -90,6 +90,10 @@ def _mlp(settings: Settings, value: Any, because: str) -> None:
         settings.put("adapter.mlp", ("gate_proj", "up_proj", "down_proj"), because)
 
 
+_SHAPE = {
+    "num_layers": "layers", "embed_dim": "hidden", "num_heads": "heads", "num_kv_heads": "kv_heads", "vocab_size": "vocab",
+    "intermediate_dim": "ffn", "head_dim": "head_dim", "max_seq_len": "positions",
+}  # fmt: skip
 RULES: dict[str, Rule] = {
     "model._component_": _model,
     "model.lora_attn_modules": ("adapter.attention", names),
@@ -98,6 +102,7 @@ RULES: dict[str, Rule] = {
     "model.lora_rank": ("adapter.rank", whole),
     "model.lora_dropout": ("adapter.dropout", number),
     "model.use_dora": ("adapter.dora", flag),
+    **{f"model.{name}": (f"shape.{target}", whole) for name, target in _SHAPE.items()},  # of builders without a size
     "model.quantize_base": _quantised,
     "tokenizer.max_seq_len": ("seq", whole),
     "dataset.max_seq_len": ("seq", whole),
@@ -122,7 +127,8 @@ RULES: dict[str, Rule] = {
 IDLE = (
     "output_dir", "tokenizer.*", "checkpointer.*", "resume_from_checkpoint", "save_adapter_weights_only", "dataset.*",
     "dataset_val*", "seed", "shuffle", "optimizer.*", "lr_scheduler*", "epochs", "max_steps_per_epoch", "clip_grad_norm",
-    "metric_logger*", "log_*", "device", "profiler*", "model.lora_alpha", "loss.*", "custom_sharded_layers",
+    "metric_logger*", "log_*", "device", "profiler*", "model.lora_alpha", "model.attn_dropout", "model.norm_eps",
+    "model.rope_base", "model.scale_factor", "dataset", "loss.*", "custom_sharded_layers",
     "fsdp_reshard_after_forward", "base_dir", "ac_mode", "collate_fn", "run_val_every_n_steps", "batch_size_val",
     "validation*", "model_dir", "cudnn_deterministic_mode", "enable_async*", "tensor_parallel_plan*", "epochs_trained",
     "max_validation_steps", "ref_checkpointer*", "use_distributed_state_dict", "data_dir",

@@ -71,6 +71,11 @@ _VERL: dict[str, Rule] = {
     "actor.ppo_max_token_len_per_gpu": ("round.tokens", whole),
     "actor.ulysses_sequence_parallel_size": _ulysses,
     "actor.use_kl_loss": _reference,
+    "actor.freeze_vision_tower": ("options.freezes_towers", flag),
+    "actor.use_fused_kernels": ("loss", when("linear")),
+    "actor.fsdp_config.model_dtype": ("param_dtype", dtype),
+    "actor.fsdp_config.dtype": ("compute_dtype", dtype),
+    "actor.fsdp_config.ulysses_sequence_parallel_size": _ulysses,
     "actor.fsdp_config.offload_policy": huggingface.offloads("parameters"),
     "actor.fsdp_config.reshard_after_forward": ("options.reshard", flag),
     "actor.fsdp_config.fsdp_size": ("parallel.shard", lambda value: None if str(value) == "-1" else whole(value)),
@@ -107,6 +112,8 @@ RULES: dict[str, Rule] = {
     "trainer.nnodes": ("round.nodes", whole),
     "algorithm.use_kl_in_reward": _reference,
     "algorithm.use_kl_loss": _reference,
+    "algorithm.adv_estimator": ("round.estimator", text),
+    "critic.enable": ("round.critic", flag),
 }
 _IDLE = (
     "rollout.*", "ref.*", "actor.optim.*", "actor.checkpoint.*", "actor.clip_ratio*", "actor.entropy*", "actor.kl_loss*",
@@ -117,7 +124,11 @@ _IDLE = (
 
     "actor.megatron.use_mbridge", "actor.megatron.vanilla_mbridge", "actor.megatron.use_remove_padding",
     "actor.offload.*", "actor.use_torch_compile", "actor.use_remove_padding",
-    "actor.state_masking",
+    "actor.state_masking", "actor.fsdp_config.use_orig_params", "actor.fsdp_config.seed", "actor.fsdp_config.full_determinism",
+    "actor.fsdp_config.entropy*", "actor.fsdp_config.forward_only", "actor.fsdp_config.strategy",
+    "actor.rollout_n", "actor.tau_*",
+    "actor.loss_scale_factor", "actor.calculate_*", "actor.router_replay.*", "actor.profiler.*", "actor.sum_pi_*",
+    "model.hf_config_path", "model.tokenizer_path", "model.fused_kernel_options.*", "model.exclude_modules", "nccl_timeout",
     "model.use_remove_padding", "model.use_shm", "model.external_lib", "model.trust_remote_code", "model.lora_alpha",
     "model.lora.alpha", "model.lora.merge", "model.custom_chat_template", "model.override_config",
     "actor.model.trust_remote_code",
@@ -125,7 +136,8 @@ _IDLE = (
     "actor.dynamic_batching", "actor.micro_batch_size_per_device_for_experience", "actor.policy_loss*", "actor.data_loader_seed",
 )  # fmt: skip
 IDLE = (*(f"{actor}{name}" for actor in _ACTORS for name in _IDLE), "data.*", "trainer.*", "algorithm.*", "reward_model.*",
-        "custom_reward_function.*", "ray_*", "global_profiler.*", "retriever.*", "env.*",
+        "custom_reward_function.*", "ray_*", "*._target_", "sandbox_fusion.*", "reward.*", "reward_manager.*",
+        "global_profiler.*", "retriever.*", "env.*",
         "rollout.*", "config_path", "async_training.*", "transfer_queue.*")  # fmt: skip
 
 
@@ -152,14 +164,25 @@ def finish(settings: Settings) -> None:
     if settings.get("adapter.rank"):
         settings.default("adapter.targets", ("all-linear",), "verl: target_modules all-linear")
     huggingface.adapters(settings)
-    if any(line.startswith("critic.") for line in settings.unread):
-        settings.unread[:] = [line for line in settings.unread if not line.startswith("critic.")]
-        settings.unread.append("critic.* (a second model trained on the same cards, which is not counted)")
-    for name in ("cards", "nodes", "mini_batch", "answers", "by_tokens", "tokens"):
+    _critic(settings)
+    for name in ("estimator", "critic", "cards", "nodes", "mini_batch", "answers", "by_tokens", "tokens"):
         settings.drop(f"round.{name}")
     settings.drop("micro_batch.all", "reference.on", "lengths.prompt", "lengths.completion")
     if megatron_:
         megatron.finish(settings)
+
+
+def _critic(settings: Settings) -> None:
+    """A critic is trained where it is switched on, else where values estimate advantages (trainer/ppo/utils.py, need_critic)."""
+    lines = [line for line in settings.unread if line.startswith("critic.")]
+    settings.unread[:] = [line for line in settings.unread if line not in lines]
+    on = settings.get("round.critic")
+    if on is None:
+        on = str(settings.get("round.estimator", "gae")).lower().rpartition(".")[2] == "gae"
+    if lines and on:
+        settings.unread.append("critic.* (a second model trained on the same cards, which is not counted)")
+    elif lines:
+        settings.idle.append("critic.* (no critic is trained)")
 
 
 def _micro_batch(settings: Settings, cards: int) -> None:

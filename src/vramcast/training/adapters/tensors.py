@@ -15,6 +15,7 @@ _QKV, _MLP = frozenset({"q", "k", "v", "qkv"}), frozenset({"gate", "up", "gate_u
 _MEANINGS: dict[str, frozenset[str]] = {
     "all-linear": LINEAR_ROLES, "all": LINEAR_ROLES, "attn": _QKV, "attention": _QKV, "mlp": _MLP,
     "head": frozenset({"head"}), "lm_head": frozenset({"head"}), "embed_out": frozenset({"head"}),
+    "embed_tokens": frozenset({"embedding"}), "wte": frozenset({"embedding"}), "word_embeddings": frozenset({"embedding"}),
     "c_attn": _QKV, "query_key_value": _QKV, "w_pack": _QKV, "wqkv": _QKV, "in_proj": _QKV, "linear_qkv": _QKV,
     "c_proj": frozenset({"o", "down"}), "projection": frozenset({"o"}), "proj": frozenset({"o"}), "dense": frozenset({"o"}),
     "out_proj": frozenset({"o"}), "wo": frozenset({"o"}), "linear_proj": frozenset({"o"}), "query": frozenset({"q"}),
@@ -23,7 +24,7 @@ _MEANINGS: dict[str, frozenset[str]] = {
     "dense_h_to_4h": frozenset({"up", "gate_up"}), "dense_4h_to_h": frozenset({"down"}), "linear_fc1": frozenset({"up", "gate"}),
     "linear_fc2": frozenset({"down"}),
 }  # fmt: skip
-KNOWN_ROLES = LINEAR_ROLES | {"head"}
+KNOWN_ROLES = LINEAR_ROLES | {"head", "embedding"}
 _RENAMED = frozenset({"gate", "up", "down", "gate_up"})
 _PACKED = {"q": "qkv", "k": "qkv", "v": "qkv", "gate": "gate_up", "up": "gate_up"}
 
@@ -57,7 +58,7 @@ def _targeted(model: Model, targets: tuple[str, ...], rank: int) -> Iterator[tup
     leaves: dict[str, set[str]] = {}
     for tensor in (t for b in model.blocks for t in b.tensors if is_linear(t)):
         leaves.setdefault(_leaf(tensor), set()).add(tensor.role)
-    roles = {role for reached in leaves.values() for role in reached} | {"head"}
+    roles = {role for reached in leaves.values() for role in reached} | {"head", "embedding"}
     for name in (n for target in targets for n in _names(target)):
         found = _roles_of(name, leaves, roles)
         if found is None:
