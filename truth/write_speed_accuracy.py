@@ -29,6 +29,7 @@ LOGS = HERE.parent / "benchmarks" / "request_logs.json"
 PERCENTILES = HERE.parent / "benchmarks" / "percentiles.json"
 PAGE = HERE.parent / "docs" / "accuracy_speed.md"
 FILES = sorted((HERE / "speed").glob("*.jsonl"))
+DECODING = HERE / "speed" / "inference_speed.jsonl"
 MEASURES = ("ttft", "tpot", "tokens_per_s", "prefill_tokens_per_s")
 _LEAST = 8
 _FEWEST_GROUPS = 3
@@ -204,6 +205,7 @@ def page(found: Evaluation, points: list[Point], bars: Iterable[str]) -> Iterabl
     for measure in MEASURES:
         own = [p for p in points if p.measure == measure]
         yield f"| {measure} | {_figures(own)} | {_macro(own, ('group',)):.1%} | {_macro(own, ('source',)):.1%} |"
+    yield from _alone(points)
     for key in ("engine", "card", "model"):
         yield f"\n## By {key}\n"
         yield f"| {key} | measure | figures | median | 90 % | bias |"
@@ -224,6 +226,19 @@ def page(found: Evaluation, points: list[Point], bars: Iterable[str]) -> Iterabl
             yield f"| {name} | {measure} | {len(own)} | {median(map(abs, errors)):.0%} | {median(errors):+.0%} |"
     yield from _logs()
     yield from _reasons(found)
+
+
+def _alone(points: list[Point]) -> Iterable[str]:
+    """One sequence at a time: what most people measure at home, by engine and card."""
+    rows = (msgspec.json.decode(line) for line in DECODING.read_bytes().splitlines())
+    ids = {row["id"] for row in rows if row["settings"].get("batch_size") == 1}
+    own = [p for p in points if p.id in ids and p.measure == "tokens_per_s"]
+    cells: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for point in own:
+        cells[point.keys["engine"], point.keys["card"]].append(abs(point.error))
+    cases = f"{len(own)} figures of {len(cells)} engines x cards"
+    worst = max(map(median, cells.values()))
+    yield f"\nDecoding one sequence (`{DECODING.name}`): {cases}, macro {_macro(own, ('engine', 'card')):.1%}, worst cell {worst:.0%}."
 
 
 def _logs() -> Iterable[str]:
