@@ -236,9 +236,9 @@ def _alone(points: list[Point]) -> Iterable[str]:
     cells: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for point in own:
         cells[point.keys["engine"], point.keys["card"]].append(abs(point.error))
-    cases = f"{len(own)} figures of {len(cells)} engines x cards"
-    worst = max(map(median, cells.values()))
-    yield f"\nDecoding one sequence (`{DECODING.name}`): {cases}, macro {_macro(own, ('engine', 'card')):.1%}, worst cell {worst:.0%}."
+    macro, worst = _macro(own, ("engine", "card")), max(map(median, cells.values()))
+    yield f"\nDecoding one sequence (`{DECODING.name}`): {len(own)} figures of {len(cells)} engines x cards."
+    yield f"Macro error {macro:.1%}, worst cell {worst:.0%}."
 
 
 def _logs() -> Iterable[str]:

@@ -138,9 +138,9 @@ USUAL_TRAFFIC = Traffic()
 class Serving(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A question about inference: one model on some cards under one engine.
 
-    ``context``: longest sequence to allow, tokens (the engine's max-model-len). ``concurrency``: sequences alive at once on all ranks,
-    each of that context; where it is left open, of ``prompt`` and ``output`` if both are asked. ``prompt``/``output``: typical
-    lengths, for speed and for the cache. ``quant``: weight scheme when it differs from the checkpoint's.
+    ``context``: longest sequence to allow, tokens (the engine's max-model-len). ``concurrency``: sequences alive at once on all
+    ranks, each of that context; where it is left open, of ``prompt`` and ``output`` if both are asked. ``prompt``/``output``:
+    typical lengths, for speed and for the cache. ``quant``: weight scheme when it differs from the checkpoint's.
     ``options``: the engine's own flags by their python name (``gpu_memory_utilization``, ``max_num_seqs``, ``n_ubatch`` ...).
     """
 

@@ -164,7 +164,8 @@ def effect_of(engine: str, flag: str) -> str:
 
 def leaves_memory(engine: str, flag: str, value: str) -> bool:
     """Whether a flag of the tables leaves a card's memory as it is, by its value: its source stands beside it."""
-    return any(flag.removeprefix("no-") == name and re.fullmatch(told, value, re.S) for name, told in _IDLE_VALUES.get(engine, ()))
+    plain = flag.removeprefix("no-")
+    return any(plain == name and re.fullmatch(told, value, re.S) for name, told in _IDLE_VALUES.get(engine, ()))
 
 
 def chooses_kernels(variable: str) -> bool:
