@@ -149,7 +149,7 @@ def _train(verb: str, words: list[str]) -> Groups:
 
 def _speed(block: dict[str, Any], slow: Iterable[Unmodelled]) -> Groups:
     """The speed block and its seconds by term."""
-    said = {name: value for name, value in block.items() if name not in ("terms", "intervals", "convention")}
+    said = {name: value for name, value in block.items() if name not in ("terms", "intervals", "unknowns", "convention")}
     return {"speed": dict(_flat("", said)), "terms": dict(_tree(block.get("terms", ()))), **_unmodelled(slow)}
 
 

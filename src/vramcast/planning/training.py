@@ -117,7 +117,8 @@ def _most_decisive_first(assumed: tuple[Assumption, ...]) -> tuple[Assumption, .
 def speed_of(answer: TrainingForecast, model: Model, card: Accelerator | None) -> tuple[dict[str, Any], tuple[Unmodelled, ...]]:
     """The speed block, and why there is none where the card has no law; nothing without a card."""
     from vramcast.speed.training.step import as_block, run_of, training_speed
-    from vramcast.truth.bars import interval_for
+    from vramcast.speed.training.unknowns import unknowns
+    from vramcast.truth.step_bars import step_interval
 
     if card is None:
         return {}, ()
@@ -127,7 +128,8 @@ def speed_of(answer: TrainingForecast, model: Model, card: Accelerator | None) -
         return {}, (Unmodelled(f"speed: {error}"),)
     tokens, price = answer.question.tokens, answer.question.gpu_hour_usd
     run = run_of(speed, card, tokens=tokens, usd_per_gpu_hour=price) if tokens else None
-    return as_block(speed, interval_for("step_s", speed.step_s, {"engine": answer.question.framework}), run), ()
+    found = unknowns(speed, model, card)
+    return as_block(speed, step_interval(speed.step_s, found), run, found), ()
 
 
 def _cards(question: Training, model: Model, card: Accelerator | None, fit: Fit) -> tuple[CardRow, ...]:

@@ -46,7 +46,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``predicted`` and ``scale``: the forecast and the unit of its errors in bytes, of a measure whose errors are bytes; a look of
     such a measure that has none (the first, whose figures were not kept) says nothing of its bar. ``certain``: what the forecast
     surely came to. ``imputed``: of training steps of the first look these three are those of the tuned row in the middle, by its
-    share of states, of the same framework, measure, method and recomputation.
+    share of states, of the same framework, measure, method and recomputation. ``id``: of the row; the first looks have none.
     """
 
     look: int
@@ -68,6 +68,7 @@ class Look(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scale: float = 0
     certain: float = 0
     imputed: bool = False
+    id: str = ""
 
     @property
     def speaks(self) -> bool:
@@ -151,6 +152,7 @@ def looks_of(points: Iterable[Point], *, look: int, commit: str) -> Iterator[Loo
                 predicted=round(p.predicted) if p.scale else 0,
                 scale=round(p.scale),
                 certain=round(p.certain) if p.scale else 0,
+                id=p.id,
             )
 
 
@@ -235,7 +237,7 @@ def _cell(bar: str, looks: list[Look], share: float) -> Cell | None:
         return None
     cases = sorted((value, 1 / len(values)) for values in groups.values() for value in values)
     needed = min(len(groups), share * (len(groups) + 1)) - 1e-9
-    (low, high), scaled = _shortest(cases, needed), bar in IN_BYTES
+    (low, high), scaled = shortest(cases, needed), bar in IN_BYTES
     quantiles = [_quantile(cases, p) for p in PROBABILITIES]
     if scaled:
         quantiles = _with_tails(quantiles, low, high)
@@ -257,7 +259,8 @@ def _with_tails(quantiles: list[float], low: float, high: float) -> list[float]:
     return [min(quantiles[0], first), *quantiles[1:-1], max(quantiles[-1], last)]
 
 
-def _shortest(cases: list[tuple[float, float]], needed: float) -> tuple[float, float]:
+def shortest(cases: list[tuple[float, float]], needed: float) -> tuple[float, float]:
+    """Ends of the shortest range of sorted (error, weight) that holds this weight; of equally short ones the nearest to zero."""
     best, start, inside = (math.inf, 0.0, 0.0, 0.0), 0, 0.0
     for value, weight in cases:
         inside += weight

@@ -82,6 +82,9 @@ def training_speed_section(page: Page, speed: dict[str, Any], *, held: bool = Tr
     page.line(
         f"  {say('t-of-the-step')}: ", (", ".join(f"{name} {share:.0%}" for name, share in shares if share >= 0.005), "faint")
     )
+    if speed["unknowns"]:
+        told = (say(f"t-unknown-{one['what'].replace('_', '-')}", share=f"{one['of_step']:.0%}") for one in speed["unknowns"])
+        page.line(f"  {say('t-wider-for')}: ", (", ".join(told), "faint"), hang=2)
     page.line("  ", (say("t-explain-step"), "faint"))
     if "run" in speed:
         run = speed["run"]

@@ -3,6 +3,7 @@
 The block says step time, tokens per second, utilisation, and what a whole run takes.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -88,6 +89,7 @@ class StepTime(msgspec.Struct, frozen=True, kw_only=True):
     peak: float
     factors: Sustained
     bound: str
+    launch_share: float = 0.0
 
     @property
     def step_s(self) -> float:
@@ -129,6 +131,7 @@ def step_time(
         peak=machine(card, "fp32" if job.products in ("fp32", "tf32") else "bf16").flops_per_s,
         factors=own,
         bound=max(term.terms, key=lambda t: t.seconds).name,
+        launch_share=launch_s(job, loads_of(job, parts), own) / term.seconds,
     )
 
 
@@ -244,10 +247,9 @@ def run_of(speed: StepTime, card: Accelerator, *, tokens: int, usd_per_gpu_hour:
     )
 
 
-def as_block(speed: StepTime, bar: Interval | None, run: Run | None) -> dict[str, Any]:
-    """The contract's object; ``terms`` stays a ledger for whoever draws it."""
+def as_block(speed: StepTime, bar: Interval, run: Run | None, unknowns: Iterable[msgspec.Struct] = ()) -> dict[str, Any]:
+    """The contract's object; ``terms`` stays a ledger for whoever draws it, ``unknowns`` is what its bar is wider for."""
     job: Job = speed.job
-    intervals = {"step_s": bar.as_dict("s")} if bar else {}
     block: dict[str, Any] = {
         "step_s": speed.step_s,
         "tokens_per_step": job.tokens,
@@ -257,7 +259,8 @@ def as_block(speed: StepTime, bar: Interval | None, run: Run | None) -> dict[str
         "hfu": speed.hfu,
         "convention": CONVENTION,
         "bound": speed.bound,
-        "intervals": intervals,
+        "intervals": {"step_s": bar.as_dict("s")},
+        "unknowns": [msgspec.to_builtins(one) for one in unknowns],
         "terms": (speed.term,),
     }
     return block | ({"run": msgspec.to_builtins(run)} if run else {})
@@ -329,6 +332,11 @@ def host(on: Loads, own: Sustained) -> Any:
     )
     launches *= 1 + on.overlaps_experts * (INTERLEAVED - 1)
     return launches * (1 + 0.5 * on.full) * (1 - RELEASED * on.graphed) + on.layers * on.hooked * HOOKED_S
+
+
+def launch_s(job: Job, on: Loads, own: Sustained) -> float:
+    """Seconds of a step in which the host launches kernels, were they launched one after the other."""
+    return float(host(on, own) * (job.micro_batches + on.idle))
 
 
 def _sharding(on: Loads, own: Sustained, *, forward: Any, backward: Any) -> Any:

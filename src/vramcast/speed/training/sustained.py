@@ -69,6 +69,12 @@ def sustained(kind: str, attention: str, card_class: str) -> Sustained:
     return msgspec.structs.replace(known, scores=(scores or prior(attention, card_class)).scores)
 
 
+def sources_of(kind: str, card_class: str) -> int:
+    """How many sources timed runs of this kind of framework on this very class of cards."""
+    row = _table().get(f"{kind}|{card_class}")
+    return row.sources if row else 0
+
+
 def kind_of(framework: str, *, compiled: bool) -> str:
     """Which kernels a framework's layers run in: its own fused ones, TorchScript's, a compiler's, or torch's one by one."""
     if framework == "megatron_deepspeed":  # of 2021 and 2022

@@ -10,9 +10,11 @@ from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
 from vramcast.speed.training.job import Job, summed_bytes
 from vramcast.speed.training.step import StepTime, step_time
+from vramcast.speed.training.unknowns import unknowns
 from vramcast.training.shape import Shape, shape_model
 from vramcast.truth.judgement import Judgement, Pair, Unexpressed
 from vramcast.truth.rows import training_speed_words as words
+from vramcast.truth.step_bars import step_interval
 from vramcast.untrusted import finite
 
 Row = dict[str, Any]
@@ -40,7 +42,8 @@ def judge(row: Row) -> Judgement:
         "method": words.method_of(settings),
         "parallel": "+".join(f"{k}{n}" for k in ("tp", "pp", "cp", "ep") if (n := getattr(answer.job, k)) > 1) or "dp",
     }  # fmt: skip
-    pair = Pair(measure="step_s", predicted=answer.step_s, measured=measured_s(row, answer.job))
+    bar = step_interval(answer.step_s, unknowns(answer, model, card_of(row)))
+    pair = Pair(measure="step_s", predicted=answer.step_s, measured=measured_s(row, answer.job), low=bar.low, high=bar.high)
     doubtful, unread = doubt(row), words.unread(settings)
     return Judgement(
         id=row["id"],
