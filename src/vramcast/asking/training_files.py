@@ -38,9 +38,11 @@ def _model_of(settings: Settings) -> None:
 
     path = settings.get("model")
     if path is None:
-        opened = {"model", *(f"shape.{name}" for name in SHAPE)} & settings.opened
+        opened = {"model", *(f"shape.{name}" for name in SHAPE)} & settings.opened.keys()
         if opened and not settings.group("shape").keys() >= {"layers", "hidden", "heads"}:
             held = ", ".join(sorted(name.removeprefix("shape.") for name in opened))
+            names = ", ".join(dict.fromkeys(settings.opened[name] for name in sorted(opened) if settings.opened[name]))
+            held += f" ({printable(names)[:120]})" if names else ""
             raise QuestionError(
                 f"no model: a variable that nobody set holds {held}; name it, vramcast train MODEL --from FILE{_told(settings)}"
             )
@@ -55,6 +57,12 @@ def _model_of(settings: Settings) -> None:
     settings.replace("model", name, f"{settings.because['model']}: {printable(str(path))[:120]}, which is not here, by its name")
 
 
+def _absent(settings: Settings) -> str:
+    """The programs that the files start, which may hold the model and are not here."""
+    absent = ", ".join(dict.fromkeys(settings.absent))
+    return f" ({absent}, which is not at hand, may: give it too with --from)" if absent else ""
+
+
 def _told(settings: Settings) -> str:
     """What the files do say, behind what they lack."""
     told = settings.summary()
@@ -66,7 +74,7 @@ def no_model(settings: Settings | None) -> QuestionError:
     line = "no model: give an id, a path, or a shape (--layers, --hidden, --heads, --ffn, --vocab)"
     if settings is None:
         return QuestionError(line)
-    return QuestionError(f"{line}; the files name none: vramcast train MODEL --from FILE{_told(settings)}")
+    return QuestionError(f"{line}; the files name none{_absent(settings)}: vramcast train MODEL --from FILE{_told(settings)}")
 
 
 def _words_of(settings: Settings) -> dict[str, Any]:

@@ -109,6 +109,11 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, int, ast.expr]]:
             for part, inner in zip(target.elts, value.elts, strict=True):
                 if isinstance(part, ast.Name):
                     yield part.id, part.lineno, inner
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+            for place, part in enumerate(target.elts):  # a, b = function(...)
+                if isinstance(part, ast.Name):
+                    item = ast.Subscript(value=value, slice=ast.Constant(place), ctx=ast.Load())
+                    yield part.id, part.lineno, ast.copy_location(item, value)
 
 
 def _changed(node: ast.AST) -> Iterator[str]:
@@ -142,6 +147,13 @@ def _passed(function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call) ->
         more = [word for word in call.keywords if word.arg not in names]
         keys: list[ast.expr | None] = [ast.Constant(word.arg) if word.arg else None for word in more]
         yield function.args.kwarg.arg, ast.Dict(keys=keys, values=[word.value for word in more])
+
+
+def passed_to(function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
+    """The parameters that a call gives, with the expressions; those of the same name on both sides too."""
+    yield from _passed(function, call)
+    names = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)}
+    yield from ((word.arg, word.value) for word in call.keywords if word.arg in names)
 
 
 def starts_of(function: ast.expr) -> str:

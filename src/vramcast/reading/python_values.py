@@ -5,7 +5,7 @@ Used for ``LLM(...)`` calls and for TrainingArguments in a script. What the tree
 
 import ast
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -13,38 +13,25 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.reading.python_imports import Imports, TextOf, imports_of
 from vramcast.reading.python_methods import in_order, kept_by, method_value
-from vramcast.reading.python_scopes import Binding, Scopes, called, class_values, field_defaults, kept_by_objects, options_of
+from vramcast.reading.python_operators import COMPARES, MACHINE, OF_CARD, OPERATIONS, is_of_card
+from vramcast.reading.python_scopes import (
+    Binding,
+    Scopes,
+    called,
+    class_values,
+    field_defaults,
+    kept_by_objects,
+    options_of,
+    passed_to,
+)
 
 __all__ = ["Open", "Program", "called", "field_defaults", "parse_python"]
 
 _MOST_NODES = 200_000
 _DEEPEST, _MOST_VALUES, _MOST_OF_ONE = 32, 400_000, 20_000
-_LARGEST_POWER, _LARGEST_BASE, _LARGEST, _LONGEST = 16, 10**6, 1e12, 400  # what a length or a batch is worked out with
+_LARGEST, _LONGEST = 1e12, 400  # what a length or a batch is worked out with
 _WRAPS = ("HuggingFaceModel", "Path", "PurePath", "deepcopy", "copy", "OmegaConf", "EasyDict", "Option", "Argument")
 _SPACES = ("Namespace", "SimpleNamespace", "EasyDict", "AttrDict", "DotDict", "Munch", "ConfigDict", "Box", "OrderedDict", "dict")
-_MACHINE = (
-    "is_available",
-    "is_bf16_supported",
-    "is_bfloat16_supported",
-    "exists",
-    "is_flash_attn_2_available",
-)  # tests that pass
-_OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Div: lambda a, b: a / b,
-    ast.Pow: lambda a, b: a**b if 0 <= b <= _LARGEST_POWER and abs(a) <= _LARGEST_BASE else float("inf"),
-}
-_COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Eq: lambda a, b: a == b,
-    ast.NotEq: lambda a, b: a != b,
-    ast.Is: lambda a, b: a is b,
-    ast.IsNot: lambda a, b: a is not b,
-    ast.In: lambda a, b: a in b if isinstance(b, str | list | dict) else False,
-    ast.NotIn: lambda a, b: a not in b if isinstance(b, str | list | dict) else False,
-}
 
 
 class Open(msgspec.Struct, frozen=True):
@@ -68,6 +55,7 @@ class Program:
         for held in self.scopes.bindings.values():
             for name, bindings in held.items():
                 self.names.setdefault(name, bindings[0].value)
+        self._frames: list[tuple[ast.AST, dict[str, Any]]] = []  # the arguments of the calls that are being worked out
         self._steps = self._nested = self._last = 0
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
@@ -125,8 +113,8 @@ class Program:
             decides = isinstance(test.op, ast.Or)
             return decides if decides in parts else None if None in parts else not decides
         if isinstance(test, ast.Compare):
-            return self._compared(test, depth)
-        if isinstance(test, ast.Call) and called(test) in _MACHINE:
+            return isinstance(test.ops[0], ast.Gt | ast.GtE) if is_of_card(test) else self._compared(test, depth)
+        if isinstance(test, ast.Call) and called(test) in MACHINE:
             return True
         value = self.value(test, depth + 1)
         return None if isinstance(value, Open) else bool(value)
@@ -135,7 +123,7 @@ class Program:
         if isinstance(test.left, ast.Name) and test.left.id == "__name__":
             return True
         left, right = self.value(test.left, depth + 1), self.value(test.comparators[0], depth + 1)
-        how = _COMPARES.get(type(test.ops[0]))
+        how = COMPARES.get(type(test.ops[0]))
         if len(test.ops) > 1 or isinstance(left, Open) or isinstance(right, Open) or how is None:
             return None
         return how(left, right)
@@ -205,6 +193,9 @@ class Program:
         """What a name holds here: the last assignment before it whose branch runs, in its scope or one around it."""
         for scope, line in self.scopes.places(node):
             bindings = self.scopes.bindings.get(id(scope), {}).get(node.id)
+            given: dict[str, Any] = next((held for function, held in reversed(self._frames) if function is scope), {})
+            if node.id in given and not any(0 < one.line < line for one in bindings or ()):
+                return given[node.id]
             if not bindings:
                 continue
             found = self._binding(bindings, line, depth)
@@ -319,12 +310,12 @@ class Program:
             return left | right
         if isinstance(node.op, ast.Mod) and isinstance(left, str):
             return method_value("%", left, [right], {}) or Open(ast.unparse(node)[:40])
-        numbers = isinstance(left, int | float) and isinstance(right, int | float) and type(node.op) in _OPERATIONS
+        numbers = isinstance(left, int | float) and isinstance(right, int | float) and type(node.op) in OPERATIONS
         if not numbers or abs(left) > _LARGEST or abs(right) > _LARGEST:
             return Open(ast.unparse(node)[:40])
         if isinstance(node.op, ast.FloorDiv | ast.Div) and not right:
             return Open(ast.unparse(node)[:40])
-        found = _OPERATIONS[type(node.op)](left, right)
+        found = OPERATIONS[type(node.op)](left, right)
         return Open(ast.unparse(node)[:40]) if found == float("inf") else found
 
     def _called(self, node: ast.Call, depth: int) -> Any:
@@ -336,13 +327,9 @@ class Program:
         if name in _SPACES and len(node.args) < 2:
             base = self.value(node.args[0], depth + 1) if node.args else {}
             return {**base, **self.keywords(node)} if isinstance(base, dict) else Open(ast.unparse(node)[:40])
-        if (
-            name == "use_arguments"
-            and node.args
-            and isinstance(node.args[0], ast.Name)
-            and node.args[0].id in self.scopes.classes
-        ):
-            return {**self.built(node.args[0].id, depth + 1), **self.build_arguments}  # BentoML's, of the package's own file
+        first = node.args[0] if node.args else None
+        if name == "use_arguments" and isinstance(first, ast.Name) and first.id in self.scopes.classes:
+            return {**self.built(first.id, depth + 1), **self.build_arguments}  # BentoML's, of the package's own file
         if isinstance(node.func, ast.Name) and name in self.scopes.classes:
             return self.built(name, depth + 1, self.keywords(node))
         other, theirs = self.imports.of_name(name) if isinstance(node.func, ast.Name) else (None, "")
@@ -351,7 +338,9 @@ class Program:
         if name in (*_WRAPS, "create") and node.args:
             return self.value(node.args[0], depth + 1)
         if isinstance(node.func, ast.Name) and name in self.scopes.functions:
-            return self._returned(name, depth)
+            return self._returned(name, node, depth)
+        if name in OF_CARD:
+            return True
         return self._worked(node, name, asked, depth)
 
     def _worked(self, node: ast.Call, name: str, asked: Any, depth: int) -> Any:
@@ -372,13 +361,23 @@ class Program:
             return arguments[1]
         return Open(str(asked) if name in ("get", "getenv") and asked is not None else name or "...")
 
-    def _returned(self, name: str, depth: int) -> Any:
-        """What a function of the program returns, where it has one ``return``."""
+    def _returned(self, name: str, call: ast.Call, depth: int) -> Any:
+        """What a function of the program returns for a call: its one value, else that of the return that no test decides."""
         function = self.scopes.functions[name]
         own = [one for one in ast.walk(function) if isinstance(one, ast.Return) and self.scopes.around.get(id(one)) is function]
-        if len(own) != 1 or own[0].value is None or depth + 4 > _DEEPEST:
+        if not own or depth + 4 > _DEEPEST:
             return Open(name)
-        return self.value(own[0].value, depth + 4)
+        given = {key: self.value(one, depth + 4) for key, one in passed_to(function, call)}
+        self._frames.append((function, given))
+        try:
+            values = [Open(name) if one.value is None else self.value(one.value, depth + 4) for one in own]
+        finally:
+            self._frames.pop()
+        told = [value for value in values if value is not None and not isinstance(value, Open)]
+        if told and all(value == told[0] for value in told[1:]):
+            return told[0]
+        plain = [value for one, value in zip(own, values, strict=True) if one in function.body]
+        return plain[-1] if plain else Open(name)
 
 
 def parse_python(text: str, what: str, text_of: TextOf | None = None, *, depth: int = 0) -> Program:

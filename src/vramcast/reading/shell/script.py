@@ -19,6 +19,8 @@ ASSIGNMENT = re.compile(r"([A-Za-z_]\w{0,60})=(.*)", re.S)
 _AFTER_TEST = re.compile(r"(?P<test>!?\s*\[\[?\s(?:(?!&&|\|\|).)*?\s\]\]?)\s*(?P<how>&&|\|\|)\s*(?P<rest>.+)", re.S)
 _ONE = re.compile(r"[A-Za-z_]\w{0,60}=(?:\"[^\"]*\"|'[^']*'|[^\s;\"'()]*)")
 _SEVERAL = re.compile(rf"(?:{_ONE.pattern}\s+)+{_ONE.pattern}")
+_DEFAULTS = re.compile(r"\$\{([A-Za-z_]\w{0,60}):?=((?:\$\{[^{}]*\}|[^{}\"]){0,300})\}")
+_QUOTES = "\"'"
 _READS = re.compile(
     r"(?:IFS=(?P<quote>[\"']?)\$?'?(?P<by>[^\"' ])'?(?P=quote)\s+)?"
     r"read\s+(?P<array>-\w*a\w*\s+)?(?:-\w+\s+)*(?P<names>[\w\s]+?)\s*<<<\s*(?P<value>.+)",
@@ -134,9 +136,9 @@ def _statement(reader: Reader, text: str) -> None:
     if split := _READS.fullmatch(text):
         _split_into(reader, split)
         return
-    if _SEVERAL.fullmatch(text):  # A="x" B=2
-        for found in _ONE.finditer(text):
-            _statement(reader, found[0])
+    if text.startswith(": ") or _SEVERAL.fullmatch(text):
+        for one in _several(reader, text):
+            _statement(reader, one)
         return
     if element := _ELEMENT.fullmatch(text):
         set_element(reader, element[1], element[2], resolved(unquoted(in_brackets(element[3].strip())), reader.known))
@@ -148,6 +150,13 @@ def _statement(reader: Reader, text: str) -> None:
         return
     for place, command in enumerate(commands_of(text)):
         _command(reader, command, first=not place)
+
+
+def _several(reader: Reader, text: str) -> list[str]:
+    """The assignments of one line: ``A="x" B=2``, and those of ``: "${X:=y}"`` to what nobody set."""
+    if text.startswith(": "):
+        return [f'{name}="{value.strip(_QUOTES)}"' for name, value in _DEFAULTS.findall(text) if not reader.known.get(name)]
+    return [found[0] for found in _ONE.finditer(text)]
 
 
 def _after_test(reader: Reader, found: re.Match[str]) -> None:

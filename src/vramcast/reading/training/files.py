@@ -20,7 +20,7 @@ from vramcast.reading.training.formats import (
     sure_of,
 )
 from vramcast.reading.training.hydra import composed, interpolated
-from vramcast.reading.training.keys import apply, flat
+from vramcast.reading.training.keys import OPEN, apply, flat
 from vramcast.reading.training.mappings import SCRIPTS, contents, mapping_of, parsed
 from vramcast.reading.training.settings import Settings
 from vramcast.reading.training.shell import Command, read_command
@@ -102,6 +102,8 @@ def _from_program(text: str, settings: Settings, where: str, folder: Path | None
     except QuestionError:
         return _from_loop(text, settings, where, folder)
     by_rules("huggingface", _without_run_names("huggingface", keys, settings), settings, where=where)
+    if None in [keys.get(name, 0) for name in ("max_length", "max_seq_length")] and settings.get("seq") is None:
+        settings.unread.append("max_length (None: samples are not cut; --seq says the longest)")
     if settings.get("seq") is None:  # the Trainer's arguments have no length: the program's own names do
         own = {name: value for name, value in constants_of(text, where, text_of).items() if name in _LENGTHS}
         shared.also(settings, own, where=where, every=True)
@@ -264,9 +266,25 @@ def _from_command(command: Command, settings: Settings, path: Path, above: tuple
             formats += _read(found, settings, above)
         elif not (file.endswith((".yaml", ".yml", ".json")) and _by_name(settings, file)):
             settings.unread.append(f"{file} (not found beside {path.name})")
-    if not settings.get("model") and not settings.get("seq"):
+    if not settings.get("model") or not settings.get("seq"):
         formats += _from_script(command, settings, path)
+    _told_by_program(command, settings, path.name)
     return formats + _nested(settings, path.parent)
+
+
+def _told_by_program(command: Command, settings: Settings, where: str) -> None:
+    """What a program's name tells (``qlora.py``: a base of 4 bits), and what is open: how many cards a launcher starts."""
+    quantised = settings.get("quant") or any(re.search(r"bit|quant", key) for key in command.flags)
+    if re.search(r"(?<![a-z])qlora(?![a-z])", command.objective.lower()) and not quantised and settings.get("adapter.rank"):
+        settings.put("quant", "nf4", f"{where}: {command.objective}, by its name")
+    settings.unread += [
+        f"{name} (auto: the program chooses; --targets says which)"
+        for name in ("lora_target_modules", "target_modules")
+        if command.flags.get(name) == "auto"
+    ]
+    counts = [name for name in ("nproc_per_node", "num_processes", "num_gpus") if OPEN.search(str(command.flags.get(name, "")))]
+    if counts and not settings.get("gpus"):
+        settings.unread.append(f"{counts[0]} (how many cards the launcher starts is open: one is taken, --gpu NAMExN says it)")
 
 
 def _from_script(command: Command, settings: Settings, path: Path) -> list[str]:
@@ -274,9 +292,11 @@ def _from_script(command: Command, settings: Settings, path: Path) -> list[str]:
     text_of = texts_beside(path.parent)
     for script in command.scripts[:2]:
         text = text_of(script)
-        if text is not None:
-            with suppress(QuestionError):
-                return _from_program(text, settings, script.rsplit("/", 1)[-1], path.parent)
+        if text is None:
+            settings.absent.append(printable(script.rsplit("/", 1)[-1])[:80])
+            continue
+        with suppress(QuestionError):
+            return _from_program(text, settings, script.rsplit("/", 1)[-1], path.parent)
     return []
 
 
@@ -314,9 +334,10 @@ def _format_of_flags(given: dict[str, Any], where: str, scripts: list[str]) -> s
     except QuestionError:
         if {"deepspeed", "deepspeed_config"} & given.keys():
             return "shared"
-        if not scripts:
+        held = next((str(one) for one in (*scripts, given.get("config")) if isinstance(one, str)), "")
+        if not held:
             raise
-        held = printable(scripts[0].rsplit("/", 1)[-1])[:80]
+        held = printable(held.rsplit("/", 1)[-1])[:80]
         raise QuestionError(
             f"{where} gives no sizes of its own: {held} holds them; give it too, vramcast train --from {where} --from {held}"
         ) from None

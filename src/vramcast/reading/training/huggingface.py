@@ -8,6 +8,18 @@ import re
 from typing import Any
 
 from vramcast.hardware.accelerator import NODE_CARDS
+from vramcast.reading.training.example_scripts import (
+    answers,
+    finds_batch,
+    frozen,
+    modules_named,
+    peft,
+    targets,
+    task,
+    train_mode,
+    tune_type,
+    tuned,
+)
 from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, one_of, text, when, whole
 from vramcast.reading.training.objectives import lengths, loss_type, objective, preference, run_named
 from vramcast.reading.training.settings import UNSET, Settings
@@ -147,47 +159,6 @@ def fsdp_idle(prefix: str) -> tuple[str, ...]:
     return tuple(f"{prefix}{mark}{name}" for name in plain for mark in ("", "fsdp_"))
 
 
-def _train_mode(settings: Settings, value: Any, because: str) -> None:
-    """Firefly's full, lora or qlora."""
-    settings.put("adapter.on", str(value) in ("lora", "qlora"), because)
-    if str(value) == "qlora":
-        settings.put("quant", "nf4", because)
-
-
-def _peft(settings: Settings, value: Any, because: str) -> None:
-    """TRL's own switch of adapters."""
-    settings.put("adapter.on", flag(value), because)
-    settings.put("library.trl", True, because)
-
-
-def _modules_named(settings: Settings, value: Any, because: str) -> None:
-    """DeepSpeed-Chat: every linear layer whose name holds this word; ``layers.`` is the whole stack."""
-    if str(value).strip(".").endswith("layers"):
-        settings.put("adapter.targets", ("all-linear",), because)
-    else:
-        settings.unread.append(f"lora_module_name ({value})")
-
-
-def _frozen(settings: Settings, value: Any, because: str) -> None:
-    """A language model that stays frozen while what stands before it is trained: counted as trained, and told."""
-    if flag(value):
-        settings.unread.append(f"{because.rsplit(': ', 1)[-1]} ({value}: the language model is frozen; it is counted as trained)")
-
-
-def _tuned(settings: Settings, value: Any, because: str) -> None:
-    """Qwen-VL's and LLaVA's ``tune_mm_llm``: the language model is trained where it is on."""
-    if flag(value) is False:
-        _frozen(settings, True, because)
-
-
-def _tune_type(settings: Settings, value: Any, because: str) -> None:
-    """TinyLLaVA's ``tune_type_llm``: full, lora, qlora or frozen."""
-    if str(value) == "frozen":
-        _frozen(settings, True, because)
-    else:
-        _train_mode(settings, value, because)
-
-
 def pixels(settings: Settings, value: Any, because: str) -> None:
     """How large an image may be: told, for the patches of images are counted where ``--images`` asks for them."""
     if value not in UNSET:
@@ -211,6 +182,7 @@ TRAINER: dict[str, Rule] = {
     "fp16": precision("float16"),
     "optim": ("optimizer", text),
     "optim_args": optimizer_args,
+    "auto_find_batch_size": finds_batch,
     "use_liger_kernel": fused_kernels,
     "fsdp": sharding,
     **fsdp_rules("fsdp_config."),
@@ -234,10 +206,10 @@ TRL: dict[str, Rule] = {
     "load_in_8bit": eight_bit,
     "bnb_4bit_quant_type": ("quant.kind", text),
     "use_bnb_nested_quant": ("options.double_quant", flag),
-    "use_peft": _peft,
+    "use_peft": peft,
     "lora_r": ("adapter.rank", whole),
     "lora_dropout": ("adapter.dropout", number),
-    "lora_target_modules": ("adapter.targets", names),
+    "lora_target_modules": ("adapter.targets", targets),
     "lora_target_parameters": ("adapter.parameters", names),
     "lora_modules_to_save": ("adapter.modules_to_save", names),
     "use_dora": ("adapter.dora", flag),
@@ -252,7 +224,7 @@ TRL: dict[str, Rule] = {
     "use_liger_loss": ("loss", when("linear")),
     "max_prompt_length": ("lengths.prompt", whole),
     "max_completion_length": ("lengths.completion", whole),
-    "num_generations": ("options.task", lambda _value: "grpo"),
+    "num_generations": answers,
     "beta": ("preference.beta", number),
     "precompute_ref_log_probs": ("options.frozen_copies", when(0)),
     "use_vllm": ("engine.on", flag),
@@ -260,11 +232,11 @@ TRL: dict[str, Rule] = {
     "vllm_gpu_memory_utilization": ("engine.share", number),
     "vllm_tensor_parallel_size": ("engine.tp", whole),
     "vllm_enable_sleep_mode": ("engine.sleeps", flag),
-    "task": ("options.task", text),
+    "task": task,
     # what the example scripts of PEFT, FastChat, Qwen, InternVL, MedicalGPT, Firefly and DeepSpeed-Chat call the same
     "lora_rank": ("adapter.rank", natural),
     "lora_dim": ("adapter.rank", natural),
-    "lora_module_name": _modules_named,
+    "lora_module_name": modules_named,
     "trainable": ("adapter.targets", names),  # Chinese-LLaMA-Alpaca
     "modules_to_save": ("adapter.modules_to_save", names),
     "load_in_kbits": bits,
@@ -272,13 +244,14 @@ TRL: dict[str, Rule] = {
     "lora_enable": ("adapter.on", flag),  # LLaVA
     "model_max_len": ("seq", whole),
     "use_llm_lora": ("adapter.rank", natural),
-    "target_modules": ("adapter.targets", lambda value: ("all-linear",) if value == "all" else names(value)),
-    "train_mode": _train_mode,
-    "tune_type_llm": _tune_type,
+    "lora_modules": ("adapter.targets", targets),
+    "target_modules": ("adapter.targets", targets),
+    "train_mode": train_mode,
+    "tune_type_llm": tune_type,
     "tune_type_vision_tower": ("options.freezes_towers", lambda value: str(value) == "frozen"),
-    "freeze_llm": _frozen,
-    "tune_mm_llm": _tuned,
-    "tune_mm_mlp_adapter": _frozen,
+    "freeze_llm": frozen,
+    "tune_mm_llm": tuned,
+    "tune_mm_mlp_adapter": frozen,
     "tune_mm_vision": ("options.freezes_towers", when(False, True)),
     "unfreeze_mm_vision_tower": ("options.freezes_towers", when(False, True)),
     **dict.fromkeys(
@@ -310,7 +283,7 @@ IDLE = (
     "eval_on_start", "load_best_model_at_end", "metric_for_best_model", "greater_is_better", "seed", "data_seed", "report_to",
     "push_to_hub", "hub_*", "dataloader_*", "dataset*", "disable_tqdm", "remove_unused_columns", "label_names",
     "group_by_length", "length_column_name", "ddp_timeout", "ddp_find_unused_parameters", "ddp_bucket_cap_mb", "tf32",
-    "resume_from_checkpoint", "torch_empty_cache_steps", "auto_find_batch_size", "neftune_noise_alpha", "include_*",
+    "resume_from_checkpoint", "torch_empty_cache_steps", "neftune_noise_alpha", "include_*",
     "skip_memory_metrics", "full_determinism", "trust_remote_code", "model_revision", "lora_alpha", "lora_task_type",
     "use_rslora", "num_virtual_tokens", "preprocessing_num_workers", "streaming", "local_rank", "use_cpu", "no_cuda",
     "prediction_loss_only", "torch_compile_backend", "torch_compile_mode", "accelerator_config*", "packing_strategy",

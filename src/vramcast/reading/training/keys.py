@@ -118,7 +118,7 @@ def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Ru
             settings.unread += [f"{key} ({value}: what it keeps on the host)"] if "offload" in value.lower() else []
         elif any(isinstance(one, str) and OPEN.search(one) for one in (value if isinstance(value, list) else [value])):
             settings.unread.append(f"{key} ({value})")
-            settings.leave_open(rule[0] if isinstance(rule, tuple) else "")
+            settings.leave_open(rule[0] if isinstance(rule, tuple) else "", value)
         elif value is not None and value != "":
             settings.refused = ""
             read_key(settings, rule, key, value, where)

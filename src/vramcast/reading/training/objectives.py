@@ -56,7 +56,11 @@ def objective(settings: Settings) -> None:
 
 
 def preference(settings: Settings) -> None:
-    """Reference models and engines beside the trained model."""
+    """Reference models and engines beside the trained model; Unsloth's batch of one prompt's answers."""
+    answers, taken = settings.get("round.answers"), settings.get("micro_batch")
+    settings.drop("round.answers")
+    if answers and taken and settings.get("framework") == "unsloth" and taken * (settings.get("accumulate") or 1) % answers:
+        settings.replace("micro_batch", answers, "Unsloth: the batch becomes num_generations where it is no multiple of it")
     if settings.get("options.task") == "grpo":
         if (settings.get("preference.beta") or 0) > 0 and not settings.get("adapter.rank"):
             settings.put("options.frozen_copies", 1, settings.because["preference.beta"])

@@ -37,6 +37,7 @@ _LOADED = {
     "load_in_8bit": "load_in_8bit", "max_seq_length": "max_seq_length", "trust_remote_code": "trust_remote_code",
 }  # fmt: skip
 _TRAINERS = ("Trainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "RewardTrainer", "Seq2SeqTrainer")
+_TASK_OF = {name: name.removesuffix("Trainer").lower() for name in _TRAINERS if name not in ("Trainer", "Seq2SeqTrainer")}
 _OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", "max_prompt_length", "beta")
 _LONGEST = 20_000
 _STARTS = re.compile(
@@ -153,13 +154,37 @@ def settings_of_loop(
     built: dict[str, Any] = {}
     _beside(parse_python(text, where, text_of), built, settings, where)
     if shared.marks(options_of_program(text, where)) >= shared.FEWEST or "lora_r" in built:
-        return constants_of(text, where, text_of), {name: _plain(value) for name, value in built.items()}
+        keys = constants_of(text, where, text_of)
+        _own_model(text, keys, built, settings, where)
+        return keys, {name: _plain(value) for name, value in built.items()}
     if command := command_in(text, where):
         return command
     raise QuestionError(
         f"{where} sets no TrainingArguments, SFTConfig or the like that can be read without running it: vramcast trace -- "
         f"python {where} runs its step without a GPU; or give its settings as flags or as a YAML"
     )
+
+
+_CASTS = re.compile(
+    r"\.(?:bfloat16|half)\(\)|\.to\([^()]*(?:bfloat16|float16)|set_default_dtype|(?:torch_)?dtype=(?:torch\.)?\w*float16"
+)
+_GPT_SIZES = ("n_layer", "n_head", "n_embd")
+
+
+def _own_model(text: str, keys: dict[str, Any], built: dict[str, Any], settings: Settings, where: str) -> None:
+    """A model that the program itself builds: float32 weights where nothing casts them, autocast, nanoGPT's tied head."""
+    if "model_name_or_path" in built or not any(key.rsplit(".", 1)[-1] in _GPT_SIZES for key in keys):
+        return
+    if not _CASTS.search(text):
+        settings.put("param_dtype", "float32", f"{where}: modules are made in float32, and nothing casts them")
+        if "autocast" not in text and "mixed_precision" not in text:
+            settings.put("compute_dtype", "float32", f"{where}: no autocast")
+        elif (word := str(keys.get("dtype"))) in ("bfloat16", "float16"):
+            settings.put("compute_dtype", word, f"{where}: dtype")
+    if re.search(r"^from model import .*\bGPT\b", text, re.M):  # karpathy/nanoGPT, model.py
+        told = {"tied": True, "gated": False, "position": "learned", "norm": "layernorm", "bias": keys.get("bias") is True}
+        for name, value in {**told, "vocab": 50_304}.items():
+            settings.put(f"shape.{name}", value, "nanoGPT, model.py: GPT-2's layers, the head tied to the embedding")
 
 
 def command_in(text: str, where: str) -> str:
@@ -207,14 +232,7 @@ def _own_fields(program: Program) -> dict[str, Any]:
 
 def _beside(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
     """What stands beside the arguments: adapters, quantisation, the model and how it is loaded."""
-    for call in program.calls("LoraConfig", "get_peft_model"):
-        if program.runs(call) is False:
-            continue
-        for name, value in program.keywords(call).items():
-            if name in _LORA:
-                keys.setdefault(_LORA[name], value)
-            if name == "use_gradient_checkpointing":
-                keys.setdefault("gradient_checkpointing", "offload" if value == "unsloth" else value)
+    _adapted(program, keys)
     for call in program.calls("BitsAndBytesConfig"):
         if program.runs(call) is False:  # if args.load_in_4bit: of a switch that is off
             continue
@@ -224,12 +242,38 @@ def _beside(program: Program, keys: dict[str, Any], settings: Settings, where: s
     for call in program.calls("gradient_checkpointing_enable", "prepare_model_for_kbit_training"):
         if program.runs(call) is not False and program.keywords(call).get("use_gradient_checkpointing", True) is True:
             keys.setdefault("gradient_checkpointing", True)
+    _trained_by(program, keys, settings, where)
+    _loaded(program, keys, settings, where)
+
+
+def _adapted(program: Program, keys: dict[str, Any]) -> None:
+    """What adapters are made with: LoraConfig's arguments, Unsloth's get_peft_model."""
+    for call in program.calls("LoraConfig", "get_peft_model"):
+        if program.runs(call) is False:
+            continue
+        for name, value in program.keywords(call).items():
+            gathered = name == "target_modules" and isinstance(value, Open) and _finds_linear_layers(program)
+            if name in _LORA:
+                keys.setdefault(_LORA[name], "all-linear" if gathered else value)
+            if name == "use_gradient_checkpointing":
+                keys.setdefault("gradient_checkpointing", "offload" if value == "unsloth" else value)
+
+
+def _trained_by(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
+    """The trainer that runs: TRL's, its objective, and the lengths that it is given itself."""
     for call in program.calls(*_TRAINERS):
         given = program.keywords(call)
+        if (name := called(call)) in _TASK_OF and program.runs(call) is not False:
+            settings.put("library.trl", True, f"{where}: {name} in line {call.lineno}")
+            settings.put("options.task", _TASK_OF[name], f"{where}: {name} in line {call.lineno}")
         keys.update({name: given[name] for name in _OF_TRAINER if name in given and name not in keys})
         if isinstance(given.get("model"), str):
             keys.setdefault("model_name_or_path", given["model"])
-    _loaded(program, keys, settings, where)
+
+
+def _finds_linear_layers(program: Program) -> bool:
+    """Whether a function of the program gathers its linear layers' names, as qlora.py's ``find_all_linear_names`` does."""
+    return any(re.search(r"(?:all|target)\w*linear|linear\w*(?:names|layers|modules)", name) for name in program.scopes.functions)
 
 
 def _loaded(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
@@ -243,6 +287,9 @@ def _loaded(program: Program, keys: dict[str, Any], settings: Settings, where: s
         if model is not None:
             keys.setdefault("model_name_or_path", model)
         keys.update({_LOADED[name]: value for name, value in given.items() if name in _LOADED and _LOADED[name] not in keys})
+        if given.get("fast_inference") is True:
+            share = given.get("gpu_memory_utilization", 0.5)
+            settings.unread.append(f"fast_inference (vLLM on the same card, gpu_memory_utilization {_plain(share)}: not counted)")
         if "Fast" in ast.unparse(call.func):
             settings.put("framework", "unsloth", f"{where}: {ast.unparse(call.func)} in line {call.lineno}")
 

@@ -1,5 +1,6 @@
 """What training files say, key by key, with the file and key behind every value; nothing is dropped without a word."""
 
+import re
 from typing import Any
 
 from vramcast.ledger import Assumption, Unmodelled
@@ -7,6 +8,7 @@ from vramcast.untrusted import printable
 
 _INNER = ("model", "zero.file", "fetch.", "bucket.", "task.of_name", "targets.")  # not the user's words
 _SUMMARY = 900
+_NAMED = re.compile(r"\$\{?([A-Za-z_]\w{0,60}|\d)")  # a variable in a value
 UNSET = (None, "", "none", "None", "null", "auto")
 
 
@@ -21,7 +23,8 @@ class Settings:
         self.because: dict[str, str] = {}
         self.idle: list[str] = []
         self.unread: list[str] = []
-        self.opened: set[str] = set()  # targets whose value a variable holds that nobody set
+        self.opened: dict[str, str] = {}  # targets whose value a variable holds that nobody set, with the variables
+        self.absent: list[str] = []  # programs that a script starts, and that are not at hand
         self.overruled: list[str] = []  # keys whose value another key of the same target stands before
         self.refused = ""  # the last target that held another value already
         self.missing: list[str] = []  # files pointed to that are not at hand, of which memory depends
@@ -36,10 +39,10 @@ class Settings:
         elif self.values[target] != value:
             self.refused = target
 
-    def leave_open(self, target: str) -> None:
-        """Note that a variable which nobody set decides a target: no default stands for it."""
+    def leave_open(self, target: str, value: Any = "") -> None:
+        """Note that a variable which nobody set decides a target (``value`` names it): no default stands for it."""
         if target and target not in self.values:
-            self.opened.add(target)
+            self.opened.setdefault(target, ", ".join(dict.fromkeys(_NAMED.findall(str(value)[:400]))))
 
     def default(self, target: str, value: Any, because: str) -> None:
         """Set a target as the framework does where nothing is said; not one that a variable holds."""

@@ -101,7 +101,7 @@ def _taken(settings: Settings, key: str, value: Any, where: str) -> bool:
         return False
     named = rule in (RULES["model_name_or_path"], RULES["model_path"]) and named_at_end(value)
     if isinstance(value, str) and OPEN.search(value) and not named:
-        settings.leave_open(rule[0] if isinstance(rule, tuple) else "")
+        settings.leave_open(rule[0] if isinstance(rule, tuple) else "", value)
         return False
     if value is None:
         return True

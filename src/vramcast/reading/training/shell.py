@@ -21,6 +21,7 @@ _RUN_BY_NAME = (".py", ".slurm", ".sbatch")  # what a further command with flags
 _A_RUN = 3  # flags of a command that runs something of its own
 _JOB_CARDS = "#cards of the job"  # no variable's name: what SLURM was asked for
 _MORE_FLAGS = re.compile(r"\$\{\w*(?:ARGS?|OPTS?|OPTIONS|FLAGS|ARGUMENTS)\}", re.I)  # an open array of further flags
+_SWIFT = re.compile(r"(?:^|/)swift[./]cli[./](?:sft|rlhf|pt)(?:\.py)?$")  # the module behind the command of the same name
 END = ";"  # of a statement or an array: a switch there takes no value
 _COMMAND = re.compile(
     r"(?:^|[\s;&/])(?:python[\d.]*|torchrun|deepspeed|accelerate|swift|llamafactory-cli|axolotl)\s.*\s(?:--\w|\+{0,2}[a-z]\w*(?:\.\w+)+=)",
@@ -111,6 +112,8 @@ def _program(command: Command, word: str, following: str) -> None:
     leaf = word.rsplit("/", 1)[-1]
     if leaf == "megatron" and following in ("sft", "rlhf", "pt"):
         command.program = command.program or "megatron_swift"
+    if _SWIFT.search(word):
+        command.program = command.program or "ms_swift"
     for name, program in PROGRAMS.items():
         if leaf == name or (name.endswith("_") and leaf.startswith(name)):
             command.program = command.program or program

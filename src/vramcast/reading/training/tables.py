@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.reading.training import huggingface, shared, shared_names
-from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, text, whole
+from vramcast.reading.training import example_scripts, huggingface, shared, shared_names
+from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, text, when, whole
 from vramcast.reading.training.settings import Settings
 from vramcast.untrusted import printable
 
@@ -297,6 +297,13 @@ MEANINGS: dict[str, Rule] = {
     "lora_on": ("adapter.on", flag),
     "four_bit": huggingface.four_bit,
     "kept_modules": ("adapter.modules_to_save", names),
+    "double_quant": ("options.double_quant", flag),
+    "quant_kind": ("quant.kind", text),
+    "bits": huggingface.bits,
+    "full": ("adapter.on", when(False)),
+    "frozen": example_scripts.frozen,
+    "freezes": ("options.freezes_towers", flag),
+    "tunable": example_scripts.tunable_parts,
     "kl": ("role.kl", number),
     "kl_on": ("role.kl_on", flag),
     "ref_offload": ("role.ref_offload", flag),
@@ -319,4 +326,10 @@ def tables() -> dict[str, Table]:
 
 def program_named(word: str) -> str:
     """The recorded program that a word of a command starts (``openrlhf.cli.train_ppo_ray``); "" for none."""
-    return next((name for name, table in tables().items() if any(part in word for part in table.programs)), "")
+    leaf = word.rsplit("/", 1)[-1]
+    return next((name for name, table in tables().items() if any(_names(part, word, leaf) for part in table.programs)), "")
+
+
+def _names(part: str, word: str, leaf: str) -> bool:
+    """Whether a part of a program's name is in a word; a file's name alone is the whole name of the file."""
+    return part == leaf if part.endswith(".py") and "/" not in part else part in word

@@ -169,6 +169,7 @@ def finish(settings: Settings) -> None:
         settings.drop(f"round.{name}")
     settings.drop("micro_batch.all", "reference.on", "lengths.prompt", "lengths.completion")
     if megatron_:
+        settings.put("optimizer.distributed", True, "verl, config/engine/megatron.yaml: use_distributed_optimizer True")
         megatron.finish(settings)
 
 
