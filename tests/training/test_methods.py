@@ -81,6 +81,11 @@ def test_the_first_step_has_no_states_until_its_end() -> None:
     assert 0 < (forecast.worst.first_step_bytes or 0) <= forecast.worst.peak.bytes
 
 
+def test_deepspeed_makes_the_states_before_the_first_step() -> None:
+    forecast = answer(micro_batch=8, framework="deepspeed", zero=2, gpus=8, parallel=Parallel(dp=8))
+    assert forecast.worst.first_step_bytes == max(i.bytes for i in forecast.worst.instants)
+
+
 def test_ia3_is_smaller_than_lora() -> None:
     ia3 = answer(method="ia3", adapter=Adapter(kind="ia3", targets=("k_proj", "v_proj", "down_proj")))
     assert ia3.trainable_parameters == 32 * (4096 + 4096 + 11008)

@@ -8,6 +8,7 @@ from vramcast import read_model
 from vramcast.reading.training.files import read_training_files
 from vramcast.training.forecast import TrainingForecast, forecast_training
 from vramcast.training.loss import Logits, loss_cost
+from vramcast.training.shape import Shape, shape_model
 from vramcast.workload import Parallel, Training
 
 MODEL = read_model("meta-llama/Llama-3.1-8B", offline=True)
@@ -108,3 +109,33 @@ def test_ms_swift_s_megatron_fuses_its_loss_where_nothing_is_said(flags: str, lo
     script = tmp_path / "sft.sh"
     script.write_text(f"megatron sft --model Qwen/Qwen3-8B --max_length 4096 --micro_batch_size 1 {flags}\n")
     assert read_training_files((str(script),)).get("loss") == loss
+
+
+def test_a_release_of_megatron_bridge_is_no_release_of_the_core() -> None:
+    """Megatron-Bridge 0.1 came with megatron-core 0.14, whose Transformer Engine keeps placeholders."""
+    bridge = gradients(ask(framework="megatron_bridge", framework_version="0.1.0"))
+    assert bridge == gradients(ask(framework="megatron_bridge", framework_version="2025.10"))
+    assert bridge > gradients(ask(framework_version="0.11"))
+
+
+def test_normed_queries_and_keys_are_saved() -> None:
+    """--qk-layernorm: its norms keep their inputs, (8 heads + 4 of keys) x 32 x 2 B a token and layer, and two factors a head."""
+    tokens, layers = 2048, 4
+    kept = [
+        next(t.bytes for i in answer.worst.instants if i.name == "end of forward" for t in i.terms if t.name == "activations")
+        for normed in (False, True)
+        for answer in [
+            forecast_training(
+                Training(model="x", framework="megatron", seq=tokens),
+                model=shape_model(Shape(layers=layers, hidden=256, heads=8, kv_heads=4, ffn=512, vocab=1024, qk_norm=normed)),
+            )
+        ]
+    ]
+    assert kept[1] - kept[0] == pytest.approx(tokens * layers * (8 + 4) * (2 * 32 + 8))
+
+
+def test_the_flag_for_normed_queries_is_read(tmp_path: Path) -> None:
+    script = tmp_path / "pretrain.sh"
+    script.write_text(LINE + "--qk-layernorm\n")
+    settings = read_training_files((str(script),))
+    assert settings.get("shape.qk_norm") is True

@@ -57,3 +57,12 @@ def test_fresh_serving_rows_are_asked() -> None:
     assert len(found.judgements) >= 0.9 * found.rows
     weights = next(s for s in found.scores() if s.group == "all" and s.measure == "weights")
     assert weights.median_error is not None and weights.median_error < 0.01
+
+
+def test_a_counter_read_after_the_first_step_lacks_the_optimizer_s_states(tmp_path: Path) -> None:
+    line = next(line for line in (TRUTH / "fresh" / "training.jsonl").read_text().splitlines() if "fresh8-gnosia" in line)
+    row = line.replace('"foreach"', '"fused"')
+    file = tmp_path / "rows.jsonl"
+    file.write_text(row + "\n" + row.replace("after iteration 1,", "after iteration 10,").replace('"id": "', '"id": "later-'))
+    first, later = (judged.pairs[0].predicted for judged in evaluate([file]).judgements)
+    assert 0.4 < (later - first) / (8 * 64.69e9 / 32) <= 1  # of Adam's two moments; the step's end has them

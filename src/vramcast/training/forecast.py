@@ -100,7 +100,7 @@ def _memory(
         device_bytes=found.device_bytes,
         needed_bytes=found.device_bytes,
         claimed_bytes=whole(found.reserved_bytes),
-        first_step_bytes=_first_step(moments),
+        first_step_bytes=_first_step(moments, rank.recipe.sharding.kind),
     )
     return msgspec.structs.replace(memory, outside=outside_terms(memory, found, card)), found.fitted
 
@@ -111,8 +111,16 @@ def _share(rank: Rank, numbers: StepNumbers, card: Accelerator | None) -> float 
     return reserved_share(rank, numbers, card)
 
 
-def _first_step(moments: tuple[Instant, ...]) -> int:
-    """Peak of the very first step: the optimizer's states do not exist before its end."""
+_STEPS_AT_START = frozenset({"zero1", "zero2", "zero3"})
+
+
+def _first_step(moments: tuple[Instant, ...], sharding: str) -> int:
+    """Peak of the very first step: the optimizer's states do not exist before its end.
+
+    DeepSpeed makes them at the start (runtime/zero/stage_1_and_2.py and stage3.py, initialize_optimizer_states).
+    """
+    if sharding in _STEPS_AT_START:
+        return max(i.bytes for i in moments)
     return max(i.bytes if i.name == STEP else i.without("optimizer") for i in moments)
 
 

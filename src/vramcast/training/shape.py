@@ -11,7 +11,8 @@ from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of a decoder. ``position``: rope, learned or alibi; ``first_dense``: leading layers without experts.
 
-    ``norm``: rmsnorm or layernorm; ``latent``: DeepSeek's attention ranks as (query, kv, nope, rope, value).
+    ``norm``: rmsnorm or layernorm; ``latent``: DeepSeek's attention ranks as (query, kv, nope, rope, value); ``qk_norm``: queries
+    and keys are normed, head by head (Megatron-LM's --qk-layernorm, transformer/attention.py).
     """
 
     layers: int
@@ -29,6 +30,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     norm: str = "rmsnorm"
     bias: bool = False
     qkv_bias: bool = False
+    qk_norm: bool = False
     packed: bool = False
     experts: int = 0
     active: int = 2
@@ -96,11 +98,14 @@ def _attention(shape: Shape) -> tuple[Attention | LatentAttention, tuple[Tensor,
         kv_heads=shape.kv_heads or heads,
         head_dim=shape.head_dim or h // heads,
         rope_dim=-1 if shape.position == "rope" else 0,
+        qk_norm=shape.qk_norm,
     )
+    normed = parts.norms(kind.head_dim, "self_attn.q_norm", "self_attn.k_norm") if shape.qk_norm else ()
     if not shape.packed:
-        return kind, parts.attention(kind, h, bias=shape.bias or shape.qkv_bias, out_bias=shape.bias)
+        return kind, (*parts.attention(kind, h, bias=shape.bias or shape.qkv_bias, out_bias=shape.bias), *normed)
     outputs = (kind.heads + 2 * kind.kv_heads) * kind.head_dim
     return kind, (
+        *normed,
         *parts.linear("self_attn.qkv_proj", outputs, h, "qkv", shard=0, groups=kind.kv_heads, bias=shape.bias or shape.qkv_bias),
         *parts.linear("self_attn.o_proj", h, kind.heads * kind.head_dim, "o", shard=1, groups=heads, bias=shape.bias),
     )

@@ -34,11 +34,14 @@ from vramcast.workload import Training
 
 # Changes of Transformer Engine: the month after, and the release of Megatron-LM's core that followed (none yet for the second)
 REUSES_PLACEHOLDERS, KEEPS_LOGITS = ((2025, 5), (0, 12)), ((2026, 8), (FIRST_YEAR,))
+BRIDGED = (0, 14)  # the core beside Megatron-Bridge's first release (NeMo's container 25.09)
 
 
 def _since(question: Training, change: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:
     month, release = change
     asked = version_of(question, "9999.1")
+    if question.framework == "megatron_bridge" and not is_month(asked):
+        asked = BRIDGED
     return asked >= (month if is_month(asked) else release)
 
 

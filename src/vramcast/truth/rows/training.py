@@ -1,5 +1,6 @@
 """Training rows of the measured corpus: a row's forecast and its measured counters side by side."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -66,7 +67,12 @@ def _pairs(row: dict[str, Any], answer: TrainingForecast) -> Iterator[Pair]:
     rank = _rank(row, answer)
     if row.get("outcome") == "oom":
         return  # what a run held when it ended is no peak of a step
-    forecast = {"allocated": _training_peak(row, rank), "reserved": rank.reserved_bytes, "device": rank.device_bytes}
+    later = _after_first_step(row, rank)
+    forecast = {
+        "allocated": _training_peak(row, rank) - later,
+        "reserved": rank.reserved_bytes - later,
+        "device": rank.device_bytes - later,
+    }
     certain = certain_bytes(rank)
     for key, measure in _COUNTERS.items():
         value = (row.get("measured") or {}).get(key)
@@ -84,6 +90,19 @@ def _training_peak(row: dict[str, Any], rank: RankMemory) -> int:
     loading = max((i.bytes for i in rank.instants if i.name == "load"), default=0)
     stepping = max(i.bytes for i in rank.instants if i.name != "load")
     return rank.allocated_bytes - max(0, loading - stepping)
+
+
+_FIRST = re.compile(r"after (iteration 1|the first iteration)\b", re.IGNORECASE)
+
+
+def _after_first_step(row: dict[str, Any], rank: RankMemory) -> int:
+    """What the peak gains after the first step, of a counter that was read after it: Adam's states are made at its end.
+
+    Megatron-LM prints its memory once, after the first log interval (training/training.py, report_memory_flag).
+    """
+    if not _FIRST.search(str((row.get("measured") or {}).get("counter"))):
+        return 0
+    return max(0, rank.allocated_bytes - (rank.first_step_bytes or rank.allocated_bytes))
 
 
 def _rank(row: dict[str, Any], answer: TrainingForecast) -> RankMemory:

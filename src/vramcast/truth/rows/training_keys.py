@@ -75,7 +75,8 @@ FLAGS = frozenset({
 })  # fmt: skip
 QUIET_FLAGS = frozenset({
     "overlap-grad-reduce", "overlap-param-gather", "disable-bias-linear", "attention-dropout", "hidden-dropout", "bf16", "fp16",
-    "mock-data", "deterministic-mode", "num-layers-per-virtual-pipeline-stage",
+    "mock-data", "deterministic-mode", "num-layers-per-virtual-pipeline-stage", "untie-embeddings-and-output-weights",
+    "recompute-activations", "sequence-parallel",
     "overlap-p2p-communication-warmup-flush", "swiglu", "squared-relu", "mtp-num-layers", "mtp-loss-scaling-factor",
     "data-parallel-sharding-strategy", "outer-dp-sharding-strategy", "recompute-granularity", "recompute-modules",
     "megatron-fsdp-main-params-dtype", "megatron-fsdp-main-grads-dtype", "megatron-fsdp-grad-comm-dtype", "optimizer",

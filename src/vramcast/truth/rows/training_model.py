@@ -22,7 +22,8 @@ def model_of(row: dict[str, Any]) -> Model:
             return model
     if not arch:
         raise VramcastError(f"model {row['model_id']!r} is not in the catalogue and its numbers are not given")
-    return shape_model(shape_of(arch))
+    flags = (row.get("settings") or {}).get("flags") or {}
+    return shape_model(shape_of(arch | {"qk_norm": flags.get("qk-layernorm")}))
 
 
 # The second: torchtitan's flavor 16B has the sizes of V2-Lite (models/deepseek_v3/__init__.py).
@@ -53,6 +54,7 @@ def shape_of(arch: dict[str, Any]) -> Shape:
         vocab=arch.get("vocab") or 32_000,
         tied=bool(arch.get("tied")),
         gated=bool(arch.get("gated_mlp", True)),
+        qk_norm=bool(arch.get("qk_norm")),
         position={"alibi": "alibi", "learned": "learned", "learned_absolute": "learned"}.get(str(arch.get("position")), "rope"),
         experts=experts,
         active=arch.get("topk") or 2,

@@ -71,6 +71,9 @@ def _version(row: dict[str, Any]) -> str | None:
     year = re.search(r"\b(20\d\d)\b(?!-)", text)
     if year and "transformers" not in text:
         return f"{year[1]}.6"  # its middle
+    core = re.search(r"core[ _]r?v?(\d+(?:\.\d+)+)", text)  # Megatron's, beside Bridge's own or alone
+    if core and "egatron" in row["framework"]:
+        return core[1]
     match = re.search(r"transformers (\d[\d.]*)", text) or re.match(r"v?(\d+(?:\.\d+)+)", text)
     return match[1].rstrip(".") if match else None
 
