@@ -3,6 +3,7 @@
 What is typed beside it wins. Of several engines in one artefact the person says which; variables that nobody set are asked for.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from vramcast.asking.asked import Asked, named_cards
-from vramcast.errors import QuestionError
+from vramcast.errors import QuestionError, VramcastError
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.untrusted import existing_path, printable
 from vramcast.workload import Serving
@@ -191,6 +192,9 @@ def question_of_launch(
     kind = Assumption("engine", launch.engine, f"{launch.where or 'the pasted line'} starts it with {printable(model)[:120]}")
     copies = Assumption("replicas", launch.replicas, f"{launch.where}: each like this one, and the answer is for one")
     assumed = (kind, *told, *found.assumed, *((copies,) if launch.replicas > 1 else ()))
+    if held.model is None and "model" in launch.places:
+        loaded = Assumption("model", launch.model, launch.places["model"])
+        assumed = (*assumed, loaded)
     kept = tuple(a for a in answer.assumed if a.name != "engine")
     return msgspec.structs.replace(
         answer, assumed=(*assumed, *kept), unmodelled=(*_in_place_of(launch, table.name), *unread, *found.unmodelled)
@@ -270,16 +274,31 @@ def _named(model: str, launch: "Launch") -> str:
         raise QuestionError(
             f"{launch.where or 'the line'} starts {launch.engine} and names no model: give it, vramcast serve MODEL --from FILE"
         )
-    is_path = model.startswith(("/", "./", "~", "..")) or model.count("/") > 1
+    is_path = model.startswith(("/", "./", "~", "..")) or model.count("/") > 1 or re.match(r"[A-Za-z]:[\\/]", model)
     if not is_path or existing_path(model):
         return model
-    name = model.rstrip("/").rpartition("/")[2]
-    if name.lower() in _MOUNTS:
+    name = re.split(r"[\\/]", model.rstrip("\\/"))[-1]
+    if name.lower() in _MOUNTS or not _names_a_model(name):
+        kind = "file" if name.lower().endswith(".gguf") else "folder"
         raise QuestionError(
-            f"{launch.where or 'the line'} loads {printable(model)[:80]}, a folder of another machine: name its model, "
+            f"{launch.where or 'the line'} loads {printable(model)[:80]}, a {kind} of another machine: name its model, "
             "vramcast serve MODEL --from FILE"
         )
     return name
+
+
+def _names_a_model(name: str) -> bool:
+    """Whether the last part of a path names a known model; a family alone (``/qwen``) names none."""
+    from vramcast.asking.artefact import artefact_of
+    from vramcast.models.reading import read_model
+
+    if not re.search(r"\d", name):
+        return False
+    try:
+        read_model(artefact_of(name).model, offline=True)
+    except VramcastError:
+        return False
+    return True
 
 
 def _cards(launch: "Launch", asked: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Assumption, ...], tuple[Unmodelled, ...]]:

@@ -124,3 +124,68 @@ spec:
 """
     (launch,) = find_launches(pod, "pod.yaml").launches
     assert launch.card == card
+
+
+@pytest.mark.parametrize(
+    ("path", "model"),
+    [
+        (r"C:\Models\Llama-3.2-3B-Instruct-f16.gguf", "Llama-3.2-3B-Instruct"),
+        ("/srv/models/Qwen3-8B", "Qwen3-8B"),
+        ("/qwen", None),  # a family alone is no model
+        ("/srv/MODEL_DIR/MODEL-00001-of-00003.gguf", None),
+        ("/home/me/our-bot-7b-lora-4ep", None),
+    ],
+)
+def test_a_path_of_another_machine(tmp_path: Path, path: str, model: str | None) -> None:
+    name, text = ("Modelfile", f"FROM {path}\n") if path.startswith("C") else ("run.sh", f"vllm serve {path} --dtype half\n")
+    if model is None:
+        with pytest.raises(QuestionError, match="of another machine: name its model, vramcast serve MODEL --from FILE"):
+            _asked(tmp_path, name, text)
+    else:
+        assert _asked(tmp_path, name, text).question.model.endswith(model)
+
+
+@pytest.mark.parametrize(
+    ("step", "model"),
+    [
+        ("hf download Qwen/Qwen3-8B --local-dir /models/ours", "Qwen/Qwen3-8B"),
+        ("git clone https://huggingface.co/Qwen/Qwen3-8B /models/ours", "Qwen/Qwen3-8B"),
+        ("hf download Qwen/Qwen3-8B\nhf download Qwen/Qwen3-4B", "/models/ours"),  # which of them is not told
+        ("hf download yuhuili/EAGLE3-LLaMA3.1-Instruct-8B --local-dir /models/draft", "/models/ours"),
+        ("docker pull Qwen/Qwen3-8B", "/models/ours"),
+    ],
+)
+def test_a_folder_that_the_same_file_fills(step: str, model: str) -> None:
+    (launch,) = find_launches(f"{step}\nvllm serve /models/ours --max-model-len 4096\n", "run.sh").launches
+    assert launch.model == model
+
+
+def test_a_program_that_fills_the_folder_it_serves() -> None:
+    text = """
+from vllm import LLM
+from huggingface_hub import snapshot_download
+MODEL_DIR = "/weights"
+MODEL_NAME = "Qwen/Qwen3-8B"
+def fetch(name, folder):
+    snapshot_download(name, local_dir=folder)
+llm = LLM(MODEL_DIR, max_model_len=4096)
+"""
+    (launch,) = find_launches(text, "serve.py").launches
+    assert launch.model == "Qwen/Qwen3-8B"
+    assert "download step" in launch.places["model"]
+
+
+def test_a_program_of_the_engines_own_words_leaves_its_model_open() -> None:
+    text = "from vllm import AsyncEngineArgs\nargs = parser.parse_args()\nengine_args = AsyncEngineArgs.from_cli_args(args)\n"
+    (launch,) = find_launches(text, "serve.py").launches
+    assert (launch.engine, launch.model) == ("vllm", "${model}")
+
+
+def test_a_script_of_ones_own_hands_its_flags_on() -> None:
+    compose = """
+services:
+  a: {image: "vllm/vllm-openai:v0.11.0", entrypoint: ["/fetch-and-run.sh"], command: --model=Qwen/Qwen3-8B --max-model-len=4096}
+  b: {image: "vllm/vllm-openai:v0.11.0", entrypoint: ["/bin/check.sh"], command: now}
+"""
+    (launch,) = find_launches(compose, "compose.yml").launches
+    assert (launch.model, launch.version) == ("Qwen/Qwen3-8B", "0.11.0")

@@ -47,12 +47,18 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
         found = launches_of(words, held, environment=variables, name=self.name)
         if not found and not self.entry:
             found = of_image(image, words, variables, held, self.name)
-        if not found and self.entry and self.entry[-1].endswith(("serve", "entrypoint.sh", "server", "api_server")):
+        if not found and self.entry and self._enters():
             found = of_image(image, words[len(self.entry) :], variables, held, self.name)
         if not found and (engine := engine_of_environment(variables)):
             launch = launch_of(Program(engine=engine), held, variables, self.name)
             found = (launch,) if launch else ()
         return tuple(self._completed(launch, image) for launch in found)
+
+    def _enters(self) -> bool:
+        """Whether what replaces the entry point hands its arguments on: a server's name, or a script before flags."""
+        hands_on = ("serve", "entrypoint.sh", "server", "api_server")
+        last = self.entry[-1]
+        return last.endswith(hands_on) or (last.endswith(".sh") and bool(self.arguments) and self.arguments[0].startswith("--"))
 
     def _completed(self, launch: Launch, image: str) -> Launch:
         told = image_engine(image)

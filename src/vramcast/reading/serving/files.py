@@ -64,7 +64,7 @@ def read_serving_text(
     """
     what = name or "the text"
     held = Surroundings(where=name, variables=dict(variables or {}), text_of=_files_of(name, folder), others=_inside)
-    found = _read(content, what, held)
+    found = _with_downloads(_read(content, what, held), content)
     if not found.launches:
         raise QuestionError(
             f"{what} starts no engine known here: expected a line such as vllm serve MODEL, llama-server -m FILE, "
@@ -81,7 +81,13 @@ def find_launches(
 ) -> Found:
     """As ``read_serving_text``, with no launches where the text starts nothing. Raises QuestionError for malformed files."""
     held = Surroundings(where=name, variables=dict(variables or {}), text_of=_files_of(name, folder), others=_inside)
-    return _read(content, name or "the text", held)
+    return _with_downloads(_read(content, name or "the text", held), content)
+
+
+def _with_downloads(found: Found, content: str) -> Found:
+    from vramcast.reading.serving.downloads import with_downloads
+
+    return msgspec.structs.replace(found, launches=with_downloads(found.launches, content))
 
 
 def _files_of(name: str, folder: Path | None) -> Callable[[str], str | None]:

@@ -51,6 +51,7 @@ def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
     from vramcast.reading.serving.python_commands import card_of, commands_in
 
     found += commands_in(program, held)
+    found = found or _of_its_command_line(program, packages, held)
     card, cards = card_of(program) if found else ("", 0)
     releases = releases_in(text) or releases_in(held.text_of("requirements.txt") or "") if found else {}
     found = [
@@ -60,6 +61,17 @@ def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
         for launch in found
     ]
     return tuple(launch for place, launch in enumerate(found) if launch not in found[:place])
+
+
+def _of_its_command_line(program: Program, packages: set[str], held: Surroundings) -> list[Launch]:
+    """The engine of a program that takes the engine's own flags (``AsyncEngineArgs.from_cli_args``): its model is open."""
+    for call in program.calls("from_cli_args"):
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if isinstance(owner, ast.Name) and owner.id in _CALLS and (engine := _engine(owner.id, packages)):
+            return [
+                Launch(engine=engine, model="${model}", where=held.at(f"{owner.id}.from_cli_args in line {call.lineno}").where)
+            ]
+    return []
 
 
 def _build_arguments(held: Surroundings) -> dict[str, Any]:
