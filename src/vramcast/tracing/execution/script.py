@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from vramcast.tracing.execution import repeated_loops
 from vramcast.tracing.execution.compiled import compile_what_is_asked
 from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.keeper import Keeper, limit_host_memory
@@ -69,6 +70,7 @@ def run_script(request: ScriptRequest, path: Path, complete: Callable[[TraceResu
     checkpoints.install(session, scratch)
     absent_files.install(session, scratch)
     hub_files.install(session, path.parent)
+    repeated_loops.install(session)
     if request.life:
         session.live()
         generations(session)

@@ -107,6 +107,11 @@ class Session:
         """Steps that every optimizer of the program has made; where each parameter has its own, all of them make one step."""
         return min(self._steps.values(), default=0)
 
+    @property
+    def made_steps(self) -> int:
+        """Steps of all optimizers together."""
+        return self._steps.total()
+
     def trace(self, program: "Callable[[], object]", *, steps: int) -> str:
         """Record a program until it ends or has made ``steps`` optimizer steps; what it raised in a line, "" for nothing."""
         self.wanted_steps = steps

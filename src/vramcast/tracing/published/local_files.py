@@ -28,7 +28,7 @@ _PICTURE = (640, 480)  # as most of COCO
 # Words in the name of a file that sets a program or lists names: it is not data.
 _SETTINGS = re.compile(
     r"config|cfg|setting|param|args|vocab|merges|token|special|meta|index|mapping|label|class(es)?$|require|state|template|schema"
-    r"|credential|secret|package|license|version|results?$|log$|cache|stats|credentials|list$|manifest|name",
+    r"|credential|secret|package|license|version|results?$|log$|cache|stats|credentials|(^|_)list(_|$)|attr|manifest|name",
     re.IGNORECASE,
 )
 

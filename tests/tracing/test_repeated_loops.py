@@ -1,0 +1,72 @@
+"""Evaluation loops that ask for the same memory again and again end early; nothing else does."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.torch
+pytest.importorskip("torch")
+
+from vramcast.tracing.execution.repeated_loops import _FOLLOW, Loops, _compiled  # noqa: E402
+
+
+def _session() -> Any:
+    log = SimpleNamespace(allocations=[])
+    recorder = SimpleNamespace(log=log, live_bytes=0)
+    return SimpleNamespace(mode=SimpleNamespace(operators=0), recorder=recorder, notes={}, made_steps=0)
+
+
+def _round(session: Any, size: int = 64) -> None:
+    session.mode.operators += 10
+    session.recorder.log.allocations.append(SimpleNamespace(size=size))
+
+
+def test_a_loop_whose_rounds_repeat_themselves_ends_and_is_told() -> None:
+    session = _session()
+    for _ in Loops(session, seconds=0).follow(range(1000), "estimate_loss", 7):
+        _round(session)
+    assert len(session.recorder.log.allocations) == 7
+    assert list(session.notes) == [
+        "the loop of estimate_loss in line 7 asks for the same memory in every round: ended after 7 rounds"
+    ]
+
+
+@pytest.mark.parametrize("kind", ["grows", "keeps", "steps", "goes backward", "asks for nothing", "is short"])
+def test_a_loop_that_does_anything_else_runs_as_it_is(kind: str) -> None:
+    session = _session()
+    loops = Loops(session, seconds=1e6 if kind == "is short" else 0)
+    rounds = 0
+    for rounds in loops.follow(range(1, 51), "evaluate", 1):
+        if kind != "asks for nothing":
+            _round(session, size=rounds if kind == "grows" else 64)
+        session.recorder.live_bytes += kind == "keeps"
+        session.made_steps += kind == "steps"
+        loops.backwards += kind == "goes backward"
+    assert (rounds, session.notes) == (50, {})
+
+
+def test_only_loops_of_evaluating_functions_are_followed_and_lines_stay() -> None:
+    seen: list[tuple[str, int]] = []
+
+    def follow(given: Any, name: str, line: int) -> Any:
+        seen.append((name, line))
+        return given
+
+    text = """
+def estimate_loss():
+    return [k for k in range(2)], [print for _ in range(1)]
+def validate(loader):
+    for batch in loader:
+        last = batch
+    return last
+def train(loader):
+    for batch in loader:
+        last = batch
+    return last
+found = validate([1, 2]) + train([3])
+"""
+    names: dict[str, Any] = {_FOLLOW: follow}
+    exec(_compiled(text, "train.py"), names)
+    assert (names["found"], seen) == (5, [("validate", 5)])
+    assert names["train"].__code__.co_firstlineno == 8
