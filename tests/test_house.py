@@ -4,6 +4,8 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,30 +44,42 @@ def _name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def _imports(path: Path):
-    for node in ast.walk(ast.parse(path.read_text())):
+@cache
+def _nodes(path: Path) -> tuple[ast.AST, ...]:
+    """The module and every node in it: each file is parsed once for all the rules."""
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+@cache
+def _imports(path: Path) -> tuple[tuple[ast.AST, str], ...]:
+    found: list[tuple[ast.AST, str]] = []
+    for node in _nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module:
-            yield node, node.module
+            found.append((node, node.module))
         elif isinstance(node, ast.Import):
-            yield from ((node, alias.name) for alias in node.names)
+            found += [(node, alias.name) for alias in node.names]
+    return tuple(found)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_dependencies_point_downwards(path: Path) -> None:
+def test_dependencies_point_downwards() -> None:
+    wrong = [told for path in MODULES for told in _upwards(path)]
+    assert not wrong, "\n".join(wrong)
+
+
+def _upwards(path: Path) -> Iterator[str]:
+    """Imports of what is not below the module's package; the top of the house may import anything."""
     package = path.relative_to(ROOT).parts[0].removesuffix(".py")
-    if package not in LAYERS:
-        pytest.skip("top of the house")
-    for _, module in _imports(path):
+    for _, module in _imports(path) if package in LAYERS else ():
         parts = module.split(".")
         if parts[0] != "vramcast" or len(parts) < 2 or parts[1] == package or parts[1] not in LAYERS:
             continue
-        allowed = LAYERS[parts[1]] < LAYERS[package] or (package, parts[1]) in SIDEWAYS
-        assert allowed, f"{package} imports {module}, which is not below it"
+        if LAYERS[parts[1]] >= LAYERS[package] and (package, parts[1]) not in SIDEWAYS:
+            yield f"{_name(path)} imports {module}, which is not below it"
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_every_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no docstring"
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [_name(path) for path in MODULES if not ast.get_docstring(_nodes(path)[0])]  # type: ignore[arg-type]
+    assert not silent, f"no docstring: {', '.join(silent)}"
 
 
 def test_importing_the_package_stays_light() -> None:
@@ -123,7 +137,7 @@ def test_no_two_modules_need_each_other() -> None:
     assert not needs, f"these import each other in a circle: {', '.join(sorted(needs))}"
 
 
-def _modules(path: Path):
+def _modules(path: Path) -> Iterator[str]:
     for node, module in _imports(path):
         yield module
         yield from (f"{module}.{alias.name}" for alias in node.names)
@@ -144,17 +158,23 @@ def _words(node: ast.AST) -> list[str]:
     return [n.value for n in held if isinstance(n, ast.Constant) and isinstance(n.value, str)]
 
 
-@pytest.mark.parametrize("path", [p for p in MODULES if _name(p).split("/")[0] != "models"], ids=_name)
-def test_what_hangs_on_a_model_class_stands_in_its_row(path: Path) -> None:
+def test_what_hangs_on_a_model_class_stands_in_its_row() -> None:
     """Outside models/ no collection names two classes, and no family is compared with a name: ask models.classes."""
+    apart = [p for p in MODULES if _name(p).split("/")[0] != "models" and _name(p) not in NAMES_OF_OTHERS]
+    wrong = [told for path in apart for told in _asks_for_classes(path)]
+    assert not wrong, "\n".join(wrong)
+
+
+def _asks_for_classes(path: Path) -> Iterator[str]:
     from vramcast.models.classes import known_classes
 
-    if _name(path) in NAMES_OF_OTHERS:
-        pytest.skip("other programs' own words")
-    for node in ast.walk(ast.parse(path.read_text())):
-        named = set(_words(node)) & set(known_classes())
-        assert len(named) < 2, f"line {node.lineno} names {', '.join(sorted(named))}: a fact of a class is a column of its row"
+    classes = set(known_classes())
+    for node in _nodes(path):
+        named = set(_words(node)) & classes
+        if len(named) > 1:
+            yield f"{_name(path)}:{node.lineno} names {', '.join(sorted(named))}: a fact of a class is a column of its row"
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
         asks = [s for s in sides if isinstance(s, ast.Attribute) and s.attr in ("family", "text_class")]
-        told = {n.value for s in sides for n in ast.walk(s) if isinstance(n, ast.Constant)}
-        assert not (asks and told & set(known_classes())), f"line {node.lineno} asks for a family by name"
+        told = {n.value for s in sides if asks for n in ast.walk(s) if isinstance(n, ast.Constant)}
+        if asks and told & classes:
+            yield f"{_name(path)}:{node.lineno} asks for a family by name"

@@ -4,13 +4,14 @@ import json
 import os
 import re
 import statistics
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from vramcast.training.forecast import forecast_training
 from vramcast.training.shape import Shape, shape_model
-from vramcast.truth.judgement import Unexpressed
+from vramcast.truth.judgement import Judgement, Unexpressed
 from vramcast.truth.rows.training import judge
 from vramcast.units import GiB
 from vramcast.workload import Adapter, Parallel, Training
@@ -58,15 +59,24 @@ def corpus(name: str) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@cache
+def judged_rows(name: str) -> list[tuple[dict, Judgement | None]]:
+    """Every row of a corpus with its judgement, None for one that cannot be expressed; judged once for all tests here."""
+    return [(row, _judged(row)) for row in corpus(name)]
+
+
+def _judged(row: dict) -> Judgement | None:
+    try:
+        return judge(row)
+    except Unexpressed:
+        return None
+
+
 @pytest.mark.shared
 def test_every_counter_keeps_its_budget() -> None:
     errors: dict[tuple[str, str], list[float]] = {}
-    for row in corpus("training_memory.jsonl"):
-        if row["quality"] == "C":
-            continue
-        try:
-            judged = judge(row)
-        except Unexpressed:
+    for row, judged in judged_rows("training_memory.jsonl"):
+        if row["quality"] == "C" or judged is None:
             continue
         source = re.match(r"(?:github.com/)?([\w.-]+/[\w.-]+)", row["source"])[1]
         for pair in judged.pairs:
@@ -78,19 +88,11 @@ def test_every_counter_keeps_its_budget() -> None:
 
 @pytest.mark.shared
 def test_runs_that_did_not_fit_are_called() -> None:
-    called = [_call(row) for row in corpus("training_oom.jsonl")]
+    called = [judged.fit_called if judged else "" for _, judged in judged_rows("training_oom.jsonl")]
     assert sum(c in ("no", "tight") for c in called) / len(called) >= 0.95
 
 
 @pytest.mark.shared
 def test_runs_that_did_fit_are_not_refused() -> None:
-    called = [_call(row) for row in corpus("training_memory.jsonl")]
-    called = [c for c in called if c]
+    called = [judged.fit_called for _, judged in judged_rows("training_memory.jsonl") if judged and judged.fit_called]
     assert called.count("no") / len(called) <= 0.03
-
-
-def _call(row: dict) -> str:
-    try:
-        return judge(row).fit_called
-    except Unexpressed:
-        return ""

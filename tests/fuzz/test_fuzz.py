@@ -9,11 +9,11 @@ pytestmark = pytest.mark.torch  # an unknown model_type asks transformers, where
 RUNS = {
     "training file": 120,
     "training text": 120,
-    "launch": 150,
+    "launch": 100,
     "engine line": 120,
-    "anything": 150,
+    "anything": 60,
     "serve": 120,
-    "train": 150,
+    "train": 80,
 }
 NOT_TIMED = ("too slow", "too much memory")  # a machine under load, or a first import: tools/fuzz.py tells
 

@@ -143,30 +143,43 @@ def test_generation_stands_beside_the_forecast_of_transformers(tiny: str) -> Non
 
 def test_two_ranks_train_together(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["measure", tiny, "--device", "cpu", "--seq", "16", "--warmup", "1", "--repeats", "1", "--fsdp", "--gpus", "2"]
-    assert run([*asked, "--timeout", "60", "--json"]) == 0
+    assert run([*asked, "--timeout", "600", "--json"]) == 0
     measured = json.loads(capsys.readouterr().out)["measured"]
     assert measured["outcome"] == "ran", measured
     assert len(measured["ranks"]) == 2
 
 
+# The command line, which waits for its end where it has kept its first case: the kill falls in the middle of the sweep.
+_WAITING_AFTER_A_CASE = """
+import signal, sys
+from vramcast.measuring.store import Store
+keep = Store.put
+def put(store, key, case):
+    keep(store, key, case)
+    print("kept", flush=True)
+    signal.pause()
+Store.put = put
+from vramcast.cli import run
+run(sys.argv[1:])
+"""
+
+
 def test_a_killed_sweep_is_resumed_not_repeated(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = tmp_path / "runs.sqlite"
     sweep = ["measure", tiny, "--device", "cpu", "--seq", "16", "--warmup", "1", "--repeats", "1", "--method", "lora"]
-    sweep += ["--sweep", "rank=2", "micro_batch=1,512", "--store", str(store), "--json"]
-    program = [sys.executable, "-m", "vramcast", *sweep]
-    child = subprocess.Popen(program, env={**os.environ, "PYTHONPATH": SRC}, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not store.exists() or not len(Store(store)):
-        assert time.monotonic() < deadline, "no case was finished"
-        time.sleep(0.05)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    sweep += ["--sweep", "rank=2", "micro_batch=1,2", "--store", str(store), "--json"]
+    child = subprocess.Popen(
+        [sys.executable, "-c", _WAITING_AFTER_A_CASE, *sweep], env={**os.environ, "PYTHONPATH": SRC}, stdout=subprocess.PIPE
+    )
+    with child:
+        assert child.stdout is not None and child.stdout.readline() == b"kept\n", "no case was finished"
+        child.send_signal(signal.SIGKILL)
     kept = {case.id: case.figures for case in Store(store).cases()}
-    assert len(kept) == 1, "the kill must fall in the middle"
+    assert len(kept) == 1
     exported = tmp_path / "runs.jsonl"
     assert run([*sweep, "--export", str(exported)]) == 0
     rows = json.loads(capsys.readouterr().out)["sweep"]
-    assert [(r["rank"], r["micro_batch"]) for r in rows] == [(2, 1), (2, 512)]
+    assert [(r["rank"], r["micro_batch"]) for r in rows] == [(2, 1), (2, 2)]
     assert rows[0]["figures"] == next(iter(kept.values())), "finished cases come from the store"
     assert len(exported.read_bytes().splitlines()) == 2
 
@@ -177,7 +190,7 @@ def test_a_worker_ends_with_its_parent(tmp_path) -> None:
     reading, writing = os.pipe()
     program = (
         f"import os, time; os.dup2({reading}, 0)\nfrom vramcast.children import end_with_parent\n"
-        f"end_with_parent(0, {str(folder)!r})\ntime.sleep(60)"
+        f"end_with_parent(0, {str(folder)!r})\ntime.sleep(600)"
     )
     env = {**os.environ, "PYTHONPATH": SRC}
     follower = subprocess.Popen([sys.executable, "-c", program], pass_fds=[reading], env=env, start_new_session=True)
@@ -186,7 +199,7 @@ def test_a_worker_ends_with_its_parent(tmp_path) -> None:
     time.sleep(0.3)
     assert follower.poll() is None, "bytes for other ranks are not the end"
     os.close(writing)
-    assert follower.wait(20) == -signal.SIGKILL
+    assert follower.wait(120) == -signal.SIGKILL
     assert not folder.exists()
 
 

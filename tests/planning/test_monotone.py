@@ -20,7 +20,7 @@ MODELS = [
     "mistralai/Mistral-7B-v0.1", "microsoft/phi-4",
 ]  # fmt: skip
 GPUS = ["H100", "A100-80G", "4090", "3090", "MI300X"]
-QUESTIONS = int(os.environ.get("VRAMCAST_RANDOM_QUESTIONS", "160"))
+QUESTIONS = int(os.environ.get("VRAMCAST_RANDOM_QUESTIONS", "80"))
 ROUNDING = 2**21  # of blocks and segments that tensors are placed in
 SEGMENTS = 0.01  # of the whole: what one size leaves of its last segments another may fill (0.6 % of a replayed 8B step)
 

@@ -12,9 +12,9 @@ LONG, SECONDS = 40_000, 10.0  # a square of the length took minutes
 @pytest.mark.parametrize("mark", ["\n", " \n", " "])
 @pytest.mark.parametrize("ending", [".sh", ".yaml", ".bat", ".properties", ".pbtxt", ".env", ".tf", ".ps1", ".md"])
 def test_one_mark_repeated(ending: str, mark: str) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     assert kinds_of((mark * (LONG // len(mark))).encode(), f"x{ending}") == ()
-    assert time.monotonic() - begun < SECONDS
+    assert time.process_time() - begun < SECONDS
 
 
 def test_properties_of_other_programs_are_no_server() -> None:

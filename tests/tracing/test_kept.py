@@ -22,7 +22,7 @@ CONFIG = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 2,
     "num_key_value_heads": 2, "vocab_size": 128,
 }  # fmt: skip
-_LONG_S = 60
+_LONG_S = 300
 
 
 @pytest.fixture
