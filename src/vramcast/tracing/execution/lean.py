@@ -29,8 +29,7 @@ def import_little(*, alone: bool) -> None:
 
     ``alone``: the process will trace no model of several ranks.
     """
-    if _DYNAMO not in sys.modules:
-        _postpone_dynamo()
+    postpone_dynamo()
     if "transformers" not in sys.modules:
         when_imported("transformers.utils.import_utils", _read_once)
         when_imported("transformers.utils.import_utils", partial(_spare, _SPARED + _SPARED_ALONE * alone))
@@ -46,10 +45,11 @@ class _Postponed(ModuleType):
         return getattr(self, name)
 
 
-def _postpone_dynamo() -> None:
+def postpone_dynamo() -> None:
+    """Import Dynamo when somebody asks it for something, and not before; nothing where it is imported already."""
     import torch
 
-    spec = importlib.util.find_spec(_DYNAMO)
+    spec = None if _DYNAMO in sys.modules else importlib.util.find_spec(_DYNAMO)
     if spec is None or spec.loader is None:
         return
     module = _Postponed(_DYNAMO)

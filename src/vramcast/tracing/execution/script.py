@@ -16,6 +16,7 @@ from vramcast.tracing.execution import repeated_loops
 from vramcast.tracing.execution.compiled import compile_what_is_asked
 from vramcast.tracing.execution.garbage import settle
 from vramcast.tracing.execution.keeper import Keeper, limit_host_memory
+from vramcast.tracing.execution.lean import postpone_dynamo
 from vramcast.tracing.execution.overlay import Overlay
 from vramcast.tracing.execution.ranks import sharding
 from vramcast.tracing.execution.ranks.spawned import join_as_first, pretend_to_spawn, processes_asked
@@ -55,6 +56,7 @@ from vramcast.tracing.request import ScriptRequest, TraceResult
 def run_script(request: ScriptRequest, path: Path, complete: Callable[[TraceResult], TraceResult]) -> None:
     """Run ``argv`` as ``python`` would, as if a GPU were there; ``path`` gets the result, with all up to where it stopped."""
     os.environ.update(request.environment)
+    postpone_dynamo()
     try:
         session = Session(backend="cuda", device=request.device, lines=True, limit=request.operator_limit)
     except (FakeCudaError, ImportError, AttributeError) as lack:

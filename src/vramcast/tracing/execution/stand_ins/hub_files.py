@@ -178,13 +178,18 @@ def _downloads(hub: MadeUpHub, module: Any) -> None:
             hub.tell(repo_id, _WEIGHTS)
             return str(place / file)
 
+    download.before_made_up = original  # type: ignore[attr-defined]
     module.hf_hub_download = download
     sys.modules["huggingface_hub"].hf_hub_download = download  # type: ignore[attr-defined]
 
 
 def _copies(module: Any) -> None:
-    """Ask the hub for the published model where a script names a copy of it in a folder that is not here."""
+    """Ask the hub for the published model where a script names a copy of it in a folder that is not here.
+
+    Transformers' own methods ask the hub itself and for a whole folder where it is silent, not for one file after another.
+    """
     original = module.cached_files
+    module.hf_hub_download = getattr(module.hf_hub_download, "before_made_up", module.hf_hub_download)
 
     @functools.wraps(original)
     def find(path_or_repo_id: Any, *args: Any, **options: Any) -> Any:

@@ -11,14 +11,17 @@ from vramcast.tracing.execution.stand_ins.imported import when_imported
 
 
 def install(session: Session) -> None:
-    """Make transformers' ``from_pretrained`` build the model from its config, where it would have left the weights."""
-    try:
-        import transformers
-    except ImportError:
-        return
-    base = transformers.modeling_utils.PreTrainedModel
+    """Make ``from_pretrained`` build the model from its config, where it would have left the weights."""
+    when_imported("transformers.modeling_utils", lambda module: _transformers(module, session))
+    when_imported("diffusers.models.modeling_utils", lambda module: _diffusers(module, session))
+
+
+def _transformers(modeling_utils: Any, session: Session) -> None:
+    """The language models of transformers, on the device that the script names."""
 
     def from_pretrained(cls: Any, name: Any, /, *_: Any, config: Any = None, **options: Any) -> Any:
+        import transformers
+
         if config is None or isinstance(config, str):
             known = {k: options[k] for k in _OF_THE_CONFIG if k in options}
             config = transformers.AutoConfig.from_pretrained(config or name, **known)
@@ -31,13 +34,12 @@ def install(session: Session) -> None:
             model = from_config(cls, config, dtype)
         if scheme:
             four_bit.quantize_linears(model, scheme=scheme, device=card)
-            if transformers.modeling_utils.is_fsdp_enabled():
+            if modeling_utils.is_fsdp_enabled():
                 four_bit.onto_host(model)
         model.name_or_path = str(name)
         return model.eval()
 
-    base.from_pretrained = classmethod(from_pretrained)
-    when_imported("diffusers.models.modeling_utils", lambda module: _diffusers(module, session))
+    modeling_utils.PreTrainedModel.from_pretrained = classmethod(from_pretrained)
 
 
 _OF_THE_CONFIG = ("revision", "token", "cache_dir", "local_files_only", "subfolder", "trust_remote_code")

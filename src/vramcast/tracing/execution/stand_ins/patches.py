@@ -224,6 +224,4 @@ def sharding_propagation(mode: TracingMode) -> None:
 
 def transformers() -> None:
     """Transformers takes fake tensors for a graph capture and builds full masks, which rules the flash kernel out."""
-    import transformers.utils.import_utils as utilities
-
-    utilities.is_fake_tensor = lambda _: False
+    when_imported("transformers.utils.import_utils", lambda module: setattr(module, "is_fake_tensor", lambda _: False))
