@@ -38,7 +38,7 @@ def compute_buffers(
     b = Builder(batch, habits, model.hidden, schedule.backends - 1)
     outside = Weights(b.graph, outer, schedule.backends - 1)
     x = _embedded(b, outside)
-    kept = list(_thinned(layers, schedule.backends - 1))
+    kept = [layer for layer, _ in thinned(layers, schedule.backends - 1)]
     narrow = _per_layer_width(layers)
     inputs = _per_layer_inputs(b, outside, x, narrow * len(layers))
     for index, layer in enumerate(kept):
@@ -95,16 +95,21 @@ def _with_layer_input(b: Builder, weights: Weights, inputs: Node, x: Node, width
     return b.add(b.norm(b.matmul(weights["proj.weight"], chosen, b.hidden), weights.get("post_norm.weight")), x)
 
 
-def _thinned(layers: Iterable[Layer], host: int) -> Iterator[Layer]:
-    """At most three layers of each run of equal ones; sizes matter only for weights on the host, which may be copied."""
+Mark = tuple[tuple[str, int, int], ...]
+
+
+def thinned(layers: Iterable[Layer], host: int) -> Iterator[tuple[Layer, Mark]]:
+    """At most three layers of each run of equal ones, each with what of its tensors decides the buffers.
+
+    That is their names and places, and the sizes of those on the host alone: a weight is copied from there, not from a card.
+    """
     run, before = 0, None
     for layer in layers:
-        sizes = tuple((place, size if place == host else 0) for size, place in layer.stored.values())
-        mark = (id(layer.block), layer.cache, sizes)
-        run = run + 1 if mark == before else 1
-        before = mark
+        mark = tuple([(name, place, size if place == host else 0) for name, (size, place) in layer.stored.items()])
+        run = run + 1 if before == (id(layer.block), layer.cache, mark) else 1
+        before = (id(layer.block), layer.cache, mark)
         if run <= 3:
-            yield layer
+            yield layer, mark
 
 
 def _layer(b: Builder, layer: Layer, x: Node, *, last: bool) -> Node:

@@ -5,7 +5,7 @@ changes with the context, so each allocation on paper is kept as a line with the
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -14,7 +14,7 @@ from vramcast.models.layers import Attention, Experts
 from vramcast.quantity import Number, is_array, minimum, where
 from vramcast.serving.engines.llama_cpp.affine import Span, line
 from vramcast.serving.engines.llama_cpp.building import Batch, Habits
-from vramcast.serving.engines.llama_cpp.compute import Layer, compute_buffers
+from vramcast.serving.engines.llama_cpp.compute import Layer, compute_buffers, thinned
 from vramcast.serving.engines.llama_cpp.loading import PlacedModel
 from vramcast.serving.engines.llama_cpp.scheduler import Schedule
 from vramcast.serving.engines.llama_cpp.settings import LlamaSettings
@@ -108,7 +108,18 @@ def _pieces_of(placed: PlacedModel, settings: LlamaSettings) -> Pieces:
     return _pieces(placed, batch, _habits(settings), schedule, unit=settings.cache.padding, everywhere=everywhere)
 
 
-@by_identity(most=512)
+def _what_decides(
+    placed: PlacedModel, batch: Batch, habits: Habits, schedule: Schedule, *, unit: int, everywhere: bool
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """What the graph is made of: where a run of equal layers ends is not, so that most splits over cards share one."""
+    kept = [*thinned(placed.layers, schedule.backends - 1)]
+    marks = tuple([(layer.cache, mark) for layer, mark in kept])
+    outer = tuple(placed.outer.items())
+    blocks = [layer.block for layer, _ in kept]
+    return (placed.model, *blocks), (marks, outer, len(placed.layers), batch, habits, schedule, unit, everywhere)
+
+
+@by_identity(most=512, decides=_what_decides)
 def _pieces(placed: PlacedModel, batch: Batch, habits: Habits, schedule: Schedule, *, unit: int, everywhere: bool) -> Pieces:
     """``unit``: what cells are a multiple of; ``everywhere``: windows reach over all of them."""
     layers, outer, own = placed.layers, placed.outer, schedule
