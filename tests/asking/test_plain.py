@@ -11,6 +11,8 @@ from vramcast.cli import run
 @pytest.mark.parametrize(
     ("text", "command", "model", "flags"),
     [
+        ("tokens per second llama 70b on 2x 3090", "fit", "llama 70b", "--gpu=3090x2 --context=2048 --only=run"),
+        ("tokens per second qwen3 8b on a 4090", "serve", "qwen3 8b", "--gpu=4090 --context=2048 --prompt=1024 --output=256"),
         ("llama 3.1 8b on a 4090", "fit", "llama 3.1 8b", "--gpu=4090"),
         ("can I run qwen3 32b on 2x 3090 with 32k?", "fit", "qwen3 32b", "--gpu=3090x2 --context=32k --only=run"),
         ("can i run deepseek r1 on 8xA100 80GB", "fit", "deepseek r1", "--gpu=A100 80GBx8 --only=run"),

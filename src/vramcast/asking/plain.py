@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vramcast.asking.plain_model import Found, foreign_words, is_model, model_in
+from vramcast.asking.plain_model import Found, foreign_words, is_model, model_in, outgrows
 from vramcast.asking.plain_words import (
     AFTER,
     ASKING,
@@ -217,6 +217,8 @@ def _is_open(model: str, said: _Said) -> bool:
 
     known = {"context", "concurrency"} | ({"batch"} if said.settings.get("batch") == "1" else set())
     one_way = said.card and said.wanted in ("users", "longest", "speed", "batch")
+    if said.wanted == "speed" and said.card and outgrows(model, said.card, said.count):
+        one_way = ""  # nobody runs it as published there: the page shows the speed in each format
     if said.settings.keys() - known or one_way or said.wanted == "time":
         return False
     return not artefact_of(model).engine and not take_apart(model).ending
@@ -226,9 +228,12 @@ def _flags_of_fit(said: _Said) -> list[str]:
     settings = said.settings
     runs = re.search(rf"\b(?:{RUNS})\b|运行|部署|推理|跑(?!得?起)", said.line, re.I)
     only = [] if said.trains == bool(runs) else ["--only=train"] if said.trains else ["--only=run"]
+    only = ["--only=run"] if said.wanted == "speed" and not said.trains else only
     length = "seq" if "--only=train" in only else "context"
     context = [f"--{length}={settings['context']}"] if "context" in settings else []
     users = [f"--users={settings['concurrency']}"] if "concurrency" in settings and length == "context" else []
+    if said.wanted == "speed" and not said.trains and said.card:
+        context = context or [f"--context={SPEED_CONTEXT}"]
     return [*context, *users, *only]
 
 

@@ -26,6 +26,20 @@ class Found(msgspec.Struct, frozen=True):
     unread: str = ""
 
 
+def outgrows(model: str, card: str, count: int) -> bool:
+    """Whether the weights as published are more than so many cards hold; False where model or card is not known."""
+    from vramcast.errors import VramcastError
+    from vramcast.hardware.cards import least_card
+    from vramcast.models.quantization import scheme_for, weight_bytes
+    from vramcast.models.reading import read_model
+
+    try:
+        held, found = read_model(model), least_card(card)
+        return weight_bytes(held, scheme_for(held)) > count * found.visible_bytes
+    except VramcastError:
+        return False
+
+
 def model_in(left: str, *, surely: bool) -> Found | None:
     """The model that the words name; ``surely``: something else in the line asks, so that an unknown name is one too."""
     line = _less_asking(left)
