@@ -8,7 +8,7 @@ import pytest
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 
-from vramcast.tracing.execution.repeated_loops import _FOLLOW, Loops, _compiled  # noqa: E402
+from vramcast.tracing.execution.repeated_loops import _FOLLOW, Loops, _compiled, _covers  # noqa: E402
 
 
 def _session() -> Any:
@@ -46,10 +46,31 @@ def test_a_loop_that_does_anything_else_runs_as_it_is(kind: str) -> None:
     assert (rounds, session.notes) == (50, {})
 
 
+def test_micro_batches_of_a_step_are_cut_to_the_last() -> None:
+    session = _session()
+    loops = Loops(session, seconds=0)
+    rounds = []
+    for number in loops.follow(range(40), "train", 3, True):
+        _round(session)
+        loops.backwards += 1
+        rounds.append(number)
+    assert rounds == [*range(7), 39]
+    assert any(note.endswith("ended after 7 rounds, and the last") for note in session.notes)
+
+
+def test_a_micro_batch_is_covered_by_one_that_is_as_long_in_every_dimension() -> None:
+    traced = {"input_ids": (4, 100), "labels": (4, 100)}
+    assert _covers(traced, {"input_ids": (4, 90), "labels": (4, 90)})
+    assert not _covers(traced, {"input_ids": (4, 101), "labels": (4, 100)})
+    assert not _covers(traced, {"input_ids": (4, 100), "labels": (4, 100), "pixel_values": (1, 3)})
+    assert not _covers({}, {})
+
+
 def test_only_loops_of_evaluating_functions_are_followed_and_lines_stay() -> None:
     seen: list[tuple[str, int]] = []
 
-    def follow(given: Any, name: str, line: int) -> Any:
+    def follow(given: Any, name: str, line: int, accumulates: bool) -> Any:
+        assert accumulates is (name == "train_one")
         seen.append((name, line))
         return given
 
@@ -64,9 +85,13 @@ def train(loader):
     for batch in loader:
         last = batch
     return last
-found = validate([1, 2]) + train([3])
+def train_one(config):
+    for micro in range(config["grad_accum_steps"]):
+        last = micro
+    return last
+found = validate([1, 2]) + train([3]) + train_one({"grad_accum_steps": 5})
 """
     names: dict[str, Any] = {_FOLLOW: follow}
     exec(_compiled(text, "train.py"), names)
-    assert (names["found"], seen) == (5, [("validate", 5)])
+    assert (names["found"], seen) == (9, [("validate", 5), ("train_one", 13)])
     assert names["train"].__code__.co_firstlineno == 8

@@ -2,15 +2,17 @@
 
 A ``for`` of the program's own code in a function that is called as evaluations are (``estimate_loss``, ``validate``) is followed.
 Once its body, without a backward pass or a step, has asked for the same memory several times and left as much behind, the rest
-would ask for it again: the loop ends there, with a note. Everything else runs as it is written.
+would ask for it again: the loop ends there, with a note. A loop over the micro-batches of a step (``range`` of an accumulation)
+goes on with its last round then. Everything else runs as it is written.
 """
 
 import ast
 import builtins
+import functools
 import re
 import runpy
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.machinery import SourceFileLoader
 from typing import Any
 
@@ -18,6 +20,7 @@ import torch
 
 from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.session import Session
+from vramcast.tracing.execution.stand_ins.imported import when_imported
 
 _CALLED = re.compile(r"eval|valid|(^|_)val(_|$)|(^|_)test(_|$)|estimate|get_loss|perplexity", re.IGNORECASE)
 _FOLLOW = "__vramcast_followed__"
@@ -30,19 +33,25 @@ class Loops:
     def __init__(self, session: Session, *, seconds: float = _SECONDS) -> None:
         self._session, self._seconds, self.backwards = session, seconds, 0
 
-    def follow(self, given: Iterable[Any], name: str, line: int) -> Iterator[Any]:
-        """What is given, one by one, until its rounds have repeated themselves for long enough."""
+    def follow(self, given: Iterable[Any], name: str, line: int, accumulates: bool = False) -> Iterator[Any]:
+        """What is given, one by one, until its rounds have repeated themselves for long enough.
+
+        ``accumulates``: rounds may go backward, and the last of a range is run whatever was left out.
+        """
         mode, begun, last, repeats = self._session.mode, time.monotonic(), None, 0
         for count, each in enumerate(given, 1):
             before = self._marks()
             yield each
             if mode.operators - before[0] < _FEWEST_OPERATORS:
                 continue
-            asked = self._asked(before)
+            asked = self._asked(before, backward=accumulates)
             repeats = repeats + 1 if asked is not None and asked == last else 0
             last = asked
             if repeats >= _REPEATS and time.monotonic() - begun > self._seconds:
                 told = f"the loop of {name} in line {line} asks for the same memory in every round: ended after {count} rounds"
+                if accumulates and isinstance(given, range) and count < len(given):
+                    told += ", and the last"
+                    yield given[-1]
                 self._session.notes[told] = None
                 return
 
@@ -50,10 +59,10 @@ class Loops:
         session = self._session
         return session.mode.operators, len(session.recorder.log.allocations), self.backwards, session.made_steps
 
-    def _asked(self, before: tuple[int, int, int, int]) -> tuple[Any, ...] | None:
-        """What a round asked for and what it left behind; None for one that went backward or made a step."""
+    def _asked(self, before: tuple[int, int, int, int], *, backward: bool) -> tuple[Any, ...] | None:
+        """What a round asked for and what it left behind; None for one that made a step, or went backward where it may not."""
         operators, allocations, backwards, steps = self._marks()
-        if (backwards, steps) != before[2:]:
+        if steps != before[3] or (backwards != before[2] and not backward):
             return None
         sizes = tuple(each.size for each in self._session.recorder.log.allocations[before[1] : allocations])
         return operators - before[0], hash(sizes), self._session.recorder.live_bytes
@@ -65,7 +74,9 @@ def install(session: Session) -> None:
     _count_backwards(loops)
     setattr(builtins, _FOLLOW, loops.follow)
     runpy.compile = _compiled  # type: ignore[attr-defined]  # the name that run_path looks up
-    original = SourceFileLoader.get_code
+    when_imported("transformers.trainer", lambda module: _micro_batches(module.Trainer, session))
+    loader_class: Any = SourceFileLoader
+    original = loader_class.get_code
 
     def get_code(loader: SourceFileLoader, name: str) -> Any:
         path = loader.get_filename(name)
@@ -73,7 +84,7 @@ def install(session: Session) -> None:
             return original(loader, name)
         return _compiled(loader.get_data(path), path, "exec")
 
-    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    loader_class.get_code = get_code
 
 
 def _count_backwards(loops: Loops) -> None:
@@ -87,12 +98,55 @@ def _count_backwards(loops: Loops) -> None:
         setattr(torch.autograd, name, counted)
 
 
+_TRACED = 3  # micro-batches of a step: the first makes gradients, the second adds to them, the third repeats it
+
+
+def _micro_batches(owner: Any, session: Session) -> None:
+    """Leave out a Trainer's further micro-batches of a step that are no larger than one that was traced, but for the last."""
+    original = owner.training_step
+    done: list[dict[str, tuple[int, ...]]] = []
+    begun = [0.0, -1]
+
+    @functools.wraps(original)
+    def training_step(self: Any, model: Any, inputs: Any, *args: Any, **options: Any) -> Any:
+        if begun[1] != session.made_steps:
+            begun[:] = [time.monotonic(), session.made_steps]
+            done.clear()
+        shapes = _shapes(inputs)  # DeepSpeed's engine counts micro-batches itself: all of them run
+        late = len(done) >= _TRACED and time.monotonic() - begun[0] > _SECONDS
+        covered = late and not self.is_deepspeed_enabled and any(_covers(each, shapes) for each in done[1:])
+        if covered and not self.accelerator.sync_gradients and hasattr(self, "_vramcast_loss"):
+            told = "micro-batches of a step after the third that are no larger than those before, but for the last, are left out"
+            session.notes[told] = None
+            return self._vramcast_loss
+        done.append(shapes)
+        self._vramcast_loss = original(self, model, inputs, *args, **options)
+        return self._vramcast_loss
+
+    owner.training_step = training_step
+
+
+def _shapes(inputs: Any) -> dict[str, tuple[int, ...]]:
+    named = inputs.items() if isinstance(inputs, Mapping) else ()
+    return {name: tuple(value.shape) for name, value in named if isinstance(value, torch.Tensor)}
+
+
+def _covers(larger: dict[str, tuple[int, ...]], shapes: dict[str, tuple[int, ...]]) -> bool:
+    """Whether every tensor of a batch is as long as one of another at most, in every dimension."""
+    alike = larger.keys() == shapes.keys() and all(len(larger[name]) == len(shapes[name]) for name in shapes)
+    return alike and bool(shapes) and all(a >= b for name in shapes for a, b in zip(larger[name], shapes[name], strict=True))
+
+
 def _compiled(source: Any, path: str, kind: str = "exec", *_: Any, **__: Any) -> Any:
     """The code of a file with its evaluation loops followed; lines stay what they are."""
     tree = ast.parse(source, path)
     followed = _Followed()
     followed.visit(tree)
     return compile(ast.fix_missing_locations(tree) if followed.any else source, path, kind, dont_inherit=True)
+
+
+def _accumulates(call: ast.Call) -> bool:
+    return len(call.args) == 1 and "accum" in ast.unparse(call.args[0]).lower()
 
 
 class _Followed(ast.NodeTransformer):
@@ -112,8 +166,10 @@ class _Followed(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> ast.AST:
         """See ast.NodeVisitor."""
         self.generic_visit(node)
-        if self._functions and _CALLED.search(self._functions[-1]):
-            given = [node.iter, ast.Constant(self._functions[-1]), ast.Constant(node.lineno)]
+        name = self._functions[-1] if self._functions else "the program"
+        accumulates = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range" and _accumulates(node.iter)
+        if accumulates or (self._functions and _CALLED.search(name)):
+            given = [node.iter, ast.Constant(name), ast.Constant(node.lineno), ast.Constant(accumulates)]
             node.iter = ast.copy_location(ast.Call(ast.Name(_FOLLOW, ast.Load()), given, []), node.iter)
             self.any = True
         return node
