@@ -129,3 +129,54 @@ def test_starcoder_of_nanotron_has_its_own_blocks() -> None:
     text = f"model: {{model_config: {{{numbers}}}}}\n{layout}"
     shape = _read(text).group("shape")
     assert (shape["kv_heads"], shape["gated"], shape["norm"]) == (2, False, "layernorm")
+
+
+_NEOX = (
+    "{PIPE: 1, MODEL: TP, num-layers: 2, hidden-size: 64, num-attention-heads: 4, seq-length: 128, no-weight-tying: true,\n"
+    " zero_optimization: {stage: 0}, fp16: {enabled: true}, train_micro_batch_size_per_gpu: 4, checkpoint-activations: true}\n"
+)
+
+
+@pytest.mark.parametrize(("ranks", "framework", "zero"), [(1, "deepspeed", 0), (2, "megatron_deepspeed", 1)])
+def test_gpt_neox_by_its_dashes_in_yaml_like_json(tmp_path: Path, ranks: int, framework: str, zero: int) -> None:
+    file = tmp_path / "125M.yml"
+    text = _NEOX.replace("PIPE", "pipe-parallel-size").replace("MODEL", "model-parallel-size").replace("TP", str(ranks))
+    file.write_text(text)
+    question = training_question(files=[file]).question
+    assert (question.framework, question.zero, question.parallel.tp) == (framework, zero, ranks)
+    assert (question.seq, question.micro_batch, question.checkpointing) == (128, 4, "full")
+
+
+@pytest.mark.parametrize(
+    ("model", "quant", "method"),
+    [("a/Qwen3-8B-AWQ", "awq", "qlora"), ("a/Qwen3-8B-GPTQ-Int4", "gptq", "qlora"), ("Qwen/Qwen3-8B", None, "lora")],
+)
+def test_adapters_over_what_a_name_says_is_quantised(model: str, quant: str | None, method: str) -> None:
+    settings = _read(_LORA.replace("Qwen/Qwen3-8B", model))
+    assert (settings.get("quant"), settings.get("method")) == (quant, method)
+
+
+def test_own_files_say_prompt_and_answer_apart_and_adapters_in_a_section() -> None:
+    text = (
+        "model_id: Qwen/Qwen3-8B\nlora: {r: 8, alpha: 16, dropout: 0.05}\nmax_input_length: 384\nmax_new_tokens: 12\n"
+        "per_device_train_batch_size: 2\ngrad_accum: 8\nlearning_rate: 1e-5\noutput_dir: o\n"
+    )
+    settings = _read(text)
+    assert (settings.get("seq"), settings.get("adapter.dropout")) == (396, 0.05)
+    assert not any("alpha" in line for line in settings.unread)
+
+
+def test_a_section_names_the_objective() -> None:
+    text = (
+        "model: {name: Qwen/Qwen3-8B}\ngrpo: {beta: 0.04, max_prompt_length: 100, max_response_length: 28, learning_rate: 1e-6,"
+        " gradient_accumulation_steps: 4, per_device_train_batch_size: 1}\n"
+    )
+    settings = _read(text)
+    assert (settings.get("options.task"), settings.get("seq")) == ("grpo", 128)
+
+
+def test_experts_of_nanotron() -> None:
+    numbers = "num_hidden_layers: 2, hidden_size: 64, num_attention_heads: 4, moe_num_experts: 4, num_experts_per_tok: 1"
+    layout = "parallelism: {dp: 1, pp: 1, tp: 1, expert_parallel_size: 2, pp_engine: 1f1b}\ntokens: {sequence_length: 8}\n"
+    shape = _read(f"model: {{model_config: {{{numbers}}}}}\n{layout}").group("shape")
+    assert (shape["experts"], shape["active"]) == (4, 1)

@@ -111,10 +111,20 @@ IDLE = (
 )  # fmt: skip
 
 
+def _without_stage(settings: Settings) -> None:
+    """Megatron's layers under DeepSpeed without ZeRO, whose rules begin at stage 1."""
+    if max(settings.get(f"parallel.{name}") or 1 for name in ("tp", "pp")) == 1:
+        settings.replace("framework", "deepspeed", "no stage of ZeRO, and no model parallelism: DeepSpeed's own engine")
+    else:
+        settings.replace("zero", 1, "stage 0 where the rules begin at stage 1: the same on one data-parallel rank")
+
+
 def finish(settings: Settings) -> None:
     """A key that is absent is the engine's own: buckets, how far stage 3 fetches ahead, and overlap at stage 3 alone."""
     stage = settings.get("zero", 0)
     settings.put("framework", "deepspeed", "a DeepSpeed configuration by itself")
+    if settings.get("framework") == "megatron_deepspeed" and not stage:
+        _without_stage(settings)
     own_sizes = "train_micro_batch_size_per_gpu" in settings.because.get("micro_batch", "")
     if own_sizes and settings.get("framework") == "deepspeed" and settings.get("param_dtype") is None:
         settings.default("compute_dtype", "float32", "DeepSpeed's own: neither bf16 nor fp16 is on in the file")

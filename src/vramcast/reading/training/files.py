@@ -16,11 +16,12 @@ from vramcast.reading.training.formats import (
     embedded,
     finish_format,
     format_of,
+    quantised_by_name,
     rules_of,
     sure_of,
 )
 from vramcast.reading.training.hydra import composed, interpolated
-from vramcast.reading.training.keys import OPEN, apply, flat
+from vramcast.reading.training.keys import OPEN, apply, flat, underscored
 from vramcast.reading.training.mappings import SCRIPTS, contents, mapping_of, parsed
 from vramcast.reading.training.settings import Settings
 from vramcast.reading.training.shell import Command, read_command
@@ -46,9 +47,15 @@ def read_training_files(paths: tuple[str, ...]) -> Settings:
     settings, formats = Settings(), []
     for path in paths:
         formats += _read(Path(path), settings)
+    return _finished(formats, settings)
+
+
+def _finished(formats: list[str], settings: Settings) -> Settings:
+    """The settings after the last step of every format, the framework's own first."""
     for name in sorted(formats, key=lambda n: n in BESIDE):
         finish_format(name, settings)
     cards_of_layout(settings)
+    quantised_by_name(settings)
     settings.drop("task.of_name", "zero.file")
     return settings
 
@@ -59,12 +66,7 @@ def read_training_text(text: str, *, where: str = "the text") -> Settings:
     Files that it names are read where the disk is open. Raises as ``read_training_files``.
     """
     settings = Settings()
-    formats = _from_pasted(text, settings, (), where=where)
-    for name in sorted(formats, key=lambda n: n in BESIDE):
-        finish_format(name, settings)
-    cards_of_layout(settings)
-    settings.drop("task.of_name", "zero.file")
-    return settings
+    return _finished(_from_pasted(text, settings, (), where=where), settings)
 
 
 def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[str]:
@@ -197,7 +199,7 @@ def format_of_text(text: str, name: str = "") -> tuple[str, int]:
     with suppress(QuestionError):
         mapping = mapping_of(text, name)
     command = None if mapping or not _looks_like_command(text) else read_command(text)
-    keys = flat(mapping) if mapping else {**command.flags, **command.overrides} if command else {}
+    keys = underscored(flat(mapping)) if mapping else {**command.flags, **command.overrides} if command else {}
     found = command.program if command and command.program else format_of(keys, where=name or "the text")
     names = {*keys, *(key.split(".", 1)[0] for key in keys)}
     own = 2 * len(sure_of(found) & names) or len(rules_of(found).SIGNATURE & names)
@@ -217,13 +219,14 @@ def _apply(mapping: dict[str, Any], settings: Settings, *, where: str, otherwise
         pointed = next(iter(inline.values())) if set(inline) <= _POINTERS and len(inline) == 1 else inline
         settings.put("file.deepspeed", pointed, f"{where}: deepspeed")
         mapping = {key: value for key, value in mapping.items() if key != "deepspeed"}
-    keys = interpolated(flat(mapping))
+    keys = interpolated(underscored(flat(mapping)))
     name = _format_or(keys, where, otherwise)
     if name != "shared" or (found := embedded(mapping)) is None:
         by_rules(name, keys, settings, where=where)
         return name
     section, inner = found
     name = format_of(inner, where=where)
+    objectives.objective_named(settings, section.rpartition(".")[2], f"{where}: {section}")
     by_rules(name, inner, settings, where=f"{where}: {section}")
     shared.read(settings, {key: value for key, value in keys.items() if not key.startswith(f"{section}.")}, where=where)
     return name

@@ -1,6 +1,7 @@
 """The formats of training files by name: their rules, which one a file's keys are of, and how its keys are read."""
 
 import importlib
+import re
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, Protocol, cast
@@ -152,6 +153,18 @@ def cards_of_layout(settings: Settings) -> None:
     needed = model * max(sizes["replicate"] * sizes["shard"], -(-sizes["ep"] // inner))
     if needed > 1:
         settings.put("gpus", needed, "the fewest cards that its layout fits on, where it does not say how many")
+
+
+_SCHEMES = {"awq": "awq", "gptq": "gptq", "bnb-4bit": "nf4", "bnb_4bit": "nf4"}
+_SCHEME_NAMED = re.compile(r"(?<![a-z])(awq|gptq|bnb[-_]4bit)(?![a-z])", re.I)
+
+
+def quantised_by_name(settings: Settings) -> None:
+    """Adapters over a checkpoint whose name says that it is quantised: it is loaded as it lies, whatever the file leaves out."""
+    named = _SCHEME_NAMED.search(str(settings.get("model", "")).rpartition("/")[2])
+    if named and settings.get("method") == "lora" and not settings.get("quant"):
+        settings.put("quant", _SCHEMES[named[1].lower()], f"the name of {settings.get('model')}")
+        settings.replace("method", "qlora")
 
 
 def finish_format(name: str, settings: Settings) -> None:

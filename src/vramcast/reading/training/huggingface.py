@@ -225,6 +225,7 @@ TRL: dict[str, Rule] = {
     "max_prompt_length": ("lengths.prompt", whole),
     "max_completion_length": ("lengths.completion", whole),
     "num_generations": answers,
+    "max_response_length": ("lengths.completion", whole),
     "beta": ("preference.beta", number),
     "precompute_ref_log_probs": ("options.frozen_copies", when(0)),
     "use_vllm": ("engine.on", flag),

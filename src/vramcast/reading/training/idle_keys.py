@@ -69,7 +69,8 @@ _SHARED = frozenset(
 
 def idle_anywhere(key: str) -> bool:
     """Whether a key of any program's file costs nothing, by its last part."""
-    return key.rpartition(".")[2].lower().replace("-", "_") in _SHARED
+    parts = key.lower().replace("-", "_").split(".")
+    return parts[-1] in _SHARED or (parts[-1] == "alpha" and any("lora" in part or "peft" in part for part in parts[:-1]))
 
 
 def idle_keys(form: str) -> frozenset[str]:

@@ -17,7 +17,7 @@ OPEN = re.compile(
 )  # a template's or a shell's name, not resolved; <what to put here>
 # Keys that name a further model: it scores, teaches or values while the trained one learns.
 _BESIDE = re.compile(r"(?:^|\.)(?:reward|teacher|critic|value|judge)_(?:model|pretrain)(?:_name_or_path|_path|_name|_id)?$")
-DEEPEST, MOST_KEYS = 12, 3000
+DEEPEST, MOST_KEYS, _DASHED = 12, 3000, 3
 _TRUE, _FALSE = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 
 
@@ -95,6 +95,13 @@ def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if len(found) > MOST_KEYS:
             raise QuestionError(f"more than {MOST_KEYS:,} keys: is this a training configuration?")
     return found
+
+
+def underscored(keys: dict[str, Any]) -> dict[str, Any]:
+    """Keys with ``_`` where a file has the dashes of flags (``num-layers``, as GPT-NeoX takes them both ways)."""
+    if sum("-" in key.split(".", 1)[0] for key in keys) < _DASHED:
+        return keys
+    return {key.replace("-", "_"): value for key, value in keys.items()}
 
 
 def apply(settings: Settings, mapping: Mapping[str, Any], rules: Mapping[str, Rule], idle: Iterable[str], *, where: str) -> None:

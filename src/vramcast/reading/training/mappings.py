@@ -21,7 +21,9 @@ def mapping_of(text: str, name: str) -> dict[str, Any] | None:
     if name.endswith(".toml") or re.match(r"\s*(?:#[^\n]*\n\s*)*\[[\w.]+\]\s*\n", text):
         return parse_toml(text, name or "the text")
     found = (
-        parse_json(text, name or "the text", repeats=True) if text.lstrip().startswith("{") else _yaml(text, name or "the text")
+        parse_json(text, name or "the text", repeats=True)
+        if text.lstrip().startswith("{") and not name.endswith((".yaml", ".yml"))
+        else _yaml(text, name or "the text")
     )
     several = isinstance(found, dict) and (len(found) > 1 or (len(found) == 1 and isinstance(next(iter(found.values())), dict)))
     return found if several else None

@@ -86,7 +86,9 @@ def also(settings: Settings, keys: Mapping[str, Any], *, where: str, every: bool
     for line in unread:
         key = line.split(" ", 1)[0]
         if key not in keys or not _taken(settings, key, keys[key], where):
-            settings.unread.append(line)
+            plain = line.split(" (did you mean", 1)[0]
+            costless = plain == key and "." in key and idle_anywhere(key) and not ELSEWHERE & set(key.split("."))
+            (settings.idle if costless else settings.unread).append(plain if costless else line)
     for key in [one for one in settings.idle if "." in one and one in keys]:  # a section's name is not the key's
         rule = rule_of(key)
         if isinstance(rule, tuple) and rule[0].startswith("parallel.") and _taken(settings, key, keys[key], where):

@@ -146,9 +146,9 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
      "max_sequence_length encoder_seq_length max_length max_len block_size context_length train_seq_len max_seqlen total_length "
      "max_total_length max_total_sequence_length pack_length multimodal_max_length tokens_per_sample max_tokens_per_sample"),
     (("length.source", whole), "source_max_len max_prompt_length prompt_max_len max_source_length prompt_length "
-     "max_prompt_tokens"),
+     "max_prompt_tokens max_input_length max_input_len max_input_tokens"),
     (("length.target", whole), "target_max_len max_response_length generate_max_len max_target_length max_completion_length "
-     "response_length response_tokens max_response_tokens completion_length"),
+     "response_length response_tokens max_response_tokens completion_length max_new_tokens max_gen_tokens max_output_length"),
     (("adapter.rank", natural), "lora_r lora_rank lora_dim lora_attn_dim adapter_rank max_lora_rank"),
     (("adapter.dropout", number), "lora_dropout"),
     (("adapter.dora", flag), "use_dora dora lora_dora enable_dora"),
@@ -203,7 +203,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (_model, "base_model model_name model_path hf_model hf_checkpoint "
      "hf_model_ckpt pretrain partial_pretrain model_id base_model_id base_model_name pretrained_model pretrained_path "
      "model_name_or_dir model_dir hf_path initial_policy_model model_id_or_path hf_model_id student_model student_model_name "
-     "student_model_path student_model_name_or_path"),
+     "student_model_path student_model_name_or_path student_path student_name lm_path"),
     (_named, "model"),
     (("cards.each", whole), "n_gpus_per_node gpus_per_node actor_num_gpus_per_node nproc_per_node num_gpus_per_node "
      "gpu_per_node policy_num_gpus_per_node"),
@@ -245,6 +245,8 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Rule], ...] = tuple(
 # By the last two parts of a key: names that mean this in their section alone.
 _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
     (r"\w*(?:lora|peft|adapter)\w*", frozenset({"r", "rank", "dim"}), ("adapter.rank", natural)),
+    (r"\w*(?:lora|peft)\w*", frozenset({"dropout"}), ("adapter.dropout", number)),
+    (r"(?:use_)?(?:lora|peft)(?:_config|_args)?", frozenset({"enabled", "enable"}), ("adapter.on", flag)),
     (r"(?:bf16|bfloat16)", frozenset({"enabled", "enable"}), _switched("bfloat16")),
     (r"(?:fp16|float16)", frozenset({"enabled", "enable"}), _switched("float16")),
     (r"zero\w*", frozenset({"stage"}), _stage),

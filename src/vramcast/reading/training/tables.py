@@ -244,6 +244,18 @@ def _ungated(settings: Settings, value: Any, because: str) -> None:
             settings.put(f"shape.{name}", told, because)
 
 
+def _activation(settings: Settings, value: Any, because: str) -> None:
+    """Gated ones have a third matrix."""
+    word = str(value).lower()
+    settings.put("shape.gated", word in ("swiglu", "geglu", "reglu", "glu"), because)
+    settings.put("shape.activation", {"swiglu": "silu", "geglu": "gelu"}.get(word, word), because)
+
+
+def _attention_of_layers(settings: Settings, value: Any, because: str) -> None:
+    """GPT-NeoX's ``[[["flash"], 12]]``: flash where a layer names it, else Megatron's own softmax."""
+    settings.put("attention", "flash" if "flash" in str(value)[:2000] else "unfused", because)
+
+
 def _task(settings: Settings, value: Any, because: str) -> None:
     word = str(value).lower().replace("_", "").replace("-", "")
     found = next((task for task in ("dpo", "kto", "orpo", "sft", "reward", "grpo") if word.startswith(task)), None)
@@ -259,6 +271,16 @@ MEANINGS: dict[str, Rule] = {
     "ffn_of_gated": ("shape.ffn", lambda value: (whole(value) or 0) // 2 or None),  # gate and up in one number
     "tied": ("shape.tied", flag),
     "ungated": _ungated,
+    "experts": ("shape.experts", whole),
+    "active": ("shape.active", whole),
+    "expert_ffn": ("shape.expert_ffn", whole),
+    "untied": ("shape.tied", lambda value: None if flag(value) is None else not flag(value)),
+    "norm": ("shape.norm", lambda value: "rmsnorm" if "rms" in str(value) else "layernorm"),
+    "position": ("shape.position", lambda value: {"rotary": "rope", "rope": "rope", "alibi": "alibi"}.get(str(value), "learned")),
+    "activation": _activation,
+    "hidden_dropout": ("options.hidden_dropout", number),
+    "attention_dropout": ("options.attention_dropout", number),
+    "attention_of_layers": _attention_of_layers,
     "wide_gradients": ("gradients.wide", flag),
     "data_ranks": ("cards.data", whole),
     "model": ("model", text),
