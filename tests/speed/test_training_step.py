@@ -53,6 +53,25 @@ def test_a_kernel_that_does_not_run_takes_no_time() -> None:
     assert not [t for _, t in experts.term.walk() if t.name == "expert bias" and t.seconds]
 
 
+def test_an_adapter_s_dropout_costs_bytes_and_unsloth_adds_in_place() -> None:
+    dropped, plain, added = (
+        step(frozen=True, dp=1, gpus=1, sharding="none", shards=1, **changed).step_s
+        for changed in (
+            {"framework": "hf_trainer"},
+            {"drops": False, "framework": "hf_trainer"},
+            {"drops": False, "framework": "unsloth"},
+        )
+    )
+    assert 1.03 < dropped / plain < 1.10
+    assert 1.08 < plain / added < 1.30
+    with_dropout = step(frozen=True, dp=1, gpus=1, sharding="none", shards=1, framework="unsloth").step_s
+    assert with_dropout == pytest.approx(dropped, rel=1e-9), "Unsloth's fast path wants no dropout"
+
+
+def test_adapters_on_attention_alone_cost_less_than_on_every_product() -> None:
+    assert step(frozen=True, adapted=("qkv",)).step_s < 0.95 * step(frozen=True).step_s
+
+
 def test_recomputation_costs_time_and_no_model_flops() -> None:
     none, full = step(), step(recomputed="full")
     assert full.step_s > 1.15 * none.step_s

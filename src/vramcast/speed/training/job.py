@@ -46,7 +46,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     that share one copy of what is sharded. ``regathers``: weights gathered in forward are gathered again in backward.
     ``products``: number format of matrix products; ``scaling``: what shares a scale of 8-bit ones. ``update_bytes``: moved for
     each local parameter in the optimizer's step. ``trained_parameters``: those that get gradients. ``adapted``: frozen
-    products with an adapter beside them, by name (qkv, o, gate_up, down; none named: every one). ``unpacks``: how frozen weights
+    products with an adapter beside them, by name (qkv, o, gate_up, down; none named: every one). ``drops``: whether an adapter's
+    inputs pass a dropout. ``unpacks``: how frozen weights
     are unpacked before each product (a key of ``work.UNPACKED_BYTES``). ``repeated``: what selective recomputation runs
     again, in Megatron's words or an operation's part; ``repeated_share``: of the layers, where whole ones are. ``graphed``:
     share of the launches that CUDA graphs replay. ``attention``: the kernel's generation (ATTENTION). ``dispatcher``: how
@@ -84,6 +85,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     frozen: bool = False
     trained_parameters: int = 0
     adapted: tuple[str, ...] = ()
+    drops: bool = True
     unpacks: str = ""
     repeated: tuple[str, ...] = ("scores",)
     repeated_share: float = 1.0
@@ -151,6 +153,7 @@ def job_of(question: Training, recipe: Recipe, model: Model, *, trained_paramete
         frozen=trained_parameters < model.parameters // 2,
         trained_parameters=trained_parameters,
         adapted=_adapted(question, model),
+        drops=question.adapter is not None and question.adapter.dropout > 0,
         unpacks=_unpacking(recipe),
         attention=_attention(recipe),
         expert_tp=recipe.model_parallel.expert_tp,

@@ -45,10 +45,13 @@ _USUAL_HEAD = 128  # the heads that the sustained factors of attention are of
 # kDequantizeBlockwise). AutoGPTQ's torch path (nn_modules/qlinear/qlinear_cuda.py forward, above 128 rows): a shift to int32,
 # a cast, a mask, zeros and scales, each kernel reading and writing every weight.
 UNPACKED_BYTES = {"kernel": 2.5, "operations": 18.5}
-# Bytes that an adapter beside a product streams for each of its inputs and outputs, forward and backward: dropout with its
-# mask, a cast, the small products' reads and writes, a scale and a sum, each a kernel of its own (PEFT, tuners/lora/layer.py
-# Linear.forward); frameworks that fuse or compile them move this share.
-_ADAPTER_BYTES, _ADAPTER_BYTES_BACK = (10.0, 12.0), (13.0, 8.0)
+# Bytes that an adapter beside a product streams for each of its inputs and outputs, forward and backward: a cast, the small
+# products' reads and writes, a scale and a sum, each a kernel of its own (PEFT, tuners/lora/layer.py Linear.forward); frameworks
+# that fuse or compile them move this share. A dropout reads and writes each input and a mask of one byte, both ways.
+_ADAPTER_BYTES, _ADAPTER_BYTES_BACK, _DROPOUT_BYTES = (5.0, 12.0), (8.0, 8.0), 5.0
+# Unsloth without a dropout adds each small product to its sum as it writes it (unsloth/kernels/utils.py matmul_lora and
+# fast_lora.py: addmm_ in place), forward and backward.
+_ADDED_BYTES, _ADDED_BYTES_BACK = (2.0, 4.0), (6.0, 4.0)
 _ADAPTER_SHARE = {"eager": 1.0, "compiled": 0.4, "fused": 0.5, "scripted": 0.5}
 # Share of the dense peak that a chunked scan of a recurrent layer reaches, small products in a chain: the middle of Triton's
 # gated delta nets (laws.json, recurrent_prefill, gdn).
@@ -310,10 +313,11 @@ class _Site:
 
     def _adapter(self, rows: float, one: Linear) -> tuple[float, float]:
         """What an adapter beside a frozen product streams, forward and backward."""
-        share = rows * _ADAPTER_SHARE[self.kind]
-        (inner, outer), (inner_back, outer_back) = _ADAPTER_BYTES, _ADAPTER_BYTES_BACK
-        ahead = self._streamed(share * (one.inputs * inner + one.outputs * outer))
-        return ahead, self._streamed(share * (one.inputs * inner_back + one.outputs * outer_back))
+        share, drops = rows * _ADAPTER_SHARE[self.kind], _DROPOUT_BYTES * self.job.drops
+        added = self.job.framework == "unsloth" and not drops
+        bytes_of = (_ADDED_BYTES, _ADDED_BYTES_BACK) if added else (_ADAPTER_BYTES, _ADAPTER_BYTES_BACK)
+        ahead, back = (self._streamed(share * (one.inputs * (inner + drops) + one.outputs * outer)) for inner, outer in bytes_of)
+        return ahead, back
 
     def _experts(self, one: ExpertProducts) -> list[_Timed]:
         """Both products of the experts held, grouped in one kernel each, and what sorts tokens into them and back."""

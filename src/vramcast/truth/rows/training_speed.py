@@ -86,7 +86,7 @@ def job_of_row(row: Row, model: Model) -> Job:
         **words.recomputation(row, model.layers, framework), products=words.products(str(s.get("precision") or "")),
         weight_bytes=words.gathered_bytes(row, framework), reduce_bytes=words.reduced_bytes(row, framework), frozen=frozen,
         trained_parameters=model.parameters // 200 if frozen else model.parameters, unpacks=words.unpacks(s, method),
-        adapted=words.adapted(row, method),
+        adapted=words.adapted(row, method), drops=words.drops(row),
         offload=words.offloads(s), framework=words.kernels_of(row, framework), compiled=words.compiled(row, framework),
         attention=words.attention(row, framework), scaling=words.scaling(str(s.get("precision"))),
         summed_bytes=summed_bytes(framework, words.reduced_bytes(row, framework)), **words.launching(row),

@@ -46,12 +46,20 @@ _AGAIN = {
 }
 
 
+_UNDROPPED = ("torchtune", "llama-factory", "unsloth", "automodel", "nemo", "megatron-bridge")  # whose adapters have no dropout
+_PRODUCT_OF = {
+    "q_proj": "qkv", "k_proj": "qkv", "v_proj": "qkv", "o_proj": "o", "gate_proj": "gate_up", "up_proj": "gate_up",
+    "down_proj": "down",
+}  # fmt: skip
+
+
 # Settings that became part of the job; those that decide nothing: model sizes beside the model's name, dates, samples of a
 # total time.
 _READ = frozenset({
     "seq_len", "micro_batch_size", "global_batch_size", "grad_accum", "batch_per_dp", "tp", "pp", "cp", "ep", "vp", "etp", "dp",
     "precision", "activation_checkpointing", "sharding", "fsdp", "cpu_offload", "method", "task", "compile", "async_tp",
     "overlap", "deepep", "sequence_parallel", "mp_mode", "moe_note", "variant", "known_issue", "n_heads", "moe_capacity",
+    "lora_targets", "lora_dropout",
 })  # fmt: skip
 _QUIET = frozenset(
     {"arch", "n_params", "n_params_b", "hidden", "layers", "note", "samples", "train_tokens", "kind", "global_batch_tokens"}
@@ -178,11 +186,25 @@ def scaling(text: str) -> Scaling:
 
 
 def adapted(row: Row, method: str) -> tuple[str, ...]:
-    """Products with adapters: NeMo's default is attention_qkv, Megatron-Bridge's performance recipes adapt linear_qkv alone.
+    """Products with adapters: those of the modules that the row names, else its framework's.
+
+    NeMo's default is attention_qkv, Megatron-Bridge's performance recipes adapt linear_qkv alone.
 
     Source: NeMo, examples/nlp/language_modeling/tuning/conf, lora_tuning; Megatron-Bridge, perf_recipes/llama, peft.
     """
+    if told := re.findall(r"\w+_proj", str(row["settings"].get("lora_targets") or "")):
+        return tuple(dict.fromkeys(_PRODUCT_OF[name] for name in told if name in _PRODUCT_OF))
     return ("qkv",) if method == "lora" and any(word in str(row.get("framework")).lower() for word in ("bridge", "nemo")) else ()
+
+
+def drops(row: Row) -> bool:
+    """Whether adapters' inputs pass a dropout: as the row says, else by the framework's own default.
+
+    torchtune, recipes/configs: lora_dropout 0.0; LLaMA-Factory, hparams/finetuning_args.py; Unsloth's fast path; Automodel,
+    components/_peft/lora.py PeftConfig.dropout; NeMo and Megatron-Bridge, peft/lora.py LoRA.dropout. Qwen's finetune.py has 0.05.
+    """
+    told = row["settings"].get("lora_dropout")
+    return told > 0 if finite(told) else not str(row.get("framework")).lower().startswith(_UNDROPPED)
 
 
 def unpacks(s: Row, method: str) -> str:
