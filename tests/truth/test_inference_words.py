@@ -130,3 +130,9 @@ def test_towers_that_take_nothing_and_the_class_that_was_started(settings, taken
 def test_no_images_beside_videos_is_not_read() -> None:
     assert unread_words("vllm", {"limit_mm_per_prompt": "image 0, audio 0"})
     assert not unread_words("vllm", {"limit_mm_per_prompt": "image 0, video 0", "mode": "LLM()", "runner": "pooling"})
+
+
+def test_rows_of_lmdeploy_are_asked() -> None:
+    asked, _ = question_of(row(engine="lmdeploy", engine_version="0.7.2", settings={"cache_max_entry_count": 0.6}))
+    assert (asked.engine, asked.engine_version, asked.options["cache_max_entry_count"]) == ("lmdeploy", "0.7.2", 0.6)
+    assert not unread_words("lmdeploy", {"cache_max_entry_count": 0.6, "max_batch_size": 8})

@@ -6,11 +6,13 @@ from statistics import median
 import pytest
 
 from vramcast.models.operations import Split
+from vramcast.models.reading import read_model
 from vramcast.truth.judgement import Unexpressed
 from vramcast.truth.rows import judge, read_rows
 from vramcast.truth.rows.own import restore_row
 from vramcast.truth.rows.speed import _split, deployment_of_row
 from vramcast.truth.rows.speed_recipes import generated, mixes_chunks, recipe
+from vramcast.truth.rows.speed_words import quant
 
 FOLDER = Path(__file__).parents[2] / "truth" / "speed"
 
@@ -131,6 +133,22 @@ def test_one_client_sends_many_requests_so_that_lengths_are_the_rows() -> None:
     alone["settings"] = {**alone["settings"], "concurrency": 1, "num_requests": 10}
     even, uneven = ({**alone, "settings": {**alone["settings"], "spread": spread}} for spread in (0.0, 1.0))
     assert judge(uneven).pairs[0].predicted == pytest.approx(judge(even).pairs[0].predicted, rel=0.08)
+
+
+@pytest.mark.parametrize("load", [{"concurrency": 16}, {"request_rate": 20.0}])
+def test_rows_of_a_first_token_alone_are_of_their_load(load: dict) -> None:
+    """Not of one prompt in an empty server."""
+    asked = {**_silicon("vllm", "0.9.2", (2048, 64)), "source": "own", "measured": {"ttft_ms": 200.0}}
+    asked["settings"] = {"isl": 2048, "osl": 64, "tp_size": 1, "precision": "bf16", "num_requests": 40, **load}
+    (pair,) = judge(asked).pairs
+    lone = {**asked, "settings": {**asked["settings"], "concurrency": 1}}
+    assert pair.measure == "ttft"
+    assert pair.predicted > 1.5 * judge(lone).pairs[0].predicted
+
+
+def test_types_of_unsloth_are_the_mix_of_their_bits() -> None:
+    row = {"settings": {"precision": "UD-Q4_K_XL"}}
+    assert quant(row, read_model("meta-llama/Llama-3.1-8B", offline=True)) == "Q4_K_M"
 
 
 def test_prompts_sent_before_are_cached_where_the_cache_held_them() -> None:

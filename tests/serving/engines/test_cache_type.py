@@ -50,3 +50,23 @@ def test_nvidias_unread_checkpoints_are_taken_to_have_an_fp8_cache(name: str, fp
     answer = answer_of(Serving(model=name, engine="vllm"), model=read_model(name, offline=True), card=find_accelerator("B200"))
     assert (answer.resolved.question.kv_dtype == "fp8") is fp8
     assert [a.name for a in answer.resolved.assumed if a.name == "kv_dtype"] == ["kv_dtype"] * fp8
+
+
+@pytest.mark.parametrize(
+    ("version", "scheme", "each"),
+    [
+        ("0.6.4", None, 16 * 256 * 2),
+        ("0.7.0", "fp8", 16 * 256 * 2),
+        ("0.7.1", None, 640),
+        ("0.7.1", "awq", 16 * 256 * 2),
+        ("0.7.3", "awq", 640),
+        ("0.8.5", None, 576),
+    ],
+)
+def test_latents_are_cached_since_vllm_0_7_1(version: str, scheme: str | None, each: int) -> None:
+    """Before, all heads padded to 256: 5,373 blocks of 16 tokens in 35.42 GiB of DeepSeek-V2-Lite (vllm-project/vllm#10927)."""
+    model, card = read_model("deepseek-ai/DeepSeek-V2-Lite-Chat", offline=True), find_accelerator("H100 SXM")
+    asked = Serving(model="x", engine="vllm", engine_version=version, quant=scheme)
+    assert answer_of(asked, model=model, card=card).cache.bytes_per_token == 27 * each * 2
+    if each > 640:
+        assert 35.42 * 2**30 / (27 * each * 2 * 16) == pytest.approx(5373, abs=1)

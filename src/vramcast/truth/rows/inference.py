@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 _LLAMA_CPP = frozenset({"llama.cpp", "ik_llama.cpp", "ollama", "koboldcpp/llama.cpp"})
 _ENGINES = {
-    "vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "tensorrt_llm", "transformers": "transformers",
+    "vllm": "vllm", "sglang": "sglang", "tensorrt-llm": "tensorrt_llm", "transformers": "transformers", "lmdeploy": "lmdeploy",
     "autoawq": "transformers", "exllama": "transformers", "gptq-for-llama": "transformers",
 }  # fmt: skip
 

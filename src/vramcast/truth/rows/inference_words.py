@@ -51,6 +51,7 @@ _FLAGS = {
     ),
     "tensorrt_llm": ("tokens_per_block", "max_batch_size", "max_num_tokens"),
     "transformers": ("prefill_chunk_size",),
+    "lmdeploy": ("cache_max_entry_count", "cache_block_seq_len", "quant_policy", "max_batch_size", "max_prefill_token_num"),
 }  # fmt: skip
 _TEXTS = frozenset({
     "engine_core", "runner", "mamba_ssm_cache_dtype", "mamba_cache_dtype", "moe_backend", "moe_runner_backend",
@@ -62,10 +63,10 @@ _SWITCHES = frozenset({
 })  # fmt: skip
 _FRACTIONS = frozenset({
     "gpu_memory_utilization", "mem_fraction_static", "free_gpu_memory_fraction", "swap_space", "cpu_offload_gb",
-    "swa_full_tokens_ratio", "mamba_full_memory_ratio",
+    "swa_full_tokens_ratio", "mamba_full_memory_ratio", "cache_max_entry_count",
 })  # fmt: skip
 _RENAMED = {"kv_cache_free_gpu_mem_fraction": "free_gpu_memory_fraction", "free_gpu_memory_fraction": "free_gpu_memory_fraction"}
-_VERSIONED = ("vllm", "sglang", "tensorrt-llm", "transformers")
+_VERSIONED = ("vllm", "sglang", "tensorrt-llm", "transformers", "lmdeploy")
 # the transformers of the days when these loaders were measured; their own versions mean nothing to its rules
 _LOADED_BY = {"autoawq": "4.35.0", "exllama": "4.35.0", "gptq-for-llama": "4.35.0"}
 # the same for pages that name no version, by their date

@@ -6,7 +6,7 @@ public scripts set and its table leaves out is in ``speed_recipes``.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -75,9 +75,10 @@ def _barred(pair: Pair, engine: str, load: str) -> Pair:
 def figures_of(row: Row, step: Step, measured: Row, settings: Row) -> Any:
     """Pairs of forecast and measured figures that the row holds, for a step of its deployment."""
     clients = settings.get("concurrency")
-    if isinstance(clients, int) and "tpot_ms" in measured:
+    served = measured.keys() & {"ttft_ms", "tpot_ms"}
+    if isinstance(clients, int) and served and settings.get("osl"):
         yield from _closed_loop(row, step, clients)
-    elif settings.get("request_rate") and "tpot_ms" in measured:
+    elif settings.get("request_rate") and served and settings.get("osl"):
         yield from _open_loop(row, step)
     elif "decode_tokens_per_s" in measured:
         yield from _one_user(step, measured, settings)
@@ -95,11 +96,15 @@ def _closed_loop(row: Row, step: Step, clients: int) -> Any:
     load, _ = with_drafting(step, _load(row, clients, mixes=step.on.engine.mixes), {})
     count = _ALONE if clients == 1 else row["settings"].get("num_requests") or _SIMULATED * clients
     load = replace(load, cached=_cached(row, step, count))
-    served = Server(step, load).run(_sent(row, load, count), clients=clients)
+    yield from _means(Server(step, load).run(_sent(row, load, count), clients=clients), row["measured"])
+
+
+def _means(served: Sequence[Any], measured: Row) -> Iterator[Pair]:
+    """Mean times over the requests of a run, beside those that the row holds."""
     for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
-        if key in row["measured"]:
+        if key in measured:
             value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
-            yield Pair(measure=name, predicted=value, measured=row["measured"][key] / 1e3)
+            yield Pair(measure=name, predicted=value, measured=measured[key] / 1e3)
 
 
 def _open_loop(row: Row, step: Step) -> Any:
@@ -110,10 +115,7 @@ def _open_loop(row: Row, step: Step) -> Any:
         prompt=settings["isl"], output=settings["osl"], rate_per_s=settings["request_rate"], spread=settings.get("spread", 0.0),
         cached=_cached(row, step, count),
     )  # fmt: skip
-    served = Server(step, load).run(drawn(load, count))
-    for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
-        value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
-        yield Pair(measure=name, predicted=value, measured=row["measured"][key] / 1e3)
+    yield from _means(Server(step, load).run(drawn(load, count)), row["measured"])
 
 
 def _cached(row: Row, step: Step, count: int) -> float:
@@ -164,10 +166,7 @@ def _in_pools(row: Row, pools: Pools) -> Any:
     clients = row["settings"]["concurrency"]
     load = _load(row, clients, mixes=True)
     load = replace(load, cached=_cached(row, pools.prefill, row["settings"].get("num_requests") or _SIMULATED * clients))
-    served = simulate_pools(pools, load, count=_SIMULATED * clients, all_of_it=True)
-    for name, key in (("ttft", "ttft_ms"), ("tpot", "tpot_ms")):
-        value = sum(getattr(one, f"{name}_s") for one in served) / len(served)
-        yield Pair(measure=name, predicted=value, measured=row["measured"][key] / 1e3)
+    yield from _means(simulate_pools(pools, load, count=_SIMULATED * clients, all_of_it=True), row["measured"])
 
 
 def _load(row: Row, clients: int, *, mixes: bool) -> Load:

@@ -128,6 +128,6 @@ def quant(row: Row, read: Model) -> str | None:
         return _STORED[words]
     if words == "int4":
         return "w4a16"
-    if words.startswith("q"):
-        return words.split()[0].upper()
+    if words.startswith(("q", "ud-q")):
+        return words.removeprefix("ud-").split()[0].replace("_k_xl", "_k_m").upper()  # Unsloth's own: the usual mix of its bits
     raise Unexpressed(f"weights stored as {words!r}")

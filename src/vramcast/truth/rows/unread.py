@@ -28,6 +28,9 @@ READ: Mapping[str, frozenset[str]] = {
     "transformers": _EVERY | {
         "attn", "multi_gpu", "split", "phase", "prefill_len", "decode_len", "cache_len_preallocated", "prefill_chunk_size",
     },
+    "lmdeploy": _EVERY | {
+        "cache_max_entry_count", "cache_block_seq_len", "quant_policy", "max_batch_size", "max_prefill_token_num",
+    },
     "llama_cpp": _EVERY | {
         "n_ctx", "n_batch", "n_ubatch", "flash_attn", "n_gpu_layers_offloaded", "gguf_file", "gguf_file_type", "n_seq_max",
         "kv_unified", "override_tensor", "tensor_split", "split_mode", "run_time_repack", "mla", "attn_max_batch_mib",

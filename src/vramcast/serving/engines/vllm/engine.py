@@ -28,7 +28,7 @@ from vramcast.serving.engines.resolving import Defaults, context_of, opened, res
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.fixed import DEFAULT_RANK, VllmTerms, fixed_terms
 from vramcast.serving.engines.vllm.options import OPTIONS
-from vramcast.serving.engines.vllm.pages import PagePlan, paged_layers, plan, state_bytes, token_bytes
+from vramcast.serving.engines.vllm.pages import PagePlan, paged_layers, plan, state_bytes, token_bytes, whole_heads
 from vramcast.serving.engines.vllm.profile import unsized_images
 from vramcast.serving.engines.vllm.settings import VllmSettings, settings_of, subtracts_graphs
 from vramcast.serving.layers import CacheLayer, cache_layers, encodes_only, tower_layers
@@ -133,7 +133,7 @@ def _rank(resolved: Resolved, settings: VllmSettings, stage: Stage) -> VllmRank:
 def _layers(resolved: Resolved, settings: VllmSettings, stage: Stage) -> Iterator[tuple[CacheLayer, int]]:
     if not settings.caches:
         return
-    yield from cache_layers(stage, settings.tp)
+    yield from cache_layers(stage, settings.tp) if settings.caches_latent else whole_heads(stage, settings.tp)
     if settings.mtp and stage.last:
         yield from tower_layers(resolved.model.towers, "mtp", settings.tp)
     if settings.draft and stage.last:

@@ -226,6 +226,8 @@ def _absorbed_term(model: Model, settings: VllmSettings, stage: Stage, storage: 
     0.7 multiplied query with key and value with output. Since, halves of kv_b_proj are views of it, of a copy in the activations'
     type where it is quantised (MLACommonImpl.process_weights_after_loading, get_and_maybe_dequant_weights).
     """
+    if not settings.caches_latent:
+        return ()
     if at(settings.version, versions.ABSORBS_LATENT):
         what, elements = "multiplied-out latent projections", _multiplied_out(model, settings, stage)
     else:

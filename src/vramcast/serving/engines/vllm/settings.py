@@ -69,6 +69,7 @@ class VllmSettings(msgspec.Struct, frozen=True, kw_only=True):
     blocks_override: int | None = None
     pools_only: bool = False
     pools: bool = False
+    caches_latent: bool = True
 
     @property
     def caches(self) -> bool:
@@ -115,7 +116,15 @@ def settings_of(resolved: Resolved) -> VllmSettings:
         blocks_override=options.get("num_gpu_blocks_override"),
         pools_only=encodes_only(model),
         pools=pools(model, options),
+        caches_latent=_caches_latent(resolved, version),
     )
+
+
+def _caches_latent(resolved: Resolved, version: Version) -> bool:
+    """Whether that release caches a latent under these weights, rather than the keys and values of all heads."""
+    scheme = resolved.question.quant or (resolved.model.quantization or {}).get("quant_method") or "none"
+    plain = scheme == "none" or str(scheme).startswith("fp8")
+    return at(version, versions.CACHES_LATENT if plain else versions.CACHES_LATENT_OF_QUANTIZED)
 
 
 def _runs_second(resolved: Resolved, version: Version) -> bool:

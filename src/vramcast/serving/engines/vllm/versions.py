@@ -47,7 +47,11 @@ FLASHINFER_SAMPLER: Table[bool] = (((0,), False), ((0, 21), True))
 # the fused-MoE workspace stays allocated after the forward (v1/worker/workspace.py)
 KEEPS_MOE_WORKSPACE: Table[bool] = (((0,), False), ((0, 12), True))
 # latent attention kept its projections multiplied out in 16 bits: query with key, value with output (attention/backends/mla)
-ABSORBS_LATENT: Table[bool] = (((0,), False), ((0, 7), True), ((0, 8), False))
+ABSORBS_LATENT: Table[bool] = (((0,), False), ((0, 7, 1), True), ((0, 8), False))
+# a latent is cached rather than the keys and values of all heads; at first under weights in 16 bits or fp8 alone (config.py
+# use_mla: "MLA is not supported with %s quantization", which 0.7.2 still prints, vllm-project/vllm#13085)
+CACHES_LATENT: Table[bool] = (((0,), False), ((0, 7, 1), True))
+CACHES_LATENT_OF_QUANTIZED: Table[bool] = (((0,), False), ((0, 7, 3), True))
 # LoRA slots are allocated while weights are counted; before, V0 made them afterwards, and its budget never saw them
 # (worker/model_runner.py load_model: the line "Loading model weights took" stands before create_lora_manager)
 LORA_IN_WEIGHTS: Table[bool] = (((0,), False), ((0, 7, 3), True))
