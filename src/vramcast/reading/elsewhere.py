@@ -19,7 +19,8 @@ _PLACE = re.compile(
 # Folders that runs write to and projects keep models in: no organisation of the hub has one of these names.
 _FOLDERS = re.compile(
     r"(?:\.?models?|ckpts?|checkpoints?|outputs?|out|saves?|results?|weights?|exports?|work_?dirs?|runs?|experiments?|artifacts?|"
-    r"(?:pretrained|trained|merged|hf|base|local|finetuned?)_?(?:models?|weights?|ckpts?)|llm_?weights|assets|data)",
+    r"(?:pretrained|trained|merged|hf|base|local|finetuned?)_?(?:models?|weights?|ckpts?)|llm_?weights|assets|data|to_be_filled|todo|tbd|"
+    r"fixme|change_?me|your_\w+)",
     re.I,
 )
 _HOMES = ("home", "users")  # the part behind them is a person's name
@@ -29,6 +30,7 @@ def is_elsewhere(what: str) -> bool:
     """Whether this is written as a path of which nothing lies on this machine."""
     first, slash, _ = what.partition("/")
     is_path = what.startswith(("/", "./", "~", "..", "$")) or what.count("/") > 1 or bool(slash and _FOLDERS.fullmatch(first))
+    is_path = is_path or re.match(r"[A-Za-z]:[\\/]", what) is not None
     return is_path and not existing_path(what)
 
 

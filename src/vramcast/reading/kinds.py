@@ -22,6 +22,8 @@ _STRUCTURED = (".json", ".yaml", ".yml", ".md", ".mdx", ".rst", ".py", ".toml", 
                ".bat", ".cmd", ".ps1", ".service", ".env", ".ini", ".tf", ".sbatch", ".slurm")  # fmt: skip
 _NAMES_AN_ENGINE = "a configuration with a command"  # a mapping that names one, as those of rollouts do
 _NO_MODEL = "an engine's arguments, and no model"
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+_ROLLOUTS = "trl vllm-serve"  # TRL's server of answers beside a run
 _SETTINGS = ("engine configuration", "configuration with a command", "file of variables")  # which a training run may have too
 _CONFIG_KEYS = ("model_type", "architectures", "hidden_size", "num_hidden_layers", "n_layer", "text_config")
 _TRAINS = re.compile(
@@ -64,6 +66,8 @@ def kinds_of(data: bytes, name: str = "", *, folder: Any = None) -> tuple[Kind, 
         kind.command == ("train", "--from") and kind.strength == CERTAIN for kind in found_
     ):  # an engine without a model: the rollouts of what trains
         found_ = [kind for kind in found_ if kind.because != _NO_MODEL and kind.what != _NAMES_AN_ENGINE]
+        if _ROLLOUTS in text:
+            found_ = [kind for kind in found_ if kind.command != ("serve", "--from")]
     return tuple(sorted(found_, key=lambda kind: -kind.strength))
 
 
@@ -159,7 +163,7 @@ def _training_log(text: str, _name: str) -> Kind | None:
 
 def _training(text: str, name: str) -> Kind | None:
     """A training configuration, a command line that trains, a program with TrainingArguments."""
-    from vramcast.reading.training.starting import starts_training
+    from vramcast.reading.training.starting import starts_alone, starts_training
     from vramcast.reading.training.xtuner import is_config as is_xtuner
 
     if name.lower().endswith((".rst", ".html", ".cfg")):
@@ -182,6 +186,9 @@ def _training(text: str, name: str) -> Kind | None:
         return _of_notebook(text, name)
     if not name.endswith((".yaml", ".yml", ".json", ".toml")) and (found := starts_training(text[:_HEAD])):
         return Kind(what="a command that trains", command=("train", "--from"), strength=CERTAIN, because=found)
+    if name.endswith(_SCRIPTS) and (alone := starts_alone(text[:_HEAD])):
+        because = f"it starts {alone[0].rsplit('/', 1)[-1]}"
+        return Kind(what="a script that trains", command=("train", "--from"), strength=LIKELY, because=because)
     from vramcast.reading.training.files import format_of_text
     from vramcast.reading.training.formats import rules_of
 

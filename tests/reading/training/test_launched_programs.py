@@ -6,6 +6,7 @@ import pytest
 
 from vramcast.asking.training import training_question
 from vramcast.errors import QuestionError
+from vramcast.reading.kinds import kinds_of, taken_for
 from vramcast.reading.training.files import read_training_files
 from vramcast.reading.training.settings import Settings
 
@@ -120,3 +121,61 @@ def test_a_model_that_the_program_builds(tmp_path: Path) -> None:
         True,
     )
     assert _read(tmp_path, text + "model.bfloat16()\n", "train.py").get("param_dtype") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("python3 $HOME/train.py\n", "train.py"),
+        ("CUDA_VISIBLE_DEVICES=1 uv run accelerate launch main.py\n", "main.py"),
+        ("export MAX_LEN=${MAX_LEN:-4096}\nbash scripts/run_sft_chat.sh\n", "run_sft_chat.sh"),
+    ],
+)
+def test_a_script_that_only_starts_another_says_which(tmp_path: Path, text: str, named: str) -> None:
+    (tmp_path / "run.sh").write_text(text)
+    with pytest.raises(QuestionError, match=rf"{named}, which is not at hand, may"):
+        training_question(files=(str(tmp_path / "run.sh"),))
+    kind = taken_for(kinds_of(text.encode(), "run.sh"))
+    assert kind is not None and kind.command == ("train", "--from")
+
+
+def test_a_script_that_trains_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(QuestionError, match="no flag"):
+        _read(tmp_path, "bash scripts/download.sh\npython3 evaluate_trained.py\n")
+
+
+def test_a_server_of_answers_beside_a_run_is_no_engine() -> None:
+    text = (
+        '#!/bin/bash\nsrun trl vllm-serve --model $M &\nsrun bash -c "accelerate launch --num_processes 8 a.py --config b.yaml"\n'
+    )
+    kind = taken_for(kinds_of(text.encode(), "run.slurm"))
+    assert kind is not None and kind.command == ("train", "--from")
+
+
+def test_quotes_over_lines_and_placeholders(tmp_path: Path) -> None:
+    text = (
+        "M=Qwen2.5-Math-7B\nNODES=TO_BE_FILLED\nray job submit --address=${H}:1 \\\n  --runtime-env-json='{\n"
+        '    "working_dir": "\'${W}\'",\n    "env_vars": {"a": ""}\n  }\' \\\n  -- python -m verl.trainer.main_ppo '
+        "actor_rollout_ref.model.path=TO_BE_FILLED/$M data.max_response_length=3072 trainer.nnodes=$NODES\n"
+    )
+    (tmp_path / "run.sh").write_text(text)
+    question = training_question(files=(str(tmp_path / "run.sh"),)).question
+    assert (question.model, question.seq) == ("Qwen2.5-Math-7B", 3584)
+
+
+def test_of_several_phases_the_first_is_answered(tmp_path: Path) -> None:
+    text = f"{LOADS}a = SFTConfig(per_device_train_batch_size=2, max_length=512)\nb = DPOConfig(beta=0.1, max_prompt_length=64)\n"
+    settings = _read(tmp_path, text, "tune.py")
+    assert (settings.get("options.task"), settings.get("seq"), settings.get("preference.beta")) == ("sft", 512, None)
+    assert any(line.startswith("DPOConfig in line 3 (a further phase") for line in settings.unread)
+
+
+def test_a_windows_path_is_another_machines(tmp_path: Path) -> None:
+    text = "m = AutoModelForCausalLM.from_pretrained(r'C:\\apps\\Qwen2.5-7B-Instruct')\nTrainingArguments(output_dir='o')\n"
+    (tmp_path / "tune.py").write_text(text.replace("\\\\", "\\"))
+    assert training_question(files=(str(tmp_path / "tune.py"),)).question.model == "Qwen2.5-7B-Instruct"
+
+
+def test_a_told_target_stands_before_what_an_evaluation_generates(tmp_path: Path) -> None:
+    flags = "--max_new_tokens 32 --source_max_len 16 --target_max_len 512 --per_device_train_batch_size 4 --output_dir o"
+    assert _read(tmp_path, f"python finetune.py --model_name_or_path org/chat-7b {flags}\n").get("seq") == 528

@@ -160,10 +160,28 @@ def _goes_on(line: str) -> str:
     """Why a statement continues on the next line: a mark at its end ("line"), an open array or quote ("inside"), or ""."""
     if line.endswith(("\\", " `", " ^")):
         return "line"
+    if "\n" in line:  # inside a quote that began before: '{"a": "'${B}'"}' opens and closes several
+        return "inside" if _ends_quoted(line) else ""
     inside = re.match(r"^\s*(?:(?:export|local|readonly|declare(?: -\w+)?)\s+)?\w+\+?=\(", line) and line.count("(") > line.count(
         ")"
     )
     return "inside" if inside or _open_quote(line) else ""
+
+
+def _ends_quoted(text: str) -> bool:
+    """Whether a quote or a bracket of an array is open at the end of a text, by every letter of it."""
+    quote, place = "", 0
+    while place < len(text):
+        letter = text[place]
+        if letter == "\\" and quote != "'":
+            place += 1
+        elif quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        place += 1
+    array = re.match(r"^\s*(?:(?:export|local|readonly|declare(?: -\w+)?)\s+)?\w+\+?=\(", text)
+    return bool(quote) or bool(array and text.count("(") > text.count(")"))
 
 
 def _open_quote(line: str) -> bool:

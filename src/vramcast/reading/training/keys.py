@@ -13,7 +13,9 @@ Convert = Callable[[Any], Any]
 Handler = Callable[[Settings, Any, str], None]
 Rule = tuple[str, Convert] | Handler
 OPEN = re.compile(
-    r"^\$|\$\{|\{\{|^<[^<>]{1,100}>$|^\[(?:num|your|path|insert|model)\w{0,60}\]$", re.I
+    r"^\$|\$\{|\{\{|^<[^<>]{1,100}>$|^\[(?:num|your|path|insert|model)\w{0,60}\]$|"
+    r"^(?:TO_BE_FILLED|TODO|TBD|FIXME|CHANGE_?ME)(?=/|$)",
+    re.I,
 )  # a template's or a shell's name, not resolved; <what to put here>
 # Keys that name a further model: it scores, teaches or values while the trained one learns.
 _BESIDE = re.compile(r"(?:^|\.)(?:reward|teacher|critic|value|judge)_(?:model|pretrain)(?:_name_or_path|_path|_name|_id)?$")

@@ -56,10 +56,14 @@ def read_program(text: str, settings: Settings, *, where: str, text_of: TextOf |
     """
     program = parse_python(text, where, text_of)
     keys: dict[str, Any] = {}
+    first = ""
     for call in program.calls(*ARGUMENTS, *_relatives(program)):
         if program.runs(call) is False or _is_own(program, called(call)):
             continue
         given = program.keywords(call)
+        if called(call) in ARGUMENTS and (first := first or called(call)) != called(call):
+            settings.unread.append(f"{called(call)} in line {call.lineno} (a further phase: {first}, the first, is answered)")
+            continue
         keys = {**given, **keys}
         if task := ARGUMENTS.get(called(call), ""):
             settings.put("options.task", task, f"{where}: {called(call)} in line {call.lineno}")
@@ -256,14 +260,18 @@ def _adapted(program: Program, keys: dict[str, Any]) -> None:
             if name in _LORA:
                 keys.setdefault(_LORA[name], "all-linear" if gathered else value)
             if name == "use_gradient_checkpointing":
-                keys.setdefault("gradient_checkpointing", "offload" if value == "unsloth" else value)
+                keys.setdefault("gradient_checkpointing", value)
+            if name == "use_gradient_checkpointing" and value == "unsloth":  # before what the trainer's arguments say
+                keys["gradient_checkpointing"] = "offload"
 
 
 def _trained_by(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
     """The trainer that runs: TRL's, its objective, and the lengths that it is given itself."""
+    reached = [call for call in program.calls(*_TRAINERS) if program.runs(call) is not False]
+    one = len({called(call) for call in reached}) == 1  # of several the program's own arguments choose
     for call in program.calls(*_TRAINERS):
         given = program.keywords(call)
-        if (name := called(call)) in _TASK_OF and program.runs(call) is not False:
+        if (name := called(call)) in _TASK_OF and call in reached and (one or program.runs(call)):
             settings.put("library.trl", True, f"{where}: {name} in line {call.lineno}")
             settings.put("options.task", _TASK_OF[name], f"{where}: {name} in line {call.lineno}")
         keys.update({name: given[name] for name in _OF_TRAINER if name in given and name not in keys})
@@ -277,9 +285,9 @@ def _finds_linear_layers(program: Program) -> bool:
 
 
 def _loaded(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
-    for call in program.calls("from_pretrained"):
-        if not _MODELS.fullmatch(ast.unparse(call.func)):
-            continue
+    loaders = [call for call in program.calls("from_pretrained") if _MODELS.fullmatch(ast.unparse(call.func))]
+    unsloth_alone = all("Fast" in ast.unparse(call.func) for call in loaders)
+    for call in loaders:
         given = program.keywords(call)
         model = (
             program.value(call.args[0]) if call.args else given.get("model_name") or given.get("pretrained_model_name_or_path")
@@ -290,7 +298,7 @@ def _loaded(program: Program, keys: dict[str, Any], settings: Settings, where: s
         if given.get("fast_inference") is True:
             share = given.get("gpu_memory_utilization", 0.5)
             settings.unread.append(f"fast_inference (vLLM on the same card, gpu_memory_utilization {_plain(share)}: not counted)")
-        if "Fast" in ast.unparse(call.func):
+        if "Fast" in ast.unparse(call.func) and (program.runs(call) or unsloth_alone):
             settings.put("framework", "unsloth", f"{where}: {ast.unparse(call.func)} in line {call.lineno}")
 
 

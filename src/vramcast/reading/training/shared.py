@@ -116,7 +116,7 @@ def _taken(settings: Settings, key: str, value: Any, where: str) -> bool:
 
 def together(settings: Settings, where: str) -> None:
     """Lengths and cards that two keys give together."""
-    source, target = settings.get("length.source"), settings.get("length.target")
+    source, target = settings.get("length.source"), settings.get("length.target") or settings.get("length.generated")
     if source and target:
         settings.put("seq", source + target, f"{where}: the longest prompt and the longest answer")
     if size := settings.get("size.any"):  # beside a micro-batch the whole, by itself what a card takes at once
@@ -133,7 +133,15 @@ def together(settings: Settings, where: str) -> None:
     if each or whole_:
         settings.put("gpus", whole_ or each * (nodes or 1), f"{where}: its cards")
     settings.drop(
-        "size.any", "length.source", "length.target", "cards.each", "cards.nodes", "cards.all", "host.asked", "tokens.at_once"
+        "size.any",
+        "length.source",
+        "length.target",
+        "length.generated",
+        "cards.each",
+        "cards.nodes",
+        "cards.all",
+        "host.asked",
+        "tokens.at_once",
     )
 
 

@@ -146,9 +146,10 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
      "max_sequence_length encoder_seq_length max_length max_len block_size context_length train_seq_len max_seqlen total_length "
      "max_total_length max_total_sequence_length pack_length multimodal_max_length tokens_per_sample max_tokens_per_sample"),
     (("length.source", whole), "source_max_len max_prompt_length prompt_max_len max_source_length prompt_length "
-     "max_prompt_tokens max_input_length max_input_len max_input_tokens"),
+     "max_prompt_tokens max_input_length max_input_len max_input_tokens prompt_max_length"),
     (("length.target", whole), "target_max_len max_response_length generate_max_len max_target_length max_completion_length "
-     "response_length response_tokens max_response_tokens completion_length max_new_tokens max_gen_tokens max_output_length"),
+     "response_length response_tokens max_response_tokens completion_length generate_max_length"),
+    (("length.generated", whole), "max_new_tokens max_gen_tokens max_output_length"),  # of an evaluation where a target is told
     (("adapter.rank", natural), "lora_r lora_rank lora_dim lora_attn_dim adapter_rank max_lora_rank"),
     (("adapter.dropout", number), "lora_dropout"),
     (("adapter.dora", flag), "use_dora dora lora_dora enable_dora"),
@@ -208,7 +209,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("cards.each", whole), "n_gpus_per_node gpus_per_node actor_num_gpus_per_node nproc_per_node num_gpus_per_node "
      "gpu_per_node policy_num_gpus_per_node"),
     (("cards.nodes", whole), "nnodes num_nodes actor_num_nodes n_nodes policy_num_nodes"),
-    (("cards.all", whole), "num_gpus world_size num_processes n_gpus"),
+    (("cards.all", whole), "num_gpus world_size num_processes n_gpus gpus"),
 )  # fmt: skip
 RULES: dict[str, Rule] = {name: rule for rule, line in _NAMES for name in line.split()}
 # The same things in words that no list has: how names are put together. Those of other phases are none of them.

@@ -8,7 +8,7 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.reading.shell import ShellStart, open_names, read_script_text
 from vramcast.reading.shell.slurm import job_of, job_of_options, options_of
-from vramcast.reading.training.starting import program_run, trains, words_run
+from vramcast.reading.training.starting import program_run, starts_alone, trains, words_run
 from vramcast.reading.training.tables import program_named
 from vramcast.untrusted import whole_number
 
@@ -56,7 +56,7 @@ def read_command(text: str) -> Command:
     """The flags of a script. Raises QuestionError when it has none."""
     words, known, written = _words(text)
     words, more = _first_of_each(words)
-    scripts = [word for word in words if word.endswith(".py") and not word.startswith("-")]
+    scripts = [word for word in words if word.endswith(".py") and not word.startswith("-")] or starts_alone(text)
     command = Command(more=more, written=written, scripts=scripts)
     for one in _commands(words):
         command.program = command.program or program_run(one)
@@ -71,7 +71,7 @@ def read_command(text: str) -> Command:
             value for value in known.values() if len(re.findall(r"(?:^|\s)--[a-z]", value)) >= _A_RUN or value.startswith("--")
         ]
         _flags(command, [word for value in kept for word in (*value.split(), END)])
-    if not command.flags and not command.files and not command.overrides:
+    if not (command.flags or command.files or command.overrides or starts_alone(text)):
         raise QuestionError("no flag (--name value) was found in that script: give a command line or a configuration file")
     return command
 

@@ -18,6 +18,7 @@ _TRAINERS: dict[str, tuple[str, ...]] = {
     "composer": (),
 }  # fmt: skip
 _INSIDE = re.compile(r"\s--\w|\s\w+(?:\.\w+)+=")  # a whole command in one word: bash -c "..."
+_LAUNCH_INSIDE = re.compile(r"(?:^|\s)(accelerate launch|torchrun|deepspeed)\s[^;|&]*\.py\b")
 _OF_TRAINING = re.compile(
     r"learning_rate|lr|\w*epochs?|max_steps|train_iters|\w*accum\w*|lora_\w+|optim\w*|\w*warmup\w*|\w*micro_batch\w*|\w*train_batch\w*|total_training_steps"
 )
@@ -61,6 +62,29 @@ def starts_training(text: str) -> str:
     return _known(lines) or next((found for line in lines if (found := _by_flags(line.words))), "")
 
 
+_OF_TRAINING_NAME = re.compile(
+    r"(?:^|[-_.0-9])(?:re|pre)?(?:train|trainer|training|finetune|fine_tune|fine-tune|tune|sft|dpo|grpo|ppo|kto|orpo|rlhf|q?lora|pt)"
+    r"(?=[-_.0-9])[\w.-]*\.(?:py|sh)$"
+)
+
+
+def starts_alone(text: str) -> list[str]:
+    """The programs that a script launches, and those that train by their names, where it says nothing of how."""
+    from vramcast.reading.shell import read_script_text
+
+    found: list[str] = []
+    for line in read_script_text(text).lines:
+        words = [word for word in line.words if word not in _BEFORE]
+        program = words[0].rsplit("/", 1)[-1] if words else ""
+        launched = program in ("torchrun", "deepspeed") or words[:2] == ["accelerate", "launch"]
+        if not (launched or re.fullmatch(r"python[\d.]*|bash|sh|sbatch", program)):
+            continue
+        own = next((word for word in words[1:] if word.endswith((".py", ".sh"))), "")
+        if own and (launched or _OF_TRAINING_NAME.search(own.rsplit("/", 1)[-1])):
+            found.append(own)
+    return list(dict.fromkeys(found))
+
+
 def keys_of_command(words: Sequence[str]) -> set[str]:
     """The names of a command's flags and of its ``key=value`` words, as python names."""
     flags = {word.lstrip("-").partition("=")[0].replace("-", "_") for word in words if word.startswith("--") and len(word) > 3}
@@ -91,6 +115,9 @@ def _known(lines: "tuple[Line, ...]") -> str:
         words = [word for word in line.words if word not in _BEFORE]
         if not words:
             continue
+        inner = next(filter(None, map(_LAUNCH_INSIDE.search, words)), None)  # srun bash -c "..."
+        if inner is not None:
+            return inner[1]
         program, rest = words[0].rsplit("/", 1)[-1], words[1:]
         verbs = _TRAINERS.get(program)
         script = any(word.endswith(".py") or word in ("-m", "--module") for word in rest)
