@@ -13,10 +13,12 @@ import msgspec
 from vramcast.asking.asked import Asked, named_cards
 from vramcast.errors import QuestionError, VramcastError
 from vramcast.ledger import Assumption, Unmodelled
-from vramcast.untrusted import existing_path, printable
+from vramcast.untrusted import existing_path, printable, whole_number
 from vramcast.workload import Serving
 
 if TYPE_CHECKING:  # a plain model's question loads no reader
+    from vramcast.asking.beside_model import Beside
+    from vramcast.asking.sorting import Sorted
     from vramcast.reading.serving.files import Found
     from vramcast.reading.serving.launch import Launch
 
@@ -169,6 +171,7 @@ def question_of_launch(
     ask: Callable[..., Asked[Serving]],
 ) -> Asked[Serving]:
     """The question of a launch, under what was typed beside it. Raises QuestionError for what is open or cannot be."""
+    from vramcast.asking.beside_model import beside_of
     from vramcast.asking.engine_line import fields
     from vramcast.asking.sorting import sorted_flags
     from vramcast.reading.shell import open_names
@@ -188,16 +191,31 @@ def question_of_launch(
     asked |= cards
     if table.name in POOL_ENGINES:
         asked.setdefault("tp", 1)
-    answer = ask(_named(model, launch), flags=(*rest, *flags), options=options, **asked)
+    model = _named(model, launch)
+    beside = beside_of(launch, model, whole_number(str(asked.get("context") or "")), ask)
+    answer = ask(model, flags=(*rest, *flags), options={**beside.options, **options}, **asked)
     kind = Assumption("engine", launch.engine, f"{launch.where or 'the pasted line'} starts it with {printable(model)[:120]}")
     copies = Assumption("replicas", launch.replicas, f"{launch.where}: each like this one, and the answer is for one")
-    assumed = (kind, *told, *found.assumed, *((copies,) if launch.replicas > 1 else ()))
+    found = _without_counted(found, beside)
+    assumed = (kind, *told, *found.assumed, *beside.assumed, *((copies,) if launch.replicas > 1 else ()))
     if held.model is None and "model" in launch.places:
         loaded = Assumption("model", launch.model, launch.places["model"])
         assumed = (*assumed, loaded)
     kept = tuple(a for a in answer.assumed if a.name != "engine")
     return msgspec.structs.replace(
-        answer, assumed=(*assumed, *kept), unmodelled=(*_in_place_of(launch, table.name), *unread, *found.unmodelled)
+        answer,
+        assumed=(*assumed, *kept),
+        unmodelled=(*_in_place_of(launch, table.name), *unread, *beside.unmodelled, *found.unmodelled),
+    )
+
+
+def _without_counted(found: "Sorted", beside: "Beside") -> "Sorted":
+    """The flags less those of a projector or a draft that the answer counts."""
+    heads = tuple(f"the flag {name if name.startswith('-') else f'--{name}'} " for name in beside.counted)
+    return msgspec.structs.replace(
+        found,
+        assumed=tuple(one for one in found.assumed if one.name not in beside.counted),
+        unmodelled=tuple(one for one in found.unmodelled if not one.what.startswith(heads or ("\0",))),
     )
 
 
@@ -270,6 +288,11 @@ def _refuse_open(names: Sequence[str], launch: "Launch", *, of_model: Sequence[s
 
 def _named(model: str, launch: "Launch") -> str:
     """The model of a launch; of another machine's path the name at its end. Raises QuestionError where neither names one."""
+    if not model and (file := _preset_of(launch)):
+        raise QuestionError(
+            f"{launch.where or 'the line'} starts {launch.engine} with the models of {printable(file)[:80]}, which is not at "
+            "hand: ask for that file, vramcast FILE, or name the model, vramcast serve MODEL --from FILE"
+        )
     if not model:
         raise QuestionError(
             f"{launch.where or 'the line'} starts {launch.engine} and names no model: give it, vramcast serve MODEL --from FILE"
@@ -285,6 +308,16 @@ def _named(model: str, launch: "Launch") -> str:
             "vramcast serve MODEL --from FILE"
         )
     return name
+
+
+def _preset_of(launch: "Launch") -> str:
+    """The file or folder of models that llama-server chooses from (``--models-preset``, ``--models-dir``); "" for none."""
+    words = iter(launch.flags)
+    for word in words:
+        name, joined, value = word.lstrip("-").partition("=")
+        if name in ("models-preset", "models-dir"):
+            return value if joined else next(words, "")
+    return ""
 
 
 def _names_a_model(name: str) -> bool:

@@ -189,3 +189,8 @@ services:
 """
     (launch,) = find_launches(compose, "compose.yml").launches
     assert (launch.model, launch.version) == ("Qwen/Qwen3-8B", "0.11.0")
+
+
+def test_a_file_of_models_that_is_not_at_hand_is_named(tmp_path: Path) -> None:
+    with pytest.raises(QuestionError, match=r"with the models of /opt/models\.ini, which is not at hand: ask for that file"):
+        _asked(tmp_path, "run.sh", "llama-server --models-preset /opt/models.ini --models-max 1\n")

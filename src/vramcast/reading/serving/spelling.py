@@ -34,7 +34,8 @@ ALIASES: dict[str, dict[str, str]] = {
         "-rtr": "run-time-repack", "draft-max": "draft-tokens", "draft": "draft-tokens", "draft-n": "draft-tokens",
         "-ncmoed": "n-cpu-moe-draft", "mla-use": "mla", "spec-draft-n-max": "draft-tokens", "n-ctx": "ctx-size",
         "contextsize": "ctx-size", "gpulayers": "n-gpu-layers", "type-k": "cache-type-k", "type-v": "cache-type-v",
-        "-dev": "device", "-nopo": "no-op-offload", "-md": "model-draft", "flashattention": "flash-attn", "quantkv": "cache-type",
+        "-dev": "device", "-nopo": "no-op-offload", "-md": "model-draft", "-mm": "mmproj",
+        "-hfd": "hf-repo-draft", "-hfrd": "hf-repo-draft", "flashattention": "flash-attn", "quantkv": "cache-type",
     },
     "tensorrt_llm": {
         "tp-size": "tensor-parallel-size", "pp-size": "pipeline-parallel-size", "ep-size": "ep-size",
