@@ -16,7 +16,7 @@ from vramcast.tracing.execution.stand_ins.asked_columns import columns_of_line, 
 from vramcast.tracing.published.configs import _by_id, published
 from vramcast.tracing.published.corpora import corpus
 from vramcast.tracing.published.data_sets import _known, data_set, value
-from vramcast.tracing.published.tokenizers import tokenizer_files
+from vramcast.tracing.published.tokenizers import special_tokens, tokenizer_files
 from vramcast.tracing.published.words import LONGEST_PIECE, TOKENS_A_WORD, WORDS
 
 pytestmark = pytest.mark.torch
@@ -161,7 +161,7 @@ def test_special_tokens_stand_where_every_published_config_names_them() -> None:
     wrong = []
     for name, found in _by_id().items():
         text = found.config | found.config.get("text_config", {}) | found.config.get("llm_config", {})
-        for part, place in _special(found.config).items() if "model_type" in found.config else ():
+        for part, place in special_tokens(found.config).items() if "model_type" in found.config else ():
             named = text.get(f"{part}_token_id")
             among = named if isinstance(named, list) else [named]
             if isinstance(among[0], int) and 0 <= among[0] < text.get("vocab_size", 0) and place not in among:

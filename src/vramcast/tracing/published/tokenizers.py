@@ -27,9 +27,7 @@ def tokenizer_files(config: dict[str, Any], *, chat: bool = False) -> dict[str, 
 
     ``chat``: a chat template comes with it whatever the family, as with instruct models.
     """
-    text = config | config.get("text_config", {}) | config.get("llm_config", {})
-    size = int(text.get("vocab_size", 32_000))
-    style = style_of(str(config.get("model_type", "")), size)
+    style, text, size = _read(config)
     special = _placed(style, text, size)
     told: dict[str, Any] = {f"{part}_token": token for part, token in special.parts.items()}
     told |= {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
@@ -43,6 +41,19 @@ def tokenizer_files(config: dict[str, Any], *, chat: bool = False) -> dict[str, 
             "chat_template.jinja": told["chat_template"],
         }
     return files
+
+
+def special_tokens(config: dict[str, Any]) -> dict[str, int]:
+    """The id of each special token that ``tokenizer_files`` places: eos, pad, bos and whatever else the family has."""
+    special = _placed(*_read(config))
+    return {part: special.ids[token] for part, token in special.parts.items()}
+
+
+def _read(config: dict[str, Any]) -> tuple[Style, dict[str, Any], int]:
+    """The family's style, the fields of the language model, and how many tokens it has."""
+    text = config | config.get("text_config", {}) | config.get("llm_config", {})
+    size = int(text.get("vocab_size", 32_000))
+    return style_of(str(config.get("model_type", "")), size), text, size
 
 
 def _positions(style: Style, text: dict[str, Any]) -> int:
