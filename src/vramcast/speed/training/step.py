@@ -32,9 +32,10 @@ ADAPTED = 2.0
 # backward (deepspeed/runtime/zero/partitioned_param_coordinator.py): Qwen-7B's full runs against its LoRA runs (QwenLM/Qwen).
 HOOKED_S = 0.011
 # Launches of layers that run a forward beside another micro-batch's backward, part by part, against one after the other
-# (Megatron-LM, megatron/core/models/common/model_chunk_schedule_plan.py): Qwen3-30B-A3B on 16 H100 with and without it,
-# containers 26.02 and 26.02.01 (Megatron-Bridge, docs/performance-summary-archive.md).
-INTERLEAVED = 1.75
+# (Megatron-LM, megatron/core/models/common/model_chunk_schedule_plan.py): the middle of the five runs that the host decides, 1.7
+# for Qwen3-30B-A3B, 1.05, 1.15, 1.3 and 1.5 for Qwen3-235B (Megatron-Bridge, docs/performance-summary-archive.md, containers
+# 25.09 to 26.02; Megatron-MoE-ModelZoo, best_practice/Qwen3).
+INTERLEAVED = 1.3
 PADDED = 0.5  # of the routing's launches where capacities are fixed: Qwen3-30B-A3B on 8 B200, container 25.09 against 25.11
 RELEASED = 0.95  # of a launch's host time that replaying it from a CUDA graph saves
 
