@@ -5,7 +5,7 @@ from typing import Generic, TypedDict, TypeVar
 
 import msgspec
 
-from vramcast.errors import QuestionError, unknown_name
+from vramcast.errors import QuestionError, VramcastError, unknown_name
 from vramcast.ledger import Assumption, Forecast, Unmodelled
 from vramcast.models.inventory import Model
 from vramcast.units import parse_count
@@ -17,12 +17,16 @@ Question = TypeVar("Question", Serving, Training)
 
 
 class Asked(msgspec.Struct, Generic[Question], frozen=True, kw_only=True):
-    """A question; the model, where it was given by numbers alone; and what the answer must list beside its own assumptions."""
+    """A question; the model, where it was given by numbers alone; and what the answer must list beside its own assumptions.
+
+    ``told``: what files say beside a model that they name, for an answer that cannot read that model.
+    """
 
     question: Question
     model: Model | None = None
     assumed: tuple[Assumption, ...] = ()
     unmodelled: tuple[Unmodelled, ...] = ()
+    told: str = ""
 
 
 def check_words(words: Mapping[str, object], known: Iterable[str], *, what: str) -> None:
@@ -59,9 +63,25 @@ def answer_training(asked: Asked[Training], *, advises: bool = True) -> Forecast
     """The whole answer to a training question as it was understood; without ``advises`` no advice and no table of cards."""
     from vramcast.planning.training import forecast_training
 
-    return forecast_training(
-        asked.question, model=asked.model, assumed=asked.assumed, unmodelled=asked.unmodelled, advises=advises
-    )
+    try:
+        return forecast_training(
+            asked.question, model=asked.model, assumed=asked.assumed, unmodelled=asked.unmodelled, advises=advises
+        )
+    except VramcastError as error:
+        if asked.told and not _at_hand(asked.question.model):
+            error.args = (f"{error}; another of its shape: vramcast train MODEL --from FILE ({asked.told})",)
+        raise
+
+
+def _at_hand(model: str) -> bool:
+    """Whether a model can be read here."""
+    from vramcast.models.reading import read_model
+
+    try:
+        read_model(model)
+    except VramcastError:
+        return False
+    return True
 
 
 class NamedCards(msgspec.Struct, frozen=True, kw_only=True):

@@ -116,6 +116,7 @@ def training_question(
             *(settings.assumed() if settings else ()),
         ),
         unmodelled=settings.unmodelled() if settings else (),
+        told=settings.summary() if settings and shaped is None and "model" not in typed else "",
     )
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from vramcast import read_model
 from vramcast.asking import training_question
-from vramcast.errors import QuestionError
+from vramcast.asking.asked import answer_training
+from vramcast.errors import QuestionError, VramcastError
 from vramcast.reading.training.files import read_training_text
 from vramcast.reading.training.settings import Settings
 from vramcast.training.adapters.tensors import targeted
@@ -180,3 +181,43 @@ def test_experts_of_nanotron() -> None:
     layout = "parallelism: {dp: 1, pp: 1, tp: 1, expert_parallel_size: 2, pp_engine: 1f1b}\ntokens: {sequence_length: 8}\n"
     shape = _read(f"model: {{model_config: {{{numbers}}}}}\n{layout}").group("shape")
     assert (shape["experts"], shape["active"]) == (4, 1)
+
+
+def test_sections_of_one_format_are_read_together() -> None:
+    text = (
+        "model: {model_name_or_path: Qwen/Qwen3-8B, use_peft: true, lora_r: 8, lora_target_modules: all-linear}\n"
+        "training: {beta: 0.1, bf16: true, per_device_train_batch_size: 6, max_length: 1024, hub_model_id: a/hermes-dpo,"
+        " per_device_eval_batch_size: 2, eval_strategy: steps}\n"
+    )
+    settings = _read(text)
+    assert (settings.get("options.task"), settings.get("options.eval_batch"), settings.get("micro_batch")) == ("dpo", 2, 6)
+
+
+_OWN = "model: {lm_name_or_path: Qwen/Qwen3-8B}\ntraining: {gradient_accumulation_steps: 2, learning_rate: 1e-4, num_epochs: 1}\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "target", "value"),
+    [
+        ("fsdp: {param_offload: true, optimizer_offload: true}\nbatch_size: 2\n", "offload", ["parameters", "optimizer"]),
+        ("fsdp: {enabled: true, param_offload: false}\nbatch_size: 2\n", "offload", None),
+        ("dtype: float16\nbatch_size: 2\n", "compute_dtype", "float16"),
+        ("batch_size: 64\nrollouts_per_example: 4\n", "micro_batch", None),
+        ("batch_size: 2\n", "micro_batch", 2),
+    ],
+)  # fmt: skip
+def test_a_program_of_its_own(more: str, target: str, value: Any) -> None:
+    settings = _read(_OWN + more)
+    assert settings.get("model") == "Qwen/Qwen3-8B" and settings.get(target) == value
+
+
+def test_what_was_read_is_told_beside_a_model_that_is_not_at_hand(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(_LORA.replace("Qwen/Qwen3-8B", "nobody/strange-thing"))
+    with pytest.raises(VramcastError, match=r"another of its shape: .* \(read so far: .*adapter.rank = 8"):
+        answer_training(training_question(files=[file]))
+
+
+def test_one_part_of_a_sample_alone_is_told() -> None:
+    settings = _read(f"{_OWN}batch_size: 2\nmax_new_tokens: 64\n")
+    assert settings.get("seq") is None and any(line.startswith("max_new_tokens (of the prompt") for line in settings.unread)

@@ -39,6 +39,7 @@ _LENGTHS = (
     "cutoff_len", "max_seq_length", "max_seq_len", "seq_length", "seq_len", "sequence_length", "model_max_length", "max_length",
     "sequence_len", "block_size", "max_len",
 )  # fmt: skip
+_OF_ONE_FORMAT = 4  # keys of a section that make it one of its neighbour's format
 _POINTERS = {"config_path", "config_file", "config", "path", "file"}  # a section that only says where DeepSpeed's file lies
 
 
@@ -228,8 +229,20 @@ def _apply(mapping: dict[str, Any], settings: Settings, *, where: str, otherwise
     name = format_of(inner, where=where)
     objectives.objective_named(settings, section.rpartition(".")[2], f"{where}: {section}")
     by_rules(name, inner, settings, where=f"{where}: {section}")
-    shared.read(settings, {key: value for key, value in keys.items() if not key.startswith(f"{section}.")}, where=where)
+    taken = [f"{section}.", *_further(mapping, section, name, settings, where)]
+    shared.read(settings, {key: value for key, value in keys.items() if not key.startswith(tuple(taken))}, where=where)
     return name
+
+
+def _further(mapping: dict[str, Any], section: str, name: str, settings: Settings, where: str) -> list[str]:
+    """Further sections of the same format, which are read too (TRL's arguments of model and training apart): their prefixes."""
+    rules, found = rules_of(name).RULES, []
+    for key, value in mapping.items():
+        inner = flat(value) if isinstance(value, dict) and key != section.partition(".")[0] else {}
+        if len(rules.keys() & inner.keys()) >= _OF_ONE_FORMAT:
+            by_rules(name, inner, settings, where=f"{where}: {key}")
+            found.append(f"{key}.")
+    return found
 
 
 def _format_or(keys: dict[str, Any], where: str, otherwise: str) -> str:

@@ -119,7 +119,13 @@ def together(settings: Settings, where: str) -> None:
     source, target = settings.get("length.source"), settings.get("length.target") or settings.get("length.generated")
     if source and target:
         settings.put("seq", source + target, f"{where}: the longest prompt and the longest answer")
-    if size := settings.get("size.any"):  # beside a micro-batch the whole, by itself what a card takes at once
+    elif source or target:  # one part alone decides nothing
+        told = next(name for name in ("length.source", "length.target", "length.generated") if settings.get(name))
+        key = settings.because[told].rpartition(": ")[2]
+        settings.unread.append(f"{key} (of the prompt and the answer one alone is said)")
+    if settings.get("size.rollouts") and settings.get("size.any"):  # answers of a step over all cards
+        settings.unread.append(f"batch_size ({settings.get('size.any')} answers of a step: how many a card takes is not said)")
+    elif size := settings.get("size.any"):  # beside a micro-batch the whole, by itself what a card takes at once
         settings.put("global_batch" if settings.get("micro_batch") else "micro_batch", size, f"{where}: batch_size")
     if settings.get("host.asked"):  # DeepSpeed-Chat, get_train_ds_config: both on the host
         if settings.get("zero") is None:
@@ -134,6 +140,7 @@ def together(settings: Settings, where: str) -> None:
         settings.put("gpus", whole_ or each * (nodes or 1), f"{where}: its cards")
     settings.drop(
         "size.any",
+        "size.rollouts",
         "length.source",
         "length.target",
         "length.generated",

@@ -139,6 +139,7 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("global_batch", whole), "global_batch_size gbs train_batch_size total_batch_size train_global_batch_size global_bsz "
      "effective_batch_size"),
     (("size.any", whole), "batch_size bsz bs"),
+    (("size.rollouts", whole), "rollouts_per_example num_rollouts rollouts_per_prompt"),
     (("accumulate", whole), "gradient_accumulation_steps accumulate_grad_batches gradient_accumulation_iters grad_accum_steps "
      "grad_accum batch_accumulation_per_replica accumulation_steps grad_acc_steps gradient_accumulation grad_accumulation_steps "
      "accum_steps num_grad_accum"),
@@ -204,7 +205,8 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (_model, "base_model model_name model_path hf_model hf_checkpoint "
      "hf_model_ckpt pretrain partial_pretrain model_id base_model_id base_model_name pretrained_model pretrained_path "
      "model_name_or_dir model_dir hf_path initial_policy_model model_id_or_path hf_model_id student_model student_model_name "
-     "student_model_path student_model_name_or_path student_path student_name lm_path"),
+     "student_model_path student_model_name_or_path student_path student_name "
+     "lm_path lm_name_or_path llm_name_or_path llm_path language_model_path"),
     (_named, "model"),
     (("cards.each", whole), "n_gpus_per_node gpus_per_node actor_num_gpus_per_node nproc_per_node num_gpus_per_node "
      "gpu_per_node policy_num_gpus_per_node"),
@@ -261,6 +263,8 @@ _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
     (r"deepspeed", frozenset({"config_path", "config", "config_file", "file"}), sharding),
     (r"model", frozenset({"dim"}), ("shape.hidden", whole)),
     (r"fsdp\w*", frozenset({"enable", "enabled"}), _fsdp),
+    (r"fsdp", frozenset({"param_offload", "offload_params", "cpu_offload"}), huggingface.offloads("parameters")),
+    (r"fsdp", frozenset({"optimizer_offload"}), huggingface.offloads("optimizer")),
     (r"(?:distributed|trainer)\w*", frozenset({"strategy"}), sharding),
     (r"strategy_args", frozenset({"strategy_name"}), sharding),
     (r"strategy", frozenset({"stage"}), _stage),
@@ -291,6 +295,8 @@ def rule_of(key: str) -> Rule | None:
                 return rule
     elif key in ("tp", "pp", "cp", "ep"):
         return _degree(f"parallel.{key}")
+    elif key == "dtype":  # of a loop that casts as it goes (nanoGPT's)
+        return "compute_dtype", dtype
     if (known := RULES.get(parts[-1])) is not None or _NOT_THESE.search(parts[-1]):
         return known
     return next((one for pattern, one in _PATTERNS if pattern.fullmatch(parts[-1])), None)
