@@ -86,6 +86,8 @@ def _words_of(settings: Settings) -> dict[str, Any]:
         found["zero"] = settings.get("zero")
     elif settings.get("fsdp"):
         found["fsdp"] = int(settings.get("fsdp"))
+    if settings.get("release") and "framework" in found:
+        found["framework"] = f"{found['framework']}=={settings.get('release')}"
     if settings.get("offload"):
         found["offload"] = tuple(settings.get("offload"))
     if "model" not in found:

@@ -179,3 +179,35 @@ def test_a_windows_path_is_another_machines(tmp_path: Path) -> None:
 def test_a_told_target_stands_before_what_an_evaluation_generates(tmp_path: Path) -> None:
     flags = "--max_new_tokens 32 --source_max_len 16 --target_max_len 512 --per_device_train_batch_size 4 --output_dir o"
     assert _read(tmp_path, f"python finetune.py --model_name_or_path org/chat-7b {flags}\n").get("seq") == 528
+
+
+@pytest.mark.parametrize(
+    ("installs", "expected"),
+    [
+        ("pip install -q transformers==4.40.0 peft", "4.40.0"),
+        ("pip install transformers==4.40.0\npip install -U transformers", None),
+        ("pip install transformers==4.40.0\npip install git+https://github.com/huggingface/transformers.git", None),
+        ("pip install -U \\\n  'transformers==4.47.1' \\\n  trl==0.9.6", "4.47.1"),
+        ("pip install sentence-transformers==3.0.1 transformers-stream-generator==0.0.5 transformers", None),
+        ("echo transformers==4.40.0", None),
+        ("# pip install transformers==4.40.0", None),
+    ],
+)
+def test_releases_that_a_script_pins(tmp_path: Path, installs: str, expected: str | None) -> None:
+    settings = _read(tmp_path, f"{installs}\ntorchrun tune.py --model_name_or_path org/chat-7b {FLAGS}\n")
+    assert settings.get("release") == expected
+
+
+def test_the_framework_has_the_pinned_release(tmp_path: Path) -> None:
+    text = f"pip install trl==0.8.6 transformers==4.40.0\ntrl sft --model_name_or_path Qwen/Qwen2.5-7B --dataset_name d {FLAGS}\n"
+    (tmp_path / "run.sh").write_text(text)
+    question = training_question(files=(str(tmp_path / "run.sh"),)).question
+    assert (question.framework, question.framework_version) == ("trl", "0.8.6")
+    asked = training_question(files=(str(tmp_path / "run.sh"),), framework="trl==1.16")
+    assert asked.question.framework_version == "1.16"
+
+
+def test_a_name_that_transformers_5_lacks_dates_a_program(tmp_path: Path) -> None:
+    for word, release in (("evaluation_strategy", "4.45"), ("eval_strategy", None)):
+        text = f"{LOADS}TrainingArguments({word}='no', per_device_train_batch_size=1)\n"
+        assert _read(tmp_path, text, "tune.py").get("release") == release

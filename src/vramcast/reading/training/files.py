@@ -23,6 +23,7 @@ from vramcast.reading.training.formats import (
 from vramcast.reading.training.hydra import composed, interpolated
 from vramcast.reading.training.keys import OPEN, apply, flat, underscored
 from vramcast.reading.training.mappings import SCRIPTS, contents, mapping_of, parsed
+from vramcast.reading.training.pins import note_names, note_pins
 from vramcast.reading.training.settings import Settings
 from vramcast.reading.training.shell import Command, read_command
 from vramcast.untrusted import existing_path, parse_json, printable
@@ -74,6 +75,8 @@ def _read(path: Path, settings: Settings, above: tuple[Path, ...] = ()) -> list[
     if len(above) >= DEEPEST_FILES or path in above:
         raise QuestionError(f"{path} is named by itself, through {len(above)} files: name the last one alone")
     text = contents(path)
+    if path.suffix in (".py", *SCRIPTS):
+        note_pins(settings, text, path.name)
     if path.suffix == ".py":
         return _from_program(text, settings, path.name, path.parent)
     if path.suffix.lower() in MARKDOWN or (str(path) == "-" and markdown.training_in(text).because):
@@ -104,6 +107,7 @@ def _from_program(text: str, settings: Settings, where: str, folder: Path | None
         keys = flat(read_program(text, settings, where=where, text_of=text_of))
     except QuestionError:
         return _from_loop(text, settings, where, folder)
+    note_names(settings, keys, where)
     by_rules("huggingface", _without_run_names("huggingface", keys, settings), settings, where=where)
     if None in [keys.get(name, 0) for name in ("max_length", "max_seq_length")] and settings.get("seq") is None:
         settings.unread.append("max_length (None: samples are not cut; --seq says the longest)")
@@ -142,6 +146,7 @@ def _from_notebook(text: str, settings: Settings, path: Path, above: tuple[Path,
     from vramcast.reading.notebooks import code_of, shell_of
 
     raw = parse_json(text, path.name)
+    note_pins(settings, shell_of(raw, path.name), path.name)
     try:
         return _from_program(code_of(raw, path.name), settings, path.name, path.parent)
     except QuestionError:

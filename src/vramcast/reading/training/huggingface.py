@@ -22,6 +22,7 @@ from vramcast.reading.training.example_scripts import (
 )
 from vramcast.reading.training.keys import Rule, dtype, flag, names, natural, number, one_of, text, when, whole
 from vramcast.reading.training.objectives import lengths, loss_type, objective, preference, run_named
+from vramcast.reading.training.pins import settle_release
 from vramcast.reading.training.settings import UNSET, Settings
 
 NAME = "Hugging Face TrainingArguments"
@@ -310,6 +311,7 @@ def finish(settings: Settings) -> None:
     framework = "trl" if _is_trl(settings) else "hf_trainer"
     settings.drop("library.trl")
     settings.put("framework", framework, "the keys of this file")
+    settle_release(settings)
     settings.default("micro_batch", 8, "TrainingArguments: per_device_train_batch_size 8")
     if framework == "trl":
         settings.default("seq", 1024, "TRL: max_length 1024")

@@ -119,6 +119,8 @@ def _known(lines: "tuple[Line, ...]") -> str:
         if inner is not None:
             return inner[1]
         program, rest = words[0].rsplit("/", 1)[-1], words[1:]
+        if program == "automodel" and any(word.endswith((".yaml", ".yml")) for word in rest):  # NeMo Automodel's CLI
+            return program
         verbs = _TRAINERS.get(program)
         script = any(word.endswith(".py") or word in ("-m", "--module") for word in rest)
         if verbs is not None and (script if not verbs else bool(rest) and rest[0] in verbs and len(rest) > 1):
