@@ -1,5 +1,6 @@
 """Scripts of earlier years: names and arguments that moved, and packages that are imported for settings which are not asked."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -311,3 +312,45 @@ def test_arguments_of_trl_are_passed_where_they_have_the_name_of_today() -> None
     given = {"torch_dtype": "bfloat16", "max_seq_length": 1024, "use_liger": True}
     assert today(given, known, lambda name, _: told.append(name)) == {"dtype": "bfloat16", "max_length": 1024, "use_liger": True}
     assert told == ["torch_dtype", "max_seq_length"]
+
+
+def test_lightnings_cards_of_before_are_todays() -> None:
+    from vramcast.tracing.execution.stand_ins.older_lightning import cards_today
+
+    told: list[str] = []
+    tell = lambda name, now: told.append(f"{name}: {now}")  # noqa: E731
+    assert cards_today({"gpus": "0,", "max_epochs": 1}, tell) == {"devices": [0], "accelerator": "gpu", "max_epochs": 1}
+    assert cards_today({"gpus": 2, "accelerator": "ddp"}, tell) == {"devices": 2, "accelerator": "gpu", "strategy": "ddp"}
+    assert cards_today({"gpus": 0}, tell) == {"devices": 1, "accelerator": "cpu"}
+    assert cards_today({"accelerator": "gpu", "devices": 1}, tell) == {"accelerator": "gpu", "devices": 1}
+    assert len(told) == 4
+
+
+def test_lightnings_command_line_of_before(tmp_path: Path) -> None:
+    if find_spec("pytorch_lightning") is None:
+        pytest.skip("pytorch_lightning is not installed")
+    text = """
+from argparse import ArgumentParser
+import pkg_resources, torch
+from pytorch_lightning import LightningModule, Trainer
+assert pkg_resources.parse_version("2.0") > pkg_resources.parse_version("1.10")
+class Own(LightningModule):
+    def __init__(self, hparams):
+        super().__init__()
+        self.hparams = hparams
+        self.layer = torch.nn.Linear(4, 4)
+    def training_step(self, batch, number):
+        return self.layer(batch).sum()
+    def training_epoch_end(self, outputs):
+        raise AssertionError(outputs)
+    def on_train_batch_start(self, batch, batch_idx, dataloader_idx):
+        assert dataloader_idx == 0
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+parser = Trainer.add_argparse_args(ArgumentParser())
+given = parser.parse_args(["--gpus", "1", "--max_epochs", "1"])
+trainer = Trainer.from_argparse_args(given, progress_bar_refresh_rate=0, checkpoint_callback=False, logger=False)
+trainer.fit(Own(given), torch.utils.data.DataLoader(torch.randn(8, 4), batch_size=2))
+"""
+    result = trace_without_hub(tmp_path, text).result
+    assert (result.error, result.steps) == ("", 2)

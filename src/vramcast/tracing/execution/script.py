@@ -42,6 +42,7 @@ from vramcast.tracing.execution.stand_ins import (
     numpy_names,
     older_arguments,
     older_calls,
+    older_lightning,
     patches,
     pictures,
     pretrained,
@@ -134,6 +135,7 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -
     gone_names.install(session)
     older_arguments.install(session)
     older_calls.install(session)
+    older_lightning.install(session)
     absent.install(session, ranks)
     pretrained.install(session)
     pictures.install(session)

@@ -249,7 +249,13 @@ class Session:
 
 
 def describe(failure: BaseException) -> str:
-    """The failure in one line, its place, and what would help where a network or a package is missing."""
+    """The failure in one line, its place, and what would help where a network or a package is missing.
+
+    A name that is not defined while another failure is handled (a ``finally`` that uses what was never made) is not the cause.
+    """
+    before = failure.__context__
+    if isinstance(failure, NameError) and isinstance(before, Exception) and not failure.__suppress_context__:
+        failure = before
     advice = without_package(failure) or without_network(failure)
     return f"{type(failure).__name__}: {' '.join(_message(failure).split())[:400]}{place_of(failure)}{advice}"
 
