@@ -58,6 +58,12 @@ def test_micro_batches_of_a_step_are_cut_to_the_last() -> None:
     assert any(note.endswith("ended after 7 rounds, and the last") for note in session.notes)
 
 
+def test_micro_batches_that_are_all_run_are_not_told_of() -> None:
+    session = _session()
+    assert sum(1 for _ in Loops(session, seconds=0).follow(range(8), "train", 3, True) if _round(session) is None) == 8
+    assert session.notes == {}
+
+
 def test_a_micro_batch_is_covered_by_one_that_is_as_long_in_every_dimension() -> None:
     traced = {"input_ids": (4, 100), "labels": (4, 100)}
     assert _covers(traced, {"input_ids": (4, 90), "labels": (4, 90)})

@@ -47,11 +47,12 @@ class Loops:
             asked = self._asked(before, backward=accumulates)
             repeats = repeats + 1 if asked is not None and asked == last else 0
             last = asked
-            if repeats >= _REPEATS and time.monotonic() - begun > self._seconds:
+            rest = given[count:] if accumulates and isinstance(given, range) else None
+            if repeats >= _REPEATS and time.monotonic() - begun > self._seconds and (rest is None or len(rest) > 1):
                 told = f"the loop of {name} in line {line} asks for the same memory in every round: ended after {count} rounds"
-                if accumulates and isinstance(given, range) and count < len(given):
+                if rest is not None:
                     told += ", and the last"
-                    yield given[-1]
+                    yield rest[-1]
                 self._session.notes[told] = None
                 return
 
