@@ -30,4 +30,5 @@ COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 def is_of_card(test: ast.Compare) -> bool:
     """Whether a test asks for a card's generation, which a card of today has: ``get_device_capability()[0] >= 8``."""
     whole = ast.unparse(test.left)
-    return len(test.ops) == 1 and "get_device_capability" in whole and isinstance(test.comparators[0], ast.Constant | ast.Tuple)
+    ordered = len(test.ops) == 1 and isinstance(test.ops[0], ast.Gt | ast.GtE | ast.Lt | ast.LtE)
+    return ordered and "get_device_capability" in whole and isinstance(test.comparators[0], ast.Constant | ast.Tuple)

@@ -79,6 +79,7 @@ def test_a_function_is_worked_out_for_its_own_call(tmp_path: Path) -> None:
         ("torch.cuda.is_bf16_supported()", "bfloat16"),
         ("torch.cuda.get_device_capability()[0] >= 8", "bfloat16"),
         ("torch.cuda.get_device_capability()[0] < 8", None),
+        ("torch.cuda.get_device_capability()[0] == 8", None),
         ("some_other_test()", None),
     ],
 )
@@ -141,7 +142,7 @@ def test_a_script_that_only_starts_another_says_which(tmp_path: Path, text: str,
 
 def test_a_script_that_trains_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(QuestionError, match="no flag"):
-        _read(tmp_path, "bash scripts/download.sh\npython3 evaluate_trained.py\n")
+        _read(tmp_path, "bash scripts/download.sh\npython3 evaluate_trained.py\npython3 convert_to_pt.py\n")
 
 
 def test_a_server_of_answers_beside_a_run_is_no_engine() -> None:

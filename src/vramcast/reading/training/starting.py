@@ -63,7 +63,7 @@ def starts_training(text: str) -> str:
 
 
 _OF_TRAINING_NAME = re.compile(
-    r"(?:^|[-_.0-9])(?:re|pre)?(?:train|trainer|training|finetune|fine_tune|fine-tune|tune|sft|dpo|grpo|ppo|kto|orpo|rlhf|q?lora|pt)"
+    r"(?:^|[-_.0-9])(?:re|pre)?(?:train|trainer|training|finetune|fine_tune|fine-tune|tune|sft|dpo|grpo|ppo|kto|orpo|rlhf|q?lora)"
     r"(?=[-_.0-9])[\w.-]*\.(?:py|sh)$"
 )
 
