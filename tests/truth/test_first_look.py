@@ -93,7 +93,7 @@ def test_the_committed_looks_hold_what_the_page_promises() -> None:
     for measure in ("weights", "allocated", "device_of_a_step", "reserved_of_a_step", "kv_pool"):
         groups = held[measure, True]
         assert sum(g.share for g in groups) / len(groups) >= 0.85, measure
-    widest = {"weights": 0.30, "allocated": 0.50, "device_of_a_step": 0.56, "reserved_of_a_step": 0.60}
+    widest = {"weights": 0.30, "allocated": 0.63, "device_of_a_step": 0.65, "reserved_of_a_step": 0.67}
     for measure, most in widest.items():
         widths = sorted(g.width for g in held[measure, True])
         assert widths[len(widths) // 2] <= most, measure
