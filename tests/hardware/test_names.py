@@ -261,3 +261,14 @@ def test_a_slice_is_a_share_of_its_card(typed: str, part: str, seen_mib: int) ->
 def test_a_bare_model_number_is_no_memory(typed: str) -> None:
     with pytest.raises(QuestionError, match="unknown GPU"):
         find_accelerator(typed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "card"),
+    [
+        ("RTX 6000", "quadro-rtx-6000"), ("Quadro RTX 6000", "quadro-rtx-6000"), ("RTX 6000 48GB", "rtx-6000-ada"),
+        ("RTX6000 96gb", "rtx-pro-6000-bw"), ("RTX 6000 Ada", "rtx-6000-ada"), ("RTX 6000 64GB", "quadro-rtx-6000-64gb"),
+    ],
+)  # fmt: skip
+def test_three_cards_are_called_rtx_6000(typed: str, card: str) -> None:
+    assert find_accelerator(typed).id == card

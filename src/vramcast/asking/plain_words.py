@@ -28,14 +28,16 @@ ASKING = re.compile(
 )
 SAID = (
     ("context", re.compile(
-        r"\b(\d+(?:\.\d+)?\s?[km]|\d{4,7})\s*(?:-?\s?tokens?)?\s*(?:of\s+)?(?:context|ctx|窗口)(?:\s+(?:length|window))?", re.I)),
+        r"\b(\d+(?:\.\d+)?\s?[km]|\d{4,7})\s*(?:-?\s?tokens?)?\s*(?:of\s+)?"
+        r"(?:max(?:imum)?\s+)?(?:context|ctx|窗口)(?:\s+(?:length|window))?", re.I)),
     ("context", re.compile(r"(?:context|ctx|上下文|长度)\s*(?:length|window|of|=|为|是)*\s*(\d+(?:\.\d+)?\s?[km]?)\b", re.I)),
     ("context", re.compile(r"(\d+(?:\.\d+)?\s?[km])\s*(?:的)?上下文", re.I)),
     ("context", re.compile(
         r"\b(entire|full|whole|maximum|max|native) (?:supported )?(?:context|ctx)(?: (?:length|window|size))?", re.I)),
     ("context", re.compile(r"\b(?:with|at)\s+(\d+(?:\.\d+)?[km])\b(?!\s*(?:users|people))", re.I)),
+    ("context", re.compile(r"\b(\d{1,3}k|\d{4,7})\s+max[-_ ](?:model|seq(?:uence)?)[-_ ]len(?:gth)?\b", re.I)),
     ("context", re.compile(
-        r"(?:max[-_ ]?(?:seq(?:uence)?[-_ ]?)?len(?:gth)?|seq(?:uence)?(?:[-_ ]?len(?:gth)?)?|cutoff[-_ ]?len)"
+        r"(?:max[-_ ]?(?:(?:seq(?:uence)?|model)[-_ ]?)?len(?:gth)?|seq(?:uence)?(?:[-_ ]?len(?:gth)?)?|cutoff[-_ ]?len)"
         r"\s*(?:of|[:=])?\s*(\d+(?:\.\d+)?k?)\b", re.I)),
     ("samples", re.compile(
         r"(?:on |with )?(\d+(?:\.\d+)?\s?[km]?)\s*(?:samples|examples|rows|conversations|条(?:数据|样本)?)", re.I)),
@@ -68,8 +70,8 @@ WANTED = (
         r"max(?:imum)? (?:number of )?(?:concurrent )?(?:users|concurrency|requests)|"
         r"(?:支持|能带|服务)?多少(?:个)?(?:用户|并发|人)|并发(?:人数|数|量|上限)", re.I)),
     ("longest", re.compile(
-        r"(?:max(?:imum)?|longest|largest|biggest|how (?:long|much|big)(?: of)?(?: an?)?)\s+"
-        r"(?:(?:context|ctx)(?:\s+(?:length|window|size))?|model len(?:gth)?)|"
+        r"(?<![\dk]\s)(?:max(?:imum)?|longest|largest|biggest|how (?:long|much|big)(?: of)?(?: an?)?)\s+"
+        r"(?:(?:context|ctx)(?:\s+(?:length|window|size))?|model len(?:gth)?(?!\s*(?:of|[:=])?\s*\d))|"
         r"as long (?:a )?context as possible|"
         r"最大上下文|最长上下文|上下文最(?:大|长)", re.I)),
     ("speed", re.compile(
