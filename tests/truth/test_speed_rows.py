@@ -146,9 +146,9 @@ def test_rows_of_a_first_token_alone_are_of_their_load(load: dict) -> None:
     assert pair.predicted > 1.5 * judge(lone).pairs[0].predicted
 
 
-def test_types_of_unsloth_are_the_mix_of_their_bits() -> None:
-    row = {"settings": {"precision": "UD-Q4_K_XL"}}
-    assert quant(row, read_model("meta-llama/Llama-3.1-8B", offline=True)) == "Q4_K_M"
+@pytest.mark.parametrize(("told", "taken"), [("UD-Q4_K_XL", "Q4_K_M"), ("UD-Q8_K_XL", "Q8_0"), ("Q6_K", "Q6_K")])
+def test_types_of_unsloth_are_the_mix_of_their_bits(told: str, taken: str) -> None:
+    assert quant({"settings": {"precision": told}}, read_model("meta-llama/Llama-3.1-8B", offline=True)) == taken
 
 
 def test_prompts_sent_before_are_cached_where_the_cache_held_them() -> None:
