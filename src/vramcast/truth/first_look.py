@@ -192,16 +192,22 @@ def _covers(groups: list[HeldGroup]) -> bool:
 
 def _left_out(looks: Sequence[Look], shares: Shares) -> dict[tuple[str, bool], list[HeldGroup]]:
     held: dict[tuple[str, bool], list[HeldGroup]] = defaultdict(list)
-    looks = [look for look in looks if look.speaks]
-    for group in sorted({look.group for look in looks}):
-        table = _cells([look for look in looks if look.group != group], shares)
+    members, groups = _members(looks, shares), defaultdict[str, list[Look]](list)
+    for look in looks:
+        if look.speaks:
+            groups[look.group].append(look)
+    for group, own in sorted(groups.items()):
+        cells: dict[str, Cell | None] = {}  # of this group's names alone: the others need not be made again without it
         rows: dict[tuple[str, bool], list[tuple[bool, float, float]]] = defaultdict(list)
-        for look in (look for look in looks if look.group == group):
-            cell = next((table[name] for name in first_look_names(look.combination) if name in table), None)
-            if cell:
-                held_so = cell.low <= end_of(look.error(look.bar), look.scale > 0) <= cell.high
-                width = width_of(cell, look.predicted or 1, look.scale, look.certain)
-                rows[look.bar, look.seen].append((held_so, width, width * look.predicted if look.scale else 0))
+        for look in own:
+            for name in first_look_names(look.combination):
+                if name not in cells:
+                    cells[name] = _named_cell(name, [case for case in members.get(name, ()) if case.group != group], shares)
+                if cell := cells[name]:
+                    held_so = cell.low <= end_of(look.error(look.bar), look.scale > 0) <= cell.high
+                    width = width_of(cell, look.predicted or 1, look.scale, look.certain)
+                    rows[look.bar, look.seen].append((held_so, width, width * look.predicted if look.scale else 0))
+                    break
         for kind, found in rows.items():
             inside, middle = sum(ok for ok, _, _ in found) / len(found), len(found) // 2
             widths, sizes = (sorted(of_row[i] for of_row in found) for i in (1, 2))
@@ -210,6 +216,12 @@ def _left_out(looks: Sequence[Look], shares: Shares) -> dict[tuple[str, bool], l
 
 
 def _cells(looks: Sequence[Look], shares: Shares) -> dict[str, Cell]:
+    made = ((name, _named_cell(name, cases, shares)) for name, cases in sorted(_members(looks, shares).items()))
+    return {name: cell for name, cell in made if cell}
+
+
+def _members(looks: Sequence[Look], shares: Shares) -> dict[str, list[Look]]:
+    """The looks of each cell, by its name."""
     members: dict[str, list[Look]] = defaultdict(list)
     for measure in sorted({measure for measure, _ in shares}):
         pool = POOLED.get(measure, {measure})
@@ -217,8 +229,11 @@ def _cells(looks: Sequence[Look], shares: Shares) -> dict[str, Cell]:
             if (look.bar if measure in IN_BYTES else look.measure) in pool and look.speaks:
                 for name in dict.fromkeys(first_look_names(msgspec.structs.replace(look.combination, measure=measure))):
                     members[name].append(look)
-    made = ((name, _cell(name.split("|")[1], cases, _share_of(name, shares))) for name, cases in sorted(members.items()))
-    return {name: cell for name, cell in made if cell}
+    return members
+
+
+def _named_cell(name: str, looks: list[Look], shares: Shares) -> Cell | None:
+    return _cell(name.split("|")[1], looks, _share_of(name, shares)) if looks else None
 
 
 def _share_of(name: str, shares: Shares) -> float:
