@@ -44,6 +44,8 @@ def test_a_card_that_is_not_named_is_known_by_its_visible_memory_alone() -> None
 @pytest.mark.parametrize(
     ("engine", "text", "version"),
     [
+        ("vllm", "0.7.2/0.7.3 (Feb 2025)", "0.7.3"),
+        ("vllm", "main Apr 2024 (~0.4.1, commit 73c8d677)", "0.4.1"),
         ("vllm", "0.11.0 (image tag in the replication recipe)", "0.11.0"),
         ("vllm", "main Apr 2024 (~0.4.1, commit 73c8d677)", "0.4.1"),
         ("vllm", None, None),

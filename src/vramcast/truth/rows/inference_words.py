@@ -17,6 +17,7 @@ Row = dict[str, Any]
 _REMARK = re.compile(r"\(([^)]*)\)")
 _VISIBLE = re.compile(r"([\d.]+)\s*GiB(?:\s+visible|\))")
 _VERSION = re.compile(r"(\d+\.\d+(?:\.\d+)?)")
+_EARLIER = re.compile(r"\d[\d.]*/(?=\d)")  # of 0.7.2/0.7.3
 _UNKNOWN_CARD = re.compile(
     r"not stated|not named|not seen|class gpu|^\d+ gb (gpu|card)|npu|unified-memory gpu|budget", re.IGNORECASE
 )
@@ -105,8 +106,8 @@ def visible_bytes(row: Row) -> int | None:
 
 
 def version(row: Row) -> str | None:
-    """The engine's version; None when the row tells none, which asks for the newest rules."""
-    match = _VERSION.search(str(row.get("engine_version") or ""))
+    """The engine's version, of two with a stroke between them the later; None when the row tells none: the newest rules."""
+    match = _VERSION.search(_EARLIER.sub("", str(row.get("engine_version") or "")))
     if match is None and row["settings"].get("engine_core") == "V0":
         return LAST_V0
     if match or row["engine"] != "transformers":
