@@ -134,3 +134,60 @@ def test_filters_are_applied(expression: str, value: object) -> None:
 @pytest.mark.parametrize("expression", ["[x for x in ['a', 'bc'] if len(x) > 1]", "sorted(['b', 'ac'], key=len)"])
 def test_a_filter_that_is_not_worked_out_leaves_the_value_open(expression: str) -> None:
     assert isinstance(_held(expression), Open)
+
+
+_CHOICES = """
+def batch(big):
+    if big:
+        return 16
+    return 2
+
+def rank(name):
+    if "7B" in name:
+        return 32
+    elif "70B" in name:
+        return 8, 16
+    else:
+        return 64
+
+def lengths(long):
+    if not long:
+        return None
+    return 4096
+
+def seen(names):
+    for one in names:
+        return one
+    return 1
+
+def ends(big):
+    if big:
+        return 3
+
+def tries():
+    try:
+        return load(4)
+    except ImportError:
+        return 5
+
+def load(size):
+    match size:
+        case 8:
+            return 9
+        case _:
+            return size
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("batch(True)", 16), ("batch(False)", 2), ('rank("org/M-7B")', 32), ('rank("org/M-70B")', [8, 16]), ('rank("x")', 64),
+        ("lengths(False)", None), ("lengths(True)", 4096), ("ends(True)", 3), ("ends(False)", None),
+        ("batch(unknown())", Open), ("rank(unknown())", Open), ("seen([4])", Open), ("tries()", Open),
+    ],
+)  # fmt: skip
+def test_a_function_returns_what_its_tests_say(expression: str, value: object) -> None:
+    program = parse_python(f"{_CHOICES}\nheld = {expression}\n", "program")
+    held = program.value(program.names["held"])
+    assert isinstance(held, Open) if value is Open else held == value

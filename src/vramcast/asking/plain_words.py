@@ -26,16 +26,22 @@ ASKING = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
+# A length that stands before "max context" is the one that is said; another number there is a card's (RTX 4090, H100, 2x3090).
+_AFTER_A_LENGTH = r"(?<!\d[km]\s)(?<!\d\s[km]\s)(?<!\d{5}\s)(?<!\b(?:1024|2048|4096|8192)\s)"
+# A number of four digits that consumer cards have: GTX 1080, RTX 4090, RX 7900.
+_CARDS_NUMBER = r"(?:10[3-8]|16[3-6]|20[5-8]|[345]0[5-9])0|[67][4-9][05]0|90[67]0"
 SAID = (
     ("context", re.compile(
-        r"\b(\d+(?:\.\d+)?\s?[km]|\d{4,7})\s*(?:-?\s?tokens?)?\s*(?:of\s+)?"
+        r"(?<!rtx )(?<!gtx )(?<!rx )(?<!quadro )\b"
+        rf"(\d+(?:\.\d+)?\s?[km]|(?!(?:{_CARDS_NUMBER})\b)\d{{4,7}})\s*(?:-?\s?tokens?)?\s*(?:of\s+)?"
         r"(?:max(?:imum)?\s+)?(?:context|ctx|窗口)(?:\s+(?:length|window))?", re.I)),
     ("context", re.compile(r"(?:context|ctx|上下文|长度)\s*(?:length|window|of|=|为|是)*\s*(\d+(?:\.\d+)?\s?[km]?)\b", re.I)),
     ("context", re.compile(r"(\d+(?:\.\d+)?\s?[km])\s*(?:的)?上下文", re.I)),
     ("context", re.compile(
         r"\b(entire|full|whole|maximum|max|native) (?:supported )?(?:context|ctx)(?: (?:length|window|size))?", re.I)),
     ("context", re.compile(r"\b(?:with|at)\s+(\d+(?:\.\d+)?[km])\b(?!\s*(?:users|people))", re.I)),
-    ("context", re.compile(r"\b(\d{1,3}k|\d{4,7})\s+max[-_ ](?:model|seq(?:uence)?)[-_ ]len(?:gth)?\b", re.I)),
+    ("context", re.compile(
+        rf"\b(\d{{1,3}}k|(?!(?:{_CARDS_NUMBER})\b)\d{{4,7}})\s+max[-_ ](?:model|seq(?:uence)?)[-_ ]len(?:gth)?\b", re.I)),
     ("context", re.compile(
         r"(?:max[-_ ]?(?:(?:seq(?:uence)?|model)[-_ ]?)?len(?:gth)?|seq(?:uence)?(?:[-_ ]?len(?:gth)?)?|cutoff[-_ ]?len)"
         r"\s*(?:of|[:=])?\s*(\d+(?:\.\d+)?k?)\b", re.I)),
@@ -70,7 +76,7 @@ WANTED = (
         r"max(?:imum)? (?:number of )?(?:concurrent )?(?:users|concurrency|requests)|"
         r"(?:支持|能带|服务)?多少(?:个)?(?:用户|并发|人)|并发(?:人数|数|量|上限)", re.I)),
     ("longest", re.compile(
-        r"(?<![\dk]\s)(?:max(?:imum)?|longest|largest|biggest|how (?:long|much|big)(?: of)?(?: an?)?)\s+"
+        rf"{_AFTER_A_LENGTH}(?:max(?:imum)?|longest|largest|biggest|how (?:long|much|big)(?: of)?(?: an?)?)\s+"
         r"(?:(?:context|ctx)(?:\s+(?:length|window|size))?|model len(?:gth)?(?!\s*(?:of|[:=])?\s*\d))|"
         r"as long (?:a )?context as possible|"
         r"最大上下文|最长上下文|上下文最(?:大|长)", re.I)),

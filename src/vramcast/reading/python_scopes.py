@@ -156,6 +156,25 @@ def passed_to(function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call) 
     yield from ((word.arg, word.value) for word in call.keywords if word.arg in names)
 
 
+def returns_of(
+    function: ast.FunctionDef | ast.AsyncFunctionDef,
+) -> Iterator[tuple[ast.Return, tuple[tuple[ast.expr, bool], ...] | None]]:
+    """A function's own returns in their order, with the tests around each; None where a loop or a ``match`` decides."""
+    stack: list[tuple[ast.AST, tuple[tuple[ast.expr, bool], ...] | None]] = [(one, ()) for one in reversed(function.body)]
+    while stack:
+        one, tests = stack.pop()
+        if isinstance(one, ast.Return):
+            yield one, tests
+        elif isinstance(one, ast.If) and tests is not None:
+            stack += [(child, (*tests, (one.test, False))) for child in reversed(one.orelse)]
+            stack += [(child, (*tests, (one.test, True))) for child in reversed(one.body)]
+        elif isinstance(one, ast.stmt | ast.match_case) and not isinstance(
+            one, (*_SCOPES, ast.ClassDef)
+        ):  # no except: it runs through
+            open_ = isinstance(one, ast.For | ast.AsyncFor | ast.While | ast.match_case)
+            stack += [(child, None if open_ else tests) for child in reversed(list(ast.iter_child_nodes(one)))]
+
+
 def starts_of(function: ast.expr) -> str:
     """The function or class that a call starts: ``f(...)``, ``Deployment.bind(...)``, ``Actor.remote(...)``; "" for others."""
     if isinstance(function, ast.Attribute) and function.attr in ("bind", "remote", "spawn", "local"):

@@ -5,7 +5,7 @@ Used for ``LLM(...)`` calls and for TrainingArguments in a script. What the tree
 
 import ast
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from vramcast.reading.python_scopes import (
     kept_by_objects,
     options_of,
     passed_to,
+    returns_of,
 )
 
 __all__ = ["Open", "Program", "called", "field_defaults", "parse_python"]
@@ -65,7 +66,10 @@ class Program:
 
     def runs(self, node: ast.AST) -> bool | None:
         """Whether a call or an addition is reached, by the tests around it; None where one is open."""
-        truths = [(self.holds(test), must) for test, must in self.scopes.under.get(id(node), ())]
+        return self._reached(self.scopes.under.get(id(node), ()))
+
+    def _reached(self, tests: Iterable[tuple[ast.expr, bool]] | None, depth: int = -1) -> bool | None:
+        truths = [(self.holds(test, depth + 1), must) for test, must in tests] if tests is not None else [(None, True)]
         if any(truth is not None and truth is not must for truth, must in truths):
             return False
         return None if any(truth is None for truth, _ in truths) else True
@@ -216,10 +220,9 @@ class Program:
         before = sorted((one for one in bindings if one.line < line), key=lambda one: one.line) or bindings[:1]
         undecided: list[Binding] = []
         for one in reversed(before):
-            truths = [(self.holds(test, depth + 1), must) for test, must in one.tests]
-            if any(truth is not None and truth is not must for truth, must in truths):
+            if (reached := self._reached(one.tests, depth)) is False:
                 continue
-            if all(truth is must for truth, must in truths):
+            if reached:
                 return one  # what an open test may have set instead is passed over: the program's own default stands
             undecided.append(one)
         values = {ast.dump(one.value) for one in undecided}
@@ -229,8 +232,7 @@ class Program:
     def _changed(self, node: ast.Name, scope: ast.AST, bound: Binding, value: dict[Any, Any], depth: int) -> dict[Any, Any]:
         """A mapping with what the program puts into it between its assignment and here."""
         found = dict(value)
-        here = self.scopes.around.get(id(node), self.scopes.module)
-        last = node.lineno if here is scope else 10**9
+        last = node.lineno if self.scopes.around.get(id(node), self.scopes.module) is scope else 10**9
         for change, tests in self.scopes.changes.get(id(scope), {}).get(node.id, ()):
             line = getattr(change, "lineno", 0)
             if bound.line < line < last and all(self.holds(test, depth + 1) is must for test, must in tests):
@@ -339,9 +341,7 @@ class Program:
             return self.value(node.args[0], depth + 1)
         if isinstance(node.func, ast.Name) and name in self.scopes.functions:
             return self._returned(name, node, depth)
-        if name in OF_CARD:
-            return True
-        return self._worked(node, name, asked, depth)
+        return True if name in OF_CARD else self._worked(node, name, asked, depth)
 
     def _worked(self, node: ast.Call, name: str, asked: Any, depth: int) -> Any:
         """Calls of the language and of its library whose value follows from their arguments."""
@@ -362,22 +362,24 @@ class Program:
         return Open(str(asked) if name in ("get", "getenv") and asked is not None else name or "...")
 
     def _returned(self, name: str, call: ast.Call, depth: int) -> Any:
-        """What a function of the program returns for a call: its one value, else that of the return that no test decides."""
+        """What a function of the program returns for a call: of its first return whose tests hold; open where they differ."""
         function = self.scopes.functions[name]
-        own = [one for one in ast.walk(function) if isinstance(one, ast.Return) and self.scopes.around.get(id(one)) is function]
-        if not own or depth + 4 > _DEEPEST:
+        if depth + 4 > _DEEPEST or not (own := list(returns_of(function))):
             return Open(name)
-        given = {key: self.value(one, depth + 4) for key, one in passed_to(function, call)}
-        self._frames.append((function, given))
+        values: list[Any] = []
+        self._frames.append((function, {key: self.value(one, depth + 4) for key, one in passed_to(function, call)}))
         try:
-            values = [Open(name) if one.value is None else self.value(one.value, depth + 4) for one in own]
+            for one, tests in own:
+                if (reached := self._reached(tests, depth + 3)) is False:
+                    continue
+                values.append(None if one.value is None else self.value(one.value, depth + 4))
+                if reached:
+                    break
+            else:
+                values.append(None)  # the end of its body
         finally:
             self._frames.pop()
-        told = [value for value in values if value is not None and not isinstance(value, Open)]
-        if told and all(value == told[0] for value in told[1:]):
-            return told[0]
-        plain = [value for one, value in zip(own, values, strict=True) if one in function.body]
-        return plain[-1] if plain else Open(name)
+        return values[0] if all(value == values[0] for value in values[1:]) else Open(name)
 
 
 def parse_python(text: str, what: str, text_of: TextOf | None = None, *, depth: int = 0) -> Program:

@@ -166,3 +166,16 @@ def test_a_file_without_a_size_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("lr: 1\nmax_steps: 4\nweight_decay: 0\nother: 3\n")
     with pytest.raises(QuestionError, match="is no training configuration known here"):
         read_training_files((str(tmp_path / "a.yaml"),))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "target", "count"),
+    [
+        ("gpus", "0,1,2,3", "cards.all", 4), ("gpus", 8, "cards.all", 8), ("gpus", "0,", "cards.all", 1),
+        ("gpus", -1, "cards.all", None), ("trainer.gpus", 8, "cards.each", 8), ("trainer.devices", "0,1", "cards.each", 2),
+    ],
+)  # fmt: skip
+def test_a_list_of_devices_is_counted(key: str, value: object, target: str, count: int | None) -> None:
+    rule = shared.rule_of(key)
+    assert isinstance(rule, tuple) and rule[0] == target
+    assert rule[1](value) == count

@@ -125,6 +125,12 @@ def _degree(target: str) -> Rule:
     return target, lambda value: None if value in UNSET or int(value) < 1 else int(value)
 
 
+def _listed(value: Any) -> int | None:
+    """A number of cards; of a list of devices (``"0,1,2,3"``) how many it names; -1, all of them, is none."""
+    listed = [one for one in value.split(",") if one.strip()] if isinstance(value, str) and "," in value else value
+    return len(listed) or None if isinstance(listed, list) else None if str(value).strip() == "-1" else whole(value)
+
+
 def _stage(settings: Settings, value: Any, because: str) -> None:
     if value not in UNSET and not isinstance(value, bool) and str(value) in ("0", "1", "2", "3"):
         settings.put("zero", int(value), because)
@@ -211,7 +217,8 @@ _NAMES: tuple[tuple[Rule, str], ...] = (
     (("cards.each", whole), "n_gpus_per_node gpus_per_node actor_num_gpus_per_node nproc_per_node num_gpus_per_node "
      "gpu_per_node policy_num_gpus_per_node"),
     (("cards.nodes", whole), "nnodes num_nodes actor_num_nodes n_nodes policy_num_nodes"),
-    (("cards.all", whole), "num_gpus world_size num_processes n_gpus gpus"),
+    (("cards.all", whole), "num_gpus world_size num_processes n_gpus"),
+    (("cards.all", _listed), "gpus"),
 )  # fmt: skip
 RULES: dict[str, Rule] = {name: rule for rule, line in _NAMES for name in line.split()}
 # The same things in words that no list has: how names are put together. Those of other phases are none of them.
@@ -270,7 +277,7 @@ _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
     (r"strategy", frozenset({"stage"}), _stage),
     (r"strategy", frozenset({"class_path", "_target_", "name"}), sharding),
     (r"model_args", frozenset({"dtype"}), ("compute_dtype", dtype)),
-    (r"trainer|fabric", frozenset({"devices"}), ("cards.each", whole)),
+    (r"trainer|fabric", frozenset({"devices", "gpus"}), ("cards.each", _listed)),
     *((r"(?:parallel\w*|distributed|mesh|layout|parallelism_config|train|training)", frozenset({name}),
        _degree(f"parallel.{name}")) for name in ("tp", "pp", "cp", "ep")),
 )  # fmt: skip
