@@ -297,7 +297,8 @@ def _sum_text(terms: tuple[Term, ...]) -> str:
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How far the question can be pushed before it stops fitting; None where a limit does not apply.
 
-    ``max_concurrency``: sequences of the whole context at once; ``max_requests``: requests of the prompt and output asked.
+    ``max_concurrency``: sequences of the whole context at once on all cards; ``max_requests``: requests of the prompt and output
+    asked. ``cache_tokens``, ``cache_bytes``: of one cache, as an engine's log prints them; data-parallel ranks have one each.
     """
 
     max_context: int | None = None

@@ -54,7 +54,8 @@ def test_sequence_parallelism_is_advised_where_tensors_are_cut_without_it() -> N
         parallel=Parallel(tp=8, pp=4, dp=1),
     )  # fmt: skip
     plain = forecast(question)
-    assert plain.advice[0].change == "--sp"
+    saves = [a.change.split() for a in plain.advice if a.then_fits]
+    assert any("--sp" in words for words in saves)
     cut = forecast(msgspec.structs.replace(question, parallel=Parallel(tp=8, pp=4, dp=1, sp=True)))
     assert cut.worst.needed_bytes < plain.worst.needed_bytes
     assert not any("--sp" in a.change.split() for a in cut.advice)

@@ -59,6 +59,7 @@ def test_nvidias_unread_checkpoints_are_taken_to_have_an_fp8_cache(name: str, fp
         ("0.7.0", "fp8", 16 * 256 * 2),
         ("0.7.1", None, 640),
         ("0.7.1", "awq", 16 * 256 * 2),
+        ("0.7.2", "bf16", 640),
         ("0.7.3", "awq", 640),
         ("0.8.5", None, 576),
     ],
@@ -70,3 +71,13 @@ def test_latents_are_cached_since_vllm_0_7_1(version: str, scheme: str | None, e
     assert answer_of(asked, model=model, card=card).cache.bytes_per_token == 27 * each * 2
     if each > 640:
         assert 35.42 * 2**30 / (27 * each * 2 * 16) == pytest.approx(5373, abs=1)
+
+
+def test_minicpm3_is_cached_as_heads_in_every_release() -> None:
+    """It is not among vLLM's classes of latent attention (model_arch_config_convertor.py): 40 heads of 96, keys and values."""
+    model, card = read_model("openbmb/MiniCPM3-4B", offline=True), find_accelerator("H100 SXM")
+    for version in ("0.6.6", "0.33.0"):
+        found = answer_of(Serving(model="x", engine="vllm", engine_version=version), model=model, card=card)
+        assert found.cache.bytes_per_token == 62 * 40 * 96 * 2 * 2
+    shared = answer_of(Serving(model="x", engine="sglang"), model=model, card=card)
+    assert shared.cache.bytes_per_token == 62 * (256 + 32) * 2

@@ -109,20 +109,22 @@ def paged_layers(layers: Iterable[tuple[CacheLayer, int]], types: CacheTypes, *,
     return [Paged(kind, tokens, state, reach, count) for (kind, tokens, state, reach), count in merged.items()]
 
 
-_WIDEST_HEAD = 256
+_PADDED_HEAD, _WIDEST_UNPADDED = 256, 128
 
 
 def whole_heads(stage: Stage, tp: int) -> Iterator[tuple[CacheLayer, int]]:
-    """The cache before vLLM cached latents: keys and values of all heads, both as wide as FlashAttention's next head.
+    """The cache where vLLM caches no latents: keys and values of all heads, both as wide as a key.
 
-    Source: vllm/config.py get_head_size ("supports only head_size 32, 64, 128, 256, we need to pad head_size 192 to 256") and
+    DeepSeek's 192 are padded to 256 (vllm/config.py get_head_size of 0.6: FlashAttention takes 32, 64, 128 and 256); MiniCPM3's
+    96 stay (models/minicpm3.py: Attention(num_local_heads, qk_head_dim), values padded to a key's width). Block sizes:
     vllm/worker/cache_engine.py get_cache_block_size. vllm-project/vllm#10927 prints 5,373 blocks of 16 tokens in 35.42 GiB.
     """
     for block, count in stage.blocks:
         for mixer in () if block.shares_cache else block.mixers:
             if isinstance(mixer, LatentAttention):
                 heads = units_held(mixer.heads, tp)
-                yield CacheLayer("full", heads, heads * _WIDEST_HEAD, heads * _WIDEST_HEAD), count
+                each = mixer.head_dim if mixer.head_dim <= _WIDEST_UNPADDED else _PADDED_HEAD
+                yield CacheLayer("full", heads, heads * each, heads * each), count
             else:
                 yield cache_layer(mixer, tp), count
 

@@ -13,6 +13,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.classes import model_class
 from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, Experts, LatentAttention
+from vramcast.models.quantization import scheme_for
 from vramcast.serving.engines.base import Resolved, Version, at, parse_version
 from vramcast.serving.engines.layouts import ExpertKernel, has_experts, spread_of, vllm_kernel
 from vramcast.serving.engines.vllm import versions
@@ -122,8 +123,10 @@ def settings_of(resolved: Resolved) -> VllmSettings:
 
 def _caches_latent(resolved: Resolved, version: Version) -> bool:
     """Whether that release caches a latent under these weights, rather than the keys and values of all heads."""
-    scheme = resolved.question.quant or (resolved.model.quantization or {}).get("quant_method") or "none"
-    plain = scheme == "none" or str(scheme).startswith("fp8")
+    if resolved.model.text_class in versions.CACHED_AS_HEADS:
+        return False
+    plan = scheme_for(resolved.model, quant=resolved.question.quant).plan
+    plain = plan is None or plan.name.startswith("fp8")
     return at(version, versions.CACHES_LATENT if plain else versions.CACHES_LATENT_OF_QUANTIZED)
 
 

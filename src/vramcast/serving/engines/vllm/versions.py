@@ -52,6 +52,8 @@ ABSORBS_LATENT: Table[bool] = (((0,), False), ((0, 7, 1), True), ((0, 8), False)
 # use_mla: "MLA is not supported with %s quantization", which 0.7.2 still prints, vllm-project/vllm#13085)
 CACHES_LATENT: Table[bool] = (((0,), False), ((0, 7, 1), True))
 CACHES_LATENT_OF_QUANTIZED: Table[bool] = (((0,), False), ((0, 7, 3), True))
+# classes with latents that no release caches as such (transformers_utils/model_arch_config_convertor.py, is_deepseek_mla)
+CACHED_AS_HEADS = frozenset({"minicpm3"})
 # LoRA slots are allocated while weights are counted; before, V0 made them afterwards, and its budget never saw them
 # (worker/model_runner.py load_model: the line "Loading model weights took" stands before create_lora_manager)
 LORA_IN_WEIGHTS: Table[bool] = (((0,), False), ((0, 7, 3), True))
