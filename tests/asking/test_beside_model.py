@@ -59,3 +59,26 @@ def test_a_draft_by_its_name() -> None:
     assert 0.55e9 < asked.question.options["draft_model_bytes"] < 0.7e9
     (own,) = [one for one in asked.unmodelled if "draft model's own cache" in one.what]
     assert own.bound_bytes > 16384 * 28 * 8 * 128 * 2 * 2  # keys and values of 16,384 tokens in f16, and its graph
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        ("mmproj-Q4_0.gguf", "q4_0"),
+        ("Q8_0/mmproj-Q6_K.gguf", "q6_k"),
+        ("gemma-3-Q4_K_M-mmproj-BF16.gguf", "bf16"),
+        ("mmproj-UD-Q2_K_XL.gguf", "q2_k"),
+        ("mmproj-fp32.gguf", "f32"),
+    ],
+)
+def test_a_projectors_name_tells_its_type(file: str, kind: str) -> None:
+    asked = _asked(f"llama-server -m gemma-3-12b-it-Q4_K_M.gguf --mmproj {file} -c 4096")
+    (told,) = [one.because for one in asked.assumed if one.name == "mmproj_bytes"]
+    assert f" in {kind}, " in told and "tells no type" not in told
+
+
+def test_another_engine_takes_no_size_of_a_projector() -> None:
+    found = launched("llama-server -m gemma-3-12b-it-Q4_K_M.gguf --mmproj mmproj-F16.gguf -c 4096", ())
+    assert found is not None
+    asked = question_of_launch(found[0], found[1], {}, {"engine": "vllm", "gpu": "H100"}, serving_question)
+    assert "mmproj_bytes" not in asked.question.options and "mmproj" in _lines(asked)

@@ -9,6 +9,7 @@ import pytest
 
 from vramcast.asking import serving_question
 from vramcast.cli import run
+from vramcast.errors import QuestionError
 from vramcast.workload import Parallel
 
 
@@ -121,3 +122,14 @@ def test_what_is_no_flag_is_told_as_it_is(tmp_path: Path, capsys: pytest.Capture
     )
     run(["serve", "--from", str(file), "--gpu", "4090"])
     assert "not modelled: what more() adds, in a.py: the command in line 2: it is not read" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["mistralai/Mistral-Nemo", "command-r-plus", "bloom", "starcoder", "Qwen-VL"])
+def test_a_path_that_ends_in_one_models_name_is_that_model(name: str) -> None:
+    assert serving_question(f"vllm serve /elsewhere/{name}", gpu="H100x8").question.model == name.rpartition("/")[2]
+
+
+@pytest.mark.parametrize("name", ["mixtral", "gpt-oss", "qwen", "mistral", "base", "chat"])
+def test_a_path_that_ends_in_a_family_names_no_model(name: str) -> None:
+    with pytest.raises(QuestionError, match="a folder of another machine"):
+        serving_question(f"vllm serve /elsewhere/{name}", gpu="H100x8")

@@ -207,6 +207,17 @@ def test_adapters_stream_beside_the_products_they_name() -> None:
     assert seconds(("q_proj", "v_proj")) < seconds(("q_proj", "v_proj", "down_proj")) < seconds(("all-linear",))
 
 
+@pytest.mark.parametrize("end", ["embed_tokens", "lm_head"])
+def test_an_adapter_outside_the_layers_launches_nothing_in_them(end: str) -> None:
+    """A small model waits for its host: one more product in each of its 24 layers would be a fifth of the step."""
+
+    def seconds(*targets: str) -> float:
+        asked = {"model": "Qwen/Qwen2.5-0.5B", "gpu": "H100", "method": "lora", "targets": targets, "seq": 512}
+        return answer_training(training_question(**asked)).speed["step_s"]
+
+    assert seconds("q_proj", "v_proj", end) < 1.03 * seconds("q_proj", "v_proj")
+
+
 def test_blackwell_follows_its_power_and_older_cards_a_little() -> None:
     """Llama-3.1-405B takes 1.21 to 1.24 times as long on GB200 as on GB300 (Megatron-Bridge, performance summary)."""
     products = {name: parts_of(job(), read_model(LLAMA), find_accelerator(name), network_of(H100)).forward["products"]

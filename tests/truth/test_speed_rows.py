@@ -193,3 +193,10 @@ def test_prompts_that_an_earlier_run_sent_are_cached() -> None:
     assert warm["ttft"] < 0.98 * cold["ttft"]
     row["settings"]["prefix"] = 300
     assert judge(row).pairs[0].predicted < cold["ttft"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "kind"), [("UD-Q2_K_XL", "Q2_K"), ("UD-Q4_K_XL", "Q4_K_M"), ("Q6_K_XL", "Q6_K"), ("q4_0", "Q4_0")]
+)
+def test_a_mix_of_unsloths_own_is_the_usual_one_of_its_bits(stored: str, kind: str) -> None:
+    assert quant({"settings": {"precision": stored}}, read_model("Qwen/Qwen3-8B")) == kind

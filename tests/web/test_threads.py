@@ -18,7 +18,7 @@ def test_what_is_asked_at_once_is_worked_out_once() -> None:
         assert go.wait(60)
         return f"answer to {words['model']}"
 
-    answers = Answers(ask, turn=Semaphore(1))
+    answers = Answers(ask, turn=Semaphore(2))
     with ThreadPoolExecutor(4) as pool:
         waiting = [pool.submit(answers.of, {"model": "a"}) for _ in range(4)]
         go.set()

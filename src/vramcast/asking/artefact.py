@@ -92,7 +92,7 @@ def usual_mix(text: str) -> str:
 
 
 def gguf_type(text: str) -> str:
-    """As llama.cpp spells it: q4_k_m is Q4_K_M, fp16 is F16; Unsloth's UD-Q4_K_XL is the M mix of its bits, UD-Q8_K_XL Q8_0."""
+    """As llama.cpp spells it: q4_k_m is Q4_K_M, fp16 is F16; Unsloth's UD-Q4_K_XL is Q4_K_M; 2, 6 and 8 bits have no M mix."""
     plain = re.sub(r"^u?d[-_]", "", text.lower()).replace("-", "_")
-    plain = plain.replace("q8_k_xl", "q8_0").replace("q6_k_xl", "q6_k").replace("_k_xl", "_k_m")
+    plain = plain.replace("q8_k_xl", "q8_0").replace("q6_k_xl", "q6_k").replace("q2_k_xl", "q2_k").replace("_k_xl", "_k_m")
     return {"fp16": "F16"}.get(plain, plain.upper())

@@ -5,17 +5,19 @@ file's type, vectors and positions in f32, as llama.cpp 00dc8057's conversion/mm
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from vramcast.asking.artefact import artefact_of
+from vramcast.asking.artefact import artefact_of, gguf_type
 from vramcast.asking.asked import Asked, answer_serving
 from vramcast.errors import VramcastError
 from vramcast.ledger import Assumption, Unmodelled
 from vramcast.models.inventory import Model, Tensor
+from vramcast.models.quantization.formats import GGML_TYPES
 from vramcast.models.reading import read_model
+from vramcast.serving.engines.llama_cpp.file_types import BASE
 from vramcast.untrusted import existing_path, printable
 from vramcast.workload import Serving
 
@@ -23,12 +25,12 @@ if TYPE_CHECKING:
     from vramcast.reading.serving.launch import Launch
 
 ENGINES = ("llama_cpp", "ik_llama_cpp")
+_OPTIONS = ("mmproj_bytes", "draft_model_bytes")
 _DRAFTS = ("model-draft", "hf-repo-draft")
 _LAYERS = ("n-gpu-layers-draft", "gpu-layers-draft", "-ngld")
 _LENGTHS = ("ctx-size-draft", "-cd")
 _TOWERS = ("vision", "audio", "projector")
-# Bits an element: ggml-common.h's blocks of 32 with one f16 scale, and plain types.
-_TYPES = {"q8_0": 8.5, "f16": 16, "fp16": 16, "bf16": 16, "f32": 32, "fp32": 32}
+_TYPE = re.compile(r"(?<![a-z0-9])(?:(?:ud-)?i?q\d_[a-z0-9]+(?:_[smlx]+)?|bf16|fp?16|fp?32)(?![a-z0-9])")
 _F32_BYTES = 4
 
 
@@ -41,12 +43,15 @@ class Beside(msgspec.Struct, frozen=True):
     counted: tuple[str, ...] = ()
 
 
-def beside_of(launch: "Launch", model: str, context: int | None, ask: Callable[..., Asked[Serving]]) -> Beside:
+def beside_of(
+    launch: "Launch", model: str, context: int | None, ask: Callable[..., Asked[Serving]], options: Container[str]
+) -> Beside:
     """The projector and the draft model of a llama.cpp launch whose sizes can be told; nothing for other engines.
 
-    ``context``: of the launch, None where it says none; ``ask``: makes the question of a server of the draft alone.
+    ``context``: of the launch, None where it says none; ``ask``: makes the question of a server of the draft alone;
+    ``options``: of the engine that answers, which may be another than the launch starts.
     """
-    if launch.engine not in ENGINES:
+    if launch.engine not in ENGINES or not all(name in options for name in _OPTIONS):
         return Beside()
     from vramcast.reading.serving.flags import parsed_flags
 
@@ -90,13 +95,22 @@ def _size_of_towers(file: str, model: str) -> tuple[int | None, str]:
         held = read_model(artefact_of(model).model, offline=True)
     except VramcastError:
         return None, ""
-    told = re.search(r"(?<![a-z0-9])(q8_0|bf16|fp?16|fp?32)(?![a-z0-9])", file.lower())
-    kind = told[1] if told else "f16"
-    size = int(sum(_bytes_of(one, _TYPES[kind]) * count for one, count in _tower_tensors(held)))
+    told = _type_of(file)
+    kind = told or "f16"
+    bits = GGML_TYPES[BASE[kind.upper()]].bits_per_weight
+    size = int(sum(_bytes_of(one, bits) * count for one, count in _tower_tensors(held)))
     return (
         size or None,
         f"the towers of {held.id} in {kind}, as no file of that name is here{'' if told else ' and it tells no type'}",
     )
+
+
+def _type_of(file: str) -> str:
+    """The GGUF type that a projector's file name tells, first behind its word "mmproj"; "" where it tells none."""
+    name = re.split(r"[\\/]", file.lower())[-1]
+    words = [*_TYPE.findall(name.partition("mmproj")[2]), *_TYPE.findall(name)]
+    kinds = (gguf_type(word.replace("fp32", "f32")) for word in words)
+    return next((kind.lower() for kind in kinds if kind in BASE), "")
 
 
 def _tower_tensors(model: Model) -> list[tuple[Tensor, int]]:

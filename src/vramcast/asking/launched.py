@@ -192,7 +192,9 @@ def question_of_launch(
     if table.name in POOL_ENGINES:
         asked.setdefault("tp", 1)
     model = _named(model, launch)
-    beside = beside_of(launch, model, whole_number(str(asked.get("context") or "")), ask)
+    beside = beside_of(
+        launch, model, whole_number(str(asked.get("context") or "")), ask, [option.name for option in table.options]
+    )
     answer = ask(model, flags=(*rest, *flags), options={**beside.options, **options}, **asked)
     kind = Assumption("engine", launch.engine, f"{launch.where or 'the pasted line'} starts it with {printable(model)[:120]}")
     copies = Assumption("replicas", launch.replicas, f"{launch.where}: each like this one, and the answer is for one")
@@ -323,15 +325,14 @@ def _preset_of(launch: "Launch") -> str:
 def _names_a_model(name: str) -> bool:
     """Whether the last part of a path names a known model; a family alone (``/qwen``) names none."""
     from vramcast.asking.artefact import artefact_of
+    from vramcast.asking.looking import names_one
     from vramcast.models.reading import read_model
 
-    if not re.search(r"\d", name):
-        return False
     try:
         read_model(artefact_of(name).model, offline=True)
     except VramcastError:
         return False
-    return True
+    return bool(re.search(r"\d", name)) or names_one(name)
 
 
 def _cards(launch: "Launch", asked: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[Assumption, ...], tuple[Unmodelled, ...]]:

@@ -16,6 +16,7 @@ from vramcast.training.stage_layouts import stage_spans
 from vramcast.workload import Training
 
 Recomputed = Literal["none", "selective", "full"]
+OUTSIDE_LAYERS = frozenset({"embedding", "head"})  # what an adapter may reach beside a layer's products
 # Scores written to memory (PyTorch's math, Megatron before flash attention); FlashAttention 1 and its Triton twins;
 # FlashAttention 2, which torch's SDPA carries; cuDNN's, which Transformer Engine takes on Hopper and later.
 Attention = Literal["unfused", "flash1", "flash2", "cudnn"]
@@ -46,9 +47,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     that share one copy of what is sharded. ``regathers``: weights gathered in forward are gathered again in backward.
     ``products``: number format of matrix products; ``scaling``: what shares a scale of 8-bit ones. ``update_bytes``: moved for
     each local parameter in the optimizer's step. ``trained_parameters``: those that get gradients. ``adapted``: frozen
-    products with an adapter beside them, by name (qkv, o, gate_up, down; none named: every one). ``drops``: whether an adapter's
-    inputs pass a dropout. ``unpacks``: how frozen weights
-    are unpacked before each product (a key of ``work.UNPACKED_BYTES``). ``repeated``: what selective recomputation runs
+    products with an adapter beside them, by name (qkv, o, gate_up, down, embedding, head; none named: every one). ``drops``:
+    whether an adapter's inputs pass a dropout. ``unpacks``: how frozen weights are unpacked
+    before each product (a key of ``work.UNPACKED_BYTES``). ``repeated``: what selective recomputation runs
     again, in Megatron's words or an operation's part; ``repeated_share``: of the layers, where whole ones are. ``graphed``:
     share of the launches that CUDA graphs replay. ``attention``: the kernel's generation (ATTENTION). ``dispatcher``: how
     tokens reach their experts: "alltoall" (NCCL, after the host has read how many go where), "flex" (DeepEP, HybridEP: a token

@@ -15,7 +15,7 @@ from vramcast.models.operations.counts import forward_flops, full_attention_flop
 from vramcast.quantity import SECONDS, Quantity, named, seconds
 from vramcast.speed.kernels.law import larger
 from vramcast.speed.kernels.machine import card_class, machine
-from vramcast.speed.training.job import Job, Network, job_of, network_of, on_card
+from vramcast.speed.training.job import OUTSIDE_LAYERS, Job, Network, job_of, network_of, on_card
 from vramcast.speed.training.sustained import Sustained, kind_of, sustained
 from vramcast.speed.training.work import Parts, parts_of
 from vramcast.training.forecast import TrainingForecast
@@ -284,7 +284,7 @@ def loads_of(job: Job, parts: Parts) -> Loads:
         full=job.repeated_share * (job.recomputed == "full"),
         gathers=float(job.gathers),
         regathers=float(job.gathers and job.regathers),
-        adapted=job.frozen * (len(job.adapted) / 4 if job.adapted else 1.0),
+        adapted=job.frozen * (len({*job.adapted} - OUTSIDE_LAYERS) / 4 if job.adapted else 1.0),
         hooked=float(job.sharding == "zero3"),
         graphed=job.graphed,
         padded=float(job.dispatcher == "padded"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from vramcast.asking.artefact import gguf_type
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.inventory import Model
@@ -129,10 +130,5 @@ def quant(row: Row, read: Model) -> str | None:
     if words == "int4":
         return "w4a16"
     if words.startswith(("q", "ud-q")):
-        return _usual_mix(words.removeprefix("ud-").split()[0]).upper()
+        return gguf_type(words.split()[0])
     raise Unexpressed(f"weights stored as {words!r}")
-
-
-def _usual_mix(text: str) -> str:
-    """The usual mix of the bits of one of Unsloth's own (q4_k_xl); of eight bits Q8_0, of six Q6_K, which have no mixes."""
-    return text.replace("q8_k_xl", "q8_0").replace("q6_k_xl", "q6_k").replace("_k_xl", "_k_m")
