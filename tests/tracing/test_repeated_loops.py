@@ -1,14 +1,15 @@
 """Evaluation loops that ask for the same memory again and again end early; nothing else does."""
 
+import ast
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytestmark = pytest.mark.torch
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from vramcast.tracing.execution.repeated_loops import _FOLLOW, Loops, _compiled, _covers  # noqa: E402
+from vramcast.tracing.execution.repeated_loops import _FOLLOW, Loops, _compiled, _covers, _Followed, _shapes  # noqa: E402
 
 
 def _session() -> Any:
@@ -81,8 +82,10 @@ def test_only_loops_of_evaluating_functions_are_followed_and_lines_stay() -> Non
         return given
 
     text = """
-def estimate_loss():
-    return [k for k in range(2)], [print for _ in range(1)]
+def estimate_loss(losses):
+    for k in range(2):
+        losses[k] = 1
+    return 2
 def validate(loader):
     for batch in loader:
         last = batch
@@ -91,13 +94,48 @@ def train(loader):
     for batch in loader:
         last = batch
     return last
-def train_one(config):
+def train_one(config, loss):
     for micro in range(config["grad_accum_steps"]):
-        last = micro
+        loss.backward()
+        if micro == config["grad_accum_steps"] - 1:
+            last = 4
     return last
-found = validate([1, 2]) + train([3]) + train_one({"grad_accum_steps": 5})
+class Loss:
+    def backward(self):
+        pass
+found = estimate_loss({}) + validate([1, 2]) + train([1]) + train_one({"grad_accum_steps": 5}, Loss())
 """
     names: dict[str, Any] = {_FOLLOW: follow}
     exec(_compiled(text, "train.py"), names)
-    assert (names["found"], seen) == (9, [("validate", 5), ("train_one", 13)])
-    assert names["train"].__code__.co_firstlineno == 8
+    assert (names["found"], seen) == (9, [("estimate_loss", 3), ("train_one", 15)])
+    assert names["train"].__code__.co_firstlineno == 10
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "def evaluate(loader):\n    for batch in loader:\n        use(batch)",
+        "def evaluate(n):\n    for i in range(n):\n        use(lengths[i])",
+        "def evaluate(it):\n    for i in range(9):\n        use(next(it))",
+        "def evaluate(m):\n    for i in range(9):\n        kept.append(m().cpu())",
+        "def build_retrieval_index(m):\n    for i in range(9):\n        m()",
+        "for k in range(len(accumulated_prompts)):\n    use()",
+        "def train(accum_steps):\n    for k in range(accum_steps):\n        use()",
+    ],
+)
+def test_rounds_that_may_differ_are_never_left_out(loop: str) -> None:
+    followed = _Followed()
+    followed.visit(ast.parse(loop))
+    assert not followed.any
+
+
+def test_losses_that_are_kept_as_numbers_do_not_hold_a_loop() -> None:
+    followed = _Followed()
+    followed.visit(ast.parse("def evaluate(m):\n    for i in range(9):\n        kept.append(m(get_batch('val')).item())"))
+    assert followed.any
+
+
+def test_a_batch_with_more_than_tensors_is_covered_by_none() -> None:
+    plain = {"input_ids": torch.zeros(1, 8)}
+    assert _shapes(plain) == {"input_ids": (1, 8)}
+    assert _shapes(plain | {"images": [torch.zeros(3, 4)]}) == {}

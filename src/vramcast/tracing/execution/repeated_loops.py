@@ -1,8 +1,9 @@
 """Evaluation loops of a program that repeat the same allocations: ended early, so that a trace comes to its steps.
 
-A ``for`` of the program's own code in a function that is called as evaluations are (``estimate_loss``, ``validate``) is followed.
-Once its body, without a backward pass or a step, has asked for the same memory several times and left as much behind, the rest
-would ask for it again: the loop ends there, with a note. A loop over the micro-batches of a step (``range`` of an accumulation)
+A ``for`` over a ``range`` in a function that is called as evaluations are (``estimate_loss``, ``validate``) is followed, where
+every round is the same by what is written: its number shapes nothing, no batch is drawn from an iterator, whose lengths nobody
+knows, and no tensor is gathered. Once its body, without a backward pass or a step, has asked for the same memory several times
+and left as much behind, the loop ends there, with a note. A loop over the micro-batches of a step (``range`` of an accumulation)
 goes on with its last round then. Everything else runs as it is written.
 """
 
@@ -22,7 +23,8 @@ from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.imported import when_imported
 
-_CALLED = re.compile(r"eval|valid|(^|_)val(_|$)|(^|_)test(_|$)|estimate|get_loss|perplexity", re.IGNORECASE)
+_CALLED = re.compile(r"(^|_)(eval(uate|uation)?|valid(ate|ation)?|val|test|estimate|perplexity)(_|$)|get_loss", re.IGNORECASE)
+_DRAWS, _GATHERS, _NUMBERS = ("next",), ("append", "extend", "add", "insert"), ("item", "float", "int", "tolist")
 _FOLLOW = "__vramcast_followed__"
 _REPEATS, _SECONDS, _FEWEST_OPERATORS = 6, 5.0, 8
 
@@ -128,8 +130,11 @@ def _micro_batches(owner: Any, session: Session) -> None:
 
 
 def _shapes(inputs: Any) -> dict[str, tuple[int, ...]]:
-    named = inputs.items() if isinstance(inputs, Mapping) else ()
-    return {name: tuple(value.shape) for name, value in named if isinstance(value, torch.Tensor)}
+    """The shapes of a batch of plain tensors; nothing of one that holds lists of tensors or the like."""
+    named = dict(inputs) if isinstance(inputs, Mapping) else {}
+    if any(not isinstance(value, torch.Tensor | bool | int | float | str | None) for value in named.values()):
+        return {}
+    return {name: tuple(value.shape) for name, value in named.items() if isinstance(value, torch.Tensor)}
 
 
 def _covers(larger: dict[str, tuple[int, ...]], shapes: dict[str, tuple[int, ...]]) -> bool:
@@ -146,8 +151,45 @@ def _compiled(source: Any, path: str, kind: str = "exec", *_: Any, **__: Any) ->
     return compile(ast.fix_missing_locations(tree) if followed.any else source, path, kind, dont_inherit=True)
 
 
-def _accumulates(call: ast.Call) -> bool:
-    return len(call.args) == 1 and "accum" in ast.unparse(call.args[0]).lower()
+def _accumulates(node: ast.For) -> bool:
+    """Whether a loop goes over the micro-batches of a step: a range of a number named so, with a backward pass in it."""
+    count = node.iter.args[0] if isinstance(node.iter, ast.Call) and len(node.iter.args) == 1 else None
+    named = isinstance(count, ast.Name | ast.Attribute | ast.Subscript) and "accum" in ast.unparse(count).lower()
+    return named and "backward" in _calls(node)
+
+
+def _calls(node: ast.AST) -> set[str]:
+    """Names of the functions and methods that are called below a node."""
+    found = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    return {each.attr if isinstance(each, ast.Attribute) else getattr(each, "id", "") for each in found}
+
+
+def _same_rounds(node: ast.For) -> bool:
+    """Whether every round of a ``range`` is the same by what is written: its number is compared or stored under at most."""
+    if not (isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range" and isinstance(node.target, ast.Name)):
+        return False
+    if _calls(node) & {*_DRAWS} or any(_gathers(one) for one in ast.walk(node)):
+        return False
+    free = {id(name) for one in ast.walk(node) for name in _names_of_places(one)}
+    used = (one for part in node.body for one in ast.walk(part) if isinstance(one, ast.Name) and one.id == node.target.id)
+    return all(id(one) in free for one in used)
+
+
+def _gathers(node: ast.AST) -> bool:
+    """Whether a statement puts something that is no number into a list that outlives the round."""
+    if isinstance(node, ast.Yield | ast.YieldFrom):
+        return True
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GATHERS):
+        return False
+    return not all(isinstance(one, ast.Call) and _calls(one) & {*_NUMBERS} for one in node.args)
+
+
+def _names_of_places(node: ast.AST) -> Iterator[ast.Name]:
+    """Names in comparisons, and in the places that values are stored under."""
+    if isinstance(node, ast.Compare):
+        yield from (one for one in ast.walk(node) if isinstance(one, ast.Name))
+    elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        yield from (one for one in ast.walk(node.slice) if isinstance(one, ast.Name))
 
 
 class _Followed(ast.NodeTransformer):
@@ -168,8 +210,8 @@ class _Followed(ast.NodeTransformer):
         """See ast.NodeVisitor."""
         self.generic_visit(node)
         name = self._functions[-1] if self._functions else "the program"
-        accumulates = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "range" and _accumulates(node.iter)
-        if accumulates or (self._functions and _CALLED.search(name)):
+        accumulates = _accumulates(node)
+        if _same_rounds(node) and (accumulates or (self._functions and _CALLED.search(name))):
             given = [node.iter, ast.Constant(name), ast.Constant(node.lineno), ast.Constant(accumulates)]
             node.iter = ast.copy_location(ast.Call(ast.Name(_FOLLOW, ast.Load()), given, []), node.iter)
             self.any = True

@@ -5,16 +5,18 @@ failed is answered, of the program's own call (also through a reader of a librar
 first whether a file is there finds that it is not. Nothing is written outside the scratch layer.
 """
 
+import ast
 import builtins
 import functools
 import inspect
 import io
 import json
 import os
+import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -111,13 +113,42 @@ class AbsentFiles:
         return True
 
 
+_CAUGHT = re.compile(r"FileNotFoundError|OSError|IOError|EnvironmentError|Exception|BaseException")
+
+
+@functools.lru_cache(maxsize=256)
+def _handled(path: str) -> tuple[tuple[int, int], ...]:
+    """The lines of a file where the program itself deals with a file that is missing."""
+    try:
+        tree = ast.parse(Path(path).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ()
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try) and any(one.type is None or _CAUGHT.search(ast.unparse(one.type)) for one in node.handlers):
+            found.append((node.body[0].lineno, node.body[-1].end_lineno or 0))
+        elif isinstance(node, ast.With) and any("suppress" in ast.unparse(one.context_expr) for one in node.items):
+            found.append((node.lineno, node.end_lineno or 0))
+    return tuple(found)
+
+
+def _is_handled(frame: Any) -> bool:
+    """Whether a caller in the program deals with the missing file."""
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not is_library(path) and any(first <= frame.f_lineno <= last for first, last in _handled(path)):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def _asked_by_program(frame: Any) -> bool:
     """Whether the program's own code, in no ``try``, stands behind a call, with nothing but readers of files between."""
     while frame is not None and is_library(frame.f_code.co_filename):
         if not any(part in frame.f_code.co_filename for part in _READERS):
             return False
         frame = frame.f_back
-    return frame is not None and not is_optional(frame)
+    return frame is not None and not is_optional(frame) and not _is_handled(frame)
 
 
 def _columns() -> dict[str, Any]:
@@ -148,14 +179,18 @@ def _opening(files: AbsentFiles) -> None:
 
 
 class Row(dict[str, Any]):
-    """A made-up row: what else the program asks of it is a short text."""
+    """A made-up row: what else the program asks of it is a short text, and is told."""
+
+    told: ClassVar[Callable[[str], None]] = print
 
     def __missing__(self, key: str) -> str:
+        Row.told(f"rows were asked for {key!r}, which no program here is known to use: a text of six words stands for it")
         return "a made-up text of several words"
 
 
 def _rows_of_json(files: AbsentFiles) -> None:
     """Rows that a program reads from a made-up file answer for every key."""
+    Row.told = files.note
     library: Any = json
     load, loads = library.load, library.loads
 

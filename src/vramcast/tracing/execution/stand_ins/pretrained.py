@@ -12,7 +12,23 @@ import torch
 from vramcast.tracing.execution.session import Session
 from vramcast.tracing.execution.stand_ins.imported import when_imported
 
-_PROGRESS = re.compile(r"(^|_)(epochs?|steps?|iter(s|ation|num|_num)?|best\w*)$", re.IGNORECASE)
+_PROGRESS = re.compile(r"((start|last|global|current|cur)_)?(epoch|step|iter|iter_num|iteration)|best(_\w*)?", re.IGNORECASE)
+_SHAPES = re.compile(
+    r"arg|conf|cfg|param(?!_groups)|setting|hyper|vocab|size|dim|tokens?$|itos|stoi|classes|labels", re.IGNORECASE
+)
+
+
+class _Shaping(dict[str, Any]):
+    """A part of a checkpoint that shapes a model, such as its arguments: nobody may take it for empty."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self._key = key
+
+    def _refuse(self, *_: Any) -> Any:
+        raise RuntimeError(f"the checkpoint is not here, and its {self._key!r} shapes what is made of it")
+
+    __iter__ = __len__ = __bool__ = __missing__ = keys = values = items = get = pop = _refuse  # type: ignore[assignment]
 
 
 class Unread(dict[str, Any]):
@@ -28,7 +44,9 @@ class Unread(dict[str, Any]):
         Unread.handed_out = True
 
     def __missing__(self, key: str) -> Any:
-        return 0 if isinstance(key, str) and _PROGRESS.search(key) else self
+        if isinstance(key, str) and _SHAPES.search(key):
+            return _Shaping(key)
+        return 0 if isinstance(key, str) and _PROGRESS.fullmatch(key) else self
 
     def pop(self, key: str, *_: Any) -> Any:
         """There is nothing under any name."""
