@@ -3,6 +3,7 @@
 from typing import Any
 
 from vramcast.errors import QuestionError
+from vramcast.reading.training.formats import quantised_by_name
 from vramcast.reading.training.settings import Settings
 from vramcast.untrusted import printable
 
@@ -24,7 +25,9 @@ def under_words(words: dict[str, Any], settings: Settings) -> dict[str, Any]:
             f"{settings.missing[0]} cannot be read: the configuration points to it; put it beside, give it with --from too, or "
             "say its stage with --zero N"
         )
-    if "model" not in words:
+    if "model" in words:
+        quantised_by_name(settings, str(words["model"]))
+    else:
         _model_of(settings)
     return words | {name: value for name, value in _words_of(settings).items() if name not in words}
 

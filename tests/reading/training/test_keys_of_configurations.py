@@ -220,4 +220,4 @@ def test_what_was_read_is_told_beside_a_model_that_is_not_at_hand(tmp_path: Path
 
 def test_one_part_of_a_sample_alone_is_told() -> None:
     settings = _read(f"{_OWN}batch_size: 2\nmax_new_tokens: 64\n")
-    assert settings.get("seq") is None and any(line.startswith("max_new_tokens (of the prompt") for line in settings.unread)
+    assert settings.get("seq") is None and any(line.startswith("max_new_tokens (the longest prompt") for line in settings.unread)

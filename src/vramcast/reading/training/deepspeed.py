@@ -67,6 +67,17 @@ def _type(name: str) -> Rule:
     return read
 
 
+def _autocast(part: str) -> Rule:
+    """PyTorch's autocast, which the engine turns on around the forward; both its switch and its type decide."""
+
+    def read(settings: Settings, value: Any, because: str) -> None:
+        settings.put(f"autocast.{part}", flag(value) if part == "on" else dtype(value), because)
+        if settings.get("autocast.on") and settings.get("autocast.dtype"):
+            settings.put("compute_dtype", settings.get("autocast.dtype"), settings.because["autocast.dtype"])
+
+    return read
+
+
 RULES: dict[str, Rule] = {
     "zero_optimization.stage3_max_live_parameters": ("options.live_elements", natural),
     "zero_optimization.stage3_max_reuse_distance": ("options.reuse_elements", natural),
@@ -87,6 +98,8 @@ RULES: dict[str, Rule] = {
     "bf16.enabled": _type("bfloat16"),
     "bfloat16.enabled": _type("bfloat16"),
     "fp16.enabled": _type("float16"),
+    "torch_autocast.enabled": _autocast("on"),
+    "torch_autocast.dtype": _autocast("dtype"),
     "data_types.grad_accum_dtype": ("grad_dtype", dtype),
     "train_micro_batch_size_per_gpu": ("micro_batch", whole),
     "gradient_accumulation_steps": ("accumulate", whole),
@@ -106,6 +119,7 @@ IDLE = (
     "scheduler*", "fp16.*", "bf16.*", "amp*", "flops_profiler*", "comms_logger*", "tensorboard*", "wandb*",
     "prescale_gradients", "gradient_predivide_factor", "dump_state", "checkpoint*", "aio*", "communication_data_type",
     "activation_checkpointing.*", "seed", "csv_monitor*", "monitor_config*", "autotuning*", "curriculum_learning*",
+    "torch_autocast.lower_precision_safe_modules",
     "zero_optimization.override_module_apply", "zero_optimization.param_persistence*", "zero_optimization.legacy_stage1",
     "train_batch_size_per_gpu", "disable_allgather", "sparse_gradients", "zero_optimization.module_granularity_threshold",
 )  # fmt: skip
@@ -122,6 +136,10 @@ def _without_stage(settings: Settings) -> None:
 def finish(settings: Settings) -> None:
     """A key that is absent is the engine's own: buckets, how far stage 3 fetches ahead, and overlap at stage 3 alone."""
     stage = settings.get("zero", 0)
+    if settings.get("autocast.on"):  # runtime/engine.py: the forward runs in autocast, the weights stay as they were made
+        settings.default("param_dtype", "float32", f"{settings.because['autocast.on']}: the weights are not cast")
+        settings.unread += [] if settings.get("autocast.dtype") else ["torch_autocast.enabled (its dtype is not said)"]
+    settings.drop("autocast.on", "autocast.dtype")
     settings.put("framework", "deepspeed", "a DeepSpeed configuration by itself")
     if settings.get("framework") == "megatron_deepspeed" and not stage:
         _without_stage(settings)

@@ -159,11 +159,21 @@ _SCHEMES = {"awq": "awq", "gptq": "gptq", "bnb-4bit": "nf4", "bnb_4bit": "nf4"}
 _SCHEME_NAMED = re.compile(r"(?<![a-z])(awq|gptq|bnb[-_]4bit)(?![a-z])", re.I)
 
 
-def quantised_by_name(settings: Settings) -> None:
-    """Adapters over a checkpoint whose name says that it is quantised: it is loaded as it lies, whatever the file leaves out."""
-    named = _SCHEME_NAMED.search(str(settings.get("model", "")).rpartition("/")[2])
+_BY_NAME = "the name of "
+
+
+def quantised_by_name(settings: Settings, typed: str = "") -> None:
+    """Adapters over a checkpoint whose name says that it is quantised: it is loaded as it lies, whatever the file leaves out.
+
+    ``typed``: a model that stands before the file's, with what its own name says instead.
+    """
+    model = typed or str(settings.get("model", ""))
+    if typed and settings.get("quant") and settings.because["quant"].startswith(_BY_NAME):
+        settings.drop("quant")
+        settings.replace("method", "lora")
+    named = _SCHEME_NAMED.search(model.rpartition("/")[2])
     if named and settings.get("method") == "lora" and not settings.get("quant"):
-        settings.put("quant", _SCHEMES[named[1].lower()], f"the name of {settings.get('model')}")
+        settings.put("quant", _SCHEMES[named[1].lower()], f"{_BY_NAME}{model}")
         settings.replace("method", "qlora")
 
 

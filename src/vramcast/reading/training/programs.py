@@ -187,7 +187,8 @@ def _own_model(text: str, keys: dict[str, Any], built: dict[str, Any], settings:
             settings.put("compute_dtype", word, f"{where}: dtype")
     if re.search(r"^from model import .*\bGPT\b", text, re.M):  # karpathy/nanoGPT, model.py
         told = {"tied": True, "gated": False, "position": "learned", "norm": "layernorm", "bias": keys.get("bias") is True}
-        for name, value in {**told, "vocab": 50_304}.items():
+        own = any(key.rsplit(".", 1)[-1] == "vocab_size" and isinstance(value, int) for key, value in keys.items())
+        for name, value in (told if own else {**told, "vocab": 50_304}).items():  # a size in the file comes first
             settings.put(f"shape.{name}", value, "nanoGPT, model.py: GPT-2's layers, the head tied to the embedding")
 
 

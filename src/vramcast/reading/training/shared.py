@@ -121,8 +121,11 @@ def together(settings: Settings, where: str) -> None:
         settings.put("seq", source + target, f"{where}: the longest prompt and the longest answer")
     elif source or target:  # one part alone decides nothing
         told = next(name for name in ("length.source", "length.target", "length.generated") if settings.get(name))
-        key = settings.because[told].rpartition(": ")[2]
-        settings.unread.append(f"{key} (of the prompt and the answer one alone is said)")
+        key, other = settings.because[told].rpartition(": ")[2], "answer" if told == "length.source" else "prompt"
+        if settings.get("seq"):  # the whole length decides
+            settings.overruled.append(f"{key} ({settings.because['seq']})")
+        else:
+            settings.unread.append(f"{key} (the longest {other} is not said, so the two do not give a length)")
     if settings.get("size.rollouts") and settings.get("size.any"):  # answers of a step over all cards
         settings.unread.append(f"batch_size ({settings.get('size.any')} answers of a step: how many a card takes is not said)")
     elif size := settings.get("size.any"):  # beside a micro-batch the whole, by itself what a card takes at once

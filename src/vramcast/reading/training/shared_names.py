@@ -120,6 +120,14 @@ def targets(settings: Settings, value: Any, because: str) -> None:
     settings.put("adapter.targets", found, because)
 
 
+def _float_type(value: Any) -> str | None:
+    """A type that a step computes in. Raises ValueError for others, such as the ``int8`` of a quantised base."""
+    name = dtype(value)
+    if name is not None and not name.startswith(("float", "bfloat", "fp8")):
+        raise ValueError(f"{name} is no type that a step computes in")
+    return name
+
+
 def _degree(target: str) -> Rule:
     """A size of a mesh; -1 is what the others leave."""
     return target, lambda value: None if value in UNSET or int(value) < 1 else int(value)
@@ -264,7 +272,7 @@ _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
     (r"(?:activation_checkpoint\w*|gradient_checkpoint\w*|ac|recompute)", frozenset({"mode", "freq", "enabled"}), checkpointing),
     (r"optimizer\w*|optim", frozenset({"name", "type", "_target_"}), optimizer),
     (r"training\w*|train", frozenset({"optimizer"}), optimizer),
-    (r"(?:model|training|train)", frozenset({"dtype"}), ("param_dtype", dtype)),
+    (r"(?:model|training|train)", frozenset({"dtype"}), ("param_dtype", _float_type)),
     (r"compile", frozenset({"enable", "enabled"}), ("compile", flag)),
     (r"distributed|train|training", frozenset({"compile"}), ("compile", flag)),
     (r"deepspeed", frozenset({"config_path", "config", "config_file", "file"}), sharding),
@@ -276,8 +284,8 @@ _IN_SECTION: tuple[tuple[str, frozenset[str], Rule], ...] = (
     (r"strategy_args", frozenset({"strategy_name"}), sharding),
     (r"strategy", frozenset({"stage"}), _stage),
     (r"strategy", frozenset({"class_path", "_target_", "name"}), sharding),
-    (r"model_args", frozenset({"dtype"}), ("compute_dtype", dtype)),
     (r"trainer|fabric", frozenset({"devices", "gpus"}), ("cards.each", _listed)),
+    (r"model_args", frozenset({"dtype"}), ("compute_dtype", _float_type)),
     *((r"(?:parallel\w*|distributed|mesh|layout|parallelism_config|train|training)", frozenset({name}),
        _degree(f"parallel.{name}")) for name in ("tp", "pp", "cp", "ep")),
 )  # fmt: skip
@@ -303,7 +311,7 @@ def rule_of(key: str) -> Rule | None:
     elif key in ("tp", "pp", "cp", "ep"):
         return _degree(f"parallel.{key}")
     elif key == "dtype":  # of a loop that casts as it goes (nanoGPT's)
-        return "compute_dtype", dtype
+        return "compute_dtype", _float_type
     if (known := RULES.get(parts[-1])) is not None or _NOT_THESE.search(parts[-1]):
         return known
     return next((one for pattern, one in _PATTERNS if pattern.fullmatch(parts[-1])), None)

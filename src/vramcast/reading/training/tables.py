@@ -84,6 +84,8 @@ class Format:
         _ranks(settings)
         shared.together(settings, self.table.title)
         _roles(settings)
+        if not of_megatron:
+            _chunks(settings)
         if of_megatron:
             from vramcast.reading.training import megatron
 
@@ -256,6 +258,23 @@ def _attention_of_layers(settings: Settings, value: Any, because: str) -> None:
     settings.put("attention", "flash" if "flash" in str(value)[:2000] else "unfused", because)
 
 
+def _unread_where_on(settings: Settings, value: Any, because: str) -> None:
+    """A switch that changes memory and that no recipe has a word for: told where it is on."""
+    if flag(value):
+        settings.unread.append(because.rsplit(": ", 1)[-1])
+
+
+def _chunks(settings: Settings) -> None:
+    """Full checkpointing that keeps one input for several layers (DeepSpeed's PipelineModule, activation_checkpoint_interval)."""
+    layers = settings.get("recompute.layers")
+    if layers and layers > 1 and settings.get("checkpointing") == "full":
+        settings.replace("checkpointing", f"uniform:{layers}", settings.because["recompute.layers"])
+        if "activations" in settings.get("offload", []):  # counted on the card, which is the larger
+            settings.get("offload").remove("activations")
+            settings.unread.append("checkpoints on the host (with several layers to a checkpoint they are counted on the card)")
+    settings.drop("recompute.layers")
+
+
 def _task(settings: Settings, value: Any, because: str) -> None:
     word = str(value).lower().replace("_", "").replace("-", "")
     found = next((task for task in ("dpo", "kto", "orpo", "sft", "reward", "grpo") if word.startswith(task)), None)
@@ -299,6 +318,8 @@ MEANINGS: dict[str, Rule] = {
     "task": _task,
     "checkpointing": shared_names.checkpointing,
     "no_checkpointing": shared_names.no_checkpointing,
+    "checkpointed_layers": ("recompute.layers", whole),
+    "partitioned_activations": _unread_where_on,
     "reentrant": ("options.reentrant", flag),
     "precision": shared_names.precision,
     "bf16": huggingface.precision("bfloat16"),

@@ -36,6 +36,7 @@ def model_of(component: str) -> str | None:
 def _model(settings: Settings, value: Any, because: str) -> None:
     component = str(value)
     settings.put("model", model_of(component), because)
+    settings.put("torchtune.builder", component, because)
     leaf = component.rsplit(".", 1)[-1]
     if leaf.startswith(("lora_", "qlora_")):
         settings.put("method", leaf.split("_", 1)[0], because)
@@ -135,8 +136,29 @@ IDLE = (
 )  # fmt: skip
 
 
+def scale_hidden_dim_for_mlp(hidden: int) -> int:
+    """The feed-forward's width of a Llama builder that is told none: torchtune 0.6.1, models/llama3/_model_utils.py.
+
+    Two thirds of 4 x ``hidden`` features, up to the next multiple of 256.
+    """
+    return -(-4 * int(2 * hidden / 3) // 256) * 256
+
+
+def _feed_forward(settings: Settings) -> None:
+    """The width that a builder without a size computes itself; other families' builders ask for it."""
+    hidden, component = settings.get("shape.hidden"), str(settings.get("torchtune.builder", ""))
+    if settings.get("shape.layers") and hidden and not settings.get("shape.ffn"):
+        if re.search(r"models\.(llama2|llama3|llama3_1)\.(?:lora_)?\1$", component):
+            because = "torchtune, scale_hidden_dim_for_mlp: no intermediate_dim"
+            settings.put("shape.ffn", scale_hidden_dim_for_mlp(hidden), because)
+        elif not settings.get("model"):
+            settings.unread.append("model.intermediate_dim (not said: 4 x embed_dim is taken)")
+    settings.drop("torchtune.builder")
+
+
 def finish(settings: Settings) -> None:
     """Pure bf16; the longest sample decides where max_seq_len is null."""
+    _feed_forward(settings)
     settings.put("framework", "torchtune", "the keys of this file")
     settings.put("micro_batch", 2, "torchtune's recipes: batch_size 2")
     settings.put("seq", 2048, "max_seq_len is null, the longest sample decides; 2,048 is taken")
