@@ -194,3 +194,20 @@ services:
 def test_a_file_of_models_that_is_not_at_hand_is_named(tmp_path: Path) -> None:
     with pytest.raises(QuestionError, match=r"with the models of /opt/models\.ini, which is not at hand: ask for that file"):
         _asked(tmp_path, "run.sh", "llama-server --models-preset /opt/models.ini --models-max 1\n")
+
+
+@pytest.mark.parametrize(
+    ("step", "served", "models"),
+    [
+        ("hf download Qwen/Qwen3-8B --local-dir /data/base", ["/data/ours"], ["/data/ours"]),
+        ("hf download Qwen/Qwen3-8B --local-dir ./ours", ["/data/ours"], ["Qwen/Qwen3-8B"]),
+        ('hf download Qwen/Qwen3-8B --local-dir "$DIR"', ["/data/ours"], ["Qwen/Qwen3-8B"]),
+        ("hf download Qwen/Qwen3-8B --local-dir /data/a", ["/data/a", "/data/b"], ["Qwen/Qwen3-8B", "/data/b"]),
+        ("hf download Qwen/Qwen3-8B", ["/data/a", "/data/b"], ["/data/a", "/data/b"]),  # which folder it fills is not told
+        ("hf download Qwen/Qwen3-8B --repo-type dataset --local-dir /data/a", ["/data/a"], ["/data/a"]),
+        ("git clone https://huggingface.co/Qwen/Qwen3-8B /data/base", ["/data/ours"], ["/data/ours"]),
+    ],
+)
+def test_a_download_fills_the_folder_that_it_names(step: str, served: list[str], models: list[str]) -> None:
+    lines = "\n".join(f"vllm serve {folder} --port 80{place}" for place, folder in enumerate(served))
+    assert [one.model for one in find_launches(f"{step}\n{lines}\n", "run.sh").launches] == models
