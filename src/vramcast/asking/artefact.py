@@ -96,3 +96,24 @@ def gguf_type(text: str) -> str:
     plain = re.sub(r"^u?d[-_]", "", text.lower()).replace("-", "_")
     plain = plain.replace("q8_k_xl", "q8_0").replace("q6_k_xl", "q6_k").replace("q2_k_xl", "q2_k").replace("_k_xl", "_k_m")
     return {"fp16": "F16"}.get(plain, plain.upper())
+
+
+def names_one(name: str) -> bool:
+    """Whether a name without its maker means one model: a repository's whole name, or what its maker gave one size alone.
+
+    True: bloom, command-r-plus, Mistral-Nemo; False: a family (mixtral, gpt-oss), of which the maker published several.
+    """
+    from vramcast.models.reading import known_ids, read_model
+    from vramcast.models.reading.known import best_known_first
+
+    word = re.compile(rf"(?:^|-){re.escape(name.lower())}(?:-|$)")
+    found = [one for one in best_known_first(known_ids()) if word.search(one.lower().rpartition("/")[2])]
+    if any(one.lower().rpartition("/")[2] == name.lower() for one in found):
+        return True
+    own = [one for one in found if one.partition("/")[0] == found[0].partition("/")[0]]
+    sizes = set[int]()
+    for one in own:
+        sizes.add(read_model(one, offline=True).parameters)
+        if len(sizes) > 1:
+            return False
+    return bool(sizes)

@@ -324,8 +324,7 @@ def _preset_of(launch: "Launch") -> str:
 
 def _names_a_model(name: str) -> bool:
     """Whether the last part of a path names a known model; a family alone (``/qwen``) names none."""
-    from vramcast.asking.artefact import artefact_of
-    from vramcast.asking.looking import names_one
+    from vramcast.asking.artefact import artefact_of, names_one
     from vramcast.models.reading import read_model
 
     try:

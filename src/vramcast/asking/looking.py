@@ -1,6 +1,5 @@
 """What notebooks ask beside single questions: grids, explanations of logs and snapshots, names of models, scores."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
@@ -106,26 +105,6 @@ def find_models(text: str = "") -> tuple[str, ...]:
     from vramcast.models.reading.known import best_known_first
 
     return tuple(best_known_first(name for name in known_ids() if text.lower() in name.lower()))
-
-
-def names_one(name: str) -> bool:
-    """Whether a name without its maker means one model: a repository's whole name, or what its maker gave one size alone.
-
-    True: bloom, command-r-plus, Mistral-Nemo; False: a family (mixtral, gpt-oss), of which the maker published several.
-    """
-    from vramcast.models.reading import read_model
-
-    word = re.compile(rf"(?:^|-){re.escape(name.lower())}(?:-|$)")
-    found = [one for one in find_models(name) if word.search(one.lower().rpartition("/")[2])]
-    if any(one.lower().rpartition("/")[2] == name.lower() for one in found):
-        return True
-    own = [one for one in found if one.partition("/")[0] == found[0].partition("/")[0]]
-    sizes = set[int]()
-    for one in own:
-        sizes.add(read_model(one, offline=True).parameters)
-        if len(sizes) > 1:
-            return False
-    return bool(sizes)
 
 
 def evaluate(files: Iterable[str | PathLike[str]]) -> "Evaluation":

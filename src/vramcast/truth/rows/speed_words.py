@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from vramcast.asking.artefact import gguf_type
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
 from vramcast.models.inventory import Model
@@ -130,5 +129,11 @@ def quant(row: Row, read: Model) -> str | None:
     if words == "int4":
         return "w4a16"
     if words.startswith(("q", "ud-q")):
-        return gguf_type(words.split()[0])
+        return _usual_mix(words.removeprefix("ud-").split()[0]).upper()
     raise Unexpressed(f"weights stored as {words!r}")
+
+
+def _usual_mix(text: str) -> str:
+    """The usual mix of the bits of one of Unsloth's own (q4_k_xl); of 8, 6 and 2 bits Q8_0, Q6_K and Q2_K, which have none."""
+    plain = text.replace("q8_k_xl", "q8_0").replace("q6_k_xl", "q6_k").replace("q2_k_xl", "q2_k")
+    return plain.replace("_k_xl", "_k_m")
