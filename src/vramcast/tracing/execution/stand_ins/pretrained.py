@@ -28,7 +28,7 @@ class _Shaping(dict[str, Any]):
     def _refuse(self, *_: Any) -> Any:
         raise RuntimeError(f"the checkpoint is not here, and its {self._key!r} shapes what is made of it")
 
-    __iter__ = __len__ = __bool__ = __missing__ = keys = values = items = get = pop = _refuse  # type: ignore[assignment]
+    __iter__ = __len__ = __bool__ = __missing__ = keys = values = items = get = pop = _refuse
 
 
 class Unread(dict[str, Any]):
