@@ -228,7 +228,9 @@ def whole(value: Number) -> Number:
     """The nearest whole number (half to even); arrays keep their shape and become int64."""
     if type(value) is float:
         return round(value)
-    return _numpy().rint(value).astype("int64") if is_array(value) else round(value)
+    if not is_array(value):
+        return round(value)
+    return value if value.dtype == "int64" else _numpy().rint(value).astype("int64")
 
 
 def ceiling(value: Number) -> Number:

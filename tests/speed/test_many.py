@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from vramcast.hardware.cards import least_card
+from vramcast.models.operations import Batch
 from vramcast.models.reading import read_model
 from vramcast.serving.engines.base import answer_of
 from vramcast.speed.answer import step_of
 from vramcast.speed.closed_form import steady
 from vramcast.speed.load import Load
+from vramcast.speed.many import _MOST_TOGETHER, _roundings
 from vramcast.speed.step import Step
 from vramcast.workload import Parallel, Serving
 
@@ -45,3 +47,15 @@ def test_arrays_of_deployments_are_each_deployment_alone(name, engine, parallel,
         for field in alone.__struct_fields__:
             column = np.broadcast_to(getattr(together, field), clients.shape)
             assert column[i] == pytest.approx(getattr(alone, field), rel=1e-9, abs=1e-15), field
+
+
+def test_a_step_takes_as_long_whatever_other_steps_were_asked_before() -> None:
+    question = Serving(
+        model=MODELS[1][0], gpu="H200", gpus=8, engine="vllm", context=8192, parallel=MODELS[1][2], options=MODELS[1][3]
+    )
+    on = step_of(answer_of(question, model=read_model(question.model), card=least_card("H200"), limits=False)).on
+    few, many = (Batch(decodes=np.array(rows), decode_past=900.0) for rows in ([3.0, 40.0], [1.0, 24.0, 40.0, 333.0]))
+    fresh = Step(on).seconds(few)
+    Step(on).seconds(many)
+    assert Step(on).seconds(few).tolist() == fresh.tolist()
+    assert all(len(asked) <= _MOST_TOGETHER for table in _roundings.values() for asked in table.asked.values())

@@ -13,6 +13,7 @@ of unknown architecture is taken to run: the answer is about memory, and a refus
 import importlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import sqrt
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -61,6 +62,7 @@ class Fitted(msgspec.Struct, frozen=True):
         return amount * _SPREAD / sqrt(self.cases) if self.cases < FEWEST_CASES else 0.0
 
 
+@lru_cache(maxsize=256)
 def parse_version(text: str, engine: str) -> Version:
     """``0.19.0``, ``v0.11.2rc1`` or ``0.8.5.post1`` as numbers; raises QuestionError when there is no number in front."""
     match = _NUMBER.match(text)
