@@ -183,6 +183,25 @@ def test_a_closed_loop_that_tells_only_its_time_per_token_is_scored_by_it() -> N
     assert [p.measure for p in judge(restore_row(row)).pairs] == ["tpot"]
 
 
+def test_a_closed_loop_that_tells_only_its_throughput_is_scored_by_it() -> None:
+    """Output tokens a second of clients, without a time: their requests are run as those with times are."""
+    row = restore_row(next(r for r in read_rows(FOLDER / "community_speed.jsonl") if r["id"] == "rtx4090-qwen3-8b-8k-c4"))
+    (pair,) = judge(row).pairs
+    assert pair.measure == "tokens_per_s"
+    assert pair.predicted == pytest.approx(pair.measured, rel=0.3)
+    row["measured"]["tpot_ms"] = 30.0
+    assert [p.measure for p in judge(row).pairs] == ["tpot", "tokens_per_s"]
+
+
+def test_a_row_may_tell_the_scheduler_s_limits() -> None:
+    """A step of few tokens makes a queue of long prompts wait; one sequence at a time makes every client wait."""
+    row = restore_row(next(r for r in read_rows(FOLDER / "community_speed.jsonl") if r["id"] == "rtx4090-qwen3-8b-8k-c4"))
+    free = judge(row).pairs[0].predicted
+    assert judge({**row, "settings": {**row["settings"], "max_num_seqs": 1}}).pairs[0].predicted < 0.8 * free
+    made = deployment_of_row({**row, "settings": {**row["settings"], "max_num_batched_tokens": 512}})
+    assert made.chunk_tokens == 512
+
+
 def test_prompts_that_an_earlier_run_sent_are_cached() -> None:
     """A longer run of one seed begins with the shorter run's prompts; one of other lengths shares their texts."""
     row = next(r for r in read_rows(FOLDER / "community_speed.jsonl") if r["id"] == "cookbook-DeepSeek-R1-0528-B200-500x504-c100")

@@ -41,6 +41,7 @@ Row = dict[str, Any]
 # Engines beside those that cut layers over cards; others put layers on one card after the other.
 _CUT = ("fastertransformer", "gpt_fast", "gpt_fast_eager", "lmdeploy")
 _SIMULATED, _ALONE, _FEW = 10, 200, 512
+_TOLD = (("eager", "enforce_eager"), ("chunk_tokens", "max_num_batched_tokens"), ("max_seqs", "max_num_seqs"))
 _BLOCK_TOKENS = 16  # of a cache: a prompt's last one is always computed
 _OTHER = {"prefill": "decode_", "decode": "prefill_"}
 _STEPS: dict[bytes, Step] = {}
@@ -76,7 +77,7 @@ def figures_of(row: Row, step: Step, measured: Row, settings: Row) -> Any:
     """Pairs of forecast and measured figures that the row holds, for a step of its deployment."""
     clients = settings.get("concurrency")
     served = measured.keys() & {"ttft_ms", "tpot_ms"}
-    if isinstance(clients, int) and served and settings.get("osl"):
+    if isinstance(clients, int) and settings.get("osl") and (served or _counted(row, step)):
         yield from _closed_loop(row, step, clients)
     elif settings.get("request_rate") and served and settings.get("osl"):
         yield from _open_loop(row, step)
@@ -91,12 +92,23 @@ def figures_of(row: Row, step: Step, measured: Row, settings: Row) -> Any:
         yield Pair(measure="ttft", predicted=step.seconds(batch), measured=measured["ttft_ms"] / 1e3)
 
 
+def _counted(row: Row, step: Step) -> bool:
+    """Whether the row has a server's output tokens a second alone, of clients whose requests are so many as it tells."""
+    settings = row["settings"]
+    told = bool(settings.get("isl")) and not settings.get("batch_size")
+    return "output_tokens_per_s" in row["measured"] and told and step.on.engine.engine in SERVED
+
+
 def _closed_loop(row: Row, step: Step, clients: int) -> Any:
     """Means over the requests that the benchmark sends; one client's are many, so that their mean lengths are the row's."""
     load, _ = with_drafting(step, _load(row, clients, mixes=step.on.engine.mixes), {})
     count = _ALONE if clients == 1 else row["settings"].get("num_requests") or _SIMULATED * clients
     load = replace(load, cached=_cached(row, step, count))
-    yield from _means(Server(step, load).run(_sent(row, load, count), clients=clients), row["measured"])
+    served = Server(step, load).run(_sent(row, load, count), clients=clients)
+    yield from _means(served, row["measured"])
+    if _counted(row, step):
+        rate = sum(one.output for one in served) / max(one.arrival_s + one.e2e_s for one in served)
+        yield Pair(measure="tokens_per_s", predicted=rate, measured=row["measured"]["output_tokens_per_s"])
 
 
 def _means(served: Sequence[Any], measured: Row) -> Iterator[Pair]:
@@ -276,7 +288,7 @@ def deployment_of_row(row: Row) -> Deployment:
     if answered is not None:
         if engine == "llama_cpp":
             found["hops"] = (row.get("n_gpus") or 1) - 1
-        found["eager"] = row["settings"].get("enforce_eager")
+        found |= {name: row["settings"][word] for name, word in _TOLD if row["settings"].get(word)}
         changes = {k: v for k, v in found.items() if v is not None}
         rules = _rules(row, engine, version)
         return replace(answered, split=split, version=version, engine=rules, **changes)
