@@ -75,3 +75,58 @@ def test_a_setting_is_no_data(name: str) -> None:
     assert local_files.is_setting(name)
     assert not local_files.is_rows(name)
     assert not local_files.is_text(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["data/names.txt", "stop_words.txt", "VOC2007/ImageSets/Main/train.txt", "train_labels.csv", "pose.json"]
+)
+def test_names_and_lists_are_no_data(name: str) -> None:
+    assert not local_files.is_rows(name)
+    assert not local_files.is_text(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["MetaMathQA.json/train.json", "labeled_train.json", "AdvertiseGen/dev.json", "targets.jsonl", "a.csv"]
+)
+def test_a_setting_word_inside_another_word_sets_nothing(name: str) -> None:
+    assert local_files.is_rows(name)
+
+
+def test_rows_that_the_program_reads_as_a_data_set_need_no_name() -> None:
+    assert local_files.is_rows("pose.json", said=True)
+    assert not local_files.is_rows("ds_config.json", said=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("processed/training.pt", True), ("data/a.pt", True), ("data/vgg16.pth", False), ("train_model.pt", False)]
+)
+def test_tensors_of_a_data_set_are_no_checkpoint(name: str, *, data: bool) -> None:
+    assert local_files.is_tensors_of_data(name) is data
+
+
+def test_a_checkpoint_on_the_card_takes_what_is_loaded_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    reads = """
+import torch
+layer = torch.nn.Linear(1024, 1024, bias=False).cuda()
+kept = torch.load("last.pth", map_location={place})
+layer.load_state_dict(kept["model"])
+held = torch.cuda.memory_allocated()
+try:
+    kept["model"][0]
+except RuntimeError as failure:
+    assert "taken by number" in str(failure)
+else:
+    raise AssertionError
+del kept
+assert held - torch.cuda.memory_allocated() == {held}, held
+"""
+    for place, held in (("'cuda'", 4 << 20), ("'cpu'", 0)):
+        result = trace_text(tmp_path, reads.format(place=place, held=held) + STEPS).result
+        assert (result.error, result.steps) == ("", 2)
+
+
+@pytest.mark.parametrize(("block", "cause"), [("except ValueError", "NameError"), ("finally", "ValueError")])
+def test_a_name_that_is_not_defined_in_an_except_is_the_cause(tmp_path: Path, block: str, cause: str) -> None:
+    text = f"try:\n    raise ValueError('the first')\n{block}:\n    never_made\n"
+    assert trace_text(tmp_path, text).result.error.startswith(cause)

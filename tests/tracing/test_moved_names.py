@@ -324,6 +324,11 @@ def test_lightnings_cards_of_before_are_todays() -> None:
     assert cards_today({"gpus": 0}, tell) == {"devices": 1, "accelerator": "cpu"}
     assert cards_today({"accelerator": "gpu", "devices": 1}, tell) == {"accelerator": "gpu", "devices": 1}
     assert len(told) == 4
+    assert cards_today({"gpus": 1, "accelerator": "dp"}, tell) == {"devices": 1, "accelerator": "gpu", "strategy": "auto"}
+    with pytest.raises(ValueError, match="'dp' over devices 2 left Lightning 2"):
+        cards_today({"gpus": "2", "accelerator": "dp"}, tell)
+    with pytest.raises(ValueError, match="'horovod' left Lightning 2"):
+        cards_today({"gpus": 2, "distributed_backend": "horovod"}, tell)
 
 
 def test_lightnings_command_line_of_before(tmp_path: Path) -> None:

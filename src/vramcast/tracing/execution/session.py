@@ -12,6 +12,7 @@ import torch
 
 from vramcast.tracing.execution.advice import without_network
 from vramcast.tracing.execution.backends import Backend, open_backend
+from vramcast.tracing.execution.handling import is_cleaning_up
 from vramcast.tracing.execution.kernels import attention
 from vramcast.tracing.execution.mode import TracingMode
 from vramcast.tracing.execution.packages import without_package
@@ -251,11 +252,12 @@ class Session:
 def describe(failure: BaseException) -> str:
     """The failure in one line, its place, and what would help where a network or a package is missing.
 
-    A name that is not defined while another failure is handled (a ``finally`` that uses what was never made) is not the cause.
+    A name that is not defined in a ``finally``, which uses what was never made, is not the cause; one in an ``except`` is.
     """
     before = failure.__context__
     if isinstance(failure, NameError) and isinstance(before, Exception) and not failure.__suppress_context__:
-        failure = before
+        frames = traceback.extract_tb(failure.__traceback__)
+        failure = before if any(is_cleaning_up(frame.filename, frame.lineno or 0) for frame in frames) else failure
     advice = without_package(failure) or without_network(failure)
     return f"{type(failure).__name__}: {' '.join(_message(failure).split())[:400]}{place_of(failure)}{advice}"
 

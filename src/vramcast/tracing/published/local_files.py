@@ -8,7 +8,8 @@ import csv
 import gzip
 import io
 import re
-from pathlib import PurePath
+import tomllib
+from pathlib import Path, PurePath
 from typing import Any
 
 import msgspec
@@ -25,22 +26,41 @@ _LANGUAGES = frozenset({"en", "de", "fr", "es", "zh", "ru", "ja", "src", "tgt", 
 _ROWS = frozenset({".json", ".jsonl", ".csv", ".tsv", ".parquet"})
 _PICTURES = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".webp": "WEBP", ".bmp": "BMP"}
 _PICTURE = (640, 480)  # as most of COCO
-# Words in the name of a file that sets a program or lists names: it is not data.
-_SETTINGS = re.compile(
-    r"config|cfg|setting|param|args|vocab|merges|token|special|meta|index|mapping|label|class(es)?$|require|state|template|schema"
-    r"|credential|secret|package|license|version|results?$|log$|cache|stats|credentials|(^|_)list(_|$)|attr|manifest|name",
-    re.IGNORECASE,
-)
+_SAYS = {
+    kind: frozenset(words.split())
+    for kind, words in tomllib.loads(Path(__file__).with_name("file_names.toml").read_text(encoding="utf-8")).items()
+}
+_WORD = re.compile(r"[a-z]+")
 
 
-def is_rows(path: str) -> bool:
-    """Whether a file of that name holds rows of data."""
-    return _suffix(path) in _ROWS and not is_setting(path)
+def is_rows(path: str, *, said: bool = False) -> bool:
+    """Whether a file of that name holds rows of data; JSON only where its name or its folder's, or the program, says so."""
+    suffix = _suffix(path)
+    if suffix not in _ROWS or is_setting(path):
+        return False
+    return said or suffix != ".json" or bool((_words(_stem(path)) | _words(PurePath(path).parent.name)) & _SAYS["data"])
+
+
+def is_tensors_of_data(path: str) -> bool:
+    """Whether a file of tensors is called as a data set is and not as a checkpoint."""
+    named = _words(_stem(path)) | (_words(PurePath(path).parent.name) if _suffix(path) == ".pt" else frozenset())
+    return bool(named & (_SAYS["data"] | _SAYS["tensors"])) and not named & _SAYS["run"]
 
 
 def is_setting(path: str) -> bool:
-    """Whether a file is called as one that sets a program, or lists its names, is."""
-    return bool(_SETTINGS.search(PurePath(path.removesuffix(".gz")).stem))
+    """Whether a file is called as one that sets a program, or lists names or files, is."""
+    return bool(_words(_stem(path)) & _SAYS["settings"]) or any(
+        part.lower() in _SAYS["listing_folders"] for part in PurePath(path).parent.parts
+    )
+
+
+def _stem(path: str) -> str:
+    return PurePath(path.removesuffix(".gz")).stem
+
+
+def _words(name: str) -> frozenset[str]:
+    """The words of a name, whatever joins them: ``train_tokens``, ``train-tokens2``."""
+    return frozenset(_WORD.findall(name.lower()))
 
 
 def is_picture(path: str) -> bool:
@@ -73,7 +93,7 @@ def content(path: str, columns: dict[str, Any], *, array: bool) -> bytes:
     """The bytes of a made-up file; ``array``: rows of JSON stand in one list, not one on each line."""
     if is_picture(path):
         return _picture(_PICTURES[_suffix(path)])
-    made = _rows(_suffix(path), columns, array=array) if is_rows(path) else _text(path)
+    made = _rows(_suffix(path), columns, array=array) if _suffix(path) in _ROWS else _text(path)
     return gzip.compress(made, 1) if path.endswith(".gz") else made
 
 

@@ -5,14 +5,12 @@ failed is answered, of the program's own call (also through a reader of a librar
 first whether a file is there finds that it is not. Nothing is written outside the scratch layer.
 """
 
-import ast
 import builtins
 import functools
 import inspect
 import io
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from vramcast.tracing.execution.handling import does_without_file
 from vramcast.tracing.execution.overlay import Overlay
 from vramcast.tracing.execution.places import is_library
 from vramcast.tracing.execution.session import Session
@@ -34,7 +33,7 @@ _READERS = (
     "/torch/serialization.py", "/torch/utils/data/", "/torchvision/datasets/folder.py", "/vramcast/", "<", "/tqdm/", "/torch/_",
 )  # fmt: skip
 _WEIGHTS = (".pt", ".pth", ".ckpt", ".bin", ".th", ".tar", ".safetensors", ".model", "")
-_TOKENS = 20_000_000
+_TOKENS, _KINDS_OF_TOKENS = 20_000_000, 97
 _COLLATED = frozenset({"labels"})  # of a batch; no column of a file that also has texts
 
 
@@ -67,6 +66,14 @@ class AbsentFiles:
         """Say in the answer that something was made up."""
         self._session.notes[text] = None
 
+    def card(self, place: Any) -> torch.device | None:
+        """The card that a checkpoint is loaded onto; None for the host, and where nothing or a function says where."""
+        if isinstance(place, dict):
+            place = next(iter(place.values()), None)
+        kind = self._session.backend.device_type
+        found = torch.device(place) if isinstance(place, str | torch.device) else None
+        return found if found is not None and found.type == kind else None
+
     def lacks(self, path: Any) -> str:
         """The path, where the program's own call asks for a file that is not there; else ""."""
         if not isinstance(path, str | os.PathLike) or not _asked_by_program(sys._getframe(1)):
@@ -74,10 +81,10 @@ class AbsentFiles:
         plain = os.fsdecode(path)
         return "" if self.scratch.there(plain) or not plain else plain
 
-    def make(self, path: str) -> bool:
-        """Lay a made-up file there; False where its form is not known."""
+    def make(self, path: str, *, said: bool = False) -> bool:
+        """Lay a made-up file there; False where its form is not known. ``said``: the program reads it as rows of data."""
         columns: dict[str, Any] = {}
-        if local_files.is_rows(path):
+        if local_files.is_rows(path, said=said):
             columns = _columns()
             if not columns:
                 return False
@@ -108,35 +115,20 @@ class AbsentFiles:
         kind = np.dtype(dtype)
         if kind.kind not in "ui":
             return False
-        self.note(f"{path} is not here: {_TOKENS:,} made-up tokens of {kind} stand for it")
-        self.scratch.lay(path, (1 + np.arange(_TOKENS) % 97).astype(kind).tobytes())
+        below = _KINDS_OF_TOKENS + 1
+        self.note(
+            f"{path} is not here: {_TOKENS:,} made-up tokens of {kind} stand for it, all below {below}: a vocabulary that is"
+            " counted from them is too small"
+        )
+        self.scratch.lay(path, (1 + np.arange(_TOKENS) % _KINDS_OF_TOKENS).astype(kind).tobytes())
         return True
-
-
-_CAUGHT = re.compile(r"FileNotFoundError|OSError|IOError|EnvironmentError|Exception|BaseException")
-
-
-@functools.lru_cache(maxsize=256)
-def _handled(path: str) -> tuple[tuple[int, int], ...]:
-    """The lines of a file where the program itself deals with a file that is missing."""
-    try:
-        tree = ast.parse(Path(path).read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return ()
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Try) and any(one.type is None or _CAUGHT.search(ast.unparse(one.type)) for one in node.handlers):
-            found.append((node.body[0].lineno, node.body[-1].end_lineno or 0))
-        elif isinstance(node, ast.With) and any("suppress" in ast.unparse(one.context_expr) for one in node.items):
-            found.append((node.lineno, node.end_lineno or 0))
-    return tuple(found)
 
 
 def _is_handled(frame: Any) -> bool:
     """Whether a caller in the program deals with the missing file."""
     while frame is not None:
         path = frame.f_code.co_filename
-        if not is_library(path) and any(first <= frame.f_lineno <= last for first, last in _handled(path)):
+        if not is_library(path) and does_without_file(path, frame.f_lineno):
             return True
         frame = frame.f_back
     return False
@@ -219,10 +211,13 @@ def _loading(original: Any, files: AbsentFiles) -> Any:
             return original(source, *args, **options)
         except FileNotFoundError:
             path = files.lacks(source)
-            if not path or Path(path).suffix not in _WEIGHTS:
+            if not path or Path(path).suffix not in _WEIGHTS or local_files.is_tensors_of_data(path):
                 raise
-        files.note(f"{path} is not here: what is loaded from it keeps the values that it was made with")
-        return Unread()
+        place = options.get("map_location", options.get("device", args[0] if args else None))
+        card = files.card(place)
+        held = ", and counts on the card as much as that while it is held there" if card is not None else ""
+        files.note(f"{path} is not here: what is loaded from it keeps the values that it was made with{held}")
+        return Unread(path, card)
 
     return load
 
@@ -276,8 +271,9 @@ def _builders(files: AbsentFiles, module: Any) -> None:
     def load(path: Any, *args: Any, **options: Any) -> Any:
         named = tuple(_named(options.get("data_files")))
         for file in named or (path,):
-            if files.lacks(file) and (local_files.is_rows(str(file)) or (named and local_files.is_text(str(file)))):
-                files.make(str(file))
+            rows = local_files.is_rows(str(file), said=bool(named))
+            if files.lacks(file) and (rows or (named and local_files.is_text(str(file)))):
+                files.make(str(file), said=bool(named))
         return original(path, *args, **options)
 
     module.load_dataset = load
@@ -292,7 +288,7 @@ def _readers(files: AbsentFiles, module: Any) -> None:
         def read(given: Any, *args: Any, _original: Any = original, **options: Any) -> Any:
             for file in _named(str(given) if isinstance(given, os.PathLike) else given):
                 if files.lacks(file):
-                    files.make(file)
+                    files.make(file, said=True)
             return _original(given, *args, **options)
 
         setattr(module.Dataset, name, staticmethod(read))

@@ -3,6 +3,7 @@
 Source: the migration guides of 2.0 (docs/source-pytorch/upgrade/from_1_9.rst and before), trainer.py and argparse.py of 1.4.
 """
 
+import ast
 import functools
 import inspect
 from argparse import ArgumentParser, Namespace
@@ -15,7 +16,8 @@ from vramcast.tracing.execution.stand_ins.older_calls import Told, teller
 from vramcast.tracing.published.moved import moved
 
 _HOMES = ("pytorch_lightning", "lightning.pytorch")
-_STRATEGIES = {"dp": "ddp", "ddp2": "ddp", "ddp_cpu": "ddp", "ddp": "ddp", "ddp_spawn": "ddp_spawn", "deepspeed": "deepspeed"}
+_STRATEGIES = {"ddp_cpu": "ddp", "ddp": "ddp", "ddp_spawn": "ddp_spawn", "deepspeed": "deepspeed"}
+_ONE_PROCESS = ("dp", "ddp2")  # a batch is cut over the cards of one process
 _ENDS = ("training_epoch_end", "validation_epoch_end", "test_epoch_end")
 _BATCH_HOOKS = tuple(f"on_{stage}_batch_{end}" for stage in ("train", "validation", "test") for end in ("start", "end"))
 
@@ -31,18 +33,30 @@ def install(session: Session) -> None:
 def cards_today(options: dict[str, Any], told: Told) -> dict[str, Any]:
     """A trainer's arguments with its cards as ``accelerator``, ``devices`` and ``strategy``."""
     made = {key: value for key, value in options.items() if key not in {"gpus", "distributed_backend", "num_processes"}}
-    strategy = options.get("distributed_backend") or made.get("accelerator")
-    if strategy in _STRATEGIES:
-        made["strategy"] = _STRATEGIES[strategy]
-        made.pop("accelerator", None)
-        told(f"Trainer's {strategy!r} as an accelerator", f"passed as strategy {made['strategy']}")
     gpus = options.get("gpus")
     if gpus is not None:
-        made["devices"] = _devices(gpus)
-        made["accelerator"] = "gpu" if made["devices"] else "cpu"
-        made["devices"] = made["devices"] or 1
+        made["devices"] = _devices(gpus) or 1
+    given = options.get("distributed_backend") or made.get("accelerator")
+    if given in _ONE_PROCESS:
+        _refuse_many(given, made.get("devices", 1))
+    if given in _STRATEGIES or given in _ONE_PROCESS:
+        made["strategy"] = _STRATEGIES.get(given, "auto")
+        made.pop("accelerator", None)
+        told(f"Trainer's {given!r} as an accelerator", f"passed as strategy {made['strategy']}")
+    elif options.get("distributed_backend"):
+        raise ValueError(f"Trainer's distributed_backend {given!r} left Lightning 2: name a strategy ({', '.join(_STRATEGIES)})")
+    if gpus is not None:
+        made["accelerator"] = "gpu" if _devices(gpus) else "cpu"
         told("Trainer's gpus", f"passed as devices {made['devices']}")
     return made
+
+
+def _refuse_many(given: str, devices: Any) -> None:
+    """DataParallel over several cards cuts one batch; Lightning 2 has nothing that does."""
+    if devices not in (1, [0], [1], "1"):
+        raise ValueError(
+            f"Trainer's {given!r} over devices {devices} left Lightning 2: trace one card with a card's part of the batch"
+        )
 
 
 def _devices(gpus: Any) -> Any:
@@ -85,15 +99,12 @@ def _add_arguments(names: list[str], parent_parser: ArgumentParser, **_: Any) ->
 
 
 def _typed(text: str) -> Any:
-    plain: dict[str, Any] = {"True": True, "true": True, "False": False, "false": False, "None": None}
-    if text in plain:
-        return plain[text]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    """A flag's number, truth value or None; any other text, also a list of cards, as it is."""
+    try:
+        found = ast.literal_eval({"true": "True", "false": "False"}.get(text, text))
+    except (ValueError, SyntaxError):
+        return text
+    return found if found is None or isinstance(found, int | float) else text
 
 
 def _of_arguments(names: list[str], owner: Any, args: Any, **options: Any) -> Any:

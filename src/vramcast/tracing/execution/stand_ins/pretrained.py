@@ -34,16 +34,28 @@ class _Shaping(dict[str, Any]):
 class Unread(dict[str, Any]):
     """The tensors of a file that was not read: empty, whatever part of it is asked for; how far a run had come is nowhere.
 
-    What shapes a model (its arguments) is no number: a program that builds one of it fails and says so.
+    What shapes a model (its arguments) is no number, and rows are not counted by number: a program that builds one of it, or
+    takes the file for a data set, fails and says so. On a card it is as large as the modules that were loaded from it.
     """
 
     handed_out = False
 
-    def __init__(self) -> None:
+    def __init__(self, path: str = "", card: torch.device | None = None) -> None:
         super().__init__()
+        self._path, self._card = path, card
+        self._held: list[torch.Tensor] = []
         Unread.handed_out = True
 
-    def __missing__(self, key: str) -> Any:
+    def hold(self, module: torch.nn.Module) -> None:
+        """Take the memory on the card that the module's tensors have in the file, until nobody holds this any more."""
+        if self._card is not None:
+            self._held += [torch.empty_like(each, device=self._card) for each in module.state_dict().values() if _is_tensor(each)]
+
+    def __missing__(self, key: Any) -> Any:
+        if not isinstance(key, str | tuple):
+            raise RuntimeError(
+                f"{self._path or 'the file'} is not here, and its tensors are taken by number: how many it holds is not known"
+            )
         if isinstance(key, str) and _SHAPES.search(key):
             return _Shaping(key)
         return 0 if isinstance(key, str) and _PROGRESS.fullmatch(key) else self
@@ -51,6 +63,10 @@ class Unread(dict[str, Any]):
     def pop(self, key: str, *_: Any) -> Any:
         """There is nothing under any name."""
         del key
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def install(session: Session) -> None:
@@ -82,6 +98,8 @@ def _loading_nothing() -> None:
     @functools.wraps(original)
     def load(module: torch.nn.Module, state: Any, *args: Any, **options: Any) -> Any:
         if isinstance(state, Unread) or (Unread.handed_out and not state):
+            if isinstance(state, Unread):
+                state.hold(module)
             return torch.nn.modules.module._IncompatibleKeys([], [])
         return original(module, state, *args, **options)
 
