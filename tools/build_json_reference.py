@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.asking.beside_trace import Beside
+from vramcast.asking.trace_comparison import Beside
 from vramcast.asking.utilization import Answer
 from vramcast.asking.ways import Ways
 from vramcast.asking.which_models import Choices

@@ -9,7 +9,7 @@ every flag is read, known to have no effect, or open. Nothing is run or fetched.
 import sys
 from collections import Counter
 
-from vramcast.asking.sorting import sorted_flags
+from vramcast.asking.sorted_flags import sorted_flags
 from vramcast.errors import VramcastError
 from vramcast.reading.serving import Launch, read_serving_file
 from vramcast.reading.serving.launch import UNMODELLED

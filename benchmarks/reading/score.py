@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from vramcast.asking.sorting import sorted_flags
+from vramcast.asking.sorted_flags import sorted_flags
 from vramcast.errors import VramcastError
 from vramcast.reading.kinds import kinds_of, taken_for
 from vramcast.reading.serving.files import find_launches

@@ -26,7 +26,7 @@ from vramcast.measuring.run import need_device
 from vramcast.measuring.store import Store
 from vramcast.measuring.worker import measure_model
 from vramcast.models.reading import read_model
-from vramcast.planning.measuring import How, forecast_beside, on_cards, point_of, serving_of
+from vramcast.planning.measuring import RunSettings, forecast_beside, on_cards, point_of, serving_of
 from vramcast.tracing.request import TraceRequest
 from vramcast.workload import Adapter, Training
 
@@ -121,7 +121,7 @@ def test_the_worst_rank_speaks_for_all() -> None:
 
 
 def test_copies_and_shards_are_launched_as_such(tiny: str) -> None:
-    model, how = read_model(tiny), How(device="cpu")
+    model, how = read_model(tiny), RunSettings(device="cpu")
     question = Training(model=tiny, framework="pytorch", seq=16)
     copies = point_of(on_cards(question, None, 4), model, how=how).request
     assert (copies.ranks, copies.step.distribution.sharding) == (4, "ddp")

@@ -3,22 +3,22 @@ import pytest
 
 from vramcast.hardware.cards import find_accelerator
 from vramcast.planning.attainable import attained, with_attainable
-from vramcast.profiling.breakdown import Where
-from vramcast.profiling.operators import CollectiveRow, Shaped
+from vramcast.profiling.breakdown import GpuTime
+from vramcast.profiling.operators import CollectiveRow, ShapeRow
 from vramcast.profiling.report import Report
 from vramcast.speed.kernels.collectives import all_reduce
 from vramcast.speed.kernels.gemm import gemm
 
 H100 = find_accelerator("H100")
-GEMM = Shaped(
+GEMM = ShapeRow(
     operator="aten::mm", kind="GEMM", shape=(1, 8192, 4096, 4096), dtype="bf16", matrix_units=True, calls=10, seconds=0.005,
     flops=2.0 * 8192 * 4096**2, bytes=1.0, kernel="nvjet",
 )  # fmt: skip
-ATTENTION = Shaped(
+ATTENTION = ShapeRow(
     operator="aten::_flash_attention_forward", kind="attention", shape=(1, 32, 4096, 4096, 128), dtype="bf16", matrix_units=True,
     calls=1, seconds=0.002, flops=1.0, bytes=1.0, kernel="flash_fwd", causal=True, kv_heads=8,
 )  # fmt: skip
-WHERE = Where(
+WHERE = GpuTime(
     span_s=1.0, busy_s=1.0, compute_s=0.0, communication_s=1.0, exposed_communication_s=1.0, copies_s=0.0, exposed_copies_s=0.0,
     idle_s=0.0, idle={},
 )  # fmt: skip
@@ -32,9 +32,9 @@ def report(**told: object) -> Report:
     return Report(**{**fields, **told})  # type: ignore[arg-type]
 
 
-def held(*rows: Shaped | CollectiveRow) -> list[float | None]:
+def held(*rows: ShapeRow | CollectiveRow) -> list[float | None]:
     """What the laws give for rows of a report; only its tables are looked at."""
-    shapes = tuple(row for row in rows if isinstance(row, Shaped))
+    shapes = tuple(row for row in rows if isinstance(row, ShapeRow))
     collectives = tuple(row for row in rows if isinstance(row, CollectiveRow))
     got = with_attainable(report(shapes=shapes, collectives=collectives), H100)
     return [row.attainable_s for row in (*got.shapes, *got.collectives)]
@@ -58,7 +58,7 @@ def test_matmuls_attention_and_collectives_ask_their_laws() -> None:
         msgspec.structs.replace(REDUCE, name="broadcast"),
     ],
 )
-def test_what_no_law_covers_stays_empty(row: Shaped | CollectiveRow) -> None:
+def test_what_no_law_covers_stays_empty(row: ShapeRow | CollectiveRow) -> None:
     assert held(row) == [None]
 
 

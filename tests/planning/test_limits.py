@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from vramcast.hardware.cards import find_accelerator
 from vramcast.largest import edge_near
 from vramcast.models.reading import read_model
-from vramcast.planning.serving import Held, forecast_serving
+from vramcast.planning.serving import ServingOnCard, forecast_serving
 from vramcast.serving.engines.base import answer_of
 from vramcast.workload import Parallel, Serving
 
@@ -28,7 +28,7 @@ QUESTIONS = [
 def test_what_a_limit_names_is_served_and_one_step_more_is_not(question: Serving) -> None:
     card, model = find_accelerator(question.gpu or ""), read_model(question.model)
     limits = forecast_serving(question, model=model, card=card).limits
-    held = Held(question=question, answer=answer_of(question, model=model, card=card), card=card)
+    held = ServingOnCard(question=question, answer=answer_of(question, model=model, card=card), card=card)
     step = 256 if question.engine == "llama_cpp" else 1
     one = {} if question.engine in ("llama_cpp", "transformers") else {"concurrency": 1}
     assert limits.max_context

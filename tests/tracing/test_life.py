@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from vramcast.errors import QuestionError
-from vramcast.planning.tracing.against import changes, read_kept
+from vramcast.planning.tracing.against import changes, read_earlier
 from vramcast.planning.tracing.answer import finish
 from vramcast.tracing.eventlog import Allocation, EventLog
 from vramcast.tracing.reports.life import life
@@ -90,11 +90,11 @@ def test_two_traces_differ_by_counters_terms_and_modules(tmp_path: Path) -> None
         "trace": {"by_module": [{"module": "layer", "bytes": MiB}]},
     }
     file.write_bytes(msgspec.json.encode(kept))
-    found = changes(read_kept(str(file)), _traced(_log(4 * MiB)))  # type: ignore[arg-type]
+    found = changes(read_earlier(str(file)), _traced(_log(4 * MiB)))  # type: ignore[arg-type]
     by_name = {(change.kind, change.name): change.more_bytes for change in found}
     assert by_name["counter", "allocated"] == by_name["module", "layer"] == 3 * MiB
     assert by_name["term", "weights"] == -MiB
     for wrong in ({}, {"memory": {"per_gpu": []}}, [1]):
         file.write_bytes(msgspec.json.encode(wrong))
         with pytest.raises(QuestionError, match="is no trace"):
-            read_kept(str(file))
+            read_earlier(str(file))

@@ -15,14 +15,14 @@ def longest_sure(question: Serving) -> tuple[Serving, Assumption]:
     from vramcast.hardware.cards import least_card
     from vramcast.models.reading import read_model
     from vramcast.planning.most import probed
-    from vramcast.planning.serving import Held, longest_context
+    from vramcast.planning.serving import ServingOnCard, longest_context
     from vramcast.serving.engines.base import answer_of
 
     if question.gpu is None:
         raise QuestionError("--context auto needs the card that it is the most of: add --gpu, for example --gpu 4090")
     card, model = least_card(question.gpu), read_model(question.model)
     probe = probed(question, model)
-    held = Held(question=probe, answer=answer_of(probe, model=model, card=card), card=card)
+    held = ServingOnCard(question=probe, answer=answer_of(probe, model=model, card=card), card=card)
     longest = longest_context(held, sure=True, concurrency=held.answer.resolved.requests)
     because = "the longest that surely fits these cards with everything else as asked"
     least = probe.context or 1

@@ -17,9 +17,9 @@ from vramcast.untrusted import existing_path, printable, whole_number
 from vramcast.workload import Serving
 
 if TYPE_CHECKING:  # a plain model's question loads no reader
-    from vramcast.asking.beside_model import Beside
-    from vramcast.asking.sorting import Sorted
-    from vramcast.reading.serving.files import Found
+    from vramcast.asking.extra_models import ExtraModels
+    from vramcast.asking.sorted_flags import SortedFlags
+    from vramcast.reading.serving.files import ServingFile
     from vramcast.reading.serving.launch import Launch
 
 # Ends of names that start an engine where they stand in MODEL's place; a .json or .py there needs --from or no command at all.
@@ -60,12 +60,12 @@ def launched(
 
 def _from_files(files: Sequence[str], variables: Mapping[str, str], only: str | None) -> Launched:
     """The launch in the first of the files that is no .env file, whose variables count beneath those given."""
-    from vramcast.reading.serving.files import Found, variables_of
+    from vramcast.reading.serving.files import ServingFile, variables_of
 
     environments = tuple(file for file in files if Path(file).name.startswith(".env") or file.endswith(".env"))
     held = [file for file in files if file not in environments]
     if not held:  # settings of a server by the names of its arguments, or what another file uses
-        alone = _settings(environments[0], variables) if len(environments) == 1 else Found(kind="")
+        alone = _settings(environments[0], variables) if len(environments) == 1 else ServingFile(kind="")
         if not alone.launches:
             raise QuestionError(f"{environments[0]} gives variables alone: add the file that uses them, --from compose.yml")
         return Launched(launch=_chosen(alone, environments[0], only), kind=alone.kind)
@@ -73,7 +73,7 @@ def _from_files(files: Sequence[str], variables: Mapping[str, str], only: str | 
     return Launched(launch=_chosen(found, held[0], only), kind=found.kind)
 
 
-def _settings(file: str, variables: Mapping[str, str]) -> "Found":
+def _settings(file: str, variables: Mapping[str, str]) -> "ServingFile":
     """The server that a file of variables describes by itself; no launches where it describes none."""
     from vramcast.reading.serving.files import find_launches
     from vramcast.units import MiB
@@ -94,17 +94,17 @@ def _in_place_of_model(
         return None
     import shlex
 
-    from vramcast.reading.serving.files import Found, is_serving_file, read_serving_file
-    from vramcast.reading.serving.launch import Surroundings
+    from vramcast.reading.serving.files import ServingFile, is_serving_file, read_serving_file
+    from vramcast.reading.serving.launch import LaunchContext
     from vramcast.reading.serving.programs import program_of
     from vramcast.reading.serving.scripts import read_script
 
     if is_serving_file(model):
         file = read_serving_file(model, variables=variables)
         return Launched(launch=_chosen(file, model, only), kind=file.kind), tuple(flags)
-    held = Surroundings(where="the pasted line", variables=dict(variables))
+    held = LaunchContext(where="the pasted line", variables=dict(variables))
     if " " in model and (several := read_script(model, held)):
-        return Launched(launch=_chosen(Found(kind="command line", launches=several), "the pasted text", only)), tuple(flags)
+        return Launched(launch=_chosen(ServingFile(kind="command line", launches=several), "the pasted text", only)), tuple(flags)
     if typed and program_of([model, *flags]) and (several := read_script(shlex.join([model, *flags]), held)):
         return Launched(launch=several[0]), ()
     return None
@@ -171,9 +171,9 @@ def question_of_launch(
     ask: Callable[..., Asked[Serving]],
 ) -> Asked[Serving]:
     """The question of a launch, under what was typed beside it. Raises QuestionError for what is open or cannot be."""
-    from vramcast.asking.beside_model import beside_of
     from vramcast.asking.engine_line import fields
-    from vramcast.asking.sorting import sorted_flags
+    from vramcast.asking.extra_models import extra_models_of
+    from vramcast.asking.sorted_flags import sorted_flags
     from vramcast.reading.shell import open_names
     from vramcast.serving.engines import engine as engine_named
     from vramcast.serving.engines.base import POOL_ENGINES
@@ -192,7 +192,7 @@ def question_of_launch(
     if table.name in POOL_ENGINES:
         asked.setdefault("tp", 1)
     model = _named(model, launch)
-    beside = beside_of(
+    beside = extra_models_of(
         launch, model, whole_number(str(asked.get("context") or "")), ask, [option.name for option in table.options]
     )
     answer = ask(model, flags=(*rest, *flags), options={**beside.options, **options}, **asked)
@@ -211,7 +211,7 @@ def question_of_launch(
     )
 
 
-def _without_counted(found: "Sorted", beside: "Beside") -> "Sorted":
+def _without_counted(found: "SortedFlags", beside: "ExtraModels") -> "SortedFlags":
     """The flags less those of a projector or a draft that the answer counts."""
     heads = tuple(f"the flag {name if name.startswith('-') else f'--{name}'} " for name in beside.counted)
     return msgspec.structs.replace(
@@ -248,7 +248,7 @@ def _engine(launch: "Launch", given: Mapping[str, Any]) -> str:
 
 def _read_of(launch: "Launch") -> str:
     """What was read of a launch whose engine has no rules, in brackets; "" for nothing."""
-    from vramcast.asking.sorting import sorted_flags
+    from vramcast.asking.sorted_flags import sorted_flags
     from vramcast.serving.engines import engine as engine_named
 
     told = [a for a in sorted_flags(launch, engine_named("vllm").options).assumed if a.name != "no effect on memory"]

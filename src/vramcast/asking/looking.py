@@ -12,8 +12,8 @@ from vramcast.errors import QuestionError, unknown_name
 from vramcast.ledger import shown_in
 
 if TYPE_CHECKING:
-    from vramcast.asking.again import Again
     from vramcast.asking.grid import Cell
+    from vramcast.asking.logged_run import LoggedRun
     from vramcast.reading.engine_messages import Finding
     from vramcast.reading.out_of_memory import OutOfMemory
     from vramcast.tracing.snapshots.report import SnapshotReport
@@ -29,7 +29,7 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True):
 
     findings: "tuple[Finding, ...]" = ()
     memory: "OutOfMemory | None" = None
-    again: "Again | None" = None
+    again: "LoggedRun | None" = None
 
     def to_dict(self) -> dict[str, Any]:
         """The findings, the message's numbers and the run asked again, as one object."""
@@ -84,7 +84,7 @@ def explain(what: str | PathLike[str], *, gpu: str | None = None) -> "SnapshotRe
 
 def explain_text(text: str, *, gpu: str | None = None) -> Explained:
     """A log or traceback explained. Raises QuestionError where it holds none of the messages known."""
-    from vramcast.asking.again import asked_again
+    from vramcast.asking.logged_run import asked_again
     from vramcast.reading.engine_messages import read_engine_messages
     from vramcast.reading.out_of_memory import read_out_of_memory
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vramcast.asking.plain_model import Found, foreign_words, is_model, model_in, outgrows
+from vramcast.asking.plain_model import NamedModel, foreign_words, is_model, model_in, outgrows
 from vramcast.asking.plain_words import (
     AFTER,
     ASKING,
@@ -49,7 +49,7 @@ _LONGEST = 400
 _MOST_UNREAD = 12  # words: a line of more is a text about something else
 
 
-class Plain(msgspec.Struct, frozen=True, kw_only=True):
+class PlainQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked: the command, the model's name, and flags as they are typed; ``unread``: words that none of them holds.
 
     ``model`` is empty where the line asks which models a card runs.
@@ -66,7 +66,7 @@ class Plain(msgspec.Struct, frozen=True, kw_only=True):
         return [*self.command.split(), *([self.model] if self.model else []), *self.flags]
 
 
-class _Said(msgspec.Struct, frozen=True, kw_only=True):
+class _PlainLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line taken apart: ``cards`` as --gpu takes them, ``settings`` by name, ``wanted`` beside the verdict."""
 
     line: str
@@ -81,7 +81,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
         return self.cards[0] if len(self.cards) == 1 else ""
 
 
-def plain_question(text: str) -> Plain | None:
+def plain_question(text: str) -> PlainQuestion | None:
     """The question in one line of a person's words, or None where it is none."""
     plain = re.sub(r"[()（）\[\]，]|['’]s\b", " ", text)
     line = " ".join(MIXED.sub(" ", GLUED.sub(r"\1 x ", TOTAL.sub(" ", plain))).split())
@@ -107,42 +107,42 @@ def plain_question(text: str) -> Plain | None:
         return None
     found, cards = _with_its_card(found, cards, line)
     if trains and settings.get("concurrency"):
-        found = Found(found.name, f"{found.unread} {settings['concurrency']} users".strip())
+        found = NamedModel(found.name, f"{found.unread} {settings['concurrency']} users".strip())
     if wanted == "nodes" and count > 1:
-        found = Found(found.name, f"{found.unread} nodes of {count}".strip())
+        found = NamedModel(found.name, f"{found.unread} nodes of {count}".strip())
     if trains and (quant := settings.get("quant")) and not _trains_in(settings):
-        found = Found(found.name, f"{found.unread} {quant}".strip())
+        found = NamedModel(found.name, f"{found.unread} {quant}".strip())
     if size := settings.get("host"):
-        found = Found(found.name, f"{found.unread} {size}GB of the machine's own memory".strip())
-    said = _Said(line=line, cards=cards, count=count, settings=settings, wanted=wanted, trains=trains)
+        found = NamedModel(found.name, f"{found.unread} {size}GB of the machine's own memory".strip())
+    said = _PlainLine(line=line, cards=cards, count=count, settings=settings, wanted=wanted, trains=trains)
     return msgspec.structs.replace(_asked(found.name, said), unread=found.unread)
 
 
-def _which_models(card: str, count: int, settings: dict[str, str], *, trains: bool, unread: str) -> Plain:
+def _which_models(card: str, count: int, settings: dict[str, str], *, trains: bool, unread: str) -> PlainQuestion:
     """The page of a card, for a line that asks which models it runs or trains."""
     flags = [f"--gpu={card}x{count}" if count > 1 else f"--gpu={card}"] if card else []
     flags += [f"--{'seq' if trains else 'context'}={settings['context']}"] if "context" in settings else []
     users = settings.get("concurrency", "")
     flags += [f"--users={users}"] if users and not trains else []
     unread = f"{unread} {users} users".strip() if users and trains else unread
-    return Plain(command="fit", model="", flags=(*flags, *(["--only=train"] if trains else [])), unread=unread)
+    return PlainQuestion(command="fit", model="", flags=(*flags, *(["--only=train"] if trains else [])), unread=unread)
 
 
-def _with_its_card(found: Found, cards: tuple[str, ...], line: str) -> tuple[Found, tuple[str, ...]]:
+def _with_its_card(found: NamedModel, cards: tuple[str, ...], line: str) -> tuple[NamedModel, tuple[str, ...]]:
     """Words that are plainly a card's though nobody knows it stay with --gpu, which refuses them and names the nearest."""
     behind = SUFFIX.fullmatch(found.unread)
     if len(cards) == 1 and behind and re.search(rf"{re.escape(cards[0])} {found.unread}\b", line):  # a 4070 tii
-        return Found(found.name), (f"{cards[0]} {found.unread}",)
+        return NamedModel(found.name), (f"{cards[0]} {found.unread}",)
     if cards:
         return found, cards
     if (beside := ON.fullmatch(found.name)) and is_model(beside[1]):
-        return Found(beside[1]), (beside[2],)
+        return NamedModel(beside[1]), (beside[2],)
     if found.unread and re.search(rf"\bon\s+(?:(?:an?|the|my)\s+)?{re.escape(found.unread)}[?.!]*$", line, re.I):
-        return Found(found.name), (found.unread,)
+        return NamedModel(found.name), (found.unread,)
     return found, cards
 
 
-def _asked(model: str, said: _Said) -> Plain:
+def _asked(model: str, said: _PlainLine) -> PlainQuestion:
     """The words of the command that answers."""
     card, settings, trains, wanted = said.card, said.settings, said.trains, said.wanted
     if settings.get("context", "").isalpha():  # the entire context
@@ -156,7 +156,7 @@ def _asked(model: str, said: _Said) -> Plain:
     if card and not trains and wanted == "speed" and "engine" not in settings and _shares_the_hosts_memory(card):
         settings["engine"] = "llama.cpp"
     if _is_open(model, said):
-        return Plain(command="fit", model=model, flags=(*flags, *_flags_of_fit(said)))
+        return PlainQuestion(command="fit", model=model, flags=(*flags, *_flags_of_fit(said)))
     if card and not trains and wanted not in ("users", "longest") and settings.get("engine", "").lower() != "ollama":
         settings.setdefault(
             "context", SPEED_CONTEXT if wanted == "speed" else "auto"
@@ -164,7 +164,7 @@ def _asked(model: str, said: _Said) -> Plain:
     if trains and re.search(r"bnb-4bit|4bit", model, re.I):
         settings.setdefault("method", "qlora")  # the weights that are trained beside are stored in four bits
     flags += _training_flags(settings) if trains else _serving_flags(settings, card)
-    return Plain(command="train" if trains else "serve", model=model, flags=(*flags, *_flags_wanted(said)))
+    return PlainQuestion(command="train" if trains else "serve", model=model, flags=(*flags, *_flags_wanted(said)))
 
 
 def _positions(model: str) -> int:
@@ -178,16 +178,16 @@ def _positions(model: str) -> int:
         return int(USUAL_CONTEXT)
 
 
-def _planned(model: str, said: _Said) -> Plain:
+def _planned(model: str, said: _PlainLine) -> PlainQuestion:
     """How many cards, or which of several: the ranking by fewest."""
     settings, most = said.settings, CLUSTER if said.trains else ""
     offers = [f"--gpu={said.card}x{most}" if most else f"--gpu={said.card}"] if said.card else [f"--gpu={c}" for c in said.cards]
     if said.trains:
         known = [flag for flag in _training_flags(settings) if flag.startswith(("--method", "--seq", "--samples"))]
-        return Plain(command="plan train", model=model, flags=(*offers, *known, "--by=cards"))
+        return PlainQuestion(command="plan train", model=model, flags=(*offers, *known, "--by=cards"))
     load = [f"--{flag}={settings[name]}" for name, flag in (("context", "context"), ("concurrency", "users")) if name in settings]
     bits = ["--bits=16"] if "dtype" in settings else []
-    return Plain(command="plan", model=model, flags=(*offers, *load, *bits, "--by=cards"))
+    return PlainQuestion(command="plan", model=model, flags=(*offers, *load, *bits, "--by=cards"))
 
 
 def _shares_the_hosts_memory(card: str) -> bool:
@@ -210,7 +210,7 @@ def _wanted(line: str) -> tuple[str, str]:
     return "", line
 
 
-def _is_open(model: str, said: _Said) -> bool:
+def _is_open(model: str, said: _PlainLine) -> bool:
     """Whether the line leaves open how the model is run or trained, and asks for nothing that one way alone has."""
     from vramcast.asking.artefact import artefact_of
     from vramcast.models.names import take_apart
@@ -224,7 +224,7 @@ def _is_open(model: str, said: _Said) -> bool:
     return not artefact_of(model).engine and not take_apart(model).ending
 
 
-def _flags_of_fit(said: _Said) -> list[str]:
+def _flags_of_fit(said: _PlainLine) -> list[str]:
     settings = said.settings
     runs = re.search(rf"\b(?:{RUNS})\b|运行|部署|推理|跑(?!得?起)", said.line, re.I)
     only = [] if said.trains == bool(runs) else ["--only=train"] if said.trains else ["--only=run"]
@@ -237,7 +237,7 @@ def _flags_of_fit(said: _Said) -> list[str]:
     return [*context, *users, *only]
 
 
-def _flags_wanted(said: _Said) -> list[str]:
+def _flags_wanted(said: _PlainLine) -> list[str]:
     """The flags of serve that answer how many, how long or how fast."""
     if said.trains or not said.card:
         return []

@@ -19,7 +19,7 @@ _VARIANT = re.compile(r"instruct|chat|it|base|thinking|\d[\d.]*[bt]?", re.IGNORE
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 
-class Found(msgspec.Struct, frozen=True):
+class NamedModel(msgspec.Struct, frozen=True):
     """The model's name as it was typed, or the id that a size alone means; and the words that nobody reads."""
 
     name: str
@@ -40,33 +40,33 @@ def outgrows(model: str, card: str, count: int) -> bool:
         return False
 
 
-def model_in(left: str, *, surely: bool) -> Found | None:
+def model_in(left: str, *, surely: bool) -> NamedModel | None:
     """The model that the words name; ``surely``: something else in the line asks, so that an unknown name is one too."""
     line = _less_asking(left)
     if not line:
         return None
     if (own := SIZED.fullmatch(line)) and not is_model(line) and has_size(own[1], own[2], own[3]):
-        return Found(own[1])
+        return NamedModel(own[1])
     if (run := _run(line)) and (surely or not _unread(line, run)):
         name, unread = line[run[0] : run[1]].strip(" ,;:"), _unread(line, run)
         return _with_size(name, unread)
     if surely and (size := SIZE_ALONE.search(line)) and (known := _of_size(size[1])):
-        return Found(known, _unread(line, size.span()))
+        return NamedModel(known, _unread(line, size.span()))
     if _CHINESE.search(line):
         one = _like_an_id(line) if surely else None
-        return Found(one, _unread(line, (line.find(one), line.find(one) + len(one)))) if one else None
+        return NamedModel(one, _unread(line, (line.find(one), line.find(one) + len(one)))) if one else None
     if surely and len(line.split()) > _WORDS_OF_A_NAME and (one := _like_an_id(line)):
-        return Found(one, _unread(line, (line.find(one), line.find(one) + len(one))))
+        return NamedModel(one, _unread(line, (line.find(one), line.find(one) + len(one))))
     named = surely and len(line.split()) <= _WORDS_OF_A_NAME and re.search(r"[a-z]\S*\s?\d|^[a-z]+-\S+$", line, re.I)
-    return Found(line) if named or is_model(line) else None
+    return NamedModel(line) if named or is_model(line) else None
 
 
-def _with_size(name: str, unread: str) -> Found:
+def _with_size(name: str, unread: str) -> NamedModel:
     """The name with a size that stands apart from it, where it means a model of that size: 70b llama2."""
     for word in unread.split():
         if re.fullmatch(r"\d[\d.]*[bt]", word, re.IGNORECASE) and has_size(f"{name} {word}", word[:-1], word[-1]):
-            return Found(f"{name} {word}", " ".join(w for w in unread.split() if w != word))
-    return Found(name, unread)
+            return NamedModel(f"{name} {word}", " ".join(w for w in unread.split() if w != word))
+    return NamedModel(name, unread)
 
 
 def _like_an_id(line: str) -> str | None:

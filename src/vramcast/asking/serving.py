@@ -169,7 +169,7 @@ def _engine_options(options: Mapping[str, Any], flags: list[str], engine: "Engin
     try:
         return named | read_flags(flags, engine.options, engine=engine.name), (), ()
     except QuestionError:
-        from vramcast.asking.sorting import without_rule
+        from vramcast.asking.sorted_flags import without_rule
 
         left = without_rule(flags, engine.name, engine.options)
     return named | read_flags(list(left.known), engine.options, engine=engine.name), left.assumed, left.unmodelled

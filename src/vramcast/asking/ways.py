@@ -216,7 +216,7 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
             return msgspec.structs.replace(way, refused=str(error))
 
     def _answered(self, way: Way, asked: Asked[Serving]) -> Way:
-        from vramcast.planning.serving import Held, longest_context
+        from vramcast.planning.serving import ServingOnCard, longest_context
         from vramcast.planning.verdict import serving_fit, worst_of
         from vramcast.serving.engines.base import answer_of
 
@@ -228,7 +228,7 @@ class _Page(msgspec.Struct, frozen=True, kw_only=True):
         way = msgspec.structs.replace(way, fit=serving_fit(answer, self.card))
         if self._is_unwanted(way):
             return way
-        held = Held(question=asked.question, answer=answer, card=self.card)
+        held = ServingOnCard(question=asked.question, answer=answer, card=self.card)
         longest = _without_errors(lambda: longest_context(held, sure=True, concurrency=self.users)) or 0
         if way.program != "vLLM":  # its longest is that of all slots together, and of at most the model's positions
             longest = max(longest // self.users, self.context if way.fit.verdict == "fits" else 0)

@@ -159,7 +159,7 @@ def _local_card(device: str) -> Any:
 
 
 def _how(given: dict[str, Any]) -> Any:
-    from vramcast.planning.measuring import How
+    from vramcast.planning.measuring import RunSettings
 
     snapshot = str(given["snapshot"].absolute()) if given["snapshot"] else ""
     if snapshot and given["device"] != "cuda":
@@ -167,7 +167,9 @@ def _how(given: dict[str, Any]) -> Any:
     if given["export"] and not given["store"]:
         raise QuestionError("--export writes the cases of a store: name it with --store FILE")
     kernels = tuple(given["kernels"].split(",")) if given["kernels"] else ()
-    return How(device=given["device"], warmup=given["warmup"], repeats=given["repeats"], snapshot=snapshot, kernels=kernels)
+    return RunSettings(
+        device=given["device"], warmup=given["warmup"], repeats=given["repeats"], snapshot=snapshot, kernels=kernels
+    )
 
 
 def _show_device_facts(*, as_json: bool) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from vramcast.asking.plain import Plain, plain_question
+from vramcast.asking.plain import PlainQuestion, plain_question
 from vramcast.errors import QuestionError, nearest
 from vramcast.language import spoken
 from vramcast.reading.kinds import CERTAIN, Kind, kinds_of, taken_for
@@ -71,7 +71,7 @@ def command_of(arguments: Sequence[str]) -> list[str]:
     return _said(kind, what if path is not None else "-", rest)
 
 
-def _with(asked: Plain, rest: Sequence[str]) -> list[str]:
+def _with(asked: PlainQuestion, rest: Sequence[str]) -> list[str]:
     """The command of a question in words: one way's ledger where a flag is typed that the page of every way has not."""
     typed = {word.partition("=")[0] for word in rest if word.startswith("-")}
     if asked.command != "fit" or typed <= _OF_A_PAGE or not asked.model:

@@ -72,9 +72,9 @@ def _beside(report: Any, given: dict[str, Any]) -> Any:
         if words or given["seq"]:
             raise QuestionError("name the --model whose step was traced: its forecast is set beside the trace")
         return None
-    from vramcast.asking.beside_trace import beside_trace
+    from vramcast.asking.trace_comparison import compare_with_trace
 
-    return beside_trace(report, model=given["model"], gpu=given["gpu"], seq=given["seq"], words=words)
+    return compare_with_trace(report, model=given["model"], gpu=given["gpu"], seq=given["seq"], words=words)
 
 
 def _check(given: dict[str, Any]) -> None:

@@ -258,9 +258,9 @@ def _remedies(traced: Any, tracer: Any) -> Any:
 
 
 def _kept(file: str | None) -> Any:
-    from vramcast.planning.tracing.against import read_kept
+    from vramcast.planning.tracing.against import read_earlier
 
-    return read_kept(file) if file else None
+    return read_earlier(file) if file else None
 
 
 def _capacity(text: str | None) -> int:

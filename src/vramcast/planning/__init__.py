@@ -30,9 +30,9 @@ def measure(question: Serving | Training, *, device: str = "cuda") -> "Case":
     from vramcast.measuring.campaign import case_of
     from vramcast.measuring.run import measure as run
     from vramcast.models.reading import read_model
-    from vramcast.planning.measuring import How, point_of
+    from vramcast.planning.measuring import RunSettings, point_of
 
-    point = point_of(question, read_model(question.model), how=How(device=device))
+    point = point_of(question, read_model(question.model), how=RunSettings(device=device))
     return case_of(point, run(point.request))
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.profiling.operators import CollectiveRow, Shaped
+from vramcast.profiling.operators import CollectiveRow, ShapeRow
 from vramcast.profiling.report import Finding, Report
 from vramcast.speed.kernels.attention import decode_attention, prefill_attention
 from vramcast.speed.kernels.collectives import all_gather, all_reduce, all_to_all, reduce_scatter
@@ -50,14 +50,14 @@ def _waiting(report: Report, rows: tuple[CollectiveRow, ...]) -> tuple[Finding, 
     )
 
 
-def attained(shapes: tuple[Shaped, ...], kind: str) -> float | None:
+def attained(shapes: tuple[ShapeRow, ...], kind: str) -> float | None:
     """Attainable over taken time, of all shapes of a kind that have a law; None when none has."""
     covered = [s for s in shapes if s.kind == kind and s.attainable_s]
     taken = sum(s.seconds for s in covered)
     return sum((s.attainable_s or 0.0) * s.calls for s in covered) / taken if taken else None
 
 
-def _seconds(law: object, row: Shaped | CollectiveRow, card: Accelerator) -> float | None:
+def _seconds(law: object, row: ShapeRow | CollectiveRow, card: Accelerator) -> float | None:
     try:
         estimate = law(row, card)  # type: ignore[operator]
     except VramcastError:
@@ -65,18 +65,18 @@ def _seconds(law: object, row: Shaped | CollectiveRow, card: Accelerator) -> flo
     return float(estimate.seconds) if estimate is not None else None
 
 
-def _of_shape(shape: Shaped, card: Accelerator) -> Estimate | None:
+def _of_shape(shape: ShapeRow, card: Accelerator) -> Estimate | None:
     return _of_matmul(shape, card) if shape.kind == "GEMM" else _of_attention(shape, card)
 
 
-def _of_matmul(shape: Shaped, card: Accelerator) -> Estimate | None:
+def _of_matmul(shape: ShapeRow, card: Accelerator) -> Estimate | None:
     batch, m, n, k = shape.shape
     if batch > 1 or shape.dtype not in RECIPES:
         return None
     return gemm(card=card, m=m, n=n, k=k, weight=shape.dtype)
 
 
-def _of_attention(shape: Shaped, card: Accelerator) -> Estimate | None:
+def _of_attention(shape: ShapeRow, card: Accelerator) -> Estimate | None:
     batch, heads, queries, keys, size = shape.shape
     if "backward" in shape.operator.lower() or shape.dtype not in _ATTENTION_TYPES or keys < queries:
         return None

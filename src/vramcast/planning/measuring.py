@@ -25,7 +25,7 @@ _METHODS = frozenset({"full", "lora", "qlora"})
 _SPREADS = ("none", "ddp", "fsdp2")
 
 
-class How(msgspec.Struct, frozen=True, kw_only=True):
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How to run a question, as for ``MeasureRequest``; ``kernels``: SDPA's, in the order they are tried."""
 
     device: str = "cuda"
@@ -35,9 +35,11 @@ class How(msgspec.Struct, frozen=True, kw_only=True):
     kernels: tuple[str, ...] = ()
 
 
-def point_of(question: Training | Serving, model: Model, *, card: Accelerator | None = None, how: How | None = None) -> Point:
+def point_of(
+    question: Training | Serving, model: Model, *, card: Accelerator | None = None, how: RunSettings | None = None
+) -> Point:
     """The case that measures a question. Raises UnmodelledError for a part of the recipe that the runner cannot run."""
-    how = how or How()
+    how = how or RunSettings()
     if isinstance(question, Serving):
         return Point(name=_serving_name(question), question=question, request=_generation(question, model, card, how))
     return Point(name=_training_name(question), question=question, request=_training(question, model, card, how))
@@ -105,7 +107,7 @@ def _worst(question: Training | Serving, model: Model, card: Accelerator | None)
     return max(answer_of(question, model=model, card=card).ranks, key=lambda rank: rank.device_bytes)
 
 
-def _training(question: Training, model: Model, card: Accelerator | None, how: How) -> MeasureRequest:
+def _training(question: Training, model: Model, card: Accelerator | None, how: RunSettings) -> MeasureRequest:
     recipe, _ = resolve(question, model)
     if question.method not in _METHODS:
         raise UnmodelledError(f"the runner does not train by {question.method!r}: measure your own script after --")
@@ -122,7 +124,7 @@ def _training(question: Training, model: Model, card: Accelerator | None, how: H
     return msgspec.structs.replace(_request(step, how), compiled=recipe.kernels.compiled, ranks=question.gpus)
 
 
-def _generation(question: Serving, model: Model, card: Accelerator | None, how: How) -> MeasureRequest:
+def _generation(question: Serving, model: Model, card: Accelerator | None, how: RunSettings) -> MeasureRequest:
     config, _ = config_of(model, question.model)
     step = TraceRequest(
         config=config,
@@ -136,7 +138,7 @@ def _generation(question: Serving, model: Model, card: Accelerator | None, how: 
     return _request(step, how)
 
 
-def _request(step: TraceRequest, how: How) -> MeasureRequest:
+def _request(step: TraceRequest, how: RunSettings) -> MeasureRequest:
     run = msgspec.structs.asdict(how)
     step = msgspec.structs.replace(step, attention_kernels=run.pop("kernels"))
     return MeasureRequest(step=step, **run)

@@ -9,7 +9,7 @@ from vramcast.hardware.accelerator import Accelerator
 from vramcast.largest import edge_near
 from vramcast.models.inventory import Model
 from vramcast.planning.changes import Change
-from vramcast.planning.serving import Held, longest_context
+from vramcast.planning.serving import ServingOnCard, longest_context
 from vramcast.planning.serving_changes import serving_changes
 from vramcast.serving.engines.base import GGUF_ENGINES, answer_of
 from vramcast.workload import Serving
@@ -151,7 +151,7 @@ def _better(before: Rung, change: Change, model: Model, card: Accelerator, wante
 
 
 def _most(question: Serving, model: Model, card: Accelerator, wanted: str, *, sure: bool) -> int:
-    held = Held(question=question, answer=answer_of(question, model=model, card=card), card=card)
+    held = ServingOnCard(question=question, answer=answer_of(question, model=model, card=card), card=card)
     if wanted == "context":
         return longest_context(held, sure=True, concurrency=held.answer.resolved.requests)
 

@@ -156,7 +156,7 @@ _GGUF_STEP = 256  # llama.cpp pads a context to this many tokens
 _LARGEST_BATCH = 4096
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class ServingOnCard(msgspec.Struct, frozen=True, kw_only=True):
     """A question held against a card, to be asked again with other values."""
 
     question: Serving
@@ -185,7 +185,7 @@ def serving_limits(answer: Answer, card: Accelerator | None) -> Limits:
     """The limits on the card; none without one."""
     if card is None:
         return Limits()
-    held = Held(question=answer.resolved.question, answer=answer, card=card)
+    held = ServingOnCard(question=answer.resolved.question, answer=answer, card=card)
     return Limits(
         max_context=longest_context(held),
         max_concurrency=_at_once(held),
@@ -195,7 +195,7 @@ def serving_limits(answer: Answer, card: Accelerator | None) -> Limits:
     )
 
 
-def longest_context(held: Held, *, sure: bool = False, concurrency: int = 1) -> int:
+def longest_context(held: ServingOnCard, *, sure: bool = False, concurrency: int = 1) -> int:
     """Tokens of the longest sequence that so many at once can have; ``sure``: with the verdict ``fits``, not by margin alone."""
     answer, engine = held.answer, held.question.engine
     step = _GGUF_STEP if engine in GGUF_ENGINES else 1
@@ -212,7 +212,7 @@ def longest_context(held: Held, *, sure: bool = False, concurrency: int = 1) -> 
     return edge_near(answer.max_context // step, fits, most=most) * step
 
 
-def _at_once(held: Held) -> float | None:
+def _at_once(held: ServingOnCard) -> float | None:
     """Sequences of the asked context at once: the pool's, at most as many as the engine runs; None where a context is shared out.
 
     transformers has no pool: its largest batch is looked for.
@@ -225,7 +225,7 @@ def _at_once(held: Held) -> float | None:
     return _held_to(answer, answer.max_concurrency)
 
 
-def _requests_at_once(held: Held) -> float | None:
+def _requests_at_once(held: ServingOnCard) -> float | None:
     """Typical requests at once, from a pool; None where their lengths were not asked."""
     answer = held.answer
     if held.question.engine not in MOST_AT_ONCE or answer.resolved.typical_tokens == answer.resolved.context:
@@ -239,7 +239,7 @@ def _held_to(answer: Answer, at_once: float) -> float:
     return round(answer.resolved.groups * (min(at_once, most) if most else at_once), 2)
 
 
-def largest_batch(held: Held) -> int:
+def largest_batch(held: ServingOnCard) -> int:
     """The largest batch of the asked length that a whole-batch engine holds."""
 
     def need(batch: int) -> float:

@@ -26,7 +26,7 @@ _WAITS = re.compile(r"(?:Device|Stream|Event|Ctx)Synchronize|^(?:cuda|hip)Memcpy
 _DATA = re.compile(r"DataLoader|data_loader|get_batch|next_batch|fetch_next", re.IGNORECASE)
 
 
-class Where(msgspec.Struct, frozen=True, kw_only=True):
+class GpuTime(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of one GPU over a window. ``idle`` by cause sums to ``idle_s``; hidden = communication - exposed."""
 
     span_s: float
@@ -68,13 +68,13 @@ def work_of(trace: Trace, chosen: Any) -> Work:
     return Work(chosen=chosen & (kind != SYNC), busy=joined(*unions.values()), **unions)
 
 
-def where_time_went(trace: Trace, work: Work) -> Where:
+def where_time_went(trace: Trace, work: Work) -> GpuTime:
     """The breakdown of one GPU from its first work to the end of its last."""
     busy = work.busy
     span = int(busy.end[-1] - busy.start[0]) if busy.start.size else 0
     computing_or_talking = joined(work.compute, work.communication)
     causes = idle_causes(trace, work)
-    return Where(
+    return GpuTime(
         span_s=span / 1e9,
         busy_s=busy.length / 1e9,
         compute_s=work.compute.length / 1e9,

@@ -40,7 +40,7 @@ _CAUSAL_AT = (
 )
 
 
-class Shaped(msgspec.Struct, frozen=True, kw_only=True):
+class ShapeRow(msgspec.Struct, frozen=True, kw_only=True):
     """One matmul or attention shape: calls, seconds of its kernels, FLOPs and bytes of one call.
 
     ``shape``: (batch, m, n, k) of a matmul, (batch, heads, queries, keys, head size) of an attention. ``peak_share``: of the
@@ -86,7 +86,7 @@ class CollectiveRow(msgspec.Struct, frozen=True, kw_only=True):
     attainable_s: float | None = None
 
 
-def shaped_work(trace: Trace, chosen: Any) -> tuple[Shaped, ...]:
+def shaped_work(trace: Trace, chosen: Any) -> tuple[ShapeRow, ...]:
     """Matmuls and attentions by shape, longest first; calls whose kernels are not in the trace are left out."""
     if not trace.signatures:
         return ()
@@ -104,11 +104,11 @@ def shaped_work(trace: Trace, chosen: Any) -> tuple[Shaped, ...]:
     return tuple(sorted(found, key=lambda s: -s.seconds))
 
 
-def _shaped(key: tuple[Any, ...], calls: int, ns: int, described: tuple[Any, ...], kernel: str) -> Shaped:
+def _shaped(key: tuple[Any, ...], calls: int, ns: int, described: tuple[Any, ...], kernel: str) -> ShapeRow:
     kind, shape, dtype, causal, flops, moved, kv_heads = described
     if dtype == "fp32" and key[-1]:
         dtype = "tf32"
-    return Shaped(
+    return ShapeRow(
         operator=key[0],
         kind=kind,
         shape=shape,

@@ -16,7 +16,7 @@ import msgspec
 
 from vramcast.errors import MissingError, QuestionError, VramcastError
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.profiling.breakdown import Where
+from vramcast.profiling.breakdown import GpuTime
 from vramcast.profiling.events import SYNC, Trace
 from vramcast.profiling.files import read_trace
 from vramcast.profiling.report import Report, report_of
@@ -34,7 +34,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     rank: int | None = None
     gpu: str = ""
-    where: Where | None = None
+    where: GpuTime | None = None
     step_s: float | None = None
     damage: str = ""
     collectives: dict[str, Any] = {}
@@ -46,7 +46,7 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     file: str
     gpu: str
-    where: Where
+    where: GpuTime
     step_s: float | None
     wait_s: float | None
     damage: str

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from vramcast.hardware.accelerator import Accelerator
-from vramcast.profiling.breakdown import Where, Work, where_time_went, work_of
+from vramcast.profiling.breakdown import GpuTime, Work, where_time_went, work_of
 from vramcast.profiling.events import SYNC, Origin, Reading, Trace
 from vramcast.profiling.intervals import distinct
 from vramcast.profiling.measures import (
@@ -21,7 +21,7 @@ from vramcast.profiling.measures import (
     matrix_share,
     range_rows,
 )
-from vramcast.profiling.operators import CollectiveRow, Shaped, collective_rows, shaped_work
+from vramcast.profiling.operators import CollectiveRow, ShapeRow, collective_rows, shaped_work
 from vramcast.profiling.peers import Hta, TraceLens, as_hta, as_tracelens
 from vramcast.profiling.steps import StepRow, step_rows
 
@@ -166,7 +166,7 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     name: str
-    where: Where
+    where: GpuTime
 
 
 class Arithmetic(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,7 +188,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     reading: Reading
     gpu: str
     device: int
-    where: Where
+    where: GpuTime
     matrix_share: float | None
     sm_efficiency: float | None
     devices: tuple[Device, ...]
@@ -196,7 +196,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     classes: tuple[ClassRow, ...]
     kernels: tuple[KernelRow, ...]
     arithmetic: Arithmetic | None
-    shapes: tuple[Shaped, ...]
+    shapes: tuple[ShapeRow, ...]
     collectives: tuple[CollectiveRow, ...]
     copies: tuple[CopyRow, ...]
     launching: Launching
@@ -249,13 +249,13 @@ def gpu_name(origin: Origin, device: int) -> str:
     return origin.gpu_names[device] if 0 <= device < len(origin.gpu_names) else ""
 
 
-def _beside(shape: Shaped, card: Accelerator | None) -> Shaped:
+def _beside(shape: ShapeRow, card: Accelerator | None) -> ShapeRow:
     """The shape with its share of the card's dense rate; ordinary units are held against the fp32 rate."""
     rate = card.flops.get(shape.dtype) if card else None
     return msgspec.structs.replace(shape, peak_share=shape.flops_per_s / rate) if rate else shape
 
 
-def _arithmetic(shapes: tuple[Shaped, ...], span_s: float, card: Accelerator | None) -> Arithmetic | None:
+def _arithmetic(shapes: tuple[ShapeRow, ...], span_s: float, card: Accelerator | None) -> Arithmetic | None:
     if not shapes or not span_s:
         return None
     flops = sum(s.flops * s.calls for s in shapes)

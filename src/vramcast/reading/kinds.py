@@ -243,13 +243,13 @@ def _loop(text: str, name: str) -> Kind | None:
 
 
 def _serving(text: str, name: str, folder: Any) -> Kind | None:
-    from vramcast.reading.serving.files import Found, find_launches
+    from vramcast.reading.serving.files import ServingFile, find_launches
     from vramcast.reading.serving.kustomize import NAME
 
     try:
         found = find_launches(text, name, folder=folder)
     except QuestionError:  # a base that is not at hand: the kind is plain all the same
-        found = Found(kind=NAME if name.lower() in ("kustomization.yaml", "kustomization.yml") else "")
+        found = ServingFile(kind=NAME if name.lower() in ("kustomization.yaml", "kustomization.yml") else "")
     if not found.launches:
         because = "resources of its own" if found.kind == NAME else ""
         return Kind(what=_article(NAME), command=("serve", "--from"), strength=LIKELY, because=because) if because else None

@@ -37,25 +37,25 @@ class Unknown:
         return f"${{{re.sub(r'[^A-Za-z0-9_]+', '_', self.name)[:40].strip('_') or 'nix'}}}"
 
 
-class Perhaps(str):
+class ConditionalText(str):
     """A text that stands only under a ``condition`` that only Nix would tell."""
 
     condition: str
 
-    def __new__(cls, text: str, condition: str) -> "Perhaps":
+    def __new__(cls, text: str, condition: str) -> "ConditionalText":
         """``text`` under ``condition``."""
         made = super().__new__(cls, text)
         made.condition = condition
         return made
 
 
-def perhaps(value: Any, condition: str) -> Any:
+def conditional(value: Any, condition: str) -> Any:
     """A value whose texts stand under a condition."""
     if isinstance(value, dict):
-        return {key: perhaps(inner, condition) for key, inner in value.items()}
+        return {key: conditional(inner, condition) for key, inner in value.items()}
     if isinstance(value, list):
-        return [perhaps(inner, condition) for inner in value]
-    return Perhaps(value, condition) if isinstance(value, str) else value
+        return [conditional(inner, condition) for inner in value]
+    return ConditionalText(value, condition) if isinstance(value, str) else value
 
 
 def parse_nix(text: str, what: str) -> Any:
@@ -309,7 +309,7 @@ def _call(name: str, values: list[Any], condition: str) -> Any:
     last = [last] if name == "optional" else last
     if values[1] is True or (name == "mkIf" and condition.endswith((".enable", "enabled"))):  # a module's own switch
         return last
-    return Perhaps(str(last), condition) if type(last) in (int, float) else perhaps(last, condition)
+    return ConditionalText(str(last), condition) if type(last) in (int, float) else conditional(last, condition)
 
 
 def _put(into: dict[str, Any], keys: list[str], value: Any) -> None:

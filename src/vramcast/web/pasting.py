@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from vramcast.asking.asked import Asked, answer_serving, answer_training
-from vramcast.asking.plain import Plain, plain_question
+from vramcast.asking.plain import PlainQuestion, plain_question
 from vramcast.charts.palette import colour_of
 from vramcast.charts.trace import lanes_of, parts_of, roofline_of
 from vramcast.errors import ConfigError, QuestionError
@@ -123,7 +123,7 @@ def _launch(text: str, words: dict[str, Any], say: Language) -> dict[str, Any]:
     }
 
 
-def _spoken(asked: Plain, words: dict[str, Any], say: Language) -> dict[str, Any]:
+def _spoken(asked: PlainQuestion, words: dict[str, Any], say: Language) -> dict[str, Any]:
     """A question in a person's words, answered by one way's ledger. Raises QuestionError for one that a plan answers."""
     from vramcast.web.api import forecast_of
 

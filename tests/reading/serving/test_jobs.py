@@ -2,7 +2,7 @@
 
 import pytest
 
-from vramcast.reading.serving.files import Found, find_launches
+from vramcast.reading.serving.files import ServingFile, find_launches
 
 DSTACK = """
 type: service
@@ -86,7 +86,7 @@ accelerator_type: A100-80G
 
 
 def _one(text: str, name: str = "x.yaml") -> tuple[str, str, tuple[str, ...], int, str]:
-    found: Found = find_launches(text, name)
+    found: ServingFile = find_launches(text, name)
     assert len(found.launches) == 1
     launch = found.launches[0]
     return launch.engine, launch.model, launch.flags, launch.gpus, launch.card

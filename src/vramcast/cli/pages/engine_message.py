@@ -1,6 +1,6 @@
 """Engine messages as a page: what the engine was doing, its numbers, what to change; then what the log says of the start."""
 
-from vramcast.asking.again import Again
+from vramcast.asking.logged_run import LoggedRun
 from vramcast.cli.pages.page import Page
 from vramcast.planning.verdict import exit_code, headline
 from vramcast.reading.engine_messages import Figure, Finding
@@ -20,7 +20,7 @@ def engine_message_page(findings: tuple[Finding, ...]) -> Page:
     return page
 
 
-def again_page(again: Again) -> Page:
+def again_page(again: LoggedRun) -> Page:
     """The run asked again: the verdict, what suffices, one corrected line."""
     page = Page()
     fit, workload = again.forecast.fit, again.forecast.workload

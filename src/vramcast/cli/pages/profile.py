@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from vramcast.asking.beside_trace import Beside
+from vramcast.asking.trace_comparison import TraceComparison
 from vramcast.cli.pages.page import Page
 from vramcast.planning.attainable import attained
 from vramcast.profiling.against import Change, Comparison
-from vramcast.profiling.breakdown import Where
-from vramcast.profiling.operators import CollectiveRow, Shaped
+from vramcast.profiling.breakdown import GpuTime
+from vramcast.profiling.operators import CollectiveRow, ShapeRow
 from vramcast.profiling.ranks import RankRow, Ranks
 from vramcast.profiling.report import Report
 from vramcast.units import gib
@@ -69,7 +69,7 @@ def _head(page: Page, report: Report) -> None:
         )
 
 
-def _where(page: Page, where: Where) -> None:
+def _where(page: Page, where: GpuTime) -> None:
     page.heading(f"Where the GPU's time went ({duration(where.span_s)} from first work to last)")
     parts = (
         ("compute", where.compute_s, "activations", ""),
@@ -88,13 +88,13 @@ def _where(page: Page, where: Where) -> None:
             page.line("    " + ("  " if page.terminal else ""), told)
 
 
-def _hidden(where: Where) -> str:
+def _hidden(where: GpuTime) -> str:
     if where.hidden_share is None:
         return ""
     return f"{where.hidden_share:.0%} of {duration(where.communication_s)} hidden"
 
 
-def _hidden_copies(where: Where) -> str:
+def _hidden_copies(where: GpuTime) -> str:
     return f"of {duration(where.copies_s)}" if where.copies_s > where.exposed_copies_s else ""
 
 
@@ -165,7 +165,7 @@ def _kernels(page: Page, report: Report, top: int) -> None:
     page.table(rows, styles=("number", "", "faint", "", "good"), right=frozenset({0, 1, 2, 3}))
 
 
-def _attained(page: Page, shapes: tuple[Shaped, ...]) -> None:
+def _attained(page: Page, shapes: tuple[ShapeRow, ...]) -> None:
     """What the kernels reach of their laws, in one line by kind."""
     told = [(kind, share) for kind in ("GEMM", "attention") if (share := attained(shapes, kind)) is not None]
     if told:
@@ -206,12 +206,12 @@ def _shapes(page: Page, report: Report, top: int) -> None:
     page.table([header, *rows], styles=("title", "", "faint", "", "number", "number"), right=frozenset({2, 3, 4, 5, 6}))
 
 
-def _attainable(shape: Shaped) -> str:
+def _attainable(shape: ShapeRow) -> str:
     each = shape.seconds / shape.calls
     return f"{duration(shape.attainable_s)} {shape.attainable_s / each:.0%}" if shape.attainable_s else "-"
 
 
-def shape_text(shape: Shaped) -> str:
+def shape_text(shape: ShapeRow) -> str:
     """The shape as people write it."""
     if shape.kind == "GEMM":
         batch, m, n, k = shape.shape
@@ -291,7 +291,7 @@ def _peers(page: Page, report: Report) -> None:
     page.table(rows, styles=("title",), right=frozenset({1, 2, 3, 4, 5}))
 
 
-def beside_page(found: Beside) -> Page:
+def beside_page(found: TraceComparison) -> Page:
     """A traced step beside its forecast."""
     page = Page()
     page.heading(f"A step beside the forecast of {found.model} (mean of {found.steps})")

@@ -29,7 +29,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return self.after_bytes - self.before_bytes
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class EarlierTrace(msgspec.Struct, frozen=True, kw_only=True):
     """What an earlier trace's JSON says of the rank that needs most, in bytes."""
 
     counters: dict[str, int]
@@ -37,12 +37,12 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     modules: dict[str, int]
 
 
-def read_kept(file: str) -> Kept:
+def read_earlier(file: str) -> EarlierTrace:
     """The figures of a file. Raises QuestionError for one that is no trace's JSON."""
     raw = parse_json(read_input(Path(file), most=_LARGEST_FILE), f"--against {shown(file)}", most=_LARGEST_FILE)
     try:
         worst = max(raw["memory"]["per_gpu"], key=lambda rank: int(rank["allocated_bytes"]))
-        return Kept(
+        return EarlierTrace(
             counters={name: int(worst[f"{name}_bytes"]) for name in ("allocated", "reserved")},
             terms=_summed((term["name"], term["bytes"]) for term in worst["terms"]),
             modules=_summed((part["module"], part["bytes"]) for part in raw["trace"]["by_module"]),
@@ -58,10 +58,10 @@ def _summed(pairs: Iterable[tuple[Any, Any]]) -> dict[str, int]:
     return found
 
 
-def changes(kept: Kept, traced: Traced) -> tuple[Change, ...]:
+def changes(kept: EarlierTrace, traced: Traced) -> tuple[Change, ...]:
     """Both counters, every term that differs, and the modules that differ most."""
     worst = traced.answer.worst
-    now = Kept(
+    now = EarlierTrace(
         counters={"allocated": worst.allocated_bytes, "reserved": worst.reserved_bytes},
         terms=_summed((term.name, term.bytes) for term in worst.terms),
         modules=dict(traced.reading.by_module),

@@ -38,7 +38,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
         return abs(self.predicted_bytes - self.traced_bytes) <= _TOLERANCE * self.traced_bytes
 
 
-class Reach(msgspec.Struct, frozen=True, kw_only=True):
+class LargestBatch(msgspec.Struct, frozen=True, kw_only=True):
     """The largest micro-batch at one length and what it reserves."""
 
     seq: int
@@ -58,7 +58,7 @@ class TracedLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_micro_batch: int
     seq: int
     max_seq: int
-    reach: tuple[Reach, ...]
+    reach: tuple[LargestBatch, ...]
     traced: tuple[Point, ...]
     checks: tuple[Check, ...]
 
@@ -133,13 +133,13 @@ class _Search:
                 return found
             self._grid[end[0] == 1] += 1
 
-    def reach(self, length: int) -> Iterator[Reach]:
+    def reach(self, length: int) -> Iterator[LargestBatch]:
         """The largest micro-batch over lengths that double, by the surfaces that were confirmed."""
         while all(self._surface(one=one) for one in (True, False)):
             batch = largest_that_fits(lambda n, s=length: self._predicted((n, s)), room=self._room, most=LARGEST_MICRO_BATCH)  # type: ignore[misc]
             if batch == 0:
                 return
-            yield Reach(seq=length, micro_batch=batch, reserved_bytes=self._predicted((batch, length)))
+            yield LargestBatch(seq=length, micro_batch=batch, reserved_bytes=self._predicted((batch, length)))
             length *= 2
 
     def _predicted(self, point: Point) -> int:

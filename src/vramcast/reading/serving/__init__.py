@@ -3,8 +3,8 @@
 ``asking`` makes the question of a launch. Nothing is run, nothing is fetched; files that an artefact names are read beside it.
 """
 
-from vramcast.reading.serving.files import Found, find_launches, is_serving_file, read_serving_file, read_serving_text
+from vramcast.reading.serving.files import ServingFile, find_launches, is_serving_file, read_serving_file, read_serving_text
 from vramcast.reading.serving.launch import Launch
 from vramcast.reading.serving.scripts import read_script
 
-__all__ = ["Found", "Launch", "find_launches", "is_serving_file", "read_script", "read_serving_file", "read_serving_text"]
+__all__ = ["Launch", "ServingFile", "find_launches", "is_serving_file", "read_script", "read_serving_file", "read_serving_text"]

@@ -15,7 +15,7 @@ from vramcast.reading.serving.bare_flags import engine_of_bare_flags
 from vramcast.reading.serving.containers import card_name, card_of, environment_of
 from vramcast.reading.serving.engine_yaml import OWN_KEYS, flags_of_mapping
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.named_settings import settings_of
 from vramcast.reading.serving.spelling import ALIASES
 from vramcast.reading.serving.words import words_of
@@ -49,7 +49,7 @@ _LINE = re.compile(r"--?[a-z][\w-]+[ =].* --?[a-z]")  # a value that is flags, i
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]{1,60}/[\w.-]{2,90}")
 
 
-def engines_of(document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def engines_of(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """The engines whose arguments stand anywhere in a mapping; () where none does, or where it trains."""
     if not isinstance(document, dict | list) or any(_FOREIGN & {_snake(key) for key in one} for _, one, _ in walk(document)):
         return ()
@@ -95,7 +95,7 @@ def _text_of_yaml(text: str) -> Any:
 
 
 def _launch(
-    mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Surroundings, only: str
+    mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: LaunchContext, only: str
 ) -> Launch | None:
     """The launch that a mapping holds, or None. ``only``: the one model that the whole document names, "" for none or several."""
     plain = {_snake(key): value for key, value in mapping.items()}
@@ -156,7 +156,7 @@ def _engine_of_section(key: str) -> str:
     )
 
 
-def _by_prefix(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: Surroundings) -> Launch | None:
+def _by_prefix(mapping: dict[str, Any], above: tuple[tuple[str, Mapping[str, Any]], ...], held: LaunchContext) -> Launch | None:
     """A mapping whose keys are an engine's arguments behind a prefix of its own: ``vllm_max_model_len: 8192``."""
     found = settings_of({str(key): value for key, value in mapping.items()})
     if found is None:
@@ -176,7 +176,7 @@ def _with_flags(
     bare: tuple[str, str],
     plain: dict[str, Any],
     place: tuple[dict[str, Any], tuple[tuple[str, Mapping[str, Any]], ...]],
-    held: Surroundings,
+    held: LaunchContext,
     only: str,
 ) -> Launch | None:
     """A mapping with a list of an engine's flags: those, what stands beside them by the engine's names, and the nearest model."""

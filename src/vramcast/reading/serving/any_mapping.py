@@ -14,7 +14,7 @@ from vramcast.reading.serving.any_engine import engines_of, walk
 from vramcast.reading.serving.commands import launch_of
 from vramcast.reading.serving.containers import Container, environment_of
 from vramcast.reading.serving.jobs import card_of
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.programs import Program, image_engine, program_of
 from vramcast.reading.serving.scripts import read_script
 from vramcast.reading.serving.words import words_of
@@ -26,7 +26,7 @@ _BY_ITSELF = ("ollama",)  # engines whose server starts without a model
 _LINES = 3  # of a text whose first may set variables
 
 
-def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def read(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """The engines that commands and containers anywhere in a mapping start; () where none does."""
     if not isinstance(document, dict | list):
         return ()
@@ -52,7 +52,7 @@ def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
     )
 
 
-def bare_servers(documents: Sequence[Any], held: Surroundings) -> tuple[Launch, ...]:
+def bare_servers(documents: Sequence[Any], held: LaunchContext) -> tuple[Launch, ...]:
     """Containers of an engine's own image of which nothing is said but variables: a server that waits for its model's name."""
     found: list[Launch] = []
     for document in documents:
@@ -70,7 +70,7 @@ def bare_servers(documents: Sequence[Any], held: Surroundings) -> tuple[Launch, 
     return tuple(found)
 
 
-def _of(mapping: dict[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _of(mapping: dict[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     """A container that the mapping describes, else the commands among its values."""
     image = mapping.get("image") or mapping.get("Image")
     words = words_of(mapping.get("command") or mapping.get("Command")), words_of(mapping.get("args") or mapping.get("arguments"))

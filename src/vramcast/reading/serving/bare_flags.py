@@ -10,7 +10,7 @@ from functools import cache
 
 from vramcast.reading.serving.environment import read_environment_file
 from vramcast.reading.serving.flags import is_flag, parsed_flags, plain_name, words_of_flags
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.spelling import ALIASES
 from vramcast.reading.serving.words import words_of
 from vramcast.reading.shell import ShellStart, read_script_text
@@ -52,7 +52,7 @@ def _names(engine: str) -> frozenset[str]:
     return frozenset({option.name.replace("_", "-") for option in engine_named(engine).options} | _OF_QUESTION[engine])
 
 
-def read_arrays(content: str, held: Surroundings) -> tuple[Launch, ...]:
+def read_arrays(content: str, held: LaunchContext) -> tuple[Launch, ...]:
     """Launches by a script that starts nothing itself but keeps an engine's flags in an array, beside its model."""
     script = read_script_text(content, ShellStart(given=held.variables, source=held.text_of))
     variables = {**read_environment_file(content), **script.variables}  # a file of variables needs no quotes

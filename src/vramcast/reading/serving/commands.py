@@ -7,7 +7,7 @@ from typing import Any
 from vramcast.errors import QuestionError
 from vramcast.reading.serving.environment import read_environment_file, variable_of, variables_of_engine
 from vramcast.reading.serving.flags import Flag, ParsedFlags, parsed_flags, words_of_flags
-from vramcast.reading.serving.launch import Launch, Surroundings, visible_cards
+from vramcast.reading.serving.launch import Launch, LaunchContext, visible_cards
 from vramcast.reading.serving.programs import Program, engine_of_flags, image_engine
 from vramcast.reading.shell.variables import open_names, resolved
 
@@ -22,7 +22,7 @@ _NO_FIT = ("llama-bench", "llamafile", "koboldcpp", "koboldcpp.py", "llama_cpp.s
 _NO_ENTRY = ("lmdeploy", "sglang", "ktransformers", "tensorrt_llm")  # engines whose images start no server by themselves
 
 
-def launch_of(program: Program, held: Surroundings, environment: Mapping[str, str], name: str = "") -> Launch | None:
+def launch_of(program: Program, held: LaunchContext, environment: Mapping[str, str], name: str = "") -> Launch | None:
     """One launch of a program; its model is "" where nothing names it."""
     import msgspec
 
@@ -88,7 +88,7 @@ def _after_switch(flags: tuple[Flag, ...]) -> tuple[str, tuple[Flag, ...]]:
     return "", flags
 
 
-def _configuration(engine: str, apart: ParsedFlags, held: Surroundings, typed: set[str]) -> tuple[list[Flag], dict[str, str]]:
+def _configuration(engine: str, apart: ParsedFlags, held: LaunchContext, typed: set[str]) -> tuple[list[Flag], dict[str, str]]:
     """Flags of the YAML that ``--config`` or ``--extra_llm_api_options`` names, where it is at hand."""
     from vramcast.reading.serving.engine_yaml import flags_of_mapping
     from vramcast.untrusted import parse_yaml
@@ -118,7 +118,7 @@ def _leaf(path: str) -> str:
     return path.rstrip("/").rsplit("/", 1)[-1][:80]
 
 
-def set_around(program: Program, held: Surroundings) -> tuple[dict[str, str], int]:
+def set_around(program: Program, held: LaunchContext) -> tuple[dict[str, str], int]:
     """Variables and cards that a container's or a job starter's own words set."""
     before = program.before
     found: dict[str, str] = {}
@@ -157,7 +157,7 @@ def cards_of(text: str) -> int:
 
 
 def of_image(
-    image: str, words: Sequence[str], environment: Mapping[str, str], held: Surroundings, name: str
+    image: str, words: Sequence[str], environment: Mapping[str, str], held: LaunchContext, name: str
 ) -> tuple[Launch, ...]:
     """What a container starts whose image has an entry point of its own."""
     found = image_engine(image)

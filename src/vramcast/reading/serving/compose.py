@@ -10,7 +10,7 @@ from vramcast.reading.serving import modelfile
 from vramcast.reading.serving.commands import cards_of
 from vramcast.reading.serving.containers import Container, environment_of
 from vramcast.reading.serving.environment import read_environment_file
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.words import words_of
 from vramcast.reading.shell.variables import resolved
 from vramcast.untrusted import parse_yaml
@@ -19,7 +19,7 @@ NAME = "compose file"
 _DEEPEST = 8
 
 
-def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def read(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """The engines that the services start; () where it is no compose file. Raises QuestionError for a cycle of includes."""
     if not isinstance(document, dict) or not isinstance(document.get("services"), dict):
         return ()
@@ -47,7 +47,7 @@ def _with_pulled_models(launches: list[Launch]) -> tuple[Launch, ...]:
     return (*kept, *(msgspec.structs.replace(server, model=name, name=models[name].name) for name in reversed(models)))
 
 
-def _container(name: str, service: Mapping[str, Any], held: Surroundings) -> Container:
+def _container(name: str, service: Mapping[str, Any], held: LaunchContext) -> Container:
     environment: dict[str, str] = {}
     for file in _files(service.get("env_file")):
         environment |= read_environment_file(held.text_of(file) or "")
@@ -67,7 +67,7 @@ def _container(name: str, service: Mapping[str, Any], held: Surroundings) -> Con
     )
 
 
-def _built(service: Mapping[str, Any], held: Surroundings) -> Container:
+def _built(service: Mapping[str, Any], held: LaunchContext) -> Container:
     """The Dockerfile that a service is built from, where it lies beside; an empty container where not."""
     build = service.get("build")
     if not build:
@@ -79,17 +79,17 @@ def _built(service: Mapping[str, Any], held: Surroundings) -> Container:
     return modelfile.container_of(text) if text is not None else Container()
 
 
-def _words(value: Any, held: Surroundings) -> tuple[str, ...]:
+def _words(value: Any, held: LaunchContext) -> tuple[str, ...]:
     """The words of a command; one text is filled in first, so that a default of several words is several."""
     return words_of(_filled(value, held)) if isinstance(value, str) else tuple(_filled(word, held) for word in words_of(value))
 
 
-def _filled(text: str, held: Surroundings) -> str:
+def _filled(text: str, held: LaunchContext) -> str:
     """Compose's variables filled in; a dollar that the container's own shell shall see is written as two."""
     return "$".join(resolved(part, held.variables) for part in text.split("$$"))
 
 
-def _included(document: Mapping[str, Any], held: Surroundings, above: tuple[str, ...]) -> dict[str, Any]:
+def _included(document: Mapping[str, Any], held: LaunchContext, above: tuple[str, ...]) -> dict[str, Any]:
     """Services of included files. Raises QuestionError for a file that includes itself."""
     services: dict[str, Any] = {}
     for entry in document.get("include") or () if isinstance(document.get("include"), list) else ():
@@ -99,7 +99,7 @@ def _included(document: Mapping[str, Any], held: Surroundings, above: tuple[str,
     return services
 
 
-def _services_of(path: str, held: Surroundings, above: tuple[str, ...]) -> dict[str, Any]:
+def _services_of(path: str, held: LaunchContext, above: tuple[str, ...]) -> dict[str, Any]:
     if path in above or len(above) >= _DEEPEST:
         raise QuestionError(f"{path[:80]} is included by itself, through {len(above)} files: name the last one alone")
     text = held.text_of(path)
@@ -109,7 +109,9 @@ def _services_of(path: str, held: Surroundings, above: tuple[str, ...]) -> dict[
     return {**_included(found, held, (*above, path)), **found["services"]}
 
 
-def _extended(service: dict[str, Any], services: Mapping[str, Any], held: Surroundings, above: tuple[str, ...]) -> dict[str, Any]:
+def _extended(
+    service: dict[str, Any], services: Mapping[str, Any], held: LaunchContext, above: tuple[str, ...]
+) -> dict[str, Any]:
     """A service over the one that it extends. Raises QuestionError for a circle."""
     extends = service.get("extends")
     if not extends:

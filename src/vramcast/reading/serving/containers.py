@@ -7,7 +7,7 @@ import msgspec
 
 from vramcast.reading.serving.commands import launch_of, of_image
 from vramcast.reading.serving.environment import engine_of_environment
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.programs import Program, image_engine, program_of
 from vramcast.reading.serving.scripts import launches_of
 from vramcast.reading.serving.words import plain_word
@@ -36,7 +36,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 1
     name: str = ""
 
-    def launches(self, held: Surroundings) -> tuple[Launch, ...]:
+    def launches(self, held: LaunchContext) -> tuple[Launch, ...]:
         """What it starts: its words where they start an engine, else its image's entry point with its arguments."""
         variables = {name: resolved(value, held.variables) for name, value in self.environment.items()}
         words = [*self.entry, *self.arguments]

@@ -5,7 +5,7 @@ from typing import Any
 
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 
 NAME = "Dynamo configuration"
 _ENGINES = {"vllm": "vllm", "sglang": "sglang", "tensorrtllm": "tensorrt_llm", "trtllm": "tensorrt_llm"}
@@ -13,7 +13,7 @@ _PARTS = ("Worker", "Engine")
 _OWN = ("ServiceArgs", "common-configs", "common_configs")
 
 
-def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def read(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """The workers of a configuration; () for any other mapping."""
     if not isinstance(document, dict) or not ({"Frontend", "Processor", "Common"} & set(document)):
         return ()
@@ -22,7 +22,7 @@ def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
     return tuple(launch for name, one in workers.items() for launch in _worker(name, one, common, held.at(name)))
 
 
-def _worker(name: str, section: Mapping[str, Any], common: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _worker(name: str, section: Mapping[str, Any], common: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     shared = section.get("common-configs") or section.get("common_configs") or ()
     values = {key: common[key] for key in shared if key in common} | {k: v for k, v in section.items() if k not in _OWN}
     model = values.pop("model", None) or values.pop("model-path", None) or common.get("model") or section.get("served_model_name")

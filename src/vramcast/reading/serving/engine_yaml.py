@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 
 NAME = "engine configuration"
 # Keys that only an engine's own configuration has.
@@ -23,7 +23,7 @@ _FOREIGN = {"learning_rate", "services", "apiVersion", "micro_batch_size", "per_
 _MODEL = ("model", "model_path", "model_tag", "model_name", "model_id")
 
 
-def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def read(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """The launch of an engine's own file; () for any other mapping."""
     if not isinstance(document, dict):
         return ()

@@ -15,7 +15,7 @@ from vramcast.errors import ConfigError, QuestionError
 from vramcast.reading.beside import MOST_BYTES, texts_beside
 from vramcast.reading.serving.commands import launch_of
 from vramcast.reading.serving.environment import engine_of_environment, read_environment_file
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.programs import Program
 from vramcast.reading.serving.scripts import read_script
 from vramcast.reading.shell.make import is_make
@@ -32,7 +32,7 @@ _MAPPINGS = (".yml", ".yaml", ".json", ".toml")
 _NAMES = ("modelfile", "dockerfile", "containerfile", ".env", "makefile", "justfile")
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class ServingFile(msgspec.Struct, frozen=True, kw_only=True):
     """``kind``: what the file was taken for, in words; ``launches``: what it starts, in order."""
 
     kind: str
@@ -48,7 +48,7 @@ def is_serving_file(text: str) -> bool:
     return name.endswith((*ENDINGS, *_NAMES)) or name.startswith(("modelfile", "dockerfile", ".env"))
 
 
-def read_serving_file(text: str, *, variables: Mapping[str, str] | None = None) -> Found:
+def read_serving_file(text: str, *, variables: Mapping[str, str] | None = None) -> ServingFile:
     """The launches in a file. Raises QuestionError where there are none, or the file cannot be read."""
     path = Path(text).expanduser()
     content = read_bytes(path, most=MOST_BYTES).decode("utf-8", "replace")
@@ -57,13 +57,13 @@ def read_serving_file(text: str, *, variables: Mapping[str, str] | None = None) 
 
 def read_serving_text(
     content: str, name: str = "", *, folder: Path | None = None, variables: Mapping[str, str] | None = None
-) -> Found:
+) -> ServingFile:
     """The launches in a text. ``name``: the file's, for messages and its ending; ``folder``: where files that it names lie.
 
     ``variables``: what stands for the artefact's own. Raises QuestionError where it starts no engine known here.
     """
     what = name or "the text"
-    held = Surroundings(where=name, variables=dict(variables or {}), text_of=_files_of(name, folder), others=_inside)
+    held = LaunchContext(where=name, variables=dict(variables or {}), text_of=_files_of(name, folder), others=_inside)
     found = _with_downloads(_read(content, what, held), content)
     if not found.launches:
         raise QuestionError(
@@ -78,13 +78,13 @@ def read_serving_text(
 
 def find_launches(
     content: str, name: str = "", *, folder: Path | None = None, variables: Mapping[str, str] | None = None
-) -> Found:
+) -> ServingFile:
     """As ``read_serving_text``, with no launches where the text starts nothing. Raises QuestionError for malformed files."""
-    held = Surroundings(where=name, variables=dict(variables or {}), text_of=_files_of(name, folder), others=_inside)
+    held = LaunchContext(where=name, variables=dict(variables or {}), text_of=_files_of(name, folder), others=_inside)
     return _with_downloads(_read(content, name or "the text", held), content)
 
 
-def _with_downloads(found: Found, content: str) -> Found:
+def _with_downloads(found: ServingFile, content: str) -> ServingFile:
     from vramcast.reading.serving.downloads import with_downloads
 
     return msgspec.structs.replace(found, launches=with_downloads(found.launches, content))
@@ -96,7 +96,7 @@ def _files_of(name: str, folder: Path | None) -> Callable[[str], str | None]:
     return texts_beside(folder, up=3 if joins else 2, exact=joins)
 
 
-def _inside(name: str, text: str, held: Surroundings) -> tuple[Launch, ...]:
+def _inside(name: str, text: str, held: LaunchContext) -> tuple[Launch, ...]:
     """What a text starts that another file holds: a program in a script, a compose file that a script writes."""
     try:
         return _read(text, name.rsplit("/", 1)[-1] or "the text", held).launches
@@ -104,7 +104,7 @@ def _inside(name: str, text: str, held: Surroundings) -> tuple[Launch, ...]:
         return ()
 
 
-def _read(content: str, what: str, held: Surroundings) -> Found:
+def _read(content: str, what: str, held: LaunchContext) -> ServingFile:
     lower = plain_ending(what)
     if (found := _of_one_format(content, lower, held)) is not None:
         return found
@@ -123,46 +123,46 @@ def _read(content: str, what: str, held: Surroundings) -> Found:
     return _text(content, lower, held)
 
 
-def _of_one_format(content: str, lower: str, held: Surroundings) -> Found | None:
+def _of_one_format(content: str, lower: str, held: LaunchContext) -> ServingFile | None:
     """A file whose ending or first lines name its one format; None for others."""
     from vramcast.reading.serving import modelfile, nix, presets, properties, triton
 
     plain = not lower.endswith(ENDINGS)
     if lower.endswith(".modelfile") or lower.startswith("modelfile") or modelfile.is_modelfile(content):
-        return Found(kind=modelfile.NAME, launches=modelfile.read(content, held))
+        return ServingFile(kind=modelfile.NAME, launches=modelfile.read(content, held))
     if lower.startswith(("dockerfile", "containerfile")) or (plain and modelfile.is_dockerfile(content)):
-        return Found(kind="Dockerfile", launches=modelfile.read_dockerfile(content, held))
+        return ServingFile(kind="Dockerfile", launches=modelfile.read_dockerfile(content, held))
     if lower.endswith(".pbtxt") or (plain and triton.is_triton(content)):
-        return Found(kind=triton.NAME, launches=triton.read(content, held))
+        return ServingFile(kind=triton.NAME, launches=triton.read(content, held))
     if lower.endswith(".ini") or (plain and presets.is_presets(content)):
-        return Found(kind=presets.NAME, launches=presets.read(content, held))
+        return ServingFile(kind=presets.NAME, launches=presets.read(content, held))
     if lower.endswith(".properties") or (plain and properties.is_properties(content)):
-        return Found(kind=properties.NAME, launches=properties.read(content, held))
+        return ServingFile(kind=properties.NAME, launches=properties.read(content, held))
     if lower.endswith(".nix"):
-        return Found(kind=nix.NAME, launches=nix.read(content, held))
+        return ServingFile(kind=nix.NAME, launches=nix.read(content, held))
     return None
 
 
-def _python(content: str, lower: str, held: Surroundings) -> Found:
+def _python(content: str, lower: str, held: LaunchContext) -> ServingFile:
     """A program; in a Markdown block that is marked so by mistake, a script."""
     from vramcast.reading.serving import python_calls
 
     try:
-        return Found(kind=python_calls.NAME, launches=python_calls.read(content, held))
+        return ServingFile(kind=python_calls.NAME, launches=python_calls.read(content, held))
     except QuestionError:
         if lower != "block.py":
             raise
-        return Found(kind="shell script", launches=read_script(content, held))
+        return ServingFile(kind="shell script", launches=read_script(content, held))
 
 
-def _text(content: str, lower: str, held: Surroundings) -> Found:
+def _text(content: str, lower: str, held: LaunchContext) -> ServingFile:
     """What has no format of its own: a script, a pasted line, a unit, a program without its ending."""
     if lower.endswith((".service", ".container")) or re.search(r"^ExecStart=", content, re.M):
-        return Found(kind="systemd unit", launches=_unit(content, held))
+        return ServingFile(kind="systemd unit", launches=_unit(content, held))
     if re.search(r"^\[program:", content, re.M):
-        return Found(kind="supervisor configuration", launches=_supervised(content, held))
+        return ServingFile(kind="supervisor configuration", launches=_supervised(content, held))
     if launches := _environment(content, held):
-        return Found(kind="file of variables", launches=launches)
+        return ServingFile(kind="file of variables", launches=launches)
     content = _plain_script(content, lower)
     launches = read_script(content, held) or _kept(content, held)
     kind = (
@@ -172,14 +172,14 @@ def _text(content: str, lower: str, held: Surroundings) -> Found:
         from vramcast.reading.serving import python_calls
 
         try:
-            return Found(kind=python_calls.NAME, launches=python_calls.read(content, held))
+            return ServingFile(kind=python_calls.NAME, launches=python_calls.read(content, held))
         except QuestionError:
             pass
     from vramcast.reading.serving.markdown import is_markdown
 
     if not launches and is_markdown(content):
         return _markdown(content, held)
-    return Found(kind=kind, launches=launches)
+    return ServingFile(kind=kind, launches=launches)
 
 
 def _plain_script(content: str, lower: str) -> str:
@@ -197,7 +197,7 @@ def _plain_script(content: str, lower: str) -> str:
     return powershell_as_shell(content) if lower.endswith(".ps1") else content
 
 
-def _kept(content: str, held: Surroundings) -> tuple[Launch, ...]:
+def _kept(content: str, held: LaunchContext) -> tuple[Launch, ...]:
     """The flags that a script keeps for another that starts the engine."""
     from vramcast.reading.serving.bare_flags import read_arrays
 
@@ -205,7 +205,7 @@ def _kept(content: str, held: Surroundings) -> tuple[Launch, ...]:
     return read_arrays(content, held) if kept else ()
 
 
-def _yaml(content: str, what: str, held: Surroundings) -> Found:
+def _yaml(content: str, what: str, held: LaunchContext) -> ServingFile:
     from vramcast.reading.serving import (
         any_mapping,
         compose,
@@ -231,9 +231,9 @@ def _yaml(content: str, what: str, held: Surroundings) -> Found:
         documents = parse_yaml_documents(plain, what)
     first = next((one for one in documents if one is not None), None)
     if kustomize.is_kustomization(first, what):
-        return Found(kind=kustomize.NAME, launches=kustomize.read(first, held))
+        return ServingFile(kind=kustomize.NAME, launches=kustomize.read(first, held))
     if launches := kubernetes.read(documents, held) or kubernetes.of_operators(documents, held):
-        return Found(kind=kubernetes.NAME, launches=launches)
+        return ServingFile(kind=kubernetes.NAME, launches=launches)
     for module in (
         compose,
         llama_swap,
@@ -248,22 +248,22 @@ def _yaml(content: str, what: str, held: Surroundings) -> Found:
         ollama_settings,
     ):
         if launches := module.read(first, held):
-            return Found(kind=module.NAME, launches=_with_guide(launches, first, held))
+            return ServingFile(kind=module.NAME, launches=_with_guide(launches, first, held))
     if launches := tuple(launch for one in documents[1:] for launch in any_mapping.read(one, held)):
-        return Found(kind=any_mapping.NAME, launches=launches)
+        return ServingFile(kind=any_mapping.NAME, launches=launches)
     if launches := any_mapping.bare_servers(documents, held):
-        return Found(kind="list of containers", launches=launches)
-    return Found(kind="YAML", launches=_with_guide((), first, held))
+        return ServingFile(kind="list of containers", launches=launches)
+    return ServingFile(kind="YAML", launches=_with_guide((), first, held))
 
 
-def _with_guide(launches: tuple[Launch, ...], document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def _with_guide(launches: tuple[Launch, ...], document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """The launches, then those of a Markdown text among the document's own values (a recipe's guide)."""
     guides = {k: v for k, v in document.items() if isinstance(v, str) and "```" in v} if isinstance(document, dict) else {}
     more = [one for key, text in guides.items() for one in _markdown(text, held.at(str(key))).launches]
     return (*launches, *(one for one in more if not any(_same(one, other) for other in launches)))
 
 
-def _environment(content: str, held: Surroundings) -> tuple[Launch, ...]:
+def _environment(content: str, held: LaunchContext) -> tuple[Launch, ...]:
     """What a file of nothing but NAME=value lines sets: for a server that reads them by itself, else by names of arguments."""
     from vramcast.reading.serving import named_settings
 
@@ -276,7 +276,7 @@ def _environment(content: str, held: Surroundings) -> tuple[Launch, ...]:
     return (launch,) if launch else _kept(content, held) or named_settings.read(content, held)
 
 
-def _unit(content: str, held: Surroundings) -> tuple[Launch, ...]:
+def _unit(content: str, held: LaunchContext) -> tuple[Launch, ...]:
     """The command of a systemd unit, or of a quadlet's container, with its variables."""
     plain = re.sub(r"\\\s*\n", " ", content)
     pairs = re.findall(r"^Environment=[\"']?(\w{1,60})=([^\"'\n]{0,300})", plain, re.M)
@@ -286,7 +286,7 @@ def _unit(content: str, held: Surroundings) -> tuple[Launch, ...]:
     return read_script(text, held, environment=dict(pairs))
 
 
-def _supervised(content: str, held: Surroundings) -> tuple[Launch, ...]:
+def _supervised(content: str, held: LaunchContext) -> tuple[Launch, ...]:
     """The commands of supervisord's programs, each with its variables (``[program:NAME]``, ``command=``, ``environment=``)."""
     found: list[Launch] = []
     plain = re.sub(r"\s;.*$", "", content, flags=re.M)
@@ -305,7 +305,7 @@ def _supervised(content: str, held: Surroundings) -> tuple[Launch, ...]:
 _BLOCKS = {"python": ".py", "py": ".py", "yaml": ".yaml", "yml": ".yaml", "dockerfile": "dockerfile", "modelfile": "modelfile"}
 
 
-def _markdown(content: str, held: Surroundings) -> Found:
+def _markdown(content: str, held: LaunchContext) -> ServingFile:
     """The fenced blocks of a Markdown file, each under its heading; blocks that are no artefact are passed over."""
     from vramcast.reading.serving.markdown import blocks_of, joined
 
@@ -316,10 +316,10 @@ def _markdown(content: str, held: Surroundings) -> Found:
         found = _block(block.text, f"block{ending}" if ending.startswith(".") else ending or "block", place)
         launches += [msgspec.structs.replace(x, name=x.name or block.heading) for x in found if x.model]
     distinct = [x for place, x in enumerate(launches) if not any(_same(x, other) for other in launches[:place])]
-    return Found(kind="Markdown", launches=tuple(distinct))
+    return ServingFile(kind="Markdown", launches=tuple(distinct))
 
 
-def _block(text: str, name: str, held: Surroundings) -> tuple[Launch, ...]:
+def _block(text: str, name: str, held: LaunchContext) -> tuple[Launch, ...]:
     """What a block starts; of a YAML that breaks off (its later part indented otherwise) the part before, and that is told."""
     from vramcast.reading.serving.markdown import beginnings_of
 
@@ -338,13 +338,13 @@ def _same(one: Launch, other: Launch) -> bool:
     return (one.engine, one.model, one.flags) == (other.engine, other.model, other.flags)
 
 
-def _notebook(content: str, what: str, held: Surroundings) -> Found:
+def _notebook(content: str, what: str, held: LaunchContext) -> ServingFile:
     from vramcast.reading.notebooks import code_of, shell_of
     from vramcast.reading.serving import python_calls
 
     raw = parse_json(content, what)
     launches = (*python_calls.read(code_of(raw, what), held), *read_script(shell_of(raw, what), held))
-    return Found(kind="notebook", launches=launches)
+    return ServingFile(kind="notebook", launches=launches)
 
 
 def _looks_like_yaml(content: str) -> bool:

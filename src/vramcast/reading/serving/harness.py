@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 
 _ENGINES = {"vllm": "vllm", "vllm-vlm": "vllm", "sglang": "sglang"}
 _PROGRAMS = ("lm_eval", "lm-eval", "lighteval", "lm_eval.__main__")
@@ -23,7 +23,7 @@ _OWN = ("max_gen_toks", "batch_size", "max_batch_size", "add_bos_token", "genera
 _PAIR = re.compile(r"([A-Za-z_]\w{0,60})=([^,{}]*|\{[^{}]*\})(?:,|$)")
 
 
-def evaluated(words: Sequence[str], held: Surroundings) -> tuple[Launch, ...]:
+def evaluated(words: Sequence[str], held: LaunchContext) -> tuple[Launch, ...]:
     """The engine that an evaluation program starts, by its own words; () for any other command."""
     plain = [word.rsplit("/", 1)[-1] for word in words]
     place = next((at for at, word in enumerate(plain[:12]) if word in _PROGRAMS), -1)

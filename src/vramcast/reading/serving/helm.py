@@ -12,7 +12,7 @@ from vramcast.reading.serving.bare_flags import engine_of_bare_flags
 from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of, other_device
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
 from vramcast.reading.serving.kubernetes import stored_model
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.programs import image_engine
 from vramcast.reading.serving.words import words_of
 
@@ -32,7 +32,7 @@ _STORED = ("uri", "storageUri", "modelUri", "storage_uri")
 _MOST = 200
 
 
-def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def read(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """The engines that these values start; () for values of another chart."""
     if not isinstance(document, dict) or ("apiVersion" in document and "kind" in document):
         return ()
@@ -46,7 +46,7 @@ def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
     return _plain_chart(document, held)
 
 
-def _production_stack(engines: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _production_stack(engines: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     found: list[Launch] = []
     spec = engines.get("modelSpec")
     if isinstance(spec, dict):  # charts made after it, of one model each
@@ -57,7 +57,7 @@ def _production_stack(engines: Mapping[str, Any], held: Surroundings) -> tuple[L
     return tuple(found)
 
 
-def _stack_model(model: Mapping[str, Any], engines: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _stack_model(model: Mapping[str, Any], engines: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     config = model.get("vllmConfig")
     options = dict(config) if isinstance(config, dict) else {}
     extra = words_of(options.pop("extraArgs", None))
@@ -107,7 +107,7 @@ def _camel_flags(options: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _model_service(document: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _model_service(document: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     """llm-d's chart: one model, decode pods and prefill pods, each with its layout and its container."""
     model = stored_model(str(document["modelArtifacts"].get("uri") or document["modelArtifacts"].get("name") or ""))
     found: list[Launch] = []
@@ -150,7 +150,7 @@ def _shape(section: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(f"--{_LLM_D[name]}={value}" for name, value in layout.items() if name in _LLM_D and isinstance(value, int))
 
 
-def _scenario(one: Any, held: Surroundings) -> tuple[Launch, ...]:
+def _scenario(one: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """A scenario of llm-d's benchmark: the commands of its pods with the variables of its model section."""
     if not isinstance(one, dict):
         return ()
@@ -171,7 +171,7 @@ def _scenario(one: Any, held: Surroundings) -> tuple[Launch, ...]:
     return tuple(found)
 
 
-def _scenario_part(part: str, section: Mapping[str, Any], model: str, held: Surroundings) -> list[Launch]:
+def _scenario_part(part: str, section: Mapping[str, Any], model: str, held: LaunchContext) -> list[Launch]:
     layout, vllm, common = (_mapping(section.get(key)) for key in ("parallelism", "vllm", "common"))
     shape = {
         "TP_SIZE": str(layout.get("tensor", 1)),
@@ -197,12 +197,12 @@ def _scenario_part(part: str, section: Mapping[str, Any], model: str, held: Surr
     ]
 
 
-def _limits(held: Surroundings) -> tuple[str, ...]:
+def _limits(held: LaunchContext) -> tuple[str, ...]:
     """The flags that the benchmark's own command makes of its model section."""
     return tuple(f"--{flag}={held.variables[variable]}" for variable, flag in _OF_SCENARIO.items() if variable in held.variables)
 
 
-def _plain_chart(document: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _plain_chart(document: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     """Values with a command or arguments somewhere, beside the image that they are for; the model from where it is stored."""
     around = msgspec.structs.replace(held, text_of=lambda name: held.text_of(name) or _own_file(document, name))
     found: list[Launch] = []
@@ -232,7 +232,7 @@ def _plain_chart(document: Mapping[str, Any], held: Surroundings) -> tuple[Launc
     return tuple(_with_values(_with_release(one, document), more, document) for one in found)
 
 
-def _of_arguments(spare: Sequence[tuple[str, tuple[str, ...]]], document: Mapping[str, Any], held: Surroundings) -> list[Launch]:
+def _of_arguments(spare: Sequence[tuple[str, tuple[str, ...]]], document: Mapping[str, Any], held: LaunchContext) -> list[Launch]:
     """The engine of arguments that stand without a program or an image, by flags that it alone has; the values name its model."""
     told = [(path, words, engine_of_bare_flags(words, path)) for path, words in spare]
     stored = _stored(document) or _named_model(document)
@@ -289,7 +289,7 @@ def _own_file(document: Mapping[str, Any], name: str) -> str | None:
     """The engine's own file that a command names and the chart writes from its values: the one section that is such a file."""
     if not name.endswith((".yaml", ".yml")):
         return None
-    found = [value for path, value in _sections(document) if path and engine_yaml.read(value, Surroundings())]
+    found = [value for path, value in _sections(document) if path and engine_yaml.read(value, LaunchContext())]
     return json.dumps(found[0]) if len(found) == 1 else None
 
 
@@ -327,7 +327,7 @@ def _stored(document: Mapping[str, Any]) -> str:
     return stored.pop() if len(stored) == 1 else ""
 
 
-def _bare_runtime(document: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _bare_runtime(document: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     """KServe's runtime of an engine's own image, of which nothing is said but the model that a service stores."""
     stored = _stored(document)
     for path, value in _sections(document):

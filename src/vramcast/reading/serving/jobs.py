@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from vramcast.reading.serving.containers import environment_of
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.programs import image_engine
 from vramcast.reading.serving.scripts import read_script
 
@@ -21,7 +21,7 @@ _HOLDER = re.compile(r"\{(\w{1,60})\}")
 _CARDS = ("DSTACK_GPUS_NUM", "DSTACK_GPUS_PER_NODE", "SKYPILOT_NUM_GPUS_PER_NODE")
 
 
-def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def read(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """The engines that a job file's script starts; () for any other mapping."""
     if not isinstance(document, dict):
         return ()
@@ -45,7 +45,7 @@ def _groups(document: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], st
             yield group, f"replicas[{number}].commands"
 
 
-def _scripts(job: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _scripts(job: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     commands = job.get("commands")
     script = "\n".join(str(line) for line in commands) if isinstance(commands, list) else str(job.get("run") or "")
     card, cards = card_of(job.get("resources"))
@@ -84,7 +84,7 @@ def card_of(resources: Any) -> tuple[str, int]:
     return (card if card.lower() not in ("gpu", "nvidia", "amd") else ""), int(count)
 
 
-def _recipe(document: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _recipe(document: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     """A command with ``{placeholders}`` over ``defaults``; ``model`` fills {model}."""
     values = {**document["defaults"], "model": document.get("model", "")}
     plain = {str(key): str(value) for key, value in values.items() if not isinstance(value, dict | list)}

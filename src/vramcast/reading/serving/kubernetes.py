@@ -8,7 +8,7 @@ import msgspec
 
 from vramcast.reading.serving import ray_programs, ray_serve
 from vramcast.reading.serving.containers import Container, card_of, cards_in, environment_of, other_device
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.scripts import read_script
 from vramcast.reading.serving.words import words_of
 from vramcast.untrusted import parse_yaml
@@ -23,7 +23,7 @@ _PARALLEL = {
 }  # fmt: skip
 
 
-def read(documents: list[Any], held: Surroundings) -> tuple[Launch, ...]:
+def read(documents: list[Any], held: LaunchContext) -> tuple[Launch, ...]:
     """The engines that the manifests start; () where none is a manifest, or none starts an engine."""
     manifests = [one for one in _flattened(documents) if "kind" in one and ("apiVersion" in one or "spec" in one)]
     files = {file: text for one in manifests if one["kind"] == "ConfigMap" for file, text in _data(one).items()}
@@ -38,7 +38,7 @@ def read(documents: list[Any], held: Surroundings) -> tuple[Launch, ...]:
     return tuple(launch for launch in found if not (used and "ServingRuntime" in launch.where))
 
 
-def of_operators(documents: list[Any], held: Surroundings) -> tuple[Launch, ...]:
+def of_operators(documents: list[Any], held: LaunchContext) -> tuple[Launch, ...]:
     """Resources of operators that have no reader of their own: an engine's flags or arguments anywhere in their specification."""
     from vramcast.reading.serving.any_engine import engines_of
 
@@ -49,7 +49,7 @@ def of_operators(documents: list[Any], held: Surroundings) -> tuple[Launch, ...]
 
 
 def _of_manifest(
-    one: Mapping[str, Any], held: Surroundings, maps: Mapping[str, Any], runtimes: Mapping[str, Any]
+    one: Mapping[str, Any], held: LaunchContext, maps: Mapping[str, Any], runtimes: Mapping[str, Any]
 ) -> tuple[Launch, ...]:
     spec = one.get("spec")
     if not isinstance(spec, dict):
@@ -69,7 +69,7 @@ def _of_manifest(
     return tuple(launch for pod in _pods(one) for launch in _of_pod(one, pod, held, maps))
 
 
-def _of_pod(one: Mapping[str, Any], pod: "_Pod", held: Surroundings, maps: Mapping[str, Any]) -> tuple[Launch, ...]:
+def _of_pod(one: Mapping[str, Any], pod: "_Pod", held: LaunchContext, maps: Mapping[str, Any]) -> tuple[Launch, ...]:
     found: list[Launch] = []
     for container in pod.containers[:20]:
         if not isinstance(container, dict):
@@ -133,7 +133,7 @@ def _pods(one: Mapping[str, Any]) -> Iterator[_Pod]:
 
 
 def _predictor(
-    one: Mapping[str, Any], spec: Mapping[str, Any], held: Surroundings, runtimes: Mapping[str, Any]
+    one: Mapping[str, Any], spec: Mapping[str, Any], held: LaunchContext, runtimes: Mapping[str, Any]
 ) -> tuple[Launch, ...]:
     """KServe's InferenceService with a model: the runtime's words, then its own; the model from where it is stored."""
     predictor = spec.get("predictor")
@@ -188,7 +188,7 @@ def stored_model(uri: str) -> str:
     return re.sub(r"(?<=-\d)-(?=\d-)", ".", name) if rest else uri
 
 
-def _llm_service(one: Mapping[str, Any], spec: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _llm_service(one: Mapping[str, Any], spec: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     """KServe's LLMInferenceService: decode, and prefill where it is apart."""
     model = spec.get("model")
     stored = stored_model(str(model.get("uri") or model.get("name") or "")) if isinstance(model, dict) else ""
@@ -197,7 +197,7 @@ def _llm_service(one: Mapping[str, Any], spec: Mapping[str, Any], held: Surround
     return (*found, *_llm_part(one, prefill, held.at("spec.prefill"), stored, "prefill")) if isinstance(prefill, dict) else found
 
 
-def _llm_part(one: Mapping[str, Any], part: Mapping[str, Any], held: Surroundings, model: str, name: str) -> tuple[Launch, ...]:
+def _llm_part(one: Mapping[str, Any], part: Mapping[str, Any], held: LaunchContext, model: str, name: str) -> tuple[Launch, ...]:
     template = part.get("template")
     containers = template.get("containers") if isinstance(template, dict) else None
     main = next((c for c in containers or () if isinstance(c, dict) and c.get("name") in ("main", None)), {})
@@ -221,7 +221,7 @@ def _llm_part(one: Mapping[str, Any], part: Mapping[str, Any], held: Surrounding
     return tuple(msgspec.structs.replace(x, model=model) if _is_mount(x.model) else x for x in what.launches(held))
 
 
-def _kubeai(one: Mapping[str, Any], spec: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _kubeai(one: Mapping[str, Any], spec: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     """KubeAI's Model: where it is, the engine, its arguments, and cards in ``resourceProfile: nvidia-gpu-l4:1``."""
     engine = _ENGINES.get(str(spec.get("engine", "")).lower(), "")
     profile, _, count = str(spec.get("resourceProfile") or "").partition(":")

@@ -15,7 +15,7 @@ import msgspec
 from vramcast.errors import QuestionError, VramcastError
 from vramcast.reading.serving import kubernetes
 from vramcast.reading.serving.environment import read_environment_file
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.untrusted import parse_yaml_documents
 
 NAME = "kustomization"
@@ -38,7 +38,7 @@ _JOINS = frozenset(
 )
 
 
-def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def read(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """What the joined resources start, each with the files that were not at hand.
 
     Raises QuestionError where nothing starts and a base is not at hand, and for bases that hold each other.

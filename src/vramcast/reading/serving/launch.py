@@ -45,7 +45,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         return self.places.get(flag, self.where)
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchContext(msgspec.Struct, frozen=True, kw_only=True):
     """What surrounds a command: variables, files beside it, and where it stands; ``text_of``: a named file's text or None.
 
     ``others``: what a text of another format starts that stands inside the file, by the name of a file of that format.
@@ -54,13 +54,13 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     where: str = ""
     variables: Mapping[str, str] = {}
     text_of: Callable[[str], str | None] = lambda _name: None
-    others: Callable[[str, str, "Surroundings"], tuple[Launch, ...]] = lambda _name, _text, _held: ()
+    others: Callable[[str, str, "LaunchContext"], tuple[Launch, ...]] = lambda _name, _text, _held: ()
 
-    def at(self, key: str) -> "Surroundings":
+    def at(self, key: str) -> "LaunchContext":
         """The same, one key further in."""
         return msgspec.structs.replace(self, where=f"{self.where}: {key}" if self.where and key else self.where or key)
 
-    def with_variables(self, more: Mapping[str, str]) -> "Surroundings":
+    def with_variables(self, more: Mapping[str, str]) -> "LaunchContext":
         """The same with further variables; what was set before stays."""
         return msgspec.structs.replace(self, variables={**more, **self.variables})
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import msgspec
 
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.scripts import read_script
 
 NAME = "llama-swap configuration"
 _DEEPEST, _LONGEST = 4, 20_000
 
 
-def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def read(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """The commands of the models; () for any other mapping."""
     models = document.get("models") if isinstance(document, dict) else None
     if not isinstance(models, dict) or not any(isinstance(entry, dict) and "cmd" in entry for entry in models.values()):

@@ -7,7 +7,7 @@ import msgspec
 
 from vramcast.errors import VramcastError
 from vramcast.reading.serving.containers import Container
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.programs import SHELLS, image_engine
 from vramcast.reading.serving.scripts import read_script
 from vramcast.reading.serving.words import words_of
@@ -37,7 +37,7 @@ def is_dockerfile(text: str) -> bool:
     return bool(lines) and re.match(r"(?:FROM|ARG)\s+\S+", lines[0]) is not None and bool(_BUILDS.search(text))
 
 
-def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
+def read(text: str, held: LaunchContext) -> tuple[Launch, ...]:
     """The model and the parameters of a Modelfile."""
     base = re.search(r"^[ \t]*FROM\s+[\"']?([^\s\"']+)", text, re.M | re.I)
     if base is None:
@@ -64,7 +64,7 @@ def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
     )
 
 
-def read_dockerfile(text: str, held: Surroundings) -> tuple[Launch, ...]:
+def read_dockerfile(text: str, held: LaunchContext) -> tuple[Launch, ...]:
     """What an image of this Dockerfile starts: its entry point and command, under its base image's."""
     what = container_of(text)
     scripts = _written(text)
@@ -78,7 +78,7 @@ def read_dockerfile(text: str, held: Surroundings) -> tuple[Launch, ...]:
     return found
 
 
-def _entered(what: Container, held: Surroundings) -> tuple[Launch, ...]:
+def _entered(what: Container, held: LaunchContext) -> tuple[Launch, ...]:
     """What the script starts that the entry point names, written by the Dockerfile itself or at hand beside it."""
     script = next((word for word in (*what.entry, *what.arguments)[:4] if word.endswith(".sh")), "")
     content = held.text_of(script) if script else None

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from vramcast.reading.serving.engine_yaml import OWN_KEYS, flags_of_mapping
 from vramcast.reading.serving.environment import engine_of_environment, read_environment_file
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
-from vramcast.reading.serving.launch import Launch, Surroundings, visible_cards
+from vramcast.reading.serving.launch import Launch, LaunchContext, visible_cards
 
 NAME = "file of settings"
 # Names that alone one engine has, beside those of its own configuration file.
@@ -69,7 +69,7 @@ def is_settings(text: str) -> bool:
     return bool(lines) and all(_LINES.match(line) for line in lines)
 
 
-def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
+def read(text: str, held: LaunchContext) -> tuple[Launch, ...]:
     """The server that a file of variables describes by names of an engine's arguments; () where it describes none."""
     variables = {**read_environment_file(text), **held.variables}
     found = settings_of(variables)

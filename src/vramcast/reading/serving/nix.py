@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from vramcast.reading.nix import Perhaps, Unknown, parse_nix
+from vramcast.reading.nix import ConditionalText, Unknown, parse_nix
 from vramcast.reading.serving import any_mapping, llama_swap
 from vramcast.reading.serving.any_engine import walk
 from vramcast.reading.serving.commands import launch_of
 from vramcast.reading.serving.containers import Container, environment_of
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.programs import Program
 from vramcast.reading.serving.words import words_of
 
@@ -34,7 +34,7 @@ _IDLE = ("enable", "package", "openFirewall", "environment", "settings", "user",
 _SERVERS = ("llama-cpp", "llama-server", "llama-cpp-server", "llamacpp")
 
 
-def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
+def read(text: str, held: LaunchContext) -> tuple[Launch, ...]:
     """The engines that a module starts; () where it starts none. Raises QuestionError for what is no Nix."""
     whole = _plain(parse_nix(text, held.where or "the file")) or {}
     found: list[Launch] = []
@@ -82,14 +82,14 @@ def _words(arguments: Mapping[str, Any]) -> Iterator[str]:
             yield f"--{flag}" if fetched is True else f"--{flag} {fetched}"
 
 
-def _llama_cpp(one: Mapping[str, Any], held: Surroundings) -> list[Launch]:
+def _llama_cpp(one: Mapping[str, Any], held: LaunchContext) -> list[Launch]:
     instances = one.get("instances")
     if isinstance(instances, dict):
         return [x for name, inner in instances.items() if isinstance(inner, dict) for x in _server(inner, held.at(name), name)]
     return _server(one, held, "")
 
 
-def _server(one: Mapping[str, Any], held: Surroundings, name: str) -> list[Launch]:
+def _server(one: Mapping[str, Any], held: LaunchContext, name: str) -> list[Launch]:
     words: list[str] = []
     conditions: dict[str, list[str]] = {}
     for key, flag in _LLAMA.items():
@@ -114,7 +114,7 @@ def _server(one: Mapping[str, Any], held: Surroundings, name: str) -> list[Launc
 
 
 def _note(conditions: dict[str, list[str]], value: Any, said: list[str]) -> None:
-    if isinstance(value, Perhaps):
+    if isinstance(value, ConditionalText):
         conditions.setdefault(value.condition, []).extend(said)
 
 
@@ -126,14 +126,14 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _ollama(one: Mapping[str, Any], held: Surroundings) -> list[Launch]:
+def _ollama(one: Mapping[str, Any], held: LaunchContext) -> list[Launch]:
     models = [model for model in one.get("loadModels") or [] if isinstance(model, str)]
     environment = environment_of(one.get("environmentVariables"))
     made = (launch_of(Program(engine="ollama", words=(model,)), held, environment, model) for model in models)
     return [launch for launch in made if launch]
 
 
-def _container(one: Mapping[str, Any], held: Surroundings, name: str) -> tuple[Launch, ...]:
+def _container(one: Mapping[str, Any], held: LaunchContext, name: str) -> tuple[Launch, ...]:
     entry, arguments = words_of(one.get("entrypoint")), words_of(one.get("cmd"))
     shown = environment_of(one.get("environment"))
     what = Container(image=str(one["image"]), entry=entry, arguments=arguments, environment=shown, name=name)

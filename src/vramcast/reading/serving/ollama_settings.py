@@ -8,7 +8,7 @@ from typing import Any
 
 from vramcast.reading.serving.commands import launch_of
 from vramcast.reading.serving.environment import variables_of_engine
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.programs import Program
 
 NAME = "settings of Ollama"
@@ -19,7 +19,7 @@ _TAG = re.compile(r"[a-z0-9][\w.-]{1,60}(?:/[\w.-]{1,90})?(?::[\w.-]{1,60})?")
 _MOST, _DEEPEST = 100, 4
 
 
-def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def read(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """One launch a model that the settings name; () where none is Ollama's."""
     found: list[Launch] = []
     for place, one in _mappings(document, "", 0):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from vramcast.reading.serving.bare_flags import engine_of_bare_flags
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.named_settings import settings_of
 
 _MODELS = ("model", "model-path", "model-name-or-path", "model-id", "model-name", "base-model", "model-dir", "pretrained",
@@ -28,7 +28,7 @@ _OF_TRAINING = re.compile(
 _MOST = 400
 
 
-def with_flags_of_engine(words: Sequence[str], held: Surroundings) -> tuple[Launch, ...]:
+def with_flags_of_engine(words: Sequence[str], held: LaunchContext) -> tuple[Launch, ...]:
     """The engine whose flags a Python program is given; () where it is no program of the kind."""
     plain = [word.rsplit("/", 1)[-1] for word in words[:_MOST]]
     start = next(
@@ -51,7 +51,7 @@ def with_flags_of_engine(words: Sequence[str], held: Surroundings) -> tuple[Laun
     return (Launch(engine=engine, model=model, flags=flags, where=held.at(script).where),) if model else ()
 
 
-def _overridden(words: Sequence[str], held: Surroundings) -> tuple[Launch, ...]:
+def _overridden(words: Sequence[str], held: LaunchContext) -> tuple[Launch, ...]:
     """The engine that Hydra's overrides describe by names of its arguments: two at least, beside the model.
 
     ``engine.max_model_len=8192 engine.gpu_memory_utilization=0.9 model.path=org/M``.

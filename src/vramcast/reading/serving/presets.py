@@ -8,7 +8,7 @@ import re
 
 from vramcast.reading.serving.commands import launch_of
 from vramcast.reading.serving.environment import flag_of_variable
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.programs import Program
 
 NAME = "presets of llama-server"
@@ -24,7 +24,7 @@ def is_presets(text: str) -> bool:
     return any(_MODELS & dict(entries).keys() for name, entries in sections.items() if name not in ("*", ""))
 
 
-def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
+def read(text: str, held: LaunchContext) -> tuple[Launch, ...]:
     """One launch a section that names a model; what ``[*]`` says stands before the section's own."""
     sections = _sections(text)
     common = sections.pop("*", [])

@@ -8,7 +8,7 @@ import re
 
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 
 NAME = "properties of DJL Serving"
 _LINE = re.compile(r"^[ \t]*option\.(\w{1,60})\s*=\s*(.*?)\s*$", re.M)
@@ -30,7 +30,7 @@ def is_properties(text: str) -> bool:
     return bool(_ARGUMENTS & {name for name, _ in _LINE.findall(text)})
 
 
-def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
+def read(text: str, held: LaunchContext) -> tuple[Launch, ...]:
     """The one launch of a file; the engine by its batching, vLLM where that is left to the container."""
     options = {name: re.split(r"\s+#", value)[0].strip() for name, value in _LINE.findall(text)}
     engine = _ENGINES.get(options.get("rolling_batch", "auto").lower(), "")

@@ -12,7 +12,7 @@ from vramcast.errors import VramcastError
 from vramcast.reading.python_values import Open, Program, called, parse_python
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.scripts import releases_in
 from vramcast.untrusted import parse_toml
 
@@ -33,7 +33,7 @@ _PACKAGES = {
 _MODELS = ("model", "model_path", "model_id")
 
 
-def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
+def read(text: str, held: LaunchContext) -> tuple[Launch, ...]:
     """The engines that a program starts; () for a program that starts none. Raises QuestionError for what is no Python."""
     program = parse_python(text, held.where or "the program", held.text_of)
     program.environment = held.variables
@@ -63,7 +63,7 @@ def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
     return tuple(launch for place, launch in enumerate(found) if launch not in found[:place])
 
 
-def _of_its_command_line(program: Program, packages: set[str], held: Surroundings) -> list[Launch]:
+def _of_its_command_line(program: Program, packages: set[str], held: LaunchContext) -> list[Launch]:
     """The engine of a program that takes the engine's own flags (``AsyncEngineArgs.from_cli_args``): its model is open."""
     for call in program.calls("from_cli_args"):
         owner = call.func.value if isinstance(call.func, ast.Attribute) else None
@@ -74,7 +74,7 @@ def _of_its_command_line(program: Program, packages: set[str], held: Surrounding
     return []
 
 
-def _build_arguments(held: Surroundings) -> dict[str, Any]:
+def _build_arguments(held: LaunchContext) -> dict[str, Any]:
     """``[tool.bentoml.build.args]`` of the pyproject.toml beside: what ``bentoml build`` gives ``bentoml.use_arguments``."""
     text = held.text_of("pyproject.toml")
     if text is None or "bentoml" not in text:
@@ -107,7 +107,7 @@ def _engine(name: str, packages: set[str]) -> str:
     return usual if package in packages else ""
 
 
-def _launch(program: Program, call: ast.Call, engine: str, held: Surroundings) -> list[Launch]:
+def _launch(program: Program, call: ast.Call, engine: str, held: LaunchContext) -> list[Launch]:
     given = program.keywords(call)
     positional = program.value(call.args[0]) if call.args else None
     model = next((given.pop(name) for name in _MODELS if name in given), positional)
@@ -139,7 +139,7 @@ def _engine_config(program: Program, call: ast.Call) -> dict[str, Any]:
     return {}
 
 
-def _ray(program: Program, call: ast.Call, held: Surroundings) -> list[Launch]:
+def _ray(program: Program, call: ast.Call, held: LaunchContext) -> list[Launch]:
     from vramcast.reading.serving import ray_serve
 
     given = program.keywords(call)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from vramcast.reading.python_values import Open, Program, called
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.programs import program_of
 from vramcast.reading.serving.scripts import launches_of, read_script
 from vramcast.reading.shell.variables import open_names
@@ -37,7 +37,7 @@ _STARTS = ("Popen", "run", "call", "check_call", "check_output", "execvp", "exec
 _CARD = re.compile(r"([A-Za-z][A-Za-z0-9-]{1,20})!?(?::(\d{1,3}))?")  # Modal's ! refuses a newer card
 
 
-def commands_in(program: Program, held: Surroundings) -> list[Launch]:
+def commands_in(program: Program, held: LaunchContext) -> list[Launch]:
     """The engines that a program's own commands start, in its order."""
     found: list[Launch] = []
     for node, text in _texts(program):
@@ -55,7 +55,7 @@ def commands_in(program: Program, held: Surroundings) -> list[Launch]:
     return whole or [launch for launch in found if launch.model][:1] or _elsewhere(program, held)
 
 
-def _elsewhere(program: Program, held: Surroundings) -> list[Launch]:
+def _elsewhere(program: Program, held: LaunchContext) -> list[Launch]:
     """The engine that a program starts by a command of another file, which is not at hand: its name stays open."""
     imported = {
         alias.asname or alias.name for node in ast.walk(program.tree) if isinstance(node, ast.ImportFrom) for alias in node.names

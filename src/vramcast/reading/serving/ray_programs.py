@@ -5,12 +5,12 @@ from typing import Any
 
 from vramcast.reading.serving import python_calls
 from vramcast.reading.serving.containers import environment_of
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 
 NAME = "Ray Serve configuration"
 
 
-def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def read(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """The engines that the programs of a configuration's applications start; () for any other mapping."""
     given = document.get("applications") if isinstance(document, dict) else None
     applications = given if isinstance(given, list) else ()
@@ -22,7 +22,7 @@ def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
     )
 
 
-def _engines(application: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _engines(application: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     """The engines of the program that ``import_path: serve_vllm:deployment`` names, with the variables it is given."""
     name = str(application.get("import_path") or "").partition(":")[0]
     text = held.text_of(f"{name.rsplit('.', 1)[-1]}.py") if name else None

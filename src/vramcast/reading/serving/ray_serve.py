@@ -5,13 +5,13 @@ from typing import Any
 
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.untrusted import parse_yaml
 
 NAME = "Ray Serve configuration"
 
 
-def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def read(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """The engines of an application, of a list of configurations, or of one; () for any other mapping."""
     if not isinstance(document, dict):
         return ()
@@ -29,7 +29,7 @@ def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
     return ()
 
 
-def _configs(arguments: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _configs(arguments: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     given = arguments.get("llm_configs") or arguments.get("prefill_config") or arguments.get("models") or ()
     several = [*(given if isinstance(given, list) else [given])]
     several += [arguments[name] for name in ("decode_config",) if name in arguments]
@@ -42,7 +42,7 @@ def _configs(arguments: Mapping[str, Any], held: Surroundings) -> tuple[Launch, 
     return tuple(found)
 
 
-def _one(config: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _one(config: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     loading = config.get("model_loading_config")
     engine = config.get("engine_config")
     old = engine if isinstance(engine, dict) else {}

@@ -8,7 +8,7 @@ import msgspec
 from vramcast.reading.serving.containers import Container, environment_of
 from vramcast.reading.serving.engine_yaml import flags_of_mapping
 from vramcast.reading.serving.flags import parsed_flags, words_of_flags
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.programs import image_engine
 from vramcast.reading.serving.words import words_of
 
@@ -16,7 +16,7 @@ NAME = "recipe"
 _ENGINES = {"sglang": "sglang", "vllm": "vllm", "trtllm": "tensorrt_llm", "tensorrt_llm": "tensorrt_llm"}
 
 
-def read(document: Any, held: Surroundings) -> tuple[Launch, ...]:
+def read(document: Any, held: LaunchContext) -> tuple[Launch, ...]:
     """The launches of a recipe; () for any other mapping."""
     if not isinstance(document, dict):
         return ()
@@ -35,7 +35,7 @@ def _engine_of(backend: Mapping[str, Any]) -> str:
     return next((_ENGINES[name] for name in (str(backend.get("type", "")).lower(), *sections) if name in _ENGINES), "")
 
 
-def _variant(name: str, variant: Any, model: Mapping[str, Any], held: Surroundings) -> tuple[Launch, ...]:
+def _variant(name: str, variant: Any, model: Mapping[str, Any], held: LaunchContext) -> tuple[Launch, ...]:
     """One variant of vLLM's recipe: the model's own arguments, then its."""
     one = variant if isinstance(variant, dict) else {}
     layout = [f"--tensor-parallel-size={one['tp']}"] if isinstance(one.get("tp"), int) else []
@@ -56,7 +56,7 @@ def _repository(document: Mapping[str, Any]) -> str:
 
 
 def _roles(
-    document: Mapping[str, Any], model: Mapping[str, Any], backend: Mapping[str, Any], held: Surroundings
+    document: Mapping[str, Any], model: Mapping[str, Any], backend: Mapping[str, Any], held: LaunchContext
 ) -> tuple[Launch, ...]:
     """Prefill, decode or both in one, each with its flags by name."""
     engine = str(model["engine"])

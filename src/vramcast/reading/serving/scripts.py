@@ -8,7 +8,7 @@ import msgspec
 from vramcast.errors import QuestionError
 from vramcast.reading.serving.commands import cards_of, launch_of, set_around
 from vramcast.reading.serving.harness import evaluated
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 from vramcast.reading.serving.own_programs import with_flags_of_engine
 from vramcast.reading.serving.programs import Program, program_of
 from vramcast.reading.shell import ShellStart, open_names, read_script_text
@@ -34,7 +34,7 @@ _MOST_ARMS = 40  # parts of a case that are tried one by one
 
 
 def launches_of(
-    words: Sequence[str], held: Surroundings, *, environment: Mapping[str, str] | None = None, name: str = "", depth: int = 0
+    words: Sequence[str], held: LaunchContext, *, environment: Mapping[str, str] | None = None, name: str = "", depth: int = 0
 ) -> tuple[Launch, ...]:
     """What these words start; () where it is no engine known. ``environment``: as the container or the script sets it.
 
@@ -61,7 +61,7 @@ def _holds_command(words: Sequence[str]) -> bool:
 
 
 def _otherwise(
-    words: Sequence[str], held: Surroundings, environment: dict[str, str], name: str, depth: int
+    words: Sequence[str], held: LaunchContext, environment: dict[str, str], name: str, depth: int
 ) -> tuple[Launch, ...]:
     """What a command starts that is no engine: an evaluation, a program with an engine's flags, a text that it hands on.
 
@@ -83,7 +83,7 @@ def _otherwise(
 
 def read_script(
     text: str,
-    held: Surroundings | None = None,
+    held: LaunchContext | None = None,
     *,
     environment: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
@@ -94,7 +94,7 @@ def read_script(
 
     ``environment``: the variables it starts with; ``arguments``: the words after its name; ``depth``: how deep it is nested.
     """
-    around = held or Surroundings()
+    around = held or LaunchContext()
     cards, card = _job(text)
     shown = {**({name: str(cards) for name in _SLURM_CARDS} if cards else {}), **(environment or {})}
     given = ShellStart(given=around.variables, environment=shown, arguments=tuple(arguments), source=around.text_of)
@@ -122,7 +122,7 @@ def _is_told(model: str) -> bool:
     return bool(model) and not open_names(model.rstrip("/").rsplit("/", 1)[-1])
 
 
-def _launches(text: str, given: ShellStart, around: Surroundings, name: str, depth: int) -> list[Launch]:
+def _launches(text: str, given: ShellStart, around: LaunchContext, name: str, depth: int) -> list[Launch]:
     script = read_script_text(text, given)
     inside = msgspec.structs.replace(around, text_of=lambda file: _file(script.files, file) or around.text_of(file))
     found: list[Launch] = []

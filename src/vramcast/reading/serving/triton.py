@@ -2,7 +2,7 @@
 
 import re
 
-from vramcast.reading.serving.launch import Launch, Surroundings
+from vramcast.reading.serving.launch import Launch, LaunchContext
 
 NAME = "Triton config.pbtxt"
 _BACKEND = re.compile(r"^[ \t]*(?:backend|platform)\s*:\s*\"([\w.-]{1,60})\"", re.M)
@@ -32,7 +32,7 @@ def is_triton(text: str) -> bool:
     return _BACKEND.search(text) is not None and ("input" in text or "instance_group" in text or "max_batch_size" in text)
 
 
-def read(text: str, held: Surroundings) -> tuple[Launch, ...]:
+def read(text: str, held: LaunchContext) -> tuple[Launch, ...]:
     """The engine and its parameters; the model is the folder of a built engine, or left to ask for. () for other backends."""
     backend = (_BACKEND.search(text) or ["", ""])[1]
     if backend not in ("tensorrtllm", "vllm", "python"):

@@ -16,7 +16,7 @@ _ARGUMENTS = re.compile(r"\b(?:\w*TrainingArguments|(?:SFT|DPO|GRPO|KTO|ORPO|Rew
 _OWN_KEYS = 3  # that settings of a page must have to be a training configuration
 
 
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingPage(msgspec.Struct, frozen=True, kw_only=True):
     """``commands``: blocks that train; ``program``: its Python; ``configuration``: its settings; ``because``: "" for none."""
 
     commands: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
 
 
-def training_in(text: str) -> Shown:
+def training_in(text: str) -> TrainingPage:
     """What a page shows of training."""
     from vramcast.reading.training.starting import starts_training
 
@@ -39,7 +39,7 @@ def training_in(text: str) -> Shown:
         because = "the arguments of a trainer in its Python"
     else:
         because = "a configuration in one of its blocks" if configuration else ""
-    return Shown(commands=commands, program=program, configuration=configuration, because=because)
+    return TrainingPage(commands=commands, program=program, configuration=configuration, because=because)
 
 
 def _program(blocks: tuple[Block, ...]) -> str:

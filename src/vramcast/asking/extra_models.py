@@ -34,7 +34,7 @@ _TYPE = re.compile(r"(?<![a-z0-9])(?:(?:ud-)?i?q\d_[a-z0-9]+(?:_[smlx]+)?|bf16|f
 _F32_BYTES = 4
 
 
-class Beside(msgspec.Struct, frozen=True):
+class ExtraModels(msgspec.Struct, frozen=True):
     """``options``: sizes by the engine's option; what the answer lists; ``counted``: flags that need no line of their own."""
 
     options: dict[str, int] = {}
@@ -43,21 +43,21 @@ class Beside(msgspec.Struct, frozen=True):
     counted: tuple[str, ...] = ()
 
 
-def beside_of(
+def extra_models_of(
     launch: "Launch", model: str, context: int | None, ask: Callable[..., Asked[Serving]], options: Container[str]
-) -> Beside:
+) -> ExtraModels:
     """The projector and the draft model of a llama.cpp launch whose sizes can be told; nothing for other engines.
 
     ``context``: of the launch, None where it says none; ``ask``: makes the question of a server of the draft alone;
     ``options``: of the engine that answers, which may be another than the launch starts.
     """
     if launch.engine not in ENGINES or not all(name in options for name in _OPTIONS):
-        return Beside()
+        return ExtraModels()
     from vramcast.reading.serving.flags import parsed_flags
 
     flags = {flag.name: flag.value or "" for flag in parsed_flags(launch.engine, launch.flags).flags}
     found = [_projector(flags, model, launch.where), _draft(flags, context, launch.where, ask)]
-    return Beside(
+    return ExtraModels(
         {name: size for one in found for name, size in one.options.items()},
         tuple(a for one in found for a in one.assumed),
         tuple(u for one in found for u in one.unmodelled),
@@ -65,23 +65,23 @@ def beside_of(
     )
 
 
-def _projector(flags: Mapping[str, str], model: str, where: str) -> Beside:
+def _projector(flags: Mapping[str, str], model: str, where: str) -> ExtraModels:
     file = flags.get("mmproj", "")
     if not file or "no-mmproj" in flags:
-        return Beside()
+        return ExtraModels()
     if "no-mmproj-offload" in flags:
         told = Assumption("mmproj", printable(file)[:80], f"{where}: its weights and work stay on the host (--no-mmproj-offload)")
-        return Beside(assumed=(told,), counted=("mmproj", "no-mmproj-offload"))
+        return ExtraModels(assumed=(told,), counted=("mmproj", "no-mmproj-offload"))
     size, because = _size_of_file(file), "the size of the file"
     if size is None:
         size, because = _size_of_towers(file, model)
     if not size:
-        return Beside()
+        return ExtraModels()
     told = Assumption("mmproj_bytes", size, f"{where} --mmproj {printable(file)[-80:]}: {because}")
     work = Unmodelled(
         f"the projector's work on an image ({printable(file)[-60:]}): clip.cpp's graph grows with the image's patches"
     )
-    return Beside({"mmproj_bytes": size}, (told,), (work,), ("mmproj", "mmproj-offload"))
+    return ExtraModels({"mmproj_bytes": size}, (told,), (work,), ("mmproj", "mmproj-offload"))
 
 
 def _size_of_file(name: str) -> int | None:
@@ -124,24 +124,24 @@ def _bytes_of(tensor: Tensor, bits: float) -> float:
     return tensor.elements * (bits / 8 if matrix else _F32_BYTES)
 
 
-def _draft(flags: Mapping[str, str], context: int | None, where: str, ask: Callable[..., Asked[Serving]]) -> Beside:
+def _draft(flags: Mapping[str, str], context: int | None, where: str, ask: Callable[..., Asked[Serving]]) -> ExtraModels:
     """A draft's file as weights; its cache and its graph, as a forecast of it alone has them, as a bound."""
     named = next((flags[name] for name in _DRAFTS if flags.get(name)), "")
     layers = next((flags[name] for name in _LAYERS if flags.get(name)), "")
     if not named:
-        return Beside()
+        return ExtraModels()
     if layers == "0":
         told = Assumption("draft model", printable(named)[-80:], f"{where}: no layer of it on a card ({layers} of them)")
-        return Beside(assumed=(told,), counted=(*_DRAFTS, *_LAYERS, *_LENGTHS))
+        return ExtraModels(assumed=(told,), counted=(*_DRAFTS, *_LAYERS, *_LENGTHS))
     length = next((int(flags[name]) for name in _LENGTHS if flags.get(name, "").isdigit()), 0) or context
     terms = _terms_of(named, length, ask)
     size = _size_of_file(named) or (terms or {}).get("weights", 0)
     if not size:
-        return Beside()
+        return ExtraModels()
     told = Assumption("draft_model_bytes", size, f"{where} --model-draft {printable(named)[-80:]}: its weights, all on the card")
     rest = sum(bytes_ for name, bytes_ in (terms or {}).items() if name in ("kv_cache", "state", "activations"))
     work = Unmodelled("the draft model's own cache and graph: as large as those of a server of it alone", rest or None)
-    return Beside({"draft_model_bytes": size}, (told,), (work,), (*_DRAFTS, *_LAYERS, *_LENGTHS))
+    return ExtraModels({"draft_model_bytes": size}, (told,), (work,), (*_DRAFTS, *_LAYERS, *_LENGTHS))
 
 
 def _terms_of(named: str, context: int | None, ask: Callable[..., Asked[Serving]]) -> dict[str, int] | None:

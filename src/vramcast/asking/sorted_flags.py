@@ -21,7 +21,7 @@ _ARGPARSE = ("vllm", "sglang")
 _LLAMA = ("llama_cpp", "ik_llama_cpp", "ollama")
 
 
-class Sorted(msgspec.Struct, frozen=True, kw_only=True):
+class SortedFlags(msgspec.Struct, frozen=True, kw_only=True):
     """``known``: flags as words; ``assumed`` and ``unmodelled``: what the answer must list; ``opened``: variables that decide."""
 
     known: tuple[str, ...]
@@ -30,36 +30,36 @@ class Sorted(msgspec.Struct, frozen=True, kw_only=True):
     opened: tuple[str, ...] = ()
 
 
-def sorted_flags(launch: Launch, options: tuple[Option, ...], *, typed: Iterable[str] = ()) -> Sorted:
+def sorted_flags(launch: Launch, options: tuple[Option, ...], *, typed: Iterable[str] = ()) -> SortedFlags:
     """The flags of a launch under an engine's table. ``typed``: words that were typed beside it and win."""
     from vramcast.asking.engine_line import FIELDS
 
     switches = [o.name.replace("_", "-") for o in options if o.kind == "bool"]
     apart = parsed_flags(launch.engine, launch.flags, switches).flags
     table = {option.name.replace("_", "-"): option for option in options}
-    piles = _Piles(launch, won={*typed})
+    sorter = _FlagSorter(launch, won={*typed})
     names = {flag.name for flag in apart}
     for one in apart:
         if (settled := _settled(launch.engine, one, names)) is None:
-            piles.left.append(f"{printable(one.name)[:_LONGEST]} {printable(str(one.value))[:_LONGEST]}")
+            sorter.left.append(f"{printable(one.name)[:_LONGEST]} {printable(str(one.value))[:_LONGEST]}")
         else:
             flag = _in_full(settled, FIELDS, table) if launch.engine in _ARGPARSE else settled
             option = table.get(flag.name) or table.get(flag.name.removeprefix("no-"))
             if option is not None and option.kind == "bytes" and (flag.value or "").isdigit():
                 flag = Flag(name=flag.name, values=(f"{flag.value}B",), typed=flag.typed)  # a bare number is bytes to the engine
-            piles.put(flag, FIELDS.get(f"--{flag.name}") or FIELDS.get(flag.name), option)
-    return Sorted(
-        known=tuple(piles.known),
-        assumed=(*piles.told, *_left(piles.left, launch.where), *_without_effect(piles.idle, piles.speed, launch.where)),
+            sorter.put(flag, FIELDS.get(f"--{flag.name}") or FIELDS.get(flag.name), option)
+    return SortedFlags(
+        known=tuple(sorter.known),
+        assumed=(*sorter.told, *_left(sorter.left, launch.where), *_without_effect(sorter.idle, sorter.speed, launch.where)),
         unmodelled=(
-            *(Unmodelled(what) for what in dict.fromkeys(piles.uncounted)),
-            *(Unmodelled(_unread(name, launch.where)) for name in dict.fromkeys(piles.unread)),
+            *(Unmodelled(what) for what in dict.fromkeys(sorter.uncounted)),
+            *(Unmodelled(_unread(name, launch.where)) for name in dict.fromkeys(sorter.unread)),
         ),
-        opened=tuple(dict.fromkeys(piles.opened)),
+        opened=tuple(dict.fromkeys(sorter.opened)),
     )
 
 
-def without_rule(words: Sequence[str], engine: str, options: tuple[Option, ...]) -> Sorted:
+def without_rule(words: Sequence[str], engine: str, options: tuple[Option, ...]) -> SortedFlags:
     """Typed flags of the engine that no rule counts, told; ``known`` is what is left, with what nobody knows.
 
     A flag that has a name of ours is known under that: SGLang's --speculative-num-draft-tokens counts one more than is drafted.
@@ -69,22 +69,22 @@ def without_rule(words: Sequence[str], engine: str, options: tuple[Option, ...])
     switches = [o.name.replace("_", "-") for o in options if o.kind == "bool"]
     table = {*FIELDS, *(flag for o in options for flag in (f"--{o.name.replace('_', '-')}", *o.flags))}
     apart, known = parsed_flags(engine, words, switches), []
-    piles = _Piles(Launch(engine=engine, model="", where="the command line"), won=set())
+    sorter = _FlagSorter(Launch(engine=engine, model="", where="the command line"), won=set())
     for one in apart.flags:
         ours = {one.typed, one.typed.replace("_", "-"), f"--{one.name}", f"--{one.name.removeprefix('no-')}"} & table
         if not ours and (is_idle(one.name) or is_speed(one.name) or effect_of(engine, one.name)):
-            piles.put(one, None, None)
+            sorter.put(one, None, None)
         else:
             own = {one.typed, one.typed.replace("_", "-")} & table or not ours
             known += [one.typed if own else f"--{one.name}", *one.values]
-    return Sorted(
+    return SortedFlags(
         known=(*known, *apart.words),
-        assumed=(*piles.told, *_without_effect(piles.idle, piles.speed, "typed")),
-        unmodelled=tuple(Unmodelled(what) for what in dict.fromkeys(piles.uncounted)),
+        assumed=(*sorter.told, *_without_effect(sorter.idle, sorter.speed, "typed")),
+        unmodelled=tuple(Unmodelled(what) for what in dict.fromkeys(sorter.uncounted)),
     )
 
 
-class _Piles:
+class _FlagSorter:
     """Flags as they are put apart; ``won``: words that were typed beside the launch."""
 
     def __init__(self, launch: Launch, *, won: set[str]) -> None:

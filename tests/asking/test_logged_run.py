@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from vramcast.asking.again import asked_again
+from vramcast.asking.logged_run import asked_again
 from vramcast.cli import run
 from vramcast.reading.serving.log import launch_in_log
 

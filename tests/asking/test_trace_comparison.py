@@ -1,7 +1,7 @@
 import pytest
 from trace_events import ADD, GEMM, REDUCE, annotation, call, kernel, read_events
 
-from vramcast.asking.beside_trace import beside_trace
+from vramcast.asking.trace_comparison import compare_with_trace
 from vramcast.errors import QuestionError
 from vramcast.hardware.cards import find_accelerator
 from vramcast.profiling.report import Report, report_of
@@ -29,7 +29,7 @@ def traced(*, shape: tuple[int, int, int] | None = None, steps: bool = True) -> 
 
 
 def test_parts_of_a_step_stand_beside_the_forecasts_ledger() -> None:
-    found = beside_trace(traced(), **RUN)
+    found = compare_with_trace(traced(), **RUN)
     parts = {part.name: part for part in found.parts}
     assert found.steps == 2 and found.trace_step_s == pytest.approx(0.095, rel=0.06)
     assert parts["matmuls"].trace_s == pytest.approx(0.06)
@@ -41,14 +41,14 @@ def test_parts_of_a_step_stand_beside_the_forecasts_ledger() -> None:
 
 
 def test_a_trace_of_another_run_is_doubted() -> None:
-    assert "another model" in beside_trace(traced(shape=(8192, 4096, 4096)), **RUN).doubt
+    assert "another model" in compare_with_trace(traced(shape=(8192, 4096, 4096)), **RUN).doubt
     tokens, parameters = 8192, 7_504_924_672
-    work = beside_trace(traced(shape=(tokens, 3 * 51_466, parameters // 51_466)), **RUN)
+    work = compare_with_trace(traced(shape=(tokens, 3 * 51_466, parameters // 51_466)), **RUN)
     assert work.doubt == ""
 
 
 def test_what_is_missing_is_asked_for() -> None:
     with pytest.raises(QuestionError, match="no steps"):
-        beside_trace(traced(steps=False), **RUN)
+        compare_with_trace(traced(steps=False), **RUN)
     with pytest.raises(QuestionError, match="give --seq and --gpu"):
-        beside_trace(traced(), **{**RUN, "seq": None})
+        compare_with_trace(traced(), **{**RUN, "seq": None})

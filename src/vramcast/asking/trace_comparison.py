@@ -16,7 +16,7 @@ _ALIKE = 1.5  # convention of attention, adapters, and kernels without shapes st
 _ORDER = ("matmuls", "attention", "other kernels", "optimizer", "exposed communication", "host", "pipeline bubble")
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class StepPart(msgspec.Struct, frozen=True, kw_only=True):
     """One part of a step: seconds in the trace and in the forecast; 0 where one has none."""
 
     name: str
@@ -24,7 +24,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     forecast_s: float
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True):
+class TraceComparison(msgspec.Struct, frozen=True, kw_only=True):
     """A traced step (means over the trace's steps) beside the forecast of the run. ``mfu``: of both, causal.
 
     ``doubt``: why the trace is probably of another run, "" when its matmuls hold the FLOPs that the forecast expects.
@@ -36,11 +36,13 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
     forecast_step_s: float
     trace_mfu: float
     forecast_mfu: float
-    parts: tuple[Part, ...]
+    parts: tuple[StepPart, ...]
     doubt: str = ""
 
 
-def beside_trace(report: Report, *, model: str, gpu: str | None, seq: str | int | None, words: dict[str, Any]) -> Beside:
+def compare_with_trace(
+    report: Report, *, model: str, gpu: str | None, seq: str | int | None, words: dict[str, Any]
+) -> TraceComparison:
     """The forecast of the run that ``words`` describe (names of ``vramcast train``) beside the report's steps.
 
     Raises QuestionError for a trace without steps and for a question that is incomplete; as ``train`` for the rest.
@@ -58,7 +60,7 @@ def beside_trace(report: Report, *, model: str, gpu: str | None, seq: str | int 
         raise QuestionError(f"no step time is forecast of {model} on {gpu}")
     step = sum(s.gpu_s for s in report.steps) / len(report.steps)
     traced, forecast = _traced(report), _forecast(speed["terms"])
-    return Beside(
+    return TraceComparison(
         model=model,
         steps=len(report.steps),
         trace_step_s=step,
@@ -66,7 +68,7 @@ def beside_trace(report: Report, *, model: str, gpu: str | None, seq: str | int 
         trace_mfu=speed["mfu"] * speed["step_s"] / step,
         forecast_mfu=speed["mfu"],
         parts=tuple(
-            Part(name=name, trace_s=traced.get(name, 0.0), forecast_s=forecast.get(name, 0.0))
+            StepPart(name=name, trace_s=traced.get(name, 0.0), forecast_s=forecast.get(name, 0.0))
             for name in _ORDER
             if traced.get(name) or forecast.get(name)
         ),

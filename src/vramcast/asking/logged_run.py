@@ -34,7 +34,7 @@ _SPELT = {
 _NOT_ITS_OWN = ("--engine", "--gpu", "--concurrency")  # changes that no flag of the engine makes
 
 
-class Again(msgspec.Struct, frozen=True, kw_only=True):
+class LoggedRun(msgspec.Struct, frozen=True, kw_only=True):
     """``launch``: what the log tells; ``forecast``: the same, asked; ``corrected``: a line that fits, "" where none was found.
 
     ``measured``: what the log printed, by measure: weights and kv_pool in bytes, cache_tokens.
@@ -78,7 +78,7 @@ def measured_in(findings: Iterable[Finding]) -> dict[str, float]:
 
 def asked_again(
     text: str, *, gpu: str | None = None, card_bytes: int | None = None, findings: Iterable[Finding] = ()
-) -> Again | None:
+) -> LoggedRun | None:
     """The log's run, forecast on the card that is named or whose size the log tells; None where it tells no model or no card."""
     launch = launch_in_log(text)
     card = gpu or (f"{card_bytes / GiB:.2f}GiB" if card_bytes else None)
@@ -90,7 +90,7 @@ def asked_again(
         forecast = answer_serving(asked)
     except VramcastError:
         return None
-    return Again(
+    return LoggedRun(
         launch=launch, question=asked.question, forecast=forecast, corrected=_corrected(launch, forecast),
         measured=measured_in(findings),
     )  # fmt: skip
