@@ -14,7 +14,7 @@ TRUTH = Path(__file__).parents[2] / "truth"
 
 def test_fresh_training_rows_are_asked() -> None:
     found = evaluate([TRUTH / "fresh" / "training.jsonl"])
-    assert found.rows == 318
+    assert found.rows == 351
     reasons = [str(row["reason"]) for row in found.unexpressed]
     assert reasons.count("no sequence length") == 1
     assert sum("unknown method" in reason for reason in reasons) == 27  # PEFT methods without rules
