@@ -178,3 +178,39 @@ def _asks_for_classes(path: Path) -> Iterator[str]:
         told = {n.value for s in sides if asks for n in ast.walk(s) if isinstance(n, ast.Constant)}
         if asks and told & classes:
             yield f"{_name(path)}:{node.lineno} asks for a family by name"
+
+
+SCRIPTS = sorted(path for folder in ("tools", "benchmarks", "truth") for path in (ROOT.parents[1] / folder).rglob("*.py"))
+
+
+@cache
+def _defined(module: str) -> set[str] | None:
+    """The names that stand at the top of a module of the package; None where it makes names when they are asked for."""
+    base = ROOT.parent.joinpath(*module.split("."))
+    path = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+    if not path.exists():
+        return set()
+    tree, found = _nodes(path)[0], {inner.stem for inner in base.glob("*") if base.is_dir()}
+    assert isinstance(tree, ast.Module)
+    for node in [inner for outer in tree.body for inner in (*ast.iter_child_nodes(outer), outer)]:
+        match node:
+            case ast.FunctionDef(name="__getattr__"):
+                return None
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.Name(id=name, ctx=ast.Store()):
+                found.add(name)
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                found |= {alias.asname or alias.name.partition(".")[0] for alias in names}
+            case ast.Tuple(elts=elements):
+                found |= {one.id for one in elements if isinstance(one, ast.Name)}
+    return found
+
+
+def test_scripts_import_names_that_are_there() -> None:
+    lacking = [
+        f"{path.relative_to(ROOT.parents[1])}: {node.module}.{alias.name}"
+        for path in SCRIPTS for node in _nodes(path)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "vramcast"
+        for alias in node.names
+        if (defined := _defined(str(node.module))) is not None and alias.name not in defined
+    ]  # fmt: skip
+    assert not lacking, "\n".join(lacking)

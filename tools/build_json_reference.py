@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from vramcast.asking.trace_comparison import Beside
+from vramcast.asking.trace_comparison import TraceComparison
 from vramcast.asking.utilization import Answer
 from vramcast.asking.ways import Ways
 from vramcast.asking.which_models import Choices
@@ -29,7 +29,7 @@ TARGET = Path(__file__).parents[1] / "docs" / "json-tools.md"
 COMMANDS = (
     ("fit MODEL", "kind `fit`: `run` and `train` hold a row for every way", (Ways,)),
     ("fit --gpu CARD", "kind `fit_models`: today's models that the cards run or train", (Choices,)),
-    ("profile FILE", "kind `profile`; with --model also `beside`", (Report, Beside)),
+    ("profile FILE", "kind `profile`; with --model also `beside`", (Report, TraceComparison)),
     ("profile FOLDER", "kind `profile of ranks`", (Ranks,)),
     ("profile FILE --against FILE", "kind `profile comparison`", (Comparison,)),
     ("utilization", "kind `utilization`", (Answer,)),

@@ -17,7 +17,7 @@ import draw_accuracy
 import msgspec
 
 from vramcast.truth import bars
-from vramcast.truth.calibration import Choice, Held, calibrate, choose, encode, fold_of_row, fold_of_source, held_out
+from vramcast.truth.calibration import Choice, HeldOut, calibrate, choose, encode, fold_of_row, fold_of_source, held_out
 from vramcast.truth.evaluation import Evaluation, evaluate
 from vramcast.truth.first_look import held_groups, looked_cells, read_looks
 from vramcast.truth.scales import OF_A_STEP
@@ -158,7 +158,7 @@ def bars_of(measure: str) -> tuple[str, ...]:
     return measure, *(OF_A_STEP[name] for name in (measure,) if name in OF_A_STEP)
 
 
-def _held(held: dict[str, list[Held]], measure: str) -> str:
+def _held(held: dict[str, list[HeldOut]], measure: str) -> str:
     values = [value for name in bars_of(measure) for value in held.get(name, [])]
     return _percent(sum(value.inside for value in values) / len(values), digits=0) if values else "-"
 

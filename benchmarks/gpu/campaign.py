@@ -32,7 +32,7 @@ from vramcast.measuring.run import measure_each
 from vramcast.measuring.store import Store
 from vramcast.models.inventory import Model
 from vramcast.models.reading import read_model
-from vramcast.planning.measuring import How, forecast_beside, on_cards, point_of, serving_of, trace_beside
+from vramcast.planning.measuring import RunSettings, forecast_beside, on_cards, point_of, serving_of, trace_beside
 from vramcast.tracing.run import Tracer
 from vramcast.truth.case import Case
 from vramcast.units import GiB
@@ -110,7 +110,7 @@ def _planned(fields: dict[str, Any], card: Accelerator | None, given: argparse.N
     asked = on_cards(Training(**{**fields, "model": path}, adapter=adapter), card, 1)
     question = serving_of(asked, own["generate"]) if own["generate"] else asked
     model = read_model(path)
-    how = How(device=given.device, repeats=3, kernels=(own["kernels"],) if own["kernels"] else ())
+    how = RunSettings(device=given.device, repeats=3, kernels=(own["kernels"],) if own["kernels"] else ())
     point = msgspec.structs.replace(point_of(question, model, card=card, how=how), name=_name(fields, own))
     if own["snapshot"] and given.snapshots:
         file = str(given.snapshots.absolute() / f"{point.name.replace(' ', '_')}.pickle")

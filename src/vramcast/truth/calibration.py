@@ -51,7 +51,7 @@ class Choice(msgspec.Struct, frozen=True):
         return self.unseen if cell.split("|")[1].startswith("*") else self.share
 
 
-class ServingOnCard(msgspec.Struct, frozen=True):
+class HeldOut(msgspec.Struct, frozen=True):
     """A figure and the bar made without its fold: whether it holds, and how wide it is relative to the forecast."""
 
     inside: bool
@@ -103,9 +103,9 @@ def end_of(error: float, scaled: bool) -> float:
 
 def held_out(
     points: list[Point], fold_of: Callable[[Point], object], choices: Choices = MappingProxyType({})
-) -> dict[str, list[ServingOnCard]]:
+) -> dict[str, list[HeldOut]]:
     """Per measure (``bar_of``): each figure under the bar made without its fold."""
-    found: dict[str, list[ServingOnCard]] = defaultdict(list)
+    found: dict[str, list[HeldOut]] = defaultdict(list)
     for fold in sorted({fold_of(p) for p in points}, key=str):
         table = calibrate((p for p in points if fold_of(p) != fold), choices)
         for point in (p for p in points if fold_of(p) == fold and usable(p)):
@@ -113,7 +113,7 @@ def held_out(
             if cell:
                 value = end_of(error_of(point.measured, point.predicted, point.scale), point.scale > 0)
                 width = width_of(cell, point.predicted, point.scale, point.certain)
-                found[bar_of(point)].append(ServingOnCard(cell.low <= value <= cell.high, width))
+                found[bar_of(point)].append(HeldOut(cell.low <= value <= cell.high, width))
     return dict(sorted(found.items()))
 
 
