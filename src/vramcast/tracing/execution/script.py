@@ -37,12 +37,14 @@ from vramcast.tracing.execution.stand_ins import (
     hub_files,
     hub_kernels,
     hub_models,
+    hub_writing,
     metrics,
     moved_names,
     numpy_names,
     older_arguments,
     older_calls,
     older_lightning,
+    older_tokenizers,
     patches,
     pictures,
     pretrained,
@@ -136,11 +138,13 @@ def prepare_libraries(session: Session, ranks: int, *, launched: bool = False) -
     older_arguments.install(session)
     older_calls.install(session)
     older_lightning.install(session)
+    older_tokenizers.install(session)
     absent.install(session, ranks)
     pretrained.install(session)
     pictures.install(session)
     patches.transformers()
     hub_models.install(session)
+    hub_writing.install(session)
     if importlib.util.find_spec("bitsandbytes") is not None:
         four_bit.install(session)
     flex_attention.install()

@@ -6,7 +6,7 @@ text, words (one word each), chat (messages of two turns), asked and replied (on
 holds a picture), turns (a question and an answer), sharegpt and said (from and value, of human and gpt, of user and
 assistant), hh, guanaco, llama, sum and boxed (text in the form that such sets have), passages; label:K, labelfrom1:K, int:K,
 index, id, float, bool, zero, just:N; tags:K:COLUMN (as many as that column has); first:COLUMN (its first words); image:WxH,
-grey:WxH, audio:RATExSECONDS, box:SIDE. ["...", N] is a list of N, a table a record.
+grey:WxH, encoded:WxH (the bytes of a picture's file), audio:RATExSECONDS, box:SIDE. ["...", N] is a list of N, a table a record.
 """
 
 import itertools
@@ -114,6 +114,8 @@ def value(kind: Kind, number: int, before: dict[str, Any]) -> Any:
         return _NUMBERS[name](number, int(size or 1))
     if name in {"image", "grey"}:
         return (*map(int, size.split("x")), 3 if name == "image" else 1)
+    if name == "encoded":
+        return (*map(int, size.split("x")), 3, "PNG")
     if name == "audio":
         return tuple(map(int, size.split("x")))
     if name == "first":

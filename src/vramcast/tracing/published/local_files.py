@@ -9,6 +9,7 @@ import gzip
 import io
 import re
 import tomllib
+from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -26,6 +27,7 @@ _LANGUAGES = frozenset({"en", "de", "fr", "es", "zh", "ru", "ja", "src", "tgt", 
 _ROWS = frozenset({".json", ".jsonl", ".csv", ".tsv", ".parquet"})
 _PICTURES = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".webp": "WEBP", ".bmp": "BMP"}
 _PICTURE = (640, 480)  # as most of COCO
+_ENCODED = 4  # width, height, channels, and the form of the file
 _SAYS = {
     kind: frozenset(words.split())
     for kind, words in tomllib.loads(Path(__file__).with_name("file_names.toml").read_text(encoding="utf-8")).items()
@@ -86,7 +88,9 @@ def rows_of(columns: dict[str, Any], count: int = ROWS) -> list[dict[str, Any]]:
 
 
 def _held(value: Any, number: int) -> Any:
-    return f"made_up_{number % 16}.jpg" if isinstance(value, tuple) else value
+    if not isinstance(value, tuple):
+        return value
+    return _picture(value[3], value[:2]) if len(value) == _ENCODED else f"made_up_{number % 16}.jpg"
 
 
 def content(path: str, columns: dict[str, Any], *, array: bool) -> bytes:
@@ -129,9 +133,10 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
     return file.getvalue()
 
 
-def _picture(form: str) -> bytes:
+@cache
+def _picture(form: str, size: tuple[int, int] = _PICTURE) -> bytes:
     from PIL import Image  # type: ignore[import-not-found]
 
     file = io.BytesIO()
-    Image.new("RGB", _PICTURE).save(file, form)
+    Image.new("RGB", size).save(file, form)
     return file.getvalue()

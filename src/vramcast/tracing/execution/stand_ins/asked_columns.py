@@ -16,6 +16,7 @@ _GUESSED: tuple[tuple[tuple[str, ...], Any], ...] = (
     (("messages", "conversation", "conversations"), "chat:250"),
     (("label", "labels"), "label:2"),
     (("image", "img"), "image:512x512"),
+    (("image_bytes", "img_bytes"), "encoded:512x512"),
     (("audio",), "audio:16000x10"),
     (("chosen", "rejected", "output", "response", "answer", "completion", "target", "summary", "solution"), "text:100"),
     (("text", "content", "document", "article", "context", "story", "code"), "text:250"),

@@ -24,7 +24,7 @@ def _transformers(modeling_utils: Any, session: Session) -> None:
 
         if config is None or isinstance(config, str):
             known = {k: options[k] for k in _OF_THE_CONFIG if k in options}
-            config = transformers.AutoConfig.from_pretrained(config or name, **known)
+            config = _own_part(cls, transformers.AutoConfig.from_pretrained(config or name, **known))
         if options.get("attn_implementation"):
             config._attn_implementation = options["attn_implementation"]
         dtype = _dtype(options.get("dtype", options.get("torch_dtype", _usual(transformers.__version__))), config)
@@ -40,6 +40,13 @@ def _transformers(modeling_utils: Any, session: Session) -> None:
         return model.eval()
 
     modeling_utils.PreTrainedModel.from_pretrained = classmethod(from_pretrained)
+
+
+def _own_part(cls: Any, config: Any) -> Any:
+    """The part of a config that a tower asked for by its own class is built of, as that class's own config reads it."""
+    own = getattr(cls, "config_class", None)
+    part = getattr(config, getattr(own, "base_config_key", "") or "", None)
+    return part if own is not None and not isinstance(config, own) and isinstance(part, own) else config
 
 
 _OF_THE_CONFIG = ("revision", "token", "cache_dir", "local_files_only", "subfolder", "trust_remote_code")

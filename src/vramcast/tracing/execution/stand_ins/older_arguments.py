@@ -24,6 +24,7 @@ def install(session: Session) -> None:
     told = teller(session)
     when_imported("transformers.training_args", lambda module: _built(module.TrainingArguments, told))
     when_imported("transformers.training_args", lambda module: _readable(module.TrainingArguments))
+    when_imported("transformers.training_args", lambda module: _derived(module.TrainingArguments, told))
     when_imported("transformers.training_args_seq2seq", lambda module: _built(module.Seq2SeqTrainingArguments, told))
     when_imported("transformers.hf_argparser", lambda module: _parsed(module.HfArgumentParser, told))
     when_imported("transformers.trainer", lambda module: _trained(module.Trainer, told))
@@ -74,6 +75,21 @@ def _built(owner: Any, told: Told, also: dict[str, str] | None = None) -> None:
         original(self, *args, **today(named, known, told))
 
     owner.__init__ = make
+
+
+def _derived(owner: Any, told: Told) -> None:
+    """The same of classes that derive from it later: a dataclass writes an ``__init__`` of its own for each."""
+    library: Any = dataclasses
+    original = library._process_class
+
+    @functools.wraps(original)
+    def process(cls: Any, *args: Any, **options: Any) -> Any:
+        made = original(cls, *args, **options)
+        if isinstance(made, type) and issubclass(made, owner) and "__init__" in vars(made):
+            _built(made, told)
+        return made
+
+    library._process_class = process
 
 
 def _readable(owner: Any) -> None:

@@ -1,0 +1,67 @@
+"""What programs of earlier years ask of tokenizers, towers, arguments and the hub, as far as no memory hangs on it."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from small_scripts import STEPS, trace_without_hub
+
+pytestmark = pytest.mark.torch
+pytest.importorskip("torch")
+
+_TOKENIZER = """
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("FacebookAI/roberta-base")
+first, second = tokenizer.encode("a page of text", add_special_tokens=False), list(range(5, 45))
+pair = tokenizer.prepare_for_model(first, second, truncation="only_second", max_length=20, padding=False)
+whole = tokenizer("a page of text", "a page", truncation="only_second", max_length=20)
+count = len(first)
+assert len(pair["input_ids"]) == 20 and pair["input_ids"][:count + 3] == whole["input_ids"][:count + 3], (pair, whole)
+assert tokenizer.prepare_for_model(first)["input_ids"] == tokenizer("a page of text")["input_ids"]
+"""
+
+_TOWER = """
+from transformers import CLIPTextModel
+tower = CLIPTextModel.from_pretrained("openai/clip-vit-large-patch14")
+assert tower.config.hidden_size == 768
+assert sum(each.numel() for each in tower.parameters()) == 123_060_480
+"""
+
+_ARGUMENTS = """
+from dataclasses import dataclass
+from transformers import TrainingArguments
+@dataclass
+class Own(TrainingArguments):
+    margin: float = 0.5
+made = Own(output_dir="out", evaluation_strategy="steps", margin=0.25, report_to=[], use_cpu=True)
+assert (made.eval_strategy.value, made.margin) == ("steps", 0.25)
+"""
+
+_HUB = """
+from huggingface_hub import HfApi, create_repo, upload_folder
+assert create_repo(repo_id="mine", exist_ok=True).repo_id == "you/mine"
+assert HfApi().upload_folder(repo_id="you/mine", folder_path=".") is None
+try:
+    create_repo(repo_id="a/b/c")
+except ValueError:
+    pass
+else:
+    raise AssertionError
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (_TOKENIZER, "prepare_for_model is of an earlier version"),
+        (_TOWER, "openai/clip-vit-large-patch14 is not here"),
+        (_ARGUMENTS, "evaluation_strategy is an argument of an earlier version"),
+        (_HUB, "nothing was sent to the hub"),
+    ],
+)
+def test_ways_of_before_go_on_and_are_told(tmp_path: Path, text: str, told: str) -> None:
+    if find_spec("transformers") is None:
+        pytest.skip("transformers is not installed")
+    result = trace_without_hub(tmp_path, text + STEPS).result
+    assert (result.error, result.steps) == ("", 2)
+    assert any(told in note for note in result.notes), result.notes
