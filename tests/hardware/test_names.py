@@ -150,6 +150,28 @@ def test_macs_and_chinese_names() -> None:
         find_accelerator("cpu")
 
 
+@pytest.mark.parametrize(
+    ("typed", "card"),
+    [
+        ("MacBook Pro 64GB", "apple-m4-pro-64"),
+        ("mac studio 512gb", "apple-m3-ultra-512"),
+        ("mac mini 64 GB", "apple-m4-pro-64"),
+        ("Mac Book Air 24GB", "apple-m2-24"),
+        ("mac pro 192gb", "apple-m2-ultra-192"),
+        ("my 64gb mac", None),
+        ("imac 512gb", None),
+    ],
+)
+def test_a_mac_named_by_its_box_and_memory_takes_its_slowest_chip(typed: str, card: str | None) -> None:
+    if card is None:
+        with pytest.raises(QuestionError):
+            find_accelerator(typed)
+        return
+    found, assumed = match_accelerator(typed)
+    assert found.id == card
+    assert all("the slowest memory is taken" in one.because for one in assumed)
+
+
 def test_every_machine_names_cards_of_the_catalogue() -> None:
     from vramcast.hardware.machines import _AWS, _GOOGLE, _NAMED
 

@@ -19,6 +19,7 @@ from vramcast.asking.plain_words import (
     BEFORE,
     BOTH,
     CARD_BEHIND,
+    CARDS,
     CLUSTER,
     COUNTED,
     DTYPES,
@@ -179,15 +180,15 @@ def _positions(model: str) -> int:
 
 
 def _planned(model: str, said: _PlainLine) -> PlainQuestion:
-    """How many cards, or which of several: the ranking by fewest."""
+    """How many cards: the ranking by fewest. Which of several cards: the ranking by time, whatever their number."""
     settings, most = said.settings, CLUSTER if said.trains else ""
     offers = [f"--gpu={said.card}x{most}" if most else f"--gpu={said.card}"] if said.card else [f"--gpu={c}" for c in said.cards]
     if said.trains:
         known = [flag for flag in _training_flags(settings) if flag.startswith(("--method", "--seq", "--samples"))]
-        return PlainQuestion(command="plan train", model=model, flags=(*offers, *known, "--by=cards"))
+        return PlainQuestion(command="plan train", model=model, flags=(*offers, *known, "--by=cards" if said.card else "--by=time"))
     load = [f"--{flag}={settings[name]}" for name, flag in (("context", "context"), ("concurrency", "users")) if name in settings]
     bits = ["--bits=16"] if "dtype" in settings else []
-    return PlainQuestion(command="plan", model=model, flags=(*offers, *load, *bits, "--by=cards"))
+    return PlainQuestion(command="plan", model=model, flags=(*offers, *load, *bits, "--by=cards" if said.card else "--by=speed"))
 
 
 def _shares_the_hosts_memory(card: str) -> bool:
@@ -310,10 +311,10 @@ def _card(line: str) -> tuple[str, int, str]:
         before, after = BEFORE.search(line[:start]), AFTER.match(line[end:])
         count = (before[1] if before else (after[1] or after[2]) if after else "1").lower()
         rest = f"{line[: before.start() if before else start]} {line[end + (after.end() if after else 0) :]}"
-        number, name = NUMBERS.get(count) or int(count), PLURAL.sub("", name)
+        number = NUMBERS.get(count) or int(count)
         if (counted := COUNTED.match(name)) and number == 1 and _is_card(counted[2]):
             number, name = int(counted[1]), counted[2]
-        return name, number, " ".join(rest.split())
+        return _singular(name), number, " ".join(rest.split())
     return "", 1, line
 
 
@@ -333,9 +334,17 @@ def _is_card(name: str) -> bool:
     if re.fullmatch(r"[\d.]{1,3}[bkm]?|\d{1,3}|local|any|[x×*]|.*\d[x×*]", name, re.I) or ASKING.fullmatch(name):
         return False
     try:
-        return named_cards(PLURAL.sub("", name)).gpu is not None
+        return named_cards(_singular(name)).gpu is not None
     except VramcastError:
         return False
+
+
+def _singular(name: str) -> str:
+    """One card of the name: ``H100s`` are several of one kind, an ``L40S`` is a card of its own."""
+    from vramcast.hardware.cards import fitting
+
+    name = CARDS.sub("", name)
+    return name if fitting(name) else PLURAL.sub("", name)
 
 
 def _serving_flags(said: dict[str, str], card: str) -> list[str]:

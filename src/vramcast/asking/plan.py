@@ -115,7 +115,7 @@ def wanted_of(model: str, words: dict[str, Any], *, positions: int = 0) -> "tupl
         model=model, offers=offers_of(words.get("gpu"), most=_most(words)), engines=_engines(words.get("engine")), rate=rate,
         cached=min(0.999, share_of(words, "cached") or 0.0), ttft_s=ttft, tpot_s=tpot, least_bits=_bits(words), order=order,
         acceptance=drafts.get("mtp"), looked_up=drafts.get("ngram"), apart=bool(words.get("disagg")),
-        rented=_any_card(words.get("gpu")),
+        rented=_any_card(words.get("gpu")), any_engine=not words.get("engine"),
         **counts,
     )  # fmt: skip
     return wanted, tuple(assumed)

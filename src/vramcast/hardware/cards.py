@@ -17,7 +17,7 @@ import msgspec
 
 from vramcast.errors import QuestionError, nearest, unknown_name
 from vramcast.hardware.accelerator import Accelerator, catalogue
-from vramcast.hardware.machines import machine_cards, without_seller
+from vramcast.hardware.machines import mac_chips, machine_cards, without_seller
 from vramcast.ledger import Assumption
 from vramcast.units import GiB, gib, parse_bytes
 from vramcast.untrusted import shown
@@ -36,7 +36,7 @@ _NOISE = frozenset({
     "class", "vram", "memory", "each", "macbook", "mac", "imac", "studio", "mini", "air", "gaming", "huawei", "ac", "corporation",
     "mtt", "moore", "threads", "metax", "cambricon", "hygon", "dcu", "biren", "iluvatar", "kunlun", "kunlunxin", "aws",
 })  # fmt: skip
-_MAC = re.compile(r"\bmac\s*(book\s*)?pro\b")  # the Pro of a MacBook Pro is not that of an M3 Pro
+_MAC = re.compile(r"\bmac\s*(book(\s*pro)?|pro)\b")  # the Pro of a MacBook Pro is not that of an M3 Pro
 _CHINESE = {
     "华为": "huawei ", "昇腾": "ascend ", "英伟达": "nvidia ", "苹果": "apple ", "摩尔线程": "mtt ", "天垓": "bi-v",
     "智铠": "mr-v",
@@ -134,6 +134,15 @@ def _sliced(name: str) -> tuple[Accelerator, tuple[Assumption, ...]] | None:
     return card, (Assumption("gpu", card.name, because),)
 
 
+def _macs(name: str) -> list[Accelerator]:
+    """The chips of a Mac that is named by its box and its memory ("MacBook Pro 64GB"), the slowest memory first."""
+    spoken, chips = take_apart(name), mac_chips(name)
+    if spoken.key or not spoken.size:
+        return []
+    parts = [part for part in catalogue().values() if part.vendor == "Apple" and set(chips) & set(part.keys)]
+    return sorted(_closest_size(parts, spoken.size), key=lambda part: part.bandwidth_bytes_per_s)
+
+
 def _rebuilt(name: str) -> tuple[Accelerator, tuple[Assumption, ...]] | None:
     """The part whose name fits but not its size, with the memory that was typed; None where no part has the name.
 
@@ -226,7 +235,7 @@ def take_apart(text: str) -> Spoken:
 
 def fitting(name: str) -> list[Accelerator]:
     """Parts that agree with all that was said, the one to take first; a bare last number may be the size ("A100-80")."""
-    return list(_agreeing(name) or _agreeing(_BARE_SIZE.sub(r"\1gb", name.strip())))
+    return list(_agreeing(name) or _agreeing(_BARE_SIZE.sub(r"\1gb", name.strip())) or _macs(name))
 
 
 @lru_cache(maxsize=512)  # a question asks the same name some twelve times
@@ -258,7 +267,9 @@ def _assumed(name: str, parts: list[Accelerator]) -> tuple[Assumption, ...]:
     if len(parts) == 1:
         return ()
     others = ", ".join(part.name for part in parts)
-    because = f"{name.strip()!r} may be {others}: the smallest memory is taken, then SXM before PCIe"
+    alike = len({part.sold_bytes for part in parts}) == 1 and not parts[0].form
+    taken = "the slowest memory is taken" if alike else "the smallest memory is taken, then SXM before PCIe"
+    because = f"{name.strip()!r} may be {others}: {taken}"
     return (Assumption("gpu", parts[0].name, because),)
 
 

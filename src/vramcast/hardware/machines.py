@@ -45,6 +45,24 @@ _NAMED = {
     "kaggle t4": "T4x2", "kaggle t4 x2": "T4x2",
 }  # fmt: skip
 
+# The chips that a Mac was sold with, by what is printed on its box (Apple, technical specifications of each model, 2020 to 2026).
+# A longer name stands before the shorter one that it holds.
+_MACS = {
+    "macbook air": "m1 m2 m3 m4 m5",
+    "macbook": "m1 m1pro m1max m2 m2pro m2max m3 m3pro m3max m4 m4pro m4max m5 m5pro m5max",
+    "mac mini": "m1 m2 m2pro m4 m4pro",
+    "mac studio": "m1max m1ultra m2max m2ultra m3ultra m4max",
+    "mac pro": "m2ultra",
+    "imac": "m1 m3 m4",
+    "mac": "m1 m1pro m1max m1ultra m2 m2pro m2max m2ultra m3 m3pro m3max m3ultra m4 m4pro m4max m5 m5pro m5max",
+}
+
+
+def mac_chips(text: str) -> tuple[str, ...]:
+    """The chips that a Mac of that name may hold, as keys of the catalogue; none where the text names no Mac."""
+    name = re.sub(r"\bmac\s+book\b", "macbook", " ".join(text.lower().split()))
+    return next((tuple(chips.split()) for mac, chips in _MACS.items() if re.search(rf"\b{mac}\b", name)), ())
+
 
 def machine_cards(text: str) -> str | None:
     """The cards of a machine in words that ``parse_gpus`` reads (``A10Gx4``), None where the text names no machine."""

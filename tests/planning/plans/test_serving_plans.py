@@ -281,9 +281,20 @@ def test_a_card_on_which_no_engine_starts_is_told() -> None:
 
 def test_a_card_for_llama_cpp_alone_names_it_and_its_own_type_of_cache() -> None:
     with pytest.raises(UnmodelledError, match=r"llama\.cpp runs on Apple M4 16GB: add --engine llama_cpp"):
-        vramcast.plan("serve", "Qwen/Qwen3-8B", users=2, gpu="M4")
+        vramcast.plan("serve", "Qwen/Qwen3-8B", users=2, gpu="M4", engine="vllm")
     best = vramcast.plan("serve", "Qwen/Qwen3-8B", users=2, gpu="M4", engine="llama_cpp").ranked[0]
     assert best.setting.cache == best.question.kv_dtype == "q8_0"
+
+
+def test_llama_cpp_is_asked_for_named_cards_that_no_server_fills() -> None:
+    """Layers in host memory were offered before: 734 ms a token under vLLM where the file of four bits takes 63."""
+    plan = vramcast.plan("serve", "meta-llama/Llama-3.3-70B-Instruct", gpu=["3090x2", "L4x8"], by="speed")
+    asked = {(choice.setting.card.id, choice.setting.engine) for choice in plan.ranked}
+    assert ("rtx-3090", "llama_cpp") in asked and ("l4", "llama_cpp") not in asked
+    told = next(one for one in plan.assumed if one.name == "engine")
+    assert told.value == "llama_cpp on GeForce RTX 3090"
+    best = next(choice for choice in plan.ranked if choice.setting.card.id == "rtx-3090")
+    assert best.setting.engine == "llama_cpp" and best.tpot_s < 0.1
 
 
 def test_where_the_rate_is_out_of_reach_only_what_comes_near_is_a_choice() -> None:

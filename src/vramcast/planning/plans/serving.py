@@ -13,6 +13,7 @@ from vramcast.models.inventory import Model
 from vramcast.planning.plans.choices import Choice, Joined, Judge
 from vramcast.planning.plans.disaggregated import DisaggregatedChoice, disaggregated
 from vramcast.planning.plans.layouts import drafting, layouts, on_host
+from vramcast.planning.plans.offers import Offer
 from vramcast.planning.plans.plan import Plan, prices_taken
 from vramcast.planning.plans.serving_table import Columns, Fitting, fitting, one_by_one, timed
 from vramcast.planning.plans.wanted import Setting, Wanted
@@ -61,9 +62,15 @@ def plan_serving(
     check_numpy()
     if encodes_only(model):
         raise QuestionError(f"a plan ranks tokens, and {model.id} makes vectors: vramcast serve {model.id} --gpu CARD --prompt N")
+    watch = watch or (lambda done, of: None)
     settings, refused = list(_settings(wanted, model)), dict[str, int]()
-    refused |= dict.fromkeys(_cards_without_engine(wanted), 0)
-    tables = list(_tables(wanted, settings, refused, watch or (lambda done, of: None)))
+    tables = list(_tables(wanted, settings, refused, watch))
+    if wanted.any_engine and (left := _not_held(wanted, tables)):
+        alone = msgspec.structs.replace(wanted, offers=left, engines=("llama_cpp",))
+        settings += (others := list(_settings(alone, model)))
+        tables += _tables(alone, others, refused, watch)
+        assumed = (*assumed, *_by_llama_cpp(left, others))
+    refused |= dict.fromkeys(_cards_without_engine(wanted, settings), 0)
     if not tables:
         raise UnmodelledError(f"no deployment can be forecast: {_because(wanted, refused, model)}")
     plan = ServingPlan(
@@ -74,6 +81,21 @@ def plan_serving(
     if not any(len(table.gpus) for table in shown):  # what is read from the host is slower: only where no cards hold all
         shown = tables
     return _ranked(plan, Joined(wanted, shown), shown)
+
+
+def _not_held(wanted: Wanted, tables: Sequence[Columns]) -> tuple[Offer, ...]:
+    """The named cards too small for the whole model under every server, and those that no server starts on."""
+    held = {table.setting.card.id for table in tables if len(table.gpus) and not table.setting.layout.on_host}
+    small = {table.setting.card.id for table in tables} - held
+    left = (one for one in wanted.offers if one.card.id in small or all(why_not(engine, one.card) for engine in wanted.engines))
+    return () if wanted.rented else tuple(left)
+
+
+def _by_llama_cpp(offers: Sequence[Offer], settings: Sequence[Setting]) -> tuple[Assumption, ...]:
+    """Which cards llama.cpp is asked for although nobody named it."""
+    names = dict.fromkeys(offer.card.name for offer in offers if any(one.card.id == offer.card.id for one in settings))
+    because = "none of the servers holds the whole model there; --engine says another"
+    return (Assumption("engine", f"llama_cpp on {', '.join(names)}", because),) if names else ()
 
 
 def _releases(wanted: Wanted, model: Model) -> tuple[Assumption, ...]:
@@ -129,13 +151,12 @@ def _settings(wanted: Wanted, model: Model) -> Iterator[Setting]:
                             yield Setting(weights=own, engine=engine, offer=offer, layout=held_at, kv_dtype=kv_dtype)
 
 
-def _cards_without_engine(wanted: Wanted) -> list[str]:
-    """Why the engines asked do not start on a card, for cards on which none does, and what does."""
-    reasons = [[why_not(engine, offer.card) for engine in wanted.engines] for offer in wanted.offers]
-    return [
-        "; ".join(str(why) for why in own) + _next_step(offer.card)
-        for offer, own in zip(wanted.offers, reasons, strict=True) if all(own)
-    ]  # fmt: skip
+def _cards_without_engine(wanted: Wanted, settings: Sequence[Setting]) -> list[str]:
+    """Why the engines asked do not start on a card, for cards that no structure uses, and what does."""
+    used = {one.card.id for one in settings}
+    unused = [offer.card for offer in wanted.offers if offer.card.id not in used]
+    reasons = [[why_not(engine, card) for engine in wanted.engines] for card in unused]
+    return ["; ".join(map(str, own)) + _next_step(card) for card, own in zip(unused, reasons, strict=True) if all(own)]
 
 
 def _because(wanted: Wanted, refused: dict[str, int], model: Model) -> str:

@@ -39,6 +39,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     looked_up: float | None = None
     apart: bool = False
     rented: bool = False
+    any_engine: bool = False
     order: str = "cost"
 
     def __post_init__(self) -> None:
