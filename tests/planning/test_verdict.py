@@ -1,10 +1,13 @@
 """The verdict follows the margin, and the interval decides how sure it is."""
 
+import re
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import vramcast
 from vramcast.ledger import Fit, Instant, Interval, RankMemory, Term
 from vramcast.planning.verdict import Load, exit_code, headline, judge, log_normal
 from vramcast.units import GiB
@@ -54,6 +57,15 @@ def test_an_engine_that_starts_and_serves_fewer_says_so() -> None:
 def test_an_engine_told_to_run_fewer_serves_them_partly_whatever_memory_there_is() -> None:
     fit = around(40 * GiB, 20 * GiB, load=load(at_once=50.0, most=4))
     assert (fit.verdict, headline(fit)) == ("partly", "starts; runs 4 of 5 at once, the most it is told to")
+
+
+def test_what_ranks_hold_together_is_never_more_than_was_asked() -> None:
+    """Eight ranks with room for 2.65 sequences each were told as 21.2 of 20 at once, although four of them are dealt three."""
+    fit = vramcast.serve(
+        "deepseek-ai/DeepSeek-R1", gpu="H200-SXM-141GBx8", context=128_000, concurrency=20, engine="vllm", tp=1, dp=8, ep=8
+    ).fit
+    assert fit.verdict == "partly"
+    assert float(re.findall(r"([\d.]+) of 20 at once", headline(fit))[0]) < 20
 
 
 def test_what_is_claimed_beyond_the_card_never_fits() -> None:

@@ -228,15 +228,22 @@ def _load(answer: "Answer", worst: RankMemory, margin_bytes: int, chance: Chance
     beyond = answer.wanted_bytes - (answer.cache.request_bytes if resolved.question.engine == "vllm" else 0)
     starts = chance(worst.needed_bytes + margin_bytes + beyond)
     groups, most = resolved.groups, resolved.options.get(MOST_AT_ONCE[resolved.question.engine])
+    held = answer.max_concurrency if resolved.live_tokens == resolved.context else answer.at_once
     return Load(
         asked=resolved.requests,
-        at_once=groups * (answer.max_concurrency if resolved.live_tokens == resolved.context else answer.at_once),
+        at_once=_spread_evenly(resolved.requests, groups, held),
         context=resolved.context,
         longest=answer.max_context,
         starts=float(margin_bytes + beyond >= 0) if starts is None else starts,
         most=most and groups * most,
         typical=groups * answer.at_once if resolved.typical_tokens != resolved.live_tokens else None,
     )
+
+
+def _spread_evenly(requests: int, groups: int, held: float) -> float:
+    """Requests that run at once where each group of ranks holds ``held``: dealt out evenly, some get one more."""
+    fewer, more = divmod(requests, groups)
+    return more * min(held, fewer + 1) + (groups - more) * min(held, fewer)
 
 
 def _refusal(answer: "Answer", card: Accelerator) -> str:
