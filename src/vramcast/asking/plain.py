@@ -182,13 +182,14 @@ def _positions(model: str) -> int:
 def _planned(model: str, said: _PlainLine) -> PlainQuestion:
     """How many cards: the ranking by fewest. Which of several cards: the ranking by time, whatever their number."""
     settings, most = said.settings, CLUSTER if said.trains else ""
+    order = "--by=cards" if said.card else f"--by={'time' if said.trains else 'speed'}"
     offers = [f"--gpu={said.card}x{most}" if most else f"--gpu={said.card}"] if said.card else [f"--gpu={c}" for c in said.cards]
     if said.trains:
         known = [flag for flag in _training_flags(settings) if flag.startswith(("--method", "--seq", "--samples"))]
-        return PlainQuestion(command="plan train", model=model, flags=(*offers, *known, "--by=cards" if said.card else "--by=time"))
+        return PlainQuestion(command="plan train", model=model, flags=(*offers, *known, order))
     load = [f"--{flag}={settings[name]}" for name, flag in (("context", "context"), ("concurrency", "users")) if name in settings]
     bits = ["--bits=16"] if "dtype" in settings else []
-    return PlainQuestion(command="plan", model=model, flags=(*offers, *load, *bits, "--by=cards" if said.card else "--by=speed"))
+    return PlainQuestion(command="plan", model=model, flags=(*offers, *load, *bits, order))
 
 
 def _shares_the_hosts_memory(card: str) -> bool:
