@@ -12,12 +12,12 @@ from vramcast.models.families import read_config
 from vramcast.models.families.registry import MODULES
 from vramcast.models.sharding import every_stage
 from vramcast.serving.engines.layouts import front_split
-from vramcast.serving.engines.transformers.cache import Holding
+from vramcast.serving.engines.transformers.cache import CacheStorage
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 PROMPT = 40
-HOLDING = Holding(version=(5, 23), element=2, activation=2)
+HOLDING = CacheStorage(version=(5, 23), element=2, activation=2)
 # What a forward needs beside what a count needs.
 MROPE = {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}}
 RUNNABLE: dict[str, dict[str, Any]] = {

@@ -22,7 +22,7 @@ from vramcast.workload import Training
 _COUNTERS = ("allocated", "reserved", "device")
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True):
+class PeakComparison(msgspec.Struct, frozen=True, kw_only=True):
     """Peaks of this process's card in bytes by counter, measured and forecast. ``measured`` is empty where there is no GPU."""
 
     question: Training
@@ -84,11 +84,11 @@ class Watched:
         except QuestionError:
             return f"{own.total_memory / GiB:.2f}GiB"
 
-    def end(self, asked: Callable[[], tuple[Asked[Training], Model]]) -> Beside | None:
+    def end(self, asked: Callable[[], tuple[Asked[Training], Model]]) -> PeakComparison | None:
         """Read the peaks, ask the same run, tell both, keep a case; None where nothing could be forecast."""
         try:
             measured = {k: v for k, v in (self._counters.peaks() if self._counters else {}).items() if k in _COUNTERS}
-            found = _beside(*asked(), gpu=self.card(), measured=measured)
+            found = _compared(*asked(), gpu=self.card(), measured=measured)
             if self.cases is not None and measured:
                 with Path(self.cases).expanduser().open("ab") as file:
                     file.write(encode_case(_case(found)))
@@ -99,15 +99,15 @@ class Watched:
         return found
 
 
-def _beside(asked: Asked[Training], model: Model, *, gpu: str, measured: dict[str, float]) -> Beside:
+def _compared(asked: Asked[Training], model: Model, *, gpu: str, measured: dict[str, float]) -> PeakComparison:
     from vramcast.planning.core import core_of
 
     worst: RankMemory = core_of(asked.question, model=model)[0]
     said = {"allocated": worst.allocated_bytes, "reserved": worst.reserved_bytes, "device": worst.device_bytes}
-    return Beside(question=asked.question, gpu=gpu, measured=measured, forecast=said, instant=worst.peak.name)
+    return PeakComparison(question=asked.question, gpu=gpu, measured=measured, forecast=said, instant=worst.peak.name)
 
 
-def _case(found: Beside) -> Case:
+def _case(found: PeakComparison) -> Case:
     from vramcast.measuring.counters import library_versions
 
     own = found.question

@@ -9,7 +9,7 @@ except ImportError:
     from pytorch_lightning import Callback
 
 from vramcast.asking.asked import Asked
-from vramcast.callbacks.beside import Beside, Watched
+from vramcast.callbacks.beside import PeakComparison, Watched
 from vramcast.errors import QuestionError
 from vramcast.models.inventory import Model
 from vramcast.workload import Training
@@ -31,7 +31,7 @@ class LightningPeak(Callback):  # type: ignore[misc]
         super().__init__()
         self.model, self.words = model, words
         self.watched = Watched(cases=cases, gpu=gpu)
-        self.beside: Beside | None = None
+        self.beside: PeakComparison | None = None
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Count from here on."""

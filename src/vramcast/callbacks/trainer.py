@@ -7,7 +7,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from vramcast.asking.asked import Asked
-from vramcast.callbacks.beside import Beside, Watched
+from vramcast.callbacks.beside import PeakComparison, Watched
 from vramcast.models.inventory import Model
 from vramcast.workload import Training
 
@@ -21,7 +21,7 @@ class TrainerPeak(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, *, cases: str | PathLike[str] | None = None, gpu: str | None = None) -> None:
         self.watched = Watched(cases=cases, gpu=gpu)
-        self.beside: Beside | None = None
+        self.beside: PeakComparison | None = None
         self._hook: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -25,7 +25,7 @@ from vramcast.speed.deployment import Deployment
 from vramcast.speed.kernels.law import Estimate
 from vramcast.speed.scales import Scales
 from vramcast.speed.stream_rows import Stream
-from vramcast.speed.streams import Beside, StreamClock, beside, stream_of
+from vramcast.speed.streams import StepOverhead, StreamClock, overhead_of, stream_of
 from vramcast.speed.timing import Clock
 from vramcast.units import gib, time_text
 
@@ -81,11 +81,11 @@ class Step:
         """Whether data-parallel ranks' rows meet in it."""
         return isinstance(one, ExpertProducts)
 
-    def _beside(self, found: tuple[Operation, ...]) -> Beside | None:
+    def _beside(self, found: tuple[Operation, ...]) -> StepOverhead | None:
         """What an engine without kernel tables adds to its operations, at the machine's own host factor."""
         if self.stream is None:
             return None
-        bare = beside(self.stream, found, layers=self.on.model.layers, hops=self.on.hops, places=self.on.places)
+        bare = overhead_of(self.stream, found, layers=self.on.model.layers, hops=self.on.hops, places=self.on.places)
         factor = self.on.scales.host
         return replace(bare, host_s=bare.host_s * factor, gpu_s=bare.gpu_s * factor)
 

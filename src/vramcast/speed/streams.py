@@ -128,7 +128,7 @@ class StreamClock:
 FORMULA = "max(bandwidth + unpack, compute) + scores + host"
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True):
+class StepOverhead(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of a step beside its operations: ``host_s`` runs before, after or (``eager``) beside them, ``gpu_s`` adds to them.
 
     ``waits``: the host stands still while the GPU works, so that both add in an eager engine too.
@@ -139,7 +139,7 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
     waits: bool
 
 
-def beside(row: Stream, found: Iterable[Operation], *, layers: int, hops: int, places: Places) -> Beside:
+def overhead_of(row: Stream, found: Iterable[Operation], *, layers: int, hops: int, places: Places) -> StepOverhead:
     """What a step costs beside its bytes and FLOPs: by step, layer, module, looped expert, collective, further card, host."""
     host, gpu, waits = row.step_s + row.layer_s * layers, row.kernels_s * layers + row.hop_s * hops, False
     for one in found:
@@ -154,7 +154,7 @@ def beside(row: Stream, found: Iterable[Operation], *, layers: int, hops: int, p
             gpu += one.count * row.exchange_s
         elif isinstance(one, Recurrence) and isinstance(one.mixer, GatedDeltaNet):
             gpu += one.count * row.delta_s
-    return Beside(host_s=host, gpu_s=gpu, waits=waits)
+    return StepOverhead(host_s=host, gpu_s=gpu, waits=waits)
 
 
 def _modules(one: Linear) -> int:

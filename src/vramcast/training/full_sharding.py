@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from vramcast.quantity import Quantity, bytes_, maximum, summed
 from vramcast.training.gathers import copied_out, flattening, gathered, is_cut, reduced_before, reducing
-from vramcast.training.moment import Alive
+from vramcast.training.moment import LiveBytes
 from vramcast.training.structure import Rank
 
 ROOT = "gradients of the root unit"
@@ -63,14 +63,14 @@ def adapters_come_ahead(rank: Rank) -> bool:
     return recipe.sharding.kind == "fsdp1" and recipe.task.method == "adapter" and not around
 
 
-def root_reduced(rank: Rank) -> Iterator[tuple[str, Alive]]:
+def root_reduced(rank: Rank) -> Iterator[tuple[str, LiveBytes]]:
     """FSDP1 reduces the root unit last: all its gradients, each and in the flat one, while it is whole and all else is cut."""
     recipe, units = rank.recipe, rank.units
     if not cuts_units(rank) or recipe.sharding.kind != "fsdp1" or recipe.sharding.separate_ends or not units.ends:
         return
     yield (
         ROOT,
-        Alive(
+        LiveBytes(
             gradients=rank.states.gradients if rank.finds_gradients else cut_gradients(rank, units.depth),
             loss=rank.loss.held,
             temporaries=flattening(recipe, units, units.ends),
@@ -79,7 +79,7 @@ def root_reduced(rank: Rank) -> Iterator[tuple[str, Alive]]:
     )
 
 
-def copies_out(rank: Rank) -> Iterator[tuple[str, Alive]]:
+def copies_out(rank: Rank) -> Iterator[tuple[str, LiveBytes]]:
     """FSDP2's forward copies a unit out of the buffer in which it came, while that of the unit before still lives.
 
     Once at the first block, once at the last, and at those between that are unlike their neighbours.
@@ -96,7 +96,7 @@ def copies_out(rank: Rank) -> Iterator[tuple[str, Alive]]:
         if ahead is not None:
             yield (
                 f"gathering the {name} block",
-                Alive(
+                LiveBytes(
                     activations=waiting,
                     tower=rank.tower.held,
                     gathered=gathered(rank.recipe, units, blocks=1, ends="none", place=place),

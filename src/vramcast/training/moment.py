@@ -34,7 +34,7 @@ SOURCES = {
 """Where each term's rule was read."""
 
 
-class Alive(msgspec.Struct, frozen=True, kw_only=True):
+class LiveBytes(msgspec.Struct, frozen=True, kw_only=True):
     """What is alive at one moment beside what stays from step to step.
 
     ``gradients``: None where they are those that the micro-batch began with. ``activations`` of the decoder's layers and
@@ -76,7 +76,7 @@ class Moments:
         source = "DeepSpeed 0.19.8, runtime/engine.py: module.to(device)" if cut else "transformers, quantizers/base.py"
         return Instant(name=LOAD, terms=_term("weights", self.rank.states.loaded, source))
 
-    def at(self, name: str, alive: Alive) -> Instant:
+    def at(self, name: str, alive: LiveBytes) -> Instant:
         """The instant: what stays, and what is alive beside it, in the order of the ledger."""
         terms = (
             *self.weights,
@@ -94,7 +94,7 @@ class Moments:
         )
         return Instant(name=name, terms=terms)
 
-    def _reduces(self, name: str, alive: Alive) -> bool:
+    def _reduces(self, name: str, alive: LiveBytes) -> bool:
         """Whether the buckets that gradients are reduced in exist."""
         since = self.rank.recipe.sharding.buckets_from
         if since == "start":
@@ -102,7 +102,7 @@ class Moments:
         without = alive.between_steps or name in (FORWARD, LOSS, OVERFLOW, STEP) or name.startswith(SEEING)
         return not without and (name != LOSS_BACKWARD or since == "loss")
 
-    def _gradients(self, name: str, alive: Alive) -> Quantity:
+    def _gradients(self, name: str, alive: LiveBytes) -> Quantity:
         """Gradients at a moment: those it says, narrow ones of this backward beside them, or whole ones while accumulating."""
         rank, recipe = self.rank, self.rank.recipe
         gradients = rank.starting_gradients if alive.gradients is None else alive.gradients
@@ -116,7 +116,7 @@ class Moments:
             return self.rank.states.whole_gradients
         return gradients
 
-    def _activations(self, alive: Alive) -> tuple[Term, ...]:
+    def _activations(self, alive: LiveBytes) -> tuple[Term, ...]:
         """What waits for backward, opened by the operation that made it while all of it waits."""
         if alive.activations is not self.rank.layers.waiting:
             return self._saved(alive, waiting=False)
@@ -124,7 +124,7 @@ class Moments:
             self.all_saved = self._saved(alive, waiting=True)
         return self.all_saved
 
-    def _saved(self, alive: Alive, *, waiting: bool) -> tuple[Term, ...]:
+    def _saved(self, alive: LiveBytes, *, waiting: bool) -> tuple[Term, ...]:
         size = bytes_(alive.activations + alive.tower)
         if not is_there(size):
             return ()
@@ -138,7 +138,7 @@ class Moments:
         )
         return (term,)
 
-    def _opened(self, alive: Alive, *, waiting: bool) -> tuple[Term, ...]:
+    def _opened(self, alive: LiveBytes, *, waiting: bool) -> tuple[Term, ...]:
         """Its parts; what images left stands beside them. Rounded so that they sum to the whole."""
         every, each = whole(alive.activations + alive.tower), self.rank.kind.stage.layers * self.rank.tokens
         text, parts, start = whole(alive.activations), list[Term](), 0.0

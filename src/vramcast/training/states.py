@@ -17,7 +17,7 @@ GRADIENTS_CUT = ("zero2", *WEIGHTS_CUT)
 NOTHING = bytes_(0)
 
 
-class Sharers(msgspec.Struct, frozen=True, kw_only=True):
+class ShardCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Over how many ranks dense tensors are cut, and experts, which fewer ranks share; numbers or arrays."""
 
     dense: Number
@@ -50,7 +50,7 @@ class States(msgspec.Struct, frozen=True, kw_only=True):
     host_gradients: Quantity
 
 
-def states(held: Count, recipe: Recipe, sharers: Sharers) -> States:
+def states(held: Count, recipe: Recipe, sharers: ShardCounts) -> States:
     """Sizes by part under the recipe's dtypes and sharding."""
     rules = _Rules(held, recipe, sharers)
     offload = recipe.sharding.offload
@@ -85,7 +85,7 @@ def placeholders(recipe: Recipe, elements: float) -> Quantity:
 class _Rules:
     """One rank's elements under a recipe: what is cut over its sharers, and in which widths."""
 
-    def __init__(self, held: Count, recipe: Recipe, sharers: Sharers) -> None:
+    def __init__(self, held: Count, recipe: Recipe, sharers: ShardCounts) -> None:
         self.held, self.recipe, self.sharers = held, recipe, sharers
         self.row = optimizer(recipe.update.optimizer)
         self.kind, self.models = recipe.sharding.kind, 1 + recipe.task.trained_copies

@@ -13,7 +13,7 @@ from vramcast.models.layers import Attention
 from vramcast.models.sharding import Stage, cut, share
 from vramcast.quantity import Number, Quantity, is_array, maximum, minimum, several
 from vramcast.training.activations.choice import Style, style_of, updates_inside_backward
-from vramcast.training.activations.layers import Blended, LayerCosts, Layers, StageLayers, layers_of_part, windows_of
+from vramcast.training.activations.layers import LayerCosts, Layers, MixedLayers, StageLayers, layers_of_part, windows_of
 from vramcast.training.activations.sizes import Shape
 from vramcast.training.adapters.prompts import virtual_tokens
 from vramcast.training.adapters.tensors import targeted
@@ -35,7 +35,7 @@ from vramcast.training.loss import NO_HEAD, Logits, LossCost, loss_cost
 from vramcast.training.methods import PARTIALS, PROMPTS, adapter_of
 from vramcast.training.recipe.parts import Policy, Recipe, width
 from vramcast.training.resolve import WithoutNumbers
-from vramcast.training.states import GRADIENTS_CUT, NOTHING, Sharers, States, states
+from vramcast.training.states import GRADIENTS_CUT, NOTHING, ShardCounts, States, states
 from vramcast.training.towers import TowerCost, TowerLayers, cost_of, towers_of
 from vramcast.workload import Adapter, Parallel, Training
 
@@ -212,7 +212,7 @@ class _Build:
             return self._layers_under(stage, self.style)
         wide = msgspec.structs.replace(self.style, saved_inputs=0, saved_weights=0)
         share_narrow = min(1.0, precision.narrow_layers / self.model.layers)
-        return Blended(those=self._layers_under(stage, self.style), rest=self._layers_under(stage, wide), share=share_narrow)
+        return MixedLayers(those=self._layers_under(stage, self.style), rest=self._layers_under(stage, wide), share=share_narrow)
 
     def _layers_under(self, stage: Stage, style: Style) -> LayerCosts:
         part, trained = PARTIALS.get(self.question.method), self.recipe.task.trainable_layers or 0
@@ -308,11 +308,11 @@ def rank_of(kind: RankStructure, structure: Structure, numbers: StepNumbers) -> 
     )
 
 
-def sharers_of(structure: Structure, numbers: StepNumbers) -> Sharers:
+def sharers_of(structure: Structure, numbers: StepNumbers) -> ShardCounts:
     """Ranks that share a dense tensor and an expert."""
     parallel, experts_tp = structure.parallel, structure.recipe.model_parallel.expert_tp
     dense = maximum(1, numbers.dp * parallel.cp // numbers.replicate)
-    return Sharers(dense=dense, experts=maximum(1, dense * parallel.tp // (parallel.ep * experts_tp)))
+    return ShardCounts(dense=dense, experts=maximum(1, dense * parallel.tp // (parallel.ep * experts_tp)))
 
 
 def _units(kind: RankStructure, ranks: Number) -> Units:

@@ -9,7 +9,7 @@ import msgspec
 
 from vramcast.ledger import Instant
 from vramcast.quantity import Number, Quantity, bytes_, is_there, largest, maximum, named, summed
-from vramcast.training.activations.layers import Between
+from vramcast.training.activations.layers import MiddleLayer
 from vramcast.training.full_sharding import (
     adapters_come_ahead,
     beside,
@@ -29,7 +29,18 @@ from vramcast.training.gathers import (
     reduced_before,
     reducing,
 )
-from vramcast.training.moment import EMBEDDING, FORWARD, LAST_BLOCK, LOSS, LOSS_BACKWARD, OVERFLOW, SEEING, STEP, Alive, Moments
+from vramcast.training.moment import (
+    EMBEDDING,
+    FORWARD,
+    LAST_BLOCK,
+    LOSS,
+    LOSS_BACKWARD,
+    OVERFLOW,
+    SEEING,
+    STEP,
+    LiveBytes,
+    Moments,
+)
 from vramcast.training.optimizers.rules import optimizer
 from vramcast.training.recipe.parts import width
 from vramcast.training.states import GRADIENTS_CUT, NOTHING
@@ -76,7 +87,7 @@ class _Timeline:
         if self._sees and is_there(bytes_(self.tower.saved)):
             yield self.ledgers.at(f"backward of the {self.tower.name}", self._seen())
         if recipe.update.checks_overflow:
-            check = Alive(gradients=self.states.gradients, overflow_check=self.states.overflow_copy)
+            check = LiveBytes(gradients=self.states.gradients, overflow_check=self.states.overflow_copy)
             yield self.ledgers.at(OVERFLOW, check)
         yield self.ledgers.at(STEP, self._optimizer_step())
         if recipe.task.eval_batch:
@@ -84,18 +95,18 @@ class _Timeline:
         if recipe.task.saves:
             yield self.ledgers.at("checkpoint save", self._save())
 
-    def _named(self, moments: Iterable[tuple[str, Alive]]) -> Iterator[Instant]:
+    def _named(self, moments: Iterable[tuple[str, LiveBytes]]) -> Iterator[Instant]:
         return (self.ledgers.at(name, alive) for name, alive in moments)
 
     @property
     def _sees(self) -> bool:
         return bool(self.rank.kind.towers) and is_there(bytes_(self.tower.held))
 
-    def _seeing(self) -> Alive:
+    def _seeing(self) -> LiveBytes:
         """Images go through their tower before the decoder begins."""
-        return Alive(tower=self.tower.held, temporaries=bytes_(self.tower.forward, "the tower's live layer"))
+        return LiveBytes(tower=self.tower.held, temporaries=bytes_(self.tower.forward, "the tower's live layer"))
 
-    def _end_of_forward(self) -> Alive:
+    def _end_of_forward(self) -> LiveBytes:
         copies = self.layers.copies * (1 - 1 / self.rank.kind.stage.layers)
         return self._waiting(
             temporaries=summed(bytes_(self.layers.forward, "the live layer's forward"), _autocast_copies(copies)),
@@ -103,7 +114,7 @@ class _Timeline:
             ahead=gathered_with_last(self.recipe, self.units),
         )
 
-    def _loss(self) -> Alive:
+    def _loss(self) -> LiveBytes:
         return self._waiting(
             temporaries=_autocast_copies(self.layers.copies),
             loss=self.rank.loss.forward,
@@ -111,10 +122,10 @@ class _Timeline:
             ahead=gathered_last(self.recipe, self.units),
         )
 
-    def _loss_backward(self) -> Alive:
+    def _loss_backward(self) -> LiveBytes:
         return self._waiting(loss=self.rank.loss.backward, gathered=whole_at_the_loss(self.rank, again=True))
 
-    def _last_block(self) -> Alive:
+    def _last_block(self) -> LiveBytes:
         """The head's gradient already exists (or, sharded, is on its way), one block's working set is at its highest."""
         return self._waiting(
             temporaries=summed(
@@ -148,7 +159,7 @@ class _Timeline:
         if units.depth > 2 and not units.sizes:
             yield self.ledgers.at(
                 "backward of the second block",
-                Alive(
+                LiveBytes(
                     gradients=self.states.gradients if finds else cut_gradients(self.rank, units.depth - 2),
                     activations=layers.first_kept * (1 if flat else 2),
                     tower=self.tower.held,
@@ -163,14 +174,14 @@ class _Timeline:
         """A block's backward, the ends' gradients that wait, and under FSDP2 the reduction of the block ``after`` it."""
         return beside(self.rank, self._live_layer(working), self.reducing, after)
 
-    def _first_block(self) -> Alive:
+    def _first_block(self) -> LiveBytes:
         """All gradients exist but the embedding's, unless a tied head has made it; of the activations only the first block's."""
         rank, layers = self.rank, self.layers
         retained = retained_inputs(rank)
         late = 0 if self.units.tied or rank.finds_gradients else rank.kind.embedding_gradient
         own = 0 if self.recipe.sharding.kind in GRADIENTS_CUT else layers.gradients + late
         cuts = cuts_units(self.rank) and not rank.finds_gradients
-        return Alive(
+        return LiveBytes(
             gradients=cut_gradients(self.rank, self.units.depth - 1) if cuts else self._gradients_without(own),
             activations=retained if is_there(bytes_(retained)) else layers.first_kept,
             tower=self.tower.held,
@@ -189,7 +200,7 @@ class _Timeline:
         left = maximum(0.0, gradients.value - own)
         return gradients - bytes_(gradients.value - left, "of the live layer and the embedding (not made yet)")
 
-    def _embedding(self) -> Alive:
+    def _embedding(self) -> LiveBytes:
         """The embedding's gradient is a matrix of its own, added to one that is there: the tied head's, or an earlier batch's.
 
         Source: torch, derivatives.yaml, embedding_dense_backward; accumulate_grad.h takes a first gradient as it is.
@@ -197,7 +208,7 @@ class _Timeline:
         there = self.units.tied or self.rank.finds_gradients or self._copied_to_partition
         own = self.rank.kind.partial_embedding or (self.rank.kind.embedding_gradient if there else 0)
         output = bytes_(self.layers.boundary, "the gradient of the embedding's output")
-        return Alive(
+        return LiveBytes(
             gradients=self.states.outside_buckets if self._copied_to_partition else self.states.gradients,
             tower=0.0 if self.tower.name == ENCODER else self.tower.held,  # an encoder's embedding is the last of all
             loss=self.rank.loss.held,
@@ -215,27 +226,27 @@ class _Timeline:
         """
         return self.recipe.sharding.kind == "zero1" and self.recipe.update.flattens
 
-    def _seen(self) -> Alive:
+    def _seen(self) -> LiveBytes:
         """A tower's backward is the last of the step: every other gradient exists, and that of the decoder's input."""
         boundary = bytes_(self.layers.boundary, "the gradient of the decoder's input")
         found = self.rank.finds_gradients or self.recipe.sharding.kind in GRADIENTS_CUT
-        return Alive(
+        return LiveBytes(
             gradients=self._gradients_without(0 if found else self.tower.gradients),
             tower=self.tower.held,
             temporaries=summed(bytes_(self.tower.working, "the tower's live layer"), boundary),
             gradient_copy=self.states.wide_copy,
         )
 
-    def _optimizer_step(self) -> Alive:
+    def _optimizer_step(self) -> LiveBytes:
         row = optimizer(self.recipe.update.optimizer)
-        return Alive(
+        return LiveBytes(
             gradients=self.states.step_gradients,
             temporaries=self.states.step_copy,
             gradient_copy=self.states.flat_copy,
             source=row.source if row.shape == "momentum" else _FOREACH,
         )
 
-    def _evaluation(self) -> Alive:
+    def _evaluation(self) -> LiveBytes:
         """A forward without autograd at the evaluation batch, after batches whose logits stay on the card.
 
         Source: transformers 5, trainer.py (evaluation_loop), trainer_pt_utils.py: EvalLoopContainer.add concatenates what was
@@ -247,7 +258,7 @@ class _Timeline:
         each = 4 if recipe.precision.autocast else compute
         kept = max(0, 2 * recipe.task.eval_kept - 2)
         logits = named(batch, "logits of a batch")
-        return Alive(
+        return LiveBytes(
             between_steps=True,
             gradients=rank.resting_gradients,
             tower=self.tower.pixels * scale,
@@ -258,10 +269,10 @@ class _Timeline:
             gathered=gathered(recipe, self.units, blocks=1, ends="head"),
         )
 
-    def _save(self) -> Alive:
+    def _save(self) -> LiveBytes:
         """Weights gathered for a checkpoint, between two steps."""
         put_together = gathered_to_save(self.recipe, self.units, self.rank.kind.held, self.states)
-        return Alive(between_steps=True, gradients=self.rank.resting_gradients, gathered=put_together)
+        return LiveBytes(between_steps=True, gradients=self.rank.resting_gradients, gathered=put_together)
 
     def _waiting(
         self,
@@ -270,9 +281,9 @@ class _Timeline:
         loss: Quantity = NOTHING,
         gathered: Quantity = NOTHING,
         ahead: Quantity = NOTHING,
-    ) -> Alive:
+    ) -> LiveBytes:
         """A moment at which all activations wait for backward."""
-        return Alive(
+        return LiveBytes(
             activations=self.layers.waiting,
             tower=self.tower.held,
             temporaries=temporaries,
@@ -293,7 +304,7 @@ def _autocast_copies(size: Number) -> Quantity:
     return bytes_(size, "autocast's copies of the weights")
 
 
-def _layers_between(rank: Rank, reducing: Quantity) -> Iterator[tuple[str, Alive]]:
+def _layers_between(rank: Rank, reducing: Quantity) -> Iterator[tuple[str, LiveBytes]]:
     """The backward of each layer between the first and the last of a model whose layers differ, by name.
 
     Hybrids (attention among state-space or gated-delta layers), dense layers before experts, windows among full attention: the
@@ -303,7 +314,7 @@ def _layers_between(rank: Rank, reducing: Quantity) -> Iterator[tuple[str, Alive
     for layer in rank.layers.between:
         what = f"the live layer's gradients and saved tensors (highest at its {layer.highest_at})"
         live = summed(bytes_(layer.working, what), bytes_(rank.layers.boundary, "the gradient of its input"))
-        alive = Alive(
+        alive = LiveBytes(
             gradients=_gradients_after(rank, layer),
             activations=_waiting_up_to(rank, layer),
             tower=rank.tower.held,
@@ -315,14 +326,14 @@ def _layers_between(rank: Rank, reducing: Quantity) -> Iterator[tuple[str, Alive
         yield f"backward of layer {layer.place + 1}", alive
 
 
-def _waiting_up_to(rank: Rank, layer: Between) -> Number:
+def _waiting_up_to(rank: Rank, layer: MiddleLayer) -> Number:
     """What it and the layers before it keep; where FSDP1 hooks inputs, those of all layers with the gradients made so far."""
     if not is_there(bytes_(retained_inputs(rank))):
         return layer.waiting
     return rank.layers.waiting + (rank.units.depth - 1 - layer.place) * rank.layers.boundary
 
 
-def _gradients_after(rank: Rank, layer: Between) -> Quantity:
+def _gradients_after(rank: Rank, layer: MiddleLayer) -> Quantity:
     """Those of the layers behind it, and the head's; all that the micro-batch began with where it found some."""
     gradients = rank.states.gradients
     if rank.finds_gradients:

@@ -35,7 +35,7 @@ from vramcast.tracing.execution.kernels.operators import (
     least_squares,
     onto_cpu,
 )
-from vramcast.tracing.execution.kernels.shadows import Shadows
+from vramcast.tracing.execution.kernels.shadows import CpuTwins
 from vramcast.tracing.execution.recorder import Recorder
 
 aten = torch.ops.aten
@@ -69,7 +69,7 @@ class TracingMode(TorchDispatchMode):  # type: ignore[misc]
         self.recorder = recorder
         self.attention = attention
         self.device = device
-        self.shadows = Shadows(backend.is_device)
+        self.shadows = CpuTwins(backend.is_device)
         self.guessed: Counter[str] = Counter()
         self.operators = 0
         self.limit = limit

@@ -35,7 +35,7 @@ def shallow_depths(layers: Sequence[object], *, base: int = BASE_PERIODS) -> tup
     return None
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class EventRange(msgspec.Struct, frozen=True):
     """``length`` events of the deeper log from ``place`` on, absent from the shallow one where it stands at ``before``."""
 
     before: int
@@ -100,9 +100,9 @@ class _Sequence:
                 yield rank
 
 
-def _stretches(short: _Sequence, long: _Sequence) -> list[Stretch] | None:
+def _stretches(short: _Sequence, long: _Sequence) -> list[EventRange] | None:
     """The insertions that turn the short sequence into the long one; an event of another size only stays where it is."""
-    a, b, found = 0, 0, list[Stretch]()
+    a, b, found = 0, 0, list[EventRange]()
     while True:
         run = _common(short.exact, a, long.exact, b)
         a, b = a + run, b + run
@@ -110,7 +110,7 @@ def _stretches(short: _Sequence, long: _Sequence) -> list[Stretch] | None:
             return found
         length = _inserted(short, a, long, b)
         if length:
-            found.append(Stretch(a, b, length))
+            found.append(EventRange(a, b, length))
             b += length
         elif short.loose[a : a + 1] == long.loose[b : b + 1] != []:
             a, b = a + 1, b + 1
@@ -152,7 +152,7 @@ class _Writer:
         self.alive: dict[object, list[int]] = defaultdict(list)
         self.twin: dict[int, int] = {}
 
-    def write(self, stretches: list[Stretch]) -> EventLog | None:
+    def write(self, stretches: list[EventRange]) -> EventLog | None:
         """The log, or None where a free does not follow from the two logs."""
         ends = [*((s.place, s.before) for s in stretches), (len(self.long.exact), len(self.short.exact))]
         start = 0
@@ -168,7 +168,7 @@ class _Writer:
             self.log.mark(name)
         return self.log
 
-    def _repeat(self, stretch: Stretch) -> bool:
+    def _repeat(self, stretch: EventRange) -> bool:
         places = range(stretch.place, stretch.place + stretch.length)
         return all(
             p - stretch.length in self.twin and self._event(p, p - stretch.length, copy)

@@ -13,7 +13,7 @@ from vramcast.training.activations.sizes import Amount
 from vramcast.training.activations.tape import Tape
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True):
+class AdaptedMatrix(msgspec.Struct, frozen=True, kw_only=True):
     """An adapter and the matrix that it stands beside: ``tokens`` rows of ``inputs`` become ``outputs``.
 
     ``rank``: the adapter's on this matrix; ``added``: features that are changed, 0 = all.
@@ -29,14 +29,14 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
     added: Amount = 0
 
 
-def adapted(tape: Tape, source: int, out: int, b: Beside) -> int:
+def adapted(tape: Tape, source: int, out: int, b: AdaptedMatrix) -> int:
     """The output with the adapter's part, in the width that the output had."""
     held = tape.sizes[out]
     made = _FORMS.get(b.adapter.kind, _low_rank)(tape, source, out, b)
     return tape.cast(made, held)
 
 
-def _low_rank(tape: Tape, source: int, out: int, b: Beside) -> int:
+def _low_rank(tape: Tape, source: int, out: int, b: AdaptedMatrix) -> int:
     """``result + lora_B(lora_A(dropout(x))) * scaling``; with DoRA both parts are scaled by magnitudes, which saves them."""
     down, up = b.rank * b.inputs * b.adapter.width, b.rank * b.outputs * b.adapter.width
     if b.adapter.fused:
@@ -63,7 +63,7 @@ def _low_rank(tape: Tape, source: int, out: int, b: Beside) -> int:
     return summed
 
 
-def _fused(tape: Tape, source: int, out: int, b: Beside, *, weights: Amount) -> int:
+def _fused(tape: Tape, source: int, out: int, b: AdaptedMatrix, *, weights: Amount) -> int:
     """One autograd function per projection that saves its input alone (unsloth/kernels/fast_lora.py).
 
     A fused MLP makes the input of its second matrix again in backward, from what it saved anyway (LoRA_MLP).
@@ -75,7 +75,7 @@ def _fused(tape: Tape, source: int, out: int, b: Beside, *, weights: Amount) -> 
                     weight_gradient=weights, back_scratch=b.tokens * b.rank * b.style.width, trains=True)  # fmt: skip
 
 
-def _summed(tape: Tape, source: int, out: int, b: Beside) -> int:
+def _summed(tape: Tape, source: int, out: int, b: AdaptedMatrix) -> int:
     """MiSS: the input's groups of ``rank`` features are summed, and the sum alone meets the block and is saved."""
     inner = _inner(b)
     x = tape.cast(_input(tape, source, b), b.tokens * b.inputs * inner)
@@ -85,7 +85,7 @@ def _summed(tape: Tape, source: int, out: int, b: Beside) -> int:
     return tape.run("miss.add", [out, made], max(tape.sizes[out], tape.sizes[made]), aliases=True)
 
 
-def _scaled(tape: Tape, source: int, out: int, b: Beside) -> int:
+def _scaled(tape: Tape, source: int, out: int, b: AdaptedMatrix) -> int:
     """(IA)3: a vector scales the output, or the input where an MLP's second matrix reads it."""
     if b.role == "down":
         x = tape.cast(source, b.tokens * b.inputs * b.adapter.width)
@@ -94,7 +94,7 @@ def _scaled(tape: Tape, source: int, out: int, b: Beside) -> int:
     return tape.run("ia3.scale", [out], b.tokens * b.outputs * b.adapter.width, saves=[out], trains=True)
 
 
-def _vectors(tape: Tape, source: int, out: int, b: Beside) -> int:
+def _vectors(tape: Tape, source: int, out: int, b: AdaptedMatrix) -> int:
     """VeRA: two frozen matrices with a trained vector behind each, which saves what it scales."""
     inner = _inner(b)
     x = tape.cast(_input(tape, source, b), b.tokens * b.inputs * inner)
@@ -126,13 +126,13 @@ def exchanged(tape: Tape, out: int) -> int:
     return tape.run("attention.exchange", [out], tape.sizes[out])
 
 
-def _biased_scale(tape: Tape, _source: int, out: int, _b: Beside) -> int:
+def _biased_scale(tape: Tape, _source: int, out: int, _b: AdaptedMatrix) -> int:
     """LLaMA-Adapter v2: scale x (output + bias); the scale's gradient needs what it scales (litgpt 0.5.12, adapter_v2.py)."""
     shifted = tape.run("adapter.bias", [out], tape.sizes[out])
     return tape.run("adapter.scale", [shifted], tape.sizes[shifted], saves=[shifted], trains=True)
 
 
-def _input(tape: Tape, source: int, b: Beside) -> int:
+def _input(tape: Tape, source: int, b: AdaptedMatrix) -> int:
     """The layer's input cast to the adapter's width and dropped out; bitsandbytes' layers leave the cast to autocast."""
     wanted, narrow = b.tokens * b.inputs * b.adapter.width, not b.adapter.casts
     x = source
@@ -143,12 +143,12 @@ def _input(tape: Tape, source: int, b: Beside) -> int:
     return x
 
 
-def _inner(b: Beside) -> float:
+def _inner(b: AdaptedMatrix) -> float:
     """The width in which an adapter's products run: autocast gives them 16-bit copies of input and weight."""
     return b.adapter.width if b.adapter.casts else min(b.style.width, b.adapter.width)
 
 
-_FORMS: dict[str, Callable[[Tape, int, int, Beside], int]] = {
+_FORMS: dict[str, Callable[[Tape, int, int, AdaptedMatrix], int]] = {
     "miss": _summed,
     "bone": _summed,
     "ia3": _scaled,

@@ -6,7 +6,7 @@ Linear layers are plain, quantised and frozen, under autocast, or have an adapte
 import msgspec
 
 from vramcast.models.layers import Dense, Experts
-from vramcast.training.activations.adapted import Beside, adapted
+from vramcast.training.activations.adapted import AdaptedMatrix, adapted
 from vramcast.training.activations.choice import LowRank, Style
 from vramcast.training.activations.fused_experts import every_expert, fused_experts
 from vramcast.training.activations.sizes import Amount
@@ -49,7 +49,7 @@ def linear(
     rank = _rank(adapter, role) if adapter else 0
     if adapter is None or not rank:
         return out
-    beside = Beside(
+    beside = AdaptedMatrix(
         style=style, adapter=adapter, tokens=tokens, inputs=inputs, outputs=outputs, rank=rank, role=role, added=added
     )
     return adapted(tape, given, out, beside)

@@ -49,10 +49,10 @@ class Layers(msgspec.Struct, frozen=True, kw_only=True):
     boundary: Number
     parts: Callable[[], tuple[tuple[str, Number], ...]] = tuple
     highest_at: Callable[[], str] = str
-    between: tuple["Between", ...] = ()
+    between: tuple["MiddleLayer", ...] = ()
 
 
-class Between(msgspec.Struct, frozen=True, kw_only=True):
+class MiddleLayer(msgspec.Struct, frozen=True, kw_only=True):
     """A layer between the first and the last of a stage whose layers differ, at its backward, bytes.
 
     ``place``: counted from the first; ``waiting``: of it and the layers before it; ``working``: its backward beyond that;
@@ -83,7 +83,7 @@ class _Block(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class _Between(msgspec.Struct, frozen=True, kw_only=True):
+class _MiddleLayer(msgspec.Struct, frozen=True, kw_only=True):
     """The same for every shape; ``after``: what the layers behind it keep."""
 
     place: int
@@ -116,7 +116,7 @@ class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
     block_elements: float
     parts: tuple[tuple[str, Amount], ...]
     sizes: tuple[float, ...] = ()
-    between: tuple[_Between, ...] = ()
+    between: tuple[_MiddleLayer, ...] = ()
 
     def at(self, shape: Shape, in_flight: Number = 1.0) -> Layers:
         """The cost for a shape, of which ``in_flight`` passes wait for their backward."""
@@ -139,7 +139,7 @@ class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
             parts=lambda: self._opened(shape, in_flight, embedded),
             highest_at=lambda: _highest_at(self.last, shape),
             between=tuple(
-                Between(
+                MiddleLayer(
                     place=layer.place,
                     waiting=waiting - at(layer.after, shape),
                     working=layer.block.working(shape, recomputed=recomputed),
@@ -155,7 +155,7 @@ class StageLayers(msgspec.Struct, frozen=True, kw_only=True):
         return (*found, *((("embedding", embedded),) if found and (self.embedded or self.mask) else ()))
 
 
-class Blended(msgspec.Struct, frozen=True, kw_only=True):
+class MixedLayers(msgspec.Struct, frozen=True, kw_only=True):
     """Layers of which the first ``share`` are as ``those`` and the others, the last one among them, as ``rest``.
 
     ``highest``: the step that needs most counts, in which either kind may be the last.
@@ -186,7 +186,7 @@ class Blended(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-LayerCosts = StageLayers | Blended
+LayerCosts = StageLayers | MixedLayers
 
 
 def _highest_at(block: _Block, shape: Shape) -> str:
@@ -260,7 +260,7 @@ def layers_of_part(
         return active
     frozen = msgspec.structs.replace(style, trains=False)
     passing = layers_of(policy, deep, frozen, hidden=hidden, reached=reached)
-    return Blended(those=active, rest=passing, share=trained / deep.layers, highest=True)
+    return MixedLayers(those=active, rest=passing, share=trained / deep.layers, highest=True)
 
 
 def depth_reached(depth: int, partial: Partial, trained: int) -> int:
@@ -279,7 +279,7 @@ def _in_order(stage: Stage) -> tuple[Block, ...]:
     return tuple(stage.blocks[at][0] for _, at in placed)  # two stacks may count from 0, each with a name of its own
 
 
-def _unlike(order: tuple[Block, ...], costs: dict[int, _Block]) -> tuple[_Between, ...]:
+def _unlike(order: tuple[Block, ...], costs: dict[int, _Block]) -> tuple[_MiddleLayer, ...]:
     """The first and last layer of each kind and neighbours, without the ends of the stage, which have moments of their own."""
     kinds = [id(block) for block in order]
     found: dict[tuple[int, ...], list[int]] = {}
@@ -288,7 +288,7 @@ def _unlike(order: tuple[Block, ...], costs: dict[int, _Block]) -> tuple[_Betwee
     made = [costs[kind].life.weight_gradients for kind in kinds]
     kept = [costs[kind].kept for kind in kinds]
     places = sorted({places[end] for places in found.values() for end in (0, -1)}, reverse=True)
-    return tuple(_Between(place=p, block=costs[kinds[p]], after=sum(kept[p + 1 :]), made=sum(made[: p + 1])) for p in places)
+    return tuple(_MiddleLayer(place=p, block=costs[kinds[p]], after=sum(kept[p + 1 :]), made=sum(made[: p + 1])) for p in places)
 
 
 def windows_of(model: Model) -> frozenset[int]:

@@ -13,7 +13,7 @@ def attention(b: Builder, weights: Weights, kind: Attention, x: Node, *, shared:
     query, gate = _query(b, weights, kind, x)
     if not shared:
         key, value = _key_value(b, weights, kind, x)
-        b.graph.expand(query, *((value, key) if b.habits.key_last else (key, value)))
+        b.graph.expand(query, *((value, key) if b.graph_rules.key_last else (key, value)))
         b.store(weights, key, "key")
         b.store(weights, value, "value")
     b.graph.expand(query)
@@ -92,8 +92,8 @@ def _rotated(b: Builder, weights: Weights, which: str, kind: Attention, x: Node)
     heads = kind.heads if which == "q" else kind.kv_heads
     shape = (kind.head_dim, heads, b.batch.tokens)
     if f"attn_{which}_norm.weight" in weights:
-        normed = b.graph.op("fused_norm" if b.habits.fused_norm else "rms_norm", shape, x)
+        normed = b.graph.op("fused_norm" if b.graph_rules.fused_norm else "rms_norm", shape, x)
         if isinstance(x.layout, tuple):
             normed.layout = x.layout
-        x = normed if b.habits.fused_norm else b.graph.like("mul", normed, weights[f"attn_{which}_norm.weight"])
+        x = normed if b.graph_rules.fused_norm else b.graph.like("mul", normed, weights[f"attn_{which}_norm.weight"])
     return b.graph.op("rope", shape, x, b.positions())

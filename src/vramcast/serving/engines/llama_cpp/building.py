@@ -1,6 +1,6 @@
-"""What every layer's graph is built with: the batch, the generation's habits, the weights of the layer at hand.
+"""What every layer's graph is built with: the batch, the generation's rules, the weights of the layer at hand.
 
-``Habits`` are the choices in which generations of llama.cpp (and ik_llama.cpp) differ and that change the compute buffer.
+``GraphRules`` are the choices in which generations of llama.cpp (and ik_llama.cpp) differ and that change the compute buffer.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from vramcast.serving.engines.llama_cpp.cache import row_bytes
 from vramcast.serving.engines.llama_cpp.graph import F16, F32, I32, I64, Graph, Node
 
 
-class Habits(msgspec.Struct, frozen=True, kw_only=True):
+class GraphRules(msgspec.Struct, frozen=True, kw_only=True):
     """How one generation builds its graphs; the values of each are in ``generations.py``."""
 
     gated_unit: bool = True
@@ -103,8 +103,8 @@ class Weights:
 class Builder:
     """A graph under construction: shared inputs, and the operations from which layers are made."""
 
-    def __init__(self, batch: Batch, habits: Habits, hidden: int, cpu: int) -> None:
-        self.graph, self.batch, self.habits, self.hidden, self.cpu = Graph(), batch, habits, hidden, cpu
+    def __init__(self, batch: Batch, graph_rules: GraphRules, hidden: int, cpu: int) -> None:
+        self.graph, self.batch, self.graph_rules, self.hidden, self.cpu = Graph(), batch, graph_rules, hidden, cpu
         self._masks: dict[int, Node] = {}
         self._inputs: dict[str, Node] = {}
 
@@ -118,7 +118,7 @@ class Builder:
 
     def norm(self, x: Node, weight: Node | None) -> Node:
         """RMS norm (or layer norm) and its weight."""
-        if self.habits.fused_norm and weight is not None:
+        if self.graph_rules.fused_norm and weight is not None:
             return self.graph.like("fused_norm", x, weight, name="norm")
         normed = self.graph.like("rms_norm", x, name="norm")
         return normed if weight is None else self.graph.like("mul", normed, weight)
@@ -150,8 +150,8 @@ class Builder:
         return self._masks[key]
 
     def _new_mask(self, cells: int, name: str) -> Node:
-        rows = -(-self.batch.tokens // self.habits.mask_padding) * self.habits.mask_padding
-        half = self.batch.flash and self.habits.half_mask
+        rows = -(-self.batch.tokens // self.graph_rules.mask_padding) * self.graph_rules.mask_padding
+        half = self.batch.flash and self.graph_rules.half_mask
         mask = self.input(name, cells, rows, width=F16 if half else F32)
         return self.graph.op("cast", (cells, rows), mask, width=F16) if self.batch.flash and not half else mask
 
@@ -160,7 +160,7 @@ class Builder:
         target = self.graph.view(weights.cache, 1)
         written = self.graph.write(value, target)
         written.root = weights.cache
-        if self.habits.set_rows:
+        if self.graph_rules.set_rows:
             written.srcs.append(self.input(f"{kind} rows", self.batch.tokens, width=I64))
         self.graph.expand(written)
 

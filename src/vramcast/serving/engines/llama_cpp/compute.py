@@ -12,7 +12,7 @@ import msgspec
 from vramcast.models.inventory import Block, Mixer, Model
 from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 from vramcast.serving.engines.llama_cpp.attention_graph import attention
-from vramcast.serving.engines.llama_cpp.building import Batch, Builder, Habits, Weights
+from vramcast.serving.engines.llama_cpp.building import Batch, Builder, GraphRules, Weights
 from vramcast.serving.engines.llama_cpp.feedforward_graph import experts, mlp
 from vramcast.serving.engines.llama_cpp.graph import F32, I32, Node
 from vramcast.serving.engines.llama_cpp.latent_graph import latent_attention
@@ -32,10 +32,10 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 def compute_buffers(
-    model: Model, layers: Sequence[Layer], outer: Stored, *, batch: Batch, habits: Habits, schedule: Schedule
+    model: Model, layers: Sequence[Layer], outer: Stored, *, batch: Batch, graph_rules: GraphRules, schedule: Schedule
 ) -> list[int]:
     """Bytes of each backend's compute buffer, the host's last."""
-    b = Builder(batch, habits, model.hidden, schedule.backends - 1)
+    b = Builder(batch, graph_rules, model.hidden, schedule.backends - 1)
     outside = Weights(b.graph, outer, schedule.backends - 1)
     x = _embedded(b, outside)
     kept = [layer for layer, _ in thinned(layers, schedule.backends - 1)]
@@ -55,7 +55,7 @@ def compute_buffers(
 
 def _embedded(b: Builder, outside: Weights) -> Node:
     tokens = b.input("tokens", b.batch.tokens, width=I32)
-    if b.habits.embedding_input:
+    if b.graph_rules.embedding_input:
         b.input("vectors", b.hidden, b.batch.tokens, width=F32)
     x = b.graph.op("get_rows", (b.hidden, b.batch.tokens), outside["token_embd.weight"], tokens)
     x.home = b.cpu
@@ -115,7 +115,7 @@ def thinned(layers: Iterable[Layer], host: int) -> Iterator[tuple[Layer, Mark]]:
 def _layer(b: Builder, layer: Layer, x: Node, *, last: bool) -> Node:
     weights = Weights(b.graph, layer.stored, layer.cache)
     mixed = _mixed(b, weights, layer.block, x)
-    if last and b.habits.skips_rows:
+    if last and b.graph_rules.skips_rows:
         mixed, x = _last_rows(b, mixed), _last_rows(b, x)
     if "post_attention_norm.weight" in weights:
         mixed = b.norm(mixed, weights["post_attention_norm.weight"])

@@ -21,7 +21,7 @@ def mlp(b: Builder, weights: Weights, kind: Dense, x: Node, *, suffix: str = "")
 def _gated(b: Builder, up: Node, gate: Node, x: Node, width: int) -> Node:
     raised = b.matmul(up, x, width)
     opened = b.matmul(gate, x, width)
-    if b.habits.gated_unit:
+    if b.graph_rules.gated_unit:
         return b.graph.op("glu", (width, b.rows(x)), opened, raised)
     return b.graph.like("mul", b.graph.like("unary", opened), raised)
 
@@ -71,13 +71,13 @@ def _inner(b: Builder, weights: Weights, shape: tuple[int, int, int], x: Node, c
     if "ffn_gate_exps.weight" not in weights:
         return g.like("unary", g.op("matmul_id", shape, up, x, chosen))
     gate = weights["ffn_gate_exps.weight"]
-    if b.habits.fused_experts:
+    if b.graph_rules.fused_experts:
         return g.op("matmul_id", shape, up, gate, x, chosen)
     raised = g.op("matmul_id", shape, up, x, chosen)
     raised = g.like("add", raised, weights["ffn_up_exps.bias"], chosen) if "ffn_up_exps.bias" in weights else raised
     opened = g.op("matmul_id", shape, gate, x, chosen)
     opened = g.like("add", opened, weights["ffn_gate_exps.bias"], chosen) if "ffn_gate_exps.bias" in weights else opened
-    if b.habits.gated_unit:
+    if b.graph_rules.gated_unit:
         return g.op("glu", shape, opened, raised)
     return g.like("mul", g.like("unary", opened), raised)
 
@@ -86,7 +86,7 @@ def _summed(b: Builder, weighted: Node, active: int, rows: int) -> Node:
     """Experts are added one view after the other; ik_llama.cpp adds them in one operation."""
     g = b.graph
     parts = [g.view(weighted, 1, strided=True) for _ in range(active)]
-    if b.habits.fused_norm:
+    if b.graph_rules.fused_norm:
         return g.op("multi_add", (b.hidden, rows), parts[0])
     g.expand(*parts)
     total = parts[0]

@@ -10,12 +10,12 @@ import msgspec
 
 from vramcast.errors import QuestionError
 from vramcast.serving.engines.base import Table, at
-from vramcast.serving.engines.llama_cpp.building import Habits
+from vramcast.serving.engines.llama_cpp.building import GraphRules
 
 LATEST = 9900
 """0c1e57098 (2026-10-01), vendored in llama-cpp-python 0.3.36; the newest source read."""
 VERSIONS = ("b1680", "b4500", "b5200", "b5863", "b7700", "b9849", "b9900")
-_OLD = Habits(gated_unit=False, half_mask=False, every_output=True, embedding_input=False, set_rows=False, key_last=False)
+_OLD = GraphRules(gated_unit=False, half_mask=False, every_output=True, embedding_input=False, set_rows=False, key_last=False)
 _RELEASE = re.compile(r"v?\d+\.\d+")
 # rules by the build they hold from; the pull requests are named where Generation explains each
 WINDOW_CACHES: Table[bool] = (((0,), False), ((5400,), True))
@@ -33,9 +33,9 @@ FITS_BY_DEFAULT = 7400
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
-    """The habits of one build, and the rules of its caches."""
+    """How one build makes its graphs, and the rules of its caches."""
 
-    habits: Habits
+    graph_rules: GraphRules
     window_caches: bool = True
     """Sliding layers have a cache of their own, sized by their window (pull 13194, b5400)."""
     absorbed_latent: bool = True
@@ -52,7 +52,7 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FORK = Generation(
-    habits=msgspec.structs.replace(_OLD, gated_unit=True, fused_norm=True, fused_experts=True, mask_padding=32),
+    graph_rules=msgspec.structs.replace(_OLD, gated_unit=True, fused_norm=True, fused_experts=True, mask_padding=32),
     window_caches=False,
     absorbed_latent=False,
     indexer_keys=False,
@@ -60,7 +60,7 @@ FORK = Generation(
 )
 """ik_llama.cpp of the first half of 2025: no window caches, fused norms and products, its own latent modes."""
 
-HABITS: Table[Habits] = (
+GRAPH_RULES: Table[GraphRules] = (
     ((0,), msgspec.structs.replace(_OLD, one_buffer=True, skips_rows=False)),
     ((1842,), msgspec.structs.replace(_OLD, skips_rows=False)),  # ggml_backend_sched, pull 4766
     ((2535,), _OLD),  # output rows, pull 6122
@@ -70,8 +70,8 @@ HABITS: Table[Habits] = (
         (7700,),
         msgspec.structs.replace(_OLD, gated_unit=True, set_rows=True, embedding_input=True, key_last=True),
     ),  # pull 18550
-    ((9000,), Habits(half_mask=False)),  # logits of one row per sequence (n_outputs_max)
-    ((9430,), Habits()),  # pull 23764, of 28 May 2026
+    ((9000,), GraphRules(half_mask=False)),  # logits of one row per sequence (n_outputs_max)
+    ((9430,), GraphRules()),  # pull 23764, of 28 May 2026
 )
 
 
@@ -108,7 +108,7 @@ def generation(build: int, *, fork: bool, flash: bool) -> Generation:
         return FORK
     since = (build,)
     return Generation(
-        habits=at(since, HABITS),
+        graph_rules=at(since, GRAPH_RULES),
         window_caches=at(since, WINDOW_CACHES),
         gathers=at(since, GATHERS),
         absorbed_latent=at(since, ABSORBED_LATENT),

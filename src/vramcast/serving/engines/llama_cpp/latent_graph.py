@@ -46,7 +46,7 @@ def _query(b: Builder, weights: Weights, kind: LatentAttention, x: Node) -> Node
 
 def _latent(b: Builder, weights: Weights, kind: LatentAttention, compressed: Node) -> Node:
     shape, weight = (kind.kv_rank, b.batch.tokens), weights["attn_kv_a_norm.weight"]
-    if b.habits.fused_norm:
+    if b.graph_rules.fused_norm:
         return b.graph.op("fused_norm", shape, _part(b, compressed), weight)
     return b.graph.like("mul", b.graph.op("rms_norm", shape, _part(b, compressed)), weight)
 

@@ -13,7 +13,7 @@ from vramcast.models.inventory import Block, by_identity
 from vramcast.models.layers import Attention, Experts
 from vramcast.quantity import Number, is_array, minimum, where
 from vramcast.serving.engines.llama_cpp.affine import Span, line
-from vramcast.serving.engines.llama_cpp.building import Batch, Habits
+from vramcast.serving.engines.llama_cpp.building import Batch, GraphRules
 from vramcast.serving.engines.llama_cpp.compute import Layer, compute_buffers, thinned
 from vramcast.serving.engines.llama_cpp.loading import PlacedModel
 from vramcast.serving.engines.llama_cpp.scheduler import Schedule
@@ -105,25 +105,27 @@ def _pieces_of(placed: PlacedModel, settings: LlamaSettings) -> Pieces:
     blocks = [block for block, _, _ in placed.caches]
     batch, everywhere = _batch(blocks, settings)
     schedule = _schedule(blocks, settings, placed)
-    return _pieces(placed, batch, _habits(settings), schedule, unit=settings.cache.padding, everywhere=everywhere)
+    return _pieces(placed, batch, _graph_rules_of(settings), schedule, unit=settings.cache.padding, everywhere=everywhere)
 
 
 def _what_decides(
-    placed: PlacedModel, batch: Batch, habits: Habits, schedule: Schedule, *, unit: int, everywhere: bool
+    placed: PlacedModel, batch: Batch, graph_rules: GraphRules, schedule: Schedule, *, unit: int, everywhere: bool
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """What the graph is made of: where a run of equal layers ends is not, so that most splits over cards share one."""
     kept = [*thinned(placed.layers, schedule.backends - 1)]
     marks = tuple([(layer.cache, mark) for layer, mark in kept])
     outer = tuple(placed.outer.items())
     blocks = [layer.block for layer, _ in kept]
-    return (placed.model, *blocks), (marks, outer, len(placed.layers), batch, habits, schedule, unit, everywhere)
+    return (placed.model, *blocks), (marks, outer, len(placed.layers), batch, graph_rules, schedule, unit, everywhere)
 
 
 @by_identity(most=512, decides=_what_decides)
-def _pieces(placed: PlacedModel, batch: Batch, habits: Habits, schedule: Schedule, *, unit: int, everywhere: bool) -> Pieces:
+def _pieces(
+    placed: PlacedModel, batch: Batch, graph_rules: GraphRules, schedule: Schedule, *, unit: int, everywhere: bool
+) -> Pieces:
     """``unit``: what cells are a multiple of; ``everywhere``: windows reach over all of them."""
     layers, outer, own = placed.layers, placed.outer, schedule
-    if habits.one_buffer:
+    if graph_rules.one_buffer:
         layers = tuple(Layer(x.block, {n: (size, 0) for n, (size, _) in x.stored.items()}, 0) for x in layers)
         outer = {n: (size, 0) for n, (size, _) in outer.items()}
         own = Schedule(backends=1, offload=False)
@@ -131,17 +133,17 @@ def _pieces(placed: PlacedModel, batch: Batch, habits: Habits, schedule: Schedul
     def allocate(n: int) -> list[int]:
         cells = n * unit
         whole = msgspec.structs.replace(batch, cells=cells, window_cells=cells if everywhere else batch.window_cells)
-        sizes = compute_buffers(placed.model, layers, outer, batch=whole, habits=habits, schedule=own)
+        sizes = compute_buffers(placed.model, layers, outer, batch=whole, graph_rules=graph_rules, schedule=own)
         return [*sizes, *[0] * (schedule.backends - len(sizes))]
 
     return Pieces(allocate)
 
 
-def _habits(settings: LlamaSettings) -> Habits:
-    habits = settings.generation.habits
-    if habits.fused_experts and not settings.fused_experts:
-        return msgspec.structs.replace(habits, fused_experts=False)
-    return habits
+def _graph_rules_of(settings: LlamaSettings) -> GraphRules:
+    graph_rules = settings.generation.graph_rules
+    if graph_rules.fused_experts and not settings.fused_experts:
+        return msgspec.structs.replace(graph_rules, fused_experts=False)
+    return graph_rules
 
 
 def _batch(blocks: list[Block], settings: LlamaSettings) -> tuple[Batch, bool]:
@@ -152,7 +154,7 @@ def _batch(blocks: list[Block], settings: LlamaSettings) -> tuple[Batch, bool]:
     everywhere = windows == cache.stream_cells
     batch = Batch(
         tokens=tokens,
-        outputs=tokens if settings.generation.habits.every_output else cache.sequences,
+        outputs=tokens if settings.generation.graph_rules.every_output else cache.sequences,
         cells=0,
         window_cells=0 if everywhere else windows,
         sequences=cache.sequences,

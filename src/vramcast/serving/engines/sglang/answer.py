@@ -50,7 +50,7 @@ class SglangRank(msgspec.Struct, frozen=True, kw_only=True):
     pools: Pools
 
 
-class Beside(msgspec.Struct, frozen=True, kw_only=True):
+class OutsidePool(msgspec.Struct, frozen=True, kw_only=True):
     """What lives in the share left free: a prefill chunk's activations, logits, graphs, the context with its collectives."""
 
     activations: Term
@@ -266,7 +266,7 @@ def _concurrency(rank: SglangRank, each: Number, resolved: Resolved) -> Number:
 
 
 def _memory(rank: SglangRank, resolved: Resolved) -> RankMemory:
-    pools, beside = rank.pools, _beside(resolved)
+    pools, beside = rank.pools, _outside_pool(resolved)
     pool = Term(name="pool", bytes=pools.cache_bytes, why=lambda: _budget_text(rank, resolved), source=_SOURCE)
     cache = Term(name="kv_cache", bytes=pools.cache_bytes, why=lambda: _pool_text(rank), source=_SOURCE, terms=(pool,))
     slots = named(pools.slots + 1, "slots, one of them for padding") * bytes_(rank.cells.slot)
@@ -303,11 +303,11 @@ def _pool_text(rank: SglangRank) -> str:
     )
 
 
-def _beside(resolved: Resolved) -> Beside:
+def _outside_pool(resolved: Resolved) -> OutsidePool:
     options = resolved.options
     chunk = named(maximum(options["chunked_prefill_size"], LEAST_CHUNK), "tokens of a chunk")
     logits = named(options["cuda_graph_max_bs"], "rows") * named(resolved.model.vocab, "vocabulary")
-    return Beside(
+    return OutsidePool(
         activations=Term(name="activations", amount=chunk * bytes_(PREFILL_TOKEN_BYTES), source=_RESERVE),
         logits=Term(name="logits", amount=logits * bytes_(PER_LOGIT_BYTES), source=_SAMPLER),
         graphs=graphs_term(resolved),

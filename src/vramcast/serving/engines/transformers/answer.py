@@ -13,7 +13,7 @@ from vramcast.quantity import Number, bytes_, extent, is_array, is_nothing, maxi
 from vramcast.serving.engines.base import Answer, CachePlan, Resolved, Version, at, parse_version
 from vramcast.serving.engines.layouts import front_split
 from vramcast.serving.engines.transformers import versions
-from vramcast.serving.engines.transformers.cache import Holding
+from vramcast.serving.engines.transformers.cache import CacheStorage
 from vramcast.serving.engines.transformers.loaders import LOADERS, Loader
 from vramcast.serving.engines.transformers.prefill import Pass, activations_term, logits_term, returned_term
 from vramcast.serving.weights import Loading, same_as_model, storage_of, weights_term
@@ -41,9 +41,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     total: Number
 
     @property
-    def holding(self) -> Holding:
+    def holding(self) -> CacheStorage:
         """How this version's caches hold what they keep."""
-        return Holding(version=self.version, element=self.kv_element, activation=self.element)
+        return CacheStorage(version=self.version, element=self.kv_element, activation=self.element)
 
     def prefill(self, tokens: Number) -> Pass:
         """The forward over that many tokens of each sequence."""

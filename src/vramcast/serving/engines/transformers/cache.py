@@ -19,7 +19,7 @@ from vramcast.serving.layers import CacheLayer, cache_layer
 _FLOAT32_BYTES = 4
 
 
-class Holding(msgspec.Struct, frozen=True, kw_only=True):
+class CacheStorage(msgspec.Struct, frozen=True, kw_only=True):
     """How a version holds a cache of ``element`` bytes, in a model whose activations take ``activation`` bytes."""
 
     version: Version

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from vramcast.tracing.execution.kernels.shadows import Shadows
+from vramcast.tracing.execution.kernels.shadows import CpuTwins
 
 aten = torch.ops.aten
 _FORWARD = (aten._ctc_loss.default, aten._ctc_loss.Tensor)
@@ -24,7 +24,7 @@ _CHOICE = tuple(
 OPERATORS = frozenset({*_FORWARD, *_BACKWARD, *_CHOICE})
 
 
-def run(func: Any, args: Any, shadows: Shadows) -> tuple[Any, list[int]]:
+def run(func: Any, args: Any, shadows: CpuTwins) -> tuple[Any, list[int]]:
     """The result of one of ``OPERATORS`` as new tensors, and the bytes that it takes for as long as it runs."""
     if func in _CHOICE:
         return False, []
@@ -38,7 +38,7 @@ def run(func: Any, args: Any, shadows: Shadows) -> tuple[Any, list[int]]:
     return (log_probabilities.new_empty((batch,)), table), []
 
 
-def with_plain_lengths(shadows: Shadows) -> None:
+def with_plain_lengths(shadows: CpuTwins) -> None:
     """Let ``torch.ctc_loss`` read its lengths as a GPU build does: brought to the host, as numbers.
 
     Lengths that nobody knows are taken as long as what they measure.
@@ -53,7 +53,7 @@ def with_plain_lengths(shadows: Shadows) -> None:
     torch.ctc_loss = loss
 
 
-def _numbers(lengths: Any, longest: int, shadows: Shadows) -> list[int]:
+def _numbers(lengths: Any, longest: int, shadows: CpuTwins) -> list[int]:
     if not isinstance(lengths, torch.Tensor):
         return list(lengths)
     known = shadows.of(lengths)

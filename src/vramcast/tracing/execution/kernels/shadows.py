@@ -18,7 +18,7 @@ _LARGEST = 1 << 22  # elements; larger index tensors are never asked for their v
 aten = torch.ops.aten
 
 
-class Shadows:
+class CpuTwins:
     """CPU twins of device tensors, by identity; a twin dies with its tensor."""
 
     def __init__(self, is_device: Callable[[Any], bool]) -> None:

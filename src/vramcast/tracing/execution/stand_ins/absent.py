@@ -94,27 +94,27 @@ class _Loader(importlib.abc.Loader):
         """See importlib.abc.Loader."""
 
 
-class Silence:
+class SilentRecorder:
     """What a recorder gives back: it takes every call, attribute and item, holds nothing, and is no number."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def __getattr__(self, name: str) -> "Silence":
+    def __getattr__(self, name: str) -> "SilentRecorder":
         if name.startswith("__"):
             raise AttributeError(name)
-        return Silence(f"{self._name}.{name}")
+        return SilentRecorder(f"{self._name}.{name}")
 
     def __call__(self, *given: Any, **_: Any) -> Any:
         return given[0] if len(given) == 1 and callable(given[0]) else self  # a decorator gives its function back
 
-    def __getitem__(self, key: Any) -> "Silence":
+    def __getitem__(self, key: Any) -> "SilentRecorder":
         return self
 
     def __setitem__(self, key: Any, value: Any) -> None:
         pass
 
-    def __enter__(self) -> "Silence":
+    def __enter__(self) -> "SilentRecorder":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -174,10 +174,10 @@ def _silent(name: str) -> ModuleType:
 
 
 class _Quiet(ModuleType):
-    def __getattr__(self, name: str) -> Silence:
+    def __getattr__(self, name: str) -> SilentRecorder:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Silence(f"{self.__name__}.{name}")
+        return SilentRecorder(f"{self.__name__}.{name}")
 
 
 def _mpi(name: str, ranks: int) -> ModuleType:
