@@ -187,7 +187,12 @@ def test_sglang_drafts_where_the_way_is_named() -> None:
     line = emitted_server("line", msgspec.structs.replace(asked, options={"num_speculative_tokens": 2}))
     words = "--speculative-algorithm NEXTN --speculative-num-steps 2 --speculative-eagle-topk 1 --speculative-num-draft-tokens 3"
     assert words in " ".join(line.replace("\\", " ").split())
-    assert serving_question(line, gpu="H200x8").question.options == {"num_speculative_tokens": 2}
+    assert serving_question(line, gpu="H200x8").question.options == {
+        "speculative_algorithm": "NEXTN",
+        "num_speculative_tokens": 2,
+    }
+    again = emitted_server("line", serving_question(line, gpu="H200x8").question)
+    assert again.count("--speculative-algorithm") == 1
     other = msgspec.structs.replace(asked, model=LLAMA, options={"num_speculative_tokens": 2})
     assert "NEXTN" not in emitted_server("line", other)  # the draft model's path is not ours to name
 

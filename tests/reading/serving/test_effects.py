@@ -14,7 +14,7 @@ LINE = "python -m sglang.launch_server --model-path Qwen/Qwen3-8B --speculative-
 def test_its_value_and_what_it_changes_are_told() -> None:
     asked = serving_question(f"{LINE} --hicache-size 64", gpu="H100")
     told = {a.name: a.value for a in asked.assumed}
-    assert (told["speculative-algorithm"], told["disaggregation-mode"], told["hicache-size"]) == ("EAGLE", "prefill", "64")
+    assert (told["speculative_algorithm"], told["disaggregation-mode"], told["hicache-size"]) == ("EAGLE", "prefill", "64")
     said = [u.what for u in asked.unmodelled]
     assert any("--hicache-size 64 in the pasted line: it changes host memory" in what for what in said)
     assert any("--disaggregation-mode prefill" in what and "which no rule counts" in what for what in said)

@@ -10,9 +10,55 @@ import msgspec
 from vramcast.models.config import Config
 from vramcast.models.families import llama, parts
 from vramcast.models.inventory import Block, Model, Tensor
-from vramcast.models.layers import Dense
+from vramcast.models.layers import Attention, Dense, Experts, LatentAttention
 
 _AUXILIARY = 3
+DRAFT_VOCABULARY = 32_000
+"""Rows of an EAGLE 3 head: the target's most frequent tokens (draft_vocab_size of SafeAILab/EAGLE's and SpecForge's configs)."""
+_HEAD_DIM = 128
+
+
+def fits(target: Model) -> bool:
+    """Whether a head of the target's shape can be told: it decodes text by layers that attend."""
+    return bool(_attention(target)) and bool(_width(target))
+
+
+def head_for(target: Model, *, third: bool) -> Model:
+    """An EAGLE head of the target's shape: a plain decoder layer with its heads, as wide as what a token passes in a layer.
+
+    ``third``: EAGLE 3, with a vocabulary of its own; else the first kind, with the target's. A target of latent attention has
+    heads of 128 in its head's layer, as published ones have (SpecForge configs of DeepSeek's family).
+    """
+    mixer = _attention(target)[0]
+    kv_heads, head_dim = (mixer.kv_heads, mixer.head_dim) if isinstance(mixer, Attention) else (mixer.heads, _HEAD_DIM)
+    fields = {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLMEagle3" if third else "LlamaForCausalLMEagle"],
+        "hidden_size": target.hidden,
+        "intermediate_size": _width(target),
+        "num_hidden_layers": 1,
+        "num_attention_heads": mixer.heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": head_dim,
+        "vocab_size": target.vocab,
+        "torch_dtype": "bfloat16" if target.dtype not in ("float16", "float32") else target.dtype,
+    }
+    if third:
+        fields["draft_vocab_size"] = min(DRAFT_VOCABULARY, target.vocab)
+    model = read(Config(fields, f"a head for {target.id}"))
+    return msgspec.structs.replace(model, id=f"an EAGLE head for {target.id}")
+
+
+def _attention(target: Model) -> list[Attention | LatentAttention]:
+    mixers = [mixer for block in target.blocks for mixer in block.mixers]
+    return [m for m in mixers if isinstance(m, Attention | LatentAttention) and getattr(m, "causal", True)]
+
+
+def _width(target: Model) -> int:
+    """Of a dense layer, or of the experts that a token passes where all layers are routed; 0 where neither is known."""
+    kinds = [block.feedforward for block in target.blocks]
+    dense = [kind.intermediate for kind in kinds if isinstance(kind, Dense)]
+    return max(dense or [kind.active * kind.intermediate for kind in kinds if isinstance(kind, Experts)], default=0)
 
 
 def read(config: Config) -> Model:

@@ -126,11 +126,12 @@ def _options(question: Serving, spelling: Spelling) -> Iterator[str]:
     draft = {word: question.options[name] for name, word in _DRAFT.items() if engine == "vllm" and name in question.options}
     if draft:
         yield from ("--speculative-config", json.dumps(draft))
-    if engine == "sglang" and (steps := question.options.get("num_speculative_tokens")) and _has_draft_layers(question.model):
+    steps = question.options.get("num_speculative_tokens") if engine == "sglang" else None
+    if steps and _drafts_by_own_layers(question):
         yield from _NEXTN.format(steps).split()
     for name, value in question.options.items():
         _refuse_without_flag(engine, name)
-        if draft and name in _DRAFT:
+        if (draft and name in _DRAFT) or (steps and name == "speculative_algorithm" and _drafts_by_own_layers(question)):
             continue
         own = _OWN_NAMES.get(engine, {}).get(name, name)
         if engine == "sglang" and name == "enable_expert_parallel":
@@ -144,6 +145,13 @@ def _options(question: Serving, spelling: Spelling) -> Iterator[str]:
         elif value is not None:
             checked = 1 if own == "speculative_num_draft_tokens" else 0  # SGLang counts the token that is checked, too
             yield from (flag, _text(value + checked if checked else value))
+
+
+def _drafts_by_own_layers(question: Serving) -> bool:
+    """Whether SGLang's draft is the checkpoint's own: no other way is named, and it has layers for one."""
+    named = str(question.options.get("speculative_algorithm") or "NEXTN").upper()
+    own = named == "NEXTN" and not question.options.get("speculative_draft_model_path")
+    return own and _has_draft_layers(question.model)
 
 
 def _has_draft_layers(name: str) -> bool:

@@ -1,24 +1,26 @@
 """The arithmetic of one SGLang answer: free memory, budget, pools, ranks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from vramcast.hardware.runtime import engine_start_bytes, engine_start_term
-from vramcast.ledger import Instant, RankMemory, Term
+from vramcast.ledger import Instant, RankMemory, Term, Unmodelled
 from vramcast.models.classes import model_class
-from vramcast.models.inventory import Block
+from vramcast.models.inventory import Block, Model
 from vramcast.models.layers import Experts, Mamba2
 from vramcast.models.sharding import Stage, cut, distinct_stages, is_routed, share
 from vramcast.quantity import Number, bytes_, is_array, is_nothing, maximum, minimum, named, whole
 from vramcast.serving.engines.base import Answer, CachePlan, Fitted, Resolved, Version, at, free_bytes, narrowest, parse_version
+from vramcast.serving.engines.drafts import Draft, draft_of
 from vramcast.serving.engines.layouts import SGLANG_NVFP4, front_split, generation_of, pad_of, sglang_kernel, spread_of
 from vramcast.serving.engines.sglang import versions
 from vramcast.serving.engines.sglang.fraction import LEAST_CHUNK, PREFILL_TOKEN_BYTES
 from vramcast.serving.engines.sglang.graphs import graphs_term
 from vramcast.serving.engines.sglang.messages import no_room
 from vramcast.serving.engines.sglang.pools import Cells, Pools, Types, cells_of, divide
-from vramcast.serving.layers import INDEX_SCALE_BYTES, SPARSE_LATENT_BYTES, cache_layers
+from vramcast.serving.layers import INDEX_SCALE_BYTES, SPARSE_LATENT_BYTES, CacheLayer, cache_layers
 from vramcast.serving.weights import (
     VOCAB_MULTIPLE,
     Loading,
@@ -30,6 +32,7 @@ from vramcast.serving.weights import (
     weights_term,
 )
 from vramcast.units import MiB, element_bytes, gib
+from vramcast.untrusted import printable
 
 _SOURCE = "sglang/srt/mem_cache/kv_cache_configurator.py"
 _SAMPLER = "sglang/srt/layers/sampler.py: the model's logits and an fp32 copy"
@@ -96,10 +99,11 @@ def _rank(resolved: Resolved, stage: Stage) -> SglangRank:
     weights = _weights(resolved, stage, dtype)
     ratio = options.get("swa_full_tokens_ratio") or model_class(resolved.model.text_class).served.window_pool
     held = Stage(name=stage.name, first=stage.first, last=stage.last, blocks=_cached_blocks(resolved, stage, version))
-    cells = cells_of(cache_layers(held, _attention_ranks(resolved)), _types(resolved, dtype), ratio)
+    layers = (*cache_layers(held, _attention_ranks(resolved)), *_draft_layers(resolved, stage, version))
+    cells = cells_of(layers, _types(resolved, dtype), ratio)
     context = engine_start_bytes(resolved.card, parallel.model_ranks)
     free = 1.0 * (free_bytes(resolved.card, options.get("gpu_total_bytes")) - context) if resolved.card else 0.0
-    budget = free - weights.bytes - free * (1 - options["mem_fraction_static"])
+    budget = free - (weights.bytes - _loaded_later(weights, version)) - free * (1 - options["mem_fraction_static"])
     if resolved.card is None:
         asked = resolved.concurrency * (cells.token_bytes() * resolved.context + _slots_per_request(resolved) * cells.slot)
         free, budget = 0.0, asked
@@ -160,16 +164,75 @@ def _weights(resolved: Resolved, stage: Stage, dtype: str) -> Term:
             expert_pad=pad_of(SGLANG_NVFP4 if nvfp4 else sglang_kernel(storage, resolved.card, options)),
         ),
         rotary_bytes=element_bytes(dtype) if dtype == "float32" else 4,
-        mtp=bool(options.get("num_speculative_tokens")),
+        mtp=drafts_itself(options),
         splits_towers=model_class(resolved.model.family).served.sglang_cuts_towers,
         speaks=False,
     )
     term = weights_term(resolved.model, stage, loading, storage)
-    copies = [latent_copies(stage, loading, storage), _lost_while_loading(resolved)]
+    copies = [latent_copies(stage, loading, storage), _lost_while_loading(resolved), *_draft_term(resolved, stage, dtype)]
     if nvfp4 and _copies_scales(resolved):
         copies.append(swizzled_scales(stage, loading))
     more = [copy for copy in (*copies, *_on_host(resolved, stage, loading, storage)) if copy.bytes]
     return Term.total("weights", (*term.terms, *more), why=term.why, source=term.source) if more else term
+
+
+_OWN_LAYERS = frozenset({"eagle", "nextn"})
+
+
+def drafts_itself(options: Mapping[str, Any]) -> bool:
+    """Whether the checkpoint's own draft layers are loaded: EAGLE and NEXTN without a draft model (server_args.py)."""
+    if options.get("speculative_draft_model_path"):
+        return False
+    algorithm = str(options.get("speculative_algorithm") or "").lower()
+    return algorithm in _OWN_LAYERS if algorithm else bool(options.get("num_speculative_tokens"))
+
+
+def uncounted_draft(model: Model, options: Mapping[str, Any]) -> tuple[Unmodelled, ...]:
+    """What the answer says of a way of drafting whose model is neither named nor among the checkpoint's layers."""
+    algorithm = str(options.get("speculative_algorithm") or "")
+    own = drafts_itself(options) and any(tower.kind == "mtp" for tower in model.towers)
+    if not algorithm or algorithm.lower() == "ngram" or own or options.get("speculative_draft_model_path"):
+        return ()
+    what = f"the draft of --speculative-algorithm {printable(algorithm)[:40]}: none is named, and {model.id} has no layers for it"
+    return (Unmodelled(what),)
+
+
+def draft_beside(model: Model, options: Mapping[str, Any]) -> Draft | None:
+    """The draft model that ``--speculative-draft-model-path`` names; None where it is the target itself or none is named."""
+    name, method = options.get("speculative_draft_model_path"), options.get("speculative_algorithm")
+    if not name or name == model.id:
+        return None
+    return draft_of(name, method, model, option="speculative_draft_model_path")
+
+
+def _draft_term(resolved: Resolved, stage: Stage, dtype: str) -> tuple[Term, ...]:
+    """Weights of the draft model, cut over the same tensor-parallel ranks (sglang/srt/speculative/eagle_worker.py)."""
+    draft = draft_beside(resolved.model, resolved.options) if stage.last else None
+    if draft is None:
+        return ()
+    loading = Loading(layout=cut(resolved.question.parallel.tp, vocab_multiple=VOCAB_MULTIPLE), rotary_bytes=element_bytes(dtype))
+    term = weights_term(draft.model, _whole(draft.model), loading, storage_of(draft.model, quant=None, dtype=dtype))
+    return (term.renamed("draft_model"),)
+
+
+def _draft_layers(resolved: Resolved, stage: Stage, version: Version) -> Iterator[tuple[CacheLayer, int]]:
+    """The draft's cached layers, in releases that size the pool for both: cells grow by them (pool_configurator.py, #28219).
+
+    Earlier ones keep a flat reserve for the draft and its cache (versions.DRAFT_MIB).
+    """
+    draft = draft_beside(resolved.model, resolved.options) if stage.last else None
+    if draft is not None and _sizes_for_both(version):
+        yield from cache_layers(_whole(draft.model), _attention_ranks(resolved))
+
+
+def _sizes_for_both(version: Version) -> bool:
+    """Whether the draft is loaded before the pool is sized."""
+    return at(version, versions.FRACTION) == "reserve" and not at(version, versions.DRAFT_MIB)
+
+
+def _loaded_later(weights: Term, version: Version) -> int:
+    """The draft's weights, in releases that load them into what the pool left free."""
+    return 0 if _sizes_for_both(version) else sum(term.bytes for term in weights.terms if term.name == "draft_model")
 
 
 def _lost_while_loading(resolved: Resolved) -> Term:
@@ -239,13 +302,13 @@ def _types(resolved: Resolved, dtype: str) -> Types:
         return Types(kv=plain, conv=plain, state=state, index_scale=INDEX_SCALE_BYTES)
     if name in ("nvfp4", "fp4_e2m1", "mxfp8"):
         return Types(kv=scaled_bytes("mxfp8" if name == "mxfp8" else "nvfp4"), conv=plain, state=state)
-    sparse = any(layer.index_elements for layer, _ in cache_layers(_whole(resolved), 1))
+    sparse = any(layer.index_elements for layer, _ in cache_layers(_whole(resolved.model), 1))
     packed = SPARSE_LATENT_BYTES if sparse else 0
     return Types(kv=element_bytes(str(name)), conv=plain, state=state, latent_token=packed, index_scale=INDEX_SCALE_BYTES)
 
 
-def _whole(resolved: Resolved) -> Stage:
-    return Stage(name="", first=True, last=True, blocks=tuple((b, b.count) for b in resolved.model.blocks))
+def _whole(model: Model) -> Stage:
+    return Stage(name="", first=True, last=True, blocks=tuple((b, b.count) for b in model.blocks))
 
 
 def _slots_per_request(resolved: Resolved) -> int:

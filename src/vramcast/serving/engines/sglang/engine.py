@@ -9,7 +9,7 @@ from vramcast.serving.engines.layouts import named_kernel, sglang_kernel
 from vramcast.serving.engines.options import Option
 from vramcast.serving.engines.resolving import Defaults, context_of, opened, resolved
 from vramcast.serving.engines.sglang import versions
-from vramcast.serving.engines.sglang.answer import answer
+from vramcast.serving.engines.sglang.answer import answer, draft_beside, drafts_itself, uncounted_draft
 from vramcast.serving.engines.sglang.fraction import (
     captures_prefill,
     default_fraction,
@@ -37,8 +37,11 @@ class Sglang(msgspec.Struct, frozen=True):
         context = context_of(question, model, defaults)
         storage = storage_of(model, quant=question.quant, dtype=loaded_dtype(model, question.dtype, card))
         kernel = sglang_kernel(storage, card, defaults.values)
-        defaults.assumed += named_kernel(model, storage, kernel, None, question.parallel.tp)
-        return resolved(question, model, card, defaults, version=version, context=context)
+        draft = draft_beside(model, defaults.values)
+        defaults.assumed += (*named_kernel(model, storage, kernel, None, question.parallel.tp), *(draft.assumed if draft else ()))
+        found = resolved(question, model, card, defaults, version=version, context=context)
+        more = uncounted_draft(model, defaults.values)
+        return msgspec.structs.replace(found, unmodelled=(*found.unmodelled, *more)) if more else found
 
     def forecast(self, resolved: Resolved) -> Answer:
         """Memory of each distinct rank, the pools, the limits and the start-up error."""
@@ -60,7 +63,7 @@ def _fill(defaults: Defaults, question: Serving, model: Model, version: Version,
         chunk=chunk,
         batch=batch,
         prefill=prefill_graphs_mib(chunk, latent=is_latent(model)) if captures else 0,
-        draft=bool(defaults.values.get("num_speculative_tokens")),
+        draft=drafts_itself(defaults.values) or bool(defaults.values.get("speculative_draft_model_path")),
         dp=dp,
     )
     fraction *= share_of_seeing(model, version) if card else 1

@@ -28,6 +28,14 @@ OPTIONS = (
     Option(name="enable_dp_attention", kind="bool", about="attention by data parallel ranks", source=_ARGS),
     Option(name="dp_size", kind="positive", about="data parallel ranks", source=_ARGS),
     Option(name="enable_expert_parallel", kind="bool", about="experts spread over ranks", source=_ARGS),
+    Option(name="speculative_algorithm", kind="text", about="EAGLE, EAGLE3, NEXTN or another way of drafting", source=_ARGS),
+    Option(
+        name="speculative_draft_model_path",
+        kind="text",
+        about="the draft model",
+        source=_ARGS,
+        flags=("--speculative-draft-model",),
+    ),
     Option(name="num_speculative_tokens", kind="int", most=10**4, about="tokens drafted per step", source=_ARGS),
     Option(
         name="kt_num_gpu_experts", kind="int", about="routed experts of a layer on the card, others on the host (KTransformers)",

@@ -30,7 +30,7 @@ from vramcast.serving.engines.vllm.fixed import DEFAULT_RANK, VllmTerms, fixed_t
 from vramcast.serving.engines.vllm.options import OPTIONS
 from vramcast.serving.engines.vllm.pages import PagePlan, paged_layers, plan, state_bytes, token_bytes, whole_heads
 from vramcast.serving.engines.vllm.profile import unsized_images
-from vramcast.serving.engines.vllm.settings import VllmSettings, settings_of, subtracts_graphs
+from vramcast.serving.engines.vllm.settings import VllmSettings, draft_beside, settings_of, subtracts_graphs
 from vramcast.serving.layers import CacheLayer, cache_layers, encodes_only, tower_layers
 from vramcast.serving.weights import loaded_dtype, storage_of
 from vramcast.units import GiB, gib
@@ -340,6 +340,8 @@ class Vllm(msgspec.Struct, frozen=True):
         storage = storage_of(model, quant=question.quant, dtype=loaded_dtype(model, question.dtype, card))
         kernel, other = vllm_kernel(model, storage, card, number, defaults.values)
         said = named_kernel(model, storage, kernel, other, expert_group(question.parallel, defaults.values))
+        draft = draft_beside(model, defaults.values)
+        said = (*said, *(draft.assumed if draft else ()))
         more = unsized_images(model)
         if not (said or more):
             return found

@@ -15,6 +15,7 @@ from vramcast.models.inventory import Model
 from vramcast.models.layers import Attention, Experts, LatentAttention
 from vramcast.models.quantization import scheme_for
 from vramcast.serving.engines.base import Resolved, Version, at, parse_version
+from vramcast.serving.engines.drafts import Draft, draft_of
 from vramcast.serving.engines.layouts import ExpertKernel, has_experts, spread_of, vllm_kernel
 from vramcast.serving.engines.vllm import versions
 from vramcast.serving.engines.vllm.pages import CacheTypes, Demand
@@ -104,7 +105,7 @@ def settings_of(resolved: Resolved) -> VllmSettings:
         demand=_demand(version, options, parallel.pp),
         hybrid_manager=at(version, versions.HYBRID_MANAGER) and not options.get("disable_hybrid_kv_cache_manager"),
         mtp=str(options.get("speculative_method")).endswith("mtp"),
-        draft=_draft(options.get("speculative_model")),
+        draft=draft.model if (draft := draft_beside(model, options)) else None,
         towers=not options.get("language_model_only"),
         profiles_towers=not (options.get("language_model_only") or options.get("skip_mm_profiling")),
         second_runner=second,
@@ -223,13 +224,10 @@ def total_bytes(card: Accelerator | None, options: dict[str, Any]) -> int:
     return given if given is not None else (card.visible_bytes if card else 0)
 
 
-def _draft(name: str | None) -> Model | None:
+def draft_beside(model: Model, options: dict[str, Any]) -> Draft | None:
     """The draft model, whose weights and cache stand beside the target's on the last stage."""
-    if not name:
-        return None
-    from vramcast.models.reading import read_model
-
-    return read_model(name)
+    name, method = options.get("speculative_model"), options.get("speculative_method")
+    return draft_of(name, method, model, option="speculative_model") if name else None
 
 
 def _demand(version: Version, options: dict[str, Any], pp: int) -> Demand:

@@ -1,0 +1,66 @@
+"""The draft model beside a target: read by its name, or an EAGLE head of the target's shape where nothing tells the checkpoint.
+
+EAGLE heads are mostly people's own checkpoints, which no catalogue holds. What one is like is told by its method: one decoder
+layer over the target's states (models/families/eagle.py), so that an answer need not wait for its config.json.
+"""
+
+import re
+
+import msgspec
+
+from vramcast.errors import ConfigError, MissingError, QuestionError, UnmodelledError, UnsafeFileError
+from vramcast.ledger import Assumption
+from vramcast.models.families import eagle
+from vramcast.models.inventory import Model
+from vramcast.untrusted import printable
+
+# vllm/config/speculative.py: a draft without a method has that of its name, "eagle-" or "eagle3"
+_NAMED = re.compile(r"(?<![a-z])eagle(?:3|(?=[-_.]|$))", re.IGNORECASE)
+_THIRD = "eagle3"
+_DAMAGED = (ConfigError, UnmodelledError, UnsafeFileError)
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """A draft model, and what was assumed of it where its checkpoint is not known."""
+
+    model: Model
+    assumed: tuple[Assumption, ...] = ()
+
+
+def draft_of(name: str | None, method: str | None, target: Model, *, option: str) -> Draft | None:
+    """The draft model of a question, None where none is named.
+
+    ``method``: eagle, eagle3 or another way of drafting, None: as the name says. ``option``: the question's word for the name.
+    Raises QuestionError for a name that nothing knows where the method does not tell what the draft is like, and for a file that
+    is damaged or has no rule.
+    """
+    from vramcast.models.reading import read_model
+
+    if not name:
+        return None
+    try:
+        return Draft(read_model(name))
+    except (QuestionError, MissingError) as unknown:
+        third = _third(name, method)
+        if isinstance(unknown, _DAMAGED) or third is None or not eagle.fits(target):
+            raise
+        head = eagle.head_for(target, third=third)
+        return Draft(head, (_told(name, head, target, option),))
+
+
+def _third(name: str, method: str | None) -> bool | None:
+    """Whether the draft is an EAGLE 3 head rather than a first one; None where it is no EAGLE head."""
+    said = (method or "").lower()
+    if said in ("eagle", _THIRD):
+        return said == _THIRD
+    found = None if said else _NAMED.search(name)
+    return found[0].lower().endswith("3") if found else None
+
+
+def _told(name: str, head: Model, target: Model, option: str) -> Assumption:
+    kind = "EAGLE 3" if head.vocab != target.vocab else "EAGLE"
+    because = (
+        f"{printable(name)[:80]} is not at hand: a head of {target.id}'s shape is taken, one layer and a vocabulary of "
+        f"{head.vocab:,} (a folder or config.json of the head tells its own)"
+    )
+    return Assumption(option, f"{kind} head, {head.parameters:,} parameters", because)

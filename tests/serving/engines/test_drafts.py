@@ -1,0 +1,67 @@
+"""Draft models beside a target: an EAGLE head that nothing knows has the target's shape, any other draft is asked for."""
+
+import pytest
+
+from vramcast import Serving, forecast, read_model
+from vramcast.errors import VramcastError
+from vramcast.ledger import Forecast
+from vramcast.serving.engines.drafts import draft_of
+
+LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "parameters"),
+    [
+        ("someone/EAGLE3-Llama", None, 424_689_664),  # yuhuili/EAGLE3-LLaMA3.1-Instruct-8B has as many, less its d2t table
+        ("someone/a-head", "EAGLE3", 424_689_664),
+        ("/models/llama-eagle", None, 777_003_008),
+    ],
+)
+def test_an_unknown_head_has_the_targets_shape(name: str, method: str | None, parameters: int) -> None:
+    found = draft_of(name, method, read_model(LLAMA), option="speculative_model")
+    assert found is not None
+    assert found.model.parameters == parameters
+    assert "is not at hand: a head of meta-llama/Llama-3.1-8B-Instruct's shape" in found.assumed[0].because
+
+
+def test_routed_experts_make_a_head_as_wide_as_a_token_passes() -> None:
+    found = draft_of("someone/x-eagle3", None, read_model("openai/gpt-oss-20b"), option="speculative_model")
+    assert found is not None
+    assert [block.feedforward.intermediate for block in found.model.blocks if block.feedforward] == [4 * 2880]
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("someone/Beagle-7B", None), ("someone/EAGLE3-Llama", "draft_model"), ("someone/dflash", "dflash")]
+)
+def test_no_other_draft_is_made_up(name: str, method: str | None) -> None:
+    with pytest.raises(VramcastError, match="someone"):
+        draft_of(name, method, read_model(LLAMA), option="speculative_model")
+
+
+def _sglang(version: str, **options: object) -> Forecast:
+    return forecast(Serving(model=LLAMA, engine="sglang", engine_version=version, gpu="H100 SXM5 80GB", options=options))
+
+
+def _term(answer: Forecast, name: str) -> int:
+    return round(next(t.bytes for t in answer.ranks[0].instants[0].terms if t.name == name))
+
+
+@pytest.mark.parametrize(("version", "token_bytes"), [("0.5.23", 135_168), ("0.5.6", 131_072)])
+def test_sglang_loads_the_named_draft(version: str, token_bytes: int) -> None:
+    head = {"speculative_algorithm": "EAGLE3", "speculative_draft_model_path": "someone/x", "num_speculative_tokens": 3}
+    plain, drafted = _sglang(version, num_speculative_tokens=3), _sglang(version, **head)
+    assert 0.79 * 2**30 < _term(drafted, "weights") - _term(plain, "weights") < 0.90 * 2**30
+    assert f"tokens x {token_bytes:,} B" in drafted.ranks[0].instants[0].terms[1].why
+    assert any("EAGLE 3 head" in str(a.value) for a in drafted.assumed)
+
+
+@pytest.mark.parametrize(("algorithm", "told"), [("EAGLE", True), ("DFLASH", True), ("NGRAM", False)])
+def test_a_draft_that_is_nowhere_is_told(algorithm: str, told: bool) -> None:
+    found = _sglang("0.5.23", speculative_algorithm=algorithm)
+    assert any(u.what.startswith(f"the draft of --speculative-algorithm {algorithm}") for u in found.unmodelled) is told
