@@ -85,10 +85,14 @@ def _at_hand(model: str) -> bool:
 
 
 class NamedCards(msgspec.Struct, frozen=True, kw_only=True):
-    """``gpu``: the card that decides, None when none was named; ``count``: how many, 0 for none."""
+    """``gpu``: the card that decides, None when none was named; ``count``: how many, 0 for none.
+
+    ``capability``: the compute capability, of several kinds the lowest; None where none was named, and for other makers' cards.
+    """
 
     gpu: str | None = None
     count: int = 0
+    capability: tuple[int, int] | None = None
     assumed: tuple[Assumption, ...] = ()
 
 
@@ -108,6 +112,7 @@ def named_cards(text: str | None) -> NamedCards:
     return NamedCards(
         gpu="local" if text.strip().lower() == "local" else least,
         count=len(found.cards),
+        capability=min((c.capability for c in found.cards if c.capability), default=None),
         assumed=(*found.assumed, *(mixed if len(kinds) > 1 else ())),
     )
 

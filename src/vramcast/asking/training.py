@@ -99,9 +99,9 @@ def training_question(
         files = (*files, model)
     elif model is not None:
         typed["model"] = model
-    settings = _read(files) if text is None else _read_text(text)
-    _check_types(typed)
     cards = named_cards(typed.get("gpu"))
+    settings = _read(files, cards.capability) if text is None else _read_text(text, cards.capability)
+    _check_types(typed)
     question, shaped = _question(typed, settings, cards.gpu, cards.count)
     shortened = _within_positions(question, shaped, typed) if settings is None else None
     longer = _beyond_positions(question, shaped) if settings is not None and "seq" not in typed else None
@@ -199,18 +199,18 @@ def _defaults(question: Training, typed: Mapping[str, Any]) -> tuple[Assumption,
     return (*trainer, *(Assumption(name, *chosen[name]) for name in chosen if name in open_))
 
 
-def _read(files: Sequence[str | PathLike[str]]) -> "Settings | None":
+def _read(files: Sequence[str | PathLike[str]], capability: tuple[int, int] | None) -> "Settings | None":
     if not files:
         return None
     from vramcast.reading.training.files import read_training_files
 
-    return read_training_files(tuple(fspath(file) for file in files))
+    return read_training_files(tuple(fspath(file) for file in files), capability)
 
 
-def _read_text(text: str) -> "Settings":
+def _read_text(text: str, capability: tuple[int, int] | None) -> "Settings":
     from vramcast.reading.training.files import read_training_text
 
-    return read_training_text(text)
+    return read_training_text(text, capability)
 
 
 def _question(typed: dict[str, Any], settings: "Settings | None", gpu: str | None, gpus: int) -> "tuple[Training, Model | None]":

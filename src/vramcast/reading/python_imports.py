@@ -31,6 +31,17 @@ class Imports(msgspec.Struct, frozen=True, kw_only=True):
         return self.modules.get(name)
 
 
+def imports_module(tree: ast.Module, module: str) -> bool:
+    """Whether a program imports a module or a part of it, wherever it stands in the program."""
+    named = (
+        alias.name if isinstance(node, ast.Import) else node.module or ""
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    )
+    return any(name.split(".", maxsplit=1)[0] == module for name in named)
+
+
 def imports_of(tree: ast.Module, text_of: TextOf | None, parse: Callable[[str, str], Any], depth: int) -> Imports:
     """What a program's ``import`` lines bring from files beside it; nothing where none is at hand."""
     if text_of is None or depth >= _DEEPEST:

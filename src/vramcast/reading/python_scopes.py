@@ -109,7 +109,7 @@ def _assigned(node: ast.AST) -> Iterator[tuple[str, int, ast.expr]]:
             for part, inner in zip(target.elts, value.elts, strict=True):
                 if isinstance(part, ast.Name):
                     yield part.id, part.lineno, inner
-        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Call):
             for place, part in enumerate(target.elts):  # a, b = function(...)
                 if isinstance(part, ast.Name):
                     item = ast.Subscript(value=value, slice=ast.Constant(place), ctx=ast.Load())

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from vramcast.errors import QuestionError
-from vramcast.reading.python_imports import Imports, TextOf, imports_of
+from vramcast.reading.python_imports import Imports, TextOf, imports_module, imports_of
 from vramcast.reading.python_methods import in_order, kept_by, method_value
-from vramcast.reading.python_operators import COMPARES, MACHINE, OF_CARD, OPERATIONS, is_of_card
+from vramcast.reading.python_operators import COMPARES, OF_CARD, on_card, worked_out
 from vramcast.reading.python_scopes import (
     Binding,
     Scopes,
@@ -30,7 +30,6 @@ __all__ = ["Open", "Program", "called", "field_defaults", "parse_python"]
 
 _MOST_NODES = 200_000
 _DEEPEST, _MOST_VALUES, _MOST_OF_ONE = 32, 400_000, 20_000
-_LARGEST, _LONGEST = 1e12, 400  # what a length or a batch is worked out with
 _WRAPS = ("HuggingFaceModel", "Path", "PurePath", "deepcopy", "copy", "OmegaConf", "EasyDict", "Option", "Argument")
 _SPACES = ("Namespace", "SimpleNamespace", "EasyDict", "AttrDict", "DotDict", "Munch", "ConfigDict", "Box", "OrderedDict", "dict")
 
@@ -50,6 +49,7 @@ class Program:
         self.scopes = Scopes(tree)
         self.arguments = options_of(tree)
         self.environment: Mapping[str, str] = {}  # what os.environ is known to hold
+        self.capability: tuple[int, int] | None = None  # of the card that is asked; None: one of today
         self.build_arguments: Mapping[str, Any] = {}  # what BentoML's build gives the program's arguments
         self.attributes = kept_by_objects(tree)
         self.names: dict[str, ast.expr] = {}
@@ -117,8 +117,8 @@ class Program:
             decides = isinstance(test.op, ast.Or)
             return decides if decides in parts else None if None in parts else not decides
         if isinstance(test, ast.Compare):
-            return isinstance(test.ops[0], ast.Gt | ast.GtE) if is_of_card(test) else self._compared(test, depth)
-        if isinstance(test, ast.Call) and called(test) in MACHINE:
+            return self._compared(test, depth)
+        if isinstance(test, ast.Call) and called(test) == "exists":  # of a file on the machine that it runs on
             return True
         value = self.value(test, depth + 1)
         return None if isinstance(value, Open) else bool(value)
@@ -206,6 +206,8 @@ class Program:
             if found is None:
                 return Open(node.id)
             value = self.value(found.value, depth + 1)
+            if isinstance(value, Open) and isinstance(found.value, ast.Subscript) and isinstance(found.value.value, ast.Call):
+                return Open(node.id)  # a, b = function(...)
             return self._changed(node, scope, found, value, depth) if isinstance(value, dict) else value
         return self._imported(node.id, depth)
 
@@ -304,21 +306,10 @@ class Program:
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
         if isinstance(node.op, ast.Div) and isinstance(right, str) and isinstance(left, str | Open):  # a path, below a root
             return f"{left}/{right}" if isinstance(left, str) else right
-        if isinstance(node.op, ast.Add) and isinstance(left, str) and isinstance(right, str):
-            return left + right if len(left) + len(right) < _LONGEST else Open(ast.unparse(node)[:40])
-        if isinstance(node.op, ast.Add) and isinstance(left, list) and isinstance(right, list):
-            return [*left, *right] if len(left) + len(right) < _LONGEST else Open(ast.unparse(node)[:40])
-        if isinstance(node.op, ast.BitOr) and isinstance(left, dict) and isinstance(right, dict):
-            return left | right
         if isinstance(node.op, ast.Mod) and isinstance(left, str):
             return method_value("%", left, [right], {}) or Open(ast.unparse(node)[:40])
-        numbers = isinstance(left, int | float) and isinstance(right, int | float) and type(node.op) in OPERATIONS
-        if not numbers or abs(left) > _LARGEST or abs(right) > _LARGEST:
-            return Open(ast.unparse(node)[:40])
-        if isinstance(node.op, ast.FloorDiv | ast.Div) and not right:
-            return Open(ast.unparse(node)[:40])
-        found = OPERATIONS[type(node.op)](left, right)
-        return Open(ast.unparse(node)[:40]) if found == float("inf") else found
+        found = worked_out(node.op, left, right)
+        return Open(ast.unparse(node)[:40]) if found is None else found
 
     def _called(self, node: ast.Call, depth: int) -> Any:
         """Calls whose value the tree tells: of mappings, environment and text, of the program's classes and plain functions."""
@@ -341,7 +332,9 @@ class Program:
             return self.value(node.args[0], depth + 1)
         if isinstance(node.func, ast.Name) and name in self.scopes.functions:
             return self._returned(name, node, depth)
-        return True if name in OF_CARD else self._worked(node, name, asked, depth)
+        if name in OF_CARD:
+            return on_card(node, name, self.capability, unsloth=imports_module(self.tree, "unsloth"))
+        return self._worked(node, name, asked, depth)
 
     def _worked(self, node: ast.Call, name: str, asked: Any, depth: int) -> Any:
         """Calls of the language and of its library whose value follows from their arguments."""

@@ -44,9 +44,9 @@ _OF_ONE_FORMAT = 4  # keys of a section that make it one of its neighbour's form
 _POINTERS = {"config_path", "config_file", "config", "path", "file"}  # a section that only says where DeepSpeed's file lies
 
 
-def read_training_files(paths: tuple[str, ...]) -> Settings:
-    """What these files say together. Raises QuestionError for a file that cannot be read or is none of the formats known."""
-    settings, formats = Settings(), []
+def read_training_files(paths: tuple[str, ...], capability: tuple[int, int] | None = None) -> Settings:
+    """What they say together, their programs on a card of this capability. Raises QuestionError for what is no such file."""
+    settings, formats = Settings(capability), []
     for path in paths:
         formats += _read(Path(path), settings)
     return _finished(formats, settings)
@@ -62,12 +62,12 @@ def _finished(formats: list[str], settings: Settings) -> Settings:
     return settings
 
 
-def read_training_text(text: str, *, where: str = "the text") -> Settings:
+def read_training_text(text: str, capability: tuple[int, int] | None = None, *, where: str = "the text") -> Settings:
     """What a configuration, a program or a command line says that is given as text.
 
     Files that it names are read where the disk is open. Raises as ``read_training_files``.
     """
-    settings = Settings()
+    settings = Settings(capability)
     return _finished(_from_pasted(text, settings, (), where=where), settings)
 
 

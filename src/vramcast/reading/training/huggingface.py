@@ -315,7 +315,8 @@ def finish(settings: Settings) -> None:
     settings.default("micro_batch", 8, "TrainingArguments: per_device_train_batch_size 8")
     if framework == "trl":
         settings.default("seq", 1024, "TRL: max_length 1024")
-        settings.put("compute_dtype", "bfloat16", "TRL: bf16 unless fp16")
+        if settings.get("options.autocast") is not False:
+            settings.put("compute_dtype", "bfloat16", "TRL: bf16 unless fp16")
     sharded(settings, version=2)
     adapters(settings, rank=16 if framework == "trl" else 8)
     evaluation(settings)

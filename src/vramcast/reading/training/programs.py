@@ -12,6 +12,7 @@ from vramcast.errors import QuestionError
 from vramcast.reading.python_imports import TextOf
 from vramcast.reading.python_values import Open, Program, called, field_defaults, parse_python
 from vramcast.reading.training.keys import flat
+from vramcast.reading.training.program_defaults import TRAINERS, classifier, implied
 from vramcast.reading.training.settings import Settings
 
 # Classes of arguments, and the task that each is for.
@@ -36,8 +37,7 @@ _LOADED = {
     "torch_dtype": "torch_dtype", "dtype": "dtype", "attn_implementation": "attn_implementation", "load_in_4bit": "load_in_4bit",
     "load_in_8bit": "load_in_8bit", "max_seq_length": "max_seq_length", "trust_remote_code": "trust_remote_code",
 }  # fmt: skip
-_TRAINERS = ("Trainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "RewardTrainer", "Seq2SeqTrainer")
-_TASK_OF = {name: name.removesuffix("Trainer").lower() for name in _TRAINERS if name not in ("Trainer", "Seq2SeqTrainer")}
+_TASK_OF = {name: name.removesuffix("Trainer").lower() for name in TRAINERS if name not in ("Trainer", "Seq2SeqTrainer")}
 _OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", "max_prompt_length", "beta")
 _LONGEST = 20_000
 _STARTS = re.compile(
@@ -55,6 +55,7 @@ def read_program(text: str, settings: Settings, *, where: str, text_of: TextOf |
     program that sets none of them.
     """
     program = parse_python(text, where, text_of)
+    program.capability = settings.capability
     keys: dict[str, Any] = {}
     first = ""
     for call in program.calls(*ARGUMENTS, *_relatives(program)):
@@ -74,6 +75,7 @@ def read_program(text: str, settings: Settings, *, where: str, text_of: TextOf |
             f"python {where} runs its step without a GPU; or give its settings as flags or as a YAML"
         )
     _beside(program, keys, settings, where)
+    implied(program, keys, settings, where, arguments=first)
     return {name: _plain(value) for name, value in keys.items()}
 
 
@@ -156,7 +158,10 @@ def settings_of_loop(
     from vramcast.reading.training import shared
 
     built: dict[str, Any] = {}
-    _beside(parse_python(text, where, text_of), built, settings, where)
+    program = parse_python(text, where, text_of)
+    program.capability = settings.capability
+    _beside(program, built, settings, where)
+    classifier(program, settings, where)
     if shared.marks(options_of_program(text, where)) >= shared.FEWEST or "lora_r" in built:
         keys = constants_of(text, where, text_of)
         _own_model(text, keys, built, settings, where)
@@ -268,9 +273,9 @@ def _adapted(program: Program, keys: dict[str, Any]) -> None:
 
 def _trained_by(program: Program, keys: dict[str, Any], settings: Settings, where: str) -> None:
     """The trainer that runs: TRL's, its objective, and the lengths that it is given itself."""
-    reached = [call for call in program.calls(*_TRAINERS) if program.runs(call) is not False]
+    reached = [call for call in program.calls(*TRAINERS) if program.runs(call) is not False]
     one = len({called(call) for call in reached}) == 1  # of several the program's own arguments choose
-    for call in program.calls(*_TRAINERS):
+    for call in program.calls(*TRAINERS):
         given = program.keywords(call)
         if (name := called(call)) in _TASK_OF and call in reached and (one or program.runs(call)):
             settings.put("library.trl", True, f"{where}: {name} in line {call.lineno}")

@@ -18,7 +18,8 @@ class Settings:
     The first value put for a target stays: what a user's own file says stands before what it refers to and before defaults.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, capability: tuple[int, int] | None = None) -> None:
+        self.capability = capability  # of the card that is asked, for what a program does on it; None: a card of today
         self.values: dict[str, Any] = {}
         self.because: dict[str, str] = {}
         self.idle: list[str] = []

@@ -217,12 +217,13 @@ def _buckets(question: Training, model: Model, version: tuple[int, ...]) -> Over
 
 
 def _dtypes(draft: Draft, question: Training, model: Model, version: tuple[int, ...]) -> Overrides:
-    compute = draft.get("compute") or dtype_of(question.param_dtype or "bfloat16")
     held = dtype_of("float32" if version < (5,) else model.dtype)
+    plain = draft.get("autocast") is False  # layers multiply in the type of their weights
+    compute = draft.get("compute") or dtype_of(question.param_dtype or (held if plain else "bfloat16"))
     if _upcasts(draft, question, version):
         yield because("accelerate upcasts what FSDP trains under mixed precision", Precision, weights="float32")
     yield because(f"from_pretrained of transformers {version[0]}", Precision, weights=held)
-    yield because("bf16=True", Precision, compute=compute)
+    yield because("as loaded: no autocast" if plain else "bf16=True", Precision, compute=compute)
     weights = draft.get("weights")
     yield because("as loaded", Precision, frozen=weights)
     whole = draft.get("sharding") not in ("fsdp1", "fsdp2", "zero3")

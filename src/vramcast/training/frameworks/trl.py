@@ -34,7 +34,7 @@ def resolve(draft: Draft, question: Training, model: Model) -> Overrides:
         yield Translation("GRPO's beta was 0.04 until 0.17, so a reference model stands by", "frozen_copies", {0: 1})
     if month >= CHECKPOINTS:
         yield because("TRL: gradient_checkpointing=True since 0.22", Recomputation, policy=Policy("full"))
-    if month >= LOADS_FLOAT:
+    if month >= LOADS_FLOAT and not draft.get("given_loaded"):
         yield because("TRL loads a model given by name in float32 since 0.27", Precision, weights="float32")
     if draft.get("quant"):
         yield from _quantized(draft, question, model, since=month >= NO_KBIT)

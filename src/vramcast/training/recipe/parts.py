@@ -90,6 +90,9 @@ class Precision(msgspec.Struct, frozen=True, kw_only=True):
     frozen: Annotated[Dtype, Meta(description="weights that are not trained")] = "bfloat16"
     compute: Annotated[Dtype, Meta(description="inputs of matmuls")] = "bfloat16"
     autocast: Annotated[bool, Meta(description="autocast casts weights and inputs when they are used")] = False
+    given_loaded: Annotated[
+        bool, Meta(description="the trainer is given a model that was loaded before, not a name that it loads itself")
+    ] = False
     residual: Annotated[Dtype, Meta(description="the hidden stream between layers")] = "bfloat16"
     norm_weight: Annotated[Dtype, Meta(description="weights of norms as layers see them")] = "bfloat16"
     gradients: Annotated[Dtype, Meta(description="gradients as they are left for the optimizer")] = "bfloat16"

@@ -1,0 +1,111 @@
+"""What a program's own calls decide where its arguments are silent: types, checkpoints, adapters, as its libraries run them.
+
+Sources: transformers 5.23, training_args.py (bf16, fp16 and gradient_checkpointing are False unless said),
+integrations/bitsandbytes.py (without a dtype what is not quantised stays in 16 bits); peft, utils/other.py,
+prepare_model_for_kbit_training (everything else to float32, checkpointing on); trl 1.16.0, trainer/sft_trainer.py (an object of
+TrainingArguments keeps its values: no default of SFTConfig stands for one); unsloth 2025.11, models/llama.py and
+models/vision.py, get_peft_model's own defaults.
+"""
+
+import ast
+import re
+from typing import Any
+
+from vramcast.reading.python_values import Open, Program, called
+from vramcast.reading.training.settings import Settings
+
+TRAINERS = ("Trainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "RewardTrainer", "Seq2SeqTrainer")
+PASSES_ON = (7, 2)  # TRL 0.7.2, sft_trainer.py: prepares with the arguments' own gradient_checkpointing; 0.7.1 with it on
+_PLAIN = ("TrainingArguments", "Seq2SeqTrainingArguments")
+_LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+_UNSLOTH = ("FastLanguageModel", "FastModel", "FastVisionModel")
+_LOADERS = re.compile(r"(?:\w+\.)*\w*(?:Model|For\w+)\.from_pretrained")
+_CLASSIFIERS = re.compile(r"(\w+For(?:Sequence|Token)Classification)\.from_pretrained")
+
+
+def implied(program: Program, keys: dict[str, Any], settings: Settings, where: str, *, arguments: str) -> None:
+    """Add to ``keys`` and ``settings`` what calls beside the arguments imply; ``arguments``: the class that holds these."""
+    classifier(program, settings, where)
+    if settings.get("framework") == "unsloth":
+        _unsloth_adapters(program, keys)
+        return
+    plain = arguments in _PLAIN
+    by_trl = any(called(call) not in ("Trainer", "Seq2SeqTrainer") for call in program.calls(*TRAINERS))
+    _halves(keys, settings, where, plain=plain)
+    if _loads(program):
+        if by_trl:
+            settings.put("options.given_loaded", True, f"{where}: the program loads the model and hands it to the trainer")
+        _kbit(program, keys, settings, where, by_trl=by_trl)
+    if plain and by_trl and "gradient_checkpointing" not in keys and not _turned_on(keys, settings):
+        settings.put("checkpointing", "none", f"{where}: TrainingArguments, whose gradient_checkpointing is off unless said")
+
+
+def _turned_on(keys: dict[str, Any], settings: Settings) -> bool:
+    """Whether a pinned TRL prepares a base of 4 or 8 bits with checkpointing, whatever its arguments say."""
+    pinned = re.match(r"0\.(\d+)(?:\.(\d+))?", str(settings.get("release.trl", "")))
+    quantised = keys.get("load_in_4bit") is True or keys.get("load_in_8bit") is True
+    return quantised and pinned is not None and (int(pinned[1]), int(pinned[2] or 0)) < PASSES_ON
+
+
+def classifier(program: Program, settings: Settings, where: str) -> None:
+    """A class with a head of labels: its logits are few, whatever the vocabulary."""
+    for call in program.calls("from_pretrained"):
+        if (found := _CLASSIFIERS.fullmatch(ast.unparse(call.func))) and program.runs(call) is not False:
+            settings.put("loss", "none", f"{where}: {found[1]}, whose logits are of labels, not of the vocabulary")
+
+
+def _halves(keys: dict[str, Any], settings: Settings, where: str, *, plain: bool) -> None:
+    """Neither bf16 nor fp16: no autocast; 4-bit layers still multiply in their own type (float32 unless said)."""
+    said = [keys.get(name, False if plain else None) for name in ("bf16", "fp16")]
+    off = all(value is False for value in said) if plain else said[0] is False and not said[1]
+    if not off or any(isinstance(value, Open) for value in said) or {"fsdp", "deepspeed", "fsdp_config"} & keys.keys():
+        return
+    settings.put("options.autocast", False, f"{where}: neither bf16 nor fp16 is on")
+    compute = keys.get("bnb_4bit_compute_dtype", "float32") if keys.get("load_in_4bit") is True else None
+    if isinstance(compute, str):
+        settings.put("compute_dtype", compute, f"{where}: bnb_4bit_compute_dtype, where neither bf16 nor fp16 is on")
+
+
+def _loads(program: Program) -> bool:
+    return any(_LOADERS.fullmatch(ast.unparse(call.func)) for call in program.calls("from_pretrained"))
+
+
+def _kbit(program: Program, keys: dict[str, Any], settings: Settings, where: str, *, by_trl: bool) -> None:
+    """Whether prepare_model_for_kbit_training runs over a quantised base: all else becomes float32, checkpoints come on.
+
+    TRL calls it or not by its release (training/frameworks/trl.py).
+    """
+    if not (keys.get("load_in_4bit") is True or keys.get("load_in_8bit") is True):
+        return
+    calls = list(program.calls("prepare_model_for_kbit_training", "prepare_model_for_int8_training"))
+    if any(program.runs(call) is not False for call in calls) and not settings.get("release.trl"):
+        settings.put("options.unquantized", "float32", f"{where}: prepare_model_for_kbit_training")
+    elif not calls and not by_trl and "gradient_checkpointing" not in keys and not _prepared_elsewhere(program):
+        settings.put("checkpointing", "none", f"{where}: nothing turns checkpointing on, prepare_model_for_kbit_training neither")
+        settings.put("options.unquantized", _half(keys), f"{where}: nothing casts what is not quantised")
+
+
+def _half(keys: dict[str, Any]) -> str:
+    """The type of what is not quantised, as loaded: 16 bits where none is said."""
+    told = keys.get("torch_dtype", keys.get("dtype"))
+    return told if told in ("float32", "float16", "bfloat16") else "float16"
+
+
+def _prepared_elsewhere(program: Program) -> bool:
+    """Whether the program calls a function of another file that may prepare the model."""
+    calls = {called(node) for node in ast.walk(program.tree) if isinstance(node, ast.Call)}
+    return any("kbit" in name or "prepare" in name for name in calls - program.scopes.functions.keys())
+
+
+def _unsloth_adapters(program: Program, keys: dict[str, Any]) -> None:
+    """Unsloth's get_peft_model: rank 16, every linear layer, checkpoints on the host, unless said."""
+    calls = [call for call in program.calls("get_peft_model") if isinstance(call.func, ast.Attribute)]
+    loader = next((call.func.value.id for call in calls if isinstance(call.func.value, ast.Name)), "")  # type: ignore[attr-defined]
+    if loader not in _UNSLOTH:
+        return
+    given = program.keywords(calls[0])
+    towers = loader != "FastLanguageModel" and given.get("finetune_vision_layers", True) is not False
+    keys.setdefault("lora_r", 16)
+    keys.setdefault("lora_target_modules", ["all-linear"] if towers else _LINEAR)
+    if "use_gradient_checkpointing" not in given:  # before what the trainer's arguments say
+        keys["gradient_checkpointing"] = "offload"
